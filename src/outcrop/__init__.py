@@ -1,0 +1,1 @@
+"""Outcrop finds leaked credentials, proves whether they are alive, and lets you triage them."""
