@@ -1,0 +1,81 @@
+"""`/api/v1/findings`."""
+
+from datetime import UTC, datetime
+
+from fastapi import APIRouter, Request, Response
+
+from outcrop.api import parameters, shapes
+from outcrop.api.deps import Here, Visit
+from outcrop.api.describe import responses
+from outcrop.api.parameters import FINDING_ID, FindingParameters, NoteParameters, described
+from outcrop.domain.finding import Action, public_fields
+from outcrop.services import findings
+
+router = APIRouter(prefix="/findings", tags=["findings"])
+_mutation = responses(shapes.SingleShape[shapes.MutationData], lookup=True, transition=True)
+_with_note = {"parameters": [FINDING_ID, *described(NoteParameters)]}
+
+
+@router.get(
+    "",
+    response_model=None,
+    responses=responses(shapes.ListShape[shapes.FindingShape]),
+    openapi_extra={"parameters": described(FindingParameters)},
+)
+async def list_findings(request: Request, here: Here) -> Response:
+    """List findings, filtered and in pages."""
+    query = parameters.read(FindingParameters, request.scope["query_string"]).query()
+    page = await findings.list_findings(here.db, here.caller.account_id, query)
+    return shapes.page_response(page, public_fields)
+
+
+@router.get(
+    "/{finding_id}",
+    response_model=None,
+    responses=responses(shapes.SingleShape[shapes.FindingShape], lookup=True),
+    openapi_extra={"parameters": [FINDING_ID]},
+)
+async def get_finding(request: Request, here: Here) -> Response:
+    """Read one finding."""
+    finding_id = parameters.finding_id(request.path_params["finding_id"])
+    return shapes.single_response(public_fields(await findings.get_finding(here.db, here.caller.account_id, finding_id)))
+
+
+@router.post("/{finding_id}/suppress", response_model=None, responses=_mutation, openapi_extra={"parameters": [FINDING_ID]})
+async def suppress_finding(request: Request, here: Here) -> Response:
+    """Hide a finding from the active view without changing its status."""
+    finding_id = parameters.finding_id(request.path_params["finding_id"])
+    async with here.db.transaction():
+        finding = await findings.suppress_finding(here.db, here.caller.account_id, finding_id, by=here.caller.email, now=_now())
+    return shapes.mutation_response(finding)
+
+
+@router.post("/{finding_id}/resolve", response_model=None, responses=_mutation, openapi_extra=_with_note)
+async def resolve_finding(request: Request, here: Here) -> Response:
+    """Mark the credential as rotated or removed."""
+    return await _close(request, here, Action.RESOLVE)
+
+
+@router.post("/{finding_id}/restrict", response_model=None, responses=_mutation, openapi_extra=_with_note)
+async def restrict_finding(request: Request, here: Here) -> Response:
+    """Close a finding whose exposure is acknowledged."""
+    return await _close(request, here, Action.RESTRICT)
+
+
+@router.post("/{finding_id}/false_positive", response_model=None, responses=_mutation, openapi_extra=_with_note)
+async def mark_false_positive(request: Request, here: Here) -> Response:
+    """Mark a finding as no credential at all."""
+    return await _close(request, here, Action.FALSE_POSITIVE)
+
+
+async def _close(request: Request, here: Visit, action: Action) -> Response:
+    finding_id = parameters.finding_id(request.path_params["finding_id"])
+    note = parameters.read(NoteParameters, request.scope["query_string"]).note
+    account_id, by = here.caller.account_id, here.caller.email
+    async with here.db.transaction():
+        finding = await findings.close_finding(here.db, here.keys, account_id, finding_id, action, note=note, by=by, now=_now())
+    return shapes.mutation_response(finding)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)

@@ -1,0 +1,205 @@
+"""What every request passes before it reaches a route: request id, redirect to https, key, plan, rate limit, deadline, log.
+
+The order is fixed: redirect, 401, 403, 429, and only then anything about paths, methods and parameters.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import structlog
+from fastapi import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from outcrop.api import errors
+from outcrop.api.deps import SCOPE, Visit
+from outcrop.domain.account import token_digest
+from outcrop.runtime import Runtime
+from outcrop.store import keys
+from outcrop.store.db import UNAVAILABLE, Connection
+from outcrop.store.keys import Entry, Window
+
+DEADLINE = 4.5  # seconds until an answer that is not there yet becomes a 500
+_OPEN = {"/healthz", "/readyz"}
+_HSTS = (b"strict-transport-security", b"max-age=31536000")
+
+log = structlog.get_logger()
+
+
+class Gate:
+    def __init__(self, app: ASGIApp, *, base_url: str, rate_limit: int | None, cors_origins: list[str]) -> None:
+        self.app = app
+        self.base_url = base_url
+        self.https = urlsplit(base_url).scheme == "https"
+        self.rate_limit = rate_limit
+        self.cors_origins = {origin.encode("latin-1") for origin in cors_origins}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        answer = Answer(scope, send)
+        if self.https and scope["scheme"] == "https":
+            answer.headers.append(_HSTS)
+        timer = asyncio.get_running_loop().call_later(DEADLINE, answer.give_up)
+        try:
+            await self._pass(scope, receive, answer)
+        except asyncio.CancelledError:
+            if not answer.given_up:
+                raise
+        except Exception as error:
+            unavailable = isinstance(error, UNAVAILABLE)
+            log.error("request_failed", request_id=answer.request_id, error=type(error).__name__, exc_info=not unavailable)  # noqa: TRY400
+            if not answer.started:
+                await answer.respond(errors.internal_error(answer.request_id), scope, receive)
+        finally:
+            timer.cancel()
+            answer.write_log()
+
+    async def _pass(self, scope: Scope, receive: Receive, answer: "Answer") -> None:
+        path: str = scope["path"]
+        if self.https and scope["scheme"] != "https" and path not in _OPEN:
+            await answer.respond(self._redirect(scope), scope, receive)
+        elif path == "/api" or path.startswith("/api/"):
+            await self._api(scope, receive, answer)
+        else:
+            await self.app(_as_get(scope), receive, answer.send)
+
+    def _redirect(self, scope: Scope) -> Response:
+        query = f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else ""
+        return Response(status_code=308, headers={"Location": self.base_url + _raw_path(scope) + query})
+
+    async def _api(self, scope: Scope, receive: Receive, answer: "Answer") -> None:
+        headers = dict(reversed(scope["headers"]))
+        if self.cors_origins and (origin := headers.get(b"origin")) in self.cors_origins:
+            answer.headers += [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]
+            if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
+                await answer.respond(_preflight(), scope, receive)
+                return
+        authorizations = [value for name, value in scope["headers"] if name == b"authorization"]
+        if not authorizations:
+            await answer.respond(errors.unauthorized(errors.MISSING_AUTHORIZATION), scope, receive)
+            return
+        digest = _digest(authorizations)
+        if digest is None:
+            await answer.respond(errors.unauthorized(keys.Refusal.INVALID), scope, receive)
+            return
+        runtime: Runtime = scope["state"]["runtime"]
+        async with runtime.pool.connection() as db:
+            entry = await self._enter(db, digest)
+            answer.headers += _window_headers(entry.window)
+            if entry.caller is None:
+                assert entry.refusal is not None  # noqa: S101 - either the one or the other
+                await answer.respond(errors.refused(entry.refusal, entry.window), scope, receive)
+                return
+            answer.key_id = str(entry.caller.key_id)
+            scope = _as_get(scope) | {SCOPE: Visit(entry.caller, db, runtime.keys), "path": _without_slash(scope["path"])}
+            await self.app(scope, receive, answer.send)
+
+    async def _enter(self, db: Connection, digest: bytes) -> Entry:
+        return await keys.enter(db, digest, limit=self.rate_limit)
+
+
+class Answer:
+    """What is sent back: it adds the headers every answer has, and knows what the log needs."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self.request_id = str(uuid4())
+        self.headers: list[tuple[bytes, bytes]] = [(b"x-request-id", self.request_id.encode())]
+        self.key_id: str | None = None
+        self.status = 0
+        self.started = False
+        self.given_up = False
+        self._method, self._path = scope["method"], scope["path"]
+        self._send = send
+        self._began = time.perf_counter()
+        self._task = asyncio.current_task()
+        self._last_words: asyncio.Task[None] | None = None
+
+    async def send(self, message: Message) -> None:
+        if self.given_up:
+            return
+        await self._forward(message)
+
+    async def _forward(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            self.status = message["status"]
+            message = {**message, "headers": [*message.get("headers", ()), *self.headers]}
+        elif message["type"] == "http.response.body" and self._method == "HEAD":
+            message = {**message, "body": b""}
+        await self._send(message)
+
+    async def respond(self, response: Response, scope: Scope, receive: Receive) -> None:
+        await response(scope, receive, self.send)
+
+    def give_up(self) -> None:
+        """Answer now, whatever the request is still waiting for, and stop it."""
+        if self.started:
+            return
+        self.given_up = True
+        response = errors.internal_error(self.request_id)
+        log.error("request_timed_out", request_id=self.request_id)
+        self._last_words = asyncio.ensure_future(response({"type": "http"}, _nothing, self._forward))
+        if self._task is not None:
+            self._task.cancel()
+
+    def write_log(self) -> None:
+        milliseconds = round((time.perf_counter() - self._began) * 1000, 1)
+        write = log.debug if self._path in _OPEN else log.info  # probes come every few seconds
+        write(
+            "request",
+            method=self._method,
+            path=self._path,
+            status=self.status,
+            ms=milliseconds,
+            request_id=self.request_id,
+            key_id=self.key_id,
+        )
+
+
+async def _nothing() -> Message:
+    return {"type": "http.disconnect"}
+
+
+def _digest(authorizations: list[bytes]) -> bytes | None:
+    """Give the digest of the one bearer token there is; anything else is no token."""
+    if len(authorizations) != 1:
+        return None
+    scheme, _, token = authorizations[0].decode("latin-1").partition(" ")
+    return token_digest(token.strip(" ")) if scheme.lower() == "bearer" else None
+
+
+def _window_headers(window: Window | None) -> list[tuple[bytes, bytes]]:
+    if window is None:
+        return []
+    return [
+        (b"ratelimit-limit", b"%d" % window.limit),
+        (b"ratelimit-remaining", b"%d" % window.remaining),
+        (b"ratelimit-reset", b"%d" % window.reset),
+    ]
+
+
+def _preflight() -> Response:
+    allowed: Mapping[str, str] = {
+        "Access-Control-Allow-Methods": "GET, POST",
+        "Access-Control-Allow-Headers": "Authorization",
+        "Access-Control-Max-Age": "600",
+    }
+    return Response(status_code=204, headers=allowed)
+
+
+def _as_get(scope: Scope) -> dict[str, object]:
+    """HEAD is answered like GET; the answer leaves the body out."""
+    return {**scope, "method": "GET"} if scope["method"] == "HEAD" else dict(scope)
+
+
+def _without_slash(path: str) -> str:
+    return path.removesuffix("/")
+
+
+def _raw_path(scope: Scope) -> str:
+    raw: bytes | None = scope.get("raw_path")
+    return (raw if raw is not None else scope["path"].encode()).decode("latin-1")

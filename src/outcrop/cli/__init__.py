@@ -1,0 +1,40 @@
+"""The command line: one module per group of commands, each command one service call."""
+
+import sys
+
+import typer
+
+from outcrop.cli import accounts, demo, exchange, operate, process, serve
+from outcrop.cli.session import fail
+from outcrop.domain.errors import OutcropError
+
+app = typer.Typer(
+    name="outcrop",
+    help="Finds leaked credentials, proves whether they are alive, scores them, and lets you triage them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("serve")(serve.serve)
+app.command("worker")(serve.worker)
+app.command("process", hidden=True)(process.process)
+app.command("demo")(demo.demo)
+app.command("migrate")(operate.migrate)
+app.command("doctor")(operate.doctor)
+app.command("import")(exchange.import_)
+app.command("audit")(accounts.audit)
+app.add_typer(accounts.account, name="account")
+app.add_typer(accounts.user, name="user")
+app.add_typer(accounts.key, name="key")
+app.add_typer(operate.secrets, name="secrets")
+
+
+def main() -> None:
+    """Run a command; every failure is one line on standard error and exit code 2."""
+    try:
+        app()
+    except OutcropError as error:
+        fail(error.message)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,218 @@
+"""`outcrop account`, `user`, `key` and `audit`."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from outcrop.cli import session as cli
+from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, show_all, start
+from outcrop.domain.account import Account, ApiKey, Member, Plan, Role
+from outcrop.runtime import open_session
+from outcrop.services import accounts, keys, trail
+
+account = typer.Typer(help="Accounts.", no_args_is_help=True)
+user = typer.Typer(help="Members of accounts.", no_args_is_help=True)
+key = typer.Typer(help="API keys.", no_args_is_help=True)
+
+PasswordStdin = Annotated[bool, typer.Option("--password-stdin", help="Read the password from standard input instead of making one up.")]
+
+
+@account.command("create")
+def create_account(
+    slug: str,
+    plan: Annotated[Plan, typer.Option()],
+    email: Annotated[str, typer.Option(help="Whom the account's own actions are recorded under.")],
+    as_json: AsJson = False,
+) -> None:
+    """Make an account."""
+    settings = start()
+
+    async def main() -> Account:
+        async with cli.transaction(settings) as session:
+            return await accounts.create_account(session.db, slug=slug, plan=plan, email=email, by=OPERATOR, now=cli.now())
+
+    show(_account(run(main)), as_json=as_json)
+
+
+@account.command("list")
+def list_accounts(as_json: AsJson = False) -> None:
+    """List all accounts."""
+    settings = start()
+
+    async def main() -> list[Account]:
+        async with open_session(settings) as session:
+            return await accounts.list_accounts(session.db)
+
+    show_all([_account(a) for a in run(main)], ["slug", "plan", "email", "created_at"], as_json=as_json)
+
+
+@account.command("set-plan")
+def set_plan(slug: str, plan: Plan, as_json: AsJson = False) -> None:
+    """Change an account's plan."""
+    settings = start()
+
+    async def main() -> Account:
+        async with cli.transaction(settings) as session:
+            return await accounts.set_plan(session.db, slug, plan, by=OPERATOR, now=cli.now())
+
+    show(_account(run(main)), as_json=as_json)
+
+
+@account.command("delete")
+def delete_account(slug: str, as_json: AsJson = False) -> None:
+    """Delete an account and everything in it, for good."""
+    settings = start()
+    if sys.stdin.isatty() and typer.prompt(f"This deletes everything of {slug} for good. Type the slug to go on") != slug:
+        cli.fail("nothing was deleted")
+
+    async def main() -> None:
+        async with cli.transaction(settings) as session:
+            await accounts.delete_account(session.db, slug)
+
+    run(main)
+    show({"slug": slug, "deleted": True}, as_json=as_json)
+
+
+@user.command("create")
+def create_user(
+    email: str,
+    slug: Slug,
+    role: Annotated[Role, typer.Option()] = Role.MEMBER,
+    password_stdin: PasswordStdin = False,
+    as_json: AsJson = False,
+) -> None:
+    """Add a member; the password is made up and shown once unless one is given."""
+    settings = start()
+    password = cli.first_line_of_stdin() if password_stdin else None
+
+    async def main() -> tuple[str, str | None]:
+        async with cli.transaction(settings) as session:
+            there = await accounts.get_account(session.db, slug)
+            return await accounts.create_member(session.db, there, email=email, role=role, password=password, by=OPERATOR, now=cli.now())
+
+    created, generated = run(main)
+    show({"email": created, "role": role, "password": generated}, as_json=as_json)
+
+
+@user.command("list")
+def list_users(
+    slug: Annotated[str | None, typer.Option("--account", metavar="SLUG", help="Only this account's.")] = None, as_json: AsJson = False
+) -> None:
+    """List members."""
+    settings = start()
+
+    async def main() -> list[Member]:
+        async with open_session(settings) as session:
+            there = None if slug is None else await accounts.get_account(session.db, slug)
+            return await accounts.list_members(session.db, there)
+
+    show_all([_member(m) for m in run(main)], ["email", "role", "account", "created_at"], as_json=as_json)
+
+
+@user.command("remove")
+def remove_user(email: str, as_json: AsJson = False) -> None:
+    """Remove a member; the keys the member made stay."""
+    settings = start()
+
+    async def main() -> None:
+        async with cli.transaction(settings) as session:
+            await accounts.remove_member(session.db, email, by=OPERATOR, now=cli.now())
+
+    run(main)
+    show({"email": email, "removed": True}, as_json=as_json)
+
+
+@user.command("reset-password")
+def reset_password(email: str, password_stdin: PasswordStdin = False, as_json: AsJson = False) -> None:
+    """Give a member a new password, made up and shown once unless one is given."""
+    settings = start()
+    password = cli.first_line_of_stdin() if password_stdin else None
+
+    async def main() -> tuple[Member, str | None]:
+        async with cli.transaction(settings) as session:
+            return await accounts.reset_password(session.db, email, password, by=OPERATOR, now=cli.now())
+
+    member, generated = run(main)
+    show({"email": member.email, "role": member.role, "password": generated}, as_json=as_json)
+
+
+@key.command("create")
+def create_key(
+    slug: Slug,
+    name: Annotated[str, typer.Option(help="What the key is for.")],
+    expires_at: Annotated[str | None, typer.Option(metavar="TS", help="When it stops working (ISO 8601); never by default.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make an API key; it is shown once."""
+    settings = start()
+    expiry = None if expires_at is None else cli.moment(expires_at, "--expires-at")
+
+    async def main() -> keys.NewKey:
+        async with cli.transaction(settings) as session:
+            there = await accounts.get_account(session.db, slug)
+            return await keys.create_key(session.db, there, name=name, expires_at=expiry, by=OPERATOR, member=None, now=cli.now())
+
+    new = run(main)
+    show({"id": str(new.key.id), "name": new.key.name, "key": new.token, "expires_at": _iso(new.key.expires_at)}, as_json=as_json)
+
+
+@key.command("list")
+def list_keys(slug: Slug, as_json: AsJson = False) -> None:
+    """List an account's keys; the keys themselves cannot be shown again."""
+    settings = start()
+
+    async def main() -> list[ApiKey]:
+        async with open_session(settings) as session:
+            return await keys.list_keys(session.db, await accounts.get_account(session.db, slug))
+
+    columns = ["id", "name", "hint", "created_at", "created_by", "expires_at", "revoked_at", "last_used_at"]
+    show_all([_key(k) for k in run(main)], columns, as_json=as_json)
+
+
+@key.command("revoke")
+def revoke_key(id_: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJson = False) -> None:
+    """Revoke a key for good."""
+    settings = start()
+
+    async def main() -> str:
+        async with cli.transaction(settings) as session:
+            return str(await keys.revoke_key(session.db, id_, by=OPERATOR, now=cli.now()))
+
+    show({"id": run(main), "revoked": True}, as_json=as_json)
+
+
+def audit(slug: Slug, as_json: AsJson = False) -> None:
+    """Show the account's audit trail, oldest first."""
+    settings = start()
+
+    async def main() -> list[dict[str, Any]]:
+        async with open_session(settings) as session:
+            return await trail.read_trail(session.db, await accounts.get_account(session.db, slug))
+
+    show_all(run(main), ["at", "actor", "action", "target", "outcome", "detail"], as_json=as_json)
+
+
+def _account(record: Account) -> dict[str, Any]:
+    return {"slug": record.slug, "plan": record.plan, "email": record.email, "created_at": _iso(record.created_at)}
+
+
+def _member(record: Member) -> dict[str, Any]:
+    return {"email": record.email, "role": record.role, "account": record.account, "created_at": _iso(record.created_at)}
+
+
+def _key(record: ApiKey) -> dict[str, Any]:
+    return {
+        "id": str(record.id),
+        "name": record.name,
+        "hint": record.hint,
+        "created_at": _iso(record.created_at),
+        "created_by": record.created_by,
+        "expires_at": _iso(record.expires_at),
+        "revoked_at": _iso(record.revoked_at),
+        "last_used_at": _iso(record.last_used_at),
+    }
+
+
+def _iso(value: Any) -> str | None:
+    return None if value is None else value.replace(microsecond=0).isoformat()

@@ -1,0 +1,64 @@
+"""`outcrop import`."""
+
+import sys
+from contextlib import ExitStack
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from outcrop.cli import session as cli
+from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, start
+from outcrop.domain.errors import BadInputError
+from outcrop.runtime import open_session
+from outcrop.services import accounts, exchange
+
+
+class Format(StrEnum):
+    AUTO = "auto"
+    OUTCROP = "outcrop"
+
+
+def import_(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON Lines in the API's finding shape; - is standard input.")],
+    slug: Slug,
+    _format: Annotated[Format, typer.Option("--format", help="The file's format; there is one so far.")] = Format.AUTO,
+    as_json: AsJson = False,
+) -> None:
+    """Fill an account from a file: every line, or none."""
+    settings = start()
+
+    async def main(source: BinaryIO, progress: Progress, size: int | None) -> exchange.Imported:
+        task = progress.add_task("importing", total=size)
+        async with open_session(settings) as session:
+            return await exchange.import_findings(
+                session.db,
+                session.keys,
+                await accounts.get_account(session.db, slug),
+                source,
+                keep_secrets=settings.keep_secrets == "active",
+                by=OPERATOR,
+                now=cli.now(),
+                progress=lambda read: progress.update(task, completed=read),
+            )
+
+    with ExitStack() as stack:
+        source, size = _open(file, stack)
+        columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+        console = Console(stderr=True)
+        progress = stack.enter_context(Progress(*columns, console=console, disable=not console.is_terminal, transient=True))
+        done = run(lambda: main(source, progress, size))
+    show({"lines": done.lines, "new": done.new, "updated": done.updated}, as_json=as_json)
+
+
+def _open(file: str, stack: ExitStack) -> tuple[BinaryIO, int | None]:
+    if file == "-":
+        return sys.stdin.buffer, None
+    try:
+        source = stack.enter_context(Path(file).open("rb"))  # noqa: SIM115 - the stack closes it
+        return source, Path(file).stat().st_size
+    except OSError as error:
+        raise BadInputError(f"cannot read {file}: {error.strerror}") from None

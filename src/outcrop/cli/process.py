@@ -1,0 +1,97 @@
+"""One child of `outcrop serve`: an API process or the worker. It ends with its parent, however that ends."""
+
+import asyncio
+import os
+import signal
+import socket
+import threading
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from outcrop import worker
+from outcrop.asgi import create_app
+from outcrop.cli.session import run, start
+from outcrop.runtime import open_runtime
+from outcrop.settings import Settings
+
+POOL_SIZE = 16  # connections of one API process: more would only queue inside the database
+STATEMENT_TIMEOUT = 4.0  # seconds; an answer must be out within 5, the database there or not
+WORKER_STATEMENT_TIMEOUT = 600.0
+
+
+class Part(StrEnum):
+    API = "api"
+    WORKER = "worker"
+
+
+def process(
+    part: Part,
+    fd: Annotated[int, typer.Option()] = -1,
+    tls_cert: Annotated[Path | None, typer.Option()] = None,
+    tls_key: Annotated[Path | None, typer.Option()] = None,
+) -> None:
+    """Run one part of the service (started by `outcrop serve`)."""
+    settings = start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if part is Part.API:
+        _api(settings, fd, tls_cert, tls_key)
+    else:
+        run(lambda: work_until_told(settings))
+
+
+def _end_with_parent() -> None:
+    """Standard input is a pipe that nobody writes to: it ends when the parent is gone."""
+    while os.read(0, 1024):  # not sys.stdin: a thread blocked in it spoils the interpreter's own end
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+class ApiProtocol(HttpToolsProtocol):
+    """A request that cannot be parsed gets JSON like every other failure."""
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words, which are not JSON
+        body = b'{"error":"bad_request","message":"the request cannot be parsed"}'
+        head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        self.transport.write(head + body)
+        self.transport.close()
+
+
+def _api(settings: Settings, fd: int, tls_cert: Path | None, tls_key: Path | None) -> None:
+    if settings.base_url is None:
+        raise RuntimeError("the parent gives the base address")
+    app = create_app(
+        open_runtime(settings, pool_size=POOL_SIZE, statement_timeout=STATEMENT_TIMEOUT),
+        base_url=settings.base_url,
+        rate_limit=settings.rate_limit_per_minute,
+        cors_origins=settings.cors_origins,
+    )
+    config = uvicorn.Config(
+        app,
+        http=ApiProtocol,
+        loop="uvloop",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=settings.trusted_proxies,
+        timeout_graceful_shutdown=5,
+        ssl_certfile=tls_cert,
+        ssl_keyfile=tls_key,
+    )
+    uvicorn.Server(config).run(sockets=[socket.socket(fileno=fd)])
+
+
+async def work_until_told(settings: Settings) -> None:
+    """Run the worker until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with open_runtime(settings, pool_size=2, statement_timeout=WORKER_STATEMENT_TIMEOUT) as runtime:
+        await worker.work(runtime, stop)

@@ -1,0 +1,109 @@
+"""What commands share: settings and logs, one session on the database, and how results are printed."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Annotated, Any, NoReturn, TypeVar
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from outcrop.domain.errors import BadInputError
+from outcrop.logs import set_up_logs
+from outcrop.runtime import Session, open_session
+from outcrop.settings import Settings, load_settings
+
+T = TypeVar("T")
+OPERATOR = "operator"  # who the audit trail names for what is done on the command line
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
+Slug = Annotated[str, typer.Option("--account", metavar="SLUG", help="The account.")]
+
+
+def start() -> Settings:
+    settings = load_settings()
+    set_up_logs(settings.log_level, settings.log_format)
+    return settings
+
+
+def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run to the end; Ctrl-C and SIGTERM unwind properly, so that nothing is left running."""
+
+    async def guarded() -> T:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await main()
+
+    try:
+        return asyncio.run(guarded())
+    except asyncio.CancelledError:
+        sys.exit(128 + signal.SIGTERM)
+
+
+@asynccontextmanager
+async def transaction(settings: Settings) -> AsyncIterator[Session]:
+    """Open the database for one change."""
+    async with open_session(settings) as session, session.db.transaction():
+        yield session
+
+
+def now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+def moment(text: str, name: str) -> datetime:
+    """Read a time given on the command line; without an offset it is UTC."""
+    try:
+        value = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadInputError(f"{name}: {text!r} is no time in ISO 8601") from None
+    return (value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)).replace(microsecond=0)
+
+
+def first_line_of_stdin() -> str:
+    return sys.stdin.readline().rstrip("\r\n")
+
+
+def print_json(value: object) -> None:
+    print(json.dumps(value, ensure_ascii=False))
+
+
+def show(record: Mapping[str, object], *, as_json: bool) -> None:
+    """Print one record."""
+    if as_json:
+        print_json(record)
+        return
+    width = max(map(len, record))
+    for name, value in record.items():
+        print(f"{name:<{width}}  {_plain(value)}")
+
+
+def show_all(records: Sequence[Mapping[str, object]], columns: Sequence[str], *, as_json: bool) -> None:
+    """Print a list of records; where there are none, an empty list or nothing but the heading."""
+    if as_json:
+        print_json(list(records))
+        return
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for record in records:
+        table.add_row(*(_plain(record[column]) for column in columns))
+    width = None if sys.stdout.isatty() else 400
+    Console(width=width, highlight=False, markup=False).print(table)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False)
+    return "-" if value is None else str(value)
+
+
+def fail(message: str) -> NoReturn:
+    with contextlib.suppress(OSError):
+        print(f"outcrop: {message}", file=sys.stderr)
+    sys.exit(2)

@@ -1,0 +1,165 @@
+"""A finding: its states, what moves it from one to another, and the form everyone outside sees it in."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from outcrop.domain.errors import TransitionError
+
+NOTE_LENGTH = 500
+
+
+class Status(StrEnum):
+    ACTIVE = "active"
+    RESOLVED = "resolved"
+    FALSE_POSITIVE = "false_positive"
+    CUSTOMER_RESTRICTED = "customer_restricted"
+    STALE = "stale"
+
+
+class Validation(StrEnum):
+    VALID = "valid"
+    INVALID = "invalid"
+    UNVALIDATED = "unvalidated"
+    ERROR = "error"
+    UNREACHABLE = "unreachable"
+
+
+class Confidence(StrEnum):
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class SourceType(StrEnum):
+    REPO = "repo"
+    GIST = "gist"
+    COMMIT = "commit"
+    ENDPOINT = "endpoint"
+    JS_BUNDLE = "js_bundle"
+
+
+class Visibility(StrEnum):
+    PUBLIC = "public"
+    INTERNAL = "internal"
+    PRIVATE = "private"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    auto_resolved: bool
+    resolved_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    id: UUID
+    status: Status
+    validation_status: Validation
+    validation_confidence: Confidence
+    validation_detail: dict[str, Any]
+    composite_score: float
+    source_type: SourceType
+    source_visibility: Visibility
+    source_url: str | None
+    repo_full_name: str | None
+    file_path: str | None
+    line_number: int | None
+    matched_text: str
+    pattern_name: str
+    pattern_secret_type: str
+    first_seen_at: datetime
+    last_seen_at: datetime
+    seen_count: int
+    resolved_at: datetime | None = None
+    resolution_note: str | None = None
+    resolution_evidence: Resolution | None = None
+    suppressed_at: datetime | None = None
+
+
+class Action(StrEnum):
+    """What a person can do to a finding's status."""
+
+    RESOLVE = "resolve"
+    RESTRICT = "restrict"
+    FALSE_POSITIVE = "false_positive"
+
+
+class Outcome(StrEnum):
+    MOVES = "moves"
+    STAYS = "stays"  # already there: answered well, nothing rewritten, no event
+    REFUSED = "refused"
+
+
+TARGET = {
+    Action.RESOLVE: Status.RESOLVED,
+    Action.RESTRICT: Status.CUSTOMER_RESTRICTED,
+    Action.FALSE_POSITIVE: Status.FALSE_POSITIVE,
+}
+# Any state that is not named here lets the action move it.
+EXCEPTIONS: dict[tuple[Action, Status], Outcome] = {
+    (Action.RESOLVE, Status.RESOLVED): Outcome.STAYS,
+    (Action.RESOLVE, Status.FALSE_POSITIVE): Outcome.REFUSED,
+    (Action.RESTRICT, Status.CUSTOMER_RESTRICTED): Outcome.STAYS,
+    (Action.RESTRICT, Status.RESOLVED): Outcome.REFUSED,
+    (Action.RESTRICT, Status.FALSE_POSITIVE): Outcome.REFUSED,
+    (Action.FALSE_POSITIVE, Status.FALSE_POSITIVE): Outcome.STAYS,
+}
+
+
+def outcome(action: Action, status: Status) -> Outcome:
+    return EXCEPTIONS.get((action, status), Outcome.MOVES)
+
+
+def close(finding: Finding, action: Action, *, note: str | None, by: str | None, now: datetime) -> Finding | None:
+    """Give the finding after the action, None where it is there already, or raise where its state does not allow it."""
+    match outcome(action, finding.status):
+        case Outcome.STAYS:
+            return None
+        case Outcome.REFUSED:
+            raise TransitionError(f"a finding that is {finding.status} cannot be moved to {TARGET[action]}")
+        case Outcome.MOVES:
+            resolved = action is Action.RESOLVE
+            return replace(
+                finding,
+                status=TARGET[action],
+                resolution_note=note,
+                resolved_at=now if resolved else None,
+                resolution_evidence=Resolution(auto_resolved=False, resolved_by=by) if resolved else None,
+            )
+
+
+def suppress(finding: Finding, *, now: datetime) -> Finding:
+    """Hide the finding from the active view; the first time counts."""
+    return finding if finding.suppressed_at is not None else replace(finding, suppressed_at=now)
+
+
+def public_fields(finding: Finding) -> dict[str, Any]:
+    """Give the finding as the API and the webhooks show it: plain JSON values, every key present."""
+    evidence = finding.resolution_evidence
+    return {
+        "id": str(finding.id),
+        "status": finding.status,
+        "validation_status": finding.validation_status,
+        "validation_confidence": finding.validation_confidence,
+        "validation_detail": finding.validation_detail,
+        "composite_score": finding.composite_score,
+        "source_type": finding.source_type,
+        "source_visibility": finding.source_visibility,
+        "source_url": finding.source_url,
+        "repo_full_name": finding.repo_full_name,
+        "file_path": finding.file_path,
+        "line_number": finding.line_number,
+        "matched_text": finding.matched_text,
+        "pattern": {"name": finding.pattern_name, "secret_type": finding.pattern_secret_type},
+        "first_seen_at": finding.first_seen_at.isoformat(),
+        "last_seen_at": finding.last_seen_at.isoformat(),
+        "seen_count": finding.seen_count,
+        "resolved_at": None if finding.resolved_at is None else finding.resolved_at.isoformat(),
+        "resolution_note": finding.resolution_note,
+        "resolution_evidence": None if evidence is None else {"auto_resolved": evidence.auto_resolved, "resolved_by": evidence.resolved_by},
+        "suppressed_at": None if finding.suppressed_at is None else finding.suppressed_at.isoformat(),
+    }

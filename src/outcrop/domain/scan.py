@@ -1,0 +1,75 @@
+"""A scan run: one look at one target, of a code host or of the web."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+
+class ScanType(StrEnum):
+    GITHUB = "github"
+    SCRAPE = "scrape"
+
+
+class ScanStatus(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"  # its worker died: waiting to be picked up again
+
+
+class Trigger(StrEnum):
+    PORTAL = "portal"
+    SCHEDULE = "schedule"
+    CLI = "cli"
+
+
+COUNTERS = ("targets", "commits", "blobs", "pages", "bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Something the run could not look at, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRun:
+    id: UUID
+    type: ScanType
+    status: ScanStatus
+    trigger: Trigger
+    target: str
+    created_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    progress: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
+    findings_new: int = 0
+    findings_seen: int = 0
+    findings_resolved: int = 0
+    coverage_gaps: tuple[Gap, ...] = ()
+    error: str | None = None
+
+
+def public_fields(run: ScanRun) -> dict[str, Any]:
+    """Give the run as the API shows it: plain JSON values, every key present."""
+    return {
+        "id": str(run.id),
+        "type": run.type,
+        "status": run.status,
+        "trigger": run.trigger,
+        "target": run.target,
+        "created_at": run.created_at.isoformat(),
+        "started_at": None if run.started_at is None else run.started_at.isoformat(),
+        "finished_at": None if run.finished_at is None else run.finished_at.isoformat(),
+        "progress": dict.fromkeys(COUNTERS, 0) | run.progress,
+        "findings_new": run.findings_new,
+        "findings_seen": run.findings_seen,
+        "findings_resolved": run.findings_resolved,
+        "coverage_gaps": [{"what": gap.what, "why": gap.why} for gap in run.coverage_gaps],
+        "error": run.error,
+    }

@@ -1,0 +1,97 @@
+"""Accounts and the people in them."""
+
+import secrets
+from datetime import datetime
+from uuid import uuid4
+
+from argon2 import PasswordHasher
+
+from outcrop.domain.account import EMAIL, EMAIL_LENGTH, SLUG, Account, Member, Plan, Role
+from outcrop.domain.errors import BadInputError, NotFoundError
+from outcrop.store import accounts, audit
+from outcrop.store.db import Connection
+
+PASSWORD_LENGTHS = range(12, 1025)
+
+
+async def create_account(db: Connection, *, slug: str, plan: Plan, email: str, by: str, now: datetime) -> Account:
+    if SLUG.fullmatch(slug) is None:
+        raise BadInputError("a slug is 2 to 40 characters of a-z, 0-9 and -")
+    account = await accounts.insert(db, slug=slug, plan=plan, email=_email(email), now=now)
+    await audit.append(db, account.id, audit.Line(now, by, "account.create", slug, detail={"plan": plan}))
+    return account
+
+
+async def get_account(db: Connection, slug: str) -> Account:
+    if "\0" in slug or (account := await accounts.select(db, slug)) is None:
+        raise NotFoundError(f"there is no account {slug!r}")
+    return account
+
+
+async def list_accounts(db: Connection) -> list[Account]:
+    return await accounts.select_all(db)
+
+
+async def set_plan(db: Connection, slug: str, plan: Plan, *, by: str, now: datetime) -> Account:
+    account = await get_account(db, slug)
+    if account.plan is not plan:
+        await accounts.update_plan(db, account.id, plan)
+        await audit.append(db, account.id, audit.Line(now, by, "account.set_plan", slug, detail={"from": account.plan, "to": plan}))
+    return await get_account(db, slug)
+
+
+async def delete_account(db: Connection, slug: str) -> None:
+    """Remove the account and everything of it; nothing stays that could tell of it, so no audit line either."""
+    account = await get_account(db, slug)
+    await accounts.delete(db, account.id)
+
+
+async def create_member(
+    db: Connection, account: Account, *, email: str, role: Role, password: str | None, by: str, now: datetime
+) -> tuple[str, str | None]:
+    """Add a member; give the e-mail address, and the password where one was made up."""
+    chosen, generated = _password(password)
+    member = accounts.NewMember(uuid4(), _email(email), role, PasswordHasher().hash(chosen))
+    await accounts.insert_member(db, account.id, member, now=now)
+    await audit.append(db, account.id, audit.Line(now, by, "user.create", member.email, detail={"role": role}))
+    return member.email, generated
+
+
+async def list_members(db: Connection, account: Account | None) -> list[Member]:
+    return await accounts.select_members(db, None if account is None else account.id)
+
+
+async def remove_member(db: Connection, email: str, *, by: str, now: datetime) -> None:
+    """Remove a member. The keys the member made belong to the account and stay."""
+    account_id, member = await _member(db, email)
+    await accounts.delete_member(db, account_id, member.id)
+    await audit.append(db, account_id, audit.Line(now, by, "user.remove", member.email))
+
+
+async def reset_password(db: Connection, email: str, password: str | None, *, by: str, now: datetime) -> tuple[Member, str | None]:
+    account_id, member = await _member(db, email)
+    chosen, generated = _password(password)
+    await accounts.update_password(db, account_id, member.id, PasswordHasher().hash(chosen))
+    await audit.append(db, account_id, audit.Line(now, by, "user.reset_password", member.email))
+    return member, generated
+
+
+async def _member(db: Connection, email: str) -> tuple[int, Member]:
+    if "\0" in email or (found := await accounts.select_member(db, email)) is None:
+        raise NotFoundError(f"there is no user {email!r}")
+    return found
+
+
+def _email(text: str) -> str:
+    if EMAIL.fullmatch(text) is None or len(text) > EMAIL_LENGTH:
+        raise BadInputError(f"{text!r} is no e-mail address")
+    return text
+
+
+def _password(given: str | None) -> tuple[str, str | None]:
+    if given is None:
+        generated = secrets.token_urlsafe(15)
+        return generated, generated
+    if len(given) not in PASSWORD_LENGTHS or "\0" in given:
+        raise BadInputError(f"a password has {PASSWORD_LENGTHS.start} to {PASSWORD_LENGTHS.stop - 1} characters")
+    return given, None

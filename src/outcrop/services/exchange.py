@@ -1,0 +1,284 @@
+"""Filling an account from a file: JSON Lines in the API's own finding shape, in one transaction, in bounded memory."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Annotated, Any, BinaryIO
+from urllib.parse import urlsplit
+from uuid import UUID, uuid4
+
+import orjson
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr, ValidationError
+from pydantic_core import PydanticCustomError
+
+from outcrop.domain.account import Account
+from outcrop.domain.errors import BadInputError
+from outcrop.domain.finding import NOTE_LENGTH, Confidence, Finding, Resolution, SourceType, Status, Validation, Visibility
+from outcrop.domain.place import identity, source_of
+from outcrop.domain.secret import MASK, Secret, is_masked
+from outcrop.store import audit, findings
+from outcrop.store.db import Connection
+from outcrop.store.findings import Record
+from outcrop.store.keyring import Keys
+
+_BATCH = 5_000
+_LONGEST_LINE = 4 * 1024 * 1024
+_INT4 = 2**31 - 1
+
+
+def _no_nul(text: str) -> str:
+    if "\0" in text:
+        raise PydanticCustomError("string_nul", "contains a NUL character")
+    return text
+
+
+def _time(value: object) -> datetime:
+    """Read ISO 8601; without an offset it is UTC; fractions of a second are dropped."""
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+            return moment.replace(microsecond=0)
+        except (ValueError, OverflowError):
+            pass
+    raise PydanticCustomError("datetime_parsing", "should be a time in ISO 8601")
+
+
+def _id(value: object) -> UUID:
+    if isinstance(value, str) and len(value) == 36:
+        try:
+            return UUID(value)
+        except ValueError:
+            pass
+    raise PydanticCustomError("uuid_parsing", "should be a UUID in its 36-character form")
+
+
+Time = Annotated[datetime, BeforeValidator(_time)]
+Label = Annotated[StrictStr, Field(min_length=1, max_length=200), AfterValidator(_no_nul)]
+Line = Annotated[StrictStr, Field(max_length=8192), AfterValidator(_no_nul)]
+Name = Annotated[StrictStr, Field(max_length=512), AfterValidator(_no_nul)]
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
+
+
+class _Pattern(_Shape):
+    name: Name = "Imported credential"
+    secret_type: Name = "unknown"  # noqa: S105
+
+
+class _Detail(BaseModel):
+    model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
+    enabled_services: Annotated[list[Label], Field(max_length=200)] = []
+
+
+class _Evidence(_Shape):
+    auto_resolved: StrictBool = False
+    resolved_by: Name | None = None
+
+
+class ImportedFinding(_Shape):
+    """One line. Everything has a default; `secret` is the raw credential, which goes no further than this process."""
+
+    id: Annotated[UUID, BeforeValidator(_id)] | None = None
+    secret: Annotated[StrictStr, Field(min_length=1, max_length=65_536)] | None = Field(None, repr=False)
+    status: Status = Status.ACTIVE
+    validation_status: Validation = Validation.UNVALIDATED
+    validation_confidence: Confidence = Confidence.LOW
+    validation_detail: _Detail = _Detail()
+    composite_score: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False, strict=True)] = 0.0
+    source_type: SourceType = SourceType.REPO
+    source_visibility: Visibility = Visibility.UNKNOWN
+    source_url: Line | None = None
+    repo_full_name: Name | None = None
+    file_path: Line | None = None
+    line_number: Annotated[int, Field(ge=0, le=_INT4, strict=True)] | None = None
+    matched_text: Name | None = None
+    pattern: _Pattern = _Pattern()
+    first_seen_at: Time | None = None
+    last_seen_at: Time | None = None
+    seen_count: Annotated[int, Field(ge=0, le=_INT4, strict=True)] = 1
+    resolved_at: Time | None = None
+    resolution_note: Annotated[StrictStr, Field(max_length=NOTE_LENGTH), AfterValidator(_no_nul)] | None = None
+    resolution_evidence: _Evidence | None = None
+    suppressed_at: Time | None = None
+
+
+class LineError(BadInputError):
+    """A line that cannot be used; the message names it and never repeats its content."""
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(f"line {number}: {message}")
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    lines: int
+    new: int
+    updated: int
+
+
+async def import_findings(
+    db: Connection,
+    keys: Keys,
+    account: Account,
+    file: BinaryIO,
+    *,
+    keep_secrets: bool,
+    by: str,
+    now: datetime,
+    progress: Callable[[int], None],
+) -> Imported:
+    """Write every line, or none. The same id again updates; `progress` is told how many bytes have been read."""
+    read = _Reader(keys, account.id, now, keep_secrets=keep_secrets)
+    batches = _in_batches(read.records(file, progress))
+    lines = new = 0
+    async with findings.bulk(db):
+        loop = asyncio.get_running_loop()
+        batch = await loop.run_in_executor(None, next, batches, None)
+        while batch:
+            following = loop.run_in_executor(None, next, batches, None)  # read on while the database writes
+            try:
+                lines += len(batch)
+                new += await findings.upsert_batch(db, account.id, await _placed(db, account.id, batch))
+            finally:
+                await asyncio.wait([following])
+            batch = following.result()
+        # What it tells of comes last: with its figures, in the same transaction.
+        detail = {"lines": lines, "new": new, "updated": lines - new}
+        await audit.append(db, account.id, audit.Line(now, by, "findings.import", account.slug, detail=detail))
+    return Imported(lines, new, lines - new)
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbered:
+    line: int
+    id_given: bool
+    record: Record
+
+
+def _in_batches(records: Iterator[_Numbered]) -> Iterator[list[_Numbered]]:
+    while batch := list(islice(records, _BATCH)):
+        yield batch
+
+
+async def _placed(db: Connection, account_id: int, batch: list[_Numbered]) -> list[Record]:
+    """Let one credential at one place be one finding: a line without an id finds the one that is there; the last line of an id wins."""
+    places = [n.record.identity for n in batch if n.record.identity is not None]
+    at = await findings.ids_at(db, account_id, places) if places else {}
+    records: dict[UUID, Record] = {}
+    for numbered in batch:
+        record = numbered.record
+        if record.identity is not None:
+            there = at.setdefault(record.identity, record.finding.id)
+            if there != record.finding.id:
+                if numbered.id_given:
+                    raise LineError(numbered.line, f"the same credential at the same place is finding {there} already")
+                record = replace(record, finding=replace(record.finding, id=there), secret_box=None)
+        records[record.finding.id] = record
+    return list(records.values())
+
+
+class _Reader:
+    """Turns lines into records; runs in a thread beside the database."""
+
+    def __init__(self, keys: Keys, account_id: int, now: datetime, *, keep_secrets: bool) -> None:
+        self.keys = keys
+        self.account_id = account_id
+        self.now = now
+        self.keep_secrets = keep_secrets
+
+    def records(self, file: BinaryIO, progress: Callable[[int], None]) -> Iterator[_Numbered]:
+        read = 0
+        number = 0
+        while line := file.readline(_LONGEST_LINE + 1):
+            number += 1
+            if len(line) > _LONGEST_LINE:
+                raise LineError(number, f"is longer than {_LONGEST_LINE} bytes")
+            read += len(line)
+            if number % 1000 == 0:
+                progress(read)
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            if line.strip():
+                imported = _parse(number, line)
+                yield _Numbered(number, imported.id is not None, self._record(number, imported))
+        progress(read)
+
+    def _record(self, number: int, imported: ImportedFinding) -> Record:
+        finding_id = imported.id or uuid4()
+        if imported.secret is None:
+            if imported.matched_text is not None and not is_masked(imported.matched_text):
+                raise LineError(number, "matched_text is not masked, and there is no `secret` to mask it from")
+            return self._finding(imported, finding_id, imported.matched_text or MASK, lambda text: text)
+        secret = Secret(imported.secret, wholly="password" in imported.pattern.secret_type.lower())
+        record = self._finding(imported, finding_id, secret.masked(), secret.masked_within)
+        fingerprint = self.keys.fingerprint_of(secret)
+        source = source_of(imported.source_type, imported.repo_full_name, imported.source_url)
+        path = urlsplit(imported.source_url or "").path if imported.file_path is None else imported.file_path
+        box = self.keys.seal(secret, self.account_id, finding_id) if self.keep_secrets else None
+        place = None if source is None else identity(source, path, fingerprint)
+        return replace(record, fingerprint=fingerprint, identity=place, secret_box=box)
+
+    def _finding(self, imported: ImportedFinding, finding_id: UUID, matched_text: str, masked: Callable[[str], str]) -> Record:
+        first = imported.first_seen_at or imported.last_seen_at or self.now
+        last = imported.last_seen_at or first
+        resolved = imported.status is Status.RESOLVED
+        evidence = imported.resolution_evidence or _Evidence()
+        open_ = imported.status in {Status.ACTIVE, Status.STALE}
+        finding = Finding(
+            id=finding_id,
+            status=imported.status,
+            validation_status=imported.validation_status,
+            validation_confidence=imported.validation_confidence,
+            validation_detail=_masked_values(imported.validation_detail.model_dump(), masked),
+            composite_score=imported.composite_score,
+            source_type=imported.source_type,
+            source_visibility=imported.source_visibility,
+            source_url=_masked(imported.source_url, masked),
+            repo_full_name=imported.repo_full_name,
+            file_path=_masked(imported.file_path, masked),
+            line_number=imported.line_number,
+            matched_text=matched_text,
+            pattern_name=imported.pattern.name,
+            pattern_secret_type=imported.pattern.secret_type,
+            first_seen_at=first,
+            last_seen_at=last,
+            seen_count=imported.seen_count,
+            resolved_at=(imported.resolved_at or last) if resolved else None,
+            resolution_note=None if open_ else _masked(imported.resolution_note, masked) or None,
+            resolution_evidence=Resolution(evidence.auto_resolved, evidence.resolved_by) if resolved else None,
+            suppressed_at=imported.suppressed_at,
+        )
+        return Record(finding, keep_first_seen=imported.first_seen_at is None, keep_last_seen=imported.last_seen_at is None)
+
+
+def _parse(number: int, line: bytes) -> ImportedFinding:
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        raise LineError(number, "is not JSON") from None
+    if not isinstance(value, dict):
+        raise LineError(number, "is not a JSON object")
+    try:
+        return ImportedFinding.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        raise LineError(number, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _masked(text: str | None, masked: Callable[[str], str]) -> str | None:
+    return None if text is None else masked(text)
+
+
+def _masked_values(value: Any, masked: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return masked(value).replace("\0", "\ufffd")
+    if isinstance(value, list):
+        return [_masked_values(item, masked) for item in value]
+    if isinstance(value, dict):
+        return {_masked_values(key, masked): _masked_values(item, masked) for key, item in value.items()}
+    return value

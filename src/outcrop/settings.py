@@ -1,0 +1,83 @@
+"""Every setting of the service: read once from `OUTCROP_*` and `.env`, then passed down as plain values."""
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from outcrop.domain.errors import OperatorError
+
+
+def _listed(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+Listed = Annotated[list[str], NoDecode, BeforeValidator(_listed)]
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(
+        env_prefix="OUTCROP_", env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True, hide_input_in_errors=True
+    )
+
+    data_dir: Path = Path("~/.local/share/outcrop")
+    database_url: str | None = None
+    postgres_bin: Path | None = None
+    base_url: str | None = None
+    secret_key: SecretStr | None = None
+    rate_limit_per_minute: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    trusted_proxies: Listed = []
+    cors_origins: Listed = []
+    keep_secrets: Literal["active", "none"] = "active"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["text", "json"] = "text"
+
+    @field_validator("data_dir", "postgres_bin")
+    @classmethod
+    def _absolute(cls, value: Path | None) -> Path | None:
+        return None if value is None else value.expanduser().absolute()
+
+    @field_validator("base_url")
+    @classmethod
+    def _base(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        parts = urlsplit(value)
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError("must be an address such as https://outcrop.example.com")
+        if parts.scheme == "http" and not is_loopback(parts.hostname):
+            raise ValueError("plain http is accepted on a loopback address only")
+        return value.rstrip("/")
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, value: list[str]) -> list[str]:
+        for part in value:
+            ipaddress.ip_network(part, strict=False)
+        return value
+
+    @property
+    def secret_key_file(self) -> Path:
+        return self.data_dir / "secret.key"
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def load_settings() -> Settings:
+    """Read the settings; a wrong one is named, its value is not repeated."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        name = "OUTCROP_" + str(first["loc"][0]).upper() if first["loc"] else "settings"
+        raise OperatorError(f"{name}: {first['msg'].removeprefix('Value error, ')}") from None

@@ -1,0 +1,103 @@
+"""Accounts and their members."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from psycopg.errors import UniqueViolation
+
+from outcrop.domain.account import Account, Member, Plan, Role
+from outcrop.domain.errors import BadInputError
+from outcrop.store.db import Connection
+from outcrop.store.rollups import LOCK_FOLD
+
+_ACCOUNT = "id, slug, plan, email, created_at"
+_MEMBER = "m.id, a.slug, m.email, m.role, m.created_at"
+
+
+async def insert(db: Connection, *, slug: str, plan: Plan, email: str, now: datetime) -> Account:
+    try:
+        cursor = await db.execute(
+            f"INSERT INTO accounts (slug, plan, email, created_at) VALUES (%s, %s, %s, %s) RETURNING {_ACCOUNT}".encode(),
+            [slug, plan, email, now],
+        )
+    except UniqueViolation:
+        raise BadInputError(f"there is an account {slug} already") from None
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101
+    return _account(row)
+
+
+async def select(db: Connection, slug: str) -> Account | None:
+    cursor = await db.execute(f"SELECT {_ACCOUNT} FROM accounts WHERE slug = %s".encode(), [slug])
+    row = await cursor.fetchone()
+    return None if row is None else _account(row)
+
+
+async def select_all(db: Connection) -> list[Account]:
+    cursor = await db.execute(f"SELECT {_ACCOUNT} FROM accounts ORDER BY slug".encode())
+    return [_account(row) for row in await cursor.fetchall()]
+
+
+async def update_plan(db: Connection, account_id: int, plan: Plan) -> None:
+    await db.execute("UPDATE accounts SET plan = %s WHERE id = %s", [plan, account_id])
+
+
+async def delete(db: Connection, account_id: int) -> None:
+    """Remove every trace of the account. The fold is kept out meanwhile, so that it writes no count of it again."""
+    await db.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK_FOLD])
+    await db.execute("DELETE FROM accounts WHERE id = %s", [account_id])
+    await db.execute("DELETE FROM audit WHERE account_id = %s", [account_id])
+    await db.execute("DELETE FROM rollups WHERE account_id = %s", [account_id])
+    await db.execute("DELETE FROM rollup_deltas WHERE account_id = %s", [account_id])
+
+
+@dataclass(frozen=True, slots=True)
+class NewMember:
+    id: UUID
+    email: str
+    role: Role
+    password_hash: str
+
+
+async def insert_member(db: Connection, account_id: int, member: NewMember, *, now: datetime) -> None:
+    try:
+        await db.execute(
+            "INSERT INTO members (id, account_id, email, role, password_hash, created_at) VALUES (%s, %s, %s, %s, %s, %s)",
+            [member.id, account_id, member.email, member.role, member.password_hash, now],
+        )
+    except UniqueViolation:
+        raise BadInputError(f"{member.email} is a member of an account already") from None
+
+
+async def select_members(db: Connection, account_id: int | None = None) -> list[Member]:
+    """List one account's members, or everyone's for the operator."""
+    cursor = await db.execute(
+        f"""SELECT {_MEMBER} FROM members m JOIN accounts a ON a.id = m.account_id
+            WHERE %s::int IS NULL OR a.id = %s ORDER BY a.slug, m.email""".encode(),
+        [account_id, account_id],
+    )
+    return [Member(id_, slug, email, Role(role), created) for id_, slug, email, role, created in await cursor.fetchall()]
+
+
+async def select_member(db: Connection, email: str) -> tuple[int, Member] | None:
+    """Lock a member; give the account's id with it."""
+    cursor = await db.execute(
+        f"""SELECT a.id, {_MEMBER} FROM members m JOIN accounts a ON a.id = m.account_id
+            WHERE lower(m.email) = lower(%s) FOR UPDATE OF m""".encode(),
+        [email],
+    )
+    row = await cursor.fetchone()
+    return None if row is None else (row[0], Member(row[1], row[2], row[3], Role(row[4]), row[5]))
+
+
+async def delete_member(db: Connection, account_id: int, member_id: UUID) -> None:
+    await db.execute("DELETE FROM members WHERE account_id = %s AND id = %s", [account_id, member_id])
+
+
+async def update_password(db: Connection, account_id: int, member_id: UUID, password_hash: str) -> None:
+    await db.execute("UPDATE members SET password_hash = %s WHERE account_id = %s AND id = %s", [password_hash, account_id, member_id])
+
+
+def _account(row: tuple[int, str, str, str, datetime]) -> Account:
+    return Account(row[0], row[1], Plan(row[2]), row[3], row[4])

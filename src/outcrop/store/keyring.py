@@ -1,0 +1,192 @@
+"""What protects stored credentials: random keys in the database, wrapped by the operator's key that never is.
+
+A wrong operator's key is told by a check value; a key is never made for a database that has one.
+"""
+
+import hashlib
+import hmac
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+from outcrop.domain.errors import OperatorError
+from outcrop.domain.secret import Secret, reveal
+from outcrop.store.db import Connection
+
+LONG_ENOUGH = 16
+_LOCK_KEYRING = 7_264_003
+_CHECK = b"outcrop keyring 1"
+_NONCE = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The unwrapped keys of a running process."""
+
+    data: bytes = field(repr=False)
+    fingerprint: bytes = field(repr=False)
+
+    def seal(self, secret: Secret, account_id: int, finding_id: UUID) -> bytes:
+        return _seal(self.data, reveal(secret).encode(), _owner(account_id, finding_id))
+
+    def open(self, box: bytes, account_id: int, finding_id: UUID, *, wholly: bool) -> Secret:
+        return Secret(_open(self.data, box, _owner(account_id, finding_id)).decode(), wholly=wholly)
+
+    def fingerprint_of(self, secret: Secret) -> bytes:
+        """Identify the raw value alone; a PEM block is the same however its lines end."""
+        raw = reveal(secret)
+        if raw.startswith("-----BEGIN "):
+            raw = raw.replace("\r\n", "\n").strip()
+        return hmac.digest(self.fingerprint, raw.encode(), "sha256")
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorKey:
+    """Where the operator's key comes from: the environment, or a file in the data folder that is made once."""
+
+    text: str | None = field(repr=False)
+    file: Path
+
+    def read(self) -> str | None:
+        if self.text is not None:
+            return self.text
+        try:
+            return self.file.read_text("ascii").strip()
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise OperatorError(f"cannot read the secret key in {self.file}: {error}") from None
+
+
+async def unlock(db: Connection, operator: OperatorKey, random: bytes) -> Keys:
+    """Unwrap the database's keys, or make them where it has none. `random` is 80 fresh bytes, used only to make them."""
+    async with db.transaction():
+        await db.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK_KEYRING])
+        row = await _load(db)
+        if row is None:
+            text = operator.read() or _make_file(operator.file)
+            salt, data, fingerprint = random[:16], random[16:48], random[48:80]
+            await _store(db, salt, _wrapping_key(text, salt), Keys(data, fingerprint))
+            return Keys(data, fingerprint)
+        _finish_rotation(operator, row)
+        if (given := operator.read()) is None:
+            raise OperatorError(
+                f"the database has keys already, but OUTCROP_SECRET_KEY is not set and {operator.file} is not there: bring the key back"
+            )
+        return _unwrap(row, given)
+
+
+async def rotate(db: Connection, operator: OperatorKey, new: str, salt: bytes) -> None:
+    """Wrap the same keys with a new operator's key. A crash at any point leaves a pair that fits."""
+    pending = _pending(operator.file)
+    async with db.transaction():
+        await db.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK_KEYRING])
+        row = await _load(db)
+        if row is None or (text := operator.read()) is None:
+            raise OperatorError("there is no key to rotate yet")
+        keys = _unwrap(row, text)
+        if operator.text is None:
+            _write_private(pending, new)
+        await _store(db, salt, _wrapping_key(new, salt), keys)
+    if operator.text is None:
+        pending.replace(operator.file)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    salt: bytes
+    check: bytes
+    data: bytes
+    fingerprint: bytes
+
+
+async def _load(db: Connection) -> _Row | None:
+    cursor = await db.execute("SELECT salt, check_value, data_key, fingerprint_key FROM keyring")
+    row = await cursor.fetchone()
+    return None if row is None else _Row(*row)
+
+
+async def _store(db: Connection, salt: bytes, wrapping: bytes, keys: Keys) -> None:
+    await db.execute(
+        """INSERT INTO keyring (salt, check_value, data_key, fingerprint_key) VALUES (%s, %s, %s, %s)
+           ON CONFLICT (only_row) DO UPDATE SET salt = excluded.salt, check_value = excluded.check_value,
+               data_key = excluded.data_key, fingerprint_key = excluded.fingerprint_key""",
+        [
+            salt,
+            _seal(wrapping, _CHECK, b"check"),
+            _seal(wrapping, keys.data, b"data"),
+            _seal(wrapping, keys.fingerprint, b"fingerprint"),
+        ],
+    )
+
+
+def _unwrap(row: _Row, text: str) -> Keys:
+    wrapping = _wrapping_key(text, row.salt)
+    if not _fits(row, wrapping):
+        raise OperatorError("the secret key does not fit this database: set OUTCROP_SECRET_KEY to the key it was made with")
+    return Keys(_open(wrapping, row.data, b"data"), _open(wrapping, row.fingerprint, b"fingerprint"))
+
+
+def _fits(row: _Row, wrapping: bytes) -> bool:
+    try:
+        return _open(wrapping, row.check, b"check") == _CHECK
+    except InvalidTag:
+        return False
+
+
+def _finish_rotation(operator: OperatorKey, row: _Row) -> None:
+    """A rotation that died between the database and the file left the new key beside the old one."""
+    pending = _pending(operator.file)
+    if operator.text is None and pending.exists():
+        if _fits(row, _wrapping_key(pending.read_text("ascii").strip(), row.salt)):
+            pending.replace(operator.file)
+        else:
+            pending.unlink()
+
+
+def _wrapping_key(text: str, salt: bytes) -> bytes:
+    """Slow on purpose: an operator may have set a pass phrase."""
+    if len(text) < LONG_ENOUGH:
+        raise OperatorError(f"the secret key is too short: give OUTCROP_SECRET_KEY at least {LONG_ENOUGH} characters, best 64 random ones")
+    return Scrypt(salt=salt, length=32, n=2**14, r=8, p=1).derive(text.encode())
+
+
+def _make_file(path: Path) -> str:
+    text = os.urandom(32).hex()
+    _write_private(path, text)
+    return text
+
+
+def _write_private(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        temporary = path.with_name(f"{path.name}.{os.getpid()}")
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise OperatorError(f"cannot write the secret key to {path}: {error.strerror}") from None
+
+
+def _pending(file: Path) -> Path:
+    return file.with_name(file.name + ".new")
+
+
+def _owner(account_id: int, finding_id: UUID) -> bytes:
+    return hashlib.sha256(f"{account_id}/{finding_id}".encode()).digest()
+
+
+def _seal(key: bytes, plain: bytes, owner: bytes) -> bytes:
+    nonce = os.urandom(_NONCE)
+    return nonce + AESGCM(key).encrypt(nonce, plain, owner)
+
+
+def _open(key: bytes, box: bytes, owner: bytes) -> bytes:
+    return AESGCM(key).decrypt(box[:_NONCE], box[_NONCE:], owner)

@@ -1,0 +1,109 @@
+"""API keys at rest, and the one statement that lets a request in."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+from outcrop.domain.account import REQUESTS_PER_MINUTE, ApiKey, Caller, Plan
+from outcrop.store.db import Connection
+
+_KEY = "k.id, k.name, k.hint, k.created_at, k.created_by, k.expires_at, k.revoked_at, w.used_at"
+
+
+async def insert(db: Connection, account_id: int, key: ApiKey, digest: bytes) -> None:
+    await db.execute(
+        """INSERT INTO api_keys (id, account_id, name, hint, digest, created_at, created_by, expires_at)
+           VALUES (%s, %s, %s, %s, %s, %s, %s, %s)""",
+        [key.id, account_id, key.name, key.hint, digest, key.created_at, key.created_by, key.expires_at],
+    )
+
+
+async def select_all(db: Connection, account_id: int) -> list[ApiKey]:
+    cursor = await db.execute(
+        f"""SELECT {_KEY} FROM api_keys k LEFT JOIN rate_windows w ON w.key_id = k.id
+            WHERE k.account_id = %s ORDER BY k.created_at, k.id""".encode(),
+        [account_id],
+    )
+    return [ApiKey(*row) for row in await cursor.fetchall()]
+
+
+async def revoke(db: Connection, key_id: UUID, *, now: datetime) -> tuple[int, str, bool] | None:
+    """Revoke a key for good; give its account, its name, and whether this call was the one that did it."""
+    cursor = await db.execute("SELECT account_id, name, revoked_at IS NULL FROM api_keys WHERE id = %s FOR UPDATE", [key_id])
+    row = await cursor.fetchone()
+    if row is None:
+        return None
+    if row[2]:
+        await db.execute("UPDATE api_keys SET revoked_at = %s WHERE account_id = %s AND id = %s", [now, row[0], key_id])
+    return row[0], row[1], row[2]
+
+
+class Refusal(StrEnum):
+    INVALID = "invalid_token"
+    REVOKED = "revoked_token"
+    PLAN = "plan_required"
+    RATE = "rate_limited"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The minute the request was counted in; None of it where there is no limit."""
+
+    limit: int
+    remaining: int
+    reset: int  # whole seconds until it ends, at least 1
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    caller: Caller | None
+    refusal: Refusal | None = None
+    window: Window | None = None
+
+
+# A window opens with its first request and lasts 60 s of the database's clock. The row lock makes the count exact whoever else
+# counts; a refused request changes nothing. A plan without API access has no limit here and so is never counted.
+_ENTER = """
+WITH k AS (
+    SELECT k.id, k.account_id, coalesce(k.created_by, a.email) AS email, a.plan,
+           k.revoked_at IS NOT NULL AS revoked, coalesce(k.expires_at <= clock_timestamp(), false) AS expired,
+           CASE WHEN k.revoked_at IS NULL AND coalesce(k.expires_at > clock_timestamp(), true)
+                THEN CASE a.plan WHEN 'growth' THEN %(growth)s::int WHEN 'enterprise' THEN %(enterprise)s::int END END AS cap
+    FROM api_keys k JOIN accounts a ON a.id = k.account_id WHERE k.digest = %(digest)s
+), hit AS (
+    INSERT INTO rate_windows AS w (key_id, started_at, used, used_at)
+    SELECT id, clock_timestamp(), 1, clock_timestamp() FROM k WHERE cap IS NOT NULL
+    ON CONFLICT (key_id) DO UPDATE SET
+        started_at = CASE WHEN w.started_at <= clock_timestamp() - interval '60 s' THEN clock_timestamp() ELSE w.started_at END,
+        used = CASE WHEN w.started_at <= clock_timestamp() - interval '60 s' THEN 1 ELSE w.used + 1 END,
+        used_at = clock_timestamp()
+    WHERE w.used < (SELECT cap FROM k) OR w.started_at <= clock_timestamp() - interval '60 s'
+    RETURNING used, started_at
+)
+SELECT k.account_id, k.id, k.email, k.plan, k.revoked, k.expired, k.cap, hit.used,
+       ceil(extract(epoch FROM coalesce(hit.started_at, w.started_at) + interval '60 s' - clock_timestamp()))::int
+FROM k LEFT JOIN hit ON true LEFT JOIN rate_windows w ON w.key_id = k.id
+"""
+
+
+async def enter(db: Connection, digest: bytes, *, limit: int | None) -> Entry:
+    """Look the key up and count the request, in one statement of its own. `limit` replaces the plan's; 0 is no limit."""
+    caps = {plan.value: limit or cap if limit != 0 else 2**31 - 1 for plan, cap in REQUESTS_PER_MINUTE.items()}
+    cursor = await db.execute(_ENTER, {"digest": digest, **caps})
+    row = await cursor.fetchone()
+    if row is None:
+        return Entry(None, Refusal.INVALID)
+    account_id, key_id, email, plan, revoked, expired, cap, used, left = row
+    if revoked:
+        return Entry(None, Refusal.REVOKED)
+    if expired:
+        return Entry(None, Refusal.INVALID)
+    if Plan(plan) not in REQUESTS_PER_MINUTE:
+        return Entry(None, Refusal.PLAN)
+    # A window that another request opened after this statement's snapshot shows as over: its end is a minute away at most.
+    reset = left if left is not None and left >= 1 else 60 if used is None else 1
+    if used is None:
+        return Entry(None, Refusal.RATE, Window(cap, 0, reset))
+    window = None if limit == 0 else Window(cap, cap - used, reset)
+    return Entry(Caller(account_id, key_id, email), None, window)

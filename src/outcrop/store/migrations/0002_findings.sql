@@ -1,0 +1,194 @@
+-- Findings, and what makes any list of them quick and its total exact (docs/adr/0002-lists-at-scale.md).
+
+CREATE EXTENSION IF NOT EXISTS pg_trgm;
+CREATE EXTENSION IF NOT EXISTS btree_gin;
+
+CREATE TABLE findings (
+    account_id            integer NOT NULL REFERENCES accounts ON DELETE CASCADE,
+    id                    uuid NOT NULL,
+    status                text NOT NULL,
+    validation_status     text NOT NULL,
+    validation_confidence text NOT NULL,
+    validation_detail     jsonb NOT NULL CHECK (jsonb_typeof(validation_detail -> 'enabled_services') = 'array'),
+    composite_score       float8 NOT NULL CHECK (composite_score BETWEEN 0 AND 100),
+    source_type           text NOT NULL,
+    source_visibility     text NOT NULL,
+    source_url            text,
+    repo_full_name        text,
+    file_path             text,
+    line_number           integer,
+    matched_text          text NOT NULL,
+    pattern_name          text NOT NULL,
+    pattern_secret_type   text NOT NULL,
+    first_seen_at         timestamptz(0) NOT NULL,
+    last_seen_at          timestamptz(0) NOT NULL,
+    seen_count            integer NOT NULL,
+    resolved_at           timestamptz(0),
+    resolution_note       text,
+    auto_resolved         boolean,
+    resolved_by           text,
+    suppressed_at         timestamptz(0),
+    fingerprint           bytea,  -- HMAC of the raw value: the same credential in another place has the same one
+    identity              bytea,  -- digest of source, path and fingerprint: the same credential in the same place
+    secret_box            bytea,  -- the raw value, encrypted; it stands nowhere else
+    -- Four filters packed into one small number (store/facets.py), so that narrow indexes and the rollups can carry them.
+    -- A value outside its list makes it NULL, which the column refuses.
+    facet                 smallint NOT NULL GENERATED ALWAYS AS ((
+        (suppressed_at IS NOT NULL)::int * 125
+        + (array_position('{active,resolved,false_positive,customer_restricted,stale}'::text[], status) - 1) * 25
+        + (array_position('{repo,gist,commit,endpoint,js_bundle}'::text[], source_type) - 1) * 5
+        + (array_position('{valid,invalid,unvalidated,error,unreachable}'::text[], validation_status) - 1)
+    )::smallint) STORED,
+    PRIMARY KEY (account_id, id),
+    CHECK ((status = 'resolved') = (resolved_at IS NOT NULL) AND (status = 'resolved') = (auto_resolved IS NOT NULL))
+) WITH (autovacuum_vacuum_insert_scale_factor = 0.02, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
+
+CREATE INDEX findings_score ON findings (account_id, composite_score, id) INCLUDE (facet, first_seen_at);
+CREATE INDEX findings_first ON findings (account_id, first_seen_at, id) INCLUDE (facet, composite_score);
+CREATE INDEX findings_last ON findings (account_id, last_seen_at, id) INCLUDE (facet, composite_score, first_seen_at);
+CREATE INDEX findings_facet ON findings (account_id, facet) INCLUDE (id, composite_score, first_seen_at, last_seen_at);
+CREATE INDEX findings_fingerprint ON findings (account_id, fingerprint) WHERE fingerprint IS NOT NULL;
+CREATE UNIQUE INDEX findings_identity ON findings (account_id, identity) WHERE identity IS NOT NULL;
+
+-- The text that q searches, apart from the findings: a rescan that touches every `last_seen_at` then leaves the trigram index alone.
+-- facet, score and first seen stand here too, outside every index, so that changing them is cheap and a search needs no join.
+CREATE TABLE finding_search (
+    account_id      integer NOT NULL,
+    id              uuid NOT NULL,
+    text            text NOT NULL,  -- case-folded by Python: the same on every server, whatever its locale
+    facet           smallint NOT NULL,
+    composite_score float8 NOT NULL,
+    first_seen_at   timestamptz(0) NOT NULL,
+    PRIMARY KEY (account_id, id)
+) WITH (fillfactor = 90);
+CREATE INDEX finding_search_text ON finding_search USING gin (account_id, text gin_trgm_ops);
+
+-- One row for each label that a finding's credential opens.
+CREATE TABLE finding_services (
+    account_id      integer NOT NULL,
+    id              uuid NOT NULL,
+    service         text NOT NULL,
+    facet           smallint NOT NULL,
+    composite_score float8 NOT NULL,
+    first_seen_at   timestamptz(0) NOT NULL,
+    PRIMARY KEY (account_id, id, service)
+);
+CREATE INDEX finding_services_score ON finding_services (account_id, service, composite_score, id) INCLUDE (facet, first_seen_at);
+
+-- Counts of findings by cell. Writers only append to the deltas and so never wait for each other; a job folds them into the rollups.
+CREATE TABLE rollups (
+    account_id integer NOT NULL,
+    kind       smallint NOT NULL,
+    service    text NOT NULL,
+    bucket     integer NOT NULL,
+    facet      smallint NOT NULL,
+    n          bigint NOT NULL,
+    PRIMARY KEY (account_id, kind, service, bucket, facet)
+) WITH (fillfactor = 70);
+CREATE TABLE rollup_deltas (
+    account_id integer NOT NULL,
+    kind       smallint NOT NULL,
+    service    text NOT NULL,
+    bucket     integer NOT NULL,
+    facet      smallint NOT NULL,
+    n          bigint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+        autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 5000);
+CREATE INDEX rollup_deltas_cell ON rollup_deltas (account_id, kind, service, bucket);
+CREATE VIEW rollup_cells AS
+    SELECT account_id, kind, service, bucket, facet, n FROM rollups
+    UNION ALL
+    SELECT account_id, kind, service, bucket, facet, n FROM rollup_deltas;
+
+-- The cells a finding counts in; the kinds are named in store/rollups.py. Days are counted in UTC from 1970.
+CREATE FUNCTION finding_cells(facet smallint, score float8, first_seen timestamptz, last_seen timestamptz)
+RETURNS TABLE (kind smallint, bucket integer, facet smallint) LANGUAGE sql IMMUTABLE AS $$
+    VALUES (0::smallint, 0, $1),
+           (1::smallint, floor($2)::integer, $1),
+           (2::smallint, floor($2)::integer >> 3, $1),
+           (3::smallint, floor(extract(epoch FROM $3) / 86400)::integer, $1),
+           (4::smallint, floor(extract(epoch FROM $3) / 86400)::integer >> 5, $1),
+           (5::smallint, floor(extract(epoch FROM $4) / 86400)::integer, $1),
+           (6::smallint, floor(extract(epoch FROM $4) / 86400)::integer >> 5, $1)
+$$;
+CREATE FUNCTION service_cells(facet smallint, score float8)
+RETURNS TABLE (kind smallint, bucket integer, facet smallint) LANGUAGE sql IMMUTABLE AS $$
+    VALUES (7::smallint, floor($2)::integer, 0::smallint),
+           (8::smallint, 0, $1)
+$$;
+
+CREATE FUNCTION findings_inserted() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO rollup_deltas
+    SELECT r.account_id, c.kind, '', c.bucket, c.facet, count(*)
+    FROM new_rows r, finding_cells(r.facet, r.composite_score, r.first_seen_at, r.last_seen_at) c
+    GROUP BY 1, 2, 4, 5;
+    INSERT INTO finding_services
+    SELECT DISTINCT r.account_id, r.id, s.service, r.facet, r.composite_score, r.first_seen_at
+    FROM new_rows r, jsonb_array_elements_text(r.validation_detail -> 'enabled_services') AS s (service);
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION findings_updated() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO rollup_deltas
+    SELECT r.account_id, c.kind, '', c.bucket, c.facet, sum(r.n)
+    FROM (SELECT account_id, facet, composite_score, first_seen_at, last_seen_at, 1 AS n FROM new_rows
+          UNION ALL
+          SELECT account_id, facet, composite_score, first_seen_at, last_seen_at, -1 FROM old_rows) r,
+         finding_cells(r.facet, r.composite_score, r.first_seen_at, r.last_seen_at) c
+    GROUP BY 1, 2, 4, 5 HAVING sum(r.n) <> 0;
+
+    -- What a search and a service list carry of each finding.
+    UPDATE finding_search s SET facet = n.facet, composite_score = n.composite_score, first_seen_at = n.first_seen_at
+    FROM new_rows n JOIN old_rows o USING (account_id, id)
+    WHERE (o.facet, o.composite_score, o.first_seen_at) IS DISTINCT FROM (n.facet, n.composite_score, n.first_seen_at)
+      AND s.account_id = n.account_id AND s.id = n.id;
+    DELETE FROM finding_services s USING new_rows n JOIN old_rows o USING (account_id, id)
+    WHERE (o.facet, o.composite_score, o.first_seen_at, o.validation_detail -> 'enabled_services')
+          IS DISTINCT FROM (n.facet, n.composite_score, n.first_seen_at, n.validation_detail -> 'enabled_services')
+      AND s.account_id = n.account_id AND s.id = n.id;
+    INSERT INTO finding_services
+    SELECT DISTINCT n.account_id, n.id, s.service, n.facet, n.composite_score, n.first_seen_at
+    FROM new_rows n JOIN old_rows o USING (account_id, id),
+         jsonb_array_elements_text(n.validation_detail -> 'enabled_services') AS s (service)
+    WHERE (o.facet, o.composite_score, o.first_seen_at, o.validation_detail -> 'enabled_services')
+          IS DISTINCT FROM (n.facet, n.composite_score, n.first_seen_at, n.validation_detail -> 'enabled_services');
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION findings_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO rollup_deltas
+    SELECT r.account_id, c.kind, '', c.bucket, c.facet, -count(*)
+    FROM old_rows r, finding_cells(r.facet, r.composite_score, r.first_seen_at, r.last_seen_at) c
+    GROUP BY 1, 2, 4, 5;
+    DELETE FROM finding_services s USING old_rows o WHERE s.account_id = o.account_id AND s.id = o.id;
+    DELETE FROM finding_search s USING old_rows o WHERE s.account_id = o.account_id AND s.id = o.id;
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION services_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO rollup_deltas
+        SELECT r.account_id, c.kind, r.service, c.bucket, c.facet, count(*)
+        FROM new_rows r, service_cells(r.facet, r.composite_score) c GROUP BY 1, 2, 3, 4, 5;
+    ELSE
+        INSERT INTO rollup_deltas
+        SELECT r.account_id, c.kind, r.service, c.bucket, c.facet, -count(*)
+        FROM old_rows r, service_cells(r.facet, r.composite_score) c GROUP BY 1, 2, 3, 4, 5;
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER findings_insert AFTER INSERT ON findings
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION findings_inserted();
+CREATE TRIGGER findings_update AFTER UPDATE ON findings
+    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION findings_updated();
+CREATE TRIGGER findings_delete AFTER DELETE ON findings
+    REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION findings_deleted();
+CREATE TRIGGER services_insert AFTER INSERT ON finding_services
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION services_changed();
+CREATE TRIGGER services_delete AFTER DELETE ON finding_services
+    REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION services_changed();

@@ -1,0 +1,68 @@
+"""A real PostgreSQL for every test: one embedded server for the run, one database per test worker."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from outcrop.runtime import prepare
+from outcrop.settings import Settings
+from outcrop.store.embedded import embedded_postgres
+from outcrop.store.keyring import Keys
+from tests.backend import Backend, Server, running_server
+
+for name in [name for name in os.environ if name.startswith("OUTCROP_")]:
+    del os.environ[name]  # the machine's own settings are not the tests'
+
+SECRET_KEY = "a key for the tests only, no secret"
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[str]:
+    """The server's address; all test workers share one server, the last one out stops it."""
+    base = tmp_path_factory.getbasetemp()
+    with embedded_postgres((base if worker_id == "master" else base.parent) / "outcrop") as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def database_url(cluster: str, worker_id: str) -> str:
+    name = f"test_{worker_id}"
+    with psycopg.connect(cluster, autocommit=True) as db:
+        db.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        db.execute(f"CREATE DATABASE {name}")
+    return psycopg.conninfo.make_conninfo(cluster, dbname=name)
+
+
+@pytest.fixture(scope="session")
+def settings(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    folder: Path = tmp_path_factory.mktemp("data")
+    return Settings(_env_file=None, database_url=database_url, data_dir=folder, secret_key=SECRET_KEY)
+
+
+@pytest.fixture(scope="session")
+def keys(settings: Settings, database_url: str) -> Keys:
+    """The schema is there and the keys are made."""
+    return asyncio.run(prepare(settings, database_url))
+
+
+@pytest.fixture(scope="session")
+def server(settings: Settings, keys: Keys) -> Iterator[Server]:
+    """The application on a loopback port, without a rate limit."""
+    with running_server(settings, rate_limit=0) as server:
+        yield server
+
+
+@pytest.fixture
+def backend(settings: Settings, keys: Keys, server: Server) -> Iterator[Backend]:
+    """Accounts, keys and findings for one test, each test with accounts of its own."""
+    with Backend(settings, keys, server.base_url) as backend:
+        yield backend

@@ -1,0 +1,42 @@
+"""Findings and scan runs with a default for every field."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+from outcrop.domain.scan import ScanRun, ScanStatus, ScanType, Trigger
+
+
+def make_line(**given: Any) -> dict[str, Any]:
+    """Make one line for `outcrop import`."""
+    return {
+        "id": str(uuid4()),
+        "status": "active",
+        "validation_status": "valid",
+        "validation_confidence": "high",
+        "validation_detail": {"enabled_services": ["aws", "aws_s3"]},
+        "composite_score": 72.5,
+        "source_type": "repo",
+        "source_visibility": "public",
+        "source_url": "https://github.com/acme/shop/blob/main/config/settings.py#L12",
+        "repo_full_name": "acme/shop",
+        "file_path": "config/settings.py",
+        "line_number": 12,
+        "matched_text": "AKIA********WXYZ",
+        "pattern": {"name": "AWS access key pair", "secret_type": "aws"},
+        "first_seen_at": "2026-01-02T03:04:05+00:00",
+        "last_seen_at": "2026-02-03T04:05:06+00:00",
+        "seen_count": 3,
+    } | given
+
+
+def make_scan(**given: Any) -> ScanRun:
+    defaults: dict[str, Any] = {
+        "id": uuid4(),
+        "type": ScanType.GITHUB,
+        "status": ScanStatus.COMPLETED,
+        "trigger": Trigger.CLI,
+        "target": "github:acme",
+        "created_at": datetime(2026, 3, 1, tzinfo=UTC),
+    }
+    return ScanRun(**(defaults | given))

