@@ -9,35 +9,48 @@ from outcrop.api import shapes
 
 SECURITY_SCHEME = {"type": "http", "scheme": "bearer", "description": "An API key, created in the portal (Profile, API keys)."}
 
-_INTEGER = {"schema": {"type": "integer"}}
+_WHOLE = {"type": "integer", "minimum": 0}
+# Answers to a request that was counted; absent where the operator set no limit.
 _LIMITED = {
-    "RateLimit-Limit": _INTEGER | {"description": "Requests a minute."},
-    "RateLimit-Remaining": _INTEGER | {"description": "Requests left in this window."},
-    "RateLimit-Reset": _INTEGER | {"description": "Seconds until the window ends."},
+    "RateLimit-Limit": {"schema": _WHOLE, "description": "Requests a minute."},
+    "RateLimit-Remaining": {"schema": _WHOLE, "description": "Requests left in this window."},
+    "RateLimit-Reset": {"schema": _WHOLE, "description": "Seconds until the window ends."},
 }
-_REQUEST_ID = {"X-Request-Id": {"schema": {"type": "string"}, "description": "Names this request in the logs."}}
+_REQUEST_ID = {"X-Request-Id": {"required": True, "schema": {"type": "string"}, "description": "Names this request in the logs."}}
+_COUNTED = _REQUEST_ID | _LIMITED
+_CHALLENGE = {"WWW-Authenticate": {"required": True, "schema": {"type": "string", "const": "Bearer"}}}
+_ALLOW = {"Allow": {"required": True, "schema": {"type": "string"}, "description": "The methods this address takes."}}
+_RETRY = {"Retry-After": {"required": True, "schema": {"type": "integer", "minimum": 1}, "description": "Seconds to wait."}}
 
 
 def responses(
     success: type[BaseModel], *, parameters: bool = True, lookup: bool = False, transition: bool = False
 ) -> dict[int | str, dict[str, Any]]:
-    """Give every response a route can send, with its body."""
-    described: dict[int | str, dict[str, Any]] = {
-        200: {"model": success, "description": "Success", "headers": _LIMITED},
-        401: {"model": shapes.AuthErrorShape, "description": "Missing or invalid authentication"},
-        403: {"model": shapes.PlanErrorShape, "description": "The plan lacks API access"},
-        405: {"model": shapes.ErrorShape, "description": "The address does not take this method"},
-        429: {"model": shapes.RateErrorShape, "description": "Over the per-minute limit", "headers": {"Retry-After": _INTEGER} | _LIMITED},
-        500: {"model": shapes.InternalErrorShape, "description": "A fault on the server's side", "headers": _REQUEST_ID},
-        400: {"model": shapes.ErrorShape, "description": "A request that cannot be used"},
+    """Give every response a route can send, with its body and headers."""
+    described = {
+        200: _response(success, "Success", _COUNTED),
+        400: _response(shapes.BadRequestShape, "A request that cannot be parsed"),
+        401: _response(shapes.AuthErrorShape, "Missing or invalid authentication", _REQUEST_ID | _CHALLENGE),
+        403: _response(shapes.PlanErrorShape, "The plan lacks API access", _REQUEST_ID),
+        405: _response(shapes.MethodErrorShape, "The address does not take this method", _COUNTED | _ALLOW),
+        429: _response(shapes.RateErrorShape, "Over the per-minute limit", _COUNTED | _RETRY),
+        500: _response(shapes.InternalErrorShape, "A fault on the server's side", _COUNTED),
     }
     if transition:
-        described[400]["description"] = "The finding's state does not allow this"
+        told = "The finding's state does not allow this, or the request cannot be parsed"
+        # A request that cannot be parsed is answered before it has an id.
+        described[400] = _response(
+            shapes.TransitionErrorShape, told, {"X-Request-Id": _REQUEST_ID["X-Request-Id"] | {"required": False}} | _LIMITED
+        )
     if parameters:
-        described[422] = {"model": shapes.ParameterErrorShape, "description": "A parameter does not hold to its description"}
+        described[422] = _response(shapes.ParameterErrorShape, "A parameter does not hold to its description", _COUNTED)
     if lookup:
-        described[404] = {"model": shapes.ErrorShape, "description": "Nothing of that id in this account"}
-    return dict(sorted(described.items(), key=lambda item: int(item[0])))
+        described[404] = _response(shapes.NotFoundShape, "Nothing of that id in this account", _COUNTED)
+    return dict(sorted(described.items()))
+
+
+def _response(model: type[BaseModel], description: str, headers: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"model": model, "description": description} | ({} if headers is None else {"headers": headers})
 
 
 def describe(app: FastAPI, base_url: str) -> None:

@@ -43,25 +43,61 @@ def _boolean(text: object) -> bool:
     raise PydanticCustomError("bool_parsing", "Input should be true or false")
 
 
+# Every day there is, and no other: the pattern that reads a date also describes it.
+_YEAR = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
+_LEAP_YEAR = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
+_DAY = (
+    f"(?:{_YEAR}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))"
+    f"|{_LEAP_YEAR}-02-29)"
+)
+_HOUR_MINUTE = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+_SECOND = "[0-5][0-9]"
+_FRACTION = r"\.[0-9]+"
+_DATE = re.compile(
+    f"(?P<day>{_DAY})(?:[Tt ](?P<minute>{_HOUR_MINUTE})(?::(?P<second>{_SECOND})(?P<fraction>{_FRACTION})?)?"
+    f"(?P<offset>[Zz]|[+ -]{_HOUR_MINUTE})?)?"
+)
+_DATE_SCHEMA = {
+    "anyOf": [
+        {"type": "string", "format": "date", "pattern": f"^{_DAY}$"},
+        {
+            "type": "string",
+            "format": "date-time",
+            "pattern": f"^{_DAY}[Tt]{_HOUR_MINUTE}:{_SECOND}(?:{_FRACTION})?(?:[Zz]|[+-]{_HOUR_MINUTE})$",
+        },
+        {
+            "type": "string",
+            "pattern": f"^{_DAY}[Tt ]{_HOUR_MINUTE}(?::{_SECOND}(?:{_FRACTION})?)?(?:[Zz]|[+ -]{_HOUR_MINUTE})?$",
+            "description": "Without an offset it is UTC; a space may stand for the plus sign that a URL makes of it.",
+        },
+    ]
+}
+
+
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
 def _moment(text: object) -> date | datetime:
     """Read `YYYY-MM-DD` or RFC 3339; without an offset it is UTC, and a space stands for the plus that a URL makes of it."""
-    if isinstance(text, str) and (match := _DATE.fullmatch(text)):
-        try:
-            if match["time"] is None:
-                return date.fromisoformat(text)
-            offset = (match["offset"] or "Z").upper().replace(" ", "+").replace("Z", "+00:00")
-            seconds = match["time"] if len(match["time"]) > 5 else f"{match['time']}:00"
-            fraction = (match["fraction"] or ".0")[:7]
-            return datetime.fromisoformat(f"{match['day']}T{seconds}{fraction.ljust(7, '0')}{offset}").astimezone(UTC)
-        except (ValueError, OverflowError):
-            pass
-    raise PydanticCustomError("datetime_parsing", "Input should be a date (YYYY-MM-DD) or a date and time (RFC 3339)")
+    if not isinstance(text, str) or (match := _DATE.fullmatch(text)) is None:
+        raise PydanticCustomError("datetime_parsing", "Input should be a date (YYYY-MM-DD) or a date and time (RFC 3339)")
+    if match["minute"] is None:
+        return date.fromisoformat(text)
+    offset = (match["offset"] or "Z").upper().replace(" ", "+").replace("Z", "+00:00")
+    moment = datetime.fromisoformat(f"{match['day']}T{match['minute']}:{match['second'] or '00'}{offset}")
+    try:
+        moment = moment.astimezone(UTC)
+    except OverflowError:  # the offset leads out of the years there are: their first or last moment is as good
+        return _FIRST if offset.startswith("+") else _LAST
+    # Of a fraction, however long, only this counts: that it lies after the whole second.
+    return moment.replace(microsecond=1) if (match["fraction"] or "").strip(".0") else moment
 
 
-_DATE = re.compile(
-    r"(?P<day>\d{4}-\d{2}-\d{2})([Tt ](?P<time>\d{2}:\d{2}(:\d{2})?)(?P<fraction>\.\d{1,9})?(?P<offset>[Zz]|[+\- ]\d{2}:\d{2})?)?", re.ASCII
-)
-_DATE_SCHEMA = {"anyOf": [{"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}]}
+# What Python splits terms at; JSON Schema's own white space differs from it in a few characters.
+_SPACE = r"\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_TERM = rf"[^\u0000{_SPACE}]+"
+_TERMS_PATTERN = rf"^[{_SPACE}]*(?:{_TERM}(?:[{_SPACE}]+{_TERM}){{0,{QUERY_TERMS - 1}}}[{_SPACE}]*)?$"
+_NO_NUL = r"^[^\u0000]*$"
 
 
 def _terms(text: str) -> tuple[str, ...]:
@@ -71,16 +107,20 @@ def _terms(text: str) -> tuple[str, ...]:
     return terms
 
 
-Integer = Annotated[int, BeforeValidator(_integer)]
-Number = Annotated[float, BeforeValidator(_number)]
+# Bounds stand before the reader in each type: only there do they reach the description.
+READ_INTEGER = BeforeValidator(_integer)
+READ_NUMBER = BeforeValidator(_number)
 Boolean = Annotated[bool, BeforeValidator(_boolean)]
 Moment = Annotated[date | datetime, BeforeValidator(_moment), WithJsonSchema(_DATE_SCHEMA)]
+Text = Annotated[str, WithJsonSchema({"type": "string", "pattern": _NO_NUL})]
+Note = Annotated[str, Field(max_length=NOTE_LENGTH), WithJsonSchema({"type": "string", "maxLength": NOTE_LENGTH, "pattern": _NO_NUL})]
 Terms = Annotated[
     str,
     Field(max_length=QUERY_LENGTH),
     AfterValidator(_terms),
-    WithJsonSchema({"type": "string", "maxLength": QUERY_LENGTH, "pattern": rf"^\s*(\S+(\s+\S+){{0,{QUERY_TERMS - 1}}}\s*)?$"}),
+    WithJsonSchema({"type": "string", "maxLength": QUERY_LENGTH, "pattern": _TERMS_PATTERN}),
 ]
+PageNumber = Annotated[int, Field(ge=1), READ_INTEGER]
 Absent = SkipJsonSchema[None]
 
 
@@ -93,13 +133,13 @@ class FindingParameters(_Parameters):
     source_type: SourceType | Absent = Field(None, description="Where the credential was found.")
     validation: Validation | Absent = Field(None, description="What the issuer said of the credential (`validation_status`).")
     suppressed: Boolean | Absent = Field(None, description="Only suppressed findings, or only those that are not.")
-    service: str | Absent = Field(None, description="A label of `validation_detail.enabled_services`, exactly.")
-    min_score: Annotated[Number, Field(ge=0, le=100)] | Absent = Field(None, description="At least this `composite_score`.")
+    service: Text | Absent = Field(None, description="A label of `validation_detail.enabled_services`, exactly.")
+    min_score: Annotated[float, Field(ge=0, le=100), READ_NUMBER] | Absent = Field(None, description="At least this `composite_score`.")
     date_from: Moment | Absent = Field(None, description="First seen on or after; a date is the whole UTC day.")
     date_to: Moment | Absent = Field(None, description="First seen on or before; a date is the whole UTC day.")
     q: Terms | Absent = Field(None, description="Words that must each stand in `source_url`, `file_path` or `repo_full_name`.")
-    page: Annotated[Integer, Field(ge=1)] = Field(1, description="1-based page.")
-    per_page: Annotated[Integer, Field(ge=1, le=200)] = Field(25, description="Results per page.")
+    page: PageNumber = Field(1, description="1-based page.")
+    per_page: Annotated[int, Field(ge=1, le=200), READ_INTEGER] = Field(25, description="Results per page.")
     order_by: OrderBy = Field(OrderBy.COMPOSITE_SCORE, description="Sort key; ties are sorted by `id`.")
     order_dir: OrderDir = Field(OrderDir.DESC, description="Sort direction.")
 
@@ -123,18 +163,18 @@ class FindingParameters(_Parameters):
 
 class ScanParameters(_Parameters):
     type: ScanType | Absent = Field(None, description="Only runs of this type.")
-    limit: Annotated[Integer, Field(ge=1, le=100)] = Field(20, description="Results per page.")
-    page: Annotated[Integer, Field(ge=1)] = Field(1, description="1-based page.")
+    limit: Annotated[int, Field(ge=1, le=100), READ_INTEGER] = Field(20, description="Results per page.")
+    page: PageNumber = Field(1, description="1-based page.")
 
 
 class NoteParameters(_Parameters):
-    note: Annotated[str, Field(max_length=NOTE_LENGTH)] | Absent = Field(None, description="Kept with the finding.")
+    note: Note | Absent = Field(None, description="Kept with the finding.")
 
 
 def _start(moment: date | datetime | None) -> datetime | None:
     if moment is None or isinstance(moment, datetime):
-        # Times are stored in whole seconds: nothing lies between a fraction and the next whole second.
-        return moment if moment is None or moment.microsecond == 0 else _later(moment.replace(microsecond=0), seconds=1)
+        # Times are stored in whole seconds: nothing lies between a fraction and the next whole second, or behind the last one.
+        return moment if moment is None or moment.microsecond == 0 else _later(moment.replace(microsecond=0), seconds=1) or _LAST
     return datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
 
 
@@ -211,7 +251,7 @@ def finding_id(text: str) -> UUID:
 
 # --- description
 
-_UUID_SCHEMA = {"type": "string", "format": "uuid", "minLength": 36, "maxLength": 36}
+_UUID_SCHEMA = {"type": "string", "format": "uuid", "pattern": f"^{_UUID.pattern}$"}
 FINDING_ID = {"name": "finding_id", "in": "path", "required": True, "schema": _UUID_SCHEMA}
 SCAN_ID = {"name": "scan_id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
 

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import orjson
 from fastapi import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from outcrop.domain.finding import Confidence, Finding, SourceType, Status, Validation, Visibility
+from outcrop.domain.finding import NOTE_LENGTH, Confidence, Finding, SourceType, Status, Validation, Visibility
 from outcrop.domain.paging import Page
 from outcrop.domain.scan import ScanStatus, ScanType, Trigger
 
@@ -43,8 +43,11 @@ class _Described(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-_UUID = Field(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", json_schema_extra={"format": "uuid"})
-_TIME = Field(pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\+00:00$", json_schema_extra={"format": "date-time"})
+_ID_PATTERN = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
+_TIME_PATTERN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\+00:00$"
+Id = Annotated[str, WithJsonSchema({"type": "string", "format": "uuid", "pattern": _ID_PATTERN})]
+Time = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time", "pattern": _TIME_PATTERN})]
+Count = Annotated[int, Field(ge=0)]
 
 
 class PatternShape(_Described):
@@ -54,7 +57,7 @@ class PatternShape(_Described):
 
 class EvidenceShape(_Described):
     auto_resolved: bool
-    resolved_by: str | None
+    resolved_by: str | None = Field(description="The e-mail address of who resolved it; null when automatic or not known.")
 
 
 class ValidationDetailShape(BaseModel):
@@ -63,7 +66,7 @@ class ValidationDetailShape(BaseModel):
 
 
 class FindingShape(_Described):
-    id: str = _UUID
+    id: Id
     status: Status
     validation_status: Validation
     validation_confidence: Confidence
@@ -74,24 +77,24 @@ class FindingShape(_Described):
     source_url: str | None
     repo_full_name: str | None
     file_path: str | None
-    line_number: int | None
+    line_number: Count | None
     matched_text: str = Field(description="Always masked.")
     pattern: PatternShape
-    first_seen_at: str = _TIME
-    last_seen_at: str = _TIME
-    seen_count: int
-    resolved_at: str | None = Field(json_schema_extra={"format": "date-time"})
-    resolution_note: str | None = Field(max_length=500)
-    resolution_evidence: EvidenceShape | None
-    suppressed_at: str | None = Field(json_schema_extra={"format": "date-time"})
+    first_seen_at: Time
+    last_seen_at: Time
+    seen_count: Count
+    resolved_at: Time | None = Field(description="Null unless the finding is resolved.")
+    resolution_note: str | None = Field(max_length=NOTE_LENGTH, description="The note of the last closing action.")
+    resolution_evidence: EvidenceShape | None = Field(description="Null unless the finding is resolved.")
+    suppressed_at: Time | None = Field(description="Since when the finding is hidden from the active view.")
 
 
 class ProgressShape(_Described):
-    targets: int
-    commits: int
-    blobs: int
-    pages: int
-    bytes: int
+    targets: Count
+    commits: Count
+    blobs: Count
+    pages: Count
+    bytes: Count
 
 
 class GapShape(_Described):
@@ -100,31 +103,31 @@ class GapShape(_Described):
 
 
 class ScanRunShape(_Described):
-    id: str = _UUID
+    id: Id
     type: ScanType
     status: ScanStatus
     trigger: Trigger
     target: str
-    created_at: str = _TIME
-    started_at: str | None = Field(json_schema_extra={"format": "date-time"})
-    finished_at: str | None = Field(json_schema_extra={"format": "date-time"})
+    created_at: Time
+    started_at: Time | None
+    finished_at: Time | None
     progress: ProgressShape
-    findings_new: int
-    findings_seen: int
-    findings_resolved: int
+    findings_new: Count
+    findings_seen: Count
+    findings_resolved: Count
     coverage_gaps: list[GapShape] = Field(description="What the run could not look at, and why.")
     error: str | None
 
 
 class Meta(_Described):
-    total: int = Field(ge=0)
+    total: Count
     page: int = Field(ge=1)
-    per_page: int = Field(ge=1)
-    pages: int = Field(ge=0)
+    per_page: int = Field(ge=1, le=200)
+    pages: Count
 
 
 class ListShape(_Described, Generic[T]):
-    data: list[T]
+    data: list[T] = Field(max_length=200)
     meta: Meta
 
 
@@ -133,7 +136,7 @@ class SingleShape(_Described, Generic[T]):
 
 
 class MutationData(_Described):
-    id: str = _UUID
+    id: Id
     status: Status
 
 
@@ -142,30 +145,47 @@ class ErrorShape(_Described):
     message: str
 
 
+class BadRequestShape(ErrorShape):
+    error: Literal["bad_request"]
+
+
+class TransitionErrorShape(ErrorShape):
+    error: Literal["bad_request", "invalid_transition"]
+
+
+class NotFoundShape(ErrorShape):
+    error: Literal["not_found"]
+
+
+class MethodErrorShape(ErrorShape):
+    error: Literal["method_not_allowed"]
+
+
 class InternalErrorShape(ErrorShape):
-    request_id: str
+    error: Literal["internal_error"]
+    request_id: Id
 
 
 class AuthErrorShape(_Described):
-    error: str = Field(json_schema_extra={"enum": ["missing_authorization", "invalid_token", "revoked_token"]})
+    error: Literal["missing_authorization", "invalid_token", "revoked_token"]
 
 
 class PlanErrorShape(_Described):
-    error: str = Field(json_schema_extra={"enum": ["plan_required"]})
-    minimum: str = Field(json_schema_extra={"enum": ["growth"]})
+    error: Literal["plan_required"]
+    minimum: Literal["growth"]
 
 
 class RateErrorShape(_Described):
-    error: str = Field(json_schema_extra={"enum": ["rate_limited"]})
+    error: Literal["rate_limited"]
 
 
-class ParameterProblem(BaseModel):
-    loc: list[str | int]
+class ParameterProblem(_Described):
+    loc: list[str | int] = Field(description="`query` or `path`, then the parameter's name.")
     msg: str
     type: str
-    input: Any = None
-    ctx: dict[str, Any] = {}
+    input: Any = Field(None, description="The value, unless it is a note or very long.")
+    ctx: dict[str, Any] = Field(default_factory=dict, description="The bound that was passed.")
 
 
 class ParameterErrorShape(_Described):
-    detail: list[ParameterProblem]
+    detail: list[ParameterProblem] = Field(min_length=1)

@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from outcrop.cli import accounts, demo, exchange, operate, process, serve
+from outcrop.cli import accounts, demo, exchange, operate, serve
 from outcrop.cli.session import fail
 from outcrop.domain.errors import OutcropError
 
@@ -18,7 +18,6 @@ app = typer.Typer(
 )
 app.command("serve")(serve.serve)
 app.command("worker")(serve.worker)
-app.command("process", hidden=True)(process.process)
 app.command("demo")(demo.demo)
 app.command("migrate")(operate.migrate)
 app.command("doctor")(operate.doctor)

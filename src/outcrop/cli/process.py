@@ -1,11 +1,12 @@
-"""One child of `outcrop serve`: an API process or the worker. It ends with its parent, however that ends."""
+"""One child of `outcrop serve`: an API process or the worker. It ends with its parent, however that ends.
 
-import asyncio
+A program of its own (`python -m outcrop.cli.process`), so that no other command waits for the web framework to be loaded.
+"""
+
 import os
 import signal
 import socket
 import threading
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -13,20 +14,14 @@ import typer
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from outcrop import worker
 from outcrop.asgi import create_app
+from outcrop.cli.serve import Part, work_until_told
 from outcrop.cli.session import run, start
 from outcrop.runtime import open_runtime
 from outcrop.settings import Settings
 
 POOL_SIZE = 16  # connections of one API process: more would only queue inside the database
 STATEMENT_TIMEOUT = 4.0  # seconds; an answer must be out within 5, the database there or not
-WORKER_STATEMENT_TIMEOUT = 600.0
-
-
-class Part(StrEnum):
-    API = "api"
-    WORKER = "worker"
 
 
 def process(
@@ -88,10 +83,5 @@ def _api(settings: Settings, fd: int, tls_cert: Path | None, tls_key: Path | Non
     uvicorn.Server(config).run(sockets=[socket.socket(fileno=fd)])
 
 
-async def work_until_told(settings: Settings) -> None:
-    """Run the worker until SIGTERM or SIGINT."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with open_runtime(settings, pool_size=2, statement_timeout=WORKER_STATEMENT_TIMEOUT) as runtime:
-        await worker.work(runtime, stop)
+if __name__ == "__main__":
+    typer.run(process)

@@ -8,22 +8,32 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import structlog
 import typer
 
-from outcrop.cli.process import Part, work_until_told
+from outcrop import worker as house
 from outcrop.cli.session import run, start
 from outcrop.domain.errors import BadInputError, OperatorError
-from outcrop.runtime import database_url, prepare
+from outcrop.runtime import database_url, open_runtime, prepare
 from outcrop.settings import Settings, is_loopback
 
 _TOO_SOON = 3.0  # seconds: a child that dies sooner three times in a row will not live
 _PATIENCE = 10.0  # seconds a child gets to finish what it is doing
 
+_WORKER_STATEMENT_TIMEOUT = 600.0
+
 log = structlog.get_logger()
+
+
+class Part(StrEnum):
+    """What a child does."""
+
+    API = "api"
+    WORKER = "worker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +66,15 @@ def worker() -> None:
     """Run one more worker, on any machine that reaches the database."""
     settings = start()
     run(lambda: work_until_told(settings))
+
+
+async def work_until_told(settings: Settings) -> None:
+    """Run the worker until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with open_runtime(settings, pool_size=2, statement_timeout=_WORKER_STATEMENT_TIMEOUT) as runtime:
+        await house.work(runtime, stop)
 
 
 async def supervise(settings: Settings, listening: Listening, ready: Callable[[str, str], Awaitable[None]] | None = None) -> None:
@@ -122,7 +141,7 @@ async def _keep_running(command: list[str], environment: dict[str, str], fd: int
 async def _child(command: list[str], environment: dict[str, str], fd: int) -> AsyncIterator[asyncio.subprocess.Process]:
     """A child in a session of its own: Ctrl-C reaches the parent only, which ends the children in order."""
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "outcrop", "process", *command),
+        *(sys.executable, "-m", "outcrop.cli.process", *command),
         env=environment,
         stdin=asyncio.subprocess.PIPE,
         pass_fds=[fd],

@@ -31,7 +31,7 @@ LOG_LIMIT = 1_000_000
 MB = 1024 * 1024
 
 # What a killed server leaves behind for a moment: children that still hold its memory, or its lock files.
-PASSING_COMPLAINTS = ("is still in use", "lock file")
+PASSING_COMPLAINTS = ("is still in use", "already exists")
 
 _log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class _Cluster:
         return self.programs.run("pg_ctl", *args, env={"PGDATA": str(self.data)}, output=output)[0]
 
     def is_server(self, pid: int) -> bool:
-        """Whether the process is this cluster's server, and not one that got the number of a dead server."""
+        """Whether the process is a server started here for this cluster, and not one that got its number or an operator's own."""
         if not Path("/proc/self/cmdline").exists():
             return True
         with suppress(OSError):
@@ -140,6 +140,9 @@ def _start(cluster: _Cluster) -> None:
         _check_version(cluster)
     else:
         _initdb(cluster)
+    link = cluster.root / "data"
+    if cluster.home != cluster.root and not link.is_symlink():
+        link.symlink_to(cluster.data)
     _write_settings(cluster)
     _launch(cluster)
 
@@ -162,7 +165,7 @@ def _launch(cluster: _Cluster) -> None:
                 _remove_stale_locks(cluster)
                 begin = os.fstat(log).st_size
                 code = cluster.pg_ctl("start", "--silent", "--wait", "--timeout=10", "--options", options, output=log)
-                complaints = _complaints(cluster.log, begin)
+                complaints = _complaints(os.pread(log, LOG_LIMIT, begin))
                 complaint = complaints[-1] if complaints else complaint
                 failures += code != 0 and not any(passing in line for line in complaints for passing in PASSING_COMPLAINTS)
             time.sleep(0.05)
@@ -184,7 +187,9 @@ def _stop_if_last(cluster: _Cluster, users: int) -> None:
         fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return
-    pid = _pid_in(cluster.data / "postmaster.pid")
+    pid = None
+    with suppress(OSError):
+        pid = _pid_in(cluster.data / "postmaster.pid")
     if pid is not None and cluster.is_server(pid):
         # A fast stop while the server recovers from a crashed backend never ends (seen with 18.6); an immediate one is as safe.
         for mode in ("fast", "immediate") if cluster.ping() == pq.Ping.OK else ("immediate",):
@@ -214,15 +219,13 @@ def _initdb(cluster: _Cluster) -> None:
         if code != 0:
             with suppress(OSError), _opened(cluster.log, os.O_APPEND) as log:
                 os.write(log, text.encode())
-            complaints = "; ".join(line for line in text.splitlines() if "error:" in line or "FATAL:" in line)
-            raise OperatorError(f"The database in {cluster.data} cannot be made: {complaints or 'initdb failed'} (log: {cluster.log})")
+            reason = (_complaints(text.encode()) or ["initdb failed"])[0]
+            raise OperatorError(f"The database in {cluster.data} cannot be made: {reason} (log: {cluster.log})")
         fresh.rename(cluster.data)
         with _opened(cluster.home, os.O_DIRECTORY) as folder:
             os.fsync(folder)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    if cluster.home != cluster.root:
-        (cluster.root / "data").symlink_to(cluster.data)
 
 
 def _check_version(cluster: _Cluster) -> None:
@@ -318,41 +321,45 @@ def _make_socket_folder(cluster: _Cluster) -> None:
 
 
 def _remove_stale_locks(cluster: _Cluster) -> None:
-    """PostgreSQL clears a dead server's lock files itself, but takes any process that got its number for a living server."""
+    """PostgreSQL clears a dead server's lock files itself, but not an unreadable one, nor one whose number another process now has."""
     for lock in (cluster.data / "postmaster.pid", cluster.socket_folder / f"{SOCKET_NAME}.lock"):
-        pid = _pid_in(lock)
-        if pid is not None and not cluster.is_server(pid):
-            lock.unlink(missing_ok=True)
+        with suppress(OSError):
+            pid = _pid_in(lock)
+            if pid is None or _is_foreign(pid, cluster.data):
+                lock.unlink()
+
+
+def _is_foreign(pid: int, data: Path) -> bool:
+    """Whether a process of that number has nothing to do with the data folder, in which all of PostgreSQL's processes work."""
+    process = Path("/proc", str(pid))
+    try:
+        return (process / "cwd").readlink() != data.resolve()
+    except PermissionError:
+        return (process / "comm").read_text() != "postgres\n"
+    except FileNotFoundError:
+        return process.exists()  # a zombie; else it is dead
 
 
 def _pid_in(lock: Path) -> int | None:
-    """The process a lock file names, if there is one of that number."""
-    with suppress(OSError, ValueError):
-        pid = int(lock.read_text().partition("\n")[0])
-        with suppress(PermissionError):  # someone else's, but there
-            os.kill(pid, 0)
-        return pid
-    return None
+    first = lock.read_text().partition("\n")[0].strip().lstrip("-")  # negative in single-user mode
+    return int(first) if first.isdecimal() else None
 
 
-def _complaints(log: Path, begin: int) -> list[str]:
-    """What the log says against the server since `begin`, without times and without phrases that explain nothing."""
-    with log.open("rb") as file:
-        file.seek(begin)
-        lines = file.read().decode(errors="replace").splitlines()
+def _complaints(text: bytes) -> list[str]:
+    """What the programs say against starting, without times and without phrases that explain nothing."""
     hollow = ("the database system is", "pg_ctl: ")
-    telling = [line for line in lines if ("FATAL:" in line or "could not" in line) and not any(part in line for part in hollow)]
-    return [line.partition("] ")[2] or line for line in telling]
+    lines = [line for line in text.decode(errors="replace").splitlines() if not any(phrase in line for phrase in hollow)]
+    return [line.partition("] ")[2] or line for line in lines if re.search("FATAL:|PANIC:|error:|could not", line)]
 
 
 def _trim_log(log: Path) -> None:
-    """Keep at most one old log; emptied in place, since the server appends to the open file."""
-    with suppress(OSError):
-        if log.stat().st_size > LOG_LIMIT:
-            old = log.with_name("log.1")
-            with suppress(OSError):
-                shutil.copy(log, old)
-            os.truncate(log, 0)
+    """Keep at most one old log's end; emptied in place, since the server appends to the open file."""
+    with _opened(log, 0) as fd:
+        size = os.fstat(fd).st_size
+        if size > LOG_LIMIT:
+            with suppress(OSError), _opened(log.with_name("log.1"), os.O_TRUNC) as old:
+                os.write(old, os.pread(fd, LOG_LIMIT, size - LOG_LIMIT))
+            os.ftruncate(fd, 0)
 
 
 def _make_private(folder: Path) -> None:

@@ -14,7 +14,11 @@ from outcrop.store.db import Connection
 
 LOCK_FOLD = 7_264_002
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TOTAL, _SERVICE_SCORE, _SERVICE_FACET = 0, 7, 8
+_TOTAL, _SERVICE_SCORE, _SERVICE_FACET, _DAY_SCORE, _MONTH_SCORE = 0, 7, 8, 9, 10
+_ALL = -1  # the facet of the cells that count every facet
+_MONTH = 5  # a coarse bucket of days is 2**5 of them
+_SCORES = 128  # a bucket of days and scores is day * 128 + score
+_FAR = 2**23  # days; no date is as far
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +66,19 @@ class Cells:
     service: str = ""
 
     def where(self, kind: int) -> tuple[str, list[Any]]:
-        sql, values = "account_id = %s AND kind = %s AND service = %s", [self.account_id, kind, self.service]
-        if self.facets is not None:
-            return f"{sql} AND facet = ANY(%s)", [*values, self.facets]
-        return sql, values
+        sql = "account_id = %s AND kind = %s AND service = %s AND facet "
+        values = [self.account_id, kind, self.service]
+        return (sql + "= %s", [*values, _ALL]) if self.facets is None else (sql + "= ANY(%s)", [*values, self.facets])
 
 
 async def totals(db: Connection, cells: Cells) -> tuple[int, int]:
     """Count the account's findings, and those of the given facets (and service)."""
     chosen, values = cells.where(_SERVICE_FACET if cells.service else _TOTAL)
+    every, every_values = Cells(cells.account_id).where(_TOTAL)
     cursor = await db.execute(
-        f"""SELECT (SELECT coalesce(sum(n), 0)::bigint FROM rollup_cells WHERE account_id = %s AND kind = %s AND service = ''),
+        f"""SELECT (SELECT coalesce(sum(n), 0)::bigint FROM rollup_cells WHERE {every}),
                    (SELECT coalesce(sum(n), 0)::bigint FROM rollup_cells WHERE {chosen})""".encode(),
-        [cells.account_id, _TOTAL, *values],
+        [*every_values, *values],
     )
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101
@@ -116,6 +120,49 @@ async def locate(db: Connection, cells: Cells, dimension: Dimension, positions: 
         low = place.bucket << dimension.shift
         fine_of[place.bucket] = await _histogram(db, cells, dimension.fine, [low, low + (1 << dimension.shift)])
     return [_place(fine_of[p.bucket], p.before, position) for p, position in zip(found, positions, strict=True)]
+
+
+async def locate_score(
+    db: Connection, account_id: int, low: datetime | None, high: datetime | None, positions: Sequence[int]
+) -> list[Place] | None:
+    """Find the score buckets of positions among the findings first seen in a range; None where it spans no whole day."""
+    from_day = -_FAR if low is None else -((_EPOCH - low) // timedelta(days=1))  # the first day that lies in it whole
+    to_day = _FAR if high is None else bucket_of(high)
+    if from_day > to_day:
+        return None
+    from_month, to_month = -(-from_day >> _MONTH), to_day >> _MONTH
+    stretches = [(_DAY_SCORE, from_day, to_day)]
+    if from_month <= to_month:
+        edges = [(_DAY_SCORE, from_day, from_month << _MONTH), (_DAY_SCORE, to_month << _MONTH, to_day)]
+        stretches = [(_MONTH_SCORE, from_month, to_month), *edges]
+    parts, values = [], list[Any]()
+    for kind, start, end in stretches:
+        where, cell_values = Cells(account_id).where(kind)
+        parts.append(f"SELECT bucket & {_SCORES - 1} AS score, n FROM rollup_cells WHERE {where} AND bucket >= %s AND bucket < %s")
+        values += [*cell_values, start * _SCORES, end * _SCORES]
+    for since, until in _rests(low, high, from_day, to_day):
+        parts.append(
+            "SELECT floor(composite_score)::int, 1 FROM findings WHERE account_id = %s AND first_seen_at >= %s AND first_seen_at < %s"
+        )
+        values += [account_id, since, until]
+    cursor = await db.execute(
+        f"""SELECT score, sum(n)::bigint FROM ({" UNION ALL ".join(parts)}) AS cells
+            GROUP BY score HAVING sum(n) > 0 ORDER BY score""".encode(),
+        values,
+        prepare=False,
+    )
+    histogram = [(int(score), int(n)) for score, n in await cursor.fetchall()]
+    return [_place(histogram, 0, position) for position in positions]
+
+
+def _rests(low: datetime | None, high: datetime | None, from_day: int, to_day: int) -> list[tuple[datetime, datetime]]:
+    """Give what lies before the first whole day and after the last one."""
+    rests = []
+    if low is not None and (first := _EPOCH + timedelta(days=from_day)) != low:
+        rests.append((low, first))
+    if high is not None and (last := _EPOCH + timedelta(days=to_day)) != high:
+        rests.append((last, high))
+    return rests
 
 
 async def _histogram(db: Connection, cells: Cells, kind: int, bounds: list[int]) -> list[tuple[int, int]]:

@@ -83,7 +83,7 @@ CREATE TABLE rollups (
     bucket     integer NOT NULL,
     facet      smallint NOT NULL,
     n          bigint NOT NULL,
-    PRIMARY KEY (account_id, kind, service, bucket, facet)
+    PRIMARY KEY (account_id, kind, service, facet, bucket)
 ) WITH (fillfactor = 70);
 CREATE TABLE rollup_deltas (
     account_id integer NOT NULL,
@@ -94,27 +94,34 @@ CREATE TABLE rollup_deltas (
     n          bigint NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 5000);
-CREATE INDEX rollup_deltas_cell ON rollup_deltas (account_id, kind, service, bucket);
+CREATE INDEX rollup_deltas_cell ON rollup_deltas (account_id, kind, service, facet, bucket);
 CREATE VIEW rollup_cells AS
     SELECT account_id, kind, service, bucket, facet, n FROM rollups
     UNION ALL
     SELECT account_id, kind, service, bucket, facet, n FROM rollup_deltas;
 
--- The cells a finding counts in; the kinds are named in store/rollups.py. Days are counted in UTC from 1970.
+-- The cells a finding counts in; the kinds are named in store/rollups.py. Days are counted in UTC from 1970. Facet -1 is all of them.
+CREATE FUNCTION utc_day(timestamptz) RETURNS integer LANGUAGE sql IMMUTABLE AS $$ SELECT floor(extract(epoch FROM $1) / 86400)::integer $$;
 CREATE FUNCTION finding_cells(facet smallint, score float8, first_seen timestamptz, last_seen timestamptz)
 RETURNS TABLE (kind smallint, bucket integer, facet smallint) LANGUAGE sql IMMUTABLE AS $$
-    VALUES (0::smallint, 0, $1),
-           (1::smallint, floor($2)::integer, $1),
-           (2::smallint, floor($2)::integer >> 3, $1),
-           (3::smallint, floor(extract(epoch FROM $3) / 86400)::integer, $1),
-           (4::smallint, floor(extract(epoch FROM $3) / 86400)::integer >> 5, $1),
-           (5::smallint, floor(extract(epoch FROM $4) / 86400)::integer, $1),
-           (6::smallint, floor(extract(epoch FROM $4) / 86400)::integer >> 5, $1)
+    SELECT v.kind::smallint, v.bucket, f.facet
+    FROM (VALUES ($1), (-1::smallint)) f (facet),
+         (VALUES (0, 0),
+                 (1, floor($2)::integer),
+                 (2, floor($2)::integer >> 3),
+                 (3, utc_day($3)),
+                 (4, utc_day($3) >> 5),
+                 (5, utc_day($4)),
+                 (6, utc_day($4) >> 5)) v (kind, bucket)
+    UNION ALL
+    VALUES (9::smallint, utc_day($3) * 128 + floor($2)::integer, -1::smallint),
+           (10::smallint, (utc_day($3) >> 5) * 128 + floor($2)::integer, -1::smallint)
 $$;
 CREATE FUNCTION service_cells(facet smallint, score float8)
 RETURNS TABLE (kind smallint, bucket integer, facet smallint) LANGUAGE sql IMMUTABLE AS $$
-    VALUES (7::smallint, floor($2)::integer, 0::smallint),
-           (8::smallint, 0, $1)
+    VALUES (7::smallint, floor($2)::integer, -1::smallint),
+           (8::smallint, 0, $1),
+           (8::smallint, 0, -1::smallint)
 $$;
 
 CREATE FUNCTION findings_inserted() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -1,0 +1,291 @@
+"""`make bench-api`: the REST API over one account of a million findings beside 200 small ones, all in one run.
+
+python -m bench.api [--findings N] [--dir DIR] [--only lists,triage,http,oracle]; with --dir an earlier run's database is used again.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from bench import corpus, http_load, oracle
+from bench.measure import Timing, ms, table, timed, timing
+from outcrop.domain.account import Plan
+from outcrop.domain.errors import NotFoundError
+from outcrop.domain.finding import Action, Finding, SourceType, Status, Validation
+from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir, Page
+from outcrop.runtime import Runtime, open_runtime
+from outcrop.services import accounts, exchange, findings
+from outcrop.settings import Settings
+from outcrop.store import rows
+
+SMALL_ACCOUNTS = 200
+PARTS = ("lists", "triage", "http", "oracle")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--findings", type=int, default=1_000_000)
+    parser.add_argument("--dir", type=Path)
+    parser.add_argument("--only", default=",".join(PARTS))
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="outcrop-bench-") as temporary:
+        folder = arguments.dir or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        asyncio.run(_run(folder, arguments.findings, arguments.only.split(",")))
+
+
+async def _run(folder: Path, count: int, parts: list[str]) -> None:
+    settings = Settings(_env_file=None, data_dir=folder / "data")
+    async with open_runtime(settings, pool_size=8, statement_timeout=60) as runtime:
+        account_id, small_id = await _fill(folder, runtime, count)
+        if "lists" in parts:
+            await _lists(runtime, account_id, small_id)
+        if "oracle" in parts:
+            await oracle.compare(runtime, account_id, 1000)
+        if "http" in parts:
+            await http_load.compare(runtime, settings, account_id)
+        if "triage" in parts:
+            await _triage(folder, runtime, account_id, count)
+
+
+# --- filling
+
+
+async def _fill(folder: Path, runtime: Runtime, count: int) -> tuple[int, int]:
+    """Make the accounts and import the findings as an operator would; give the large account and a small one."""
+    async with runtime.pool.connection() as db:
+        try:
+            big = await accounts.get_account(db, "big")
+            small = await accounts.get_account(db, "small-7")
+        except NotFoundError:
+            for slug in ["big", *(f"small-{n}" for n in range(SMALL_ACCOUNTS))]:
+                await accounts.create_account(db, slug=slug, plan=Plan.ENTERPRISE, email=f"{slug}@example.com", by="bench", now=corpus.NOW)
+        else:
+            return big.id, small.id
+    for n in range(SMALL_ACCOUNTS):
+        corpus.write(folder / "small.jsonl", 100, seed=1000 + n)
+        await _import_small(runtime, f"small-{n}", folder / "small.jsonl")
+    corpus.write(folder / "big.jsonl", count, seed=1)
+    seconds, memory = await _import(folder, "big", folder / "big.jsonl")
+    figures = [f"{count:,}", f"{seconds:,.1f}", f"{count / seconds:,.0f}", f"{memory / 2**20:,.0f}"]
+    table("Import, `outcrop import`", ["findings", "seconds", "findings a second", "peak resident memory, MiB"], [figures])
+    async with runtime.pool.connection() as db:
+        return (await accounts.get_account(db, "big")).id, (await accounts.get_account(db, "small-7")).id
+
+
+async def _import_small(runtime: Runtime, slug: str, path: Path) -> None:
+    async with runtime.pool.connection() as db:
+        account = await accounts.get_account(db, slug)
+        with path.open("rb") as file:
+            await exchange.import_findings(
+                db, runtime.keys, account, file, keep_secrets=True, by="bench", now=corpus.NOW, progress=lambda _: None
+            )
+
+
+async def _import(folder: Path, slug: str, file: Path) -> tuple[float, int]:
+    """Run the command; give its seconds and its own peak memory in bytes."""
+    began = time.perf_counter()
+    process = _import_process(folder, slug, file)
+    peak = 0
+    while process.poll() is None:
+        await asyncio.sleep(0.05)
+        peak = max(peak, _peak_memory(process.pid))
+    if process.returncode != 0:
+        raise SystemExit("the import failed")
+    return time.perf_counter() - began, peak
+
+
+def _import_process(folder: Path, slug: str, file: Path) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"OUTCROP_DATA_DIR": str(folder / "data")}
+    command = [str(Path(sys.executable).with_name("outcrop")), "import", "--account", slug, str(file)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+
+
+def _peak_memory(pid: int) -> int:
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+# --- lists
+
+
+def _cases(total: int) -> list[tuple[str, str, FindingQuery]]:
+    """Name, goal and query of everything that is measured."""
+    q = FindingQuery
+    last = total // 25
+    days30: dict[str, Any] = {"seen_from": corpus.NOW - timedelta(days=400), "seen_before": corpus.NOW - timedelta(days=370)}
+    years2: dict[str, Any] = {"seen_from": corpus.NOW - timedelta(days=800), "seen_before": corpus.NOW - timedelta(days=70)}
+    cases = [
+        ("no filter, page 1", "10", q()),
+        ("no filter, middle page", "40", q(page=last // 2)),
+        ("no filter, last page", "40", q(page=last)),
+    ]
+    for order in OrderBy:
+        for direction in OrderDir:
+            cases.append((f"{order} {direction}, page 1", "10", q(order_by=order, order_dir=direction)))
+            cases.append((f"{order} {direction}, page at 0.3", "40", q(order_by=order, order_dir=direction, page=last * 3 // 10)))
+    three: dict[str, Any] = {"status": Status.ACTIVE, "validation": Validation.VALID, "source_type": SourceType.COMMIT}
+    rare: dict[str, Any] = {"status": Status.CUSTOMER_RESTRICTED, "validation": Validation.ERROR, "source_type": SourceType.GIST}
+    cases += [
+        ("status", "10", q(status=Status.ACTIVE)),
+        ("status, deep", "40", q(status=Status.ACTIVE, page=last // 5)),
+        ("status, deep by first_seen_at", "40", q(status=Status.ACTIVE, page=last // 5, order_by=OrderBy.FIRST_SEEN_AT)),
+        ("status, deep by last_seen_at", "40", q(status=Status.ACTIVE, page=last // 5, order_by=OrderBy.LAST_SEEN_AT)),
+        ("status + validation + source_type", "10", q(**three)),
+        ("status + validation + source_type, deep", "40", q(**three, page=last // 40)),
+        ("the same, a rare triple", "10", q(**rare)),
+        ("min_score 90", "10", q(min_score=90.0)),
+        ("min_score 90, deep", "40", q(min_score=90.0, page=last // 20)),
+        ("min_score 50.5", "10", q(min_score=50.5)),
+        ("min_score 50.5, deep", "40", q(min_score=50.5, page=last // 3)),
+        ("service rare", "10", q(service=corpus.RARE_SERVICE)),
+        ("service common", "10", q(service=corpus.COMMON_SERVICE)),
+        ("service common, deep", "40", q(service=corpus.COMMON_SERVICE, page=last // 10)),
+        ("30 days", "10", q(**days30)),
+        ("30 days, deep", "40", q(**days30, page=500)),
+        ("2 years", "10", q(**years2)),
+        ("2 years, deep", "40", q(**years2, page=last // 3)),
+        ("30 days + status", "300", q(**days30, status=Status.ACTIVE)),
+        ("30 days + status, deep", "300", q(**days30, status=Status.ACTIVE, page=300)),
+        ("2 years + status", "300", q(**years2, status=Status.ACTIVE)),
+        ("2 years + status, deep", "300", q(**years2, status=Status.ACTIVE, page=last // 5)),
+        ("2 years + min_score 50.5", "300", q(**years2, min_score=50.5)),
+        ("2 years + min_score 50.5, deep", "300", q(**years2, min_score=50.5, page=last // 6)),
+        ("service common + status", "300", q(service=corpus.COMMON_SERVICE, status=Status.ACTIVE)),
+        ("service common + 30 days", "300", q(service=corpus.COMMON_SERVICE, **days30)),
+        ("service common + 2 years + status, deep", "300", q(service=corpus.COMMON_SERVICE, **years2, status=Status.ACTIVE, page=500)),
+        ("service common by first_seen_at", "300", q(service=corpus.COMMON_SERVICE, order_by=OrderBy.FIRST_SEEN_AT)),
+        ("service common by last_seen_at, deep", "300", q(service=corpus.COMMON_SERVICE, order_by=OrderBy.LAST_SEEN_AT, page=2000)),
+        ("q rare", "100", q(terms=(corpus.RARE_TERM,))),
+        ("q in 1 of 10", "600", q(terms=(corpus.COMMON_TERM,))),
+        ("q in 1 of 10, deep", "600", q(terms=(corpus.COMMON_TERM,), page=2000)),
+        ("q of 2 characters", "600", q(terms=(corpus.TWO_CHARACTERS,))),
+        ("q of 2 characters + status", "600", q(terms=(corpus.TWO_CHARACTERS,), status=Status.ACTIVE)),
+        (
+            "everything combined",
+            "2 s",
+            q(
+                **three,
+                service=corpus.COMMON_SERVICE,
+                min_score=50.5,
+                **years2,
+                terms=(corpus.COMMON_TERM, "config"),
+                suppressed=False,
+                order_by=OrderBy.LAST_SEEN_AT,
+            ),
+        ),
+    ]
+    return cases
+
+
+async def _lists(runtime: Runtime, account_id: int, small_id: int) -> None:
+    async with _listing(runtime) as page_of:
+        first = await page_of(account_id, FindingQuery())
+        base = await _by_key(runtime, account_id, [item.id for item in first.items])
+        lines = [["25 rows by primary key", ms(base.p50), ms(base.p99), "1", "", ""]]
+        for name, goal, query in _cases(first.total):
+            lines.append(await _measured(name, goal, base, lambda query=query: page_of(account_id, query)))  # type: ignore[misc]
+        lines.append(await _measured("a small account, page 1", "10", base, lambda: page_of(small_id, FindingQuery())))
+        small_search = FindingQuery(terms=(corpus.COMMON_TERM,))
+        lines.append(await _measured("a small account, q in 1 of 10", "100", base, lambda: page_of(small_id, small_search)))
+    heads = ["list", "p50, ms", "p99, ms", "× by key", "goal, ×", "met"]
+    table(f"Lists over {first.total:,} findings in one account", heads, lines)
+
+
+async def _measured(name: str, goal: str, base: Timing, work: Callable[[], Awaitable[object]]) -> list[str]:
+    found = await timed(work, runs=200, at_most=6)
+    met = found.p50 < 2 if goal == "2 s" else found / base <= float(goal)
+    return [name, ms(found.p50), ms(found.p99), f"{found / base:,.1f}", goal, "yes" if met else "NO"]
+
+
+@asynccontextmanager
+async def _listing(runtime: Runtime) -> AsyncIterator[Callable[..., Awaitable[Page[Finding]]]]:
+    async def page_of(account_id: int, query: FindingQuery) -> Page[Finding]:
+        async with runtime.pool.connection() as db:
+            return await findings.list_findings(db, account_id, query)
+
+    yield page_of
+
+
+async def _by_key(runtime: Runtime, account_id: int, ids: list[UUID]) -> Timing:
+    """The same 25 rows, their keys known: what no list can be quicker than."""
+    sql = f"SELECT {rows.COLUMNS} FROM findings WHERE account_id = %s AND id = ANY(%s)".encode()
+
+    async def work() -> None:
+        async with runtime.pool.connection() as db:
+            cursor = await db.execute(sql, [account_id, ids])
+            [rows.finding(row) for row in await cursor.fetchall()]
+
+    return await timed(work, runs=2000, at_most=10)
+
+
+# --- triage beside an import
+
+
+async def _triage(folder: Path, runtime: Runtime, account_id: int, count: int) -> None:
+    async with runtime.pool.connection() as db:
+        page = await findings.list_findings(db, account_id, FindingQuery(status=Status.ACTIVE, per_page=200))
+    ids = [item.id for item in page.items]
+    dice = random.Random(3)
+
+    async def once() -> float:
+        finding_id = dice.choice(ids)
+        began = time.perf_counter()
+        async with runtime.pool.connection() as db, db.transaction():
+            await findings.close_finding(
+                db, runtime.keys, account_id, finding_id, dice.choice(list(Action)), note="n", by="b@example.com", now=corpus.NOW
+            )
+        return time.perf_counter() - began
+
+    async def some(runs: int) -> Timing:
+        samples = []
+        for _ in range(runs):
+            await _reopen(runtime, account_id, ids)
+            samples.append(await once())
+            await asyncio.sleep(0.01)
+        return timing(samples)
+
+    corpus.write(folder / "second.jsonl", count, seed=2)
+    await some(50)
+    alone = await some(1000)
+    process = _import_process(folder, "big", folder / "second.jsonl")
+    await asyncio.sleep(10)
+    beside = await some(1000)
+    still_running = process.poll() is None
+    process.terminate()
+    process.wait()
+    lines = [
+        ["no import", ms(alone.p50), ms(alone.p99), "1", "1"],
+        ["import running", ms(beside.p50), ms(beside.p99), f"{beside / alone:.2f}", f"{beside.p99 / alone.p99:.2f}"],
+    ]
+    note = "" if still_running else " (the import ended before the measurement did)"
+    table(f"Triage in the same account{note}, goal 2×", ["", "p50, ms", "p99, ms", "p50 ×", "p99 ×"], lines)
+
+
+async def _reopen(runtime: Runtime, account_id: int, ids: list[UUID]) -> None:
+    async with runtime.pool.connection() as db:
+        await db.execute(
+            """UPDATE findings SET status = 'active', resolved_at = NULL, auto_resolved = NULL, resolved_by = NULL
+               WHERE account_id = %s AND id = ANY(%s) AND status <> 'active'""",
+            [account_id, ids],
+        )
+
+
+if __name__ == "__main__":
+    main()

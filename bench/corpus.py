@@ -1,0 +1,85 @@
+"""Made-up findings for the benchmarks: a large account with the spread of a real one, the same every time."""
+
+import json
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+NOW = datetime(2026, 11, 1, 12, 0, 0, tzinfo=UTC)
+SPAN_DAYS = 3 * 365
+RARE_TERM = "quokka"  # in one path of 50,000
+COMMON_TERM = "payments"  # in one path of 10
+TWO_CHARACTERS = "zx"
+COMMON_SERVICE = "aws"
+RARE_SERVICE = "fastly_purge"  # in one finding of 10,000
+
+_STATUSES = ["active", "resolved", "false_positive", "customer_restricted", "stale"]
+_VALIDATIONS = ["valid", "invalid", "unvalidated", "error", "unreachable"]
+_SOURCES = ["repo", "gist", "commit", "endpoint", "js_bundle"]
+_SERVICES = [COMMON_SERVICE, "aws_s3", "github_repo", "stripe", "slack_chat", *(f"service{n}_read" for n in range(150))]
+_WORDS = [
+    *("config", "deploy", "settings", "api", "auth", "backend", "cache", "client", "core", "data", "env"),
+    *("helpers", "infra", "jobs", "lib", "main", "ops", "server", "test", "web"),
+]
+
+
+def lines(count: int, seed: int) -> Iterator[bytes]:
+    dice = random.Random(seed)
+    repositories = [f"{dice.choice(_WORDS)}-{n % 200}/{dice.choice(_WORDS)}-{n}" for n in range(5000)]
+    for _ in range(count):
+        yield json.dumps(_line(dice, repositories), separators=(",", ":")).encode() + b"\n"
+
+
+def write(path: Path, count: int, seed: int) -> None:
+    with path.open("wb") as file:
+        file.writelines(lines(count, seed))
+
+
+def _line(dice: random.Random, repositories: list[str]) -> dict[str, Any]:
+    validation = dice.choices(_VALIDATIONS, weights=[35, 25, 25, 5, 10])[0]
+    status = dice.choices(_STATUSES, weights=[60, 20, 8, 4, 8])[0]
+    repository = dice.choice(repositories)
+    path = "/".join(dice.choices(_WORDS, k=3)) + f"/{dice.getrandbits(24):06x}.py"
+    if dice.random() < 0.1:
+        path = f"{COMMON_TERM}/{path}"
+    if dice.random() < 0.00002:
+        path = f"{RARE_TERM}/{path}"
+    if dice.random() < 0.02:
+        path = f"{TWO_CHARACTERS}/{path}"
+    services = []
+    if validation == "valid":
+        services = [COMMON_SERVICE] if dice.random() < 0.55 else []
+        services += dice.sample(_SERVICES, k=dice.randrange(3))
+    if dice.random() < 0.0001:
+        services.append(RARE_SERVICE)
+    first = NOW - timedelta(seconds=dice.randrange(SPAN_DAYS * 86400))
+    last = first + timedelta(seconds=dice.randrange(int((NOW - first).total_seconds()) + 1))
+    number = dice.randrange(1, 2000)
+    line: dict[str, Any] = {
+        "id": str(UUID(int=dice.getrandbits(128), version=4)),
+        "status": status,
+        "validation_status": validation,
+        "validation_confidence": "low" if validation == "unvalidated" else "high",
+        "validation_detail": {"enabled_services": sorted(set(services))},
+        "composite_score": round(dice.random() * 100, 1),
+        "source_type": dice.choices(_SOURCES, weights=[50, 5, 25, 10, 10])[0],
+        "source_visibility": "public",
+        "source_url": f"https://github.com/{repository}/blob/{dice.getrandbits(160):040x}/{path}#L{number}",
+        "repo_full_name": repository,
+        "file_path": path,
+        "line_number": number,
+        "matched_text": "AKIA********WXYZ",
+        "pattern": {"name": "AWS access key pair", "secret_type": "aws"},
+        "first_seen_at": first.isoformat(),
+        "last_seen_at": last.isoformat(),
+        "seen_count": dice.randrange(1, 50),
+    }
+    if status == "resolved":
+        line["resolved_at"] = last.isoformat()
+        line["resolution_evidence"] = {"auto_resolved": True, "resolved_by": None}
+    if dice.random() < 0.05:
+        line["suppressed_at"] = last.isoformat()
+    return line

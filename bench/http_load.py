@@ -1,0 +1,130 @@
+"""Requests a second of page 1, against a bare route that runs the same page query and nothing else."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from bench.measure import table
+from outcrop.domain.paging import FindingQuery
+from outcrop.runtime import Runtime, open_runtime
+from outcrop.services import accounts, findings, keys
+from outcrop.settings import Settings
+
+_CONNECTIONS = 8
+_SECONDS = 5.0
+_ROUNDS = 4
+
+
+async def compare(runtime: Runtime, settings: Settings, account_id: int) -> None:
+    """Load both servers in turn, several rounds, one process each."""
+    async with runtime.pool.connection() as db, db.transaction():
+        account = await accounts.get_account(db, "big")
+        token = (await keys.create_key(db, account, name="bench", expires_at=None, by="bench", member=None, now=datetime.now(UTC))).token
+    environment = os.environ | {
+        "OUTCROP_DATA_DIR": str(settings.data_dir),
+        "OUTCROP_DATABASE_URL": str(runtime.pool.conninfo),
+        "OUTCROP_RATE_LIMIT_PER_MINUTE": "1000000",
+        "OUTCROP_LOG_LEVEL": "warning",
+        "BENCH_ACCOUNT": str(account_id),
+    }
+    ours, bare = _free_port(), _free_port()
+    servers = [
+        subprocess.Popen([sys.executable, "-m", "outcrop", "serve", "--port", str(ours)], env=environment),
+        subprocess.Popen([sys.executable, "-m", "bench.http_load", str(bare)], env=environment),
+    ]
+    try:
+        await _answers(ours)
+        await _answers(bare)
+        request = f"GET /api/v1/findings HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
+        rates: dict[int, list[float]] = {ours: [], bare: []}
+        for _ in range(_ROUNDS):
+            for port in (ours, bare):
+                rates[port].append(await _load(port, request))
+        best = {port: sorted(values)[len(values) // 2] for port, values in rates.items()}
+    finally:
+        for server in servers:
+            server.terminate()
+        for server in servers:
+            server.wait()
+    lines = [
+        ["bare Starlette route, the page query only", f"{best[bare]:,.0f}", "1"],
+        ["GET /api/v1/findings: key, rate limit, validation, JSON", f"{best[ours]:,.0f}", f"{best[ours] / best[bare]:.2f}"],
+    ]
+    table(f"HTTP, page 1, {_CONNECTIONS} connections, one process each; goal 0.6", ["", "requests a second", "of bare"], lines)
+
+
+async def _load(port: int, request: bytes) -> float:
+    end = time.perf_counter() + _SECONDS
+
+    async def one() -> int:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        done = 0
+        while time.perf_counter() < end:
+            writer.write(request)
+            head = await reader.readuntil(b"\r\n\r\n")
+            if not head.startswith(b"HTTP/1.1 200"):
+                raise SystemExit(f"not a 200: {head[:80]!r}")
+            length = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length"))
+            await reader.readexactly(length)
+            done += 1
+        writer.close()
+        return done
+
+    return sum(await asyncio.gather(*(one() for _ in range(_CONNECTIONS)))) / _SECONDS
+
+
+async def _answers(port: int) -> None:
+    for _ in range(300):
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.1)
+        else:
+            writer.close()
+            await asyncio.sleep(2)
+            return
+    raise SystemExit("a server does not start")
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def _bare(port: int) -> None:
+    """The same server, the same pool, the same query; no key, no limit, no parameters, no JSON."""
+    account_id = int(os.environ["BENCH_ACCOUNT"])
+    context = open_runtime(Settings(_env_file=None), pool_size=16, statement_timeout=4)
+    opened: list[Runtime] = []
+
+    async def startup() -> None:
+        opened.append(await context.__aenter__())
+
+    async def page(_: Request) -> Response:
+        async with opened[0].pool.connection() as db:
+            await findings.list_findings(db, account_id, FindingQuery())
+        return Response(b"{}")
+
+    app = Starlette(routes=[Route("/api/v1/findings", page)])
+
+    async def lifespan(scope: object, receive: object, send: object) -> None:
+        if not opened:
+            await startup()
+        await app(scope, receive, send)  # type: ignore[arg-type]
+
+    uvicorn.run(lifespan, port=port, loop="uvloop", http="httptools", ws="none", log_level="error", access_log=False)
+
+
+if __name__ == "__main__":
+    _bare(int(sys.argv[1]))

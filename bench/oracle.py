@@ -1,0 +1,105 @@
+"""Correctness beside speed: random parameter sets against the plainest SQL there is."""
+
+import random
+import time
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from bench import corpus
+from bench.measure import table
+from outcrop.domain.finding import Finding, SourceType, Status, Validation
+from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir
+from outcrop.runtime import Runtime
+from outcrop.services import findings
+from outcrop.store import rows
+from outcrop.store.db import Connection
+
+_TERMS = [corpus.RARE_TERM, corpus.COMMON_TERM, corpus.TWO_CHARACTERS, "Config", "a", "50%", "_", ".PY", "github.com/auth", "#l1"]
+_SERVICES = [corpus.COMMON_SERVICE, corpus.RARE_SERVICE, "stripe", "service7_read", "nothing"]
+
+
+async def compare(runtime: Runtime, account_id: int, count: int) -> None:
+    """Ask both; stop at the first difference."""
+    dice = random.Random(11)
+    began = time.perf_counter()
+    rows_compared = 0
+    async with runtime.pool.connection() as db:
+        for number in range(count):
+            query = _random_query(dice)
+            page = await findings.list_findings(db, account_id, query)
+            if page.total and dice.random() < 0.7:  # somewhere inside, the last page among the rest
+                query = replace(query, page=dice.choice([1, page.pages, dice.randint(1, page.pages)]))
+                page = await findings.list_findings(db, account_id, query)
+            total, expected = await _naive(db, account_id, query)
+            if (page.total, page.items) != (total, expected):
+                raise SystemExit(f"set {number} differs: {query}: total {page.total}, expected {total}")
+            rows_compared += len(expected)
+    seconds = time.perf_counter() - began
+    table(
+        "Against a naive oracle",
+        ["parameter sets", "rows compared", "differences", "seconds"],
+        [[count, f"{rows_compared:,}", 0, f"{seconds:.0f}"]],
+    )
+
+
+def _random_query(dice: random.Random) -> FindingQuery:
+    def maybe(chance: float, value: Any) -> Any:
+        return value if dice.random() < chance else None
+
+    start = corpus.NOW - timedelta(days=dice.randrange(corpus.SPAN_DAYS + 20), seconds=dice.choice([0, 43200, dice.randrange(86400)]))
+    return FindingQuery(
+        status=maybe(0.3, dice.choice(list(Status))),
+        source_type=maybe(0.2, dice.choice(list(SourceType))),
+        validation=maybe(0.2, dice.choice(list(Validation))),
+        suppressed=maybe(0.1, dice.random() < 0.5),
+        service=maybe(0.2, dice.choice(_SERVICES)),
+        min_score=maybe(0.3, dice.choice([0.0, 50.5, 90.0, 99.95, 100.0, round(dice.random() * 100, 2)])),
+        seen_from=maybe(0.25, start),
+        seen_before=maybe(0.25, start + timedelta(days=dice.choice([-5, 1, 30, 700]))),
+        terms=tuple(dice.sample(_TERMS, k=dice.choice([1, 1, 2]))) if dice.random() < 0.2 else (),
+        per_page=dice.choice([1, 25, 25, 200]),
+        order_by=dice.choice(list(OrderBy)),
+        order_dir=dice.choice(list(OrderDir)),
+    )
+
+
+async def _naive(db: Connection, account_id: int, query: FindingQuery) -> tuple[int, list[Finding]]:
+    where: list[str] = ["account_id = %s"]
+    values: list[Any] = [account_id]
+
+    def add(condition: str, *more: Any) -> None:
+        where.append(condition)
+        values.extend(more)
+
+    if query.status is not None:
+        add("status = %s", query.status)
+    if query.status is Status.ACTIVE and query.suppressed is None:
+        add("suppressed_at IS NULL")
+    if query.suppressed is not None:
+        add("(suppressed_at IS NOT NULL) = %s", query.suppressed)
+    if query.source_type is not None:
+        add("source_type = %s", query.source_type)
+    if query.validation is not None:
+        add("validation_status = %s", query.validation)
+    if query.service is not None:
+        add("validation_detail -> 'enabled_services' ? %s", query.service)
+    if query.min_score is not None:
+        add("composite_score >= %s", query.min_score)
+    if query.seen_from is not None:
+        add("first_seen_at >= %s", query.seen_from)
+    if query.seen_before is not None:
+        add("first_seen_at < %s", query.seen_before)
+    for term in query.terms:
+        add(
+            "(strpos(lower(source_url), %s) > 0 OR strpos(lower(file_path), %s) > 0 OR strpos(lower(repo_full_name), %s) > 0)",
+            *[term.lower()] * 3,
+        )
+    condition = " AND ".join(where)
+    counted = await (await db.execute(f"SELECT count(*) FROM findings WHERE {condition}".encode(), values)).fetchone()
+    cursor = await db.execute(
+        f"""SELECT {rows.COLUMNS} FROM findings WHERE {condition}
+            ORDER BY {query.order_by} {query.order_dir}, id {query.order_dir} OFFSET %s LIMIT %s""".encode(),
+        [*values, query.offset, query.per_page],
+    )
+    return counted[0] if counted else 0, [rows.finding(row) for row in await cursor.fetchall()]

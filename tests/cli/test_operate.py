@@ -1,0 +1,175 @@
+"""`outcrop migrate`, `doctor`, `secrets rotate` and `import`; settings that are wrong."""
+
+import json
+import stat
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.cli.conftest import Outcrop
+from tests.factories import make_line
+
+
+def test_migrate_applies_once(outcrop: Outcrop) -> None:
+    first = outcrop("migrate", "--json").json["applied"]
+    assert first[0] == "0001_accounts"
+    assert first == sorted(first)
+    assert outcrop("migrate", "--json").json == {"applied": []}
+
+
+def test_doctor_is_content_with_a_new_database_and_names_a_wrong_count(outcrop: Outcrop, environment: dict[str, str]) -> None:
+    before = outcrop("doctor", "--json")
+    assert before.code == 2
+    assert [c["ok"] for c in json.loads(before.out)] == [True, False], "nothing is migrated yet"
+    outcrop("migrate")
+    assert all(c["ok"] for c in outcrop("doctor", "--json").json)
+    with psycopg.connect(environment["OUTCROP_DATABASE_URL"], autocommit=True) as db:
+        db.execute("INSERT INTO rollups VALUES (1, 0, '', 0, 3, 1)")
+    after = outcrop("doctor", "--json")
+    assert after.code == 2
+    assert {c["check"]: c["ok"] for c in json.loads(after.out)}["counts"] is False
+
+
+def test_a_newer_database_is_refused(outcrop: Outcrop, environment: dict[str, str]) -> None:
+    outcrop("migrate")
+    with psycopg.connect(environment["OUTCROP_DATABASE_URL"], autocommit=True) as db:
+        db.execute("INSERT INTO migrations VALUES (9999, 'from the future', now())")
+    ran = outcrop("account", "list")
+    assert ran.code == 2
+    assert "newer version" in ran.err
+
+
+def test_a_database_that_is_not_utf8_is_refused(outcrop: Outcrop, cluster: str, worker_id: str) -> None:
+    name = f"latin_{worker_id}"
+    with psycopg.connect(cluster, autocommit=True) as db:
+        db.execute(f"DROP DATABASE IF EXISTS {name}")
+        db.execute(f"CREATE DATABASE {name} ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+    ran = outcrop("account", "list", OUTCROP_DATABASE_URL=psycopg.conninfo.make_conninfo(cluster, dbname=name))
+    assert ran.code == 2
+    assert "LATIN1" in ran.err
+
+
+def test_the_secret_key_is_made_once_kept_private_and_must_fit(outcrop: Outcrop, environment: dict[str, str]) -> None:
+    outcrop("account", "list")
+    file = Path(environment["OUTCROP_DATA_DIR"]) / "secret.key"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    made = file.read_text()
+    outcrop("account", "list")
+    assert file.read_text() == made
+    wrong = outcrop("account", "list", OUTCROP_SECRET_KEY="some other key of enough length")
+    assert (wrong.code, len(wrong.err.splitlines())) == (2, 1)
+    assert "does not fit" in wrong.err
+    file.unlink()
+    lost = outcrop("account", "list")
+    assert (lost.code, len(lost.err.splitlines())) == (2, 1)
+    assert not file.exists(), "no key is made for a database that has one"
+    assert outcrop("account", "list", OUTCROP_SECRET_KEY=made.strip()).code == 0
+    assert outcrop("account", "list", OUTCROP_SECRET_KEY="short").code == 2
+
+
+def test_rotating_replaces_the_file_and_keeps_what_is_stored_readable(
+    outcrop: Outcrop, environment: dict[str, str], tmp_path: Path
+) -> None:
+    outcrop("account", "create", "acme", "--plan", "growth", "--email", "a@b.example")
+    secret = "made-up-" + "Zk4" * 8
+    (tmp_path / "one.jsonl").write_text(json.dumps(make_line(secret=secret)) + "\n")
+    assert outcrop("import", "--account", "acme", "one.jsonl").code == 0
+    file = Path(environment["OUTCROP_DATA_DIR"]) / "secret.key"
+    old = file.read_text().strip()
+    rotated = outcrop("secrets", "rotate", "--json").json
+    assert rotated == {"rotated": True, "key_file": str(file), "new_key": None}
+    assert file.read_text().strip() != old
+    assert outcrop("account", "list").code == 0
+    assert outcrop("account", "list", OUTCROP_SECRET_KEY=old).code == 2
+    new = "x" * 40
+    assert outcrop("secrets", "rotate", "--new-key-stdin", stdin=new + "\n").code == 0
+    assert file.read_text().strip() == new
+    # An operator who keeps the key elsewhere is shown the new one.
+    shown = outcrop("secrets", "rotate", "--json", OUTCROP_SECRET_KEY=new).json
+    assert outcrop("account", "list", OUTCROP_SECRET_KEY=shown["new_key"]).code == 0
+    assert outcrop("secrets", "rotate", "--new-key-stdin", stdin="short\n", OUTCROP_SECRET_KEY=shown["new_key"]).code == 2
+
+
+def test_a_rotation_that_died_before_the_file_was_renamed_is_finished(outcrop: Outcrop, environment: dict[str, str]) -> None:
+    outcrop("account", "list")
+    file = Path(environment["OUTCROP_DATA_DIR"]) / "secret.key"
+    old = file.read_text()
+    outcrop("secrets", "rotate")
+    new = file.read_text()
+    file.write_text(old)
+    file.with_name("secret.key.new").write_text(new)
+    assert outcrop("account", "list").code == 0
+    assert file.read_text() == new
+    file.with_name("secret.key.new").write_text(old)  # died before the database was changed
+    assert outcrop("account", "list").code == 0
+    assert file.read_text() == new
+    assert not file.with_name("secret.key.new").exists()
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["{}", "{"], "line 2: is not JSON"),
+        (["{}", "", "[1]"], "line 3: is not a JSON object"),
+        (['{"status": "open"}'], "line 1: status:"),
+        (['{"composite_score": 101}'], "line 1: composite_score:"),
+        (['{"composite_score": "5"}'], "line 1: composite_score:"),
+        (['{"id": "5"}'], "line 1: id:"),
+        (['{"matched_text": "plain text credential"}'], "line 1: matched_text"),
+        (['{"first_seen_at": 20240101}'], "line 1: first_seen_at:"),
+        (['{"source_url": "a\\u0000b"}'], "line 1: source_url:"),
+        (['{"source_url": "\\ud800"}'], "line 1: is not JSON"),
+        (['{"validation_detail": {"enabled_services": "aws"}}'], "line 1: validation_detail.enabled_services:"),
+        (['{"resolution_note": "' + "n" * 501 + '"}'], "line 1: resolution_note:"),
+    ],
+)
+def test_a_bad_line_is_named_and_nothing_is_imported(outcrop: Outcrop, lines: list[str], said: str) -> None:
+    outcrop("account", "create", "acme", "--plan", "growth", "--email", "a@b.example")
+    good = [json.dumps(make_line()) for _ in range(3)]
+    ran = outcrop("import", "--account", "acme", "-", stdin="\n".join(lines) + "\n")
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert len(ran.err.strip().splitlines()) == 1
+    assert outcrop("import", "--account", "acme", "-", "--json", stdin="\n".join(good)).json == {"lines": 3, "new": 3, "updated": 0}
+
+
+def test_the_value_of_a_bad_line_is_never_repeated(outcrop: Outcrop) -> None:
+    outcrop("account", "create", "acme", "--plan", "growth", "--email", "a@b.example")
+    secret = "made-up-" + "Zk4" * 8
+    for line in ({"secret": secret, "status": secret}, {"secret": [secret]}, {"matched_text": secret}, {"id": secret}):
+        ran = outcrop("import", "--account", "acme", "-", stdin=json.dumps(line))
+        assert ran.code == 2
+        assert secret not in ran.err
+
+
+def test_a_file_or_account_that_is_not_there_is_one_line(outcrop: Outcrop) -> None:
+    assert outcrop("import", "--account", "acme", "missing.jsonl").err == "outcrop: cannot read missing.jsonl: No such file or directory\n"
+    assert outcrop("import", "--account", "acme", "-").code == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OUTCROP_BASE_URL", "http://outcrop.example.com"),
+        ("OUTCROP_BASE_URL", "nonsense"),
+        ("OUTCROP_RATE_LIMIT_PER_MINUTE", "-1"),
+        ("OUTCROP_RATE_LIMIT_PER_MINUTE", "many"),
+        ("OUTCROP_TRUSTED_PROXIES", "10.0.0.0/8,nonsense"),
+        ("OUTCROP_LOG_LEVEL", "loud"),
+        ("OUTCROP_DATABASE_URL", "postgresql://127.0.0.1:1/nothing"),
+        ("OUTCROP_DATABASE_URL", "garbage"),
+    ],
+)
+def test_a_wrong_setting_is_named_in_one_line(outcrop: Outcrop, name: str, value: str) -> None:
+    ran = outcrop("account", "list", **{name: value})
+    assert (ran.code, ran.out) == (2, "")
+    assert len(ran.err.strip().splitlines()) == 1
+    assert name in ran.err or "database" in ran.err
+
+
+def test_serving_in_the_clear_beyond_loopback_is_refused(outcrop: Outcrop) -> None:
+    for call in (("serve", "--host", "0.0.0.0"), ("serve", "--tls-cert", "missing.pem"), ("serve", "--tls-cert", "a", "--tls-key", "b")):
+        ran = outcrop(*call)
+        assert (ran.code, ran.out) == (2, ""), ran.err
+        assert len(ran.err.strip().splitlines()) == 1

@@ -1,0 +1,91 @@
+"""The transition table, and that the documentation shows the real one."""
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from outcrop.domain.errors import TransitionError
+from outcrop.domain.events import event_of
+from outcrop.domain.finding import (
+    TARGET,
+    Action,
+    Confidence,
+    Finding,
+    Outcome,
+    Resolution,
+    SourceType,
+    Status,
+    Validation,
+    Visibility,
+    close,
+    outcome,
+    suppress,
+)
+
+NOW = datetime(2026, 5, 6, 7, 8, 9, tzinfo=UTC)
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def make_finding(status: Status) -> Finding:
+    resolved = status is Status.RESOLVED
+    return Finding(
+        id=UUID(int=1),
+        status=status,
+        validation_status=Validation.VALID,
+        validation_confidence=Confidence.HIGH,
+        validation_detail={"enabled_services": []},
+        composite_score=50.0,
+        source_type=SourceType.REPO,
+        source_visibility=Visibility.PUBLIC,
+        source_url=None,
+        repo_full_name=None,
+        file_path=None,
+        line_number=None,
+        matched_text="********",
+        pattern_name="x",
+        pattern_secret_type="x",
+        first_seen_at=NOW,
+        last_seen_at=NOW,
+        seen_count=1,
+        resolved_at=NOW if resolved else None,
+        resolution_note="before",
+        resolution_evidence=Resolution(auto_resolved=True, resolved_by=None) if resolved else None,
+    )
+
+
+@pytest.mark.parametrize("status", Status)
+@pytest.mark.parametrize("action", Action)
+def test_every_state_takes_every_action_as_the_table_says(action: Action, status: Status) -> None:
+    finding = make_finding(status)
+    match outcome(action, status):
+        case Outcome.REFUSED:
+            with pytest.raises(TransitionError):
+                close(finding, action, note="n", by="a@example.com", now=NOW)
+        case Outcome.STAYS:
+            assert close(finding, action, note="n", by="a@example.com", now=NOW) is None
+        case Outcome.MOVES:
+            closed = close(finding, action, note="n", by="a@example.com", now=NOW)
+            assert closed is not None
+            resolved = action is Action.RESOLVE
+            assert (closed.status, closed.resolution_note) == (TARGET[action], "n")
+            assert closed.resolved_at == (NOW if resolved else None)
+            assert closed.resolution_evidence == (Resolution(auto_resolved=False, resolved_by="a@example.com") if resolved else None)
+
+
+def test_restricting_sends_no_event() -> None:
+    assert event_of(Action.RESTRICT, make_finding(Status.CUSTOMER_RESTRICTED)) is None
+
+
+def test_suppressing_twice_keeps_the_first_time() -> None:
+    once = suppress(make_finding(Status.ACTIVE), now=NOW)
+    assert suppress(once, now=NOW.replace(year=2027)) is once
+    assert once.status is Status.ACTIVE
+
+
+def test_the_documented_table_of_transitions_is_the_real_one() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (\w+) \| (\w+) \|$", (DOCS / "api.md").read_text(), re.MULTILINE)
+    documented = {(action, Status(status)): word for status, *words in rows for action, word in zip(Action, words, strict=True)}
+    assert documented == {(action, status): outcome(action, status) for action in Action for status in Status}

@@ -1,0 +1,380 @@
+"""Every list of findings is what plain SQL says it is, whichever way the listing takes to it."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from outcrop.domain.account import Account
+from outcrop.domain.finding import Finding, Resolution, SourceType, Status, Validation, Visibility
+from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir, Page
+from outcrop.settings import Settings
+from outcrop.store import listing, rollups
+from outcrop.store.db import Connection
+from outcrop.store.keyring import Keys
+from tests.backend import Backend
+
+pytestmark = pytest.mark.xdist_group("listing_oracle")  # one account for all of them
+
+FINDINGS = 3_000
+QUESTIONS = 450
+NEVER_CHEAP, ALWAYS_CHEAP = 0, 10**12
+
+SCORES = [0.0, 0.5, 1.0, 7.999, 8.0, 49.99, 50.0, 50.0, 50.5, 63.0, 64.0, 89.999999, 90.0, 90.0, 99.5, 100.0]
+DAYS = [
+    *(datetime(y, 1, 1, tzinfo=UTC) for y in (1, 1582, 1970, 2000, 2024, 9998)),
+    *(datetime(2026, 1, d, tzinfo=UTC) for d in range(1, 29)),
+    datetime(1969, 12, 31, tzinfo=UTC),
+    datetime(2024, 2, 29, tzinfo=UTC),
+    datetime(9999, 12, 31, tzinfo=UTC),
+]
+SECONDS = [0, 1, 43_200, 86_398, 86_399]
+SERVICES = ["aws", "aws_s3", "AWS", "stripe", "stripe_payments", "ünï", "100%", "a_b", "rare"]
+PLACES = [
+    "config/settings.py",
+    "Config/SETTINGS.py",
+    "src/100%/done.py",
+    "src/100x/done.py",
+    "a_b/c.py",
+    "aXb/c.py",
+    "back\\slash.ini",
+    'it\'s "quoted".txt',
+    "straße/größe.py",
+    "STRASSE/x.py",
+    "İstanbul/ı.js",
+    "日本語/鍵.pem",
+    "😀/secret.env",
+    "a b/c d.txt",
+    "%5C_%25",
+    "tab\tin/name",
+    "",
+]
+TERMS = [
+    "settings", "SETTINGS", "100%", "0%", "%", "_", "a_b", "\\", "\\s", "'", '"quoted"', "straße", "STRASSE", "ss", "größe", "i̇stanbul",
+    "日本", "鍵",     "😀", "py", ".py", "c", "acme/shop", "github.com", "nowhere", "%5C", "b/c",
+]  # fmt: skip
+
+
+def _moment(rng: random.Random) -> datetime:
+    return rng.choice(DAYS) + timedelta(seconds=rng.choice(SECONDS))
+
+
+def _line(rng: random.Random, number: int, facet: tuple[bool, Status, SourceType, Validation]) -> dict[str, Any]:
+    suppressed, status, source, validation = facet
+    first = _moment(rng)
+    place = rng.choice(PLACES)
+    return {
+        "id": str(UUID(int=rng.getrandbits(128))),
+        "status": status,
+        "source_type": source,
+        "source_visibility": rng.choice(list(Visibility)),
+        "validation_status": validation,
+        "validation_confidence": rng.choice(["high", "medium", "low"]),
+        "validation_detail": {
+            "enabled_services": rng.choices(SERVICES[:-1], k=rng.choice([0, 0, 1, 2, 4])) + ["rare"] * (number % 500 == 0)
+        },
+        "composite_score": rng.choice(SCORES) if rng.random() < 0.8 else round(rng.uniform(0, 100), 3),
+        "source_url": rng.choice([None, f"https://github.com/acme/{number % 7}/{place}"]),
+        "repo_full_name": rng.choice([None, "acme/shop", "ACME/Straße"]),
+        "file_path": rng.choice([None, place]),
+        "line_number": rng.choice([None, number]),
+        "matched_text": "AKIA********WXYZ",
+        "pattern": {"name": f"rule {number % 5}", "secret_type": "aws"},
+        "first_seen_at": first.isoformat(),
+        "last_seen_at": _moment(rng).isoformat(),
+        "seen_count": number,
+        "resolution_note": f"note {number}",
+        "resolution_evidence": {"auto_resolved": bool(number % 2), "resolved_by": None},
+        "suppressed_at": first.isoformat() if suppressed else None,
+    }
+
+
+# --- the account
+
+
+@pytest.fixture(scope="module")
+def store(settings: Settings, keys: Keys) -> Iterator[Backend]:
+    with Backend(settings, keys, "http://127.0.0.1") as backend:
+        yield backend
+
+
+@pytest.fixture(scope="module")
+def account(store: Backend) -> Account:
+    """Findings of all facets, then changes of every kind whose deltas wait to be folded; and a neighbour with the same ids."""
+    rng = random.Random(20260101)
+    facets = list(product([False, True], Status, SourceType, Validation))
+    lines = [_line(rng, n, facets[n % len(facets)]) for n in range(FINDINGS + 60)]
+    account, neighbour = store.tenant().account, store.tenant().account
+    store.import_(account, *lines)
+    store.import_(neighbour, *lines[:500])
+    store.fold()
+    ids = [UUID(line["id"]) for line in rng.sample(lines, 700)]
+    changes = [
+        ("UPDATE findings SET last_seen_at = %s WHERE account_id = %s AND id = ANY(%s)", DAYS[3], ids[:150]),
+        ("UPDATE findings SET composite_score = %s WHERE account_id = %s AND id = ANY(%s)", 50.5, ids[100:250]),
+        ("UPDATE findings SET suppressed_at = %s WHERE account_id = %s AND id = ANY(%s)", DAYS[3], ids[200:350]),
+        (
+            "UPDATE findings SET first_seen_at = %s WHERE account_id = %s AND id = ANY(%s)",
+            DAYS[-1] + timedelta(seconds=86_399),
+            ids[300:450],
+        ),
+        (
+            "UPDATE findings SET validation_detail = %s WHERE account_id = %s AND id = ANY(%s)",
+            '{"enabled_services": ["rare", "rare"]}',
+            ids[400:430],
+        ),
+        ("UPDATE findings SET validation_status = %s WHERE account_id = %s AND id = ANY(%s)", "unreachable", ids[500:640]),
+    ]
+    for statement, value, changed in changes:
+        store.sql(statement, value, account.id, changed)
+    store.sql("DELETE FROM findings WHERE account_id = %s AND id = ANY(%s)", account.id, ids[640:])
+    return account
+
+
+# --- the oracle
+
+_FILTERS = {
+    "status": "status = %s",
+    "source_type": "source_type = %s",
+    "validation": "validation_status = %s",
+    "suppressed": "(suppressed_at IS NOT NULL) = %s",
+    "service": "validation_detail -> 'enabled_services' @> to_jsonb(%s::text)",
+    "min_score": "composite_score >= %s",
+    "seen_from": "first_seen_at >= %s",
+    "seen_before": "first_seen_at < %s",
+}
+_PLAIN = [f.name for f in fields(Finding) if f.name != "resolution_evidence"]
+
+
+def _where(account: Account, query: FindingQuery) -> tuple[str, list[Any]]:
+    conditions, values = ["account_id = %s"], list[Any]([account.id])
+    for name, condition in _FILTERS.items():
+        if (value := getattr(query, name)) is not None:
+            conditions.append(condition)
+            values.append(value)
+    if query.status is Status.ACTIVE and query.suppressed is None:
+        conditions.append("suppressed_at IS NULL")
+    return " AND ".join(conditions), values
+
+
+@dataclass(frozen=True)
+class Oracle:
+    db: psycopg.Connection[tuple[Any, ...]]
+    account: Account
+
+    def total(self, query: FindingQuery) -> int:
+        if query.terms:
+            return len(self._matching(query))
+        where, values = _where(self.account, query)
+        row = self.db.execute(f"SELECT count(*) FROM findings WHERE {where}".encode(), values).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def page(self, query: FindingQuery) -> list[Finding]:
+        if query.terms:
+            return self._matching(query)[query.offset : query.offset + query.per_page]
+        return self._select(query, f"LIMIT {query.per_page} OFFSET {min(query.offset, 2**62)}")
+
+    def _matching(self, query: FindingQuery) -> list[Finding]:
+        terms = [term.casefold() for term in query.terms]
+        return [f for f in self._select(query, "") if all(_stands_in(term, f) for term in terms)]
+
+    def _select(self, query: FindingQuery, slice_: str) -> list[Finding]:
+        where, values = _where(self.account, query)
+        order = f"{query.order_by} {query.order_dir}, id {query.order_dir}"
+        columns = ", ".join([*_PLAIN, "auto_resolved", "resolved_by"])
+        cursor = self.db.execute(f"SELECT {columns} FROM findings WHERE {where} ORDER BY {order} {slice_}".encode(), values)
+        return [_finding(row) for row in cursor.fetchall()]
+
+
+def _finding(row: tuple[Any, ...]) -> Finding:
+    *plain, auto_resolved, resolved_by = row
+    evidence = None if auto_resolved is None else Resolution(auto_resolved, resolved_by)
+    return Finding(**dict(zip(_PLAIN, plain, strict=True)), resolution_evidence=evidence)
+
+
+def _stands_in(term: str, finding: Finding) -> bool:
+    return any(term in (text or "").casefold() for text in (finding.source_url, finding.file_path, finding.repo_full_name))
+
+
+# --- the questions
+
+
+def _filters(rng: random.Random) -> dict[str, Any]:
+    asked: dict[str, Any] = {}
+    likely = rng.choice([0.0, 0.15, 0.15, 0.4])
+    for name, values in {"status": Status, "source_type": SourceType, "validation": Validation, "suppressed": [True, False]}.items():
+        if rng.random() < likely:
+            asked[name] = rng.choice(list(values))
+    if rng.random() < 0.2:
+        asked["service"] = rng.choice([*SERVICES, "nothing"])
+    if rng.random() < 0.25:
+        asked["min_score"] = rng.choice([*SCORES, 12.25, 99.99])
+    if rng.random() < 0.25:
+        asked["seen_from"] = _moment(rng)
+    if rng.random() < 0.25:
+        asked["seen_before"] = rng.choice([_moment(rng), rng.choice(DAYS) + timedelta(seconds=86_399)])
+    if rng.random() < 0.2:
+        asked["terms"] = tuple(rng.sample(TERMS, rng.choice([1, 1, 2, 3])))
+    return asked
+
+
+def _page(rng: random.Random, total: int, per_page: int) -> int:
+    last = max(1, -(-total // per_page))
+    return rng.choice([1, 1, last, last, max(1, last - 1), (last + 1) // 2, rng.randint(1, last), last + 1, last + 1000, 10**30])
+
+
+def _questions(oracle: Oracle) -> Iterator[tuple[FindingQuery, int, list[Finding]]]:
+    rng = random.Random(42)
+    for n in range(QUESTIONS):
+        asked = {"service": rng.choice(SERVICES)} if n % 12 == 0 else _filters(rng)
+        per_page = rng.choice([1, 2, 7, 25, 199, 200, rng.randint(1, 200)])
+        query = FindingQuery(**asked, order_by=list(OrderBy)[n % 3], order_dir=list(OrderDir)[n // 3 % 2], per_page=per_page)
+        total = oracle.total(query)
+        query = replace(query, page=_page(rng, total, per_page))
+        yield query, total, oracle.page(query)
+
+
+@pytest.fixture(scope="module")
+def answers(store: Backend, account: Account) -> list[tuple[FindingQuery, int, list[Finding]]]:
+    assert store.settings.database_url is not None
+    with psycopg.connect(store.settings.database_url, autocommit=True) as db:
+        db.execute("SET timezone = 'UTC'")
+        db.execute("SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = off")  # by the table alone
+        oracle = Oracle(db, account)
+        return list(_questions(oracle))
+
+
+# --- the comparison
+
+
+@contextmanager
+def _counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+    """Count which way each list takes."""
+    taken: Counter[str] = Counter()
+
+    def counted(function: Any, way: str) -> Any:
+        def call(*arguments: Any) -> Any:
+            taken[way] += 1
+            taken.update(f"{way} {a.column} {a.fine}" for a in arguments if isinstance(a, rollups.Dimension))
+            return function(*arguments)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for name in ("locate", "locate_score"):
+            patch.setattr(rollups, name, counted(getattr(rollups, name), name))
+        for way in ("walk_sql", "gather_sql", "search"):
+            patch.setattr(listing, f"_{way}", counted(getattr(listing, f"_{way}"), way))
+        yield taken
+    taken["jump"] = taken["locate"] + taken["locate_score"]
+    taken["walk"] = taken["walk_sql"] - taken["jump"]  # a jump ends in a walk
+
+
+def _compare(store: Backend, account: Account, answers: list[tuple[FindingQuery, int, list[Finding]]]) -> None:
+    async def ask(db: Connection) -> list[Page[Finding]]:
+        return [await listing.select_page(db, account.id, query) for query, _, _ in answers]
+
+    for (query, total, rows), page in zip(answers, store.run(ask, transaction=False), strict=True):
+        assert (page.total, page.page, page.per_page) == (total, query.page, query.per_page), query
+        assert [f.id for f in page.items] == [f.id for f in rows], query
+        assert page.items == rows, query
+
+
+@contextmanager
+def _others_at_work(store: Backend, account: Account) -> Iterator[None]:
+    """An import that is not committed, a triage that is not committed, and deltas of another account that are."""
+    other = store.tenant().account
+    store.import_(other, {"id": str(UUID(int=1)), "composite_score": 50.0})
+    store.sql("UPDATE findings SET composite_score = 90 WHERE account_id = %s", other.id)
+    assert store.settings.database_url is not None
+    with psycopg.connect(store.settings.database_url) as db:
+        db.execute(
+            "UPDATE findings SET composite_score = 12, last_seen_at = now() WHERE account_id = %s AND status = 'stale'", [account.id]
+        )
+        db.execute("DELETE FROM findings WHERE account_id = %s AND status = 'resolved'", [account.id])
+        yield
+        db.rollback()
+
+
+_THERE_AND_BACK = [
+    ("first_seen_at = first_seen_at + interval '40 days'", "first_seen_at = first_seen_at - interval '40 days'"),
+    ("last_seen_at = last_seen_at + interval '1 day'", "last_seen_at = last_seen_at - interval '1 day'"),
+    ("composite_score = composite_score / 2", "composite_score = composite_score * 2"),
+    (
+        "validation_detail = jsonb_set(validation_detail, '{enabled_services,9}', '\"nothing\"')",
+        "validation_detail = jsonb_set(validation_detail, '{enabled_services}', (validation_detail -> 'enabled_services') - 'nothing')",
+    ),
+]
+
+
+def _unfold(store: Backend, account: Account) -> None:
+    """Leave the findings as they are, and rollups that are far from them but for the deltas."""
+    change = "UPDATE findings SET {} WHERE account_id = %s AND get_byte(uuid_send(id), 0) %% 3 <> 0"
+    for there, _ in _THERE_AND_BACK:
+        store.sql(change.format(there), account.id)
+    store.fold()
+    for _, back in _THERE_AND_BACK:
+        store.sql(change.format(back), account.id)
+
+
+def _deltas(store: Backend, account: Account) -> int:
+    return int(store.sql("SELECT count(*) FROM rollup_deltas WHERE account_id = %s", account.id)[0][0])
+
+
+def test_the_questions_ask_for_everything(answers: list[tuple[FindingQuery, int, list[Finding]]]) -> None:
+    """What the tests below compare is worth comparing."""
+    for name in ("status", "source_type", "validation", "suppressed", "service", "min_score", "seen_from", "seen_before"):
+        assert sum(getattr(query, name) is not None for query, _, _ in answers) > 40, name
+    assert sum(bool(query.terms) for query, _, _ in answers) > 60
+    assert sum(bool(query.terms) and total > 0 for query, total, _ in answers) > 30
+    assert sum(total > 0 and not rows for _, total, rows in answers) > 60, "pages past the end"
+    assert sum(total == 0 for _, total, _ in answers) > 20
+    assert sum(total > 1000 for _, total, _ in answers) > 60
+    assert {1, 200} <= {query.per_page for query, _, _ in answers}
+    assert {(query.order_by, query.order_dir) for query, _, rows in answers if rows} == set(product(OrderBy, OrderDir))
+
+
+@pytest.mark.parametrize("folded", [False, True], ids=["deltas", "folded"])
+@pytest.mark.parametrize("cheap", [listing._CHEAP, NEVER_CHEAP, ALWAYS_CHEAP], ids=["as it is", "jumping", "never jumping"])
+def test_every_list_is_what_plain_sql_says(
+    store: Backend, account: Account, answers: list[Any], monkeypatch: pytest.MonkeyPatch, *, folded: bool, cheap: int
+) -> None:
+    if folded:
+        store.fold()
+    else:
+        _unfold(store, account)
+    assert (_deltas(store, account) == 0) is folded
+    monkeypatch.setattr(listing, "_CHEAP", cheap)
+    with _counting(monkeypatch) as taken:
+        _compare(store, account, answers)
+    assert taken["search"] > 60
+    if cheap == NEVER_CHEAP:
+        assert taken["jump"] > 100
+        for column, kind in (("composite_score", 1), ("first_seen_at", 3), ("last_seen_at", 5), ("composite_score", 7)):
+            assert taken[f"locate {column} {kind}"] > 5, (column, kind)
+        assert taken["locate_score"] > 5
+    else:
+        assert min(taken["walk"], taken["gather_sql"]) > 40
+    if cheap == ALWAYS_CHEAP:
+        assert taken["jump"] == 0
+
+
+@pytest.mark.parametrize("cheap", [NEVER_CHEAP, ALWAYS_CHEAP], ids=["jumping", "never jumping"])
+def test_what_others_have_not_committed_is_in_no_list(
+    store: Backend, account: Account, answers: list[Any], monkeypatch: pytest.MonkeyPatch, cheap: int
+) -> None:
+    _unfold(store, account)
+    monkeypatch.setattr(listing, "_CHEAP", cheap)
+    with _others_at_work(store, account):
+        _compare(store, account, answers)
+        store.fold()
+        _compare(store, account, answers)
