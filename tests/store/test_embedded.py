@@ -325,7 +325,7 @@ def test_after_a_kill_of_our_process_the_next_adopts_the_server_and_stops_it(mad
 def test_a_kill_of_the_server_loses_no_committed_row(made: Path) -> None:
     committed = []
     with embedded_postgres(made) as conninfo:
-        for n in range(6):
+        for n in range(4):
             insert(conninfo, n)
             committed.append(n)
             busy = psycopg.connect(conninfo, autocommit=True)
@@ -524,7 +524,7 @@ def test_ctrl_c_reaches_us_but_not_the_server(made: Path, hold: Callable[..., Ho
     assert server_processes(made) == set()
 
 
-@pytest.mark.parametrize("delay", [0.2, 0.3, 0.4])
+@pytest.mark.parametrize("delay", [0.25, 0.4])
 def test_ctrl_c_while_starting_leaves_no_server(made: Path, hold: Callable[..., Holder], delay: float) -> None:
     holder = hold(made, start_new_session=True)
     time.sleep(delay)

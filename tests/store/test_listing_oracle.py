@@ -59,7 +59,7 @@ PLACES = [
 ]
 TERMS = [
     "settings", "SETTINGS", "100%", "0%", "%", "_", "a_b", "\\", "\\s", "'", '"quoted"', "straße", "STRASSE", "ss", "größe", "i̇stanbul",
-    "日本", "鍵",     "😀", "py", ".py", "c", "acme/shop", "github.com", "nowhere", "%5C", "b/c",
+    "日本", "鍵", "😀", "py", ".py", "c", "acme/shop", "github.com", "nowhere", "%5C", "b/c",
 ]  # fmt: skip
 
 

@@ -80,9 +80,15 @@ async def work_until_told(settings: Settings) -> None:
 async def supervise(settings: Settings, listening: Listening, ready: Callable[[str, str], Awaitable[None]] | None = None) -> None:
     """Keep the service up until SIGTERM or Ctrl-C; `ready` is called with its base address and the database's."""
     _refuse_unsafe(settings, listening)
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop, interrupted = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+
+    def interrupt() -> None:
+        interrupted.set()
+        stop.set()
+
+    loop.add_signal_handler(signal.SIGINT, interrupt)
     with database_url(settings) as url, _listen(listening) as sock:
         await prepare(settings, url)
         base_url = settings.base_url or _base_url(listening, sock)
@@ -92,7 +98,7 @@ async def supervise(settings: Settings, listening: Listening, ready: Callable[[s
             api += ["--tls-cert", str(listening.tls_cert), "--tls-key", str(listening.tls_key)]
         commands: list[list[str]] = [api] * listening.processes + ([[Part.WORKER]] if listening.with_worker else [])
         children = [asyncio.create_task(_keep_running(command, environment, sock.fileno(), stop)) for command in commands]
-        log.info("serving", base_url=base_url, processes=listening.processes, worker=listening.with_worker)
+        log.info("serving", base_url=base_url, port=sock.getsockname()[1], processes=listening.processes, worker=listening.with_worker)
         if ready is not None:
             children.append(asyncio.create_task(_until(stop, ready(base_url, url))))
         try:
@@ -100,6 +106,8 @@ async def supervise(settings: Settings, listening: Listening, ready: Callable[[s
         finally:
             stop.set()
             await asyncio.gather(*children, return_exceptions=True)
+    if interrupted.is_set():
+        raise KeyboardInterrupt
 
 
 async def _until(stop: asyncio.Event, work: Awaitable[None]) -> None:

@@ -1,0 +1,207 @@
+"""`outcrop serve` as an operator runs it: an embedded database, several processes, and every way of ending it."""
+
+import json
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from tests.factories import make_line
+
+pytestmark = pytest.mark.xdist_group("e2e")
+COMMAND = str(Path(sys.executable).with_name("outcrop"))
+
+
+def outcrop(folder: Path, *arguments: str, stdin: str = "") -> Any:
+    done = subprocess.run(
+        [COMMAND, *arguments, "--json"], env=_environment(folder), input=stdin, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def _environment(folder: Path, **more: str) -> dict[str, str]:
+    return os.environ | {"OUTCROP_DATA_DIR": str(folder), "OUTCROP_LOG_FORMAT": "json"} | more
+
+
+@contextmanager
+def serving(folder: Path, *arguments: str, **more: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run the service on a free port; give the process and its base address."""
+    log = folder.parent / "serve.log"
+    with log.open("w") as file:
+        process = subprocess.Popen([COMMAND, "serve", "--port", "0", *arguments], env=_environment(folder, **more), stderr=file, text=True)
+    try:
+        yield process, wait_for(lambda: re.search(r'"base_url": "([^"]+)"', log.read_text()), "the service to start")[1]
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.wait(30)
+
+
+def wait_for(look: Any, what: str, seconds: float = 30) -> Any:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := look():
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"waited {seconds} s for {what}")
+
+
+def ready(base_url: str, **options: Any) -> bool:
+    try:
+        return httpx.get(f"{base_url}/readyz", timeout=3, trust_env=False, **options).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Every process that works with the data folder: ours have it in their environment, PostgreSQL's in its command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                text = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if str(folder).encode() in text and state != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    folder = private / "data"
+    yield folder
+    for pid in processes_of(folder):
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_customers_first_day(folder: Path) -> None:
+    outcrop(folder, "account", "create", "acme", "--plan", "growth", "--email", "sec@acme.example")
+    line = make_line()
+    assert outcrop(folder, "import", "--account", "acme", "-", stdin=json.dumps(line))["new"] == 1
+    with serving(folder, "--processes", "2") as (process, base_url):
+        wait_for(lambda: ready(base_url), "the service to be ready")
+        # A command beside the running service uses the same database.
+        key = outcrop(folder, "key", "create", "--account", "acme", "--name", "ci")
+        headers = {"Authorization": f"Bearer {key['key']}"}
+        with httpx.Client(base_url=base_url, headers=headers, trust_env=False) as client:
+            assert client.get("/api/v1/findings").json()["data"][0]["id"] == line["id"]
+            assert client.post(f"/api/v1/findings/{line['id']}/resolve?note=done").status_code == 200
+            outcrop(folder, "key", "revoke", key["id"])
+            assert client.get("/api/v1/findings").json() == {"error": "revoked_token"}
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    assert wait_for(lambda: not processes_of(folder), "every process to be gone") is True
+    actions = [entry["action"] for entry in outcrop(folder, "audit", "--account", "acme")]
+    assert actions == ["account.create", "findings.import", "key.create", "finding.resolve", "key.revoke"]
+    assert not processes_of(folder)
+
+
+def test_a_killed_parent_takes_its_children_along_and_the_next_one_adopts_the_database(folder: Path) -> None:
+    with serving(folder) as (process, base_url):
+        wait_for(lambda: ready(base_url), "the service to be ready")
+        process.kill()
+        process.wait(10)
+        wait_for(lambda: not ready(base_url), "the port to be closed")
+    outcrop(folder, "account", "list")
+    assert wait_for(lambda: not processes_of(folder), "every process to be gone") is True
+
+
+def test_a_killed_child_is_started_again(folder: Path) -> None:
+    with serving(folder) as (process, base_url):
+        wait_for(lambda: ready(base_url), "the service to be ready")
+        (child,) = [pid for pid in processes_of(folder) if b"\0api\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        os.kill(child, signal.SIGKILL)
+        wait_for(lambda: child not in processes_of(folder), "the child to be gone")
+        wait_for(lambda: ready(base_url), "the service to be back")
+        process.terminate()
+        assert process.wait(30) == 0
+    assert not processes_of(folder)
+
+
+def test_a_taken_port_is_one_line(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [COMMAND, "serve", "--port", port], env=_environment(folder), capture_output=True, text=True, timeout=60, check=False
+        )
+    assert done.returncode == 2
+    assert f"cannot listen on 127.0.0.1 port {port}" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not processes_of(folder)
+
+
+def test_tls_of_our_own(folder: Path, tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    context = ssl.create_default_context(cafile=certificate)
+    with serving(folder, "--tls-cert", str(certificate), "--tls-key", str(key)) as (_, base_url):
+        assert base_url.startswith("https://127.0.0.1:")
+        wait_for(lambda: ready(base_url, verify=context), "the service to be ready")
+        answer = httpx.get(f"{base_url}/api/v1/findings", verify=context, trust_env=False)
+        assert answer.status_code == 401
+        assert answer.headers["strict-transport-security"] == "max-age=31536000"
+
+
+def test_behind_a_proxy_the_forwarded_scheme_is_believed_only_from_it(folder: Path) -> None:
+    base = {"OUTCROP_BASE_URL": "https://outcrop.example.com"}
+    forwarded = {"X-Forwarded-Proto": "https"}
+    with serving(folder, **base, OUTCROP_TRUSTED_PROXIES="127.0.0.1") as (_, _base):
+        address = f"http://127.0.0.1:{port_of(folder)}"
+        wait_for(lambda: ready(address), "the service to be ready")
+        assert httpx.get(f"{address}/api/v1/findings", headers=forwarded, trust_env=False).status_code == 401
+        redirected = httpx.get(f"{address}/api/v1/findings?q=a%20b", trust_env=False)
+        assert (redirected.status_code, redirected.headers["location"]) == (308, "https://outcrop.example.com/api/v1/findings?q=a%20b")
+    with serving(folder, **base) as (_, _base):
+        address = f"http://127.0.0.1:{port_of(folder)}"
+        wait_for(lambda: ready(address), "the service to be ready")
+        assert httpx.get(f"{address}/api/v1/findings", headers=forwarded, trust_env=False).status_code == 308
+
+
+def port_of(folder: Path) -> int:
+    """The port that a child listens on, as its parent logged it."""
+    log = (folder.parent / "serve.log").read_text()
+    found = re.search(r'"port": (\d+)', log)
+    assert found is not None
+    return int(found[1])
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "outcrop test")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "key.pem").write_bytes(private)
+    return folder / "cert.pem", folder / "key.pem"

@@ -1,0 +1,513 @@
+"""The counts beside the findings are always those of a recount, whoever writes, folds or deletes meanwhile."""
+
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+from outcrop.domain.account import Account, Plan, Role, token_digest
+from outcrop.domain.finding import Action, Confidence, Finding, SourceType, Status, Validation, Visibility
+from outcrop.domain.paging import FindingQuery
+from outcrop.runtime import prepare
+from outcrop.services import accounts
+from outcrop.services import findings as triage
+from outcrop.settings import Settings
+from outcrop.store import db as database
+from outcrop.store import findings, keys, rollups
+from outcrop.store.db import Connection
+from outcrop.store.facets import facets_of
+from outcrop.store.findings import Record
+from outcrop.store.rollups import Cells
+from tests.backend import Backend, now
+from tests.conftest import SECRET_KEY
+from tests.factories import make_line, make_scan
+
+pytestmark = pytest.mark.xdist_group("rollups")  # they share a database of their own
+
+DAYS = [
+    datetime(1970, 1, 1, tzinfo=UTC),
+    datetime(2026, 1, 31, tzinfo=UTC),
+    datetime(2026, 2, 1, tzinfo=UTC),
+    datetime(9999, 12, 31, tzinfo=UTC),
+]
+SECONDS = [0, 1, 86_399]
+SCORES = [0.0, 7.999, 8.0, 50.0, 50.5, 99.999, 100.0]
+SERVICES = ["aws", "aws_s3", "stripe", "ünï"]
+
+
+@pytest.fixture(scope="module")
+def store(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    """A database that no other test writes to: here the counts of all accounts must be right."""
+    name = f"rollups_{worker_id}"
+    with psycopg.connect(cluster, autocommit=True) as db:
+        db.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        db.execute(f"CREATE DATABASE {name}")
+    url = psycopg.conninfo.make_conninfo(cluster, dbname=name)
+    settings = Settings(_env_file=None, database_url=url, data_dir=tmp_path_factory.mktemp("data"), secret_key=SECRET_KEY)
+    with Backend(settings, asyncio.run(prepare(settings, url)), "http://127.0.0.1") as backend:
+        yield backend
+
+
+def _connect(store: Backend, *, autocommit: bool = True) -> psycopg.Connection[tuple[Any, ...]]:
+    assert store.settings.database_url is not None
+    return psycopg.connect(store.settings.database_url, autocommit=autocommit, options="-c timezone=UTC -c statement_timeout=30000")
+
+
+def _mismatches(store: Backend) -> list[tuple[int, int, str, int, int, int, int]]:
+    return store.run(rollups.mismatches)
+
+
+# --- what writers do
+
+
+def _moment(rng: random.Random) -> datetime:
+    return rng.choice(DAYS) + timedelta(seconds=rng.choice(SECONDS))
+
+
+def _services(rng: random.Random) -> Jsonb:
+    return Jsonb({"enabled_services": rng.choices(SERVICES, k=rng.choice([0, 1, 2, 3])), "note": rng.random()})
+
+
+_INSERT = """
+    INSERT INTO findings (account_id, id, status, validation_status, validation_confidence, validation_detail, composite_score, source_type,
+                          source_visibility, matched_text, pattern_name, pattern_secret_type, first_seen_at, last_seen_at, seen_count,
+                          resolved_at, auto_resolved, suppressed_at)
+    VALUES (%(account)s, %(id)s, %(status)s, %(validation)s, 'low', %(detail)s, %(score)s, %(source)s, 'public', '********', 'rule', 'aws',
+            %(first)s, %(last)s, 1, %(resolved)s, %(auto)s, %(suppressed)s)
+    ON CONFLICT (account_id, id) DO UPDATE SET composite_score = excluded.composite_score, validation_detail = excluded.validation_detail,
+        last_seen_at = excluded.last_seen_at"""
+
+
+def _insert(db: psycopg.Connection[Any], account: Account, rng: random.Random, ids: list[UUID]) -> None:
+    status = rng.choice(list(Status))
+    with db.cursor() as cursor:
+        cursor.executemany(
+            _INSERT,
+            [
+                {
+                    "account": account.id,
+                    "id": id_,
+                    "status": status,
+                    "validation": rng.choice(list(Validation)),
+                    "detail": _services(rng),
+                    "score": rng.choice(SCORES),
+                    "source": rng.choice(list(SourceType)),
+                    "first": _moment(rng),
+                    "last": _moment(rng),
+                    "resolved": DAYS[1] if status is Status.RESOLVED else None,
+                    "auto": False if status is Status.RESOLVED else None,
+                    "suppressed": rng.choice([None, DAYS[1]]),
+                }
+                for id_ in ids
+            ],
+        )
+
+
+# Raw SQL, as a careless operator would write it: the triggers must do, not the callers.
+_CHANGES: list[tuple[str, Callable[[random.Random], list[Any]]]] = [
+    ("last_seen_at = %s", lambda rng: [_moment(rng)]),
+    ("first_seen_at = %s", lambda rng: [_moment(rng)]),
+    ("composite_score = %s", lambda rng: [rng.choice(SCORES)]),
+    ("composite_score = 100 - composite_score, seen_count = seen_count + 1", lambda _: []),
+    ("validation_detail = %s", lambda rng: [_services(rng)]),
+    ("validation_detail = jsonb_set(validation_detail, '{enabled_services}', '[]')", lambda _: []),
+    ("validation_detail = %s, composite_score = %s, last_seen_at = %s", lambda rng: [_services(rng), rng.choice(SCORES), _moment(rng)]),
+    ("status = 'stale', resolved_at = NULL, auto_resolved = NULL", lambda _: []),
+    ("status = 'resolved', resolved_at = now(), auto_resolved = true", lambda _: []),
+    ("suppressed_at = %s", lambda rng: [rng.choice([None, DAYS[2]])]),
+    ("source_type = %s, validation_status = %s", lambda rng: [rng.choice(list(SourceType)), rng.choice(list(Validation))]),
+    ("seen_count = seen_count + 1", lambda _: []),
+]
+
+
+def _update(db: psycopg.Connection[Any], account: Account, rng: random.Random, ids: list[UUID]) -> None:
+    change, values = rng.choice(_CHANGES)
+    db.execute(f"UPDATE findings SET {change} WHERE account_id = %s AND id = ANY(%s)".encode(), [*values(rng), account.id, ids])
+
+
+def _delete(db: psycopg.Connection[Any], account: Account, ids: list[UUID]) -> None:
+    db.execute("DELETE FROM findings WHERE account_id = %s AND id = ANY(%s)", [account.id, ids])
+
+
+def _work(db: psycopg.Connection[Any], account: Account, rng: random.Random, pool: list[UUID]) -> None:
+    """One random write to some of the pool's findings."""
+    some = rng.sample(pool, rng.randint(1, len(pool)))
+    match rng.choices(["insert", "update", "delete"], [3, 6, 1])[0]:
+        case "insert":
+            _insert(db, account, rng, some)
+        case "update":
+            _update(db, account, rng, some)
+        case "delete":
+            _delete(db, account, some[: len(some) // 3])
+
+
+# --- checks beside `mismatches`, which counts with the triggers' own function
+
+
+def _check_totals(store: Backend, account: Account) -> None:
+    async def counted(db: Connection) -> dict[tuple[Any, ...], tuple[int, int]]:
+        found = {}
+        for status, suppressed, service in product([None, *Status], [None, False, True], ["", *SERVICES]):
+            facets = facets_of(FindingQuery(status=status, suppressed=suppressed))
+            found[status, suppressed, service] = await rollups.totals(db, Cells(account.id, facets, service))
+        return found
+
+    rows = store.sql(
+        "SELECT status, suppressed_at IS NOT NULL, validation_detail -> 'enabled_services' FROM findings WHERE account_id = %s", account.id
+    )
+    for (status, suppressed, service), (everything, chosen) in store.run(counted).items():
+        hidden = False if status is Status.ACTIVE and suppressed is None else suppressed
+        naive = sum(
+            (status is None or s == status) and (hidden is None or h == hidden) and (not service or service in labels)
+            for s, h, labels in rows
+        )
+        assert (everything, chosen) == (len(rows), naive), (status, suppressed, service)
+
+
+def _check_copies(store: Backend) -> None:
+    """What a search and a service list carry of each finding is what the finding says."""
+    wrong = store.sql("""
+        SELECT s.id FROM finding_services s LEFT JOIN findings f USING (account_id, id)
+        WHERE (s.facet, s.composite_score, s.first_seen_at) IS DISTINCT FROM (f.facet, f.composite_score, f.first_seen_at)
+           OR NOT f.validation_detail -> 'enabled_services' ? s.service
+        UNION ALL
+        SELECT f.id FROM findings f, jsonb_array_elements_text(f.validation_detail -> 'enabled_services') l (label)
+        WHERE NOT EXISTS (SELECT FROM finding_services s WHERE s.account_id = f.account_id AND s.id = f.id AND s.service = l.label)
+        UNION ALL
+        SELECT s.id FROM finding_search s LEFT JOIN findings f USING (account_id, id)
+        WHERE (s.facet, s.composite_score, s.first_seen_at) IS DISTINCT FROM (f.facet, f.composite_score, f.first_seen_at)""")
+    assert wrong == []
+
+
+# --- tests
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_counts_are_those_of_a_recount_whatever_is_written(store: Backend, seed: int) -> None:
+    rng = random.Random(seed)
+    account, other = store.tenant().account, store.tenant().account
+    pool = [UUID(int=rng.getrandbits(128)) for _ in range(40)]  # the same ids in both accounts
+    store.import_(account, *(make_line(id=str(id_), composite_score=rng.choice(SCORES)) for id_ in pool[:20]))
+    with _connect(store) as db:
+        for _ in range(25):
+            for _ in range(rng.randint(1, 4)):
+                _work(db, rng.choice([account, other]), rng, pool)
+            assert _mismatches(store) == []
+            if rng.random() < 0.4:
+                store.fold()
+                assert _mismatches(store) == []
+                assert store.sql("SELECT count(*) FROM rollup_deltas") == [(0,)]
+    for each in (account, other):
+        _check_totals(store, each)
+    _check_copies(store)
+
+
+def test_a_change_that_is_rolled_back_counts_nothing(store: Backend) -> None:
+    rng = random.Random(5)
+    account = store.tenant().account
+    pool = [uuid4() for _ in range(10)]
+    with _connect(store) as db:
+        _insert(db, account, rng, pool)
+        with db.transaction(force_rollback=True):
+            for _ in range(5):
+                _work(db, account, rng, pool)
+    assert _mismatches(store) == []
+    _check_totals(store, account)
+
+
+def test_folding_twice_at_once_and_writing_meanwhile_loses_nothing(store: Backend) -> None:
+    """Four writers, two folders, and a reader who compares a total with a count of the same moment."""
+    account = store.tenant().account
+    pools = [[uuid4() for _ in range(25)] for _ in range(4)]
+    writing = threading.Barrier(5, timeout=30)
+    done = threading.Event()
+    deadline = time.monotonic() + 60
+
+    def write(number: int) -> int:
+        rng = random.Random(number)
+        writing.wait()
+        with _connect(store, autocommit=False) as db:
+            for _ in range(60):
+                for _ in range(rng.randint(1, 3)):
+                    _work(db, account, rng, pools[number])
+                (db.rollback if rng.random() < 0.1 else db.commit)()
+        return 0
+
+    def fold() -> int:
+        async def often(db: Connection) -> int:
+            moved = 0
+            while not done.is_set() and time.monotonic() < deadline:
+                moved += await rollups.fold(db)
+            return moved
+
+        return store.run(often, transaction=False)
+
+    def read() -> int:
+        async def often(db: Connection) -> int:
+            looks = 0
+            while not done.is_set() and time.monotonic() < deadline:
+                async with database.snapshot(db):
+                    total, _ = await rollups.totals(db, Cells(account.id))
+                    row = await (await db.execute("SELECT count(*) FROM findings WHERE account_id = %s", [account.id])).fetchone()
+                assert row is not None
+                assert total == row[0]
+                looks += 1
+            return looks
+
+        return store.run(often, transaction=False)
+
+    with ThreadPoolExecutor(7) as threads:
+        helpers = [threads.submit(fold), threads.submit(fold), threads.submit(read)]
+        writers = [threads.submit(write, n) for n in range(4)]
+        try:
+            writing.wait()
+            for writer in writers:
+                writer.result(60)
+        finally:
+            done.set()
+        first, second, looks = (helper.result(60) for helper in helpers)
+    assert first + second > 200, "there was nothing to fold"
+    assert looks > 20
+    assert _mismatches(store) == []
+    store.fold()
+    assert _mismatches(store) == []
+    assert store.sql("SELECT count(*) FROM rollup_deltas") == [(0,)]
+    _check_totals(store, account)
+    _check_copies(store)
+
+
+def test_a_second_fold_passes_by(store: Backend) -> None:
+    account = store.tenant().account
+    with _connect(store) as db:
+        _insert(db, account, random.Random(1), [uuid4()])
+    with _connect(store, autocommit=False) as db:
+        db.execute("SELECT pg_advisory_xact_lock(%s)", [rollups.LOCK_FOLD])
+        assert store.fold() == 0
+        db.rollback()
+    assert store.fold() > 0
+    assert _mismatches(store) == []
+
+
+def test_counting_below_a_bucket_and_finding_a_place_agree_with_a_sort(store: Backend) -> None:
+    rng = random.Random(11)
+    account = store.tenant().account
+    with _connect(store) as db:
+        _insert(db, account, rng, [uuid4() for _ in range(60)])
+        store.fold()
+        _insert(db, account, rng, [uuid4() for _ in range(60)])  # half of the counts are deltas
+
+    for dimension in (rollups.SCORE, rollups.FIRST_SEEN, rollups.LAST_SEEN):
+        values = sorted(v for (v,) in store.sql(f"SELECT {dimension.column} FROM findings WHERE account_id = %s", account.id))
+        buckets = [rollups.bucket_of(value) for value in values]
+
+        async def ask(db: Connection, dimension: rollups.Dimension = dimension, buckets: list[int] = buckets) -> None:
+            cells = Cells(account.id)
+            for bucket in {b + step for b in buckets for step in (-1, 0, 1)}:
+                assert await rollups.count_below(db, cells, dimension, bucket) == sum(b < bucket for b in buckets)
+            for position, place in enumerate(await rollups.locate(db, cells, dimension, range(len(buckets)))):
+                assert place.bucket == buckets[position]
+                assert (place.before, place.count) == (sum(b < place.bucket for b in buckets), buckets.count(place.bucket))
+
+        store.run(ask)
+
+
+# --- a wrong count is told
+
+
+def _doctor(store: Backend) -> subprocess.CompletedProcess[str]:
+    assert store.settings.database_url is not None
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OUTCROP_")} | {
+        "OUTCROP_DATABASE_URL": store.settings.database_url,
+        "OUTCROP_DATA_DIR": str(store.settings.data_dir),
+        "OUTCROP_SECRET_KEY": SECRET_KEY,
+    }
+    command = [sys.executable, "-m", "outcrop", "doctor", "--json"]
+    return subprocess.run(command, env=environment, cwd=store.settings.data_dir, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("table", ["rollups", "rollup_deltas"])
+def test_a_wrong_count_is_told_and_doctor_exits_with_2(store: Backend, table: str) -> None:
+    account = store.tenant().account
+    store.import_(account, make_line(composite_score=50.5))
+    store.fold()
+    assert _mismatches(store) == []
+    well = _doctor(store)
+    assert well.returncode == 0, well.stdout + well.stderr
+
+    wrong = (account.id, 1, "", 50, 17)
+    ((recorded,),) = store.sql(
+        "SELECT coalesce(sum(n), 0)::int FROM rollup_cells WHERE (account_id, kind, service, bucket, facet) = (%s, %s, %s, %s, %s)", *wrong
+    )
+    assert recorded == 0, "no finding has this facet"
+    store.sql(f"INSERT INTO {table} (account_id, kind, service, bucket, facet, n) VALUES (%s, %s, %s, %s, %s, 3)", *wrong)
+    try:
+        assert _mismatches(store) == [(*wrong, 0, 3)]
+        told = _doctor(store)
+        assert told.returncode == 2
+        assert {"check": "counts", "ok": False, "detail": "1 cells differ from a recount"} in json.loads(told.stdout)
+    finally:
+        store.sql(f"DELETE FROM {table} WHERE account_id = %s AND facet = 17 AND kind = 1", account.id)
+    assert _mismatches(store) == []
+
+
+def test_a_missing_count_is_told(store: Backend) -> None:
+    account = store.tenant().account
+    store.import_(account, make_line(composite_score=50.5, validation_detail={"enabled_services": ["aws"]}))
+    store.fold()
+    cells = store.sql("SELECT kind, service, bucket, facet, n FROM rollups WHERE account_id = %s", account.id)
+    assert len(cells) > 8
+    for kind, service, bucket, facet, n in cells:
+        cell = (account.id, kind, service, bucket, facet)
+        store.sql("DELETE FROM rollups WHERE (account_id, kind, service, bucket, facet) = (%s, %s, %s, %s, %s)", *cell)
+        assert _mismatches(store) == [(*cell, n, 0)]
+        store.sql("INSERT INTO rollups (account_id, kind, service, bucket, facet, n) VALUES (%s, %s, %s, %s, %s, %s)", *cell, n)
+    assert _mismatches(store) == []
+
+
+# --- nobody waits for an import
+
+
+def _record(id_: UUID, score: float) -> Record:
+    moment = DAYS[1]
+    return Record(
+        Finding(
+            *(
+                id_,
+                Status.ACTIVE,
+                Validation.VALID,
+                Confidence.HIGH,
+                {"enabled_services": ["aws"]},
+                score,
+                SourceType.REPO,
+                Visibility.PUBLIC,
+            ),
+            *(None, "acme/shop", "a.py", 1, "********", "rule", "aws", moment, moment, 1),
+        )
+    )
+
+
+def test_triage_does_not_wait_for_an_open_import(store: Backend) -> None:
+    account = store.tenant().account
+    there = [uuid4() for _ in range(6)]
+    store.import_(account, *(make_line(id=str(id_), composite_score=50.0) for id_ in there))
+
+    async def at_once(importer: Connection) -> None:
+        assert store.settings.database_url is not None
+        async with await database.connect(store.settings.database_url) as db, findings.bulk(importer):
+            # New findings, and an old one written again: their cells are those the triage below counts in.
+            await findings.upsert_batch(importer, account.id, [_record(id_, 50.0) for id_ in [*(uuid4() for _ in range(300)), there[5]]])
+            async with asyncio.timeout(1):
+                async with db.transaction():
+                    await triage.close_finding(
+                        db, store.keys, account.id, there[0], Action.RESOLVE, note="now", by="a@example.com", now=now()
+                    )
+                async with db.transaction():
+                    await triage.suppress_finding(db, account.id, there[1], by="a@example.com", now=now())
+            async with asyncio.timeout(1):
+                assert await rollups.fold(db) > 0
+            async with asyncio.timeout(1):
+                await db.execute("UPDATE findings SET composite_score = 90 WHERE account_id = %s AND id = %s", [account.id, there[2]])
+            total, _ = await rollups.totals(db, Cells(account.id))
+            assert total == len(there), "what is not committed counts nothing"
+
+    store.run(at_once, transaction=False)
+    assert store.sql("SELECT count(*) FROM findings WHERE account_id = %s", account.id) == [(306,)]
+    assert _mismatches(store) == []
+    _check_totals(store, account)
+
+
+# --- an account leaves nothing behind
+
+
+def _tables(store: Backend) -> list[str]:
+    rows = store.sql("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE'")
+    return sorted(name for (name,) in rows)
+
+
+def _with_account_id(store: Backend) -> list[str]:
+    rows = store.sql("SELECT table_name FROM information_schema.columns WHERE table_schema = 'public' AND column_name = 'account_id'")
+    return sorted({name for (name,) in rows} & set(_tables(store)))
+
+
+def _traces(store: Backend, account_id: int, words: list[str]) -> dict[str, int]:
+    """Count the rows of each table that belong to the account or have one of the words anywhere in them."""
+    found = {}
+    owned = _with_account_id(store)
+    for table in _tables(store):
+        condition = "strpos(lower(t::text), lower(w)) > 0"
+        rows = store.sql(f"SELECT count(DISTINCT t.ctid) FROM {table} t, unnest(%s::text[]) w WHERE {condition}", words)[0][0]
+        if table in owned:
+            rows += store.sql(f"SELECT count(*) FROM {table} WHERE account_id = %s", account_id)[0][0]
+        if rows:
+            found[table] = rows
+    return found
+
+
+def test_a_deleted_account_leaves_no_trace(store: Backend) -> None:
+    kept = store.tenant()
+    store.import_(kept.account, make_line())
+    gone = store.tenant(Plan.ENTERPRISE, slug=f"gone-{uuid4().hex[:8]}")
+    account, member = gone.account, f"member-of-{gone.account.slug}@example.org"
+    store.run(lambda db: accounts.create_member(db, account, email=member, role=Role.ADMIN, password=None, by="test", now=now()))
+    lines = [
+        make_line(secret=f"s3cret-{gone.account.slug}-{n}", file_path=f"{account.slug}/{n}.py", composite_score=float(n)) for n in range(20)
+    ]
+    store.import_(account, *lines)
+    scan = make_scan(target=f"github:{account.slug}")
+    store.scan(account, scan)
+
+    async def used(db: Connection) -> None:
+        digest = token_digest(gone.key)
+        assert digest is not None
+        assert (await keys.enter(db, digest, limit=None)).caller is not None
+
+    store.run(used)
+
+    async def triaged(db: Connection) -> None:
+        await triage.close_finding(db, store.keys, account.id, UUID(lines[0]["id"]), Action.RESOLVE, note="x", by=member, now=now())
+
+    store.run(triaged)  # after the fold of the import: some counts are rollups, some are deltas
+    words = [account.slug, account.email, member, gone.key_id, str(scan.id), *(line["id"] for line in lines)]
+    before = _traces(store, account.id, words)
+    assert set(before) >= {
+        *("accounts", "api_keys", "audit", "finding_search", "finding_services", "findings", "members", "outbox"),
+        *("rate_windows", "rollup_deltas", "rollups", "scans"),
+    }
+    neighbour = _traces(store, kept.account.id, [kept.account.slug])
+
+    store.run(lambda db: accounts.delete_account(db, account.slug))
+
+    assert _traces(store, account.id, words) == {}
+    store.fold()
+    assert _traces(store, account.id, words) == {}
+    assert _mismatches(store) == []
+    assert _traces(store, kept.account.id, [kept.account.slug]).keys() >= neighbour.keys() - {"rollup_deltas"}
+
+
+def test_no_fold_brings_a_deleted_account_back(store: Backend) -> None:
+    """The fold has read the account's deltas when the account goes; or it comes first and the deletion waits for it."""
+    for n in range(10):
+        account = store.tenant().account
+        with _connect(store) as db:
+            _insert(db, account, random.Random(n), [uuid4() for _ in range(30)])
+        with ThreadPoolExecutor(2) as threads:
+            folding = threads.submit(store.fold)
+            deleting = threads.submit(store.run, lambda db, slug=account.slug: accounts.delete_account(db, slug))
+            folding.result(30)
+            deleting.result(30)
+        store.fold()
+        assert _traces(store, account.id, [account.slug]) == {}
