@@ -20,7 +20,7 @@ import pytest
 
 import outcrop
 from outcrop.domain.errors import OperatorError
-from outcrop.store import embedded, postgres_binaries
+from outcrop.store import embedded, postgres_binaries, postgres_settings
 from outcrop.store.embedded import embedded_postgres
 
 pytestmark = pytest.mark.xdist_group("embedded")
@@ -222,7 +222,7 @@ def test_settings_hold_at_every_start_whatever_the_clusters_own_file_says(made: 
     with embedded_postgres(made) as conninfo, psycopg.connect(conninfo) as db:
         assert {name: db.execute("SELECT current_setting(%s)", [name]).fetchone()[0] for name in expected} == expected
         megabytes = db.execute("SELECT pg_size_bytes(current_setting('shared_buffers')) / 1048576").fetchone()[0]
-    assert megabytes == min(max(embedded._memory() // 8 // 1024**2, 128), 1024)
+    assert megabytes == min(max(postgres_settings.usable_memory() // 8 // 1024**2, 128), 1024)
 
 
 def test_data_is_kept_over_a_restart_and_an_exception_stops_the_server_too(made: Path) -> None:
@@ -720,12 +720,12 @@ def test_the_log_stays_bounded(made: Path) -> None:
     log.write_text("x" * (embedded.LOG_LIMIT + 1))
     with embedded_postgres(made):
         with log.open("a") as file:
-            file.write("y" * (embedded.LOG_LIMIT + 1))
+            file.write("y" * embedded.LOG_LIMIT + "the end")
         with embedded_postgres(made):  # also while the server has it open
             assert log.stat().st_size == 0
     assert "database system is shut down" in log.read_text()
     assert log.stat().st_size < 10_000
-    assert (made / "postgres/log.1").read_text().endswith("y" * 100)
+    assert (made / "postgres/log.1").read_text().endswith("ythe end")
     assert (made / "postgres/log.1").stat().st_size == embedded.LOG_LIMIT
 
 
@@ -745,8 +745,8 @@ def test_memory_is_the_containers_where_that_is_less(tmp_path: Path, membership:
         (tmp_path / "sys" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "sys" / name).write_text(text)
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    assert embedded._memory(tmp_path / "cgroup", tmp_path / "sys") == (expected or machine)
-    assert embedded._memory(tmp_path / "absent", tmp_path / "sys") == machine
+    assert postgres_settings.usable_memory(tmp_path / "cgroup", tmp_path / "sys") == (expected or machine)
+    assert postgres_settings.usable_memory(tmp_path / "absent", tmp_path / "sys") == machine
 
 
 @only_root

@@ -22,13 +22,13 @@ from psycopg.conninfo import make_conninfo
 
 from outcrop.domain.errors import OperatorError
 from outcrop.store.postgres_binaries import NAMESPACE, Programs, find_programs, for_unprivileged_account
+from outcrop.store.postgres_settings import MB, server_settings
 
 DATABASE = USER = "outcrop"
 SOCKET_NAME = ".s.PGSQL.5432"
 MAX_SOCKET_PATH = 107  # what sockaddr_un holds
 START_SECONDS = 60
 LOG_LIMIT = 1_000_000
-MB = 1024 * 1024
 
 # What a killed server leaves behind for a moment: children that still hold its memory, or its lock files.
 PASSING_COMPLAINTS = ("is still in use", "already exists")
@@ -234,76 +234,21 @@ def _check_version(cluster: _Cluster) -> None:
         raise OperatorError(
             f"The database in {cluster.data} was made by PostgreSQL {made_by}, the programs in {cluster.programs.bin_dir} are PostgreSQL"
             f" {cluster.programs.major}: set OUTCROP_POSTGRES_BIN to the folder of a PostgreSQL {made_by}, and to move on"
-            " take an `outcrop backup` with it and restore that into an empty data folder."
+            " dump the database with its pg_dump and restore that into an empty data folder."
         )
 
 
 def _write_settings(cluster: _Cluster) -> None:
     """Ours come after the cluster's own file, so they hold at every start; the rest of that file stays the operator's."""
-    memory = _memory()
-    settings = {
-        "listen_addresses": "",
-        "port": 5432,
-        "unix_socket_directories": cluster.socket_folder,
-        "unix_socket_permissions": "0700",
-        "max_connections": 200,
-        "dynamic_shared_memory_type": "mmap",  # containers give 64 MB of /dev/shm
-        "fsync": "on",
-        "shared_buffers": f"{min(max(memory // 8 // MB, 128), 1024)}MB",
-        "effective_cache_size": f"{max(memory // 2 // MB, 128)}MB",
-        "work_mem": "32MB",
-        "maintenance_work_mem": "256MB",
-        "max_wal_size": "4GB",
-        "checkpoint_timeout": "15min",
-        "wal_compression": "on",
-        "random_page_cost": 1.1,
-        "autovacuum_naptime": "15s",
-        "jit": "off",
-        "timezone": "UTC",
-        # The log must never hold what was in a statement. Errors quote values (`invalid input syntax … "hunter2"`), details
-        # quote rows and running statements: so no client's error is logged, and no detail.
-        "log_min_messages": "log",
-        "log_error_verbosity": "terse",
-        "log_min_error_statement": "panic",
-        "log_statement": "none",
-        "log_duration": "off",
-        "log_min_duration_statement": -1,
-        "log_min_duration_sample": -1,
-        "log_transaction_sample_rate": 0,
-        "log_parameter_max_length": 0,
-        "log_parameter_max_length_on_error": 0,
-        "log_checkpoints": "off",
-        "log_connections": "off",
-        "log_disconnections": "off",
-        "log_destination": "stderr",
-        "logging_collector": "off",  # stderr is our log file
-        "log_timezone": "UTC",
-    }
     fresh = cluster.config.with_suffix(".new")
     lines = ["# Rewritten at every start; own settings belong in data/postgresql.conf.", "include 'data/postgresql.conf'"]
-    lines += [f"{name} = '{value}'" for name, value in settings.items()]
+    lines += [f"{name} = '{value}'" for name, value in server_settings(cluster.socket_folder).items()]
     with _opened(fresh, os.O_TRUNC) as fd:
         os.write(fd, "\n".join([*lines, ""]).encode())
         if cluster.programs.account:
             os.fchown(fd, -1, cluster.programs.account[1])
             os.fchmod(fd, 0o640)
     fresh.replace(cluster.config)
-
-
-def _memory(membership: Path = Path("/proc/self/cgroup"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Bytes to reckon with: the machine's memory, or less where a container (cgroup 2 or 1, at any level) says so."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    with suppress(OSError):
-        for line in membership.read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if controllers and "memory" not in controllers.split(","):
-                continue
-            top, name = (cgroups / "memory", "memory.limit_in_bytes") if controllers else (cgroups, "memory.max")
-            inner = Path(path.lstrip("/"))
-            for level in (inner, *inner.parents):
-                with suppress(OSError, ValueError):  # not seen from inside the container, or "max"
-                    limits.append(int((top / level / name).read_text()))
-    return min(limits)
 
 
 def _make_socket_folder(cluster: _Cluster) -> None:

@@ -1,0 +1,404 @@
+"""Random histories of two accounts, held against a model of the specification after every step."""
+
+import asyncio
+import io
+import json
+import random
+from collections.abc import Callable, Coroutine, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import quote
+from uuid import UUID
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from outcrop.domain.errors import NotFoundError, TransitionError
+from outcrop.domain.finding import Action
+from outcrop.services import exchange, findings
+from outcrop.store import db as database
+from outcrop.store import listing, rollups
+from outcrop.store.db import Connection
+from tests.backend import Backend, Tenant
+from tests.factories import make_line
+
+Json = dict[str, Any]
+
+IDS = [str(UUID(int=n * 0x1111_1111_1111_1111_1111_1111_1111 + 0x4000_8000_0000_0000_0000, version=4)) for n in range(1, 11)]
+STATUSES = ["active", "resolved", "false_positive", "customer_restricted", "stale"]
+SOURCES = ["repo", "gist", "commit", "endpoint", "js_bundle"]
+VALIDATIONS = ["valid", "invalid", "unvalidated", "error", "unreachable"]
+SERVICES = ["aws", "aws_s3", "stripe"]
+SCORES = [50.0, 50.5, 50.0, 50.5, 0.0, 90.0, 100.0]
+TIMES = ["2025-12-31T23:59:59", "2026-01-01T00:00:00", "2026-01-01T12:00:00", "2026-01-01T23:59:59", "2026-01-02T00:00:00"]
+MEMBERS = ["ann@example.com", "bob@example.com"]
+MASK = "*" * 8
+
+
+# --- the model: the specification in plain Python
+
+
+def masked(secret: str) -> str:
+    shown = min(4, len(secret) // 8)
+    return secret[:shown] + MASK + secret[len(secret) - shown :]
+
+
+def hidden(text: str | None, secret: str | None) -> str | None:
+    """A credential of 8 characters and more stands in no text, plain or URL-encoded."""
+    if text is None or secret is None or len(secret) < 8:
+        return text
+    return text.replace(secret, masked(secret)).replace(quote(secret, safe=""), masked(secret))
+
+
+def utc(text: str) -> str:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).isoformat()
+
+
+class Account:
+    """What an account holds: findings as the API shows them, and every trace that changing them left."""
+
+    def __init__(self, slug: str) -> None:
+        self.slug = slug
+        self.findings: dict[str, Json] = {}
+        self.secrets: dict[str, str] = {}
+        self.audit: list[tuple[str, str, str, Json]] = []
+        self.events: list[tuple[str, str, Json]] = []
+
+    def import_(self, lines: list[Json], by: str) -> tuple[int, int]:
+        new = len({line["id"] for line in lines} - self.findings.keys())
+        for line in lines:
+            self._import_line(line)
+        self.audit.append((by, "findings.import", self.slug, {"lines": len(lines), "new": new, "updated": len(lines) - new}))
+        return len(lines), new
+
+    def _import_line(self, line: Json) -> None:
+        secret = line.get("secret")
+        if secret is not None:
+            self.secrets[line["id"]] = secret
+        closed = line["status"] in {"resolved", "false_positive", "customer_restricted"}
+        resolved = line["status"] == "resolved"
+        self.findings[line["id"]] = {
+            **{name: line[name] for name in ("id", "status", "validation_status", "validation_confidence", "validation_detail")},
+            **{name: line[name] for name in ("composite_score", "source_type", "source_visibility", "repo_full_name", "line_number")},
+            **{name: hidden(line[name], secret) for name in ("source_url", "file_path")},
+            "matched_text": line["matched_text"] if secret is None else masked(secret),
+            "pattern": line["pattern"],
+            "first_seen_at": utc(line["first_seen_at"]),
+            "last_seen_at": utc(line["last_seen_at"]),
+            "seen_count": line["seen_count"],
+            "resolved_at": utc(line["resolved_at"]) if resolved else None,
+            "resolution_note": hidden(line["resolution_note"], secret) if closed else None,
+            "resolution_evidence": line["resolution_evidence"] if resolved else None,
+            "suppressed_at": line["suppressed_at"] and utc(line["suppressed_at"]),
+        }
+
+    def triage(self, action: str, id_: str, note: str | None, by: str, now: datetime) -> str:
+        """Change the finding as the table of transitions says; give the status of the mutation envelope, or the error's code."""
+        if (finding := self.findings.get(id_)) is None:
+            return "not_found"
+        status = finding["status"]
+        if action == "suppress":
+            if finding["suppressed_at"] is None:
+                finding["suppressed_at"] = now.isoformat()
+                self.audit.append((by, "finding.suppress", id_, {}))
+            return str(status)
+        to, refused = {
+            "resolve": ("resolved", {"false_positive"}),
+            "restrict": ("customer_restricted", {"resolved", "false_positive"}),
+            "false_positive": ("false_positive", set()),
+        }[action]
+        if status in refused:
+            return "invalid_transition"
+        if status == to:
+            return to
+        note = hidden(note, self.secrets.get(id_))
+        finding |= {"status": to, "resolution_note": note, "resolved_at": None, "resolution_evidence": None}
+        if to == "resolved":
+            finding |= {"resolved_at": now.isoformat(), "resolution_evidence": {"auto_resolved": False, "resolved_by": by}}
+        self.audit.append((by, f"finding.{action}", id_, {"from": status, "to": to} | ({} if note is None else {"note": note})))
+        told = {
+            "resolve": "id status resolved_at resolution_note resolution_evidence validation_status composite_score source_url "
+            "matched_text pattern",
+            "false_positive": "id status source_url pattern",
+        }.get(action)
+        if told is not None:
+            self.events.append((f"finding.{to}", id_, json.loads(json.dumps({name: finding[name] for name in told.split()}))))
+        return to
+
+    def list(self, asked: Json) -> Json:
+        """Answer a list as the API does, from the text of its parameters."""
+        found = [finding for finding in self.findings.values() if _matches(finding, asked)]
+        key = asked.get("order_by", "composite_score")
+        found.sort(key=lambda f: (f[key], f["id"]), reverse=asked.get("order_dir", "desc") == "desc")
+        page, per_page = int(asked.get("page", 1)), int(asked.get("per_page", 25))
+        meta = {"total": len(found), "page": page, "per_page": per_page, "pages": -(-len(found) // per_page)}
+        return {"data": found[(page - 1) * per_page : page * per_page], "meta": meta}
+
+
+def _matches(finding: Json, asked: Json) -> bool:
+    hides = asked.get("suppressed", "false" if asked.get("status") == "active" else None)
+    seen = datetime.fromisoformat(finding["first_seen_at"])
+    texts = [(finding[name] or "").casefold() for name in ("source_url", "file_path", "repo_full_name")]
+    return all(
+        [
+            asked.get("status") in {None, finding["status"]},
+            asked.get("source_type") in {None, finding["source_type"]},
+            asked.get("validation") in {None, finding["validation_status"]},
+            hides is None or (finding["suppressed_at"] is not None) == (hides == "true"),
+            "service" not in asked or asked["service"] in finding["validation_detail"]["enabled_services"],
+            finding["composite_score"] >= float(asked.get("min_score", 0)),
+            "date_from" not in asked or seen >= _first_moment(asked["date_from"]),
+            "date_to" not in asked or seen <= _last_moment(asked["date_to"]),
+            all(any(term.casefold() in text for text in texts) for term in asked.get("q", "").split()),
+        ]
+    )
+
+
+def _first_moment(text: str) -> datetime:
+    """A date is the whole UTC day; no offset is UTC."""
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _last_moment(text: str) -> datetime:
+    return _first_moment(text) + (timedelta(days=1, seconds=-1) if len(text) == len("2026-01-01") else timedelta())
+
+
+# --- what may happen
+
+
+def secret_of(id_: str, variant: int) -> str:
+    """Different for every finding: the same credential at the same place would be one finding."""
+    return f"s/{variant}+{id_[:8]} ü" if variant else f"{id_[:7]}"
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> Json:
+    id_ = draw(st.sampled_from(IDS))
+    status = draw(st.sampled_from(STATUSES))
+    secret = draw(st.sampled_from([None, None, secret_of(id_, 0), secret_of(id_, 1), secret_of(id_, 2)]))
+    shown = secret or "nothing"
+    place = draw(st.sampled_from(["config/Settings.py", "100%_done.py", "ü/größe.js", f"x/{shown}.env", None]))
+    url = draw(st.sampled_from([None, f"https://github.com/acme/shop/{place}?key={quote(shown, safe='')}", "https://Example.com/app.js"]))
+    line = make_line(
+        id=id_,
+        status=status,
+        source_type=draw(st.sampled_from(SOURCES)),
+        validation_status=draw(st.sampled_from(VALIDATIONS)),
+        validation_detail={"enabled_services": draw(st.lists(st.sampled_from(SERVICES), max_size=3)), "account": "12"},
+        composite_score=draw(st.sampled_from(SCORES)),
+        source_url=url,
+        file_path=place,
+        repo_full_name=draw(st.sampled_from(["acme/shop", "Acme/Web", None])),
+        line_number=draw(st.sampled_from([None, 0, 7])),
+        pattern=draw(st.sampled_from([{"name": "AWS", "secret_type": "aws"}, {"name": "Token", "secret_type": "token"}])),
+        first_seen_at=draw(st.sampled_from(TIMES)),
+        last_seen_at=draw(st.sampled_from(TIMES)),
+        seen_count=draw(st.sampled_from([1, 2])),
+        resolved_at=draw(st.sampled_from(TIMES)),
+        resolution_note=draw(st.sampled_from([None, "before", f"was {shown}"])),
+        resolution_evidence=draw(
+            st.sampled_from([{"auto_resolved": True, "resolved_by": None}, {"auto_resolved": False, "resolved_by": MEMBERS[0]}])
+        ),
+        suppressed_at=draw(st.sampled_from([None, None, TIMES[1]])),
+    )
+    return line if secret is None else line | {"secret": secret}
+
+
+_DAYS = [
+    "2025-12-31",
+    "2026-01-01",
+    "2026-01-02",
+    "2026-01-01T00:00:00",
+    "2026-01-01T12:00:00+00:00",
+    "2026-01-02T00:59:59+01:00",
+    "9999-12-31",
+]
+_FILTERS = {
+    "status": STATUSES,
+    "source_type": SOURCES,
+    "validation": VALIDATIONS,
+    "suppressed": ["true", "false"],
+    "service": [*SERVICES, "AWS"],
+    "min_score": ["0", "50", "50.25", "50.5", "90.0", "1e2"],
+    "date_from": _DAYS,
+    "date_to": _DAYS,
+    "q": ["acme", "ACME py", "100%_", "%", "_", "GRÖSSE", "settings shop", "example.com app", "********", "nowhere"],
+}
+_ORDERS = {
+    "order_by": ["composite_score", "first_seen_at", "last_seen_at"],
+    "order_dir": ["asc", "desc"],
+    "page": ["1", "2", "3", "4", "100000000000000000000"],
+    "per_page": ["1", "2", "3", "200"],
+}
+
+
+def _questions(rng: random.Random, count: int) -> Iterator[Json]:
+    """Ask at random: even spreading matters more here than a small example."""
+    for _ in range(count):
+        names = rng.sample(sorted(_FILTERS), rng.choice([0, 1, 1, 1, 2, 2, 3]))
+        asked = {name: rng.choice(_FILTERS[name]) for name in names}
+        yield asked | {name: rng.choice(values) for name, values in _ORDERS.items() if rng.random() < 0.8}
+
+
+who = st.sampled_from([0, 1])
+acts = st.tuples(
+    st.sampled_from(IDS),
+    st.sampled_from(["resolve", "restrict", "suppress", "false_positive"]),
+    st.sampled_from([None, "rotated", "was {}", "see ?k={}"]),
+    st.sampled_from(MEMBERS),
+    st.sampled_from([0, 1, 9]),
+)
+
+
+class Histories(RuleBasedStateMachine):
+    def __init__(self, backend: Backend) -> None:
+        super().__init__()
+        assert backend.settings.database_url is not None
+        self.backend = backend
+        self.runner = asyncio.Runner()
+        self.db: Connection = self.runner.run(database.connect(backend.settings.database_url))
+        self.sql = psycopg.connect(backend.settings.database_url, autocommit=True, options="-c timezone=UTC")
+        self.tenants: list[Tenant] = []
+        self.models: list[Account] = []
+        self.clock = datetime(2025, 12, 31, 23, 59, 50, tzinfo=UTC)
+
+    def teardown(self) -> None:
+        self.sql.close()
+        self.runner.run(self.db.close())
+        self.runner.close()
+
+    def _run(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        async def in_transaction() -> Any:
+            async with self.db.transaction():
+                return await work()
+
+        return self.runner.run(in_transaction())
+
+    @initialize(some=st.lists(lines(), min_size=6, max_size=12), others=st.lists(lines(), min_size=3, max_size=6))
+    def two_accounts(self, some: list[Json], others: list[Json]) -> None:
+        self.tenants = [self.backend.tenant(), self.backend.tenant()]
+        self.models = [Account(tenant.account.slug) for tenant in self.tenants]
+        # What making the accounts left in their trails is not the findings' business.
+        self.before = [len(self._audit(n)) for n in range(2)]
+        self.import_findings(0, some, MEMBERS[0])
+        self.import_findings(1, others, MEMBERS[1])
+
+    @rule(n=who, some=st.lists(lines(), min_size=1, max_size=6), by=st.sampled_from(MEMBERS))
+    def import_findings(self, n: int, some: list[Json], by: str) -> None:
+        file = io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in some))
+        imported = self.runner.run(
+            exchange.import_findings(
+                self.db, self.backend.keys, self.tenants[n].account, file, keep_secrets=True, by=by, now=self.clock, progress=lambda _: None
+            )
+        )
+        assert (imported.lines, imported.new) == self.models[n].import_(some, by)
+
+    @rule(n=who, some=st.lists(lines(), min_size=1, max_size=3))
+    def import_with_a_wrong_last_line(self, n: int, some: list[Json]) -> None:
+        """One transaction: the good lines before it are not written either."""
+        file = io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in [*some, make_line(status="lost")]))
+        with pytest.raises(exchange.LineError, match=f"^line {len(some) + 1}: status"):
+            self.runner.run(
+                exchange.import_findings(
+                    self.db,
+                    self.backend.keys,
+                    self.tenants[n].account,
+                    file,
+                    keep_secrets=True,
+                    by="x",
+                    now=self.clock,
+                    progress=lambda _: None,
+                )
+            )
+
+    @rule(n=who, acts=st.lists(acts, min_size=1, max_size=5), seed=st.integers(0, 2**32 - 1))
+    def triage(self, n: int, acts: list[tuple[str, str, str | None, str, int]], seed: int) -> None:
+        for act in acts:
+            self._triage(n, *act)
+        self.list_findings(seed)
+
+    def _triage(self, n: int, id_: str, action: str, note: str | None, by: str, later: int) -> None:
+        self.clock += timedelta(seconds=later)
+        account_id, model = self.tenants[n].account.id, self.models[n]
+        secret = model.secrets.get(id_, "nothing")
+        note = note and note.format(quote(secret, safe="") if "?k=" in note else secret)
+        expected = model.triage(action, id_, note, by, self.clock)
+
+        async def act() -> Any:
+            if action == "suppress":
+                return await findings.suppress_finding(self.db, account_id, UUID(id_), by=by, now=self.clock)
+            return await findings.close_finding(
+                self.db, self.backend.keys, account_id, UUID(id_), Action(action), note=note, by=by, now=self.clock
+            )
+
+        try:
+            got = self._run(act).status
+        except (NotFoundError, TransitionError) as error:
+            got = error.code
+        assert got == expected
+
+    @rule(seed=st.integers(0, 2**32 - 1))
+    def fold(self, seed: int) -> None:
+        self.runner.run(rollups.fold(self.db))
+        self.list_findings(seed)
+
+    @rule(seed=st.integers(0, 2**32 - 1))
+    def list_findings(self, seed: int) -> None:
+        rng = random.Random(seed)
+        for tenant, model in zip(self.tenants, self.models, strict=True):
+            for asked in _questions(rng, 12):
+                answer = tenant.get("/findings", **asked)
+                assert answer.status_code == 200
+                assert answer.json() == model.list(asked), asked
+
+    def _audit(self, n: int) -> list[tuple[Any, ...]]:
+        return self.sql.execute(
+            "SELECT actor, action, target, detail, outcome FROM audit WHERE account_id = %s ORDER BY id", [self.tenants[n].account.id]
+        ).fetchall()
+
+    @invariant()
+    def everything_is_as_the_model_says(self) -> None:
+        for n, (tenant, model) in enumerate(zip(self.tenants, self.models, strict=True)):
+            assert tenant.get("/findings", per_page="200").json() == model.list({"per_page": "200"})
+            assert self._audit(n)[self.before[n] :] == [(*line, "ok") for line in model.audit]
+            events = self.sql.execute(
+                "SELECT event, finding_id::text, finding FROM outbox WHERE account_id = %s ORDER BY created_at, ctid", [tenant.account.id]
+            ).fetchall()
+            key = lambda event: json.dumps(event, sort_keys=True)  # noqa: E731 - of the same second in any order
+            assert sorted(map(list, events), key=key) == sorted(map(list, model.events), key=key)
+
+    @invariant()
+    def one_finding_reads_as_in_the_list_and_strangers_get_nothing(self) -> None:
+        if not self.models:
+            return
+        id_ = IDS[(len(self.models[0].audit) + len(self.models[1].audit)) % len(IDS)]
+        for tenant, model in zip(self.tenants, self.models, strict=True):
+            answer = tenant.get(f"/findings/{id_}")
+            if id_ in model.findings:
+                assert answer.json() == {"data": model.findings[id_]}
+            else:
+                assert (answer.status_code, answer.json()["error"]) == (404, "not_found")
+
+
+@pytest.mark.parametrize("cheap", [listing._CHEAP, 0], ids=["as it is", "by the rollups"])
+def test_every_history_ends_as_the_specification_says(backend: Backend, monkeypatch: pytest.MonkeyPatch, cheap: int) -> None:
+    monkeypatch.setattr(listing, "_CHEAP", cheap)  # small accounts never jump otherwise
+    run_state_machine_as_test(
+        lambda: Histories(backend),
+        settings=settings(
+            derandomize=True, database=None, max_examples=14, stateful_step_count=14, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )
+
+
+def test_a_password_in_a_note_is_masked_wholly(backend: Backend) -> None:
+    tenant = backend.tenant()
+    line = make_line(secret="correct horse battery staple", pattern={"name": "Password", "secret_type": "password"})
+    backend.import_(tenant.account, line)
+    assert tenant.finding(line["id"])["matched_text"] == MASK
+    tenant.post(f"/findings/{line['id']}/resolve", note="it was correct horse battery staple").raise_for_status()
+    assert tenant.finding(line["id"])["resolution_note"] == f"it was {MASK}"
