@@ -106,7 +106,7 @@ class Backend:
 
     def client(self, token: str | None = None) -> httpx.Client:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        return self._stack.enter_context(httpx.Client(base_url=self.base_url, headers=headers, timeout=30, trust_env=False))
+        return self._stack.enter_context(httpx.Client(base_url=self.base_url, headers=headers, timeout=30, trust_env=False, verify=False))
 
     def import_(self, account: Account, *lines: dict[str, Any]) -> exchange.Imported:
         """Import findings as `outcrop import` does."""

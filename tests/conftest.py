@@ -7,7 +7,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import structlog
 
+from outcrop.logs import set_up_logs
 from outcrop.runtime import prepare
 from outcrop.settings import Settings
 from outcrop.store.embedded import embedded_postgres
@@ -16,6 +18,9 @@ from tests.backend import Backend, Server, running_server
 
 for name in [name for name in os.environ if name.startswith("OUTCROP_")]:
     del os.environ[name]  # the machine's own settings are not the tests'
+
+set_up_logs("info", "json")
+structlog.configure(cache_logger_on_first_use=False)  # so that a test can capture them
 
 SECRET_KEY = "a key for the tests only, no secret"
 

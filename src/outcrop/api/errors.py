@@ -13,6 +13,7 @@ from outcrop.store.keys import Refusal, Window
 
 STATUS = {NotFoundError: 404, TransitionError: 400, BadInputError: 400}
 
+REQUEST_ID = "outcrop.request_id"  # where the gate puts it in the scope
 MISSING_AUTHORIZATION = "missing_authorization"
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
@@ -52,6 +53,7 @@ def add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(OutcropError, _domain)
     app.add_exception_handler(ParameterError, _parameters)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _fault)
 
 
 async def _domain(_: Request, exc: Exception) -> Response:
@@ -62,6 +64,11 @@ async def _domain(_: Request, exc: Exception) -> Response:
 async def _parameters(_: Request, exc: Exception) -> Response:
     assert isinstance(exc, ParameterError)  # noqa: S101
     return json_response({"detail": exc.detail}, 422)
+
+
+async def _fault(request: Request, _: Exception) -> Response:
+    """Anything nobody expected; the gate logs it."""
+    return internal_error(request.scope[REQUEST_ID])
 
 
 async def _http(_: Request, exc: Exception) -> Response:

@@ -5,7 +5,8 @@ The order is fixed: redirect, 401, 403, 429, and only then anything about paths,
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -41,6 +42,7 @@ class Gate:
             await self.app(scope, receive, send)
             return
         answer = Answer(scope, send)
+        scope = {**scope, errors.REQUEST_ID: answer.request_id}
         if self.https and scope["scheme"] == "https":
             answer.headers.append(_HSTS)
         timer = asyncio.get_running_loop().call_later(DEADLINE, answer.give_up)
@@ -73,8 +75,10 @@ class Gate:
 
     async def _api(self, scope: Scope, receive: Receive, answer: "Answer") -> None:
         headers = dict(reversed(scope["headers"]))
-        if self.cors_origins and (origin := headers.get(b"origin")) in self.cors_origins:
-            answer.headers += [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]
+        if self.cors_origins:
+            answer.headers.append((b"vary", b"Origin"))
+        if (origin := headers.get(b"origin")) in self.cors_origins:
+            answer.headers.append((b"access-control-allow-origin", origin))
             if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
                 await answer.respond(_preflight(), scope, receive)
                 return
@@ -87,19 +91,29 @@ class Gate:
             await answer.respond(errors.unauthorized(keys.Refusal.INVALID), scope, receive)
             return
         runtime: Runtime = scope["state"]["runtime"]
-        async with runtime.pool.connection() as db:
-            entry = await self._enter(db, digest)
+        async with self._entered(runtime, digest) as (db, entry):
             answer.headers += _window_headers(entry.window)
             if entry.caller is None:
                 assert entry.refusal is not None  # noqa: S101 - either the one or the other
                 await answer.respond(errors.refused(entry.refusal, entry.window), scope, receive)
                 return
             answer.key_id = str(entry.caller.key_id)
-            scope = _as_get(scope) | {SCOPE: Visit(entry.caller, db, runtime.keys), "path": _without_slash(scope["path"])}
-            await self.app(scope, receive, answer.send)
+            visit = Visit(entry.caller, db, runtime.keys)
+            await self.app(_as_get(scope) | {SCOPE: visit, "path": _without_slash(scope["path"])}, receive, answer.send)
 
-    async def _enter(self, db: Connection, digest: bytes) -> Entry:
-        return await keys.enter(db, digest, limit=self.rate_limit)
+    @asynccontextmanager
+    async def _entered(self, runtime: Runtime, digest: bytes) -> AsyncIterator[tuple[Connection, Entry]]:
+        """Let the request in, on the connection that will serve it. The pool may hold connections that died while it was quiet."""
+        for spare in reversed(range(runtime.pool.max_size + 1)):
+            async with runtime.pool.connection() as db:
+                try:
+                    entry = await keys.enter(db, digest, limit=self.rate_limit)
+                except UNAVAILABLE:
+                    if db.broken and spare:
+                        continue
+                    raise
+                yield db, entry
+                return
 
 
 class Answer:
@@ -112,7 +126,7 @@ class Answer:
         self.status = 0
         self.started = False
         self.given_up = False
-        self._method, self._path = scope["method"], scope["path"]
+        self._method, self._path = scope["method"], _printable(scope["path"])
         self._send = send
         self._began = time.perf_counter()
         self._task = asyncio.current_task()
@@ -158,6 +172,11 @@ class Answer:
             request_id=self.request_id,
             key_id=self.key_id,
         )
+
+
+def _printable(path: str) -> str:
+    """A path in the log must not be able to move a terminal's cursor."""
+    return path if path.isprintable() else path.encode("unicode_escape").decode("ascii")
 
 
 async def _nothing() -> Message:

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from outcrop.api.errors import ParameterError
 from outcrop.domain.finding import NOTE_LENGTH, SourceType, Status, Validation
+from outcrop.domain.ids import ID_FORM, parse_id
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir
 from outcrop.domain.scan import ScanType
 
@@ -28,7 +29,8 @@ M = TypeVar("M", bound=BaseModel)
 def _integer(text: object) -> int:
     if not isinstance(text, str) or re.fullmatch(r"-?[0-9]+", text) is None:
         raise PydanticCustomError("int_parsing", "Input should be a valid integer, unable to parse string as an integer")
-    return int(text[:_DIGITS_OF_A_HUGE_NUMBER])
+    digits = text.lstrip("-").lstrip("0") or "0"
+    return int(digits[:_DIGITS_OF_A_HUGE_NUMBER]) * (-1 if text.startswith("-") else 1)
 
 
 def _number(text: object) -> float:
@@ -197,6 +199,7 @@ def _later(moment: datetime, **by: int) -> datetime | None:
 def read(model: type[M], query_string: bytes) -> M:
     """Validate the parameters that the model names; every other one is ignored."""
     values: dict[str, str] = {}
+    given: set[str] = set()
     problems: list[dict[str, Any]] = []
     for part in query_string.split(b"&") if query_string else ():
         raw_name, _, raw = part.partition(b"=")
@@ -208,12 +211,13 @@ def read(model: type[M], query_string: bytes) -> M:
         except UnicodeDecodeError:
             problems.append(_problem(name, "string_unicode", "Input should be valid UTF-8"))
             continue
-        if name in values:
+        if name in given:
             problems.append(_problem(name, "duplicate_parameter", "Input should be given once"))
         elif "\0" in text:
             problems.append(_problem(name, "string_nul", "Input should not contain a NUL character"))
         elif text or name not in _BLANK_IS_ABSENT:
             values[name] = text
+        given.add(name)
     if problems:
         raise ParameterError(problems)
     try:
@@ -238,20 +242,17 @@ def _shown(error: Any) -> dict[str, Any]:
     return shown
 
 
-_UUID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
-
-
 def finding_id(text: str) -> UUID:
-    if _UUID.fullmatch(text) is None:
+    if (id_ := parse_id(text)) is None:
         raise ParameterError(
             [{"loc": ["path", "finding_id"], "msg": "Input should be a UUID in its 36-character form", "type": "uuid_parsing"}]
         )
-    return UUID(text)
+    return id_
 
 
 # --- description
 
-_UUID_SCHEMA = {"type": "string", "format": "uuid", "pattern": f"^{_UUID.pattern}$"}
+_UUID_SCHEMA = {"type": "string", "format": "uuid", "pattern": f"^{ID_FORM.pattern}$"}
 FINDING_ID = {"name": "finding_id", "in": "path", "required": True, "schema": _UUID_SCHEMA}
 SCAN_ID = {"name": "scan_id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
 

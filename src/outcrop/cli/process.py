@@ -50,6 +50,9 @@ class ApiProtocol(HttpToolsProtocol):
     """A request that cannot be parsed gets JSON like every other failure."""
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words, which are not JSON
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.keep_alive = False  # the head was well-formed and is being answered: only its body, which nobody reads, is not
+            return
         body = b'{"error":"bad_request","message":"the request cannot be parsed"}'
         head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
         self.transport.write(head + body)

@@ -132,6 +132,11 @@ def close(finding: Finding, action: Action, *, note: str | None, by: str | None,
             )
 
 
+def cut_note(note: str | None) -> str | None:
+    """Keep a note within its length after masking made it longer; an empty one is none."""
+    return note[:NOTE_LENGTH] or None if note is not None else None
+
+
 def suppress(finding: Finding, *, now: datetime) -> Finding:
     """Hide the finding from the active view; the first time counts."""
     return finding if finding.suppressed_at is not None else replace(finding, suppressed_at=now)

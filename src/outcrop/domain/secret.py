@@ -2,7 +2,7 @@
 
 import re
 from typing import NoReturn
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 MASK = "*" * 8
 MASK_WITHIN_FROM = 8  # shorter values stand in ordinary words too often to be replaced inside other texts
@@ -25,9 +25,13 @@ class Secret:
 
     def masked_within(self, text: str) -> str:
         """Replace this credential in `text`, written plainly or URL-encoded, wholly or in part."""
-        if len(self._value) < MASK_WITHIN_FROM or (self._value not in text and "%" not in text and "+" not in text):
+        if len(self._value) < MASK_WITHIN_FROM or len(self._value) > len(text):
             return text
-        return _anyhow_written(self._value).sub(lambda _: self.masked(), text)
+        text = text.replace(self._value, self.masked())
+        # The pattern is as long as the credential: it is made only where decoding shows that the credential is there.
+        if "%" in self._value or self._value.replace("+", " ") in unquote(text).replace("+", " "):
+            text = _anyhow_written(self._value).sub(lambda _: self.masked(), text)
+        return text
 
     def __repr__(self) -> str:
         return f"Secret({self.masked()})"
@@ -44,6 +48,11 @@ class Secret:
 def reveal(secret: Secret) -> str:
     """Give the raw credential: the only way to it, so that every use can be found by this name."""
     return secret._value  # noqa: SLF001
+
+
+def is_password(secret_type: str) -> bool:
+    """Tell whether credentials of this type are chosen by people, so that not even their ends may be shown."""
+    return "password" in secret_type.lower()
 
 
 def is_masked(text: str) -> bool:

@@ -15,9 +15,10 @@ from pydantic_core import PydanticCustomError
 
 from outcrop.domain.account import Account
 from outcrop.domain.errors import BadInputError
-from outcrop.domain.finding import NOTE_LENGTH, Confidence, Finding, Resolution, SourceType, Status, Validation, Visibility
+from outcrop.domain.finding import NOTE_LENGTH, Confidence, Finding, Resolution, SourceType, Status, Validation, Visibility, cut_note
+from outcrop.domain.ids import parse_id
 from outcrop.domain.place import identity, source_of
-from outcrop.domain.secret import MASK, Secret, is_masked
+from outcrop.domain.secret import MASK, Secret, is_masked, is_password
 from outcrop.store import audit, findings
 from outcrop.store.db import Connection
 from outcrop.store.findings import Record
@@ -47,11 +48,8 @@ def _time(value: object) -> datetime:
 
 
 def _id(value: object) -> UUID:
-    if isinstance(value, str) and len(value) == 36:
-        try:
-            return UUID(value)
-        except ValueError:
-            pass
+    if isinstance(value, str) and (id_ := parse_id(value)) is not None:
+        return id_
     raise PydanticCustomError("uuid_parsing", "should be a UUID in its 36-character form")
 
 
@@ -214,7 +212,7 @@ class _Reader:
             if imported.matched_text is not None and not is_masked(imported.matched_text):
                 raise LineError(number, "matched_text is not masked, and there is no `secret` to mask it from")
             return self._finding(imported, finding_id, imported.matched_text or MASK, lambda text: text)
-        secret = Secret(imported.secret, wholly="password" in imported.pattern.secret_type.lower())
+        secret = Secret(imported.secret, wholly=is_password(imported.pattern.secret_type))
         record = self._finding(imported, finding_id, secret.masked(), secret.masked_within)
         fingerprint = self.keys.fingerprint_of(secret)
         source = source_of(imported.source_type, imported.repo_full_name, imported.source_url)
@@ -243,13 +241,13 @@ class _Reader:
             file_path=_masked(imported.file_path, masked),
             line_number=imported.line_number,
             matched_text=matched_text,
-            pattern_name=imported.pattern.name,
+            pattern_name=masked(imported.pattern.name),
             pattern_secret_type=imported.pattern.secret_type,
             first_seen_at=first,
             last_seen_at=last,
             seen_count=imported.seen_count,
             resolved_at=(imported.resolved_at or last) if resolved else None,
-            resolution_note=None if open_ else _masked(imported.resolution_note, masked) or None,
+            resolution_note=None if open_ else cut_note(_masked(imported.resolution_note, masked)),
             resolution_evidence=Resolution(evidence.auto_resolved, evidence.resolved_by) if resolved else None,
             suppressed_at=imported.suppressed_at,
         )

@@ -5,8 +5,9 @@ from uuid import UUID, uuid4
 
 from outcrop.domain.errors import NotFoundError
 from outcrop.domain.events import event_of
-from outcrop.domain.finding import Action, Finding, close, suppress
+from outcrop.domain.finding import Action, Finding, close, cut_note, suppress
 from outcrop.domain.paging import FindingQuery, Page
+from outcrop.domain.secret import is_password
 from outcrop.store import audit, findings, listing, outbox
 from outcrop.store.db import Connection
 from outcrop.store.keyring import Keys
@@ -30,7 +31,8 @@ async def close_finding(
         raise NotFoundError("no such finding")
     finding, box = locked
     if note is not None and box is not None:
-        note = keys.open(box, account_id, finding_id, wholly=False).masked_within(note)
+        secret = keys.open(box, account_id, finding_id, wholly=is_password(finding.pattern_secret_type))
+        note = cut_note(secret.masked_within(note))
     closed = close(finding, action, note=note, by=by, now=now)
     if closed is None:
         return finding

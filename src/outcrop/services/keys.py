@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 
 from outcrop.domain.account import Account, ApiKey, new_token, token_digest, token_hint
 from outcrop.domain.errors import BadInputError, NotFoundError
+from outcrop.domain.ids import parse_id
 from outcrop.store import audit, keys
 from outcrop.store.db import Connection
 
@@ -43,10 +44,8 @@ async def list_keys(db: Connection, account: Account) -> list[ApiKey]:
 
 async def revoke_key(db: Connection, key_id: str, *, by: str, now: datetime) -> UUID:
     """Revoke a key for good; a second time changes nothing."""
-    try:
-        id_ = UUID(key_id)
-    except ValueError:
-        raise BadInputError(f"{key_id!r} is no key id; `outcrop key list` shows them") from None
+    if (id_ := parse_id(key_id)) is None:
+        raise BadInputError(f"{key_id!r} is no key id; `outcrop key list` shows them")
     if (found := await keys.revoke(db, id_, now=now)) is None:
         raise NotFoundError(f"there is no key {key_id}")
     account_id, name, done = found

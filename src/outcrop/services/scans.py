@@ -1,8 +1,7 @@
 """Reading scan runs."""
 
-from uuid import UUID
-
 from outcrop.domain.errors import NotFoundError
+from outcrop.domain.ids import parse_id
 from outcrop.domain.paging import Page
 from outcrop.domain.scan import ScanRun, ScanType
 from outcrop.store import scans
@@ -15,10 +14,8 @@ async def list_scans(db: Connection, account_id: int, *, type_: ScanType | None,
 
 async def get_scan(db: Connection, account_id: int, scan_id: str) -> ScanRun:
     """Any text may be asked for; what is no id names no run."""
-    try:
-        run = await scans.select(db, account_id, UUID(scan_id)) if len(scan_id) == 36 else None
-    except ValueError:
-        run = None
+    id_ = parse_id(scan_id)
+    run = None if id_ is None else await scans.select(db, account_id, id_)
     if run is None:
         raise NotFoundError("no such scan run")
     return run

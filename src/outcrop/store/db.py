@@ -44,7 +44,7 @@ async def open_pool(dsn: str, *, size: int, statement_timeout: float) -> AsyncIt
         min_size=1,
         max_size=size,
         timeout=statement_timeout,
-        reconnect_timeout=0,  # keep trying for as long as the process lives
+        reconnect_timeout=0,  # while the database is away, only a request that waits makes the pool try again
         kwargs={"autocommit": True, "connect_timeout": 3} | _SESSION | {"options": options},
         open=False,
     )
