@@ -141,7 +141,7 @@ async def import_findings(
             following = loop.run_in_executor(None, next, batches, None)  # read on while the database writes
             try:
                 lines += len(batch)
-                new += await findings.upsert_batch(db, account.id, await _placed(db, account.id, batch))
+                new += await findings.upsert_batch(db, account.id, await _placed(db, keys, account.id, batch))
             finally:
                 await asyncio.wait([following])
             batch = following.result()
@@ -163,10 +163,12 @@ def _in_batches(records: Iterator[_Numbered]) -> Iterator[list[_Numbered]]:
         yield batch
 
 
-async def _placed(db: Connection, account_id: int, batch: list[_Numbered]) -> list[Record]:
+async def _placed(db: Connection, keys: Keys, account_id: int, batch: list[_Numbered]) -> list[Record]:
     """Let one credential at one place be one finding: a line without an id finds the one that is there; the last line of an id wins."""
     places = [n.record.identity for n in batch if n.record.identity is not None]
     at = await findings.ids_at(db, account_id, places) if places else {}
+    without = [n.record.finding.id for n in batch if n.record.fingerprint is None and n.id_given]
+    boxes = await findings.boxes_of(db, account_id, without) if without else {}
     records: dict[UUID, Record] = {}
     for numbered in batch:
         record = numbered.record
@@ -176,8 +178,44 @@ async def _placed(db: Connection, account_id: int, batch: list[_Numbered]) -> li
                 if numbered.id_given:
                     raise LineError(numbered.line, f"the same credential at the same place is finding {there} already")
                 record = replace(record, finding=replace(record.finding, id=there), secret_box=None)
-        records[record.finding.id] = record
+        id_ = record.finding.id
+        if id_ in records:
+            record = _merged(records[id_], record)
+        box = record.secret_box or boxes.get(id_)
+        if numbered.record.fingerprint is None and box is not None:  # what is known of the credential masks what is new
+            secret = keys.open(box, account_id, id_, wholly=is_password(record.finding.pattern_secret_type))
+            record = replace(record, finding=_masked_finding(record.finding, secret.masked_within))
+        records[id_] = record
     return list(records.values())
+
+
+def _merged(earlier: Record, later: Record) -> Record:
+    """Give the later of two lines with one id; it does not take away what only the earlier one has."""
+    finding = later.finding
+    if later.keep_first_seen:
+        finding = replace(finding, first_seen_at=earlier.finding.first_seen_at)
+    if later.keep_last_seen:
+        finding = replace(finding, last_seen_at=earlier.finding.last_seen_at)
+    return Record(
+        finding,
+        fingerprint=later.fingerprint or earlier.fingerprint,
+        identity=later.identity or earlier.identity,
+        secret_box=later.secret_box or earlier.secret_box,
+        keep_first_seen=later.keep_first_seen and earlier.keep_first_seen,
+        keep_last_seen=later.keep_last_seen and earlier.keep_last_seen,
+    )
+
+
+def _masked_finding(finding: Finding, masked: Callable[[str], str]) -> Finding:
+    """Mask a credential in every field it can stand in; a repository's name is left alone, it is how the source is found."""
+    return replace(
+        finding,
+        validation_detail=_masked_values(finding.validation_detail, masked),
+        source_url=_masked(finding.source_url, masked),
+        file_path=_masked(finding.file_path, masked),
+        pattern_name=masked(finding.pattern_name),
+        resolution_note=cut_note(_masked(finding.resolution_note, masked)),
+    )
 
 
 class _Reader:
@@ -208,50 +246,51 @@ class _Reader:
 
     def _record(self, number: int, imported: ImportedFinding) -> Record:
         finding_id = imported.id or uuid4()
+        finding = self._finding(imported, finding_id)
+        record = Record(finding, keep_first_seen=imported.first_seen_at is None, keep_last_seen=imported.last_seen_at is None)
         if imported.secret is None:
-            if imported.matched_text is not None and not is_masked(imported.matched_text):
+            if not is_masked(finding.matched_text):
                 raise LineError(number, "matched_text is not masked, and there is no `secret` to mask it from")
-            return self._finding(imported, finding_id, imported.matched_text or MASK, lambda text: text)
+            return record
         secret = Secret(imported.secret, wholly=is_password(imported.pattern.secret_type))
-        record = self._finding(imported, finding_id, secret.masked(), secret.masked_within)
+        finding = replace(_masked_finding(finding, secret.masked_within), matched_text=secret.masked())
         fingerprint = self.keys.fingerprint_of(secret)
         source = source_of(imported.source_type, imported.repo_full_name, imported.source_url)
         path = urlsplit(imported.source_url or "").path if imported.file_path is None else imported.file_path
         box = self.keys.seal(secret, self.account_id, finding_id) if self.keep_secrets else None
         place = None if source is None else identity(source, path, fingerprint)
-        return replace(record, fingerprint=fingerprint, identity=place, secret_box=box)
+        return replace(record, finding=finding, fingerprint=fingerprint, identity=place, secret_box=box)
 
-    def _finding(self, imported: ImportedFinding, finding_id: UUID, matched_text: str, masked: Callable[[str], str]) -> Record:
+    def _finding(self, imported: ImportedFinding, finding_id: UUID) -> Finding:
         first = imported.first_seen_at or imported.last_seen_at or self.now
         last = imported.last_seen_at or first
         resolved = imported.status is Status.RESOLVED
         evidence = imported.resolution_evidence or _Evidence()
         open_ = imported.status in {Status.ACTIVE, Status.STALE}
-        finding = Finding(
+        return Finding(
             id=finding_id,
             status=imported.status,
             validation_status=imported.validation_status,
             validation_confidence=imported.validation_confidence,
-            validation_detail=_masked_values(imported.validation_detail.model_dump(), masked),
+            validation_detail=_masked_values(imported.validation_detail.model_dump(), str),
             composite_score=imported.composite_score,
             source_type=imported.source_type,
             source_visibility=imported.source_visibility,
-            source_url=_masked(imported.source_url, masked),
+            source_url=imported.source_url,
             repo_full_name=imported.repo_full_name,
-            file_path=_masked(imported.file_path, masked),
+            file_path=imported.file_path,
             line_number=imported.line_number,
-            matched_text=matched_text,
-            pattern_name=masked(imported.pattern.name),
+            matched_text=MASK if imported.matched_text is None else imported.matched_text,
+            pattern_name=imported.pattern.name,
             pattern_secret_type=imported.pattern.secret_type,
             first_seen_at=first,
             last_seen_at=last,
             seen_count=imported.seen_count,
             resolved_at=(imported.resolved_at or last) if resolved else None,
-            resolution_note=None if open_ else cut_note(_masked(imported.resolution_note, masked)),
+            resolution_note=None if open_ else cut_note(imported.resolution_note),
             resolution_evidence=Resolution(evidence.auto_resolved, evidence.resolved_by) if resolved else None,
             suppressed_at=imported.suppressed_at,
         )
-        return Record(finding, keep_first_seen=imported.first_seen_at is None, keep_last_seen=imported.last_seen_at is None)
 
 
 def _parse(number: int, line: bytes) -> ImportedFinding:
@@ -274,7 +313,7 @@ def _masked(text: str | None, masked: Callable[[str], str]) -> str | None:
 
 def _masked_values(value: Any, masked: Callable[[str], str]) -> Any:
     if isinstance(value, str):
-        return masked(value).replace("\0", "\ufffd")
+        return masked(value).replace("\0", "\ufffd")  # PostgreSQL's text has no NUL
     if isinstance(value, list):
         return [_masked_values(item, masked) for item in value]
     if isinstance(value, dict):

@@ -79,6 +79,15 @@ async def ids_at(db: Connection, account_id: int, identities: Sequence[bytes]) -
     return dict(await cursor.fetchall())
 
 
+async def boxes_of(db: Connection, account_id: int, finding_ids: Sequence[UUID]) -> dict[UUID, bytes]:
+    """Give the encrypted credentials of those that are there and have one."""
+    cursor = await db.execute(
+        "SELECT id, secret_box FROM findings WHERE account_id = %s AND id = ANY(%s) AND secret_box IS NOT NULL",
+        [account_id, list(finding_ids)],
+    )
+    return dict(await cursor.fetchall())
+
+
 @asynccontextmanager
 async def bulk(db: Connection) -> AsyncIterator[None]:
     """One transaction for many batches, after which the indexes answer alone again.
