@@ -427,10 +427,6 @@ def serves_again(away: Away) -> None:
     until(RECOVERY, lambda: all(answer.status_code == 200 for answer, _ in at_once(away.tenant.client, 12)))
 
 
-away_group = pytest.mark.xdist_group("database_away")
-
-
-@away_group
 def test_while_the_database_is_stopped_requests_fail_in_time_and_afterwards_not(there: Away) -> None:
     pid = there.postmaster
     os.kill(pid, signal.SIGINT)  # a fast stop, as an operator's restart does it
@@ -443,7 +439,6 @@ def test_while_the_database_is_stopped_requests_fail_in_time_and_afterwards_not(
     assert there.backend.client().get("/readyz").status_code == 200
 
 
-@away_group
 def test_while_the_database_hangs_requests_fail_in_time_and_afterwards_not(there: Away) -> None:
     stopped = processes_in(there.folder)
     assert there.postmaster in stopped
@@ -462,7 +457,6 @@ def test_while_the_database_hangs_requests_fail_in_time_and_afterwards_not(there
     serves_again(there)
 
 
-@away_group
 def test_after_a_crash_of_the_database_requests_fail_in_time_and_afterwards_not(there: Away) -> None:
     pid = there.postmaster
     os.kill(pid, signal.SIGKILL)
@@ -472,7 +466,6 @@ def test_after_a_crash_of_the_database_requests_fail_in_time_and_afterwards_not(
     serves_again(there)
 
 
-@away_group
 def test_a_restart_that_nobody_noticed_fails_nobody(there: Away) -> None:
     """Connections that died while nobody used them are found out before a request gets one."""
     pid = there.postmaster
@@ -483,7 +476,6 @@ def test_a_restart_that_nobody_noticed_fails_nobody(there: Away) -> None:
     assert [there.tenant.get("/findings").status_code for _ in range(12)] == [200] * 12
 
 
-@away_group
 def test_no_change_is_half_done_when_the_database_crashes_under_it(there: Away) -> None:
     lines = [make_line() for _ in range(40)]
     there.backend.run(lambda db: insert(db, there.tenant.account.id, [line["id"] for line in lines]))

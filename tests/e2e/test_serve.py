@@ -24,7 +24,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.factories import make_line
 
-pytestmark = pytest.mark.xdist_group("e2e")
 COMMAND = str(Path(sys.executable).with_name("outcrop"))
 
 

@@ -23,8 +23,6 @@ from outcrop.domain.errors import OperatorError
 from outcrop.store import embedded, postgres_binaries, postgres_settings
 from outcrop.store.embedded import embedded_postgres
 
-pytestmark = pytest.mark.xdist_group("embedded")
-
 ROOT = os.geteuid() == 0
 only_root = pytest.mark.skipif(not ROOT, reason="needs root")
 SYSTEM = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))

@@ -22,8 +22,6 @@ from outcrop.store.db import Connection
 from outcrop.store.keyring import Keys
 from tests.backend import Backend
 
-pytestmark = pytest.mark.xdist_group("listing_oracle")  # one account for all of them
-
 FINDINGS = 3_000
 QUESTIONS = 450
 NEVER_CHEAP, ALWAYS_CHEAP = 0, 10**12

@@ -36,8 +36,6 @@ from tests.backend import Backend, now
 from tests.conftest import SECRET_KEY
 from tests.factories import make_line, make_scan
 
-pytestmark = pytest.mark.xdist_group("rollups")  # they share a database of their own
-
 DAYS = [
     datetime(1970, 1, 1, tzinfo=UTC),
     datetime(2026, 1, 31, tzinfo=UTC),

@@ -12,7 +12,8 @@ from outcrop.domain.finding import Action, public_fields
 from outcrop.services import findings
 
 router = APIRouter(prefix="/findings", tags=["findings"])
-_mutation = responses(shapes.SingleShape[shapes.MutationData], lookup=True, transition=True)
+_mutation = responses(shapes.SingleShape[shapes.MutationData], lookup=True)
+_transition = responses(shapes.SingleShape[shapes.MutationData], lookup=True, transition=True)
 _with_note = {"parameters": [FINDING_ID, *described(NoteParameters)]}
 
 
@@ -50,13 +51,13 @@ async def suppress_finding(request: Request, here: Here) -> Response:
     return shapes.mutation_response(finding)
 
 
-@router.post("/{finding_id}/resolve", response_model=None, responses=_mutation, openapi_extra=_with_note)
+@router.post("/{finding_id}/resolve", response_model=None, responses=_transition, openapi_extra=_with_note)
 async def resolve_finding(request: Request, here: Here) -> Response:
     """Mark the credential as rotated or removed."""
     return await _close(request, here, Action.RESOLVE)
 
 
-@router.post("/{finding_id}/restrict", response_model=None, responses=_mutation, openapi_extra=_with_note)
+@router.post("/{finding_id}/restrict", response_model=None, responses=_transition, openapi_extra=_with_note)
 async def restrict_finding(request: Request, here: Here) -> Response:
     """Close a finding whose exposure is acknowledged."""
     return await _close(request, here, Action.RESTRICT)

@@ -145,12 +145,13 @@ async def _choose(db: Connection, account_id: int, query: FindingQuery) -> tuple
     if min(walk_cost, gather_cost) > _CHEAP and same_index and not other_range and not (query.service is not None and facets is not None):
         located = rollups.SERVICE_SCORE if query.service is not None else dimension
         first = below + start
-        walk = _nearer(await rollups.locate(db, cells, located, [first, first + length - 1]), located, first, length)
+        places = await rollups.locate(db, cells, located, [first, first + length - 1])
+        walk = _nearer(places, located, first, length, within=(below, below + total))
         return total, *_walk_sql(account_id, query, facets, walk, length)
     if min(walk_cost, gather_cost) > _CHEAP and dimension is rollups.SCORE and facets is None and query.service is None and not scored:
-        places = await rollups.locate_score(db, account_id, query.seen_from, query.seen_before, [start, start + length - 1])
-        if places is not None:
-            return total, *_walk_sql(account_id, query, facets, _nearer(places, dimension, start, length), length)
+        scores = await rollups.locate_score(db, account_id, query.seen_from, query.seen_before, [start, start + length - 1])
+        if scores is not None:
+            return total, *_walk_sql(account_id, query, facets, _nearer(scores, dimension, start, length, within=(0, total)), length)
     if gather_cost < walk_cost:
         return total, *_gather_sql(account_id, query, facets, start, length)
     return total, *_walk_sql(account_id, query, facets, walk, length)
@@ -206,11 +207,14 @@ async def _count(db: Connection, account_id: int, query: FindingQuery, facets: l
     return int(row[0])
 
 
-def _nearer(places: list[rollups.Place], dimension: Dimension, start: int, length: int) -> _Walk:
-    """Begin at the bucket that holds the page's first row, or backwards at the end of the one that holds its last."""
+def _nearer(places: list[rollups.Place], dimension: Dimension, start: int, length: int, *, within: tuple[int, int]) -> _Walk:
+    """Begin at the bucket that holds the page's first row, or backwards at the end of the one that holds its last.
+
+    Positions are those of the whole account; `within` are the first and the end of the range asked for, which may cut its outer buckets.
+    """
     first, last = places
-    forwards = _Walk(start - first.before, backwards=False, low=rollups.bucket_start(dimension, first.bucket))
-    end = last.before + last.count
+    forwards = _Walk(start - max(first.before, within[0]), backwards=False, low=rollups.bucket_start(dimension, first.bucket))
+    end = min(last.before + last.count, within[1])
     backwards = _Walk(end - start - length, backwards=True, high=rollups.bucket_end(dimension, last.bucket))
     return min(forwards, backwards, key=lambda w: w.skip)
 
