@@ -205,6 +205,13 @@ def _row(record: Record) -> tuple[Any, ...]:
     )
 
 
-def _search_text(*fields: str | None) -> str:
-    """Join the fields by a character no term contains, so that no term matches across two of them."""
-    return "\n".join(field or "" for field in fields).casefold()
+def _search_text(url: str | None, *others: str | None) -> str:
+    """Join the fields by a character no term contains, so that no term matches across two of them.
+
+    What the address holds already, as it mostly does the path and the repository, is not said again: a term in it is in the address.
+    """
+    text = (url or "").casefold()
+    for other in others:
+        if other and (folded := other.casefold()) not in text:
+            text += "\n" + folded
+    return text

@@ -101,6 +101,7 @@ CREATE VIEW rollup_cells AS
     SELECT account_id, kind, service, bucket, facet, n FROM rollup_deltas;
 
 -- The cells a finding counts in; the kinds are named in store/rollups.py. Days are counted in UTC from 1970. Facet -1 is all of them.
+-- `outcrop doctor` recounts by these two functions; the triggers below come to the same figures in one pass.
 CREATE FUNCTION utc_day(timestamptz) RETURNS integer LANGUAGE sql IMMUTABLE AS $$ SELECT floor(extract(epoch FROM $1) / 86400)::integer $$;
 CREATE FUNCTION finding_cells(facet smallint, score float8, first_seen timestamptz, last_seen timestamptz)
 RETURNS TABLE (kind smallint, bucket integer, facet smallint) LANGUAGE sql IMMUTABLE AS $$
@@ -124,56 +125,65 @@ RETURNS TABLE (kind smallint, bucket integer, facet smallint) LANGUAGE sql IMMUT
            (8::smallint, 0, -1::smallint)
 $$;
 
-CREATE FUNCTION findings_inserted() RETURNS trigger LANGUAGE plpgsql AS $$
+-- The three trigger functions differ in what they count and in what else they do; the counting itself is written once, here.
+DO $do$
+DECLARE
+    counted text := $sql$
+        INSERT INTO rollup_deltas
+        SELECT account_id,
+               CASE GROUPING(score, score8, first, first32, last, last32)
+                   WHEN 63 THEN 0 WHEN 31 THEN 1 WHEN 47 THEN 2 WHEN 55 THEN 3 WHEN 59 THEN 4 WHEN 61 THEN 5 WHEN 62 THEN 6
+                   WHEN 23 THEN 9 WHEN 27 THEN 10 END,
+               '',
+               CASE GROUPING(score, score8, first, first32, last, last32)
+                   WHEN 63 THEN 0 WHEN 31 THEN score WHEN 47 THEN score8 WHEN 55 THEN first WHEN 59 THEN first32 WHEN 61 THEN last
+                   WHEN 62 THEN last32 WHEN 23 THEN first * 128 + score WHEN 27 THEN first32 * 128 + score END,
+               coalesce(facet, -1),
+               sum(n)
+        FROM (SELECT account_id, facet, score, score >> 3 AS score8, first, first >> 5 AS first32, last, last >> 5 AS last32, n
+              FROM (SELECT account_id, facet, n, floor(composite_score)::integer AS score,
+                           floor(extract(epoch FROM first_seen_at) / 86400)::integer AS first,
+                           floor(extract(epoch FROM last_seen_at) / 86400)::integer AS last
+                    FROM (%s) changed) bucketed) rows
+        GROUP BY account_id, GROUPING SETS (
+            (facet), (), (facet, score), (score), (facet, score8), (score8), (facet, first), (first), (facet, first32), (first32),
+            (facet, last), (last), (facet, last32), (last32), (first, score), (first32, score))
+        HAVING sum(n) <> 0;
+    $sql$;
+    columns text := 'account_id, facet, composite_score, first_seen_at, last_seen_at';
+    -- What the search and the service table carry of a finding.
+    carried text := '(%1$s.facet, %1$s.composite_score, %1$s.first_seen_at)';
+    labelled text := '(%1$s.facet, %1$s.composite_score, %1$s.first_seen_at, %1$s.validation_detail -> ''enabled_services'')';
 BEGIN
-    INSERT INTO rollup_deltas
-    SELECT r.account_id, c.kind, '', c.bucket, c.facet, count(*)
-    FROM new_rows r, finding_cells(r.facet, r.composite_score, r.first_seen_at, r.last_seen_at) c
-    GROUP BY 1, 2, 4, 5;
-    INSERT INTO finding_services
-    SELECT DISTINCT r.account_id, r.id, s.service, r.facet, r.composite_score, r.first_seen_at
-    FROM new_rows r, jsonb_array_elements_text(r.validation_detail -> 'enabled_services') AS s (service);
-    RETURN NULL;
-END $$;
+    EXECUTE format('CREATE FUNCTION findings_inserted() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN %s
+        INSERT INTO finding_services
+        SELECT DISTINCT r.account_id, r.id, s.service, r.facet, r.composite_score, r.first_seen_at
+        FROM new_rows r, jsonb_array_elements_text(r.validation_detail -> ''enabled_services'') AS s (service);
+        RETURN NULL; END $f$',
+        format(counted, format('SELECT %s, 1 AS n FROM new_rows', columns)));
 
-CREATE FUNCTION findings_updated() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    INSERT INTO rollup_deltas
-    SELECT r.account_id, c.kind, '', c.bucket, c.facet, sum(r.n)
-    FROM (SELECT account_id, facet, composite_score, first_seen_at, last_seen_at, 1 AS n FROM new_rows
-          UNION ALL
-          SELECT account_id, facet, composite_score, first_seen_at, last_seen_at, -1 FROM old_rows) r,
-         finding_cells(r.facet, r.composite_score, r.first_seen_at, r.last_seen_at) c
-    GROUP BY 1, 2, 4, 5 HAVING sum(r.n) <> 0;
+    EXECUTE format('CREATE FUNCTION findings_updated() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN %s
+        UPDATE finding_search s SET facet = n.facet, composite_score = n.composite_score, first_seen_at = n.first_seen_at
+        FROM new_rows n JOIN old_rows o USING (account_id, id)
+        WHERE %s IS DISTINCT FROM %s AND s.account_id = n.account_id AND s.id = n.id;
+        DELETE FROM finding_services s USING new_rows n JOIN old_rows o USING (account_id, id)
+        WHERE %s IS DISTINCT FROM %s AND s.account_id = n.account_id AND s.id = n.id;
+        INSERT INTO finding_services
+        SELECT DISTINCT n.account_id, n.id, s.service, n.facet, n.composite_score, n.first_seen_at
+        FROM new_rows n JOIN old_rows o USING (account_id, id),
+             jsonb_array_elements_text(n.validation_detail -> ''enabled_services'') AS s (service)
+        WHERE %s IS DISTINCT FROM %s;
+        RETURN NULL; END $f$',
+        format(counted, format('SELECT %1$s, 1 AS n FROM new_rows UNION ALL SELECT %1$s, -1 FROM old_rows', columns)),
+        format(carried, 'o'), format(carried, 'n'), format(labelled, 'o'), format(labelled, 'n'),
+        format(labelled, 'o'), format(labelled, 'n'));
 
-    -- What a search and a service list carry of each finding.
-    UPDATE finding_search s SET facet = n.facet, composite_score = n.composite_score, first_seen_at = n.first_seen_at
-    FROM new_rows n JOIN old_rows o USING (account_id, id)
-    WHERE (o.facet, o.composite_score, o.first_seen_at) IS DISTINCT FROM (n.facet, n.composite_score, n.first_seen_at)
-      AND s.account_id = n.account_id AND s.id = n.id;
-    DELETE FROM finding_services s USING new_rows n JOIN old_rows o USING (account_id, id)
-    WHERE (o.facet, o.composite_score, o.first_seen_at, o.validation_detail -> 'enabled_services')
-          IS DISTINCT FROM (n.facet, n.composite_score, n.first_seen_at, n.validation_detail -> 'enabled_services')
-      AND s.account_id = n.account_id AND s.id = n.id;
-    INSERT INTO finding_services
-    SELECT DISTINCT n.account_id, n.id, s.service, n.facet, n.composite_score, n.first_seen_at
-    FROM new_rows n JOIN old_rows o USING (account_id, id),
-         jsonb_array_elements_text(n.validation_detail -> 'enabled_services') AS s (service)
-    WHERE (o.facet, o.composite_score, o.first_seen_at, o.validation_detail -> 'enabled_services')
-          IS DISTINCT FROM (n.facet, n.composite_score, n.first_seen_at, n.validation_detail -> 'enabled_services');
-    RETURN NULL;
-END $$;
-
-CREATE FUNCTION findings_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    INSERT INTO rollup_deltas
-    SELECT r.account_id, c.kind, '', c.bucket, c.facet, -count(*)
-    FROM old_rows r, finding_cells(r.facet, r.composite_score, r.first_seen_at, r.last_seen_at) c
-    GROUP BY 1, 2, 4, 5;
-    DELETE FROM finding_services s USING old_rows o WHERE s.account_id = o.account_id AND s.id = o.id;
-    DELETE FROM finding_search s USING old_rows o WHERE s.account_id = o.account_id AND s.id = o.id;
-    RETURN NULL;
-END $$;
+    EXECUTE format('CREATE FUNCTION findings_deleted() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN %s
+        DELETE FROM finding_services s USING old_rows o WHERE s.account_id = o.account_id AND s.id = o.id;
+        DELETE FROM finding_search s USING old_rows o WHERE s.account_id = o.account_id AND s.id = o.id;
+        RETURN NULL; END $f$',
+        format(counted, format('SELECT %s, -1 AS n FROM old_rows', columns)));
+END $do$;
 
 CREATE FUNCTION services_changed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
