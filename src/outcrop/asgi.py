@@ -4,15 +4,23 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypedDict
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from outcrop.api import errors, findings, scans
+from outcrop.api import findings, scans
 from outcrop.api.describe import describe
+from outcrop.api.errors import HANDLERS
 from outcrop.api.gate import Gate
 from outcrop.api.shapes import json_response
 from outcrop.runtime import Runtime
 from outcrop.store.db import UNAVAILABLE
+
+PREFIX = "/api/v1"
 
 
 class State(TypedDict):
@@ -25,33 +33,35 @@ def create_app(
     """Make the application; the runtime is opened when the server starts and closed when it stops."""
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[State]:
+    async def lifespan(_: Starlette) -> AsyncIterator[State]:
         async with runtime as opened:
             yield {"runtime": opened}
 
-    app = FastAPI(
-        title="Outcrop",
-        version="v1",
-        description="Exposed-credential findings: read them, filter them, triage them.",
-        openapi_url="/openapi.json",
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        lifespan=lifespan,
-        generate_unique_id_function=lambda route: route.name,
-    )
-    api = APIRouter(prefix="/api/v1")
-    api.include_router(findings.router)
-    api.include_router(scans.router)
-    app.include_router(api)
-    app.add_api_route("/healthz", _healthz, include_in_schema=False)
-    app.add_api_route("/readyz", _readyz, include_in_schema=False)
-    errors.add_error_handlers(app)
-    describe(app, base_url)
+    document = json_response(describe(api_router(), base_url))
+
+    async def openapi(_: Request) -> Response:
+        return document
+
+    routes = [Route("/openapi.json", openapi), Route("/healthz", _healthz), Route("/readyz", _readyz), *_routes()]
+    app = Starlette(routes=routes, exception_handlers=HANDLERS, lifespan=lifespan)
+    app.router.redirect_slashes = False
     return Gate(app, base_url=base_url, rate_limit=rate_limit, cors_origins=cors_origins or [])
 
 
-async def _healthz() -> Response:
+def api_router() -> APIRouter:
+    api = APIRouter(prefix=PREFIX)
+    api.include_router(findings.router)
+    api.include_router(scans.router)
+    return api
+
+
+def _routes() -> list[Route]:
+    """Give the same functions as plain routes: they read their parameters themselves, and FastAPI's way to them is a sixth of a request."""
+    described = [route for router in (findings.router, scans.router) for route in router.routes if isinstance(route, APIRoute)]
+    return [Route(PREFIX + route.path, route.endpoint, methods=list(route.methods or ())) for route in described]
+
+
+async def _healthz(_: Request) -> Response:
     """The process answers."""
     return json_response({"status": "ok"})
 

@@ -1,9 +1,8 @@
 """What a route is handed: who calls, and the connection the request was let in on."""
 
 from dataclasses import dataclass
-from typing import Annotated
 
-from fastapi import Depends, Request
+from starlette.requests import Request
 
 from outcrop.domain.account import Caller
 from outcrop.store.db import Connection
@@ -19,10 +18,7 @@ class Visit:
     keys: Keys
 
 
-async def _visit(request: Request) -> Visit:
-    visit = request.scope[SCOPE]
-    assert isinstance(visit, Visit)  # noqa: S101 - the gate lets no request through without one
-    return visit
-
-
-Here = Annotated[Visit, Depends(_visit)]
+def visit(request: Request) -> Visit:
+    found = request.scope[SCOPE]
+    assert isinstance(found, Visit)  # noqa: S101 - the gate lets no request through without one
+    return found

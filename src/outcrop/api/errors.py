@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 
 from outcrop.api.shapes import json_response
 from outcrop.domain.account import API_MINIMUM
@@ -49,13 +50,6 @@ def internal_error(request_id: str) -> Response:
     return error(500, "internal_error", "something went wrong here; it was logged under this request id", request_id=request_id)
 
 
-def add_error_handlers(app: FastAPI) -> None:
-    app.add_exception_handler(OutcropError, _domain)
-    app.add_exception_handler(ParameterError, _parameters)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(Exception, _fault)
-
-
 async def _domain(_: Request, exc: Exception) -> Response:
     assert isinstance(exc, OutcropError)  # noqa: S101
     return error(STATUS[type(exc)], exc.code, exc.message)
@@ -79,3 +73,6 @@ async def _http(_: Request, exc: Exception) -> Response:
         allow = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
         return error(405, "method_not_allowed", f"this address takes {allow}", {"Allow": allow})
     return error(404, "not_found", "there is nothing at this address")
+
+
+HANDLERS = {OutcropError: _domain, ParameterError: _parameters, HTTPException: _http, Exception: _fault}

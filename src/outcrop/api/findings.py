@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from fastapi import APIRouter, Request, Response
 
 from outcrop.api import parameters, shapes
-from outcrop.api.deps import Here, Visit
+from outcrop.api.deps import visit
 from outcrop.api.describe import responses
 from outcrop.api.parameters import FINDING_ID, FindingParameters, NoteParameters, described
 from outcrop.domain.finding import Action, public_fields
@@ -23,8 +23,9 @@ _with_note = {"parameters": [FINDING_ID, *described(NoteParameters)]}
     responses=responses(shapes.ListShape[shapes.FindingShape]),
     openapi_extra={"parameters": described(FindingParameters)},
 )
-async def list_findings(request: Request, here: Here) -> Response:
+async def list_findings(request: Request) -> Response:
     """List findings, filtered and in pages."""
+    here = visit(request)
     query = parameters.read(FindingParameters, request.scope["query_string"]).query()
     page = await findings.list_findings(here.db, here.caller.account_id, query)
     return shapes.page_response(page, public_fields)
@@ -36,15 +37,17 @@ async def list_findings(request: Request, here: Here) -> Response:
     responses=responses(shapes.SingleShape[shapes.FindingShape], lookup=True),
     openapi_extra={"parameters": [FINDING_ID]},
 )
-async def get_finding(request: Request, here: Here) -> Response:
+async def get_finding(request: Request) -> Response:
     """Read one finding."""
+    here = visit(request)
     finding_id = parameters.finding_id(request.path_params["finding_id"])
     return shapes.single_response(public_fields(await findings.get_finding(here.db, here.caller.account_id, finding_id)))
 
 
 @router.post("/{finding_id}/suppress", response_model=None, responses=_mutation, openapi_extra={"parameters": [FINDING_ID]})
-async def suppress_finding(request: Request, here: Here) -> Response:
+async def suppress_finding(request: Request) -> Response:
     """Hide a finding from the active view without changing its status."""
+    here = visit(request)
     finding_id = parameters.finding_id(request.path_params["finding_id"])
     async with here.db.transaction():
         finding = await findings.suppress_finding(here.db, here.caller.account_id, finding_id, by=here.caller.email, now=_now())
@@ -52,24 +55,25 @@ async def suppress_finding(request: Request, here: Here) -> Response:
 
 
 @router.post("/{finding_id}/resolve", response_model=None, responses=_transition, openapi_extra=_with_note)
-async def resolve_finding(request: Request, here: Here) -> Response:
+async def resolve_finding(request: Request) -> Response:
     """Mark the credential as rotated or removed."""
-    return await _close(request, here, Action.RESOLVE)
+    return await _close(request, Action.RESOLVE)
 
 
 @router.post("/{finding_id}/restrict", response_model=None, responses=_transition, openapi_extra=_with_note)
-async def restrict_finding(request: Request, here: Here) -> Response:
+async def restrict_finding(request: Request) -> Response:
     """Close a finding whose exposure is acknowledged."""
-    return await _close(request, here, Action.RESTRICT)
+    return await _close(request, Action.RESTRICT)
 
 
 @router.post("/{finding_id}/false_positive", response_model=None, responses=_mutation, openapi_extra=_with_note)
-async def mark_false_positive(request: Request, here: Here) -> Response:
+async def mark_false_positive(request: Request) -> Response:
     """Mark a finding as no credential at all."""
-    return await _close(request, here, Action.FALSE_POSITIVE)
+    return await _close(request, Action.FALSE_POSITIVE)
 
 
-async def _close(request: Request, here: Visit, action: Action) -> Response:
+async def _close(request: Request, action: Action) -> Response:
+    here = visit(request)
     finding_id = parameters.finding_id(request.path_params["finding_id"])
     note = parameters.read(NoteParameters, request.scope["query_string"]).note
     account_id, by = here.caller.account_id, here.caller.email

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 
 from outcrop.api import parameters, shapes
-from outcrop.api.deps import Here
+from outcrop.api.deps import visit
 from outcrop.api.describe import responses
 from outcrop.api.parameters import SCAN_ID, ScanParameters, described
 from outcrop.domain.scan import public_fields
@@ -18,8 +18,9 @@ router = APIRouter(prefix="/scans", tags=["scans"])
     responses=responses(shapes.ListShape[shapes.ScanRunShape]),
     openapi_extra={"parameters": described(ScanParameters)},
 )
-async def list_scans(request: Request, here: Here) -> Response:
+async def list_scans(request: Request) -> Response:
     """List scan runs, newest first."""
+    here = visit(request)
     asked = parameters.read(ScanParameters, request.scope["query_string"])
     page = await scans.list_scans(here.db, here.caller.account_id, type_=asked.type, page=asked.page, per_page=asked.limit)
     return shapes.page_response(page, public_fields)
@@ -31,6 +32,7 @@ async def list_scans(request: Request, here: Here) -> Response:
     responses=responses(shapes.SingleShape[shapes.ScanRunShape], parameters=False, lookup=True),
     openapi_extra={"parameters": [SCAN_ID]},
 )
-async def get_scan(request: Request, here: Here) -> Response:
+async def get_scan(request: Request) -> Response:
     """Read one scan run."""
+    here = visit(request)
     return shapes.single_response(public_fields(await scans.get_scan(here.db, here.caller.account_id, request.path_params["scan_id"])))

@@ -143,10 +143,10 @@ def suppress(finding: Finding, *, now: datetime) -> Finding:
 
 
 def public_fields(finding: Finding) -> dict[str, Any]:
-    """Give the finding as the API and the webhooks show it: plain JSON values, every key present."""
+    """Give the finding as the API and the webhooks show it, every key present; ids and times are written by the JSON encoder."""
     evidence = finding.resolution_evidence
     return {
-        "id": str(finding.id),
+        "id": finding.id,
         "status": finding.status,
         "validation_status": finding.validation_status,
         "validation_confidence": finding.validation_confidence,
@@ -160,11 +160,11 @@ def public_fields(finding: Finding) -> dict[str, Any]:
         "line_number": finding.line_number,
         "matched_text": finding.matched_text,
         "pattern": {"name": finding.pattern_name, "secret_type": finding.pattern_secret_type},
-        "first_seen_at": finding.first_seen_at.isoformat(),
-        "last_seen_at": finding.last_seen_at.isoformat(),
+        "first_seen_at": finding.first_seen_at,
+        "last_seen_at": finding.last_seen_at,
         "seen_count": finding.seen_count,
-        "resolved_at": None if finding.resolved_at is None else finding.resolved_at.isoformat(),
+        "resolved_at": finding.resolved_at,
         "resolution_note": finding.resolution_note,
         "resolution_evidence": None if evidence is None else {"auto_resolved": evidence.auto_resolved, "resolved_by": evidence.resolved_by},
-        "suppressed_at": None if finding.suppressed_at is None else finding.suppressed_at.isoformat(),
+        "suppressed_at": finding.suppressed_at,
     }

@@ -25,6 +25,7 @@ from outcrop.store.findings import Record
 from outcrop.store.keyring import Keys
 
 _BATCH = 5_000
+_SORTED_IN = 40_000  # lines after which the search index is brought up to date: about 64 MB of its waiting list
 _LONGEST_LINE = 4 * 1024 * 1024
 _INT4 = 2**31 - 1
 
@@ -142,6 +143,8 @@ async def import_findings(
             try:
                 lines += len(batch)
                 new += await findings.upsert_batch(db, account.id, await _placed(db, keys, account.id, batch))
+                if lines % _SORTED_IN < _BATCH:
+                    await findings.sort_in(db)
             finally:
                 await asyncio.wait([following])
             batch = following.result()

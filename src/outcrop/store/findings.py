@@ -97,7 +97,7 @@ async def bulk(db: Connection) -> AsyncIterator[None]:
     """
     schema = sql.Identifier(await _schema(db))
     async with db.transaction():
-        await db.execute("SET LOCAL work_mem = '128MB'; SET LOCAL gin_pending_list_limit = '64MB'; SET LOCAL synchronous_commit = on")
+        await db.execute("SET LOCAL work_mem = '128MB'")
         await db.execute("""
             CREATE TEMP TABLE batch ON COMMIT DROP AS
             SELECT f.*, ''::text AS search_text, false AS keep_first_seen, false AS keep_last_seen FROM findings f WITH NO DATA;
@@ -154,6 +154,11 @@ async def upsert_batch(db: Connection, account_id: int, records: Sequence[Record
     )
     await cursor.execute("TRUNCATE batch")
     return new
+
+
+async def sort_in(db: Connection) -> None:
+    """Bring the search index up to date with the batches written so far."""
+    await db.execute("SELECT gin_clean_pending_list('finding_search_text')")
 
 
 def _replacement(name: str) -> sql.Composed:
