@@ -96,10 +96,13 @@ async def _naive(db: Connection, account_id: int, query: FindingQuery) -> tuple[
             *[term.lower()] * 3,
         )
     condition = " AND ".join(where)
-    counted = await (await db.execute(f"SELECT count(*) FROM findings WHERE {condition}".encode(), values)).fetchone()
     cursor = await db.execute(
-        f"""SELECT {rows.COLUMNS} FROM findings WHERE {condition}
-            ORDER BY {query.order_by} {query.order_dir}, id {query.order_dir} OFFSET %s LIMIT %s""".encode(),
+        f"""WITH matching AS MATERIALIZED (SELECT id, {query.order_by} FROM findings WHERE {condition})
+            SELECT (SELECT count(*) FROM matching),
+                   ARRAY(SELECT id FROM matching ORDER BY {query.order_by} {query.order_dir}, id {query.order_dir} OFFSET %s LIMIT %s)""".encode(),
         [*values, query.offset, query.per_page],
     )
-    return counted[0] if counted else 0, [rows.finding(row) for row in await cursor.fetchall()]
+    total, ids = await cursor.fetchone() or (0, [])
+    cursor = await db.execute(f"SELECT {rows.COLUMNS} FROM findings WHERE account_id = %s AND id = ANY(%s)".encode(), [account_id, ids])
+    found = {row[0]: rows.finding(row) for row in await cursor.fetchall()}
+    return total, [found[id_] for id_ in ids]

@@ -1,7 +1,8 @@
 """`outcrop import`."""
 
+import os
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -34,6 +35,7 @@ def import_(
     async def main(source: BinaryIO, progress: Progress, size: int | None) -> exchange.Imported:
         task = progress.add_task("importing", total=size)
         async with open_session(settings) as session:
+            _step_back(session.db.info.backend_pid if settings.database_url is None else None)
             return await exchange.import_findings(
                 session.db,
                 session.keys,
@@ -52,6 +54,14 @@ def import_(
         progress = stack.enter_context(Progress(*columns, console=console, disable=not console.is_terminal, transient=True))
         done = run(lambda: main(source, progress, size))
     show({"lines": done.lines, "new": done.new, "updated": done.updated}, as_json=as_json)
+
+
+def _step_back(backend: int | None) -> None:
+    """Let whoever triages meanwhile go first: lower the priority of this process and, where it runs on this machine, of its backend."""
+    for pid in (0, backend):
+        if pid is not None:
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, pid, 10)
 
 
 def _open(file: str, stack: ExitStack) -> tuple[BinaryIO, int | None]:

@@ -24,6 +24,7 @@ def server_settings(socket_folder: Path) -> dict[str, object]:
         "max_wal_size": "4GB",
         "checkpoint_timeout": "15min",
         "wal_compression": "on",
+        "wal_writer_delay": "10ms",  # an import writes much; whoever commits a small change beside it should not have to flush all that
         "random_page_cost": 1.1,
         "autovacuum_naptime": "15s",
         "jit": "off",
