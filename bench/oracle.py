@@ -96,10 +96,10 @@ async def _naive(db: Connection, account_id: int, query: FindingQuery) -> tuple[
             *[term.lower()] * 3,
         )
     condition = " AND ".join(where)
+    order = f"{query.order_by} {query.order_dir}, id {query.order_dir}"
     cursor = await db.execute(
         f"""WITH matching AS MATERIALIZED (SELECT id, {query.order_by} FROM findings WHERE {condition})
-            SELECT (SELECT count(*) FROM matching),
-                   ARRAY(SELECT id FROM matching ORDER BY {query.order_by} {query.order_dir}, id {query.order_dir} OFFSET %s LIMIT %s)""".encode(),
+            SELECT (SELECT count(*) FROM matching), ARRAY(SELECT id FROM matching ORDER BY {order} OFFSET %s LIMIT %s)""".encode(),
         [*values, query.offset, query.per_page],
     )
     total, ids = await cursor.fetchone() or (0, [])

@@ -13,7 +13,7 @@ from outcrop.services import accounts
 from outcrop.services import keys as key_service
 from outcrop.settings import Settings
 from outcrop.store.keyring import Keys
-from tests.backend import Backend, Server, Tenant, now, running_server
+from tests.backend import Backend, Tenant, now, running_server
 from tests.factories import make_line, make_scan
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
@@ -41,17 +41,6 @@ WRONG_OTHERWISE = [
     ("POST", f"/api/v1/findings/{UNKNOWN}/resolve?note={'x' * 501}"),
 ]
 HTTPS = "https://outcrop.example.com"
-
-
-@pytest.fixture(scope="module")
-def stage(settings: Settings, keys: Keys, server: Server) -> Iterator[Backend]:
-    with Backend(settings, keys, server.base_url) as backend:
-        yield backend
-
-
-@pytest.fixture(scope="module")
-def tenant(stage: Backend) -> Tenant:
-    return stage.tenant()
 
 
 @pytest.fixture(scope="module")

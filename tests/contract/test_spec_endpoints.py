@@ -1,7 +1,6 @@
 """The specification's part "Endpoints", parameter by parameter."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -10,19 +9,12 @@ import pytest
 
 from outcrop.domain.scan import ScanType
 from outcrop.settings import Settings
-from outcrop.store.keyring import Keys
-from tests.backend import Backend, Server, Tenant, running_server
+from tests.backend import Backend, Tenant, running_server
 from tests.factories import make_line, make_scan
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 GET_ROUTES = ["/findings", f"/findings/{UNKNOWN}", "/scans", f"/scans/{UNKNOWN}"]
 POST_ROUTES = [f"/findings/{UNKNOWN}/{action}" for action in ("suppress", "resolve", "restrict", "false_positive")]
-
-
-@pytest.fixture(scope="module")
-def stage(settings: Settings, keys: Keys, server: Server) -> Iterator[Backend]:
-    with Backend(settings, keys, server.base_url) as backend:
-        yield backend
 
 
 # The findings that every list below is made of; the letter is the finding's name and the end of its id.

@@ -11,21 +11,10 @@ from outcrop.domain.account import Plan
 from outcrop.services import keys as key_service
 from outcrop.settings import Settings
 from outcrop.store.keyring import Keys
-from tests.backend import Backend, Server, Tenant, now, running_server
+from tests.backend import Backend, Tenant, now, running_server
 from tests.factories import make_line
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
-
-
-@pytest.fixture(scope="module")
-def stage(settings: Settings, keys: Keys, server: Server) -> Iterator[Backend]:
-    with Backend(settings, keys, server.base_url) as backend:
-        yield backend
-
-
-@pytest.fixture(scope="module")
-def tenant(stage: Backend) -> Tenant:
-    return stage.tenant()
 
 
 # --- Errors

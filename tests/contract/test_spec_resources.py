@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID, uuid4
@@ -11,9 +10,8 @@ import pytest
 from psycopg import sql
 
 from outcrop.domain.scan import Gap, ScanStatus, ScanType, Trigger
-from outcrop.settings import Settings
 from outcrop.store.keyring import Keys
-from tests.backend import Backend, Server, Tenant, now, running_server
+from tests.backend import Backend, Tenant, now, running_server
 from tests.factories import make_line, make_scan
 
 UUID_FORM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -30,17 +28,6 @@ SCAN_FIELDS = {
     *("findings_seen", "findings_resolved", "coverage_gaps", "error"),
 }
 MASK = "*" * 8
-
-
-@pytest.fixture(scope="module")
-def stage(settings: Settings, keys: Keys, server: Server) -> Iterator[Backend]:
-    with Backend(settings, keys, server.base_url) as backend:
-        yield backend
-
-
-@pytest.fixture(scope="module")
-def tenant(stage: Backend) -> Tenant:
-    return stage.tenant()
 
 
 def imported(stage: Backend, tenant: Tenant, line: dict[str, Any]) -> dict[str, Any]:

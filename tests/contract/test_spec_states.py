@@ -1,7 +1,6 @@
 """The specification's part "States and transitions", and the events that its transitions write."""
 
 import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
@@ -11,9 +10,7 @@ from structlog.testing import capture_logs
 
 from outcrop.domain.account import Role
 from outcrop.services import accounts
-from outcrop.settings import Settings
-from outcrop.store.keyring import Keys
-from tests.backend import Backend, Server, Tenant, now
+from tests.backend import Backend, Tenant, now
 from tests.factories import make_line
 
 STATUSES = ["active", "resolved", "false_positive", "customer_restricted", "stale"]
@@ -29,17 +26,6 @@ RESOLVED_FIELDS = {
     *("matched_text", "pattern"),
 }
 FALSE_POSITIVE_FIELDS = {"id", "status", "source_url", "pattern"}
-
-
-@pytest.fixture(scope="module")
-def stage(settings: Settings, keys: Keys, server: Server) -> Iterator[Backend]:
-    with Backend(settings, keys, server.base_url) as backend:
-        yield backend
-
-
-@pytest.fixture(scope="module")
-def tenant(stage: Backend) -> Tenant:
-    return stage.tenant()
 
 
 def line_in(status: str, **given: Any) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import orjson
-from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from starlette.responses import Response
 
 from outcrop.domain.finding import NOTE_LENGTH, Confidence, Finding, SourceType, Status, Validation, Visibility
 from outcrop.domain.paging import Page

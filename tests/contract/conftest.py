@@ -1,0 +1,20 @@
+"""Accounts that the tests of one file share."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from outcrop.settings import Settings
+from outcrop.store.keyring import Keys
+from tests.backend import Backend, Server, Tenant
+
+
+@pytest.fixture(scope="module")
+def stage(settings: Settings, keys: Keys, server: Server) -> Iterator[Backend]:
+    with Backend(settings, keys, server.base_url) as backend:
+        yield backend
+
+
+@pytest.fixture(scope="module")
+def tenant(stage: Backend) -> Tenant:
+    return stage.tenant()
