@@ -1,0 +1,1 @@
+"""Matching: rules as data, what they find, and how sure it is."""

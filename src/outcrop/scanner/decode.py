@@ -1,0 +1,189 @@
+"""Text inside text: base64, percent and unicode escapes are found by the first pass and decoded around the place only.
+
+Base64 shifts a literal in three ways. Each rule's literal beginning is looked for in all three, so a token inside a base64
+blob costs nothing until it is there. A decoded piece is scanned like any other text, and every position leads back.
+"""
+
+import base64
+import binascii
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
+_STANDARD = bytes.maketrans(b"-_", b"+/")
+_SHORTEST_LITERAL = 4  # base64 characters: a shorter literal is in every other line
+_RUN = 65_536  # how far a base64 run is followed to each side
+_SHORTEST_LINE = 16  # a neighbouring line must hold this many base64 characters to belong to the run
+# What rules without a literal beginning are recognised by.
+_COMMON = (b"password", b"PASSWORD", b"secret", b"SECRET", b"token", b"TOKEN", b"api_key", b"API_KEY", b"apiKey", b"://")
+
+# Only escapes of printable ASCII: text in other languages is full of the rest and hides nothing.
+ESCAPES = (
+    r"\\u00[2-7][0-9A-Fa-f]",
+    r"\\x[2-7][0-9A-Fa-f]",
+    r"%(?:2[2BFbf6]|3[ABDabd]|40|7[Bb])",
+    r"&#(?:x[2-7][0-9A-Fa-f]|[3-9][0-9]|1[01][0-9]|12[0-6]);",
+    r":\\/\\/",
+)
+_ESCAPE = re.compile(rb"\\u00([2-7][0-9A-Fa-f])|\\x([2-7][0-9A-Fa-f])|%([2-7][0-9A-Fa-f])|&#x([2-7][0-9A-Fa-f]);|&#(\d{2,3});|\\(/)")
+_BEFORE, _AFTER = 400, 2_400  # an escape is read in this much of its surroundings
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A decoded stretch, with how its positions lead back to the text it stood in."""
+
+    text: bytes
+    encoding: str
+    start: int
+    _decoded_at: tuple[int, ...] = ()
+    _original_at: tuple[int, ...] = ()
+
+    def origin(self, position: int) -> int:
+        """Give where a position of the decoded text stands in the original."""
+        if self.encoding == "base64":
+            quantum = position * 4 // 3
+            row = bisect_right(self._decoded_at, quantum) - 1
+            return self._original_at[row] + quantum - self._decoded_at[row]
+        row = bisect_right(self._decoded_at, position) - 1
+        if row < 0:
+            return self.start + position
+        return self._original_at[row] + position - self._decoded_at[row]
+
+
+def base64_literals(prefixes: Iterable[bytes]) -> dict[int, list[bytes]]:
+    """Give the base64 forms of literals, by how many characters into a group of four they end."""
+    found: dict[int, set[bytes]] = {0: set(), 1: set(), 2: set(), 3: set()}
+    for literal in {*prefixes, *_COMMON}:
+        for shift, skip in ((0, 0), (1, 2), (2, 3)):
+            text = base64.b64encode(b"\0" * shift + literal)
+            whole = (shift + len(literal)) * 8 // 6  # characters that no later byte can change
+            part = text[skip:whole]
+            if len(part) >= _SHORTEST_LITERAL:
+                found[whole % 4].add(part)
+                found[whole % 4].add(part.replace(b"+", b"-").replace(b"/", b"_"))
+    return {phase: sorted(parts) for phase, parts in found.items()}
+
+
+def base64_pieces(data: bytes, ends: dict[int, list[int]]) -> Iterator[Piece]:
+    """Decode the runs in which a literal of a phase ends at one of the positions."""
+    done: set[tuple[int, int]] = set()
+    for phase, positions in ends.items():
+        reached = -1
+        for end in positions:
+            if end < reached:
+                continue  # the run before it has been decoded in this phase
+            rows, text, at = _run(data, end)
+            # Group borders are known from where the literal ended.
+            first = (at - phase) % 4
+            reached = rows[-1][1]
+            if (rows[0][0], first) in done or len(text) - first < 8:
+                continue
+            done.add((rows[0][0], first))
+            decoded = _decode(text[first:])
+            if decoded:
+                yield _base64_piece(decoded, rows, first)
+
+
+def _run(data: bytes, end: int) -> tuple[list[tuple[int, int]], bytes, int]:
+    """Follow base64 characters around a position, over line ends: the rows, their text, and the position in it."""
+    left, right = _row(data, end)
+    rows = [(left, right)]
+    size = right - left
+    while size < _RUN and (row := _row_before(data, rows[0][0])):
+        rows.insert(0, row)
+        size += row[1] - row[0]
+    at = end - left + sum(stop - start for start, stop in rows[:-1])
+    while size < 2 * _RUN and (row := _row_after(data, rows[-1][1])):
+        rows.append(row)
+        size += row[1] - row[0]
+    return rows, b"".join(data[start:stop] for start, stop in rows), at
+
+
+def _row(data: bytes, end: int) -> tuple[int, int]:
+    before = data[max(0, end - _RUN) : end]
+    after = data[end : end + _RUN]
+    return end - (len(before) - len(before.rstrip(_ALPHABET))), end + len(after) - len(after.lstrip(_ALPHABET))
+
+
+def _row_before(data: bytes, start: int) -> tuple[int, int] | None:
+    gap = data[max(0, start - 64) : start]
+    kept = gap.rstrip(b" \t\r\n")
+    if b"\n" not in gap[len(kept) :]:
+        return None
+    stop = start - len(gap) + len(kept)
+    left, _ = _row(data, stop)
+    return (left, stop) if stop - left >= _SHORTEST_LINE and data[left - 1 : left] in {b"", b"\n", b" ", b"\t", b"\r"} else None
+
+
+def _row_after(data: bytes, stop: int) -> tuple[int, int] | None:
+    gap = data[stop : stop + 64]
+    kept = gap.lstrip(b" \t\r\n")
+    between = gap[: len(gap) - len(kept)]
+    if b"\n" not in between:
+        return None
+    start = stop + len(between)
+    _, right = _row(data, start)
+    return (start, right) if right > start and data[right : right + 1] in {b"", b"\n", b"\r", b"="} else None
+
+
+def _decode(text: bytes) -> bytes:
+    text = text.translate(_STANDARD)
+    if len(text) % 4 == 1:
+        text = text[:-1]
+    try:
+        return base64.b64decode(text + b"=" * (-len(text) % 4))
+    except binascii.Error:
+        return b""
+
+
+def base64_value(text: bytes) -> bytes | None:
+    """Decode a value that is base64 as a whole; None where it is not, or holds no text."""
+    try:
+        decoded = base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return None
+    return decoded if decoded and b"\0" not in decoded else None
+
+
+def _base64_piece(decoded: bytes, rows: list[tuple[int, int]], first: int) -> Piece:
+    decoded_at, original_at, length = [], [], -first
+    for start, stop in rows:
+        decoded_at.append(length)
+        original_at.append(start)
+        length += stop - start
+    return Piece(decoded, "base64", rows[0][0], tuple(decoded_at), tuple(original_at))
+
+
+def escape_pieces(data: bytes, ends: list[int]) -> Iterator[Piece]:
+    """Decode the escapes around the positions; neighbouring places become one piece."""
+    start, stop = -1, -1
+    for end in ends:
+        if end - _BEFORE > stop:
+            if stop > 0:
+                yield _unescape(data, start, stop)
+            start = max(0, end - _BEFORE)
+        stop = min(len(data), end + _AFTER)
+    if stop > 0:
+        yield _unescape(data, start, stop)
+
+
+def _unescape(data: bytes, start: int, stop: int) -> Piece:
+    out: list[bytes] = []
+    decoded_at: list[int] = []
+    original_at: list[int] = []
+    length, last = 0, start
+    for match in _ESCAPE.finditer(data, start, stop):
+        code = int(match[5]) if match[5] else 47 if match[6] else int(match[match.lastindex or 1], 16)
+        if not 32 <= code < 127:
+            continue
+        plain = data[last : match.start()]
+        out += (plain, bytes([code]))
+        length += len(plain) + 1
+        last = match.end()
+        decoded_at.append(length)
+        original_at.append(last)
+    out.append(data[last:stop])
+    return Piece(b"".join(out), "escaped", start, tuple(decoded_at), tuple(original_at))

@@ -1,0 +1,211 @@
+"""Bytes in, hits out: the first pass says where to look, the second looks, and every hit is judged."""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from outcrop.domain.finding import Confidence
+from outcrop.domain.secret import Secret, reveal
+from outcrop.scanner.checksum import CHECKSUMS
+from outcrop.scanner.decode import base64_pieces, base64_value, escape_pieces
+from outcrop.scanner.entropy import bits_per_character
+from outcrop.scanner.placeholder import is_placeholder
+from outcrop.scanner.rule import Form, Rule, Strength
+from outcrop.scanner.ruleset import RuleSet, compiled
+
+ALLOW = b"outcrop:allow"
+_ALLOW_WITHIN = 1_000  # in a line of megabytes the mark must stand near
+_DEPTH = 3  # text in text in text
+_RANK = {strength: rank for rank, strength in enumerate(Strength)}
+_SURE = {Confidence.HIGH: 0, Confidence.MEDIUM: 1, Confidence.LOW: 2}
+
+
+@dataclass(slots=True)
+class Hit:
+    """A credential in a text. `start` and `end` are where its value stands; line and column count from 1."""
+
+    rule: Rule
+    secret: Secret
+    start: int
+    end: int
+    strength: Strength
+    confidence: Confidence
+    placeholder: bool = False
+    part: str | None = None
+    parts: dict[str, Secret] = field(default_factory=dict)
+    encoding: tuple[str, ...] = ()
+    line: int = 0
+    column: int = 0
+    allowed: bool = False
+
+
+def find(ruleset: RuleSet, data: bytes, floor: Confidence = Confidence.MEDIUM, *, first_line: int = 1) -> list[Hit]:
+    """Find the credentials of one text that are at least as sure as the floor, in the order they stand in."""
+    hits = [hit for hit in _find(ruleset, data, 0) if _SURE[hit.confidence] <= _SURE[floor]]
+    if hits:
+        _place(hits, data, first_line)
+    return hits
+
+
+def _find(ruleset: RuleSet, data: bytes, depth: int) -> list[Hit]:
+    ends: dict[int, list[int]] = {}
+
+    def matched(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
+        known = ends.get(number)
+        if known is None:
+            ends[number] = [end]
+        else:
+            known.append(end)
+
+    ruleset.database.scan(data, match_event_handler=matched)
+    if not ends:
+        return []
+    hits: list[Hit] = []
+    forms = ruleset.forms
+    count = len(forms)
+    for number in sorted(ends):
+        if number < count:
+            rule, form = forms[number]
+            hits += _confirm(rule, form, data, ends[number])
+    hits = list(_best(_pair(hits, data)))
+    if depth < _DEPTH:
+        hits += _decoded(ruleset, data, ends, count, depth, hits)
+    hits.sort(key=lambda hit: (hit.start, hit.end, hit.rule.id))
+    return hits
+
+
+def _confirm(rule: Rule, form: Form, data: bytes, ends: list[int]) -> Iterator[Hit]:
+    """Match the full pattern around the places where its beginning was seen."""
+    pattern = compiled(form.regex)
+    group = pattern.groupindex[b"secret"]
+    for start, stop in _windows(form, ends, len(data)):
+        at = start
+        while (match := pattern.search(data, at, stop)) is not None:
+            left, right = match.span(group)
+            at = max(right, at + 1)
+            if hit := _judge(rule, form, data, left, right):
+                yield hit
+
+
+def _windows(form: Form, ends: list[int], size: int) -> Iterator[tuple[int, int]]:
+    """Give the stretches in which a match can lie, overlapping ones as one."""
+    start, stop = -1, -1
+    for end in sorted(ends):
+        left = max(0, end - form.trigger_max - 1)
+        if left > stop:
+            if stop >= 0:
+                yield start, stop
+            start = left
+        stop = max(stop, min(size, end - form.trigger_min + form.longest + 2))
+    if stop >= 0:
+        yield start, stop
+
+
+def _judge(rule: Rule, form: Form, data: bytes, left: int, right: int) -> Hit | None:
+    raw = data[left:right]
+    if rule.decode == "base64":
+        raw = base64_value(raw)
+        if raw is None:
+            return None
+    value = text_of(raw)
+    if form.exclude is not None and compiled(form.exclude).fullmatch(raw):
+        return None
+    if form.entropy and bits_per_character(value) < form.entropy:
+        return None
+    confidence = form.confidence
+    placeholder = is_placeholder(value)
+    if placeholder or (form.checksum is not None and not CHECKSUMS[form.checksum](value)):
+        confidence = Confidence.LOW
+    secret = Secret(value, wholly=rule.password)
+    return Hit(rule, secret, left, right, form.strength, confidence, placeholder=placeholder, part=form.part)
+
+
+def text_of(raw: bytes) -> str:
+    """Read a value as UTF-8, else byte for byte, so that every value has exactly one text."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def _pair(hits: list[Hit], data: bytes) -> list[Hit]:
+    """Give secrets their companions, the nearest of each kind; a companion that found its secret is not reported besides."""
+    taken: set[tuple[str, int]] = set()
+    kept: list[Hit] = []
+    for hit in hits:
+        if hit.part is not None or not hit.rule.parts:
+            continue
+        for part in hit.rule.parts:
+            place = _nearest(part.regex, data, hit, part.within)
+            if place is not None:
+                hit.parts[part.name] = Secret(text_of(data[place[0] : place[1]]))
+                if hit.confidence is not Confidence.LOW:
+                    taken.add((hit.rule.id, place[0]))
+    for hit in hits:
+        lacks = any(part.required and part.name not in hit.parts for part in hit.rule.parts)
+        if (hit.part is None and lacks) or (hit.part is not None and (hit.rule.id, hit.start) in taken):
+            continue
+        kept.append(hit)
+    return kept
+
+
+def _nearest(pattern: str, data: bytes, hit: Hit, within: int) -> tuple[int, int] | None:
+    found = compiled(pattern)
+    group = found.groupindex[b"secret"]
+    best: tuple[int, int] | None = None
+    distance = within + 1
+    at, stop = max(0, hit.start - within), min(len(data), hit.end + within)
+    while (match := found.search(data, at, stop)) is not None:
+        left, right = match.span(group)
+        at = max(right, at + 1)
+        gap = max(hit.start - right, left - hit.end)
+        if 0 <= gap < distance:
+            best, distance = (left, right), gap
+    return best
+
+
+def _best(hits: Iterable[Hit]) -> Iterator[Hit]:
+    """Let each value be named once, by the surest rule: what overlaps a better hit is left out."""
+    order = sorted(hits, key=lambda h: (_RANK[h.strength], h.start - h.end, _SURE[h.confidence], h.rule.id))
+    starts: list[int] = []
+    spans: list[tuple[int, int]] = []
+    for hit in order:
+        at = bisect_left(starts, hit.start)
+        if (at > 0 and spans[at - 1][1] > hit.start) or (at < len(spans) and spans[at][0] < hit.end):
+            continue
+        starts.insert(at, hit.start)
+        spans.insert(at, (hit.start, hit.end))
+        yield hit
+
+
+def _decoded(ruleset: RuleSet, data: bytes, ends: dict[int, list[int]], count: int, depth: int, known: list[Hit]) -> list[Hit]:
+    """Find what is written in an encoding; a value that stands there plainly as well is not told twice."""
+    plain = {reveal(hit.secret) for hit in known}
+    found: list[Hit] = []
+    pieces = list(base64_pieces(data, {phase: sorted(ends[count + phase]) for phase in range(4) if count + phase in ends}))
+    if count + 4 in ends:
+        pieces += escape_pieces(data, sorted(ends[count + 4]))
+    for piece in pieces:
+        for hit in _find(ruleset, piece.text, depth + 1):
+            if reveal(hit.secret) not in plain:
+                plain.add(reveal(hit.secret))
+                start = piece.origin(hit.start)
+                found.append(replace(hit, start=start, end=max(start, piece.origin(hit.end)), encoding=(piece.encoding, *hit.encoding)))
+    return found
+
+
+_NEWLINE = re.compile(rb"\n")
+
+
+def _place(hits: list[Hit], data: bytes, first_line: int) -> None:
+    """Set line, column and whether the line says that the value is allowed."""
+    breaks = [match.start() for match in _NEWLINE.finditer(data)]
+    for hit in hits:
+        row = bisect_right(breaks, hit.start - 1) if hit.start else 0
+        begin = breaks[row - 1] + 1 if row else 0
+        stop = breaks[row] if row < len(breaks) else len(data)
+        hit.line = first_line + row
+        hit.column = hit.start - begin + 1
+        near = data[max(begin, hit.start - _ALLOW_WITHIN) : min(max(stop, hit.end), hit.end + _ALLOW_WITHIN)]
+        hit.allowed = ALLOW in near

@@ -1,0 +1,264 @@
+"""Rule files into rules: TOML is read, checked with a message that names file, line and rule, and patterns are made whole."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+import hyperscan
+import re2
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from outcrop.domain.errors import OperatorError
+from outcrop.domain.finding import Confidence
+from outcrop.scanner import regex
+from outcrop.scanner.checksum import CHECKSUMS
+from outcrop.scanner.rule import Form, Impact, Part, Rule, Strength
+
+WITHIN = 60  # characters between a context word and its value
+PAIR_WITHIN = 600  # characters between the parts of one credential
+_WORD = set(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
+_JOINING = b"-+/="  # belong to a value's run only where its alphabet has them
+
+
+class RuleError(OperatorError):
+    """A rule that cannot be used; the message begins with file and line."""
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _FormIn(_Shape):
+    pattern: str = Field(min_length=1)
+    context: list[str] = []
+    within: int = Field(WITHIN, ge=1, le=1000)
+    longest: int = Field(0, ge=0, le=262_144)
+    entropy: float = Field(0.0, ge=0, le=8)
+    checksum: str | None = None
+    exclude: str | None = None
+    confidence: Literal["high", "medium", "low"] | None = None
+    strength: Literal["prefix", "structured", "context", "generic"] | None = None
+
+
+class _PartIn(_Shape):
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    pattern: str = Field(min_length=1)
+    context: list[str] = []
+    within: int = Field(PAIR_WITHIN, ge=1, le=8_000)
+    required: bool = False
+    alone: bool = False
+    checksum: str | None = None
+
+
+class _RuleIn(_FormIn):
+    id: str = Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=80)
+    name: str = Field(min_length=1, max_length=120)
+    secret_type: str = Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=80)
+    impact: Literal["critical", "high", "medium", "low"] = "medium"
+    password: bool = False
+    decode: Literal["base64"] | None = None
+    paths: list[str] = []
+    also: list[_FormIn] = []
+    part: list[_PartIn] = []
+    examples: list[str] = []
+    counterexamples: list[str] = []
+
+
+class _FileIn(_Shape):
+    issuer: str = Field(min_length=1, max_length=80)
+    rule: list[dict[str, Any]] = Field(min_length=1)
+
+
+def load_paths(paths: list[Path]) -> list[Rule]:
+    """Load rule files, and folders of them, in the order of their names; an id that comes twice is refused."""
+    rules: list[Rule] = []
+    seen: dict[str, Path] = {}
+    for path in paths:
+        for file in files_of(path):
+            for rule in load_text(_read(file), str(file)):
+                if rule.id in seen:
+                    raise RuleError(f"{file}: rule {rule.id} is already defined in {seen[rule.id]}")
+                seen[rule.id] = file
+                rules.append(rule)
+    return rules
+
+
+def files_of(path: Path) -> list[Path]:
+    if path.is_dir():
+        found = sorted(path.glob("**/*.toml"))
+        if not found:
+            raise RuleError(f"{path}: no .toml file in this folder")
+        return found
+    return [path]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise RuleError(f"{path}: is not UTF-8") from None
+    except OSError as error:
+        raise RuleError(f"{path}: {error.strerror}") from None
+
+
+def load_text(text: str, name: str) -> list[Rule]:
+    """Load the rules of one file's text."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RuleError(f"{name}: {error}") from None
+    lines = _Lines(text, name)
+    try:
+        file = _FileIn.model_validate(data)
+    except ValidationError as error:
+        raise RuleError(lines.message(None, error)) from None
+    return [_rule(raw, at, file.issuer, lines) for at, raw in enumerate(file.rule)]
+
+
+class _Lines:
+    """Finds the line of a rule, and of a key in it: TOML's values carry no positions."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self.name = name
+        self._lines = text.split("\n")
+        self._starts = [n for n, line in enumerate(self._lines) if line.strip().startswith("[[rule]]")]
+
+    def at(self, rule: int | None, key: str = "") -> str:
+        if rule is None or rule >= len(self._starts):
+            return self.name
+        start = self._starts[rule]
+        stop = self._starts[rule + 1] if rule + 1 < len(self._starts) else len(self._lines)
+        for number in range(start, stop):
+            if key and re.match(rf"\s*{re.escape(key)}\s*=", self._lines[number]):
+                return f"{self.name}:{number + 1}"
+        return f"{self.name}:{start + 1}"
+
+    def message(self, rule: int | None, error: ValidationError, label: str = "") -> str:
+        first = error.errors(include_url=False, include_input=False)[0]
+        keys = [str(part) for part in first["loc"]]
+        key = next((k for k in reversed(keys) if not k.isdigit()), "")
+        return f"{self.at(rule, key)}: {label}{'.'.join(keys)}: {first['msg']}"
+
+
+def _rule(raw: dict[str, Any], at: int, issuer: str, lines: _Lines) -> Rule:
+    label = f"rule {raw['id']}: " if isinstance(raw.get("id"), str) else f"rule number {at + 1}: "
+    try:
+        given = _RuleIn.model_validate(raw)
+    except ValidationError as error:
+        raise RuleError(lines.message(at, error, label)) from None
+    try:
+        forms = [make_form(given), *(make_form(form) for form in given.also)]
+        forms += [_alone(part) for part in given.part if part.alone]
+        parts = tuple(_part(part) for part in given.part)
+    except regex.PatternError as error:
+        key = str(error).partition(" ")[0].rstrip(":")
+        raise RuleError(f"{lines.at(at, key)}: {label}{error}") from None
+    return Rule(
+        id=given.id,
+        name=given.name,
+        secret_type=given.secret_type,
+        issuer=issuer,
+        impact=Impact(given.impact),
+        forms=tuple(forms),
+        parts=parts,
+        paths=tuple(given.paths),
+        password=given.password,
+        decode=given.decode,
+        examples=tuple(given.examples),
+        counterexamples=tuple(given.counterexamples),
+    )
+
+
+def make_form(given: _FormIn) -> Form:
+    """Make the full pattern of a form: context word, gap, boundary, value, boundary."""
+    whole = _whole(given.pattern, given.context, given.within)
+    found = _trigger(whole)
+    if given.checksum is not None and given.checksum not in CHECKSUMS:
+        raise regex.PatternError(f"checksum {given.checksum!r} is not known; known are {', '.join(sorted(CHECKSUMS))}")
+    if given.exclude is not None:
+        _compiles("exclude", given.exclude)
+    strength = Strength(given.strength) if given.strength else _strength(given)
+    usual = Confidence.HIGH if strength in {Strength.CHECKSUM, Strength.PREFIX, Strength.STRUCTURED} else Confidence.MEDIUM
+    return Form(
+        regex=whole,
+        trigger=found.pattern,
+        trigger_min=found.min_width,
+        trigger_max=found.max_width,
+        longest=given.longest or regex.width(regex.parse(whole))[1],
+        strength=strength,
+        confidence=Confidence(given.confidence) if given.confidence else usual,
+        entropy=given.entropy,
+        checksum=given.checksum,
+        exclude=given.exclude,
+    )
+
+
+def _strength(given: _FormIn) -> Strength:
+    if given.checksum:
+        return Strength.CHECKSUM
+    if given.context:
+        return Strength.CONTEXT
+    prefixes = regex.literal_prefixes(given.pattern)
+    return Strength.PREFIX if prefixes and min(map(len, prefixes)) >= 3 else Strength.STRUCTURED
+
+
+def _whole(pattern: str, context: list[str], within: int) -> str:
+    _compiles("pattern", pattern)
+    for word in context:
+        _compiles("context", word)
+    own_edges = "(?P<secret>" in pattern
+    value = pattern if own_edges else f"{_edge(pattern, last=False)}(?P<secret>{pattern}){_edge(pattern, last=True)}"
+    if not context:
+        return value
+    return f"(?is:(?:{'|'.join(context)}).{{0,{within}}}?){value}"
+
+
+def _edge(pattern: str, *, last: bool) -> str:
+    """Give what must stand beside a value so that it is not the middle of a longer one."""
+    outer = regex.last_characters(pattern) if last else regex.first_characters(pattern)
+    if outer - _WORD - set(_JOINING) and not outer & _WORD:
+        return ""
+    joining = "".join(f"\\{chr(c)}" for c in _JOINING if c in outer)
+    # An escaped line break before a value, as in JSON strings, ends in a letter.
+    return f"(?:$|[^0-9A-Za-z_{joining}])" if last else f"(?:^|[^0-9A-Za-z_{joining}]|\\\\[nrt])"
+
+
+def _compiles(key: str, pattern: str) -> None:
+    try:
+        regex.parse(pattern)
+        compile_regex(pattern)
+    except regex.PatternError as error:
+        raise regex.PatternError(f"{key} {error}: {pattern[:80]}") from None
+
+
+def _trigger(whole: str) -> regex.Trigger:
+    try:
+        found = regex.trigger(whole)
+        hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK).compile(expressions=[found.pattern.encode()], flags=[0])
+    except regex.PatternError as error:
+        raise regex.PatternError(f"pattern {error}: {whole[:80]}") from None
+    except hyperscan.HyperscanError as error:
+        raise regex.PatternError(f"pattern is not taken by the linear-time engine ({error}): {whole[:80]}") from None
+    return found
+
+
+def compile_regex(pattern: str) -> Any:
+    """Compile for the second pass, byte for byte."""
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.log_errors = False
+    options.max_mem = 64 << 20
+    try:
+        return re2.compile(pattern.encode("latin-1"), options)
+    except (re2.error, UnicodeEncodeError) as error:
+        raise regex.PatternError(f"is not taken by the linear-time engine ({error})") from None
+
+
+def _part(given: _PartIn) -> Part:
+    return Part(name=given.name, regex=_whole(given.pattern, given.context, WITHIN), within=given.within, required=given.required)
+
+
+def _alone(given: _PartIn) -> Form:
+    form = make_form(_FormIn(pattern=given.pattern, context=given.context, checksum=given.checksum))
+    return Form(**{name: getattr(form, name) for name in Form.__dataclass_fields__} | {"part": given.name})

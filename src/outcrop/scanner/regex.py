@@ -1,0 +1,287 @@
+"""What a pattern can match, read off its syntax tree: its width, and a shorter pattern that every match begins with.
+
+Python's own parser gives the tree. It is not a documented module, though stable for decades and used by others in the
+same way; this is the one file that knows it, and it handles exactly the node types a linear-time engine can match.
+"""
+
+import re
+from dataclasses import dataclass
+from re import _constants as op  # type: ignore[attr-defined]
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any
+
+UNBOUNDED = 8_192  # how far a repetition without an upper bound is followed
+_WIDE_GAP = 128  # a repetition that varies by more than this ends a trigger
+_ENOUGH = 12  # a trigger that begins with a literal needs no more positions than this
+_LITERAL = 3
+
+_CATEGORIES = {
+    op.CATEGORY_DIGIT: r"\d", op.CATEGORY_NOT_DIGIT: r"\D",
+    op.CATEGORY_SPACE: r"\s", op.CATEGORY_NOT_SPACE: r"\S",
+    op.CATEGORY_WORD: r"\w", op.CATEGORY_NOT_WORD: r"\W",
+}  # fmt: skip
+_ANCHORS = {op.AT_BEGINNING: "^", op.AT_BEGINNING_STRING: r"\A", op.AT_END: "$", op.AT_BOUNDARY: r"\b", op.AT_NON_BOUNDARY: r"\B"}
+
+
+class PatternError(ValueError):
+    """A pattern that cannot be matched in linear time, or says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """A pattern for the first pass: wherever the full pattern matches, this one matches from the same start."""
+
+    pattern: str
+    min_width: int
+    max_width: int
+
+
+def parse(pattern: str) -> Any:
+    """Read a pattern of ASCII and escapes; raise PatternError with the reason where no linear-time engine takes it."""
+    try:
+        tree = parser.parse(pattern, 0)
+    except re.error as error:
+        raise PatternError(str(error)) from None
+    _check(tree)
+    return tree
+
+
+def width(tree: Any) -> tuple[int, int]:
+    low, high = tree.getwidth()
+    return int(low), min(int(high), UNBOUNDED)
+
+
+def trigger(pattern: str) -> Trigger:
+    """Give the shortest useful beginning of a pattern: enough of it to be rare, and no open end that matches at every byte."""
+    tree = parse(pattern)
+    emitted = _Emitter(tree.state.flags).beginning(tree)
+    if emitted.low < 2:
+        raise PatternError("matches fewer than two characters")
+    return Trigger(emitted.text, emitted.low, min(emitted.high, UNBOUNDED))
+
+
+def literal_prefixes(pattern: str) -> list[bytes]:
+    """Give the case-sensitive literals one of which every match begins with; none where there is no such list."""
+    return [text for text, _ in _prefixes(list(parse(pattern)))]
+
+
+def last_characters(pattern: str) -> set[int]:
+    """Give the characters a match can end with."""
+    return _edge(list(parse(pattern)), last=True)
+
+
+def first_characters(pattern: str) -> set[int]:
+    return _edge(list(parse(pattern)), last=False)
+
+
+def _check(tree: Any) -> None:
+    for code, value in tree:
+        if code in {op.ASSERT, op.ASSERT_NOT}:
+            raise PatternError("looks ahead or behind, which no linear-time engine can do")
+        if code in {op.GROUPREF, op.GROUPREF_EXISTS}:
+            raise PatternError("refers back to a group, which no linear-time engine can do")
+        if code in {getattr(op, "ATOMIC_GROUP", None), getattr(op, "POSSESSIVE_REPEAT", None)}:
+            raise PatternError("has an atomic group or a possessive repetition, which no linear-time engine knows")
+        for inner in _inside(code, value):
+            _check(inner)
+
+
+def _inside(code: Any, value: Any) -> list[Any]:
+    if code in {op.MAX_REPEAT, op.MIN_REPEAT}:
+        return [value[2]]
+    if code == op.SUBPATTERN:
+        return [value[3]]
+    if code == op.BRANCH:
+        return list(value[1])
+    return []
+
+
+@dataclass(slots=True)
+class _Text:
+    text: str = ""
+    low: int = 0
+    high: int = 0
+
+    def add(self, text: str, low: int, high: int) -> None:
+        self.text += text
+        self.low += low
+        self.high += high
+
+
+class _Emitter:
+    """Writes a tree back as a pattern; case-insensitive parts are written as groups of their own."""
+
+    def __init__(self, flags: int) -> None:
+        self.flags = flags
+
+    def beginning(self, tree: Any) -> _Text:
+        items = _flat(list(tree))
+        out = _Text()
+        literal = 0
+        for at, (code, value) in enumerate(items):
+            tail = at == len(items) - 1
+            literal = literal + 1 if code == op.LITERAL else literal
+            if code in {op.MAX_REPEAT, op.MIN_REPEAT}:
+                low, high, inner = int(value[0]), int(value[1]), value[2]
+                cut = literal >= _LITERAL and out.low >= _LITERAL
+                if tail or high - low > _WIDE_GAP or (cut and low >= _ENOUGH):
+                    take = min(low, max(_ENOUGH - out.low, 4)) if cut else low
+                    self._repeat(out, inner, take, take)
+                    break
+            self._item(out, code, value)
+            if literal >= _LITERAL and out.low >= _ENOUGH:
+                break
+        prefix = "(?i)" if self.flags & re.IGNORECASE else ""
+        out.text = prefix + ("(?s)" if self.flags & re.DOTALL else "") + out.text
+        return out
+
+    def _repeat(self, out: _Text, inner: Any, low: int, high: int) -> None:
+        body = self._sequence(inner)
+        if high == 0:
+            return
+        bounds = "{%d}" % low if low == high else "{%d,%s}" % (low, "" if high > UNBOUNDED else high)
+        out.add(f"(?:{body.text}){bounds}", body.low * low, min(body.high * high, UNBOUNDED))
+
+    def _sequence(self, tree: Any) -> _Text:
+        out = _Text()
+        for code, value in tree:
+            self._item(out, code, value)
+        return out
+
+    def _item(self, out: _Text, code: Any, value: Any) -> None:
+        if code == op.LITERAL:
+            out.add(_char(value), 1, 1)
+        elif code == op.NOT_LITERAL:
+            out.add(f"[^{_char(value)}]", 1, 1)
+        elif code == op.ANY:
+            out.add(".", 1, 1)
+        elif code == op.IN:
+            out.add(_set(value), 1, 1)
+        elif code == op.AT:
+            if value not in _ANCHORS:
+                raise PatternError("has an anchor that is not supported")
+            out.add(_ANCHORS[value], 0, 0)
+        elif code in {op.MAX_REPEAT, op.MIN_REPEAT}:
+            self._repeat(out, value[2], int(value[0]), int(value[1]))
+        elif code == op.SUBPATTERN:
+            _, on, off, inner = value
+            body = self._sequence(inner)
+            flags = _flags(on) + (f"-{_flags(off)}" if off else "")
+            out.add(f"(?{flags}:{body.text})", body.low, body.high)
+        elif code == op.BRANCH:
+            bodies = [self._sequence(branch) for branch in value[1]]
+            text = "|".join(body.text for body in bodies)
+            out.add(f"(?:{text})", min(b.low for b in bodies), max(b.high for b in bodies))
+        else:
+            raise PatternError(f"uses {str(code).lower()}, which is not supported")
+
+
+def _flat(items: list[Any]) -> list[Any]:
+    """Open plain groups at the top, so that a cut can fall inside them."""
+    out: list[Any] = []
+    for code, value in items:
+        if code == op.SUBPATTERN and not value[1] and not value[2]:
+            out.extend(_flat(list(value[3])))
+        else:
+            out.append((code, value))
+    return out
+
+
+def _flags(flags: int) -> str:
+    return ("i" if flags & re.IGNORECASE else "") + ("s" if flags & re.DOTALL else "") + ("m" if flags & re.MULTILINE else "")
+
+
+def _char(code: int) -> str:
+    if code > 255:
+        raise PatternError("has a character beyond one byte; write its UTF-8 bytes as \\x..")
+    return chr(code) if chr(code).isalnum() and code < 128 else f"\\x{code:02x}"
+
+
+def _set(items: list[Any]) -> str:
+    out = ""
+    for code, value in items:
+        if code == op.NEGATE:
+            out += "^"
+        elif code == op.LITERAL:
+            out += _char(value)
+        elif code == op.RANGE:
+            out += f"{_char(value[0])}-{_char(value[1])}"
+        else:
+            out += _CATEGORIES[value]
+    return f"[{out}]"
+
+
+def members(items: list[Any]) -> set[int]:
+    """Give the bytes a character class stands for."""
+    found: set[int] = set()
+    negated = False
+    for code, value in items:
+        if code == op.NEGATE:
+            negated = True
+        elif code == op.LITERAL:
+            found.add(value)
+        elif code == op.RANGE:
+            found.update(range(value[0], value[1] + 1))
+        else:
+            found.update(c for c in range(256) if re.match(_CATEGORIES[value].encode(), bytes([c])))
+    return set(range(256)) - found if negated else found
+
+
+def _edge(items: list[Any], *, last: bool) -> set[int]:
+    found: set[int] = set()
+    for code, value in reversed(items) if last else items:
+        if code == op.AT:
+            continue
+        optional = False
+        if code == op.LITERAL:
+            found.add(value)
+        elif code == op.IN:
+            found |= members(value)
+        elif code in {op.ANY, op.NOT_LITERAL}:
+            found |= set(range(256))
+        elif code in {op.MAX_REPEAT, op.MIN_REPEAT}:
+            found |= _edge(list(value[2]), last=last)
+            optional = int(value[0]) == 0
+        elif code == op.SUBPATTERN:
+            found |= _edge(list(value[3]), last=last)
+            optional = value[3].getwidth()[0] == 0
+        elif code == op.BRANCH:
+            for branch in value[1]:
+                found |= _edge(list(branch), last=last)
+            optional = any(branch.getwidth()[0] == 0 for branch in value[1])
+        if not optional:
+            break
+    return found
+
+
+_MANY = 24
+
+
+def _prefixes(items: list[Any]) -> list[tuple[bytes, bool]]:
+    """Give the literal beginnings of a sequence, each with whether the whole sequence is that literal."""
+    out: list[tuple[bytes, bool]] = [(b"", True)]
+    for code, value in items:
+        if code == op.AT:
+            continue
+        options: list[tuple[bytes, bool]] = []
+        if code == op.LITERAL:
+            options = [(bytes([value]), True)]
+        elif code == op.SUBPATTERN and not value[1] & re.IGNORECASE:
+            options = _prefixes(list(value[3]))
+        elif code == op.BRANCH:
+            options = [option for branch in value[1] for option in _prefixes(list(branch))]
+        elif code == op.IN and 0 < len(members(value)) <= 4:
+            options = [(bytes([c]), True) for c in sorted(members(value))]
+        elif code in {op.MAX_REPEAT, op.MIN_REPEAT} and value[0] == value[1] == 1:
+            options = _prefixes(list(value[2]))
+        if not options or len(options) * len(out) > _MANY:
+            options = [(b"", False)]
+        out = [(a + b, whole) if open_ else (a, False) for a, open_ in out for b, whole in (options if open_ else [(b"", False)])]
+        if not any(open_ for _, open_ in out):
+            break
+    return [(text, whole) for text, whole in dict.fromkeys(out)]
+
+
+def escaped(literal: bytes) -> str:
+    """Write a literal as a pattern."""
+    return "".join(_char(code) for code in literal)

@@ -1,0 +1,66 @@
+"""A rule: how one type of credential is recognised. Rules are data; this file says what they are made of."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from outcrop.domain.finding import Confidence
+
+
+class Strength(StrEnum):
+    """What a hit stands on, the surest first: it decides which of two rules names a value, and feeds the score."""
+
+    CHECKSUM = "checksum"  # the issuer's own checksum holds
+    PREFIX = "prefix"  # a beginning that nobody else uses
+    STRUCTURED = "structured"  # a shape that is rare by itself
+    CONTEXT = "context"  # a plain value beside a word that names the issuer
+    GENERIC = "generic"  # a plain value beside a word such as password
+
+
+class Impact(StrEnum):
+    CRITICAL = "critical"
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way in which the credential is written: issuers change formats and old ones stay valid."""
+
+    regex: str  # linear-time; the value is the group `secret`
+    trigger: str  # what the first pass looks for
+    trigger_min: int
+    trigger_max: int
+    longest: int  # no match is followed further than this
+    strength: Strength
+    confidence: Confidence
+    entropy: float = 0.0  # bits per character that the value must have
+    checksum: str | None = None
+    exclude: str | None = None  # values that match this wholly are something else
+    part: str | None = None  # the form is a companion that is worth a finding when no partner stands near
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A companion of the secret: an id, a host, an account, found near it."""
+
+    name: str
+    regex: str
+    within: int  # characters between the two
+    required: bool = False  # without it there is no finding
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    id: str
+    name: str
+    secret_type: str
+    issuer: str
+    impact: Impact
+    forms: tuple[Form, ...]
+    parts: tuple[Part, ...] = ()
+    paths: tuple[str, ...] = ()  # only in files of these names; none: everywhere
+    password: bool = False  # chosen by a person: not even its ends are shown
+    decode: str | None = None  # the value is written in this encoding
+    examples: tuple[str, ...] = field(default=(), compare=False)
+    counterexamples: tuple[str, ...] = field(default=(), compare=False)

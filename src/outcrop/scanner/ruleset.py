@@ -1,0 +1,114 @@
+"""All rules compiled into one database for the first pass, and kept on disk, since compiling takes longer than most scans."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import hyperscan
+import orjson
+
+from outcrop.domain.finding import Confidence
+from outcrop.scanner import regex
+from outcrop.scanner.decode import ESCAPES, base64_literals
+from outcrop.scanner.loader import compile_regex, files_of, load_paths
+from outcrop.scanner.rule import Form, Impact, Part, Rule, Strength
+
+BUILT_IN = Path(__file__).parent.parent / "rules"
+ENGINE = 1  # part of the version: raise it when the same rules would find something else
+
+
+@dataclass(frozen=True)
+class RuleSet:
+    """Rules with their database. A match's id: a form's number, then the four phases of base64, then an escape."""
+
+    rules: tuple[Rule, ...]
+    version: str
+    database: hyperscan.Database
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "forms", [(rule, form) for rule in self.rules for form in rule.forms])
+
+    forms: list[tuple[Rule, Form]] = None  # type: ignore[assignment]
+
+
+@lru_cache(maxsize=4096)
+def compiled(pattern: str) -> Any:
+    """Compile a pattern of the second pass the first time it is needed."""
+    return compile_regex(pattern)
+
+
+def load(own: Sequence[Path] = (), *, built_in: bool = True, cache: Path | None = None) -> RuleSet:
+    """Load the built-in rules and a user's own, from the cache where these very files have been compiled before."""
+    paths = [*([BUILT_IN] if built_in else []), *own]
+    version = _version(paths)
+    if cache is not None and (kept := _from_cache(cache, version)):
+        return kept
+    made = make(load_paths(paths), version)
+    if cache is not None:
+        _to_cache(cache, made)
+    return made
+
+
+def make(rules: Sequence[Rule], version: str = "") -> RuleSet:
+    forms = [form for rule in rules for form in rule.forms]
+    expressions = [(form.trigger, number) for number, form in enumerate(forms)]
+    for phase, literals in base64_literals(_literals(rules)).items():
+        expressions += [(regex.escaped(literal), len(forms) + phase) for literal in literals]
+    expressions += [(escape, len(forms) + 4) for escape in ESCAPES]
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    database.compile(
+        expressions=[text.encode("latin-1") for text, _ in expressions],
+        ids=[number for _, number in expressions],
+        elements=len(expressions),
+        flags=[0] * len(expressions),
+    )
+    return RuleSet(tuple(rules), version, database)
+
+
+def _literals(rules: Sequence[Rule]) -> set[bytes]:
+    return {literal for rule in rules for form in rule.forms for literal in regex.literal_prefixes(form.regex) if len(literal) >= 4}
+
+
+def _version(paths: Sequence[Path]) -> str:
+    digest = hashlib.sha256(f"{ENGINE} {hyperscan.__version__}".encode())
+    for path in paths:
+        for file in files_of(path):
+            try:
+                content = file.read_bytes()
+            except OSError:
+                content = b""  # the loader says what is wrong with it
+            digest.update(b"%d\0%s" % (len(content), content))
+    return digest.hexdigest()[:32]
+
+
+def _from_cache(cache: Path, version: str) -> RuleSet | None:
+    try:
+        rules = tuple(_rule(raw) for raw in orjson.loads((cache / f"rules-{version}.json").read_bytes()))
+        database = hyperscan.loadb((cache / f"rules-{version}.db").read_bytes(), hyperscan.HS_MODE_BLOCK)
+        database.scratch = hyperscan.Scratch(database)
+    except (OSError, ValueError, TypeError, KeyError, hyperscan.HyperscanError):
+        return None
+    return RuleSet(rules, version, database)
+
+
+def _to_cache(cache: Path, made: RuleSet) -> None:
+    """Keep the compiled rules; a cache that cannot be written is no failure."""
+    try:
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for suffix, content in ((".db", hyperscan.dumpb(made.database)), (".json", orjson.dumps([asdict(rule) for rule in made.rules]))):
+            unfinished = cache / f"rules-{made.version}{suffix}.{id(made)}"
+            unfinished.write_bytes(content)
+            unfinished.replace(cache / f"rules-{made.version}{suffix}")
+    except OSError:
+        return
+
+
+def _rule(raw: dict[str, Any]) -> Rule:
+    forms = tuple(
+        Form(**{**form, "strength": Strength(form["strength"]), "confidence": Confidence(form["confidence"])}) for form in raw["forms"]
+    )
+    plain = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
+    return Rule(**{**plain, "impact": Impact(raw["impact"]), "forms": forms, "parts": tuple(Part(**part) for part in raw["parts"])})
