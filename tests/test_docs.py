@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from outcrop.api import findings, scans
 from outcrop.api.errors import STATUS
-from outcrop.cli import app
+from outcrop.cli.commands import app
 from outcrop.domain.errors import OutcropError
 from outcrop.settings import Settings
 

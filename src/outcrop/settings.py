@@ -1,6 +1,7 @@
 """Every setting of the service: read once from `OUTCROP_*` and `.env`, then passed down as plain values."""
 
 import ipaddress
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -31,11 +32,14 @@ class Settings(BaseSettings):
     rate_limit_per_minute: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     trusted_proxies: Listed = []
     cors_origins: Listed = []
+    egress_allow: Listed = []
+    egress_ca_file: Path | None = None
+    egress_connect_to: Listed = []
     keep_secrets: Literal["active", "none"] = "active"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
 
-    @field_validator("data_dir", "postgres_bin")
+    @field_validator("data_dir", "postgres_bin", "egress_ca_file")
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:
         return None if value is None else value.expanduser().absolute()
@@ -52,11 +56,19 @@ class Settings(BaseSettings):
             raise ValueError("plain http is accepted on a loopback address only")
         return value.rstrip("/")
 
-    @field_validator("trusted_proxies")
+    @field_validator("trusted_proxies", "egress_allow")
     @classmethod
     def _networks(cls, value: list[str]) -> list[str]:
         for part in value:
             ipaddress.ip_network(part, strict=False)
+        return value
+
+    @field_validator("egress_connect_to")
+    @classmethod
+    def _pairs(cls, value: list[str]) -> list[str]:
+        for part in value:
+            if not re.fullmatch(r"[^:=]+:\d{1,5}=(?:\[[0-9A-Fa-f:.]+\]|[0-9.]+):\d{1,5}", part):
+                raise ValueError("must be a list of host:port=address:port")
         return value
 
     @property

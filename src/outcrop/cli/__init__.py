@@ -2,36 +2,19 @@
 
 import sys
 
-import typer
-
-from outcrop.cli import accounts, demo, exchange, operate, serve
-from outcrop.cli.session import fail
+from outcrop.cli.exits import fail
 from outcrop.domain.errors import OutcropError
 
-app = typer.Typer(
-    name="outcrop",
-    help="Finds leaked credentials, proves whether they are alive, scores them, and lets you triage them.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("serve")(serve.serve)
-app.command("worker")(serve.worker)
-app.command("demo")(demo.demo)
-app.command("migrate")(operate.migrate)
-app.command("doctor")(operate.doctor)
-app.command("import")(exchange.import_)
-app.command("audit")(accounts.audit)
-app.add_typer(accounts.account, name="account")
-app.add_typer(accounts.user, name="user")
-app.add_typer(accounts.key, name="key")
-app.add_typer(operate.secrets, name="secrets")
+_WITHOUT_SERVICE = ("scan", "rules")
 
 
 def main() -> None:
     """Run a command; every failure is one line on standard error and exit code 2."""
     try:
+        if sys.argv[1:2] and sys.argv[1] in _WITHOUT_SERVICE:
+            from outcrop.cli.scanner import app  # noqa: PLC0415 - the others load half of the service
+        else:
+            from outcrop.cli.commands import app  # noqa: PLC0415
         app()
     except OutcropError as error:
         fail(error.message)

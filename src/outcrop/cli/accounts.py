@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from outcrop.cli import session as cli
+from outcrop.cli.exits import fail
 from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, show_all, start
 from outcrop.domain.account import Account, ApiKey, Member, Plan, Role
 from outcrop.runtime import open_session
@@ -64,7 +65,7 @@ def delete_account(slug: str, as_json: AsJson = False) -> None:
     """Delete an account and everything in it, for good."""
     settings = start()
     if sys.stdin.isatty() and typer.prompt(f"This deletes everything of {slug} for good. Type the slug to go on") != slug:
-        cli.fail("nothing was deleted")
+        fail("nothing was deleted")
 
     async def main() -> None:
         async with cli.transaction(settings) as session:

@@ -1,14 +1,13 @@
 """What commands share: settings and logs, one session on the database, and how results are printed."""
 
 import asyncio
-import contextlib
 import json
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -101,9 +100,3 @@ def _plain(value: object) -> str:
     if isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False)
     return "-" if value is None else str(value)
-
-
-def fail(message: str) -> NoReturn:
-    with contextlib.suppress(OSError):
-        print(f"outcrop: {message}", file=sys.stderr)
-    sys.exit(2)

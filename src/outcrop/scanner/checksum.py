@@ -4,24 +4,39 @@ import zlib
 from collections.abc import Callable
 
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def base62(number: int, length: int) -> str:
+    return _in_base(number, _BASE62, length)
+
+
+def _in_base(number: int, alphabet: str, length: int) -> str:
     digits = ""
     while number:
-        number, rest = divmod(number, 62)
-        digits = _BASE62[rest] + digits
+        number, rest = divmod(number, len(alphabet))
+        digits = alphabet[rest] + digits
     return digits.rjust(length, "0")
 
 
 def crc32_base62(body: str) -> str:
-    """CRC-32 of the random part in six base-62 digits (GitHub, npm)."""
+    """CRC-32 of the random part in six base-62 digits (GitHub, npm, Vercel)."""
     return base62(zlib.crc32(body.encode()), 6)
 
 
+def crc32_base36(body: str) -> str:
+    """CRC-32 of all that stands before it in seven base-36 digits (GitLab's routable tokens)."""
+    return _in_base(zlib.crc32(body.encode()), _BASE36, 7)
+
+
 def crc32_hex(body: str) -> str:
-    """CRC-32 in eight hexadecimal digits."""
+    """CRC-32 in eight hexadecimal digits: of the random part (Cloudflare)."""
     return f"{zlib.crc32(body.encode()):08x}"
+
+
+def crc32_upper(body: str) -> str:
+    """CRC-32 in eight upper-case hexadecimal digits: of all that stands before it (Atlassian)."""
+    return crc32_hex(body).upper()
 
 
 def _after_prefix(token: str, tail: int) -> tuple[str, str]:
@@ -35,7 +50,23 @@ def _github(token: str) -> bool:
     return crc32_base62(body) == given
 
 
+def _cloudflare(token: str) -> bool:
+    body, given = _after_prefix(token, 8)
+    return crc32_hex(body) == given
+
+
+def _atlassian(token: str) -> bool:
+    return crc32_upper(token[:-8]) == token[-8:]
+
+
+def _gitlab(token: str) -> bool:
+    return crc32_base36(token[:-7]) == token[-7:]
+
+
 # A name in a rule file → whether a token's checksum holds.
 CHECKSUMS: dict[str, Callable[[str], bool]] = {
     "crc32_base62": _github,
+    "crc32_base36": _gitlab,
+    "crc32_hex": _cloudflare,
+    "crc32_HEX": _atlassian,
 }

@@ -27,7 +27,10 @@ ESCAPES = (
     r"&#(?:x[2-7][0-9A-Fa-f]|[3-9][0-9]|1[01][0-9]|12[0-6]);",
     r":\\/\\/",
 )
-_ESCAPE = re.compile(rb"\\u00([2-7][0-9A-Fa-f])|\\x([2-7][0-9A-Fa-f])|%([2-7][0-9A-Fa-f])|&#x([2-7][0-9A-Fa-f]);|&#(\d{2,3});|\\(/)")
+# A quoted value in code that itself stands in a string, as in notebooks: looked at only after a word that matters.
+QUOTED = r"[=:] ?\\[\"']"
+_WORD = re.compile(rb"(?i:key|token|secret|passw|pwd|auth|credential)")
+_ESCAPE = re.compile(rb"\\u00([2-7][0-9A-Fa-f])|\\x([2-7][0-9A-Fa-f])|%([2-7][0-9A-Fa-f])|&#x([2-7][0-9A-Fa-f]);|&#(\d{2,3});|\\([/\"'])")
 _BEFORE, _AFTER = 400, 2_400  # an escape is read in this much of its surroundings
 
 
@@ -142,10 +145,10 @@ def _decode(text: bytes) -> bytes:
 def base64_value(text: bytes) -> bytes | None:
     """Decode a value that is base64 as a whole; None where it is not, or holds no text."""
     try:
-        decoded = base64.b64decode(text, validate=True)
-    except binascii.Error:
+        decoded = base64.b64decode(text + b"=" * (-len(text) % 4), validate=True)
+        return decoded if decoded.decode().isprintable() or b"\n" in decoded else None
+    except ValueError:  # not base64, or no text
         return None
-    return decoded if decoded and b"\0" not in decoded else None
 
 
 def _base64_piece(decoded: bytes, rows: list[tuple[int, int]], first: int) -> Piece:
@@ -157,16 +160,21 @@ def _base64_piece(decoded: bytes, rows: list[tuple[int, int]], first: int) -> Pi
     return Piece(decoded, "base64", rows[0][0], tuple(decoded_at), tuple(original_at))
 
 
+def after_words(data: bytes, ends: list[int]) -> list[int]:
+    """Keep the places shortly before which a word stands that names a credential."""
+    return [end for end in ends if _WORD.search(data, max(0, end - 40), end)]
+
+
 def escape_pieces(data: bytes, ends: list[int]) -> Iterator[Piece]:
     """Decode the escapes around the positions; neighbouring places become one piece."""
-    start, stop = -1, -1
+    start = stop = 0
     for end in ends:
         if end - _BEFORE > stop:
-            if stop > 0:
+            if stop:
                 yield _unescape(data, start, stop)
-            start = max(0, end - _BEFORE)
+            start = end - _BEFORE
         stop = min(len(data), end + _AFTER)
-    if stop > 0:
+    if stop:
         yield _unescape(data, start, stop)
 
 
@@ -176,7 +184,7 @@ def _unescape(data: bytes, start: int, stop: int) -> Piece:
     original_at: list[int] = []
     length, last = 0, start
     for match in _ESCAPE.finditer(data, start, stop):
-        code = int(match[5]) if match[5] else 47 if match[6] else int(match[match.lastindex or 1], 16)
+        code = int(match[5]) if match[5] else match[6][0] if match[6] else int(match[match.lastindex or 1], 16)
         if not 32 <= code < 127:
             continue
         plain = data[last : match.start()]

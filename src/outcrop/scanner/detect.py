@@ -1,14 +1,13 @@
 """Bytes in, hits out: the first pass says where to look, the second looks, and every hit is judged."""
 
-import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.checksum import CHECKSUMS
-from outcrop.scanner.decode import base64_pieces, base64_value, escape_pieces
+from outcrop.scanner.decode import after_words, base64_pieces, base64_value, escape_pieces
 from outcrop.scanner.entropy import bits_per_character
 from outcrop.scanner.placeholder import is_placeholder
 from outcrop.scanner.rule import Form, Rule, Strength
@@ -17,6 +16,8 @@ from outcrop.scanner.ruleset import RuleSet, compiled
 ALLOW = b"outcrop:allow"
 _ALLOW_WITHIN = 1_000  # in a line of megabytes the mark must stand near
 _DEPTH = 3  # text in text in text
+_REMEMBERED, _REMEMBERED_WIDTH = 20_000, 4_096  # what the second pass found in a stretch, while it is likely to come again
+_remembered: dict[tuple[str, bytes, bool, bool], list["Hit"]] = {}
 _RANK = {strength: rank for rank, strength in enumerate(Strength)}
 _SURE = {Confidence.HIGH: 0, Confidence.MEDIUM: 1, Confidence.LOW: 2}
 
@@ -40,64 +41,93 @@ class Hit:
     allowed: bool = False
 
 
-def find(ruleset: RuleSet, data: bytes, floor: Confidence = Confidence.MEDIUM, *, first_line: int = 1) -> list[Hit]:
+Seen = list[tuple[int, int]]  # where the first pass saw a trigger end, and the trigger's number
+
+
+def first_pass(ruleset: RuleSet, data: bytes | memoryview) -> Seen:
+    """Look for every trigger at once."""
+    seen: Seen = []
+    add = seen.append
+
+    def matched(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
+        add((end, number))
+
+    ruleset.database.scan(data, match_event_handler=matched)  # type: ignore[type-var]  # takes any buffer
+    return seen
+
+
+def find(
+    ruleset: RuleSet, data: bytes, floor: Confidence = Confidence.MEDIUM, *, first_line: int = 1, seen: Seen | None = None
+) -> list[Hit]:
     """Find the credentials of one text that are at least as sure as the floor, in the order they stand in."""
-    hits = [hit for hit in _find(ruleset, data, 0) if _SURE[hit.confidence] <= _SURE[floor]]
+    seen = first_pass(ruleset, data) if seen is None else seen
+    if not seen:
+        return []
+    hits = [hit for hit in _find(ruleset, data, seen, 0) if _SURE[hit.confidence] <= _SURE[floor]]
     if hits:
         _place(hits, data, first_line)
     return hits
 
 
-def _find(ruleset: RuleSet, data: bytes, depth: int) -> list[Hit]:
+def _find(ruleset: RuleSet, data: bytes, seen: Seen, depth: int) -> list[Hit]:
     ends: dict[int, list[int]] = {}
-
-    def matched(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
-        known = ends.get(number)
-        if known is None:
-            ends[number] = [end]
-        else:
-            known.append(end)
-
-    ruleset.database.scan(data, match_event_handler=matched)
-    if not ends:
-        return []
+    for end, number in seen:
+        ends.setdefault(number, []).append(end)
     hits: list[Hit] = []
-    forms = ruleset.forms
-    count = len(forms)
+    count = len(ruleset.triggered)
     for number in sorted(ends):
         if number < count:
-            rule, form = forms[number]
-            hits += _confirm(rule, form, data, ends[number])
-    hits = list(_best(_pair(hits, data)))
+            for rule, form in ruleset.triggered[number]:
+                hits += _confirm(rule, form, data, ends[number])
+    hits = _pair(hits, data)
+    # Whether a rule for certain file names applies is known later: until then it stands beside the others.
+    hits = [*best(hit for hit in hits if not hit.rule.paths), *best(hit for hit in hits if hit.rule.paths)]
     if depth < _DEPTH:
-        hits += _decoded(ruleset, data, ends, count, depth, hits)
+        hits += _decoded(ruleset, data, ends, depth, hits)
     hits.sort(key=lambda hit: (hit.start, hit.end, hit.rule.id))
     return hits
 
 
 def _confirm(rule: Rule, form: Form, data: bytes, ends: list[int]) -> Iterator[Hit]:
     """Match the full pattern around the places where its beginning was seen."""
+    for start, stop in _windows(form, ends, len(data)):
+        if stop - start > _REMEMBERED_WIDTH:
+            yield from _matches(rule, form, data, start, stop)
+            continue
+        # Versions of one file repeat the same lines thousands of times.
+        key = (form.regex, data[start:stop], start == 0, stop == len(data))
+        known = _remembered.get(key)
+        if known is None:
+            known = [replace(hit, start=hit.start - start, end=hit.end - start) for hit in _matches(rule, form, data, start, stop)]
+            if len(_remembered) >= _REMEMBERED:
+                _remembered.clear()
+            _remembered[key] = known
+        for hit in known:
+            yield replace(hit, start=hit.start + start, end=hit.end + start, parts={})
+
+
+def _matches(rule: Rule, form: Form, data: bytes, start: int, stop: int) -> Iterator[Hit]:
     pattern = compiled(form.regex)
     group = pattern.groupindex[b"secret"]
-    for start, stop in _windows(form, ends, len(data)):
-        at = start
-        while (match := pattern.search(data, at, stop)) is not None:
-            left, right = match.span(group)
-            at = max(right, at + 1)
-            if hit := _judge(rule, form, data, left, right):
-                yield hit
+    at = start
+    while (match := pattern.search(data, at, stop)) is not None:
+        left, right = match.span(group)
+        hit = _judge(rule, form, data, left, right)
+        if hit is not None:
+            yield hit
+        at = max(right if hit else left, at + 1)  # a value that is none may hold the word before the next
 
 
 def _windows(form: Form, ends: list[int], size: int) -> Iterator[tuple[int, int]]:
     """Give the stretches in which a match can lie, overlapping ones as one."""
     start, stop = -1, -1
     for end in sorted(ends):
-        left = max(0, end - form.trigger_max - 1)
+        left = max(0, end - (form.before or form.trigger_max) - 1)
         if left > stop:
             if stop >= 0:
                 yield start, stop
             start = left
-        stop = max(stop, min(size, end - form.trigger_min + form.longest + 2))
+        stop = max(stop, min(size, end + (form.after or form.longest - form.trigger_min) + 2))
     if stop >= 0:
         yield start, stop
 
@@ -105,9 +135,10 @@ def _windows(form: Form, ends: list[int], size: int) -> Iterator[tuple[int, int]
 def _judge(rule: Rule, form: Form, data: bytes, left: int, right: int) -> Hit | None:
     raw = data[left:right]
     if rule.decode == "base64":
-        raw = base64_value(raw)
-        if raw is None:
+        plain = base64_value(raw)
+        if plain is None:
             return None
+        raw = plain
     value = text_of(raw)
     if form.exclude is not None and compiled(form.exclude).fullmatch(raw):
         return None
@@ -165,7 +196,7 @@ def _nearest(pattern: str, data: bytes, hit: Hit, within: int) -> tuple[int, int
     return best
 
 
-def _best(hits: Iterable[Hit]) -> Iterator[Hit]:
+def best(hits: Iterable[Hit]) -> Iterator[Hit]:
     """Let each value be named once, by the surest rule: what overlaps a better hit is left out."""
     order = sorted(hits, key=lambda h: (_RANK[h.strength], h.start - h.end, _SURE[h.confidence], h.rule.id))
     starts: list[int] = []
@@ -179,15 +210,17 @@ def _best(hits: Iterable[Hit]) -> Iterator[Hit]:
         yield hit
 
 
-def _decoded(ruleset: RuleSet, data: bytes, ends: dict[int, list[int]], count: int, depth: int, known: list[Hit]) -> list[Hit]:
+def _decoded(ruleset: RuleSet, data: bytes, ends: dict[int, list[int]], depth: int, known: list[Hit]) -> list[Hit]:
     """Find what is written in an encoding; a value that stands there plainly as well is not told twice."""
+    count = len(ruleset.triggered)
     plain = {reveal(hit.secret) for hit in known}
     found: list[Hit] = []
     pieces = list(base64_pieces(data, {phase: sorted(ends[count + phase]) for phase in range(4) if count + phase in ends}))
-    if count + 4 in ends:
-        pieces += escape_pieces(data, sorted(ends[count + 4]))
+    escapes = [*ends.get(count + 4, ()), *after_words(data, ends.get(count + 5, []))]
+    if escapes:
+        pieces += escape_pieces(data, sorted(escapes))
     for piece in pieces:
-        for hit in _find(ruleset, piece.text, depth + 1):
+        for hit in _find(ruleset, piece.text, first_pass(ruleset, piece.text), depth + 1):
             if reveal(hit.secret) not in plain:
                 plain.add(reveal(hit.secret))
                 start = piece.origin(hit.start)
@@ -195,17 +228,14 @@ def _decoded(ruleset: RuleSet, data: bytes, ends: dict[int, list[int]], count: i
     return found
 
 
-_NEWLINE = re.compile(rb"\n")
-
-
 def _place(hits: list[Hit], data: bytes, first_line: int) -> None:
     """Set line, column and whether the line says that the value is allowed."""
-    breaks = [match.start() for match in _NEWLINE.finditer(data)]
-    for hit in hits:
-        row = bisect_right(breaks, hit.start - 1) if hit.start else 0
-        begin = breaks[row - 1] + 1 if row else 0
-        stop = breaks[row] if row < len(breaks) else len(data)
-        hit.line = first_line + row
-        hit.column = hit.start - begin + 1
-        near = data[max(begin, hit.start - _ALLOW_WITHIN) : min(max(stop, hit.end), hit.end + _ALLOW_WITHIN)]
-        hit.allowed = ALLOW in near
+    line, counted = first_line, 0
+    for hit in hits:  # in the order of their starts, so each byte is counted once
+        line += data.count(b"\n", counted, hit.start)
+        counted = hit.start
+        hit.line = line
+        hit.column = hit.start - data.rfind(b"\n", 0, hit.start)
+        begin = max(hit.start - hit.column + 1, hit.start - _ALLOW_WITHIN)
+        stop = data.find(b"\n", hit.end, hit.end + _ALLOW_WITHIN)
+        hit.allowed = ALLOW in data[begin : stop if stop >= 0 else hit.end + _ALLOW_WITHIN]

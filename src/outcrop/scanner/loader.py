@@ -2,11 +2,12 @@
 
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import hyperscan
-import re2
+import re2  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from outcrop.domain.errors import OperatorError
@@ -16,6 +17,7 @@ from outcrop.scanner.checksum import CHECKSUMS
 from outcrop.scanner.rule import Form, Impact, Part, Rule, Strength
 
 WITHIN = 60  # characters between a context word and its value
+_WIDEST_GAP = 1_000
 PAIR_WITHIN = 600  # characters between the parts of one credential
 _WORD = set(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
 _JOINING = b"-+/="  # belong to a value's run only where its alphabet has them
@@ -32,7 +34,9 @@ class _Shape(BaseModel):
 class _FormIn(_Shape):
     pattern: str = Field(min_length=1)
     context: list[str] = []
-    within: int = Field(WITHIN, ge=1, le=1000)
+    near: list[str] = []
+    after: list[str] = []
+    within: int = Field(WITHIN, ge=1, le=8_000)
     longest: int = Field(0, ge=0, le=262_144)
     entropy: float = Field(0.0, ge=0, le=8)
     checksum: str | None = None
@@ -148,7 +152,9 @@ def _rule(raw: dict[str, Any], at: int, issuer: str, lines: _Lines) -> Rule:
     except ValidationError as error:
         raise RuleError(lines.message(at, error, label)) from None
     try:
-        forms = [make_form(given), *(make_form(form) for form in given.also)]
+        # What the rule excludes, its further forms exclude as well, unless they say otherwise.
+        also = [form if form.exclude is not None else form.model_copy(update={"exclude": given.exclude}) for form in given.also]
+        forms = [make_form(form) for form in (given, *also)]
         forms += [_alone(part) for part in given.part if part.alone]
         parts = tuple(_part(part) for part in given.part)
     except regex.PatternError as error:
@@ -172,32 +178,70 @@ def _rule(raw: dict[str, Any], at: int, issuer: str, lines: _Lines) -> Rule:
 
 def make_form(given: _FormIn) -> Form:
     """Make the full pattern of a form: context word, gap, boundary, value, boundary."""
+    if sum(map(bool, (given.context, given.near, given.after))) > 1:
+        raise regex.PatternError("context, near and after exclude each other")
+    if given.context and given.within > _WIDEST_GAP:
+        raise regex.PatternError(f"within is at most {_WIDEST_GAP} with context")
     whole = _whole(given.pattern, given.context, given.within)
-    found = _trigger(whole)
     if given.checksum is not None and given.checksum not in CHECKSUMS:
         raise regex.PatternError(f"checksum {given.checksum!r} is not known; known are {', '.join(sorted(CHECKSUMS))}")
-    if given.exclude is not None:
+    if given.exclude:
         _compiles("exclude", given.exclude)
     strength = Strength(given.strength) if given.strength else _strength(given)
     usual = Confidence.HIGH if strength in {Strength.CHECKSUM, Strength.PREFIX, Strength.STRUCTURED} else Confidence.MEDIUM
+    form = own_form(
+        whole,
+        word=_word(given),
+        longest=given.longest,
+        strength=strength,
+        confidence=Confidence(given.confidence) if given.confidence else usual,
+        entropy=given.entropy,
+        checksum=given.checksum,
+        exclude=given.exclude or None,
+    )
+    return replace(form, before=given.within if given.near else 0, after=given.within if given.near or given.after else 0)
+
+
+def _word(given: _FormIn) -> str | None:
+    """Give the pattern of the words around which the values stand, where these are not part of the match."""
+    words = given.near or given.after
+    for word in words:
+        _compiles("near" if given.near else "after", word)
+    return f"(?i:{'|'.join(words)})" if words else None
+
+
+def own_form(
+    whole: str,
+    *,
+    word: str | None = None,
+    strength: Strength,
+    confidence: Confidence,
+    longest: int = 0,
+    entropy: float = 0.0,
+    checksum: str | None = None,
+    exclude: str | None = None,
+) -> Form:
+    """Make a form of a full pattern that has its group `secret`."""
+    _compiles("pattern", whole)
+    found = _trigger(word or whole)
     return Form(
         regex=whole,
         trigger=found.pattern,
         trigger_min=found.min_width,
         trigger_max=found.max_width,
-        longest=given.longest or regex.width(regex.parse(whole))[1],
+        longest=longest or regex.width(regex.parse(whole))[1],
         strength=strength,
-        confidence=Confidence(given.confidence) if given.confidence else usual,
-        entropy=given.entropy,
-        checksum=given.checksum,
-        exclude=given.exclude,
+        confidence=confidence,
+        entropy=entropy,
+        checksum=checksum,
+        exclude=exclude,
     )
 
 
 def _strength(given: _FormIn) -> Strength:
     if given.checksum:
         return Strength.CHECKSUM
-    if given.context:
+    if given.context or given.near or given.after:
         return Strength.CONTEXT
     prefixes = regex.literal_prefixes(given.pattern)
     return Strength.PREFIX if prefixes and min(map(len, prefixes)) >= 3 else Strength.STRUCTURED
@@ -207,11 +251,14 @@ def _whole(pattern: str, context: list[str], within: int) -> str:
     _compiles("pattern", pattern)
     for word in context:
         _compiles("context", word)
-    own_edges = "(?P<secret>" in pattern
-    value = pattern if own_edges else f"{_edge(pattern, last=False)}(?P<secret>{pattern}){_edge(pattern, last=True)}"
+    if "(?P<secret>" in pattern:
+        before, value = "", pattern
+    else:
+        before, value = _edge(pattern, last=False), f"(?P<secret>{pattern}){_edge(pattern, last=True)}"
     if not context:
-        return value
-    return f"(?is:(?:{'|'.join(context)}).{{0,{within}}}?){value}"
+        return before + value
+    before = before.replace("(?:^|", "(?:")  # a value after a word is not at the beginning
+    return f"(?is:(?:{'|'.join(context)}).{{0,{within}}}?){before}{value}"
 
 
 def _edge(pattern: str, *, last: bool) -> str:
@@ -260,5 +307,4 @@ def _part(given: _PartIn) -> Part:
 
 
 def _alone(given: _PartIn) -> Form:
-    form = make_form(_FormIn(pattern=given.pattern, context=given.context, checksum=given.checksum))
-    return Form(**{name: getattr(form, name) for name in Form.__dataclass_fields__} | {"part": given.name})
+    return replace(make_form(_FormIn(pattern=given.pattern, context=given.context, checksum=given.checksum)), part=given.name)

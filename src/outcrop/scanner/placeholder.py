@@ -1,34 +1,107 @@
-"""Values that only stand for a credential: templates, fill-ins, published examples and test vectors."""
+"""Values that only stand for a credential: templates, fill-ins, published examples and test vectors.
 
+A random token must never be taken for one. Whatever is looked for anywhere in a value is therefore too long to come about by
+chance, or needs characters that tokens have none of; shorter words count only when they are the whole value.
+"""
+
+import base64
 import hashlib
 import re
 
-# Words people put where a credential would go; the short ones only count in short values, where chance does not make them.
-_WORDS = re.compile(
-    r"example|sample[_-]|placeholder|change[_-]?(?:me|it|this)|redacted|(?:your|my)[_-]?(?:api|secret|token|key|pass|access|auth|client|own|account)"
-    r"|your[_-]|replace[_-]?(?:me|with|this)?|insert[_-]?|goes[_-]?here|notreal|not[_-]?a[_-]?real|not[_-]?valid|invalid|dummy|foobar|put[_-]your|to[_-]?be[_-]?"
-    r"|12345678|23456789|abcdefgh|bcdefghi|qwertyui|01234567|98765432|deadbeef|(?:0123456789abcdef)",
-    re.IGNORECASE,
-)
-_SHORT_WORDS = re.compile(r"fake|xxxx|todo|none|null|undefined|mock|\*\*\*|\.\.\.|###|___", re.IGNORECASE)
-_SHORT = 80
-_LONG = 400  # a key block or a long token contains any word by chance
-_TEMPLATE = re.compile(
-    r"""^\$\{|^\$\(|\$\{[^}]*\}|^\$[A-Za-z_]\w*$|\{\{|\}\}|<%|%>|^%[A-Za-z_]+%$|%\(\w+\)s|^%[sdv]$|^#\{|^<[^<>]*>$|^\[[^\[\]]*\]$|^\{[\w.\s-]*\}$|^@\w+@$|^__\w+__$|^\*+$"""
-)
-_RUN = re.compile(r"([^A\s])\1{7,}")  # base64 of zero bytes is a run of A
-_CYCLE = re.compile(r"^(.{1,6})\1{3,}.{0,5}$", re.DOTALL)
+import re2  # type: ignore[import-untyped]
 
-# The first 16 hexadecimal digits of the SHA-256 of values that issuers print in their documentation.
-_PUBLISHED: frozenset[str] = frozenset()
+# What people write where a credential would go.
+_FILL_IN = re2.compile(
+    rb"(?i)example|placeholder|redacted|change[_-]?(?:me|it|this)|dummy|foobar|notreal|not[_-]?(?:a[_-]?)?(?:real|valid|secret)|invalid|sanitized"
+    rb"|your[_-]?(?:api|app|secret|token|key|pass|pwd|access|auth|client|own|account|user|db|database|bot|private)|^your[_-]|[_-]your[_-]"
+    rb"|(?:replace|insert|paste|enter)[ _-]?(?:me|with|this|your|the|here)|put[ _-](?:your|the|here)"
+    rb"|goes[_-]?here|(?:key|token|secret|password)[_-]here"
+    rb"|to[_-]be[_-](?:set|replaced|filled|changed|defined)|sample[_-]|fake[_-]?(?:api|key|token|secret|pass|cred|value|auth|access|client)"
+    rb"|(?:^|[^0-9A-Za-z])(?:fake|mock|todo|fixme|none|null|undefined)(?:$|[^0-9A-Za-z])|x{6}"
+    rb"|12345678|23456789|98765432|01234567|abcdefgh|bcdefghi|qwertyui|deadbeefdead|a1b2c3d4|1a2b3c4d|abcdef01|abcdef12|c0ffeec0ffee"
+)
+_LONG = 400  # a key block contains any word by chance
+_SHORT_ELLIPSIS = 80
+
+# Something else fills the value in: a shell, a template engine, a format string.
+_TEMPLATE = re2.compile(
+    rb"\$\{[^}]*\}|\$\{\{|^\$\(|^\$\{|^\$[A-Za-z_]\w*$|\{\{|\}\}|<%|%>|^%\w+%$|%\(\w+\)s|(?:^|[^\w%])%[sdv](?:$|[^\w])|#\{|\{[A-Za-z_][\w.]*\}|^\{\d?\}$"
+    rb"|^<[^<>]*>$|^\[[^\[\]]*\]$|^@\w+@$|^__[A-Z_]+__$|^%[sdv@]|\*{3}|^\*+$|_{5}|#{4}|^-+$|\\\([A-Za-z_.]+\)"
+)
+_HASH = ("{SHA}", "{SSHA}", "{MD5}", "{CRYPT}", "{noop}", "{bcrypt}")  # how directories begin a password, not a template
+_RUN = re.compile(r"([^A\s])\1{7}")  # base64 of zero bytes is a run of A
+_CYCLE = re.compile(r"(.{1,6})\1{3,}.{0,5}", re.DOTALL)
+
+# The whole value is a word for what should stand there, or the name that installers give to the first user.
+_NOUN = (
+    r"user(?:name)?|login|pass(?:word|wort|wd|phrase|code)?|passw|pwd|pw|secret|token|key|api[\s_.-]?key|auth"
+    r"|cred(?:ential)?s?|value|string|text"
+)
+_WORD = re2.compile(
+    r"(?i)(?:(?:my|your|the|our|some|any|an?|new|old|db|database|user|admin|root|test|default|real|actual|plain|valid|wrong|bad|good|correct|super|app|api|client"
+    r"|access|refresh|bearer|private|public|session|service|shared|secret|base64|encoded|encrypted|hashed|sql|mysql|postgres|mongo|redis|smtp|ftp|http|proxy)[\s_.-]?)*"
+    rf"(?:{_NOUN})(?:[\s_.-]?(?:{_NOUN}|here|id|name|hash|file|path))*[\s_.-]?[0-9]?[!?.:*]{{0,3}}"
+    r"|(?:test|tester|testing|demo|foo|bar|baz|qux|abc|abcd|abcde|abcdef|asdf|asdfgh|qwerty|hello|temp|tmp|blah)[\s_.-]?(?:[0-9]|123)?"
+    r"|root|admin|administrator|guest|postgres|postgresql|mysql|mariadb|mongo|mongodb|mongoadmin|redis|rabbitmq|rabbit|sa|minio|minioadmin|elastic|neo4j|odoo"
+    r"|none|null|nil|true|false|undefined|empty|hidden|masked|removed|censored|todo|tbd|tba|fixme|n/?a|unset|unknown|blank|optional|required|disabled|enabled"
+    r"|localhost|anonymous|dev|development|prod|production|staging|local|x{1,5}|x-oauth-basic|x-token-auth|0{1,8}|1{1,8}|1234?5?6?7?|654321|321|yes|no|on|off"
+    r"|public|default|change|replace|insert|random|nothing|something|anything|whatever|thisisasecret"
+)
+_WORDS_UP_TO = 48
+_BASE64 = re.compile(r"[0-9A-Za-z+/]{6,46}={0,2}")
+
+# The subject that everybody's first web token has: {"sub":"1234567890" at the beginning of the claims.
+_SAMPLE_CLAIMS = ".eyJzdWIiOiIxMjM0NTY3ODkw"
+
+# The first 16 hexadecimal digits of the SHA-256 of values that issuers print in their documentation or ship in their emulators.
+_PUBLISHED = frozenset(
+    {
+        "1a5d44a2dca19669",  # AWS documentation
+        "78314b11be2e5815",  # AWS documentation
+        "c6ea27c534f993d3",  # AWS documentation
+        "e21b597ba6b9cafa",  # AWS documentation
+        "051d093c4bdedbf2",  # jwt.io, the signature
+        "08831f80b56414a9",  # jwt.io, the older signature
+        "13d31e961a1ad8ec",  # RFC 7515 and RFC 7636
+        "2cafc0970149a84f",  # Stripe documentation
+        "f2d6ca16515033e5",  # Stripe documentation
+        "0011cc25eb432071",  # Azure storage emulator
+        "aa6547439583c3a2",  # Azure Cosmos DB emulator
+        "f5e95c9954635b65",  # reCAPTCHA test key, secret
+        "03b970ed8171d73b",  # reCAPTCHA test key, site
+        "bf1725a8f98bea37",  # Supabase local stack, anon
+        "70541e07fd4f900b",  # Supabase local stack, service role
+    }
+)
 
 
 def is_placeholder(value: str) -> bool:
     """Tell whether a value is a stand-in rather than a credential."""
-    if _TEMPLATE.search(value) or _RUN.search(value) or _CYCLE.match(value):
+    raw = value.encode("utf-8", "surrogateescape")
+    block = value.startswith("-----BEGIN")
+    if (not block and not value.startswith(_HASH) and _TEMPLATE.search(raw)) or _RUN.search(value) or _CYCLE.fullmatch(value):
         return True
-    if len(value) <= _LONG and _WORDS.search(value):
+    size = len(value)
+    if size <= _LONG and (_FILL_IN.search(raw) or (size >= 6 and len(set(value)) < 3)):
         return True
-    if len(value) <= _SHORT and _SHORT_WORDS.search(value):
+    if (block or size <= _SHORT_ELLIPSIS) and ("..." in value or "…" in value):
         return True
-    return hashlib.sha256(value.encode("utf-8", "surrogateescape")).hexdigest()[:16] in _PUBLISHED
+    if size <= _WORDS_UP_TO and (_is_word(value) or (size % 4 == 0 and _is_encoded_word(value))):
+        return True
+    return _SAMPLE_CLAIMS in value or _published(raw) or (value.startswith("eyJ") and _published(raw.rpartition(b".")[2]))
+
+
+def _is_word(value: str) -> bool:
+    """Tell whether a value is only a word; a pair of user and password counts by its password."""
+    return _WORD.fullmatch(value) is not None or (":" in value and _WORD.fullmatch(value.partition(":")[2]) is not None)
+
+
+def _is_encoded_word(value: str) -> bool:
+    if not _BASE64.fullmatch(value):
+        return False
+    raw = base64.b64decode(value)
+    return raw.isascii() and (text := raw.decode().strip()).isprintable() and (_is_word(text) or _FILL_IN.search(raw) is not None)
+
+
+def _published(raw: bytes) -> bool:
+    return hashlib.sha256(raw).hexdigest()[:16] in _PUBLISHED

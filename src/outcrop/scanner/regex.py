@@ -20,7 +20,16 @@ _CATEGORIES = {
     op.CATEGORY_SPACE: r"\s", op.CATEGORY_NOT_SPACE: r"\S",
     op.CATEGORY_WORD: r"\w", op.CATEGORY_NOT_WORD: r"\W",
 }  # fmt: skip
-_ANCHORS = {op.AT_BEGINNING: "^", op.AT_BEGINNING_STRING: r"\A", op.AT_END: "$", op.AT_BOUNDARY: r"\b", op.AT_NON_BOUNDARY: r"\B"}
+# The first pass reads many texts in one go with a line break between them: there a text begins and ends as well.
+_ANCHORS = {
+    op.AT_BEGINNING: (r"(?:^|\n)", 1),
+    op.AT_BEGINNING_STRING: (r"(?:^|\n)", 1),
+    # Dear in the first pass, and the second one checks them.
+    op.AT_END: ("", 0),
+    op.AT_END_STRING: ("", 0),
+    op.AT_BOUNDARY: ("", 0),
+    op.AT_NON_BOUNDARY: ("", 0),
+}
 
 
 class PatternError(ValueError):
@@ -54,10 +63,20 @@ def width(tree: Any) -> tuple[int, int]:
 def trigger(pattern: str) -> Trigger:
     """Give the shortest useful beginning of a pattern: enough of it to be rare, and no open end that matches at every byte."""
     tree = parse(pattern)
-    emitted = _Emitter(tree.state.flags).beginning(tree)
+    emitter = _Emitter(tree.state.flags)
+    emitted = emitter.beginning(_flat(list(tree)))
     if emitted.low < 2:
         raise PatternError("matches fewer than two characters")
     return Trigger(emitted.text, emitted.low, min(emitted.high, UNBOUNDED))
+
+
+def _literal_length(code: Any, value: Any) -> int:
+    """Tell how many literal characters an item adds at least; marks such as :// are too common to count."""
+    if code == op.LITERAL:
+        return int(chr(value).isalnum())
+    if code == op.BRANCH and all(inner == op.LITERAL for branch in value[1] for inner, _ in branch):
+        return int(min(len(branch) for branch in value[1]))
+    return 0
 
 
 def literal_prefixes(pattern: str) -> list[bytes]:
@@ -114,13 +133,15 @@ class _Emitter:
     def __init__(self, flags: int) -> None:
         self.flags = flags
 
-    def beginning(self, tree: Any) -> _Text:
-        items = _flat(list(tree))
+    def beginning(self, items: list[Any]) -> _Text:
+        """Write enough of a sequence to be rare; what may be empty at its end tells nothing."""
+        while items and self.sequence(items[-1:]).low == 0:
+            items = items[:-1]
         out = _Text()
         literal = 0
         for at, (code, value) in enumerate(items):
             tail = at == len(items) - 1
-            literal = literal + 1 if code == op.LITERAL else literal
+            literal += _literal_length(code, value)
             if code in {op.MAX_REPEAT, op.MIN_REPEAT}:
                 low, high, inner = int(value[0]), int(value[1]), value[2]
                 cut = literal >= _LITERAL and out.low >= _LITERAL
@@ -136,44 +157,50 @@ class _Emitter:
         return out
 
     def _repeat(self, out: _Text, inner: Any, low: int, high: int) -> None:
-        body = self._sequence(inner)
+        body = self.sequence(inner)
         if high == 0:
             return
-        bounds = "{%d}" % low if low == high else "{%d,%s}" % (low, "" if high > UNBOUNDED else high)
+        bounds = f"{{{low}}}" if low == high else f"{{{low},{'' if high > UNBOUNDED else high}}}"
         out.add(f"(?:{body.text}){bounds}", body.low * low, min(body.high * high, UNBOUNDED))
 
-    def _sequence(self, tree: Any) -> _Text:
+    def sequence(self, tree: Any) -> _Text:
         out = _Text()
         for code, value in tree:
             self._item(out, code, value)
         return out
 
     def _item(self, out: _Text, code: Any, value: Any) -> None:
-        if code == op.LITERAL:
-            out.add(_char(value), 1, 1)
-        elif code == op.NOT_LITERAL:
-            out.add(f"[^{_char(value)}]", 1, 1)
-        elif code == op.ANY:
-            out.add(".", 1, 1)
-        elif code == op.IN:
-            out.add(_set(value), 1, 1)
+        if (one := _single(code, value)) is not None:
+            out.add(one, 1, 1)
         elif code == op.AT:
             if value not in _ANCHORS:
                 raise PatternError("has an anchor that is not supported")
-            out.add(_ANCHORS[value], 0, 0)
+            text, high = _ANCHORS[value]
+            out.add(text, 0, high)
         elif code in {op.MAX_REPEAT, op.MIN_REPEAT}:
             self._repeat(out, value[2], int(value[0]), int(value[1]))
         elif code == op.SUBPATTERN:
             _, on, off, inner = value
-            body = self._sequence(inner)
+            body = self.sequence(inner)
             flags = _flags(on) + (f"-{_flags(off)}" if off else "")
             out.add(f"(?{flags}:{body.text})", body.low, body.high)
         elif code == op.BRANCH:
-            bodies = [self._sequence(branch) for branch in value[1]]
+            bodies = [self.sequence(branch) for branch in value[1]]
             text = "|".join(body.text for body in bodies)
             out.add(f"(?:{text})", min(b.low for b in bodies), max(b.high for b in bodies))
         else:
             raise PatternError(f"uses {str(code).lower()}, which is not supported")
+
+
+def _single(code: Any, value: Any) -> str | None:
+    """Write an item that matches exactly one character."""
+    if code == op.LITERAL:
+        return _char(value)
+    if code == op.NOT_LITERAL:
+        return f"[^{_char(value)}]"
+    if code == op.ANY:
+        return "."
+    return _set(value) if code == op.IN else None
 
 
 def _flat(items: list[Any]) -> list[Any]:
@@ -228,27 +255,21 @@ def members(items: list[Any]) -> set[int]:
 
 
 def _edge(items: list[Any], *, last: bool) -> set[int]:
+    """Give the characters that a sequence can begin or end with."""
     found: set[int] = set()
     for code, value in reversed(items) if last else items:
         if code == op.AT:
             continue
-        optional = False
         if code == op.LITERAL:
             found.add(value)
         elif code == op.IN:
             found |= members(value)
         elif code in {op.ANY, op.NOT_LITERAL}:
             found |= set(range(256))
-        elif code in {op.MAX_REPEAT, op.MIN_REPEAT}:
-            found |= _edge(list(value[2]), last=last)
-            optional = int(value[0]) == 0
-        elif code == op.SUBPATTERN:
-            found |= _edge(list(value[3]), last=last)
-            optional = value[3].getwidth()[0] == 0
-        elif code == op.BRANCH:
-            for branch in value[1]:
-                found |= _edge(list(branch), last=last)
-            optional = any(branch.getwidth()[0] == 0 for branch in value[1])
+        inner = _inside(code, value)
+        for part in inner:
+            found |= _edge(list(part), last=last)
+        optional = any(part.getwidth()[0] == 0 for part in inner) or (code in {op.MAX_REPEAT, op.MIN_REPEAT} and value[0] == 0)
         if not optional:
             break
     return found

@@ -37,6 +37,8 @@ class Form:
     entropy: float = 0.0  # bits per character that the value must have
     checksum: str | None = None
     exclude: str | None = None  # values that match this wholly are something else
+    before: int = 0  # with `near`: how far from the trigger the value may stand, to either side, any number of times
+    after: int = 0
     part: str | None = None  # the form is a companion that is worth a finding when no partner stands near
 
 

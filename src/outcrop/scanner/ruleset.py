@@ -2,8 +2,9 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import orjson
 
 from outcrop.domain.finding import Confidence
 from outcrop.scanner import regex
-from outcrop.scanner.decode import ESCAPES, base64_literals
+from outcrop.scanner.decode import ESCAPES, QUOTED, base64_literals
+from outcrop.scanner.gitleaks import load_gitleaks
 from outcrop.scanner.loader import compile_regex, files_of, load_paths
 from outcrop.scanner.rule import Form, Impact, Part, Rule, Strength
 
@@ -20,18 +22,14 @@ BUILT_IN = Path(__file__).parent.parent / "rules"
 ENGINE = 1  # part of the version: raise it when the same rules would find something else
 
 
-@dataclass(frozen=True)
 class RuleSet:
-    """Rules with their database. A match's id: a form's number, then the four phases of base64, then an escape."""
+    """Rules with their database. A match's id is a trigger's number; then come the four phases of base64, an escape, an escaped quote."""
 
-    rules: tuple[Rule, ...]
-    version: str
-    database: hyperscan.Database
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "forms", [(rule, form) for rule in self.rules for form in rule.forms])
-
-    forms: list[tuple[Rule, Form]] = None  # type: ignore[assignment]
+    def __init__(self, rules: tuple[Rule, ...], version: str, database: hyperscan.Database) -> None:
+        self.rules = rules
+        self.version = version
+        self.database = database
+        self.triggered = list(_by_trigger(rules).values())
 
 
 @lru_cache(maxsize=4096)
@@ -40,24 +38,28 @@ def compiled(pattern: str) -> Any:
     return compile_regex(pattern)
 
 
-def load(own: Sequence[Path] = (), *, built_in: bool = True, cache: Path | None = None) -> RuleSet:
+def load(own: Sequence[Path] = (), *, built_in: bool = True, gitleaks: Path | None = None, cache: Path | None = None) -> RuleSet:
     """Load the built-in rules and a user's own, from the cache where these very files have been compiled before."""
     paths = [*([BUILT_IN] if built_in else []), *own]
-    version = _version(paths)
+    version = _version([*paths, *([gitleaks] if gitleaks else [])])
     if cache is not None and (kept := _from_cache(cache, version)):
         return kept
-    made = make(load_paths(paths), version)
+    rules = load_paths(paths)
+    if gitleaks is not None:
+        known = {rule.id for rule in rules}
+        rules += [rule for rule in load_gitleaks(gitleaks) if rule.id not in known]
+    made = make(rules, version)
     if cache is not None:
         _to_cache(cache, made)
     return made
 
 
 def make(rules: Sequence[Rule], version: str = "") -> RuleSet:
-    forms = [form for rule in rules for form in rule.forms]
-    expressions = [(form.trigger, number) for number, form in enumerate(forms)]
+    triggers = list(_by_trigger(rules))
+    expressions = [(trigger, number) for number, trigger in enumerate(triggers)]
     for phase, literals in base64_literals(_literals(rules)).items():
-        expressions += [(regex.escaped(literal), len(forms) + phase) for literal in literals]
-    expressions += [(escape, len(forms) + 4) for escape in ESCAPES]
+        expressions += [(regex.escaped(literal), len(triggers) + phase) for literal in literals]
+    expressions += [*((escape, len(triggers) + 4) for escape in ESCAPES), (QUOTED, len(triggers) + 5)]
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
     database.compile(
         expressions=[text.encode("latin-1") for text, _ in expressions],
@@ -68,12 +70,21 @@ def make(rules: Sequence[Rule], version: str = "") -> RuleSet:
     return RuleSet(tuple(rules), version, database)
 
 
+def _by_trigger(rules: Sequence[Rule]) -> dict[str, list[tuple[Rule, Form]]]:
+    """Group forms that begin alike, so that the first pass looks for each beginning once."""
+    found: dict[str, list[tuple[Rule, Form]]] = {}
+    for rule in rules:
+        for form in rule.forms:
+            found.setdefault(form.trigger, []).append((rule, form))
+    return found
+
+
 def _literals(rules: Sequence[Rule]) -> set[bytes]:
     return {literal for rule in rules for form in rule.forms for literal in regex.literal_prefixes(form.regex) if len(literal) >= 4}
 
 
 def _version(paths: Sequence[Path]) -> str:
-    digest = hashlib.sha256(f"{ENGINE} {hyperscan.__version__}".encode())
+    digest = hashlib.sha256(f"{ENGINE} {metadata.version('hyperscan')}".encode())
     for path in paths:
         for file in files_of(path):
             try:
@@ -107,8 +118,10 @@ def _to_cache(cache: Path, made: RuleSet) -> None:
 
 
 def _rule(raw: dict[str, Any]) -> Rule:
-    forms = tuple(
+    raw["forms"] = tuple(
         Form(**{**form, "strength": Strength(form["strength"]), "confidence": Confidence(form["confidence"])}) for form in raw["forms"]
     )
-    plain = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
-    return Rule(**{**plain, "impact": Impact(raw["impact"]), "forms": forms, "parts": tuple(Part(**part) for part in raw["parts"])})
+    raw["parts"] = tuple(Part(**part) for part in raw["parts"])
+    raw["impact"] = Impact(raw["impact"])
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
+    return Rule(**fields)

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable
 from urllib.parse import quote
 
-from outcrop.scanner.checksum import crc32_base62, crc32_hex
+from outcrop.scanner.checksum import crc32_base36, crc32_base62, crc32_hex, crc32_upper
 
 _HEX = "0123456789abcdef"
 _ALPHABETS = {
@@ -30,8 +30,13 @@ _ALPHABETS = {
     "base64": string.ascii_letters + string.digits + "+/",
     "base64url": string.ascii_letters + string.digits + "-_",
 }
-# A checksum is over the expansion before it.
-_CHECKSUMS: dict[str, Callable[[str], str]] = {"crc32_base62": crc32_base62, "crc32_hex": crc32_hex}
+# A checksum is over the expansion before it; with a text of its own, it is over that text and stands after it.
+_CHECKSUMS: dict[str, Callable[[str], str]] = {
+    "crc32_base62": crc32_base62,
+    "crc32_base36": crc32_base36,
+    "crc32_hex": crc32_hex,
+    "crc32_HEX": crc32_upper,
+}
 _INNERMOST = re.compile(r"\{\{([^{}]*)\}\}")
 
 
@@ -60,12 +65,12 @@ def marked(text: str) -> tuple[str, list[str]]:
     return text.replace("«", "").replace("»", ""), re.findall(r"«(.*?)»", text, re.DOTALL)
 
 
-def _one(call: str, before: str, chance: random.Random) -> str:
+def _one(call: str, before: str, chance: random.Random) -> str:  # noqa: PLR0911 - one line per function
     name, _, rest = call.partition(" ")
     if name in _ALPHABETS:
         return _random(_ALPHABETS[name], int(rest), chance)
     if name in _CHECKSUMS:
-        return _CHECKSUMS[name](before)
+        return rest + _CHECKSUMS[name](rest or before)
     if name == "uuid":
         return str(uuid.UUID(int=chance.getrandbits(128), version=4))
     if name == "lines":

@@ -1,0 +1,170 @@
+"""`outcrop scan`."""
+
+import sys
+from contextlib import ExitStack
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from outcrop.cli.exits import fail
+from outcrop.domain import sarif
+from outcrop.domain.errors import BadInputError
+from outcrop.domain.finding import Confidence
+from outcrop.domain.secret import reveal
+from outcrop.net.guard import Egress
+from outcrop.scanner.ruleset import load
+from outcrop.services import local_scan
+from outcrop.services.local_scan import LocalFinding, Options, Report
+from outcrop.settings import load_settings
+from outcrop.sources.base import Outcome
+from outcrop.sources.parallel import cores
+from outcrop.sources.workspace import cache_folder
+
+_TARGETS = "Folders, files, git repositories (a path or an https address), or - for standard input."
+
+
+class Format(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    SARIF = "sarif"
+
+
+class Type(StrEnum):
+    FOLDER = "folder"
+    GIT = "git"
+
+
+def scan(  # noqa: PLR0917 - every option of the command
+    targets: Annotated[list[str] | None, typer.Argument(metavar="TARGET...", help=_TARGETS, show_default="the current folder")] = None,
+    kind: Annotated[Type | None, typer.Option("--type", help="What the targets are, where the guess would be wrong.")] = None,
+    output: Annotated[Format, typer.Option("--format", help="How findings are printed.")] = Format.TABLE,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    _no_validate: Annotated[bool, typer.Option("--no-validate", help="Do not ask issuers whether a credential is alive.")] = False,
+    show_secrets: Annotated[bool, typer.Option("--reveal", help="Print the raw credentials too.")] = False,
+    jobs: Annotated[int, typer.Option("--jobs", min=0, max=256, help="Processes that scan; 0 is one per core.")] = 0,
+    confidence: Annotated[Confidence, typer.Option("--confidence", help="Show hits that are at least this sure.")] = Confidence.MEDIUM,
+    rules: Annotated[list[Path] | None, typer.Option("--rules", help="Own rules beside the built-in ones: a file or a folder.")] = None,
+    gitleaks_config: Annotated[Path | None, typer.Option("--gitleaks-config", help="Own rules in the format of gitleaks.toml.")] = None,
+    baseline: Annotated[Path | None, typer.Option("--baseline", help="An earlier result: what it holds is left out.")] = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="REV", help="Only what the commits after this revision brought.")] = None,
+    staged: Annotated[bool, typer.Option("--staged", help="Only what is staged for the next commit.")] = False,
+    gitignore: Annotated[bool, typer.Option("--gitignore", help="In a folder: leave out what .gitignore names.")] = False,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Scan everything again.")] = False,
+) -> None:
+    """Find credentials. Exit code 0: none; 1: some; 2: a target could not be read."""
+    settings = load_settings()
+    cache = cache_folder()
+    if staged and since:
+        raise BadInputError("--staged and --since exclude each other")
+    options = Options(
+        ruleset=load(rules or [], gitleaks=gitleaks_config, cache=cache),
+        floor=confidence,
+        jobs=jobs or cores(),
+        cache=None if no_cache else cache,
+        work=cache,
+        gitignore=gitignore,
+        staged=staged,
+        since=since,
+        type=kind.value if kind else None,
+        baseline=_baseline(baseline),
+        stdin=sys.stdin.buffer,
+        egress=Egress.parse(settings.egress_allow, settings.egress_connect_to, settings.egress_ca_file),
+    )
+    with ExitStack() as stack:
+        report = local_scan.scan(targets or ["."], options, _progress(stack))
+    _print(report, Format.JSON if as_json else output, show_secrets=show_secrets)
+    for where, why in report.gaps:
+        print(f"not scanned: {where}: {why}", file=sys.stderr)
+    if report.failures:
+        for failure in report.failures[:-1]:
+            print(f"outcrop: {failure}", file=sys.stderr)
+        fail(report.failures[-1])
+    if report.findings:
+        raise typer.Exit(1)
+
+
+def _baseline(file: Path | None) -> frozenset[str]:
+    """Read the fingerprints of an earlier result, in any of the formats that this command prints."""
+    if file is None:
+        return frozenset()
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise BadInputError(f"--baseline {file}: {error.strerror}") from None
+    try:
+        if text.lstrip()[:1] == b"{" and b'"runs"' in text:
+            return frozenset(sarif.fingerprints(orjson.loads(text)))
+        records = orjson.loads(text) if text.lstrip()[:1] == b"[" else [orjson.loads(line) for line in text.splitlines() if line.strip()]
+        return frozenset(str(record["fingerprint"]) for record in records)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise BadInputError(f"--baseline {file}: is not a result of outcrop scan in json, jsonl or sarif") from None
+
+
+def _progress(stack: ExitStack) -> Any:
+    """Show how far it has come, on a terminal only."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return lambda _: None
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    bar = stack.enter_context(Progress(*columns, console=console, transient=True))
+    task = bar.add_task("scanning")
+
+    def told(outcome: Outcome) -> None:
+        history = f", {outcome.commits:,} commits" if outcome.commits else ""
+        bar.update(task, description=f"{outcome.files:,} files, {outcome.size / 1e6:,.0f} MB{history}")
+
+    return told
+
+
+def _print(report: Report, output: Format, *, show_secrets: bool) -> None:
+    match output:
+        case Format.TABLE:
+            _print_table(report, show_secrets=show_secrets)
+        case Format.JSON:
+            _write(_json([_shown(finding, show_secrets=show_secrets) for finding in report.findings]))
+        case Format.JSONL:
+            _write(b"".join(_json(_shown(finding, show_secrets=show_secrets)) for finding in report.findings))
+        case Format.SARIF:
+            findings = [finding.fields for finding in report.findings]
+            _write(_json(sarif.sarif(findings, report.gaps, version=version("outcrop"), well=not report.failures)))
+
+
+def _shown(finding: LocalFinding, *, show_secrets: bool) -> dict[str, Any]:
+    return finding.fields | {"secret": reveal(finding.secret)} if show_secrets else finding.fields
+
+
+def _json(value: object) -> bytes:
+    return orjson.dumps(value, default=str, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _write(content: bytes) -> None:
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
+def _print_table(report: Report, *, show_secrets: bool) -> None:
+    console = Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False, soft_wrap=not sys.stdout.isatty())
+    if report.findings:
+        table = Table("score", "rule", "place", "commit", "credential", box=None, pad_edge=False, header_style="bold")
+        for finding in report.findings:
+            fields = finding.fields
+            table.add_row(
+                f"{fields['composite_score']:.0f}",
+                fields["rule"],
+                Text(f"{fields['file_path'] or '(unreachable)'}:{fields['line_number']}", overflow="fold"),
+                (fields["commit"] or "")[:10],
+                Text(reveal(finding.secret) if show_secrets else fields["matched_text"], overflow="fold"),
+            )
+        console.print(table)
+    count, gaps = len(report.findings), len(report.gaps)
+    told = f"{count} {'finding' if count == 1 else 'findings'} in {report.files:,} files, {report.size / 1e6:,.1f} MB"
+    print(told + (f"; {gaps} not scanned" if gaps else ""))

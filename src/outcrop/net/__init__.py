@@ -1,0 +1,1 @@
+"""All outbound connections: where they may go is decided here."""

@@ -1,0 +1,80 @@
+"""One file's content into hits, however large it is and whatever it is packed in."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from outcrop.domain.finding import Confidence
+from outcrop.domain.secret import Secret, reveal
+from outcrop.scanner.detect import Hit, find
+from outcrop.scanner.rule import Rule
+from outcrop.scanner.ruleset import RuleSet
+from outcrop.scanner.unpack import Budget, is_packed, texts
+
+PIECE = 32 << 20  # what is held in memory of a large file
+_OVERLAP = 256 << 10  # no credential is longer than this
+_ARCHIVE = 256 << 20  # an archive is unpacked from memory
+
+
+@dataclass(slots=True)
+class Found:
+    """What one file holds: hits, each with its name inside an archive, and what could not be read."""
+
+    hits: list[tuple[str, Hit]] = field(default_factory=list)
+    gaps: list[str] = field(default_factory=list)
+
+
+# What travels from a scanning process to the one that reports: a Secret refuses to be serialised, so its parts go by name.
+Wire = tuple[list[tuple[str, str, str, dict[str, Any]]], list[str]]
+
+
+def to_wire(found: Found) -> Wire:
+    return [(inner, hit.rule.id, reveal(hit.secret), _plain(hit)) for inner, hit in found.hits], found.gaps
+
+
+def from_wire(wire: Wire, rules: Mapping[str, Rule]) -> Found:
+    hits = []
+    for inner, rule_id, value, fields in wire[0]:
+        rule = rules[rule_id]
+        parts = {name: Secret(part) for name, part in fields["parts"].items()}
+        hits.append((inner, Hit(rule=rule, secret=Secret(value, wholly=rule.password), **{**fields, "parts": parts})))
+    return Found(hits, wire[1])
+
+
+def _plain(hit: Hit) -> dict[str, Any]:
+    names = [name for name in Hit.__dataclass_fields__ if name not in {"rule", "secret", "parts"}]
+    return {name: getattr(hit, name) for name in names} | {"parts": {name: reveal(part) for name, part in hit.parts.items()}}
+
+
+def scan_content(ruleset: RuleSet, data: bytes, floor: Confidence) -> Found:
+    """Scan a content that is in memory."""
+    if not is_packed(data[:512]):
+        return Found([("", hit) for hit in find(ruleset, data, floor)])
+    budget = Budget()
+    hits = [(name, hit) for name, text in texts(data, budget) for hit in find(ruleset, text, floor)]
+    return Found(hits, budget.gaps)
+
+
+def scan_stream(ruleset: RuleSet, read: Callable[[int], bytes], floor: Confidence) -> Found:
+    """Scan a content piece by piece; archives larger than a piece are unpacked from what fits."""
+    piece = read(PIECE)
+    if is_packed(piece[:512]):
+        piece += read(_ARCHIVE - PIECE)
+        found = scan_content(ruleset, piece, floor)
+        if read(1):
+            found.gaps.append("only the beginning of this archive was unpacked")
+        return found
+    found = Found()
+    line, known = 1, set[str]()
+    while piece:
+        for hit in find(ruleset, piece, floor, first_line=line):
+            if reveal(hit.secret) not in known:
+                known.add(reveal(hit.secret))
+                found.hits.append(("", hit))
+        more = read(PIECE - _OVERLAP)
+        if not more:
+            break
+        kept = piece[-_OVERLAP:]
+        line += piece.count(b"\n") - kept.count(b"\n")
+        piece = kept + more
+    return found

@@ -1,0 +1,291 @@
+"""`outcrop scan` without an account: targets in, findings and gaps out, no database.
+
+The same input gives the same findings in the same order with the same ids, on any machine.
+"""
+
+import hashlib
+import os
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any, Literal
+from urllib.parse import quote, urlsplit
+
+import pathspec
+
+from outcrop.domain.errors import OperatorError
+from outcrop.domain.finding import Confidence, SourceType, Status, Validation, Visibility
+from outcrop.domain.secret import Secret, reveal
+from outcrop.net.guard import Egress
+from outcrop.scanner.content import scan_stream
+from outcrop.scanner.ruleset import RuleSet
+from outcrop.scanner.score import Evidence, score
+from outcrop.sources import files, git
+from outcrop.sources.base import Located, Outcome, Progress, for_path, member, shown
+from outcrop.sources.clone import clone
+from outcrop.sources.repository import Repository, find_git_folder, open_local, resolve
+from outcrop.sources.workspace import work_folder
+
+IGNORE_FILE = ".outcropignore"
+_NAMESPACE = uuid.UUID("6f3b1f0e-6f0a-5d0c-9c55-0c1d3f0f7a11")
+TargetType = Literal["folder", "git", "stdin"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a caller of the scan can choose."""
+
+    ruleset: RuleSet
+    floor: Confidence = Confidence.MEDIUM
+    jobs: int = 1
+    cache: Path | None = None
+    work: Path = Path()
+    gitignore: bool = False
+    staged: bool = False
+    since: str | None = None
+    type: TargetType | None = None
+    baseline: frozenset[str] = frozenset()
+    stdin: IO[bytes] | None = None
+    egress: Egress = field(default_factory=Egress)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFinding:
+    """A finding of a local scan; `fields` is what is shown, the credential stands apart from it."""
+
+    fields: dict[str, Any]
+    secret: Secret
+
+
+@dataclass(slots=True)
+class Report:
+    findings: list[LocalFinding] = field(default_factory=list)
+    gaps: list[tuple[str, str]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)  # targets that could not be read at all
+    files: int = 0
+    size: int = 0
+    commits: int = 0
+
+
+def scan(targets: list[str], options: Options, progress: Progress) -> Report:
+    """Scan targets one after the other. One that cannot be read at all is told in `failures`; the rest is still scanned."""
+    report = Report()
+    for target in targets:
+        try:
+            outcome, place = _scan_target(target, options, progress)
+        except OperatorError as error:
+            report.failures.append(error.message)
+            continue
+        report.gaps += outcome.gaps
+        report.files += outcome.files
+        report.size += outcome.size
+        report.commits += outcome.commits
+        report.findings += _findings(outcome.located, place, options)
+    return report
+
+
+def _nothing(_path: bytes) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What all findings of one target share."""
+
+    source: str
+    url: str | None = None
+    full_name: str | None = None
+    ignored: Callable[[bytes], bool] = _nothing
+
+
+def _scan_target(target: str, options: Options, progress: Progress) -> tuple[Outcome, _Place]:
+    kind = options.type or _guess(target)
+    if kind == "stdin":
+        return _scan_stdin(options), _Place("-")
+    if kind == "git":
+        return _scan_git(target, options, progress)
+    if options.staged or options.since:
+        raise OperatorError(f"{target}: is not a git repository, so there is nothing staged and no history")
+    return _scan_folder(target, options, progress)
+
+
+def _guess(target: str) -> TargetType:
+    if target == "-":
+        return "stdin"
+    if target.startswith("https://"):
+        return "git"
+    if "://" in target or target.startswith("git@"):
+        raise OperatorError(f"{_without_user(target)}: only https addresses can be cloned")
+    path = Path(target)
+    return "git" if path.is_dir() and find_git_folder(path) else "folder"
+
+
+def _scan_stdin(options: Options) -> Outcome:
+    assert options.stdin is not None  # noqa: S101 - the door opens it
+    found = scan_stream(options.ruleset, options.stdin.read, options.floor)
+    outcome = Outcome(located=[Located(hit, member(b"-", inner)) for inner, hit in for_path(found, b"-")], files=1)
+    outcome.gaps = [("-", reason) for reason in found.gaps]
+    return outcome
+
+
+def _scan_folder(target: str, options: Options, progress: Progress) -> tuple[Outcome, _Place]:
+    path = Path(target)
+    try:
+        path.stat()
+    except OSError as error:
+        raise OperatorError(f"{shown(os.fsencode(target))}: {(error.strerror or 'cannot be read').lower()}") from None
+    ignored = _ignoring(path / IGNORE_FILE) if path.is_dir() else _nothing
+    work = files.Folder(path, options.ruleset, options.floor, options.jobs, ignored, gitignore=options.gitignore)
+    return files.scan_folder(work, progress), _Place(os.path.realpath(path), ignored=ignored)
+
+
+def _scan_git(target: str, options: Options, progress: Progress) -> tuple[Outcome, _Place]:
+    with ExitStack() as stack:
+        work = stack.enter_context(work_folder(options.work))
+        if target.startswith("https://"):
+            repository, git_folder = clone(target, work, options.egress), None
+            place = _Place(_without_user(target), _without_user(target), _full_name(target), _ignoring_at_head(repository))
+            key = b""
+        else:
+            git_folder = find_git_folder(Path(target))
+            if git_folder is None:
+                raise OperatorError(f"{shown(os.fsencode(target))}: is not a git repository")
+            repository = open_local(git_folder, work)
+            place = _Place(os.path.realpath(target), ignored=_ignoring(Path(target) / IGNORE_FILE, _ignoring_at_head(repository)))
+            key = os.fsencode(os.path.realpath(git_folder))
+        cache = options.cache if key else None
+        run = git.Scan(repository, options.ruleset, options.floor, options.jobs, progress, cache, key)
+        if options.staged:
+            if git_folder is None:
+                raise OperatorError("--staged needs a repository on this machine")
+            return git.scan_staged(run, git_folder), place
+        if options.since:
+            return git.scan_since(run, resolve(repository, options.since)), place
+        return git.scan_history(run), place
+
+
+def _without_user(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
+
+
+def _full_name(url: str) -> str | None:
+    parts = _without_user(url).partition("://")[2].removesuffix("/").removesuffix(".git").split("/")[1:]
+    return "/".join(parts[-2:]) if len(parts) >= 2 else None
+
+
+def _ignoring(file: Path, otherwise: Callable[[bytes], bool] = _nothing) -> Callable[[bytes], bool]:
+    """Read a file of patterns in the syntax of .gitignore."""
+    try:
+        text = file.read_bytes()
+    except OSError:
+        return otherwise
+    return _ignored_by(text)
+
+
+def _ignoring_at_head(repository: Repository) -> Callable[[bytes], bool]:
+    text = git.file_at_head(repository, IGNORE_FILE.encode())
+    return _ignored_by(text) if text else _nothing
+
+
+def _ignored_by(text: bytes) -> Callable[[bytes], bool]:
+    try:
+        spec = pathspec.GitIgnoreSpec.from_lines(text.decode("utf-8", "surrogateescape").splitlines())
+    except ValueError as error:
+        raise OperatorError(f"{IGNORE_FILE}: {error}") from None
+    return lambda path: spec.match_file(path.decode("utf-8", "surrogateescape"))
+
+
+def _findings(located: Iterable[Located], place: _Place, options: Options) -> Iterator[LocalFinding]:
+    """Number, order and describe what was found; allowed, ignored and known ones are left out."""
+    kept = [one for one in located if not one.hit.allowed and not (one.path and place.ignored(one.path.partition(b"!")[0]))]
+    kept.sort(key=_order)
+    spread = Counter(reveal(one.hit.secret) for one in kept)
+    prints = fingerprints(kept)
+    for one, fingerprint in zip(kept, prints, strict=True):
+        if fingerprint not in options.baseline:
+            yield LocalFinding(_fields(one, fingerprint, place, spread[reveal(one.hit.secret)]), one.hit.secret)
+
+
+def _order(one: Located) -> tuple[bytes, int, int, str]:
+    return one.path or b"", one.hit.line, one.hit.column, one.hit.rule.id
+
+
+def fingerprints(located: list[Located]) -> list[str]:
+    """Name findings so that a moved line changes nothing and a guessed password is not confirmed.
+
+    The name is the path, 20 bits of the value's digest, and a counter for values that share those bits, in the
+    order of their whole digests, which does not depend on where they stand.
+    """
+    digests = [hashlib.sha256(reveal(one.hit.secret).encode("utf-8", "surrogateescape")).hexdigest() for one in located]
+    names = [f"{one.hit.secret.masked_within(shown(one.path or b''))}:{digest[:5]}" for one, digest in zip(located, digests, strict=True)]
+    order = sorted(range(len(located)), key=lambda at: (names[at], digests[at]))
+    counted: dict[str, int] = {}
+    numbers = [0] * len(located)
+    for at in order:
+        counted[names[at]] = counted.get(names[at], 0) + 1
+        numbers[at] = counted[names[at]]
+    return [f"{name}:{number}" for name, number in zip(names, numbers, strict=True)]
+
+
+def _fields(one: Located, fingerprint: str, place: _Place, places: int) -> dict[str, Any]:
+    hit, origin = one.hit, one.origin
+    source_type = SourceType.REPO if one.at_tip else SourceType.COMMIT
+    path = None if one.path is None else hit.secret.masked_within(shown(one.path))
+    at = datetime.fromtimestamp(origin.at, UTC) if origin and origin.at is not None else None
+    visibility = Visibility.UNKNOWN
+    evidence = Evidence(
+        Validation.UNVALIDATED, Confidence.LOW, hit.strength, hit.rule.impact, source_type, visibility,
+        path=path, placeholder=hit.placeholder, places=places,
+    )  # fmt: skip
+    return {
+        "id": uuid.uuid5(_NAMESPACE, f"{place.source}\0{fingerprint}"),
+        "status": Status.ACTIVE,
+        "validation_status": Validation.UNVALIDATED,
+        "validation_confidence": Confidence.LOW,
+        "validation_detail": {"enabled_services": []},
+        "composite_score": score(evidence).total,
+        "source_type": source_type,
+        "source_visibility": visibility,
+        "source_url": hit.secret.masked_within(_source_url(place, one)) if place.url else None,
+        "repo_full_name": place.full_name,
+        "file_path": path,
+        "line_number": hit.line,
+        "matched_text": hit.secret.masked(),
+        "pattern": {"name": hit.rule.name, "secret_type": hit.rule.secret_type},
+        "first_seen_at": at,
+        "last_seen_at": at,
+        "seen_count": 1,
+        "resolved_at": None,
+        "resolution_note": None,
+        "resolution_evidence": None,
+        "suppressed_at": None,
+        "fingerprint": fingerprint,
+        "rule": hit.rule.id,
+        "confidence": hit.confidence,
+        "column": hit.column,
+        "current_line": one.current_line,
+        "commit": origin.commit if origin else None,
+        "author": origin.author if origin else None,
+        "committed_at": at,
+        "unreachable": one.unreachable,
+        "encoding": list(hit.encoding),
+        "parts": {name: part.masked() for name, part in sorted(hit.parts.items())},
+    }
+
+
+def _source_url(place: _Place, one: Located) -> str:
+    """Give the address of the line on the hosts whose addresses are known, else of the repository."""
+    base = (place.url or "").removesuffix("/").removesuffix(".git")
+    if one.origin is None or one.path is None:
+        return base
+    middle = {"github.com": "/blob/", "gitlab.com": "/-/blob/", "bitbucket.org": "/src/"}.get(urlsplit(base).hostname or "")
+    if middle is None:
+        return base
+    path = quote(one.path.partition(b"!")[0])
+    return f"{base}{middle}{one.origin.commit}/{path}#L{one.hit.line}"

@@ -1,0 +1,1 @@
+"""Where we look: folders, git repositories and their history, standard input."""

@@ -1,0 +1,87 @@
+"""What every source gives: hits with their place, and what could not be looked at."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from outcrop.domain.secret import reveal
+from outcrop.scanner.content import Found
+from outcrop.scanner.detect import Hit, best
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The commit that a place is attributed to; a date that cannot be read is None."""
+
+    commit: str
+    author: str | None = None
+    at: int | None = None  # seconds since 1970
+
+
+@dataclass(slots=True)
+class Located:
+    """One credential at one place."""
+
+    hit: Hit
+    path: bytes | None  # as the source has it, inside an archive after `!`; None where nothing names the content
+    origin: Origin | None = None
+    at_tip: bool = True
+    current_line: int | None = None
+    unreachable: bool = False  # no ref reaches the blob
+
+
+@dataclass(slots=True)
+class Outcome:
+    located: list[Located] = field(default_factory=list)
+    gaps: list[tuple[str, str]] = field(default_factory=list)  # where, why
+    files: int = 0
+    size: int = 0
+    commits: int = 0
+
+    def gap(self, where: bytes | str, reason: str) -> None:
+        self.gaps.append((where if isinstance(where, str) else shown(where), reason))
+
+
+Progress = Callable[[Outcome], None]
+
+
+def shown(path: bytes) -> str:
+    """Write a path so that it stays on one line whatever it is made of; text that is text stays as it is."""
+    text = path.decode("utf-8", "surrogateescape")
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else char.encode("unicode_escape").decode()
+
+
+def member(path: bytes | None, inner: str) -> bytes | None:
+    """Name a member of an archive."""
+    if not inner:
+        return path
+    return (path + b"!" if path else b"") + inner.encode("utf-8", "surrogateescape")
+
+
+def for_path(found: Found, path: bytes | None) -> list[tuple[str, Hit]]:
+    """Give a content's hits at one path, each value once: rules for files of certain names speak in those files only."""
+    by_member: dict[str, list[Hit]] = {}
+    for inner, hit in found.hits:
+        if not hit.rule.paths or _named(hit.rule.paths, member(path, inner) or b""):
+            by_member.setdefault(inner, []).append(hit)
+    kept: list[tuple[str, Hit]] = []
+    for inner, hits in by_member.items():
+        values: set[str] = set()
+        chosen = best(hits) if any(hit.rule.paths for hit in hits) else hits
+        for hit in sorted(chosen, key=lambda hit: (hit.start, hit.end)):
+            if reveal(hit.secret) not in values:
+                values.add(reveal(hit.secret))
+                kept.append((inner, hit))
+    return kept
+
+
+def _named(patterns: tuple[str, ...], path: bytes) -> bool:
+    """Match globs: one without a slash against the file's name, another against the end of the path."""
+    text = path.decode("utf-8", "surrogateescape").replace("!", "/")
+    name = text.rpartition("/")[2]
+    return any(fnmatchcase(name, p) if "/" not in p else fnmatchcase(f"/{text}", f"*/{p}") for p in patterns)

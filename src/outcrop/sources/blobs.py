@@ -1,0 +1,274 @@
+"""Every blob of a repository, read by as many `git cat-file` processes as there are workers, in the order of the pack."""
+
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import IO, Self
+
+from outcrop.domain.finding import Confidence
+from outcrop.scanner.content import Found, Wire, scan_content, scan_stream, to_wire
+from outcrop.scanner.detect import find, first_pass
+from outcrop.scanner.ruleset import RuleSet
+from outcrop.scanner.unpack import is_packed
+from outcrop.sources import gitcall
+from outcrop.sources.parallel import Emit
+from outcrop.sources.repository import Repository
+
+_BATCH_BYTES = 48 << 20  # neighbours in a pack share their delta bases, so a process reads many in a row
+_BATCH_BLOBS = 20_000
+_BUFFER = 8 << 20  # an object of half of it is read alone
+_REPORT_EVERY = 8 << 20
+_MOST_RESTARTS = 1_000
+
+
+@dataclass(slots=True)
+class Read:
+    """What a worker tells: hits by blob, gaps by blob, and how far it has come."""
+
+    hits: list[tuple[bytes, Wire]] = field(default_factory=list)
+    gaps: list[tuple[bytes, str]] = field(default_factory=list)
+    blobs: int = 0
+    size: int = 0
+
+
+def listed(repository: Repository, known: Container[bytes], seen: Callable[[bytes], None]) -> Iterator[list[bytes]]:
+    """Give the ids of all blobs that are not known, in the order of the pack, in batches of about equal work."""
+    arguments = ["cat-file", "--batch-check=%(objecttype) %(objectsize) %(objectname)", "--batch-all-objects", "--unordered", "--buffer"]
+    batch: list[bytes] = []
+    size = 0
+    with gitcall.start(repository.folder, arguments) as process:
+        assert process.stdout is not None  # noqa: S101 - for the type checker
+        for line in process.stdout:
+            if line.startswith(b"blob "):
+                _, length, oid = line.split()
+                if oid in known:
+                    continue
+                seen(oid)
+                batch.append(oid)
+                size += int(length)
+                if size > _BATCH_BYTES or len(batch) >= _BATCH_BLOBS:
+                    yield batch
+                    batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def reader(repository: Repository, ruleset: RuleSet, floor: Confidence) -> Callable[[Iterator[list[bytes]], Emit], None]:
+    """Give the work of one process: read blobs, scan them, tell."""
+
+    def work(batches: Iterator[list[bytes]], emit: Emit) -> None:
+        told = Read()
+        since = 0
+        for oid, found, size in scanned(repository, ruleset, floor, batches):
+            told.blobs += 1
+            told.size += size
+            if isinstance(found, str):
+                told.gaps.append((oid, found))
+            elif found.hits or found.gaps:
+                told.hits.append((oid, to_wire(found)))
+            if told.size - since > _REPORT_EVERY or len(told.hits) > 200:
+                emit(told)
+                told, since = Read(), 0
+        emit(told)
+
+    return work
+
+
+def scanned(
+    repository: Repository, ruleset: RuleSet, floor: Confidence, batches: Iterable[list[bytes]]
+) -> Iterator[tuple[bytes, Found | str, int]]:
+    """Scan blobs one after the other; give each with what it holds, or why it could not be read, and its size."""
+    for item in stretches(repository, batches):
+        if isinstance(item, Stretch):
+            yield from _scanned_stretch(ruleset, floor, item)
+        elif item[1] is None:
+            yield item[0], "object is missing or damaged", 0
+        else:
+            yield item[0], scan_stream(ruleset, item[1].read, floor), item[1].size
+
+
+def _scanned_stretch(ruleset: RuleSet, floor: Confidence, stretch: "Stretch") -> Iterator[tuple[bytes, Found | str, int]]:
+    """Scan many small blobs by one first pass, and look closer at those in which it saw something."""
+    seen = sorted(first_pass(ruleset, stretch.view))
+    seen.append((stretch.length + 1, 0))
+    at = 0
+    for oid, start, stop in stretch.blobs:
+        while seen[at][0] <= start:
+            at += 1
+        first = at
+        while seen[at][0] <= stop + 1:
+            at += 1
+        if is_packed(stretch.buffer, start, stop):
+            yield oid, scan_content(ruleset, stretch.bytes(start, stop), floor), stop - start
+        elif at > first:
+            mine = [(min(end, stop) - start, number) for end, number in seen[first:at]]
+            at -= seen[at - 1][0] > stop  # what ends at the line break behind this one may belong to the next
+            hits = find(ruleset, stretch.bytes(start, stop), floor, seen=mine)
+            yield oid, Found([("", hit) for hit in hits]), stop - start
+        else:
+            yield oid, _NOTHING, stop - start
+
+
+_NOTHING = Found()
+
+
+class Large:
+    """The bytes of an object that is too large to be held: they are read from git as it gives them."""
+
+    def __init__(self, stream: IO[bytes], size: int, beginning: bytes) -> None:
+        self.size = size
+        self._stream = stream
+        self._beginning = beginning
+        self._left = size
+
+    def read(self, size: int) -> bytes:
+        size = min(size, self._left)
+        data, self._beginning = self._beginning[:size], self._beginning[size:]
+        data += self._stream.read(size - len(data)) if len(data) < size else b""
+        self._left -= len(data)
+        return data
+
+    def skip(self) -> None:
+        while self._left and self.read(1 << 20):
+            pass
+
+
+class Stretch:
+    """Many objects in one buffer, as git gave them: a line break stands before each."""
+
+    __slots__ = ("blobs", "buffer", "length")
+
+    def __init__(self, buffer: bytearray, length: int, blobs: list[tuple[bytes, int, int]]) -> None:
+        self.buffer = buffer
+        self.length = length
+        self.blobs = blobs
+
+    @property
+    def view(self) -> memoryview:
+        return memoryview(self.buffer)[: self.length]
+
+    def bytes(self, start: int, stop: int) -> bytes:
+        return bytes(memoryview(self.buffer)[start:stop])
+
+
+def contents(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[tuple[bytes, bytes | Large | None]]:
+    """Give objects with their bytes, one by one; None for one that git cannot give."""
+    for item in stretches(repository, batches):
+        if isinstance(item, Stretch):
+            yield from ((oid, item.bytes(start, stop)) for oid, start, stop in item.blobs)
+        else:
+            yield item
+
+
+Item = Stretch | tuple[bytes, Large | None]
+
+
+def stretches(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[Item]:
+    """Give objects many at a time; large ones, and those that git cannot give, alone.
+
+    git ends at a damaged object. The rest is then asked for again, without its buffer, so that the first one
+    without an answer is the damaged one.
+    """
+    source = iter(batches)
+    left: deque[bytes] = deque()
+    for _ in range(_MOST_RESTARTS):
+        with _CatFile(repository, left, source) as cat:
+            yield from cat.answers()
+        if cat.complete:
+            return
+        with _CatFile(repository, left) as careful:
+            yield from careful.answers()
+        if left:
+            yield left.popleft(), None
+    yield from ((oid, None) for batch in [list(left), *source] for oid in batch)
+
+
+class _CatFile:
+    """One `git cat-file --batch`: a thread feeds it, so that neither side waits for the other."""
+
+    def __init__(self, repository: Repository, left: deque[bytes], source: Iterator[list[bytes]] | None = None) -> None:
+        arguments = ["cat-file", "--batch", *(["--buffer"] if source is not None else [])]
+        self._process = gitcall.start(repository.folder, arguments, stdin=subprocess.PIPE)
+        self._left = left
+        self._again = list(left)
+        self._source = source
+        self._ended = False
+        self.complete = False
+        self._feeder = threading.Thread(target=self._feed, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._feeder.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._feeder.join()
+        self._process.__exit__(None, None, None)
+
+    def _feed(self) -> None:
+        stdin = self._process.stdin
+        assert stdin is not None  # noqa: S101 - for the type checker
+        try:
+            stdin.write(b"".join(oid + b"\n" for oid in self._again))
+            for batch in self._source or ():
+                self._left.extend(batch)
+                stdin.write(b"".join(oid + b"\n" for oid in batch))
+            self._ended = True
+            stdin.close()
+        except (BrokenPipeError, ValueError, OSError):
+            return
+
+    def answers(self) -> Iterator[Item]:
+        """Read what git gives, a buffer at a time; what is cut off at its end begins the next."""
+        stream = self._process.stdout
+        assert stream is not None  # noqa: S101 - for the type checker
+        buffer = bytearray(_BUFFER)
+        buffer[:1] = b"\n"
+        length = 1
+        while count := stream.readinto(memoryview(buffer)[length:]):  # type: ignore[attr-defined]
+            length += count
+            at = 1
+            while True:
+                blobs, at, size = self._whole_objects(buffer, at, length)
+                if blobs:
+                    yield Stretch(buffer, at, blobs)
+                if size is None:
+                    break
+                if size < 0:
+                    yield self._left.popleft(), None
+                    continue
+                large = Large(stream, size, bytes(memoryview(buffer)[at : min(length, at + size)]))
+                yield self._left.popleft(), large
+                at += size + 1
+                if at > length:  # its end, or only the line break after it, is still to come
+                    large.skip()
+                    stream.read(1)
+                    at = length
+            tail = buffer[at:length]
+            buffer[1 : 1 + len(tail)] = tail
+            length = 1 + len(tail)
+        self._process.wait()
+        self._feeder.join()
+        self.complete = self._ended and not self._left
+
+    def _whole_objects(self, buffer: bytearray, at: int, length: int) -> tuple[list[tuple[bytes, int, int]], int, int | None]:
+        """Give the objects that lie wholly in the buffer, where they end, and the size of a large one that follows.
+
+        The size is −1 for one that is missing, and None where the buffer ends.
+        """
+        blobs: list[tuple[bytes, int, int]] = []
+        while (end := buffer.find(b"\n", at, length)) >= 0:
+            header = buffer[at:end].split()
+            if len(header) != 3 or not header[2].isdigit():
+                return blobs, end + 1, -1
+            size = int(header[2])
+            start = end + 1
+            if size > _BUFFER // 2:
+                return blobs, start, size
+            if start + size >= length:
+                break
+            blobs.append((self._left.popleft(), start, start + size))
+            at = start + size + 1
+        return blobs, at, None

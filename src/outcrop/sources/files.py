@@ -1,0 +1,173 @@
+"""The files of a folder: every regular one, whatever its name; what cannot be read is told."""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pathspec
+
+from outcrop.domain.errors import OperatorError
+from outcrop.domain.finding import Confidence
+from outcrop.scanner.content import Found, Wire, from_wire, scan_content, scan_stream, to_wire
+from outcrop.scanner.ruleset import RuleSet
+from outcrop.sources.base import Located, Outcome, Progress, for_path, member, shown
+from outcrop.sources.parallel import Emit, spread
+
+_BATCH_BYTES = 8 << 20
+_BATCH_FILES = 500
+_LARGE = 24 << 20
+
+
+@dataclass(slots=True)
+class Read:
+    """What a worker tells: hits and gaps by path, and how far it has come."""
+
+    hits: list[tuple[bytes, Wire]] = field(default_factory=list)
+    gaps: list[tuple[bytes, str]] = field(default_factory=list)
+    files: int = 0
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """One scan of a folder, or of a single file: what to look with, and what to leave out."""
+
+    path: Path
+    ruleset: RuleSet
+    floor: Confidence
+    jobs: int
+    ignored: Callable[[bytes], bool]  # a folder's path ends with a slash
+    gitignore: bool = False
+
+
+def batches(folder: Folder, gap: Callable[[bytes, str], None]) -> Iterator[list[bytes]]:
+    """Walk a folder, in the order of names, and give paths relative to it in batches of about equal work."""
+    batch: list[bytes] = []
+    size = 0
+    for path, length in walk(folder, gap):
+        batch.append(path)
+        size += length
+        if size > _BATCH_BYTES or len(batch) >= _BATCH_FILES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def walk(work: Folder, gap: Callable[[bytes, str], None]) -> Iterator[tuple[bytes, int]]:
+    """Give every regular file with its size. Links are not followed: what they name is not in the folder."""
+    root = os.fsencode(work.path)
+    folders: list[tuple[bytes, list[tuple[bytes, pathspec.GitIgnoreSpec]]]] = [(b"", [])]
+    while folders:
+        folder, specs = folders.pop()
+        try:
+            entries = sorted(os.scandir(os.path.join(root, folder)), key=lambda entry: entry.name)
+        except OSError as error:
+            gap(folder, _reason(error))
+            continue
+        if work.gitignore and (spec := _spec(os.path.join(root, folder, b".gitignore"))):
+            specs = [*specs, (folder, spec)]
+        inner = []
+        for entry in entries:
+            path = os.path.join(folder, entry.name)
+            try:
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if work.ignored(path + b"/" if is_folder else path) or (work.gitignore and _ignored(path, specs, is_folder=is_folder)):
+                    continue
+                if is_folder:
+                    inner.append((path, specs))
+                elif entry.is_file(follow_symlinks=False):
+                    yield path, entry.stat(follow_symlinks=False).st_size
+                elif not entry.is_symlink():
+                    gap(path, "not a regular file")
+            except OSError as error:
+                gap(path, _reason(error))
+        folders += reversed(inner)
+
+
+def _spec(path: bytes) -> pathspec.GitIgnoreSpec | None:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return pathspec.GitIgnoreSpec.from_lines(file.read(1 << 20).splitlines())
+    except (OSError, ValueError):
+        return None
+
+
+def _ignored(path: bytes, specs: list[tuple[bytes, pathspec.GitIgnoreSpec]], *, is_folder: bool) -> bool:
+    """Ask the nearest .gitignore that says anything about the path."""
+    if path == b".git" or path.endswith(b"/.git"):
+        return True
+    for folder, spec in reversed(specs):
+        relative = os.fsdecode(path[len(folder) + 1 :] if folder else path) + ("/" if is_folder else "")
+        result = spec.check_file(relative).include
+        if result is not None:
+            return result
+    return False
+
+
+def reader(root: Path, ruleset: RuleSet, floor: Confidence) -> Callable[[Iterator[list[bytes]], Emit], None]:
+    """Give the work of one process: read files, scan them, tell."""
+    base = os.fsencode(root)
+
+    def work(batches: Iterator[list[bytes]], emit: Emit) -> None:
+        for batch in batches:
+            told = Read()
+            for path in batch:
+                told.files += 1
+                try:
+                    found, size = scan_file(os.path.join(base, path), ruleset, floor)
+                except OSError as error:
+                    told.gaps.append((path, _reason(error)))
+                    continue
+                told.size += size
+                if found.hits or found.gaps:
+                    told.hits.append((path, to_wire(found)))
+            emit(told)
+
+    return work
+
+
+def scan_file(path: bytes, ruleset: RuleSet, floor: Confidence) -> tuple[Found, int]:
+    """Scan one regular file. It is opened without following a link that took its place, and without waiting for a pipe."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with open(handle, "rb", buffering=0) as file:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(0, "not a regular file")
+        if status.st_size <= _LARGE:
+            data = file.read(_LARGE + 1)
+            if len(data) <= _LARGE:
+                return scan_content(ruleset, data, floor), len(data)
+            file.seek(0)
+        return scan_stream(ruleset, file.read, floor), status.st_size
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or type(error).__name__).lower()
+
+
+def scan_folder(folder: Folder, progress: Progress) -> Outcome:
+    """Scan a folder, or a single file."""
+    outcome = Outcome()
+    rules = {rule.id: rule for rule in folder.ruleset.rules}
+    path = folder.path
+    single = not path.is_dir()
+    work = reader(path.parent if single else path, folder.ruleset, folder.floor)
+    todo = iter([[os.fsencode(path.name)]]) if single else batches(folder, outcome.gap)
+    for told in spread(todo, work, folder.jobs):
+        outcome.files += told.files
+        outcome.size += told.size
+        for name, reason in told.gaps:
+            outcome.gap(name, reason)
+        for name, wire in told.hits:
+            found = from_wire(wire, rules)
+            outcome.located += [Located(hit, member(name, inner)) for inner, hit in for_path(found, name)]
+            for reason in found.gaps:
+                outcome.gap(name, reason)
+        progress(outcome)
+    if single and outcome.gaps and not outcome.size:
+        raise OperatorError(f"{shown(os.fsencode(path))}: {outcome.gaps[0][1]}")
+    outcome.gaps.sort()
+    return outcome

@@ -1,0 +1,244 @@
+"""Which commit brought a blob to a path first: one pass over the commits, oldest first, that looks at the given blobs only."""
+
+import subprocess
+import threading
+from collections.abc import Callable, Collection, Container, Iterator
+
+from outcrop.sources import gitcall
+from outcrop.sources.base import Origin
+from outcrop.sources.blobs import contents
+from outcrop.sources.parallel import Emit, spread
+from outcrop.sources.repository import Repository
+
+_CHUNK = 2_000  # commits
+_MOST_RESTARTS = 1_000
+_TIP_QUERIES = 200_000
+_DIFF = ["diff-tree", "--stdin", "-r", "-c", "--root", "--raw", "-z", "--no-renames", "--no-abbrev", "--no-textconv", "--no-ext-diff"]
+
+
+# blob → path → the rank and id of the oldest commit that has it there
+Places = dict[bytes, dict[bytes, tuple[int, bytes]]]
+
+
+def commits(repository: Repository, gaps: list[str], *, since: bytes | None = None) -> list[bytes]:
+    """Give the commits that refs reach, parents before children."""
+    limits = [repository.head, b"^" + since] if since and repository.head else _usable_tips(repository, gaps)
+    if not limits:
+        return []
+    given = b"".join(limit + b"\n" for limit in limits)
+    base = ["rev-list", "--topo-order", "--reverse", "--stdin"]
+    code, out = gitcall.output(repository.folder, *base, given=given)
+    if code:
+        gaps.append("some commits are missing or damaged: their history is not followed")
+        code, out = gitcall.output(repository.folder, *base, "--ignore-missing-links", given=given)
+    return out.split() if code == 0 else _walked(repository, [limit for limit in limits if not limit.startswith(b"^")])
+
+
+def _usable_tips(repository: Repository, gaps: list[str]) -> list[bytes]:
+    """Give the tips that are commits, or tags of commits; one that is missing must not spoil the walk."""
+    tips = repository.tips
+    given = b"".join(tip + b"^{commit}\n" for tip in tips)
+    _, out = gitcall.output(repository.folder, "cat-file", "--batch-check=%(objectname) %(objecttype)", given=given)
+    usable = [parts[0] for line in out.split(b"\n") if len(parts := line.split()) == 2 and parts[1] == b"commit"]
+    if repository.refs and len(usable) < len(tips):
+        lost = sum(line.endswith(b" missing") for line in out.split(b"\n"))
+        if lost:
+            gaps.append(f"{lost} refs point at objects that are not there or are no commits")
+    return list(dict.fromkeys(usable))
+
+
+def _walked(repository: Repository, tips: list[bytes]) -> list[bytes]:
+    """Walk the commits ourselves where git gives up: what can be read is followed."""
+    parents: dict[bytes, list[bytes]] = {}
+    ahead = list(tips)
+    while ahead:
+        wanted = [oid for oid in dict.fromkeys(ahead) if oid not in parents]
+        ahead = []
+        for oid, content in contents(repository, [wanted]):
+            header = content.partition(b"\n\n")[0] if isinstance(content, bytes) else b""
+            parents[oid] = [line[7:] for line in header.split(b"\n") if line.startswith(b"parent ")]
+            if header:
+                ahead += parents[oid]
+            else:
+                parents[oid] = []
+    order: list[bytes] = []
+    done: set[bytes] = set()
+    for tip in tips:
+        stack = [(tip, False)]
+        while stack:
+            oid, after = stack.pop()
+            if after:
+                order.append(oid)
+            elif oid not in done:
+                done.add(oid)
+                stack.append((oid, True))
+                stack += [(parent, False) for parent in parents.get(oid, [])]
+    return order
+
+
+def place(repository: Repository, order: list[bytes], blobs: Collection[bytes], jobs: int, gaps: list[str]) -> Places:
+    """Find for each blob the paths it stood at, each with the rank and id of the oldest commit."""
+    found: Places = {}
+    if not blobs or not order:
+        return found
+    chunks = [(start, order[start : start + _CHUNK]) for start in range(0, len(order), _CHUNK)]
+    work = _placing(repository, blobs)
+    for told in spread(chunks, work, min(jobs, len(chunks))):
+        if isinstance(told, str):
+            gaps.append(told)
+            continue
+        for oid, path, rank, commit in told:
+            paths = found.setdefault(oid, {})
+            if path not in paths or rank < paths[path][0]:
+                paths[path] = (rank, commit)
+    return found
+
+
+def changed(repository: Repository, order: list[bytes], jobs: int, gaps: list[str]) -> Places:
+    """Give every blob that these commits brought, placed."""
+    return place(repository, order, _Everything(), jobs, gaps)
+
+
+class _Everything(set[bytes]):
+    """The set of all blobs."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+    def __bool__(self) -> bool:
+        return True
+
+
+Change = tuple[bytes, bytes, int, bytes]  # blob, path, rank of the commit, commit
+
+
+def _placing(repository: Repository, blobs: Container[bytes]) -> Callable[[Iterator[tuple[int, list[bytes]]], Emit], None]:
+    def work(chunks: Iterator[tuple[int, list[bytes]]], emit: Emit) -> None:
+        for start, chunk in chunks:
+            emit(list(_changes(repository, chunk, start, blobs, emit)))
+
+    return work
+
+
+def _changes(repository: Repository, chunk: list[bytes], start: int, blobs: Container[bytes], emit: Emit) -> Iterator[Change]:
+    """Give what a chunk of commits did to the blobs. git ends at a damaged tree: it is looked for one by one, and left out."""
+    ranks = {oid: start + number for number, oid in enumerate(chunk)}
+    at = 0
+    while at < len(chunk):
+        run = _Diff(repository, chunk[at:])
+        yield from run.changes(ranks, blobs)
+        if run.whole:
+            return
+        for number in range(max(at, run.last - start), len(chunk)):
+            single = _Diff(repository, [chunk[number]])
+            yield from single.changes(ranks, blobs)
+            at = number + 1
+            if not single.whole:
+                emit("the trees of a commit are missing or damaged: what it changed is not known")
+                break
+
+
+class _Diff:
+    """One `git diff-tree` over some commits: whether it came to its end, and the rank of the last commit it told of."""
+
+    def __init__(self, repository: Repository, oids: list[bytes]) -> None:
+        self._repository = repository
+        self._oids = oids
+        self.whole = False
+        self.last = -1
+
+    def changes(self, ranks: dict[bytes, int], blobs: Container[bytes]) -> Iterator[Change]:
+        with gitcall.start(self._repository.folder, _DIFF, stdin=subprocess.PIPE) as process:
+            assert process.stdout is not None  # noqa: S101 - for the type checker
+            feeder = threading.Thread(target=_give, args=(process, self._oids), daemon=True)
+            feeder.start()
+            commit = b""
+            for fields, path in records(process.stdout.read()):
+                if path is None:
+                    commit = fields
+                    self.last = ranks[commit]
+                elif (oid := _new_id(fields)) in blobs:
+                    yield oid, path, ranks[commit], commit
+            process.wait()
+            feeder.join()
+        self.whole = process.returncode == 0
+
+
+def _give(process: "subprocess.Popen[bytes]", oids: list[bytes]) -> None:
+    assert process.stdin is not None  # noqa: S101 - for the type checker
+    try:
+        process.stdin.write(b"".join(oid + b"\n" for oid in oids))
+        process.stdin.close()
+    except (BrokenPipeError, OSError):
+        return
+
+
+def records(out: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+    """Read `diff-tree -z`: a commit id alone, or the fields of a change and its path."""
+    parts = iter(out.split(b"\0"))
+    for part in parts:
+        if part.startswith(b":"):
+            yield part, next(parts, b"")
+        elif part:
+            yield part.strip(), None
+
+
+def _new_id(fields: bytes) -> bytes:
+    """Give the blob after the change: `:modes… ids… status`, with one colon and one old id per parent."""
+    count = len(fields) - len(fields.lstrip(b":"))
+    return fields.split(b" ")[2 * count + 1]
+
+
+def at_tips(repository: Repository, places: dict[bytes, set[bytes]]) -> set[tuple[bytes, bytes]]:
+    """Tell which (path, blob) stand at the tip of HEAD or of a branch."""
+    found: set[tuple[bytes, bytes]] = set()
+    left = {path: set(blobs) for path, blobs in places.items()}
+    queries = 0
+    for tip in repository.branches():
+        paths = [path for path, blobs in left.items() if blobs]
+        queries += len(paths)
+        if not paths or queries > _TIP_QUERIES:
+            break
+        for path, oid in zip(paths, ids_at(repository, tip, paths), strict=True):
+            if oid in left[path]:
+                found.add((path, oid))
+                left[path].discard(oid)
+    return found
+
+
+def ids_at(repository: Repository, commit: bytes, paths: list[bytes]) -> list[bytes | None]:
+    """Give what stands at each path in a commit, None where nothing does."""
+    given = b"".join(commit + b":" + path + b"\0" for path in paths)
+    _, out = gitcall.output(repository.folder, "cat-file", "-z", "--batch-check=%(objectname)", given=given)
+    found: list[bytes | None] = []
+    at = 0
+    for path in paths:
+        absent = commit + b":" + path + b" missing\n"  # a path may itself hold line breaks
+        if out.startswith(absent, at):
+            found.append(None)
+            at += len(absent)
+        else:
+            stop = out.find(b"\n", at)
+            found.append(out[at:stop] if stop >= 0 else None)
+            at = stop + 1 if stop >= 0 else len(out)
+    return found
+
+
+def describe(repository: Repository, oids: list[bytes]) -> dict[bytes, Origin]:
+    """Read who made these commits, and when."""
+    given = contents(repository, [oids]) if oids else ()
+    return {oid: _described(oid, content if isinstance(content, bytes) else b"") for oid, content in given}
+
+
+def _described(oid: bytes, raw: bytes) -> Origin:
+    header = raw.partition(b"\n\n")[0]
+    line = next((line[7:] for line in header.split(b"\n") if line.startswith(b"author ")), b"")
+    who, _, when = line.rpartition(b"> ")
+    name = (who + b">" if who else line.strip()).decode("utf-8", "replace").strip()
+    return Origin(oid.decode(), name or None, _seconds(when))
+
+
+def _seconds(when: bytes) -> int | None:
+    """Read a date; one before 1970 or after the year 9999 is none."""
+    digits = when.split(b" ")[0]
+    return int(digits) if digits.isdigit() and int(digits) < 253_402_300_800 else None

@@ -1,0 +1,212 @@
+"""A git repository, opened so that nothing of it can run: git only ever works in an empty repository of our own.
+
+Our own repository names the other's object folder as an alternate, and its refs are copied as data. The other's
+configuration, hooks, filters and remotes are never read: a repository whose configuration names a program to run
+for a missing object had that program run by plain `git cat-file` otherwise.
+"""
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from outcrop.domain.errors import OperatorError
+from outcrop.sources import gitcall
+
+_OID = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_SYMBOLIC = 5  # how many times a symbolic ref is followed
+_ALTERNATES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """An own, bare repository through which another one's objects are read."""
+
+    folder: Path
+    objects: tuple[Path, ...]  # the object folders behind it
+    refs: dict[bytes, bytes]  # name → object id, in hexadecimal
+    head: bytes | None
+    gaps: list[str] = field(default_factory=list)
+
+    @property
+    def tips(self) -> list[bytes]:
+        """Give what the refs point at, each once."""
+        return sorted({*self.refs.values(), *([self.head] if self.head else [])})
+
+    def branches(self) -> list[bytes]:
+        """Give the commits that are the newest state of something: HEAD first, then the branches."""
+        names = (b"refs/heads/", b"refs/remotes/")
+        tips = [oid for name, oid in sorted(self.refs.items()) if name.startswith(names)]
+        return list(dict.fromkeys([*([self.head] if self.head else []), *tips]))
+
+
+def find_git_folder(path: Path) -> Path | None:
+    """Give the git folder of a working tree or a bare repository; None where there is none."""
+    inner = path / ".git"
+    if inner.is_dir() and _looks_like_git(inner):
+        return inner
+    if inner.is_file():  # a worktree or a submodule: the file names the folder
+        text = _small(inner)
+        if text.startswith(b"gitdir:"):
+            named = path / os.fsdecode(text[7:].strip())
+            return named if _looks_like_git(named) else None
+    return path if _looks_like_git(path) and (path / "refs").is_dir() else None
+
+
+def _looks_like_git(path: Path) -> bool:
+    return (path / "HEAD").is_file() and ((path / "objects").is_dir() or (path / "commondir").is_file())
+
+
+def open_local(git_folder: Path, work: Path) -> Repository:
+    """Open a repository on this machine."""
+    common = git_folder
+    if (git_folder / "commondir").is_file():
+        common = git_folder / os.fsdecode(_small(git_folder / "commondir").strip())
+    gaps: list[str] = []
+    objects = _object_folders((common / "objects").resolve(), gaps)
+    refs = _refs(common, gaps)
+    if git_folder != common:
+        refs |= {name: oid for name, oid in _refs(git_folder, gaps).items() if name not in refs}
+    head = _resolve(_small(git_folder / "HEAD").strip(), refs)
+    shallow = [line for line in _small(common / "shallow", 1 << 24).split() if _OID.fullmatch(line)]
+    if shallow:
+        gaps.append("the clone is shallow: older history is not there")
+    if (common / "reftable").is_dir():
+        gaps.append("refs are stored as reftable, which is not read: findings have no commit")
+    return _own(Repository(work / "repository.git", objects, refs, head, gaps), shallow)
+
+
+def open_mirror(folder: Path) -> Repository:
+    """Open a mirror that we have cloned ourselves."""
+    gaps: list[str] = []
+    refs = _refs(folder, gaps)
+    return Repository(folder, ((folder / "objects").resolve(),), refs, _resolve(_small(folder / "HEAD").strip(), refs), gaps)
+
+
+def state(repository: Repository) -> str:
+    """Give a digest of which objects there are: equal means that nothing has come or gone."""
+    digest = hashlib.sha256()
+    for folder in repository.objects:
+        for index in sorted((folder / "pack").glob("*.idx")):
+            with index.open("rb") as file:
+                file.seek(-40, os.SEEK_END)
+                digest.update(file.read())  # the checksums of the pack and of its index
+        for number in range(256):
+            try:
+                names = sorted(os.listdir(folder / f"{number:02x}"))
+            except OSError:
+                continue
+            digest.update(f"{number:02x} {' '.join(names)}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def refs_state(repository: Repository) -> str:
+    digest = hashlib.sha256(repository.head or b"-")
+    for name, oid in sorted(repository.refs.items()):
+        digest.update(name + b" " + oid + b"\n")
+    return digest.hexdigest()
+
+
+def resolve(repository: Repository, revision: str) -> bytes:
+    """Give the commit that a person's revision names: a ref's name, short or long, or the beginning of an id."""
+    raw = os.fsencode(revision)
+    for name in (raw, b"refs/" + raw, b"refs/tags/" + raw, b"refs/heads/" + raw, b"refs/remotes/" + raw):
+        if name in repository.refs:
+            return repository.refs[name]
+    base, _, rest = revision.partition("~") if "~" in revision else revision.partition("^")
+    if rest or base != revision:
+        raw = resolve(repository, base) + os.fsencode(revision[len(base) :])
+    elif revision == "HEAD" and repository.head:
+        return repository.head
+    elif not re.fullmatch("[0-9a-f]{4,64}", revision):
+        raise OperatorError(f"--since {revision}: there is no such revision")
+    code, out = gitcall.output(repository.folder, "rev-parse", "--verify", "--quiet", "--end-of-options", os.fsdecode(raw) + "^{commit}")
+    if code or not _OID.fullmatch(out.strip()):
+        raise OperatorError(f"--since {revision}: there is no such revision")
+    return out.strip()
+
+
+def _object_folders(first: Path, gaps: list[str]) -> tuple[Path, ...]:
+    """Follow alternates ourselves, a bounded number of steps, so that git is given a flat list."""
+    found: list[Path] = []
+    ahead = [(first, 0)]
+    while ahead:
+        folder, depth = ahead.pop(0)
+        if folder in found:
+            continue
+        if not folder.is_dir():
+            gaps.append("an object folder that the repository borrows from is missing")
+            continue
+        found.append(folder)
+        lines = _small(folder / "info" / "alternates", 1 << 16).split(b"\n") if depth < _ALTERNATES else []
+        ahead += [((folder / os.fsdecode(line)).resolve(), depth + 1) for line in lines if line and not line.startswith(b"#")]
+    return tuple(found)
+
+
+def _refs(folder: Path, gaps: list[str]) -> dict[bytes, bytes]:
+    """Read refs as data: packed ones, then loose ones, which win."""
+    refs: dict[bytes, bytes] = {}
+    for line in _small(folder / "packed-refs", 1 << 28).split(b"\n"):
+        oid, _, name = line.partition(b" ")
+        if _OID.fullmatch(oid) and name.startswith(b"refs/"):
+            refs[name] = oid
+    symbolic: dict[bytes, bytes] = {}
+    root = os.fsencode(folder)
+    for place, _, names in os.walk(os.path.join(root, b"refs"), followlinks=False):
+        for file in names:
+            full = os.path.join(place, file)
+            content = _small(Path(os.fsdecode(full))).strip()
+            name = os.path.relpath(full, root)
+            if _OID.fullmatch(content):
+                refs[name] = content
+            elif content.startswith(b"ref:"):
+                symbolic[name] = content
+            elif not file.endswith(b".lock"):
+                gaps.append(f"ref {os.fsdecode(name)} cannot be read")
+    refs |= {name: found for name, content in symbolic.items() if (found := _resolve(content, refs))}
+    stash = _reflog(folder / "logs" / "refs" / "stash")
+    return refs | {b"refs/stash@{%d}" % number: entry for number, entry in enumerate(stash)}
+
+
+def _reflog(path: Path) -> list[bytes]:
+    """Give the entries of a reflog: older stashes are kept nowhere else."""
+    return [parts[1] for line in _small(path, 1 << 22).split(b"\n") if len(parts := line.split(b" ", 2)) == 3 and _OID.fullmatch(parts[1])]
+
+
+def _resolve(content: bytes, refs: dict[bytes, bytes]) -> bytes | None:
+    if _OID.fullmatch(content):
+        return content
+    return refs.get(content[4:].strip()) if content.startswith(b"ref:") else None
+
+
+def _small(path: Path, limit: int = 1 << 16) -> bytes:
+    """Read a small file of a repository; what is missing, special or too large is empty."""
+    try:
+        if not path.is_file():
+            return b""
+        with path.open("rb") as file:
+            return file.read(limit)
+    except OSError:
+        return b""
+
+
+def _own(made: Repository, shallow: list[bytes]) -> Repository:
+    """Write an empty repository that borrows the objects; no git command is needed for it."""
+    folder = made.folder
+    sha256 = any(len(oid) == 64 for oid in made.tips)
+    (folder / "objects" / "info").mkdir(parents=True)
+    (folder / "refs").mkdir()
+    (folder / "HEAD").write_text("ref: refs/heads/none\n")
+    extensions = "[extensions]\n\tobjectformat = sha256\n" if sha256 else ""
+    (folder / "config").write_text(f"[core]\n\trepositoryformatversion = {int(sha256)}\n\tbare = true\n{extensions}")
+    (folder / "objects" / "info" / "alternates").write_bytes(b"".join(_quoted(os.fsencode(path)) + b"\n" for path in made.objects))
+    if shallow:
+        (folder / "shallow").write_bytes(b"".join(oid + b"\n" for oid in shallow))
+    return made
+
+
+def _quoted(path: bytes) -> bytes:
+    """Write a path for the alternates file so that a line break in it does no harm."""
+    escaped = b"".join(b"\\%03o" % c if c < 32 or c in b'"\\' or c > 126 else bytes([c]) for c in path)
+    return b'"' + escaped + b'"'

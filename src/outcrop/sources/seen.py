@@ -1,0 +1,83 @@
+"""What has been scanned before: blobs by id, under the version of the rules; no credential is ever kept here.
+
+For a blob that holds something only its id is kept: it is read again, which is cheap since they are few.
+"""
+
+import contextlib
+import hashlib
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+from outcrop.sources.history import Places
+
+
+@dataclass(slots=True)
+class Seen:
+    """The memory of one repository under one version of the rules."""
+
+    file: Path | None
+    scanned: set[bytes] = field(default_factory=set)  # ids in binary
+    with_hits: set[bytes] = field(default_factory=set)  # ids in hexadecimal; also those that could not be read
+    objects: str = ""  # the state of the object store when everything in it had been scanned
+    refs: str = ""  # the state of the refs when the places were found
+    places: Places = field(default_factory=dict)
+    tips: set[tuple[bytes, bytes]] = field(default_factory=set)
+
+    def __contains__(self, oid: object) -> bool:
+        return isinstance(oid, bytes) and bytes.fromhex(oid.decode()) in self.scanned
+
+    def add(self, oid: bytes) -> None:
+        self.scanned.add(bytes.fromhex(oid.decode()))
+
+    def save(self) -> None:
+        """Write it beside and put it in place at once; a folder that cannot be written means no memory."""
+        if self.file is None:
+            return
+        head = {
+            "objects": self.objects,
+            "refs": self.refs,
+            "width": len(next(iter(self.scanned), b"")),
+            "with_hits": [oid.decode() for oid in sorted(self.with_hits)],
+            "places": [
+                [oid.decode(), path.hex(), rank, commit.decode()]
+                for oid, paths in sorted(self.places.items())
+                for path, (rank, commit) in sorted(paths.items())
+            ],
+            "tips": [[path.hex(), oid.decode()] for path, oid in sorted(self.tips)],
+        }
+        unfinished = self.file.with_suffix(f".{os.getpid()}")
+        with contextlib.suppress(OSError):
+            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with unfinished.open("wb") as file:
+                file.write(orjson.dumps(head) + b"\n")
+                file.writelines(sorted(self.scanned))
+            unfinished.replace(self.file)
+
+
+def load(cache: Path | None, repository: bytes, version: str, *, needed: str = "") -> Seen:
+    """Read the memory; a missing or damaged one is empty. Where nothing has changed the list of blobs is not needed."""
+    if cache is None:
+        return Seen(None)
+    file = cache / "seen" / f"{hashlib.sha256(repository).hexdigest()[:24]}-{version}"
+    try:
+        with file.open("rb") as opened:
+            head = orjson.loads(opened.readline())
+            seen = Seen(
+                file,
+                with_hits={oid.encode() for oid in head["with_hits"]},
+                objects=head["objects"],
+                refs=head["refs"],
+                tips={(bytes.fromhex(path), oid.encode()) for path, oid in head["tips"]},
+            )
+            for oid, path, rank, commit in head["places"]:
+                seen.places.setdefault(oid.encode(), {})[bytes.fromhex(path)] = (rank, commit.encode())
+            if seen.objects != needed:
+                body, width = opened.read(), head["width"]
+                if width and len(body) % width == 0:
+                    seen.scanned = {body[at : at + width] for at in range(0, len(body), width)}
+    except (OSError, ValueError, KeyError, TypeError):
+        return Seen(file)
+    return seen

@@ -1,0 +1,67 @@
+"""Folders for work in progress: each is locked by the process that uses it, and what a killed one left is swept by the next."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+_LOCK = ".lock"
+
+
+def cache_folder() -> Path:
+    """Give the folder for what can be made again: compiled rules, what was scanned, work in progress."""
+    base = os.environ.get("XDG_CACHE_HOME") or ""
+    return (Path(base) if base.startswith("/") else Path("~/.cache").expanduser()) / "outcrop"
+
+
+@contextlib.contextmanager
+def work_folder(cache: Path) -> Iterator[Path]:
+    """Make a folder that is gone afterwards, whatever happens."""
+    parent = cache / "work"
+    try:
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        parent = Path(tempfile.gettempdir()) / f"outcrop-{os.getuid()}"
+        parent.mkdir(mode=0o700, exist_ok=True)
+    sweep(parent)
+    folder = Path(tempfile.mkdtemp(prefix="scan-", dir=parent))
+    lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def sweep(parent: Path) -> None:
+    """Remove the folders whose process is gone: nobody holds their lock."""
+    for folder in parent.glob("scan-*"):
+        try:
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            if _is_old(folder):  # killed before it had a lock; a young one is just being made
+                shutil.rmtree(folder, ignore_errors=True)
+            continue
+        except OSError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            continue
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(lock)
+
+
+def _is_old(folder: Path) -> bool:
+    import time  # noqa: PLC0415
+
+    try:
+        return time.time() - folder.stat().st_mtime > 60
+    except OSError:
+        return False

@@ -1,0 +1,82 @@
+"""What only stands for a credential is told apart, and nothing random is taken for it."""
+
+import random
+import string
+
+import pytest
+
+from outcrop.scanner.placeholder import is_placeholder
+
+STAND_INS = [
+    *r"""
+        password PASSWORD pass passwd user secret Secret token key password1 testpass my_password db-password
+        my-secret-token your-api-key YOUR_API_KEY_HERE yourpassword changeme CHANGE_ME_NOW change-it dummy placeholder
+        <password> ${DB_PASS} prefix-${DB_PASS} $DB_PASS $(cat) {{password}} {password} {0} {} %s
+        %(password)s %PASSWORD% #{password} <%=password%> [PASSWORD] @password@ __PASSWORD__ \(password)
+        xxxx xxxxxxxxxxxx **** a****z ... abc...xyz ######## ________ -------- aaaaaaaa abababababab
+        null None undefined todo TBD test test123 foo abc123 qwerty 123456 12345678 0000
+        root admin guest postgres minioadmin x-oauth-basic user:password admin:admin
+        fake-token fakeApiKey0 sk-example-1 insert-your-key replace_me not-a-real-key invalid-token
+        a1b2c3d4e5f60718 0123456789abcdef0123 abcdefghijklmnop cGFzc3dvcmQ= Y2hhbmdlbWU= dXNlcjpwYXNzd29yZA==
+    """.split(),  # noqa: SIM905 - a list of eighty strings is harder to read
+    "<your token>",
+    "put your unique phrase here",
+]
+CREDENTIALS = """
+    hunter2 S3cr3t!pw S3cr3t!Passw0rd P@ssw0rd Passw0rd! Summer2023 letmein! correct-horse-battery MyS3cretPw! admin123 root:Tr0ub4dor
+    $ecr3t! pa%24s p*ss**w Kaffee-um-9 swordfish {SHA}2jmj7l5rSw0yVb/vlWAYkK/YBwk= password!#@498 password123
+""".split()  # noqa: SIM905
+
+
+@pytest.mark.parametrize("value", STAND_INS)
+def test_a_stand_in_is_told_apart(value):
+    assert is_placeholder(value)
+
+
+@pytest.mark.parametrize("value", CREDENTIALS)
+def test_a_weak_password_is_a_credential(value):
+    assert not is_placeholder(value)
+
+
+# In two pieces, so that no whole token stands here.
+PUBLISHED = [
+    ("AKIAIOSFODNN7", "EXAMPLE"),
+    ("wJalrXUtnFEMI/K7MDENG/", "bPxRfiCYEXAMPLEKEY"),
+    ("sk_test_4eC39Hq", "LyjWDarjtT1zdp7dc"),
+    ("sk_test_BQokikJ", "OvBiI2HlWgH4olfQ2"),
+    ("Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsu", "Fq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="),
+    ("C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nD", "uVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="),
+    ("6LeIxAcTAAAAAGG-vFI1", "TnRWxMZNFuojJ4WifJWe"),
+    ("eyJhbGciOiJIUzI1NiJ9.eyJpZCI6MX0.", "SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c"),
+    ("eyJhbGciOiJIUzI1NiJ9.", "eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9lIn0.c2lnbmVkLXdpdGgtYW55dGhpbmc"),
+]
+
+
+@pytest.mark.parametrize("pieces", PUBLISHED)
+def test_what_issuers_print_in_their_documentation_is_no_credential(pieces):
+    assert is_placeholder("".join(pieces))
+
+
+def test_a_key_block_with_an_ellipsis_is_cut_short():
+    body = "MIIEvQIBADANBgkqhkiG9w0BAQEF"
+    assert is_placeholder(f"-----BEGIN PRIVATE KEY-----\n{body}\n...\n-----END PRIVATE KEY-----")
+    assert not is_placeholder(f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----")
+
+
+@pytest.mark.parametrize(
+    "alphabet",
+    [
+        string.ascii_letters + string.digits,
+        string.ascii_letters + string.digits + "+/",
+        string.ascii_letters + string.digits + "-_",
+        string.ascii_lowercase + string.digits,
+        string.ascii_lowercase,
+        string.ascii_uppercase + "234567",
+        "0123456789abcdef",
+        string.digits,
+    ],
+)
+def test_a_random_token_is_never_a_stand_in(alphabet):
+    chance = random.Random(alphabet)
+    tokens = ("".join(chance.choices(alphabet, k=chance.randint(20, 88))) for _ in range(20_000))
+    assert sum(map(is_placeholder, tokens)) < 4
