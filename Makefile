@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup run test lint bench bench-api lock clean
+.PHONY: setup run test lint bench bench-api bench-scan lock clean
 .DELETE_ON_ERROR:
 
 setup: $(VENV)/.ready
@@ -26,10 +26,14 @@ lint: setup
 test: lint
 	$(BIN)/pytest
 
-bench: bench-api
+bench: bench-api bench-scan
 
 bench-api: setup
 	$(BIN)/python -m bench.api
+
+# ARGS="--quick", "--runs N", "--repo PATH"
+bench-scan: setup
+	$(BIN)/python -m bench.scan $(ARGS)
 
 # Writes requirements.txt anew from pyproject.toml (needs uv on the PATH).
 lock:
@@ -37,4 +41,4 @@ lock:
 	  --extra dev --output-file requirements.txt pyproject.toml
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis

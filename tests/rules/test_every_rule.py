@@ -1,20 +1,13 @@
 """Every example and counterexample of every rule file: the one test that a new rule needs."""
 
-from functools import cache
-
 import pytest
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.detect import Hit, find
 from outcrop.scanner.rule import Rule
-from outcrop.scanner.ruleset import RuleSet, load
 from outcrop.scanner.sample import expand, marked
-
-
-@cache
-def ruleset() -> RuleSet:
-    return load()
+from tests.rulesets import ruleset
 
 
 def cases(kind: str):

@@ -101,9 +101,9 @@ def _baseline(file: Path | None) -> frozenset[str]:
     except OSError as error:
         raise BadInputError(f"--baseline {file}: {error.strerror}") from None
     try:
-        if text.lstrip()[:1] == b"{" and b'"runs"' in text:
-            return frozenset(sarif.fingerprints(orjson.loads(text)))
         records = orjson.loads(text) if text.lstrip()[:1] == b"[" else [orjson.loads(line) for line in text.splitlines() if line.strip()]
+        if len(records) == 1 and "runs" in records[0]:
+            return frozenset(sarif.fingerprints(records[0]))
         return frozenset(str(record["fingerprint"]) for record in records)
     except (ValueError, TypeError, KeyError, AttributeError):
         raise BadInputError(f"--baseline {file}: is not a result of outcrop scan in json, jsonl or sarif") from None

@@ -19,7 +19,7 @@ def sarif(findings: Iterable[Mapping[str, Any]], gaps: Sequence[tuple[str, str]]
     notes = [{"level": "warning", "message": {"text": f"not scanned: {where}: {why}"}} for where, why in gaps]
     driver = {"name": "outcrop", "semanticVersion": version, "rules": list(rules.values())}
     invocation = {"executionSuccessful": well, "toolExecutionNotifications": notes}
-    run = {"tool": {"driver": driver}, "invocations": [invocation], "columnKind": "utf16CodeUnits", "results": results}
+    run = {"tool": {"driver": driver}, "invocations": [invocation], "columnKind": "unicodeCodePoints", "results": results}
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
@@ -46,7 +46,7 @@ def _result(finding: Mapping[str, Any], rule_index: int) -> dict[str, Any]:
     where = finding["file_path"] or "unknown"
     text = f"{finding['pattern']['name']} {finding['matched_text']}"
     commit = f", commit {finding['commit'][:12]}" if finding["commit"] else ""
-    physical: dict[str, Any] = {"artifactLocation": {"uri": quote(where, safe="/!@,:;=+$&'()*~")}}
+    physical: dict[str, Any] = {"artifactLocation": {"uri": quote(where, safe="/!@,;=+$&'()*~")}}
     if finding["line_number"]:
         physical["region"] = {"startLine": finding["line_number"], "startColumn": finding["column"]}
     return {

@@ -39,6 +39,11 @@ def crc32_upper(body: str) -> str:
     return crc32_hex(body).upper()
 
 
+def crc32_grafana(body: str) -> str:
+    """CRC-32 of the prefix and the random part, its bytes from the last to the first in hexadecimal (Grafana)."""
+    return zlib.crc32(f"glsa_{body}".encode()).to_bytes(4, "little").hex()
+
+
 def _after_prefix(token: str, tail: int) -> tuple[str, str]:
     """Split a token such as `ghp_…` into the part the checksum is over, without the prefix, and the checksum."""
     body = token[token.index("_") + 1 :]
@@ -63,10 +68,16 @@ def _gitlab(token: str) -> bool:
     return crc32_base36(token[:-7]) == token[-7:]
 
 
+def _grafana(token: str) -> bool:
+    _, body, given = token.split("_")
+    return crc32_grafana(body) == given.lower()
+
+
 # A name in a rule file → whether a token's checksum holds.
 CHECKSUMS: dict[str, Callable[[str], bool]] = {
     "crc32_base62": _github,
     "crc32_base36": _gitlab,
     "crc32_hex": _cloudflare,
     "crc32_HEX": _atlassian,
+    "crc32_grafana": _grafana,
 }

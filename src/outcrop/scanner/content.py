@@ -1,18 +1,19 @@
 """One file's content into hits, however large it is and whatever it is packed in."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret, reveal
-from outcrop.scanner.detect import Hit, find
+from outcrop.scanner.detect import Hit, characters, find
 from outcrop.scanner.rule import Rule
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.scanner.unpack import Budget, is_packed, texts
 
 PIECE = 32 << 20  # what is held in memory of a large file
 _OVERLAP = 256 << 10  # no credential is longer than this
+_CONTEXT = 64 << 10  # what stands before a credential and matters for it
 _ARCHIVE = 256 << 20  # an archive is unpacked from memory
 
 
@@ -65,16 +66,22 @@ def scan_stream(ruleset: RuleSet, read: Callable[[int], bytes], floor: Confidenc
             found.gaps.append("only the beginning of this archive was unpacked")
         return found
     found = Found()
-    line, known = 1, set[str]()
+    offset, context, at = 0, 0, (1, 1)
     while piece:
-        for hit in find(ruleset, piece, floor, first_line=line):
-            if reveal(hit.secret) not in known:
-                known.add(reveal(hit.secret))
-                found.hits.append(("", hit))
-        more = read(PIECE - _OVERLAP)
-        if not more:
-            break
-        kept = piece[-_OVERLAP:]
-        line += piece.count(b"\n") - kept.count(b"\n")
-        piece = kept + more
+        more = read(PIECE - _OVERLAP - _CONTEXT)
+        # What begins near the end of a piece is seen whole in the next one.
+        stop = max(context, len(piece) - _OVERLAP) if more else len(piece) + 1
+        for hit in find(ruleset, piece, floor, at=at):
+            if context <= hit.start < stop:
+                found.hits.append(("", replace(hit, start=hit.start + offset, end=hit.end + offset)))
+        kept = max(0, stop - _CONTEXT)
+        at = _after(piece[:kept], at)
+        offset, context = offset + kept, stop - kept
+        piece = piece[kept:] + more if more else b""
     return found
+
+
+def _after(text: bytes, at: tuple[int, int]) -> tuple[int, int]:
+    """Give the line and column of what follows a text that begins at these."""
+    lines = text.count(b"\n")
+    return at[0] + lines, characters(text[text.rfind(b"\n") + 1 :]) + (1 if lines else at[1])

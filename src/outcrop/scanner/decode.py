@@ -23,7 +23,7 @@ _COMMON = (b"password", b"PASSWORD", b"secret", b"SECRET", b"token", b"TOKEN", b
 ESCAPES = (
     r"\\u00[2-7][0-9A-Fa-f]",
     r"\\x[2-7][0-9A-Fa-f]",
-    r"%(?:2[2BFbf6]|3[ABDabd]|40|7[Bb])",
+    r"%(?:25)?(?:2[2BFbf6]|3[ABDabd]|40|7[Bb])",
     r"&#(?:x[2-7][0-9A-Fa-f]|[3-9][0-9]|1[01][0-9]|12[0-6]);",
     r":\\/\\/",
 )
@@ -43,6 +43,11 @@ class Piece:
     start: int
     _decoded_at: tuple[int, ...] = ()
     _original_at: tuple[int, ...] = ()
+    cut: tuple[bool, bool] = (False, False)  # the text goes on before it, after it
+
+    def cuts(self, start: int, end: int) -> bool:
+        """Tell whether a value may be only what is left of a longer one."""
+        return (self.cut[0] and start == 0) or (self.cut[1] and end == len(self.text))
 
     def origin(self, position: int) -> int:
         """Give where a position of the decoded text stands in the original."""
@@ -194,4 +199,4 @@ def _unescape(data: bytes, start: int, stop: int) -> Piece:
         decoded_at.append(length)
         original_at.append(last)
     out.append(data[last:stop])
-    return Piece(b"".join(out), "escaped", start, tuple(decoded_at), tuple(original_at))
+    return Piece(b"".join(out), "escaped", start, tuple(decoded_at), tuple(original_at), (start > 0, stop < len(data)))

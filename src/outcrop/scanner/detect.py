@@ -1,8 +1,9 @@
 """Bytes in, hits out: the first pass says where to look, the second looks, and every hit is judged."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret, reveal
@@ -17,7 +18,8 @@ ALLOW = b"outcrop:allow"
 _ALLOW_WITHIN = 1_000  # in a line of megabytes the mark must stand near
 _DEPTH = 3  # text in text in text
 _REMEMBERED, _REMEMBERED_WIDTH = 20_000, 4_096  # what the second pass found in a stretch, while it is likely to come again
-_remembered: dict[tuple[str, bytes, bool, bool], list["Hit"]] = {}
+_remembered: dict[tuple[int, bytes, bool, bool], tuple[Form, list["Hit"]]] = {}  # a form by its id, held so that the id stays its own
+_CONTINUATION = bytes(range(0x80, 0xC0))
 _RANK = {strength: rank for rank, strength in enumerate(Strength)}
 _SURE = {Confidence.HIGH: 0, Confidence.MEDIUM: 1, Confidence.LOW: 2}
 
@@ -57,19 +59,22 @@ def first_pass(ruleset: RuleSet, data: bytes | memoryview) -> Seen:
 
 
 def find(
-    ruleset: RuleSet, data: bytes, floor: Confidence = Confidence.MEDIUM, *, first_line: int = 1, seen: Seen | None = None
+    ruleset: RuleSet, data: bytes, floor: Confidence = Confidence.MEDIUM, *, at: tuple[int, int] = (1, 1), seen: Seen | None = None
 ) -> list[Hit]:
-    """Find the credentials of one text that are at least as sure as the floor, in the order they stand in."""
+    """Find the credentials of one text that are at least as sure as the floor, in the order they stand in.
+
+    `at` is the line and column of the text's first character, where it is a piece of a longer one.
+    """
     seen = first_pass(ruleset, data) if seen is None else seen
     if not seen:
         return []
-    hits = [hit for hit in _find(ruleset, data, seen, 0) if _SURE[hit.confidence] <= _SURE[floor]]
+    hits = [hit for hit in _find(ruleset, data, seen, 0, floor) if _SURE[hit.confidence] <= _SURE[floor]]
     if hits:
-        _place(hits, data, first_line)
+        _place(hits, data, at)
     return hits
 
 
-def _find(ruleset: RuleSet, data: bytes, seen: Seen, depth: int) -> list[Hit]:
+def _find(ruleset: RuleSet, data: bytes, seen: Seen, depth: int, floor: Confidence) -> list[Hit]:
     ends: dict[int, list[int]] = {}
     for end, number in seen:
         ends.setdefault(number, []).append(end)
@@ -78,14 +83,21 @@ def _find(ruleset: RuleSet, data: bytes, seen: Seen, depth: int) -> list[Hit]:
     for number in sorted(ends):
         if number < count:
             for rule, form in ruleset.triggered[number]:
-                hits += _confirm(rule, form, data, ends[number])
-    hits = _pair(hits, data)
+                if not form.keywords or _holds(data, form.keywords):
+                    hits += _confirm(rule, form, data, ends[number])
+    hits, companions = _pair(hits, data)
     # Whether a rule for certain file names applies is known later: until then it stands beside the others.
     hits = [*best(hit for hit in hits if not hit.rule.paths), *best(hit for hit in hits if hit.rule.paths)]
+    hits = _unpaired(hits, companions, floor)
     if depth < _DEPTH:
-        hits += _decoded(ruleset, data, ends, depth, hits)
+        hits = _told_once(hits, _decoded(ruleset, data, ends, depth, hits, floor=floor))
     hits.sort(key=lambda hit: (hit.start, hit.end, hit.rule.id))
     return hits
+
+
+def _holds(data: bytes, words: tuple[str, ...]) -> bool:
+    text = data.lower()
+    return any(word.encode() in text for word in words)
 
 
 def _confirm(rule: Rule, form: Form, data: bytes, ends: list[int]) -> Iterator[Hit]:
@@ -95,14 +107,15 @@ def _confirm(rule: Rule, form: Form, data: bytes, ends: list[int]) -> Iterator[H
             yield from _matches(rule, form, data, start, stop)
             continue
         # Versions of one file repeat the same lines thousands of times.
-        key = (form.regex, data[start:stop], start == 0, stop == len(data))
+        key = (id(form), data[start:stop], start == 0, stop == len(data))
         known = _remembered.get(key)
         if known is None:
-            known = [replace(hit, start=hit.start - start, end=hit.end - start) for hit in _matches(rule, form, data, start, stop)]
+            hits = [replace(hit, start=hit.start - start, end=hit.end - start) for hit in _matches(rule, form, data, start, stop)]
+            known = form, hits
             if len(_remembered) >= _REMEMBERED:
                 _remembered.clear()
             _remembered[key] = known
-        for hit in known:
+        for hit in known[1]:
             yield replace(hit, start=hit.start + start, end=hit.end + start, parts={})
 
 
@@ -112,6 +125,9 @@ def _matches(rule: Rule, form: Form, data: bytes, start: int, stop: int) -> Iter
     at = start
     while (match := pattern.search(data, at, stop)) is not None:
         left, right = match.span(group)
+        if left < 0:  # an alternative without the group
+            at = max(match.end(), at + 1)
+            continue
         hit = _judge(rule, form, data, left, right)
         if hit is not None:
             yield hit
@@ -145,8 +161,9 @@ def _judge(rule: Rule, form: Form, data: bytes, left: int, right: int) -> Hit | 
     if form.entropy and bits_per_character(value) < form.entropy:
         return None
     confidence = form.confidence
-    placeholder = is_placeholder(value)
-    if placeholder or (form.checksum is not None and not CHECKSUMS[form.checksum](value)):
+    wrong = form.checksum is not None and not CHECKSUMS[form.checksum](value)
+    placeholder = not wrong and is_placeholder(value)
+    if wrong or placeholder:
         confidence = Confidence.LOW
     secret = Secret(value, wholly=rule.password)
     return Hit(rule, secret, left, right, form.strength, confidence, placeholder=placeholder, part=form.part)
@@ -160,25 +177,29 @@ def text_of(raw: bytes) -> str:
         return raw.decode("latin-1")
 
 
-def _pair(hits: list[Hit], data: bytes) -> list[Hit]:
-    """Give secrets their companions, the nearest of each kind; a companion that found its secret is not reported besides."""
-    taken: set[tuple[str, int]] = set()
+def _pair(hits: list[Hit], data: bytes) -> tuple[list[Hit], dict[int, list[int]]]:
+    """Give secrets their companions, the nearest of each kind; one that lacks what it requires is none.
+
+    Beside the hits comes where the companions of each stand, by the hit's id.
+    """
     kept: list[Hit] = []
+    companions: dict[int, list[int]] = {}
     for hit in hits:
-        if hit.part is not None or not hit.rule.parts:
-            continue
-        for part in hit.rule.parts:
+        for part in hit.rule.parts if hit.part is None else ():
             place = _nearest(part.regex, data, hit, part.within)
             if place is not None:
                 hit.parts[part.name] = Secret(text_of(data[place[0] : place[1]]))
-                if hit.confidence is not Confidence.LOW:
-                    taken.add((hit.rule.id, place[0]))
-    for hit in hits:
-        lacks = any(part.required and part.name not in hit.parts for part in hit.rule.parts)
-        if (hit.part is None and lacks) or (hit.part is not None and (hit.rule.id, hit.start) in taken):
-            continue
-        kept.append(hit)
-    return kept
+                companions.setdefault(id(hit), []).append(place[0])
+        if hit.part is not None or all(part.name in hit.parts for part in hit.rule.parts if part.required):
+            kept.append(hit)
+    return kept, companions
+
+
+def _unpaired(hits: list[Hit], companions: dict[int, list[int]], floor: Confidence) -> list[Hit]:
+    """Leave out the companions of a secret that is reported: they are told with it."""
+    reported = [hit for hit in hits if hit.confidence is not Confidence.LOW and _SURE[hit.confidence] <= _SURE[floor]]
+    taken = {(hit.rule.id, start) for hit in reported for start in companions.get(id(hit), ())}
+    return [hit for hit in hits if hit.part is None or (hit.rule.id, hit.start) not in taken]
 
 
 def _nearest(pattern: str, data: bytes, hit: Hit, within: int) -> tuple[int, int] | None:
@@ -210,32 +231,69 @@ def best(hits: Iterable[Hit]) -> Iterator[Hit]:
         yield hit
 
 
-def _decoded(ruleset: RuleSet, data: bytes, ends: dict[int, list[int]], depth: int, known: list[Hit]) -> list[Hit]:
-    """Find what is written in an encoding; a value that stands there plainly as well is not told twice."""
+def _decoded(ruleset: RuleSet, data: bytes, ends: dict[int, list[int]], depth: int, known: list[Hit], *, floor: Confidence) -> list[Hit]:
+    """Find what is written in an encoding; a value that is known already is told only by a rule that knows more of it."""
     count = len(ruleset.triggered)
-    plain = {reveal(hit.secret) for hit in known}
+    plain = {reveal(hit.secret): _RANK[hit.strength] for hit in known}
     found: list[Hit] = []
     pieces = list(base64_pieces(data, {phase: sorted(ends[count + phase]) for phase in range(4) if count + phase in ends}))
     escapes = [*ends.get(count + 4, ()), *after_words(data, ends.get(count + 5, []))]
     if escapes:
         pieces += escape_pieces(data, sorted(escapes))
     for piece in pieces:
-        for hit in _find(ruleset, piece.text, first_pass(ruleset, piece.text), depth + 1):
-            if reveal(hit.secret) not in plain:
-                plain.add(reveal(hit.secret))
+        for hit in _find(ruleset, piece.text, first_pass(ruleset, piece.text), depth + 1, floor):
+            value, rank = reveal(hit.secret), _RANK[hit.strength]
+            if rank < plain.get(value, len(_RANK)) and not piece.cuts(hit.start, hit.end):
+                plain[value] = rank
                 start = piece.origin(hit.start)
                 found.append(replace(hit, start=start, end=max(start, piece.origin(hit.end)), encoding=(piece.encoding, *hit.encoding)))
     return found
 
 
-def _place(hits: list[Hit], data: bytes, first_line: int) -> None:
+def _told_once(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
+    """Where a value and what it decodes to are both hits, a generic one gives way; of two generic ones the decoded one.
+
+    A rule that has decoded the value itself gives way to one that names it.
+    """
+    if not decoded:
+        return plain
+    named = _overlaps(hit for hit in decoded if hit.strength is not Strength.GENERIC and hit.confidence is not Confidence.LOW)
+    again = {reveal(hit.secret) for hit in decoded}
+    plain = [hit for hit in plain if not ((hit.strength is Strength.GENERIC or reveal(hit.secret) in again) and named(hit))]
+    known = _overlaps(plain)
+    return plain + [hit for hit in decoded if hit.strength is not Strength.GENERIC or not known(hit)]
+
+
+def _overlaps(hits: Iterable[Hit]) -> Callable[[Hit], bool]:
+    """Give a function that tells whether a hit shares a place with one of these."""
+    order = sorted(hits, key=lambda hit: hit.start)
+    starts = [hit.start for hit in order]
+    reached = list(accumulate((hit.end for hit in order), max))
+
+    def shares(hit: Hit) -> bool:
+        before = bisect_left(starts, hit.end)
+        return before > 0 and reached[before - 1] > hit.start
+
+    return shares
+
+
+def characters(text: bytes) -> int:
+    """Count the characters of UTF-8, however it was cut."""
+    return len(text) if text.isascii() else len(text.translate(None, _CONTINUATION))
+
+
+def _place(hits: list[Hit], data: bytes, at: tuple[int, int]) -> None:
     """Set line, column and whether the line says that the value is allowed."""
-    line, counted = first_line, 0
+    line, column = at
+    counted = begin = 0
     for hit in hits:  # in the order of their starts, so each byte is counted once
-        line += data.count(b"\n", counted, hit.start)
+        if lines := data.count(b"\n", counted, hit.start):
+            line += lines
+            counted = begin = data.rfind(b"\n", counted, hit.start) + 1
+            column = 1
+        column += characters(data[counted : hit.start])
         counted = hit.start
-        hit.line = line
-        hit.column = hit.start - data.rfind(b"\n", 0, hit.start)
-        begin = max(hit.start - hit.column + 1, hit.start - _ALLOW_WITHIN)
+        hit.line, hit.column = line, column
         stop = data.find(b"\n", hit.end, hit.end + _ALLOW_WITHIN)
-        hit.allowed = ALLOW in data[begin : stop if stop >= 0 else hit.end + _ALLOW_WITHIN]
+        around = data[max(begin, hit.start - _ALLOW_WITHIN) : stop if stop >= 0 else hit.end + _ALLOW_WITHIN]
+        hit.allowed = ALLOW in around

@@ -2,6 +2,9 @@
 
 import re
 import tomllib
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +30,11 @@ def load_gitleaks(path: Path) -> list[Rule]:
     raw = data.get("rules", [])
     if not isinstance(raw, list) or not all(isinstance(rule, dict) for rule in raw):
         raise RuleError(f"{path}: rules: is not a list of tables")
-    return [_rule(rule, number, path) for number, rule in enumerate(raw, 1) if rule.get("regex")]
+    rules = [_rule(rule, number, path, data) for number, rule in enumerate(raw, 1) if rule.get("regex")]
+    return list({rule.id: rule for rule in rules}.values())
 
 
-def _rule(raw: dict[str, Any], number: int, path: Path) -> Rule:
+def _rule(raw: dict[str, Any], number: int, path: Path, everywhere: dict[str, Any]) -> Rule:
     name = str(raw.get("id") or f"rule-{number}")
     pattern, group = str(raw["regex"]), raw.get("secretGroup", 0)
     try:
@@ -39,8 +43,9 @@ def _rule(raw: dict[str, Any], number: int, path: Path) -> Rule:
             entropy=float(raw.get("entropy") or 0),
             strength=Strength.CONTEXT,
             confidence=Confidence.HIGH,
-            exclude=_excluded(raw),
+            exclude=_excluded([*_allowed(raw), *_allowed(everywhere, name)]),
         )
+        words = tuple(str(word).lower() for word in raw.get("keywords") or ())
     except (regex.PatternError, TypeError, ValueError) as error:
         raise RuleError(f"{path}: rule {name}: {error}") from None
     return Rule(
@@ -48,16 +53,28 @@ def _rule(raw: dict[str, Any], number: int, path: Path) -> Rule:
         name=str(raw.get("description") or name)[:120],
         secret_type=re.sub(r"[^a-z0-9_-]", "-", name.lower())[:80],
         issuer="gitleaks configuration",
+        origin=str(path),
         impact=Impact.MEDIUM,
-        forms=(form,),
+        forms=(replace(form, keywords=words),),
     )
 
 
-def _excluded(raw: dict[str, Any]) -> str | None:
+def _allowed(table: dict[str, Any], rule: str | None = None) -> list[dict[str, Any]]:
+    """Give the lists of allowed values in a table; one that also asks for a path or a commit is no reason to keep silent."""
+    lists = [table.get("allowlist") or {}, *(table.get("allowlists") or [])]
+    return [
+        entry
+        for entry in lists
+        if isinstance(entry, dict)
+        and not (str(entry.get("condition", "")).upper() in {"AND", "&&"} and (entry.get("paths") or entry.get("commits")))
+        and (rule is None or rule in (entry.get("targetRules") or [rule]))
+    ]
+
+
+def _excluded(lists: list[dict[str, Any]]) -> str | None:
     """Make one pattern of the allowed values; its target is the secret, wherever in it."""
-    lists = [raw.get("allowlist") or {}, *(raw.get("allowlists") or [])]
-    patterns = [translate(str(one)) for entry in lists if isinstance(entry, dict) for one in entry.get("regexes", [])]
-    words = [re.escape(str(word)) for entry in lists if isinstance(entry, dict) for word in entry.get("stopwords", [])]
+    patterns = [translate(str(one)) for entry in lists for one in entry.get("regexes") or ()]
+    words = [_bytewise(re.escape(str(word))) for entry in lists for word in entry.get("stopwords") or ()]
     parts = [f"(?s:.*)(?:{part})(?s:.*)" for part in patterns] + [f"(?is:.*{word}.*)" for word in words]
     whole = "|".join(f"(?:{part})" for part in parts)
     if whole:
@@ -67,69 +84,80 @@ def _excluded(raw: dict[str, Any]) -> str | None:
 
 def translate(pattern: str) -> str:
     r"""Write a pattern of Go in the syntax both engines share: POSIX classes, `\z`, and flags in the middle."""
-    pattern = re.sub(r"\[:(\w+):\]", lambda match: _POSIX.get(match[1], match[0]), pattern).replace(r"\z", "$")
+    pattern = re.sub(r"\[:(\w+):\]", lambda match: _POSIX.get(match[1], match[0]), _bytewise(pattern))
+    pattern = re.sub(r"\\(x\{([0-9A-Fa-f]{1,2})\}|.)", _escape, pattern, flags=re.DOTALL)
     return _scoped_flags(pattern)
 
 
+def _bytewise(pattern: str) -> str:
+    return pattern if pattern.isascii() else pattern.encode().decode("latin-1")
+
+
+def _escape(match: re.Match[str]) -> str:
+    if match[2]:
+        return f"\\x{int(match[2], 16):02x}"
+    return "$" if match[1] == "z" else match[0]
+
+
+_FLAGS = re.compile(r"\(\?([ims]*(?:-[ims]+)?)\)")
+
+
 def _scoped_flags(pattern: str) -> str:
-    """Turn `…(?i)rest` into `…(?i:rest)`: a flag holds to the end of the group it stands in."""
-    match = re.search(r"\(\?([ims]+)\)", pattern)
-    while match:
-        end = _group_end(pattern, match.end())
-        pattern = f"{pattern[: match.start()]}(?{match[1]}:{pattern[match.end() : end]}){pattern[end:]}"
-        match = re.search(r"\(\?([ims]+)\)", pattern)
+    """Turn `a(?i)b|c` into `a(?i:b)|(?i:c)`: a flag holds to the end of the group it stands in, over its alternatives."""
+    for at, char in _syntax(pattern):
+        match = _FLAGS.match(pattern, at) if char == "(" else None
+        if match:
+            borders = _alternatives(pattern, match.end())
+            scoped = [f"(?{match[1]}:{pattern[left + 1 : right]})" for left, right in pairwise([match.end() - 1, *borders])]
+            return _scoped_flags(pattern[:at] + "|".join(scoped) + pattern[borders[-1] :])
     return pattern
 
 
-def _group_end(pattern: str, at: int) -> int:
-    """Give where the group ends in which a position stands."""
-    depth, in_class = 0, False
-    while at < len(pattern):
-        char = pattern[at]
-        if char == "\\":
-            at += 2
+def _alternatives(pattern: str, start: int) -> list[int]:
+    """Give where the alternatives of the group end in which a position stands, from there on."""
+    depth = 0
+    borders: list[int] = []
+    for at, char in _syntax(pattern):
+        if at < start:
             continue
-        if in_class:
-            in_class = char != "]"
-        elif char == "[":
-            in_class = True
-            at += 1 if pattern[at + 1 : at + 2] != "^" else 2  # a bracket right after the opening is a character
-        elif char == "(":
-            depth += 1
-        elif char == ")":
-            depth -= 1
-            if depth < 0:
-                return at
-        at += 1
-    return len(pattern)
+        depth += {"(": 1, ")": -1}.get(char, 0)
+        if depth < 0:
+            return [*borders, at]
+        if char == "|" and depth == 0:
+            borders.append(at)
+    return [*borders, len(pattern)]
+
+
+def _syntax(pattern: str) -> Iterator[tuple[int, str]]:
+    """Give the characters of a pattern that are neither escaped nor in a class."""
+    at = 0
+    while at < len(pattern):
+        if pattern[at] == "\\":
+            at += 2
+        elif pattern[at] == "[":
+            at += 2 if pattern[at + 1 : at + 2] == "^" else 1
+            at += pattern[at : at + 1] == "]"  # a bracket right after the opening is a character
+            while at < len(pattern) and pattern[at] != "]":
+                at += 2 if pattern[at] == "\\" else 1
+            at += 1
+        else:
+            yield at, pattern[at]
+            at += 1
+
+
+_NAMED = re.compile(r"\?P?<\w+>")
 
 
 def _secret_group(pattern: str, group: int) -> str:
     """Name the group that holds the value: the one the rule says, else the first, else all of it."""
-    starts = _group_starts(pattern)
+    starts = [at + 1 for at, char in _syntax(pattern) if char == "(" and (pattern[at + 1 : at + 2] != "?" or _NAMED.match(pattern, at + 1))]
     wanted = group or (1 if starts else 0)
     if wanted > len(starts):
         raise regex.PatternError(f"has no group {group}: {pattern[:80]}")
-    if not wanted:
-        return f"(?P<secret>{pattern})"
-    at = starts[wanted - 1]
-    rest = re.sub(r"^\?P?<\w+>", "", pattern[at + 1 :])
-    return f"{pattern[:at]}(?P<secret>{rest}"
-
-
-def _group_starts(pattern: str) -> list[int]:
-    starts, at, in_class = [], 0, False
-    while at < len(pattern):
-        char = pattern[at]
-        if char == "\\":
-            at += 2
-            continue
-        if in_class:
-            in_class = char != "]"
-        elif char == "[":
-            in_class = True
-            at += 1 if pattern[at + 1 : at + 2] in {"]", "^"} else 0
-        elif char == "(" and (pattern[at + 1 : at + 2] != "?" or re.match(r"\(\?P?<\w+>", pattern[at:])):
-            starts.append(at)
-        at += 1
-    return starts
+    out, last = "", 0
+    for number, at in enumerate(starts, 1):
+        named = _NAMED.match(pattern, at)
+        out += pattern[last:at] + ("?P<secret>" if number == wanted else "")
+        last = named.end() if named else at
+    out += pattern[last:]
+    return out if wanted else f"(?P<secret>{out})"

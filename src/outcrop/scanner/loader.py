@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-import hyperscan
 import re2  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -77,13 +76,13 @@ class _FileIn(_Shape):
 def load_paths(paths: list[Path]) -> list[Rule]:
     """Load rule files, and folders of them, in the order of their names; an id that comes twice is refused."""
     rules: list[Rule] = []
-    seen: dict[str, Path] = {}
+    seen: dict[str, str] = {}
     for path in paths:
         for file in files_of(path):
             for rule in load_text(_read(file), str(file)):
                 if rule.id in seen:
-                    raise RuleError(f"{file}: rule {rule.id} is already defined in {seen[rule.id]}")
-                seen[rule.id] = file
+                    raise RuleError(f"{rule.origin}: rule {rule.id}: is already defined in {seen[rule.id]}")
+                seen[rule.id] = rule.origin
                 rules.append(rule)
     return rules
 
@@ -111,7 +110,8 @@ def load_text(text: str, name: str) -> list[Rule]:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise RuleError(f"{name}: {error}") from None
+        message, _, line = str(error).removesuffix(")").partition(" (at line ")
+        raise RuleError(f"{name}:{line.partition(',')[0] or text.count(chr(10)) + 1}: {message}") from None
     lines = _Lines(text, name)
     try:
         file = _FileIn.model_validate(data)
@@ -128,12 +128,17 @@ class _Lines:
         self._lines = text.split("\n")
         self._starts = [n for n, line in enumerate(self._lines) if line.strip().startswith("[[rule]]")]
 
-    def at(self, rule: int | None, key: str = "") -> str:
+    def at(self, rule: int | None, key: str = "", table: str = "", index: int = 0) -> str:
+        """Give file and line of a key, else of what it stands in: the rule, or the table of that index in it."""
         if rule is None or rule >= len(self._starts):
             return self.name
         start = self._starts[rule]
         stop = self._starts[rule + 1] if rule + 1 < len(self._starts) else len(self._lines)
-        for number in range(start, stop):
+        tables = [number for number in range(start + 1, stop) if self._lines[number].strip().startswith("[[rule.")]
+        named = [number for number in tables if self._lines[number].strip().startswith(f"[[rule.{table}]]")]
+        if table:
+            start = named[index] if index < len(named) else start
+        for number in range(start, next((number for number in tables if number > start), stop)):
             if key and re.match(rf"\s*{re.escape(key)}\s*=", self._lines[number]):
                 return f"{self.name}:{number + 1}"
         return f"{self.name}:{start + 1}"
@@ -142,7 +147,9 @@ class _Lines:
         first = error.errors(include_url=False, include_input=False)[0]
         keys = [str(part) for part in first["loc"]]
         key = next((k for k in reversed(keys) if not k.isdigit()), "")
-        return f"{self.at(rule, key)}: {label}{'.'.join(keys)}: {first['msg']}"
+        nested = len(keys) > 1 and keys[0] in {"also", "part"}
+        where = self.at(rule, key, keys[0], int(keys[1])) if nested else self.at(rule, key)
+        return f"{where}: {label}{'.'.join(keys)}: {first['msg']}"
 
 
 def _rule(raw: dict[str, Any], at: int, issuer: str, lines: _Lines) -> Rule:
@@ -151,15 +158,21 @@ def _rule(raw: dict[str, Any], at: int, issuer: str, lines: _Lines) -> Rule:
         given = _RuleIn.model_validate(raw)
     except ValidationError as error:
         raise RuleError(lines.message(at, error, label)) from None
+    table, index = "", 0
+    parts: list[Part] = []
     try:
-        # What the rule excludes, its further forms exclude as well, unless they say otherwise.
-        also = [form if form.exclude is not None else form.model_copy(update={"exclude": given.exclude}) for form in given.also]
-        forms = [make_form(form) for form in (given, *also)]
-        forms += [_alone(part) for part in given.part if part.alone]
-        parts = tuple(_part(part) for part in given.part)
+        forms = [make_form(given)]
+        for index, form in enumerate(given.also):  # noqa: B007 - told where it fails
+            table = "also"
+            # What the rule excludes, its further forms exclude as well, unless they say otherwise.
+            forms.append(make_form(form if form.exclude is not None else form.model_copy(update={"exclude": given.exclude})))
+        for index, part in enumerate(given.part):  # noqa: B007
+            table = "part"
+            parts.append(_part(part))
+            forms += [_alone(part)] if part.alone else []
     except regex.PatternError as error:
-        key = str(error).partition(" ")[0].rstrip(":")
-        raise RuleError(f"{lines.at(at, key)}: {label}{error}") from None
+        key = str(error).partition(" ")[0].rstrip(":,")
+        raise RuleError(f"{lines.at(at, key, table, index)}: {label}{error}") from None
     return Rule(
         id=given.id,
         name=given.name,
@@ -167,10 +180,11 @@ def _rule(raw: dict[str, Any], at: int, issuer: str, lines: _Lines) -> Rule:
         issuer=issuer,
         impact=Impact(given.impact),
         forms=tuple(forms),
-        parts=parts,
+        parts=tuple(parts),
         paths=tuple(given.paths),
         password=given.password,
         decode=given.decode,
+        origin=lines.at(at, "pattern"),
         examples=tuple(given.examples),
         counterexamples=tuple(given.counterexamples),
     )
@@ -281,13 +295,9 @@ def _compiles(key: str, pattern: str) -> None:
 
 def _trigger(whole: str) -> regex.Trigger:
     try:
-        found = regex.trigger(whole)
-        hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK).compile(expressions=[found.pattern.encode()], flags=[0])
+        return regex.trigger(whole)
     except regex.PatternError as error:
         raise regex.PatternError(f"pattern {error}: {whole[:80]}") from None
-    except hyperscan.HyperscanError as error:
-        raise regex.PatternError(f"pattern is not taken by the linear-time engine ({error}): {whole[:80]}") from None
-    return found
 
 
 def compile_regex(pattern: str) -> Any:

@@ -26,7 +26,7 @@ _SHORT_ELLIPSIS = 80
 # Something else fills the value in: a shell, a template engine, a format string.
 _TEMPLATE = re2.compile(
     rb"\$\{[^}]*\}|\$\{\{|^\$\(|^\$\{|^\$[A-Za-z_]\w*$|\{\{|\}\}|<%|%>|^%\w+%$|%\(\w+\)s|(?:^|[^\w%])%[sdv](?:$|[^\w])|#\{|\{[A-Za-z_][\w.]*\}|^\{\d?\}$"
-    rb"|^<[^<>]*>$|^\[[^\[\]]*\]$|^@\w+@$|^__[A-Z_]+__$|^%[sdv@]|\*{3}|^\*+$|_{5}|#{4}|^-+$|\\\([A-Za-z_.]+\)"
+    rb"|^<[^<>]*>$|^\[[^\[\]]*\]$|^@\w+@$|^__[A-Z_]+__$|^%[sdv@]|\*{3}|^\*+$|_{8}|#{4}|^-+$|\\\([A-Za-z_.]+\)"
 )
 _HASH = ("{SHA}", "{SSHA}", "{MD5}", "{CRYPT}", "{noop}", "{bcrypt}")  # how directories begin a password, not a template
 _RUN = re.compile(r"([^A\s])\1{7}")  # base64 of zero bytes is a run of A

@@ -5,6 +5,7 @@ same way; this is the one file that knows it, and it handles exactly the node ty
 """
 
 import re
+import warnings
 from dataclasses import dataclass
 from re import _constants as op  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
@@ -14,10 +15,12 @@ UNBOUNDED = 8_192  # how far a repetition without an upper bound is followed
 _WIDE_GAP = 128  # a repetition that varies by more than this ends a trigger
 _ENOUGH = 12  # a trigger that begins with a literal needs no more positions than this
 _LITERAL = 3
+_MOST_ALTERNATIVES = 100
 
 _CATEGORIES = {
     op.CATEGORY_DIGIT: r"\d", op.CATEGORY_NOT_DIGIT: r"\D",
-    op.CATEGORY_SPACE: r"\s", op.CATEGORY_NOT_SPACE: r"\S",
+    # The second pass does not count a vertical tab as a space, the first would.
+    op.CATEGORY_SPACE: r"\t\n\f\r\x20", op.CATEGORY_NOT_SPACE: r"\x00-\x08\x0b\x0e-\x1f\x21-\xff",
     op.CATEGORY_WORD: r"\w", op.CATEGORY_NOT_WORD: r"\W",
 }  # fmt: skip
 # The first pass reads many texts in one go with a line break between them: there a text begins and ends as well.
@@ -48,8 +51,10 @@ class Trigger:
 def parse(pattern: str) -> Any:
     """Read a pattern of ASCII and escapes; raise PatternError with the reason where no linear-time engine takes it."""
     try:
-        tree = parser.parse(pattern, 0)
-    except re.error as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about signs in a class that Python may read otherwise one day
+            tree = parser.parse(pattern, 0)
+    except (re.error, OverflowError, RecursionError) as error:
         raise PatternError(str(error)) from None
     _check(tree)
     return tree
@@ -68,6 +73,18 @@ def trigger(pattern: str) -> Trigger:
     if emitted.low < 2:
         raise PatternError("matches fewer than two characters")
     return Trigger(emitted.text, emitted.low, min(emitted.high, UNBOUNDED))
+
+
+def alternatives(pattern: str) -> list[str]:
+    """Write a trigger as several, one for each of the alternatives that it begins with.
+
+    The engine of the first pass checks several alternatives before a literal at once, and some versions of it (Vectorscan 5.4.12)
+    then lose matches. One at a time they are found, and no slower.
+    """
+    tree = parse(pattern)
+    emitter = _Emitter(tree.state.flags)
+    found = emitter.spread(list(tree))
+    return [emitter.prefix + text for text in found] if len(found) <= _MOST_ALTERNATIVES else [pattern]
 
 
 def _literal_length(code: Any, value: Any) -> int:
@@ -152,9 +169,26 @@ class _Emitter:
             self._item(out, code, value)
             if literal >= _LITERAL and out.low >= _ENOUGH:
                 break
-        prefix = "(?i)" if self.flags & re.IGNORECASE else ""
-        out.text = prefix + ("(?s)" if self.flags & re.DOTALL else "") + out.text
+        out.text = self.prefix + out.text
         return out
+
+    @property
+    def prefix(self) -> str:
+        return ("(?i)" if self.flags & re.IGNORECASE else "") + ("(?s)" if self.flags & re.DOTALL else "")
+
+    def spread(self, items: list[Any], passed: int = 0) -> list[str]:
+        """Write a sequence once for each alternative at its beginning, or right after the character or two that they share."""
+        if not items:
+            return [""]
+        (code, value), rest = items[0], items[1:]
+        if code == op.LITERAL and passed < 2:
+            return [_char(value) + text for text in self.spread(rest, passed + 1)]
+        if code == op.SUBPATTERN:
+            after = self.sequence(rest).text
+            return [f"(?{_scope(value)}:{text}){after}" for text in self.spread(list(value[3]), passed)]
+        if code == op.BRANCH and min(self.sequence(branch).low for branch in value[1]) >= 2:
+            return [text for branch in value[1] for text in self.spread([*branch, *rest], passed)]
+        return [self.sequence(items).text]
 
     def _repeat(self, out: _Text, inner: Any, low: int, high: int) -> None:
         body = self.sequence(inner)
@@ -180,10 +214,8 @@ class _Emitter:
         elif code in {op.MAX_REPEAT, op.MIN_REPEAT}:
             self._repeat(out, value[2], int(value[0]), int(value[1]))
         elif code == op.SUBPATTERN:
-            _, on, off, inner = value
-            body = self.sequence(inner)
-            flags = _flags(on) + (f"-{_flags(off)}" if off else "")
-            out.add(f"(?{flags}:{body.text})", body.low, body.high)
+            body = self.sequence(value[3])
+            out.add(f"(?{_scope(value)}:{body.text})", body.low, body.high)
         elif code == op.BRANCH:
             bodies = [self.sequence(branch) for branch in value[1]]
             text = "|".join(body.text for body in bodies)
@@ -212,6 +244,12 @@ def _flat(items: list[Any]) -> list[Any]:
         else:
             out.append((code, value))
     return out
+
+
+def _scope(group: Any) -> str:
+    """Write the flags of a group."""
+    _, on, off, _ = group
+    return _flags(on) + (f"-{_flags(off)}" if off else "")
 
 
 def _flags(flags: int) -> str:
@@ -250,7 +288,7 @@ def members(items: list[Any]) -> set[int]:
         elif code == op.RANGE:
             found.update(range(value[0], value[1] + 1))
         else:
-            found.update(c for c in range(256) if re.match(_CATEGORIES[value].encode(), bytes([c])))
+            found.update(c for c in range(256) if re.match(f"[{_CATEGORIES[value]}]".encode(), bytes([c])))
     return set(range(256)) - found if negated else found
 
 

@@ -39,6 +39,7 @@ class Form:
     exclude: str | None = None  # values that match this wholly are something else
     before: int = 0  # with `near`: how far from the trigger the value may stand, to either side, any number of times
     after: int = 0
+    keywords: tuple[str, ...] = ()  # one of these must stand anywhere in the text, in any case
     part: str | None = None  # the form is a companion that is worth a finding when no partner stands near
 
 
@@ -64,5 +65,6 @@ class Rule:
     paths: tuple[str, ...] = ()  # only in files of these names; none: everywhere
     password: bool = False  # chosen by a person: not even its ends are shown
     decode: str | None = None  # the value is written in this encoding
+    origin: str = field(default="", compare=False)  # file and line, for messages
     examples: tuple[str, ...] = field(default=(), compare=False)
     counterexamples: tuple[str, ...] = field(default=(), compare=False)

@@ -7,6 +7,7 @@ from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import hyperscan
 import orjson
@@ -15,11 +16,11 @@ from outcrop.domain.finding import Confidence
 from outcrop.scanner import regex
 from outcrop.scanner.decode import ESCAPES, QUOTED, base64_literals
 from outcrop.scanner.gitleaks import load_gitleaks
-from outcrop.scanner.loader import compile_regex, files_of, load_paths
+from outcrop.scanner.loader import RuleError, compile_regex, files_of, load_paths
 from outcrop.scanner.rule import Form, Impact, Part, Rule, Strength
 
 BUILT_IN = Path(__file__).parent.parent / "rules"
-ENGINE = 1  # part of the version: raise it when the same rules would find something else
+ENGINE = 2  # part of the version: raise it when the same rules would find something else
 
 
 class RuleSet:
@@ -56,10 +57,19 @@ def load(own: Sequence[Path] = (), *, built_in: bool = True, gitleaks: Path | No
 
 def make(rules: Sequence[Rule], version: str = "") -> RuleSet:
     triggers = list(_by_trigger(rules))
-    expressions = [(trigger, number) for number, trigger in enumerate(triggers)]
+    expressions = [(text, number) for number, trigger in enumerate(triggers) for text in regex.alternatives(trigger)]
     for phase, literals in base64_literals(_literals(rules)).items():
         expressions += [(regex.escaped(literal), len(triggers) + phase) for literal in literals]
     expressions += [*((escape, len(triggers) + 4) for escape in ESCAPES), (QUOTED, len(triggers) + 5)]
+    try:
+        database = _compiled(expressions)
+    except hyperscan.HyperscanError:
+        _refuse(rules)
+        raise
+    return RuleSet(tuple(rules), version, database)
+
+
+def _compiled(expressions: list[tuple[str, int]]) -> hyperscan.Database:
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
     database.compile(
         expressions=[text.encode("latin-1") for text, _ in expressions],
@@ -67,7 +77,17 @@ def make(rules: Sequence[Rule], version: str = "") -> RuleSet:
         elements=len(expressions),
         flags=[0] * len(expressions),
     )
-    return RuleSet(tuple(rules), version, database)
+    return database
+
+
+def _refuse(rules: Sequence[Rule]) -> None:
+    """Find the rule for which all of them were refused, and say so."""
+    for rule in rules:
+        for form in rule.forms:
+            try:
+                _compiled([(form.trigger, 0)])
+            except hyperscan.HyperscanError as error:
+                raise RuleError(f"{rule.origin}: rule {rule.id}: pattern is not taken by the linear-time engine ({error})") from None
 
 
 def _by_trigger(rules: Sequence[Rule]) -> dict[str, list[tuple[Rule, Form]]]:
@@ -110,7 +130,7 @@ def _to_cache(cache: Path, made: RuleSet) -> None:
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         for suffix, content in ((".db", hyperscan.dumpb(made.database)), (".json", orjson.dumps([asdict(rule) for rule in made.rules]))):
-            unfinished = cache / f"rules-{made.version}{suffix}.{id(made)}"
+            unfinished = cache / f"rules-{made.version}{suffix}.{uuid4().hex}"
             unfinished.write_bytes(content)
             unfinished.replace(cache / f"rules-{made.version}{suffix}")
     except OSError:
@@ -118,10 +138,13 @@ def _to_cache(cache: Path, made: RuleSet) -> None:
 
 
 def _rule(raw: dict[str, Any]) -> Rule:
-    raw["forms"] = tuple(
-        Form(**{**form, "strength": Strength(form["strength"]), "confidence": Confidence(form["confidence"])}) for form in raw["forms"]
-    )
+    raw["forms"] = tuple(_form(form) for form in raw["forms"])
     raw["parts"] = tuple(Part(**part) for part in raw["parts"])
     raw["impact"] = Impact(raw["impact"])
     fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
     return Rule(**fields)
+
+
+def _form(raw: dict[str, Any]) -> Form:
+    raw |= {"strength": Strength(raw["strength"]), "confidence": Confidence(raw["confidence"]), "keywords": tuple(raw["keywords"])}
+    return Form(**raw)

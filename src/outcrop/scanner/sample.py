@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable
 from urllib.parse import quote
 
-from outcrop.scanner.checksum import crc32_base36, crc32_base62, crc32_hex, crc32_upper
+from outcrop.scanner.checksum import crc32_base36, crc32_base62, crc32_grafana, crc32_hex, crc32_upper
 
 _HEX = "0123456789abcdef"
 _ALPHABETS = {
@@ -36,6 +36,7 @@ _CHECKSUMS: dict[str, Callable[[str], str]] = {
     "crc32_base36": crc32_base36,
     "crc32_hex": crc32_hex,
     "crc32_HEX": crc32_upper,
+    "crc32_grafana": crc32_grafana,
 }
 _INNERMOST = re.compile(r"\{\{([^{}]*)\}\}")
 

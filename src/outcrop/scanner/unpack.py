@@ -15,6 +15,7 @@ _DEPTH = 6  # an image's tar, a layer's gzip, its tar, an archive in it, and a f
 _MEMBER = 128 << 20
 _TOTAL = 512 << 20
 _MEMBERS = 100_000
+_STREAMS = 1_000  # in one compressed file
 _SECONDS = 60.0
 _BROKEN = (
     OSError, EOFError, ValueError, KeyError, IndexError, RuntimeError, NotImplementedError, MemoryError, OverflowError,
@@ -119,6 +120,7 @@ def _compressed(data: bytes, budget: Budget, make: Callable[[], _Stream]) -> Ite
     """Decompress every stream of a file; what is there before damage or the limit is still read."""
     out = bytearray()
     limit = min(_MEMBER, budget.bytes_left)
+    streams = 0
     try:
         while data and len(out) < limit:
             stream = make()
@@ -127,6 +129,10 @@ def _compressed(data: bytes, budget: Budget, make: Callable[[], _Stream]) -> Ite
                 budget.gaps.append("compressed data " + ("is longer than what is read" if len(out) > limit else "ends early"))
                 break
             data = stream.unused_data
+            streams += 1
+            if streams >= _STREAMS and data:  # each copies all that follow it
+                budget.gaps.append("compressed data has too many parts")
+                break
     except _BROKEN:
         if not out:
             raise
@@ -158,8 +164,14 @@ def _zip(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
                     content = stream.read(min(_MEMBER, max(0, budget.bytes_left)) + 1)
             except _BROKEN as error:
                 budget.gaps.append(f"{member.filename}: cannot be unpacked ({type(error).__name__})")
-                continue
+                content = _as_it_stands(data, member)
             yield member.filename, _counted(member.filename, content, budget)
+
+
+def _as_it_stands(data: bytes, member: zipfile.ZipInfo) -> bytes:
+    """Give the bytes of a damaged member without its header."""
+    start = member.header_offset + 30 + len(member.orig_filename)
+    return data[start : start + member.compress_size]
 
 
 def _tar(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:

@@ -120,14 +120,24 @@ def _guess(target: str) -> TargetType:
         return "git"
     if "://" in target or target.startswith("git@"):
         raise OperatorError(f"{_without_user(target)}: only https addresses can be cloned")
-    path = Path(target)
-    return "git" if path.is_dir() and find_git_folder(path) else "folder"
+    try:
+        path = Path(target)
+        return "git" if path.is_dir() and find_git_folder(path) else "folder"
+    except OSError as error:  # a name that is too long
+        raise OperatorError(f"{shown(os.fsencode(target))}: {(error.strerror or 'cannot be read').lower()}") from None
 
 
 def _scan_stdin(options: Options) -> Outcome:
-    assert options.stdin is not None  # noqa: S101 - the door opens it
-    found = scan_stream(options.ruleset, options.stdin.read, options.floor)
-    outcome = Outcome(located=[Located(hit, member(b"-", inner)) for inner, hit in for_path(found, b"-")], files=1)
+    size = 0
+
+    def read(count: int) -> bytes:
+        nonlocal size
+        data = options.stdin.read(count) if options.stdin else b""
+        size += len(data)
+        return data
+
+    found = scan_stream(options.ruleset, read, options.floor)
+    outcome = Outcome(located=[Located(hit, member(b"-", inner)) for inner, hit in for_path(found, b"-")], files=1, size=size)
     outcome.gaps = [("-", reason) for reason in found.gaps]
     return outcome
 
@@ -181,11 +191,13 @@ def _full_name(url: str) -> str | None:
 
 def _ignoring(file: Path, otherwise: Callable[[bytes], bool] = _nothing) -> Callable[[bytes], bool]:
     """Read a file of patterns in the syntax of .gitignore."""
+    if not file.is_file():  # nor a pipe that would make us wait
+        return otherwise
     try:
-        text = file.read_bytes()
+        with file.open("rb") as opened:
+            return _ignored_by(opened.read(1 << 20))
     except OSError:
         return otherwise
-    return _ignored_by(text)
 
 
 def _ignoring_at_head(repository: Repository) -> Callable[[bytes], bool]:
@@ -244,7 +256,7 @@ def _fields(one: Located, fingerprint: str, place: _Place, places: int) -> dict[
         path=path, placeholder=hit.placeholder, places=places,
     )  # fmt: skip
     return {
-        "id": uuid.uuid5(_NAMESPACE, f"{place.source}\0{fingerprint}"),
+        "id": uuid.uuid5(_NAMESPACE, f"{shown(os.fsencode(place.source))}\0{fingerprint}"),
         "status": Status.ACTIVE,
         "validation_status": Validation.UNVALIDATED,
         "validation_confidence": Confidence.LOW,

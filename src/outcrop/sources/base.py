@@ -39,7 +39,7 @@ class Outcome:
     commits: int = 0
 
     def gap(self, where: bytes | str, reason: str) -> None:
-        self.gaps.append((where if isinstance(where, str) else shown(where), reason))
+        self.gaps.append((where if isinstance(where, str) else shown(where), one_line(reason)))
 
 
 Progress = Callable[[Outcome], None]
@@ -47,7 +47,10 @@ Progress = Callable[[Outcome], None]
 
 def shown(path: bytes) -> str:
     """Write a path so that it stays on one line whatever it is made of; text that is text stays as it is."""
-    text = path.decode("utf-8", "surrogateescape")
+    return one_line(path.decode("utf-8", "surrogateescape"))
+
+
+def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else _escaped(c) for c in text)
 
 

@@ -1,6 +1,8 @@
 """Every blob of a repository, read by as many `git cat-file` processes as there are workers, in the order of the pack."""
 
+import os
 import subprocess
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -18,9 +20,10 @@ from outcrop.sources.repository import Repository
 
 _BATCH_BYTES = 48 << 20  # neighbours in a pack share their delta bases, so a process reads many in a row
 _BATCH_BLOBS = 20_000
-_BUFFER = 8 << 20  # an object of half of it is read alone
+_BUFFER = 2 << 20  # small, so that git goes on while we scan; an object of half of it is read alone
 _REPORT_EVERY = 8 << 20
 _MOST_RESTARTS = 1_000
+INCOMPLETE = "the object store is damaged: some objects were not scanned"
 
 
 @dataclass(slots=True)
@@ -37,12 +40,14 @@ def listed(repository: Repository, known: Container[bytes], seen: Callable[[byte
     """Give the ids of all blobs that are not known, in the order of the pack, in batches of about equal work."""
     arguments = ["cat-file", "--batch-check=%(objecttype) %(objectsize) %(objectname)", "--batch-all-objects", "--unordered", "--buffer"]
     batch: list[bytes] = []
-    size = 0
-    with gitcall.start(repository.folder, arguments) as process:
+    size, any_damaged = 0, False
+    with tempfile.TemporaryFile() as errors, gitcall.start(repository.folder, arguments, stderr=errors) as process:
         assert process.stdout is not None  # noqa: S101 - for the type checker
         for line in process.stdout:
-            if line.startswith(b"blob "):
-                _, length, oid = line.split()
+            damaged = line.endswith(b" missing\n")  # listed, but not even its type can be read
+            if damaged or line.startswith(b"blob "):
+                any_damaged |= damaged
+                oid, length = (line.split()[0], b"0") if damaged else line.split()[:0:-1]
                 if oid in known:
                     continue
                 seen(oid)
@@ -51,6 +56,9 @@ def listed(repository: Repository, known: Container[bytes], seen: Callable[[byte
                 if size > _BATCH_BYTES or len(batch) >= _BATCH_BLOBS:
                     yield batch
                     batch, size = [], 0
+        process.wait()
+        if process.returncode or (os.fstat(errors.fileno()).st_size and not any_damaged):
+            repository.gaps.append(INCOMPLETE)
     if batch:
         yield batch
 
@@ -86,7 +94,10 @@ def scanned(
         elif item[1] is None:
             yield item[0], "object is missing or damaged", 0
         else:
-            yield item[0], scan_stream(ruleset, item[1].read, floor), item[1].size
+            found = scan_stream(ruleset, item[1].read, floor)
+            if item[1].cut:
+                found.gaps.append("object is damaged: only its beginning was read")
+            yield item[0], found, item[1].size
 
 
 def _scanned_stretch(ruleset: RuleSet, floor: Confidence, stretch: "Stretch") -> Iterator[tuple[bytes, Found | str, int]]:
@@ -119,6 +130,7 @@ class Large:
 
     def __init__(self, stream: IO[bytes], size: int, beginning: bytes) -> None:
         self.size = size
+        self.cut = False  # git ended before the object did
         self._stream = stream
         self._beginning = beginning
         self._left = size
@@ -128,6 +140,7 @@ class Large:
         data, self._beginning = self._beginning[:size], self._beginning[size:]
         data += self._stream.read(size - len(data)) if len(data) < size else b""
         self._left -= len(data)
+        self.cut = len(data) < size
         return data
 
     def skip(self) -> None:

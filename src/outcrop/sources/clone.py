@@ -18,24 +18,26 @@ _DEADLINE = 3_600.0
 def clone(url: str, work: Path, egress: Egress) -> Repository:
     """Clone every ref of a repository. A name and password in the address travel as a header, not in an argument."""
     parts = urlsplit(url)
-    if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment:
+    try:
+        host, port = parts.hostname, parts.port or 443
+    except ValueError:
+        host, port = None, 0
+    if parts.scheme != "https" or not host or parts.query or parts.fragment:
         raise OperatorError("only https addresses of repositories can be cloned")
-    port = parts.port or 443
-    host = parts.hostname
     address, at_port = resolve(host, port, egress)
     folder = work / "mirror.git"
     shown = f"https://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    # The name stays in the address, for the certificate; git is told which address it has.
+    source = shown if at_port == port else f"https://{host}:{at_port}{parts.path}"
     pinned = f"[{address}]" if ":" in address else address
-    config = {"http.curloptResolve": f"{host}:{port}:{pinned}", "http.lowSpeedLimit": "100", "http.lowSpeedTime": "60", "http.proxy": ""}
-    if at_port != port:
-        raise OperatorError(f"{shown}: the port of an address to clone from cannot be redirected")
+    config = {"http.curloptResolve": f"{host}:{at_port}:{pinned}", "http.lowSpeedLimit": "100", "http.lowSpeedTime": "60", "http.proxy": ""}
     if egress.ca_file:
         config["http.sslCAInfo"] = str(egress.ca_file)
     if parts.username:
         login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         config["http.extraHeader"] = "Authorization: Basic " + base64.b64encode(login.encode()).decode()
     process = subprocess.Popen(
-        ["git", "clone", "--quiet", "--mirror", "--template=", "--", shown, str(folder)],
+        ["git", "clone", "--quiet", "--mirror", "--template=", "--", source, str(folder)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -4,6 +4,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
 
 import pathspec
@@ -89,8 +90,8 @@ def walk(work: Folder, gap: Callable[[bytes, str], None]) -> Iterator[tuple[byte
 
 def _spec(path: bytes) -> pathspec.GitIgnoreSpec | None:
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return pathspec.GitIgnoreSpec.from_lines(file.read(1 << 20).splitlines())
+        with _regular(path) as file:
+            return pathspec.GitIgnoreSpec.from_lines(file.read(1 << 20).decode("utf-8", "surrogateescape").splitlines())
     except (OSError, ValueError):
         return None
 
@@ -130,18 +131,24 @@ def reader(root: Path, ruleset: RuleSet, floor: Confidence) -> Callable[[Iterato
 
 
 def scan_file(path: bytes, ruleset: RuleSet, floor: Confidence) -> tuple[Found, int]:
-    """Scan one regular file. It is opened without following a link that took its place, and without waiting for a pipe."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with open(handle, "rb", buffering=0) as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(0, "not a regular file")
+    """Scan one regular file."""
+    with _regular(path) as file:
+        status = os.fstat(file.fileno())
         if status.st_size <= _LARGE:
             data = file.read(_LARGE + 1)
             if len(data) <= _LARGE:
                 return scan_content(ruleset, data, floor), len(data)
             file.seek(0)
         return scan_stream(ruleset, file.read, floor), status.st_size
+
+
+def _regular(path: bytes) -> FileIO:
+    """Open a regular file, without following a link that took its place, and without waiting for a pipe."""
+    file = FileIO(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK))
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(0, "not a regular file")
+    return file
 
 
 def _reason(error: OSError) -> str:

@@ -5,13 +5,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.content import Found, from_wire
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.sources import blobs, gitcall, history
 from outcrop.sources import seen as memory
-from outcrop.sources.base import Located, Origin, Outcome, Progress, for_path, member, shown
+from outcrop.sources.base import Located, Origin, Outcome, Progress, for_path, member, one_line, shown
 from outcrop.sources.history import Places
 from outcrop.sources.parallel import spread
 from outcrop.sources.repository import Repository, refs_state, state
@@ -42,12 +43,14 @@ def scan_history(scan: Scan) -> Outcome:
     found = _read(scan, _batches(scan.repository, seen, everything=not nothing_new), outcome)
     if not nothing_new or seen.refs != refs:
         _attribute(scan, seen, found, outcome)
-        seen.with_hits, seen.objects, seen.refs = set(found), objects, refs
+        seen.with_hits, seen.refs = set(found), refs
+        seen.objects = "" if blobs.INCOMPLETE in scan.repository.gaps else objects
         if not nothing_new:
             seen.save()
     outcome.located = list(_located(found, seen.places, seen.tips))
     _describe(scan.repository, outcome.located)
     outcome.gaps += _gaps_of(found, seen.places)
+    scan.repository.gaps.extend(seen.gaps)
     _note_gaps(scan.repository, outcome)
     return outcome
 
@@ -66,7 +69,7 @@ def scan_since(scan: Scan, since: bytes) -> Outcome:
     old = _values(scan, before)
     outcome.located = [one for one in _located(found, places, tips) if reveal(one.hit.secret) not in old]
     _describe(scan.repository, outcome.located)
-    outcome.gaps += [*_gaps_of(found, places), *(("history", gap) for gap in gaps)]
+    outcome.gaps += [*_gaps_of(found, places), *(("history", gap) for gap in sorted(set(gaps)))]
     _note_gaps(scan.repository, outcome)
     return outcome
 
@@ -78,14 +81,16 @@ def scan_staged(scan: Scan, git_folder: Path) -> Outcome:
         if file.is_file():
             shutil.copyfile(file, scan.repository.folder / file.name)
     base = scan.repository.head.decode() if scan.repository.head else _empty_tree(scan.repository)
-    _, out = gitcall.output(scan.repository.folder, "diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", base)
+    code, out = gitcall.output(scan.repository.folder, "diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", base)
+    if code:
+        raise OperatorError("--staged: the index, or the commit that HEAD names, cannot be read")
     places: Places = {}
     before: list[bytes] = []
     for fields, path in history.records(out):
         if path is not None:
-            _, _, old, new, _ = fields.split(b" ")
+            _, mode, old, new, _ = fields.split(b" ")
             before += [old] if old.strip(b"0") else []
-            if new.strip(b"0"):
+            if new.strip(b"0") and mode != history.SUBMODULE:
                 places.setdefault(new, {})[path] = (0, b"")
     found = _read(scan, [sorted(places)] if places else [], outcome)
     known = _values(scan, before) if found else set()
@@ -107,11 +112,13 @@ def _note_gaps(repository: Repository, outcome: Outcome) -> None:
 
 
 def _batches(repository: Repository, seen: Seen, *, everything: bool) -> Iterator[list[bytes]]:
-    """Give the blobs to read: those that held something before, and those never seen."""
-    if seen.with_hits:
-        yield sorted(seen.with_hits)
+    """Give the blobs to read: those that held something before, if they are still there, and those never seen."""
     if everything:
+        for oid in seen.with_hits:
+            seen.scanned.discard(bytes.fromhex(oid.decode()))
         yield from blobs.listed(repository, seen, seen.add)
+    elif seen.with_hits:
+        yield sorted(seen.with_hits)
 
 
 def _read(scan: Scan, batches: Iterable[list[bytes]], outcome: Outcome) -> dict[bytes, Found]:
@@ -136,12 +143,12 @@ def _values(scan: Scan, oids: list[bytes]) -> set[str]:
 
 def _attribute(scan: Scan, seen: Seen, found: dict[bytes, Found], outcome: Outcome) -> None:
     gaps: list[str] = []
-    order = history.commits(scan.repository, gaps) if found else []
+    order = history.commits(scan.repository, gaps) if found else history.usable_tips(scan.repository, gaps)
     outcome.commits = len(order)
     scan.progress(outcome)
     seen.places = history.place(scan.repository, order, set(found), scan.jobs, gaps)
     seen.tips = history.at_tips(scan.repository, _by_path(found, seen.places))
-    scan.repository.gaps.extend(gaps)
+    seen.gaps = sorted(set(gaps))
 
 
 def _by_path(found: Iterable[bytes], places: Places) -> dict[bytes, set[bytes]]:
@@ -190,7 +197,7 @@ def _gaps_of(found: dict[bytes, Found], places: Places) -> Iterator[tuple[str, s
     for oid, content in sorted(found.items()):
         path = next(iter(sorted(places.get(oid, ()))), None)
         for reason in content.gaps:
-            yield (shown(path) if path is not None else f"object {oid.decode()}"), reason
+            yield (shown(path) if path is not None else f"object {oid.decode()}"), one_line(reason)
 
 
 def file_at_head(repository: Repository, path: bytes) -> bytes:

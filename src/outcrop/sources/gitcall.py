@@ -7,6 +7,7 @@ import resource
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 _GIGA = 1 << 30
 # Large objects are streamed instead of being held in memory; nothing is repacked or written behind our back.
@@ -62,17 +63,29 @@ def environment(config: Mapping[str, str] | None = None, *, protocols: str = "")
     return env
 
 
-def start(repository: Path, arguments: Sequence[str], *, stdin: int | None = subprocess.DEVNULL) -> "subprocess.Popen[bytes]":
+def start(
+    repository: Path,
+    arguments: Sequence[str],
+    *,
+    stdin: int | None = subprocess.DEVNULL,
+    stderr: int | IO[bytes] = subprocess.DEVNULL,
+    memory: int = 32 * _GIGA,
+) -> "subprocess.Popen[bytes]":
     """Start git on one of our own repositories, with its output to be read."""
+
+    def limited() -> None:
+        limit()
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+
     process = subprocess.Popen(
         command(repository, *arguments),
         stdin=stdin,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=stderr,
         env=environment(),
         cwd=repository,
         start_new_session=True,
-        preexec_fn=limit,  # noqa: PLW1509 - two system calls, no lock is taken
+        preexec_fn=limited,  # noqa: PLW1509 - three system calls, no lock is taken
         bufsize=1 << 20,
     )
     if process.stdout is not None and hasattr(fcntl, "F_SETPIPE_SZ"):

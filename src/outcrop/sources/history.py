@@ -1,5 +1,6 @@
 """Which commit brought a blob to a path first: one pass over the commits, oldest first, that looks at the given blobs only."""
 
+import os
 import subprocess
 import threading
 from collections.abc import Callable, Collection, Container, Iterator
@@ -12,7 +13,11 @@ from outcrop.sources.repository import Repository
 
 _CHUNK = 2_000  # commits
 _MOST_RESTARTS = 1_000
-_TIP_QUERIES = 200_000
+_TIP_QUERIES, _TIP_BATCH = 200_000, 10_000
+SUBMODULE = b"160000"  # the mode of an entry that names a commit elsewhere
+_DIFF_MEMORY = 3 << 29  # git holds all changes of a commit: a small tree can unfold to billions of files
+_MOST_STANDING = 16 << 20  # bytes of a list of what stands in a commit
+_MOST_PATHS = 1_000  # of one blob
 _DIFF = ["diff-tree", "--stdin", "-r", "-c", "--root", "--raw", "-z", "--no-renames", "--no-abbrev", "--no-textconv", "--no-ext-diff"]
 
 
@@ -22,7 +27,7 @@ Places = dict[bytes, dict[bytes, tuple[int, bytes]]]
 
 def commits(repository: Repository, gaps: list[str], *, since: bytes | None = None) -> list[bytes]:
     """Give the commits that refs reach, parents before children."""
-    limits = [repository.head, b"^" + since] if since and repository.head else _usable_tips(repository, gaps)
+    limits = [repository.head, b"^" + since] if since and repository.head else usable_tips(repository, gaps)
     if not limits:
         return []
     given = b"".join(limit + b"\n" for limit in limits)
@@ -34,17 +39,12 @@ def commits(repository: Repository, gaps: list[str], *, since: bytes | None = No
     return out.split() if code == 0 else _walked(repository, [limit for limit in limits if not limit.startswith(b"^")])
 
 
-def _usable_tips(repository: Repository, gaps: list[str]) -> list[bytes]:
+def usable_tips(repository: Repository, gaps: list[str]) -> list[bytes]:
     """Give the tips that are commits, or tags of commits; one that is missing must not spoil the walk."""
-    tips = repository.tips
-    given = b"".join(tip + b"^{commit}\n" for tip in tips)
-    _, out = gitcall.output(repository.folder, "cat-file", "--batch-check=%(objectname) %(objecttype)", given=given)
-    usable = [parts[0] for line in out.split(b"\n") if len(parts := line.split()) == 2 and parts[1] == b"commit"]
-    if repository.refs and len(usable) < len(tips):
-        lost = sum(line.endswith(b" missing") for line in out.split(b"\n"))
-        if lost:
-            gaps.append(f"{lost} refs point at objects that are not there or are no commits")
-    return list(dict.fromkeys(usable))
+    found = _ids(repository, [tip + b"^{commit}" for tip in repository.tips])
+    if lost := found.count(None):
+        gaps.append(f"{lost} refs point at objects that are not there or are no commits")
+    return list(dict.fromkeys(oid for oid in found if oid))
 
 
 def _walked(repository: Repository, tips: list[bytes]) -> list[bytes]:
@@ -91,6 +91,10 @@ def place(repository: Repository, order: list[bytes], blobs: Collection[bytes], 
             paths = found.setdefault(oid, {})
             if path not in paths or rank < paths[path][0]:
                 paths[path] = (rank, commit)
+    for oid, paths in found.items():
+        if len(paths) > _MOST_PATHS and not isinstance(blobs, _Everything):
+            gaps.append(f"a file stands at more than {_MOST_PATHS:,} paths: only the oldest are told")
+            found[oid] = dict(sorted(paths.items(), key=lambda item: (item[1][0], item[0]))[:_MOST_PATHS])
     return found
 
 
@@ -134,8 +138,22 @@ def _changes(repository: Repository, chunk: list[bytes], start: int, blobs: Cont
             yield from single.changes(ranks, blobs)
             at = number + 1
             if not single.whole:
-                emit("the trees of a commit are missing or damaged: what it changed is not known")
+                emit("the trees of a commit are missing, damaged or too large: what it changed is not wholly known")
+                yield from _standing(repository, chunk[number], ranks[chunk[number]], blobs)
                 break
+
+
+def _standing(repository: Repository, commit: bytes, rank: int, blobs: Container[bytes]) -> Iterator[Change]:
+    """Give what stands in a commit whose changes cannot be told, as far as it can be read."""
+    with gitcall.start(repository.folder, ["ls-tree", "-r", "-z", "--full-tree", os.fsdecode(commit)]) as process:
+        assert process.stdout is not None  # noqa: S101 - for the type checker
+        out = process.stdout.read(_MOST_STANDING)
+        process.kill()
+    for entry in out.split(b"\0")[:-1]:
+        fields, _, path = entry.partition(b"\t")
+        oid = fields.split(b" ")[2]
+        if oid in blobs and not fields.startswith(SUBMODULE):
+            yield oid, path, rank, commit
 
 
 class _Diff:
@@ -148,7 +166,7 @@ class _Diff:
         self.last = -1
 
     def changes(self, ranks: dict[bytes, int], blobs: Container[bytes]) -> Iterator[Change]:
-        with gitcall.start(self._repository.folder, _DIFF, stdin=subprocess.PIPE) as process:
+        with gitcall.start(self._repository.folder, _DIFF, stdin=subprocess.PIPE, memory=_DIFF_MEMORY) as process:
             assert process.stdout is not None  # noqa: S101 - for the type checker
             feeder = threading.Thread(target=_give, args=(process, self._oids), daemon=True)
             feeder.start()
@@ -157,7 +175,7 @@ class _Diff:
                 if path is None:
                     commit = fields
                     self.last = ranks[commit]
-                elif (oid := _new_id(fields)) in blobs:
+                elif (oid := _new_id(fields)) in blobs and oid is not None:
                     yield oid, path, ranks[commit], commit
             process.wait()
             feeder.join()
@@ -183,45 +201,58 @@ def records(out: bytes) -> Iterator[tuple[bytes, bytes | None]]:
             yield part.strip(), None
 
 
-def _new_id(fields: bytes) -> bytes:
-    """Give the blob after the change: `:modes… ids… status`, with one colon and one old id per parent."""
+def _new_id(fields: bytes) -> bytes | None:
+    """Give the blob after the change: `:modes… ids… status`, with one colon and one old id per parent; None for a submodule."""
     count = len(fields) - len(fields.lstrip(b":"))
-    return fields.split(b" ")[2 * count + 1]
+    parts = fields.split(b" ")
+    return None if parts[count] == SUBMODULE else parts[2 * count + 1]
 
 
 def at_tips(repository: Repository, places: dict[bytes, set[bytes]]) -> set[tuple[bytes, bytes]]:
     """Tell which (path, blob) stand at the tip of HEAD or of a branch."""
     found: set[tuple[bytes, bytes]] = set()
     left = {path: set(blobs) for path, blobs in places.items()}
-    queries = 0
-    for tip in repository.branches():
-        paths = [path for path, blobs in left.items() if blobs]
-        queries += len(paths)
-        if not paths or queries > _TIP_QUERIES:
-            break
-        for path, oid in zip(paths, ids_at(repository, tip, paths), strict=True):
+    tips = repository.branches()
+    at, count, queries = 0, 1, 0  # HEAD alone has most of them
+    while at < len(tips) and queries < _TIP_QUERIES and (paths := [path for path, blobs in left.items() if blobs]):
+        asked = [(tip, path) for tip in tips[at : at + count] for path in paths]
+        for (_, path), oid in zip(asked, _ids(repository, [tip + b":" + path for tip, path in asked]), strict=True):
             if oid in left[path]:
                 found.add((path, oid))
                 left[path].discard(oid)
+        queries += len(asked)
+        at, count = at + count, max(1, _TIP_BATCH // len(paths))
     return found
 
 
 def ids_at(repository: Repository, commit: bytes, paths: list[bytes]) -> list[bytes | None]:
     """Give what stands at each path in a commit, None where nothing does."""
-    given = b"".join(commit + b":" + path + b"\0" for path in paths)
-    _, out = gitcall.output(repository.folder, "cat-file", "-z", "--batch-check=%(objectname)", given=given)
+    return _ids(repository, [commit + b":" + path for path in paths])
+
+
+def _ids(repository: Repository, names: list[bytes]) -> list[bytes | None]:
+    """Give the objects that names stand for. git ends at a damaged object and at some odd paths: those are passed over."""
     found: list[bytes | None] = []
+    for _ in range(_MOST_RESTARTS):
+        given = b"".join(name + b"\0" for name in names[len(found) :])
+        code, out = gitcall.output(repository.folder, "cat-file", "-z", "--batch-check=%(objectname)", given=given)
+        found += _answers(out, names[len(found) :])
+        if code == 0 or len(found) >= len(names):
+            break
+        found.append(None)
+    return [*found, *[None] * (len(names) - len(found))]
+
+
+def _answers(out: bytes, names: list[bytes]) -> Iterator[bytes | None]:
+    """Read one answer per name, as far as they go."""
     at = 0
-    for path in paths:
-        absent = commit + b":" + path + b" missing\n"  # a path may itself hold line breaks
-        if out.startswith(absent, at):
-            found.append(None)
-            at += len(absent)
-        else:
-            stop = out.find(b"\n", at)
-            found.append(out[at:stop] if stop >= 0 else None)
-            at = stop + 1 if stop >= 0 else len(out)
-    return found
+    for name in names:
+        absent = name + b" missing\n"  # a path may itself hold line breaks
+        stop = at + len(absent) - 1 if out.startswith(absent, at) else out.find(b"\n", at)
+        if stop < 0:
+            return
+        yield None if out.startswith(absent, at) else out[at:stop]
+        at = stop + 1
 
 
 def describe(repository: Repository, oids: list[bytes]) -> dict[bytes, Origin]:
@@ -241,4 +272,4 @@ def _described(oid: bytes, raw: bytes) -> Origin:
 def _seconds(when: bytes) -> int | None:
     """Read a date; one before 1970 or after the year 9999 is none."""
     digits = when.split(b" ")[0]
-    return int(digits) if digits.isdigit() and int(digits) < 253_402_300_800 else None
+    return int(digits) if digits.isdigit() and len(digits) < 20 and int(digits) < 253_402_300_800 else None

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
@@ -34,7 +35,7 @@ def spread(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[Any]:
     processes = []
     for _ in range(jobs):
         reader, writer = context.Pipe(duplex=False)
-        process = context.Process(target=_run, args=(queue, writer, work, [*pipes, reader]), daemon=True)
+        process = context.Process(target=_run, args=(queue, writer, work, [*pipes, reader], os.getpid()), daemon=True)
         process.start()
         writer.close()
         pipes.append(reader)
@@ -103,24 +104,17 @@ class _Failed:
         self.reason = reason
 
 
-def _run(queue: "multiprocessing.Queue[Any]", writer: Connection, work: Work, others: list[Connection]) -> None:
-    """Be one process: the parent handles Ctrl-C, and its death ends this one through the broken pipe."""
+def _run(queue: "multiprocessing.Queue[Any]", writer: Connection, work: Work, others: list[Connection], parent: int) -> None:
+    """Be one process: the parent handles Ctrl-C, and its death ends this one, whatever it is at."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for other in others:
         other.close()
 
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
     def mine() -> Iterator[Any]:
-        parent = os.getppid()
-        while True:
-            try:
-                batch = queue.get(timeout=2)
-            except Exception:  # noqa: BLE001 - queue.Empty: is anybody still there?
-                if os.getppid() != parent:
-                    os._exit(1)
-                continue
-            if batch is None:
-                return
+        while (batch := queue.get()) is not None:
             yield batch
 
     try:
@@ -131,3 +125,9 @@ def _run(queue: "multiprocessing.Queue[Any]", writer: Connection, work: Work, ot
     except Exception as error:  # noqa: BLE001 - only the kind of error: its text could hold a credential
         with contextlib.suppress(OSError):
             writer.send(_Failed(type(error).__name__))
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)

@@ -5,6 +5,7 @@ configuration, hooks, filters and remotes are never read: a repository whose con
 for a missing object had that program run by plain `git cat-file` otherwise.
 """
 
+import contextlib
 import hashlib
 import os
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from outcrop.domain.errors import OperatorError
 from outcrop.sources import gitcall
+from outcrop.sources.base import shown
 
 _OID = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SYMBOLIC = 5  # how many times a symbolic ref is followed
@@ -44,18 +46,18 @@ class Repository:
 def find_git_folder(path: Path) -> Path | None:
     """Give the git folder of a working tree or a bare repository; None where there is none."""
     inner = path / ".git"
-    if inner.is_dir() and _looks_like_git(inner):
+    if os.path.isdir(inner) and _looks_like_git(inner):
         return inner
-    if inner.is_file():  # a worktree or a submodule: the file names the folder
+    if os.path.isfile(inner):  # a worktree or a submodule: the file names the folder
         text = _small(inner)
         if text.startswith(b"gitdir:"):
             named = path / os.fsdecode(text[7:].strip())
             return named if _looks_like_git(named) else None
-    return path if _looks_like_git(path) and (path / "refs").is_dir() else None
+    return path if _looks_like_git(path) and os.path.isdir(path / "refs") else None
 
 
 def _looks_like_git(path: Path) -> bool:
-    return (path / "HEAD").is_file() and ((path / "objects").is_dir() or (path / "commondir").is_file())
+    return os.path.isfile(path / "HEAD") and (os.path.isdir(path / "objects") or os.path.isfile(path / "commondir"))
 
 
 def open_local(git_folder: Path, work: Path) -> Repository:
@@ -72,6 +74,11 @@ def open_local(git_folder: Path, work: Path) -> Repository:
     shallow = [line for line in _small(common / "shallow", 1 << 24).split() if _OID.fullmatch(line)]
     if shallow:
         gaps.append("the clone is shallow: older history is not there")
+    packs = [pack for folder in objects for pack in (folder / "pack").glob("*.pack")]
+    if any(pack.with_suffix(".promisor").exists() for pack in packs):
+        gaps.append("the clone is partial: objects that were never fetched are not there")
+    if not all(pack.with_suffix(".idx").is_file() for pack in packs):
+        gaps.append("a pack has no index: its objects cannot be read")
     if (common / "reftable").is_dir():
         gaps.append("refs are stored as reftable, which is not read: findings have no commit")
     return _own(Repository(work / "repository.git", objects, refs, head, gaps), shallow)
@@ -89,9 +96,11 @@ def state(repository: Repository) -> str:
     digest = hashlib.sha256()
     for folder in repository.objects:
         for index in sorted((folder / "pack").glob("*.idx")):
-            with index.open("rb") as file:
-                file.seek(-40, os.SEEK_END)
-                digest.update(file.read())  # the checksums of the pack and of its index
+            raw = index.name.encode("utf-8", "surrogateescape")
+            with contextlib.suppress(OSError), index.open("rb") as file:
+                file.seek(-min(40, index.stat().st_size), os.SEEK_END)
+                raw += file.read()  # the checksums of the pack and of its index
+            digest.update(raw)
         for number in range(256):
             try:
                 names = sorted(os.listdir(folder / f"{number:02x}"))
@@ -135,13 +144,21 @@ def _object_folders(first: Path, gaps: list[str]) -> tuple[Path, ...]:
         folder, depth = ahead.pop(0)
         if folder in found:
             continue
-        if not folder.is_dir():
+        if not os.path.isdir(folder):
             gaps.append("an object folder that the repository borrows from is missing")
             continue
         found.append(folder)
         lines = _small(folder / "info" / "alternates", 1 << 16).split(b"\n") if depth < _ALTERNATES else []
-        ahead += [((folder / os.fsdecode(line)).resolve(), depth + 1) for line in lines if line and not line.startswith(b"#")]
+        ahead += [(_real(folder / os.fsdecode(line)), depth + 1) for line in lines if line and not line.startswith(b"#")]
     return tuple(found)
+
+
+def _real(path: Path) -> Path:
+    """Resolve links; a path that cannot be resolved stays as it is, and is missing."""
+    try:
+        return path.resolve()
+    except (OSError, ValueError, RuntimeError):
+        return path
 
 
 def _refs(folder: Path, gaps: list[str]) -> dict[bytes, bytes]:
@@ -153,8 +170,9 @@ def _refs(folder: Path, gaps: list[str]) -> dict[bytes, bytes]:
             refs[name] = oid
     symbolic: dict[bytes, bytes] = {}
     root = os.fsencode(folder)
-    for place, _, names in os.walk(os.path.join(root, b"refs"), followlinks=False):
-        for file in names:
+    for place, folders, names in os.walk(os.path.join(root, b"refs"), followlinks=False):
+        folders.sort()
+        for file in sorted(names):
             full = os.path.join(place, file)
             content = _small(Path(os.fsdecode(full))).strip()
             name = os.path.relpath(full, root)
@@ -163,7 +181,7 @@ def _refs(folder: Path, gaps: list[str]) -> dict[bytes, bytes]:
             elif content.startswith(b"ref:"):
                 symbolic[name] = content
             elif not file.endswith(b".lock"):
-                gaps.append(f"ref {os.fsdecode(name)} cannot be read")
+                gaps.append(f"ref {shown(name)} cannot be read")
     refs |= {name: found for name, content in symbolic.items() if (found := _resolve(content, refs))}
     stash = _reflog(folder / "logs" / "refs" / "stash")
     return refs | {b"refs/stash@{%d}" % number: entry for number, entry in enumerate(stash)}
@@ -194,7 +212,7 @@ def _small(path: Path, limit: int = 1 << 16) -> bytes:
 def _own(made: Repository, shallow: list[bytes]) -> Repository:
     """Write an empty repository that borrows the objects; no git command is needed for it."""
     folder = made.folder
-    sha256 = any(len(oid) == 64 for oid in made.tips)
+    sha256 = _is_sha256(made)
     (folder / "objects" / "info").mkdir(parents=True)
     (folder / "refs").mkdir()
     (folder / "HEAD").write_text("ref: refs/heads/none\n")
@@ -204,6 +222,17 @@ def _own(made: Repository, shallow: list[bytes]) -> Repository:
     if shallow:
         (folder / "shallow").write_bytes(b"".join(oid + b"\n" for oid in shallow))
     return made
+
+
+def _is_sha256(repository: Repository) -> bool:
+    """Tell by the names of objects and packs how long ids are, and by the refs where there are none."""
+    lengths: set[int] = set()
+    for folder in repository.objects:
+        lengths |= {len(file.stem) - 5 for file in (folder / "pack").glob("pack-*.pack")}
+        lengths |= {len(file.name) + 2 for file in folder.glob("[0-9a-f][0-9a-f]/*")}
+    if not lengths & {40, 64}:
+        lengths = {len(oid) for oid in repository.tips}
+    return 64 in lengths and 40 not in lengths
 
 
 def _quoted(path: bytes) -> bytes:

@@ -25,6 +25,7 @@ class Seen:
     refs: str = ""  # the state of the refs when the places were found
     places: Places = field(default_factory=dict)
     tips: set[tuple[bytes, bytes]] = field(default_factory=set)
+    gaps: list[str] = field(default_factory=list)  # what was missing when the places were looked for
 
     def __contains__(self, oid: object) -> bool:
         return isinstance(oid, bytes) and bytes.fromhex(oid.decode()) in self.scanned
@@ -46,6 +47,7 @@ class Seen:
                 for oid, paths in sorted(self.places.items())
                 for path, (rank, commit) in sorted(paths.items())
             ],
+            "gaps": self.gaps,
             "tips": [[path.hex(), oid.decode()] for path, oid in sorted(self.tips)],
         }
         unfinished = self.file.with_suffix(f".{os.getpid()}")
@@ -70,6 +72,7 @@ def load(cache: Path | None, repository: bytes, version: str, *, needed: str = "
                 with_hits={oid.encode() for oid in head["with_hits"]},
                 objects=head["objects"],
                 refs=head["refs"],
+                gaps=[str(gap) for gap in head["gaps"]],
                 tips={(bytes.fromhex(path), oid.encode()) for path, oid in head["tips"]},
             )
             for oid, path, rank, commit in head["places"]:
@@ -78,6 +81,6 @@ def load(cache: Path | None, repository: bytes, version: str, *, needed: str = "
                 body, width = opened.read(), head["width"]
                 if width and len(body) % width == 0:
                     seen.scanned = {body[at : at + width] for at in range(0, len(body), width)}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Seen(file)
     return seen

@@ -1,0 +1,119 @@
+"""`outcrop rules`: what is there, what is well formed, what holds."""
+
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from outcrop.scanner import ruleset as module
+from outcrop.scanner.loader import load_paths
+from outcrop.scanner.ruleset import RuleSet, make
+from tests.command import Ran, run
+from tests.rulesets import ruleset
+
+GOOD = """issuer = "Acme"
+
+[[rule]]
+id = "acme_key"
+name = "Acme key"
+secret_type = "acme"
+pattern = 'acme_[0-9a-f]{16}'
+examples = ["key = «acme_{{hex 16}}»", "«acme_{{hex 16}}»"]
+counterexamples = ["acme_{{hex 15}}", "nothing"]
+"""
+
+
+@cache
+def few() -> RuleSet:
+    return make(load_paths([module.BUILT_IN / "github.toml", module.BUILT_IN / "generic.toml"]))
+
+
+@pytest.fixture
+def rules(tmp_path, monkeypatch) -> Callable[..., Ran]:
+    monkeypatch.setattr("outcrop.cli.rules.load", few)  # all of them take seconds to compile
+    (tmp_path / "good.toml").write_text(GOOD)
+    (tmp_path / "bad.toml").write_text(GOOD.replace("{16}'", "'").replace("[0-9a-f]", "[0-9"))
+    return lambda *arguments: run("rules", *arguments, folder=tmp_path, cache=tmp_path / "cache")
+
+
+class TestList:
+    def test_every_rule_by_its_id(self, rules):
+        ran = rules("list")
+        ids = [line.split()[0] for line in ran.out.splitlines()]
+        assert (ran.code, ran.err) == (0, "")
+        assert ids == sorted(rule.id for rule in ruleset().rules)
+
+    def test_json(self, rules):
+        records = rules("list", "--json").json
+        assert {"id": "github_pat_classic", "name": "GitHub personal access token (classic)", "secret_type": "github",
+                "issuer": "GitHub", "impact": "critical"} in records  # fmt: skip
+        assert len(records) == len(ruleset().rules)
+
+    def test_own_rules_beside_them(self, rules):
+        assert "acme_key" in [record["id"] for record in rules("list", "--rules", "good.toml", "--json").json]
+
+    def test_own_rules_that_are_wrong(self, rules):
+        ran = rules("list", "--rules", "bad.toml")
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.startswith("outcrop: bad.toml:7: rule acme_key: pattern unterminated character set")
+
+
+class TestCheck:
+    def test_a_good_file(self, rules):
+        assert rules("check", "good.toml") == Ran(0, "1 rules are well formed\n", "")
+        assert rules("check", "good.toml", "--json").json == {"rules": 1}
+
+    def test_a_bad_file_is_told_with_its_line(self, rules):
+        for more in ([], ["--json"]):
+            ran = rules("check", "bad.toml", *more)
+            assert (ran.code, ran.out) == (2, "")
+            assert ran.err.startswith("outcrop: bad.toml:7: rule acme_key: pattern unterminated character set")
+            assert ran.err.count("\n") == 1
+
+    def test_a_folder(self, rules, tmp_path):
+        ran = rules("check", ".")
+        assert ran.code == 2
+        (tmp_path / "bad.toml").unlink()
+        assert rules("check", ".").out == "1 rules are well formed\n"
+
+    def test_what_is_not_there(self, rules):
+        assert rules("check", "none.toml").err == "outcrop: none.toml: No such file or directory\n"
+        assert rules("check").code == 2
+
+
+class TestTest:
+    def test_good_examples(self, rules):
+        assert rules("test", "good.toml") == Ran(0, "4 of 4 cases hold\n", "")
+        assert rules("test", "good.toml", "--json").json == {"cases": 4, "failed": []}
+
+    FAULTS = (
+        ('"nothing"]', '"acme_{{hex 16}}"]', "counterexample is found: acme_{{hex 16}}"),
+        ('"key = «acme_{{hex 16}}»"', '"key = «acme_{{hex 17}}»"', "example is not found: key = «acme_{{hex 17}}»"),
+        ('"key = «acme_{{hex 16}}»"', '"«key = acme_{{hex 16}}»"', "example is found otherwise: «key = acme_{{hex 16}}»"),
+        ('"key = «acme_{{hex 16}}»"', '"key = acme_{{hex 16}}"', "example marks no value with «»: key = acme_{{hex 16}}"),
+        ('"key = «acme_{{hex 16}}»"', '"{{nonsense 3}}"', "example cannot be filled: {{nonsense 3}} is not known in an example"),
+    )
+
+    @pytest.mark.parametrize(("old", "new", "reason"), FAULTS)
+    def test_what_does_not_hold_is_told(self, rules, tmp_path, old, new, reason):
+        (tmp_path / "f.toml").write_text(GOOD.replace(old, new))
+        ran = rules("test", "f.toml")
+        assert ran.code == 2
+        assert ran.out.startswith(f"acme_key: {reason}")
+        assert ran.out.endswith("\n3 of 4 cases hold\n")
+        assert ran.err == "outcrop: 1 cases of f.toml do not hold\n"
+        ran = rules("test", "f.toml", "--json")
+        assert ran.code == 2
+        (failed,) = json.loads(ran.out)["failed"]
+        assert failed["rule"] == "acme_key"
+        assert failed["reason"].startswith(reason)
+
+    def test_a_built_in_file_holds_beside_the_others(self, rules, monkeypatch):
+        monkeypatch.setattr("outcrop.cli.rules.load", ruleset)
+        assert rules("test", module.BUILT_IN / "slack.toml").code == 0
+
+
+def test_the_built_in_folder_is_part_of_the_package():
+    assert Path(module.BUILT_IN).is_dir()

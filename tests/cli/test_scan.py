@@ -1,0 +1,296 @@
+"""`outcrop scan` as users and CI systems call it."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from outcrop.domain.sarif import fingerprints
+from tests.command import Ran, run
+from tests.rulesets import cached_in, drawn, github_token
+from tests.sarif import VALIDATOR
+
+TOKEN, OTHER = github_token("scan"), github_token("other")
+WRONG = TOKEN[:-6] + "000000"
+OWN = "issuer = 'Acme'\n[[rule]]\nid = 'acme'\nname = 'Acme key'\nsecret_type = 'acme'\npattern = 'acme_[0-9a-f]{16}'\n"
+ACME = "acme_0f1e9d3c7b5a2846"
+
+Scan = Callable[..., Ran]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory) -> Path:
+    return cached_in(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture
+def place(tmp_path) -> Path:
+    folder = tmp_path / "place"
+    (folder / "src").mkdir(parents=True)
+    (folder / "src" / "a.py").write_text(f"# one\nx = '{TOKEN}'\n")
+    (folder / "clean.txt").write_text("nothing here\n")
+    return folder
+
+
+@pytest.fixture
+def scan(place, cache) -> Scan:
+    def call(*arguments: str | Path, stdin: bytes = b"") -> Ran:
+        return run("scan", *arguments, folder=place, cache=cache, stdin=stdin)
+
+    return call
+
+
+def commit(folder: Path, message: str = "x") -> None:
+    options = ["-c", "user.name=A", "-c", "user.email=a@corp.io", "-c", "commit.gpgsign=false"]
+    if not (folder / ".git").exists():
+        subprocess.run(["git", "init", "-q", "-b", "main", str(folder)], check=True)
+    subprocess.run(["git", "-C", str(folder), "add", "-A"], check=True)
+    subprocess.run(["git", "-C", str(folder), *options, "commit", "-q", "-m", message], check=True)
+
+
+class TestExitCodes:
+    def test_nothing_found(self, scan):
+        ran = scan("clean.txt")
+        assert (ran.code, ran.err) == (0, "")
+
+    def test_something_found(self, scan):
+        assert scan(".").code == 1
+
+    def test_a_target_that_is_not_there_and_the_others_are_still_scanned(self, scan):
+        ran = scan("--json", "none", "src", "clean.txt")
+        assert ran.code == 2
+        assert [one["file_path"] for one in ran.json] == ["a.py"]
+        assert ran.err == "outcrop: none: no such file or directory\n"
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["--format", "xml"], "'xml' is not one of"),
+            (["--confidence", "sure"], "'sure' is not one of"),
+            (["--type", "svn"], "'svn' is not one of"),
+            (["--jobs", "-1"], "-1 is not in the range"),
+            (["--jobs", "many"], "'many' is not a valid"),
+            (["--nonsense"], "No such option"),
+            (["--staged", "--since", "HEAD", "."], "--staged and --since exclude each other"),
+            (["--rules", "none.toml", "."], "none.toml: No such file or directory"),
+            (["--gitleaks-config", "none.toml", "."], "none.toml: No such file or directory"),
+            (["--baseline", "none.json", "."], "--baseline none.json: No such file or directory"),
+            (["--staged", "src"], "src: is not a git repository"),
+            (["--since", "HEAD", "src"], "src: is not a git repository"),
+            (["--type", "git", "src"], "src: is not a git repository"),
+            (["git@github.com:a/b.git"], "only https addresses can be cloned"),
+            (["http://user:pw@host/a"], "http://host/a: only https addresses can be cloned"),
+        ],
+    )  # fmt: skip
+    def test_a_wrong_call_is_told_on_standard_error_only(self, scan, arguments, message):
+        ran = scan(*arguments)
+        assert ran.code == 2
+        assert message in " ".join(ran.err.replace("│", " ").split())
+        assert "Traceback" not in ran.err
+        assert ran.out in {"", "0 findings in 0 files, 0.0 MB\n"}
+
+
+class TestFormats:
+    def test_json_is_one_list_and_nothing_else(self, scan):
+        ran = scan("--json", ".")
+        assert (ran.code, ran.err) == (1, "")
+        (one,) = ran.json
+        assert ran.out.count("\n") == 1
+        shown = {
+            name: one[name] for name in ("rule", "confidence", "file_path", "line_number", "column", "source_type", "encoding", "parts")
+        }
+        assert shown == {
+            "rule": "github_pat_classic", "confidence": "high", "file_path": "src/a.py", "line_number": 2, "column": 6,
+            "source_type": "repo", "encoding": [], "parts": {},
+        }  # fmt: skip
+        assert "secret" not in one
+        assert scan("--json", "clean.txt").out == "[]\n"
+
+    def test_json_and_format_json_are_the_same_bytes(self, scan):
+        assert scan("--json", ".").out == scan("--format", "json", ".").out
+
+    def test_jsonl_is_one_finding_per_line(self, scan, place):
+        (place / "b.txt").write_text(OTHER)
+        ran = scan("--format", "jsonl", ".")
+        assert [json.loads(line)["file_path"] for line in ran.out.splitlines()] == ["b.txt", "src/a.py"]
+        assert [json.loads(line) for line in ran.out.splitlines()] == scan("--json", ".").json
+        assert scan("--format", "jsonl", "clean.txt").out == ""
+
+    def test_the_table_has_a_line_for_each_and_a_sum(self, scan):
+        head, row, total = scan(".").out.splitlines()
+        assert head.split() == ["score", "rule", "place", "commit", "credential"]
+        assert row.split()[1:] == ["github_pat_classic", "src/a.py:2", f"{TOKEN[:4]}********{TOKEN[-4:]}"]
+        assert total == "1 finding in 2 files, 0.0 MB"
+        assert scan("clean.txt").out == "0 findings in 1 files, 0.0 MB\n"
+
+    def test_sarif_is_a_valid_log(self, scan):
+        log = scan("--format", "sarif", ".").json
+        VALIDATOR.validate(log)
+        (result,) = log["runs"][0]["results"]
+        assert result["locations"][0]["physicalLocation"] == {
+            "artifactLocation": {"uri": "src/a.py"},
+            "region": {"startLine": 2, "startColumn": 6},
+        }
+        VALIDATOR.validate(scan("--format", "sarif", "clean.txt").json)
+
+    @pytest.mark.parametrize("output", ["table", "json", "jsonl", "sarif"])
+    def test_no_format_shows_a_credential_unless_told(self, scan, place, output):
+        (place / f"{OTHER}.txt").write_text(f"a {OTHER}")
+        ran = scan("--format", output, ".")
+        assert ran.code == 1
+        assert TOKEN not in ran.out + ran.err
+        assert OTHER not in ran.out + ran.err
+
+    def test_reveal_shows_it(self, scan):
+        assert scan("--reveal", "--json", ".").json[0]["secret"] == TOKEN
+        assert TOKEN in scan("--reveal", ".").out
+
+    def test_the_same_input_gives_the_same_bytes(self, scan, place):
+        for n in range(30):
+            (place / f"{n}.txt").write_text(f"{github_token(n)}\n{TOKEN}\n")
+        outputs = {scan("--json", "--jobs", jobs, ".").out for jobs in ("1", "2", "3", "0")}
+        assert len(outputs) == 1
+
+
+class TestOptions:
+    def test_confidence(self, scan, place):
+        (place / "w.txt").write_text(f"{WRONG}\npassword = 'Juni-9-Bergen!'\n")
+        found = {level: [one["rule"] for one in scan("--json", "--confidence", level, ".").json] for level in ("high", "medium", "low")}
+        assert found["high"] == ["github_pat_classic"]
+        assert sorted(found["medium"]) == ["generic_password", "github_pat_classic"]
+        assert sorted(found["low"]) == ["generic_password", "github_pat_classic", "github_pat_classic"]
+
+    def test_several_targets(self, scan, place):
+        (place / "b.txt").write_text(OTHER)
+        assert [one["file_path"] for one in scan("--json", "src", "b.txt", "clean.txt").json] == ["a.py", "b.txt"]
+
+    def test_the_current_folder_unless_told(self, scan):
+        assert scan("--json").json == scan("--json", ".").json
+
+    def test_standard_input(self, scan):
+        ran = scan("--json", "-", stdin=f"a\nb {TOKEN}\n".encode())
+        assert [(one["file_path"], one["line_number"], one["column"]) for one in ran.json] == [("-", 2, 3)]
+        assert ran.code == 1
+        assert scan("-", stdin=b"").code == 0
+        assert scan("-", stdin=b"x" * 1_500_000).out == "0 findings in 1 files, 1.5 MB\n"
+
+    def test_archives_are_opened_and_gaps_are_told(self, scan, place):
+        with zipfile.ZipFile(place / "a.zip", "w") as archive:
+            archive.writestr("b/c.txt", f"x\n{OTHER}\n")
+        (place / "bad.zip").write_bytes(b"PK\x03\x04 rubbish")
+        ran = scan("--json", ".")
+        assert ("a.zip!b/c.txt", 2) in [(one["file_path"], one["line_number"]) for one in ran.json]
+        assert ran.err == "not scanned: bad.zip: archive: cannot be unpacked (BadZipFile)\n"
+        assert scan(".").out.endswith("; 1 not scanned\n")
+        notes = scan("--format", "sarif", ".").json["runs"][0]["invocations"][0]["toolExecutionNotifications"]
+        assert len(notes) == 1
+
+    def test_own_rules_beside_the_built_in_ones(self, scan, place, tmp_path):
+        (tmp_path / "own.toml").write_text(OWN)
+        (place / "b.txt").write_text(ACME)
+        assert [one["rule"] for one in scan("--json", "--rules", tmp_path / "own.toml", ".").json] == ["acme", "github_pat_classic"]
+
+    def test_a_rule_with_the_id_of_a_built_in_one_is_refused(self, scan, tmp_path):
+        (tmp_path / "own.toml").write_text(OWN.replace("'acme'", "'github_pat_classic'", 1))
+        ran = scan("--json", "--rules", tmp_path / "own.toml", ".")
+        assert (ran.code, ran.out) == (2, "")
+        assert "own.toml:6: rule github_pat_classic: is already defined in" in ran.err
+
+    def test_a_gitleaks_configuration(self, scan, place, tmp_path):
+        (tmp_path / "g.toml").write_text("[[rules]]\nid = 'acme'\ndescription = 'Acme'\nregex = '''acme_[0-9a-f]{16}'''\n")
+        (place / "b.txt").write_text(ACME)
+        assert [one["rule"] for one in scan("--json", "--gitleaks-config", tmp_path / "g.toml", ".").json] == ["acme", "github_pat_classic"]
+
+    def test_a_marked_line_and_ignored_paths_are_left_out(self, scan, place):
+        (place / "b.txt").write_text(f"{OTHER} outcrop:allow\n")
+        assert len(scan("--json", ".").json) == 1
+        (place / ".outcropignore").write_text("src/\n")
+        assert scan("--json", ".").json == []
+
+    def test_gitignore(self, scan, place):
+        (place / ".gitignore").write_text("*.py\n")
+        assert len(scan("--json", ".").json) == 1
+        assert scan("--json", "--gitignore", ".").json == []
+
+    def test_type_folder_scans_the_files_of_a_repository(self, scan, place):
+        commit(place)
+        (place / "new.txt").write_text(OTHER)
+        assert [one["file_path"] for one in scan("--json", ".").json] == ["src/a.py"]
+        files = {one["file_path"] for one in scan("--json", "--type", "folder", ".").json}
+        assert {"new.txt", "src/a.py"} <= files
+
+    def test_staged_and_since(self, scan, place):
+        commit(place)
+        (place / "new.txt").write_text(OTHER)
+        subprocess.run(["git", "-C", str(place), "add", "new.txt"], check=True)
+        assert [one["file_path"] for one in scan("--json", "--staged", ".").json] == ["new.txt"]
+        commit(place)
+        assert [one["file_path"] for one in scan("--json", "--since", "HEAD~1", ".").json] == ["new.txt"]
+        ran = scan("--json", "--since", "no-such-rev", ".")
+        assert (ran.code, ran.out) == (2, "[]\n")
+        assert len(scan("--json", "--no-cache", "--no-validate", ".").json) == 2
+        assert scan("--json", ".").out == scan("--json", "--no-cache", ".").out
+
+
+class TestBaseline:
+    @pytest.mark.parametrize("output", ["json", "jsonl", "sarif"])
+    def test_what_an_earlier_result_holds_is_left_out_wherever_its_line_went(self, scan, place, tmp_path, output):
+        old = tmp_path / "old"
+        old.write_text(scan("--format", output, ".").out)
+        assert scan("--json", "--baseline", old, ".").json == []
+        assert scan("--baseline", old, ".").code == 0
+        (place / "src" / "a.py").write_text(f"# one\n# two\n# three\ny = ['{OTHER}', '{TOKEN}']\n")
+        ran = scan("--json", "--reveal", "--baseline", old, ".")
+        assert [one["secret"] for one in ran.json] == [OTHER]
+        assert ran.code == 1
+
+    @pytest.mark.parametrize("output", ["json", "jsonl", "sarif"])
+    def test_an_empty_result_is_a_baseline(self, scan, tmp_path, output):
+        old = tmp_path / "old"
+        old.write_text(scan("--format", output, "clean.txt").out)
+        assert len(scan("--json", "--baseline", old, ".").json) == 1
+
+    def test_a_word_in_a_result_does_not_make_it_another_format(self, scan, place, tmp_path):
+        for name in ("runs", "b"):
+            (place / name).write_text(github_token(name))
+        old = tmp_path / "old"
+        old.write_text(scan("--format", "jsonl", ".").out)
+        assert scan("--json", "--baseline", old, ".").json == []
+
+    def test_the_same_value_elsewhere_is_new(self, scan, place, tmp_path):
+        old = tmp_path / "old"
+        old.write_text(scan("--json", ".").out)
+        (place / "b.txt").write_text(TOKEN)
+        assert [one["file_path"] for one in scan("--json", "--baseline", old, ".").json] == ["b.txt"]
+
+    @pytest.mark.parametrize("text", ["rubbish", "{}", "[1]", '[{"a": 1}]', '{"runs": 3}', "[", "\xff", '{"runs": [{"results": [4]}]}'])
+    def test_another_file_is_no_baseline(self, scan, tmp_path, text):
+        old = tmp_path / "old"
+        old.write_bytes(text.encode("latin-1"))
+        ran = scan("--json", "--baseline", old, ".")
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err == f"outcrop: --baseline {old}: is not a result of outcrop scan in json, jsonl or sarif\n"
+
+    def test_fingerprints_are_those_of_the_log_and_confirm_no_password(self, scan, place):
+        secret = "Juni-9-Bergen!"
+        (place / "p.txt").write_text(f"password = '{secret}'\n")
+        records = scan("--json", ".").json
+        assert fingerprints(scan("--format", "sarif", ".").json) == {one["fingerprint"] for one in records}
+        assert all(len(one["fingerprint"].split(":")[1]) == 5 for one in records)
+
+
+def test_as_a_process(place, cache):
+    """Once as it is installed: the streams are those of a shell."""
+    command = [sys.executable, "-m", "outcrop", "scan", "--json", "-", "src"]
+    environment = {"PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": str(cache), "HOME": str(place)}
+    value = drawn("0123456789abcdef", 32, 1)
+    ran = subprocess.run(
+        command, cwd=place, input=f"datadog_api_key = {value}\n".encode(), capture_output=True, env=environment, check=False
+    )
+    assert ran.returncode == 1
+    assert [one["rule"] for one in json.loads(ran.stdout)] == ["datadog_api_key", "github_pat_classic"]
+    assert ran.stderr == b""

@@ -1,0 +1,57 @@
+"""Commands that need no service, run in this process: a new one would spend its time on loading."""
+
+import contextlib
+import io
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from outcrop.cli import main
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@contextlib.contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def run(*arguments: str | Path, folder: Path, cache: Path, stdin: bytes = b"") -> Ran:
+    """Run a command in a folder, with a cache of its own."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    patches = [
+        mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(cache), "COLUMNS": "200", "TERM": "dumb"}),
+        mock.patch.object(sys, "argv", ["outcrop", *map(str, arguments)]),
+        mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))),
+        mock.patch.object(sys, "stdout", out),
+        mock.patch.object(sys, "stderr", err),
+    ]
+    code = 0
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_inside(folder))
+        for patch in patches:
+            stack.enter_context(patch)
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
+    return Ran(code, out.buffer.getvalue().decode(), err.buffer.getvalue().decode())  # type: ignore[attr-defined]

@@ -1,0 +1,52 @@
+"""The compiled rules, once for each test process, and small helpers around them."""
+
+import os
+import random
+import string
+from functools import cache
+from pathlib import Path
+
+from outcrop.domain.finding import Confidence
+from outcrop.domain.secret import reveal
+from outcrop.scanner.checksum import crc32_base62
+from outcrop.scanner.detect import Hit, find
+from outcrop.scanner.loader import load_text
+from outcrop.scanner.ruleset import RuleSet, _to_cache, load, make
+
+BASE62 = string.ascii_letters + string.digits
+BASE64 = BASE62 + "+/"
+
+
+@cache
+def ruleset() -> RuleSet:
+    return load()
+
+
+def cached_in(folder: Path) -> Path:
+    """Put the compiled rules where a command finds them with XDG_CACHE_HOME, so that it need not compile them."""
+    _to_cache(folder / "outcrop", ruleset())
+    return folder
+
+
+def own_rules(text: str, name: str = "own.toml") -> RuleSet:
+    """Compile the rules of one text, and nothing else."""
+    return make(load_text(text, name))
+
+
+def drawn(alphabet: str, length: int, seed: object = None) -> str:
+    chance = random.Random(str(seed)) if seed is not None else random.Random(os.urandom(8))
+    return "".join(chance.choice(alphabet) for _ in range(length))
+
+
+def github_token(seed: object = None) -> str:
+    """Make up a token with a right checksum."""
+    body = drawn(BASE62, 30, seed)
+    return f"ghp_{body}{crc32_base62(body)}"
+
+
+def values(data: bytes | str, floor: Confidence = Confidence.MEDIUM, rules: RuleSet | None = None) -> list[str]:
+    return [reveal(hit.secret) for hit in hits(data, floor, rules)]
+
+
+def hits(data: bytes | str, floor: Confidence = Confidence.MEDIUM, rules: RuleSet | None = None) -> list[Hit]:
+    return find(rules or ruleset(), data.encode() if isinstance(data, str) else data, floor)

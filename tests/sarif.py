@@ -1,0 +1,49 @@
+"""What SARIF 2.1.0 requires of the parts that we write, and no properties that it does not know.
+
+The schema of OASIS is in no package that could be a dependency; our part of it is small.
+"""
+
+from typing import Any
+
+import jsonschema_rs
+
+
+def closed(required: list[str], **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "required": required, "properties": properties}
+
+
+TEXT = {"type": "string", "minLength": 1}
+MESSAGE = closed(["text"], text=TEXT)
+LEVEL = {"enum": ["none", "note", "warning", "error"]}
+BAG = {"type": "object", "properties": {"tags": {"type": "array", "items": TEXT, "uniqueItems": True}}}
+RULE = closed(["id"], id=TEXT, name=TEXT, shortDescription=MESSAGE, properties=BAG)
+DRIVER = closed(["name"], name=TEXT, semanticVersion=TEXT, rules={"type": "array", "items": RULE, "uniqueItems": True})
+REGION = closed(["startLine"], startLine={"type": "integer", "minimum": 1}, startColumn={"type": "integer", "minimum": 1})
+LOCATION = closed(
+    ["physicalLocation"],
+    physicalLocation=closed(
+        ["artifactLocation"], artifactLocation=closed(["uri"], uri={"type": "string", "format": "uri-reference"}), region=REGION
+    ),
+)
+RESULT = closed(
+    ["message", "ruleId", "locations"],
+    ruleId=TEXT, ruleIndex={"type": "integer", "minimum": 0}, level=LEVEL, message=MESSAGE,
+    locations={"type": "array", "items": LOCATION, "minItems": 1},
+    partialFingerprints={"type": "object", "additionalProperties": TEXT},
+    rank={"type": "number", "minimum": 0, "maximum": 100}, properties=BAG,
+)  # fmt: skip
+INVOCATION = closed(
+    ["executionSuccessful"],
+    executionSuccessful={"type": "boolean"},
+    toolExecutionNotifications={"type": "array", "items": closed(["message"], level=LEVEL, message=MESSAGE)},
+)
+RUN = closed(
+    ["tool"],
+    tool=closed(["driver"], driver=DRIVER), invocations={"type": "array", "items": INVOCATION},
+    columnKind={"enum": ["utf16CodeUnits", "unicodeCodePoints"]}, results={"type": "array", "items": RESULT},
+)  # fmt: skip
+LOG = closed(
+    ["version", "runs"],
+    **{"$schema": {"type": "string", "format": "uri"}, "version": {"const": "2.1.0"}, "runs": {"type": "array", "items": RUN}},
+)
+VALIDATOR = jsonschema_rs.Draft7Validator(LOG, validate_formats=True)

@@ -1,0 +1,158 @@
+"""What is wrong with a rule file is told with file, line and rule; what is right means what it says."""
+
+from pathlib import Path
+
+import pytest
+
+from outcrop.domain.finding import Confidence
+from outcrop.scanner.loader import RuleError, load_paths, load_text
+from outcrop.scanner.rule import Strength
+from outcrop.scanner.ruleset import BUILT_IN, load, make
+from tests.rulesets import own_rules, values
+
+HEAD = 'issuer = "Acme"\n\n[[rule]]\nid = "acme_key"\nname = "Acme key"\nsecret_type = "acme"\n'
+GOOD = HEAD + "pattern = 'acme_[0-9a-f]{16}'\n"
+
+FAULTS = {
+    "unknown key": (GOOD + 'colour = "red"\n', "f.toml:8: rule acme_key: colour: Extra inputs are not permitted"),
+    "wrong type": (GOOD + "entropy = 'much'\n", "f.toml:8: rule acme_key: entropy: Input should be a valid number"),
+    "out of range": (GOOD + "within = 0\n", "f.toml:8: rule acme_key: within: Input should be greater than or equal to 1"),
+    "wrong word": (GOOD + "impact = 'huge'\n", "f.toml:8: rule acme_key: impact: Input should be 'critical', 'high', 'medium' or 'low'"),
+    "bad id": (GOOD.replace("acme_key", "Acme Key"), "f.toml:4: rule Acme Key: id: String should match pattern"),
+    "missing pattern": (HEAD, "f.toml:3: rule acme_key: pattern: Field required"),
+    "missing id": (GOOD.replace('id = "acme_key"\n', ""), "f.toml:3: rule number 1: id: Field required"),
+    "missing issuer": (GOOD.replace('issuer = "Acme"\n', ""), "f.toml: issuer: Field required"),
+    "no rule": ('issuer = "Acme"\n', "f.toml: rule: Field required"),
+    "unknown checksum": (GOOD + "checksum = 'md5'\n", "f.toml:8: rule acme_key: checksum 'md5' is not known; known are crc32_HEX"),
+    "bad pattern": (HEAD + "pattern = 'acme_[0-9'\n", "f.toml:7: rule acme_key: pattern unterminated character set"),
+    "look ahead": (HEAD + "pattern = 'acme(?=x)y'\n", "f.toml:7: rule acme_key: pattern looks ahead or behind"),
+    "reference": (HEAD + "pattern = '(acme)\\1'\n", "f.toml:7: rule acme_key: pattern refers back to a group"),
+    "possessive": (HEAD + "pattern = 'acme++x'\n", "f.toml:7: rule acme_key: pattern has an atomic group or a possessive"),
+    "too many repetitions": (HEAD + "pattern = 'acme[0-9]{2000}'\n", "f.toml:7: rule acme_key: pattern is not taken by the linear-time"),
+    "too little": (HEAD + "pattern = 'a'\n", "f.toml:7: rule acme_key: pattern matches fewer than two characters"),
+    "bad exclude": (GOOD + "exclude = '('\n", "f.toml:8: rule acme_key: exclude missing ), unterminated"),
+    "bad context": (GOOD + "context = ['(']\n", "f.toml:8: rule acme_key: context missing ), unterminated"),
+    "context and near": (GOOD + "context = ['a']\nnear = ['b']\n", "f.toml:8: rule acme_key: context, near and after exclude each other"),
+    "wide context": (GOOD + "context = ['a']\nwithin = 2000\n", "f.toml:9: rule acme_key: within is at most 1000 with context"),
+    "second form": (GOOD + "[[rule.also]]\npattern = 'ab'\n[[rule.also]]\npattern = '['\n", "f.toml:11: rule acme_key: pattern unterm"),
+    "key of a form": (GOOD + "[[rule.also]]\npattern = 'ab'\nhue = 1\n", "f.toml:10: rule acme_key: also.0.hue: Extra inputs"),
+    "part": (GOOD + "[[rule.part]]\nname = 'id'\npattern = 'x)'\n", "f.toml:10: rule acme_key: pattern unbalanced parenthesis"),
+    "name of a part": (GOOD + "[[rule.part]]\nname = 'The Id'\npattern = 'xy'\n", "f.toml:9: rule acme_key: part.0.name: String should"),
+    "second rule": (GOOD + GOOD.replace('issuer = "Acme"\n', "").replace("acme_[", "acme_(["), "f.toml:13: rule acme_key: pattern"),
+    "syntax": (GOOD + "colour = red\n", "f.toml:8: Invalid value"),
+    "syntax at the end": (GOOD + "colour = [", "f.toml:8: "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "message"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_is_told_with_its_file_line_and_rule(text, message):
+    with pytest.raises(RuleError) as raised:
+        load_text(text, "f.toml")
+    assert raised.value.message.startswith(message)
+    assert "\n" not in raised.value.message
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "latin.toml").write_bytes(b'issuer = "Caf\xe9"\n')
+    for path, message in {
+        tmp_path / "none.toml": "No such file or directory",
+        tmp_path / "empty": "no .toml file in this folder",
+        tmp_path / "latin.toml": "is not UTF-8",
+    }.items():
+        with pytest.raises(RuleError) as raised:
+            load_paths([path])
+        assert raised.value.message == f"{path}: {message}"
+        with pytest.raises(RuleError):
+            load([path], built_in=False)
+
+
+def test_an_id_that_comes_twice_is_refused_with_both_places(tmp_path):
+    for name in ("a.toml", "b.toml"):
+        (tmp_path / name).write_text(GOOD)
+    with pytest.raises(RuleError) as raised:
+        load_paths([tmp_path])
+    assert raised.value.message == f"{tmp_path}/b.toml:7: rule acme_key: is already defined in {tmp_path}/a.toml:7"
+
+
+def test_the_id_of_a_built_in_rule_is_refused(tmp_path):
+    own = tmp_path / "own.toml"
+    own.write_text(GOOD.replace("acme_key", "github_pat_classic"))
+    with pytest.raises(RuleError, match=r"own\.toml:7: rule github_pat_classic: is already defined in .*/rules/github\.toml:\d+"):
+        load_paths([BUILT_IN, own])
+
+
+def test_a_folder_is_read_in_the_order_of_names_and_only_its_toml_files(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "b.toml").write_text(GOOD.replace("acme_key", "second"))
+    (tmp_path / "a.toml").write_text(GOOD.replace("acme_key", "first"))
+    (tmp_path / "README.md").write_text("not a rule")
+    assert [rule.id for rule in load_paths([tmp_path])] == ["first", "second"]
+
+
+def test_a_pattern_that_only_the_first_pass_refuses_is_told_with_its_rule(tmp_path):
+    path = tmp_path / "f.toml"
+    path.write_text(HEAD + "pattern = '(?:(?:ab|cd|ef){900}[0-9]){900}'\n")
+    with pytest.raises(RuleError, match=r"f\.toml:7: rule acme_key: pattern is not taken by the linear-time engine"):
+        load([Path(path)], built_in=False)
+
+
+def test_defaults_follow_from_the_form():
+    def form(more: str):
+        return load_text(HEAD + more, "f.toml")[0].forms[0]
+
+    assert form("pattern = 'acme_[0-9a-f]{16}'").strength is Strength.PREFIX
+    assert form("pattern = '[0-9a-f]{8}:[0-9a-f]{16}'").strength is Strength.STRUCTURED
+    assert form("pattern = '[0-9a-f]{16}'\ncontext = ['acme']").strength is Strength.CONTEXT
+    assert form("pattern = 'ghp_[0-9A-Za-z]{36}'\nchecksum = 'crc32_base62'").strength is Strength.CHECKSUM
+    assert form("pattern = 'acme_[0-9a-f]{16}'").confidence is Confidence.HIGH
+    assert form("pattern = '[0-9a-f]{16}'\ncontext = ['acme']").confidence is Confidence.MEDIUM
+
+
+VALUE = "0f1e9d3c7b5a2846"
+
+
+@pytest.mark.parametrize(
+    ("keys", "text", "found"),
+    [
+        ("pattern = '[0-9a-f]{16}'\ncontext = ['acme']", f"ACME: {VALUE}", True),
+        ("pattern = '[0-9a-f]{16}'\ncontext = ['acme']", f"acme{' ' * 59}{VALUE}", True),
+        ("pattern = '[0-9a-f]{16}'\ncontext = ['acme']", f"acme{' ' * 70}{VALUE}", False),
+        ("pattern = '[0-9a-f]{16}'\ncontext = ['acme']", f"{VALUE} acme", False),
+        ("pattern = '[0-9a-f]{16}'\nnear = ['acme']", f"{VALUE} acme", True),
+        ("pattern = '[0-9a-f]{16}'\nafter = ['acme']", f"{VALUE} acme", False),
+        ("pattern = '[0-9a-f]{16}'\nafter = ['acme']", f"acme\n{VALUE}", True),
+        ("pattern = '[0-9a-f]{16}'\nnear = ['acme']\nwithin = 10", f"acme{' ' * 40}{VALUE}", False),
+        ("pattern = 'acme_[0-9a-f]{16}'\nentropy = 3", "acme_" + VALUE, True),
+        ("pattern = 'acme_[0-9a-f]{16}'\nentropy = 3", "acme_" + "ab" * 8, False),
+        ("pattern = 'acme_[0-9a-f]{16}'\nexclude = 'acme_0.*'", "acme_" + VALUE, False),
+        ("pattern = 'acme_[0-9a-f]{16}'\nexclude = 'acme_0'", "acme_" + VALUE, True),
+        ("pattern = 'acme_[0-9a-f]{16}'", f"xacme_{VALUE}", False),
+        ("pattern = 'acme_[0-9a-f]{16}'", f"acme_{VALUE}0", False),
+        ("pattern = 'acme_[0-9a-f]{16}'", f"acme_{VALUE}-x", True),
+        ("pattern = 'acme_[0-9a-f-]{16}'", f"acme_{VALUE}-x", False),
+        ("pattern = 'acme_[0-9a-f]{16}'", f'"a\\nacme_{VALUE}"', True),
+        ("pattern = '<(?P<secret>[0-9a-f]{16})>'", f"x<{VALUE}>x", True),
+    ],
+)  # fmt: skip
+def test_the_keys_of_a_form_mean_what_they_say(keys, text, found):
+    rules = own_rules(f"{HEAD}{keys}\n")
+    assert bool(values(text, rules=rules)) is found
+
+
+def test_every_value_near_a_word_counts():
+    rules = own_rules(HEAD + "pattern = '[0-9a-f]{16}'\nafter = ['acme keys']\nwithin = 200\n")
+    several = [f"{n}f1e9d3c7b5a284{n}" for n in range(6)]
+    assert values("acme keys:\n" + "\n".join(several), rules=rules) == several
+
+
+def test_two_rules_with_the_same_pattern_do_not_answer_for_each_other():
+    first = make(load_text(HEAD + "pattern = 'acme_[0-9a-f]{16}'\nexclude = 'acme_0.*'\n", "a"))
+    second = make(load_text(HEAD + "pattern = 'acme_[0-9a-f]{16}'\n", "b"))
+    assert values(f"acme_{VALUE}", rules=first) == []
+    assert values(f"acme_{VALUE}", rules=second) == [f"acme_{VALUE}"]
+
+
+def test_an_alternative_without_the_group_is_no_value():
+    rules = own_rules(HEAD + "pattern = 'key=(?P<secret>[0-9a-f]{16})|nokey=[0-9]{3}'\n")
+    assert values(f"nokey=123 nokey=456 key={VALUE} nokey=789", rules=rules) == [VALUE]

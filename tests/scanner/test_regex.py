@@ -1,0 +1,261 @@
+"""The first pass never misses what the second would find, and nothing takes more than linear time."""
+
+import random
+import re
+import time
+from functools import cache
+from re import _constants as op
+from re import _parser as parser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from outcrop.scanner import regex
+from outcrop.scanner.detect import _windows, find, first_pass
+from outcrop.scanner.loader import load_text
+from outcrop.scanner.regex import PatternError
+from outcrop.scanner.rule import Form
+from outcrop.scanner.ruleset import RuleSet, compiled, make
+from tests.rulesets import ruleset
+
+AROUND = b"abzAZ09_-+/=.,:;\"'`<>(){}[]\\ \t\r\n\x0b\x00\x80\xff"
+
+
+@cache
+def members(characters: str) -> tuple[list[int], list[int]]:
+    """Give the bytes of a class: those that can be printed, and all."""
+    found = [c for c in range(256) if re.match(characters.encode("latin-1"), bytes([c]), re.DOTALL)]
+    return [c for c in found if 32 < c < 127], found
+
+
+class Writer:
+    """Writes a random match of a pattern; the engine that has the last word says whether it is one."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.at_start = False
+        self.at_end = False
+
+    def write(self, tree, flags: int) -> bytes:
+        return b"".join(self.item(code, value, flags) for code, value in tree)
+
+    def item(self, code, value, flags: int) -> bytes:
+        if code == op.LITERAL:
+            return self.cased(value, flags)
+        if code == op.NOT_LITERAL:
+            return self.one(f"[^\\x{value:02x}]")
+        if code == op.ANY:
+            return self.one(r"[\x00-\xff]" if flags & re.DOTALL else r"[^\n]")
+        if code == op.IN:
+            return self.cased(self.one(regex._set(value))[0], flags)
+        if code == op.BRANCH:
+            return self.write(self.chance.choice(value[1]), flags)
+        if code == op.SUBPATTERN:
+            _, on, off, inner = value
+            return self.write(inner, (flags | on) & ~off)
+        if code in {op.MAX_REPEAT, op.MIN_REPEAT}:
+            low, high, inner = int(value[0]), int(value[1]), value[2]
+            count = self.chance.choice([low, low, min(high, low + 1), min(high, low + self.chance.randint(0, 150))])
+            return b"".join(self.write(inner, flags) for _ in range(count))
+        assert code == op.AT, code
+        if value in {op.AT_BEGINNING, op.AT_BEGINNING_STRING}:
+            self.at_start = True
+        if value in {op.AT_END, op.AT_END_STRING}:
+            self.at_end = True
+        return b""
+
+    def one(self, characters: str) -> bytes:
+        plain, others = members(characters)
+        return bytes([self.chance.choice(plain if plain and self.chance.random() < 0.9 else others)])
+
+    def cased(self, code: int, flags: int) -> bytes:
+        char = bytes([code])
+        return char.swapcase() if flags & re.IGNORECASE and code < 128 and self.chance.random() < 0.5 else char
+
+    def around(self) -> bytes:
+        return bytes(self.chance.choice(AROUND) for _ in range(self.chance.choice([0, 1, 2, 30, 700])))
+
+
+def written(pattern: str, chance: random.Random) -> bytes:
+    """Write a match in random surroundings."""
+    tree = parser.parse(pattern, 0)
+    writer = Writer(chance)
+    match = writer.write(tree, tree.state.flags)
+    before = b"" if writer.at_start else writer.around()
+    return before + match + (b"" if writer.at_end else writer.around())
+
+
+def unseen(rules: RuleSet, form: Form, data: bytes) -> list[tuple[int, int]]:
+    """Give the matches of the full pattern that lie in no stretch to which the first pass leads."""
+    number = next(n for n, forms in enumerate(rules.triggered) if any(one is form for _, one in forms))
+    ends = [end for end, found in first_pass(rules, data) if found == number]
+    windows = list(_windows(form, ends, len(data)))
+    spans = [match.span() for match in compiled(form.regex).finditer(data)]
+    return [(a, b) for a, b in spans if b - a <= form.longest and not any(start <= a and b <= stop for start, stop in windows)]
+
+
+def forms(rules: RuleSet) -> list:
+    found = [(rule.id, number, form) for rule in rules.rules for number, form in enumerate(rule.forms)]
+    return [pytest.param(form, id=f"{rule}-{number}") for rule, number, form in found]
+
+
+@pytest.mark.parametrize("form", forms(ruleset()))
+@settings(max_examples=4, deadline=None)
+@given(seed=st.integers(0, 2**64))
+def test_whatever_a_form_matches_the_first_pass_has_seen(form, seed):
+    chance = random.Random(seed)
+    for _ in range(4):
+        data = with_word(form, written(form.regex, chance), chance) if form.after else written(form.regex, chance)
+        assert unseen(ruleset(), form, data) == []
+
+
+def with_word(form: Form, data: bytes, chance: random.Random) -> bytes:
+    """Put the word of a form with `near` or `after` where the value is still within its reach."""
+    word = written(form.trigger, chance)
+    room = form.after - len(data) - len(word) - 4
+    if room < 0:
+        return b""
+    gap = b" " * chance.randint(0, room)
+    return data + gap + word if form.before and chance.random() < 0.5 else word + gap + data
+
+
+# The engine of the first pass (Vectorscan 5.4.12) lost these words where sixteen bytes stand before them, when the alternatives of
+# their trigger were one expression.
+LOST = {
+    "ado_pat: ": ("azure_devops_pat", 1, "hady4ey5j476tvpgkh6lta5ln3m2i3qwf7qd22tsgelxcbcixq7w"),
+    "tfs_key: ": ("azure_devops_pat", 1, "hady4ey5j476tvpgkh6lta5ln3m2i3qwf7qd22tsgelxcbcixq7w"),
+    "rzp_secret: ": ("razorpay_key", 0, "Hg9Kpk9asW7RfuNMgp42QpRT"),
+    "fb_secret: ": ("facebook_app_secret", 0, "ae22b9d13f550ea13b067e0d86bd99d9"),
+}
+
+
+@pytest.mark.parametrize("word", LOST)
+def test_no_alternative_of_a_trigger_is_lost_by_the_engine(word):
+    rule, number, value = LOST[word]
+    form = next(one for one in ruleset().rules if one.id == rule).forms[number]
+    data = (" " * 40 + word + value + "\n").encode()
+    assert compiled(form.regex).search(data)
+    assert unseen(ruleset(), form, data) == []
+
+
+ODD = [
+    r"^(?P<secret>abc[0-9]{5})",
+    r"\A(?P<secret>abc)x{3}",
+    r"(?m)^(?P<secret>key: [a-z]{2,9})$",
+    r"(?P<secret>[a-z]{3}-[0-9]+)$",
+    r"(?P<secret>foo|barbaz|q[0-9]+z)tail",
+    r"(?P<secret>(?:(?:ab|c(?:d|ef))g){2,3})h",
+    r"(?i:sEcReT)=(?P<secret>[^\s]{4,})",
+    r"(?i)(?P<secret>tok_[a-z]{8})",
+    r"(?P<secret>(?-i:A)b)(?i:c)d",
+    r"(?:opt)?(?P<secret>[a-f]{3}-[0-9]{2})",
+    r"(?:x|)(?:y|)(?P<secret>zz)",
+    r"(?:a?b?c?){0,3}(?P<secret>d[e-g]e)",
+    r"(?P<secret>x{0,5}y{2}z)",
+    r"(?P<secret>a{0,9}b{0,9}cc+)",
+    r"(?P<secret>[^\n\r]{2}[!-/]{3})",
+    r"(?P<secret>[\]\[^\\-]{3}k)",
+    r"(?P<secret>[^a]b[^\x00-\x7f])",
+    r"(?P<secret>\x00\xff[\x80-\xff]{2})",
+    r"(?P<secret>a\S\Sb\s\sc[^\s]d[\S]e[\s.]f)",
+    r"(?P<secret>\d\D\w\W[\d\W]x)",
+    r"\b(?P<secret>word[0-9]{2})\b",
+    r"\B(?P<secret>-[0-9]{2})\B",
+    r"(?s)(?P<secret>a.{3}b)",
+    r"(?P<secret>a(?s:.{3})b.{2})",
+    r"(?P<secret>(?:a|ab|abc){2,40}!)",
+    r"(?P<secret>pp.{0,200}q.{0,200}?r)",
+    r"(?P<secret>ab.*c[0-9]{3})",
+    r"(?P<secret>abcdef[0-9a-f]{12,})z",
+    r"(?P<secret>(?:abcd[0-9]{20,40}){1,3}e)",
+    r"(?:^|[^a-z])(?P<secret>[a-z]{40})(?:$|[^a-z])",
+]
+
+
+@cache
+def odd() -> RuleSet:
+    text = 'issuer = "Odd"\n'
+    for number, pattern in enumerate(ODD):
+        text += f"[[rule]]\nid = 'odd-{number}'\nname = 'Odd'\nsecret_type = 'odd'\npattern = '''{pattern}'''\n"
+    return make(load_text(text, "odd.toml"))
+
+
+@pytest.mark.parametrize("number", range(len(ODD)), ids=ODD)
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**64))
+def test_whatever_an_odd_pattern_matches_the_first_pass_has_seen(number, seed):
+    form = odd().rules[number].forms[0]
+    data = written(form.regex, random.Random(seed))
+    assert unseen(odd(), form, data) == []
+
+
+@pytest.mark.parametrize("number", range(len(ODD)), ids=ODD)
+def test_the_writer_writes_matches(number):
+    pattern = compiled(odd().rules[number].forms[0].regex)
+    assert sum(pattern.search(written(ODD[number], random.Random(seed))) is not None for seed in range(100)) > 10
+
+
+def test_the_alternatives_of_a_trigger_match_what_it_matches():
+    assert regex.alternatives("(?i:(?:ab|cd)e|fg)h{2}") == ["(?i:abe)(?:h){2}", "(?i:cde)(?:h){2}", "(?i:fg)(?:h){2}"]
+    assert regex.alternatives("(?s)(?:xab|xcd).z") == ["(?s)xab.z", "(?s)xcd.z"]
+    assert regex.alternatives("(?:^|x)abc") == ["(?:(?:^|\\n)|x)abc"]
+    assert len(regex.alternatives("(?:" + "|".join(f"{n:04}" for n in range(500)) + ")x")) == 1
+
+
+def test_a_trigger_is_shorter_than_an_open_pattern_and_knows_its_width():
+    found = regex.trigger(r"(?P<secret>ghp_[0-9A-Za-z]{36,255})(?:$|[^0-9A-Za-z])")
+    assert found.min_width == found.max_width == 12
+    assert regex.trigger(r"(?i:abc)(?:d|ee)f{2}").min_width == 6
+    assert regex.trigger(r"(?i:abc)(?:d|ee)f{2}").max_width == 7
+
+
+REFUSED = {
+    "look ahead": (r"abc(?=d)", "looks ahead or behind"),
+    "not ahead": (r"abc(?!d)", "looks ahead or behind"),
+    "look behind": (r"(?<=x)abc", "looks ahead or behind"),
+    "not behind": (r"(?<!x)abc", "looks ahead or behind"),
+    "back-reference": (r"([abc]{3})\1", "refers back"),
+    "named reference": (r"(?P<x>abc)(?P=x)", "refers back"),
+    "condition": (r"(a)?b(?(1)c|d)e", "refers back"),
+    "atomic group": (r"(?>abc)d", "atomic"),
+    "possessive": (r"abc++d", "possessive"),
+    "deep inside": (r"a(?:b|(?:c(?=d))){2}", "looks ahead or behind"),
+    "open bracket": (r"abc[", "unterminated"),
+    "open group": (r"(abc", "missing )"),
+    "nothing to repeat": (r"*abc", "nothing to repeat"),
+    "too little": (r"a", "fewer than two characters"),
+    "perhaps nothing": (r"(?:abc)?", "fewer than two characters"),
+    "anything": (r".*", "fewer than two characters"),
+    "beyond a byte": ("\u4f60\u597d", "beyond one byte"),
+}
+
+
+@pytest.mark.parametrize(("pattern", "reason"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_matched_in_linear_time_or_says_nothing_is_refused(pattern, reason):
+    with pytest.raises(PatternError, match=re.escape(reason)):
+        regex.trigger(pattern)
+
+
+def test_deep_nesting_is_refused_and_not_a_crash():
+    with pytest.raises(PatternError):
+        regex.parse("(" * 5_000 + "a" + ")" * 5_000)
+
+
+def test_signs_that_python_warns_about_are_taken_without_a_word():
+    assert regex.trigger(r"[[a-z]{3}[a-z||0-9]").min_width == 4
+
+
+NESTED = [r"(?:aa+)+$", r"(?:a+a+)+b", r"(?:a|a)*?(?:a|aa)+c", r"(?:a{1,9}){2,20}d", r"aa(?:[a-z]+)*\d"]
+
+
+@pytest.mark.parametrize("pattern", NESTED)
+def test_nested_repetition_takes_linear_time_or_is_refused(pattern):
+    try:
+        rules = make(load_text(f"issuer='x'\n[[rule]]\nid='x'\nname='x'\nsecret_type='x'\npattern='''(?P<secret>{pattern})'''", "x"))
+    except Exception as error:  # noqa: BLE001
+        assert "pattern" in str(error)  # noqa: PT017
+        return
+    started = time.perf_counter()
+    find(rules, b"a" * 500_000)
+    assert time.perf_counter() - started < 40  # exponential or quadratic time would be hours

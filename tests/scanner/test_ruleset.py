@@ -1,0 +1,140 @@
+"""Compiled rules come back from the cache as they were, and a bad cache is only a slow start."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from outcrop.scanner import ruleset as module
+from outcrop.scanner.loader import RuleError
+from outcrop.scanner.ruleset import RuleSet, load
+from tests.rulesets import cached_in, github_token, ruleset, values
+
+OWN = "issuer = 'Acme'\n[[rule]]\nid = 'acme'\nname = 'Acme'\nsecret_type = 'acme'\npattern = 'acme_[0-9a-f]{16}'\n"
+TEXT = f"token = acme_0f1e9d3c7b5a2846 {github_token(1)}\n"
+ACME = ["acme_0f1e9d3c7b5a2846"]
+
+
+@pytest.fixture
+def compiled(monkeypatch) -> list[RuleSet]:
+    """Every rule set that had to be compiled."""
+    made = []
+    original = module.make
+
+    def make(*arguments) -> RuleSet:
+        made.append(original(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(module, "make", make)
+    return made
+
+
+@pytest.fixture
+def own(tmp_path) -> Path:
+    path = tmp_path / "own.toml"
+    path.write_text(OWN)
+    return path
+
+
+def again(own: Path, cache: Path) -> RuleSet:
+    return load([own], built_in=False, cache=cache)
+
+
+def test_the_second_time_the_rules_come_from_the_cache(own, tmp_path, compiled):
+    first = again(own, tmp_path / "cache")
+    second = again(own, tmp_path / "cache")
+    assert len(compiled) == 1
+    assert second.rules == first.rules
+    assert second.version == first.version
+    assert values(TEXT, rules=second) == values(TEXT, rules=first) == ACME
+
+
+def test_all_rules_come_back_equal_and_quickly(tmp_path):
+    cached_in(tmp_path)
+    took = []
+    for _ in range(3):
+        started = time.perf_counter()
+        kept = module._from_cache(tmp_path / "outcrop", ruleset().version)
+        took.append(time.perf_counter() - started)
+    assert kept is not None
+    assert min(took) < 0.3
+    assert kept.rules == ruleset().rules
+    assert [[form.regex for _, form in forms] for forms in kept.triggered] == [
+        [form.regex for _, form in forms] for forms in ruleset().triggered
+    ]
+    assert values(TEXT, rules=kept) == values(TEXT)
+    assert [rule.examples for rule in kept.rules] == [rule.examples for rule in ruleset().rules]
+
+
+DAMAGE = {
+    "empty": lambda content: b"",
+    "cut": lambda content: content[: len(content) // 2],
+    "rubbish": lambda content: b"rubbish" * 100,
+    "another type": lambda content: b'{"a": 1}',
+    "rules of another shape": lambda content: b'[{"id": "x", "forms": []}]',
+}
+
+
+@pytest.mark.parametrize("suffix", ["json", "db"])
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_file_is_made_again(own, tmp_path, compiled, suffix, damage):
+    again(own, tmp_path / "cache")
+    (file,) = (tmp_path / "cache").glob(f"*.{suffix}")
+    file.write_bytes(damage(file.read_bytes()))
+    assert values(TEXT, rules=again(own, tmp_path / "cache")) == ACME
+    assert len(compiled) == 2
+    assert values(TEXT, rules=again(own, tmp_path / "cache")) == ACME
+    assert len(compiled) == 2
+
+
+def test_a_changed_byte_in_the_database_is_noticed(own, tmp_path, compiled):
+    again(own, tmp_path / "cache")
+    (file,) = (tmp_path / "cache").glob("*.db")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0x55
+    file.write_bytes(content)
+    assert values(TEXT, rules=again(own, tmp_path / "cache")) == ACME
+    assert len(compiled) == 2
+
+
+def test_a_folder_that_cannot_be_written_is_no_failure(own, tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    assert values(TEXT, rules=again(own, tmp_path / "file")) == ACME
+    assert values(TEXT, rules=again(own, tmp_path / "file" / "below")) == ACME
+    assert values(TEXT, rules=again(own, Path("/proc/none"))) == ACME
+
+
+def test_a_changed_rule_file_is_compiled_anew(own, tmp_path, compiled):
+    first = again(own, tmp_path / "cache")
+    own.write_text(OWN.replace("acme_[", "corp_["))
+    second = again(own, tmp_path / "cache")
+    assert first.version != second.version
+    assert values(TEXT, rules=second) == []
+    own.write_text(OWN)
+    assert values(TEXT, rules=again(own, tmp_path / "cache")) == ACME
+    assert len(compiled) == 2
+
+
+def test_a_file_that_became_wrong_is_told_although_it_was_cached(own, tmp_path):
+    again(own, tmp_path / "cache")
+    own.write_text("rubbish")
+    with pytest.raises(RuleError):
+        again(own, tmp_path / "cache")
+    own.unlink()
+    with pytest.raises(RuleError):
+        again(own, tmp_path / "cache")
+
+
+def test_nothing_unfinished_is_left_and_the_folder_is_private(own, tmp_path):
+    again(own, tmp_path / "cache")
+    assert sorted(file.suffix for file in (tmp_path / "cache").iterdir()) == [".db", ".json"]
+    assert (tmp_path / "cache").stat().st_mode & 0o077 == 0
+
+
+def test_rules_of_gitleaks_come_from_the_cache_too(tmp_path, compiled):
+    config = tmp_path / "gitleaks.toml"
+    config.write_text("[[rules]]\nid = 'acme'\nregex = 'acme_[0-9a-f]{16}'\nkeywords = ['ACME']\n")
+    made = [load([], built_in=False, gitleaks=config, cache=tmp_path / "cache") for _ in range(2)]
+    assert len(compiled) == 1
+    assert made[0].rules == made[1].rules
+    assert values(TEXT, rules=made[1]) == ACME

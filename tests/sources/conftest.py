@@ -1,0 +1,224 @@
+"""Real repositories made by git, and real scans of them; tokens are made up, so that no whole one stands in the tree."""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outcrop.domain.secret import reveal
+from outcrop.scanner.ruleset import RuleSet, load
+from outcrop.scanner.sample import expand
+from outcrop.services import local_scan
+from outcrop.services.local_scan import Options, Report
+
+FIRST_DAY = 1_700_000_000  # the author date of a repository's first commit; each commit is a day younger
+DAY = 86_400
+
+
+def token(seed: str) -> str:
+    """Make up a token that is found and has a right checksum."""
+    return expand("ghp_{{base62 30}}{{crc32_base62}}", seed)
+
+
+class Repo:
+    """A repository with a working tree, made by the git of this machine with no configuration of it."""
+
+    def __init__(self, path: Path, *init: str) -> None:
+        self.path = path
+        self.commits = 0
+        path.mkdir(parents=True, exist_ok=True)
+        self.git("init", "--quiet", "--initial-branch=main", *init)
+
+    def environment(self) -> dict[str, str]:
+        authored = FIRST_DAY + DAY * self.commits
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": "/nonexistent",
+            "LC_ALL": "C",
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_AUTHOR_NAME": "Ada",
+            "GIT_AUTHOR_EMAIL": "ada@example.org",
+            "GIT_AUTHOR_DATE": f"{authored} +0200",
+            "GIT_COMMITTER_NAME": "Ben",
+            "GIT_COMMITTER_EMAIL": "ben@example.org",
+            "GIT_COMMITTER_DATE": f"{authored + 3_600} +0000",
+        }
+
+    def git(self, *arguments: str | bytes, given: bytes = b"", check: bool = True) -> str:
+        ran = subprocess.run(["git", *arguments], cwd=self.path, env=self.environment(), input=given, capture_output=True, check=False)
+        assert not check or ran.returncode == 0, ran.stderr
+        return os.fsdecode(ran.stdout).strip()
+
+    def write(self, path: str | bytes, content: str | bytes) -> None:
+        file = self.path / os.fsdecode(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    def commit(self, files: dict[str, str | bytes] | None = None, *, remove: tuple[str, ...] = ()) -> str:
+        """Commit the working tree after writing and removing some files; give the commit's id."""
+        for path, content in (files or {}).items():
+            self.write(path, content)
+        for path in remove:
+            (self.path / path).unlink()
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--allow-empty", "--no-verify", "-m", f"change {self.commits}")
+        self.commits += 1
+        return self.git("rev-parse", "HEAD")
+
+    def blob(self, content: bytes, *options: str) -> str:
+        """Write an object that nothing names; a blob unless told."""
+        return self.git("hash-object", "-w", "--stdin", *options, given=content)
+
+    def tree(self, *entries: tuple[str, bytes, str]) -> str:
+        """Write a tree of (mode, name, id) as it is, however wrong."""
+        raw = b"".join(mode.encode() + b" " + name + b"\0" + bytes.fromhex(oid) for mode, name, oid in entries)
+        return self.blob(raw, "-t", "tree", "--literally")
+
+    def commit_tree(self, tree: str, *parents: str) -> str:
+        """Commit a tree as it is and put the branch there."""
+        oid = self.git("commit-tree", tree, "-m", "made by hand", *(part for parent in parents for part in ("-p", parent)))
+        self.git("update-ref", "refs/heads/main", oid)
+        return oid
+
+    def loose(self, oid: str) -> Path:
+        return self.path / ".git" / "objects" / oid[:2] / oid[2:]
+
+
+def changed_bytes(file: Path, at: int, count: int = 40) -> None:
+    """Damage a file in place, from its beginning or, where `at` is negative, from its end."""
+    file.chmod(0o600)
+    raw = bytearray(file.read_bytes())
+    start = at % len(raw)
+    for number in range(start, min(start + count, len(raw))):
+        raw[number] ^= 0x5A
+    file.write_bytes(raw)
+
+
+def listing(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """Give everything in a folder with its mode, size and time of change."""
+    found = {}
+    for place, folders, names in os.walk(folder):
+        for name in (".", *folders, *names):
+            status = Path(place, name).lstat()
+            found[f"{place}/{name}"] = (status.st_mode, status.st_size, status.st_mtime_ns)
+    return found
+
+
+@pytest.fixture(scope="session")
+def cache_home(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """One XDG_CACHE_HOME for all workers: rules are compiled once, by whoever comes first."""
+    base = tmp_path_factory.getbasetemp()
+    home = (base if worker_id == "master" else base.parent) / "sources-cache"
+    home.mkdir(exist_ok=True)
+    with (home / ".compiling").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        load(cache=home / "outcrop")
+    return home
+
+
+@pytest.fixture(scope="session")
+def ruleset(cache_home: Path) -> RuleSet:
+    return load(cache=cache_home / "outcrop")
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """A scan's report in the words of the tests."""
+
+    report: Report
+
+    @property
+    def gaps(self) -> list[tuple[str, str]]:
+        return self.report.gaps
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        return [finding.fields for finding in self.report.findings]
+
+    @property
+    def secrets(self) -> list[str]:
+        """The values, in the order of the findings."""
+        return [reveal(finding.secret) for finding in self.report.findings]
+
+    def of(self, value: str) -> dict[str, Any]:
+        """The one finding of a value."""
+        found = [finding.fields for finding in self.report.findings if reveal(finding.secret) == value]
+        assert len(found) == 1, f"{len(found)} findings"
+        return found[0]
+
+    def told(self, words: str) -> bool:
+        """Whether a gap says so."""
+        return any(words in f"{where}: {why}" for where, why in self.gaps)
+
+
+Scan = Callable[..., Scanned]
+
+
+@pytest.fixture
+def scan(ruleset: RuleSet, tmp_path_factory: pytest.TempPathFactory) -> Scan:
+    """Scan in this process, without a cache unless one is given."""
+
+    def run(*targets: Path | str, jobs: int = 1, **options: Any) -> Scanned:
+        work = tmp_path_factory.mktemp("work")
+        made = Options(ruleset=ruleset, jobs=jobs, work=work, **options)
+        report = local_scan.scan([str(target) for target in targets], made, lambda _: None)
+        assert list(work.glob("work/scan-*")) == [], "a work folder was left"
+        return Scanned(report)
+
+    return run
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.out)
+        return found
+
+
+Outcrop = Callable[..., Ran]
+
+
+@pytest.fixture
+def command(cache_home: Path) -> tuple[list[str], dict[str, str]]:
+    """The beginning of the command and its environment."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OUTCROP_", "GIT_"))}
+    return [sys.executable, "-m", "outcrop"], kept | {"XDG_CACHE_HOME": str(cache_home)}
+
+
+@pytest.fixture
+def outcrop(command: tuple[list[str], dict[str, str]], tmp_path: Path) -> Outcrop:
+    """Run the command as users do."""
+
+    def run(*arguments: str | Path, given: bytes = b"", before: Callable[[], None] | None = None, seconds: float = 60, **more: str) -> Ran:
+        program, environment = command
+        ran = subprocess.run(
+            [*program, *map(os.fspath, arguments)],
+            env=environment | more,
+            cwd=tmp_path,
+            input=given,
+            capture_output=True,
+            check=False,
+            timeout=seconds,
+            preexec_fn=before,
+        )
+        return Ran(ran.returncode, ran.stdout, ran.stderr.decode("utf-8", "backslashreplace"))
+
+    return run
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return Repo(tmp_path / "repo")

@@ -1,0 +1,332 @@
+"""Folders with everything in them that is no ordinary file, archives that unpack to too much, and what is left out on wish."""
+
+import ctypes
+import gzip
+import io
+import os
+import socket
+import struct
+import tarfile
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.sources.conftest import Outcrop, Scan, token
+
+FIRST, SECOND, THIRD = token("first"), token("second"), token("third")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with one value in it."""
+    made = tmp_path / "folder"
+    made.mkdir()
+    (made / "a").write_text(f"x\n {FIRST}\n")
+    return made
+
+
+def _without_override() -> None:
+    """Give up the right of root to read everything."""
+    libc = ctypes.CDLL(None)
+    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+        libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+
+
+# What a folder can hold
+
+
+def test_a_value_in_a_folder_has_its_place(folder: Path, scan: Scan) -> None:
+    found = scan(folder).of(FIRST)
+    assert (found["file_path"], found["line_number"], found["column"], found["source_type"]) == ("a", 2, 2, "repo")
+
+
+def test_an_empty_folder_is_clean(tmp_path: Path, outcrop: Outcrop) -> None:
+    (tmp_path / "empty").mkdir()
+    ran = outcrop("scan", "--json", "empty")
+    assert (ran.code, ran.findings, ran.err) == (0, [], "")
+
+
+def test_what_may_not_be_read_is_told(folder: Path, outcrop: Outcrop) -> None:
+    (folder / "secret").write_text(SECOND)
+    (folder / "secret").chmod(0)
+    (folder / "closed").mkdir(mode=0)
+    ran = outcrop("scan", "--json", folder, before=_without_override)
+    if len(ran.findings) > 1:
+        pytest.skip("everything can be read here")
+    assert ran.code == 1
+    assert [finding["file_path"] for finding in ran.findings] == ["a"]
+    assert ran.err.splitlines() == ["not scanned: closed: permission denied", "not scanned: secret: permission denied"]
+
+
+def test_pipes_sockets_and_devices_are_told_and_do_not_hang(folder: Path, outcrop: Outcrop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    os.mkfifo("pipe")
+    expected = ["not scanned: pipe: not a regular file", "not scanned: socket: not a regular file"]
+    try:
+        os.mknod("device", 0o020600, os.makedev(1, 5))  # /dev/zero
+        expected.insert(0, "not scanned: device: not a regular file")
+    except PermissionError:
+        pass
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("socket")
+        ran = outcrop("scan", "--json", folder, seconds=20)
+    assert ran.code == 1
+    assert ran.err.splitlines() == expected
+
+
+@pytest.mark.parametrize("name", ["pipe", "/dev/zero", "/dev/null"])
+def test_a_target_that_is_no_file_is_refused_at_once(folder: Path, outcrop: Outcrop, name: str) -> None:
+    os.mkfifo(folder / "pipe")
+    ran = outcrop("scan", "--json", folder / name, seconds=20)
+    assert ran.code == 2
+    assert ran.err == f"outcrop: {folder / name}: not a regular file\n"
+
+
+def test_ignore_files_that_are_pipes_do_not_hang(folder: Path, outcrop: Outcrop) -> None:
+    (folder / "deep").mkdir()
+    os.mkfifo(folder / ".gitignore")
+    (folder / "deep" / ".gitignore").symlink_to("/dev/zero")
+    ran = outcrop("scan", "--json", "--gitignore", folder, seconds=20)
+    assert [finding["file_path"] for finding in ran.findings] == ["a"]
+
+
+def test_an_own_ignore_file_that_is_a_pipe_does_not_hang(folder: Path, outcrop: Outcrop) -> None:
+    os.mkfifo(folder / ".outcropignore")
+    assert outcrop("scan", folder, seconds=4).code == 1
+
+
+def test_links_are_not_followed(folder: Path, scan: Scan, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "b").write_text(SECOND)
+    (folder / "file").symlink_to(outside / "b")
+    (folder / "folder").symlink_to(outside)
+    (folder / "up").symlink_to("..")
+    (folder / "loop").symlink_to("loop")
+    (folder / "lost").symlink_to("/nowhere")
+    scanned = scan(folder)
+    assert scanned.secrets == [FIRST]
+    assert scanned.gaps == []
+
+
+def test_a_path_longer_than_the_system_takes_is_told(folder: Path, scan: Scan) -> None:
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("d" * 250, dir_fd=here)
+        inner = os.open("d" * 250, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    scanned = scan(folder)
+    assert scanned.secrets == [FIRST]
+    assert [why for _, why in scanned.gaps] == ["file name too long"]
+
+
+@pytest.mark.parametrize(("name", "shown"), [(b"a\nb", r"a\nb"), (b"\x1b[2J", r"\x1b[2J"), (b"\xff\xfe", r"\xff\xfe"), (b"-x", "-x")])
+def test_a_name_of_any_bytes_is_one_line(folder: Path, scan: Scan, name: bytes, shown: str) -> None:
+    (folder / os.fsdecode(name)).write_text(SECOND)
+    assert scan(folder).of(SECOND)["file_path"] == shown
+
+
+@pytest.mark.parametrize("last", ["plain", b"\xff"])
+def test_the_name_of_a_target_can_be_of_any_bytes(folder: Path, scan: Scan, last: str | bytes) -> None:
+    odd = folder.with_name(os.fsdecode(last))
+    folder.rename(odd)
+    assert scan(odd).secrets == [FIRST]
+
+
+# Targets
+
+
+def test_a_target_that_is_not_there_is_one_line_and_the_others_are_scanned(folder: Path, outcrop: Outcrop) -> None:
+    (folder.parent / "single").write_text(SECOND)
+    ran = outcrop("scan", "--json", "nowhere", folder, "gone", "single")
+    assert ran.code == 2
+    assert [finding["file_path"] for finding in ran.findings] == ["a", "single"]
+    assert ran.err == "outcrop: nowhere: no such file or directory\noutcrop: gone: no such file or directory\n"
+
+
+def test_a_target_with_a_name_that_is_too_long_is_one_line(folder: Path, outcrop: Outcrop) -> None:
+    ran = outcrop("scan", "--json", "x" * 5_000, folder)
+    assert ran.code == 2
+    assert ran.err == f"outcrop: {'x' * 5_000}: file name too long\n"
+    assert len(ran.findings) == 1
+
+
+def test_standard_input_is_scanned(outcrop: Outcrop) -> None:
+    ran = outcrop("scan", "--json", "-", given=f"\n{FIRST}\n".encode())
+    assert ran.code == 1
+    assert [(finding["file_path"], finding["line_number"]) for finding in ran.findings] == [("-", 2)]
+
+
+def test_staged_and_since_of_a_folder_are_refused(folder: Path, outcrop: Outcrop) -> None:
+    for options in (["--staged"], ["--since", "HEAD"]):
+        ran = outcrop("scan", *options, folder)
+        assert ran.code == 2
+        assert ran.err.count("\n") == 1
+
+
+def test_the_same_folder_gives_the_same_bytes_however_many_processes_scan(folder: Path, outcrop: Outcrop) -> None:
+    for number in range(1_200):
+        (folder / f"f{number}").write_text(f"{token(str(number % 40))}\n" if number % 9 == 0 else "clean\n")
+    os.mkfifo(folder / "pipe")
+    runs = [outcrop("scan", "--json", "--jobs", jobs, folder) for jobs in ("1", "4", "4")]
+    assert len({(run.code, run.out, run.err) for run in runs}) == 1
+    assert len(runs[0].findings) == 135
+
+
+# What is left out
+
+
+def test_paths_in_the_ignore_file_are_left_out(folder: Path, scan: Scan) -> None:
+    for name in ("vendor/x", "deep/vendor/y", "z.lock", "keep.lock"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(token(name))
+    (folder / ".outcropignore").write_text("# note\nvendor/\n*.lock\n!keep.lock\n")
+    assert [finding["file_path"] for finding in scan(folder).findings] == ["a", "keep.lock"]
+
+
+def test_an_allowed_line_is_left_out_and_the_next_one_is_not(folder: Path, scan: Scan) -> None:
+    (folder / "b").write_text(f"{SECOND}  # outcrop:allow\n{THIRD}\n")
+    assert scan(folder).secrets == [FIRST, THIRD]
+
+
+def test_gitignore_files_count_only_on_wish_with_nesting_and_negation(folder: Path, scan: Scan) -> None:
+    for name in ("out/x", "deep/out.log", "deep/keep.log", "deep/deeper/other.log", "b.log", ".git/config"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(token(name))
+    (folder / ".gitignore").write_text("/out/\n*.log\n")
+    (folder / "deep" / ".gitignore").write_text("!keep.log\n")
+    (folder / "deep" / "deeper" / ".gitignore").write_text("!*.log\n")
+    assert len(scan(folder).findings) == 7
+    assert [f["file_path"] for f in scan(folder, gitignore=True).findings] == ["a", "deep/deeper/other.log", "deep/keep.log"]
+
+
+def test_an_ignore_file_of_nonsense_hides_nothing(folder: Path, scan: Scan) -> None:
+    (folder / ".gitignore").write_bytes(b"\xff\xfe\0[\n[!\n\\\n!\n")
+    assert scan(folder, gitignore=True).secrets == [FIRST]
+
+
+# Archives
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
+def tarred(members: dict[str, bytes]) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for name, content in members.items():
+            header = tarfile.TarInfo(name)
+            header.size = len(content)
+            archive.addfile(header, io.BytesIO(content))
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def zeros() -> bytes:
+    """A gigabyte of zeros, packed."""
+    file = io.BytesIO()
+    with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=1, mtime=0) as packed:
+        for _ in range(64):
+            packed.write(bytes(16 << 20))
+    return file.getvalue()
+
+
+def quick(scan: Scan, folder: Path, seconds: float = 15) -> list[str]:
+    """Scan, hold the time, and give why something was not read; the file beside must be found."""
+    begun = time.monotonic()
+    scanned = scan(folder)
+    assert time.monotonic() - begun < seconds
+    assert FIRST in scanned.secrets
+    return [why for _, why in scanned.gaps]
+
+
+def test_values_in_archives_are_found_and_named(folder: Path, scan: Scan) -> None:
+    (folder / "x.zip").write_bytes(zipped({"in/b": f"\n{SECOND}\n".encode(), "t.tgz": gzip.compress(tarred({"c": THIRD.encode()}))}))
+    scanned = scan(folder)
+    assert [finding["file_path"] for finding in scanned.findings] == ["a", "x.zip!in/b", "x.zip!t.tgz!c"]
+    assert scanned.gaps == []
+
+
+def test_a_gzip_bomb_is_told_quickly(folder: Path, scan: Scan, zeros: bytes) -> None:
+    (folder / "bomb.gz").write_bytes(zeros)
+    assert quick(scan, folder)
+
+
+def test_a_flat_zip_bomb_is_told_quickly(folder: Path, scan: Scan) -> None:
+    content = bytes(100 << 20)
+    (folder / "bomb.zip").write_bytes(zipped({f"f{number}": content for number in range(7)}))
+    assert any("too much" in why or "beginning" in why for why in quick(scan, folder))
+
+
+def test_a_nested_zip_bomb_is_told_quickly(folder: Path, scan: Scan) -> None:
+    bomb = zipped({"zeros": bytes(64 << 20)})
+    for _ in range(7):
+        bomb = zipped({f"f{number}.zip": bomb for number in range(10)})
+    (folder / "bomb.zip").write_bytes(bomb)
+    assert quick(scan, folder)
+
+
+def test_an_archive_of_very_many_members_is_told_quickly(folder: Path, scan: Scan) -> None:
+    bomb = zipped({f"f{number}": b"" for number in range(1_000)})
+    (folder / "bomb.zip").write_bytes(zipped({f"f{number}.zip": bomb for number in range(150)}))
+    assert any("too many members" in why for why in quick(scan, folder, 30))
+
+
+def test_very_many_compressed_streams_in_a_row_are_quick(folder: Path, scan: Scan) -> None:
+    (folder / "many.gz").write_bytes(gzip.compress(b"", mtime=0) * 60_000)
+    quick(scan, folder, 1)
+
+
+def test_a_tar_of_absurd_sizes_is_told_quickly(folder: Path, scan: Scan) -> None:
+    raw = bytearray(tarred({"b": SECOND.encode()}))
+    for number, size in enumerate((b"77777777777\0", b"\x80" + b"\xff" * 11, b"\xff" * 12, b"nonsense\0\0\0\0", b"-1\0\0\0\0\0\0\0\0\0\0")):
+        raw[124:136] = size
+        raw[148:156] = b" " * 8
+        raw[148:156] = b"%06o\0 " % sum(raw[:512])
+        (folder / f"{number}.tar").write_bytes(raw)
+    assert quick(scan, folder)
+
+
+@pytest.mark.parametrize("part", [0.1, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize("kind", ["zip", "gz", "tar"])
+def test_a_truncated_archive_is_told(folder: Path, scan: Scan, kind: str, part: float) -> None:
+    members = {f"f{number}": os.urandom(2_000) for number in range(5)}
+    raw = {"zip": zipped, "tar": tarred, "gz": lambda members: gzip.compress(tarred(members))}[kind](members)
+    if kind == "tar":
+        raw = raw[: 512 * 5 * 5]  # without the empty blocks at its end
+    (folder / f"x.{kind}").write_bytes(raw[: int(len(raw) * part)])
+    assert quick(scan, folder)
+
+
+def test_an_encrypted_zip_is_told(folder: Path, scan: Scan) -> None:
+    raw = bytearray(zipped({"b": SECOND.encode()}))
+    raw[6] |= 1
+    directory = struct.unpack("<I", raw[-6:-2])[0]
+    raw[directory + 8] |= 1
+    (folder / "x.zip").write_bytes(raw)
+    assert any("b: cannot be unpacked" in why for why in quick(scan, folder))
+
+
+def test_names_in_archives_that_lead_elsewhere_or_break_lines_do_no_harm(folder: Path, outcrop: Outcrop) -> None:
+    name = "../../\x1b[31m\nevil"
+    (folder / "x.tar").write_bytes(tarred({name: SECOND.encode(), "b\udcff": gzip.compress(THIRD.encode())[:-9]}))
+    raw = bytearray(zipped({name: b"x"}))
+    raw[6] |= 1
+    raw[struct.unpack("<I", raw[-6:-2])[0] + 8] |= 1
+    (folder / "y.zip").write_bytes(raw)
+    for kind in ("json", "sarif", "table"):
+        ran = outcrop("scan", "--format", kind, folder)
+        assert ran.code == 1
+        assert "\x1b" not in ran.err
+        assert b"\x1b" not in ran.out
+        assert all(line.startswith("not scanned: ") for line in ran.err.splitlines())
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["folder"]

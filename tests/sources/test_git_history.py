@@ -1,0 +1,570 @@
+"""Where a value in a repository is said to come from; --since, --staged; every shape a repository can have on disk."""
+
+import random
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.sources.conftest import DAY, FIRST_DAY, Outcrop, Repo, Scan, listing, token
+
+FIRST, SECOND, THIRD = token("first"), token("second"), token("third")
+
+
+def day(number: int) -> datetime:
+    return datetime.fromtimestamp(FIRST_DAY + DAY * number, UTC)
+
+
+# Attribution
+
+
+def test_a_value_is_attributed_to_the_oldest_commit_that_has_it(repo: Repo, scan: Scan) -> None:
+    repo.commit({"readme": "nothing\n"})
+    brought = repo.commit({"deep/settings.py": f"a = 1\nb = 2\nkey = '{FIRST}'\n"})
+    repo.commit({"deep/settings.py": f"key = '{FIRST}'\nmore\n"})
+    found = scan(repo.path).of(FIRST)
+    assert found["commit"] == brought
+    assert found["author"] == "Ada <ada@example.org>"
+    assert found["committed_at"] == found["first_seen_at"] == day(1), "the author's date, not the committer's"
+    assert (found["file_path"], found["line_number"], found["column"]) == ("deep/settings.py", 3, 8)
+    assert found["source_type"] == "repo"
+    assert not found["unreachable"]
+
+
+def test_current_line_is_where_the_value_stands_now(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": f"{FIRST}\n"})
+    repo.commit({"a": f"one\ntwo\n{FIRST}\n"})
+    repo.commit({"a": f"one\ntwo\nthree\n{FIRST}\n"})
+    found = scan(repo.path).of(FIRST)
+    assert (found["line_number"], found["current_line"]) == (1, 4)
+
+
+def test_a_value_in_the_root_commit_is_found(repo: Repo, scan: Scan) -> None:
+    root = repo.commit({"a": FIRST})
+    repo.commit({"b": "nothing"})
+    assert scan(repo.path).of(FIRST)["commit"] == root
+
+
+def test_a_value_that_was_removed_is_of_history_only(repo: Repo, scan: Scan) -> None:
+    brought = repo.commit({"a": f"{FIRST}\n"})
+    repo.commit({"a": "clean\n"})
+    found = scan(repo.path).of(FIRST)
+    assert (found["source_type"], found["commit"], found["current_line"]) == ("commit", brought, None)
+
+
+def test_a_value_in_a_removed_file_is_of_history_only(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": f"{FIRST}\n", "b": "stays\n"})
+    repo.commit(remove=("a",))
+    found = scan(repo.path).of(FIRST)
+    assert (found["source_type"], found["current_line"], found["file_path"]) == ("commit", None, "a")
+
+
+def test_a_value_at_the_tip_of_another_branch_is_at_a_tip(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": "clean\n"})
+    repo.git("checkout", "--quiet", "-b", "other")
+    repo.commit({"a": f"first\n{FIRST}\n"})
+    repo.git("checkout", "--quiet", "main")
+    repo.commit({"b": "more\n"})
+    found = scan(repo.path).of(FIRST)
+    assert (found["source_type"], found["current_line"]) == ("repo", 2)
+
+
+def test_a_value_at_the_tip_of_a_remote_branch_is_at_a_tip(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": "clean\n"})
+    there = repo.commit({"a": f"{FIRST}\n"})
+    repo.git("update-ref", "refs/remotes/origin/main", there)
+    repo.git("reset", "--quiet", "--hard", "HEAD~1")
+    assert scan(repo.path).of(FIRST)["source_type"] == "repo"
+
+
+@pytest.mark.parametrize("annotated", [True, False])
+def test_a_value_that_only_a_tag_reaches_is_of_history(repo: Repo, scan: Scan, annotated: bool) -> None:
+    repo.commit({"a": "clean\n"})
+    tagged = repo.commit({"a": f"{FIRST}\n"})
+    repo.git("tag", *(["-a", "-m", "old"] if annotated else []), "v1")
+    repo.git("reset", "--quiet", "--hard", "HEAD~1")
+    found = scan(repo.path).of(FIRST)
+    assert (found["source_type"], found["commit"], found["unreachable"]) == ("commit", tagged, False)
+
+
+def test_values_in_stashes_are_found_the_older_one_too(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": "clean\n"})
+    for value in (FIRST, SECOND):
+        repo.write("a", f"{value}\n")
+        repo.git("stash", "push", "--quiet")
+        repo.commits += 1
+    scanned = scan(repo.path)
+    for value in (FIRST, SECOND):
+        found = scanned.of(value)
+        assert (found["source_type"], found["file_path"], found["unreachable"]) == ("commit", "a", False)
+        assert found["commit"] is not None
+
+
+def test_a_value_in_a_stash_of_untracked_files_is_found(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": "clean\n"})
+    repo.write("new", f"{FIRST}\n")
+    repo.git("stash", "push", "--quiet", "--include-untracked")
+    assert scan(repo.path).of(FIRST)["file_path"] == "new"
+
+
+def test_a_value_that_only_the_merge_itself_brought_is_attributed_to_the_merge(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": "base\n"})
+    repo.git("checkout", "--quiet", "-b", "side")
+    repo.commit({"a": "side\n"})
+    repo.git("checkout", "--quiet", "main")
+    repo.commit({"a": "main\n"})
+    repo.git("merge", "side", "--no-commit", check=False)
+    merge = repo.commit({"a": f"both\n{FIRST}\n"})
+    assert len(repo.git("rev-list", "--parents", "-1", "HEAD").split()) == 3
+    found = scan(repo.path).of(FIRST)
+    assert (found["commit"], found["line_number"], found["source_type"]) == (merge, 2, "repo")
+
+
+def test_a_merge_that_takes_one_side_is_not_the_origin(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": "base\n"})
+    repo.git("checkout", "--quiet", "-b", "side")
+    side = repo.commit({"b": f"{FIRST}\n"})
+    repo.git("checkout", "--quiet", "main")
+    repo.commit({"a": "main\n"})
+    repo.git("merge", "--quiet", "--no-edit", "side")
+    assert scan(repo.path).of(FIRST)["commit"] == side
+
+
+def test_one_value_at_two_paths_is_two_findings(repo: Repo, scan: Scan) -> None:
+    one = repo.commit({"a": f"{FIRST}\n"})
+    two = repo.commit({"b": f"{FIRST}\n"})
+    found = scan(repo.path).findings
+    assert [(f["file_path"], f["commit"], f["source_type"]) for f in found] == [("a", one, "repo"), ("b", two, "repo")]
+
+
+def test_a_value_that_came_back_is_attributed_to_its_first_time(repo: Repo, scan: Scan) -> None:
+    first = repo.commit({"a": f"{FIRST}\n"})
+    repo.commit({"a": "clean\n"})
+    repo.commit({"a": f"again\n{FIRST}\n"})
+    found = scan(repo.path).of(FIRST)
+    assert (found["commit"], found["line_number"], found["current_line"]) == (first, 1, 2)
+
+
+def test_a_renamed_file_has_a_place_before_and_after(repo: Repo, scan: Scan) -> None:
+    first = repo.commit({"old": f"{FIRST}\n"})
+    repo.git("mv", "old", "new")
+    second = repo.commit()
+    found = scan(repo.path).findings
+    assert [(f["file_path"], f["commit"], f["source_type"]) for f in found] == [("new", second, "repo"), ("old", first, "commit")]
+
+
+def test_a_value_in_two_branches_belongs_to_the_parent_of_both(repo: Repo, scan: Scan) -> None:
+    base = repo.commit({"a": f"{FIRST}\n"})
+    for name in ("x", "y"):
+        repo.git("checkout", "--quiet", "-b", name, base)
+        repo.commit({"a": f"{name}\n{FIRST}\n"})
+    assert scan(repo.path).of(FIRST)["commit"] == base
+
+
+def test_an_unreachable_blob_is_found_and_marked(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": "clean\n"})
+    repo.blob(f"x\n{FIRST}\n".encode())
+    found = scan(repo.path).of(FIRST)
+    assert found["unreachable"]
+    assert (found["file_path"], found["commit"], found["source_type"], found["line_number"]) == (None, None, "commit", 2)
+
+
+def test_what_was_force_pushed_away_is_found_and_marked(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": "clean\n"})
+    repo.commit({"a": f"{FIRST}\n"})
+    repo.git("reset", "--quiet", "--hard", "HEAD~1")
+    shutil.rmtree(repo.path / ".git" / "logs")
+    assert scan(repo.path).of(FIRST)["unreachable"]
+
+
+def test_a_tag_of_a_blob_is_scanned(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": "clean\n"})
+    repo.git("update-ref", "refs/tags/key", repo.blob(f"{FIRST}\n".encode()))
+    assert scan(repo.path).secrets == [FIRST]
+
+
+def test_a_symlink_is_scanned_as_what_git_keeps_of_it(repo: Repo, scan: Scan) -> None:
+    (repo.path / "link").symlink_to(f"/nowhere/{FIRST}")
+    repo.commit()
+    assert scan(repo.path).of(FIRST)["file_path"] == "link"
+
+
+def test_the_ignore_file_at_head_counts_in_a_bare_repository(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+    repo.commit({"vendor/a": f"{FIRST}\n", "b": f"{SECOND}\n", ".outcropignore": "vendor/\n"})
+    repo.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare.git"))
+    assert scan(repo.path).secrets == [SECOND]
+    assert scan(tmp_path / "bare.git").secrets == [SECOND]
+
+
+# --since
+
+
+@pytest.fixture
+def line(repo: Repo) -> Repo:
+    """Three commits with a value each, and a branch at the first."""
+    repo.commit({"a": f"{FIRST}\n"})
+    repo.git("branch", "start")
+    repo.git("tag", "-a", "-m", "tagged", "v1")
+    repo.commit({"b": f"{SECOND}\n"})
+    repo.commit({"c": f"{THIRD}\n", "a": f"moved\n{FIRST}\n"})
+    return repo
+
+
+@pytest.mark.parametrize("revision", ["start", "refs/heads/start", "heads/start", "v1", "HEAD~2", "HEAD^^", "HEAD~1^", "main~2", "short"])
+def test_since_takes_names_ancestors_and_short_ids(line: Repo, scan: Scan, revision: str) -> None:
+    since = line.git("rev-parse", "--short=7", "start") if revision == "short" else revision
+    scanned = scan(line.path, since=since)
+    assert scanned.secrets == [SECOND, THIRD], "what the first commit had is not new, though its line moved"
+    assert scanned.gaps == []
+
+
+def test_since_head_brings_nothing(line: Repo, scan: Scan) -> None:
+    assert scan(line.path, since="HEAD").findings == []
+
+
+def test_since_tells_what_was_brought_and_removed_again(line: Repo, scan: Scan) -> None:
+    line.commit({"b": "clean\n"})
+    found = scan(line.path, since="start").of(SECOND)
+    assert (found["source_type"], found["current_line"]) == ("commit", None)
+
+
+@pytest.mark.parametrize("revision", ["nothing", "HEAD~99", "0123456789", "--all", "main..start", "HEAD^{tree}", "~1", "\n", "a b"])
+def test_since_refuses_what_is_no_revision(line: Repo, scan: Scan, revision: str) -> None:
+    scanned = scan(line.path, since=revision)
+    assert scanned.findings == []
+    assert [("no such revision" in failure) for failure in scanned.report.failures] == [True]
+
+
+def test_a_wrong_revision_ends_with_code_2_and_one_line(line: Repo, outcrop: Outcrop) -> None:
+    ran = outcrop("scan", "--json", "--since", "nothing", line.path)
+    assert ran.code == 2
+    assert ran.findings == []
+    assert ran.err == "outcrop: --since nothing: there is no such revision\n"
+
+
+def test_since_tells_no_gap_of_a_submodule(line: Repo, scan: Scan, tmp_path: Path) -> None:
+    inner = Repo(tmp_path / "inner")
+    inner.commit({"x": "clean\n"})
+    line.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner.path), "sub")
+    line.commit({"d": f"{token('fourth')}\n"})
+    scanned = scan(line.path, since="HEAD~1")
+    assert scanned.secrets == [token("fourth")]
+    assert scanned.gaps == []
+
+
+# --staged
+
+
+def test_staged_finds_a_new_value(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": "clean\n"})
+    repo.write("a", f"one\n  {FIRST}\n")
+    repo.git("add", "a")
+    repo.write("a", "not staged any more\n")
+    found = scan(repo.path, staged=True).of(FIRST)
+    assert (found["file_path"], found["line_number"], found["column"]) == ("a", 2, 3)
+    assert (found["source_type"], found["commit"]) == ("repo", None)
+
+
+def test_staged_leaves_out_what_the_version_in_head_has(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": f"{FIRST}\n"})
+    repo.write("a", f"moved\n{FIRST}\n{SECOND}\n")
+    repo.git("add", "a")
+    assert scan(repo.path, staged=True).secrets == [SECOND]
+
+
+def test_staged_looks_at_nothing_that_is_not_staged(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": f"{FIRST}\n"})
+    repo.write("b", f"{SECOND}\n")
+    assert scan(repo.path, staged=True).findings == []
+
+
+@pytest.mark.parametrize("kind", ["sha1", "sha256"])
+def test_staged_works_before_the_first_commit(tmp_path: Path, scan: Scan, kind: str) -> None:
+    repo = Repo(tmp_path / "new", f"--object-format={kind}")
+    repo.write("a", f"{FIRST}\n")
+    repo.git("add", "a")
+    assert scan(repo.path, staged=True).secrets == [FIRST]
+
+
+def test_nothing_staged_ends_with_code_0_and_something_with_code_1(repo: Repo, outcrop: Outcrop) -> None:
+    repo.commit({"a": f"{FIRST}\n"})
+    assert outcrop("scan", "--staged", repo.path).code == 0
+    repo.write("b", f"{SECOND}\n")
+    repo.git("add", "b")
+    assert outcrop("scan", "--staged", repo.path).code == 1
+
+
+def test_staged_tells_no_gap_of_a_submodule(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+    inner = Repo(tmp_path / "inner")
+    inner.commit({"x": "clean\n"})
+    repo.commit({"a": "clean\n"})
+    repo.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner.path), "sub")
+    repo.write("b", f"{FIRST}\n")
+    repo.git("add", "b")
+    scanned = scan(repo.path, staged=True)
+    assert scanned.secrets == [FIRST]
+    assert scanned.gaps == []
+
+
+def test_staged_works_with_a_split_index(repo: Repo, scan: Scan) -> None:
+    repo.commit({f"f{number}": "clean\n" for number in range(20)})
+    repo.git("update-index", "--split-index")
+    repo.write("f3", f"{FIRST}\n")
+    repo.git("add", "f3")
+    assert list((repo.path / ".git").glob("sharedindex.*"))
+    assert scan(repo.path, staged=True).secrets == [FIRST]
+
+
+def test_staged_works_in_a_conflict(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": "base\n"})
+    repo.git("checkout", "--quiet", "-b", "side")
+    repo.commit({"a": "side\n"})
+    repo.git("checkout", "--quiet", "main")
+    repo.commit({"a": "main\n"})
+    repo.git("merge", "side", check=False)
+    repo.write("b", f"{FIRST}\n")
+    repo.git("add", "b")
+    assert scan(repo.path, staged=True).secrets == [FIRST]
+
+
+def test_a_damaged_index_is_no_clean_result(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": "clean\n"})
+    repo.write("b", f"{FIRST}\n")
+    repo.git("add", "b")
+    (repo.path / ".git" / "index").write_bytes(b"DIRC nonsense")
+    assert len(scan(repo.path, staged=True).report.failures) == 1
+
+
+def test_staged_upon_a_head_that_is_lost_is_no_clean_result(repo: Repo, scan: Scan) -> None:
+    head = repo.commit({"a": "clean\n"})
+    repo.write("b", f"{FIRST}\n")
+    repo.git("add", "b")
+    repo.loose(head).unlink()
+    scanned = scan(repo.path, staged=True)
+    assert scanned.secrets == [FIRST] or len(scanned.report.failures) == 1
+
+
+# Shapes of repositories
+
+
+def test_a_worktree_shows_the_whole_repository_and_its_own_index(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+    repo.commit({"a": f"{FIRST}\n"})
+    repo.git("worktree", "add", "--quiet", "-b", "side", str(tmp_path / "tree"))
+    side = Repo.__new__(Repo)
+    side.path, side.commits = tmp_path / "tree", 1
+    side.commit({"b": f"{SECOND}\n"})
+    side.write("c", f"{THIRD}\n")
+    side.git("add", "c")
+    assert (side.path / ".git").is_file()
+    scanned = scan(side.path)
+    assert [scanned.of(value)["source_type"] for value in (FIRST, SECOND)] == ["repo", "repo"]
+    assert scan(side.path, staged=True).secrets == [THIRD]
+    assert scan(repo.path, staged=True).secrets == []
+
+
+def test_a_submodule_folder_is_a_repository_of_its_own(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+    inner = Repo(tmp_path / "inner")
+    inner.commit({"x": f"{FIRST}\n"})
+    repo.commit({"a": f"{SECOND}\n"})
+    repo.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner.path), "sub")
+    assert (repo.path / "sub" / ".git").is_file()
+    scanned = scan(repo.path / "sub")
+    assert scanned.secrets == [FIRST]
+    assert scanned.of(FIRST)["source_type"] == "repo"
+
+
+def test_a_bare_repository_is_scanned(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+    brought = repo.commit({"a": f"{FIRST}\n"})
+    repo.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare.git"))
+    assert scan(tmp_path / "bare.git").of(FIRST)["commit"] == brought
+
+
+def test_objects_that_are_borrowed_are_scanned(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+    brought = repo.commit({"a": f"{FIRST}\n"})
+    repo.git("clone", "--quiet", "--shared", ".", str(tmp_path / "one"))
+    repo.git("clone", "--quiet", "--shared", str(tmp_path / "one"), str(tmp_path / "two"))
+    scanned = scan(tmp_path / "two")
+    assert scanned.of(FIRST)["commit"] == brought
+    assert scanned.gaps == []
+
+
+def test_a_shallow_clone_is_scanned_and_told(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+    repo.commit({"a": f"{FIRST}\n"})
+    tip = repo.commit({"b": f"{SECOND}\n"})
+    repo.git("clone", "--quiet", "--depth=1", repo.path.as_uri(), str(tmp_path / "shallow"))
+    scanned = scan(tmp_path / "shallow")
+    assert {finding["commit"] for finding in scanned.findings} == {tip}
+    assert sorted(scanned.secrets) == sorted([FIRST, SECOND])
+    assert scanned.told("shallow")
+
+
+def test_a_partial_clone_is_scanned_and_told(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+    repo.commit({"a": f"{FIRST}\n"})
+    repo.commit({"a": f"{SECOND}\n"})
+    repo.git("config", "uploadpack.allowFilter", "true")
+    repo.git("clone", "--quiet", "--filter=blob:none", repo.path.as_uri(), str(tmp_path / "partial"))
+    scanned = scan(tmp_path / "partial")
+    assert scanned.secrets == [SECOND], "the first one was never fetched"
+    assert scanned.told("partial")
+
+
+def test_a_sha256_repository_is_scanned(tmp_path: Path, scan: Scan) -> None:
+    repo = Repo(tmp_path / "new", "--object-format=sha256")
+    brought = repo.commit({"a": f"{FIRST}\n"})
+    repo.blob(SECOND.encode())
+    scanned = scan(repo.path)
+    assert len(brought) == 64
+    assert scanned.of(FIRST)["commit"] == brought
+    assert scanned.of(SECOND)["unreachable"]
+    assert scan(repo.path, since="HEAD").findings == []
+
+
+def test_objects_of_a_sha256_repository_without_refs_are_scanned(tmp_path: Path, scan: Scan) -> None:
+    repo = Repo(tmp_path / "new", "--object-format=sha256")
+    repo.blob(FIRST.encode())
+    assert scan(repo.path).secrets == [FIRST]
+    repo.git("repack", "--quiet", "-a", "-d", "-k")
+    pack = repo.git(
+        "pack-objects",
+        "--quiet",
+        str(repo.path / ".git/objects/pack/pack"),
+        given=repo.git("hash-object", "--stdin", given=FIRST.encode()).encode() + b"\n",
+    )
+    assert len(pack) == 64
+    repo.git("prune-packed")
+    assert scan(repo.path).secrets == [FIRST]
+
+
+def test_an_empty_repository_is_clean(repo: Repo, outcrop: Outcrop, scan: Scan, tmp_path: Path) -> None:
+    ran = outcrop("scan", "--json", repo.path)
+    assert (ran.code, ran.findings, ran.err) == (0, [], "")
+    repo.git("init", "--quiet", "--bare", str(tmp_path / "bare.git"))
+    assert scan(tmp_path / "bare.git").gaps == []
+
+
+def test_a_head_that_points_at_nothing_hides_nothing(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": f"{FIRST}\n"})
+    repo.git("symbolic-ref", "HEAD", "refs/heads/unborn")
+    scanned = scan(repo.path)
+    assert scanned.of(FIRST)["source_type"] == "repo"
+    (repo.path / ".git" / "HEAD").write_text("nonsense\n")
+    assert scan(repo.path).of(FIRST)["source_type"] == "repo"
+
+
+def test_a_detached_head_is_a_tip(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": "clean\n"})
+    repo.git("checkout", "--quiet", "--detach")
+    brought = repo.commit({"a": f"{FIRST}\n"})
+    found = scan(repo.path).of(FIRST)
+    assert (found["source_type"], found["commit"]) == ("repo", brought)
+
+
+def test_packed_and_loose_objects_give_the_same(repo: Repo, scan: Scan) -> None:
+    for number in range(5):
+        repo.commit({"a": f"{number}\n" * number + f"{FIRST}\n", f"f{number}": token(str(number))})
+    loose = scan(repo.path).findings
+    repo.git("gc", "--quiet")
+    assert scan(repo.path).findings == loose
+
+
+# The cache
+
+
+def _grow(repo: Repo, chance: random.Random) -> None:
+    """Do something that happens to repositories."""
+    branches = repo.git("for-each-ref", "--format=%(refname:short)", "refs/heads").split()
+    action = chance.randrange(8) if branches else 0
+    if action <= 2:
+        name = f"f{chance.randrange(4)}"
+        lines = [token(str(chance.randrange(6))) if chance.random() < 0.4 else str(chance.randrange(99)) for _ in range(5)]
+        repo.commit({name: "\n".join(lines)})
+    elif action == 3:
+        repo.git("checkout", "--quiet", "-B", f"b{chance.randrange(3)}")
+    elif action == 4:
+        repo.git("checkout", "--quiet", chance.choice(branches), check=False)
+    elif action == 5:
+        repo.git("reset", "--quiet", "--hard", "HEAD~1", check=False)
+    elif action == 6:
+        repo.git("checkout", "--quiet", "--detach")
+        repo.git("branch", "--quiet", "-D", chance.choice(branches), check=False)
+    else:
+        repo.git("reflog", "expire", "--expire=now", "--all")
+        repo.git("gc", "--quiet", "--prune=now")
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_a_rescan_with_the_cache_equals_a_whole_scan(tmp_path: Path, scan: Scan, seed: int) -> None:
+    chance = random.Random(seed)
+    repo = Repo(tmp_path / "repo")
+    cache = tmp_path / "cache"
+    for _ in range(3):
+        for _ in range(chance.randrange(1, 6)):
+            _grow(repo, chance)
+        again, whole = scan(repo.path, cache=cache), scan(repo.path)
+        assert again.findings == whole.findings
+        assert again.gaps == whole.gaps
+
+
+def test_a_rescan_of_an_unchanged_repository_tells_the_same_gaps(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+    lost = repo.commit({"a": f"{FIRST}\n"})
+    repo.commit({"b": f"{SECOND}\n"})
+    repo.loose(lost).unlink()
+    first, second = (scan(repo.path, cache=tmp_path / "cache") for _ in range(2))
+    assert first.gaps == second.gaps != []
+    assert first.findings == second.findings
+
+
+def test_the_cache_holds_no_credential(repo: Repo, outcrop: Outcrop, tmp_path: Path) -> None:
+    repo.commit({"a": f"{FIRST}\n", "b": f"password = '{SECOND}'\n"})
+    home = tmp_path / "home"
+    for _ in range(2):
+        assert outcrop("scan", repo.path, XDG_CACHE_HOME=str(home)).code == 1
+    files = [file for file in home.rglob("*") if file.is_file()]
+    assert any(file.parent.name == "seen" for file in files)
+    for file in files:
+        raw = file.read_bytes()
+        for value in (FIRST, SECOND):
+            assert value.encode() not in raw
+            assert value.encode().hex().encode() not in raw
+            assert value[4:20].encode() not in raw
+
+
+def test_a_damaged_cache_is_no_cache(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+    repo.commit({"a": f"{FIRST}\n"})
+    whole = scan(repo.path, cache=tmp_path / "cache").findings
+    (file,) = (tmp_path / "cache" / "seen").iterdir()
+    for raw in (
+        b"",
+        b"nonsense",
+        b"[]\n",
+        b"{}\n",
+        b'{"with_hits": [1], "objects": "", "refs": "", "tips": [], "places": [], "width": 20}\n',
+        b"\0" * 500,
+    ):
+        file.write_bytes(raw)
+        assert scan(repo.path, cache=tmp_path / "cache").findings == whole
+
+
+def test_the_same_repository_gives_the_same_bytes_however_many_processes_scan(repo: Repo, outcrop: Outcrop) -> None:
+    for number in range(12):
+        repo.commit({f"{number % 5}/f": "\n".join(token(f"{number} {i}") for i in range(3)), "same": f"{number}\n{FIRST}\n"})
+    runs = [outcrop("scan", "--json", "--no-cache", "--jobs", jobs, repo.path) for jobs in ("1", "4", "4")]
+    assert {run.code for run in runs} == {1}
+    assert len({run.out for run in runs}) == 1
+    assert len(runs[0].findings) == 37
+
+
+def test_a_scan_changes_nothing_in_the_repository(line: Repo, outcrop: Outcrop) -> None:
+    before = listing(line.path)
+    outcrop("scan", line.path)
+    outcrop("scan", "--since", "HEAD~1", line.path)
+    outcrop("scan", "--staged", line.path)
+    assert listing(line.path) == before
+
+
+def test_a_folder_inside_a_working_tree_is_no_repository(repo: Repo, outcrop: Outcrop) -> None:
+    repo.commit({"deep/a": f"{FIRST}\n"})
+    ran = outcrop("scan", "--json", "--type", "git", repo.path / "deep")
+    assert ran.code == 2
+    assert ran.err == f"outcrop: {repo.path / 'deep'}: is not a git repository\n"

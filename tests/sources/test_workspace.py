@@ -1,0 +1,145 @@
+"""Scans that are killed or interrupted: nothing of them is left running, and what they left on disk is swept."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from outcrop.sources.workspace import sweep, work_folder
+from tests.sources.conftest import Outcrop, Repo, token
+
+FIRST = token("first")
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Repo:
+    """A repository that takes some seconds: a large blob in which every line has to be looked at."""
+    repo = Repo(tmp_path_factory.mktemp("slow") / "repo")
+    repo.git("config", "core.compression", "1")
+    for number in range(3):
+        lines = b"".join(b"ghp_%036d\n" % (number << 20 | line) for line in range(200_000))  # none has a right checksum
+        repo.commit({f"f{number}": lines, "key": f"{number}\n{FIRST}\n"})
+    return repo
+
+
+def eventually(what: Callable[[], bool], seconds: float = 10) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if what():
+            return True
+        time.sleep(0.05)
+    return what()
+
+
+def of_scan(mark: str) -> list[int]:
+    """Give the processes whose environment or arguments hold the mark, which is the name of this test's own folder."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and int(process.name) != os.getpid():
+            try:
+                told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            except OSError:
+                continue
+            if mark.encode() in told:
+                found.append(int(process.name))
+    return found
+
+
+@contextmanager
+def running(command: tuple[list[str], dict[str, str]], home: Path, target: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """A scan in the midst of its work, with a cache of its own that has the compiled rules."""
+    program, environment = command
+    made = home / "outcrop"
+    made.mkdir(parents=True)
+    for file in (Path(environment["XDG_CACHE_HOME"]) / "outcrop").glob("rules-*"):
+        (made / file.name).write_bytes(file.read_bytes())
+    with subprocess.Popen(
+        [*program, "scan", "--json", "--no-cache", "--jobs", "2", str(target)],
+        env=environment | {"XDG_CACHE_HOME": str(home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            assert eventually(lambda: bool(works(home)) and len(of_scan(str(home))) >= 2, 20), "it and its processes run"
+            time.sleep(0.5)
+            assert process.poll() is None, "it takes longer than this"
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def works(home: Path) -> list[Path]:
+    return list((home / "outcrop" / "work").glob("scan-*"))
+
+
+def test_a_killed_scan_leaves_no_process_and_the_next_one_sweeps_its_folder(
+    slow: Repo, command: tuple[list[str], dict[str, str]], outcrop: Outcrop, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    with running(command, home, slow.path) as process:
+        assert len(works(home)) == 1
+        process.kill()
+        process.wait()
+    assert eventually(lambda: not of_scan(str(home))), "no process is left"
+    assert len(works(home)) == 1
+    small = Repo(tmp_path / "small")
+    assert outcrop("scan", small.path, XDG_CACHE_HOME=str(home)).code == 0
+    assert works(home) == []
+
+
+def test_an_interrupted_scan_ends_with_code_130_and_leaves_nothing(
+    slow: Repo, command: tuple[list[str], dict[str, str]], tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    with running(command, home, slow.path) as process:
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=15)
+    assert process.returncode == 130
+    assert out == b""
+    assert b"Traceback" not in err
+    assert eventually(lambda: not of_scan(str(home)), 3)
+    assert works(home) == []
+
+
+def test_a_folder_in_use_is_not_swept(tmp_path: Path) -> None:
+    with work_folder(tmp_path) as first:
+        with work_folder(tmp_path) as second:
+            assert first.is_dir()
+            assert second.is_dir()
+        assert not second.exists()
+    assert not first.exists()
+
+
+def test_a_folder_without_a_lock_is_swept_when_it_is_old(tmp_path: Path) -> None:
+    young, old = tmp_path / "scan-young", tmp_path / "scan-old"
+    for folder in (young, old):
+        folder.mkdir()
+    os.utime(old, (1, 1))
+    sweep(tmp_path)
+    assert young.exists()
+    assert not old.exists()
+
+
+def test_sweeping_does_not_follow_links(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / ".lock").touch()
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "scan-link").symlink_to(precious)
+    sweep(tmp_path / "work")
+    assert (precious / ".lock").exists()
+
+
+def test_a_cache_that_cannot_be_made_is_no_hindrance(tmp_path: Path, outcrop: Outcrop) -> None:
+    (tmp_path / "home").write_text("a file")
+    repo = Repo(tmp_path / "repo")
+    repo.commit({"a": FIRST})
+    ran = outcrop("scan", "--json", repo.path, XDG_CACHE_HOME=str(tmp_path / "home"))
+    assert ran.code == 1
+    assert len(ran.findings) == 1
