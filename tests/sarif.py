@@ -1,6 +1,7 @@
 """What SARIF 2.1.0 requires of the parts that we write, and no properties that it does not know.
 
-The schema of OASIS is in no package that could be a dependency; our part of it is small.
+Written by hand: none of sarif-tools, sarif-om, sarif-pydantic and check-jsonschema carries the schema of OASIS, whose licence is not
+plainly one for copies. It is stricter than that schema, since it knows only what we write.
 """
 
 from typing import Any
