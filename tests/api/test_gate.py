@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -24,9 +22,6 @@ from uuid import UUID
 import httpx
 import psycopg
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from structlog.testing import capture_logs
 
 from outcrop.services import findings
@@ -35,6 +30,7 @@ from outcrop.store.embedded import embedded_postgres
 from outcrop.store.keyring import Keys
 from tests.backend import Backend, Tenant, running_server
 from tests.factories import make_line
+from tests.tls import certificate
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 DEADLINE = 5.0  # seconds in which every request is answered, whatever happened to the database
@@ -302,36 +298,10 @@ def test_a_path_cannot_forge_a_line_of_the_log(backend: Backend, tmp_path: Path)
 # --- https by itself
 
 
-@contextmanager
-def certificate(folder: Path) -> Iterator[tuple[Path, Path]]:
-    """A certificate for 127.0.0.1, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "outcrop test")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    cert_file, key_file = folder / "cert.pem", folder / "key.pem"
-    cert_file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    key_file.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
-    yield cert_file, key_file
-
-
 def test_a_server_with_a_certificate_serves_https(backend: Backend, tmp_path: Path) -> None:
     tenant = backend.tenant()
-    with (
-        certificate(tmp_path) as (cert, key),
-        served(backend.settings, tmp_path / "log", "--tls-cert", str(cert), "--tls-key", str(key)) as running,
-    ):
+    cert, key = certificate(tmp_path)
+    with served(backend.settings, tmp_path / "log", "--tls-cert", str(cert), "--tls-key", str(key)) as running:
         assert running.base_url.startswith("https://")
         context = ssl.create_default_context(cafile=str(cert))
         with httpx.Client(base_url=running.base_url, verify=context, trust_env=False) as client:

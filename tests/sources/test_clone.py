@@ -1,120 +1,23 @@
 """A repository over https: a real git server behind real TLS on loopback."""
 
-import os
-import ssl
 import subprocess
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from outcrop.domain.errors import OperatorError
 from outcrop.net.guard import Egress
 from outcrop.sources.clone import clone
-
-ENV = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent"}
-
-
-@dataclass
-class Server:
-    port: int
-    ca: Path
-    requests: list[tuple[str, str | None, str | None]] = field(default_factory=list)  # path, Host, Authorization
-
-    @property
-    def egress(self) -> Egress:
-        return Egress.parse(["127.0.0.0/8"], [f"git.example:443=127.0.0.1:{self.port}"], self.ca)
+from tests.git_host import ENV, GitHost, git_host
 
 
 def git(*arguments: str, cwd: Path) -> None:
     subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], cwd=cwd, env=ENV, check=True, capture_output=True)
 
 
-def certificate(folder: Path) -> tuple[Path, Path]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "git.example")])
-    now = datetime.now(UTC)
-    names = x509.SubjectAlternativeName([x509.DNSName("git.example"), x509.IPAddress(ip_address("127.0.0.1"))])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(names, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    cert_file, key_file = folder / "cert.pem", folder / "key.pem"
-    cert_file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    key_file.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
-    return cert_file, key_file
-
-
-@contextmanager
-def git_server(root: Path, folder: Path) -> Iterator[Server]:
-    cert, key = certificate(folder)
-    told = Server(0, cert)
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            told.requests.append((self.path, self.headers["Host"], self.headers["Authorization"]))
-            if self.path.startswith("/moved"):
-                self.send_response(302)
-                self.send_header("Location", self.path.replace("/moved", "/repo", 1))
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-                return
-            path, _, query = self.path.partition("?")
-            body = self.rfile.read(int(self.headers["Content-Length"] or 0))
-            environment = ENV | {
-                "GIT_PROJECT_ROOT": str(root), "GIT_HTTP_EXPORT_ALL": "1", "PATH_INFO": path, "QUERY_STRING": query,
-                "REQUEST_METHOD": self.command, "CONTENT_TYPE": self.headers["Content-Type"] or "", "CONTENT_LENGTH": str(len(body)),
-                "GIT_PROTOCOL": self.headers["Git-Protocol"] or "", "HTTP_CONTENT_ENCODING": self.headers["Content-Encoding"] or "",
-            }  # fmt: skip
-            answer = subprocess.run(["git", "http-backend"], input=body, env=environment, capture_output=True, check=False).stdout
-            head, _, content = answer.partition(b"\r\n\r\n")
-            fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if line)
-            self.send_response(int(fields.pop("Status", "200").split()[0]))
-            for name, value in fields.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_POST = do_GET  # noqa: N815
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(cert, key)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    told.port = server.server_port
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield told
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def server(tmp_path: Path) -> Iterator[GitHost]:
     work = tmp_path / "work-tree"
     work.mkdir()
     git("init", "-q", "-b", "main", cwd=work)
@@ -125,7 +28,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
     git("tag", "v1", cwd=work)
     git("update-ref", "refs/pull/1/head", "HEAD", cwd=work)
     git("clone", "-q", "--mirror", str(work), str(tmp_path / "served" / "repo.git"), cwd=tmp_path)
-    with git_server(tmp_path / "served", tmp_path) as running:
+    with git_host(tmp_path / "served", tmp_path) as running:
         yield running
 
 

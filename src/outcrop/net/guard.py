@@ -38,15 +38,16 @@ class Egress:
     allow: tuple[Network, ...] = ()
     connect_to: tuple[tuple[str, int, str, int], ...] = ()  # host, port → address, port
     ca_file: Path | None = None
+    source: str | None = None  # the address of this machine that connections come from
 
     @classmethod
-    def parse(cls, allow: Sequence[str], connect_to: Sequence[str], ca_file: Path | None) -> "Egress":
+    def parse(cls, allow: Sequence[str], connect_to: Sequence[str], ca_file: Path | None, source: str | None = None) -> "Egress":
         """Read the operator's settings: networks, and `host:port=address:port`."""
         pairs = []
         for entry in connect_to:
             (host, port), (address, to_port) = (side.rsplit(":", 1) for side in entry.split("=", 1))
             pairs.append((host.lower(), int(port), address.strip("[]"), int(to_port)))
-        return cls(tuple(ipaddress.ip_network(part, strict=False) for part in allow), tuple(pairs), ca_file)
+        return cls(tuple(ipaddress.ip_network(part, strict=False) for part in allow), tuple(pairs), ca_file, source)
 
 
 def is_allowed(address: Address, egress: Egress) -> bool:

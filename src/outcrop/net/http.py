@@ -1,0 +1,179 @@
+"""Asking other people's servers: every address checked before it is connected to, every answer bounded in time and size."""
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from outcrop.net.guard import Egress, EgressError, is_allowed, resolve
+
+_REDIRECTS = {301, 302, 303, 307, 308}
+_MOST_REDIRECTS = 10
+_PROOFS = {"authorization", "cookie"}
+_CHUNK = 1 << 16
+
+
+class HttpError(Exception):
+    """No answer: the reason, in words that name no more than the host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer, whole or as far as it was read."""
+
+    url: str  # where it came from, after redirects
+    status: int
+    headers: Mapping[str, str]  # names in any case
+    body: bytes
+    cut: bool = False  # there was more than was read
+
+    @property
+    def media_type(self) -> str:
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    @property
+    def ok(self) -> bool:
+        return self.status == HTTPStatus.OK
+
+
+class Http:
+    """A client for one piece of work. Nothing is followed, kept or sent that the caller has not asked for."""
+
+    def __init__(self, session: aiohttp.ClientSession, egress: Egress) -> None:
+        self._session = session
+        self._egress = egress
+
+    async def get(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        most: int = 32 << 20,
+        seconds: float = 60.0,
+        follow: Callable[[str], bool] | None = None,
+    ) -> Answer:
+        """Get an address; a redirect is followed where `follow` says so of its target, and is the answer elsewhere.
+
+        What proves who we are goes to the first origin only.
+        """
+        sent = dict(headers or {})
+        origin = _origin(url)
+        try:
+            async with asyncio.timeout(seconds):
+                for _ in range(_MOST_REDIRECTS):
+                    answer = await self._once(url, sent, most)
+                    target = answer.headers.get("Location")
+                    if answer.status not in _REDIRECTS or not target:
+                        return answer
+                    url = urljoin(url, target)
+                    if follow is None or not follow(url):
+                        return answer
+                    if _origin(url) != origin:
+                        sent = {name: value for name, value in sent.items() if name.lower() not in _PROOFS}
+        except TimeoutError:
+            raise HttpError(f"no whole answer within {seconds:g} seconds") from None
+        except EgressError as error:
+            raise HttpError(error.message) from None
+        except (aiohttp.ClientError, ValueError, OSError) as error:
+            raise HttpError(_reason(error)) from None
+        raise HttpError(f"more than {_MOST_REDIRECTS} redirects")
+
+    async def _once(self, url: str, headers: Mapping[str, str], most: int) -> Answer:
+        parsed = URL(url)
+        if parsed.scheme not in {"http", "https"} or not parsed.host:
+            raise HttpError("is not an http address")
+        _check_literal(parsed.host, self._egress)
+        async with self._session.get(parsed, headers=dict(headers), allow_redirects=False) as response:
+            body = bytearray()
+            async for chunk in response.content.iter_chunked(_CHUNK):
+                body += chunk
+                if len(body) > most:
+                    break
+            return Answer(url, response.status, response.headers, bytes(body[:most]), cut=len(body) > most)
+
+
+@asynccontextmanager
+async def open_http(egress: Egress, *, user_agent: str = "outcrop", connections: int = 32, per_host: int = 8) -> AsyncIterator[Http]:
+    """Open a client. Cookies are forgotten, the machine's proxies and .netrc are not looked at."""
+    connector = aiohttp.TCPConnector(
+        resolver=_Guarded(egress),
+        ssl=tls_context(egress),
+        limit=connections,
+        limit_per_host=per_host,
+        use_dns_cache=False,
+        local_addr=(egress.source, 0) if egress.source else None,
+    )
+    # The time limit is the caller's, over redirects and all; connecting has one of its own.
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=20)
+    async with aiohttp.ClientSession(
+        connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar(), headers={"User-Agent": user_agent}, trust_env=False
+    ) as session:
+        yield Http(session, egress)
+
+
+def tls_context(egress: Egress) -> ssl.SSLContext:
+    """Trust what the machine trusts, and the operator's own authority."""
+    context = ssl.create_default_context()
+    if egress.ca_file:
+        context.load_verify_locations(egress.ca_file)
+    return context
+
+
+class _Guarded(AbstractResolver):
+    """Gives aiohttp the one address that was checked."""
+
+    def __init__(self, egress: Egress) -> None:
+        self._egress = egress
+
+    async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET) -> list[ResolveResult]:  # noqa: ARG002
+        address, at_port = await asyncio.to_thread(resolve, host, port, self._egress)
+        kind = socket.AF_INET6 if ":" in address else socket.AF_INET
+        return [
+            ResolveResult(
+                hostname=host, host=address, port=at_port, family=kind, proto=0, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+            )
+        ]
+
+    async def close(self) -> None:
+        """Keep nothing, close nothing."""
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc.lower()
+
+
+def _check_literal(host: str, egress: Egress) -> None:
+    """Check an address that stands in the URL itself: the resolver is not asked about those."""
+    try:
+        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return
+    if not is_allowed(address, egress):
+        raise EgressError(f"{host}: is not a public address")
+
+
+def _reason(error: Exception) -> str:
+    """Say what went wrong, in words that hold nothing of the address but its host."""
+    match error:
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
+            return "its certificate is not trusted, or TLS failed"
+        case aiohttp.ClientConnectorError():
+            return "cannot be connected to"
+        case aiohttp.ClientPayloadError():
+            return "the answer ended early, or its encoding is broken"
+        case aiohttp.ServerDisconnectedError():
+            return "the connection was closed without an answer"
+        case aiohttp.InvalidURL():
+            return "is not an http address"
+        case _:
+            return f"the answer cannot be read ({type(error).__name__})"
