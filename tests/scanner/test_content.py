@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner import content
-from outcrop.scanner.content import Found, from_wire, scan_content, scan_stream, to_wire
+from outcrop.scanner.content import Found, Stretch, from_wire, scan_content, scan_stream, scan_stretch, to_wire
 from outcrop.scanner.detect import find
-from outcrop.sources.blobs import Stretch, _scanned_stretch
 from tests.rulesets import BASE64, drawn, github_token, ruleset
 
 MEDIUM = Confidence.MEDIUM
@@ -129,7 +128,7 @@ def test_many_blobs_in_one_buffer_give_what_each_gives_alone(blobs):
         places.append((b"%040x" % number, len(buffer), len(buffer) + len(blob)))
         buffer += blob + b"\n"
     stretch = Stretch(buffer, len(buffer), places)
-    together = [(oid, found, size) for oid, found, size in _scanned_stretch(ruleset(), MEDIUM, stretch)]
+    together = [(oid, found, size) for oid, found, size in scan_stretch(ruleset(), stretch, MEDIUM)]
     assert [oid for oid, _, _ in together] == [oid for oid, _, _ in places]
     for blob, (_, found, size) in zip(blobs, together, strict=True):
         assert told(found) == told(scan_content(ruleset(), blob, MEDIUM))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outcrop.scanner.gitleaks import _scoped_flags, load_gitleaks, translate
-from outcrop.scanner.loader import RuleError
+from outcrop.scanner.rule import RuleError
 from outcrop.scanner.ruleset import RuleSet, make
 from tests.rulesets import values
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.loader import RuleError, load_paths, load_text
-from outcrop.scanner.rule import Strength
+from outcrop.scanner.loader import load_paths, load_text
+from outcrop.scanner.rule import RuleError, Strength
 from outcrop.scanner.ruleset import BUILT_IN, load, make
 from tests.rulesets import own_rules, values
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from outcrop.scanner import ruleset as module
-from outcrop.scanner.loader import RuleError
+from outcrop.scanner.rule import RuleError
 from outcrop.scanner.ruleset import RuleSet, load
 from tests.rulesets import cached_in, github_token, ruleset, values
 

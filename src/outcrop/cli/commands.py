@@ -1,10 +1,18 @@
 """The whole tree of commands."""
 
-from outcrop.cli import accounts, demo, exchange, operate, serve
-from outcrop.cli.scanner import app
+import typer
 
-__all__ = ["app"]
+from outcrop.cli import accounts, demo, exchange, operate, rules, scan, serve
 
+app = typer.Typer(
+    name="outcrop",
+    help="Finds leaked credentials, proves whether they are alive, scores them, and lets you triage them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("scan")(scan.scan)
 app.command("serve")(serve.serve)
 app.command("worker")(serve.worker)
 app.command("demo")(demo.demo)
@@ -16,3 +24,4 @@ app.add_typer(accounts.account, name="account")
 app.add_typer(accounts.user, name="user")
 app.add_typer(accounts.key, name="key")
 app.add_typer(operate.secrets, name="secrets")
+app.add_typer(rules.app, name="rules")

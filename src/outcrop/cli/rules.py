@@ -11,11 +11,17 @@ from outcrop.scanner.loader import load_paths
 from outcrop.scanner.proof import failures
 from outcrop.scanner.ruleset import BUILT_IN, load, make
 
-rules = typer.Typer(no_args_is_help=True, help="The rules that say how credentials are recognised.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="The rules that say how credentials are recognised.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
 
 
-@rules.command("list")
+@app.command("list")
 def list_rules(
     own: Annotated[list[Path] | None, typer.Option("--rules", help="Own rules beside the built-in ones.")] = None,
     as_json: AsJson = False,
@@ -33,14 +39,14 @@ def list_rules(
         print(f"{record['id']:<{width}}  {record['name']}")
 
 
-@rules.command()
+@app.command()
 def check(path: Annotated[Path, typer.Argument(metavar="PATH", help="A rule file, or a folder of them.")], as_json: AsJson = False) -> None:
     """Check that rules can be loaded; the first fault is told with its file and line."""
     found = make(load_paths([path])).rules
     print(orjson.dumps({"rules": len(found)}).decode() if as_json else f"{len(found)} rules are well formed")
 
 
-@rules.command("test")
+@app.command("test")
 def run_tests(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A rule file, or a folder of them.")], as_json: AsJson = False
 ) -> None:

@@ -3,16 +3,11 @@
 import sys
 from contextlib import ExitStack
 from enum import StrEnum
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
 import typer
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
 
 from outcrop.cli.exits import fail
 from outcrop.domain import sarif
@@ -23,8 +18,7 @@ from outcrop.net.guard import Egress
 from outcrop.scanner.ruleset import load
 from outcrop.services import local_scan
 from outcrop.services.local_scan import LocalFinding, Options, Report
-from outcrop.settings import load_settings
-from outcrop.sources.base import Outcome
+from outcrop.sources.base import Progress
 from outcrop.sources.parallel import cores
 from outcrop.sources.workspace import cache_folder
 
@@ -43,6 +37,10 @@ class Type(StrEnum):
     GIT = "git"
 
 
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.command()
 def scan(  # noqa: PLR0917 - every option of the command
     targets: Annotated[list[str] | None, typer.Argument(metavar="TARGET...", help=_TARGETS, show_default="the current folder")] = None,
     kind: Annotated[Type | None, typer.Option("--type", help="What the targets are, where the guess would be wrong.")] = None,
@@ -61,7 +59,6 @@ def scan(  # noqa: PLR0917 - every option of the command
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Scan everything again.")] = False,
 ) -> None:
     """Find credentials. Exit code 0: none; 1: some; 2: a target could not be read."""
-    settings = load_settings()
     cache = cache_folder()
     if staged and since:
         raise BadInputError("--staged and --since exclude each other")
@@ -77,7 +74,7 @@ def scan(  # noqa: PLR0917 - every option of the command
         type=kind.value if kind else None,
         baseline=_baseline(baseline),
         stdin=sys.stdin.buffer,
-        egress=Egress.parse(settings.egress_allow, settings.egress_connect_to, settings.egress_ca_file),
+        egress=_egress(targets or []),
     )
     with ExitStack() as stack:
         report = local_scan.scan(targets or ["."], options, _progress(stack))
@@ -90,6 +87,16 @@ def scan(  # noqa: PLR0917 - every option of the command
         fail(report.failures[-1])
     if report.findings:
         raise typer.Exit(1)
+
+
+def _egress(targets: list[str]) -> Egress:
+    """Read what may be connected to, where a target is an address."""
+    if not any("://" in target for target in targets):
+        return Egress()
+    from outcrop.settings import load_settings  # noqa: PLC0415 - a scan of files needs none of it
+
+    settings = load_settings()
+    return Egress.parse(settings.egress_allow, settings.egress_connect_to, settings.egress_ca_file)
 
 
 def _baseline(file: Path | None) -> frozenset[str]:
@@ -109,31 +116,28 @@ def _baseline(file: Path | None) -> frozenset[str]:
         raise BadInputError(f"--baseline {file}: is not a result of outcrop scan in json, jsonl or sarif") from None
 
 
-def _progress(stack: ExitStack) -> Any:
+def _progress(stack: ExitStack) -> Progress:
     """Show how far it has come, on a terminal only."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    if not sys.stderr.isatty():
         return lambda _: None
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    bar = stack.enter_context(Progress(*columns, console=console, transient=True))
-    task = bar.add_task("scanning")
+    from outcrop.cli.terminal import progress  # noqa: PLC0415 - a pipe needs none of it
 
-    def told(outcome: Outcome) -> None:
-        history = f", {outcome.commits:,} commits" if outcome.commits else ""
-        bar.update(task, description=f"{outcome.files:,} files, {outcome.size / 1e6:,.0f} MB{history}")
-
-    return told
+    return stack.enter_context(progress())
 
 
 def _print(report: Report, output: Format, *, show_secrets: bool) -> None:
     match output:
         case Format.TABLE:
-            _print_table(report, show_secrets=show_secrets)
+            from outcrop.cli.terminal import print_table  # noqa: PLC0415 - the other forms need none of it
+
+            print_table(report, show_secrets=show_secrets)
         case Format.JSON:
             _write(_json([_shown(finding, show_secrets=show_secrets) for finding in report.findings]))
         case Format.JSONL:
             _write(b"".join(_json(_shown(finding, show_secrets=show_secrets)) for finding in report.findings))
         case Format.SARIF:
+            from importlib.metadata import version  # noqa: PLC0415 - takes longer to load than a small scan to run
+
             findings = [finding.fields for finding in report.findings]
             _write(_json(sarif.sarif(findings, report.gaps, version=version("outcrop"), well=not report.failures)))
 
@@ -149,22 +153,3 @@ def _json(value: object) -> bytes:
 def _write(content: bytes) -> None:
     sys.stdout.buffer.write(content)
     sys.stdout.buffer.flush()
-
-
-def _print_table(report: Report, *, show_secrets: bool) -> None:
-    console = Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False, soft_wrap=not sys.stdout.isatty())
-    if report.findings:
-        table = Table("score", "rule", "place", "commit", "credential", box=None, pad_edge=False, header_style="bold")
-        for finding in report.findings:
-            fields = finding.fields
-            table.add_row(
-                f"{fields['composite_score']:.0f}",
-                fields["rule"],
-                Text(f"{fields['file_path'] or '(unreachable)'}:{fields['line_number']}", overflow="fold"),
-                (fields["commit"] or "")[:10],
-                Text(reveal(finding.secret) if show_secrets else fields["matched_text"], overflow="fold"),
-            )
-        console.print(table)
-    count, gaps = len(report.findings), len(report.gaps)
-    told = f"{count} {'finding' if count == 1 else 'findings'} in {report.files:,} files, {report.size / 1e6:,.1f} MB"
-    print(told + (f"; {gaps} not scanned" if gaps else ""))

@@ -1,12 +1,12 @@
 """One file's content into hits, however large it is and whatever it is packed in."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret, reveal
-from outcrop.scanner.detect import Hit, characters, find
+from outcrop.scanner.detect import Hit, characters, find, first_pass
 from outcrop.scanner.rule import Rule
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.scanner.unpack import Budget, is_packed, texts
@@ -54,6 +54,49 @@ def scan_content(ruleset: RuleSet, data: bytes, floor: Confidence) -> Found:
     budget = Budget()
     hits = [(name, hit) for name, text in texts(data, budget) for hit in find(ruleset, text, floor)]
     return Found(hits, budget.gaps)
+
+
+class Stretch:
+    """Many contents in one buffer, each by its name: a line break stands before each."""
+
+    __slots__ = ("buffer", "contents", "length")
+
+    def __init__(self, buffer: bytearray, length: int, contents: list[tuple[bytes, int, int]]) -> None:
+        self.buffer = buffer
+        self.length = length
+        self.contents = contents
+
+    @property
+    def view(self) -> memoryview:
+        return memoryview(self.buffer)[: self.length]
+
+    def bytes(self, start: int, stop: int) -> bytes:
+        return bytes(memoryview(self.buffer)[start:stop])
+
+
+_NOTHING = Found()
+
+
+def scan_stretch(ruleset: RuleSet, stretch: Stretch, floor: Confidence) -> Iterator[tuple[bytes, Found, int]]:
+    """Scan many small contents by one first pass, and look closer at those in which it saw something; give each with its size."""
+    seen = sorted(first_pass(ruleset, stretch.view))
+    seen.append((stretch.length + 2, 0))
+    at = 0
+    for name, start, stop in stretch.contents:
+        while seen[at][0] <= start:
+            at += 1
+        first = at
+        while seen[at][0] <= stop + 1:
+            at += 1
+        if is_packed(stretch.buffer, start, stop):
+            yield name, scan_content(ruleset, stretch.bytes(start, stop), floor), stop - start
+        elif at > first:
+            mine = [(min(end, stop) - start, number) for end, number in seen[first:at]]
+            at -= seen[at - 1][0] > stop  # what ends at the line break behind this one may belong to the next
+            hits = find(ruleset, stretch.bytes(start, stop), floor, seen=mine)
+            yield name, Found([("", hit) for hit in hits]), stop - start
+        else:
+            yield name, _NOTHING, stop - start
 
 
 def scan_stream(ruleset: RuleSet, read: Callable[[int], bytes], floor: Confidence) -> Found:

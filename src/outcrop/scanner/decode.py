@@ -19,10 +19,10 @@ _SHORTEST_LINE = 16  # a neighbouring line must hold this many base64 characters
 # What rules without a literal beginning are recognised by.
 _COMMON = (b"password", b"PASSWORD", b"secret", b"SECRET", b"token", b"TOKEN", b"api_key", b"API_KEY", b"apiKey", b"://")
 
-# Only escapes of printable ASCII: text in other languages is full of the rest and hides nothing.
+# Only escapes of visible ASCII: text in other languages is full of the rest, and no credential needs an escaped space.
 ESCAPES = (
-    r"\\u00[2-7][0-9A-Fa-f]",
-    r"\\x[2-7][0-9A-Fa-f]",
+    r"\\u00(?:2[1-9A-Fa-f]|[3-6][0-9A-Fa-f]|7[0-9A-Ea-e])",
+    r"\\x(?:2[1-9A-Fa-f]|[3-6][0-9A-Fa-f]|7[0-9A-Ea-e])",
     r"%(?:25)?(?:2[2BFbf6]|3[ABDabd]|40|7[Bb])",
     r"&#(?:x[2-7][0-9A-Fa-f]|[3-9][0-9]|1[01][0-9]|12[0-6]);",
     r":\\/\\/",

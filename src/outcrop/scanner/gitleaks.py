@@ -10,8 +10,9 @@ from typing import Any
 
 from outcrop.domain.finding import Confidence
 from outcrop.scanner import regex
-from outcrop.scanner.loader import RuleError, compile_regex, own_form
-from outcrop.scanner.rule import Impact, Rule, Strength
+from outcrop.scanner.loader import own_form
+from outcrop.scanner.regex import compile_regex
+from outcrop.scanner.rule import Impact, Rule, RuleError, Strength
 
 _POSIX = {
     "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "digit": "0-9", "lower": "a-z", "upper": "A-Z", "xdigit": "0-9A-Fa-f",

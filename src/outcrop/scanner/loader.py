@@ -6,24 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-import re2  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
 from outcrop.scanner import regex
 from outcrop.scanner.checksum import CHECKSUMS
-from outcrop.scanner.rule import Form, Impact, Part, Rule, Strength
+from outcrop.scanner.regex import compile_regex
+from outcrop.scanner.rule import Form, Impact, Part, Rule, RuleError, Strength, files_of
 
 WITHIN = 60  # characters between a context word and its value
 _WIDEST_GAP = 1_000
 PAIR_WITHIN = 600  # characters between the parts of one credential
 _WORD = set(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
 _JOINING = b"-+/="  # belong to a value's run only where its alphabet has them
-
-
-class RuleError(OperatorError):
-    """A rule that cannot be used; the message begins with file and line."""
 
 
 class _Shape(BaseModel):
@@ -85,15 +80,6 @@ def load_paths(paths: list[Path]) -> list[Rule]:
                 seen[rule.id] = rule.origin
                 rules.append(rule)
     return rules
-
-
-def files_of(path: Path) -> list[Path]:
-    if path.is_dir():
-        found = sorted(path.glob("**/*.toml"))
-        if not found:
-            raise RuleError(f"{path}: no .toml file in this folder")
-        return found
-    return [path]
 
 
 def _read(path: Path) -> str:
@@ -298,18 +284,6 @@ def _trigger(whole: str) -> regex.Trigger:
         return regex.trigger(whole)
     except regex.PatternError as error:
         raise regex.PatternError(f"pattern {error}: {whole[:80]}") from None
-
-
-def compile_regex(pattern: str) -> Any:
-    """Compile for the second pass, byte for byte."""
-    options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1
-    options.log_errors = False
-    options.max_mem = 64 << 20
-    try:
-        return re2.compile(pattern.encode("latin-1"), options)
-    except (re2.error, UnicodeEncodeError) as error:
-        raise regex.PatternError(f"is not taken by the linear-time engine ({error})") from None
 
 
 def _part(given: _PartIn) -> Part:

@@ -11,6 +11,8 @@ from re import _constants as op  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
+import re2  # type: ignore[import-untyped]
+
 UNBOUNDED = 8_192  # how far a repetition without an upper bound is followed
 _WIDE_GAP = 128  # a repetition that varies by more than this ends a trigger
 _ENOUGH = 12  # a trigger that begins with a literal needs no more positions than this
@@ -344,3 +346,15 @@ def _prefixes(items: list[Any]) -> list[tuple[bytes, bool]]:
 def escaped(literal: bytes) -> str:
     """Write a literal as a pattern."""
     return "".join(_char(code) for code in literal)
+
+
+def compile_regex(pattern: str) -> Any:
+    """Compile for the second pass, byte for byte."""
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.log_errors = False
+    options.max_mem = 64 << 20
+    try:
+        return re2.compile(pattern.encode("latin-1"), options)
+    except (re2.error, UnicodeEncodeError) as error:
+        raise PatternError(f"is not taken by the linear-time engine ({error})") from None

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 
+from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
 
 
@@ -68,3 +70,17 @@ class Rule:
     origin: str = field(default="", compare=False)  # file and line, for messages
     examples: tuple[str, ...] = field(default=(), compare=False)
     counterexamples: tuple[str, ...] = field(default=(), compare=False)
+
+
+class RuleError(OperatorError):
+    """A rule that cannot be used; the message begins with file and line."""
+
+
+def files_of(path: Path) -> list[Path]:
+    """Give the rule files of a folder, or the one file."""
+    if path.is_dir():
+        found = sorted(path.glob("**/*.toml"))
+        if not found:
+            raise RuleError(f"{path}: no .toml file in this folder")
+        return found
+    return [path]

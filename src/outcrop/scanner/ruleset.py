@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,12 +14,11 @@ import orjson
 from outcrop.domain.finding import Confidence
 from outcrop.scanner import regex
 from outcrop.scanner.decode import ESCAPES, QUOTED, base64_literals
-from outcrop.scanner.gitleaks import load_gitleaks
-from outcrop.scanner.loader import RuleError, compile_regex, files_of, load_paths
-from outcrop.scanner.rule import Form, Impact, Part, Rule, Strength
+from outcrop.scanner.regex import compile_regex
+from outcrop.scanner.rule import Form, Impact, Part, Rule, RuleError, Strength, files_of
 
 BUILT_IN = Path(__file__).parent.parent / "rules"
-ENGINE = 2  # part of the version: raise it when the same rules would find something else
+ENGINE = 3  # part of the version: raise it when the same rules would find something else
 
 
 class RuleSet:
@@ -45,14 +43,20 @@ def load(own: Sequence[Path] = (), *, built_in: bool = True, gitleaks: Path | No
     version = _version([*paths, *([gitleaks] if gitleaks else [])])
     if cache is not None and (kept := _from_cache(cache, version)):
         return kept
-    rules = load_paths(paths)
-    if gitleaks is not None:
-        known = {rule.id for rule in rules}
-        rules += [rule for rule in load_gitleaks(gitleaks) if rule.id not in known]
-    made = make(rules, version)
+    made = make(_read(paths, gitleaks), version)
     if cache is not None:
         _to_cache(cache, made)
     return made
+
+
+def _read(paths: Sequence[Path], gitleaks: Path | None) -> list[Rule]:
+    """Read rule files. What reads them is loaded here, and not by a scan whose rules are in the cache."""
+    from outcrop.scanner.gitleaks import load_gitleaks  # noqa: PLC0415
+    from outcrop.scanner.loader import load_paths  # noqa: PLC0415
+
+    rules = load_paths(list(paths))
+    known = {rule.id for rule in rules}
+    return rules + [rule for rule in (load_gitleaks(gitleaks) if gitleaks else []) if rule.id not in known]
 
 
 def make(rules: Sequence[Rule], version: str = "") -> RuleSet:
@@ -104,7 +108,7 @@ def _literals(rules: Sequence[Rule]) -> set[bytes]:
 
 
 def _version(paths: Sequence[Path]) -> str:
-    digest = hashlib.sha256(f"{ENGINE} {metadata.version('hyperscan')}".encode())
+    digest = hashlib.sha256(f"{ENGINE} {hyperscan.__version__}".encode())  # type: ignore[attr-defined]
     for path in paths:
         for file in files_of(path):
             try:

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import IO, Any, Literal
 from urllib.parse import quote, urlsplit
 
-import pathspec
-
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence, SourceType, Status, Validation, Visibility
 from outcrop.domain.secret import Secret, reveal
@@ -206,6 +204,8 @@ def _ignoring_at_head(repository: Repository) -> Callable[[bytes], bool]:
 
 
 def _ignored_by(text: bytes) -> Callable[[bytes], bool]:
+    import pathspec  # noqa: PLC0415 - most scans need none
+
     try:
         spec = pathspec.GitIgnoreSpec.from_lines(text.decode("utf-8", "surrogateescape").splitlines())
     except ValueError as error:

@@ -10,10 +10,8 @@ from dataclasses import dataclass, field
 from typing import IO, Self
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.content import Found, Wire, scan_content, scan_stream, to_wire
-from outcrop.scanner.detect import find, first_pass
+from outcrop.scanner.content import Found, Stretch, Wire, scan_stream, scan_stretch, to_wire
 from outcrop.scanner.ruleset import RuleSet
-from outcrop.scanner.unpack import is_packed
 from outcrop.sources import gitcall
 from outcrop.sources.parallel import Emit
 from outcrop.sources.repository import Repository
@@ -90,7 +88,7 @@ def scanned(
     """Scan blobs one after the other; give each with what it holds, or why it could not be read, and its size."""
     for item in stretches(repository, batches):
         if isinstance(item, Stretch):
-            yield from _scanned_stretch(ruleset, floor, item)
+            yield from scan_stretch(ruleset, item, floor)
         elif item[1] is None:
             yield item[0], "object is missing or damaged", 0
         else:
@@ -98,31 +96,6 @@ def scanned(
             if item[1].cut:
                 found.gaps.append("object is damaged: only its beginning was read")
             yield item[0], found, item[1].size
-
-
-def _scanned_stretch(ruleset: RuleSet, floor: Confidence, stretch: "Stretch") -> Iterator[tuple[bytes, Found | str, int]]:
-    """Scan many small blobs by one first pass, and look closer at those in which it saw something."""
-    seen = sorted(first_pass(ruleset, stretch.view))
-    seen.append((stretch.length + 1, 0))
-    at = 0
-    for oid, start, stop in stretch.blobs:
-        while seen[at][0] <= start:
-            at += 1
-        first = at
-        while seen[at][0] <= stop + 1:
-            at += 1
-        if is_packed(stretch.buffer, start, stop):
-            yield oid, scan_content(ruleset, stretch.bytes(start, stop), floor), stop - start
-        elif at > first:
-            mine = [(min(end, stop) - start, number) for end, number in seen[first:at]]
-            at -= seen[at - 1][0] > stop  # what ends at the line break behind this one may belong to the next
-            hits = find(ruleset, stretch.bytes(start, stop), floor, seen=mine)
-            yield oid, Found([("", hit) for hit in hits]), stop - start
-        else:
-            yield oid, _NOTHING, stop - start
-
-
-_NOTHING = Found()
 
 
 class Large:
@@ -148,29 +121,11 @@ class Large:
             pass
 
 
-class Stretch:
-    """Many objects in one buffer, as git gave them: a line break stands before each."""
-
-    __slots__ = ("blobs", "buffer", "length")
-
-    def __init__(self, buffer: bytearray, length: int, blobs: list[tuple[bytes, int, int]]) -> None:
-        self.buffer = buffer
-        self.length = length
-        self.blobs = blobs
-
-    @property
-    def view(self) -> memoryview:
-        return memoryview(self.buffer)[: self.length]
-
-    def bytes(self, start: int, stop: int) -> bytes:
-        return bytes(memoryview(self.buffer)[start:stop])
-
-
 def contents(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[tuple[bytes, bytes | Large | None]]:
     """Give objects with their bytes, one by one; None for one that git cannot give."""
     for item in stretches(repository, batches):
         if isinstance(item, Stretch):
-            yield from ((oid, item.bytes(start, stop)) for oid, start, stop in item.blobs)
+            yield from ((oid, item.bytes(start, stop)) for oid, start, stop in item.contents)
         else:
             yield item
 

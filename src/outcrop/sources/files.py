@@ -6,19 +6,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
-
-import pathspec
+from typing import TYPE_CHECKING
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.content import Found, Wire, from_wire, scan_content, scan_stream, to_wire
+from outcrop.scanner.content import Found, Stretch, Wire, from_wire, scan_content, scan_stream, scan_stretch, to_wire
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.sources.base import Located, Outcome, Progress, for_path, member, shown
 from outcrop.sources.parallel import Emit, spread
 
+if TYPE_CHECKING:
+    import pathspec
+
 _BATCH_BYTES = 8 << 20
 _BATCH_FILES = 500
+_BUFFER = 2 << 20  # small files are looked at together; one of half of it is looked at alone
 _LARGE = 24 << 20
+_LINE_BREAK = 10
 
 
 @dataclass(slots=True)
@@ -88,7 +92,9 @@ def walk(work: Folder, gap: Callable[[bytes, str], None]) -> Iterator[tuple[byte
         folders += reversed(inner)
 
 
-def _spec(path: bytes) -> pathspec.GitIgnoreSpec | None:
+def _spec(path: bytes) -> "pathspec.GitIgnoreSpec | None":
+    import pathspec  # noqa: PLC0415 - most scans need none
+
     try:
         with _regular(path) as file:
             return pathspec.GitIgnoreSpec.from_lines(file.read(1 << 20).decode("utf-8", "surrogateescape").splitlines())
@@ -96,7 +102,7 @@ def _spec(path: bytes) -> pathspec.GitIgnoreSpec | None:
         return None
 
 
-def _ignored(path: bytes, specs: list[tuple[bytes, pathspec.GitIgnoreSpec]], *, is_folder: bool) -> bool:
+def _ignored(path: bytes, specs: list[tuple[bytes, "pathspec.GitIgnoreSpec"]], *, is_folder: bool) -> bool:
     """Ask the nearest .gitignore that says anything about the path."""
     if path == b".git" or path.endswith(b"/.git"):
         return True
@@ -113,21 +119,58 @@ def reader(root: Path, ruleset: RuleSet, floor: Confidence) -> Callable[[Iterato
     base = os.fsencode(root)
 
     def work(batches: Iterator[list[bytes]], emit: Emit) -> None:
+        buffer = bytearray(_BUFFER)
         for batch in batches:
             told = Read()
-            for path in batch:
-                told.files += 1
-                try:
-                    found, size = scan_file(os.path.join(base, path), ruleset, floor)
-                except OSError as error:
-                    told.gaps.append((path, _reason(error)))
-                    continue
-                told.size += size
-                if found.hits or found.gaps:
-                    told.hits.append((path, to_wire(found)))
+            for item in _stretches(base, batch, buffer, told):
+                scanned = scan_stretch(ruleset, item, floor) if isinstance(item, Stretch) else _alone(base, item, ruleset, floor, told)
+                for path, found, size in scanned:
+                    told.size += size
+                    if found.hits or found.gaps:
+                        told.hits.append((path, to_wire(found)))
             emit(told)
 
     return work
+
+
+def _stretches(base: bytes, batch: list[bytes], buffer: bytearray, told: Read) -> Iterator[Stretch | bytes]:
+    """Read the files of a batch, as many as fit, into the buffer; one that is too large for that is given by its path."""
+    view = memoryview(buffer)
+    contents: list[tuple[bytes, int, int]] = []
+    length = 0
+    for path in batch:
+        told.files += 1
+        try:
+            with _regular(os.path.join(base, path)) as file:
+                size = os.fstat(file.fileno()).st_size
+                if size > _BUFFER // 2:
+                    yield path
+                    continue
+                if length + size + 2 > _BUFFER:
+                    yield Stretch(buffer, length, contents)
+                    contents, length = [], 0
+                buffer[length] = _LINE_BREAK
+                start = stop = length + 1
+                while stop < _BUFFER and (count := file.readinto(view[stop:])):
+                    stop += count
+        except OSError as error:
+            told.gaps.append((path, _reason(error)))
+            continue
+        if stop == _BUFFER:  # it has grown
+            yield path
+            continue
+        contents.append((path, start, stop))
+        length = stop
+    yield Stretch(buffer, length, contents)
+
+
+def _alone(base: bytes, path: bytes, ruleset: RuleSet, floor: Confidence, told: Read) -> Iterator[tuple[bytes, Found, int]]:
+    try:
+        found, size = scan_file(os.path.join(base, path), ruleset, floor)
+    except OSError as error:
+        told.gaps.append((path, _reason(error)))
+        return
+    yield path, found, size
 
 
 def scan_file(path: bytes, ruleset: RuleSet, floor: Confidence) -> tuple[Found, int]:
@@ -135,8 +178,8 @@ def scan_file(path: bytes, ruleset: RuleSet, floor: Confidence) -> tuple[Found, 
     with _regular(path) as file:
         status = os.fstat(file.fileno())
         if status.st_size <= _LARGE:
-            data = file.read(_LARGE + 1)
-            if len(data) <= _LARGE:
+            data = file.read(status.st_size + 1)
+            if len(data) <= status.st_size:
                 return scan_content(ruleset, data, floor), len(data)
             file.seek(0)
         return scan_stream(ruleset, file.read, floor), status.st_size
