@@ -190,12 +190,15 @@ def test_a_position_in_base64_leads_back_to_the_group_that_holds_it(raw, width, 
 )
 def test_a_position_among_escapes_leads_back_to_the_escape(parts):
     data = b"".join(parts)
-    piece = _unescape(data, 0, len(data))
+    piece = next(_unescape(data, 0, len(data)), None)
+    if piece is None:
+        assert not {b"\\u0041", b"%41", b"&#65;", b"&#x41;", b"\\x41", b'\\"'}.intersection(parts)
+        return
     origins = [piece.origin(at) for at in range(len(piece.text) + 1)]
     assert origins[-1] == len(data)
     for at, char in enumerate(piece.text):
         written = data[origins[at] : origins[at + 1]]
-        assert written == bytes([char]) or _unescape(written, 0, len(written)).text == bytes([char])
+        assert written == bytes([char]) or next(_unescape(written, 0, len(written))).text == bytes([char])
 
 
 def test_a_value_that_a_piece_cuts_is_not_taken_for_a_whole_one():

@@ -30,7 +30,14 @@ ESCAPES = (
 # A quoted value in code that itself stands in a string, as in notebooks: looked at only after a word that matters.
 QUOTED = r"[=:] ?\\[\"']"
 _WORD = re.compile(rb"(?i:key|token|secret|passw|pwd|auth|credential)")
-_ESCAPE = re.compile(rb"\\u00([2-7][0-9A-Fa-f])|\\x([2-7][0-9A-Fa-f])|%([2-7][0-9A-Fa-f])|&#x([2-7][0-9A-Fa-f]);|&#(\d{2,3});|\\([/\"'])")
+_ESCAPE = re.compile(rb"\\(?:u00|x)[2-7][0-9A-Fa-f]|%[2-7][0-9A-Fa-f]|&#(?:x[2-7][0-9A-Fa-f]|\d{2,3});|\\[/\"']")
+_CHARACTER = {b"\\/": b"/", b'\\"': b'"', b"\\'": b"'"}  # every way to write a visible character or a space
+for _code in range(32, 127):
+    for _hexadecimal in {f"{_code:02x}", f"{_code:02X}", f"{_code:02x}".title()}:
+        for _spelling in (f"\\u00{_hexadecimal}", f"\\x{_hexadecimal}", f"%{_hexadecimal}", f"&#x{_hexadecimal};"):
+            _CHARACTER[_spelling.encode()] = bytes([_code])
+    for _spelling in (f"&#{_code};", f"&#{_code:03};"):
+        _CHARACTER[_spelling.encode()] = bytes([_code])
 _BEFORE, _AFTER = 400, 2_400  # an escape is read in this much of its surroundings
 
 
@@ -48,6 +55,15 @@ class Piece:
     def cuts(self, start: int, end: int) -> bool:
         """Tell whether a value may be only what is left of a longer one."""
         return (self.cut[0] and start == 0) or (self.cut[1] and end == len(self.text))
+
+    @property
+    def changes(self) -> bool:
+        """Tell whether it is known which of its characters are decoded ones: not all of them are."""
+        return self.encoding == "escaped"
+
+    def changed(self, start: int, stop: int) -> bool:
+        """Tell whether one of these characters is a decoded one."""
+        return bisect_right(self._decoded_at, max(0, start)) < bisect_right(self._decoded_at, stop)
 
     def origin(self, position: int) -> int:
         """Give where a position of the decoded text stands in the original."""
@@ -176,27 +192,32 @@ def escape_pieces(data: bytes, ends: list[int]) -> Iterator[Piece]:
     for end in ends:
         if end - _BEFORE > stop:
             if stop:
-                yield _unescape(data, start, stop)
+                yield from _unescape(data, start, stop)
             start = end - _BEFORE
         stop = min(len(data), end + _AFTER)
     if stop:
-        yield _unescape(data, start, stop)
+        yield from _unescape(data, start, stop)
 
 
-def _unescape(data: bytes, start: int, stop: int) -> Piece:
+def _unescape(data: bytes, start: int, stop: int) -> Iterator[Piece]:
     out: list[bytes] = []
     decoded_at: list[int] = []
     original_at: list[int] = []
     length, last = 0, start
     for match in _ESCAPE.finditer(data, start, stop):
-        code = int(match[5]) if match[5] else match[6][0] if match[6] else int(match[match.lastindex or 1], 16)
-        if not 32 <= code < 127:
+        char = _CHARACTER.get(match[0])
+        if char is None:
             continue
-        plain = data[last : match.start()]
-        out += (plain, bytes([code]))
-        length += len(plain) + 1
-        last = match.end()
+        begin, end = match.span()
+        if begin > last:
+            out.append(data[last:begin])
+            length += begin - last
+        out.append(char)
+        length += 1
+        last = end
         decoded_at.append(length)
         original_at.append(last)
+    if not decoded_at:
+        return
     out.append(data[last:stop])
-    return Piece(b"".join(out), "escaped", start, tuple(decoded_at), tuple(original_at), (start > 0, stop < len(data)))
+    yield Piece(b"".join(out), "escaped", start, tuple(decoded_at), tuple(original_at), (start > 0, stop < len(data)))

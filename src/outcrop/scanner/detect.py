@@ -8,7 +8,7 @@ from itertools import accumulate
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.checksum import CHECKSUMS
-from outcrop.scanner.decode import after_words, base64_pieces, base64_value, escape_pieces
+from outcrop.scanner.decode import Piece, after_words, base64_pieces, base64_value, escape_pieces
 from outcrop.scanner.entropy import bits_per_character
 from outcrop.scanner.placeholder import is_placeholder
 from outcrop.scanner.rule import Form, Rule, Strength
@@ -41,6 +41,14 @@ class Hit:
     line: int = 0
     column: int = 0
     allowed: bool = False
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.start, self.end
+
+    def moved(self, by: int) -> "Hit":
+        """Give the same hit elsewhere, before it has companions and a line."""
+        return Hit(self.rule, self.secret, self.start + by, self.end + by, self.strength, self.confidence, self.placeholder, self.part)
 
 
 Seen = list[tuple[int, int]]  # where the first pass saw a trigger end, and the trigger's number
@@ -79,12 +87,20 @@ def _find(ruleset: RuleSet, data: bytes, seen: Seen, depth: int, floor: Confiden
     for end, number in seen:
         ends.setdefault(number, []).append(end)
     hits: list[Hit] = []
+    generic: list[tuple[Rule, Form, int]] = []
     count = len(ruleset.triggered)
     for number in sorted(ends):
-        if number < count:
-            for rule, form in ruleset.triggered[number]:
-                if not form.keywords or _holds(data, form.keywords):
-                    hits += _confirm(rule, form, data, ends[number])
+        for rule, form in ruleset.triggered[number] if number < count else ():
+            if form.keywords and not _holds(data, form.keywords):
+                continue
+            if form.strength is Strength.GENERIC:
+                generic.append((rule, form, number))
+            else:
+                hits += _confirm(rule, form, data, ends[number], _nowhere)
+    # What a rule names by itself, found whole or wanting, need not be judged by one that knows less.
+    named = _overlaps(hit.span for hit in hits if not (hit.part or hit.rule.parts or hit.rule.paths))
+    for rule, form, number in generic:
+        hits += _confirm(rule, form, data, ends[number], named)
     hits, companions = _pair(hits, data)
     # Whether a rule for certain file names applies is known later: until then it stands beside the others.
     hits = [*best(hit for hit in hits if not hit.rule.paths), *best(hit for hit in hits if hit.rule.paths)]
@@ -100,32 +116,39 @@ def _holds(data: bytes, words: tuple[str, ...]) -> bool:
     return any(word.encode() in text for word in words)
 
 
-def _confirm(rule: Rule, form: Form, data: bytes, ends: list[int]) -> Iterator[Hit]:
-    """Match the full pattern around the places where its beginning was seen."""
+Shares = Callable[[int, int], bool]
+
+
+def _nowhere(_start: int, _end: int) -> bool:
+    return False
+
+
+def _confirm(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares) -> Iterator[Hit]:
+    """Match the full pattern around the places where its beginning was seen, and not at one that is taken."""
     for start, stop in _windows(form, ends, len(data)):
-        if stop - start > _REMEMBERED_WIDTH:
-            yield from _matches(rule, form, data, start, stop)
+        if stop - start > _REMEMBERED_WIDTH or taken(start, stop):
+            yield from _matches(rule, form, data, (start, stop), taken)
             continue
         # Versions of one file repeat the same lines thousands of times.
         key = (id(form), data[start:stop], start == 0, stop == len(data))
         known = _remembered.get(key)
         if known is None:
-            hits = [replace(hit, start=hit.start - start, end=hit.end - start) for hit in _matches(rule, form, data, start, stop)]
+            hits = [hit.moved(-start) for hit in _matches(rule, form, data, (start, stop), taken)]
             known = form, hits
             if len(_remembered) >= _REMEMBERED:
                 _remembered.clear()
             _remembered[key] = known
         for hit in known[1]:
-            yield replace(hit, start=hit.start + start, end=hit.end + start, parts={})
+            yield hit.moved(start)
 
 
-def _matches(rule: Rule, form: Form, data: bytes, start: int, stop: int) -> Iterator[Hit]:
+def _matches(rule: Rule, form: Form, data: bytes, window: tuple[int, int], taken: Shares) -> Iterator[Hit]:
+    at, stop = window
     pattern = compiled(form.regex)
     group = pattern.groupindex[b"secret"]
-    at = start
     while (match := pattern.search(data, at, stop)) is not None:
         left, right = match.span(group)
-        if left < 0:  # an alternative without the group
+        if left < 0 or taken(left, right):  # an alternative without the group
             at = max(match.end(), at + 1)
             continue
         hit = _judge(rule, form, data, left, right)
@@ -137,13 +160,14 @@ def _matches(rule: Rule, form: Form, data: bytes, start: int, stop: int) -> Iter
 def _windows(form: Form, ends: list[int], size: int) -> Iterator[tuple[int, int]]:
     """Give the stretches in which a match can lie, overlapping ones as one."""
     start, stop = -1, -1
+    before, after = form.reach
     for end in sorted(ends):
-        left = max(0, end - (form.before or form.trigger_max) - 1)
+        left = max(0, end - before)
         if left > stop:
             if stop >= 0:
                 yield start, stop
             start = left
-        stop = max(stop, min(size, end + (form.after or form.longest - form.trigger_min) + 2))
+        stop = max(stop, min(size, end + after))
     if stop >= 0:
         yield start, stop
 
@@ -241,13 +265,23 @@ def _decoded(ruleset: RuleSet, data: bytes, ends: dict[int, list[int]], depth: i
     if escapes:
         pieces += escape_pieces(data, sorted(escapes))
     for piece in pieces:
-        for hit in _find(ruleset, piece.text, first_pass(ruleset, piece.text), depth + 1, floor):
+        for hit in _find(ruleset, piece.text, _touched(ruleset, piece), depth + 1, floor):
             value, rank = reveal(hit.secret), _RANK[hit.strength]
             if rank < plain.get(value, len(_RANK)) and not piece.cuts(hit.start, hit.end):
                 plain[value] = rank
                 start = piece.origin(hit.start)
                 found.append(replace(hit, start=start, end=max(start, piece.origin(hit.end)), encoding=(piece.encoding, *hit.encoding)))
     return found
+
+
+def _touched(ruleset: RuleSet, piece: Piece) -> Seen:
+    """Give what the first pass sees where decoding has changed something: the rest has been looked at as it stood."""
+    seen = first_pass(ruleset, piece.text)
+    if not piece.changes:
+        return seen
+    count = len(ruleset.triggered)
+    reach = ruleset.reach
+    return [(end, number) for end, number in seen if number >= count or piece.changed(end - reach[number][0], end + reach[number][1])]
 
 
 def _told_once(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
@@ -257,22 +291,22 @@ def _told_once(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
     """
     if not decoded:
         return plain
-    named = _overlaps(hit for hit in decoded if hit.strength is not Strength.GENERIC and hit.confidence is not Confidence.LOW)
+    named = _overlaps(hit.span for hit in decoded if hit.strength is not Strength.GENERIC and hit.confidence is not Confidence.LOW)
     again = {reveal(hit.secret) for hit in decoded}
-    plain = [hit for hit in plain if not ((hit.strength is Strength.GENERIC or reveal(hit.secret) in again) and named(hit))]
-    known = _overlaps(plain)
-    return plain + [hit for hit in decoded if hit.strength is not Strength.GENERIC or not known(hit)]
+    plain = [hit for hit in plain if not ((hit.strength is Strength.GENERIC or reveal(hit.secret) in again) and named(*hit.span))]
+    known = _overlaps(hit.span for hit in plain)
+    return plain + [hit for hit in decoded if hit.strength is not Strength.GENERIC or not known(*hit.span)]
 
 
-def _overlaps(hits: Iterable[Hit]) -> Callable[[Hit], bool]:
-    """Give a function that tells whether a hit shares a place with one of these."""
-    order = sorted(hits, key=lambda hit: hit.start)
-    starts = [hit.start for hit in order]
-    reached = list(accumulate((hit.end for hit in order), max))
+def _overlaps(spans: Iterable[tuple[int, int]]) -> Shares:
+    """Give a function that tells whether a stretch shares a place with one of these."""
+    order = sorted(spans)
+    starts = [start for start, _ in order]
+    reached = list(accumulate((end for _, end in order), max))
 
-    def shares(hit: Hit) -> bool:
-        before = bisect_left(starts, hit.end)
-        return before > 0 and reached[before - 1] > hit.start
+    def shares(start: int, end: int) -> bool:
+        before = bisect_left(starts, end)
+        return before > 0 and reached[before - 1] > start
 
     return shares
 

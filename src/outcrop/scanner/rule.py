@@ -44,6 +44,11 @@ class Form:
     keywords: tuple[str, ...] = ()  # one of these must stand anywhere in the text, in any case
     part: str | None = None  # the form is a companion that is worth a finding when no partner stands near
 
+    @property
+    def reach(self) -> tuple[int, int]:
+        """Give how far before and after a trigger's end a match, and what bounds it, can lie."""
+        return (self.before or self.trigger_max) + 1, (self.after or self.longest - self.trigger_min) + 2
+
 
 @dataclass(frozen=True, slots=True)
 class Part:

@@ -29,6 +29,16 @@ class RuleSet:
         self.version = version
         self.database = database
         self.triggered = list(_by_trigger(rules).values())
+        # How far around a trigger's end any of its forms looks, companions included.
+        self.reach = [_reach(forms) for forms in self.triggered]
+
+
+def _reach(forms: list[tuple[Rule, Form]]) -> tuple[int, int]:
+    far = [max((part.within for part in rule.parts), default=0) for rule, _ in forms]
+    return (
+        max(form.reach[0] + more for (_, form), more in zip(forms, far, strict=True)),
+        max(form.reach[1] + more for (_, form), more in zip(forms, far, strict=True)),
+    )
 
 
 @lru_cache(maxsize=4096)
