@@ -3,10 +3,11 @@
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from outcrop.settings import Settings
 from outcrop.store import db as database
+from outcrop.store import schema
 from outcrop.store.db import Connection, Pool
 from outcrop.store.embedded import embedded_postgres
 from outcrop.store.keyring import Keys, OperatorKey, unlock
@@ -30,7 +31,7 @@ def operator_key(settings: Settings) -> OperatorKey:
 async def prepare(settings: Settings, url: str) -> Keys:
     """Bring the schema up to date and unlock the keys: what cannot be served is told before anything is."""
     async with await database.connect(url) as db:
-        await database.migrate(db)
+        await schema.migrate(db)
         return await unlock(db, operator_key(settings), os.urandom(80))
 
 
@@ -47,7 +48,7 @@ async def open_session(settings: Settings) -> AsyncIterator[Session]:
     async with AsyncExitStack() as stack:
         url = stack.enter_context(database_url(settings))
         db = await stack.enter_async_context(await database.connect(url))
-        await database.migrate(db)
+        await schema.migrate(db)
         yield Session(db, await unlock(db, operator_key(settings), os.urandom(80)))
 
 
@@ -57,6 +58,7 @@ class Runtime:
 
     pool: Pool
     keys: Keys
+    url: str = field(repr=False)
 
 
 @asynccontextmanager
@@ -65,4 +67,4 @@ async def open_runtime(settings: Settings, *, pool_size: int, statement_timeout:
         url = stack.enter_context(database_url(settings))
         keys = await prepare(settings, url)
         pool = await stack.enter_async_context(database.open_pool(url, size=pool_size, statement_timeout=statement_timeout))
-        yield Runtime(pool, keys)
+        yield Runtime(pool, keys, url)

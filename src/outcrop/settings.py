@@ -35,11 +35,16 @@ class Settings(BaseSettings):
     egress_allow: Listed = []
     egress_ca_file: Path | None = None
     egress_connect_to: Listed = []
+    egress_source: str | None = None
+    github_api_url: str = "https://api.github.com"
+    github_token: SecretStr | None = None
+    rules: Path | None = None
+    stale_after_days: Annotated[int, Field(ge=1, le=3650)] = 30
     keep_secrets: Literal["active", "none"] = "active"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
 
-    @field_validator("data_dir", "postgres_bin", "egress_ca_file")
+    @field_validator("data_dir", "postgres_bin", "egress_ca_file", "rules")
     @classmethod
     def _absolute(cls, value: Path | None) -> Path | None:
         return None if value is None else value.expanduser().absolute()
@@ -56,6 +61,19 @@ class Settings(BaseSettings):
             raise ValueError("plain http is accepted on a loopback address only")
         return value.rstrip("/")
 
+    @field_validator("github_api_url")
+    @classmethod
+    def _api(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if not parts.hostname or (parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname))):
+            raise ValueError("must be an https address such as https://api.github.com or https://HOST/api/v3")
+        return value.rstrip("/")
+
+    @field_validator("egress_source")
+    @classmethod
+    def _address(cls, value: str | None) -> str | None:
+        return None if value is None else str(ipaddress.ip_address(value))
+
     @field_validator("trusted_proxies", "egress_allow")
     @classmethod
     def _networks(cls, value: list[str]) -> list[str]:
@@ -70,6 +88,12 @@ class Settings(BaseSettings):
             if not re.fullmatch(r"[^:=]+:\d{1,5}=(?:\[[0-9A-Fa-f:.]+\]|[0-9.]+):\d{1,5}", part):
                 raise ValueError("must be a list of host:port=address:port")
         return value
+
+    @property
+    def github_host(self) -> str:
+        """Name the host whose pages belong to the API."""
+        parts = urlsplit(self.github_api_url)
+        return parts.netloc.removeprefix("api.") if not parts.path else parts.netloc
 
     @property
     def secret_key_file(self) -> Path:

@@ -22,10 +22,10 @@ FINDING_FIELDS = {
     *("source_visibility", "source_url", "repo_full_name", "file_path", "line_number", "matched_text", "pattern", "first_seen_at"),
     *("last_seen_at", "seen_count", "resolved_at", "resolution_note", "resolution_evidence"),
 }
-ADDITIVE_FIELDS = {"suppressed_at"}
+ADDITIVE_FIELDS = {"suppressed_at", "current_line", "allowed_in_source"}
 SCAN_FIELDS = {
     *("id", "type", "status", "trigger", "target", "created_at", "started_at", "finished_at", "progress", "findings_new"),
-    *("findings_seen", "findings_resolved", "coverage_gaps", "error"),
+    *("findings_seen", "findings_resolved", "coverage_gaps", "error", "waiting"),
 }
 MASK = "*" * 8
 
@@ -162,6 +162,8 @@ def test_a_finding_shows_every_field_as_it_is_known(stage: Backend, tenant: Tena
         resolution_note="rotated on Monday",
         resolution_evidence={"auto_resolved": True, "resolved_by": None},
         suppressed_at="2026-03-05T05:06:07+00:00",
+        current_line=14,
+        allowed_in_source=True,
         validation_detail={"enabled_services": ["aws", "aws_s3"], "account": "1234", "nested": {"deep": [1, None, True]}},
     )
     assert imported(stage, tenant, line) == line
@@ -182,7 +184,7 @@ def test_what_is_not_known_is_null_and_its_key_is_there(stage: Backend, tenant: 
     finding = imported(stage, tenant, {})
     assert {name for name, value in finding.items() if value is None} == {
         *("source_url", "repo_full_name", "file_path", "line_number"),
-        *("resolved_at", "resolution_note", "resolution_evidence", "suppressed_at"),
+        *("resolved_at", "resolution_note", "resolution_evidence", "suppressed_at", "current_line"),
     }
     assert finding["validation_detail"] == {"enabled_services": []}
 
@@ -398,6 +400,7 @@ def test_a_scan_run_shows_all_its_fields(stage: Backend, tenant: Tenant) -> None
         "findings_resolved": 3,
         "coverage_gaps": [{"what": "https://example.com/big.js", "why": "too large"}],
         "error": "the site stopped answering",
+        "waiting": None,
     }
 
 

@@ -93,6 +93,8 @@ class Account:
             "resolution_note": hidden(line["resolution_note"], secret) if closed else None,
             "resolution_evidence": line["resolution_evidence"] if resolved else None,
             "suppressed_at": line["suppressed_at"] and utc(line["suppressed_at"]),
+            "current_line": None,
+            "allowed_in_source": False,
         }
 
     def triage(self, action: str, id_: str, note: str | None, by: str, now: datetime) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from outcrop.domain.errors import OperatorError
 from outcrop.net.guard import Egress
-from outcrop.sources.clone import clone
+from outcrop.sources.clone import Remote, clone
 from tests.git_host import ENV, GitHost, git_host
 
 
@@ -39,38 +39,38 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_every_ref_is_cloned_from_the_checked_address(server, tmp_path):
-    found = clone("https://git.example/repo.git", folder(tmp_path), server.egress)
+    found = clone(Remote.parse("https://git.example/repo.git"), folder(tmp_path), server.egress)
     assert set(found.refs) == {b"refs/heads/main", b"refs/heads/other", b"refs/tags/v1", b"refs/pull/1/head"}
     assert found.head == found.refs[b"refs/heads/main"]
     assert {host for _, host, _ in server.requests} == {f"git.example:{server.port}"}
 
 
 def test_name_and_password_travel_as_a_header(server, tmp_path):
-    clone("https://me:p%40ss@git.example/repo.git", folder(tmp_path), server.egress)
+    clone(Remote.parse("https://me:p%40ss@git.example/repo.git"), folder(tmp_path), server.egress)
     assert {auth for _, _, auth in server.requests} == {"Basic bWU6cEBzcw=="}
 
 
 def test_redirect_is_not_followed(server, tmp_path):
     with pytest.raises(OperatorError, match="cannot be cloned"):
-        clone("https://git.example/moved.git", folder(tmp_path), server.egress)
+        clone(Remote.parse("https://git.example/moved.git"), folder(tmp_path), server.egress)
     assert all(path.startswith("/moved") for path, _, _ in server.requests)
 
 
 def test_certificate_of_another_authority_is_refused(server, tmp_path):
     with pytest.raises(OperatorError, match="cannot be cloned"):
-        clone("https://git.example/repo.git", folder(tmp_path), Egress(server.egress.allow, server.egress.connect_to))
+        clone(Remote.parse("https://git.example/repo.git"), folder(tmp_path), Egress(server.egress.allow, server.egress.connect_to))
     assert server.requests == []
 
 
 def test_private_address_is_refused_before_anything_is_sent(server, tmp_path):
     with pytest.raises(OperatorError, match="not a public address"):
-        clone(f"https://127.0.0.1:{server.port}/repo.git", folder(tmp_path), Egress(ca_file=server.ca))
+        clone(Remote.parse(f"https://127.0.0.1:{server.port}/repo.git"), folder(tmp_path), Egress(ca_file=server.ca))
     assert server.requests == []
 
 
 def test_repository_that_is_not_there_is_one_line_without_the_password(server, tmp_path):
     with pytest.raises(OperatorError) as error:
-        clone("https://me:hunter2hunter2@git.example/none.git", folder(tmp_path), server.egress)
+        clone(Remote.parse("https://me:hunter2hunter2@git.example/none.git"), folder(tmp_path), server.egress)
     assert "hunter2" not in error.value.message
     assert "\n" not in error.value.message
 
@@ -89,10 +89,10 @@ def test_repository_that_is_not_there_is_one_line_without_the_password(server, t
 )
 def test_other_addresses_are_refused(address, tmp_path):
     with pytest.raises(OperatorError):
-        clone(address, folder(tmp_path), Egress())
+        clone(Remote.parse(address), folder(tmp_path), Egress())
 
 
 def test_credentials_do_not_stay_in_the_mirror(server, tmp_path):
     made = folder(tmp_path)
-    clone("https://me:hunter2hunter2@git.example/repo.git", made, server.egress)
+    clone(Remote.parse("https://me:hunter2hunter2@git.example/repo.git"), made, server.egress)
     assert all(b"hunter2" not in file.read_bytes() for file in made.rglob("*") if file.is_file())

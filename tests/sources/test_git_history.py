@@ -60,22 +60,22 @@ def test_a_value_in_a_removed_file_is_of_history_only(repo: Repo, scan: Scan) ->
     assert (found["source_type"], found["current_line"], found["file_path"]) == ("commit", None, "a")
 
 
-def test_a_value_at_the_tip_of_another_branch_is_at_a_tip(repo: Repo, scan: Scan) -> None:
+def test_a_value_at_the_tip_of_another_branch_is_not_at_the_tip(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": "clean\n"})
     repo.git("checkout", "--quiet", "-b", "other")
     repo.commit({"a": f"first\n{FIRST}\n"})
     repo.git("checkout", "--quiet", "main")
     repo.commit({"b": "more\n"})
     found = scan(repo.path).of(FIRST)
-    assert (found["source_type"], found["current_line"]) == ("repo", 2)
+    assert (found["source_type"], found["line_number"], found["current_line"]) == ("commit", 2, None)
 
 
-def test_a_value_at_the_tip_of_a_remote_branch_is_at_a_tip(repo: Repo, scan: Scan) -> None:
+def test_a_value_at_the_tip_of_a_remote_branch_is_not_at_the_tip(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": "clean\n"})
     there = repo.commit({"a": f"{FIRST}\n"})
     repo.git("update-ref", "refs/remotes/origin/main", there)
     repo.git("reset", "--quiet", "--hard", "HEAD~1")
-    assert scan(repo.path).of(FIRST)["source_type"] == "repo"
+    assert scan(repo.path).of(FIRST)["source_type"] == "commit"
 
 
 @pytest.mark.parametrize("annotated", [True, False])
@@ -447,9 +447,9 @@ def test_a_head_that_points_at_nothing_hides_nothing(repo: Repo, scan: Scan) -> 
     repo.commit({"a": f"{FIRST}\n"})
     repo.git("symbolic-ref", "HEAD", "refs/heads/unborn")
     scanned = scan(repo.path)
-    assert scanned.of(FIRST)["source_type"] == "repo"
+    assert scanned.of(FIRST)["source_type"] == "commit"
     (repo.path / ".git" / "HEAD").write_text("nonsense\n")
-    assert scan(repo.path).of(FIRST)["source_type"] == "repo"
+    assert scan(repo.path).of(FIRST)["source_type"] == "commit"
 
 
 def test_a_detached_head_is_a_tip(repo: Repo, scan: Scan) -> None:

@@ -87,6 +87,8 @@ class FindingShape(_Described):
     resolution_note: str | None = Field(max_length=NOTE_LENGTH, description="The note of the last closing action.")
     resolution_evidence: EvidenceShape | None = Field(description="Null unless the finding is resolved.")
     suppressed_at: Time | None = Field(description="Since when the finding is hidden from the active view.")
+    current_line: int | None = Field(description="The line at the tip of the default branch, where the credential still stands there.")
+    allowed_in_source: bool = Field(description="Its line says that it is meant to be there; it is recorded all the same.")
 
 
 class ProgressShape(_Described):
@@ -117,6 +119,7 @@ class ScanRunShape(_Described):
     findings_resolved: Count
     coverage_gaps: list[GapShape] = Field(description="What the run could not look at, and why.")
     error: str | None
+    waiting: str | None = Field(description="Why nothing moves at the moment: a limit of the host, and for how long.")
 
 
 class Meta(_Described):

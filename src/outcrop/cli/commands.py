@@ -2,7 +2,7 @@
 
 import typer
 
-from outcrop.cli import accounts, demo, exchange, operate, rules, scan, serve
+from outcrop.cli import accounts, demo, exchange, operate, rules, scan, serve, targets
 
 app = typer.Typer(
     name="outcrop",
@@ -23,5 +23,6 @@ app.command("audit")(accounts.audit)
 app.add_typer(accounts.account, name="account")
 app.add_typer(accounts.user, name="user")
 app.add_typer(accounts.key, name="key")
+app.add_typer(targets.target, name="target")
 app.add_typer(operate.secrets, name="secrets")
 app.add_typer(rules.app, name="rules")

@@ -11,6 +11,7 @@ from outcrop.domain.errors import BadInputError
 from outcrop.runtime import database_url, open_session, operator_key
 from outcrop.services import upkeep
 from outcrop.store import db as database
+from outcrop.store import schema
 from outcrop.store.keyring import LONG_ENOUGH
 
 secrets = typer.Typer(help="The key that protects stored credentials.", no_args_is_help=True)
@@ -23,7 +24,7 @@ def migrate(as_json: AsJson = False) -> None:
     async def main() -> list[str]:
         with database_url(settings) as url:
             async with await database.connect(url) as db:
-                return await database.migrate(db)
+                return await schema.migrate(db)
 
     show({"applied": run(main)}, as_json=as_json)
 

@@ -4,7 +4,7 @@ import sys
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import orjson
 import typer
@@ -33,8 +33,17 @@ class Format(StrEnum):
 
 
 class Type(StrEnum):
+    """What a target can be; those after the second need an account."""
+
     FOLDER = "folder"
     GIT = "git"
+    OWNER = "owner"
+    REPOSITORY = "repository"
+    GISTS = "gists"
+    GIST = "gist"
+    COMMIT = "commit"
+    SITE = "site"
+    PAGE = "page"
 
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]})
@@ -43,6 +52,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, context_
 @app.command()
 def scan(  # noqa: PLR0917 - every option of the command
     targets: Annotated[list[str] | None, typer.Argument(metavar="TARGET...", help=_TARGETS, show_default="the current folder")] = None,
+    account: Annotated[str | None, typer.Option("--account", metavar="SLUG", help="Record what is found in this account.")] = None,
     kind: Annotated[Type | None, typer.Option("--type", help="What the targets are, where the guess would be wrong.")] = None,
     output: Annotated[Format, typer.Option("--format", help="How findings are printed.")] = Format.TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
@@ -59,6 +69,11 @@ def scan(  # noqa: PLR0917 - every option of the command
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Scan everything again.")] = False,
 ) -> None:
     """Find credentials. Exit code 0: none; 1: some; 2: a target could not be read."""
+    if account is not None:
+        from outcrop.cli.account_scan import scan_for_account  # noqa: PLC0415 - loads the service
+
+        scan_for_account(account, targets or ["."], kind, jobs=jobs, as_json=as_json or output is Format.JSON)
+        return
     cache = cache_folder()
     if staged and since:
         raise BadInputError("--staged and --since exclude each other")
@@ -71,7 +86,7 @@ def scan(  # noqa: PLR0917 - every option of the command
         gitignore=gitignore,
         staged=staged,
         since=since,
-        type=kind.value if kind else None,
+        type=_local(kind),
         baseline=_baseline(baseline),
         stdin=sys.stdin.buffer,
         egress=_egress(targets or []),
@@ -89,6 +104,18 @@ def scan(  # noqa: PLR0917 - every option of the command
         raise typer.Exit(1)
 
 
+def _local(kind: Type | None) -> Literal["folder", "git"] | None:
+    match kind:
+        case None:
+            return None
+        case Type.FOLDER:
+            return "folder"
+        case Type.GIT | Type.REPOSITORY | Type.GIST:
+            return "git"
+        case _:
+            raise BadInputError(f"--type {kind} needs --account")
+
+
 def _egress(targets: list[str]) -> Egress:
     """Read what may be connected to, where a target is an address."""
     if not any("://" in target for target in targets):
@@ -96,7 +123,7 @@ def _egress(targets: list[str]) -> Egress:
     from outcrop.settings import load_settings  # noqa: PLC0415 - a scan of files needs none of it
 
     settings = load_settings()
-    return Egress.parse(settings.egress_allow, settings.egress_connect_to, settings.egress_ca_file)
+    return Egress.parse(settings.egress_allow, settings.egress_connect_to, settings.egress_ca_file, settings.egress_source)
 
 
 def _baseline(file: Path | None) -> frozenset[str]:

@@ -20,6 +20,7 @@ from outcrop.cli.session import run, start
 from outcrop.domain.errors import BadInputError, OperatorError
 from outcrop.runtime import database_url, open_runtime, prepare
 from outcrop.settings import Settings, is_loopback
+from outcrop.sources.parallel import cores
 
 _TOO_SOON = 3.0  # seconds: a child that dies sooner three times in a row will not live
 _PATIENCE = 10.0  # seconds a child gets to finish what it is doing
@@ -62,19 +63,22 @@ def serve(  # noqa: PLR0917 - options, all given by name
     run(lambda: supervise(settings, listening))
 
 
-def worker() -> None:
+def worker(
+    jobs: Annotated[int, typer.Option("--jobs", min=0, max=256, help="Sources looked at side by side; 0 is one per core.")] = 0,
+) -> None:
     """Run one more worker, on any machine that reaches the database."""
     settings = start()
-    run(lambda: work_until_told(settings))
+    run(lambda: work_until_told(settings, jobs))
 
 
-async def work_until_told(settings: Settings) -> None:
+async def work_until_told(settings: Settings, jobs: int = 0) -> None:
     """Run the worker until SIGTERM or SIGINT."""
+    jobs = jobs or cores()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with open_runtime(settings, pool_size=2, statement_timeout=_WORKER_STATEMENT_TIMEOUT) as runtime:
-        await house.work(runtime, stop)
+    async with open_runtime(settings, pool_size=jobs + 6, statement_timeout=_WORKER_STATEMENT_TIMEOUT) as runtime:
+        await house.work(runtime, settings, stop, jobs=jobs)
 
 
 async def supervise(settings: Settings, listening: Listening, ready: Callable[[str, str], Awaitable[None]] | None = None) -> None:

@@ -5,15 +5,34 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from outcrop.domain.finding import Action, Finding, public_fields
+from outcrop.domain.finding import Action, Finding, Validation, public_fields
 
 
 class EventType(StrEnum):
+    NEW = "finding.new"
     RESOLVED = "finding.resolved"
     FALSE_POSITIVE = "finding.false_positive"
 
 
 FIELDS = {
+    EventType.NEW: (
+        "id",
+        "status",
+        "validation_status",
+        "validation_confidence",
+        "composite_score",
+        "source_type",
+        "source_visibility",
+        "source_url",
+        "repo_full_name",
+        "file_path",
+        "line_number",
+        "matched_text",
+        "pattern",
+        "first_seen_at",
+        "last_seen_at",
+        "seen_count",
+    ),
     EventType.RESOLVED: (
         "id",
         "status",
@@ -43,5 +62,12 @@ def event_of(action: Action, finding: Finding) -> Event | None:
     """Give the event that the action sends about the finding as it is after it."""
     if (event := OF_ACTION.get(action)) is None:
         return None
+    return event_about(event, finding)
+
+
+def event_about(event: EventType, finding: Finding) -> Event:
+    """Give an event about the finding as it is. `finding.new` has no word for a check that failed: nothing is known then."""
     fields = public_fields(finding)
+    if event is EventType.NEW and finding.validation_status is Validation.ERROR:
+        fields["validation_status"] = Validation.UNVALIDATED
     return Event(event, finding.id, {name: fields[name] for name in FIELDS[event]})

@@ -78,6 +78,8 @@ class Finding:
     resolution_note: str | None = None
     resolution_evidence: Resolution | None = None
     suppressed_at: datetime | None = None
+    current_line: int | None = None  # at the tip; `line_number` is that of the oldest commit
+    allowed_in_source: bool = False  # its line says that it is meant to be there
 
 
 class Action(StrEnum):
@@ -132,6 +134,27 @@ def close(finding: Finding, action: Action, *, note: str | None, by: str | None,
             )
 
 
+def seen(finding: Finding, *, proven: bool = False) -> tuple[Finding, bool]:
+    """Give the finding after a run saw it again, and whether that is news.
+
+    What a person has closed stays closed, unless a check made since then proves the credential alive.
+    """
+    evidence = finding.resolution_evidence
+    if finding.status is Status.STALE:
+        return replace(finding, status=Status.ACTIVE), False
+    if finding.status is Status.RESOLVED and evidence is not None and (evidence.auto_resolved or proven):
+        return replace(finding, status=Status.ACTIVE, resolved_at=None, resolution_note=None, resolution_evidence=None), True
+    return finding, False
+
+
+def gone(finding: Finding, *, now: datetime) -> Finding | None:
+    """Give the finding after its absence was confirmed; None where its state does not change by that."""
+    if finding.status not in {Status.ACTIVE, Status.STALE}:
+        return None
+    evidence = Resolution(auto_resolved=True, resolved_by=None)
+    return replace(finding, status=Status.RESOLVED, resolved_at=now, resolution_evidence=evidence, current_line=None)
+
+
 def cut_note(note: str | None) -> str | None:
     """Keep a note within its length after masking made it longer; an empty one is none."""
     return note[:NOTE_LENGTH] or None if note is not None else None
@@ -167,4 +190,6 @@ def public_fields(finding: Finding) -> dict[str, Any]:
         "resolution_note": finding.resolution_note,
         "resolution_evidence": None if evidence is None else {"auto_resolved": evidence.auto_resolved, "resolved_by": evidence.resolved_by},
         "suppressed_at": finding.suppressed_at,
+        "current_line": finding.current_line,
+        "allowed_in_source": finding.allowed_in_source,
     }

@@ -1,7 +1,7 @@
 """Where a credential stands, in the form that stays the same from scan to scan."""
 
 import hashlib
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from outcrop.domain.finding import SourceType
 
@@ -22,3 +22,16 @@ def source_of(source_type: SourceType, repo_full_name: str | None, source_url: s
 def identity(source: str, path: str, fingerprint: bytes) -> bytes:
     """Identify one credential at one place in 32 bytes, however long the path is."""
     return hashlib.sha256(b"\0".join([source.encode(), path.encode("utf-8", "surrogateescape"), fingerprint])).digest()
+
+
+_BLOB = {"gitlab.com": "/-/blob/", "bitbucket.org": "/src/"}
+
+
+def line_address(base: str, commit: str | None, path: bytes | None, line: int, *, github: bool = False) -> str:
+    """Give the address of a line on the hosts whose addresses are known, else of the repository."""
+    base = base.removesuffix("/").removesuffix(".git")
+    host = urlsplit(base).hostname or ""
+    middle = "/blob/" if github or host == "github.com" else _BLOB.get(host)
+    if middle is None or commit is None or path is None:
+        return base
+    return f"{base}{middle}{commit}/{quote(path.partition(b'!')[0])}#L{line}"

@@ -53,6 +53,16 @@ class ScanRun:
     findings_resolved: int = 0
     coverage_gaps: tuple[Gap, ...] = ()
     error: str | None = None
+    waiting: str | None = None  # why nothing moves at the moment
+
+
+class SourceState(StrEnum):
+    """How far one source of a run has come."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
 
 
 def public_fields(run: ScanRun) -> dict[str, Any]:
@@ -72,4 +82,5 @@ def public_fields(run: ScanRun) -> dict[str, Any]:
         "findings_resolved": run.findings_resolved,
         "coverage_gaps": [{"what": gap.what, "why": gap.why} for gap in run.coverage_gaps],
         "error": run.error,
+        "waiting": run.waiting,
     }

@@ -4,6 +4,7 @@ import asyncio
 import ipaddress
 import socket
 import ssl
+import zlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ _REDIRECTS = {301, 302, 303, 307, 308}
 _MOST_REDIRECTS = 10
 _PROOFS = {"authorization", "cookie"}
 _CHUNK = 1 << 16
+_BROKEN = "the answer ended early, or its encoding is broken"
 
 
 class HttpError(Exception):
@@ -93,11 +95,13 @@ class Http:
             raise HttpError("is not an http address")
         _check_literal(parsed.host, self._egress)
         async with self._session.get(parsed, headers=dict(headers), allow_redirects=False) as response:
-            body = bytearray()
+            body, unpacking = bytearray(), _unpacking(response.headers.get("Content-Encoding", ""))
             async for chunk in response.content.iter_chunked(_CHUNK):
-                body += chunk
+                body += unpacking.take(chunk, most + 1 - len(body)) if unpacking else chunk
                 if len(body) > most:
                     break
+            if unpacking and len(body) <= most and not unpacking.whole:
+                raise HttpError(_BROKEN)
             return Answer(url, response.status, response.headers, bytes(body[:most]), cut=len(body) > most)
 
 
@@ -115,7 +119,12 @@ async def open_http(egress: Egress, *, user_agent: str = "outcrop", connections:
     # The time limit is the caller's, over redirects and all; connecting has one of its own.
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=20)
     async with aiohttp.ClientSession(
-        connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar(), headers={"User-Agent": user_agent}, trust_env=False
+        connector=connector,
+        timeout=timeout,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"User-Agent": user_agent, "Accept-Encoding": "gzip"},
+        trust_env=False,
+        auto_decompress=False,  # aiohttp does not tell when a packed answer ends early, and can wait for ever on a broken one
     ) as session:
         yield Http(session, egress)
 
@@ -147,6 +156,43 @@ class _Guarded(AbstractResolver):
         """Keep nothing, close nothing."""
 
 
+class _Unpacking:
+    """Unpacks an answer as it comes, never more than there is room for."""
+
+    def __init__(self) -> None:
+        self._inflater = zlib.decompressobj(wbits=47)  # gzip or zlib, whichever it begins as
+        self._begun = False
+
+    @property
+    def whole(self) -> bool:
+        return self._inflater.eof or not self._begun
+
+    def take(self, data: bytes, room: int) -> bytes:
+        out = bytearray()
+        self._begun = True
+        while data and len(out) < room:
+            if self._inflater.eof:
+                if not data.startswith(b"\x1f\x8b"):  # browsers let it be
+                    break
+                self._inflater = zlib.decompressobj(wbits=47)
+            try:
+                out += self._inflater.decompress(data, room - len(out))
+            except zlib.error:
+                raise HttpError(_BROKEN) from None
+            data = self._inflater.unused_data if self._inflater.eof else self._inflater.unconsumed_tail
+        return bytes(out)
+
+
+def _unpacking(encoding: str) -> _Unpacking | None:
+    match encoding.strip().lower():
+        case "" | "identity":
+            return None
+        case "gzip" | "x-gzip" | "deflate":
+            return _Unpacking()
+        case _:
+            raise HttpError("the answer is packed in a way that was not asked for")
+
+
 def _origin(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     return parts.scheme, parts.netloc.lower()
@@ -170,7 +216,7 @@ def _reason(error: Exception) -> str:
         case aiohttp.ClientConnectorError():
             return "cannot be connected to"
         case aiohttp.ClientPayloadError():
-            return "the answer ended early, or its encoding is broken"
+            return _BROKEN
         case aiohttp.ServerDisconnectedError():
             return "the connection was closed without an answer"
         case aiohttp.InvalidURL():

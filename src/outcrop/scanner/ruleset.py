@@ -28,6 +28,7 @@ class RuleSet:
         self.rules = rules
         self.version = version
         self.database = database
+        self.by_id = {rule.id: rule for rule in rules}
         self.triggered = list(_by_trigger(rules).values())
         # How far around a trigger's end any of its forms looks, companions included.
         self.reach = [_reach(forms) for forms in self.triggered]

@@ -104,6 +104,8 @@ class ImportedFinding(_Shape):
     resolution_note: Annotated[StrictStr, Field(max_length=NOTE_LENGTH), AfterValidator(_no_nul)] | None = None
     resolution_evidence: _Evidence | None = None
     suppressed_at: Time | None = None
+    current_line: Annotated[int, Field(ge=0, le=_INT4, strict=True)] | None = None
+    allowed_in_source: StrictBool = False
 
 
 class LineError(BadInputError):
@@ -293,6 +295,8 @@ class _Reader:
             resolution_note=None if open_ else cut_note(imported.resolution_note),
             resolution_evidence=Resolution(evidence.auto_resolved, evidence.resolved_by) if resolved else None,
             suppressed_at=imported.suppressed_at,
+            current_line=imported.current_line,
+            allowed_in_source=imported.allowed_in_source,
         )
 
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Literal
-from urllib.parse import quote, urlsplit
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence, SourceType, Status, Validation, Visibility
+from outcrop.domain.place import line_address
 from outcrop.domain.secret import Secret, reveal
 from outcrop.net.guard import Egress
 from outcrop.scanner.content import scan_stream
@@ -24,7 +24,7 @@ from outcrop.scanner.ruleset import RuleSet
 from outcrop.scanner.score import Evidence, score
 from outcrop.sources import files, git
 from outcrop.sources.base import Located, Outcome, Progress, for_path, member, shown
-from outcrop.sources.clone import clone
+from outcrop.sources.clone import Remote, clone
 from outcrop.sources.repository import Repository, find_git_folder, open_local, resolve
 from outcrop.sources.workspace import work_folder
 
@@ -155,7 +155,7 @@ def _scan_git(target: str, options: Options, progress: Progress) -> tuple[Outcom
     with ExitStack() as stack:
         work = stack.enter_context(work_folder(options.work))
         if target.startswith("https://"):
-            repository, git_folder = clone(target, work, options.egress), None
+            repository, git_folder = clone(Remote.parse(target), work, options.egress), None
             place = _Place(_without_user(target), _without_user(target), _full_name(target), _ignoring_at_head(repository))
             key = b""
         else:
@@ -250,6 +250,7 @@ def _fields(one: Located, fingerprint: str, place: _Place, places: int) -> dict[
     source_type = SourceType.REPO if one.at_tip else SourceType.COMMIT
     path = None if one.path is None else hit.secret.masked_within(shown(one.path))
     at = datetime.fromtimestamp(origin.at, UTC) if origin and origin.at is not None else None
+    url = place.url and line_address(place.url, origin.commit if origin else None, one.path, hit.line)
     visibility = Visibility.UNKNOWN
     evidence = Evidence(
         Validation.UNVALIDATED, Confidence.LOW, hit.strength, hit.rule.impact, source_type, visibility,
@@ -264,7 +265,7 @@ def _fields(one: Located, fingerprint: str, place: _Place, places: int) -> dict[
         "composite_score": score(evidence).total,
         "source_type": source_type,
         "source_visibility": visibility,
-        "source_url": hit.secret.masked_within(_source_url(place, one)) if place.url else None,
+        "source_url": hit.secret.masked_within(url) if url else None,
         "repo_full_name": place.full_name,
         "file_path": path,
         "line_number": hit.line,
@@ -282,6 +283,7 @@ def _fields(one: Located, fingerprint: str, place: _Place, places: int) -> dict[
         "confidence": hit.confidence,
         "column": hit.column,
         "current_line": one.current_line,
+        "allowed_in_source": False,
         "commit": origin.commit if origin else None,
         "author": origin.author if origin else None,
         "committed_at": at,
@@ -289,15 +291,3 @@ def _fields(one: Located, fingerprint: str, place: _Place, places: int) -> dict[
         "encoding": list(hit.encoding),
         "parts": {name: part.masked() for name, part in sorted(hit.parts.items())},
     }
-
-
-def _source_url(place: _Place, one: Located) -> str:
-    """Give the address of the line on the hosts whose addresses are known, else of the repository."""
-    base = (place.url or "").removesuffix("/").removesuffix(".git")
-    if one.origin is None or one.path is None:
-        return base
-    middle = {"github.com": "/blob/", "gitlab.com": "/-/blob/", "bitbucket.org": "/src/"}.get(urlsplit(base).hostname or "")
-    if middle is None:
-        return base
-    path = quote(one.path.partition(b"!")[0])
-    return f"{base}{middle}{one.origin.commit}/{path}#L{one.hit.line}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from outcrop.domain.errors import OperatorError
-from outcrop.store import audit, keyring, rollups
+from outcrop.store import audit, keyring, rollups, schema
 from outcrop.store import db as database
 from outcrop.store.db import Connection
 from outcrop.store.keyring import OperatorKey
@@ -21,7 +21,7 @@ class Check:
 async def examine(db: Connection, operator: OperatorKey) -> list[Check]:
     """Check everything that can be checked; a failed check stops only those that need it."""
     checks = [Check("database", ok=True, detail=await database.describe(db))]
-    pending = await database.pending_migrations(db)
+    pending = await schema.pending_migrations(db)
     checks.append(Check("schema", not pending, f"to be applied: {', '.join(pending)}" if pending else "up to date"))
     if pending:
         return checks

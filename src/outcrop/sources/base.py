@@ -28,6 +28,7 @@ class Located:
     at_tip: bool = True
     current_line: int | None = None
     unreachable: bool = False  # no ref reaches the blob
+    blobs: set[bytes] = field(default_factory=set)  # all that hold it at this path
 
 
 @dataclass(slots=True)

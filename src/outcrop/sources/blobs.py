@@ -21,6 +21,8 @@ _BATCH_BLOBS = 20_000
 _BUFFER = 2 << 20  # small, so that git goes on while we scan; an object of half of it is read alone
 _REPORT_EVERY = 8 << 20
 _MOST_RESTARTS = 1_000
+_MISSING, _CUT = "object is missing or damaged", "object is damaged: only its beginning was read"
+UNREAD = {_MISSING, _CUT}
 INCOMPLETE = "the object store is damaged: some objects were not scanned"
 
 
@@ -90,11 +92,11 @@ def scanned(
         if isinstance(item, Stretch):
             yield from scan_stretch(ruleset, item, floor)
         elif item[1] is None:
-            yield item[0], "object is missing or damaged", 0
+            yield item[0], _MISSING, 0
         else:
             found = scan_stream(ruleset, item[1].read, floor)
             if item[1].cut:
-                found.gaps.append("object is damaged: only its beginning was read")
+                found.gaps.append(_CUT)
             yield item[0], found, item[1].size
 
 

@@ -3,7 +3,9 @@
 import base64
 import os
 import signal
+import ssl
 import subprocess
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -15,9 +17,51 @@ from outcrop.sources.repository import Repository, open_mirror
 _DEADLINE = 3_600.0
 
 
-def clone(url: str, work: Path, egress: Egress) -> Repository:
-    """Clone every ref of a repository. A name and password in the address travel as a header, not in an argument."""
-    parts = urlsplit(url)
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A repository elsewhere. A name and password travel as a header, not in an argument."""
+
+    url: str
+    login: tuple[str, str] | None = field(default=None, repr=False)
+
+    @classmethod
+    def parse(cls, url: str) -> "Remote":
+        """Take name and password out of an address."""
+        parts = urlsplit(url)
+        if parts.username is None:
+            return cls(url)
+        return cls(
+            parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(), (unquote(parts.username), unquote(parts.password or ""))
+        )
+
+
+def clone(remote: Remote, work: Path, egress: Egress) -> Repository:
+    """Clone every ref of a repository."""
+    source, config = _reach(remote, work, egress)
+    folder = work / "mirror.git"
+    _run(["clone", "--quiet", "--mirror", "--template=", "--", source, str(folder)], remote, config, work)
+    return open_mirror(folder)
+
+
+def listed_refs(remote: Remote, work: Path, egress: Egress) -> bytes:
+    """Ask for the refs of a repository, as git prints them."""
+    source, config = _reach(remote, work, egress)
+    return _run(["ls-remote", "--quiet", "--", source], remote, config, work)
+
+
+def fetch_commit(remote: Remote, commit: str, work: Path, egress: Egress) -> Repository:
+    """Bring one commit and its parents."""
+    source, config = _reach(remote, work, egress)
+    folder = work / "commit.git"
+    _run(["init", "--quiet", "--bare", "--template=", str(folder)], remote, config, work)
+    fetch = ["--git-dir", str(folder), "fetch", "--quiet", "--no-tags", "--depth=2", "--end-of-options", source]
+    _run([*fetch, f"{commit}:refs/outcrop/commit"], remote, config, work)
+    return open_mirror(folder)
+
+
+def _reach(remote: Remote, work: Path, egress: Egress) -> tuple[str, dict[str, str]]:
+    """Give the address for git and the configuration that keeps it there."""
+    parts = urlsplit(remote.url)
     try:
         host, port = parts.hostname, parts.port or 443
     except ValueError:
@@ -25,21 +69,33 @@ def clone(url: str, work: Path, egress: Egress) -> Repository:
     if parts.scheme != "https" or not host or parts.query or parts.fragment:
         raise OperatorError("only https addresses of repositories can be cloned")
     address, at_port = resolve(host, port, egress)
-    folder = work / "mirror.git"
-    shown = f"https://{parts.netloc.rpartition('@')[2]}{parts.path}"
     # The name stays in the address, for the certificate; git is told which address it has.
-    source = shown if at_port == port else f"https://{host}:{at_port}{parts.path}"
+    source = remote.url if at_port == port else f"https://{host}:{at_port}{parts.path}"
     pinned = f"[{address}]" if ":" in address else address
     config = {"http.curloptResolve": f"{host}:{at_port}:{pinned}", "http.lowSpeedLimit": "100", "http.lowSpeedTime": "60", "http.proxy": ""}
     if egress.ca_file:
-        config["http.sslCAInfo"] = str(egress.ca_file)
-    if parts.username:
-        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        config["http.extraHeader"] = "Authorization: Basic " + base64.b64encode(login.encode()).decode()
+        config["http.sslCAInfo"] = str(_trusted(egress.ca_file, work))
+    if remote.login:
+        config["http.extraHeader"] = "Authorization: Basic " + base64.b64encode(":".join(remote.login).encode()).decode()
+    return source, config
+
+
+def _trusted(own: Path, work: Path) -> Path:
+    """Write what the machine trusts and the operator's own certificates into one file: git takes one."""
+    system = ssl.get_default_verify_paths().cafile
+    file = work / "trusted.pem"
+    try:
+        file.write_bytes((Path(system).read_bytes() + b"\n" if system else b"") + own.read_bytes())
+    except OSError as error:
+        raise OperatorError(f"OUTCROP_EGRESS_CA_FILE: {error.strerror}") from None
+    return file
+
+
+def _run(arguments: list[str], remote: Remote, config: dict[str, str], work: Path) -> bytes:
     process = subprocess.Popen(
-        ["git", "clone", "--quiet", "--mirror", "--template=", "--", source, str(folder)],
+        ["git", *arguments],
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=gitcall.environment(config, protocols="https"),
         cwd=work,
@@ -48,15 +104,15 @@ def clone(url: str, work: Path, egress: Egress) -> Repository:
     )
     with process:
         try:
-            _, errors = process.communicate(timeout=_DEADLINE)
+            out, errors = process.communicate(timeout=_DEADLINE)
         except BaseException as error:
             os.killpg(process.pid, signal.SIGKILL)
             if isinstance(error, subprocess.TimeoutExpired):
-                raise OperatorError(f"{shown}: cloning took longer than an hour") from None
+                raise OperatorError(f"{remote.url}: cloning took longer than an hour") from None
             raise
     if process.returncode:
-        raise OperatorError(f"{shown}: cannot be cloned: {_last_line(errors)}")
-    return open_mirror(folder)
+        raise OperatorError(f"{remote.url}: cannot be cloned: {_last_line(errors)}")
+    return out
 
 
 def _last_line(errors: bytes) -> str:

@@ -201,7 +201,6 @@ def _reason(error: OSError) -> str:
 def scan_folder(folder: Folder, progress: Progress) -> Outcome:
     """Scan a folder, or a single file."""
     outcome = Outcome()
-    rules = {rule.id: rule for rule in folder.ruleset.rules}
     path = folder.path
     single = not path.is_dir()
     work = reader(path.parent if single else path, folder.ruleset, folder.floor)
@@ -212,7 +211,7 @@ def scan_folder(folder: Folder, progress: Progress) -> Outcome:
         for name, reason in told.gaps:
             outcome.gap(name, reason)
         for name, wire in told.hits:
-            found = from_wire(wire, rules)
+            found = from_wire(wire, folder.ruleset.by_id)
             outcome.located += [Located(hit, member(name, inner)) for inner, hit in for_path(found, name)]
             for reason in found.gaps:
                 outcome.gap(name, reason)

@@ -2,13 +2,13 @@
 
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner.content import Found, from_wire
+from outcrop.scanner.content import Found, from_wire, scan_content
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.sources import blobs, gitcall, history
 from outcrop.sources import seen as memory
@@ -19,6 +19,7 @@ from outcrop.sources.repository import Repository, refs_state, state
 from outcrop.sources.seen import Seen
 
 _Key = tuple[bytes | None, str]  # a path with its member, and a value
+_AT_ONCE = 2_000  # blobs that a process is given
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,101 @@ def scan_history(scan: Scan) -> Outcome:
     return outcome
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A credential that an earlier scan found: its path, the blobs that hold it there, its value where that is kept."""
+
+    path: bytes
+    blobs: frozenset[bytes]
+    value: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What earlier scans have left: the commits from which every blob has been read, and what they found."""
+
+    tips: tuple[bytes, ...] = ()
+    standing: tuple[Standing, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """A scan that went on from another one. It tells the same as one that had begun anew."""
+
+    outcome: Outcome
+    tips: tuple[bytes, ...]
+    there: list[bool]  # of each that is known: a ref still reaches a blob that holds it at its path
+    whole: bool  # no object was missing: what is not told is not there
+
+
+def scan_on(scan: Scan, known: Known) -> Continued:
+    """Read the blobs that no known tip reaches, and again those that matter; attribute all of them in the whole history."""
+    outcome = Outcome()
+    gaps: list[str] = []
+    tips = history.usable_tips(scan.repository, gaps)
+    order = history.commits(scan.repository, gaps)
+    found = _read(scan, _unread(scan, tips, known), outcome)
+    outcome.commits = len(order)
+    scan.progress(outcome)
+    matter = {blob for one in known.standing for blob in one.blobs}
+    places = history.place(scan.repository, order, {*found, *matter}, scan.jobs, gaps)
+    outcome.located = list(_located(found, places, history.at_tip(scan.repository, _by_path(found, places))))
+    _describe(scan.repository, outcome.located)
+    outcome.gaps += _gaps_of(found, places)
+    scan.repository.gaps.extend(sorted(set(gaps)))
+    _note_gaps(scan.repository, outcome)
+    unread = any(reason in blobs.UNREAD for content in found.values() for reason in content.gaps)
+    told = {(one.path, reveal(one.hit.secret)) for one in outcome.located}
+    there = [(one.path, one.value) in told or _stands(scan, one, places, tips) for one in known.standing]
+    return Continued(outcome, tuple(tips), there, whole=not (scan.repository.gaps or unread))
+
+
+def _stands(scan: Scan, one: Standing, places: Places, tips: list[bytes]) -> bool:
+    """Tell whether a credential that no rule tells of is there all the same: rules change, and absence is judged by the value."""
+    path = one.path.partition(b"!")[0]
+    if any({one.path, path} & places.get(blob, {}).keys() for blob in one.blobs):
+        return True
+    if one.value is None:
+        return False
+    versions = history.blobs_at(scan.repository, tips, path)
+    return any(_holds(scan, content, one.value) for _, content in blobs.contents(scan.repository, [versions] if versions else []))
+
+
+def _holds(scan: Scan, content: bytes | blobs.Large | None, value: str) -> bool:
+    if not isinstance(content, bytes):
+        return content is not None  # too large to be sure of the contrary
+    if value.encode("utf-8", "surrogateescape") in content:
+        return True
+    return any(reveal(hit.secret) == value for _, hit in scan_content(scan.ruleset, content, Confidence.LOW).hits)
+
+
+def _unread(scan: Scan, tips: list[bytes], known: Known) -> Iterator[list[bytes]]:
+    old = [tip for tip in known.tips if tip in history.present(scan.repository, known.tips)]
+    if not old:
+        yield from blobs.listed(scan.repository, (), lambda _: None)
+        return
+    fresh = history.new_blobs(scan.repository, tips, old)
+    if fresh is None:  # something is missing: everything that is there is read
+        yield from blobs.listed(scan.repository, (), lambda _: None)
+        return
+    again = history.present(scan.repository, sorted({blob for one in known.standing for blob in one.blobs}))
+    wanted = list(dict.fromkeys([*fresh, *sorted(again)]))
+    yield from (wanted[at : at + _AT_ONCE] for at in range(0, len(wanted), _AT_ONCE))
+
+
+def scan_commit(scan: Scan, commit: bytes) -> Outcome:
+    """Scan what one commit brought."""
+    outcome = Outcome(commits=1)
+    gaps: list[str] = []
+    places = history.changed(scan.repository, [commit], 1, gaps)
+    found = _read(scan, [sorted(places)] if places else [], outcome)
+    outcome.located = list(_located(found, places, set()))
+    _describe(scan.repository, outcome.located)
+    outcome.gaps += [*_gaps_of(found, places), *(("history", gap) for gap in sorted(set(gaps)))]
+    _note_gaps(scan.repository, outcome)
+    return outcome
+
+
 def scan_since(scan: Scan, since: bytes) -> Outcome:
     """Scan what the commits after a revision brought, up to HEAD; a value that stood in the same file before is not new."""
     outcome = Outcome()
@@ -65,7 +161,7 @@ def scan_since(scan: Scan, since: bytes) -> Outcome:
     found = _read(scan, [sorted(places)] if places else [], outcome)
     paths = sorted({path for oid in found for path in places.get(oid, ())})
     before = [oid for oid in history.ids_at(scan.repository, since, paths) if oid] if paths else []
-    tips = history.at_tips(scan.repository, _by_path(found, places))
+    tips = history.at_tip(scan.repository, _by_path(found, places))
     old = _values(scan, before)
     outcome.located = [one for one in _located(found, places, tips) if reveal(one.hit.secret) not in old]
     _describe(scan.repository, outcome.located)
@@ -122,13 +218,12 @@ def _batches(repository: Repository, seen: Seen, *, everything: bool) -> Iterato
 
 
 def _read(scan: Scan, batches: Iterable[list[bytes]], outcome: Outcome) -> dict[bytes, Found]:
-    rules = {rule.id: rule for rule in scan.ruleset.rules}
     found: dict[bytes, Found] = {}
     for told in spread(batches, blobs.reader(scan.repository, scan.ruleset, scan.floor), scan.jobs):
         outcome.files += told.blobs
         outcome.size += told.size
         for oid, wire in told.hits:
-            found[oid] = from_wire(wire, rules)
+            found[oid] = from_wire(wire, scan.ruleset.by_id)
         for oid, reason in told.gaps:
             found[oid] = Found(gaps=[reason])
         scan.progress(outcome)
@@ -147,7 +242,7 @@ def _attribute(scan: Scan, seen: Seen, found: dict[bytes, Found], outcome: Outco
     outcome.commits = len(order)
     scan.progress(outcome)
     seen.places = history.place(scan.repository, order, set(found), scan.jobs, gaps)
-    seen.tips = history.at_tips(scan.repository, _by_path(found, seen.places))
+    seen.tips = history.at_tip(scan.repository, _by_path(found, seen.places))
     seen.gaps = sorted(set(gaps))
 
 
@@ -170,6 +265,8 @@ def _located(found: dict[bytes, Found], places: Places, tips: set[tuple[bytes, b
                 key = (member(path, inner), reveal(hit.secret))
                 one = Located(hit, key[0], _origin(commit), at_tip, hit.line if at_tip else None, unreachable=path is None)
                 known = oldest.get(key)
+                one.blobs = known[1].blobs if known else one.blobs
+                one.blobs.add(oid)
                 if known is None or rank < known[0]:
                     if known is not None and known[1].at_tip:
                         one.at_tip, one.current_line = True, known[1].current_line

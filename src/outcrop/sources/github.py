@@ -1,36 +1,35 @@
 """What GitHub tells over its REST API: which repositories and gists there are, and whether a commit is still held."""
 
 import asyncio
-import hashlib
 import re
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Any, Protocol, TypeVar
-from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit
+from typing import Any, TypeVar
+from urllib.parse import quote
 
-import orjson
-
-from outcrop.domain.errors import BadInputError, OperatorError
+from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Visibility
-from outcrop.domain.secret import Secret, reveal
-from outcrop.net.http import Answer, Http, HttpError
+from outcrop.domain.secret import Secret
+from outcrop.net.http import Http
 from outcrop.sources.base import one_line
-from outcrop.sources.github_limits import Clock, GitHubError, Kind, Limits, Sleep, Waiting
+from outcrop.sources.github_api import PER_PAGE, Api, Etags, origin
+from outcrop.sources.github_limits import Clock, GitHubError, Limits, Sleep, Waiting
 
 __all__ = ["Etags", "GitHub", "GitHubError", "HostedCommit", "HostedGist", "HostedRepository"]
-
-_PER_PAGE = 100
-_MOST_PAGES = 10_000
-_PAUSES = (1.0, 2.0, 4.0)  # before a failure that may pass is tried again
-_SAID = 200  # of the host's own words in an error
 
 _OWNER = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _FULL_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}/(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,100}")
 _GIST = re.compile(r"[A-Za-z0-9]{1,64}")
 _SHA = re.compile(r"[0-9a-f]{4,64}", re.IGNORECASE)
-_NEXT = re.compile(r'<([^<>]*)>[^<,]*;\s*rel="?next\b')
+_WHAT = {
+    _OWNER: "the name of a user or organisation",
+    _FULL_NAME: "OWNER/NAME of a repository",
+    _GIST: "a gist's id",
+    _SHA: "a commit's id",
+}
 
 _T = TypeVar("_T")
 
@@ -82,21 +81,13 @@ class GitHub:
         sleep: Sleep = asyncio.sleep,
         clock: Clock = time.time,
     ) -> None:
-        self._http = http
-        self._base = base_url.rstrip("/")
-        self._origin = _origin(self._base)
-        if not self._origin[1] or (self._origin[0] != "https" and urlsplit(self._base).hostname not in {"127.0.0.1", "::1", "localhost"}):
-            raise OperatorError("the address of GitHub's API must begin with https://")
+        self._api = Api(http, base_url, token, etags, Limits(origin(base_url)[1], waiting, longest_wait, sleep, clock))
         self._token = token
-        self._etags = etags
-        # A host answers one token with what another may not see, so their answers are kept apart.
-        self._whose = hashlib.sha256(reveal(token).encode()).hexdigest()[:16] if token else "-"
-        self._limits = Limits(self._origin[1], waiting, longest_wait, sleep, clock)
         self._login: str | None = None
 
     async def repositories(self, owner: str) -> AsyncIterator[HostedRepository]:
         """Give all repositories of an organisation or a user, the private ones as far as the token may see them."""
-        about = await self._get(f"/users/{_fitting(_OWNER, owner)}")
+        about = await self._api.get(f"/users/{_fitting(_OWNER, owner)}")
         login = _matching(about, "login", _OWNER)
         if _take(about, "type", str) == "Organization":
             path = f"/orgs/{login}/repos?type=all"
@@ -105,49 +96,48 @@ class GitHub:
         else:
             path = f"/users/{login}/repos?type=owner"
         # Oldest first: what is new comes on the last page, and the others stay as they were.
-        async for raw in self._all(f"{path}&sort=created&direction=asc&per_page={_PER_PAGE}"):
+        async for raw in self._api.pages(f"{path}&sort=created&direction=asc&per_page={PER_PAGE}"):
             yield await self._hosted(raw)
 
     async def repository(self, full_name: str) -> HostedRepository:
         """Give a repository by its name or a name that it had."""
-        return await self._hosted(await self._get(f"/repos/{_fitting(_FULL_NAME, full_name)}"))
+        return await self._hosted(await self._api.get(f"/repos/{_fitting(_FULL_NAME, full_name)}"))
 
     async def repository_by_id(self, id: int) -> HostedRepository:  # noqa: A002
-        return await self._hosted(await self._get(f"/repositories/{id:d}"))
+        return await self._hosted(await self._api.get(f"/repositories/{id:d}"))
 
     async def gists(self, user: str) -> AsyncIterator[HostedGist]:
         """Give a user's gists; the secret ones where the token is that user's."""
         name = _fitting(_OWNER, user)
         path = "/gists" if await self._is_own(name) else f"/users/{name}/gists"
-        async for raw in self._all(f"{path}?per_page={_PER_PAGE}"):
+        async for raw in self._api.pages(f"{path}?per_page={PER_PAGE}"):
             yield _gist(raw)
 
     async def gist(self, id: str) -> HostedGist:  # noqa: A002
-        return _gist(await self._get(f"/gists/{_fitting(_GIST, id)}"))
+        return _gist(await self._api.get(f"/gists/{_fitting(_GIST, id)}"))
 
     async def commit(self, full_name: str, sha: str) -> HostedCommit:
-        found = await self._get(_commit_path(full_name, sha))
+        found = await self._api.get(_commit_path(full_name, sha))
         return HostedCommit(_matching(found, "sha", _SHA), await self.repository(full_name), _https(found, "html_url"))
 
     async def commit_is_gone(self, full_name: str, sha: str) -> bool | None:
         """Tell whether the host no longer gives a commit; None where it does not say."""
         commit, repository = _commit_path(full_name, sha), f"/repos/{_fitting(_FULL_NAME, full_name)}"
-        try:
-            status = (await self._ask(self._base + commit)).status
-            if status not in {HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY}:
-                return False if status == HTTPStatus.OK else None
+        with suppress(GitHubError):
+            status = await self._api.status(commit)
+            if status == HTTPStatus.OK:
+                return False
             # A repository that is hidden from us answers 404 for every commit, which says nothing about this one.
-            return True if (await self._ask(self._base + repository)).ok else None
-        except GitHubError:
-            return None
+            if status in {HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY} and await self._api.status(repository) == HTTPStatus.OK:
+                return True
+        return None
 
     def is_own_host(self, clone_url: str) -> bool:
         """Tell whether repositories at this address are of the host that the token is for."""
-        scheme, host = _origin(clone_url)
-        own = self._origin[1]
+        own = self._api.host
         if own == "api.github.com" or (own.startswith("api.") and own.endswith(".ghe.com")):
             own = own.removeprefix("api.")
-        return scheme == "https" and host == own
+        return origin(clone_url) == ("https", own)
 
     async def _is_own(self, login: str) -> bool:
         """Tell whether the token is this user's. Tokens of apps belong to no user, and are refused here."""
@@ -155,7 +145,7 @@ class GitHub:
             return False
         if self._login is None:
             try:
-                found = _take(await self._get("/user"), "login", str)
+                found = _take(await self._api.get("/user"), "login", str)
             except GitHubError as error:
                 if error.kind not in {"forbidden", "not_found"}:
                     raise
@@ -167,9 +157,11 @@ class GitHub:
         found = _repository(raw)
         if _take(raw, "size", int) or found.empty:
             return found
-        # The size is rounded down to kilobytes and lags behind a push, so the host is asked whether there is a commit.
-        answer = await self._ask(f"{self._base}/repos/{found.full_name}/commits?per_page=1")
-        return replace(found, empty=answer.status == HTTPStatus.CONFLICT)
+        # The size is in kilobytes and lags behind a push, so the host is asked whether there is a commit.
+        with suppress(GitHubError):
+            return replace(found, empty=await self._api.status(f"/repos/{found.full_name}/commits?per_page=1") == HTTPStatus.CONFLICT)
+        return found
+
 
 def _repository(raw: Any) -> HostedRepository:
     pushed_at, told = _optional(raw, "pushed_at"), _optional(raw, "visibility")
@@ -205,7 +197,7 @@ def _gist(raw: Any) -> HostedGist:
 def _take(raw: Any, name: str, kind: type[_T]) -> _T:
     value = raw.get(name) if isinstance(raw, dict) else None
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise GitHubError("malformed", f"an answer of GitHub has no usable {name}")
+        raise _unusable(name)
     return value
 
 
@@ -215,23 +207,31 @@ def _optional(raw: Any, name: str) -> str | None:
 
 def _matching(raw: Any, name: str, pattern: re.Pattern[str]) -> str:
     value = _take(raw, name, str)
-    return value if pattern.fullmatch(value) else _take({}, name, str)
+    if not pattern.fullmatch(value):
+        raise _unusable(name)
+    return value
 
 
 def _https(raw: Any, name: str) -> str:
     """Take an address that is safe to clone from and to link to."""
     value = _take(raw, name, str)
-    scheme, host = _origin(value)
-    return value if scheme == "https" and host and "@" not in host and value.isprintable() else _take({}, name, str)
+    scheme, host = origin(value)
+    if scheme != "https" or not host or "@" in host or not value.isprintable():
+        raise _unusable(name)
+    return value
+
+
+def _unusable(name: str) -> GitHubError:
+    return GitHubError("malformed", f"an answer of GitHub has no {name} that can be used")
 
 
 def _commit_path(full_name: str, sha: str) -> str:
-    # The list of files is in pages too, and nobody reads it.
+    # A commit's files come in pages too, and nobody reads them.
     return f"/repos/{_fitting(_FULL_NAME, full_name)}/commits/{_fitting(_SHA, sha)}?per_page=1"
 
 
 def _fitting(pattern: re.Pattern[str], given: str) -> str:
     """Check what a person gave before it becomes part of an address."""
     if not pattern.fullmatch(given):
-        raise BadInputError(f"{one_line(given[:_SAID])}: is not a name that GitHub could have given")
+        raise BadInputError(f"{one_line(given[:200])}: is not {_WHAT[pattern]}")
     return quote(given, safe="/")

@@ -19,8 +19,8 @@ from outcrop.sources.github_limits import GitHubError, Kind, Limits
 PER_PAGE = 100
 _MOST_PAGES = 10_000
 _PAUSES = (1.0, 2.0, 4.0)  # before a failure that may pass is tried again
-_SAID = 200  # of the host's own words in an error
-_LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+_LONGEST = 300  # an error that repeats the host's words
+_LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]+)?")
 _NEXT = re.compile(r'<([^<>]*)>[^<,]*;\s*rel="?next\b')
 
 _KINDS: dict[int, Kind] = {
@@ -59,9 +59,10 @@ class Api:
     def __init__(self, http: Http, base_url: str, token: Secret | None, etags: Etags | None, limits: Limits) -> None:
         self._http = http
         self._base = base_url.rstrip("/")
+        if not _is_secure(self._base):
+            raise OperatorError("the address of GitHub's API must be an https address without a name, password or query")
         self._origin = origin(self._base)
-        if not self._origin[1] or (self._origin[0] != "https" and urlsplit(self._base).hostname not in _LOOPBACK):
-            raise OperatorError("the address of GitHub's API must begin with https://")
+        self.host = self._origin[1]
         self._token = token
         self._etags = etags
         # A host shows one token what another may not see, so what is kept is kept apart.
@@ -88,8 +89,8 @@ class Api:
             if not isinstance(page.value, list):
                 raise GitHubError("malformed", f"{_where(url)}: the answer is not a list")
             for item in page.value:
-                number = _take(item, "id", object)
-                if number not in given:
+                number = item.get("id") if item else None
+                if number is None or number not in given:
                     given.add(number)
                     yield item
             url = page.next
@@ -125,7 +126,7 @@ class Api:
     async def _ask(self, url: str, etag: str | None = None) -> Answer:
         """Ask until the answer is one to the question: a limit is waited for, and what may pass is tried again."""
         if not self._is_ours(url):
-            raise GitHubError("malformed", f"{self._origin[1]}: the next page is said to be at another host")
+            raise GitHubError("malformed", f"{self.host}: the next page is said to be at another host")
         headers = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
         if self._token:
             headers["Authorization"] = f"Bearer {reveal(self._token)}"
@@ -137,7 +138,7 @@ class Api:
             try:
                 answer = await self._http.get(url, headers=headers, follow=self._is_ours)
             except HttpError as error:
-                problem = f"{self._origin[1]}: {error}"
+                problem = f"{self.host}: {error}"
             else:
                 self._limits.note(answer)
                 if self._limits.refuses(answer, limited):
@@ -145,7 +146,7 @@ class Api:
                     continue
                 if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
                     return answer
-                problem = f"{self._origin[1]} answered {answer.status}"
+                problem = f"{self.host} answered {answer.status}"
             if failed == len(_PAUSES):
                 raise GitHubError("unavailable", problem)
             await self._limits.pause(_PAUSES[failed], problem)
@@ -153,16 +154,16 @@ class Api:
 
     def _failure(self, answer: Answer) -> GitHubError:
         if "Location" in answer.headers:
-            return GitHubError("malformed", f"{_where(answer.url)}: the answer leads to another host")
+            return GitHubError("malformed", f"{self.host}: the answer leads to another host")
         value = _json(answer)
         said = value.get("message") if isinstance(value, dict) else None
-        words = one_line(said[:_SAID]) if isinstance(said, str) else "no reason given"
-        if self._token:
+        words = f"{_where(answer.url)}: answered {answer.status}: {one_line(said) if isinstance(said, str) else 'no reason given'}"
+        if self._token:  # a host may repeat what it was sent
             words = self._token.masked_within(words)
-        return GitHubError(_KINDS.get(answer.status, "malformed"), f"{_where(answer.url)}: answered {answer.status}: {words}")
+        return GitHubError(_KINDS.get(answer.status, "malformed"), words[:_LONGEST])
 
     def _is_ours(self, url: str) -> bool:
-        return _origin(url) == self._origin
+        return origin(url) == self._origin
 
 
 def origin(url: str) -> tuple[str, str]:
@@ -172,6 +173,14 @@ def origin(url: str) -> tuple[str, str]:
     except ValueError:
         return "", ""
     return parts.scheme, parts.netloc.lower()
+
+
+def _is_secure(url: str) -> bool:
+    """Tell whether a token may be sent there: over TLS, or without leaving the machine."""
+    scheme, host = origin(url)
+    if not host or any(sign in url for sign in "@?#"):
+        return False
+    return scheme == "https" or (scheme == "http" and _LOOPBACK.fullmatch(host) is not None)
 
 
 def _where(url: str) -> str:

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Collection, Container, Iterator
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 
 from outcrop.sources import gitcall
 from outcrop.sources.base import Origin
@@ -13,7 +13,6 @@ from outcrop.sources.repository import Repository
 
 _CHUNK = 2_000  # commits
 _MOST_RESTARTS = 1_000
-_TIP_QUERIES, _TIP_BATCH = 200_000, 10_000
 SUBMODULE = b"160000"  # the mode of an entry that names a commit elsewhere
 _DIFF_MEMORY = 3 << 29  # git holds all changes of a commit: a small tree can unfold to billions of files
 _MOST_STANDING = 16 << 20  # bytes of a list of what stands in a commit
@@ -208,26 +207,47 @@ def _new_id(fields: bytes) -> bytes | None:
     return None if parts[count] == SUBMODULE else parts[2 * count + 1]
 
 
-def at_tips(repository: Repository, places: dict[bytes, set[bytes]]) -> set[tuple[bytes, bytes]]:
-    """Tell which (path, blob) stand at the tip of HEAD or of a branch."""
-    found: set[tuple[bytes, bytes]] = set()
-    left = {path: set(blobs) for path, blobs in places.items()}
-    tips = repository.branches()
-    at, count, queries = 0, 1, 0  # HEAD alone has most of them
-    while at < len(tips) and queries < _TIP_QUERIES and (paths := [path for path, blobs in left.items() if blobs]):
-        asked = [(tip, path) for tip in tips[at : at + count] for path in paths]
-        for (_, path), oid in zip(asked, _ids(repository, [tip + b":" + path for tip, path in asked]), strict=True):
-            if oid in left[path]:
-                found.add((path, oid))
-                left[path].discard(oid)
-        queries += len(asked)
-        at, count = at + count, max(1, _TIP_BATCH // len(paths))
-    return found
+def at_tip(repository: Repository, places: dict[bytes, set[bytes]]) -> set[tuple[bytes, bytes]]:
+    """Tell which (path, blob) stand at the tip of the default branch."""
+    if repository.head is None:
+        return set()
+    paths = list(places)
+    found = zip(paths, ids_at(repository, repository.head, paths), strict=True)
+    return {(path, oid) for path, oid in found if oid in places[path]}
 
 
 def ids_at(repository: Repository, commit: bytes, paths: list[bytes]) -> list[bytes | None]:
     """Give what stands at each path in a commit, None where nothing does."""
     return _ids(repository, [commit + b":" + path for path in paths])
+
+
+def present(repository: Repository, oids: Sequence[bytes]) -> set[bytes]:
+    """Tell which of these objects are there."""
+    return {oid for oid in _ids(repository, list(oids)) if oid} if oids else set()
+
+
+def new_blobs(repository: Repository, tips: Sequence[bytes], old: Sequence[bytes]) -> list[bytes] | None:
+    """Give the blobs that the tips reach and the old ones do not; None where the walk meets something missing."""
+    given = b"".join(b"%s\n" % tip for tip in [*tips, *(b"^" + tip for tip in old)])
+    arguments = ["rev-list", "--objects", "--no-object-names", "--filter=object:type=blob", "--filter-provided-objects", "--stdin"]
+    code, out = gitcall.output(repository.folder, *arguments, given=given)
+    return None if code else out.split()
+
+
+def blobs_at(repository: Repository, tips: Sequence[bytes], path: bytes) -> list[bytes]:
+    """Give every blob that the tips reach at a path."""
+    given = b"".join(b"%s\n" % tip for tip in tips) + b"--\n" + path + b"\n"
+    arguments = [
+        "--literal-pathspecs",
+        "rev-list",
+        "--objects",
+        "--full-history",
+        "--filter=object:type=blob",
+        "--no-object-names",
+        "--stdin",
+    ]
+    code, out = gitcall.output(repository.folder, *arguments, given=given)
+    return [oid for oid in out.split() if oid not in set(tips)] if code == 0 else []
 
 
 def _ids(repository: Repository, names: list[bytes]) -> list[bytes | None]:

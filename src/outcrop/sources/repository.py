@@ -36,12 +36,6 @@ class Repository:
         """Give what the refs point at, each once."""
         return sorted({*self.refs.values(), *([self.head] if self.head else [])})
 
-    def branches(self) -> list[bytes]:
-        """Give the commits that are the newest state of something: HEAD first, then the branches."""
-        names = (b"refs/heads/", b"refs/remotes/")
-        tips = [oid for name, oid in sorted(self.refs.items()) if name.startswith(names)]
-        return list(dict.fromkeys([*([self.head] if self.head else []), *tips]))
-
 
 def find_git_folder(path: Path) -> Path | None:
     """Give the git folder of a working tree or a bare repository; None where there is none."""
@@ -89,6 +83,15 @@ def open_mirror(folder: Path) -> Repository:
     gaps: list[str] = []
     refs = _refs(folder, gaps)
     return Repository(folder, ((folder / "objects").resolve(),), refs, _resolve(_small(folder / "HEAD").strip(), refs), gaps)
+
+
+def origin_of(path: Path) -> str | None:
+    """Give the https address that a repository on this machine says it was cloned from, without name and password: read as text only."""
+    folder = find_git_folder(path)
+    config = _small(folder / "config").decode("utf-8", "replace") if folder else ""
+    section = re.search(r'^\[remote "origin"\]\s*$(.*?)(?=^\[|\Z)', config, re.MULTILINE | re.DOTALL)
+    found = re.search(r"^\s*url\s*=\s*https://(?:[^@/\s]*@)?(\S+?)(?:\.git)?/?\s*$", section[1], re.MULTILINE) if section else None
+    return f"https://{found[1]}" if found else None
 
 
 def state(repository: Repository) -> str:

@@ -29,6 +29,8 @@ def normalise(reference: str, base: str = "") -> str | None:
         spelled = str(url.with_user(None))
     except ValueError:
         return None
+    if spelled.count("/") == 2:
+        spelled += "/"
     return spelled if len(spelled) <= _LONGEST else None
 
 
@@ -82,12 +84,9 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE
 _HEX = re.compile(r"[0-9a-f]{4,128}|[0-9A-F]{8,128}")
 _MIXED = re.compile(r"[A-Za-z0-9]{8,64}")
 _TOKENS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-# What an English word or name may begin with when it begins with two consonants: `Tda` is a piece of a hash, `Tray` is not.
-_BEGINNINGS = frozenset(
-    "bl br by ch cl cr cy dr dy fl fr fy gh gl gn gr gy hy kn kr ky ly my ny ph pl pr ps py qu rh sc sh sk sl sm sn sp sq st sv sw sy"
-    " th tr ts tw ty vl wh wr xm xy".split()
-)
-_ACRONYMS = frozenset("HTML HTTP JSON XML YAML URL URI API SSR CSS PDF SVG CSV UI UX ID DOM SQL JWT FAQ GPS CMS CDN SDK SEO AWS UTF CRUD".split())
+# How an English word or name may begin: `Tda` is a piece of a hash, `Tray` is not.
+_WORD = re.compile(r"[aeiou]|.[aeiouy]|b[lr]|c[hlr]|dr|f[lr]|g[hlnr]|ht|k[nr]|p[hlrs]|rh|s[chklmnpqtvw]|t[hrsw]|vl|w[hr]|xm")
+_ACRONYM = re.compile("HTML|HTTP|JSON|XML|YAML|UR[LI]|API|SSR|CSS|PDF|SVG|CSV|U[IX]|ID|DOM|SQL|JWT|FAQ|GPS|CMS|CDN|SDK|SEO|AWS|UTF|CRUD")
 
 
 def identity(path: str) -> str:
@@ -119,7 +118,7 @@ def _is_hash(part: str, before: str, *, first: str) -> bool:
         return before == "." and any(c.isdigit() for c in part) and not _has_words(part)
     if first == "chunk" and re.fullmatch("[A-Z2-7]{8}", part):  # esbuild's
         return True
-    return bool(before) and _is_mixed_hash(part) and not _has_words(part)
+    return bool(before or len(part) == 8) and _is_mixed_hash(part) and not _has_words(part)
 
 
 def _is_mixed_hash(part: str) -> bool:
@@ -131,16 +130,19 @@ def _is_mixed_hash(part: str) -> bool:
 
 
 def _has_words(part: str) -> bool:
-    """Tell whether a part is made of words, as `HomePage`, `Base64Url` and `XMLParser` are."""
-    return all(_is_word(token) for token in _TOKENS.findall(part) if not token.isdigit())
+    """Tell whether a part is made of words, as `HomePage`, `Base64Url` and `OAuthClient` are."""
+    letters = [token for token in _TOKENS.findall(part) if not token.isdigit()]
+    others = [token for token in letters if not _is_word(token)]
+    return not others or (len(others[0]) == len(others) == 1 and max(map(len, letters)) >= 4)
 
 
 def _is_word(token: str) -> bool:
-    if token.isupper():
-        return token in _ACRONYMS or (len(token) > 5 and bool(set(token) & set("AEIOUY")))
     word = token.lower()
-    vowels = set(word) & set("aeiouy")
-    return len(word) > 1 and bool(vowels) and (word[0] in "aeiou" or word[1] in "aeiouy" or word[:2] in _BEGINNINGS)
+    if _ACRONYM.fullmatch(token.upper()):
+        return True
+    if token.isupper():
+        return len(word) > 5 and bool(set(word) & set("aeiouy"))
+    return len(word) > 1 and bool(set(word) & set("aeiouy")) and bool(_WORD.match(word))
 
 
 def clean_path(path: str) -> str:

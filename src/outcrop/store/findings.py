@@ -58,17 +58,19 @@ class Record:
     fingerprint: bytes | None = None
     identity: bytes | None = None
     secret_box: bytes | None = None
+    source: str | None = None
+    source_path: bytes | None = None
+    rule: str | None = None
+    commit_id: str | None = None
+    media_type: str | None = None
+    last_scan_id: UUID | None = None
     keep_first_seen: bool = False  # where the finding is there already, these times are better known there
     keep_last_seen: bool = False
 
 
-_WRITTEN = (
-    *(name.strip() for name in rows.COLUMNS.split(",")),
-    "fingerprint",
-    "identity",
-    "secret_box",
-)
-_KEPT = {"fingerprint", "identity", "secret_box"}  # a record without a credential does not take one away
+# A record that says nothing of these takes nothing away.
+_KEPT = ("fingerprint", "identity", "secret_box", "source", "source_path", "rule", "commit_id", "media_type", "last_scan_id")
+_WRITTEN = (*(name.strip() for name in rows.COLUMNS.split(",")), *_KEPT)
 
 
 async def ids_at(db: Connection, account_id: int, identities: Sequence[bytes]) -> dict[bytes, UUID]:
@@ -98,11 +100,8 @@ async def bulk(db: Connection) -> AsyncIterator[None]:
     schema = sql.Identifier(await _schema(db))
     async with db.transaction():
         await db.execute("SET LOCAL work_mem = '128MB'")
-        await db.execute("""
-            CREATE TEMP TABLE batch ON COMMIT DROP AS
-            SELECT f.*, ''::text AS search_text, false AS keep_first_seen, false AS keep_last_seen FROM findings f WITH NO DATA;
-            ALTER TABLE batch DROP COLUMN account_id, DROP COLUMN facet;
-            CREATE TEMP TABLE rollup_deltas (LIKE rollup_deltas) ON COMMIT DROP""")
+        await open_batch(db)
+        await db.execute("CREATE TEMP TABLE rollup_deltas (LIKE rollup_deltas) ON COMMIT DROP")
         yield
         await db.execute(
             sql.SQL("""INSERT INTO {}.rollup_deltas
@@ -111,6 +110,14 @@ async def bulk(db: Connection) -> AsyncIterator[None]:
         )
     await rollups.fold(db)
     await db.execute("VACUUM (ANALYZE) findings, finding_search, finding_services, rollups, rollup_deltas")
+
+
+async def open_batch(db: Connection) -> None:
+    """Make room for `upsert_batch` in this transaction."""
+    await db.execute("""
+        CREATE TEMP TABLE batch ON COMMIT DROP AS
+        SELECT f.*, ''::text AS search_text, false AS keep_first_seen, false AS keep_last_seen FROM findings f WITH NO DATA;
+        ALTER TABLE batch DROP COLUMN account_id, DROP COLUMN facet""")
 
 
 async def _schema(db: Connection) -> str:
@@ -170,7 +177,8 @@ def _replacement(name: str) -> sql.Composed:
 
 _TYPES = [  # of the columns above, then of search_text and the two flags
     *("uuid", "text", "text", "text", "jsonb", "float8", "text", "text", "text", "text", "text", "int4", "text", "text", "text"),
-    *("timestamptz", "timestamptz", "int4", "timestamptz", "text", "bool", "text", "timestamptz", "bytea", "bytea", "bytea"),
+    *("timestamptz", "timestamptz", "int4", "timestamptz", "text", "bool", "text", "timestamptz", "int4", "bool"),
+    *("bytea", "bytea", "bytea", "text", "bytea", "text", "text", "text", "uuid"),
     *("text", "bool", "bool"),
 ]
 
@@ -201,9 +209,9 @@ def _row(record: Record) -> tuple[Any, ...]:
         None if evidence is None else evidence.auto_resolved,
         None if evidence is None else evidence.resolved_by,
         f.suppressed_at,
-        record.fingerprint,
-        record.identity,
-        record.secret_box,
+        f.current_line,
+        f.allowed_in_source,
+        *(getattr(record, name) for name in _KEPT),
         _search_text(f.source_url, f.file_path, f.repo_full_name),
         record.keep_first_seen,
         record.keep_last_seen,

@@ -7,7 +7,8 @@ from outcrop.domain.finding import Confidence, Finding, Resolution, SourceType, 
 COLUMNS = (
     "id, status, validation_status, validation_confidence, validation_detail, composite_score, source_type, source_visibility, "
     "source_url, repo_full_name, file_path, line_number, matched_text, pattern_name, pattern_secret_type, first_seen_at, last_seen_at, "
-    "seen_count, resolved_at, resolution_note, auto_resolved, resolved_by, suppressed_at"
+    "seen_count, resolved_at, resolution_note, auto_resolved, resolved_by, suppressed_at, "
+    "current_line, allowed_in_source"
 )
 
 # A dict look-up is an order of magnitude quicker than calling an enum's class.
@@ -42,4 +43,6 @@ def finding(row: tuple[Any, ...]) -> Finding:
         row[19],
         None if row[20] is None else Resolution(auto_resolved=row[20], resolved_by=row[21]),
         row[22],
+        row[23],
+        row[24],
     )

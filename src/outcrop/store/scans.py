@@ -1,32 +1,71 @@
-"""Scan runs at rest."""
+"""Scan runs at rest, and the sources that each is made of: the unit that a worker takes."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
 from outcrop.domain.paging import Page
-from outcrop.domain.scan import Gap, ScanRun, ScanStatus, ScanType, Trigger
+from outcrop.domain.scan import COUNTERS, Gap, ScanRun, ScanStatus, ScanType, SourceState, Trigger
 from outcrop.store.db import Connection, snapshot
 
-_COLUMNS = (
-    "id, type, status, trigger, target, created_at, started_at, finished_at, progress, "
-    "findings_new, findings_seen, findings_resolved, coverage_gaps, error"
-)
+_MOST_GAPS = 1_000  # that a run tells of; how many more there are is told as one
+_MINE = "account_id = %s AND scan_id = %s AND source = %s"
+
+# A run that has not ended is the sum of its sources as they are now; one that has holds its own figures.
+_SUMS = ", ".join(f"coalesce(sum((progress ->> '{name}')::bigint), 0) AS {name}" for name in COUNTERS)
+_LIVE = ", ".join(f"'{name}', p.{name}" for name in COUNTERS)
+_SELECT = f"""
+    SELECT id, type, status, trigger, target, created_at, started_at, finished_at,
+           CASE WHEN finished_at IS NULL AND p.n > 0 THEN jsonb_build_object({_LIVE}) ELSE s.progress END,
+           CASE WHEN finished_at IS NULL AND p.n > 0 THEN p.new ELSE s.findings_new END,
+           CASE WHEN finished_at IS NULL AND p.n > 0 THEN p.seen ELSE s.findings_seen END,
+           CASE WHEN finished_at IS NULL AND p.n > 0 THEN p.resolved ELSE s.findings_resolved END,
+           coverage_gaps, error, waiting
+    FROM scans s LEFT JOIN LATERAL (
+        SELECT count(*) AS n, sum(findings_new) AS new, sum(findings_seen) AS seen, sum(findings_resolved) AS resolved, {_SUMS}
+        FROM scan_sources q WHERE s.finished_at IS NULL AND q.account_id = s.account_id AND q.scan_id = s.id) p ON true
+"""
 
 
-async def insert(db: Connection, account_id: int, run: ScanRun) -> None:
-    values = [
-        *(run.id, run.type, run.status, run.trigger, run.target, run.created_at, run.started_at, run.finished_at),
-        *(Jsonb(run.progress), run.findings_new, run.findings_seen, run.findings_resolved),
-        *(Jsonb([{"what": gap.what, "why": gap.why} for gap in run.coverage_gaps]), run.error),
-    ]
+async def insert(
+    db: Connection,
+    account_id: int,
+    run: ScanRun,
+    *,
+    target_id: UUID | None = None,
+    spec: dict[str, Any] | None = None,
+    foreground: int | None = None,
+) -> None:
+    values = {
+        "account_id": account_id,
+        "id": run.id,
+        "type": run.type,
+        "status": run.status,
+        "trigger": run.trigger,
+        "target": run.target,
+        "created_at": run.created_at,
+        "started_at": run.started_at,
+        "finished_at": run.finished_at,
+        "progress": Jsonb(run.progress),
+        "findings_new": run.findings_new,
+        "findings_seen": run.findings_seen,
+        "findings_resolved": run.findings_resolved,
+        "coverage_gaps": _gaps(run.coverage_gaps),
+        "error": run.error,
+        "target_id": target_id,
+        "spec": Jsonb(spec or {}),
+        "foreground": foreground,
+    }
     places = ", ".join(["%s"] * len(values))
-    await db.execute(f"INSERT INTO scans (account_id, {_COLUMNS}) VALUES (%s, {places})".encode(), [account_id, *values])
+    await db.execute(f"INSERT INTO scans ({', '.join(values)}) VALUES ({places})".encode(), list(values.values()))
 
 
 async def select(db: Connection, account_id: int, scan_id: UUID) -> ScanRun | None:
-    cursor = await db.execute(f"SELECT {_COLUMNS} FROM scans WHERE account_id = %s AND id = %s".encode(), [account_id, scan_id])
+    cursor = await db.execute(f"{_SELECT} WHERE account_id = %s AND id = %s".encode(), [account_id, scan_id])
     row = await cursor.fetchone()
     return None if row is None else _run(row)
 
@@ -43,8 +82,7 @@ async def select_page(db: Connection, account_id: int, *, type_: ScanType | None
         if offset >= total:
             return Page([], total, page, per_page)
         cursor = await db.execute(
-            f"SELECT {_COLUMNS} FROM scans WHERE {where} ORDER BY created_at DESC, id DESC OFFSET %s LIMIT %s".encode(),
-            [*values, offset, per_page],
+            f"{_SELECT} WHERE {where} ORDER BY created_at DESC, id DESC OFFSET %s LIMIT %s".encode(), [*values, offset, per_page]
         )
         return Page([_run(row) for row in await cursor.fetchall()], total, page, per_page)
 
@@ -61,9 +99,219 @@ def _run(row: tuple[Any, ...]) -> ScanRun:
         started_at=row[6],
         finished_at=row[7],
         progress=row[8],
-        findings_new=row[9],
-        findings_seen=row[10],
-        findings_resolved=row[11],
+        findings_new=int(row[9]),
+        findings_seen=int(row[10]),
+        findings_resolved=int(row[11]),
         coverage_gaps=gaps,
         error=row[13],
+        waiting=row[14],
+    )
+
+
+def _gaps(gaps: Sequence[Gap]) -> Jsonb:
+    told = [{"what": gap.what.replace("\0", "\ufffd"), "why": gap.why.replace("\0", "\ufffd")} for gap in gaps[:_MOST_GAPS]]
+    if len(gaps) > _MOST_GAPS:
+        told.append({"what": "more", "why": f"{len(gaps) - _MOST_GAPS} more gaps are not told one by one"})
+    return Jsonb(told)
+
+
+# --- a run from its beginning to its end
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A run that has not ended: what it was made from."""
+
+    status: ScanStatus
+    trigger: Trigger
+    target_id: UUID | None
+    spec: dict[str, Any]
+    sources: int
+
+
+async def begin(db: Connection, account_id: int, scan_id: UUID, *, now: datetime) -> Planned | None:
+    """Let a run be running, and lock it; None where it has ended."""
+    cursor = await db.execute(
+        """UPDATE scans SET status = 'running', started_at = coalesce(started_at, %s)
+           WHERE account_id = %s AND id = %s AND finished_at IS NULL
+           RETURNING status, trigger, target_id, spec,
+                     (SELECT count(*) FROM scan_sources q WHERE q.account_id = scans.account_id AND q.scan_id = scans.id)""",
+        [now, account_id, scan_id],
+    )
+    row = await cursor.fetchone()
+    return None if row is None else Planned(ScanStatus(row[0]), Trigger(row[1]), row[2], row[3], row[4])
+
+
+async def add_sources(db: Connection, account_id: int, scan_id: UUID, sources: Sequence[tuple[str, dict[str, Any]]]) -> list[str]:
+    """Add what a run consists of; give those that were not there yet."""
+    cursor = await db.execute(
+        """INSERT INTO scan_sources (account_id, scan_id, source, spec, status)
+           SELECT %s, %s, source, spec, 'queued' FROM unnest(%s::text[], %s::jsonb[]) AS t (source, spec)
+           ON CONFLICT DO NOTHING RETURNING source""",
+        [account_id, scan_id, [name for name, _ in sources], [Jsonb(spec) for _, spec in sources]],
+    )
+    return [name for (name,) in await cursor.fetchall()]
+
+
+async def note_gaps(db: Connection, account_id: int, scan_id: UUID, gaps: Sequence[Gap]) -> None:
+    """Keep what the plan could not cover."""
+    await db.execute(
+        "UPDATE scans SET coverage_gaps = coverage_gaps || %s WHERE account_id = %s AND id = %s", [_gaps(gaps), account_id, scan_id]
+    )
+
+
+async def is_under_way(db: Connection, account_id: int, target_id: UUID) -> bool:
+    """Tell whether a run of this target has not ended yet."""
+    cursor = await db.execute(
+        "SELECT 1 FROM scans WHERE account_id = %s AND target_id = %s AND finished_at IS NULL LIMIT 1", [account_id, target_id]
+    )
+    return await cursor.fetchone() is not None
+
+
+async def hold(db: Connection, foreground: int) -> None:
+    """Hold a run in the foreground for as long as this connection lives."""
+    await db.execute("SELECT pg_advisory_lock(%s)", [foreground])
+
+
+async def let_go(db: Connection, foreground: int) -> None:
+    await db.execute("SELECT pg_advisory_unlock(%s)", [foreground])
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A run whose command has died."""
+
+    account_id: int
+    scan_id: UUID
+    kind: str
+    sources: list[str]  # that have not ended
+
+
+async def take_orphans(db: Connection) -> list[Orphan]:
+    """Take the runs of commands that have died, of whatever account, and give what is left of each to do."""
+    cursor = await db.execute(
+        """UPDATE scans s SET foreground = NULL, status = 'interrupted'
+           WHERE finished_at IS NULL AND foreground IS NOT NULL AND pg_try_advisory_xact_lock(foreground)
+           RETURNING account_id, id, spec ->> 'kind', ARRAY(
+               SELECT source FROM scan_sources q
+               WHERE q.account_id = s.account_id AND q.scan_id = s.id AND q.status IN ('queued', 'running'))"""
+    )
+    return [Orphan(*row) for row in await cursor.fetchall()]
+
+
+async def set_waiting(db: Connection, account_id: int, scan_id: UUID, why: str | None) -> None:
+    await db.execute("UPDATE scans SET waiting = %s WHERE account_id = %s AND id = %s", [why, account_id, scan_id])
+
+
+async def interrupt(db: Connection, account_id: int, scan_id: UUID) -> None:
+    """Say that a run waits to be picked up again."""
+    await db.execute(
+        "UPDATE scans SET status = 'interrupted' WHERE account_id = %s AND id = %s AND status = 'running'", [account_id, scan_id]
+    )
+
+
+async def end(db: Connection, account_id: int, scan_id: UUID, *, now: datetime, error: str | None = None) -> ScanStatus | None:
+    """End a run whose sources have all ended; give how it ended, or None where it goes on.
+
+    It has failed where it could not be planned, or where no source could be read.
+    """
+    cursor = await db.execute(
+        "SELECT coverage_gaps FROM scans WHERE account_id = %s AND id = %s AND finished_at IS NULL FOR UPDATE", [account_id, scan_id]
+    )
+    if (run := await cursor.fetchone()) is None:
+        return None
+    cursor = await db.execute(
+        f"""SELECT count(*) FILTER (WHERE status IN ('queued', 'running')), count(*) FILTER (WHERE status = 'done'), count(*),
+                   coalesce(sum(findings_new), 0), coalesce(sum(findings_seen), 0), coalesce(sum(findings_resolved), 0),
+                   min(error) FILTER (WHERE status = 'failed'), {_SUMS}
+            FROM scan_sources WHERE account_id = %s AND scan_id = %s""".encode(),
+        [account_id, scan_id],
+    )
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101 - an aggregate has one row
+    left, done, count, new, seen, resolved, why = row[:7]
+    if left and error is None:
+        return None
+    cursor = await db.execute(
+        """SELECT gap ->> 'what', gap ->> 'why' FROM scan_sources, jsonb_array_elements(coverage_gaps) gap
+           WHERE account_id = %s AND scan_id = %s ORDER BY source LIMIT %s""",
+        [account_id, scan_id, _MOST_GAPS + 1],
+    )
+    gaps = [Gap(gap["what"], gap["why"]) for gap in run[0]] + [Gap(what, why) for what, why in await cursor.fetchall()]
+    error = error or (why if count and not done else None)
+    status = ScanStatus.FAILED if error else ScanStatus.COMPLETED
+    await db.execute(
+        """UPDATE scans SET status = %s, finished_at = %s, progress = %s, findings_new = %s, findings_seen = %s, findings_resolved = %s,
+                            coverage_gaps = %s, error = %s, waiting = NULL
+           WHERE account_id = %s AND id = %s""",
+        [
+            *(status, now, Jsonb({name: int(value) for name, value in zip(COUNTERS, row[7:], strict=True)}), new, seen, resolved),
+            *(_gaps(gaps), error, account_id, scan_id),
+        ],
+    )
+    return status
+
+
+# --- one source of a run
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    spec: dict[str, Any]
+    tries: int
+
+
+async def take_source(db: Connection, account_id: int, scan_id: UUID, source: str) -> Taken | None:
+    """Begin with a source, once more if need be; None where it has ended, or its run has."""
+    cursor = await db.execute(
+        f"""UPDATE scan_sources q SET status = 'running', tries = tries + 1, progress = '{{}}', coverage_gaps = '[]', error = NULL
+            FROM scans s WHERE q.{_MINE.replace("AND ", "AND q.")} AND q.status IN ('queued', 'running')
+              AND s.account_id = q.account_id AND s.id = q.scan_id AND s.finished_at IS NULL
+            RETURNING q.spec, q.tries""".encode(),
+        [account_id, scan_id, source],
+    )
+    row = await cursor.fetchone()
+    return None if row is None else Taken(*row)
+
+
+async def release_source(db: Connection, account_id: int, scan_id: UUID, source: str) -> None:
+    """Give a source back untried: its worker was told to stop."""
+    await db.execute(
+        f"UPDATE scan_sources SET status = 'queued', tries = tries - 1 WHERE {_MINE} AND status = 'running'".encode(),
+        [account_id, scan_id, source],
+    )
+    await interrupt(db, account_id, scan_id)
+
+
+async def set_progress(db: Connection, account_id: int, scan_id: UUID, source: str, progress: dict[str, int]) -> None:
+    await db.execute(
+        f"UPDATE scan_sources SET progress = %s WHERE {_MINE} AND status = 'running'".encode(),
+        [Jsonb(progress), account_id, scan_id, source],
+    )
+
+
+async def count(db: Connection, account_id: int, scan_id: UUID, source: str, *, new: int = 0, seen: int = 0, resolved: int = 0) -> None:
+    """Add to a source's figures, in the transaction that makes them true."""
+    await db.execute(
+        f"""UPDATE scan_sources SET findings_new = findings_new + %s, findings_seen = findings_seen + %s,
+                                    findings_resolved = findings_resolved + %s WHERE {_MINE}""".encode(),
+        [new, seen, resolved, account_id, scan_id, source],
+    )
+
+
+async def end_source(
+    db: Connection,
+    account_id: int,
+    scan_id: UUID,
+    source: str,
+    *,
+    state: SourceState,
+    progress: dict[str, int] | None = None,
+    gaps: Sequence[Gap] = (),
+    error: str | None = None,
+) -> None:
+    await db.execute(
+        f"""UPDATE scan_sources SET status = %s, progress = coalesce(%s, progress), coverage_gaps = %s, error = %s
+            WHERE {_MINE}""".encode(),
+        [state, None if progress is None else Jsonb(progress), _gaps(gaps), error, account_id, scan_id, source],
     )

@@ -1,0 +1,66 @@
+"""`outcrop scan --account`: a run of an account, in the foreground."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from outcrop.cli.exits import fail
+from outcrop.cli.session import print_json, run, show, start
+from outcrop.domain.errors import BadInputError
+from outcrop.domain.scan import ScanRun, ScanStatus, public_fields
+from outcrop.domain.target import OPTIONS, Spec, TargetKind, parse_target
+from outcrop.runtime import open_runtime
+from outcrop.services import accounts
+from outcrop.services.pipeline.foreground import run_now
+from outcrop.settings import Settings
+from outcrop.sources.parallel import cores
+from outcrop.worker import open_tools
+
+_STATEMENT_TIMEOUT = 600.0
+
+
+def scan_for_account(slug: str, targets: list[str], kind: str | None, *, jobs: int, as_json: bool) -> None:
+    """Run targets one after the other; each is a scan run of its own."""
+    settings = start()
+    specs = [_spec(target, kind, settings) for target in targets]
+    runs = run(lambda: _main(settings, slug, specs, jobs or cores()))
+    if as_json:
+        print_json([public_fields(one) for one in runs] if len(runs) > 1 else public_fields(runs[0]))
+    else:
+        for one in runs:
+            show({name: value for name, value in public_fields(one).items() if value not in (None, [])}, as_json=False)
+    failed = [one for one in runs if one.status is not ScanStatus.COMPLETED]
+    if failed:
+        fail(f"{failed[0].target}: {failed[0].error or failed[0].status}")
+
+
+def _spec(target: str, kind: str | None, settings: Settings) -> Spec:
+    """Read a target; a path is one that an operator alone may give."""
+    chosen = TargetKind(kind) if kind in set(TargetKind) else None
+    if "://" not in target and not target.startswith(("github:", "gists:")):
+        path = Path(target)
+        if not path.exists():
+            raise BadInputError(f"{target}: there is no such file or folder")
+        return Spec(TargetKind.FOLDER, str(path.resolve()))
+    found, name = parse_target(target, chosen, web_host=settings.github_host)
+    return Spec(found, name, options=dict(OPTIONS[found]))
+
+
+async def _main(settings: Settings, slug: str, specs: list[Spec], jobs: int) -> list[ScanRun]:
+    async with open_runtime(settings, pool_size=jobs + 4, statement_timeout=_STATEMENT_TIMEOUT) as runtime:
+        async with runtime.pool.connection() as db:
+            account = await accounts.get_account(db, slug)
+        with ExitStack() as stack:
+            console = Console(stderr=True)
+            columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+            bar = stack.enter_context(Progress(*columns, console=console, disable=not console.is_terminal, transient=True))
+            task = bar.add_task("planning")
+
+            def told(current: ScanRun) -> None:
+                figures = ", ".join(f"{value:,} {name}" for name, value in current.progress.items() if value)
+                bar.update(task, description=current.waiting or f"{current.target}: {figures or 'planning'}")
+
+            async with open_tools(settings, runtime, jobs) as tools:
+                return [await run_now(tools, account, spec, told) for spec in specs]

@@ -1,0 +1,48 @@
+"""A whole run in the process that asked for it, with the same steps as a worker takes."""
+
+import asyncio
+from collections.abc import Callable
+from secrets import randbits
+
+from outcrop.domain.account import Account
+from outcrop.domain.scan import ScanRun, Trigger
+from outcrop.domain.target import Spec
+from outcrop.services.pipeline.look import look_at_source
+from outcrop.services.pipeline.plan import plan_run, start_run
+from outcrop.services.pipeline.tools import Tools, now
+from outcrop.store import scans
+
+_LOOK_EVERY = 0.5  # seconds between two looks at how far it has come
+
+
+async def run_now(tools: Tools, account: Account, spec: Spec, told: Callable[[ScanRun], None]) -> ScanRun:
+    """Run a target from its beginning to its end. If this process dies, a worker goes on."""
+    key = randbits(63)
+    async with tools.pool.connection() as holding:
+        await scans.hold(holding, key)
+        async with tools.pool.connection() as db, db.transaction():
+            run = await start_run(db, account.id, spec, trigger=Trigger.CLI, target_id=None, moment=now(), foreground=key)
+        teller = asyncio.create_task(_tell(tools, account, run, told))
+        try:
+            names = await plan_run(tools, account.id, run.id, deferred=False)
+            slots = asyncio.Semaphore(tools.jobs)
+
+            async def look(name: str) -> None:
+                async with slots:
+                    await look_at_source(tools, account.id, run.id, name)
+
+            await asyncio.gather(*(look(name) for name in names))
+        finally:
+            teller.cancel()
+            await asyncio.gather(teller, return_exceptions=True)
+            await scans.let_go(holding, key)
+    async with tools.pool.connection() as db:
+        return await scans.select(db, account.id, run.id) or run
+
+
+async def _tell(tools: Tools, account: Account, run: ScanRun, told: Callable[[ScanRun], None]) -> None:
+    while True:
+        await asyncio.sleep(_LOOK_EVERY)
+        async with tools.pool.connection() as db:
+            if (current := await scans.select(db, account.id, run.id)) is not None:
+                told(current)

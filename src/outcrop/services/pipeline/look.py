@@ -1,0 +1,53 @@
+"""One source of a run from its beginning to its end, once, however often its worker dies."""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+from outcrop.domain.errors import OutcropError
+from outcrop.domain.finding import Visibility
+from outcrop.domain.scan import Gap, SourceState
+from outcrop.services.pipeline.consist import Found
+from outcrop.services.pipeline.hosts import credential
+from outcrop.services.pipeline.look_git import look_at_repository
+from outcrop.services.pipeline.look_site import look_at_site
+from outcrop.services.pipeline.tools import MOST_TRIES, Look, Part, Tools, now
+from outcrop.sources.github import GitHubError
+from outcrop.store import scans
+
+
+async def look_at_source(tools: Tools, account_id: int, scan_id: UUID, source: str) -> None:
+    """Look at one source, record what is there, and end the run if it was the last."""
+    part = Part(account_id, scan_id, source)
+    async with tools.pool.connection() as db, db.transaction():
+        planned = await scans.begin(db, account_id, scan_id, now=now())
+        taken = await scans.take_source(db, account_id, scan_id, source)
+    if planned is None or taken is None:
+        return
+    look = Look()
+    error = None
+    if taken.tries > MOST_TRIES:
+        error = f"its worker has died {MOST_TRIES} times"
+    else:
+        found = _found(taken.spec)
+        token = await credential(tools, account_id, planned.target_id)
+        try:
+            await (look_at_site if found.kind == "site" else look_at_repository)(tools, part, found, token, look)
+        except asyncio.CancelledError:
+            async with tools.pool.connection() as db, db.transaction():
+                await scans.release_source(db, account_id, scan_id, source)
+            raise
+        except (GitHubError, OutcropError) as failure:
+            error = failure.message
+            look.gaps.append(Gap(found.full_name or found.html_url or found.url, error))
+    async with tools.pool.connection() as db, db.transaction():
+        state = SourceState.FAILED if error else SourceState.DONE
+        await scans.end_source(
+            db, account_id, scan_id, source, state=state, progress=look.progress | {"targets": 1}, gaps=look.gaps, error=error
+        )
+        await scans.end(db, account_id, scan_id, now=now())
+
+
+def _found(raw: dict[str, Any]) -> Found:
+    lists = {"include": tuple(raw["include"]), "exclude": tuple(raw["exclude"])}
+    return Found(**{**raw, **lists, "visibility": Visibility(raw["visibility"])})

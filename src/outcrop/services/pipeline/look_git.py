@@ -1,0 +1,181 @@
+"""A repository, a gist or a folder: what changed is brought here and read; what is gone from every ref is resolved."""
+
+import asyncio
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from time import monotonic
+
+from outcrop.domain.finding import SourceType, Status
+from outcrop.domain.place import identity, line_address
+from outcrop.domain.scan import Gap
+from outcrop.domain.secret import Secret, reveal
+from outcrop.services.pipeline.consist import Found
+from outcrop.services.pipeline.hosts import github
+from outcrop.services.pipeline.record import Sighting, opened_path, record, resolve_gone
+from outcrop.services.pipeline.tools import Look, Part, Tools, now
+from outcrop.sources.base import Located, shown
+from outcrop.sources.clone import Remote
+from outcrop.sources.errand import Brought, Errand
+from outcrop.sources.git import Known
+from outcrop.sources.git import Standing as KnownPlace
+from outcrop.sources.github import GitHub
+from outcrop.store import scans, sources
+from outcrop.store.sources import Read, Standing
+
+_OPEN = {Status.ACTIVE, Status.STALE}
+_TELL_EVERY = 2.0  # seconds between two looks that the database is told of
+
+
+async def look_at_repository(tools: Tools, part: Part, found: Found, token: Secret | None, look: Look) -> None:
+    """Look at a repository from where the last whole look has left off."""
+    async with tools.pool.connection() as db:
+        read = await sources.select(db, part.account_id, part.source)
+    same_rules = read is not None and read.rules == tools.ruleset.version
+    if found.kind == "git" and read is not None and same_rules and found.changed is not None and read.changed == found.changed:
+        await _unchanged(tools, part, read)
+        return
+    async with tools.pool.connection() as db:
+        standing = await sources.findings_in(db, part.account_id, part.source)
+    errand = Errand(
+        remote=None if found.kind == "folder" else Remote(found.url, _login(tools, part, found, token)),
+        folder=Path(found.url) if found.kind == "folder" else None,
+        commit=found.commit,
+        unchanged=read.changed if read is not None and same_rules and found.changed is None else None,
+        known=_known(tools, part, standing, read.tips if read is not None and same_rules else ()),
+        jobs=tools.jobs,
+    )
+    brought = await _run(tools, part, errand, look)
+    if brought.unchanged and read is not None:
+        await _unchanged(tools, part, read)
+        return
+    sightings = [_sighting(one, found) for one in brought.located if one.path is not None and _wanted(one.path, found)]
+    seen = await record(tools, part, sightings)
+    if found.kind == "commit":
+        return  # one commit says nothing of what stands elsewhere
+    await _judge(tools, part, found, token, (standing, brought, seen))
+    if brought.whole:
+        moment = now()
+        left = Read(found.changed or brought.refs, tools.ruleset.version, brought.tips, part.scan_id)
+        async with tools.pool.connection() as db, db.transaction():
+            await sources.save(db, part.account_id, part.source, left, now=moment)
+
+
+async def _unchanged(tools: Tools, part: Part, read: Read) -> None:
+    """Let this run have seen what the last one saw."""
+    if read.scan_id is None or read.scan_id == part.scan_id:
+        return
+    async with tools.pool.connection() as db, db.transaction():
+        moment = now()
+        met = await sources.seen_unchanged(db, part.account_id, part.source, last=read.scan_id, scan_id=part.scan_id, now=moment)
+        await sources.save(db, part.account_id, part.source, replace(read, scan_id=part.scan_id), now=moment)
+        await scans.count(db, part.account_id, part.scan_id, part.source, seen=met)
+
+
+def _login(tools: Tools, part: Part, found: Found, token: Secret | None) -> tuple[str, str] | None:
+    """Give what a clone proves itself with: the target's own credential, or the operator's on the host that it is for."""
+    if token is not None:
+        name, colon, password = reveal(token).partition(":")
+        return (name, password) if colon else ("x-access-token", name)
+    host = github(tools, part, None)
+    return ("x-access-token", reveal(tools.github_token)) if tools.github_token and host.is_own_host(found.url) else None
+
+
+def _known(tools: Tools, part: Part, standing: list[Standing], tips: tuple[bytes, ...]) -> Known:
+    return Known(tips, tuple(KnownPlace(_path(tools, part, one), one.blobs, _value(tools, part, one)) for one in standing))
+
+
+def _path(tools: Tools, part: Part, one: Standing) -> bytes:
+    return opened_path(tools.keys, part.account_id, one.finding.id, one.path)
+
+
+def _value(tools: Tools, part: Part, one: Standing) -> str | None:
+    return None if one.box is None else reveal(tools.keys.open(one.box, part.account_id, one.finding.id, wholly=True))
+
+
+async def _run(tools: Tools, part: Part, errand: Errand, look: Look) -> Brought:
+    """Have the errand run; how far it has come is told while it runs."""
+    told = asyncio.Event()
+
+    def progress(blobs: int, size: int, commits: int) -> None:
+        look.progress = {"blobs": blobs, "bytes": size, "commits": commits}
+        told.set()
+
+    async def tell() -> None:
+        last = 0.0
+        while True:
+            await told.wait()
+            told.clear()
+            if monotonic() - last > _TELL_EVERY:
+                last = monotonic()
+                async with tools.pool.connection() as db:
+                    await scans.set_progress(db, part.account_id, part.scan_id, part.source, look.progress)
+
+    teller = asyncio.create_task(tell())
+    try:
+        brought = await tools.crew.run(errand, progress)
+    finally:
+        teller.cancel()
+        await asyncio.gather(teller, return_exceptions=True)
+    look.progress = {"blobs": brought.blobs, "bytes": brought.size, "commits": brought.commits}
+    look.gaps += [Gap(f"{part.source}: {where}" if where else part.source, why) for where, why in brought.gaps]
+    return brought
+
+
+def _wanted(path: bytes, found: Found) -> bool:
+    text = shown(path)
+
+    def matches(patterns: tuple[str, ...]) -> bool:
+        return any(fnmatchcase(text, pattern) for pattern in patterns)
+
+    return (not found.include or matches(found.include)) and not matches(found.exclude)
+
+
+def _sighting(one: Located, found: Found) -> Sighting:
+    path = one.path or b""
+    commit = one.origin.commit if one.origin else None
+    source_type = SourceType.GIST if found.gist else SourceType.REPO if one.at_tip else SourceType.COMMIT
+    url: str | None = found.html_url or None
+    if url and not found.gist and not found.options.get("wiki"):
+        url = line_address(url, commit, path, one.hit.line, github=found.github)
+    return Sighting(
+        hit=one.hit,
+        path=path,
+        source_type=source_type,
+        visibility=found.visibility,
+        source_url=url,
+        repo_full_name=found.full_name,
+        file_path=shown(path),
+        line=one.hit.line,
+        current_line=one.current_line,
+        commit=commit,
+        blobs=frozenset(one.blobs),
+    )
+
+
+async def _judge(tools: Tools, part: Part, found: Found, token: Secret | None, looked: tuple[list[Standing], Brought, set[bytes]]) -> None:
+    """Resolve what no ref reaches any more, by its value; what still stands though no rule tells of it has been seen."""
+    standing, brought, seen = looked
+    gone: list[Standing] = []
+    there: list[Standing] = []
+    for one, still in zip(standing, brought.there, strict=True):
+        path = _path(tools, part, one)
+        if identity(part.source, path.decode("utf-8", "surrogateescape"), one.fingerprint) in seen or not _wanted(path, found):
+            continue
+        (there if still else gone).append(one)
+    async with tools.pool.connection() as db, db.transaction():
+        met = await sources.touch(db, part.account_id, [one.finding.id for one in there], scan_id=part.scan_id, now=now())
+        await scans.count(db, part.account_id, part.scan_id, part.source, seen=met)
+    if not brought.whole:
+        return
+    host = github(tools, part, token)
+    for one in gone:
+        if one.finding.status in _OPEN and await _is_dropped(host, found, one):
+            await resolve_gone(tools, part, [one.finding.id])
+
+
+async def _is_dropped(host: GitHub, found: Found, one: Standing) -> bool:
+    """Tell whether the host has dropped the commit too: GitHub serves commits that no ref reaches."""
+    if not found.github or one.commit is None or found.full_name is None:
+        return True
+    return await host.commit_is_gone(found.full_name, one.commit) is True

@@ -1,0 +1,105 @@
+"""A run is made, and taken apart into its sources: repositories, gists, a site."""
+
+import asyncio
+from dataclasses import asdict, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+from outcrop.domain.errors import OperatorError, OutcropError
+from outcrop.domain.scan import Gap, ScanRun, ScanStatus, SourceState, Trigger
+from outcrop.domain.target import Spec, TargetKind
+from outcrop.services.pipeline.consist import Found, sources_of
+from outcrop.services.pipeline.hosts import credential, github
+from outcrop.services.pipeline.tools import MOST_TRIES, Part, Tools, now
+from outcrop.sources.github import GitHubError
+from outcrop.store import jobs, scans
+from outcrop.store.db import Connection
+
+PLAN = "plan"  # the source that stands for the plan itself: a run does not end before it
+PLAN_TASK, LOOK_TASK = "plan_run", "look_at_source"
+_AT_ONCE = 100
+
+
+async def start_run(
+    db: Connection,
+    account_id: int,
+    spec: Spec,
+    *,
+    trigger: Trigger,
+    target_id: UUID | None,
+    moment: datetime,
+    foreground: int | None = None,
+) -> ScanRun:
+    """Make a run and, in the same transaction, the job that plans it, unless the caller does it in the foreground."""
+    run = ScanRun(uuid4(), spec.scan_type, ScanStatus.QUEUED, trigger, spec.shown, moment)
+    await scans.insert(db, account_id, run, target_id=target_id, spec=asdict(spec), foreground=foreground)
+    await scans.add_sources(db, account_id, run.id, [(PLAN, {})])
+    if foreground is None:
+        await defer(db, Part(account_id, run.id, PLAN))
+    return run
+
+
+async def defer(db: Connection, part: Part) -> None:
+    """Have a worker do one part of a run: its plan, or one of its sources, which nobody else looks at meanwhile."""
+    arguments = {"account_id": part.account_id, "scan_id": str(part.scan_id)}
+    if part.source == PLAN:
+        await jobs.defer(db, PLAN_TASK, [(f"plan {part.scan_id}", arguments)])
+    else:
+        await jobs.defer(db, LOOK_TASK, [(f"{part.account_id} {part.source}", arguments | {"source": part.source})])
+
+
+async def plan_run(tools: Tools, account_id: int, scan_id: UUID, *, deferred: bool = True) -> list[str]:
+    """Find the sources of a run and, with each, the job that looks at it. Give their names.
+
+    A plan that was interrupted is made again: what is there already stays as it is.
+    """
+    part = Part(account_id, scan_id, PLAN)
+    async with tools.pool.connection() as db, db.transaction():
+        planned = await scans.begin(db, account_id, scan_id, now=now())
+        taken = await scans.take_source(db, account_id, scan_id, PLAN)
+    if planned is None or taken is None:
+        return []
+    spec = _spec(planned.spec)
+    gaps: list[Gap] = []
+    names: list[str] = []
+    error: str | None = None
+    try:
+        if taken.tries > MOST_TRIES:
+            raise OperatorError(f"its worker has died {MOST_TRIES} times")
+        batch: list[Found] = []
+        token = await credential(tools, account_id, planned.target_id)
+        async for found in sources_of(spec, github(tools, part, token), own=token is not None, gaps=gaps):
+            batch.append(found)
+            if len(batch) >= _AT_ONCE:
+                names += await _add(tools, part, batch, deferred=deferred)
+                batch = []
+        names += await _add(tools, part, batch, deferred=deferred)
+    except asyncio.CancelledError:
+        async with tools.pool.connection() as db, db.transaction():
+            await scans.release_source(db, account_id, scan_id, PLAN)
+        raise
+    except (GitHubError, OutcropError) as failure:
+        error = failure.message
+    async with tools.pool.connection() as db, db.transaction():
+        state = SourceState.FAILED if error else SourceState.DONE
+        progress = {"targets": 0}
+        if error and names:  # what was found before is looked at; the rest is a gap
+            gaps.append(Gap(spec.name, error))
+            state, error = SourceState.DONE, None
+        await scans.end_source(db, account_id, scan_id, PLAN, state=state, progress=progress, gaps=gaps, error=error)
+        await scans.end(db, account_id, scan_id, now=now())
+    return names
+
+
+async def _add(tools: Tools, part: Part, batch: list[Found], *, deferred: bool) -> list[str]:
+    async with tools.pool.connection() as db, db.transaction():
+        specs = [(found.source, asdict(found)) for found in batch]
+        added = await scans.add_sources(db, part.account_id, part.scan_id, specs)
+        for name in added if deferred else ():
+            await defer(db, replace(part, source=name))
+    return [name for name, _ in specs] if not deferred else added
+
+
+def _spec(raw: dict[str, Any]) -> Spec:
+    return Spec(TargetKind(raw["kind"]), raw["name"], tuple(raw["include"]), tuple(raw["exclude"]), raw["options"])

@@ -1,0 +1,53 @@
+"""What a run works with."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import UUID
+
+from outcrop.domain.scan import Gap
+from outcrop.domain.secret import Secret
+from outcrop.net.guard import Egress
+from outcrop.net.http import Http
+from outcrop.scanner.ruleset import RuleSet
+from outcrop.sources.crew import Crew
+from outcrop.store.db import Pool
+from outcrop.store.keyring import Keys
+
+MOST_TRIES = 3  # of a source, or of a plan, whose worker dies
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    pool: Pool
+    keys: Keys
+    ruleset: RuleSet
+    crew: Crew
+    http: Http
+    egress: Egress
+    github_url: str
+    github_token: Secret | None = None
+    keep_secrets: bool = True
+    jobs: int = 1
+    work: Path = Path()
+
+
+@dataclass(slots=True)
+class Look:
+    """How far a look has come, and what it could not see."""
+
+    progress: dict[str, int] = field(default_factory=dict)
+    gaps: list[Gap] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One source of one run."""
+
+    account_id: int
+    scan_id: UUID
+    source: str
+
+
+def now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)

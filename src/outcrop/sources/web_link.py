@@ -1,0 +1,20 @@
+"""One reference from something on the web to something else."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    PAGE = "page"  # one link away
+    PART = "part"  # loaded with what refers to it: a frame, a manifest, data
+    SCRIPT = "script"
+    MAP = "map"  # a script's source map
+    SITEMAP = "sitemap"
+    PLACE = "place"  # nobody refers to it: it is tried
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    url: str  # absolute, in its one spelling
+    kind: Kind
+    sure: bool = True  # it is meant to be there, so that it is worth telling when it is not

@@ -1,0 +1,257 @@
+"""Targets on a real database: kept apart by account, credentials sealed, due when their time has come."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from cryptography.exceptions import InvalidTag
+
+from outcrop.domain.account import Account
+from outcrop.domain.errors import BadInputError, NotFoundError
+from outcrop.domain.secret import Secret, reveal
+from outcrop.domain.target import OPTIONS, Schedule, Spec, Target, TargetKind
+from outcrop.services import accounts
+from outcrop.services import targets as service
+from outcrop.store import audit, targets
+from outcrop.store import db as database
+from tests.backend import Backend
+
+NOW = datetime(2026, 4, 5, 6, 7, 8, tzinfo=UTC)
+TOKEN = "ghp_" + "made0up1for2tests3only" * 2
+
+
+@pytest.fixture
+def account(backend: Backend) -> Account:
+    return backend.tenant().account
+
+
+@pytest.fixture(autouse=True)
+def _no_targets_left(backend: Backend) -> Iterator[None]:
+    """What is due is asked over all accounts, so nothing is left for other tests."""
+    yield
+    backend.sql("DELETE FROM targets")
+
+
+def add(backend: Backend, account: Account, text: str, **given: Any) -> Target:
+    return backend.run(lambda db: service.add_target(db, backend.keys, account, text, **arguments(**given)))
+
+
+def arguments(**given: Any) -> dict[str, Any]:
+    defaults: dict[str, Any] = {"kind": None, "schedule": Schedule.OFF, "include": [], "exclude": [], "chosen": {}, "credential": None}
+    return defaults | {"by": "test", "now": NOW} | given
+
+
+def trail(backend: Backend, account: Account) -> list[audit.Line]:
+    return [line for line in backend.run(lambda db: audit.select_all(db, account.id)) if line.action.startswith("target.")]
+
+
+def test_a_target_comes_back_as_it_was_added(backend: Backend, account: Account) -> None:
+    added = add(backend, account, "github:acme", schedule=Schedule.DAILY, include=["shop-*", "ü*"], exclude=["old"], chosen={"forks": True})
+    options = OPTIONS[TargetKind.OWNER] | {"forks": True}
+    spec = Spec(TargetKind.OWNER, "github:acme", ("shop-*", "ü*"), ("old",), options)
+    assert added == Target(added.id, spec, Schedule.DAILY, NOW, NOW, has_credential=False)
+    assert backend.run(lambda db: service.get_target(db, account, str(added.id))) == added
+    assert backend.run(lambda db: service.list_targets(db, account)) == [added]
+
+
+def test_targets_are_listed_oldest_first_and_one_without_a_schedule_is_never_due(backend: Backend, account: Account) -> None:
+    second = add(backend, account, "github:b", now=NOW + timedelta(seconds=1))
+    first = add(backend, account, "github:c")
+    assert backend.run(lambda db: service.list_targets(db, account)) == [first, second]
+    assert first.next_run_at is None
+    assert due(backend, NOW + timedelta(days=999), account) == []
+
+
+def test_a_credential_is_stored_encrypted_for_this_target_only(backend: Backend, account: Account) -> None:
+    added = add(backend, account, "github:acme", credential=Secret(TOKEN))
+    other = add(backend, account, "github:other")
+    assert added.has_credential
+    assert not other.has_credential
+    box = backend.run(lambda db: targets.credential_box(db, account.id, added.id))
+    assert box is not None
+    assert reveal(backend.keys.open(box, account.id, added.id, wholly=True)) == TOKEN
+    with pytest.raises(InvalidTag):
+        backend.keys.open(box, account.id, other.id, wholly=True)
+    assert backend.run(lambda db: targets.credential_box(db, account.id, other.id)) is None
+    assert backend.run(lambda db: targets.credential_box(db, account.id, uuid4())) is None
+    ((row, bytes_),) = backend.sql("SELECT t::text, credential_box FROM targets t WHERE id = %s", added.id)
+    assert TOKEN not in row
+    assert TOKEN.encode() not in bytes_
+
+
+def test_the_trail_tells_what_was_done_and_neither_credential_nor_query(backend: Backend, account: Account) -> None:
+    added = add(
+        backend, account, "https://example.com/a?token=tok4567890", schedule=Schedule.HOURLY, credential=Secret(f"Bearer {TOKEN}"), by="jo"
+    )
+    assert added.spec.name.endswith("?token=tok4567890")
+    backend.run(lambda db: service.remove_target(db, account, str(added.id), by="al", now=NOW + timedelta(hours=1)))
+    first, second = trail(backend, account)
+    assert (first.at, first.actor, first.action, first.target, first.outcome) == (NOW, "jo", "target.add", str(added.id), "ok")
+    told = {"kind": "site", "target": "https://example.com/a"}
+    more = {"schedule": "hourly", "include": [], "exclude": [], "options": OPTIONS[TargetKind.SITE], "has_credential": True}
+    assert first.detail == told | more
+    assert (second.at, second.actor, second.action, second.target) == (NOW + timedelta(hours=1), "al", "target.remove", str(added.id))
+    assert second.detail == told
+    text = json.dumps([first.detail, second.detail])
+    assert TOKEN not in text
+    assert "tok4567890" not in text
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        ("github:acme/shop", "https://GitHub.com/Acme/Shop.git"),
+        ("github:acme", "https://github.com/ACME/"),
+        ("https://example.com", "https://EXAMPLE.com:443/#top"),
+        ("https://gist.github.com/jo/aa5a315d61ae9438b18d", "https://gist.github.com/aa5a315d61ae9438b18d"),
+    ],
+)
+def test_the_same_target_twice_is_refused_and_named(backend: Backend, account: Account, first: str, again: str) -> None:
+    there = add(backend, account, first)
+    with pytest.raises(BadInputError, match=str(there.id)):
+        add(backend, account, again)
+    assert len(trail(backend, account)) == 1
+    add(backend, backend.tenant().account, again)
+    backend.run(lambda db: service.remove_target(db, account, str(there.id), by="test", now=NOW))
+    add(backend, account, again)
+
+
+def test_the_same_address_as_site_and_as_page_are_two(backend: Backend, account: Account) -> None:
+    add(backend, account, "https://example.com")
+    add(backend, account, "https://example.com", kind=TargetKind.PAGE)
+    assert len(backend.run(lambda db: service.list_targets(db, account))) == 2
+
+
+def test_of_two_who_add_the_same_at_once_one_is_refused(backend: Backend, account: Account) -> None:
+    async def one(url: str) -> Target:
+        async with await database.connect(url) as db, db.transaction():
+            target = await service.add_target(db, backend.keys, account, "github:acme", **arguments())
+            await asyncio.sleep(0.2)  # the other one asks before this one is there
+            return target
+
+    async def both() -> list[Target | BaseException]:
+        url = backend.settings.database_url
+        assert url is not None
+        return await asyncio.gather(one(url), one(url), return_exceptions=True)
+
+    kinds = sorted(type(result).__name__ for result in asyncio.run(both()))
+    assert kinds == ["BadInputError", "Target"]
+    assert len(backend.run(lambda db: service.list_targets(db, account))) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"include": [""]},
+        {"exclude": ["  "]},
+        {"include": ["a" * 501]},
+        {"exclude": ["a\0"]},
+        {"include": ["\udcff"]},
+        {"include": ["a"] * 101},
+        {"chosen": {"depth": 2}},
+        {"credential": Secret("")},
+        {"credential": Secret(" ")},
+        {"credential": Secret(f"{TOKEN}\r\nX-Evil: 1")},
+        {"credential": Secret("\udcff" + TOKEN)},
+        {"credential": Secret(f"Bearer {TOKEN}")},
+        {"credential": Secret(TOKEN * 200)},
+    ],
+)
+def test_wrong_input_is_refused_and_leaves_nothing(backend: Backend, account: Account, wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadInputError) as refused:
+        add(backend, account, "github:acme", **wrong)
+    assert TOKEN not in refused.value.message
+    assert backend.run(lambda db: service.list_targets(db, account)) == []
+    assert trail(backend, account) == []
+
+
+def test_patterns_and_credentials_at_their_limits_are_taken(backend: Backend, account: Account) -> None:
+    added = add(backend, account, "github:acme", include=["a" * 500] * 100, credential=Secret("x" * 8_000))
+    assert added.spec.include == ("a" * 500,) * 100
+    assert add(backend, account, "https://git.example/a.git", credential=Secret("jo:a pass phrase")).has_credential
+
+
+def test_a_credential_is_not_taken_for_plain_http(backend: Backend, account: Account) -> None:
+    with pytest.raises(BadInputError, match="https only"):
+        add(backend, account, "http://example.com", credential=Secret(TOKEN))
+
+
+def test_an_enterprise_host_is_passed_on(backend: Backend, account: Account) -> None:
+    there = add(backend, account, "github:acme/shop", web_host="ghe.example")
+    assert there.spec.name == "https://ghe.example/acme/shop"
+    with pytest.raises(BadInputError, match=str(there.id)):
+        add(backend, account, "https://ghe.example/ACME/shop", web_host="ghe.example")
+
+
+@pytest.mark.parametrize("id_", ["", "no-id", "00000000-0000-4000-8000-000000000000", "\0"])
+def test_an_unknown_id_is_not_found(backend: Backend, account: Account, id_: str) -> None:
+    with pytest.raises(NotFoundError):
+        backend.run(lambda db: service.get_target(db, account, id_))
+    with pytest.raises(NotFoundError):
+        backend.run(lambda db: service.remove_target(db, account, id_, by="test", now=NOW))
+    assert trail(backend, account) == []
+
+
+def test_another_accounts_target_is_not_found_and_not_changed(backend: Backend, account: Account) -> None:
+    stranger = backend.tenant().account
+    mine = add(backend, account, "github:acme", schedule=Schedule.DAILY, credential=Secret(TOKEN))
+    for call in (service.get_target, lambda *a: service.remove_target(*a, by="test", now=NOW)):
+        with pytest.raises(NotFoundError):
+            backend.run(lambda db, call=call: call(db, stranger, str(mine.id)))
+    assert backend.run(lambda db: service.list_targets(db, stranger)) == []
+    assert backend.run(lambda db: targets.credential_box(db, stranger.id, mine.id)) is None
+    backend.run(lambda db: targets.set_next(db, stranger.id, mine.id, None))
+    assert backend.run(lambda db: service.list_targets(db, account)) == [mine]
+
+
+def test_a_removed_target_is_gone_with_its_credential(backend: Backend, account: Account) -> None:
+    kept, gone = add(backend, account, "github:a"), add(backend, account, "github:b", credential=Secret(TOKEN))
+    assert backend.run(lambda db: service.remove_target(db, account, str(gone.id), by="test", now=NOW)) == gone
+    assert backend.run(lambda db: service.list_targets(db, account)) == [kept]
+    assert backend.run(lambda db: targets.credential_box(db, account.id, gone.id)) is None
+    with pytest.raises(NotFoundError):
+        backend.run(lambda db: service.remove_target(db, account, str(gone.id), by="test", now=NOW))
+
+
+def test_due_are_those_whose_time_has_come_over_all_accounts(backend: Backend, account: Account) -> None:
+    other = backend.tenant().account
+    late = add(backend, account, "github:late", schedule=Schedule.HOURLY, now=NOW)
+    early = add(backend, other, "github:early", schedule=Schedule.WEEKLY, now=NOW - timedelta(hours=1))
+    add(backend, account, "github:later", schedule=Schedule.DAILY, now=NOW + timedelta(seconds=1))
+    add(backend, account, "github:off")
+    assert due(backend, NOW, account, other) == [(other.id, early.id), (account.id, late.id)]
+    backend.run(lambda db: targets.set_next(db, account.id, late.id, NOW + timedelta(hours=1)))
+    backend.run(lambda db: targets.set_next(db, other.id, early.id, None))
+    assert due(backend, NOW, account, other) == []
+    assert (account.id, late.id) in due(backend, NOW + timedelta(hours=1), account, other)
+    assert (other.id, early.id) not in due(backend, NOW + timedelta(days=99), account, other)
+
+
+def due(backend: Backend, now: datetime, *accounts: Account) -> list[tuple[int, UUID]]:
+    """Give what is due of these accounts: other tests may have left something."""
+    found = backend.run(lambda db: targets.due(db, now))
+    return [(owner, target.id) for owner, target in found if owner in {account.id for account in accounts}]
+
+
+def test_what_one_scheduler_holds_another_leaves_to_it(backend: Backend, account: Account) -> None:
+    held = add(backend, account, "github:held", schedule=Schedule.HOURLY)
+    url = backend.settings.database_url
+    assert url is not None
+
+    async def main() -> tuple[list[tuple[int, Target]], list[tuple[int, Target]]]:
+        async with await database.connect(url) as one, await database.connect(url) as two, one.transaction(), two.transaction():
+            return await targets.due(one, NOW), await asyncio.wait_for(targets.due(two, NOW), 5)
+
+    first, second = asyncio.run(main())
+    assert (account.id, held) in first
+    assert second == []
+
+
+def test_an_account_goes_with_its_targets(backend: Backend, account: Account) -> None:
+    add(backend, account, "github:acme", credential=Secret(TOKEN))
+    backend.run(lambda db: accounts.delete_account(db, account.slug))
+    assert backend.sql("SELECT count(*) FROM targets WHERE account_id = %s", account.id) == [(0,)]

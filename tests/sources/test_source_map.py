@@ -1,0 +1,123 @@
+"""Where a script names its map, and what a map holds."""
+
+import base64
+import json
+from urllib.parse import quote
+
+import pytest
+
+from outcrop.sources.source_map import MapError, inline_map, is_inline, originals, plain_name, reference
+
+MAP = {"version": 3, "sources": ["webpack:///./src/a.ts"], "sourcesContent": ["const key = 'é'\n"], "mappings": "AAAA"}
+RAW = json.dumps(MAP).encode()
+
+
+def given(raw: bytes) -> list[tuple[str, bytes]]:
+    return [(one.name, one.content) for one in originals(raw)]
+
+
+@pytest.mark.parametrize(
+    ("script", "named"),
+    [
+        (b"a()\n//# sourceMappingURL=app.js.map", b"app.js.map"),
+        (b"a()\n//# sourceMappingURL=app.js.map\n\n", b"app.js.map"),
+        (b"a()\n//@ sourceMappingURL=old.map\r\n", b"old.map"),
+        (b"a{}\n/*# sourceMappingURL=app.css.map */", b"app.css.map"),
+        (b"//# sourceMappingURL=first.map\nb()\n//# sourceMappingURL=second.map", b"second.map"),
+        (b"var a='sourceMappingURL=none.map'", None),
+        (b'"/*# sourceMappingURL=data:application/json;base64,".concat(x)," */"', None),
+        (b"//# sourceMappingURL=real.map\n", b"real.map"),
+        (b"a()", None),
+        (b"", None),
+    ],
+)
+def test_the_last_comment_names_the_map(script, named):
+    assert reference(script, {}) == named
+
+
+def test_a_mention_in_code_after_the_comment_does_not_hide_it():
+    assert reference(b"//# sourceMappingURL=a.map\nvar x='sourceMappingURL=';", {}) == b"a.map"
+
+
+@pytest.mark.parametrize("header", ["SourceMap", "X-SourceMap"])
+def test_a_header_wins(header):
+    assert reference(b"//# sourceMappingURL=a.map", {header: "/maps/b.map"}) == b"/maps/b.map"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        b"data:application/json;base64," + base64.b64encode(RAW),
+        b"data:application/json;charset=utf-8;base64," + base64.b64encode(RAW).rstrip(b"="),
+        b"data:application/json;charset=utf-8," + quote(RAW).encode(),
+        b"DATA:application/json;BASE64," + base64.b64encode(RAW),
+    ],
+)
+def test_an_inline_map_is_decoded(address):
+    named = reference(b"a()\n//# sourceMappingURL=" + address, {})
+    assert named == address
+    assert is_inline(named)
+    assert given(inline_map(named)) == [("src/a.ts", "const key = 'é'\n".encode())]
+
+
+@pytest.mark.parametrize("address", [b"data:nothing", b"data:application/json;base64,A"])
+def test_a_broken_inline_map_is_an_error(address):
+    with pytest.raises(MapError):
+        list(originals(inline_map(address)))
+
+
+def test_the_guard_before_a_map_is_no_part_of_it():
+    assert given(b")]}'\n" + RAW) == given(b"\xef\xbb\xbf" + RAW) == given(RAW) != []
+
+
+def test_an_index_map_gives_the_files_of_its_sections():
+    other = {"sources": ["b.ts"], "sourcesContent": ["b"]}
+    sections = [{"offset": {"line": 0, "column": 0}, "map": MAP}, {"map": other}, {"url": "elsewhere"}, 3]
+    assert [name for name, _ in given(json.dumps({"sections": sections}).encode())] == ["src/a.ts", "b.ts"]
+
+
+def test_files_without_content_are_left_out_and_without_a_name_are_not():
+    made = {"sources": ["a.ts", "b.ts"], "sourcesContent": [None, "b", "c"]}
+    assert given(json.dumps(made).encode()) == [("b.ts", b"b"), ("(unnamed)", b"c")]
+
+
+@pytest.mark.parametrize("raw", [b"", b"<html>", b"[1]", b"3", b"{", b"[" * 100_000, b'{"sections":[' + b'{"map":' * 50_000])
+def test_what_is_no_map_is_an_error(raw):
+    with pytest.raises(MapError):
+        list(originals(raw))
+
+
+@pytest.mark.parametrize("fields", [{"sources": 3}, {"sourcesContent": "x"}, {"sourcesContent": [3, {}]}, {"sections": [{"map": 1}]}])
+def test_a_map_of_the_wrong_shape_gives_nothing(fields):
+    assert given(json.dumps(fields).encode()) == []
+
+
+def test_half_a_surrogate_pair_does_not_hide_the_rest():
+    assert given(b'{"sources":["a"],"sourcesContent":["key\\ud800end"]}') == [("a", b"key?end")]
+
+
+@pytest.mark.parametrize(
+    ("name", "root", "plain"),
+    [
+        ("webpack:///./src/a.ts", "", "src/a.ts"),
+        ("webpack:///src/a.vue?abc1", "", "src/a.vue"),
+        ("webpack://shop/./src/a.ts", "", "src/a.ts"),
+        ("webpack://_N_E/../../node_modules/x/i.js", "", "node_modules/x/i.js"),
+        ("webpack:///webpack/bootstrap", "", "webpack/bootstrap"),
+        ("webpack:///(webpack)/buildin/global.js", "", "(webpack)/buildin/global.js"),
+        ("turbopack:///[project]/src/a.tsx", "", "[project]/src/a.tsx"),
+        ("ng:///app/a.ts", "", "app/a.ts"),
+        ("../../src/App.tsx", "", "src/App.tsx"),
+        ("../../../../etc/passwd", "", "etc/passwd"),
+        ("/abs/a.ts", "", "abs/a.ts"),
+        ("a.ts", "webpack:///src/", "src/a.ts"),
+        ("a.ts", "/root", "root/a.ts"),
+        ("https://h.example/x/a.ts?token=1#f", "", "x/a.ts"),
+        ("C:\\work\\a.ts", "", "C:/work/a.ts"),
+        ("\0virtual:x", "", "virtual:x"),
+        ("", "", "(unnamed)"),
+        ("..", "", "(unnamed)"),
+    ],
+)
+def test_names_are_made_plain(name, root, plain):
+    assert plain_name(name, root) == plain

@@ -1,0 +1,184 @@
+"""A whole crawl of sites on loopback: what is fetched, and what is given."""
+
+import base64
+import gzip
+import json
+
+import pytest
+
+from outcrop.domain.finding import SourceType
+from tests.web_host import START, moved, page, script, text, visit, web_host
+
+# What is fetched
+
+
+def test_pages_scripts_and_originals_of_a_site(tmp_path):
+    original = json.dumps({"sources": ["webpack:///./src/a.ts", "x.ts"], "sourcesContent": ["const a = 1", None]})
+    routes = {
+        "/": page('<a href="/about">a</a><script src="/static/app.3f9a12bc.js"></script>'),
+        "/about": page("<p>about</p>"),
+        "/static/app.3f9a12bc.js": script("a()\n//# sourceMappingURL=app.3f9a12bc.js.map"),
+        "/static/app.3f9a12bc.js.map": text(original, "application/json"),
+    }
+    with web_host(routes, "site.example", tls=tmp_path) as host:
+        found = visit(host, "https://site.example/")
+    assert found.paths == ["/", "/about", "/static/app.3f9a12bc.js", "src/a.ts"]
+    assert found.gaps == []
+    bundle, made = found.of("/static/app.3f9a12bc.js"), found.of("src/a.ts")
+    assert (bundle.path, bundle.source_type, bundle.origin) == ("/static/app.*.js", SourceType.JS_BUNDLE, "https://site.example")
+    assert (made.path, made.source_type, made.body) == ("src/a.ts", SourceType.JS_BUNDLE, b"const a = 1")
+    assert made.url == "https://site.example/static/app.3f9a12bc.js.map"
+    assert (found.of("/").source_type, found.of("/").media_type) == (SourceType.ENDPOINT, "text/html")
+    assert len(host.paths()) == len(set(host.paths())), "something was fetched twice"
+
+
+def test_depth_counts_links_from_the_start():
+    routes = {f"/{n}": page(f"<a href=/{n + 1}></a><script src=/{n}.js></script>") for n in range(5)} | {
+        f"/{n}.js": script() for n in range(5)
+    }
+    with web_host(routes) as host:
+        assert visit(host, START + "0", depth=0).paths == ["/0", "/0.js"]
+        assert "/sitemap.xml" not in host.paths()
+        assert visit(host, START + "0", depth=2).paths == ["/0", "/0.js", "/1", "/1.js", "/2", "/2.js"]
+
+
+def test_an_address_is_fetched_once_however_it_is_written():
+    spellings = ("/a#x", "HTTP://SITE.example:80/a", "/b/../a", "/#top", "http://u:p@site.example/a")
+    with web_host({"/": page("".join(f"<a href='{one}'>" for one in spellings)), "/a": page()}) as host:
+        assert visit(host).paths == ["/", "/a"]
+        assert sorted(host.paths()) == ["/", "/a", "/sitemap.xml"]
+        assert not any("Authorization" in asked.headers for asked in host.requests)
+
+
+def test_pages_that_differ_by_their_query_are_both_given_under_one_path():
+    with web_host({"/": page("<a href='/p?id=1'><a href='/p?id=2'>"), "/p?id=1": page("1"), "/p?id=2": page("2")}) as host:
+        found = [resource for resource in visit(host).resources if resource.file_path == "/p"]
+    assert [resource.path for resource in found] == ["/p", "/p"]
+    assert {resource.body for resource in found} == {b"1", b"2"}
+
+
+def test_scripts_of_other_hosts_are_fetched_and_lead_only_to_scripts_beside_them():
+    routes = {
+        "site.example/": page("<script src='http://cdn.example/lib.js'></script><a href='http://other.example/'>"),
+        "cdn.example/lib.js": script("import('./more.js');fetch('/api');import('http://third.example/x.js')"),
+        "cdn.example/more.js": script("more()"),
+    }
+    with web_host(routes, "site.example", "cdn.example", "other.example", "third.example") as host:
+        found = visit(host)
+    assert [(resource.origin, resource.file_path) for resource in found.resources] == [
+        ("http://site.example", "/"), ("http://cdn.example", "/lib.js"), ("http://cdn.example", "/more.js"),
+    ]  # fmt: skip
+    assert host.paths("cdn.example") == ["/lib.js", "/more.js"]
+    assert host.paths("other.example") == host.paths("third.example") == []
+
+
+def test_data_that_scripts_ask_for_is_given():
+    routes = {
+        "/": page("<script src=/a.js></script>"),
+        "/a.js": script("fetch('/api/config')"),
+        "/api/config": text('{"a":1}', "application/json"),
+    }
+    with web_host(routes) as host:
+        found = visit(host, depth=0)
+    assert found.of("/api/config").source_type is SourceType.ENDPOINT
+    assert found.gaps == []
+
+
+def test_what_scripts_ask_for_counts_from_the_page_that_loaded_the_first():
+    routes = {
+        "/shop/": page("<script src=/static/a.js></script>"),
+        "/static/a.js": script("import('./b.js')"),
+        "/static/b.js": script("fetch('data.json')"),
+        "/shop/data.json": text("{}", "application/json"),
+    }
+    with web_host(routes) as host:
+        assert "/shop/data.json" in visit(host, START + "shop/").paths
+
+
+def test_sitemaps_of_robots_txt_name_pages():
+    routes = {
+        "/": page(),
+        "/robots.txt": text("Sitemap: http://site.example/maps/index.xml\n"),
+        "/maps/index.xml": text("<sitemapindex><sitemap><loc>/maps/one.xml.gz</loc></sitemap></sitemapindex>", "text/xml"),
+        "/maps/one.xml.gz": text(gzip.compress(b"<urlset><url><loc>http://site.example/hidden</loc></url></urlset>"), "application/gzip"),
+        "/hidden": page("hidden"),
+    }
+    with web_host(routes) as host:
+        assert visit(host).paths == ["/", "/hidden"]
+
+
+def test_a_sitemap_that_nobody_names_need_not_be_there():
+    with web_host({"/": page(), "/sitemap.xml": text("", status=403)}) as host:
+        assert visit(host).gaps == []
+        host.routes["/robots.txt"] = text("Sitemap: /sitemap.xml\n")
+        assert visit(host).gaps == [("http://site.example/sitemap.xml", "answered 403")]
+
+
+def test_images_fonts_and_styles_are_skipped_without_a_word():
+    routes = {"/": page("<a href=/a.png><a href=/plain><a href=/s.css>"), "/plain": text(b"\x89PNG", "image/png")}
+    with web_host(routes) as host:
+        found = visit(host)
+        assert set(host.paths()) == {"/", "/plain", "/sitemap.xml"}
+    assert (found.paths, found.gaps) == (["/"], [])
+
+
+def test_globs_choose_pages():
+    links = "<a href=/docs/a><a href=/docs/private/b><a href=/blog><a href=/docs/to><script src=/static/x.js></script>"
+    routes = {"/": page(links), "/docs/a": page(), "/static/x.js": script(), "/docs/to": moved("/docs/private/b")}
+    with web_host(routes | {"/docs/private/b": page(), "/blog": page()}) as host:
+        assert visit(host, include=("/docs/*",), exclude=("/docs/private/*",)).paths == ["/", "/docs/a", "/static/x.js"]
+        assert "/docs/private/b" not in host.paths()
+
+
+def test_inline_maps_and_files_that_bundles_share_are_given_once():
+    packed = base64.b64encode(json.dumps({"sources": ["src/shared.ts"], "sourcesContent": ["shared()"]}).encode()).decode()
+    body = f"//# sourceMappingURL=data:application/json;base64,{packed}"
+    with web_host(
+        {"/": page("<script src=/a.js></script><script src=/b.js></script>"), "/a.js": script(body), "/b.js": script("b()\n" + body)}
+    ) as host:
+        assert visit(host).paths == ["/", "/a.js", "/b.js", "src/shared.ts"]
+
+
+def test_a_map_that_is_a_page_or_not_there_is_no_gap_and_a_broken_one_is():
+    routes = {
+        "/": page("<script src=/a.js></script><script src=/b.js></script><script src=/c.js></script>"),
+        "/a.js": script("//# sourceMappingURL=a.map"), "/a.map": page("<!doctype html>home"),
+        "/b.js": script("//# sourceMappingURL=b.map"),
+        "/c.js": script("//# sourceMappingURL=c.map"), "/c.map": text("{broken", "application/json"),
+    }  # fmt: skip
+    with web_host(routes) as host:
+        assert visit(host).gaps == [("http://site.example/c.map", "the source map is not JSON")]
+
+
+def test_webpack_site_is_fetched_whole():
+    routes = {
+        "/": page('<script src="/static/js/main.aaaa1111.js"></script>'),
+        "/static/js/main.aaaa1111.js": script('r.p="/",r.u=e=>"static/js/"+e+"."+{12:"abcd1234",13:"00000bad"}[e]+".chunk.js"'),
+        "/static/js/12.abcd1234.chunk.js": script("lazy()"),
+    }
+    with web_host(routes) as host:
+        found = visit(host)
+    assert found.of("/static/js/12.abcd1234.chunk.js").path == "/static/js/12.*.chunk.js"
+    assert found.gaps == [], "a chunk that is only named may be missing"
+
+
+# Letters
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("<p>ключ".encode("cp1251"), "text/html; charset=windows-1251"),
+        ("<meta charset=windows-1251><p>ключ".encode("cp1251"), "text/html"),
+        ("\ufeff<p>ключ".encode("utf-16-le"), "text/html"),
+        ("<p>ключ".encode("utf-16-le"), "text/html; charset=utf-16le"),
+        ("\ufeff<p>ключ".encode(), "text/html"),
+        ("<p>ключ".encode(), "text/html; charset=zlib_codec"),
+        ("<p>ключ".encode(), "text/html; charset=no-such"),
+        ("<p>ключ".encode(), "text/html"),
+    ],
+)
+def test_letters_become_utf_8(body, kind):
+    with web_host({"/": text(body, kind)}) as host:
+        given = visit(host).of("/").body
+    assert given.endswith("<p>ключ".encode())

@@ -1,0 +1,237 @@
+"""What goes wrong on the web, and is told as a gap."""
+
+import asyncio
+import gzip
+import time
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from outcrop.domain.finding import SourceType
+from outcrop.net.http import open_http
+from outcrop.sources.web import Site, crawl
+from tests.web_host import START, WebHost, moved, page, script, text, visit, web_host
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 500, 502])
+def test_a_start_that_cannot_be_read_is_a_gap_and_nothing_else_is_fetched(status):
+    with web_host({"/": text("secret", status=status)}) as host:
+        found = visit(host, leak_places=True)
+        assert host.paths() == ["/"]
+    assert (found.resources, found.gaps) == ([], [(START, f"answered {status}")])
+
+
+def test_dead_links_are_no_gaps_but_dead_scripts_and_errors_are():
+    routes = {
+        "/": page("<a href=/gone><a href=/error><a href=/closed><script src=/none.js></script><script src=/page.js></script>"),
+        "/error": text("", status=500), "/closed": text("", status=403), "/page.js": page("<!doctype html><p>home"),
+    }  # fmt: skip
+    with web_host(routes) as host:
+        found = visit(host)
+    assert found.paths == ["/"]
+    assert sorted(found.gaps) == [
+        ("http://site.example/closed", "answered 403"),
+        ("http://site.example/error", "answered 500"),
+        ("http://site.example/none.js", "answered 404"),
+        ("http://site.example/page.js", "a page was served instead of a script"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        text("<html><title>Just a moment...</title>", "text/html", 403),
+        text("<html><title>Just a moment...</title>", "text/html", 200),
+        text("<html>", "text/html", 403, **{"cf-mitigated": "challenge"}),
+        text("<html><title>Attention Required! | Cloudflare</title>", "text/html", 503),
+        text("<html><script>window._cf_chl_opt={}</script>", "text/html", 503, **{"Retry-After": "30"}),
+    ],
+)
+def test_challenge_pages_are_gaps(answer):
+    with web_host({"/": page("<a href=/a>"), "/a": answer}) as host:
+        found = visit(host)
+    assert (found.paths, found.why("/a")) == (["/"], "answered with a challenge page")
+
+
+def test_redirects_within_the_site_are_followed_and_others_told():
+    routes = {
+        "site.example/": moved("http://www.site.example/home"), "www.site.example/home": page("<a href=/off><a href=/twice><a href=/here>"),
+        "/off": moved("http://evil.example/x"), "/twice": moved("/here"), "/here": page("here"),
+    }  # fmt: skip
+    with web_host(routes, "site.example", "www.site.example", "evil.example") as host:
+        found = visit(host)
+        assert host.paths("evil.example") == []
+        assert host.paths().count("/here") == 1
+    assert found.paths == ["/here", "/home"]
+    assert found.gaps == [("http://www.site.example/off", "redirects to another site, evil.example")]
+
+
+def test_redirects_in_a_circle_are_a_gap_wherever_they_are_met():
+    routes = {
+        "/": page("<a href=/a><a href=/b><a href=/self><a href=/long/0>"),
+        "/a": moved("/b"),
+        "/b": moved("/a"),
+        "/self": moved("/self"),
+    }
+    with web_host(routes | {f"/long/{n}": moved(f"/long/{n + 1}") for n in range(30)}) as host:
+        found = visit(host)
+    assert {why for _, why in found.gaps} == {"redirects in a circle", "more than 10 redirects"}
+    assert len(host.paths()) < 20
+
+
+def test_a_start_that_redirects_in_a_circle_is_a_gap():
+    with web_host({"/": moved("/")}) as host:
+        assert visit(host).gaps == [(START, "redirects in a circle")]
+
+
+def test_endless_pages_end_at_the_limit():
+    def calendar(handler: Any) -> Any:
+        day = int(handler.path.rpartition("/")[2])
+        return page("".join(f"<a href=/day/{day * 3 + n}>" for n in range(1, 4)) + f"<script src=/s{day}.js></script>")
+
+    routes = {"/": page("<a href=/day/1>")}
+    with web_host(routes, fallback=lambda h: script() if h.path.endswith(".js") else calendar(h)) as host:
+        host.routes["/sitemap.xml"] = text("", status=404)
+        found = visit(host, depth=1_000, most_pages=20)
+        assert len([path for path in host.paths() if path.startswith("/day/")]) == 19
+    assert len(found.resources) <= 40
+    assert any("more than 20 pages" in why for _, why in found.gaps)
+
+
+def test_scripts_have_a_limit_of_their_own():
+    with web_host(
+        {"/": page("".join(f"<script src=/{n}.js></script>" for n in range(9)) + "<a href=/p>"), "/p": page()}, fallback=script()
+    ) as host:
+        found = visit(host, most_pages=5, depth=1)
+    assert len([r for r in found.resources if r.source_type is SourceType.JS_BUNDLE]) == 5
+    assert "/p" in found.paths
+    assert found.gaps == [(START, "more than 5 scripts and source maps: at least 4 were not looked at")]
+
+
+def test_a_large_answer_is_read_as_far_as_allowed():
+    with web_host({"/": page("x" * 5_000)}) as host:
+        found = visit(host, most_bytes=1_000)
+    assert len(found.of("/").body) == 1_000
+    assert found.gaps == [(START, "is larger than 1000 bytes: only its beginning was looked at")]
+
+
+def trickle(handler: Any) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Type", "text/html")
+    handler.send_header("Content-Length", "1000000")
+    handler.end_headers()
+    for _ in range(100):
+        handler.wfile.write(b"x")
+        handler.wfile.flush()
+        time.sleep(0.05)
+
+
+def test_the_whole_crawl_has_an_end():
+    with web_host({"/": page("<a href=/slow><a href=/quick>"), "/slow": trickle, "/quick": page()}) as host:
+        began = time.monotonic()
+        found = visit(host, seconds=2.0)
+        assert time.monotonic() - began < 4
+    assert found.paths == ["/", "/quick"]
+    assert found.gaps == [(START, "2 seconds are over: 1 known addresses were not looked at")]
+
+
+def test_a_start_that_takes_too_long_is_a_gap():
+    with web_host({"/": trickle}) as host:
+        assert visit(host, seconds=0.3).gaps == [(START, "no whole answer within 0.3 seconds")]
+
+
+def test_a_crawl_that_runs_out_of_time_says_so_once():
+    routes = {"/": page("".join(f"<a href=/{n}>" for n in range(40)))}
+    with web_host(routes, fallback=page()) as host:
+        found = visit(host, seconds=0.5, pause=0.1, at_once=1)
+    assert len(found.gaps) == 1
+    assert "seconds are over" in found.gaps[0][1]
+
+
+def broken(handler: Any) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Length", "100")
+    handler.end_headers()
+    handler.wfile.write(b"ten bytes!")
+    handler.close_connection = True
+
+
+PACKED = gzip.compress(bytes(range(256)) * 40)
+
+
+@pytest.mark.parametrize(
+    "body", [b"not packed", PACKED[: len(PACKED) // 2], PACKED[:40] + b"\xff" * 40 + PACKED[80:], PACKED[:-8] + bytes(8)]
+)
+def test_an_answer_whose_packing_is_broken_is_a_gap(body):
+    with web_host({"/": page("<a href=/a>"), "/a": (200, {"Content-Type": "text/html", "Content-Encoding": "gzip"}, body)}) as host:
+        found = visit(host)
+    assert (found.paths, found.why("/a")) == (["/"], "the answer ended early, or its encoding is broken")
+
+
+def test_an_answer_that_ends_early_is_a_gap():
+    with web_host({"/": page("<a href=/early>"), "/early": broken}) as host:
+        found = visit(host)
+    assert (found.paths, found.why("/early")) == (["/"], "the answer ended early, or its encoding is broken")
+
+
+def test_a_bomb_is_cut():
+    bomb = gzip.compress(bytes(50_000_000))
+    with web_host({"/": page("<a href=/a>"), "/a": (200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, bomb)}) as host:
+        found = visit(host, most_bytes=1_000_000)
+    assert len(found.of("/a").body) == 1_000_000
+    assert "larger" in (found.why("/a") or "")
+
+
+def test_gzip_that_is_whole_is_unpacked():
+    with web_host(
+        {"/": (200, {"Content-Type": "text/html", "Content-Encoding": "gzip"}, gzip.compress(b"<p>ke") + gzip.compress(b"y"))}
+    ) as host:
+        assert visit(host).of("/").body == b"<p>key"
+
+
+def test_internal_addresses_are_refused_and_told():
+    routes = {"/": page("<script src='http://169.254.169.254/latest.js'></script><script src='http://localhost:1/a.js'></script>")}
+    with web_host(routes) as host:
+        found = visit(host)
+    assert found.paths == ["/"]
+    assert len(found.gaps) == 2
+    assert all("not a public address" in why for _, why in found.gaps)
+
+
+@pytest.mark.parametrize("start", ["ftp://site.example/", "nothing", "http://", "http://[x"])
+def test_a_start_that_is_no_address_is_a_gap(start):
+    with web_host({}) as host:
+        found = visit(host, start)
+        assert host.requests == []
+    assert [why for _, why in found.gaps] == ["is not an http address"]
+
+
+def test_ending_early_ends_all_requests():
+    async def run(host: WebHost) -> int:
+        async with open_http(host.egress) as http:
+            found = crawl(http, Site(START), lambda *_: None)
+            async for _ in found:
+                break
+            await found.aclose()  # type: ignore[attr-defined]
+            return len(asyncio.all_tasks())
+
+    with web_host({"/": page("".join(f"<a href=/{n}>" for n in range(20)))}, fallback=trickle) as host:
+        assert asyncio.run(run(host)) == 1
+
+
+def test_memory_does_not_grow_with_the_site():
+    big = "x" * 1_000_000
+
+    async def run(host: WebHost) -> int:
+        async with open_http(host.egress) as http:
+            async for _ in crawl(http, Site(START, at_once=2), lambda *_: None):
+                await asyncio.sleep(0)
+        return tracemalloc.get_traced_memory()[1]
+
+    with web_host({"/": page("".join(f"<a href=/{n}>" for n in range(30)))}, fallback=page(big)) as host:
+        tracemalloc.start()
+        try:
+            assert asyncio.run(run(host)) < 20_000_000
+        finally:
+            tracemalloc.stop()

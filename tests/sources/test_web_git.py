@@ -1,0 +1,216 @@
+"""An open `.git` folder on a site, brought here piece by piece."""
+
+import asyncio
+import shutil
+import subprocess
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outcrop.net.http import open_http
+from outcrop.sources import gitcall
+from outcrop.sources.git_objects import index_ids, unpack
+from outcrop.sources.repository import Repository
+from outcrop.sources.web_git import Limits, fetch_repository
+from tests.sources.conftest import Repo
+from tests.web_host import WebHost, page, text, web_host
+
+
+class Served:
+    """A folder as a careless server shows it: every file, no listing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.hidden: set[str] = set()
+        self.changed: dict[str, bytes] = {}
+
+    def __call__(self, handler: Any) -> Any:
+        name = handler.path.removeprefix("/.git/")
+        file = self.folder / ".git" / name
+        if name in self.changed:
+            return text(self.changed[name], "application/octet-stream")
+        return text(file.read_bytes(), "application/octet-stream") if file.is_file() and name not in self.hidden else page("<h1>no</h1>")
+
+
+def fetch(host: WebHost, work: Path, limits: Limits | None = None) -> Repository | None:
+    async def run() -> Repository | None:
+        async with open_http(host.egress) as http:
+            return await fetch_repository(http, "http://site.example/.git/HEAD", work, headers={"X-Key": "k"}, limits=limits)
+
+    return asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def contents(repository: Repository) -> set[bytes]:
+    """Every blob that came."""
+    _, listing = gitcall.output(repository.folder, "cat-file", "--batch-all-objects", "--batch-check")
+    ids = [line.split()[0].decode() for line in listing.splitlines() if b" blob " in line]
+    return {gitcall.output(repository.folder, "cat-file", "blob", oid)[1] for oid in ids}
+
+
+@pytest.fixture
+def filled(repo: Repo) -> Repo:
+    repo.commit({"a.txt": "first\n", "deep/b.txt": "b\n"})
+    repo.commit({"a.txt": "second\n"})
+    repo.git("branch", "feature/x")
+    repo.git("tag", "-a", "v1", "-m", "tag")
+    return repo
+
+
+def test_loose_objects_are_walked_from_the_branch(filled, tmp_path):
+    with web_host({}, fallback=Served(filled.path)) as host:
+        found = fetch(host, tmp_path / "work")
+        assert {asked.headers["X-Key"] for asked in host.requests} == {"k"}
+        assert not any(asked.path.endswith("/config") for asked in host.requests)
+    assert contents(found) == {b"first\n", b"second\n", b"b\n"}
+    assert found.head == found.refs[b"refs/heads/main"] == filled.git("rev-parse", "HEAD").encode()
+    assert found.gaps == []
+    assert gitcall.output(found.folder, "fsck", "--strict")[0] == 0
+
+
+def test_packs_are_indexed_by_ourselves(filled, tmp_path):
+    filled.git("gc", "--quiet")
+    filled.git("update-server-info")
+    filled.commit({"late.txt": "late\n"})
+    with web_host({}, fallback=Served(filled.path)) as host:
+        found = fetch(host, tmp_path / "work")
+        assert not any(asked.path.endswith(".idx") for asked in host.requests)
+    assert contents(found) == {b"first\n", b"second\n", b"b\n", b"late\n"}
+    assert {b"refs/heads/main", b"refs/heads/feature/x", b"refs/tags/v1"} <= set(found.refs)
+    assert found.gaps == []
+
+
+def test_loose_objects_behind_packed_ones_are_found(filled, tmp_path):
+    """As after a pull: the pack refers to what was there before."""
+    old = filled.git("rev-parse", "HEAD")
+    new = filled.commit({"new.txt": "new\n"})
+    filled.git("pack-objects", ".git/objects/pack/pack", "--revs", given=f"{new}\n^{old}\n".encode())
+    filled.git("prune-packed")
+    filled.git("update-server-info")
+    (filled.path / ".git/logs/HEAD").unlink()
+    (filled.path / ".git/index").unlink()
+    shutil.rmtree(filled.path / ".git/refs/heads/feature")
+    with web_host({}, fallback=Served(filled.path)) as host:
+        found = fetch(host, tmp_path / "work")
+    assert {b"first\n", b"second\n", b"new\n"} <= contents(found)
+
+
+def test_what_only_the_reflog_and_the_index_name_is_found(filled, tmp_path):
+    filled.commit({"gone.txt": "gone\n"})
+    filled.git("reset", "--quiet", "--hard", "HEAD~1")
+    filled.write("staged.txt", "staged\n")
+    filled.git("add", "staged.txt")
+    filled.git("checkout", "--quiet", "-b", "odd-name")
+    filled.commit({"odd.txt": "odd\n"})
+    filled.git("checkout", "--quiet", "main")
+    with web_host({}, fallback=Served(filled.path)) as host:
+        found = fetch(host, tmp_path / "work")
+    assert {b"gone\n", b"staged\n", b"odd\n"} <= contents(found)
+    assert b"refs/heads/odd-name" in found.refs
+
+
+def test_missing_objects_are_a_gap(filled, tmp_path):
+    served = Served(filled.path)
+    oid = filled.git("rev-parse", "HEAD:a.txt")
+    served.hidden.add(f"objects/{oid[:2]}/{oid[2:]}")
+    with web_host({}, fallback=served) as host:
+        found = fetch(host, tmp_path / "work")
+    assert contents(found) == {b"first\n", b"b\n"}
+    assert found.gaps == ["1 objects of the git folder are not served"]
+
+
+def test_an_object_with_another_content_is_not_taken(filled, tmp_path):
+    served = Served(filled.path)
+    oid = filled.git("rev-parse", "HEAD:a.txt")
+    served.changed[f"objects/{oid[:2]}/{oid[2:]}"] = zlib.compress(b"blob 5\0wrong")
+    with web_host({}, fallback=served) as host:
+        found = fetch(host, tmp_path / "work")
+    assert contents(found) == {b"first\n", b"b\n"}
+    assert found.gaps == ["1 objects of the git folder are not served"]
+
+
+def test_a_damaged_pack_is_a_gap_and_does_not_stay(filled, tmp_path):
+    filled.git("gc", "--quiet")
+    filled.git("update-server-info")
+    (pack,) = (filled.path / ".git/objects/pack").glob("*.pack")
+    served = Served(filled.path)
+    served.changed[f"objects/pack/{pack.name}"] = pack.read_bytes()[:-30] + b"x" * 30
+    with web_host({}, fallback=served) as host:
+        found = fetch(host, tmp_path / "work")
+    assert "a pack is damaged: its objects cannot be read" in found.gaps
+    assert list((found.folder / "objects/pack").iterdir()) == []
+    assert found.refs == {}
+
+
+def test_a_shallow_clone_says_so(filled, tmp_path):
+    subprocess.run(
+        ["git", "clone", "-q", "--depth=1", f"file://{filled.path}", str(tmp_path / "shallow")], env=filled.environment(), check=True
+    )
+    subprocess.run(["git", "update-server-info"], cwd=tmp_path / "shallow", env=filled.environment(), check=True)
+    with web_host({}, fallback=Served(tmp_path / "shallow")) as host:
+        found = fetch(host, tmp_path / "work")
+    assert contents(found) == {b"second\n", b"b\n"}
+    assert "the clone is shallow: older history is not there" in found.gaps
+    assert gitcall.output(found.folder, "rev-list", "--all")[1].count(b"\n") == 1
+
+
+def test_nothing_of_the_folder_is_configuration_or_a_path_of_ours(filled, tmp_path):
+    served = Served(filled.path)
+    head = filled.git("rev-parse", "HEAD").encode()
+    evil = [b"../../../escape", b"refs/heads/../../config", b"refs/heads/a b", b"refs/heads/x.lock", b"refs/heads/ok"]
+    served.changed["packed-refs"] = b"".join(head + b" " + name + b"\n" for name in evil)
+    served.changed["objects/info/packs"] = b"P ../../evil.pack\nP pack-x.pack\n"
+    with web_host({}, fallback=served) as host:
+        found = fetch(host, tmp_path / "work")
+        assert not any("evil" in asked.path or ".." in asked.path for asked in host.requests)
+    assert set(found.refs) == {b"refs/heads/ok", b"refs/heads/main"}
+    assert (found.folder / "config").read_text() == "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
+    assert {entry.name for entry in (tmp_path / "work").iterdir()} == {"site.git"}
+
+
+@pytest.mark.parametrize("head", [b"<html>", b"", b"ref: somewhere", b"ref: refs/heads/a refs/heads/b", b"f" * 39])
+def test_what_is_no_head_is_no_repository(head, tmp_path):
+    with web_host({"/.git/HEAD": text(head)}) as host:
+        assert fetch(host, tmp_path / "work") is None
+        assert len(host.requests) == 1
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_head_without_anything_behind_it(tmp_path):
+    with web_host({"/.git/HEAD": text("ref: refs/heads/main\n")}) as host:
+        found = fetch(host, tmp_path / "work")
+    assert (found.refs, found.head) == ({}, None)
+    assert found.gaps == ["the git folder serves no object that can be read"]
+
+
+def test_limits_are_kept_and_told(filled, tmp_path):
+    with web_host({}, fallback=Served(filled.path)) as host:
+        few = fetch(host, tmp_path / "few", Limits(objects=3))
+        assert "more than 3 objects: the rest was not fetched" in few.gaps
+        assert sum("/objects/" in asked.path and "info" not in asked.path for asked in host.requests) == 3
+        assert "more than 600 bytes: the rest was not fetched" in fetch(host, tmp_path / "small", Limits(size=600)).gaps
+        assert any("seconds are over" in gap for gap in fetch(host, tmp_path / "short", Limits(seconds=0.01, at_once=1)).gaps)
+
+
+def test_a_bomb_is_not_unpacked():
+    assert unpack(zlib.compress(b"blob 100000000\0" + b"a" * 100_000_000), 1_000_000) is None
+    assert unpack(zlib.compress(b"blob 3\0abc"), 1_000) == b"blob 3\0abc"
+    assert unpack(zlib.compress(b"blob 4\0abc"), 1_000) is None
+    assert unpack(b"junk", 1_000) is None
+
+
+@pytest.mark.parametrize("version", ["2", "3", "4"])
+def test_every_version_of_the_index_is_read(repo, version):
+    names = [f"folder/name-{'x' * n}" for n in range(20)]
+    repo.commit({name: name for name in names})
+    repo.write("later", "later")
+    if version == "3":
+        repo.git("add", "--intent-to-add", "later")
+    repo.git("update-index", "--index-version", "4" if version == "4" else "2")
+    raw = (repo.path / ".git/index").read_bytes()
+    assert raw[7] == int(version)
+    expected = {repo.git("hash-object", name).encode() for name in names}
+    assert expected <= index_ids(raw)
+    for cut in range(0, len(raw), 7):
+        index_ids(raw[:cut])

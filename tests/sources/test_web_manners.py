@@ -1,0 +1,120 @@
+"""How a crawl asks: what robots.txt says, pauses, waiting, and who is told who we are."""
+
+import asyncio
+import time
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from outcrop.net.guard import Egress
+from outcrop.net.http import open_http
+from outcrop.sources.web import Site, crawl
+from tests.web_host import START, Asked, moved, page, script, text, visit, web_host
+
+
+def test_robots_txt_is_kept_and_told():
+    rules = text("User-agent: outcrop\nDisallow: /private/\n")
+    with web_host({"/": page("<a href=/a><a href='/private/b?token=s3cret'>"), "/a": page(), "/robots.txt": rules}) as host:
+        found = visit(host)
+        assert "/private/b?token=s3cret" not in host.paths()
+        assert found.gaps == [("http://site.example/private/b?token", "robots.txt forbids it")]
+        assert visit(host, robots=False).gaps == []
+        assert "/private/b?token=s3cret" in host.paths()
+
+
+def test_what_robots_txt_forbids_does_not_count_as_a_page():
+    routes = {
+        "/": page("<a href=/no/1><a href=/no/2><a href=/yes>"),
+        "/yes": page(),
+        "/robots.txt": text("User-agent: *\nDisallow: /no/\n"),
+    }
+    with web_host(routes) as host:
+        assert visit(host, most_pages=2, at_once=1).paths == ["/", "/yes"]
+
+
+@pytest.mark.parametrize(("status", "read"), [(404, True), (401, True), (500, False), (503, False)])
+def test_robots_txt_that_cannot_be_read(status, read):
+    with web_host({"/": page(), "/robots.txt": text("oops", status=status)}) as host:
+        found = visit(host)
+    assert bool(found.resources) is read
+    assert read or found.gaps == [(START, f"robots.txt cannot be read (answered {status}), so that nothing may be fetched")]
+
+
+def test_a_host_has_its_pauses():
+    def is_paced(requests: list[Asked], pause: float) -> bool:
+        """On a busy machine two requests may arrive closer together than they were sent, but not all of them."""
+        times = sorted(asked.at for asked in requests)
+        return len(times) >= 4 and times[-1] - times[0] > pause * (len(times) - 1.5) and min(b - a for a, b in pairwise(times)) > pause / 5
+
+    with web_host({"/": page("<a href=/a><a href=/b>"), "/a": page(), "/b": page()}) as host:
+        visit(host, pause=0.2)
+        assert is_paced(host.requests, 0.2)
+        host.requests.clear()
+        host.routes["/robots.txt"] = text("User-agent: *\nCrawl-delay: 0.2\n")
+        visit(host)
+        assert is_paced(host.requests[1:], 0.2), "crawl-delay"
+
+
+@pytest.mark.parametrize("delay", ["nan", "-5", "inf", "x", "1e-9"])
+def test_a_delay_that_is_none_harms_nothing(delay):
+    with web_host({"/": page(), "/robots.txt": text(f"User-agent: *\nCrawl-delay: {delay}\nDisallow: /x\n")}) as host:
+        assert visit(host, depth=0).paths == ["/"]
+
+
+def test_no_more_requests_at_once_than_asked_for():
+    def slow(_: Any) -> Any:
+        time.sleep(0.05)
+        return page()
+
+    routes: dict[str, Any] = {"/": page("".join(f"<a href=/{n}>" for n in range(12)))} | {f"/{n}": slow for n in range(12)}
+    with web_host(routes) as host:
+        visit(host, at_once=3)
+        assert 1 < host.most_at_once <= 3
+
+
+def test_a_host_that_asks_to_wait_is_waited_for_once():
+    answers = iter([text("wait", status=429, **{"Retry-After": "1"}), page("now")])
+    with web_host(
+        {"/": page("<a href=/a><a href=/b>"), "/a": lambda _: next(answers), "/b": text("", status=503, **{"Retry-After": "90"})}
+    ) as host:
+        found = visit(host)
+        first, second = [asked.at for asked in host.requests if asked.path == "/a"]
+        assert second - first >= 0.95
+        assert found.of("/a").body == b"now"
+        assert found.gaps == [("http://site.example/b", "answered 503")]
+        assert host.paths().count("/b") == 1
+
+
+def test_headers_go_to_the_starts_own_origin_only():
+    routes = {
+        "site.example/": page("<script src='http://cdn.example/a.js'></script><script src=/b.js></script><a href='http://www.site.example/w'>"),
+        "cdn.example/a.js": script(), "site.example/b.js": moved("http://cdn.example/c.js"), "cdn.example/c.js": script(),
+        "www.site.example/w": page(),
+    }  # fmt: skip
+    with web_host(routes, "site.example", "cdn.example", "www.site.example") as host:
+        found = visit(host, headers={"X-Api-Key": "k", "Authorization": "Bearer t"})
+        assert found.gaps == []
+        assert len(found.resources) == 4
+        for asked in host.requests:
+            own = asked.host == "site.example"
+            assert ("X-Api-Key" in asked.headers, "Authorization" in asked.headers) == (own, own), asked
+
+
+def test_name_and_password_in_the_start_are_a_header_and_are_told_nowhere():
+    with web_host({"/?key=hunter2": text("no", status=401)}) as host:
+        found = visit(host, "http://me:hunter2@site.example/?key=hunter2")
+        assert {asked.headers["Authorization"] for asked in host.requests} == {"Basic bWU6aHVudGVyMg=="}
+    assert found.gaps == [("http://site.example/?key", "answered 401")]
+
+
+def test_redirects_from_http_to_https_are_of_the_site(tmp_path):
+    with web_host({"/": page("<a href=/a>"), "/a": page()}, tls=tmp_path) as safe, web_host({"/": moved("https://site.example/")}) as plain:
+        plain.ca = safe.ca
+        both = Egress(connect_to=(("site.example", 80, "127.0.0.1", plain.port), *safe.egress.connect_to), ca_file=safe.ca)
+
+        async def run() -> list[tuple[str, str]]:
+            async with open_http(both) as http:
+                return [(r.origin, r.file_path) async for r in crawl(http, Site(START), lambda *gap: pytest.fail(str(gap)))]
+
+        assert asyncio.run(run()) == [("https://site.example", "/"), ("https://site.example", "/a")]

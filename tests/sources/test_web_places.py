@@ -1,0 +1,100 @@
+"""Files that were left on a site, and looking again at what was found."""
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from outcrop.net.guard import Egress
+from outcrop.net.http import open_http
+from outcrop.sources.web import Look, look_again
+from tests.web_host import WebHost, moved, page, script, text, visit, web_host
+
+# Places
+
+
+def test_files_that_were_left_are_found():
+    routes = {
+        "/": page(),
+        "/.env": text("KEY=1\n"),
+        "/.git/HEAD": text("ref: refs/heads/main\n"),
+        "/config.json": text("{}", "application/json"),
+    }
+    with web_host(routes) as host:
+        found = visit(host, leak_places=True)
+        assert found.paths == ["/", "/.env", "/.git/HEAD", "/config.json"]
+        assert found.gaps == []
+        assert visit(host).paths == ["/"]
+
+
+@pytest.mark.parametrize(
+    "everything",
+    [
+        page("<!doctype html><div id=app></div>"),
+        text("<!doctype html><div id=app></div>", "text/plain"),
+        lambda h: text(f"nothing at {h.path}"),
+        lambda _: text(f"nothing here, told at {time.monotonic()}"),
+        lambda h: text(json.dumps({"error": "not found", "path": h.path}), "application/json"),
+        moved("/"),
+        moved("http://elsewhere.example/"),
+        text("no", status=403),
+        text("", status=200),
+    ],
+)
+def test_a_site_that_answers_everything_has_no_files_left(everything: Callable[..., Any]):
+    with web_host({"/": page("home"), "/sitemap.xml": text("", status=404)}, fallback=everything) as host:
+        found = visit(host, leak_places=True)
+    assert (found.paths, found.gaps) == (["/"], [])
+
+
+def test_a_page_is_no_file_whatever_its_name():
+    with web_host({"/": page(), "/config.json": page("<p>log in"), "/.env": text("<!-- x --><!doctype html>log in")}) as host:
+        assert visit(host, leak_places=True).paths == ["/"]
+
+
+def test_a_file_is_told_from_the_answer_for_everything():
+    with web_host(
+        {"/": page(), "/.env": text("KEY=" + "v" * 200), "/sitemap.xml": text("", status=404)}, fallback=text("nothing here")
+    ) as host:
+        assert visit(host, leak_places=True).paths == ["/", "/.env"]
+
+
+def test_maps_that_no_script_names_are_tried_with_the_places():
+    kept = json.dumps({"sources": ["src/a.ts"], "sourcesContent": ["a"]})
+    with web_host({"/": page("<script src='/a.js?v=1'></script>"), "/a.js?v=1": script("a()"), "/a.js.map": text(kept)}) as host:
+        assert "src/a.ts" not in visit(host).paths
+        assert "src/a.ts" in visit(host, leak_places=True).paths
+
+
+# Looking again
+
+
+def look(host: WebHost, path: str, egress: Egress | None = None) -> Look:
+    async def run() -> Look:
+        async with open_http(egress or host.egress) as http:
+            return await look_again(http, f"http://site.example{path}", {"X-Key": "k"})
+
+    return asyncio.run(run())
+
+
+def test_looking_again_gives_what_stands_there_now():
+    with web_host({"/a.js": script("key"), "/moved": moved("/a.js"), "/challenge": page("<title>Just a moment...</title>")}) as host:
+        assert look(host, "/a.js") == Look(200, "application/javascript", b"key")
+        assert host.requests[0].headers["X-Key"] == "k"
+        assert look(host, "/none").status == 404
+        assert look(host, "/moved").status == 302
+        assert look(host, "/challenge").challenge
+        assert look(host, "/a.js", Egress()).failed
+        assert look(host, "/a.js", Egress()).status is None
+
+
+def test_looking_again_sees_into_source_maps():
+    kept = json.dumps({"sources": ["a.ts"], "sourcesContent": ['key = "a\\b"']})
+    inline = "//# sourceMappingURL=data:application/json;base64," + base64.b64encode(kept.encode()).decode()
+    with web_host({"/a.map": text(kept, "application/json"), "/a.js": script(inline)}) as host:
+        assert b'key = "a\\b"' in look(host, "/a.map").body
+        assert b'key = "a\\b"' in look(host, "/a.js").body
