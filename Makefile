@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup run test lint bench bench-api bench-scan lock clean
+.PHONY: setup run test lint bench bench-api bench-pipeline bench-scan lock clean
 .DELETE_ON_ERROR:
 
 setup: $(VENV)/.ready
@@ -26,12 +26,15 @@ lint: setup
 test: lint
 	$(BIN)/pytest
 
-bench: bench-api bench-scan
+bench: bench-api bench-pipeline bench-scan
 
 bench-api: setup
 	$(BIN)/python -m bench.api
 
 # ARGS="--quick", "--runs N", "--repo PATH"
+bench-pipeline: setup
+	$(BIN)/python -m bench.pipeline $(ARGS)
+
 bench-scan: setup
 	$(BIN)/python -m bench.scan $(ARGS)
 

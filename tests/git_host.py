@@ -4,6 +4,7 @@ import os
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ ENV = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG
 class GitHost:
     port: int
     ca: Path
+    delay: float = 0.0  # seconds before every answer
     requests: list[tuple[str, str | None, str | None]] = field(default_factory=list)  # path, Host, Authorization
 
     @property
@@ -38,6 +40,7 @@ def git_host(root: Path, folder: Path) -> Iterator[GitHost]:
 
         def do_GET(self) -> None:
             told.requests.append((self.path, self.headers["Host"], self.headers["Authorization"]))
+            time.sleep(told.delay)
             if self.path.startswith("/moved"):
                 self.send_response(302)
                 self.send_header("Location", self.path.replace("/moved", "/repo", 1))

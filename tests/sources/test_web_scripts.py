@@ -91,6 +91,7 @@ def test_names_that_lead_nowhere_are_not_guessed():
     assert (
         js('var m={"./af.js":1,"./ar-dz.js":2};n("./af.js");l="lib/thing.js";x="node.js";e=".js";u="https://docs.example/intro.js"') == []
     )
+    assert js('var m={"/key.js":1, "/other.js": 2}') == []
     assert js('import("./lang/"+l+".js");import(`./x/${l}.js`);new Worker("w-"+n);s.src="/gtm.js?id="+i') == []
 
 

@@ -43,10 +43,11 @@ def clone(remote: Remote, work: Path, egress: Egress) -> Repository:
     return open_mirror(folder)
 
 
-def listed_refs(remote: Remote, work: Path, egress: Egress) -> bytes:
-    """Ask for the refs of a repository, as git prints them."""
+def listed_refs(remote: Remote, work: Path, egress: Egress) -> dict[bytes, bytes]:
+    """Ask for the refs of a repository, HEAD among them; what a tag leads to is not one."""
     source, config = _reach(remote, work, egress)
-    return _run(["ls-remote", "--quiet", "--", source], remote, config, work)
+    lines = _run(["ls-remote", "--quiet", "--", source], remote, config, work).split(b"\n")
+    return {name: oid for oid, tab, name in (line.partition(b"\t") for line in lines) if tab and not name.endswith(b"^{}")}
 
 
 def fetch_commit(remote: Remote, commit: str, work: Path, egress: Egress) -> Repository:

@@ -63,9 +63,8 @@ def run_errand(errand: Errand, ruleset: RuleSet, egress: Egress, work: Path, tol
     if errand.folder and not find_git_folder(errand.folder):
         return _of_files(errand, ruleset, progress)
     with work_folder(work) as folder:
-        refs = _digest(listed_refs(errand.remote, folder, egress)) if errand.remote and not errand.commit else None
-        if refs is not None and refs == errand.unchanged:
-            return Brought(refs=refs, unchanged=True)
+        if errand.remote and errand.unchanged and _digest(listed_refs(errand.remote, folder, egress)) == errand.unchanged:
+            return Brought(refs=errand.unchanged, unchanged=True)
         repository = _opened(errand, folder, egress)
         jobs = errand.jobs if _size(repository) > _WORTH_MORE_JOBS else 1
         scan = git.Scan(repository, ruleset, Confidence.MEDIUM, jobs, progress)
@@ -73,6 +72,7 @@ def run_errand(errand: Errand, ruleset: RuleSet, egress: Egress, work: Path, tol
             return _brought(git.scan_commit(scan, _only_commit(repository)))
         continued = git.scan_on(scan, errand.known)
         brought = _brought(continued.outcome)
+        refs = _digest(repository.refs | ({b"HEAD": repository.head} if repository.head else {}))
         brought.refs, brought.tips, brought.there, brought.whole = refs, continued.tips, continued.there, continued.whole
         return brought
 
@@ -118,8 +118,8 @@ def _size(repository: Repository) -> int:
     return sum(pack.stat().st_size for folder in repository.objects for pack in (folder / "pack").glob("*.pack"))
 
 
-def _digest(refs: bytes) -> str:
-    return hashlib.sha256(refs).hexdigest()
+def _digest(refs: dict[bytes, bytes]) -> str:
+    return hashlib.sha256(b"".join(b"%s %s\n" % entry for entry in sorted(refs.items()))).hexdigest()
 
 
 def _brought(outcome: Outcome) -> Brought:
