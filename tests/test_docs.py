@@ -15,7 +15,7 @@ from outcrop.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 DOCS = "\n".join(path.read_text() for path in sorted((ROOT / "docs").glob("*.md")))
-SETTINGS = [f"OUTCROP_{name.upper()}" for name in Settings.model_fields]
+SETTINGS = [str(field.validation_alias or f"OUTCROP_{name.upper()}") for name, field in Settings.model_fields.items()]
 
 
 @pytest.mark.parametrize("name", SETTINGS)

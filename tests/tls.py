@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 def certificate(folder: Path, *names: str) -> tuple[Path, Path]:
     """Make a certificate for 127.0.0.1 and these names, which signs itself, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"outcrop test {names}")])
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"outcrop test {names}"[:64])])
     now = datetime.now(UTC)
     hosts = x509.SubjectAlternativeName([*(x509.DNSName(name) for name in names), x509.IPAddress(ip_address("127.0.0.1"))])
     made = (

@@ -39,6 +39,7 @@ class Settings(BaseSettings):
     github_api_url: str = "https://api.github.com"
     github_token: SecretStr | None = None
     rules: Path | None = None
+    validate_: Literal["off", "safe", "full"] = Field("safe", validation_alias="OUTCROP_VALIDATE")
     stale_after_days: Annotated[int, Field(ge=1, le=3650)] = 30
     keep_secrets: Literal["active", "none"] = "active"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -92,8 +93,8 @@ class Settings(BaseSettings):
     @property
     def github_host(self) -> str:
         """Name the host whose pages belong to the API."""
-        parts = urlsplit(self.github_api_url)
-        return parts.netloc.removeprefix("api.") if not parts.path else parts.netloc
+        host = urlsplit(self.github_api_url).netloc.lower()
+        return host.removeprefix("api.") if host == "api.github.com" or host.endswith(".ghe.com") else host
 
     @property
     def secret_key_file(self) -> Path:

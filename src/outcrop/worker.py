@@ -1,8 +1,11 @@
 """The worker: runs that wait, schedules that are due, and what has to happen without anyone asking for it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+import logging
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
 from uuid import UUID
 
@@ -16,19 +19,24 @@ from outcrop.runtime import Runtime
 from outcrop.scanner.ruleset import load
 from outcrop.services.pipeline.look import look_at_source
 from outcrop.services.pipeline.plan import LOOK_TASK, PLAN_TASK, plan_run
-from outcrop.services.pipeline.tools import MOST_TRIES, Tools
+from outcrop.services.pipeline.revalidate import rescore, revalidate_due
+from outcrop.services.pipeline.tools import Tools
 from outcrop.services.pipeline.upkeep import pick_up_orphans, pick_up_stalled, start_due, turn_stale
 from outcrop.settings import Settings
 from outcrop.sources.crew import open_crew
 from outcrop.sources.workspace import cache_folder
 from outcrop.store import jobs, rollups
 from outcrop.store.db import UNAVAILABLE
+from outcrop.validation.engine import AT_ONCE, Mode, Validator
 
 FOLD_EVERY = 2.0  # seconds; a list sums a few more rows meanwhile
-_SCHEDULE_EVERY, _SWEEP_EVERY, _STALE_EVERY = 15.0, 10.0, 3_600.0
-_HEARTBEAT, _DEAD_AFTER = 5.0, 20.0
-_PATIENCE = 5.0  # seconds that a job gets to end by itself when the worker is told to stop
+DEAD_AFTER = 20.0  # seconds without a sign of life; it gives four of them in that time
+_SCHEDULE_EVERY, _STALE_EVERY = 15.0, 3_600.0
+_PATIENCE = 4.0  # seconds that a job gets to end by itself when the worker is told to stop
+_GRACE = 2.0  # seconds that giving it back gets then
+_ISSUERS = 200  # connections to issuers at once
 _PAUSE = 2.0
+_LONGEST_WAIT = 60  # seconds before a job that failed is done again
 
 log = structlog.get_logger()
 
@@ -37,16 +45,20 @@ log = structlog.get_logger()
 async def open_tools(settings: Settings, runtime: Runtime, jobs: int) -> AsyncIterator[Tools]:
     """Open what a run works with: rules, child processes, a client."""
     async with AsyncExitStack() as stack:
+        # An errand keeps one thread waiting; a name that is looked up, or a page that is read, must not wait for it.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(jobs + 8))
         egress = Egress.parse(settings.egress_allow, settings.egress_connect_to, settings.egress_ca_file, settings.egress_source)
         cache = cache_folder()
         rules = [settings.rules] if settings.rules else []
         ruleset = await asyncio.to_thread(load, rules, cache=cache)
+        issuers = await stack.enter_async_context(open_http(egress, connections=_ISSUERS, per_host=AT_ONCE))
         yield Tools(
             pool=runtime.pool,
             keys=runtime.keys,
             ruleset=ruleset,
             crew=await stack.enter_async_context(open_crew(jobs, rules, ruleset, egress, cache)),
             http=await stack.enter_async_context(open_http(egress)),
+            validator=Validator(issuers, Mode(settings.validate_)),
             egress=egress,
             github_url=settings.github_api_url,
             github_token=None if settings.github_token is None else Secret(settings.github_token.get_secret_value(), wholly=True),
@@ -56,18 +68,28 @@ async def open_tools(settings: Settings, runtime: Runtime, jobs: int) -> AsyncIt
         )
 
 
-async def work(runtime: Runtime, settings: Settings, stop: asyncio.Event, *, jobs: int) -> None:
+async def work(runtime: Runtime, settings: Settings, stop: asyncio.Event, *, jobs: int, dead_after: float = DEAD_AFTER) -> None:
     """Work until told to stop; a database that is away is waited for."""
+    logging.getLogger("procrastinate").setLevel(logging.CRITICAL)  # what it has to tell is told here, without a traceback
     async with open_tools(settings, runtime, jobs) as tools:
         chores = [
             _every(FOLD_EVERY, stop, lambda: _fold(runtime)),
             _every(_SCHEDULE_EVERY, stop, lambda: start_due(tools)),
-            _every(_SWEEP_EVERY, stop, lambda: pick_up_stalled(tools, dead_after=_DEAD_AFTER)),
-            _every(_SWEEP_EVERY, stop, lambda: pick_up_orphans(tools)),
+            _every(dead_after / 2, stop, lambda: pick_up_stalled(tools, dead_after=dead_after)),
+            _every(dead_after / 2, stop, lambda: pick_up_orphans(tools)),
+            _every(_STALE_EVERY, stop, lambda: revalidate_due(tools)),
+            _every(_STALE_EVERY, stop, lambda: rescore(tools)),
             _every(_STALE_EVERY, stop, lambda: turn_stale(tools, after=timedelta(days=settings.stale_after_days))),
-            _jobs(runtime, tools, stop),
+            _jobs(runtime, tools, stop, dead_after),
         ]
-        await asyncio.gather(*chores)
+        tasks = [asyncio.create_task(chore) for chore in chores]
+        told = asyncio.create_task(stop.wait())
+        await asyncio.wait({told, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        # A chore is one transaction, which is undone: a database that is away keeps nobody from stopping.
+        for task in [told, *tasks[:-1]]:
+            task.cancel()
+        await asyncio.gather(*tasks[:-1], return_exceptions=True)
+        await tasks[-1]
 
 
 async def _every(seconds: float, stop: asyncio.Event, chore: Callable[[], Awaitable[object]]) -> None:
@@ -77,6 +99,8 @@ async def _every(seconds: float, stop: asyncio.Event, chore: Callable[[], Awaita
                 log.debug("chore_done", done=done)
         except UNAVAILABLE as error:
             log.warning("database_unavailable", error=type(error).__name__)
+        except Exception as error:  # one chore that fails keeps none of the others from being done
+            log.exception("chore_failed", error=type(error).__name__)
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), seconds)
 
@@ -86,49 +110,73 @@ async def _fold(runtime: Runtime) -> int:
         return await rollups.fold(db)
 
 
-async def _jobs(runtime: Runtime, tools: Tools, stop: asyncio.Event) -> None:
-    """Take jobs as they come, as many at once as there are child processes."""
+async def _jobs(runtime: Runtime, tools: Tools, stop: asyncio.Event, dead_after: float) -> None:
+    """Take jobs until told to stop; what cannot be given back in time is found out by the others."""
+    told = asyncio.create_task(stop.wait())
     while not stop.is_set():
-        app = _app(runtime.url, tools)
+        taking = asyncio.create_task(_take_jobs(_app(runtime.url, tools), tools.jobs, dead_after))
+        await asyncio.wait({taking, told}, return_when=asyncio.FIRST_COMPLETED)
+        if stop.is_set():
+            taking.cancel()
+            await asyncio.wait({taking}, timeout=_PATIENCE + _GRACE)
+            return
         try:
-            async with app.open_async():
-                running = asyncio.create_task(
-                    app.run_worker_async(
-                        queues=[jobs.QUEUE],
-                        concurrency=tools.jobs + 1,  # a plan mostly waits for the host
-                        delete_jobs="always",
-                        install_signal_handlers=False,
-                        update_heartbeat_interval=_HEARTBEAT,
-                        stalled_worker_timeout=_DEAD_AFTER,
-                        shutdown_graceful_timeout=_PATIENCE,
-                        fetch_job_polling_interval=1.0,
-                    )
-                )
-                told = asyncio.create_task(stop.wait())
-                await asyncio.wait({running, told}, return_when=asyncio.FIRST_COMPLETED)
-                told.cancel()
-                if stop.is_set():
-                    running.cancel()
-                    await asyncio.gather(running, return_exceptions=True)
-                    return
-                running.result()
+            taking.result()
+            log.warning("queue_lost")  # the connection that tells of new jobs
         except (procrastinate.exceptions.ConnectorException, *UNAVAILABLE) as error:
             log.warning("database_unavailable", error=type(error).__name__)
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), _PAUSE)
 
 
+async def _take_jobs(app: procrastinate.App, jobs_at_once: int, dead_after: float) -> None:
+    """Take jobs as they come, as many at once as there are child processes."""
+    async with app.open_async():
+        await app.run_worker_async(
+            queues=[jobs.QUEUE],
+            concurrency=jobs_at_once + 1,  # a plan mostly waits for the host
+            delete_jobs="always",
+            install_signal_handlers=False,
+            update_heartbeat_interval=dead_after / 4,
+            stalled_worker_timeout=dead_after,
+            shutdown_graceful_timeout=_PATIENCE,
+            fetch_job_polling_interval=1.0,
+        )
+
+
+class _Again(procrastinate.BaseRetryStrategy):
+    """However often: how many times a source may be tried is counted where it is taken, and being told to stop is no try."""
+
+    def get_retry_decision(self, *, exception: BaseException, job: procrastinate.jobs.Job) -> procrastinate.RetryDecision:
+        wait = 0 if isinstance(exception, asyncio.CancelledError) else min(2 * (job.attempts + 1), _LONGEST_WAIT)
+        return procrastinate.RetryDecision(retry_in={"seconds": wait})
+
+
 def _app(url: str, tools: Tools) -> procrastinate.App:
     app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url, min_size=1, max_size=4))
-    # One time more than a source is tried: the last ends it as failed.
-    again = procrastinate.RetryStrategy(max_attempts=MOST_TRIES + 1, wait=2)
 
-    @app.task(name=PLAN_TASK, retry=again)
+    @app.task(name=PLAN_TASK, retry=_Again())
     async def plan(account_id: int, scan_id: str) -> None:
-        await plan_run(tools, account_id, UUID(scan_id))
+        with _told(scan_id):
+            await plan_run(tools, account_id, UUID(scan_id))
 
-    @app.task(name=LOOK_TASK, retry=again)
+    @app.task(name=LOOK_TASK, retry=_Again())
     async def look(account_id: int, scan_id: str, source: str) -> None:
-        await look_at_source(tools, account_id, UUID(scan_id), source)
+        with _told(scan_id):
+            await look_at_source(tools, account_id, UUID(scan_id), source)
 
     return app
+
+
+@contextmanager
+def _told(scan_id: str) -> Iterator[None]:
+    """Log what makes a job fail: its kind and where, for its text could hold a credential."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, UNAVAILABLE):
+            log.warning("database_unavailable", scan=scan_id, error=type(error).__name__)
+        else:
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            log.error("job_failed", scan=scan_id, error=type(error).__name__, at=f"{frame.filename}:{frame.lineno}")  # noqa: TRY400
+        raise

@@ -83,7 +83,8 @@ class TestExitCodes:
             (["--since", "HEAD", "src"], "src: is not a git repository"),
             (["--type", "git", "src"], "src: is not a git repository"),
             (["git@github.com:a/b.git"], "only https addresses can be cloned"),
-            (["http://user:pw@host/a"], "http://host/a: only https addresses can be cloned"),
+            (["http://user:pw@host/a"], "without a name or password"),
+            (["ftp://user:pw@host/a"], "ftp://host/a: only https addresses can be cloned"),
         ],
     )  # fmt: skip
     def test_a_wrong_call_is_told_on_standard_error_only(self, scan, arguments, message):

@@ -1,11 +1,13 @@
 """Compiled rules come back from the cache as they were, and a bad cache is only a slow start."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from outcrop.scanner import ruleset as module
+from outcrop.scanner.detect import first_pass
 from outcrop.scanner.rule import RuleError
 from outcrop.scanner.ruleset import RuleSet, load
 from tests.rulesets import cached_in, github_token, ruleset, values
@@ -138,3 +140,11 @@ def test_rules_of_gitleaks_come_from_the_cache_too(tmp_path, compiled):
     assert len(compiled) == 1
     assert made[0].rules == made[1].rules
     assert values(TEXT, rules=made[1]) == ACME
+
+
+def test_threads_can_scan_at_the_same_time():
+    data = " and ".join(github_token(number) for number in range(500)).encode() + b" some words" * 200_000
+    rules = ruleset()
+    expected = sorted(first_pass(rules, data))
+    with ThreadPoolExecutor(4) as threads:
+        assert all(sorted(seen) == expected for seen in threads.map(lambda _: first_pass(rules, data), range(24)))

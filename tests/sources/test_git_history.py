@@ -568,3 +568,10 @@ def test_a_folder_inside_a_working_tree_is_no_repository(repo: Repo, outcrop: Ou
     ran = outcrop("scan", "--json", "--type", "git", repo.path / "deep")
     assert ran.code == 2
     assert ran.err == f"outcrop: {repo.path / 'deep'}: is not a git repository\n"
+
+
+def test_a_file_that_was_deleted_is_no_gap(repo: Repo, scan: Scan) -> None:
+    base = repo.commit({"a.txt": "x", "b.txt": "y"})
+    repo.commit({"c.txt": token("kept")}, remove=("a.txt",))
+    found = scan(repo.path, since=base)
+    assert (found.secrets, found.gaps) == ([token("kept")], [])

@@ -1,5 +1,6 @@
 """Scans that are killed or interrupted: nothing of them is left running, and what they left on disk is swept."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -143,3 +144,20 @@ def test_a_cache_that_cannot_be_made_is_no_hindrance(tmp_path: Path, outcrop: Ou
     ran = outcrop("scan", "--json", repo.path, XDG_CACHE_HOME=str(tmp_path / "home"))
     assert ran.code == 1
     assert len(ran.findings) == 1
+
+
+def test_a_folder_that_another_process_sweeps_before_it_is_locked_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, swept = fcntl.flock, 0
+
+    def meanwhile(lock: int, how: int) -> None:
+        nonlocal swept
+        if how == fcntl.LOCK_EX and not swept:
+            swept = 1
+            sweep(tmp_path / "work")
+        real(lock, how)
+
+    monkeypatch.setattr(fcntl, "flock", meanwhile)
+    with work_folder(tmp_path) as folder:
+        assert swept
+        (folder / "file").write_text("x")
+    assert list((tmp_path / "work").iterdir()) == []

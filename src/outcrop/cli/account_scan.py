@@ -16,6 +16,7 @@ from outcrop.services import accounts
 from outcrop.services.pipeline.foreground import run_now
 from outcrop.settings import Settings
 from outcrop.sources.parallel import cores
+from outcrop.store.db import UNAVAILABLE
 from outcrop.worker import open_tools
 
 _STATEMENT_TIMEOUT = 600.0
@@ -25,7 +26,10 @@ def scan_for_account(slug: str, targets: list[str], kind: str | None, *, jobs: i
     """Run targets one after the other; each is a scan run of its own."""
     settings = start()
     specs = [_spec(target, kind, settings) for target in targets]
-    runs = run(lambda: _main(settings, slug, specs, jobs or cores()))
+    try:
+        runs = run(lambda: _main(settings, slug, specs, jobs or cores()))
+    except UNAVAILABLE:
+        fail("the database went away; a worker goes on with the run when it is back")
     if as_json:
         print_json([public_fields(one) for one in runs] if len(runs) > 1 else public_fields(runs[0]))
     else:
@@ -38,7 +42,7 @@ def scan_for_account(slug: str, targets: list[str], kind: str | None, *, jobs: i
 
 def _spec(target: str, kind: str | None, settings: Settings) -> Spec:
     """Read a target; a path is one that an operator alone may give."""
-    chosen = TargetKind(kind) if kind in set(TargetKind) else None
+    chosen = TargetKind.REPOSITORY if kind == "git" else TargetKind(kind) if kind in set(TargetKind) else None
     if "://" not in target and not target.startswith(("github:", "gists:")):
         path = Path(target)
         if not path.exists():

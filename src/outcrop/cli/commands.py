@@ -2,7 +2,7 @@
 
 import typer
 
-from outcrop.cli import accounts, demo, exchange, operate, rules, scan, serve, targets
+from outcrop.cli import accounts, demo, exchange, operate, rules, scan, serve, targets, validate
 
 app = typer.Typer(
     name="outcrop",
@@ -20,6 +20,7 @@ app.command("migrate")(operate.migrate)
 app.command("doctor")(operate.doctor)
 app.command("import")(exchange.import_)
 app.command("audit")(accounts.audit)
+app.command("validate")(validate.validate)
 app.add_typer(accounts.account, name="account")
 app.add_typer(accounts.user, name="user")
 app.add_typer(accounts.key, name="key")

@@ -13,7 +13,8 @@ from outcrop.cli.exits import fail
 from outcrop.domain import sarif
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence
-from outcrop.domain.secret import reveal
+from outcrop.domain.secret import Secret, reveal
+from outcrop.domain.target import TargetKind
 from outcrop.net.guard import Egress
 from outcrop.scanner.ruleset import load
 from outcrop.services import local_scan
@@ -33,7 +34,7 @@ class Format(StrEnum):
 
 
 class Type(StrEnum):
-    """What a target can be; those after the second need an account."""
+    """What a target can be: on this machine a folder or git, elsewhere any but a folder."""
 
     FOLDER = "folder"
     GIT = "git"
@@ -70,6 +71,11 @@ def scan(  # noqa: PLR0917 - every option of the command
 ) -> None:
     """Find credentials. Exit code 0: none; 1: some; 2: a target could not be read."""
     if account is not None:
+        given = {"--rules": rules, "--gitleaks-config": gitleaks_config, "--baseline": baseline, "--since": since, "--staged": staged}
+        given |= {"--gitignore": gitignore, "--reveal": show_secrets, "--format": output in {Format.JSONL, Format.SARIF}}
+        if wrong := [name for name, value in given.items() if value]:
+            hint = ": own rules for account runs are named by OUTCROP_RULES" if wrong[0] in {"--rules", "--gitleaks-config"} else ""
+            raise BadInputError(f"{wrong[0]} does not go with --account{hint}")
         from outcrop.cli.account_scan import scan_for_account  # noqa: PLC0415 - loads the service
 
         scan_for_account(account, targets or ["."], kind, jobs=jobs, as_json=as_json or output is Format.JSON)
@@ -89,7 +95,8 @@ def scan(  # noqa: PLR0917 - every option of the command
         type=_local(kind),
         baseline=_baseline(baseline),
         stdin=sys.stdin.buffer,
-        egress=_egress(targets or []),
+        kind=_elsewhere(kind),
+        **_reach(targets or []),
     )
     with ExitStack() as stack:
         report = local_scan.scan(targets or ["."], options, _progress(stack))
@@ -105,25 +112,30 @@ def scan(  # noqa: PLR0917 - every option of the command
 
 
 def _local(kind: Type | None) -> Literal["folder", "git"] | None:
+    return "folder" if kind is Type.FOLDER else "git" if kind is Type.GIT else None
+
+
+def _elsewhere(kind: Type | None) -> TargetKind | None:
     match kind:
-        case None:
+        case None | Type.FOLDER:
             return None
-        case Type.FOLDER:
-            return "folder"
-        case Type.GIT | Type.REPOSITORY | Type.GIST:
-            return "git"
+        case Type.GIT:
+            return TargetKind.REPOSITORY
         case _:
-            raise BadInputError(f"--type {kind} needs --account")
+            return TargetKind(kind)
 
 
-def _egress(targets: list[str]) -> Egress:
-    """Read what may be connected to, where a target is an address."""
-    if not any("://" in target for target in targets):
-        return Egress()
+def _reach(targets: list[str]) -> dict[str, Any]:
+    """Read how to get to targets that are not on this machine, where there are such."""
+    if all(Path(target).exists() or ":" not in target for target in targets):
+        return {}
     from outcrop.settings import load_settings  # noqa: PLC0415 - a scan of files needs none of it
+    from outcrop.sources.elsewhere import Reach  # noqa: PLC0415
 
     settings = load_settings()
-    return Egress.parse(settings.egress_allow, settings.egress_connect_to, settings.egress_ca_file, settings.egress_source)
+    egress = Egress.parse(settings.egress_allow, settings.egress_connect_to, settings.egress_ca_file, settings.egress_source)
+    token = None if settings.github_token is None else Secret(settings.github_token.get_secret_value(), wholly=True)
+    return {"reach": Reach(egress, settings.github_api_url, token), "web_host": settings.github_host}
 
 
 def _baseline(file: Path | None) -> frozenset[str]:

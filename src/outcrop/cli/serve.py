@@ -65,20 +65,21 @@ def serve(  # noqa: PLR0917 - options, all given by name
 
 def worker(
     jobs: Annotated[int, typer.Option("--jobs", min=0, max=256, help="Sources looked at side by side; 0 is one per core.")] = 0,
+    dead_after: Annotated[float, typer.Option("--dead-after", min=1, hidden=True)] = house.DEAD_AFTER,
 ) -> None:
     """Run one more worker, on any machine that reaches the database."""
     settings = start()
-    run(lambda: work_until_told(settings, jobs))
+    run(lambda: work_until_told(settings, jobs, dead_after))
 
 
-async def work_until_told(settings: Settings, jobs: int = 0) -> None:
+async def work_until_told(settings: Settings, jobs: int = 0, dead_after: float = house.DEAD_AFTER) -> None:
     """Run the worker until SIGTERM or SIGINT."""
     jobs = jobs or cores()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with open_runtime(settings, pool_size=jobs + 6, statement_timeout=_WORKER_STATEMENT_TIMEOUT) as runtime:
-        await house.work(runtime, settings, stop, jobs=jobs)
+        await house.work(runtime, settings, stop, jobs=jobs, dead_after=dead_after)
 
 
 async def supervise(settings: Settings, listening: Listening, ready: Callable[[str, str], Awaitable[None]] | None = None) -> None:

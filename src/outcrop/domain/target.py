@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
-
-from yarl import URL
 
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.scan import ScanType
+
+if TYPE_CHECKING:
+    from yarl import URL
 
 
 class TargetKind(StrEnum):
@@ -143,8 +144,10 @@ def _read(text: str, kind: TargetKind | None, web_host: str) -> tuple[TargetKind
     return kind or TargetKind.SITE, f"{origin}{url.raw_path or '/'}{query}"
 
 
-def _address(text: str) -> URL:
+def _address(text: str) -> "URL":
     """Read an address of the web; its host and path then have one spelling."""
+    from yarl import URL  # noqa: PLC0415 - a scan of files reads none
+
     try:
         url = URL(text)
         host = (url.raw_host or "").removesuffix(".")

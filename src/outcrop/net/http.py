@@ -5,8 +5,8 @@ import ipaddress
 import socket
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import urljoin, urlsplit
@@ -40,7 +40,8 @@ class Answer:
 
     @property
     def media_type(self) -> str:
-        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        named = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return named.encode("ascii", "replace").decode()  # a header may hold any bytes
 
     @property
     def ok(self) -> bool:
@@ -53,6 +54,10 @@ class Http:
     def __init__(self, session: aiohttp.ClientSession, egress: Egress) -> None:
         self._session = session
         self._egress = egress
+
+    @property
+    def egress(self) -> Egress:
+        return self._egress
 
     async def get(
         self,
@@ -69,10 +74,10 @@ class Http:
         """
         sent = dict(headers or {})
         origin = _origin(url)
-        try:
+        with _told_apart(seconds):
             async with asyncio.timeout(seconds):
                 for _ in range(_MOST_REDIRECTS):
-                    answer = await self._once(url, sent, most)
+                    answer = await self._once("GET", url, sent, most)
                     target = answer.headers.get("Location")
                     if answer.status not in _REDIRECTS or not target:
                         return answer
@@ -81,20 +86,20 @@ class Http:
                         return answer
                     if _origin(url) != origin:
                         sent = {name: value for name, value in sent.items() if name.lower() not in _PROOFS}
-        except TimeoutError:
-            raise HttpError(f"no whole answer within {seconds:g} seconds") from None
-        except EgressError as error:
-            raise HttpError(error.message) from None
-        except (aiohttp.ClientError, ValueError, OSError) as error:
-            raise HttpError(_reason(error)) from None
         raise HttpError(f"more than {_MOST_REDIRECTS} redirects")
 
-    async def _once(self, url: str, headers: Mapping[str, str], most: int) -> Answer:
+    async def ask(self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, most: int, seconds: float) -> Answer:
+        """Send one request; a redirect is the answer."""
+        with _told_apart(seconds):
+            async with asyncio.timeout(seconds):
+                return await self._once(method, url, headers, most, body)
+
+    async def _once(self, method: str, url: str, headers: Mapping[str, str], most: int, data: bytes | None = None) -> Answer:
         parsed = URL(url)
         if parsed.scheme not in {"http", "https"} or not parsed.host:
             raise HttpError("is not an http address")
         _check_literal(parsed.host, self._egress)
-        async with self._session.get(parsed, headers=dict(headers), allow_redirects=False) as response:
+        async with self._session.request(method, parsed, headers=dict(headers), data=data, allow_redirects=False) as response:
             body, unpacking = bytearray(), _unpacking(response.headers.get("Content-Encoding", ""))
             async for chunk in response.content.iter_chunked(_CHUNK):
                 body += unpacking.take(chunk, most + 1 - len(body)) if unpacking else chunk
@@ -103,6 +108,19 @@ class Http:
             if unpacking and len(body) <= most and not unpacking.whole:
                 raise HttpError(_BROKEN)
             return Answer(url, response.status, response.headers, bytes(body[:most]), cut=len(body) > most)
+
+
+@contextmanager
+def _told_apart(seconds: float) -> Iterator[None]:
+    """Turn whatever goes wrong into the one error, with a reason."""
+    try:
+        yield
+    except TimeoutError:
+        raise HttpError(f"no whole answer within {seconds:g} seconds") from None
+    except EgressError as error:
+        raise HttpError(error.message) from None
+    except (aiohttp.ClientError, ValueError, OSError) as error:
+        raise HttpError(_reason(error)) from None
 
 
 @asynccontextmanager

@@ -62,7 +62,7 @@ def first_pass(ruleset: RuleSet, data: bytes | memoryview) -> Seen:
     def matched(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
         add((end, number))
 
-    ruleset.database.scan(data, match_event_handler=matched)  # type: ignore[type-var]  # takes any buffer
+    ruleset.database.scan(data, match_event_handler=matched, scratch=ruleset.scratch)  # type: ignore[type-var]  # takes any buffer
     return seen
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
+from threading import local
 from typing import Any
 from uuid import uuid4
 
@@ -32,6 +33,15 @@ class RuleSet:
         self.triggered = list(_by_trigger(rules).values())
         # How far around a trigger's end any of its forms looks, companions included.
         self.reach = [_reach(forms) for forms in self.triggered]
+        self._of_thread = local()
+
+    @property
+    def scratch(self) -> hyperscan.Scratch:
+        """Give the room that a thread scans in: two threads in the same one end both their scans."""
+        if not hasattr(self._of_thread, "scratch"):
+            self._of_thread.scratch = hyperscan.Scratch(self.database)
+        scratch: hyperscan.Scratch = self._of_thread.scratch
+        return scratch
 
 
 def _reach(forms: list[tuple[Rule, Form]]) -> tuple[int, int]:
@@ -58,6 +68,11 @@ def load(own: Sequence[Path] = (), *, built_in: bool = True, gitleaks: Path | No
     if cache is not None:
         _to_cache(cache, made)
     return made
+
+
+def kept(cache: Path, version: str) -> RuleSet | None:
+    """Give the very rules that another process has loaded, whatever has become of their files since; None where none are kept."""
+    return _from_cache(cache, version)
 
 
 def _read(paths: Sequence[Path], gitleaks: Path | None) -> list[Rule]:

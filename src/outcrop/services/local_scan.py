@@ -8,29 +8,33 @@ import os
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
-from outcrop.domain.errors import OperatorError
+from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.finding import Confidence, SourceType, Status, Validation, Visibility
 from outcrop.domain.place import line_address
+from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret, reveal
-from outcrop.net.guard import Egress
+from outcrop.domain.target import OPTIONS, Spec, TargetKind, parse_target
 from outcrop.scanner.content import scan_stream
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.scanner.score import Evidence, score
 from outcrop.sources import files, git
 from outcrop.sources.base import Located, Outcome, Progress, for_path, member, shown
-from outcrop.sources.clone import Remote, clone
+from outcrop.sources.clone import COMMIT_REF, Remote, clone, fetch_commit
 from outcrop.sources.repository import Repository, find_git_folder, open_local, resolve
 from outcrop.sources.workspace import work_folder
 
+if TYPE_CHECKING:
+    from outcrop.sources.consist import Found
+    from outcrop.sources.elsewhere import Reach
+
 IGNORE_FILE = ".outcropignore"
 _NAMESPACE = uuid.UUID("6f3b1f0e-6f0a-5d0c-9c55-0c1d3f0f7a11")
-TargetType = Literal["folder", "git", "stdin"]
+TargetType = Literal["folder", "git", "stdin", "elsewhere"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,9 @@ class Options:
     type: TargetType | None = None
     baseline: frozenset[str] = frozenset()
     stdin: IO[bytes] | None = None
-    egress: Egress = field(default_factory=Egress)
+    kind: TargetKind | None = None  # of what stands elsewhere, where the guess would be wrong
+    web_host: str = "github.com"
+    reach: "Reach | None" = None  # how to get to what stands elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +80,14 @@ def scan(targets: list[str], options: Options, progress: Progress) -> Report:
     report = Report()
     for target in targets:
         try:
-            outcome, place = _scan_target(target, options, progress)
-        except OperatorError as error:
+            for outcome, place in _scan_target(target, options, progress, report):
+                report.gaps += outcome.gaps
+                report.files += outcome.files
+                report.size += outcome.size
+                report.commits += outcome.commits
+                report.findings += _findings(outcome.located, place, options)
+        except OutcropError as error:
             report.failures.append(error.message)
-            continue
-        report.gaps += outcome.gaps
-        report.files += outcome.files
-        report.size += outcome.size
-        report.commits += outcome.commits
-        report.findings += _findings(outcome.located, place, options)
     return report
 
 
@@ -97,25 +102,74 @@ class _Place:
     source: str
     url: str | None = None
     full_name: str | None = None
+    visibility: Visibility = Visibility.UNKNOWN
+    gist: bool = False
     ignored: Callable[[bytes], bool] = _nothing
 
 
-def _scan_target(target: str, options: Options, progress: Progress) -> tuple[Outcome, _Place]:
-    kind = options.type or _guess(target)
+def _scan_target(target: str, options: Options, progress: Progress, report: Report) -> Iterator[tuple[Outcome, _Place]]:
+    kind = "elsewhere" if _is_elsewhere(target) else options.type or _guess(target)
     if kind == "stdin":
-        return _scan_stdin(options), _Place("-")
-    if kind == "git":
-        return _scan_git(target, options, progress)
-    if options.staged or options.since:
-        raise OperatorError(f"{target}: is not a git repository, so there is nothing staged and no history")
-    return _scan_folder(target, options, progress)
+        yield _scan_stdin(options), _Place("-")
+    elif kind == "git":
+        yield _scan_git(target, options, progress)
+    elif options.staged or (options.since and kind == "folder"):
+        raise OperatorError(f"{target}: is not a git repository on this machine, so there is nothing staged and no history")
+    elif kind == "elsewhere":
+        yield from _scan_elsewhere(target, options, progress, report)
+    else:
+        yield _scan_folder(target, options, progress)
+
+
+def _is_elsewhere(target: str) -> bool:
+    return target.startswith(("https://", "http://", "github:", "gists:"))
+
+
+def _scan_elsewhere(target: str, options: Options, progress: Progress, report: Report) -> Iterator[tuple[Outcome, _Place]]:
+    """Scan what an address, or a name at GitHub, stands for: one repository or site after the other."""
+    from outcrop.sources.consist import Found  # noqa: PLC0415 - scanning files needs no client
+    from outcrop.sources.elsewhere import list_sources, look_at_site  # noqa: PLC0415
+
+    if options.reach is None:
+        raise OperatorError(f"{target}: only what is on this machine can be scanned here")
+    remote = Remote.parse(target) if target.startswith("https://") else None
+    kind, name = parse_target(remote.url if remote else target, options.kind, web_host=options.web_host)
+    gaps: list[Gap] = []
+    if remote and remote.login and kind is TargetKind.REPOSITORY:
+        found_here = [Found(name, "git", remote.url, html_url=name.removesuffix(".git"), full_name=_full_name(name))]
+    else:
+        found_here = list_sources(Spec(kind, name, options=dict(OPTIONS[kind])), options.reach, gaps)
+    report.gaps += [(gap.what, gap.why) for gap in gaps]
+    for found in found_here:
+        place = _Place(found.source, found.html_url or found.url, found.full_name, found.visibility, found.gist)
+        if found.kind == "site":
+            yield look_at_site(found, options.reach, options.ruleset, options.floor, progress), place
+            continue
+        login = remote.login if remote else None
+        try:
+            yield _scan_remote(found, options.reach.remote(found) if login is None else Remote(found.url, login), place, options, progress)
+        except OperatorError as error:
+            if len(found_here) == 1:
+                raise
+            report.gaps.append((found.full_name or found.url, error.message))
+
+
+def _scan_remote(found: "Found", remote: Remote, place: _Place, options: Options, progress: Progress) -> tuple[Outcome, _Place]:
+    assert options.reach is not None  # noqa: S101 - asked before
+    with work_folder(options.work) as work:
+        if found.commit:
+            repository = fetch_commit(remote, found.commit, work, options.reach.egress)
+            run = git.Scan(repository, options.ruleset, options.floor, options.jobs, progress)
+            return git.scan_commit(run, repository.refs[COMMIT_REF]), place
+        repository = clone(remote, work, options.reach.egress)
+        run = git.Scan(repository, options.ruleset, options.floor, options.jobs, progress)
+        outcome = git.scan_since(run, resolve(repository, options.since)) if options.since else git.scan_history(run)
+        return outcome, replace(place, ignored=_ignoring_at_head(repository))
 
 
 def _guess(target: str) -> TargetType:
     if target == "-":
         return "stdin"
-    if target.startswith("https://"):
-        return "git"
     if "://" in target or target.startswith("git@"):
         raise OperatorError(f"{_without_user(target)}: only https addresses can be cloned")
     try:
@@ -152,24 +206,15 @@ def _scan_folder(target: str, options: Options, progress: Progress) -> tuple[Out
 
 
 def _scan_git(target: str, options: Options, progress: Progress) -> tuple[Outcome, _Place]:
-    with ExitStack() as stack:
-        work = stack.enter_context(work_folder(options.work))
-        if target.startswith("https://"):
-            repository, git_folder = clone(Remote.parse(target), work, options.egress), None
-            place = _Place(_without_user(target), _without_user(target), _full_name(target), _ignoring_at_head(repository))
-            key = b""
-        else:
-            git_folder = find_git_folder(Path(target))
-            if git_folder is None:
-                raise OperatorError(f"{shown(os.fsencode(target))}: is not a git repository")
-            repository = open_local(git_folder, work)
-            place = _Place(os.path.realpath(target), ignored=_ignoring(Path(target) / IGNORE_FILE, _ignoring_at_head(repository)))
-            key = os.fsencode(os.path.realpath(git_folder))
-        cache = options.cache if key else None
-        run = git.Scan(repository, options.ruleset, options.floor, options.jobs, progress, cache, key)
+    git_folder = find_git_folder(Path(target))
+    if git_folder is None:
+        raise OperatorError(f"{shown(os.fsencode(target))}: is not a git repository")
+    with work_folder(options.work) as work:
+        repository = open_local(git_folder, work)
+        place = _Place(os.path.realpath(target), ignored=_ignoring(Path(target) / IGNORE_FILE, _ignoring_at_head(repository)))
+        key = os.fsencode(os.path.realpath(git_folder))
+        run = git.Scan(repository, options.ruleset, options.floor, options.jobs, progress, options.cache, key)
         if options.staged:
-            if git_folder is None:
-                raise OperatorError("--staged needs a repository on this machine")
             return git.scan_staged(run, git_folder), place
         if options.since:
             return git.scan_since(run, resolve(repository, options.since)), place
@@ -247,11 +292,11 @@ def fingerprints(located: list[Located]) -> list[str]:
 
 def _fields(one: Located, fingerprint: str, place: _Place, places: int) -> dict[str, Any]:
     hit, origin = one.hit, one.origin
-    source_type = SourceType.REPO if one.at_tip else SourceType.COMMIT
+    source_type = one.source_type or (SourceType.GIST if place.gist else SourceType.REPO if one.at_tip else SourceType.COMMIT)
     path = None if one.path is None else hit.secret.masked_within(shown(one.path))
     at = datetime.fromtimestamp(origin.at, UTC) if origin and origin.at is not None else None
-    url = place.url and line_address(place.url, origin.commit if origin else None, one.path, hit.line)
-    visibility = Visibility.UNKNOWN
+    url = one.url or (place.url and line_address(place.url, origin.commit if origin else None, one.path, hit.line))
+    visibility = place.visibility
     evidence = Evidence(
         Validation.UNVALIDATED, Confidence.LOW, hit.strength, hit.rule.impact, source_type, visibility,
         path=path, placeholder=hit.placeholder, places=places,

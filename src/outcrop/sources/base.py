@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from outcrop.domain.finding import SourceType
 from outcrop.domain.secret import reveal
 from outcrop.scanner.content import Found
 from outcrop.scanner.detect import Hit, best
@@ -29,6 +30,8 @@ class Located:
     current_line: int | None = None
     unreachable: bool = False  # no ref reaches the blob
     blobs: set[bytes] = field(default_factory=set)  # all that hold it at this path
+    source_type: SourceType | None = None  # where the source itself says so: on the web
+    url: str | None = None
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from outcrop.sources import gitcall
 from outcrop.sources.repository import Repository, open_mirror
 
 _DEADLINE = 3_600.0
+COMMIT_REF = b"refs/outcrop/commit"  # what a single commit is fetched as
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,10 @@ def clone(remote: Remote, work: Path, egress: Egress) -> Repository:
     source, config = _reach(remote, work, egress)
     folder = work / "mirror.git"
     _run(["clone", "--quiet", "--mirror", "--template=", "--", source, str(folder)], remote, config, work)
-    return open_mirror(folder)
+    repository = open_mirror(folder)
+    if (folder / "shallow").is_file():
+        repository.gaps.append("the host's own history is cut off: what is older is not there")
+    return repository
 
 
 def listed_refs(remote: Remote, work: Path, egress: Egress) -> dict[bytes, bytes]:
@@ -56,7 +60,7 @@ def fetch_commit(remote: Remote, commit: str, work: Path, egress: Egress) -> Rep
     folder = work / "commit.git"
     _run(["init", "--quiet", "--bare", "--template=", str(folder)], remote, config, work)
     fetch = ["--git-dir", str(folder), "fetch", "--quiet", "--no-tags", "--depth=2", "--end-of-options", source]
-    _run([*fetch, f"{commit}:refs/outcrop/commit"], remote, config, work)
+    _run([*fetch, f"{commit}:{COMMIT_REF.decode()}"], remote, config, work)
     return open_mirror(folder)
 
 

@@ -14,7 +14,7 @@ from outcrop.scanner.content import Found, Wire, from_wire, to_wire
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.sources import files, git
 from outcrop.sources.base import Located, Origin, Outcome, Progress
-from outcrop.sources.clone import Remote, clone, fetch_commit, listed_refs
+from outcrop.sources.clone import COMMIT_REF, Remote, clone, fetch_commit, listed_refs
 from outcrop.sources.git import Known, Standing
 from outcrop.sources.repository import Repository, find_git_folder, open_local
 from outcrop.sources.workspace import work_folder
@@ -69,7 +69,7 @@ def run_errand(errand: Errand, ruleset: RuleSet, egress: Egress, work: Path, tol
         jobs = errand.jobs if _size(repository) > _WORTH_MORE_JOBS else 1
         scan = git.Scan(repository, ruleset, Confidence.MEDIUM, jobs, progress)
         if errand.commit:
-            return _brought(git.scan_commit(scan, _only_commit(repository)))
+            return _brought(git.scan_commit(scan, repository.refs[COMMIT_REF]))
         continued = git.scan_on(scan, errand.known)
         brought = _brought(continued.outcome)
         refs = _digest(repository.refs | ({b"HEAD": repository.head} if repository.head else {}))
@@ -94,24 +94,25 @@ def _of_files(errand: Errand, ruleset: RuleSet, progress: Progress) -> Brought:
     folder = files.Folder(root, ruleset, Confidence.MEDIUM, errand.jobs, lambda _: False)
     brought = _brought(files.scan_folder(folder, progress))
     told = {(one.path, reveal(one.hit.secret)) for one in brought.located}
-    brought.there = [(one.path, one.value) in told or _in_file(root, one) for one in errand.known.standing]
+    brought.there = [(one.path, one.value) in told or _in_file(root, one, ruleset) for one in errand.known.standing]
     brought.whole = not brought.gaps
     return brought
 
 
-def _in_file(root: Path, one: Standing) -> bool:
+def _in_file(root: Path, one: Standing, ruleset: RuleSet) -> bool:
     """Tell whether a file still holds a value; where that cannot be said, it does."""
+    return any(_file_holds(root / os.fsdecode(path), one.value, ruleset) for path in git.files_of(one.path))
+
+
+def _file_holds(path: Path, value: str | None, ruleset: RuleSet) -> bool:
     try:
-        with (root / os.fsdecode(one.path.partition(b"!")[0])).open("rb") as file:
-            return one.value is None or b"!" in one.path or one.value.encode("utf-8", "surrogateescape") in file.read(_READ)
+        with path.open("rb") as file:
+            content = file.read(_READ + 1)
     except FileNotFoundError:
         return False
     except OSError:
         return True
-
-
-def _only_commit(repository: Repository) -> bytes:
-    return repository.refs[b"refs/outcrop/commit"]
+    return value is None or len(content) > _READ or git.holds(ruleset, content, value.encode("utf-8", "surrogateescape"))
 
 
 def _size(repository: Repository) -> int:

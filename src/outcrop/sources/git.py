@@ -10,6 +10,7 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.content import Found, from_wire, scan_content
 from outcrop.scanner.ruleset import RuleSet
+from outcrop.scanner.unpack import Budget, texts
 from outcrop.sources import blobs, gitcall, history
 from outcrop.sources import seen as memory
 from outcrop.sources.base import Located, Origin, Outcome, Progress, for_path, member, one_line, shown
@@ -20,6 +21,7 @@ from outcrop.sources.seen import Seen
 
 _Key = tuple[bytes | None, str]  # a path with its member, and a value
 _AT_ONCE = 2_000  # blobs that a process is given
+_PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,34 +109,66 @@ def scan_on(scan: Scan, known: Known) -> Continued:
 
 def _stands(scan: Scan, one: Standing, places: Places, tips: list[bytes]) -> bool:
     """Tell whether a credential that no rule tells of is there all the same: rules change, and absence is judged by the value."""
-    path = one.path.partition(b"!")[0]
-    if any({one.path, path} & places.get(blob, {}).keys() for blob in one.blobs):
+    files = files_of(one.path)
+    if any(places.get(blob, {}).keys() & files for blob in one.blobs):
         return True
     if one.value is None:
         return False
-    versions = history.blobs_at(scan.repository, tips, path)
-    return any(_holds(scan, content, one.value) for _, content in blobs.contents(scan.repository, [versions] if versions else []))
+    for path in files:
+        versions = history.blobs_at(scan.repository, tips, path)
+        if versions is None:
+            return True
+        given = blobs.contents(scan.repository, [versions]) if versions else ()
+        if any(_holds(scan, content, one.value) for _, content in given):
+            return True
+    return False
+
+
+def files_of(path: bytes) -> list[bytes]:
+    """Give the files that a path can stand for: itself, and those of which it may be a member, named after a `!`."""
+    parts = path.split(b"!")
+    return [b"!".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
 def _holds(scan: Scan, content: bytes | blobs.Large | None, value: str) -> bool:
-    if not isinstance(content, bytes):
-        return content is not None  # too large to be sure of the contrary
-    if value.encode("utf-8", "surrogateescape") in content:
+    raw = value.encode("utf-8", "surrogateescape")
+    if content is None:
+        return True  # it cannot be read: nothing is known
+    if isinstance(content, blobs.Large):
+        return _streams(content, raw)
+    return holds(scan.ruleset, content, raw)
+
+
+def holds(ruleset: RuleSet, content: bytes, raw: bytes) -> bool:
+    """Tell whether a content holds a value: as it is, packed, or in a form that the rules see through."""
+    if any(raw in text for text in (content, *(text for _, text in texts(content, Budget())))):
         return True
-    return any(reveal(hit.secret) == value for _, hit in scan_content(scan.ruleset, content, Confidence.LOW).hits)
+    hits = scan_content(ruleset, content, Confidence.LOW).hits
+    return any(reveal(hit.secret).encode("utf-8", "surrogateescape") == raw for _, hit in hits)
+
+
+def _streams(content: blobs.Large, raw: bytes) -> bool:
+    """Look for a value in an object that is too large to be held."""
+    kept = b""
+    while piece := content.read(_PIECE):
+        if raw in kept + piece:
+            return True
+        kept = (kept + piece)[-len(raw) :]
+    return content.cut
 
 
 def _unread(scan: Scan, tips: list[bytes], known: Known) -> Iterator[list[bytes]]:
-    old = [tip for tip in known.tips if tip in history.present(scan.repository, known.tips)]
-    if not old:
+    there = history.present(scan.repository, known.tips)
+    old = [tip for tip in known.tips if tip in there]
+    fresh = history.new_blobs(scan.repository, tips, old) if old else None
+    order = history.new_commits(scan.repository, tips, old) if old else None
+    if fresh is None or order is None:  # nothing was read before, or something is missing: everything that is there is read
         yield from blobs.listed(scan.repository, (), lambda _: None)
         return
-    fresh = history.new_blobs(scan.repository, tips, old)
-    if fresh is None:  # something is missing: everything that is there is read
-        yield from blobs.listed(scan.repository, (), lambda _: None)
-        return
+    # What new commits bring to a path is read though its blob be an old one: at its old path it may have been nothing to tell.
+    brought = history.changed(scan.repository, order, scan.jobs, [])
     again = history.present(scan.repository, sorted({blob for one in known.standing for blob in one.blobs}))
-    wanted = list(dict.fromkeys([*fresh, *sorted(again)]))
+    wanted = list(dict.fromkeys([*fresh, *sorted(again | brought.keys())]))
     yield from (wanted[at : at + _AT_ONCE] for at in range(0, len(wanted), _AT_ONCE))
 
 

@@ -14,6 +14,7 @@ from outcrop.sources.repository import Repository
 _CHUNK = 2_000  # commits
 _MOST_RESTARTS = 1_000
 SUBMODULE = b"160000"  # the mode of an entry that names a commit elsewhere
+_ABSENT = b"000000"  # of one that is no longer there
 _DIFF_MEMORY = 3 << 29  # git holds all changes of a commit: a small tree can unfold to billions of files
 _MOST_STANDING = 16 << 20  # bytes of a list of what stands in a commit
 _MOST_PATHS = 1_000  # of one blob
@@ -201,10 +202,10 @@ def records(out: bytes) -> Iterator[tuple[bytes, bytes | None]]:
 
 
 def _new_id(fields: bytes) -> bytes | None:
-    """Give the blob after the change: `:modes… ids… status`, with one colon and one old id per parent; None for a submodule."""
+    """Give the blob after the change: `:modes… ids… status`, with one colon and one old id per parent; None for a submodule, or nothing."""
     count = len(fields) - len(fields.lstrip(b":"))
     parts = fields.split(b" ")
-    return None if parts[count] == SUBMODULE else parts[2 * count + 1]
+    return None if parts[count] in {SUBMODULE, _ABSENT} else parts[2 * count + 1]
 
 
 def at_tip(repository: Repository, places: dict[bytes, set[bytes]]) -> set[tuple[bytes, bytes]]:
@@ -234,9 +235,16 @@ def new_blobs(repository: Repository, tips: Sequence[bytes], old: Sequence[bytes
     return None if code else out.split()
 
 
-def blobs_at(repository: Repository, tips: Sequence[bytes], path: bytes) -> list[bytes]:
-    """Give every blob that the tips reach at a path."""
-    given = b"".join(b"%s\n" % tip for tip in tips) + b"--\n" + path + b"\n"
+def new_commits(repository: Repository, tips: Sequence[bytes], old: Sequence[bytes]) -> list[bytes] | None:
+    """Give the commits that the tips reach and the old ones do not; None where the walk meets something missing."""
+    given = b"".join(b"%s\n" % tip for tip in [*tips, *(b"^" + tip for tip in old)])
+    code, out = gitcall.output(repository.folder, "rev-list", "--topo-order", "--reverse", "--stdin", given=given)
+    return None if code else out.split()
+
+
+def blobs_at(repository: Repository, tips: Sequence[bytes], path: bytes) -> list[bytes] | None:
+    """Give every blob that the tips reach at a path; None where git does not say."""
+    given = b"".join(b"%s\n" % tip for tip in tips)
     arguments = [
         "--literal-pathspecs",
         "rev-list",
@@ -245,9 +253,11 @@ def blobs_at(repository: Repository, tips: Sequence[bytes], path: bytes) -> list
         "--filter=object:type=blob",
         "--no-object-names",
         "--stdin",
+        "--",
+        os.fsdecode(path),  # not among what is given: there a line break would end it
     ]
     code, out = gitcall.output(repository.folder, *arguments, given=given)
-    return [oid for oid in out.split() if oid not in set(tips)] if code == 0 else []
+    return [oid for oid in out.split() if oid not in set(tips)] if code == 0 else None
 
 
 def _ids(repository: Repository, names: list[bytes]) -> list[bytes | None]:

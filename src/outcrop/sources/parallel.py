@@ -53,7 +53,7 @@ def spread(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[Any]:
         stop.set()
         for process in processes:
             if process.is_alive() and process.pid is not None:
-                process.terminate()
+                process.kill()  # a crew's processes are deaf to anything less
             process.join(5)
         for pipe in pipes:
             pipe.close()

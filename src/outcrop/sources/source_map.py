@@ -37,7 +37,7 @@ def reference(script: bytes, headers: Mapping[str, str]) -> bytes | None:
     """Give the address of a script's map as it is written, an inline map whole; the header wins, as in browsers."""
     for name in ("SourceMap", "X-SourceMap"):
         if header := headers.get(name, "").strip():
-            return header.encode()
+            return header.encode("utf-8", "replace")
     # The last one counts. An inline map is as long as the script, so it is not looked for with a pattern over all of it.
     at = len(script)
     for _ in range(_MOST_MARKS):
@@ -130,4 +130,5 @@ def plain_name(name: str, root: str = "") -> str:
         rest = rest.partition("/")[2] if scheme == "webpack" and "/" in rest else rest
     else:
         rest = name.removeprefix("webpack:")
-    return clean_path(re.split(r"[?#]", rest.replace("\0", ""), maxsplit=1)[0]) or _UNNAMED
+    path = clean_path(re.split(r"[?#]", rest.replace("\0", ""), maxsplit=1)[0])
+    return path.encode("utf-8", "replace").decode() or _UNNAMED  # JSON can hold halves of characters

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import zlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import chain
@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from outcrop.net.http import Answer, Http, HttpError
-from outcrop.sources import web_text
 from outcrop.sources.web_address import normalise, origin, path_of, same_site, told
 from outcrop.sources.web_frontier import Frontier, Target
 from outcrop.sources.web_link import Kind
@@ -21,7 +20,7 @@ from outcrop.sources.web_places import PLACES, is_file
 from outcrop.sources.web_read import Reading, Resource, everything, read
 from outcrop.sources.web_visit import ForbiddenError, Visitor
 
-__all__ = ["Look", "Resource", "Site", "crawl", "look_again"]
+__all__ = ["Look", "Resource", "Site", "crawl", "look_again", "returning"]
 
 _MOST_SITEMAPS = 20
 _GONE = {404, 410}
@@ -47,8 +46,29 @@ class Site:
     most_bytes: int = 32 << 20
     seconds: float = 1_800.0
 
+    @classmethod
+    def of(
+        cls,
+        start: str,
+        options: Mapping[str, Any],
+        include: Sequence[str],
+        exclude: Sequence[str],
+        headers: Mapping[str, str] | None = None,
+    ) -> "Site":
+        """Give a site as a target names it: the options of `domain.target`, by their names."""
+        return cls(
+            start,
+            depth=int(options.get("depth", 3)),
+            most_pages=int(options.get("pages", 500)),
+            leak_places=bool(options.get("leak_places")),
+            robots=bool(options.get("robots", True)),
+            include=tuple(include),
+            exclude=tuple(exclude),
+            headers=headers or {},
+        )
 
-async def crawl(http: Http, site: Site, gap: Gap) -> AsyncIterator[Resource]:
+
+async def crawl(http: Http, site: Site, gap: Gap) -> AsyncGenerator[Resource, None]:
     """Give what a site serves, one by one; tell what could not be looked at. Closing the iterator ends all requests."""
     start = normalise(site.start)
     if start is None:
@@ -235,24 +255,31 @@ class _Crawl:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What stands at a finding's address now. Only a look that has not failed and is no challenge tells that something is gone."""
+    """What stands at a finding's address now. Only a look that has not failed tells that something is gone."""
 
     status: int | None = None
     media_type: str = ""
     body: bytes = b""  # with the original files of a source map in it
-    challenge: bool = False
     failed: str | None = None
 
 
-async def look_again(http: Http, url: str, headers: Mapping[str, str]) -> Look:
+def returning(http: Http, site: Site, *, known: bool) -> Visitor:
+    """Give who comes to a site again, with what proves who we are or as a stranger; as long and as politely as a crawl."""
+    deadline = asyncio.get_running_loop().time() + site.seconds
+    headers = _with_login(site) if known else {}
+    home = origin(normalise(site.start) or site.start)
+    return Visitor(http, home, headers=headers, robots=site.robots, pause=site.pause, most_bytes=site.most_bytes, deadline=deadline)
+
+
+async def look_again(visitor: Visitor, url: str) -> Look:
     """Ask once for a finding's own address. A redirect is an answer: what stands elsewhere says nothing about it."""
     try:
-        answer = await http.get(url, headers=headers)
+        answer = await visitor.ask(url)
     except HttpError as error:
         return Look(failed=str(error))
     failed = "the answer is larger than what is read of one" if answer.cut else None
     body = await asyncio.to_thread(everything, answer)
-    return Look(answer.status, answer.media_type, body, web_text.is_challenge(answer), failed)
+    return Look(answer.status, answer.media_type, body, failed)
 
 
 def _with_login(site: Site) -> Mapping[str, str]:

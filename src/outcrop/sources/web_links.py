@@ -13,7 +13,7 @@ from outcrop.sources.web_address import identity, is_script_address, is_skipped_
 from outcrop.sources.web_link import Kind, Link
 from outcrop.sources.web_scripts import script_links
 
-_MOST = 20_000  # links of one document
+MOST_LINKS = 20_000  # links of one document
 _MOST_TAGS = 2_000_000
 _NEAR = 20
 # Comments, texts that are no markup, and tags. Nothing is ever read twice: what has no end ends with the page.
@@ -47,7 +47,7 @@ def html_links(body: bytes, url: str) -> list[Link]:
     found: dict[str, Link] = {}
     for link in chain(scripts, _inline(tree, base, near), _documents(tree, base)):
         found.setdefault(link.url, link)
-        if len(found) >= _MOST:
+        if len(found) >= MOST_LINKS:
             break
     found.pop(url, None)
     return list(found.values())
@@ -63,7 +63,7 @@ def _flat(body: bytes) -> bytes:
     for match in islice(_TAGS.finditer(body), _MOST_TAGS):
         if match[2] or match[3]:
             kept.append(match[0] if match[2] else b"%b</%b>" % (match[0], match[3]))
-            if len(kept) >= _MOST:
+            if len(kept) >= MOST_LINKS:
                 break
     return b"".join(kept)
 
@@ -133,9 +133,10 @@ def xml_links(body: bytes, url: str) -> list[Link]:
 
 
 def sitemap_links(body: bytes, url: str) -> tuple[list[str], list[str]]:
-    """Give the pages and the further sitemaps that a sitemap names; one may be a plain list of addresses."""
+    """Give the pages and the further sitemaps that a sitemap names; one may be a plain list of whole addresses."""
     if b"<" not in body[:1_024]:
-        return [link.url for link in _spelled(body.split()[:_MOST], url)], []
+        named = [word for word in body.split() if word.lower().startswith((b"http://", b"https://"))]
+        return [link.url for link in _spelled(named, url)], []
     found = [link.url for link in _spelled(_located(body), url)]
     return ([], found) if _SITEMAP_INDEX.search(body) else (found, [])
 
@@ -145,7 +146,7 @@ def _located(body: bytes) -> list[bytes]:
 
 
 def _spelled(names: list[bytes], base: str) -> list[Link]:
-    found = (link for name in names[:_MOST] for link in _page(html.unescape(name.decode("utf-8", "replace")).strip(), base))
+    found = (link for name in names[:MOST_LINKS] for link in _page(html.unescape(name.decode("utf-8", "replace")).strip(), base))
     return list(dict.fromkeys(found))
 
 
@@ -162,7 +163,7 @@ def json_links(body: bytes, url: str) -> list[Link]:
     for text in _strings(parsed):
         if is_script_address(text) and (text.startswith(("/", "./", "http://", "https://")) or identity(text) != text):
             links += _link(text, root, Kind.SCRIPT, sure=False)
-    return list(dict.fromkeys(links))[:_MOST]
+    return list(dict.fromkeys(links))[:MOST_LINKS]
 
 
 def _web_app(manifest: dict[str, object], url: str) -> Iterator[Link]:

@@ -8,7 +8,7 @@ from outcrop.net.http import Answer
 from outcrop.sources import source_map, web_text
 from outcrop.sources.web_address import identity, is_script_address, normalise, origin, path_of
 from outcrop.sources.web_link import Kind, Link
-from outcrop.sources.web_links import html_links, json_links, xml_links
+from outcrop.sources.web_links import MOST_LINKS, html_links, json_links, xml_links
 from outcrop.sources.web_scripts import script_links
 
 
@@ -53,6 +53,8 @@ def read(answer: Answer, kind: Kind, page: str) -> Reading:
         reading.links = json_links(body, url)
     elif web_text.is_xml(answer.media_type):
         reading.links = xml_links(body, url)
+    if len(reading.links) >= MOST_LINKS:
+        reading.problem = f"more than {MOST_LINKS} links: the rest was not followed"
     return reading
 
 
@@ -79,6 +81,8 @@ def _read_script(answer: Answer, body: bytes, page: str) -> Reading:
     elif named:
         inline = _inline_map(body)
         packed = _read_map(answer, inline) if inline else Reading(problem="the inline source map cannot be read")
+        if packed.resources:  # what it holds is looked at by its own names, and once
+            reading.resources = [_resource(answer, body.replace(named, b""), SourceType.JS_BUNDLE)]
         reading.resources += packed.resources
         reading.problem = packed.problem
     return reading

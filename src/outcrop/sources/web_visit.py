@@ -67,7 +67,7 @@ class Visitor:
     async def get(self, url: str, *, within: Callable[[str], bool], claim: Callable[[str], bool]) -> Answer | None:
         """Get an address and what it redirects to, as far as `within` allows; None where somebody else has claimed the target."""
         for _ in range(_MOST_REDIRECTS):
-            answer = await self._allowed(url)
+            answer = await self.ask(url)
             target = answer.headers.get("Location")
             if answer.status not in _REDIRECTS or not target:
                 return answer
@@ -98,7 +98,8 @@ class Visitor:
         parsed = (await self._rules_of(url)).parsed
         return list(parsed.sitemaps) if parsed else []
 
-    async def _allowed(self, url: str) -> Answer:
+    async def ask(self, url: str) -> Answer:
+        """Get an address as far as robots.txt allows; a redirect is the answer."""
         rules = await self._rules_of(url)
         if refusal := rules.refusal(url):
             raise ForbiddenError(refusal)

@@ -27,13 +27,22 @@ def work_folder(cache: Path) -> Iterator[Path]:
         parent = Path(tempfile.gettempdir()) / f"outcrop-{os.getuid()}"
         parent.mkdir(mode=0o700, exist_ok=True)
     sweep(parent)
-    folder = Path(tempfile.mkdtemp(prefix="scan-", dir=parent))
-    lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    folder, lock = _locked(parent)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _locked(parent: Path) -> tuple[Path, int]:
+    """Make a folder and lock it; one that another process has swept before it was locked is made again."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix="scan-", dir=parent))
+        lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (folder / _LOCK).exists():
+            return folder, lock
         os.close(lock)
 
 

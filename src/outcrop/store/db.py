@@ -19,6 +19,7 @@ Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
 Pool: TypeAlias = AsyncConnectionPool[Connection]
 # What a caller sees when the database cannot be reached, or goes away in the middle.
 UNAVAILABLE = (psycopg.OperationalError, PoolTimeout)
+_LONGEST_WAIT = 10.0  # seconds for a connection, however long a statement may take
 
 
 async def connect(dsn: str) -> Connection:
@@ -38,7 +39,7 @@ async def open_pool(dsn: str, *, size: int, statement_timeout: float) -> AsyncIt
         dsn,
         min_size=1,
         max_size=size,
-        timeout=statement_timeout,
+        timeout=min(statement_timeout, _LONGEST_WAIT),
         reconnect_timeout=0,  # while the database is away, only a request that waits makes the pool try again
         kwargs={"autocommit": True, "connect_timeout": 3} | _SESSION | {"options": options},
         open=False,

@@ -31,11 +31,11 @@ async def select_for_update(db: Connection, account_id: int, finding_id: UUID) -
 
 
 async def update_triage(db: Connection, account_id: int, finding: Finding) -> None:
-    """Save what triage can change."""
+    """Save what triage, or a run that finds it gone, can change."""
     evidence = finding.resolution_evidence
     await db.execute(
         """UPDATE findings SET status = %s, resolved_at = %s, resolution_note = %s, auto_resolved = %s, resolved_by = %s,
-                               suppressed_at = %s
+                               suppressed_at = %s, current_line = %s
            WHERE account_id = %s AND id = %s""",
         [
             finding.status,
@@ -44,10 +44,44 @@ async def update_triage(db: Connection, account_id: int, finding: Finding) -> No
             None if evidence is None else evidence.auto_resolved,
             None if evidence is None else evidence.resolved_by,
             finding.suppressed_at,
+            finding.current_line,
             account_id,
             finding.id,
         ],
     )
+
+
+async def select_scored(db: Connection, account_id: int, finding_id: UUID) -> tuple[Finding, dict[str, Any] | None] | None:
+    """Lock a finding; give it with what its score is made of."""
+    cursor = await db.execute(
+        f"SELECT {rows.COLUMNS}, score_detail FROM findings WHERE account_id = %s AND id = %s FOR NO KEY UPDATE".encode(),
+        [account_id, finding_id],
+    )
+    row = await cursor.fetchone()
+    return None if row is None else (rows.finding(row[:-1]), row[-1])
+
+
+async def update_checked(db: Connection, account_id: int, finding: Finding, score_detail: dict[str, Any] | None) -> None:
+    """Save what a check can change."""
+    await db.execute(
+        """UPDATE findings SET validation_status = %s, validation_confidence = %s, validation_detail = %s, composite_score = %s,
+                               score_detail = %s
+           WHERE account_id = %s AND id = %s""",
+        [
+            *(finding.validation_status, finding.validation_confidence, Jsonb(finding.validation_detail), finding.composite_score),
+            *(None if score_detail is None else Jsonb(score_detail), account_id, finding.id),
+        ],
+    )
+
+
+async def select_outdated(db: Connection, version: int, most: int) -> list[tuple[int, Finding, bytes | None, dict[str, Any]]]:
+    """Lock findings whose score another version has made, of whatever account; what another process holds is left to it."""
+    cursor = await db.execute(
+        f"""SELECT account_id, fingerprint, score_detail, {rows.COLUMNS} FROM findings
+            WHERE score_detail IS NOT NULL AND (score_detail ->> 'version')::int <> %s LIMIT %s FOR NO KEY UPDATE SKIP LOCKED""".encode(),
+        [version, most],
+    )
+    return [(row[0], rows.finding(row[3:]), row[1], row[2]) for row in await cursor.fetchall()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +98,24 @@ class Record:
     commit_id: str | None = None
     media_type: str | None = None
     last_scan_id: UUID | None = None
+    score_detail: dict[str, Any] | None = None
     keep_first_seen: bool = False  # where the finding is there already, these times are better known there
     keep_last_seen: bool = False
 
 
 # A record that says nothing of these takes nothing away.
-_KEPT = ("fingerprint", "identity", "secret_box", "source", "source_path", "rule", "commit_id", "media_type", "last_scan_id")
+_KEPT = (
+    "fingerprint",
+    "identity",
+    "secret_box",
+    "source",
+    "source_path",
+    "rule",
+    "commit_id",
+    "media_type",
+    "last_scan_id",
+    "score_detail",
+)
 _WRITTEN = (*(name.strip() for name in rows.COLUMNS.split(",")), *_KEPT)
 
 
@@ -178,7 +224,7 @@ def _replacement(name: str) -> sql.Composed:
 _TYPES = [  # of the columns above, then of search_text and the two flags
     *("uuid", "text", "text", "text", "jsonb", "float8", "text", "text", "text", "text", "text", "int4", "text", "text", "text"),
     *("timestamptz", "timestamptz", "int4", "timestamptz", "text", "bool", "text", "timestamptz", "int4", "bool"),
-    *("bytea", "bytea", "bytea", "text", "bytea", "text", "text", "text", "uuid"),
+    *("bytea", "bytea", "bytea", "text", "bytea", "text", "text", "text", "uuid", "jsonb"),
     *("text", "bool", "bool"),
 ]
 
@@ -211,7 +257,8 @@ def _row(record: Record) -> tuple[Any, ...]:
         f.suppressed_at,
         f.current_line,
         f.allowed_in_source,
-        *(getattr(record, name) for name in _KEPT),
+        *(getattr(record, name) for name in _KEPT[:-1]),
+        None if record.score_detail is None else Jsonb(record.score_detail),
         _search_text(f.source_url, f.file_path, f.repo_full_name),
         record.keep_first_seen,
         record.keep_last_seen,

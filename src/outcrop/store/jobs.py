@@ -56,16 +56,18 @@ async def defer(db: Connection, task: str, jobs: Sequence[tuple[str, dict[str, A
 async def release_stalled(db: Connection, dead_after: float) -> list[dict[str, Any]]:
     """Let jobs wait again whose worker has not been heard of for so many seconds, or is gone; give their arguments.
 
-    They are written as procrastinate's own retry does; how often one may be tried again is decided where it is done.
+    While the database was away nobody could be heard of, so its return is waited for as long. They are written as procrastinate's
+    own retry does; how often one may be tried again is decided where it is done.
     """
     cursor = await db.execute(
         """SELECT j.id, j.args FROM procrastinate_jobs j LEFT JOIN procrastinate_workers w ON w.id = j.worker_id
            WHERE j.status = 'doing' AND j.queue_name = %s
              AND (w.id IS NULL OR w.last_heartbeat < now() - make_interval(secs => %s))
+             AND pg_postmaster_start_time() < now() - make_interval(secs => %s)
            FOR UPDATE OF j SKIP LOCKED""",
-        [QUEUE, dead_after],
+        [QUEUE, dead_after, dead_after],
     )
     stalled = await cursor.fetchall()
     for job_id, _ in stalled:
-        await db.execute("SELECT procrastinate_retry_job_v1(%s, now(), NULL, NULL, NULL)", [job_id])
+        await db.execute("SELECT procrastinate_retry_job_v2(%s, now(), NULL, NULL, NULL)", [job_id])
     return [arguments for _, arguments in stalled]

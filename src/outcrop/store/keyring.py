@@ -5,7 +5,9 @@ A wrong operator's key is told by a check value; a key is never made for a datab
 
 import hashlib
 import hmac
+import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
@@ -22,6 +24,7 @@ LONG_ENOUGH = 16
 _LOCK_KEYRING = 7_264_003
 _CHECK = b"outcrop keyring 1"
 _NONCE = 12
+_WITH_PARTS = "\x1e"  # begins what is more than a bare value
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +34,23 @@ class Keys:
     data: bytes = field(repr=False)
     fingerprint: bytes = field(repr=False)
 
-    def seal(self, secret: Secret, account_id: int, finding_id: UUID) -> bytes:
-        return _seal(self.data, reveal(secret).encode(), _owner(account_id, finding_id))
+    def seal(self, secret: Secret, account_id: int, finding_id: UUID, parts: Mapping[str, Secret] | None = None) -> bytes:
+        """Encrypt a credential, with its companions where it has some: a check needs them too."""
+        value = reveal(secret)
+        if parts or value.startswith(_WITH_PARTS):
+            value = _WITH_PARTS + json.dumps([value, {name: reveal(part) for name, part in (parts or {}).items()}])
+        return _seal(self.data, value.encode("utf-8", "surrogatepass"), _owner(account_id, finding_id))
 
     def open(self, box: bytes, account_id: int, finding_id: UUID, *, wholly: bool) -> Secret:
-        return Secret(_open(self.data, box, _owner(account_id, finding_id)).decode(), wholly=wholly)
+        return self.open_whole(box, account_id, finding_id, wholly=wholly)[0]
+
+    def open_whole(self, box: bytes, account_id: int, finding_id: UUID, *, wholly: bool) -> tuple[Secret, dict[str, Secret]]:
+        """Give a credential with its companions."""
+        value = _open(self.data, box, _owner(account_id, finding_id)).decode("utf-8", "surrogatepass")
+        if not value.startswith(_WITH_PARTS):
+            return Secret(value, wholly=wholly), {}
+        value, parts = json.loads(value.removeprefix(_WITH_PARTS))
+        return Secret(value, wholly=wholly), {name: Secret(part) for name, part in parts.items()}
 
     def fingerprint_of(self, secret: Secret) -> bytes:
         """Identify the raw value alone; a PEM block is the same however its lines end."""

@@ -12,6 +12,7 @@ from outcrop.domain.paging import Page
 from outcrop.domain.scan import COUNTERS, Gap, ScanRun, ScanStatus, ScanType, SourceState, Trigger
 from outcrop.store.db import Connection, snapshot
 
+PLAN = "plan"  # the source that stands for the plan itself: a run does not end before it
 _MOST_GAPS = 1_000  # that a run tells of; how many more there are is told as one
 _MINE = "account_id = %s AND scan_id = %s AND source = %s"
 
@@ -153,13 +154,6 @@ async def add_sources(db: Connection, account_id: int, scan_id: UUID, sources: S
     return [name for (name,) in await cursor.fetchall()]
 
 
-async def note_gaps(db: Connection, account_id: int, scan_id: UUID, gaps: Sequence[Gap]) -> None:
-    """Keep what the plan could not cover."""
-    await db.execute(
-        "UPDATE scans SET coverage_gaps = coverage_gaps || %s WHERE account_id = %s AND id = %s", [_gaps(gaps), account_id, scan_id]
-    )
-
-
 async def is_under_way(db: Connection, account_id: int, target_id: UUID) -> bool:
     """Tell whether a run of this target has not ended yet."""
     cursor = await db.execute(
@@ -213,7 +207,7 @@ async def interrupt(db: Connection, account_id: int, scan_id: UUID) -> None:
 async def end(db: Connection, account_id: int, scan_id: UUID, *, now: datetime, error: str | None = None) -> ScanStatus | None:
     """End a run whose sources have all ended; give how it ended, or None where it goes on.
 
-    It has failed where it could not be planned, or where no source could be read.
+    It has failed where something failed and no source could be read; a plan that broke off is not the end of what it had found.
     """
     cursor = await db.execute(
         "SELECT coverage_gaps FROM scans WHERE account_id = %s AND id = %s AND finished_at IS NULL FOR UPDATE", [account_id, scan_id]
@@ -221,7 +215,7 @@ async def end(db: Connection, account_id: int, scan_id: UUID, *, now: datetime, 
     if (run := await cursor.fetchone()) is None:
         return None
     cursor = await db.execute(
-        f"""SELECT count(*) FILTER (WHERE status IN ('queued', 'running')), count(*) FILTER (WHERE status = 'done'), count(*),
+        f"""SELECT count(*) FILTER (WHERE status IN ('queued', 'running')), count(*) FILTER (WHERE status = 'done' AND source <> '{PLAN}'),
                    coalesce(sum(findings_new), 0), coalesce(sum(findings_seen), 0), coalesce(sum(findings_resolved), 0),
                    min(error) FILTER (WHERE status = 'failed'), {_SUMS}
             FROM scan_sources WHERE account_id = %s AND scan_id = %s""".encode(),
@@ -229,7 +223,7 @@ async def end(db: Connection, account_id: int, scan_id: UUID, *, now: datetime, 
     )
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101 - an aggregate has one row
-    left, done, count, new, seen, resolved, why = row[:7]
+    left, done, new, seen, resolved, why = row[:6]
     if left and error is None:
         return None
     cursor = await db.execute(
@@ -238,14 +232,14 @@ async def end(db: Connection, account_id: int, scan_id: UUID, *, now: datetime, 
         [account_id, scan_id, _MOST_GAPS + 1],
     )
     gaps = [Gap(gap["what"], gap["why"]) for gap in run[0]] + [Gap(what, why) for what, why in await cursor.fetchall()]
-    error = error or (why if count and not done else None)
+    error = error or (None if done else why)
     status = ScanStatus.FAILED if error else ScanStatus.COMPLETED
     await db.execute(
         """UPDATE scans SET status = %s, finished_at = %s, progress = %s, findings_new = %s, findings_seen = %s, findings_resolved = %s,
                             coverage_gaps = %s, error = %s, waiting = NULL
            WHERE account_id = %s AND id = %s""",
         [
-            *(status, now, Jsonb({name: int(value) for name, value in zip(COUNTERS, row[7:], strict=True)}), new, seen, resolved),
+            *(status, now, Jsonb({name: int(value) for name, value in zip(COUNTERS, row[6:], strict=True)}), new, seen, resolved),
             *(_gaps(gaps), error, account_id, scan_id),
         ],
     )

@@ -39,6 +39,11 @@ async def save(db: Connection, account_id: int, source: str, read: Read, *, now:
     )
 
 
+async def forget_changed(db: Connection, account_id: int, source: str) -> None:
+    """Let the next look at a source be a real one: another run than the last whole look has met some of its findings since."""
+    await db.execute("UPDATE sources SET changed = NULL WHERE account_id = %s AND source = %s", [account_id, source])
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """A finding with what is needed to tell whether it is still there."""
@@ -68,13 +73,14 @@ async def findings_in(db: Connection, account_id: int, source: str) -> list[Stan
     ]
 
 
-async def set_occurrences(db: Connection, account_id: int, blobs: Sequence[tuple[UUID, frozenset[bytes]]]) -> None:
-    """Replace the blobs that hold each finding."""
-    ids = [finding_id for finding_id, _ in blobs]
-    await db.execute("DELETE FROM occurrences WHERE account_id = %s AND finding_id = ANY(%s)", [account_id, ids])
+async def set_occurrences(db: Connection, account_id: int, blobs: Sequence[tuple[UUID, frozenset[bytes]]], *, whole: bool) -> None:
+    """Write the blobs that hold each finding: all of them after a whole look, further ones after another."""
+    if whole:
+        ids = [finding_id for finding_id, _ in blobs]
+        await db.execute("DELETE FROM occurrences WHERE account_id = %s AND finding_id = ANY(%s)", [account_id, ids])
     pairs = [(finding_id, blob) for finding_id, group in blobs for blob in sorted(group)]
     await db.execute(
-        "INSERT INTO occurrences (account_id, finding_id, blob) SELECT %s, * FROM unnest(%s::uuid[], %s::bytea[])",
+        "INSERT INTO occurrences (account_id, finding_id, blob) SELECT %s, * FROM unnest(%s::uuid[], %s::bytea[]) ON CONFLICT DO NOTHING",
         [account_id, [finding_id for finding_id, _ in pairs], [blob for _, blob in pairs]],
     )
 

@@ -31,7 +31,13 @@ async def run_now(tools: Tools, account: Account, spec: Spec, told: Callable[[Sc
                 async with slots:
                     await look_at_source(tools, account.id, run.id, name)
 
-            await asyncio.gather(*(look(name) for name in names))
+            looks = [asyncio.create_task(look(name)) for name in names]
+            try:
+                await asyncio.gather(*looks)
+            finally:  # each gives back what it was at before the run is let go
+                for one in looks:
+                    one.cancel()
+                await asyncio.gather(*looks, return_exceptions=True)
         finally:
             teller.cancel()
             await asyncio.gather(teller, return_exceptions=True)

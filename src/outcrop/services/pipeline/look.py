@@ -7,13 +7,14 @@ from uuid import UUID
 from outcrop.domain.errors import OutcropError
 from outcrop.domain.finding import Visibility
 from outcrop.domain.scan import Gap, SourceState
-from outcrop.services.pipeline.consist import Found
 from outcrop.services.pipeline.hosts import credential
 from outcrop.services.pipeline.look_git import look_at_repository
 from outcrop.services.pipeline.look_site import look_at_site
 from outcrop.services.pipeline.tools import MOST_TRIES, Look, Part, Tools, now
+from outcrop.sources.consist import Found
 from outcrop.sources.github import GitHubError
 from outcrop.store import scans
+from outcrop.store.db import UNAVAILABLE
 
 
 async def look_at_source(tools: Tools, account_id: int, scan_id: UUID, source: str) -> None:
@@ -24,28 +25,40 @@ async def look_at_source(tools: Tools, account_id: int, scan_id: UUID, source: s
         taken = await scans.take_source(db, account_id, scan_id, source)
     if planned is None or taken is None:
         return
+    try:
+        look, error = await _look(tools, part, planned, taken)
+        async with tools.pool.connection() as db, db.transaction():
+            state = SourceState.FAILED if error else SourceState.DONE
+            await scans.end_source(
+                db, account_id, scan_id, source, state=state, progress=look.progress | {"targets": 1}, gaps=look.gaps, error=error
+            )
+            await scans.end(db, account_id, scan_id, now=now())
+    except asyncio.CancelledError:
+        async with tools.pool.connection() as db, db.transaction():
+            await scans.release_source(db, account_id, scan_id, source)
+        raise
+
+
+async def _look(tools: Tools, part: Part, planned: scans.Planned, taken: scans.Taken) -> tuple[Look, str | None]:
+    """Look at a source; give what there is to tell of it, and why it failed where it did."""
     look = Look()
-    error = None
-    if taken.tries > MOST_TRIES:
-        error = f"its worker has died {MOST_TRIES} times"
-    else:
-        found = _found(taken.spec)
-        token = await credential(tools, account_id, planned.target_id)
-        try:
+    found = _found(taken.spec)
+    error = f"its worker has died {MOST_TRIES} times"
+    try:
+        if taken.tries <= MOST_TRIES:
+            token = await credential(tools, part.account_id, planned.target_id)
             await (look_at_site if found.kind == "site" else look_at_repository)(tools, part, found, token, look)
-        except asyncio.CancelledError:
-            async with tools.pool.connection() as db, db.transaction():
-                await scans.release_source(db, account_id, scan_id, source)
+            return look, None
+    except (GitHubError, OutcropError) as failure:
+        error = failure.message
+    except UNAVAILABLE:
+        raise
+    except Exception as failure:
+        if taken.tries < MOST_TRIES:
             raise
-        except (GitHubError, OutcropError) as failure:
-            error = failure.message
-            look.gaps.append(Gap(found.full_name or found.html_url or found.url, error))
-    async with tools.pool.connection() as db, db.transaction():
-        state = SourceState.FAILED if error else SourceState.DONE
-        await scans.end_source(
-            db, account_id, scan_id, source, state=state, progress=look.progress | {"targets": 1}, gaps=look.gaps, error=error
-        )
-        await scans.end(db, account_id, scan_id, now=now())
+        error = f"looking at it failed ({type(failure).__name__})"  # not its text, which could hold a credential
+    look.gaps.append(Gap(found.full_name or found.html_url or found.url, error))
+    return look, error
 
 
 def _found(raw: dict[str, Any]) -> Found:

@@ -1,21 +1,24 @@
 """A repository, a gist or a folder: what changed is brought here and read; what is gone from every ref is resolved."""
 
 import asyncio
-from dataclasses import replace
+import hashlib
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from time import monotonic
 
+from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import SourceType, Status
 from outcrop.domain.place import identity, line_address
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret, reveal
-from outcrop.services.pipeline.consist import Found
 from outcrop.services.pipeline.hosts import github
-from outcrop.services.pipeline.record import Sighting, opened_path, record, resolve_gone
+from outcrop.services.pipeline.masking import Masking
+from outcrop.services.pipeline.record import Extent, Sighting, opened_path, record, reopen, resolve_gone
 from outcrop.services.pipeline.tools import Look, Part, Tools, now
 from outcrop.sources.base import Located, shown
 from outcrop.sources.clone import Remote
+from outcrop.sources.consist import Found
 from outcrop.sources.errand import Brought, Errand
 from outcrop.sources.git import Known
 from outcrop.sources.git import Standing as KnownPlace
@@ -24,6 +27,8 @@ from outcrop.store import scans, sources
 from outcrop.store.sources import Read, Standing
 
 _OPEN = {Status.ACTIVE, Status.STALE}
+# How git says that there is no such repository; some hosts ask for a name first.
+_NOT_THERE = ("not found", "could not read Username", "unable to read askpass")
 _TELL_EVERY = 2.0  # seconds between two looks that the database is told of
 
 
@@ -31,9 +36,12 @@ async def look_at_repository(tools: Tools, part: Part, found: Found, token: Secr
     """Look at a repository from where the last whole look has left off."""
     async with tools.pool.connection() as db:
         read = await sources.select(db, part.account_id, part.source)
-    same_rules = read is not None and read.rules == tools.ruleset.version
-    if found.kind == "git" and read is not None and same_rules and found.changed is not None and read.changed == found.changed:
-        await _unchanged(tools, part, read)
+    rules = _looked_with(tools, found)
+    before = read if read is not None and read.rules == rules else None  # what an equal look has left
+    about, _, word = ((before and before.changed) or "").partition(" ")
+    known_word = word if about == _about(found) else None
+    if before is not None and found.kind == "git" and found.changed is not None and found.changed == known_word:
+        await _unchanged(tools, part, before)
         return
     async with tools.pool.connection() as db:
         standing = await sources.findings_in(db, part.account_id, part.source)
@@ -41,24 +49,46 @@ async def look_at_repository(tools: Tools, part: Part, found: Found, token: Secr
         remote=None if found.kind == "folder" else Remote(found.url, _login(tools, part, found, token)),
         folder=Path(found.url) if found.kind == "folder" else None,
         commit=found.commit,
-        unchanged=read.changed if read is not None and same_rules and found.changed is None else None,
-        known=_known(tools, part, standing, read.tips if read is not None and same_rules else ()),
+        unchanged=known_word if found.kind == "git" and found.changed is None else None,
+        known=_known(tools, part, standing, before.tips if before is not None else ()),
         jobs=tools.jobs,
     )
-    brought = await _run(tools, part, errand, look)
-    if brought.unchanged and read is not None:
-        await _unchanged(tools, part, read)
+    try:
+        brought = await _run(tools, part, errand, look)
+    except OperatorError as error:
+        if read is None and found.options.get("wiki") and any(words in error.message for words in _NOT_THERE):
+            return  # every repository may have a wiki, and few do
+        raise
+    if brought.unchanged and before is not None:
+        await _unchanged(tools, part, before)
         return
     sightings = [_sighting(one, found) for one in brought.located if one.path is not None and _wanted(one.path, found)]
-    seen = await record(tools, part, sightings)
+    extent = Extent.COMMIT if found.kind == "commit" else Extent.WHOLE if brought.whole else Extent.PARTIAL
+    seen = await record(tools, part, sightings, extent)
+    if not brought.whole:
+        async with tools.pool.connection() as db, db.transaction():
+            await sources.forget_changed(db, part.account_id, part.source)
     if found.kind == "commit":
         return  # one commit says nothing of what stands elsewhere
-    await _judge(tools, part, found, token, (standing, brought, seen))
+    await _judge(tools, part, found, token, _Looked(standing, brought, seen, same_rules=before is not None))
     if brought.whole:
         moment = now()
-        left = Read(found.changed or brought.refs, tools.ruleset.version, brought.tips, part.scan_id)
+        changed = found.changed or brought.refs
+        left = Read(changed and f"{_about(found)} {changed}", rules, brought.tips, part.scan_id)
         async with tools.pool.connection() as db, db.transaction():
             await sources.save(db, part.account_id, part.source, left, now=moment)
+
+
+def _looked_with(tools: Tools, found: Found) -> str:
+    """Name the rules, and which paths are looked at: what another look has left out is not known to be empty."""
+    if not (found.include or found.exclude):
+        return tools.ruleset.version
+    return f"{tools.ruleset.version} {hashlib.sha256(repr((found.include, found.exclude)).encode()).hexdigest()[:16]}"
+
+
+def _about(found: Found) -> str:
+    """Name what findings repeat of their source: a rename, or a change of who may see it, has to be told though nothing was pushed."""
+    return hashlib.sha256(repr((found.full_name, found.html_url, str(found.visibility))).encode()).hexdigest()[:16]
 
 
 async def _unchanged(tools: Tools, part: Part, read: Read) -> None:
@@ -118,7 +148,8 @@ async def _run(tools: Tools, part: Part, errand: Errand, look: Look) -> Brought:
         teller.cancel()
         await asyncio.gather(teller, return_exceptions=True)
     look.progress = {"blobs": brought.blobs, "bytes": brought.size, "commits": brought.commits}
-    look.gaps += [Gap(f"{part.source}: {where}" if where else part.source, why) for where, why in brought.gaps]
+    masked = Masking((one.hit.secret for one in brought.located), (text for gap in brought.gaps for text in gap))
+    look.gaps += [Gap(f"{part.source}: {masked(where)}" if where else part.source, masked(why)) for where, why in brought.gaps]
     return brought
 
 
@@ -153,29 +184,46 @@ def _sighting(one: Located, found: Found) -> Sighting:
     )
 
 
-async def _judge(tools: Tools, part: Part, found: Found, token: Secret | None, looked: tuple[list[Standing], Brought, set[bytes]]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    standing: list[Standing]
+    brought: Brought
+    seen: set[bytes]
+    same_rules: bool  # as those of the last look
+
+
+async def _judge(tools: Tools, part: Part, found: Found, token: Secret | None, looked: _Looked) -> None:
     """Resolve what no ref reaches any more, by its value; what still stands though no rule tells of it has been seen."""
-    standing, brought, seen = looked
     gone: list[Standing] = []
     there: list[Standing] = []
-    for one, still in zip(standing, brought.there, strict=True):
+    for one, still in zip(looked.standing, looked.brought.there, strict=True):
         path = _path(tools, part, one)
-        if identity(part.source, path.decode("utf-8", "surrogateescape"), one.fingerprint) in seen or not _wanted(path, found):
+        if identity(part.source, path.decode("utf-8", "surrogateescape"), one.fingerprint) in looked.seen or not _wanted(path, found):
             continue
-        (there if still else gone).append(one)
+        if still:
+            there.append(one)
+        elif one.box is not None or looked.same_rules:  # other rules may not tell of a value that is not kept
+            gone.append(one)
     async with tools.pool.connection() as db, db.transaction():
         met = await sources.touch(db, part.account_id, [one.finding.id for one in there], scan_id=part.scan_id, now=now())
         await scans.count(db, part.account_id, part.scan_id, part.source, seen=met)
-    if not brought.whole:
+    await reopen(tools, part, [one.finding.id for one in there if one.finding.status is Status.RESOLVED])
+    # A clone on this machine may lack what the repository that it came from holds.
+    if not looked.brought.whole or (found.kind == "folder" and found.html_url):
         return
     host = github(tools, part, token)
+    dropped: dict[str | None, bool] = {}
     for one in gone:
-        if one.finding.status in _OPEN and await _is_dropped(host, found, one):
+        if one.finding.status not in _OPEN:
+            continue
+        if one.commit not in dropped:
+            dropped[one.commit] = await _is_dropped(host, found, one.commit)
+        if dropped[one.commit]:
             await resolve_gone(tools, part, [one.finding.id])
 
 
-async def _is_dropped(host: GitHub, found: Found, one: Standing) -> bool:
+async def _is_dropped(host: GitHub, found: Found, commit: str | None) -> bool:
     """Tell whether the host has dropped the commit too: GitHub serves commits that no ref reaches."""
-    if not found.github or one.commit is None or found.full_name is None:
+    if not found.github or commit is None or found.full_name is None:
         return True
-    return await host.commit_is_gone(found.full_name, one.commit) is True
+    return await host.commit_is_gone(found.full_name, commit) is True

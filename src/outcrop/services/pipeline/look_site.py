@@ -1,19 +1,27 @@
 """A web site: what it serves is read as it comes; what it no longer serves is asked for once more, and then resolved."""
 
 import asyncio
+from collections.abc import Iterable
+from contextlib import aclosing
 from http import HTTPStatus
 from time import monotonic
+from urllib.parse import unquote, urlsplit
 
-from outcrop.domain.finding import Confidence, SourceType, Status
+from outcrop.domain.errors import OperatorError
+from outcrop.domain.finding import Confidence, SourceType, Status, Visibility
+from outcrop.domain.place import identity
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import MASK, Secret, reveal
 from outcrop.scanner.content import scan_content
-from outcrop.services.pipeline.consist import Found
-from outcrop.services.pipeline.record import Sighting, record, resolve_gone
+from outcrop.scanner.ruleset import RuleSet
+from outcrop.services.pipeline.masking import Masking
+from outcrop.services.pipeline.record import Sighting, opened_path, record, resolve_gone
 from outcrop.services.pipeline.tools import Look, Part, Tools, now
 from outcrop.sources.base import for_path, shown
+from outcrop.sources.consist import Found
 from outcrop.sources.errand import Errand
-from outcrop.sources.web import Resource, Site, crawl, look_again
+from outcrop.sources.web import Look as Again
+from outcrop.sources.web import Resource, Site, crawl, look_again, returning
 from outcrop.sources.web_git import fetch_repository
 from outcrop.sources.workspace import work_folder
 from outcrop.store import scans, sources
@@ -23,89 +31,105 @@ _OPEN = {Status.ACTIVE, Status.STALE}
 _RECORD_AT = 200  # sightings that wait to be recorded
 _TELL_EVERY = 2.0
 _GIT_HEAD = "/.git/HEAD"
-_BEHIND = b"/.git!"  # what an open git folder holds stands behind this
+_BEHIND = "/.git!"  # what an open git folder holds stands behind this
 
 
 async def look_at_site(tools: Tools, part: Part, found: Found, token: Secret | None, look: Look) -> None:
     """Crawl a site, record what it serves, and judge what it served before."""
     headers = {} if token is None else {"Authorization": reveal(token)}
-    site = _site(found, headers)
+    site = Site.of(found.url, found.options, found.include, found.exclude, headers)
     waiting: list[Sighting] = []
+    met: set[bytes] = set()
     origins = {part.source}
     pages = size = 0
     last = monotonic()
-    async for resource in crawl(tools.http, site, lambda what, why: look.gaps.append(Gap(what, why))):
-        origins.add(resource.origin)
-        pages += 1
-        size += len(resource.body)
-        waiting += await asyncio.to_thread(_sightings, tools, resource, found)
-        if resource.path.endswith(_GIT_HEAD):
-            waiting += await _behind(tools, resource, found, headers, look)
-        look.progress = {"pages": pages, "bytes": size}
-        if len(waiting) >= _RECORD_AT:
-            await record(tools, part, waiting)
-            waiting = []
-        if monotonic() - last > _TELL_EVERY:
-            last = monotonic()
-            async with tools.pool.connection() as db:
-                await scans.set_progress(db, part.account_id, part.scan_id, part.source, look.progress)
-    await record(tools, part, waiting)
-    for origin in sorted(origins):
-        await _judge(tools, part, origin, headers if origin == part.source else {})
+
+    def tell(what: str, why: str) -> None:
+        look.gaps.append(Gap(_veiled(tools.ruleset, what), why))
+
+    # An iterator that is not closed goes on asking after a run was cancelled.
+    async with aclosing(crawl(tools.http, site, tell)) as resources:
+        async for resource in resources:
+            origins.add(resource.origin)
+            pages += 1
+            size += len(resource.body)
+            # What proves who we are went to the site's own origin only: what others serve is open to everybody.
+            visibility = found.visibility if resource.origin == part.source else Visibility.PUBLIC
+            sightings, unread = await asyncio.to_thread(_sightings, tools.ruleset, resource, visibility)
+            waiting += sightings
+            for why in unread:
+                tell(resource.url, why)
+            if resource.source_type is SourceType.ENDPOINT and resource.file_path.endswith(_GIT_HEAD):
+                waiting += await _behind(tools, resource, visibility, headers if resource.origin == part.source else {}, look)
+            look.progress = {"pages": pages, "bytes": size}
+            if len(waiting) >= _RECORD_AT:
+                met |= await record(tools, part, waiting)
+                waiting = []
+            if monotonic() - last > _TELL_EVERY:
+                last = monotonic()
+                async with tools.pool.connection() as db:
+                    await scans.set_progress(db, part.account_id, part.scan_id, part.source, look.progress)
+    met |= await record(tools, part, waiting)
+    look.gaps += await _judge(tools, part, site, origins, met)
+    if not pages and look.gaps:
+        raise OperatorError(look.gaps.pop(0).why)  # the start's own: whoever catches it tells it with the site's name
 
 
-def _site(found: Found, headers: dict[str, str]) -> Site:
-    options = found.options
-    return Site(
-        found.url,
-        depth=int(options.get("depth", 3)),
-        most_pages=int(options.get("pages", 500)),
-        leak_places=bool(options.get("leak_places")),
-        robots=bool(options.get("robots", True)),
-        include=found.include,
-        exclude=found.exclude,
-        headers=headers,
-    )
-
-
-def _sightings(tools: Tools, resource: Resource, found: Found) -> list[Sighting]:
+def _sightings(ruleset: RuleSet, resource: Resource, visibility: Visibility) -> tuple[list[Sighting], list[str]]:
+    """Give the credentials that a text holds, and what of it could not be read."""
     path = resource.path.encode("utf-8", "surrogateescape")
-    held = scan_content(tools.ruleset, resource.body, Confidence.MEDIUM)
+    held = scan_content(ruleset, resource.body, Confidence.MEDIUM)
+    hits = for_path(held, path)
+    secrets = [hit.secret for _, hit in hits]
+    url = _veiled(ruleset, resource.url, secrets) if hits else ""
+    names = {inner: _veiled(ruleset, resource.file_path + (f"!{inner}" if inner else ""), secrets) for inner, _ in hits}
     return [
         Sighting(
             hit=hit,
             path=path + (b"!" + inner.encode("utf-8", "surrogateescape") if inner else b""),
             source_type=resource.source_type,
-            visibility=found.visibility,
-            source_url=resource.url,
+            visibility=visibility,
+            source_url=url,
             repo_full_name=None,
-            file_path=resource.file_path + (f"!{inner}" if inner else ""),
+            file_path=names[inner],
             line=hit.line,
             current_line=hit.line,
             source=resource.origin,
             media_type=resource.media_type,
         )
-        for inner, hit in for_path(held, path)
-    ]
+        for inner, hit in hits
+    ], held.gaps
 
 
-async def _behind(tools: Tools, resource: Resource, found: Found, headers: dict[str, str], look: Look) -> list[Sighting]:
+def _veiled(ruleset: RuleSet, text: str, secrets: Iterable[Secret] = ()) -> str:
+    """Mask every credential in an address or a name: one that stands on another page too, or on none."""
+    found = scan_content(ruleset, unquote(text).encode("utf-8", "surrogateescape"), Confidence.MEDIUM)
+    return Masking([*secrets, *(hit.secret for _, hit in found.hits)], [text])(text)
+
+
+async def _behind(tools: Tools, resource: Resource, visibility: Visibility, headers: dict[str, str], look: Look) -> list[Sighting]:
     """Look through an open git folder."""
     with work_folder(tools.work) as folder:
         repository = await fetch_repository(tools.http, resource.url, folder, headers=headers)
         if repository is None:
             return []
-        brought = await tools.crew.run(Errand(folder=repository.folder, jobs=tools.jobs), lambda *_: None)
-    look.gaps += [Gap(f"{resource.url}: {where}", why) for where, why in [*brought.gaps, *(("", gap) for gap in repository.gaps)]]
+        look.gaps += [Gap(resource.url, why) for why in repository.gaps]
+        try:
+            brought = await tools.crew.run(Errand(folder=repository.folder, jobs=tools.jobs), lambda *_: None)
+        except OperatorError as error:  # nothing that a folder holds ends the look at the site
+            look.gaps.append(Gap(resource.url, error.message))
+            return []
+    base = urlsplit(resource.url).path.removesuffix("/HEAD") + "!"
+    look.gaps += [Gap(_veiled(tools.ruleset, f"{resource.url}: {where}" if where else resource.url), why) for where, why in brought.gaps]
     return [
         Sighting(
             hit=one.hit,
-            path=_BEHIND + one.path,
+            path=base.encode() + one.path,
             source_type=SourceType.ENDPOINT,
-            visibility=found.visibility,
+            visibility=visibility,
             source_url=resource.url,
             repo_full_name=None,
-            file_path=f"/.git!{shown(one.path)}",
+            file_path=_veiled(tools.ruleset, base + shown(one.path)),
             line=one.hit.line,
             current_line=one.current_line,
             commit=one.origin.commit if one.origin else None,
@@ -117,39 +141,66 @@ async def _behind(tools: Tools, resource: Resource, found: Found, headers: dict[
     ]
 
 
-async def _judge(tools: Tools, part: Part, origin: str, headers: dict[str, str]) -> None:
-    """Ask once more for the address of each finding that this run has not met."""
+async def _judge(tools: Tools, part: Part, site: Site, origins: set[str], met: set[bytes]) -> list[Gap]:
+    """Ask once more for the address of each finding that this run has not met, as whoever it was seen by; give what was left out."""
+    stranger, guest = returning(tools.http, site, known=False), returning(tools.http, site, known=True)
+    end = monotonic() + site.seconds
+    for origin in sorted(origins):
+        for (url, is_public), group in (await _unmet(tools, part, origin, met)).items():
+            if not is_public and not (site.headers and origin == part.source):
+                continue  # it was seen with a credential that this run does not have
+            if monotonic() > end:
+                return [Gap(origin, f"{site.seconds:g} seconds are over: not every finding was asked for again")]
+            again = await look_again(stranger if is_public else guest, url)
+            for one in group:
+                await _settle(tools, part, one, await _is_there(tools, part, one, again))
+    return []
+
+
+async def _unmet(tools: Tools, part: Part, origin: str, met: set[bytes]) -> dict[tuple[str, bool], list[Standing]]:
+    """Give the open findings that this run has not met, by their address and whether anybody may see it."""
     async with tools.pool.connection() as db:
         standing = await sources.findings_in(db, part.account_id, origin)
+    found: dict[tuple[str, bool], list[Standing]] = {}
     for one in standing:
-        if one.last_scan_id == part.scan_id or one.finding.status not in _OPEN or one.box is None or one.finding.source_url is None:
-            continue
-        value = reveal(tools.keys.open(one.box, part.account_id, one.finding.id, wholly=True))
-        verdict = await _is_there(tools, one, value, headers)
-        if verdict is False:
-            await resolve_gone(tools, part, [one.finding.id])
-        elif verdict:
-            async with tools.pool.connection() as db, db.transaction():
-                met = await sources.touch(db, part.account_id, [one.finding.id], scan_id=part.scan_id, now=now())
-                await scans.count(db, part.account_id, part.scan_id, part.source, seen=met)
+        url = one.finding.source_url
+        if one.last_scan_id == part.scan_id or one.finding.status not in _OPEN or url is None or MASK in url:
+            continue  # an address that held a credential is not kept
+        if identity(origin, _path(tools, part, one), one.fingerprint) not in met:
+            found.setdefault((url, one.finding.source_visibility is Visibility.PUBLIC), []).append(one)
+    return found
 
 
-async def _is_there(tools: Tools, one: Standing, value: str, headers: dict[str, str]) -> bool | None:
+def _path(tools: Tools, part: Part, one: Standing) -> str:
+    return opened_path(tools.keys, part.account_id, one.finding.id, one.path).decode("utf-8", "surrogateescape")
+
+
+async def _is_there(tools: Tools, part: Part, one: Standing, again: Again) -> bool | None:
     """Tell whether the address still serves the value; None where its answer says nothing about it."""
-    url = one.finding.source_url or ""
-    if MASK in url:
-        return None  # the address held the credential and is not kept
-    look = await look_again(tools.http, url, headers)
-    if look.failed or look.challenge:
+    if again.failed:
         return None
-    if look.status in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
+    if again.status in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
         return False
-    if look.status != HTTPStatus.OK or look.media_type != one.media_type or _BEHIND in one.path:
+    if again.status != HTTPStatus.OK or again.media_type != one.media_type or _BEHIND in _path(tools, part, one):
         return None
-    return await asyncio.to_thread(_holds, tools, look.body, value)
+    return await asyncio.to_thread(_holds, tools, part, one, again.body)
 
 
-def _holds(tools: Tools, body: bytes, value: str) -> bool:
-    if value.encode("utf-8", "surrogateescape") in body:
+def _holds(tools: Tools, part: Part, one: Standing, body: bytes) -> bool | None:
+    value = None if one.box is None else reveal(tools.keys.open(one.box, part.account_id, one.finding.id, wholly=True))
+    if value is not None and value.encode("utf-8", "surrogateescape") in body:
         return True
-    return any(reveal(hit.secret) == value for _, hit in scan_content(tools.ruleset, body, Confidence.LOW).hits)
+    hits = scan_content(tools.ruleset, body, Confidence.LOW).hits
+    if any(tools.keys.fingerprint_of(hit.secret) == one.fingerprint for _, hit in hits):
+        return True
+    return None if value is None else False  # without the value nobody knows whether only the rules have changed
+
+
+async def _settle(tools: Tools, part: Part, one: Standing, verdict: bool | None) -> None:
+    """Resolve what is gone, and count what is there as seen."""
+    if verdict is False:
+        await resolve_gone(tools, part, [one.finding.id])
+    elif verdict:
+        async with tools.pool.connection() as db, db.transaction():
+            seen = await sources.touch(db, part.account_id, [one.finding.id], scan_id=part.scan_id, now=now())
+            await scans.count(db, part.account_id, part.scan_id, part.source, seen=seen)

@@ -9,14 +9,14 @@ from uuid import UUID, uuid4
 from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.scan import Gap, ScanRun, ScanStatus, SourceState, Trigger
 from outcrop.domain.target import Spec, TargetKind
-from outcrop.services.pipeline.consist import Found, sources_of
 from outcrop.services.pipeline.hosts import credential, github
 from outcrop.services.pipeline.tools import MOST_TRIES, Part, Tools, now
+from outcrop.sources.consist import Found, sources_of
 from outcrop.sources.github import GitHubError
 from outcrop.store import jobs, scans
 from outcrop.store.db import Connection
+from outcrop.store.scans import PLAN
 
-PLAN = "plan"  # the source that stands for the plan itself: a run does not end before it
 PLAN_TASK, LOOK_TASK = "plan_run", "look_at_source"
 _AT_ONCE = 100
 
@@ -63,11 +63,11 @@ async def plan_run(tools: Tools, account_id: int, scan_id: UUID, *, deferred: bo
     spec = _spec(planned.spec)
     gaps: list[Gap] = []
     names: list[str] = []
+    batch: list[Found] = []
     error: str | None = None
     try:
         if taken.tries > MOST_TRIES:
             raise OperatorError(f"its worker has died {MOST_TRIES} times")
-        batch: list[Found] = []
         token = await credential(tools, account_id, planned.target_id)
         async for found in sources_of(spec, github(tools, part, token), own=token is not None, gaps=gaps):
             batch.append(found)
@@ -79,15 +79,13 @@ async def plan_run(tools: Tools, account_id: int, scan_id: UUID, *, deferred: bo
         async with tools.pool.connection() as db, db.transaction():
             await scans.release_source(db, account_id, scan_id, PLAN)
         raise
-    except (GitHubError, OutcropError) as failure:
+    except (GitHubError, OutcropError) as failure:  # what was found before is looked at; the rest is a gap
         error = failure.message
+        gaps.append(Gap(spec.shown, error))
+        names += await _add(tools, part, batch, deferred=deferred)
     async with tools.pool.connection() as db, db.transaction():
         state = SourceState.FAILED if error else SourceState.DONE
-        progress = {"targets": 0}
-        if error and names:  # what was found before is looked at; the rest is a gap
-            gaps.append(Gap(spec.name, error))
-            state, error = SourceState.DONE, None
-        await scans.end_source(db, account_id, scan_id, PLAN, state=state, progress=progress, gaps=gaps, error=error)
+        await scans.end_source(db, account_id, scan_id, PLAN, state=state, gaps=gaps, error=error)
         await scans.end(db, account_id, scan_id, now=now())
     return names
 
@@ -98,7 +96,7 @@ async def _add(tools: Tools, part: Part, batch: list[Found], *, deferred: bool) 
         added = await scans.add_sources(db, part.account_id, part.scan_id, specs)
         for name in added if deferred else ():
             await defer(db, replace(part, source=name))
-    return [name for name, _ in specs] if not deferred else added
+    return added
 
 
 def _spec(raw: dict[str, Any]) -> Spec:

@@ -3,23 +3,34 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import Enum, auto
 from uuid import UUID, uuid4
 
 from outcrop.domain.events import EventType, event_about
 from outcrop.domain.finding import Confidence, Finding, SourceType, Status, Validation, Visibility, gone, seen
 from outcrop.domain.place import identity
-from outcrop.domain.secret import Secret, reveal
+from outcrop.domain.secret import MASK, Secret, reveal
 from outcrop.scanner.detect import Hit
-from outcrop.scanner.score import Evidence, score
-from outcrop.services.pipeline.tools import Part, Tools, now
+from outcrop.services.pipeline.masking import Masking
+from outcrop.services.pipeline.scoring import Traits, scored
+from outcrop.services.pipeline.tools import ACTOR, Part, Tools, now
+from outcrop.services.pipeline.verify import judged, verify
 from outcrop.store import audit, findings, outbox, scans, sources
 from outcrop.store.db import Connection
 from outcrop.store.findings import Record
 from outcrop.store.keyring import Keys
 from outcrop.store.sources import There
+from outcrop.store.verdicts import Said
 
 BATCH = 500
-ACTOR = "scan"  # who the audit trail names
+
+
+class Extent(Enum):
+    """How much of a source was looked at."""
+
+    WHOLE = auto()
+    PARTIAL = auto()  # something could not be read: the blobs that were known to hold a finding still count
+    COMMIT = auto()  # one commit: where a known finding stands is better known already
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +52,43 @@ class Sighting:
     media_type: str | None = None
 
 
-async def record(tools: Tools, part: Part, sightings: Sequence[Sighting]) -> set[bytes]:
+async def record(tools: Tools, part: Part, sightings: Sequence[Sighting], extent: Extent = Extent.WHOLE) -> set[bytes]:
     """Record a run's sightings in batches; give the identities of all that were seen."""
     placed: dict[bytes, tuple[Sighting, bytes]] = {}
     for sighting in sightings:
         fingerprint = tools.keys.fingerprint_of(sighting.hit.secret)
-        place = identity(sighting.source or part.source, sighting.path.decode("utf-8", "surrogateescape"), fingerprint)
+        place = identity(sighting.source or part.source, _name(sighting.path), fingerprint)
         placed.setdefault(place, (sighting, fingerprint))
+    masked = Masking((one.hit.secret for one in sightings), (text for one in sightings for text in _texts(one)))
     order = sorted(placed)
     for at in range(0, len(order), BATCH):
         batch = {place: placed[place] for place in order[at : at + BATCH]}
+        told = await verify(tools, part.account_id, {fingerprint: one.hit for one, fingerprint in batch.values()})
         async with tools.pool.connection() as db, db.transaction():
-            await _record(db, tools, part, batch)
+            await _record(db, tools, part, batch, _How(extent, masked, told))
     return set(placed)
 
 
-async def _record(db: Connection, tools: Tools, part: Part, batch: dict[bytes, tuple[Sighting, bytes]]) -> None:
+def _texts(sighting: Sighting) -> tuple[str, str, str]:
+    return _name(sighting.path), sighting.file_path, sighting.source_url or ""
+
+
+def _name(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
+
+
+_Batch = dict[bytes, tuple[Sighting, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    extent: Extent
+    masked: Masking
+    told: dict[bytes, Said]
+
+
+async def _record(db: Connection, tools: Tools, part: Part, batch: _Batch, how: _How) -> None:
+    extent, masked = how.extent, how.masked
     moment = now()
     there = await sources.lock_at(db, part.account_id, list(batch))
     places = await sources.spread(db, part.account_id, [fingerprint for _, fingerprint in batch.values()])
@@ -66,12 +98,19 @@ async def _record(db: Connection, tools: Tools, part: Part, batch: dict[bytes, t
     for place, (sighting, fingerprint) in batch.items():
         known = there.get(place)
         count = places.get(fingerprint, 0) + (known is None)
-        finding, news = _after(known, sighting, part.scan_id, count, moment)
+        told = how.told[fingerprint]
+        finding, news = _met(known, told, part.scan_id, moment) if known else (_new(sighting, moment), True)
+        stays = known is not None and extent is Extent.COMMIT
+        if not stays:
+            finding = _placed(finding, sighting, masked)
+        finding = judged(finding, told)
+        total, detail = scored(finding, _traits(sighting.hit, told), places=count, now=moment)
+        finding = replace(finding, composite_score=total)
         if news:
             announced.append(finding)
         new += known is None
         met += known is None or known.last_scan_id != part.scan_id
-        box = tools.keys.seal(sighting.hit.secret, part.account_id, finding.id) if tools.keep_secrets else None
+        box = tools.keys.seal(sighting.hit.secret, part.account_id, finding.id, sighting.hit.parts) if tools.keep_secrets else None
         records.append(
             Record(
                 finding,
@@ -79,53 +118,53 @@ async def _record(db: Connection, tools: Tools, part: Part, batch: dict[bytes, t
                 identity=place,
                 secret_box=box,
                 source=sighting.source or part.source,
-                source_path=_sealed_path(tools.keys, part.account_id, finding.id, sighting),
+                source_path=_sealed_path(tools.keys, part.account_id, finding.id, sighting, masked),
                 rule=sighting.hit.rule.id,
-                commit_id=sighting.commit,
+                commit_id=None if stays else sighting.commit,
                 media_type=sighting.media_type,
                 last_scan_id=part.scan_id,
+                score_detail=detail,
             )
         )
     await findings.open_batch(db)
     await findings.upsert_batch(db, part.account_id, records)
     blobs = [(record.finding.id, batch[record.identity][0].blobs) for record in records if record.identity]
-    await sources.set_occurrences(db, part.account_id, blobs)
+    await sources.set_occurrences(db, part.account_id, blobs, whole=extent is Extent.WHOLE)
     for finding in announced:
         await announce(db, part, EventType.NEW, finding, moment)
     await scans.count(db, part.account_id, part.scan_id, part.source, new=new, seen=met)
 
 
-def _after(known: There | None, sighting: Sighting, scan_id: UUID, places: int, moment: datetime) -> tuple[Finding, bool]:
-    """Give the finding as it is after this sighting, and whether that is news."""
-    hit, secret = sighting.hit, sighting.hit.secret
-    news = known is None
-    if known is None:
-        finding = _new(sighting, moment)
-    else:
-        finding, news = seen(known.finding)
-        finding = replace(
-            finding, last_seen_at=max(moment, finding.last_seen_at), seen_count=finding.seen_count + (known.last_scan_id != scan_id)
-        )
-    finding = replace(
+def _traits(hit: Hit, told: Said) -> Traits:
+    return Traits(hit.strength, hit.rule.impact, hit.placeholder, told.test_mode, told.canary, told.asked)
+
+
+def _met(known: There, told: Said, scan_id: UUID, moment: datetime) -> tuple[Finding, bool]:
+    """Give a finding as it is after it was seen again, and whether that is news: a check since it was closed may prove it alive."""
+    closed = known.finding.resolved_at
+    proven = told.status is Validation.VALID and closed is not None and told.checked_at > closed
+    finding, news = seen(known.finding, proven=proven)
+    count = finding.seen_count + (known.last_scan_id != scan_id)
+    return replace(finding, last_seen_at=max(moment, finding.last_seen_at), seen_count=count), news
+
+
+def _placed(finding: Finding, sighting: Sighting, masked: Masking) -> Finding:
+    """Give the finding with what this sighting says of it."""
+    hit = sighting.hit
+    return replace(
         finding,
         source_type=sighting.source_type,
         source_visibility=sighting.visibility,
-        source_url=None if sighting.source_url is None else _text(secret.masked_within(sighting.source_url)),
+        source_url=None if sighting.source_url is None else _text(masked(sighting.source_url)),
         repo_full_name=None if sighting.repo_full_name is None else _text(sighting.repo_full_name),
-        file_path=_text(secret.masked_within(sighting.file_path)),
+        file_path=_text(masked(sighting.file_path)),
         line_number=sighting.line,
         current_line=sighting.current_line,
         allowed_in_source=hit.allowed,
-        matched_text=_text(secret.masked()),
+        matched_text=_text(hit.secret.masked()),
         pattern_name=hit.rule.name,
         pattern_secret_type=hit.rule.secret_type,
     )
-    evidence = Evidence(
-        finding.validation_status, finding.validation_confidence, hit.strength, hit.rule.impact, finding.source_type,
-        finding.source_visibility, path=finding.file_path, placeholder=hit.placeholder,
-        services=tuple(finding.validation_detail["enabled_services"]), places=places,
-    )  # fmt: skip
-    return replace(finding, composite_score=score(evidence).total), news
 
 
 def _new(sighting: Sighting, moment: datetime) -> Finding:
@@ -163,6 +202,16 @@ async def announce(db: Connection, part: Part, event: EventType, finding: Findin
     await audit.append(db, part.account_id, audit.Line(moment, ACTOR, event, str(finding.id), detail=detail))
 
 
+async def reopen(tools: Tools, part: Part, finding_ids: Sequence[UUID]) -> None:
+    """Let findings that were taken for gone, and are there all the same, be active again."""
+    for finding_id in finding_ids:
+        async with tools.pool.connection() as db, db.transaction():
+            locked = await findings.select_for_update(db, part.account_id, finding_id)
+            if locked is not None and (back := seen(locked[0]))[1]:
+                await findings.update_triage(db, part.account_id, back[0])
+                await announce(db, part, EventType.NEW, back[0], now())
+
+
 async def resolve_gone(tools: Tools, part: Part, finding_ids: Sequence[UUID]) -> int:
     """Resolve findings whose absence is confirmed; give how many changed."""
     resolved = 0
@@ -184,9 +233,9 @@ async def resolve_gone(tools: Tools, part: Part, finding_ids: Sequence[UUID]) ->
 _PLAIN, _SEALED = b"\0", b"\1"
 
 
-def _sealed_path(keys: Keys, account_id: int, finding_id: UUID, sighting: Sighting) -> bytes:
+def _sealed_path(keys: Keys, account_id: int, finding_id: UUID, sighting: Sighting, masked: Masking) -> bytes:
     value = reveal(sighting.hit.secret).encode("utf-8", "surrogateescape")
-    if value not in sighting.path and sighting.hit.secret.masked_within(sighting.file_path) == sighting.file_path:
+    if value not in sighting.path and MASK not in sighting.file_path and all(masked(text) == text for text in _texts(sighting)[:2]):
         return _PLAIN + sighting.path
     return _SEALED + keys.seal(Secret(sighting.path.decode("latin-1")), account_id, finding_id)
 

@@ -13,7 +13,9 @@ from outcrop.scanner.ruleset import RuleSet
 from outcrop.sources.crew import Crew
 from outcrop.store.db import Pool
 from outcrop.store.keyring import Keys
+from outcrop.validation.engine import Validator
 
+ACTOR = "scan"  # who the audit trail names
 MOST_TRIES = 3  # of a source, or of a plan, whose worker dies
 
 
@@ -24,6 +26,7 @@ class Tools:
     ruleset: RuleSet
     crew: Crew
     http: Http
+    validator: Validator
     egress: Egress
     github_url: str
     github_token: Secret | None = None

@@ -45,8 +45,8 @@ async def sources_of(spec: Spec, host: GitHub, *, own: bool, gaps: list[Gap]) ->
         case TargetKind.FOLDER:
             yield _folder(spec)
         case TargetKind.GISTS:
-            async for gist in host.gists(spec.name.removeprefix("gists:")):
-                yield _gist(gist)
+            async for found in _of_gists(spec.name.removeprefix("gists:"), host, own=own, gaps=gaps):
+                yield found
         case _:
             for found in await _single(spec, host, own=own, gaps=gaps):
                 yield found
@@ -58,8 +58,20 @@ async def _of_owner(spec: Spec, host: GitHub, *, own: bool, gaps: list[Gap]) -> 
         for found in _wanted(repository, spec, own=own, gaps=gaps):
             yield found
     if spec.options.get("gists"):
-        async for gist in host.gists(owner):
+        async for found in _of_gists(owner, host, own=own, gaps=gaps):
+            yield found
+
+
+async def _of_gists(owner: str, host: GitHub, *, own: bool, gaps: list[Gap]) -> AsyncIterator[Found]:
+    """Give a user's gists. The operator's token may be that user's: what is shown to it alone is not even named, as a name opens it."""
+    hidden = False
+    async for gist in host.gists(owner):
+        if gist.public or own:
             yield _gist(gist)
+        else:
+            hidden = True
+    if hidden:
+        gaps.append(Gap(f"secret gists of {owner}", "are not public: the target needs a credential of its own"))
 
 
 async def _single(spec: Spec, host: GitHub, *, own: bool, gaps: list[Gap]) -> list[Found]:
@@ -73,7 +85,7 @@ async def _single(spec: Spec, host: GitHub, *, own: bool, gaps: list[Gap]) -> li
     if spec.kind is TargetKind.COMMIT:
         full_name, _, sha = path.partition("/commit/")
         commit = await host.commit(full_name, sha)
-        return [_repository(commit.repository, spec, commit=commit.sha)]
+        return [_repository(commit.repository, spec, commit=commit.sha)] if _may_see(commit.repository, own=own, gaps=gaps) else []
     return _wanted(await host.repository(path), spec, own=own, gaps=gaps)
 
 
@@ -87,6 +99,7 @@ def _site(spec: Spec, *, own: bool) -> Found:
         f"{parts.scheme}://{parts.netloc}",
         "site",
         spec.name,
+        html_url=spec.shown,
         visibility=Visibility.UNKNOWN if own else Visibility.PUBLIC,
         include=spec.include,
         exclude=spec.exclude,
@@ -102,15 +115,20 @@ def _wanted(repository: HostedRepository, spec: Spec, *, own: bool, gaps: list[G
         or not _named(repository.full_name, spec)
     ):
         return []
-    if repository.visibility is not Visibility.PUBLIC and not own:
-        gaps.append(Gap(repository.full_name, "is not public: the target needs a credential of its own"))
-        return []
-    if repository.empty:
+    if not _may_see(repository, own=own, gaps=gaps) or repository.empty:
         return []
     found = [_repository(repository, spec)]
     if repository.has_wiki and spec.options.get("wikis", True):
         found.append(_wiki(repository, spec))
     return found
+
+
+def _may_see(repository: HostedRepository, *, own: bool, gaps: list[Gap]) -> bool:
+    """Tell whether a run may look at a repository: the operator's token is for public ones only."""
+    if repository.visibility is Visibility.PUBLIC or own:
+        return True
+    gaps.append(Gap(repository.full_name, "is not public: the target needs a credential of its own"))
+    return False
 
 
 def _named(full_name: str, spec: Spec) -> bool:
@@ -137,20 +155,12 @@ def _repository(repository: HostedRepository, spec: Spec, commit: str | None = N
         html_url=repository.html_url,
         full_name=repository.full_name,
         visibility=repository.visibility,
-        # A rename, a change of who may see it, or another default branch is a change too.
-        changed=repository.pushed_at
-        and f"{repository.pushed_at} {repository.full_name} {repository.visibility} {repository.default_branch}",
+        changed=repository.pushed_at and f"{repository.pushed_at} {repository.default_branch}",
         github=True,
         commit=commit,
         include=_over_paths(spec, spec.include),
         exclude=_over_paths(spec, spec.exclude),
     )
-
-
-def _state(repository: HostedRepository) -> str | None:
-    """Name the state of a repository: a rename, a change of who may see it, or another default branch is a change too."""
-    parts = (repository.pushed_at, repository.full_name, repository.visibility, repository.default_branch)
-    return " ".join(map(str, parts)) if repository.pushed_at else None
 
 
 def _wiki(repository: HostedRepository, spec: Spec) -> Found:

@@ -1,0 +1,127 @@
+"""What a rule file says about asking the issuer: a request, what each answer means, and what else the credential opens."""
+
+import tomllib
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from outcrop.scanner.regex import compile_regex
+
+Result = Literal["valid", "invalid", "error"]
+Level = Literal["high", "medium", "low"]
+Label = Annotated[str, Field(pattern=r"^[a-z0-9]+(?:_[a-z0-9]+)*$", max_length=80)]
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Condition(_Shape):
+    """All that is given must hold of an answer."""
+
+    status: list[int] = []
+    contains: str | None = None
+    lacks: str | None = None
+    json_: dict[str, Any] = Field({}, alias="json")  # a dotted path → its value; "*" is any but null
+    header: dict[str, str] = {}  # a name → what its value contains
+
+
+class Meaning(Condition):
+    """What an answer says of the credential."""
+
+    result: Result
+    confidence: Level = "high"
+    reason: str = Field(min_length=1, max_length=200)
+
+    @model_validator(mode="after")
+    def _says_when(self) -> Self:
+        if not (self.status or self.contains or self.json_ or self.header):
+            raise ValueError("an answer needs a condition: status, contains, json or header")
+        return self
+
+
+class Request(_Shape):
+    """`{secret}` and `{part.NAME}` are replaced by what was found, written so that they cannot become anything else."""
+
+    url: str = ""
+    method: Literal["GET", "POST", "HEAD"] = "GET"
+    headers: dict[str, str] = {}
+    basic: Annotated[tuple[str, str] | None, Field(strict=False)] = None  # TOML has lists only
+    form: dict[str, str] = {}
+    send: dict[str, Any] = {}  # a JSON body
+    body: str = ""
+
+
+class Each(_Shape):
+    """Labels made from a list that the answer holds."""
+
+    json_: str = Field("", alias="json")  # the dotted path of a list of texts, or of objects with `key`
+    key: str = ""
+    header: str = ""
+    by: str = ","
+    prefix: str = Field("", max_length=40)
+    names: dict[str, Label] = {}  # what an entry is called; others are left out where `only` is true
+    only: bool = False
+
+
+class Capability(Request, Condition):
+    """A further question, or with no address the check's own answer, that tells what the credential opens."""
+
+    labels: list[Label] = []
+    each: Each | None = None
+
+
+class Reply(_Shape):
+    """An answer as the issuer gives it, for the tests: what must come of it."""
+
+    name: str = ""
+    status: int = 200
+    headers: dict[str, str] = {}
+    body: str = ""
+    further: dict[str, Annotated[tuple[int, str], Field(strict=False)]] = {}  # the path of a capability's request → status and body
+    result: Literal["valid", "invalid", "error", "unreachable", "unvalidated"]
+    confidence: Level | None = None
+    labels: list[str] = []
+
+
+class Check(Request):
+    """How a credential is checked. `named` is a check in Python, for what a request cannot say."""
+
+    named: str | None = None
+    needs: list[str] = []  # parts without which nothing can be asked
+    given_host: bool = False  # the host comes from the scanned text
+    hosts: list[str] = []  # or it does, but is one of these, or below one of these
+    only: str = ""  # a pattern that the credential begins with: of others nothing can be asked
+    billed: bool = False
+    test_mode: list[str] = []  # beginnings of keys that only work with made-up data
+    answer: list[Meaning] = []
+    capability: list[Capability] = []
+    reply: list[Reply] = []
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Self:
+        if self.named is None and not (self.url and self.answer):
+            raise ValueError("a check needs a url and answers, or the name of a check in Python")
+        if self.named is None and not (self.url.startswith("https://") or ((self.given_host or self.hosts) and self.url.startswith("{"))):
+            raise ValueError("url: a check asks over https")
+        compile_regex(self.only)
+        return self
+
+
+@lru_cache(maxsize=512)
+def _checks_in(file: str) -> dict[str, Check]:
+    data = tomllib.loads(Path(file).read_text("utf-8"))
+    return {rule["id"]: Check.model_validate(rule["check"]) for rule in data["rule"] if "check" in rule}
+
+
+def check_of(rule_id: str, origin: str) -> Check | None:
+    """Read a rule's check from the file that the rule came from; None where it has none, or the file is gone."""
+    file, _, _ = origin.rpartition(":")
+    if not Path(file).exists():  # compiled by another installation of the same rules
+        file = str(Path(__file__).parent.parent / "rules" / Path(file).name)
+    try:
+        return _checks_in(file).get(rule_id)
+    except (OSError, ValueError, KeyError):
+        return None

@@ -1,0 +1,40 @@
+"""One credential that a person brings: whether it is alive, what it opens, and what it would score."""
+
+from dataclasses import dataclass
+
+from outcrop.domain.errors import BadInputError
+from outcrop.domain.finding import Confidence, SourceType, Visibility
+from outcrop.domain.secret import reveal
+from outcrop.scanner.detect import find
+from outcrop.scanner.rule import Rule, Strength
+from outcrop.scanner.ruleset import RuleSet
+from outcrop.scanner.score import Evidence, Score, score
+from outcrop.validation.engine import Validator
+from outcrop.validation.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    rule: Rule
+    verdict: Verdict
+    score: Score
+
+
+async def validate_one(validator: Validator, ruleset: RuleSet, rule_id: str, text: str) -> Checked:
+    """Check one credential of a type. The text may be the bare value, or hold it with its companions as a file would."""
+    rule = ruleset.by_id.get(rule_id)
+    if rule is None:
+        raise BadInputError(f"there is no rule {rule_id!r}: `outcrop rules list` shows them all")
+    hits = [hit for hit in find(ruleset, text.encode("utf-8", "surrogateescape"), Confidence.LOW) if hit.rule.id == rule_id]
+    hit = next((hit for hit in hits if hit.part is None), None)
+    secret = reveal(hit.secret) if hit else text.strip()
+    if not secret:
+        raise BadInputError("no credential on standard input")
+    parts = {name: reveal(value) for name, value in hit.parts.items()} if hit else {}
+    verdict = await validator.check(rule, secret, parts)
+    evidence = Evidence(
+        verdict.status, verdict.confidence, hit.strength if hit else Strength.GENERIC, rule.impact, SourceType.REPO, Visibility.UNKNOWN,
+        placeholder=bool(hit and hit.placeholder), test_mode=verdict.test_mode, canary=verdict.canary, services=verdict.services,
+        services_asked=verdict.asked,
+    )  # fmt: skip
+    return Checked(rule, verdict, score(evidence))

@@ -1,0 +1,130 @@
+"""Many credentials asked about at once: each once, no issuer oftener than it may be, one that is down slows nobody else."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from outcrop.net.http import Http
+from outcrop.scanner.check import Check, check_of
+from outcrop.scanner.regex import compile_regex
+from outcrop.scanner.rule import Rule
+from outcrop.validation import canary
+from outcrop.validation.ask import ask
+from outcrop.validation.named import NAMED
+from outcrop.validation.verdict import Verdict, error, unvalidated
+
+A_SECOND = 10.0  # requests to one issuer
+AT_ONCE = 10  # of one issuer
+_DEADLINE = 60.0  # seconds that one credential may take, waiting included
+
+
+class Mode(StrEnum):
+    OFF = "off"
+    SAFE = "safe"  # hosts that the issuer has fixed, and nothing that costs
+    FULL = "full"
+
+
+@dataclass(slots=True)
+class _Issuer:
+    """How often an issuer may be asked: evenly, and not while it wants to be left alone."""
+
+    every: float
+    slots: asyncio.Semaphore
+    next_at: float = 0.0
+
+    async def turn(self) -> None:
+        now = time.monotonic()
+        at = max(now, self.next_at)
+        self.next_at = at + self.every
+        if at > now:
+            await asyncio.sleep(at - now)
+
+    def pause(self, seconds: float) -> None:
+        self.next_at = max(self.next_at, time.monotonic() + seconds)
+
+    def paused_for(self) -> float:
+        return self.next_at - time.monotonic()
+
+
+@dataclass(slots=True)
+class Validator:
+    """Asks issuers. A verdict is kept for as long as this lives, by the credential and what stands with it."""
+
+    http: Http
+    mode: Mode = Mode.SAFE
+    a_second: float = A_SECOND
+    deadline: float = _DEADLINE
+    _issuers: dict[str, _Issuer] = field(default_factory=dict)
+    _known: dict[tuple[str, tuple[tuple[str, str], ...]], "asyncio.Future[Verdict]"] = field(default_factory=dict)
+
+    def fresh(self) -> "Validator":
+        """Give one that has forgotten its verdicts, but not how often issuers may be asked."""
+        return Validator(self.http, self.mode, self.a_second, self.deadline, self._issuers)
+
+    async def check(self, rule: Rule, secret: str, parts: Mapping[str, str]) -> Verdict:
+        """Give the verdict on a credential; whoever asks for the same one meanwhile waits for the same answer."""
+        key = (rule.id, (("secret", secret), *sorted(parts.items())))
+        if key not in self._known:
+            self._known[key] = asyncio.ensure_future(self._checked(rule, secret, parts))
+        return await asyncio.shield(self._known[key])
+
+    async def _checked(self, rule: Rule, secret: str, parts: Mapping[str, str]) -> Verdict:
+        check = check_of(rule.id, rule.origin)
+        if self.mode is Mode.OFF:
+            return unvalidated("checking is switched off")
+        if check is None:
+            return unvalidated("its issuer offers no harmless way to ask")
+        test_mode = secret.startswith(tuple(check.test_mode)) if check.test_mode else False
+        if refused := self._refused(check, secret, parts):
+            return unvalidated(refused[0], test_mode=test_mode, canary=refused[1])
+        values = {"secret": secret} | {f"part.{name}": value for name, value in parts.items()}
+        issuer = self._issuer(rule.issuer)
+        try:
+            async with asyncio.timeout(self.deadline):
+                verdict = await self._asked(check, values, issuer)
+        except TimeoutError:
+            verdict = error("the issuer did not answer in time")
+        return replace(verdict, test_mode=test_mode)
+
+    def _refused(self, check: Check, secret: str, parts: Mapping[str, str]) -> tuple[str, bool] | None:
+        if canary.is_canary(check, secret, parts):
+            return "is a known canary: whoever laid it out would be told", True
+        if check.only and not compile_regex(check.only).match(secret.encode("utf-8", "surrogateescape")):
+            return "there is no harmless way to ask about this form of it", False
+        if self.mode is not Mode.FULL:
+            if check.given_host:
+                return "its host comes from the scanned text, which is asked only with OUTCROP_VALIDATE=full", False
+            if check.billed:
+                return "asking costs its owner something, which is done only with OUTCROP_VALIDATE=full", False
+        missing = [name for name in check.needs if name not in parts]
+        if missing:
+            return f"its {missing[0].replace('_', ' ')} was not found with it", False
+        return None
+
+    async def _asked(self, check: Check, values: Mapping[str, str], issuer: _Issuer) -> Verdict:
+        how: Callable[[], Awaitable[Verdict]]
+        if check.named is not None:
+            named = NAMED[check.named]
+
+            def how() -> Awaitable[Verdict]:
+                return named(self.http, check, values, issuer.turn)
+        else:
+
+            def how() -> Awaitable[Verdict]:
+                return ask(self.http, check, values, issuer.turn)
+
+        async with issuer.slots:
+            verdict = await how()
+            if verdict.retry_after is None:
+                return verdict
+            issuer.pause(verdict.retry_after)
+            if verdict.retry_after >= self.deadline:
+                return verdict
+            return await how()  # once more, when it may be asked again
+
+    def _issuer(self, name: str) -> _Issuer:
+        if name not in self._issuers:
+            self._issuers[name] = _Issuer(1 / self.a_second, asyncio.Semaphore(AT_ONCE))
+        return self._issuers[name]

@@ -1,0 +1,203 @@
+"""Workers as operators run them: several processes on one database, killed, told to stop, and left without their database."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from outcrop.domain.target import TargetKind
+from outcrop.store.embedded import embedded_postgres
+from tests.backend import now
+from tests.factories import make_line
+from tests.workers import House, compiled_rules, house, new_database, until
+
+SLOW = 30.0  # seconds: longer than any test waits for one answer
+CLONE = ["refs", "pack", "pack"]  # what git asks for, once: the protocol, the refs, the objects
+
+
+@pytest.fixture
+def rules(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.getbasetemp()
+    return compiled_rules(base if worker_id == "master" else base.parent)
+
+
+@pytest.fixture
+def there(cluster: str, worker_id: str, tmp_path: Path, rules: Path) -> Iterator[House]:
+    with house(tmp_path, new_database(cluster, f"workers_{worker_id}"), rules) as made:
+        yield made
+
+
+def test_a_run_of_a_target_waits_for_a_worker_and_can_be_followed(there: House) -> None:
+    names = there.organisation("acme", 3)
+    target = there.outcrop("target", "add", "--account", "acme", "github:acme")
+    first = there.outcrop("target", "run", "--account", "acme", target["id"])
+    assert (first["status"], first["trigger"], first["target"], first["started_at"]) == ("queued", "cli", "github:acme", None)
+    assert there.status(first["id"]) == "queued"
+    there.git.delay = 0.3
+    there.worker()
+    seen = until(lambda: run if 0 < (run := there.run(first["id"]))["progress"]["targets"] < 3 else None, "some sources to be done")
+    assert (seen["status"], seen["finished_at"], seen["findings_new"]) == ("running", None, seen["progress"]["targets"])
+    there.git.delay = 0
+    done = there.ended(first["id"])
+    assert (done["status"], done["error"], done["coverage_gaps"]) == ("completed", None, [])
+    assert (done["findings_new"], done["findings_seen"], done["findings_resolved"]) == (3, 3, 0)
+    assert done["progress"] == {"targets": 3, "commits": 3, "blobs": 3, "pages": 0, "bytes": done["progress"]["bytes"]}
+    assert done["created_at"] <= done["started_at"] <= done["finished_at"]
+    assert there.recorded() == [(name, 1, 1) for name in names]
+    time.sleep(1.1)  # times are whole seconds
+    second = there.outcrop("target", "run", "--account", "acme", target["id"])
+    assert [run["id"] for run in there.tenant.get("/scans").json()["data"]] == [second["id"], first["id"]]
+    assert there.ended(second["id"])["findings_seen"] == 3
+    assert there.recorded() == [(name, 2, 1) for name in names]
+    assert there.jobs() == 0
+
+
+def test_a_worker_beside_the_service_shares_an_organisation_with_the_one_inside(there: House) -> None:
+    names = there.organisation("acme", 10)
+    there.popen("serve", "--port", "0")
+    there.worker(jobs=2, dead_after=20)  # as the one inside
+    until(lambda: there.backend.sql("SELECT count(*) FROM procrastinate_workers") == [(2,)], "two workers")
+    there.git.delay = 0.2
+    scan_id = there.start(TargetKind.OWNER, "github:acme")
+    workers: set[int] = set()
+    doing = "SELECT worker_id FROM procrastinate_jobs WHERE status = 'doing' AND task_name = 'look_at_source'"
+    while there.status(scan_id) not in {"completed", "failed"}:
+        workers |= {id_ for (id_,) in there.backend.sql(doing)}
+        time.sleep(0.05)
+    assert len(workers) == 2
+    assert there.run(scan_id)["findings_new"] == 10
+    assert [there.asked(f"{name}.git") for name in names] == [CLONE] * 10
+    assert there.recorded() == [(name, 1, 1) for name in sorted(names)]
+
+
+def test_two_runs_of_one_repository_look_at_it_one_after_the_other(there: House) -> None:
+    address = there.repository("shop")
+    there.git.delay = 0.3
+    runs = [there.start(TargetKind.REPOSITORY, address) for _ in range(2)]
+    there.worker(jobs=2)
+    ended = [there.ended(scan_id) for scan_id in runs]
+    assert sorted((run["status"], run["findings_new"], run["findings_seen"]) for run in ended) == [("completed", 0, 1), ("completed", 1, 1)]
+    assert there.asked("shop") == [*CLONE, "refs", "pack"], "one after the other, and the second had nothing to bring"
+    ((_, seen, events),) = there.recorded()
+    assert (seen, events) == (2, 1)
+
+
+def test_what_a_killed_worker_was_at_is_done_by_another_and_recorded_once(there: House) -> None:
+    names = there.organisation("acme", 3)
+    there.git.delay = SLOW
+    scan_id = there.start(TargetKind.OWNER, "github:acme")
+    first = there.worker(jobs=2)
+    until(lambda: len(there.git.requests) >= 2, "the first worker to be at it")
+    assert there.work_folders()
+    there.git.delay = 0
+    first.kill()
+    until(there.sweep, "the worker to be missed")
+    assert there.status(scan_id) == "interrupted"
+    second = there.worker(jobs=2)
+    run = there.ended(scan_id)
+    assert (run["status"], run["findings_new"], run["findings_seen"], run["progress"]["targets"]) == ("completed", 3, 3, 3)
+    assert there.recorded() == [(name, 1, 1) for name in names]
+    assert sorted(tries for _, tries, _ in there.sources(scan_id).values()) in ([1, 2, 2], [2, 2, 2])
+    assert there.jobs() == 0
+    second.send_signal(signal.SIGTERM)
+    assert second.wait(10) == 0
+    until(lambda: not there.processes(), "every process to be gone", 3)
+    assert there.work_folders() == []
+
+
+def test_a_source_that_kills_three_workers_has_failed_and_the_rest_is_done(there: House) -> None:
+    (good,) = there.organisation("acme", 1)
+    there.github.add_repo(bad := "acme/bad", has_wiki=False, clone_url="https://hang.example/acme/bad.git")
+    scan_id = there.start(TargetKind.OWNER, "github:acme")
+    for _ in range(3):
+        before = len(there.hanging)
+        process = there.worker()
+        until(lambda n=before: len(there.hanging) > n, "the worker to be at it")
+        until(lambda: sum(state == "done" for state, _, _ in there.sources(scan_id).values()) == 1, "the other source to be done")
+        process.kill()
+        process.wait()
+    there.worker()
+    run = there.ended(scan_id)
+    assert (run["status"], run["error"], run["findings_new"]) == ("completed", None, 1)
+    assert run["coverage_gaps"] == [{"what": bad, "why": "its worker has died 3 times"}]
+    assert sorted(there.sources(scan_id).values()) == [("done", 1, None), ("failed", 4, "its worker has died 3 times")]
+    assert there.recorded() == [(good, 1, 1)]
+    assert there.jobs() == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "to_all"), [(signal.SIGTERM, False), (signal.SIGINT, True)], ids=["by its manager", "by Ctrl-C, with all of its processes"]
+)
+def test_a_worker_that_is_told_to_stop_gives_back_what_it_was_at(there: House, number: signal.Signals, *, to_all: bool) -> None:
+    address = there.repository("shop")
+    there.git.delay = SLOW
+    scan_id = there.start(TargetKind.REPOSITORY, address)
+    first = there.worker()
+    until(lambda: there.git.requests, "the worker to be at it")
+    began = time.monotonic()
+    for pid in pids_of(there) if to_all else [first.pid]:
+        os.kill(pid, number)
+    assert first.wait(12) == 0
+    assert time.monotonic() - began < 8
+    until(lambda: not there.processes(), "every process to be gone", 3)
+    assert there.status(scan_id) == "interrupted"
+    assert list(there.sources(scan_id).values()) == [("queued", 0, None)]
+    assert "Traceback" not in there.log(first)
+    there.git.delay = 0
+    there.worker()
+    assert there.ended(scan_id)["status"] == "completed"
+    assert list(there.sources(scan_id).values()) == [("done", 1, None)]
+
+
+def test_a_worker_without_its_database_waits_and_goes_on_and_stops_when_told(tmp_path: Path, rules: Path) -> None:
+    data = tmp_path / "database"
+    with embedded_postgres(data) as url, house(tmp_path, url, rules) as there:
+        old, young = (make_line(last_seen_at=(now() - timedelta(days=days)).isoformat()) for days in (6, 4))
+        there.backend.import_(there.tenant.account, old, young)
+        names = there.organisation("acme", 2)
+        there.git.delay = 3
+        scan_id = there.start(TargetKind.OWNER, "github:acme")
+        worker = there.worker(jobs=2, OUTCROP_STALE_AFTER_DAYS="5")
+        until(lambda: len(there.git.requests) == 2, "the worker to be at it")
+        assert [there.tenant.finding(one["id"])["status"] for one in (old, young)] == ["stale", "active"]
+        stop_database(data)
+        time.sleep(4)  # what is brought cannot be recorded
+        there.git.delay = 0
+        with embedded_postgres(data):  # whoever uses it already keeps it running
+            pass
+        run = there.ended(scan_id, 40)
+        assert (run["status"], run["findings_new"], run["coverage_gaps"]) == ("completed", 2, [])
+        assert [found for found in there.recorded() if found[0] in names] == [(name, 1, 1) for name in names]
+        assert worker.poll() is None, "it is the same worker"
+        assert "database_unavailable" in there.log(worker)
+        there.git.delay = SLOW
+        there.start(TargetKind.REPOSITORY, there.repository("slow"))
+        until(lambda: there.asked("slow"), "the worker to be at it")
+        stop_database(data)
+        began = time.monotonic()
+        worker.terminate()
+        assert worker.wait(15) == 0
+        assert time.monotonic() - began < 10, "a parent waits no longer than this"
+        with embedded_postgres(data):
+            pass
+
+
+def stop_database(data: Path) -> None:
+    pid = int((data / "postgres/data/postmaster.pid").read_text().split()[0])
+    os.kill(pid, signal.SIGINT)  # a fast stop, as an operator's restart does it
+    until(lambda: not (data / "postgres/data/postmaster.pid").exists(), "the database to be gone")
+
+
+def pids_of(there: House) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and str(there.folder).encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found

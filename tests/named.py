@@ -1,0 +1,98 @@
+"""What the tests of named checks share: rules of one file, a check run by its name, and a server on loopback that plays a part."""
+
+import asyncio
+import contextlib
+import ssl
+import tomllib
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import outcrop
+from outcrop.net.guard import Egress
+from outcrop.net.http import open_http
+from outcrop.scanner.check import Check
+from outcrop.scanner.loader import load_text
+from outcrop.scanner.rule import Rule
+from outcrop.validation.named import NAMED
+from outcrop.validation.verdict import Verdict
+
+RULES = Path(outcrop.__file__).parent / "rules"
+Play = Callable[[StreamReader, StreamWriter], Awaitable[None]]
+
+
+def rules_of(name: str) -> dict[str, Rule]:
+    """Read one of the built-in rule files, without compiling anything."""
+    file = RULES / f"{name}.toml"
+    return {rule.id: rule for rule in load_text(file.read_text(), str(file))}
+
+
+def check_in(file: str, rule_id: str) -> Check:
+    """Read one rule's check, whatever stands beside it in the file."""
+    data = tomllib.loads((RULES / f"{file}.toml").read_text())
+    return next(Check.model_validate(rule["check"]) for rule in data["rule"] if rule["id"] == rule_id)
+
+
+async def no_turn() -> None:
+    """Nobody waits in a test."""
+
+
+def run_named(
+    egress: Egress, check: Check, secret: str, /, *, name: str | None = None, seconds: float | None = None, **parts: str
+) -> Verdict:
+    """Run a check by its name, outside of any engine."""
+    values = {"secret": secret} | {f"part.{name}": value for name, value in parts.items()}
+
+    async def main() -> Verdict:
+        async with open_http(egress) as http:
+            more = {} if seconds is None else {"seconds": seconds}
+            return await NAMED[name or check.named or ""](http, check, values, no_turn, **more)
+
+    return asyncio.run(main())
+
+
+def asked_of(
+    play: Play,
+    named: str,
+    secret: str,
+    *,
+    login: str,
+    database: str = "",
+    seconds: float = 5.0,
+    tls: tuple[Path, Path] | None = None,
+    ca: Path | None = None,
+    **more: str,
+) -> Verdict:
+    """Run a check against a server that plays a part: its host is `db.example`, which leads to loopback."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if tls else None
+    if context and tls:
+        context.load_cert_chain(*tls)
+    values = {"secret": secret, "part.login": login, "part.server": f"db.example:7{database}"} | {
+        f"part.{name}": value for name, value in more.items()
+    }
+
+    async def main() -> Verdict:
+        playing: set[asyncio.Task[None]] = set()
+
+        async def served(reader: StreamReader, writer: StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            playing.add(task)
+            try:
+                with contextlib.suppress(OSError, EOFError):
+                    await play(reader, writer)
+            finally:
+                writer.transport.abort()
+                await asyncio.sleep(0)
+
+        async with await asyncio.start_server(served, "127.0.0.1", 0, ssl=context) as server:
+            port = server.sockets[0].getsockname()[1]
+            egress = Egress.parse([], [f"db.example:7=127.0.0.1:{port}"], ca)
+            async with open_http(egress) as http:
+                verdict = await NAMED[named](http, Check(named=named), values, no_turn, seconds=seconds)  # type: ignore[call-arg]
+            for task in playing:
+                task.cancel()
+            await asyncio.wait(playing) if playing else None
+            return verdict
+
+    return asyncio.run(main())

@@ -1,0 +1,34 @@
+"""One pipeline for all tests of runs in a test process; each test has an account, and owners, of its own."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from outcrop.domain.account import Account
+from outcrop.store.keyring import Keys
+from tests.pipeline import Pipeline, open_pipeline
+
+
+@pytest.fixture(scope="session")
+def _open_pipeline(database_url: str, keys: Keys, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Pipeline]:
+    base = tmp_path_factory.getbasetemp()
+    shared = base if worker_id == "master" else base.parent
+    with open_pipeline(database_url, keys, tmp_path_factory.mktemp("pipeline"), shared) as made:
+        yield made
+
+
+@pytest.fixture
+def pipeline(_open_pipeline: Pipeline) -> Iterator[Pipeline]:
+    """The hosts forget what was asked of them, and how they were told to fail."""
+    yield _open_pipeline
+    hub, git = _open_pipeline.hub, _open_pipeline.git
+    hub.faults.clear()
+    hub.lifetimes.clear()
+    hub.requests.clear()
+    hub.limit, hub.used = 10**9, 0
+    git.requests.clear()
+
+
+@pytest.fixture
+def account(pipeline: Pipeline) -> Account:
+    return pipeline.account()

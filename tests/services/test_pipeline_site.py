@@ -1,0 +1,314 @@
+"""Runs over sites, from the crawl to the findings: what is found where, what is counted and told, and what bounds a crawl."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from outcrop.domain.errors import OperatorError
+from outcrop.domain.target import TargetKind
+from tests.pipeline import token
+from tests.site_runs import linked, served, site_spec, whys
+from tests.sources.conftest import Repo
+from tests.web_host import Route, moved, page, script, text
+
+SITE, CDN = "http://site.example", "http://cdn.example"
+
+
+def source_map(**files: str) -> str:
+    names = [f"webpack://shop/./src/{name}.ts" for name in files]
+    return json.dumps({"version": 3, "sources": names, "sourcesContent": list(files.values()), "mappings": ""})
+
+
+def inline(map_: str) -> str:
+    return f"\n//# sourceMappingURL=data:application/json;charset=utf-8;base64,{base64.b64encode(map_.encode()).decode()}\n"
+
+
+def bundled() -> dict[str, Route]:
+    """A shop as webpack, Vite and a tag manager leave it."""
+    head = f"""<!doctype html><html><head>
+<script>window.CONFIG = {{
+  "github": "{token("inline")}"
+}};</script>
+<script defer src="/static/js/main.3f9a12bc.chunk.js"></script>
+<script type="module" crossorigin src="/assets/index-DiwrgTda.js"></script>
+<script async src="{CDN}/tags/v2.js?id=9"></script>
+</head><body><div id="root"></div></body></html>"""
+    return {
+        "/": page(head),
+        "/static/js/main.3f9a12bc.chunk.js": script(
+            f'(self.webpackChunk=self.webpackChunk||[]).push([[1],{{}}]);\nvar k="{token("bundle")}";\n'
+            "//# sourceMappingURL=main.3f9a12bc.chunk.js.map"
+        ),
+        "/static/js/main.3f9a12bc.chunk.js.map": text(
+            source_map(keys=f'// keys\n\nexport const key = "{token("linked")}";\n'), "application/json"
+        ),
+        "/assets/index-DiwrgTda.js": script(
+            'fetch("/api/config").then(r=>r.json())' + inline(source_map(deep=f'const d = "{token("packed")}"'))
+        ),
+        "/api/config": text(json.dumps({"token": token("json")}), "application/json"),
+        "cdn.example/tags/v2.js?id=9": script(f'window.tag="{token("third")}"'),
+    }
+
+
+def test_findings_of_a_bundled_site_stand_where_they_were_served(pipeline, account):
+    with served(pipeline, account, bundled(), "site.example", "cdn.example") as runs:
+        runs.scan()
+    found = {
+        (one["file_path"], one["source_path"][1:].decode(), one["source_type"], one["source_url"], one["line_number"], one["source"])
+        for one in runs.findings
+    }
+    chunk = "/static/js/main.3f9a12bc.chunk.js"
+    assert found == {
+        ("/", "/", "endpoint", f"{SITE}/", 3, SITE),
+        (chunk, "/static/js/main.*.chunk.js", "js_bundle", f"{SITE}{chunk}", 2, SITE),
+        ("src/keys.ts", "src/keys.ts", "js_bundle", f"{SITE}{chunk}.map", 3, SITE),
+        ("src/deep.ts", "src/deep.ts", "js_bundle", f"{SITE}/assets/index-DiwrgTda.js", 1, SITE),
+        ("/api/config", "/api/config", "endpoint", f"{SITE}/api/config", 1, SITE),
+        ("/tags/v2.js", "/tags/v2.js", "js_bundle", f"{CDN}/tags/v2.js?id=9", 1, CDN),
+    }
+    assert {(one["source_visibility"], one["repo_full_name"], one["status"], one["seen_count"]) for one in runs.findings} == {
+        ("public", None, "active", 1)
+    }
+
+
+def test_run_counts_tells_and_announces_what_it_found(pipeline, account):
+    routes = bundled()
+    with served(pipeline, account, routes, "site.example", "cdn.example") as runs:
+        run = runs.scan()
+    assert (run.type, run.status, run.error) == ("scrape", "completed", None)
+    assert (run.findings_new, run.findings_seen, run.findings_resolved) == (6, 6, 0)
+    assert run.coverage_gaps == ()
+    assert (run.progress["targets"], run.progress["pages"]) == (1, 7)  # five addresses of text, two original files
+    assert run.progress["bytes"] > sum(len(routes[path][2]) for path in ("/", "/api/config"))  # type: ignore[index]
+    assert runs.events == ["finding.new"] * 6
+    lines = pipeline.sql("SELECT actor, action, target, detail ->> 'scan' FROM audit WHERE account_id = %s AND actor = 'scan'", account.id)
+    assert {(actor, action, scan) for actor, action, _, scan in lines} == {("scan", "finding.new", str(run.id))}
+    assert {target for _, _, target, _ in lines} == {str(one["id"]) for one in runs.findings}
+
+
+# --- the raw value
+
+
+def test_raw_value_stands_nowhere_but_encrypted(pipeline, account):
+    with served(pipeline, account, bundled(), "site.example", "cdn.example") as runs:
+        runs.scan()
+    assert runs.tables_with(*(token(name) for name in ("inline", "bundle", "linked", "packed", "json", "third"))) == set()
+    assert all(one["secret_box"] for one in runs.findings)
+
+
+IN_AN_ADDRESS = ["/x?key={}", "/y?n=1&key={}", "/for/{}/x", "/for/{}.txt"]
+
+
+def test_raw_value_in_an_address_is_masked_in_it(pipeline, account):
+    values = [token(written) for written in IN_AN_ADDRESS]
+    addresses = [written.format(value) for written, value in zip(IN_AN_ADDRESS, values, strict=True)]
+    routes = {"/": linked(*addresses)} | {address: text(f"key = {value}") for address, value in zip(addresses, values, strict=True)}
+    with served(pipeline, account, routes) as runs:
+        runs.scan()
+    assert len(runs.findings) == 2 * len(values)
+    assert runs.tables_with(*values) == set()
+    assert sum("********" in one["source_url"] for one in runs.findings) == len(values)
+
+
+def test_value_in_an_address_is_masked_in_other_findings_there(pipeline, account):
+    values = [token(f"other {written}") for written in IN_AN_ADDRESS]
+    addresses = [written.format(value) for written, value in zip(IN_AN_ADDRESS, values, strict=True)]
+    routes = {"/": linked(*addresses)} | {address: text(f"key = {token(f'beside {address}')}") for address in addresses}
+    with served(pipeline, account, routes) as runs:
+        runs.scan()
+        runs.scan()
+    assert {one["seen_count"] for one in runs.findings} == {2}
+    assert len(runs.findings) == 2 * len(values)
+    assert runs.tables_with(*values) == set()
+
+
+def test_value_in_an_address_is_masked_when_it_was_not_met_yet(pipeline, account, monkeypatch):
+    monkeypatch.setattr("outcrop.services.pipeline.look_site._RECORD_AT", 1)
+    value = token("listed only")
+    routes = {"/": page("home"), "/sitemap.xml": text(f"{SITE}/for/{value}"), f"/for/{value}": text(f"key = {token('there')}")}
+    with served(pipeline, account, routes) as runs:
+        runs.scan()
+    assert "********" in runs.finding["source_url"]
+    assert runs.tables_with(value) == set()
+
+
+def test_value_in_an_address_is_masked_in_gaps(pipeline, account):
+    value = token("in a gap")
+    routes = {"/": page(f'<a href="/for/{value}">x</a>'), f"/for/{value}": text("no", status=403)}
+    with served(pipeline, account, routes) as runs:
+        run = runs.scan()
+    assert whys(run, "/for/") == ["answered 403"]
+    assert runs.tables_with(value) == set()
+
+
+# --- what bounds a crawl
+
+
+def test_page_limit_is_told(pipeline, account):
+    routes = {"/": linked(*(f"/{n}" for n in range(20)))} | {f"/{n}": text(f"key = {token(n)}") for n in range(20)}
+    with served(pipeline, account, routes) as runs:
+        run = runs.scan(site_spec(pages=6))
+    assert len(runs.findings) == 5
+    assert whys(run) == ["more than 6 pages: at least 15 were not looked at"]
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_depth_bounds_how_far_links_are_followed(pipeline, account, depth):
+    routes = {
+        "/": linked("/1", value=token("d0")),
+        "/1": linked("/2", value=token("d1")),
+        "/2": linked("/3", value=token("d2")),
+        "/3": linked(value=token("d3")),
+    }
+    with served(pipeline, account, routes) as runs:
+        runs.scan(site_spec(depth=depth))
+    assert runs.paths == ["/", "/1", "/2"][: depth + 1]
+
+
+def test_single_page_is_looked_at_with_what_it_loads(pipeline, account):
+    routes = {"/a": page('<a href="/b">b</a><script src="/a.js"></script>'), "/a.js": script(f'k="{token("a")}"'), "/b": text(token("b"))}
+    with served(pipeline, account, routes) as runs:
+        runs.scan(site_spec(f"{SITE}/a", kind=TargetKind.PAGE))
+    assert runs.paths == ["/a.js"]
+
+
+def test_globs_choose_the_pages(pipeline, account):
+    paths = ("/docs/a", "/docs/b", "/docs/private/c", "/blog/d")
+    routes = {"/": linked(*paths)} | {path: text(f"key = {token(path)}") for path in paths}
+    with served(pipeline, account, routes) as runs:
+        runs.scan(site_spec(f"{SITE}/", "/docs/*", exclude=("*/private/*",)))
+    assert runs.paths == ["/docs/a", "/docs/b"]
+
+
+def test_robots_are_honoured_unless_chosen_otherwise(pipeline, account):
+    routes = {"/": linked("/open", "/shut"), "/open": text(token("open")), "/shut": text(token("shut"))}
+    routes["/robots.txt"] = text("User-agent: *\nDisallow: /shut\n")
+    with served(pipeline, account, routes) as runs:
+        run = runs.scan()
+        assert (runs.paths, whys(run, "/shut")) == (["/open"], ["robots.txt forbids it"])
+        assert "/shut" not in runs.host.paths()
+        runs.scan(site_spec(robots=False))
+        assert runs.paths == ["/open", "/shut"]
+
+
+def test_site_that_cannot_be_read_has_failed(pipeline, account):
+    with served(pipeline, account, {}) as runs:
+        run = runs.scan(site_spec(f"{SITE}/?key=a-word", kind=TargetKind.PAGE))
+    assert (run.status, run.error) == ("failed", "answered 404")
+    assert [(gap.what, gap.why) for gap in run.coverage_gaps] == [(f"{SITE}/", "answered 404")]
+
+
+def test_start_that_redirects_to_another_origin_of_the_site_is_followed(pipeline, account):
+    routes: dict[str, Route] = {"site.example/": moved("http://www.site.example/"), "www.site.example/": page(f"<p>{token('www')}</p>")}
+    with served(pipeline, account, routes, "site.example", "www.site.example") as runs:
+        runs.scan()
+        assert runs.finding["source"] == "http://www.site.example"
+        routes["www.site.example/"] = page("<p>clean</p>")
+        runs.scan()
+    assert runs.finding["status"] == "resolved"
+
+
+# --- places where files are left
+
+
+def test_environment_file_is_found_by_choice_only(pipeline, account):
+    routes = {"/": page("home"), "/.env": text(f"GITHUB_TOKEN={token('env')}\n", "application/octet-stream")}
+    with served(pipeline, account, routes) as runs:
+        runs.scan()
+        assert runs.findings == []
+        runs.scan(site_spec(leak_places=True))
+    assert (runs.finding["file_path"], runs.finding["source_type"]) == ("/.env", "endpoint")
+
+
+def test_page_that_is_served_for_everything_is_no_leaked_file(pipeline, account):
+    everything = text(f"this is what we say always {token('soft')}")
+    with served(pipeline, account, {"/": page("home"), "/.env": text(f"K={token('e')}\n" * 20)}, fallback=everything) as runs:
+        run = runs.scan(site_spec(leak_places=True))
+    assert runs.paths == ["/.env"]
+    assert run.status == "completed"
+
+
+class GitFolder:
+    """A `.git` folder as a careless server shows it."""
+
+    def __init__(self, repo: Repo) -> None:
+        self.folder = repo.path
+        self.status = 200
+
+    def __call__(self, handler: Any) -> Any:
+        file = self.folder / handler.path.lstrip("/")
+        if "/.git/" not in handler.path or not file.is_file():
+            return text("no", status=404)
+        return text(file.read_bytes(), "application/octet-stream") if self.status == 200 else text("no", status=self.status)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    made = Repo(tmp_path / "site")
+    made.commit({"config/prod.py": f'KEY = "{token("old")}"\n'})
+    made.commit({"config/prod.py": "KEY = None\n", "app.py": f'\nTOKEN = "{token("tip")}"\n'})
+    return made
+
+
+def test_open_git_folder_is_looked_through(pipeline, account, repo):
+    with served(pipeline, account, {"/": page("home")}, fallback=GitFolder(repo)) as runs:
+        run = runs.scan(site_spec(leak_places=True))
+        assert run.coverage_gaps == ()
+        assert any("/.git/objects/" in path for path in runs.host.paths())
+    assert [(one["file_path"], one["line_number"], one["source_url"]) for one in runs.findings] == [
+        ("/.git!app.py", 2, f"{SITE}/.git/HEAD"),
+        ("/.git!config/prod.py", 1, f"{SITE}/.git/HEAD"),
+    ]
+    assert {(one["source_type"], one["source"]) for one in runs.findings} == {("endpoint", SITE)}
+    assert runs.tables_with(token("old")) == set()
+
+
+def test_git_folder_resolves_what_was_in_it_only_when_it_says_that_it_is_gone(pipeline, account, repo):
+    with served(pipeline, account, {"/": page("home")}, fallback=(folder := GitFolder(repo))) as runs:
+        runs.scan(site_spec(leak_places=True))
+        for status in (200, 403, 503):
+            folder.status = status
+            runs.scan()  # without the places: nobody looks through it
+            assert set(runs.statuses.values()) == {"active"}, status
+        folder.status = 403
+        runs.scan(site_spec(leak_places=True))
+        assert set(runs.statuses.values()) == {"active"}
+        folder.status = 404
+        run = runs.scan(site_spec(leak_places=True))
+    assert set(runs.statuses.values()) == {"resolved"}
+    assert run.findings_resolved == 2
+
+
+def test_git_folders_of_two_folders_are_told_apart(pipeline, account, repo):
+    links = linked("/a/.git/HEAD", "/b/.git/HEAD")
+
+    def folder(handler: Any) -> Any:
+        handler.path = handler.path.removeprefix("/a").removeprefix("/b")
+        return GitFolder(repo)(handler)
+
+    with served(pipeline, account, {"/": links}, fallback=folder) as runs:
+        runs.scan()
+    assert runs.paths == ["/a/.git!app.py", "/a/.git!config/prod.py", "/b/.git!app.py", "/b/.git!config/prod.py"]
+
+
+def test_git_folder_that_cannot_be_looked_through_is_a_gap_and_no_more(pipeline, account, repo, monkeypatch):
+    async def broken(*_: object) -> None:
+        raise OperatorError("the process that looked at it ended before its work was done")
+
+    monkeypatch.setattr("outcrop.sources.crew.Crew.run", broken)
+    with served(pipeline, account, {"/": page(f"<p>{token('home')}</p>")}, fallback=GitFolder(repo)) as runs:
+        run = runs.scan(site_spec(leak_places=True))
+    assert (run.status, runs.paths) == ("completed", ["/"])
+    assert whys(run, "/.git/HEAD") == ["the process that looked at it ended before its work was done"]
+
+
+def test_percent_signs_in_paths_are_kept(pipeline, account):
+    address = "/a%20b/" + quote("ключ")
+    with served(pipeline, account, {"/": linked(address), address: text(token("percent"))}) as runs:
+        runs.scan()
+        runs.scan()
+    assert (runs.finding["file_path"], runs.finding["seen_count"]) == (address, 2)

@@ -1,0 +1,367 @@
+"""Sites looked at again: what is still there is the same finding, what is proven gone is resolved, and nothing else is."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from outcrop.domain.target import TargetKind
+from outcrop.net.guard import Egress
+from outcrop.services.pipeline.upkeep import turn_stale
+from outcrop.sources.web import Site
+from tests.pipeline import token
+from tests.site_runs import Gate, SiteRuns, linked, served, site_spec, whys
+from tests.web_host import Reply, Route, moved, page, script, text
+
+SITE = "http://site.example"
+OTHER_RULE = """
+issuer = "Acme"
+[[rule]]
+id = "acme_key"
+name = "Acme key"
+secret_type = "acme"
+pattern = 'acme_[0-9a-f]{16}'
+"""
+
+
+@pytest.fixture
+def site(pipeline, account) -> Iterator[SiteRuns]:
+    """A home page and one other page, which holds a value and has been looked at once."""
+    with served(pipeline, account, {"/": linked("/p"), "/p": linked(value=token("p"))}, "site.example", "cdn.example") as runs:
+        runs.scan()
+        assert runs.statuses == {"/p": "active"}
+        yield runs
+
+
+def bundle(name: str, value: str | None) -> dict[str, Route]:
+    return {"/": page(f'<script src="/app.{name}.js"></script>'), f"/app.{name}.js": script(f'k="{value}"' if value else "none()")}
+
+
+# --- the same finding
+
+
+def test_second_run_sees_the_same_findings(pipeline, account):
+    routes: dict[str, Route] = {"/": linked("/a", "/b", value=token("home"))} | {f"/{n}": linked(value=token(n)) for n in "ab"}
+    with served(pipeline, account, routes) as runs:
+        runs.scan()
+        before = {one["id"]: one["first_seen_at"] for one in runs.findings}
+        run = runs.scan()
+    assert (run.findings_new, run.findings_seen, run.findings_resolved) == (0, 3, 0)
+    assert {one["id"]: one["first_seen_at"] for one in runs.findings} == before
+    assert [one["seen_count"] for one in runs.findings] == [2, 2, 2]
+    assert runs.events == ["finding.new"] * 3
+
+
+def test_new_build_with_the_same_value_is_the_same_finding(pipeline, account):
+    with served(pipeline, account, bundle("3f9a12bc", token("build"))) as runs:
+        runs.scan()
+        before = runs.finding
+        runs.host.routes.clear()
+        runs.host.routes |= bundle("77aa01ff", token("build"))
+        run = runs.scan()
+    assert (runs.finding["id"], runs.finding["seen_count"], runs.finding["status"]) == (before["id"], 2, "active")
+    assert runs.finding["source_url"] == f"{SITE}/app.77aa01ff.js"
+    assert (run.findings_new, runs.events) == (0, ["finding.new"])
+
+
+def test_value_that_left_the_build_is_resolved_when_the_old_file_is_gone(pipeline, account):
+    with served(pipeline, account, bundle("3f9a12bc", token("left"))) as runs:
+        runs.scan()
+        runs.host.routes.clear()
+        runs.host.routes |= bundle("77aa01ff", None)
+        run = runs.scan()
+    found = runs.finding
+    assert (found["status"], found["auto_resolved"], found["resolved_by"], found["seen_count"]) == ("resolved", True, None, 1)
+    assert found["resolved_at"] is not None
+    assert (run.findings_seen, run.findings_resolved) == (0, 1)
+    assert runs.events == ["finding.new", "finding.resolved"]
+    actions = pipeline.sql("SELECT action FROM audit WHERE account_id = %s AND actor = 'scan' ORDER BY id", account.id)
+    assert actions == [("finding.new",), ("finding.resolved",)]
+
+
+def test_value_that_left_the_build_stays_while_the_old_file_is_served(pipeline, account):
+    with served(pipeline, account, bundle("3f9a12bc", token("kept"))) as runs:
+        runs.scan()
+        runs.host.routes |= bundle("77aa01ff", None)
+        run = runs.scan()
+    assert (runs.finding["status"], runs.finding["seen_count"]) == ("active", 2)
+    assert (run.findings_seen, run.findings_resolved) == (1, 0)
+
+
+def test_value_in_a_source_map_is_judged_by_the_map(pipeline, account):
+    kept = json.dumps({"sources": ["src/a.ts"], "sourcesContent": [f'const k = "{token("map")}"']})
+    routes: dict[str, Route] = {
+        "/": page('<script src="/a.js"></script>'),
+        "/a.js": script("a()\n//# sourceMappingURL=a.js.map"),
+        "/a.js.map": text(kept, "application/json"),
+    }
+    with served(pipeline, account, routes) as runs:
+        runs.scan()
+        routes["/a.js"] = script("a()")  # the map is named no more, and still served
+        runs.scan()
+        assert (runs.finding["file_path"], runs.finding["status"], runs.finding["seen_count"]) == ("src/a.ts", "active", 2)
+        routes["/a.js.map"] = text(json.dumps({"sources": ["src/a.ts"], "sourcesContent": ["const k = 0"]}), "application/json")
+        runs.scan()
+    assert runs.finding["status"] == "resolved"
+
+
+def test_page_that_nothing_links_to_any_more_is_seen_while_it_is_served(site):
+    site.host.routes["/"] = page("no links")
+    run = site.scan()
+    assert (site.finding["status"], site.finding["seen_count"], run.findings_seen) == ("active", 2, 1)
+    site.scan()
+    assert (site.finding["seen_count"], site.events) == (3, ["finding.new"])
+
+
+def test_value_that_moved_is_another_finding(site):
+    site.host.routes |= {"/": linked("/p", "/q"), "/p": linked(), "/q": linked(value=token("p"))}
+    run = site.scan()
+    assert site.statuses == {"/p": "resolved", "/q": "active"}
+    assert (run.findings_new, run.findings_resolved) == (1, 1)
+
+
+def test_value_that_comes_back_is_news_again(site):
+    kept = site.host.routes.pop("/p")
+    site.scan()
+    assert site.statuses == {"/p": "resolved"}
+    site.host.routes["/p"] = kept
+    run = site.scan()
+    assert (site.finding["status"], site.finding["resolved_at"], site.finding["auto_resolved"]) == ("active", None, None)
+    assert site.events == ["finding.new", "finding.new", "finding.resolved"]
+    assert run.findings_new == 0
+
+
+def test_stale_finding_that_is_served_unlinked_is_active_again(pipeline, site):
+    pipeline.sql("UPDATE findings SET last_seen_at = last_seen_at - interval '40 days' WHERE account_id = %s", site.account.id)
+    pipeline.wait(turn_stale(pipeline.tools, after=timedelta(days=30)))
+    assert site.finding["status"] == "stale"
+    site.host.routes["/"] = page("no links")
+    site.scan()
+    assert site.finding["status"] == "active"
+
+
+# --- gone, or not
+
+
+@pytest.mark.parametrize("answer", [text("", status=404), text("", status=410), linked()])
+@pytest.mark.parametrize("home", [linked("/p"), page("no links")])
+def test_value_is_resolved_when_its_own_address_says_so(site, answer, home):
+    site.host.routes |= {"/": home, "/p": answer}
+    run = site.scan()
+    assert (site.finding["status"], site.finding["auto_resolved"], run.findings_resolved) == ("resolved", True, 1)
+
+
+def hangs(handler: Any) -> Reply | None:
+    """Send the head of an answer, and nothing more."""
+    handler.send_response(200)
+    handler.send_header("Content-Type", "text/html; charset=utf-8")
+    handler.send_header("Content-Length", "100")
+    handler.end_headers()
+    handler.wfile.flush()
+    handler.rfile.read(1)
+    return None
+
+
+def hangs_up(handler: Any) -> Reply | None:
+    handler.close_connection = True
+    return None
+
+
+SAYS_NOTHING: dict[str, Route] = {
+    "/401": text("", "text/html", status=401),
+    "/403": text("", "text/html", status=403),
+    "/429": text("", "text/html", status=429),
+    "/500": text("", "text/html", status=500),
+    "/503": text("", "text/html", status=503),
+    "/204": text("", "text/html", status=204),
+    "/hang": hangs,
+    "/hang-up": hangs_up,
+    "/challenge": page("<title>Just a moment...</title>"),
+    "/another-type": text("{}", "application/json"),
+    "/to-login": moved("/login"),
+    "/elsewhere": moved("http://other.example/login"),
+    "/circle": moved("/circle"),
+    "/broken-gzip": text(b"\x1f\x8b\x08nonsense", "text/html", **{"Content-Encoding": "gzip"}),
+    "/unknown-packing": text(b"abc", "text/html", **{"Content-Encoding": "br"}),
+}
+
+
+@pytest.mark.parametrize("is_linked", [True, False], ids=["linked", "unlinked"])
+def test_answer_that_says_nothing_resolves_nothing(pipeline, account, monkeypatch, is_linked):
+    monkeypatch.setattr("outcrop.sources.web_visit._SECONDS", 0.3)
+    routes = {"/": linked(*SAYS_NOTHING)} | {path: linked(value=token(path)) for path in SAYS_NOTHING}
+    with served(pipeline, account, routes) as runs:
+        runs.scan()
+        routes |= SAYS_NOTHING | {"/login": page("<form>login</form>")} | ({} if is_linked else {"/": page("no links")})
+        run = runs.scan()
+    assert runs.statuses == dict.fromkeys(SAYS_NOTHING, "active")
+    assert {one["seen_count"] for one in runs.findings} == {1}
+    assert (run.status, run.findings_resolved, run.findings_seen) == ("completed", 0, 0)
+
+
+def test_robots_that_forbid_the_page_now_keep_it_from_being_judged(site):
+    site.host.routes |= {"/p": text("", status=404), "/robots.txt": text("User-agent: *\nDisallow: /p\n")}
+    site.host.requests.clear()
+    site.scan()
+    assert (site.finding["status"], "/p" in site.host.paths()) == ("active", False)
+    site.scan(site_spec(robots=False))
+    assert site.finding["status"] == "resolved"
+
+
+def test_robots_that_cannot_be_read_keep_everything_from_being_judged(site):
+    site.host.routes |= {"/p": text("", status=404), "/robots.txt": text("", status=500)}
+    run = site.scan()
+    assert (site.finding["status"], run.status) == ("active", "failed")
+    assert "robots.txt cannot be read" in str(run.error)
+
+
+@pytest.mark.parametrize("egress", [Egress(), Egress.parse([], ["site.example:80=127.0.0.1:1"], None)], ids=["no name", "refused"])
+def test_site_that_cannot_be_reached_resolves_nothing(site, egress):
+    run = replace(site, egress=egress).scan()
+    assert (site.finding["status"], run.status, run.findings_resolved) == ("active", "failed", 0)
+
+
+def test_start_that_fails_does_not_keep_pages_from_being_judged(site):
+    site.host.routes |= {"/": text("", status=500), "/p": text("", status=404)}
+    run = site.scan()
+    assert (site.finding["status"], run.findings_resolved, run.error) == ("resolved", 1, "answered 500")
+
+
+def test_page_beyond_the_limit_stays(site):
+    site.host.routes |= {"/": linked(*(f"/{n}" for n in range(5)), "/p")} | {f"/{n}": page("x") for n in range(5)}
+    run = site.scan(site_spec(pages=3))
+    assert (site.finding["status"], site.finding["seen_count"]) == ("active", 2)
+    assert whys(run) == ["more than 3 pages: at least 4 were not looked at"]
+
+
+def test_page_that_was_cut_resolves_nothing(site, monkeypatch):
+    of = Site.of
+    monkeypatch.setattr(Site, "of", lambda *arguments: replace(of(*arguments), most_bytes=2_000))
+    site.host.routes["/p"] = page("x" * 5_000 + token("p"))
+    run = site.scan()
+    assert site.finding["status"] == "active"
+    assert whys(run, "/p") == ["is larger than 2000 bytes: only its beginning was looked at"]
+
+
+def test_what_a_person_closed_stays_closed(pipeline, site):
+    pipeline.sql("UPDATE findings SET status = 'customer_restricted' WHERE account_id = %s", site.account.id)
+    del site.host.routes["/p"]
+    site.scan()
+    assert (site.finding["status"], site.events) == ("customer_restricted", ["finding.new"])
+
+
+def test_value_that_no_rule_matches_any_more_is_not_resolved(pipeline, site):
+    site.host.routes["/"] = page("no links")
+    with pipeline.rules(OTHER_RULE) as tools:
+        site.wait(site.run(site_spec(), tools))
+    assert (site.finding["status"], site.finding["seen_count"]) == ("active", 2)
+
+
+# --- values that are not kept
+
+
+def test_finding_whose_value_is_not_kept_is_resolved_by_its_address_alone(pipeline, site):
+    pipeline.sql("UPDATE findings SET secret_box = NULL WHERE account_id = %s", site.account.id)
+    site.host.routes["/p"] = linked()
+    site.scan()
+    assert site.finding["status"] == "active"  # nobody knows what to look for
+    site.host.routes["/p"] = text("", status=404)
+    site.scan()
+    assert site.finding["status"] == "resolved"
+
+
+# --- scripts of others
+
+
+def test_script_that_two_sites_load_at_the_same_time_is_one_finding(pipeline, account):
+    tag = '<script src="http://cdn.example/tag.js"></script>'
+    routes: dict[str, Route] = {"a.example/": page(tag), "b.example/": page(tag), "cdn.example/tag.js": script(f't="{token("tag")}"')}
+    with served(pipeline, account, routes, "a.example", "b.example", "cdn.example") as runs:
+
+        async def both() -> None:
+            await asyncio.gather(runs.run(site_spec("http://a.example/")), runs.run(site_spec("http://b.example/")))
+
+        for count in (2, 4, 6):
+            runs.wait(both())
+            assert (runs.finding["seen_count"], runs.finding["status"], runs.finding["source"]) == (count, "active", "http://cdn.example")
+    assert runs.events == ["finding.new"]
+
+
+def test_run_counts_a_finding_once_that_another_run_meets_meanwhile(pipeline, account, monkeypatch):
+    monkeypatch.setattr("outcrop.services.pipeline.look_site._RECORD_AT", 1)
+    gate = Gate(page("at last"))
+    tag = '<script src="http://cdn.example/tag.js"></script>'
+    routes: dict[str, Route] = {"a.example/": page(f'{tag}<a href="/gate">g</a>'), "b.example/": page(tag), "/gate": gate}
+    routes["cdn.example/tag.js"] = script(f't="{token("meanwhile")}"')
+    with served(pipeline, account, routes, "a.example", "b.example", "cdn.example") as runs:
+
+        async def one_within_the_other() -> None:
+            first = asyncio.create_task(runs.run(site_spec("http://a.example/")))
+            await gate.reached()
+            while not runs.findings:  # noqa: ASYNC110 - it is the database that is waited for
+                await asyncio.sleep(0.02)
+            await runs.run(site_spec("http://b.example/"))
+            gate.open.set()
+            await first
+
+        runs.wait(one_within_the_other())
+    assert runs.finding["seen_count"] == 2
+
+
+def test_script_that_one_site_no_longer_loads_is_judged_by_its_own_address(site):
+    site.host.routes |= {"/": page('<script src="http://cdn.example/t.js"></script>'), "cdn.example/t.js": script(f't="{token("t")}"')}
+    site.scan()
+    site.host.routes["/"] = linked("/p")
+    site.scan()
+    assert site.at("/t.js")["status"] == "active"  # nobody asked that host: it is another source
+    site.host.routes |= {"/": page('<script src="http://cdn.example/u.js"></script>'), "cdn.example/u.js": script("u()")}
+    del site.host.routes["cdn.example/t.js"]
+    site.scan()
+    assert site.at("/t.js")["status"] == "resolved"
+
+
+# --- with a credential, and without
+
+
+def only_for(credential: str, answer: Route, otherwise: Route) -> Route:
+    return lambda handler: answer if handler.headers["Authorization"] == credential else otherwise  # type: ignore[return-value]
+
+
+def test_finding_seen_with_a_credential_is_not_judged_without_it(pipeline, account):
+    routes: dict[str, Route] = {
+        "/": linked("/own"), "/own": only_for("Bearer k", linked(value=token("own")), linked()), "/other": page("x"),
+    }  # fmt: skip
+    with served(pipeline, account, routes) as runs:
+        runs.scan(credential="Bearer k")
+        assert runs.finding["source_visibility"] == "unknown"
+        runs.scan(site_spec(f"{SITE}/other", kind=TargetKind.PAGE))
+        assert runs.finding["status"] == "active"
+        routes["/"] = linked()
+        runs.scan(credential="Bearer k")
+        assert (runs.finding["status"], runs.finding["seen_count"]) == ("active", 2)
+        routes["/own"] = linked()
+        runs.scan(site_spec(f"{SITE}/"), credential="Bearer k")
+    assert runs.finding["status"] == "resolved"
+
+
+def test_finding_seen_by_everybody_is_not_judged_by_what_a_member_sees(pipeline, account):
+    routes: dict[str, Route] = {"/": linked(), "/p": only_for("Bearer k", linked(), linked(value=token("all")))}
+    with served(pipeline, account, routes) as runs:
+        runs.scan(site_spec(f"{SITE}/p", kind=TargetKind.PAGE))
+        runs.scan(credential="Bearer k")
+    assert (runs.finding["status"], runs.finding["seen_count"]) == ("active", 2)
+
+
+def test_one_address_is_asked_for_once_however_many_findings_it_has(pipeline, account):
+    values = "\n".join(f"key{n} = {token(n)}" for n in range(5))
+    with served(pipeline, account, {"/": linked("/many"), "/many": text(values)}) as runs:
+        runs.scan()
+        runs.host.routes["/"] = page("no links")
+        runs.host.requests.clear()
+        runs.scan()
+        assert runs.host.paths().count("/many") == 1
+    assert [one["seen_count"] for one in runs.findings] == [2] * 5

@@ -1,0 +1,397 @@
+"""Sites that mean harm or are broken: a run ends, says what it could not read, resolves nothing wrongly and leaves nothing behind."""
+
+import asyncio
+import gzip
+import io
+import json
+import socket
+import time
+import tracemalloc
+import zipfile
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from outcrop.sources.web import Site
+from tests.pipeline import token
+from tests.site_runs import Gate, SiteRuns, linked, served, site_spec, whys
+from tests.sources.conftest import Repo
+from tests.web_host import Reply, Route, moved, page, script, text
+
+SITE = "http://site.example"
+
+
+def with_limits(monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
+    """Let sites have other limits than a target can choose."""
+    of = Site.of
+    monkeypatch.setattr(Site, "of", lambda *arguments: replace(of(*arguments), **limits))
+
+
+# --- answers that do not end, or are not what they say
+
+
+def test_redirects_that_never_end_are_gaps(pipeline, account):
+    routes = {"/": linked("/a", "/n/0", "/last", value=token("home")), "/a": moved("/b"), "/b": moved("/a"), "/last": text(token("last"))}
+
+    def further(handler: Any) -> Reply:
+        kind, _, number = handler.path.rpartition("/")
+        return moved(f"{kind}/{int(number) + 1}") if kind == "/n" else text("", status=404)
+
+    with served(pipeline, account, routes, fallback=further) as runs:
+        run = runs.scan()
+    assert runs.paths == ["/", "/last"]
+    assert whys(run, "/a") == ["redirects in a circle"]
+    assert whys(run, "/n/0") == ["more than 10 redirects"]
+
+
+def test_calendar_without_end_is_bounded(pipeline, account):
+    def month(handler: Any) -> Reply:
+        number = int(handler.path.rpartition("/")[2]) if handler.path.startswith("/month/") else 0
+        return page(f'<a href="/month/{number + 1}">next</a><a href="/month/{number + 2}">after</a><p>{token(number)}</p>')
+
+    with served(pipeline, account, {"/sitemap.xml": text("", status=404)}, fallback=month) as runs:
+        run = runs.scan(site_spec(pages=15, depth=20))
+        assert len(runs.host.paths()) <= 20
+    assert (run.status, run.progress["pages"]) == ("completed", 15)
+    assert len(whys(run)) == 1
+
+
+def drips(handler: Any) -> Reply | None:
+    """Send a byte at a time, for ever."""
+    handler.send_response(200)
+    handler.send_header("Content-Type", "text/plain")
+    handler.end_headers()
+    while True:
+        handler.wfile.write(b"x")
+        time.sleep(0.05)
+
+
+def test_slow_answers_are_gaps(pipeline, account, monkeypatch):
+    monkeypatch.setattr("outcrop.sources.web_visit._SECONDS", 0.3)
+    with served(pipeline, account, {"/": linked("/slow", "/ok"), "/slow": drips, "/ok": text(token("ok"))}) as runs:
+        run = runs.scan()
+    assert (runs.paths, whys(run, "/slow")) == (["/ok"], ["no whole answer within 0.3 seconds"])
+
+
+def test_site_that_takes_too_long_ends_with_what_was_found(pipeline, account, monkeypatch):
+    with_limits(monkeypatch, seconds=0.6)
+    with served(pipeline, account, {"/": linked("/slow", "/ok"), "/slow": drips, "/ok": text(token("in time"))}) as runs:
+        run = runs.scan()
+    assert (run.status, runs.paths) == ("completed", ["/ok"])
+    assert whys(run) == ["0.6 seconds are over: 1 known addresses were not looked at"]
+
+
+def test_huge_answers_and_bombs_are_read_as_far_as_the_limit(pipeline, account, monkeypatch):
+    with_limits(monkeypatch, most_bytes=1 << 20)
+    bomb = gzip.compress(f"key = {token('bomb')}\n".encode() + bytes(100 << 20), 1)
+    routes = {
+        "/": linked("/huge", "/bomb"),
+        "/huge": text(f"key = {token('huge')}\n" + "x" * (3 << 20)),
+        "/bomb": text(bomb, **{"Content-Encoding": "gzip"}),
+    }
+    with served(pipeline, account, routes) as runs:
+        run = runs.scan()
+    assert runs.paths == ["/bomb", "/huge"]
+    assert {*whys(run, "/huge"), *whys(run, "/bomb")} == {"is larger than 1048576 bytes: only its beginning was looked at"}
+    assert run.progress["bytes"] < 3 << 20
+
+
+def test_broken_gzip_is_a_gap(pipeline, account):
+    packed = gzip.compress(f"key = {token('packed')}".encode() * 100)
+    routes = {
+        "/": linked("/cut", "/junk", "/whole"),
+        "/cut": text(packed[:-20], **{"Content-Encoding": "gzip"}),
+        "/junk": text(b"\x1f\x8b" + bytes(50), **{"Content-Encoding": "gzip"}),
+        "/whole": text(packed, **{"Content-Encoding": "gzip"}),
+    }
+    with served(pipeline, account, routes) as runs:
+        run = runs.scan()
+    assert runs.paths == ["/whole"]
+    assert {*whys(run, "/cut"), *whys(run, "/junk")} == {"the answer ended early, or its encoding is broken"}
+
+
+def test_archive_that_cannot_be_read_wholly_is_told(pipeline, account):
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("conf/a.env", f"KEY={token('zipped')}\n")
+        archive.writestr("b.txt", "x" * 5_000)
+    raw = bytearray(made.getvalue())
+    at = raw.index(b"b.txt") + 5
+    raw[at : at + 8] = b"\xff" * 8
+    with served(pipeline, account, {"/": linked("/backup.zip"), "/backup.zip": text(bytes(raw), "application/zip")}) as runs:
+        run = runs.scan()
+    assert runs.paths == ["/backup.zip!conf/a.env"]
+    assert len(whys(run, "/backup.zip")) == 1
+
+
+# --- letters
+
+
+def test_every_encoding_is_read_and_judged(pipeline, account):
+    def told(name: str) -> str:
+        return f"<p>привет</p>\n<p>key = {token(name)}</p>"
+
+    routes: dict[str, Route] = {
+        "/utf16": text(told("utf16").encode("utf-16"), "text/html"),
+        "/utf16be": text(told("utf16be").encode("utf-16-be"), "text/html; charset=utf-16be"),
+        "/cp1251": text(told("cp1251").encode("cp1251"), "text/html; charset=windows-1251"),
+        "/unknown": text(told("unknown"), "text/html; charset=utf-99"),
+        "/wrong": text(told("wrong").encode("cp1251"), "text/html; charset=utf-8"),
+        "/bom": text(told("bom").encode("utf-8-sig"), "text/html; charset=windows-1251"),
+        "/unpacking": text(told("unpacking"), "text/html; charset=bz2"),
+    }
+    with served(pipeline, account, {"/": linked(*routes)} | routes) as runs:
+        runs.scan()
+        runs.host.routes["/"] = page("no links")
+        runs.scan()
+    assert runs.statuses == dict.fromkeys(routes, "active")
+    assert {(one["line_number"], one["seen_count"]) for one in runs.findings} == {(2, 2)}
+
+
+def test_headers_of_any_bytes_end_no_run(pipeline, account):
+    routes: dict[str, Route] = {
+        "/": page('<a href="/type">t</a><a href="/moved">m</a><script src="/a.js"></script>'),
+        "/type": text(token("type"), "te\xfft/\xe9"),
+        "/moved": moved("/\xff\xfe"),
+        "/a.js": script(f'k="{token("map")}"', SourceMap="\xff\xfe.map"),
+    }
+    with served(pipeline, account, routes) as runs:
+        run = runs.scan()
+        runs.host.routes["/"] = page("no links")
+        runs.scan()
+    assert run.status == "completed"
+    assert {(one["file_path"], one["seen_count"]) for one in runs.findings} == {("/type", 2), ("/a.js", 2)}
+
+
+def test_names_in_a_source_map_may_be_anything(pipeline, account):
+    names = ["src/\ud800.ts", "a\0b.ts", "../../../etc/passwd", "x/.git/HEAD", "é" * 3_000]
+    kept = json.dumps({"sources": names, "sourcesContent": [f'k = "{token(number)}"' for number in range(len(names))]})
+    routes = {
+        "/": page('<script src="/a.js"></script>'),
+        "/a.js": script("a()\n//# sourceMappingURL=/m"),
+        "/m": text(kept, "application/json"),
+    }
+    with served(pipeline, account, routes) as runs:
+        run = runs.scan()
+        runs.scan()
+        assert not any(".git" in path for path in runs.host.paths())
+    assert run.status == "completed"
+    assert runs.paths == sorted(["src/?.ts", "ab.ts", "etc/passwd", "x/.git/HEAD", "é" * 3_000])
+    assert {one["seen_count"] for one in runs.findings} == {2}
+
+
+# --- much of everything
+
+
+def test_page_with_a_hundred_thousand_links_is_bounded_and_told(pipeline, account):
+    body = "".join(f'<a href="/{n}">x</a>' for n in range(100_000))
+    with served(pipeline, account, {"/": page(body + f"<p>{token('links')}</p>")}) as runs:
+        run = runs.scan(site_spec(pages=3))
+        assert len(runs.host.paths()) < 10
+    assert runs.paths == ["/"]
+    assert "more than 20000 links: the rest was not followed" in whys(run)
+    assert any(why.startswith("more than 3 pages") for why in whys(run))
+
+
+def test_script_of_ten_megabytes_in_one_line_is_scanned(pipeline, account):
+    long = "a(1,'b');" * (10 << 17) + f'k="{token("long")}"'
+    with served(pipeline, account, {"/": page('<script src="/a.js"></script>'), "/a.js": script(long)}) as runs:
+        started = time.monotonic()
+        runs.scan()
+        assert time.monotonic() - started < 20
+    assert (runs.finding["file_path"], runs.finding["line_number"]) == ("/a.js", 1)
+
+
+def test_large_site_is_not_held_in_memory(pipeline, account):
+    size, count = 1 << 20, 300
+    whole = page("lorem ipsum " * (size // 12))
+    with served(pipeline, account, {"/": linked(*(f"/{n}" for n in range(count)))} | {f"/{n}": whole for n in range(count)}) as runs:
+        tracemalloc.start()
+        try:
+            run = runs.scan()
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert run.progress["pages"] == count + 1
+    assert peak < 60 * size  # four answers at once, each read, decoded and looked at
+
+
+# --- addresses that are none of a site's business
+
+
+@pytest.fixture
+def connected(monkeypatch) -> list[tuple[str, int]]:
+    """Where connections go; none leaves loopback, whatever the guard lets through."""
+    import aiohappyeyeballs  # noqa: PLC0415
+
+    found: list[tuple[str, int]] = []
+    start = aiohappyeyeballs.start_connection
+
+    async def watched(addr_infos: Any, **more: Any) -> Any:
+        found.extend(info[4][:2] for info in addr_infos)
+        if any(not str(info[4][0]).startswith("127.") for info in addr_infos):
+            raise OSError("this test connects to loopback only")
+        return await start(addr_infos, **more)
+
+    monkeypatch.setattr("aiohttp.connector.aiohappyeyeballs.start_connection", watched)
+    return found
+
+
+@pytest.fixture
+def names(monkeypatch) -> None:
+    """A name that leads to a private address, and one with a private address among others."""
+    real = socket.getaddrinfo
+    made = {"inner.example": ["10.0.0.7"], "mixed.example": ["93.184.215.14", "169.254.169.254"]}
+
+    def resolve(host: Any, port: Any, *arguments: Any, **more: Any) -> Any:
+        if host in made:
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in made[host]]
+        return real(host, port, *arguments, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+
+@pytest.mark.usefixtures("names")
+def test_internal_addresses_are_never_connected_to(pipeline, account, connected):
+    hosts = [
+        "127.0.0.1:{}", "localhost:{}", "[::1]:{}", "2130706433:{}", "0177.0.0.1:{}", "0x7f000001:{}", "127.1:{}", "127.0.0.1.:{}",
+        "[::ffff:127.0.0.1]:{}", "0.0.0.0:{}", "169.254.169.254", "[fd00:ec2::254]", "10.0.0.1", "inner.example", "mixed.example",
+    ]  # fmt: skip
+    with served(pipeline, account, {}) as runs:
+        named = [host.format(runs.host.port) for host in hosts]
+        tags = "".join(f'<script src="http://{host}/{number}.js"></script>' for number, host in enumerate(named))
+        runs.host.routes |= {f"/{n}.js": script(f'k="{token(n)}"') for n in range(len(hosts))}
+        runs.host.routes |= {
+            "/": page(tags + '<script src="/go.js"></script>'),
+            "/go.js": moved("http://169.254.169.254/latest/meta-data/"),
+        }
+        run = runs.scan()
+        assert {asked.host for asked in runs.host.requests} == {"site.example"}
+        assert set(connected) == {("127.0.0.1", runs.host.port)}
+    assert (runs.findings, run.status) == ([], "completed")
+    assert len({gap.what for gap in run.coverage_gaps}) == len(hosts) + 1
+    assert len(whys(run, "/go.js")) == 1
+
+
+@pytest.mark.usefixtures("names")
+@pytest.mark.parametrize("start", ["http://127.0.0.1/", "http://169.254.169.254/", "http://inner.example/", "http://2130706433/"])
+def test_target_that_is_an_internal_address_fails(pipeline, account, connected, start):
+    with served(pipeline, account, {"/": page(token("inner"))}) as runs:
+        run = runs.scan(site_spec(start))
+    assert (connected, runs.findings, run.status) == ([], [], "failed")
+
+
+def test_finding_whose_name_leads_inside_now_is_not_judged(pipeline, account, connected, monkeypatch):
+    with served(pipeline, account, {"/": linked(value=token("rebound"))}) as runs:
+        runs.scan()
+        connected.clear()
+        monkeypatch.setattr("outcrop.net.guard.socket.getaddrinfo", lambda *_, **__: [(2, 1, 6, "", ("10.0.0.7", 80))])
+        run = replace(runs, egress=replace(runs.host.egress, connect_to=())).scan()
+    assert (runs.finding["status"], run.status, connected) == ("active", "failed", [])
+    assert (
+        run.error
+        == "robots.txt cannot be read (site.example: leads to 10.0.0.7, which is not a public address), so that nothing may be fetched"
+    )
+
+
+# --- the credential for a site
+
+
+def test_credential_reaches_its_own_origin_only(pipeline, account, tmp_path):
+    repo = Repo(tmp_path / "repo")
+    repo.commit({"a.txt": f"key = {token('git')}\n"})
+
+    def folder(handler: Any) -> Reply:
+        file = repo.path / handler.path.lstrip("/")
+        return text(file.read_bytes(), "text/plain") if "/.git/" in handler.path and file.is_file() else text("", status=404)
+
+    cdn, www = "http://cdn.example", "http://www.site.example"
+    head = f'<script src="{cdn}/t.js"></script><script src="/to-cdn.js"></script><script src="{cdn}/.git/HEAD"></script>'
+    links = f'<a href="/own">o</a><a href="/to-www">w</a><a href="{www}/b">b</a><a href="{www}/.git/HEAD">g</a><a href="/to-other">x</a>'
+    routes: dict[str, Route] = {
+        "site.example/": page(head + links),
+        "site.example/own": page(token("own")),
+        "site.example/to-www": moved(f"{www}/c"),
+        "site.example/to-other": moved(f"{cdn}/page"),
+        "site.example/to-cdn.js": moved(f"{cdn}/u.js"),
+        "www.site.example/b": page(token("b")),
+        "www.site.example/c": page(token("c")),
+        "cdn.example/t.js": script(f't="{token("t")}"'),
+        "cdn.example/u.js": script(f'u="{token("u")}"'),
+    }
+    with served(pipeline, account, routes, "site.example", "www.site.example", "cdn.example", fallback=folder) as runs:
+        for _ in range(2):
+            runs.scan(credential="Bearer only-for-the-site")
+            proven = {asked.host for asked in runs.host.requests if "only-for-the-site" in str(asked.headers)}
+            assert proven == {"site.example"}
+            routes["site.example/"] = page(f'<a href="{www}/none">n</a><script src="{cdn}/none.js"></script>')  # now all are judged
+            routes |= {"cdn.example/none.js": script("n()"), "www.site.example/none": page("n")}
+        assert any(asked.host == "www.site.example" and "/.git/objects/" in asked.path for asked in runs.host.requests)
+        assert not any(asked.host == "cdn.example" and "/.git/objects/" in asked.path for asked in runs.host.requests)
+    assert {one["file_path"]: one["source_visibility"] for one in runs.findings} == {
+        "/own": "unknown", "/b": "public", "/c": "public", "/t.js": "public", "/u.js": "public", "/.git!a.txt": "public",
+    }  # fmt: skip
+    assert {one["seen_count"] for one in runs.findings if "!" not in one["file_path"]} == {2}
+    assert runs.tables_with("only-for-the-site") == set()
+
+
+# --- stopped in the middle
+
+
+async def cancel_at(gate: Gate, runs: SiteRuns, run_id: UUID, source: str, recorded: int = 0) -> None:
+    task = asyncio.create_task(runs.look(run_id, source))
+    await gate.reached()
+    while len(runs.findings) < recorded:  # noqa: ASYNC110 - it is the database that is waited for
+        await asyncio.sleep(0.02)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_run_that_was_stopped_records_nothing_twice(pipeline, account, monkeypatch):
+    monkeypatch.setattr("outcrop.services.pipeline.look_site._RECORD_AT", 1)
+    gate = Gate(text(token("behind")))
+    routes: dict[str, Route] = {"/": linked("/a", "/b", "/gate"), "/a": text(token("a")), "/b": text(token("b")), "/gate": gate}
+    with served(pipeline, account, routes) as runs:
+        run_id, (source,) = runs.wait(runs.plan(site_spec()))
+        runs.wait(cancel_at(gate, runs, run_id, source, recorded=2))
+        assert (pipeline.told(account, run_id).status, len(runs.events)) == ("interrupted", 2)
+        gate.open.set()
+        before = len(runs.host.requests)
+        runs.wait(asyncio.sleep(0.2))
+        assert len(runs.host.requests) == before
+        runs.wait(runs.look(run_id, source))
+    run = pipeline.told(account, run_id)
+    assert (run.status, run.findings_new, run.findings_seen) == ("completed", 3, 3)
+    assert {path["file_path"]: path["seen_count"] for path in runs.findings} == {"/a": 1, "/b": 1, "/gate": 1}
+    assert runs.events == ["finding.new"] * 3
+
+
+def test_run_that_was_stopped_in_a_git_folder_leaves_no_files(pipeline, account):
+    gate = Gate(text("a" * 40))
+    routes: dict[str, Route] = {"/": linked("/.git/HEAD"), "/.git/HEAD": text("ref: refs/heads/main\n"), "/.git/refs/heads/main": gate}
+    with served(pipeline, account, routes) as runs:
+        run_id, (source,) = runs.wait(runs.plan(site_spec()))
+        runs.wait(cancel_at(gate, runs, run_id, source))
+        pipeline.assert_no_work_is_left()
+        gate.open.set()
+        runs.wait(runs.look(run_id, source))
+    run = pipeline.told(account, run_id)
+    assert (run.status, runs.findings) == ("completed", [])
+    assert "the git folder serves no object that can be read" in whys(run, "/.git/HEAD")
+
+
+def test_git_folder_of_a_liar_is_a_gap(pipeline, account):
+    routes = {"/": linked("/.git/HEAD", value=token("home")), "/.git/HEAD": text("ref: refs/heads/main\n")}
+
+    def liar(handler: Any) -> Reply:
+        if handler.path.endswith("refs/heads/main"):
+            return text("a" * 40)
+        return text(bytes(5_000), "application/octet-stream") if "/.git/" in handler.path else text("", status=404)
+
+    with served(pipeline, account, routes, fallback=liar) as runs:
+        run = runs.scan()
+    assert (runs.paths, run.status) == (["/"], "completed")
+    assert whys(run, "/.git/HEAD")

@@ -1,0 +1,605 @@
+"""Findings stay true from run to run: seen again, moved, copied, removed, gone for good, back again; and nothing counts twice."""
+
+import asyncio
+import io
+import random
+import zipfile
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from outcrop.domain.account import Account
+from outcrop.domain.finding import Action
+from outcrop.domain.scan import ScanRun, ScanStatus
+from outcrop.domain.target import Spec
+from outcrop.services import findings as triage
+from outcrop.services.pipeline import record as recording
+from outcrop.services.pipeline.foreground import run_now
+from outcrop.services.pipeline.look import look_at_source
+from tests.backend import now
+from tests.git_host import GitHost
+from tests.pipeline import Hosted, Pipeline, Repo, owner_spec, plain_spec, repository_spec, token
+
+KEY = token("key")
+
+
+def one_repository(pipeline: Pipeline, files: dict[str, str | bytes] | None = None) -> tuple[Spec, Hosted]:
+    """Make an owner with one repository, and the target that is the owner."""
+    owner = pipeline.owner()
+    return owner_spec(owner), pipeline.hosted(f"{owner}/shop", files if files is not None else {"a.txt": f"x\n{KEY}\n"})
+
+
+def rewritten(pipeline: Pipeline, shop: Hosted, *, kept: bool, files: dict[str, str | bytes] | None = None) -> None:
+    """Let a force-push drop the whole history; the host keeps serving the old commits, or does not."""
+    shop.repo.commit(files or {"other.txt": "x"}, parents=[])
+    shop.pushed(kept=kept)
+
+
+def figures(run: ScanRun) -> tuple[int, int, int]:
+    return run.findings_new, run.findings_seen, run.findings_resolved
+
+
+def events(pipeline: Pipeline, account: Account) -> list[str]:
+    return [event for event, _ in pipeline.events(account)]
+
+
+def cloned(host: GitHost) -> list[str]:
+    return [path for path, _, _ in host.requests]
+
+
+def days_ago(pipeline: Pipeline, account: Account, days: int) -> None:
+    pipeline.sql("UPDATE findings SET last_seen_at = last_seen_at - make_interval(days => %s) WHERE account_id = %s", days, account.id)
+
+
+def closed(pipeline: Pipeline, account: Account, action: Action) -> None:
+    """Let a person close the one finding."""
+    found = pipeline.finding(account)["id"]
+
+    async def close() -> None:
+        async with pipeline.tools.pool.connection() as db, db.transaction():
+            await triage.close_finding(db, pipeline.tools.keys, account.id, found, action, note=None, by="jo@example.com", now=now())
+
+    pipeline.wait(close())
+
+
+# --- seen again
+
+
+def test_a_second_run_over_the_same_fetches_nothing_and_has_seen_everything(pipeline: Pipeline, account: Account) -> None:
+    spec, _ = one_repository(pipeline)
+    first = pipeline.scan(account, spec)
+    days_ago(pipeline, account, 3)
+    before = pipeline.finding(account)
+    pipeline.git.requests.clear()
+    run = pipeline.scan(account, spec)
+    assert cloned(pipeline.git) == []
+    assert (figures(first), figures(run)) == ((1, 1, 0), (0, 1, 0))
+    assert (run.progress["targets"], run.progress["blobs"]) == (1, 0)
+    after = pipeline.finding(account)
+    assert (after["seen_count"], after["id"], after["first_seen_at"]) == (2, before["id"], before["first_seen_at"])
+    assert (after["last_seen_at"] - before["last_seen_at"]).days in {2, 3}
+    assert events(pipeline, account) == ["finding.new"]
+
+
+def test_of_a_new_commit_only_new_blobs_are_read_and_a_moved_line_is_the_same_finding(pipeline: Pipeline, account: Account) -> None:
+    files: dict[str, str | bytes] = {f"{number}.txt": f"plain {number}" for number in range(20)}
+    spec, shop = one_repository(pipeline, {**files, "a.txt": KEY})
+    assert pipeline.scan(account, spec).progress["blobs"] == 21
+    before = pipeline.finding(account)
+    shop.push({**files, "a.txt": f"\n\n{KEY}", "new.txt": "y"})
+    run = pipeline.scan(account, spec)
+    assert run.progress["blobs"] == 3  # two new ones, and the one that held something
+    after = pipeline.finding(account)
+    same = ("id", "line_number", "source_url", "commit_id", "first_seen_at")
+    assert [after[name] for name in same] == [before[name] for name in same]
+    assert (before["current_line"], after["current_line"]) == (1, 3)
+    assert events(pipeline, account) == ["finding.new"]
+
+
+def test_what_is_removed_at_the_tip_is_still_in_a_commit_and_may_come_back_to_the_tip(pipeline: Pipeline, account: Account) -> None:
+    spec, shop = one_repository(pipeline)
+    pipeline.scan(account, spec)
+    shop.push({"a.txt": "x"})
+    run = pipeline.scan(account, spec)
+    found = pipeline.finding(account)
+    assert figures(run) == (0, 1, 0)
+    assert (found["source_type"], found["current_line"], found["line_number"], found["status"]) == ("commit", None, 2, "active")
+    shop.push({"a.txt": f"{KEY}\n"})
+    pipeline.scan(account, spec)
+    found = pipeline.finding(account)
+    assert (found["source_type"], found["current_line"], found["line_number"], found["seen_count"]) == ("repo", 1, 2, 3)
+    assert events(pipeline, account) == ["finding.new"]
+
+
+def test_a_copy_and_a_rename_of_a_known_blob_are_new_findings_though_no_blob_is_new(pipeline: Pipeline, account: Account) -> None:
+    spec, shop = one_repository(pipeline)
+    pipeline.scan(account, spec)
+    text = f"x\n{KEY}\n"
+    shop.push({"a.txt": text, "copy.txt": text})
+    moved = shop.push({"copy.txt": text, "moved/b.txt": text})
+    run = pipeline.scan(account, spec)
+    assert figures(run) == (2, 3, 0)
+    old, copy, new = pipeline.findings(account)
+    assert [one["source_type"] for one in (old, copy, new)] == ["commit", "repo", "repo"]
+    assert new["source_url"].endswith(f"{moved}/moved/b.txt#L2")
+    assert len({one["fingerprint"] for one in (old, copy, new)}) == 1
+    assert events(pipeline, account) == ["finding.new"] * 3
+
+
+def test_a_blob_that_said_nothing_under_its_old_name_is_read_again_under_its_new_one(pipeline: Pipeline, account: Account) -> None:
+    """Some rules are for files of certain names."""
+    text = "db.example.org:5432:shop:jo:k8Zq-2vLx9WtR4\n"
+    spec, shop = one_repository(pipeline, {"notes.txt": text})
+    pipeline.scan(account, spec)
+    assert pipeline.findings(account) == []
+    shop.push({".pgpass": text})
+    assert figures(pipeline.scan(account, spec)) == (1, 1, 0)
+    other = pipeline.account()
+    assert figures(pipeline.scan(other, spec)) == (1, 1, 0)
+
+
+# --- gone
+
+
+def test_after_a_force_push_a_finding_stays_while_the_host_serves_the_commit(pipeline: Pipeline, account: Account) -> None:
+    spec, shop = one_repository(pipeline)
+    pipeline.scan(account, spec)
+    rewritten(pipeline, shop, kept=True)
+    assert figures(pipeline.scan(account, spec)) == (0, 0, 0)
+    assert pipeline.finding(account)["status"] == "active"
+    shop.pushed(kept=False)
+    run = pipeline.scan(account, spec)
+    found = pipeline.finding(account)
+    assert (figures(run), found["status"], found["auto_resolved"], found["resolved_by"]) == ((0, 0, 1), "resolved", True, None)
+    assert (found["current_line"], found["seen_count"]) == (None, 1)
+    assert events(pipeline, account) == ["finding.new", "finding.resolved"]
+    body = pipeline.sql("SELECT finding FROM outbox WHERE account_id = %s AND event = 'finding.resolved'", account.id)[0][0]
+    assert (body["status"], body["resolution_evidence"]) == ("resolved", {"auto_resolved": True, "resolved_by": None})
+    shop.push({"b.txt": "y"})
+    assert figures(pipeline.scan(account, spec)) == (0, 0, 0)
+    assert len(events(pipeline, account)) == 2
+
+
+def test_the_host_is_asked_once_about_a_commit_however_many_findings_it_held(pipeline: Pipeline, account: Account) -> None:
+    spec, shop = one_repository(pipeline, {f"{number}.txt": KEY for number in range(5)})
+    pipeline.scan(account, spec)
+    rewritten(pipeline, shop, kept=False)
+    pipeline.hub.requests.clear()
+    assert figures(pipeline.scan(account, spec)) == (0, 0, 5)
+    assert sum("/commits/" in path for path in pipeline.hub.paths) == 1
+
+
+def test_a_branch_that_is_deleted_takes_its_findings_along(pipeline: Pipeline, account: Account) -> None:
+    spec, shop = one_repository(pipeline, {"a.txt": "x"})
+    shop.push({"b.txt": KEY}, branch="side")
+    pipeline.scan(account, spec)
+    shop.repo.delete("refs/heads/side")
+    shop.pushed(kept=False)
+    assert figures(pipeline.scan(account, spec)) == (0, 0, 1)
+
+
+def test_what_a_large_file_no_longer_holds_is_gone(pipeline: Pipeline, account: Account) -> None:
+    filler = "plain words\n" * 200_000
+    spec, shop = one_repository(pipeline, {"a.txt": f"{filler}{KEY}\n"})
+    pipeline.scan(account, spec)
+    rewritten(pipeline, shop, kept=False, files={"a.txt": f"{filler}not{KEY}\n"})
+    assert figures(pipeline.scan(account, spec)) == (0, 1, 0)  # the value stands there, though no rule tells of it
+    rewritten(pipeline, shop, kept=False, files={"a.txt": filler})
+    assert figures(pipeline.scan(account, spec)) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("what", ["emptied", "hidden", "deleted", "blocked", "unserved"])
+def test_a_repository_that_cannot_be_looked_at_keeps_its_findings(pipeline: Pipeline, account: Account, what: str) -> None:
+    spec, shop = one_repository(pipeline)
+    one = repository_spec(shop.full_name)
+    pipeline.scan(account, spec)
+    hub = pipeline.hub
+    match what:
+        case "emptied":
+            hub.repos[shop.full_name] |= {"size": 0, "pushed_at": None}
+            hub.commits[shop.full_name] = []
+        case "hidden":
+            hub.repos[shop.full_name] |= {"private": True, "visibility": "private"}
+        case "deleted":
+            del hub.repos[shop.full_name]
+        case "blocked":
+            hub.blocked[shop.full_name] = 403
+            shop.push({"b.txt": "x"}, parents=[])
+        case "unserved":
+            shop.push({"b.txt": "x"}, parents=[])
+            shop.repo.path.rename(shop.repo.path.with_suffix(".away"))
+    runs = [pipeline.scan(account, spec), pipeline.scan(account, one)]
+    hub.blocked.clear()
+    assert [figures(run)[2] for run in runs] == [0, 0]
+    assert runs[1].error is not None or what in {"emptied", "blocked"}
+    assert pipeline.finding(account)["status"] == "active"
+
+
+def test_a_renamed_repository_has_the_same_findings_under_its_new_name(pipeline: Pipeline, account: Account) -> None:
+    spec, shop = one_repository(pipeline)
+    old = repository_spec(shop.full_name)
+    pipeline.scan(account, spec)
+    before = pipeline.finding(account)
+    new = shop.full_name.replace("/shop", "/store")
+    pipeline.hub.rename(shop.full_name, new)
+    shop.repo.path.rename(shop.repo.path.with_name("store.git"))
+    for target in (spec, old):
+        assert figures(pipeline.scan(account, target)) == (0, 1, 0)
+    after = pipeline.finding(account)
+    assert (after["id"], after["repo_full_name"], after["seen_count"]) == (before["id"], new, 3)
+    assert after["source_url"] == before["source_url"].replace("/shop/", "/store/")
+
+
+def test_a_clone_that_lacks_objects_resolves_nothing_and_says_so(pipeline: Pipeline, account: Account) -> None:
+    """Served from a repository whose history is damaged at its root."""
+    name = f"plain-{pipeline.owner()}/shop"
+    repo = Repo(pipeline.served / f"{name}.git")
+    repo.commit({"a.txt": KEY, "b.txt": token(2)})
+    pipeline.scan(account, plain_spec(name))
+    second = repo.commit({"c.txt": "x"})
+    (repo.path / "shallow").write_text(f"{second}\n")
+    run = pipeline.scan(account, plain_spec(name))
+    assert figures(run)[2] == 0
+    assert {one["status"] for one in pipeline.findings(account)} == {"active"}
+    assert run.coverage_gaps
+    (repo.path / "shallow").unlink()
+    assert figures(pipeline.scan(account, plain_spec(name))) == (0, 2, 0)
+
+
+# --- back again, after it was closed
+
+
+def test_what_was_taken_for_gone_and_is_seen_again_is_news_again(pipeline: Pipeline, account: Account) -> None:
+    spec, shop = one_repository(pipeline)
+    first = shop.repo.tip() or ""
+    pipeline.scan(account, spec)
+    rewritten(pipeline, shop, kept=False)
+    pipeline.scan(account, spec)
+    before = pipeline.finding(account)
+    shop.repo.move("refs/heads/back", first)
+    shop.pushed()
+    run = pipeline.scan(account, spec)
+    after = pipeline.finding(account)
+    assert figures(run) == (0, 1, 0)
+    assert (before["status"], after["status"], after["resolved_at"], after["auto_resolved"]) == ("resolved", "active", None, None)
+    assert (after["id"], after["seen_count"]) == (before["id"], 2)
+    assert events(pipeline, account) == ["finding.new", "finding.new", "finding.resolved"]
+
+
+@pytest.mark.parametrize("action", Action)
+def test_what_a_person_has_closed_stays_closed_and_is_still_seen(pipeline: Pipeline, account: Account, action: Action) -> None:
+    spec, shop = one_repository(pipeline)
+    pipeline.scan(account, spec)
+    closed(pipeline, account, action)
+    before, sent = pipeline.finding(account), events(pipeline, account)
+    shop.push({"a.txt": f"x\n{KEY}\ny"})
+    pipeline.scan(account, spec)
+    pipeline.scan(account, spec)
+    rewritten(pipeline, shop, kept=False)
+    run = pipeline.scan(account, spec)
+    after = pipeline.finding(account)
+    kept = ("status", "resolved_at", "resolved_by", "auto_resolved", "resolution_note")
+    assert [after[name] for name in kept] == [before[name] for name in kept]
+    assert (after["seen_count"], figures(run)) == (3, (0, 0, 0))
+    assert events(pipeline, account) == sent
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_what_is_stale_and_seen_again_is_active_without_an_event(pipeline: Pipeline, account: Account, changed: bool) -> None:
+    spec, shop = one_repository(pipeline)
+    pipeline.scan(account, spec)
+    pipeline.sql("UPDATE findings SET status = 'stale' WHERE account_id = %s", account.id)
+    if changed:
+        shop.push({"a.txt": f"x\n{KEY}\ny"})
+    assert figures(pipeline.scan(account, spec)) == (0, 1, 0)
+    assert pipeline.finding(account)["status"] == "active"
+    assert events(pipeline, account) == ["finding.new"]
+
+
+def test_what_is_stale_and_gone_is_resolved(pipeline: Pipeline, account: Account) -> None:
+    spec, shop = one_repository(pipeline)
+    pipeline.scan(account, spec)
+    pipeline.sql("UPDATE findings SET status = 'stale' WHERE account_id = %s", account.id)
+    rewritten(pipeline, shop, kept=False)
+    assert figures(pipeline.scan(account, spec)) == (0, 0, 1)
+
+
+def test_what_is_suppressed_stays_suppressed(pipeline: Pipeline, account: Account) -> None:
+    spec, shop = one_repository(pipeline)
+    pipeline.scan(account, spec)
+    pipeline.sql("UPDATE findings SET suppressed_at = now() WHERE account_id = %s", account.id)
+    shop.push({"a.txt": f"x\n{KEY}\ny"})
+    pipeline.scan(account, spec)
+    found = pipeline.finding(account)
+    assert (found["status"], found["suppressed_at"] is None, found["seen_count"]) == ("active", False, 2)
+
+
+# --- rules come and go
+
+OLD_RULE = """issuer = "Acme"
+[[rule]]
+id = "acme_key"
+name = "Acme key"
+secret_type = "acme"
+pattern = 'acme_[0-9a-z]{20}'
+"""
+NEW_RULE = OLD_RULE.replace("acme_key", "acme_token").replace("Acme key", "Acme token").replace('"acme"', '"acme2"')
+NO_RULE = OLD_RULE.replace("acme_[", "other_[")
+ACME = "acme_k8zq2vlx9wtr4m7c1p5h"
+
+
+def test_a_rule_that_no_longer_matches_resolves_nothing(pipeline: Pipeline, account: Account) -> None:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("in!side.txt", f"1 {ACME}\n" + "x" * 100)
+    again = io.BytesIO()
+    with zipfile.ZipFile(again, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("in!side.txt", f"2 {ACME}\n" + "x" * 100)
+    files: dict[str, str | bytes] = {"a.txt": f"1 {ACME}", "odd!na\nme.txt": f"1 {ACME}", "a.zip": archive.getvalue()}
+    spec, shop = one_repository(pipeline, files)
+    with pipeline.rules(OLD_RULE) as tools:
+        assert figures(pipeline.scan(account, spec, tools)) == (3, 3, 0)
+    with pipeline.rules(NO_RULE) as tools:
+        assert figures(pipeline.scan(account, spec, tools)) == (0, 3, 0)
+        # also where the files around the values were rewritten, so that no known blob is left
+        files = {"a.txt": f"2 {ACME}", "odd!na\nme.txt": f"2 {ACME}", "a.zip": again.getvalue()}
+        rewritten(pipeline, shop, kept=False, files=files)
+        assert figures(pipeline.scan(account, spec, tools)) == (0, 3, 0)
+        assert [(one["status"], one["seen_count"]) for one in pipeline.findings(account)] == [("active", 3)] * 3
+        rewritten(pipeline, shop, kept=False, files={"a.txt": "3", "odd!na\nme.txt": "3", "a.zip": "3"})
+        assert figures(pipeline.scan(account, spec, tools)) == (0, 0, 3)
+        rewritten(pipeline, shop, kept=False, files={"a.txt": f"4 {ACME}"})
+        pipeline.scan(account, spec, tools)  # seen by its value alone
+    assert [one["status"] for one in pipeline.findings(account)] == ["active", "resolved", "resolved"]
+    assert events(pipeline, account) == ["finding.new"] * 4 + ["finding.resolved"] * 3
+
+
+def test_where_values_are_not_kept_a_changed_rule_resolves_nothing_either(pipeline: Pipeline, account: Account) -> None:
+    spec, shop = one_repository(pipeline, {"a.txt": f"1 {ACME}"})
+    with pipeline.rules(OLD_RULE) as tools:
+        pipeline.scan(account, spec, replace(tools, keep_secrets=False))
+    assert pipeline.finding(account)["secret_box"] is None
+    rewritten(pipeline, shop, kept=False, files={"a.txt": f"2 {ACME}"})
+    with pipeline.rules(NO_RULE) as tools:
+        pipeline.scan(account, spec, replace(tools, keep_secrets=False))
+    assert pipeline.finding(account)["status"] == "active"
+    with pipeline.rules(OLD_RULE) as tools:
+        pipeline.scan(account, spec, replace(tools, keep_secrets=False))
+        rewritten(pipeline, shop, kept=False)
+        assert figures(pipeline.scan(account, spec, replace(tools, keep_secrets=False))) == (0, 0, 1)
+
+
+def test_a_rule_that_is_named_anew_renames_the_type_of_the_same_finding(pipeline: Pipeline, account: Account) -> None:
+    spec, _ = one_repository(pipeline, {"a.txt": ACME})
+    with pipeline.rules(OLD_RULE) as tools:
+        pipeline.scan(account, spec, tools)
+    before = pipeline.finding(account)
+    with pipeline.rules(NEW_RULE) as tools:
+        assert figures(pipeline.scan(account, spec, tools)) == (0, 1, 0)
+    after = pipeline.finding(account)
+    assert (before["pattern_secret_type"], before["rule"]) == ("acme", "acme_key")
+    assert (after["id"], after["pattern_secret_type"], after["pattern_name"], after["rule"]) == (
+        before["id"], "acme2", "Acme token", "acme_token",
+    )  # fmt: skip
+    assert events(pipeline, account) == ["finding.new"]
+
+
+def test_a_credential_of_several_parts_is_the_same_finding_when_its_pair_changes(pipeline: Pipeline, account: Account) -> None:
+    secret, first, second = "k8Zq2vLx9WtR4m7C1p5H" * 2, "AKIAQ4R7T2X5M3N6P7L2", "AKIAZ6Y2C5V7B3N4M2K7"
+    spec, shop = one_repository(pipeline, {"a.txt": f"aws_access_key_id={first}\naws_secret_access_key={secret}\n"})
+    pipeline.scan(account, spec)
+    before = pipeline.finding(account)
+    shop.push({"a.txt": f"aws_access_key_id={second}\naws_secret_access_key={secret}\n"})
+    pipeline.scan(account, spec)
+    shop.push({"a.txt": f"aws_secret_access_key={secret}\n"})
+    pipeline.scan(account, spec)
+    after = {one["id"]: one for one in pipeline.findings(account) if one["fingerprint"] == before["fingerprint"]}
+    assert list(after) == [before["id"]]
+    assert after[before["id"]]["seen_count"] == 3
+
+
+# --- which paths are looked at
+
+
+def test_what_is_excluded_is_neither_recorded_nor_resolved(pipeline: Pipeline, account: Account) -> None:
+    _, shop = one_repository(pipeline, {"src/a.txt": token(1), "docs/b.txt": token(2), "src/c.md": token(3)})
+    pipeline.scan(account, repository_spec(shop.full_name, "src/*", exclude=("*.md",)))
+    assert [one["file_path"] for one in pipeline.findings(account)] == ["src/a.txt"]
+    assert figures(pipeline.scan(account, repository_spec(shop.full_name))) == (2, 3, 0)
+    rewritten(pipeline, shop, kept=False)
+    assert figures(pipeline.scan(account, repository_spec(shop.full_name, exclude=("docs/*",)))) == (0, 0, 2)
+    assert [one["status"] for one in pipeline.findings(account)] == ["active", "resolved", "resolved"]
+    assert figures(pipeline.scan(account, repository_spec(shop.full_name))) == (0, 0, 1)
+
+
+def test_a_copy_out_of_an_excluded_folder_is_found(pipeline: Pipeline, account: Account) -> None:
+    _, shop = one_repository(pipeline, {"docs/a.txt": KEY})
+    spec = repository_spec(shop.full_name, exclude=("docs/*",))
+    assert figures(pipeline.scan(account, spec)) == (0, 0, 0)
+    shop.push({"docs/a.txt": KEY, "src/a.txt": KEY})
+    assert figures(pipeline.scan(account, spec)) == (1, 1, 0)
+
+
+# --- once, however often it is tried
+
+
+def test_a_source_looked_at_twice_in_one_run_counts_once(pipeline: Pipeline, account: Account) -> None:
+    spec, shop = one_repository(pipeline, {"a.txt": token(1), "b.txt": token(2)})
+    pipeline.scan(account, spec)
+    shop.push({"a.txt": token(1), "c.txt": token(3)}, parents=[])
+    shop.pushed(kept=False)
+    run_id, (source,) = pipeline.planned(account, spec)
+    pipeline.look(account, run_id, source)
+    first, events_then, blobs = pipeline.told(account, run_id), events(pipeline, account), pipeline.blobs(account)
+    counts = [one["seen_count"] for one in pipeline.findings(account)]
+    pipeline.sql("UPDATE scan_sources SET status = 'running' WHERE account_id = %s AND source = %s", account.id, source)
+    pipeline.sql("UPDATE scans SET finished_at = NULL, status = 'interrupted' WHERE account_id = %s AND id = %s", account.id, run_id)
+    pipeline.sql("UPDATE sources SET changed = NULL WHERE account_id = %s", account.id)  # it had died before it could write that
+    pipeline.look(account, run_id, source)
+    again = pipeline.told(account, run_id)
+    assert figures(first) == figures(again) == (1, 2, 1)
+    assert again.status is ScanStatus.COMPLETED
+    assert [one["seen_count"] for one in pipeline.findings(account)] == counts
+    assert (events(pipeline, account), pipeline.blobs(account)) == (events_then, blobs)
+
+
+def test_a_look_that_is_stopped_between_two_batches_goes_on_and_counts_once(
+    pipeline: Pipeline, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, _ = one_repository(pipeline, {f"{number}.txt": token(number) for number in range(5)})
+    monkeypatch.setattr(recording, "BATCH", 2)
+    run_id, (source,) = pipeline.planned(account, spec)
+    real, batches = recording._record, 0
+
+    async def stops(*arguments: Any) -> None:
+        nonlocal batches
+        batches += 1
+        if batches == 2:
+            raise asyncio.CancelledError
+        await real(*arguments)
+
+    monkeypatch.setattr(recording, "_record", stops)
+    with pytest.raises(asyncio.CancelledError):
+        pipeline.look(account, run_id, source)
+    halfway = pipeline.told(account, run_id)
+    assert (halfway.status, figures(halfway)) == (ScanStatus.INTERRUPTED, (2, 2, 0))
+    pipeline.look(account, run_id, source)
+    run = pipeline.told(account, run_id)
+    assert (run.status, figures(run)) == (ScanStatus.COMPLETED, (5, 5, 0))
+    assert [one["seen_count"] for one in pipeline.findings(account)] == [1] * 5
+    assert events(pipeline, account) == ["finding.new"] * 5
+    pipeline.assert_no_work_is_left()
+
+
+def test_two_runs_over_the_same_source_at_once_make_one_finding(pipeline: Pipeline, account: Account) -> None:
+    spec, _ = one_repository(pipeline)
+    planned = [pipeline.planned(account, spec) for _ in range(2)]
+
+    async def both() -> None:
+        await asyncio.gather(*(look_at_source(pipeline.tools, account.id, run_id, names[0]) for run_id, names in planned))
+
+    pipeline.wait(both())
+    assert pipeline.finding(account)["seen_count"] == 2
+    assert events(pipeline, account) == ["finding.new"]
+    assert sorted(figures(pipeline.told(account, run_id)) for run_id, _ in planned) == [(0, 1, 0), (1, 1, 0)]
+
+
+# --- a run that goes on tells the same as one that begins anew
+
+
+class History:
+    """A history that grows and is rewritten by chance."""
+
+    def __init__(self, hosted: Hosted, chance: random.Random) -> None:
+        self.hosted = hosted
+        self.repo = hosted.repo
+        self.chance = chance
+        self.trees: dict[str, dict[str, str | bytes]] = {}  # commit → its files
+        self.tokens = [token(f"history {number}") for number in range(4)]
+
+    def step(self) -> None:
+        steps = [self.edit, self.edit, self.copy, self.rename, self.remove, self.branch, self.merge, self.forced, self.tag, self.revert]
+        self.chance.choice([*steps, self.forced, self.delete])()
+
+    def commit(self, files: dict[str, str | bytes], branch: str, parents: list[str] | None = None) -> None:
+        self.trees[self.repo.commit(files, branch=branch, parents=parents)] = files
+
+    def branches(self) -> list[str]:
+        return self.repo.git("for-each-ref", "--format=%(refname:short)", "refs/heads").split()
+
+    def at(self, branch: str) -> dict[str, str | bytes]:
+        return dict(self.trees.get(self.repo.tip(branch) or "", {}))
+
+    def text(self) -> str:
+        lines = [self.chance.choice(["x", "y", "", *self.tokens]) for _ in range(self.chance.randint(1, 4))]
+        return "\n".join(lines) + f"\n{self.chance.randint(0, 9)}\n"
+
+    def path(self) -> str:
+        return self.chance.choice(["a.txt", "b.txt", "d/c.txt", "d/e/f!.txt"])
+
+    def edit(self) -> None:
+        branch = self.chance.choice(self.branches() or ["main"])
+        self.commit(self.at(branch) | {self.path(): self.text()}, branch)
+
+    def copy(self) -> None:
+        branch = self.chance.choice(self.branches())
+        files = self.at(branch)
+        old = [text for tree in self.trees.values() for text in tree.values()]
+        self.commit(files | {self.path(): self.chance.choice(old)}, branch)
+
+    def rename(self) -> None:
+        branch = self.chance.choice(self.branches())
+        files = self.at(branch)
+        if files:
+            files[self.path()] = files.pop(self.chance.choice(sorted(files)))
+        self.commit(files, branch)
+
+    def remove(self) -> None:
+        branch = self.chance.choice(self.branches())
+        files = self.at(branch)
+        if len(files) > 1:
+            files.pop(self.chance.choice(sorted(files)))
+        self.commit(files, branch)
+
+    def branch(self) -> None:
+        self.repo.move(f"refs/heads/b{self.chance.randint(0, 3)}", self.chance.choice(sorted(self.trees)))
+
+    def merge(self) -> None:
+        into, other = self.chance.choice(self.branches()), self.chance.choice(self.branches())
+        parents = [self.repo.tip(into) or "", self.repo.tip(other) or ""]
+        if parents[0] != parents[1]:
+            files = self.at(other) | self.at(into)
+            if self.chance.random() < 0.3:  # what neither parent has
+                files[self.path()] = self.text()
+            self.commit(files, into, parents)
+
+    def forced(self) -> None:
+        branch = self.chance.choice(self.branches())
+        if self.chance.random() < 0.5:
+            self.repo.move(f"refs/heads/{branch}", self.chance.choice(sorted(self.trees)))
+        else:
+            self.commit({self.path(): self.text()}, branch, parents=[])
+
+    def tag(self) -> None:
+        self.repo.move(f"refs/tags/t{self.chance.randint(0, 1)}", self.chance.choice(sorted(self.trees)))
+
+    def revert(self) -> None:
+        branch = self.chance.choice(self.branches())
+        self.commit(dict(self.trees[self.chance.choice(sorted(self.trees))]), branch)
+
+    def delete(self) -> None:
+        refs = self.repo.git("for-each-ref", "--format=%(refname)").split()
+        self.repo.delete(self.chance.choice([ref for ref in refs if ref != "refs/heads/main"] or ["refs/heads/none"]))
+
+
+def places(pipeline: Pipeline, account: Account) -> set[tuple[Any, ...]]:
+    told = ("file_path", "matched_text", "source_type", "line_number", "current_line", "source_url")
+    return {tuple(one[name] for name in told) for one in pipeline.findings(account) if one["status"] != "resolved"}
+
+
+async def both(pipeline: Pipeline, accounts: list[Account], spec: Spec) -> list[ScanRun]:
+    return await asyncio.gather(*(run_now(pipeline.tools, account, spec, lambda _: None) for account in accounts))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_run_that_goes_on_tells_the_same_as_one_that_begins_anew(pipeline: Pipeline, account: Account, seed: int) -> None:
+    spec, shop = one_repository(pipeline, {"a.txt": "x"})
+    history = History(shop, random.Random(f"history {seed}"))
+    history.trees[shop.repo.tip() or ""] = {"a.txt": "x"}
+    for _ in range(6):
+        for _ in range(history.chance.randint(1, 3)):
+            history.step()
+        shop.pushed(kept=False)
+        fresh = pipeline.account()
+        run, _ = pipeline.wait(both(pipeline, [account, fresh], spec))
+        assert run.coverage_gaps == ()
+        assert places(pipeline, account) == places(pipeline, fresh)
+        assert pipeline.blobs(account) >= pipeline.blobs(fresh)
+
+
+def test_an_incremental_run_that_cannot_use_what_is_left_reads_everything(pipeline: Pipeline, account: Account) -> None:
+    spec, shop = one_repository(pipeline, {"a.txt": KEY, "b.txt": "x"})
+    pipeline.scan(account, spec)
+    shop.push({"a.txt": KEY, "c.txt": "y"}, parents=[])
+    assert pipeline.scan(account, spec).progress["blobs"] == 2

@@ -1,0 +1,183 @@
+"""Many checks at once: each credential once, no issuer oftener than it may be, one that is down slows nobody else."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from outcrop.domain.finding import Validation
+from outcrop.net.guard import Egress
+from outcrop.net.http import open_http
+from outcrop.scanner.loader import load_text
+from outcrop.scanner.rule import Rule
+from outcrop.validation.engine import Mode, Validator
+from tests.issuer import Issuer, Play, issuer
+
+T = TypeVar("T")
+OK = Play(200, {"Content-Type": "application/json"}, b'{"id": 1}')
+TEXT = """
+issuer = "{issuer}"
+[[rule]]
+id = "{id}"
+name = "A key"
+secret_type = "a"
+pattern = 'acme_[0-9a-f]{{16}}'
+[rule.check]
+url = "{url}"
+headers = {{ X-Key = "{{secret}}" }}
+{more}
+[[rule.check.answer]]
+status = [200]
+json = {{ id = "*" }}
+result = "valid"
+reason = "accepted"
+[[rule.check.answer]]
+status = [401]
+result = "invalid"
+reason = "refused"
+"""
+
+
+def rule(folder: Path, name: str = "acme", url: str = "https://api.acme.example/me", more: str = "") -> Rule:
+    """Write a rule file with a check, since a check is read from the file its rule came from."""
+    file = folder / f"{name}.toml"
+    file.write_text(TEXT.format(issuer=name, id=name, url=url, more=more))
+    return load_text(file.read_text(), str(file))[0]
+
+
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
+    with issuer(tmp_path_factory.mktemp("issuer"), ("api.acme.example", "api.slow.example"), lambda _: OK) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _fresh(stand_in: Issuer) -> None:
+    stand_in.asked.clear()
+    stand_in.respond = lambda _: OK
+
+
+def with_validator(egress: Egress, work: Callable[[Validator], Awaitable[T]], mode: Mode = Mode.SAFE, **options: float) -> T:
+    async def main() -> T:
+        async with open_http(egress) as http:
+            return await work(Validator(http, mode, **options))
+
+    return asyncio.run(main())
+
+
+def test_the_same_credential_is_asked_about_once(stand_in, tmp_path):
+    acme = rule(tmp_path)
+
+    async def work(validator):
+        return await asyncio.gather(*(validator.check(acme, "acme_1", {}) for _ in range(20)))
+
+    verdicts = with_validator(stand_in.egress, work)
+    assert {verdict.status for verdict in verdicts} == {Validation.VALID}
+    assert len(stand_in.asked) == 1
+
+
+def test_an_issuer_is_not_asked_oftener_than_it_may_be(stand_in, tmp_path):
+    acme = rule(tmp_path)
+
+    async def work(validator):
+        began = time.monotonic()
+        await asyncio.gather(*(validator.check(acme, f"acme_{n}", {}) for n in range(11)))
+        return time.monotonic() - began
+
+    assert with_validator(stand_in.egress, work, a_second=20) >= 0.5
+    assert len(stand_in.asked) == 11
+
+
+def test_an_issuer_that_hangs_slows_no_other(stand_in, tmp_path):
+    acme, slow = rule(tmp_path), rule(tmp_path, "slow", "https://api.slow.example/me")
+    stand_in.respond = lambda asked: Play(after=5) if asked.host == "api.slow.example" else OK
+
+    async def work(validator):
+        hanging = [asyncio.create_task(validator.check(slow, f"slow_{n}", {})) for n in range(30)]
+        began = time.monotonic()
+        await asyncio.gather(*(validator.check(acme, f"acme_{n}", {}) for n in range(10)))
+        took = time.monotonic() - began
+        return took, [str(verdict.status) for verdict in await asyncio.gather(*hanging)]
+
+    took, statuses = with_validator(stand_in.egress, work, a_second=1000, deadline=1.5)
+    assert took < 1
+    assert set(statuses) == {"error"}
+
+
+def test_retry_after_is_waited_for_and_then_asked_once_more(stand_in, tmp_path):
+    acme = rule(tmp_path)
+    answers = iter([Play(429, {"Retry-After": "1"}), OK])
+    stand_in.respond = lambda _: next(answers)
+
+    async def work(validator):
+        began = time.monotonic()
+        verdict = await validator.check(acme, "acme_1", {})
+        return verdict.status, time.monotonic() - began
+
+    status, took = with_validator(stand_in.egress, work)
+    assert status is Validation.VALID
+    assert took >= 1
+
+
+def test_a_pause_that_is_too_long_is_told_and_not_waited_for(stand_in, tmp_path):
+    acme = rule(tmp_path)
+    stand_in.respond = lambda _: Play(429, {"Retry-After": "3000"})
+    verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {}))
+    assert verdict.status is Validation.ERROR
+    assert len(stand_in.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "more", "asked"),
+    [
+        (Mode.OFF, "", False),
+        (Mode.SAFE, "", True),
+        (Mode.SAFE, "billed = true", False),
+        (Mode.SAFE, "given_host = true", False),
+        (Mode.FULL, "billed = true", True),
+        (Mode.FULL, "given_host = true", True),
+        (Mode.FULL, 'needs = ["client_id"]', False),
+    ],
+)
+def test_what_is_asked_depends_on_the_mode(stand_in, tmp_path, mode, more, asked):
+    acme = rule(tmp_path, more=more)
+    verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {}), mode)
+    assert bool(stand_in.asked) is asked
+    assert (verdict.status is Validation.VALID) is asked
+
+
+def test_a_private_address_is_never_connected_to(stand_in, tmp_path):
+    acme = rule(tmp_path, url="https://127.0.0.1/me")
+    verdict = with_validator(Egress(ca_file=stand_in.ca), lambda validator: validator.check(acme, "acme_1", {}))
+    assert verdict.status is Validation.UNREACHABLE
+    assert stand_in.asked == []
+
+
+def test_a_certificate_that_does_not_fit_is_unreachable(stand_in, tmp_path):
+    acme = rule(tmp_path)
+    egress = Egress(stand_in.egress.allow, stand_in.egress.connect_to)
+    assert with_validator(egress, lambda validator: validator.check(acme, "acme_1", {})).status is Validation.UNREACHABLE
+
+
+def test_an_endless_body_is_cut(stand_in, tmp_path):
+    acme = rule(tmp_path)
+    stand_in.respond = lambda _: Play(200, {"Content-Type": "application/json"}, b'{"id": "' + b"x" * (4 << 20))
+    assert with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {})).status is Validation.ERROR
+
+
+@pytest.mark.parametrize("value", ["acme\r\nX-Evil: 1", "acme\n", "acme\0", "schlüssel", " acme", ""])
+def test_a_value_never_splits_a_header(stand_in, tmp_path, value):
+    acme = rule(tmp_path)
+    verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, value, {}))
+    assert verdict.status is Validation.UNVALIDATED
+    assert stand_in.asked == []
+
+
+def test_the_credential_is_in_no_reason_and_no_error(stand_in, tmp_path, caplog):
+    acme = rule(tmp_path, url="https://api.acme.example/{secret}")
+    stand_in.respond = lambda _: Play(cut=True)
+    verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_0123456789abcdef", {}))
+    assert "0123456789abcdef" not in verdict.reason + caplog.text

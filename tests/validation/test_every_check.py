@@ -1,0 +1,117 @@
+"""Every recorded reply of every rule file, played by a stand-in over real TLS: the one test that a new check needs."""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from outcrop.net.http import open_http
+from outcrop.scanner.check import Check, Reply, Request, check_of
+from outcrop.scanner.rule import Rule
+from outcrop.scanner.sample import expand, marked
+from outcrop.validation.engine import Mode, Validator
+from outcrop.validation.request import fill
+from outcrop.validation.verdict import Verdict
+from tests.issuer import Asked, Issuer, Play, issuer
+from tests.rulesets import ruleset
+
+Ask = Callable[[Rule, Check], Verdict]
+CHECKS: dict[str, tuple[Rule, Check]] = {
+    rule.id: (rule, check) for rule in ruleset().rules if (check := check_of(rule.id, rule.origin)) is not None and check.named is None
+}
+REPLIES = [pytest.param(rule, check, reply, id=f"{name}-{reply.name}") for name, (rule, check) in CHECKS.items() for reply in check.reply]
+
+
+def secret_of(rule: Rule) -> str:
+    """Give a credential of a rule: the first that its first example marks."""
+    return marked(expand(rule.examples[0], rule.id))[1][0]
+
+
+def parts_of(check: Check) -> dict[str, str]:
+    """Make up companions; one that stands in the host is a host's name."""
+    named = set(re.findall(r"\{part\.([a-z0-9_]+)", check.model_dump_json()))
+    host = re.match(r"https://\{part\.([a-z0-9_]+)\}(?:[/:]|$)", check.url) if check.hosts else None
+    made = {name: f"{name.replace('_', '-')}-1" for name in named | set(check.needs)}
+    return made | ({host[1]: f"acme.{check.hosts[0]}"} if host else {})
+
+
+def hosts() -> tuple[str, ...]:
+    """Give every host that the checks ask, as their requests name them."""
+    found = set()
+    for rule, check in CHECKS.values():
+        values = {"secret": secret_of(rule)} | {f"part.{name}": value for name, value in parts_of(check).items()}
+        for url in (check.url, *(one.url for one in check.capability)):
+            found.add(urlsplit(fill(Request(url=url), values).url).hostname if url else None)
+    return tuple(sorted(host for host in found if host))
+
+
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
+    with issuer(tmp_path_factory.mktemp("issuer"), hosts(), lambda _: Play()) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def ask(stand_in: Issuer) -> Iterator[Ask]:
+    """One client for all: a new one for each check would spend its time on TLS."""
+    with asyncio.Runner() as runner:
+        opened = open_http(stand_in.egress)
+        http = runner.run(opened.__aenter__())
+
+        def checked(rule: Rule, check: Check) -> Verdict:
+            validator = Validator(http, Mode.FULL, a_second=10_000, deadline=3)
+            return runner.run(validator.check(rule, secret_of(rule), parts_of(check)))
+
+        yield checked
+        runner.run(opened.__aexit__(None, None, None))
+
+
+def play(check: Check, reply: Reply) -> object:
+    first = urlsplit(check.url).path or "/"
+
+    def respond(asked: Asked) -> Play:
+        if asked.path in reply.further:
+            status, body = reply.further[asked.path]
+            return Play(status, {"Content-Type": "application/json"}, body.encode())
+        if "{" not in first and asked.path != first:
+            return Play(403, {"Content-Type": "application/json"}, b"{}")
+        return Play(reply.status, reply.headers, reply.body.encode())
+
+    return respond
+
+
+@pytest.mark.parametrize(("rule", "check", "reply"), REPLIES)
+def test_reply_means_what_the_rule_says(stand_in, ask, rule, check, reply):
+    stand_in.respond = play(check, reply)
+    verdict = ask(rule, check)
+    assert (str(verdict.status), sorted(verdict.services)) == (reply.result, sorted(reply.labels)), verdict.reason
+    assert reply.confidence is None or str(verdict.confidence) == reply.confidence
+    assert secret_of(rule) not in verdict.reason
+
+
+@pytest.mark.parametrize(("rule", "check"), CHECKS.values(), ids=CHECKS)
+def test_check_has_its_proof(rule, check):
+    results = {reply.result for reply in check.reply}
+    assert {"valid", "invalid"} <= results, "record an answer to a live credential and one to a dead one"
+
+
+NOTHING_SAID = {
+    "limited": Play(429, {"Retry-After": "99999"}, b"slow down"),
+    "fault": Play(500, {}, b"oops"),
+    "unavailable": Play(503, {"Content-Type": "text/html"}, b"<html>"),
+    "redirect": Play(302, {"Location": "https://elsewhere.example/"}, b""),
+    "portal": Play(200, {"Content-Type": "text/html"}, b"<html><title>Welcome to the hotel</title></html>"),
+    "garbage": Play(418, {"Content-Type": "application/json"}, b'{"a": [1, 2'),
+    "cut off": Play(cut=True),
+}
+
+
+@pytest.mark.parametrize(("rule", "check"), CHECKS.values(), ids=CHECKS)
+def test_answer_that_says_nothing_is_no_verdict(stand_in, ask, rule, check):
+    told = {}
+    for name, answer in NOTHING_SAID.items():
+        stand_in.respond = lambda _, answer=answer: answer
+        told[name] = str(ask(rule, check).status)
+    assert told == dict.fromkeys(NOTHING_SAID, "error") | {"cut off": "unreachable"}

@@ -1,0 +1,207 @@
+"""AWS keys against a stand-in that checks every signature by the documented algorithm, written out here a second time."""
+
+import asyncio
+import hashlib
+import hmac
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from urllib.parse import parse_qsl, quote
+
+import pytest
+
+from outcrop.net.http import open_http
+from outcrop.scanner.check import check_of
+from outcrop.validation.aws import aws
+from outcrop.validation.engine import Mode, Validator
+from outcrop.validation.sigv4 import Keys, sign
+from outcrop.validation.verdict import Verdict
+from tests.issuer import Asked, Issuer, Play, issuer
+from tests.named import rules_of
+
+RULES = rules_of("aws")
+KEY_ID, TEMPORARY_ID = "AKIA" + "Q" * 16, "ASIA" + "Q" * 16
+SECRET, TOKEN = "b" * 39 + "7", "IQoJb3JpZ2lu" + "c" * 100
+REGIONAL = ("ec2", "lambda", "sqs", "sns", "rds", "dynamodb", "kms", "secretsmanager", "api.ecr", "ssm")
+HOSTS = tuple(f"{name}.amazonaws.com" for name in ("sts", "s3", "iam", *(f"{one}.us-east-1" for one in REGIONAL)))
+IDENTITY = "<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>{}</Arn></GetCallerIdentityResult></GetCallerIdentityResponse>"
+USER, ROOT = "arn:aws:iam::123456789012:user/ops/build", "arn:aws:iam::123456789012:root"
+
+
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
+    with issuer(tmp_path_factory.mktemp("aws"), HOSTS, lambda _: Play()) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _fresh(stand_in):
+    stand_in.asked.clear()
+
+
+def refusal(code: str, message: str = "no") -> Play:
+    return Play(403, {"Content-Type": "text/xml"}, f"<ErrorResponse><Error><Code>{code}</Code><Message>{message}</Message>".encode())
+
+
+def signature_holds(asked: Asked, secret: str) -> bool:
+    """Compute the signature as AWS's documentation does, from what arrived."""
+    headers = {name.lower(): value for name, value in asked.headers.items()}
+    fields = dict(part.strip().split("=", 1) for part in headers["authorization"].removeprefix("AWS4-HMAC-SHA256 ").split(","))
+    _, day, region, service, end = fields["Credential"].split("/")
+    names = fields["SignedHeaders"].split(";")
+    assert {"host", "x-amz-date"} <= set(names)
+    assert ("x-amz-security-token" in headers) == ("x-amz-security-token" in names)
+    query = sorted((quote(name, safe="-_.~"), quote(value, safe="-_.~")) for name, value in parse_qsl(asked.query, keep_blank_values=True))
+    canonical = [asked.method, quote(asked.path, safe="/-_.~"), "&".join(f"{name}={value}" for name, value in query)]
+    canonical += [f"{name}:{headers[name]}" for name in names] + ["", fields["SignedHeaders"], hashlib.sha256(asked.body).hexdigest()]
+    digest = hashlib.sha256("\n".join(canonical).encode()).hexdigest()
+    text = "\n".join(["AWS4-HMAC-SHA256", headers["x-amz-date"], f"{day}/{region}/{service}/{end}", digest])
+    key = f"AWS4{secret}".encode()
+    for step in (day, region, service, end):
+        key = hmac.digest(key, step.encode(), "sha256")
+    return hmac.new(key, text.encode(), "sha256").hexdigest() == fields["Signature"]
+
+
+def cloud(arn: str, services: dict[str, bytes], secret: str = SECRET):
+    """Answer as AWS does to whoever signs with this secret: who it is, and the lists of these services."""
+
+    def respond(asked: Asked) -> Play:
+        if not signature_holds(asked, secret):
+            return refusal("SignatureDoesNotMatch", "The request signature we calculated does not match the signature you provided.")
+        if asked.host == "sts.amazonaws.com":
+            return Play(200, {"Content-Type": "text/xml"}, IDENTITY.format(arn).encode())
+        name = dict(parse_qsl(asked.query)).get("Action") or asked.host.removeprefix("api.").partition(".")[0]
+        return Play(200, {"Content-Type": "text/xml"}, services[name]) if name in services else refusal("AccessDenied")
+
+    return respond
+
+
+def checked(stand_in: Issuer, rule: str = "aws_access_key", secret: str = SECRET, **parts: str) -> Verdict:
+    values = {"secret": secret} | {f"part.{name}": value for name, value in (parts or {"access_key_id": KEY_ID}).items()}
+
+    async def turn() -> None:
+        pass
+
+    async def main() -> Verdict:
+        async with open_http(stand_in.egress) as http:
+            return await aws(http, check_of(rule, RULES[rule].origin), values, turn, again_after=0)
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("service", "url", "headers", "signature"),
+    [
+        # get-vanilla of AWS's test suite
+        ("service", "https://example.amazonaws.com/", {}, "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"),
+        # the example of AWS's documentation
+        (
+            "iam",
+            "https://iam.amazonaws.com/?Action=ListUsers&Version=2010-05-08",
+            {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"},
+            "5d672d79c15b13162d9279b0855cfba6789a8edb4c82c400e06b5924a6f2b5d7",
+        ),
+    ],
+)
+def test_signature_is_the_published_one(service, url, headers, signature):
+    keys = Keys("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
+    now = datetime(2015, 8, 30, 12, 36, tzinfo=UTC)
+    sent = sign(keys, "GET", url, headers, b"", service=service, region="us-east-1", now=now)
+    assert sent["Authorization"].endswith(f"Signature={signature}")
+
+
+def test_a_live_key_tells_whose_it_is_and_what_it_lists(stand_in):
+    stand_in.respond = cloud(USER, {"s3": b"<a/>", "DescribeRegions": b"<a/>", "lambda": b"{}", "dynamodb": b"{}", "ecr": b"{}"})
+    verdict = checked(stand_in)
+    assert (verdict.status, verdict.confidence) == ("valid", "high")
+    assert verdict.services == ("aws_dynamodb", "aws_ec2", "aws_ecr", "aws_identity", "aws_lambda", "aws_s3")
+    assert "123456789012" in verdict.reason
+    assert verdict.asked
+
+
+def test_every_service_is_asked_for_a_list_and_nothing_else(stand_in):
+    stand_in.respond = cloud(USER, {})
+    checked(stand_in)
+    actions = {dict(parse_qsl(asked.query)).get("Action") or asked.headers.get("X-Amz-Target") or asked.path for asked in stand_in.asked}
+    assert actions == {
+        "GetCallerIdentity", "/", "GetUser", "ListAttachedUserPolicies", "DescribeRegions", "/2015-03-31/functions/", "ListQueues",
+        "ListTopics", "DescribeDBInstances", "DynamoDB_20120810.ListTables", "TrentService.ListKeys", "secretsmanager.ListSecrets",
+        "AmazonEC2ContainerRegistry_V20150921.DescribeRepositories", "AmazonSSM.DescribeParameters",
+    }  # fmt: skip
+    assert {asked.host for asked in stand_in.asked} == set(HOSTS)
+
+
+def test_root_and_administrators_are_named(stand_in):
+    stand_in.respond = cloud(ROOT, {})
+    assert checked(stand_in).services == ("aws_root",)
+    policy = b"<member><PolicyArn>arn:aws:iam::aws:policy/AdministratorAccess</PolicyArn></member>"
+    stand_in.respond = cloud(USER, {"ListAttachedUserPolicies": policy})
+    assert checked(stand_in).services == ("aws_admin", "aws_iam", "aws_identity")
+    assert any("UserName=build" in asked.query for asked in stand_in.asked)
+
+
+def test_a_temporary_key_sends_its_token(stand_in):
+    stand_in.respond = cloud("arn:aws:sts::123456789012:assumed-role/ci/run", {})
+    verdict = checked(stand_in, "aws_session_key", TOKEN, access_key_id=TEMPORARY_ID, secret_access_key=SECRET)
+    assert (verdict.status, verdict.services) == ("valid", ("aws_identity",))
+    assert all(asked.headers["X-Amz-Security-Token"] == TOKEN for asked in stand_in.asked)
+
+
+def test_a_wrong_signature_is_asked_about_once_more(stand_in):
+    right, answers = cloud(USER, {}), iter([refusal("SignatureDoesNotMatch")])
+    stand_in.respond = lambda asked: next(answers, None) or right(asked)
+    assert checked(stand_in).status == "valid"
+    stand_in.asked.clear()
+    stand_in.respond = cloud(USER, {}, secret="another")
+    verdict = checked(stand_in)
+    assert (verdict.status, verdict.confidence, len(stand_in.asked)) == ("invalid", "medium", 2)
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "confidence"),
+    [
+        (refusal("InvalidClientTokenId"), "invalid", "high"),
+        (refusal("ExpiredToken"), "invalid", "high"),
+        (refusal("SignatureDoesNotMatch", "Signature expired: 20200101T000000Z is now earlier than"), "error", "low"),
+        (refusal("SignatureDoesNotMatch", "Signature not yet current: 20300101T000000Z"), "error", "low"),
+        (refusal("SomethingElse"), "error", "low"),
+        (Play(429), "error", "low"),
+        (Play(503), "error", "low"),
+        (Play(200, {"Content-Type": "text/html"}, b"<html>Welcome to the hotel"), "error", "low"),
+        (Play(cut=True), "unreachable", "low"),
+    ],
+    ids=["unknown", "expired", "clock behind", "clock ahead", "other", "limited", "fault", "portal", "cut off"],
+)
+def test_what_sts_says_is_what_is_told(stand_in, answer, status, confidence):
+    stand_in.respond = lambda _: answer
+    verdict = checked(stand_in, "aws_session_key", TOKEN, access_key_id=TEMPORARY_ID, secret_access_key=SECRET)
+    assert (verdict.status, verdict.confidence) == (status, confidence)
+    assert not any(text in verdict.reason for text in (SECRET, TOKEN, TEMPORARY_ID))
+
+
+@pytest.mark.parametrize(
+    ("secret", "parts", "missing"),
+    [
+        (KEY_ID, {"x": ""}, "secret access key"),
+        (SECRET, {"x": ""}, "access key id"),
+        (TEMPORARY_ID, {"x": ""}, "secret access key"),
+        (TOKEN, {"access_key_id": TEMPORARY_ID}, "secret access key"),
+    ],
+)
+def test_half_a_key_is_not_asked_about(stand_in, secret, parts, missing):
+    verdict = checked(stand_in, "aws_session_key", secret, **parts)
+    assert (verdict.status, verdict.reason, stand_in.asked) == ("unvalidated", f"its {missing} was not found with it", [])
+
+
+def test_a_service_that_fails_takes_nothing_from_the_verdict(stand_in):
+    right = cloud(USER, {"s3": b"<a/>"})
+    stand_in.respond = lambda asked: Play(cut=True) if asked.host.startswith("iam") else right(asked)
+    assert checked(stand_in).services == ("aws_identity", "aws_s3")
+
+
+def test_a_canary_is_never_used(stand_in):
+    async def main() -> Verdict:
+        async with open_http(stand_in.egress) as http:
+            return await Validator(http, Mode.SAFE).check(RULES["aws_access_key"], SECRET, {"access_key_id": "AKIAFAGUQ5JEQ" + "A" * 7})
+
+    verdict = asyncio.run(main())
+    assert (verdict.canary, stand_in.asked) == (True, [])

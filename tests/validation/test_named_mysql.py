@@ -1,0 +1,240 @@
+"""MySQL logins against a stand-in written from the protocol's documents: every way of proving, with and without TLS."""
+
+import hashlib
+import ssl
+import struct
+
+import pytest
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+from tests.named import asked_of
+from tests.tls import certificate
+
+USER, PASSWORD = "shop", "S3cr3t!pw"
+NONCE = bytes(range(1, 21))
+KEY = rsa.generate_private_key(65537, 2048)
+SSL, CONNECT_WITH_DB, LOCAL_FILES, PLUGIN_AUTH = 0x800, 0x8, 0x80, 0x80000
+
+
+def packet(number: int, body: bytes) -> bytes:
+    return len(body).to_bytes(3, "little") + bytes([number]) + body
+
+
+def refusal(code: int) -> bytes:
+    return b"\xff" + struct.pack("<H", code) + b"#28000" + f"Access denied for user '{USER}'@'203.0.113.9' (using password: YES)".encode()
+
+
+def greeting(plugin: str, *, tls: bool = False) -> bytes:
+    low = 0x8000 | 0x200 | (SSL if tls else 0)
+    head = b"\x0a8.0.36\0" + struct.pack("<I", 7) + NONCE[:8] + b"\0" + struct.pack("<HBHHB", low, 45, 2, PLUGIN_AUTH >> 16, 21)
+    return head + bytes(10) + NONCE[8:] + b"\0" + plugin.encode() + b"\0"
+
+
+def is_native(proof: bytes, nonce: bytes = NONCE) -> bool:
+    """Check a proof as the server does, which keeps only the hash of the hash."""
+    kept = hashlib.sha1(hashlib.sha1(PASSWORD.encode()).digest()).digest()
+    inner = bytes(a ^ b for a, b in zip(proof, hashlib.sha1(nonce + kept).digest(), strict=True))
+    return hashlib.sha1(inner).digest() == kept
+
+
+def is_caching(proof: bytes) -> bool:
+    kept = hashlib.sha256(hashlib.sha256(PASSWORD.encode()).digest()).digest()
+    inner = bytes(a ^ b for a, b in zip(proof, hashlib.sha256(kept + NONCE).digest(), strict=True))
+    return hashlib.sha256(inner).digest() == kept
+
+
+class Encrypted:
+    """The server's side of TLS by hand: what follows the client's wish for it may have been read already."""
+
+    def __init__(self, reader, writer, context: ssl.SSLContext) -> None:
+        self.reader, self.writer = reader, writer
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
+
+    async def done(self, step, *given):
+        while True:
+            try:
+                return step(*given)
+            except ssl.SSLWantReadError:
+                self.writer.write(self.outgoing.read())
+                data = await self.reader.read(65536)
+                if not data:
+                    raise EOFError from None
+                self.incoming.write(data)
+            finally:
+                self.writer.write(self.outgoing.read())
+
+    async def readexactly(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            data += await self.done(self.tls.read, count - len(data))
+        return data
+
+    def write(self, data: bytes) -> None:
+        self.tls.write(data)
+        self.writer.write(self.outgoing.read())
+
+
+async def heard(reader) -> tuple[int, bytes]:
+    head = await reader.readexactly(4)
+    return head[3], await reader.readexactly(int.from_bytes(head[:3], "little"))
+
+
+def parsed(body: bytes) -> tuple[int, str, bytes, str]:
+    capabilities, _, _ = struct.unpack_from("<IIB", body)
+    user, _, rest = body[32:].partition(b"\0")
+    proof, plugin = rest[1 : 1 + rest[0]], rest[1 + rest[0] :]
+    return capabilities, user.decode(), proof, plugin.rstrip(b"\0").decode()
+
+
+def server(
+    plugin: str, *, tls: ssl.SSLContext | None = None, switch: bool = False, known: bool = True, grants: str = "GRANT USAGE ON *.* TO"
+):
+    """Play a server whose users prove themselves by this plugin; `known` is whether it has seen the password lately."""
+
+    async def play(reader, writer):
+        writer.write(packet(0, greeting("auth_gssapi_client" if switch else plugin, tls=tls is not None)))
+        number, body = await heard(reader)
+        if tls:
+            assert len(body) == 32
+            reader = writer = Encrypted(reader, writer, tls)
+            await reader.done(reader.tls.do_handshake)
+            number, body = await heard(reader)
+        capabilities, user, proof, named = parsed(body)
+        assert not capabilities & (LOCAL_FILES | CONNECT_WITH_DB)
+        nonce = NONCE
+        if switch:
+            nonce = NONCE[::-1]
+            writer.write(packet(number + 1, b"\xfe" + plugin.encode() + b"\0" + nonce + b"\0"))
+            number, proof = await heard(reader)
+        else:
+            assert named == plugin
+        right = user == USER and (is_native(proof, nonce) if plugin == "mysql_native_password" else is_caching(proof))
+        if plugin == "caching_sha2_password" and not (known and right):
+            writer.write(packet(number + 1, b"\1\4"))
+            number, sent = await heard(reader)
+            if tls is None:
+                assert sent == b"\2"
+                key = KEY.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+                writer.write(packet(number + 1, b"\1" + key))
+                number, sealed = await heard(reader)
+                mixed = KEY.decrypt(sealed, padding.OAEP(padding.MGF1(hashes.SHA1()), hashes.SHA1(), None))
+                sent = bytes(byte ^ NONCE[at % 20] for at, byte in enumerate(mixed))
+            right = user == USER and sent == PASSWORD.encode() + b"\0"
+        elif plugin == "caching_sha2_password":
+            writer.write(packet(number + 1, b"\1\3"))
+            number += 1
+        if not right:
+            writer.write(packet(number + 1, refusal(1045)))
+            return
+        writer.write(packet(number + 1, b"\0\0\0\2\0\0\0"))
+        assert await heard(reader) == (0, b"\3SHOW GRANTS")
+        end = b"\xfe\0\0\2\0"
+        row = f"{grants} `{USER}`@`%`".encode()
+        for at, part in enumerate([b"\1", b"\3def" + bytes(20), end, bytes([len(row)]) + row, end]):
+            writer.write(packet(at + 1, part))
+        assert await heard(reader) == (0, b"\1")
+
+    return play
+
+
+def log_in(play, password: str = PASSWORD, login: str = f"mysql://{USER}", **more: str):
+    return asked_of(play, "mysql", password, login=login, database="/shop", seconds=3, **more)
+
+
+@pytest.fixture
+def tls(tmp_path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate(tmp_path))
+    return context
+
+
+@pytest.mark.parametrize("switch", [False, True])
+def test_the_native_way(switch):
+    verdict = log_in(server("mysql_native_password", switch=switch))
+    assert (verdict.status, verdict.confidence, verdict.services) == ("valid", "high", ("mysql",)), verdict.reason
+    verdict = log_in(server("mysql_native_password", switch=switch), "wrong-password-1")
+    assert (verdict.status, verdict.confidence) == ("invalid", "medium")
+    assert not any(text in verdict.reason for text in ("wrong-password-1", USER))
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_the_caching_way(known, encrypted, tls):
+    play = server("caching_sha2_password", known=known, tls=tls if encrypted else None)
+    assert log_in(play).status == "valid"
+    assert log_in(play, "wrong-password-1").status == "invalid"
+
+
+@pytest.mark.parametrize("grants", ["GRANT ALL PRIVILEGES ON *.* TO", "GRANT SELECT, SUPER, FILE ON *.* TO"])
+def test_an_administrator_is_named(grants):
+    assert log_in(server("mysql_native_password", grants=grants)).services == ("mysql", "mysql_admin")
+    assert log_in(server("mysql_native_password", grants="GRANT ALL PRIVILEGES ON `shop`.* TO")).services == ("mysql",)
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [(1044, "valid"), (1049, "valid"), (1862, "valid"), (1045, "invalid"), (3118, "invalid"), (1130, "error"), (1040, "error")],
+)
+def test_what_a_server_answers_is_what_is_told(code, status):
+    async def play(reader, writer):
+        writer.write(packet(0, greeting("mysql_native_password")))
+        number, _ = await heard(reader)
+        writer.write(packet(number + 1, refusal(code)))
+        await reader.read(1)
+
+    assert log_in(play).status == status
+
+
+@pytest.mark.parametrize(
+    ("first", "status"),
+    [
+        (packet(0, refusal(1130)), "error"),
+        (packet(0, b"\x09" + greeting("x")[1:]), "error"),
+        (packet(0, greeting("mysql_native_password")[:20]), "error"),
+        (packet(0, b"\x0a" + b"8" * 300), "error"),
+        (packet(0, b""), "error"),
+        (b"\xff\xff\xff\0", "error"),
+    ],
+)
+def test_an_odd_greeting_is_no_verdict(first, status):
+    async def play(reader, writer):
+        writer.write(first)
+        await reader.read(1)
+
+    assert log_in(play).status == status
+
+
+@pytest.mark.parametrize(
+    "asked", [b"\xfemysql_clear_password\0", b"\xfeauth_gssapi_client\0x", b"\xfe\xff\0", b"\1\4", b"\1", b"\7", b"\xfe"]
+)
+def test_a_password_is_sent_in_no_other_way(asked):
+    got = []
+
+    async def play(reader, writer):
+        writer.write(packet(0, greeting("mysql_native_password")))
+        number, _ = await heard(reader)
+        writer.write(packet(number + 1, asked))
+        got.append(await reader.read(4096))
+
+    assert log_in(play).status in {"unvalidated", "error"}
+    assert got in ([], [b""])
+
+
+def test_a_server_that_hangs_up_after_the_login_has_still_accepted_it():
+    async def play(reader, writer):
+        writer.write(packet(0, greeting("mysql_native_password")))
+        number, _ = await heard(reader)
+        writer.write(packet(number + 1, b"\0\0\0\2\0\0\0"))
+        await heard(reader)
+
+    assert (log_in(play).status, log_in(play).services) == ("valid", ("mysql",))
+
+
+def test_other_forms_and_other_schemes_are_not_asked():
+    async def play(reader, writer):
+        raise AssertionError
+
+    assert log_in(play, rival="@tcp(").status == "unvalidated"
+    assert log_in(play, login="mysqlx://shop").status == "unvalidated"

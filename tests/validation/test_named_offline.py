@@ -1,0 +1,117 @@
+"""Tokens and private keys, read by themselves."""
+
+import base64
+import json
+import time
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
+
+from outcrop.net.guard import Egress
+from outcrop.validation.jwt import read as read_jwt
+from outcrop.validation.private_key import read as read_key
+from tests.named import check_in, run_named
+
+NOW = 1_700_000_000
+
+
+def part(data: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(data).encode()).decode().rstrip("=")
+
+
+def token(header: object, claims: object, proof: str = "s" * 43) -> str:
+    return ".".join([part(header), part(claims), *([proof] if proof else [])])
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "confidence", "words"),
+    [
+        (token({"alg": "RS256"}, {"exp": NOW - 1}), "invalid", "high", "has expired"),
+        (token({"alg": "none"}, {"exp": NOW - 1}, ""), "invalid", "high", "has expired"),
+        (token({"alg": "RS256"}, {"exp": NOW + 60}), "unvalidated", "low", "has not expired; whether its signature"),
+        (token({"alg": "HS256"}, {"exp": NOW + 60.5}), "unvalidated", "low", "has not expired; it is signed with a shared key"),
+        (token({"alg": "HS256"}, {}), "unvalidated", "low", "never expires"),
+        (token({"alg": "ES256"}, {"nbf": NOW + 60}), "unvalidated", "low", "not valid yet"),
+        (token({"alg": "nOnE"}, {}), "invalid", "low", "not signed"),
+        (token({"alg": "RS256"}, {}, ""), "invalid", "low", "not signed"),
+        (token({"alg": "RS256"}, {"exp": True}), "unvalidated", "low", "never expires"),
+        (token({"alg": "RS256"}, {"exp": "soon"}), "unvalidated", "low", "never expires"),
+        (token({"alg": "RS256"}, {"exp": 10**400}), "unvalidated", "low", "never expires"),
+        (token({"alg": "RS256"}, {"exp": float("inf")}), "unvalidated", "low", "never expires"),
+        (token({"alg": ["x"]}, {}), "unvalidated", "low", "never expires"),
+        (token([], {}), "invalid", "low", "no whole token"),
+        ("eyJ" + "[" * 5000 + ".eyJ.s", "invalid", "low", "no whole token"),
+        (token({"alg": "RS256"}, {})[:-60], "invalid", "low", "no whole token"),
+    ],
+)
+def test_a_token_is_judged_by_what_it_says(given, status, confidence, words):
+    verdict = read_jwt(given, NOW)
+    assert (verdict.status, verdict.confidence) == (status, confidence)
+    assert words in verdict.reason
+
+
+def pem(key, form: str = "PKCS8", passphrase: bytes | None = None) -> str:
+    guard = serialization.BestAvailableEncryption(passphrase) if passphrase else serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, getattr(serialization.PrivateFormat, form), guard).decode().strip()
+
+
+RSA, EC, ED = rsa.generate_private_key(65537, 2048), ec.generate_private_key(ec.SECP384R1()), ed25519.Ed25519PrivateKey.generate()
+DSA = dsa.generate_private_key(2048)
+HUGE = "-----BEGIN PRIVATE KEY-----\n" + "MIIE" * 8000 + "\n-----END PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "services"),
+    [
+        (pem(RSA), "an RSA key of 2048 bits, no passphrase guards it", ()),
+        (pem(RSA, "TraditionalOpenSSL"), "an RSA key of 2048 bits, no passphrase", ()),
+        (pem(RSA).replace("\n", "\\n"), "an RSA key of 2048 bits", ()),
+        (pem(EC, "TraditionalOpenSSL"), "an elliptic-curve key (secp384r1)", ()),
+        (pem(DSA), "a DSA key of 2048 bits", ()),
+        (pem(ED, "OpenSSH"), "an Edwards-curve key, no passphrase guards it", ("ssh",)),
+        (pem(RSA, "OpenSSH"), "an RSA key of 2048 bits, no passphrase guards it", ("ssh",)),
+        (pem(RSA, "PKCS8", b"pass"), "a key, it cannot be used without its passphrase", ()),
+        (pem(RSA, "TraditionalOpenSSL", b"pass"), "a key, it cannot be used without its passphrase", ()),
+        ("-----BEGIN PGP PRIVATE KEY BLOCK-----\n\n" + "A" * 64 + "\n-----END PGP PRIVATE KEY BLOCK-----", "a PGP key", ()),
+        ("PuTTY-User-Key-File-2: ssh-rsa\nEncryption: none\nComment: x\n", "a PuTTY key, no passphrase", ("ssh",)),
+        ("PuTTY-User-Key-File-3: ssh-rsa\nEncryption: aes256-cbc\nComment: x\n", "a PuTTY key, it cannot be used", ("ssh",)),
+        ("---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\n", "an SSH2 key, it cannot be used", ("ssh",)),
+        ("A" * 43, "a private key", ()),
+    ],
+)
+def test_a_key_tells_what_it_is(text, words, services):
+    verdict = read_key(text)
+    assert (verdict.status, verdict.services) == ("unvalidated", services)
+    assert words in verdict.reason
+
+
+def test_an_openssh_key_with_a_passphrase_is_not_opened():
+    inner = b"openssh-key-v1\0" + b"\0\0\0\x0aaes256-ctr" + b"\0\0\0\x06bcrypt" + bytes(200)
+    verdict = read_key(f"-----BEGIN OPENSSH PRIVATE KEY-----\n{base64.b64encode(inner).decode()}\n-----END OPENSSH PRIVATE KEY-----")
+    assert "cannot be used without its passphrase" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pem(RSA)[:700],
+        pem(RSA).replace("M", "N", 30),
+        pem(ED, "OpenSSH").replace("b3BlbnNzaC", "b3BlbnNzaD"),
+        "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmU=\n-----END OPENSSH PRIVATE KEY-----",
+        "-----BEGIN RSA PRIVATE KEY-----\n-----END RSA PRIVATE KEY-----",
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\n-----END ENCRYPTED PRIVATE KEY-----",
+        HUGE,
+    ],
+    ids=["cut off", "changed", "no OpenSSH", "short OpenSSH", "empty", "empty encrypted", "huge"],
+)
+def test_what_does_not_load_is_no_key(text):
+    began = time.monotonic()
+    verdict = read_key(text)
+    assert (verdict.status, verdict.confidence) == ("invalid", "low")
+    assert time.monotonic() - began < 2
+
+
+def test_both_are_checks_by_name():
+    assert run_named(Egress(), check_in("jwt", "jwt"), token({"alg": "RS256"}, {"exp": 5})).reason == "has expired"
+    assert "RSA" in run_named(Egress(), check_in("private_key", "private_key"), pem(RSA)).reason

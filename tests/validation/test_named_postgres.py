@@ -1,0 +1,246 @@
+"""PostgreSQL logins against a real server on loopback, with users of every kind, and servers that only pretend."""
+
+import asyncio
+import os
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from outcrop.net.guard import Egress
+from outcrop.store.postgres_binaries import NAMESPACE, find_programs
+from outcrop.validation.verdict import Verdict
+from tests.named import asked_of, check_in, run_named
+from tests.tls import certificate
+
+PASSWORD = "S3cr3t!pw:ü"
+HBA = """
+local all all trust
+host all clear 127.0.0.1/32 password
+host all trusted 127.0.0.1/32 trust
+host all old 127.0.0.1/32 md5
+host all hidden 127.0.0.1/32 reject
+host all all 127.0.0.1/32 scram-sha-256
+"""
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """A server that listens on loopback; the embedded one of the other tests has a socket only."""
+    folder = Path(tmp_path_factory.mktemp("pg"))
+    programs = find_programs(None)
+    if os.geteuid() == 0:
+        programs = replace(programs, prefix=NAMESPACE)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        number = free.getsockname()[1]
+    data, log = folder / "data", folder / "log"
+    code, text = programs.run("initdb", "--auth=trust", "--username=postgres", "--no-sync", "--encoding=UTF8", env={"PGDATA": str(data)})
+    assert code == 0, text
+    (data / "pg_hba.conf").write_text(HBA)
+    options = (
+        f"-c listen_addresses=127.0.0.1 -p {number} -c unix_socket_directories={folder} -c fsync=off -c dynamic_shared_memory_type=mmap"
+    )
+    with log.open("wb") as out:
+        start = ("start", "--silent", "--wait", "--timeout=30", "--options", options)
+        code, text = programs.run("pg_ctl", *start, env={"PGDATA": str(data)}, output=out.fileno())
+    assert code == 0, log.read_text()
+    try:
+        with psycopg.connect(host=str(folder), port=number, user="postgres", dbname="postgres", autocommit=True) as db:
+            for encryption, user, more in (
+                ("md5", "old", ""),
+                ("scram-sha-256", "app", ""),
+                ("scram-sha-256", "boss", "SUPERUSER"),
+                ("scram-sha-256", "clear", ""),
+                ("scram-sha-256", "trusted", ""),
+                ("scram-sha-256", "hidden", ""),
+                ("scram-sha-256", "shut", "NOINHERIT"),
+            ):
+                db.execute(f"SET password_encryption = '{encryption}'")
+                db.execute(psycopg.sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} " + more).format(psycopg.sql.Identifier(user), PASSWORD))
+            db.execute("ALTER ROLE shut NOLOGIN")
+        yield number
+    finally:
+        programs.run("pg_ctl", "stop", "--silent", "--mode=immediate", "--wait", env={"PGDATA": str(data)})
+
+
+def log_in(port: int, user: str, password: str = PASSWORD, database: str = "postgres", **more: str) -> Verdict:
+    egress = Egress.parse([], [f"db.example:5432=127.0.0.1:{port}"], None)
+    parts = {"login": f"postgresql://{user}", "server": f"db.example/{database}"} | more
+    return run_named(egress, check_in("postgres", "postgres_uri"), password, **parts)
+
+
+@pytest.mark.parametrize(
+    ("user", "services"),
+    [("app", ("postgres",)), ("old", ("postgres",)), ("boss", ("postgres", "postgres_superuser"))],
+)
+def test_a_login_that_is_right_is_valid(port, user, services):
+    verdict = log_in(port, user)
+    assert (verdict.status, verdict.confidence, verdict.services) == ("valid", "high", services), verdict.reason
+
+
+@pytest.mark.parametrize("user", ["app", "old", "nobody"])
+def test_a_wrong_password_is_invalid(port, user):
+    verdict = log_in(port, user, "wrong-password-1")
+    assert (verdict.status, verdict.confidence) == ("invalid", "high"), verdict.reason
+    assert "wrong-password-1" not in verdict.reason
+
+
+def test_a_database_that_is_gone_proves_the_password(port):
+    verdict = log_in(port, "app", database="no_such_database")
+    assert (verdict.status, verdict.confidence) == ("valid", "high")
+    assert log_in(port, "app", "wrong-password-1", "no_such_database").status == "invalid"
+
+
+@pytest.mark.parametrize(("user", "status"), [("trusted", "unvalidated"), ("hidden", "error"), ("shut", "invalid")])
+def test_what_says_nothing_of_the_password_is_no_verdict(port, user, status):
+    verdict = log_in(port, user)
+    assert verdict.status == status, verdict.reason
+
+
+def test_the_other_forms_lead_to_the_same_server(port):
+    egress = Egress.parse([], [f"db.example:5432=127.0.0.1:{port}"], None)
+    check = check_in("postgres", "postgres_uri")
+    dsn = {"dsn": "host=db.example user=app dbname=postgres ", "rival": " password="}
+    assert run_named(egress, check, PASSWORD, **dsn).status == "valid"
+    assert run_named(egress, check, PASSWORD, login="postgres://app", server="db.example", rival="&password=").status == "unvalidated"
+    entry = check_in("pgpass", "pgpass_password")
+    assert run_named(egress, entry, PASSWORD.replace(":", "\\:"), entry="db.example:5432:*:app").status == "valid"
+    assert run_named(egress, entry, PASSWORD, entry="*:*:*:app").status == "unvalidated"
+
+
+async def pass_on(source, target, keep):
+    while data := await source.read(4096):
+        keep.append(data)
+        target.write(data)
+
+
+def relay(port: int, sent: list[bytes], tls: ssl.SSLContext | None = None):
+    """Stand before the real server, which speaks no TLS, and keep what is sent to it."""
+
+    async def play(reader, writer):
+        there, away = await asyncio.open_connection("127.0.0.1", port)
+        await reader.readexactly(8)
+        writer.write(b"S" if tls else b"N")
+        if tls:
+            await writer.start_tls(tls)
+        ways = {asyncio.ensure_future(pass_on(reader, away, sent)), asyncio.ensure_future(pass_on(there, writer, []))}
+        try:
+            await asyncio.wait(ways, return_when="FIRST_COMPLETED")
+        finally:
+            for way in ways:
+                way.cancel()
+            away.transport.abort()
+            await asyncio.sleep(0)
+
+    return play
+
+
+def test_no_statement_is_run_and_the_password_is_not_sent(port):
+    """The server tells by itself whether a role is a superuser's, so a login is all that there is to see."""
+    sent: list[bytes] = []
+    verdict = asked_of(relay(port, sent), "postgres", PASSWORD, login="postgresql://boss", database="/postgres")
+    assert verdict.services == ("postgres", "postgres_superuser")
+    said = b"".join(sent)
+    assert said.endswith(b"X\0\0\0\4")
+    assert PASSWORD.encode() not in said
+    assert b"SELECT" not in said.upper()
+
+
+def test_a_password_in_the_clear_goes_under_tls_only(port, tmp_path):
+    sent: list[bytes] = []
+    assert asked_of(relay(port, sent), "postgres", PASSWORD, login="postgresql://clear").status == "unvalidated"
+    assert PASSWORD.encode() not in b"".join(sent)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(*certificate(tmp_path))
+    told = asked_of(relay(port, sent, tls), "postgres", PASSWORD, login="postgresql://clear", database="/postgres")
+    assert (told.status, told.reason) == ("valid", "the server accepts the login")
+    assert PASSWORD.encode() in b"".join(sent)
+    assert asked_of(relay(port, sent, tls), "postgres", "wrong-password-1", login="postgresql://clear").status == "invalid"
+
+
+def plays(*messages: bytes):
+    """Play a server without TLS that says these things, whatever it hears."""
+
+    async def play(reader, writer):
+        await reader.readexactly(8)
+        writer.write(b"N")
+        for message in messages:
+            await reader.read(4096)
+            writer.write(message)
+            await writer.drain()
+        await reader.read(4096)
+
+    return play
+
+
+def message(kind: bytes, body: bytes) -> bytes:
+    return kind + struct.pack("!I", len(body) + 4) + body
+
+
+def asks_for(code: int, rest: bytes = b"") -> bytes:
+    return message(b"R", struct.pack("!I", code) + rest)
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        ([asks_for(3)], "unvalidated"),  # in the clear, without TLS
+        ([asks_for(7)], "unvalidated"),  # GSSAPI
+        ([asks_for(10, b"SCRAM-SHA-512\0\0")], "unvalidated"),
+        ([asks_for(10, b"SCRAM-SHA-256\0\0"), asks_for(11, b"r=other,s=QUFB,i=4096")], "error"),
+        ([asks_for(10, b"SCRAM-SHA-256\0\0"), asks_for(11, b"\xff")], "error"),
+        ([asks_for(11, b"r=x,s=QUFB,i=4096")], "unvalidated"),
+        ([asks_for(5, b"salt"), asks_for(0) + message(b"E", b"SFATAL\0C57P03\0\0")], "valid"),
+        ([message(b"E", b"SFATAL\0C57P03\0\0")], "error"),
+        ([message(b"E", b"SFATAL\0C28000\0\0")], "error"),
+        ([message(b"E", b"SFATAL\0\0")], "error"),
+        ([message(b"Z", b"I")], "error"),
+        ([asks_for(0) + message(b"Z", b"I")], "unvalidated"),
+        ([asks_for(5)[:7]], "unreachable"),
+        ([b"E\xff\xff\xff\xff"], "error"),
+        ([b"R\0\0\0\0"], "error"),
+        ([message(b"R", b"")], "error"),
+        ([message(b"N", b"x") * 500], "error"),
+    ],
+)
+def test_a_server_that_pretends_proves_nothing(said, status):
+    verdict = asked_of(plays(*said), "postgres", "S3cr3t-of-mine", login="postgresql://app", seconds=1.0)
+    assert verdict.status == status, verdict.reason
+    assert "S3cr3t" not in verdict.reason
+
+
+def test_a_scram_server_must_prove_that_it_knows_the_password_too():
+    async def play(reader, writer):
+        await reader.readexactly(8)
+        writer.write(b"N")
+        await reader.read(4096)
+        writer.write(asks_for(10, b"SCRAM-SHA-256\0\0"))
+        nonce = (await reader.read(4096)).rpartition(b"r=")[2]
+        writer.write(asks_for(11, b"r=" + nonce + b"more,s=QUFBQQ==,i=4096"))
+        await reader.read(4096)
+        writer.write(asks_for(12, b"v=QUFBQQ==") + asks_for(0) + message(b"Z", b"I"))
+        await reader.read(4096)
+
+    assert asked_of(play, "postgres", "S3cr3t", login="postgresql://app").status == "error"
+
+
+def test_a_server_that_wants_endless_rounds_does_not_get_them():
+    async def play(reader, writer):
+        await reader.readexactly(8)
+        writer.write(b"N")
+        await reader.read(4096)
+        writer.write(asks_for(10, b"SCRAM-SHA-256\0\0"))
+        nonce = (await reader.read(4096)).rpartition(b"r=")[2]
+        writer.write(asks_for(11, b"r=" + nonce + b"more,s=QUFBQQ==,i=9999999"))
+        await reader.read(4096)
+
+    began = time.monotonic()
+    assert asked_of(play, "postgres", "S3cr3t", login="postgresql://app").status == "error"
+    assert time.monotonic() - began < 1

@@ -1,0 +1,109 @@
+"""The rule files that name a check in Python: the check is there, and what stands around a password is its own."""
+
+import asyncio
+
+import pytest
+
+from outcrop.domain.finding import Confidence
+from outcrop.domain.secret import reveal
+from outcrop.net.guard import Egress
+from outcrop.net.http import open_http
+from outcrop.scanner.check import check_of
+from outcrop.scanner.detect import find
+from outcrop.scanner.ruleset import RuleSet, load
+from outcrop.services.validation import validate_one
+from outcrop.validation.engine import Mode, Validator
+from outcrop.validation.named import NAMED
+from outcrop.validation.verdict import Verdict
+from tests.named import RULES
+from tests.validation.test_named_servers import redis
+
+FILES = ["aws", "azure", "google", "jwt", "private_key", "postgres", "pgpass", "mysql", "mongodb", "redis", "rabbitmq", "basic_auth"]
+GIVEN_HOST = {"postgres", "pgpass", "mysql", "mongodb", "redis", "amqp", "basic_auth_url"}
+
+
+@pytest.fixture(scope="module")
+def rules() -> RuleSet:
+    return load([RULES / f"{name}.toml" for name in FILES], built_in=False)
+
+
+def parts_of(rules: RuleSet, text: str) -> list[tuple[str, dict[str, str]]]:
+    return [
+        (reveal(hit.secret), {name: reveal(part) for name, part in hit.parts.items()})
+        for hit in find(rules, text.encode(), Confidence.LOW)
+        if hit.part is None
+    ]
+
+
+def test_every_named_check_is_named_by_a_rule_and_is_there(rules):
+    checks = [check for rule in rules.rules if (check := check_of(rule.id, rule.origin)) is not None and check.named is not None]
+    assert {check.named for check in checks} == set(NAMED)
+    assert {check.named for check in checks if check.given_host} == GIVEN_HOST
+
+
+@pytest.mark.parametrize(
+    ("text", "login", "server"),
+    [
+        ("DATABASE_URL=postgres://app:S3cr3t!pw@db.corp:5432/app", "postgres://app", "db.corp:5432/app"),
+        ("postgres://reporting:Wint3r@Oslo@pg-1.corp/warehouse?sslmode=x", "postgres://reporting", "pg-1.corp/warehouse"),
+        ("postgres://app:S3cr3t!pw@[2001:db8::1]:99/app", "postgres://app", "[2001:db8::1]:99/app"),
+        ("postgres://app:S3cr3t!pw@${DB_HOST}/app", "postgres://app", "${DB_HOST}/app"),
+        ("mysql+pymysql://app:S3cr3t!pw@10.1.2.3:3306/shop?x=y", "mysql+pymysql://app", "10.1.2.3:3306/shop"),
+        ("mongodb://app:S3cr3t!pw@m1.corp:1,m2.corp:2/crm", "mongodb://app", "m1.corp:1,"),
+        ("redis://:S3cr3t!pw@cache.corp:6379/0", "redis://", "cache.corp:6379/0"),
+        ("amqps://app:S3cr3t!pw@mq.corp/vhost", "amqps://app", "mq.corp/vhost"),
+        ("curl https://app:S3cr3t!pw@ci.corp/job/build?x=1", "https://app", "ci.corp/job/build"),
+    ],
+)
+def test_what_stands_around_a_password_goes_with_it(rules, text, login, server):
+    (_, parts), *_ = parts_of(rules, text)
+    assert (parts["login"], parts["server"]) == (login, server)
+    assert "rival" not in parts
+
+
+def test_each_of_two_addresses_has_its_own_server(rules):
+    for between in ("\n", ",", " ", ";", '", "'):
+        text = between.join(
+            ["postgres://one:S3cr3t!pw1@a.corp:1/x", "postgres://two:S3cr3t!pw2@${HOST}/y", "postgres://three:S3cr3t!pw3@c.corp:3/z"]
+        )
+        found = {secret: (parts["login"], parts["server"]) for secret, parts in parts_of(rules, text)}
+        assert found == {
+            "S3cr3t!pw1": ("postgres://one", "a.corp:1/x"),
+            "S3cr3t!pw2": ("postgres://two", "${HOST}/y"),
+            "S3cr3t!pw3": ("postgres://three", "c.corp:3/z"),
+        }
+
+
+@pytest.mark.parametrize(
+    ("other", "address"),
+    [
+        ("jdbc:postgresql://db-7.corp:5432/crm?user=crm&password=Tr0ub4dor", "postgres://app:S3cr3t!pw@db.corp/app"),
+        ('"host=pg.corp dbname=crm user=crm password=Tr0ub4dor"', "postgres://app:S3cr3t!pw@db.corp/app"),
+        ("jdbc:mysql://db-7.corp/crm?password=Tr0ub4dor", "mysql://app:S3cr3t!pw@db.corp/app"),
+        ('sql.Open("mysql", "crm:Tr0ub4dor@tcp(10.0.0.9:3306)/crm")', "mysql://app:S3cr3t!pw@db.corp/app"),
+        ("mysqldump -h db.corp -u backup -pTr0ub4dor crm", "mysql://app:S3cr3t!pw@db.corp/app"),
+        ("jdbc:oracle:thin:scott/Tr0ub4dor@//ora.corp:1521/XE", "mysql://app:S3cr3t!pw@db.corp/app"),
+        ("redis-cli -h cache.corp -a Tr0ub4dor ping", "redis://:S3cr3t!pw@cache.corp"),
+    ],
+)
+def test_a_password_in_another_form_is_never_sent_to_an_address_near_it(rules, other, address):
+    for text in (f"{other}\n{address}\n", f"{address}\n{other}\n"):
+        found = dict(parts_of(rules, text))
+        assert "rival" in found["Tr0ub4dor"], found
+
+
+def test_a_text_becomes_a_verdict(rules):
+    """From the words that somebody wrote down to a login: asked only where the operator has said that hosts of texts may be."""
+    said: list[list[str]] = []
+
+    async def main(mode: Mode) -> Verdict:
+        async with await asyncio.start_server(redis(said=said), "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            async with open_http(Egress.parse([], [f"cache.corp:6379=127.0.0.1:{port}"], None)) as http:
+                checked = await validate_one(Validator(http, mode), rules, "redis_uri", "REDIS_URL=redis://:S3cr3t%21pw@cache.corp/0")
+                return checked.verdict
+
+    assert (asyncio.run(main(Mode.SAFE)).status, said) == ("unvalidated", [])
+    verdict = asyncio.run(main(Mode.FULL))
+    assert (verdict.status, verdict.services) == ("valid", ("redis",))
+    assert ["AUTH", "S3cr3t!pw"] in said
