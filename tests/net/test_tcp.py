@@ -18,7 +18,7 @@ def attempt(host: str, port: int, egress: Egress, seconds: float = 2.0) -> str:
             reader, writer = await connect(host, port, egress, seconds=seconds)
         except TcpError as failure:
             return str(failure)
-        said = await reader.read(10)
+        said = await asyncio.wait_for(reader.read(10), seconds)
         writer.close()
         await writer.wait_closed()
         return said.decode()
@@ -33,8 +33,9 @@ def listening():
         yield server
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "10.1.2.3", "169.254.169.254", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.1.2.3", "::1", "::ffff:127.0.0.1"])
 def test_what_is_not_public_is_refused_without_being_contacted(listening, host):
+    """Only addresses of this machine stand here, so that a broken guard reaches nobody; tests/net/test_guard.py has the others."""
     assert "not a public address" in attempt(host, listening.getsockname()[1], Egress())
     with pytest.raises(TimeoutError):
         listening.accept()

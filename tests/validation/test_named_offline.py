@@ -86,6 +86,14 @@ def test_a_key_tells_what_it_is(text, words, services):
     assert words in verdict.reason
 
 
+def test_a_key_on_an_unknown_curve_is_told_and_not_called_broken():
+    raw = EC.private_bytes(serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    unknown = raw.replace(bytes.fromhex("06052b81040022"), bytes.fromhex("06052b8104007f"))
+    assert unknown != raw
+    verdict = read_key(f"-----BEGIN PRIVATE KEY-----\n{base64.b64encode(unknown).decode()}\n-----END PRIVATE KEY-----")
+    assert (verdict.status, "not read here" in verdict.reason) == ("unvalidated", True)
+
+
 def test_an_openssh_key_with_a_passphrase_is_not_opened():
     inner = b"openssh-key-v1\0" + b"\0\0\0\x0aaes256-ctr" + b"\0\0\0\x06bcrypt" + bytes(200)
     verdict = read_key(f"-----BEGIN OPENSSH PRIVATE KEY-----\n{base64.b64encode(inner).decode()}\n-----END OPENSSH PRIVATE KEY-----")

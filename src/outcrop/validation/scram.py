@@ -5,7 +5,7 @@ import hashlib
 import hmac
 from dataclasses import dataclass, field
 
-_MOST_ROUNDS = 90_000_000  # a server that wants more wants our CPU
+_MOST_ROUNDS = 300_000  # a server that wants more wants our CPU
 
 
 class ScramError(ValueError):
