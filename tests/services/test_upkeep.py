@@ -361,6 +361,7 @@ def test_findings_that_no_run_has_seen_for_long_are_stale_with_an_audit_line_and
 
     old, older, young = line(31), line(60), line(29)
     closed = [line(60, status) for status in ("resolved", "false_positive", "customer_restricted")]
+    keep(backend, lambda tools: turn_stale(tools, after=10 * DAY))  # what other tests have left in this database
     backend.import_(tenant.account, old, older, young, *closed)
     assert sum(keep(backend, *[lambda tools: turn_stale(tools, after=30 * DAY)] * 3)) == 2
     assert [tenant.finding(one["id"])["status"] for one in (old, older, young)] == ["stale", "stale", "active"]

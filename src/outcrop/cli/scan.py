@@ -1,5 +1,6 @@
 """`outcrop scan`."""
 
+import os
 import sys
 from contextlib import ExitStack
 from enum import StrEnum
@@ -127,7 +128,7 @@ def _elsewhere(kind: Type | None) -> TargetKind | None:
 
 def _reach(targets: list[str]) -> dict[str, Any]:
     """Read how to get to targets that are not on this machine, where there are such."""
-    if all(Path(target).exists() or ":" not in target for target in targets):
+    if all(":" not in target or os.path.exists(target) for target in targets):  # noqa: PTH110 - a name may be too long for a path
         return {}
     from outcrop.settings import load_settings  # noqa: PLC0415 - a scan of files needs none of it
     from outcrop.sources.elsewhere import Reach  # noqa: PLC0415
