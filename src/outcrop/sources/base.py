@@ -30,6 +30,8 @@ class Located:
     current_line: int | None = None
     unreachable: bool = False  # no ref reaches the blob
     blobs: set[bytes] = field(default_factory=set)  # all that hold it at this path
+    first_blob: bytes | None = None  # the oldest of them, and the one at the tip
+    tip_blob: bytes | None = None
     source_type: SourceType | None = None  # where the source itself says so: on the web
     url: str | None = None
 

@@ -20,6 +20,7 @@ from outcrop.sources.repository import Repository, refs_state, state
 from outcrop.sources.seen import Seen
 
 _Key = tuple[bytes | None, str]  # a path with its member, and a value
+_AGAIN = 100  # blobs that are read again: enough for neighbours in the pack to share their bases, few enough to be spread
 _AT_ONCE = 2_000  # blobs that a process is given
 _PIECE = 1 << 20
 
@@ -42,15 +43,17 @@ def scan_history(scan: Scan) -> Outcome:
     outcome = Outcome()
     objects, refs = state(scan.repository), refs_state(scan.repository)
     seen = memory.load(scan.cache, scan.key, f"{scan.ruleset.version}-{scan.floor}", needed=objects)
-    nothing_new = seen.objects == objects
-    found = _read(scan, _batches(scan.repository, seen, everything=not nothing_new), outcome)
-    if not nothing_new or seen.refs != refs:
+    new_objects, new_refs = seen.objects != objects, seen.refs != refs
+    found = _read(scan, _batches(scan.repository, seen, objects=new_objects, refs=new_refs), outcome)
+    if new_objects or new_refs:
         _attribute(scan, seen, found, outcome)
-        seen.with_hits, seen.refs = set(found), refs
-        seen.objects = "" if blobs.INCOMPLETE in scan.repository.gaps else objects
-        if not nothing_new:
-            seen.save()
     outcome.located = list(_located(found, seen.places, seen.tips))
+    if new_objects or new_refs:
+        seen.with_hits, seen.refs = list(found), refs
+        seen.telling = _telling(found, outcome.located)
+        seen.objects = "" if blobs.INCOMPLETE in scan.repository.gaps else objects
+    if new_objects:  # else the list of blobs was not even loaded
+        seen.save()
     _describe(scan.repository, outcome.located)
     outcome.gaps += _gaps_of(found, seen.places)
     scan.repository.gaps.extend(seen.gaps)
@@ -241,14 +244,21 @@ def _note_gaps(repository: Repository, outcome: Outcome) -> None:
     outcome.gaps += [("repository", gap) for gap in dict.fromkeys(repository.gaps)]
 
 
-def _batches(repository: Repository, seen: Seen, *, everything: bool) -> Iterator[list[bytes]]:
+def _telling(found: dict[bytes, Found], located: list[Located]) -> list[bytes]:
+    """Give the blobs that findings are told from, and those with gaps: while nothing changes the others say nothing more."""
+    wanted = {blob for one in located for blob in (one.first_blob, one.tip_blob)}
+    return [oid for oid, content in found.items() if oid in wanted or content.gaps]
+
+
+def _batches(repository: Repository, seen: Seen, *, objects: bool, refs: bool) -> Iterator[list[bytes]]:
     """Give the blobs to read: those that held something before, if they are still there, and those never seen."""
-    if everything:
+    if objects:
         for oid in seen.with_hits:
             seen.scanned.discard(bytes.fromhex(oid.decode()))
         yield from blobs.listed(repository, seen, seen.add)
-    elif seen.with_hits:
-        yield sorted(seen.with_hits)
+    else:
+        again = seen.with_hits if refs else seen.telling
+        yield from (again[at : at + _AGAIN] for at in range(0, len(again), _AGAIN))
 
 
 def _read(scan: Scan, batches: Iterable[list[bytes]], outcome: Outcome) -> dict[bytes, Found]:
@@ -301,12 +311,13 @@ def _located(found: dict[bytes, Found], places: Places, tips: set[tuple[bytes, b
                 known = oldest.get(key)
                 one.blobs = known[1].blobs if known else one.blobs
                 one.blobs.add(oid)
+                one.first_blob, one.tip_blob = oid, oid if at_tip else None
                 if known is None or rank < known[0]:
                     if known is not None and known[1].at_tip:
-                        one.at_tip, one.current_line = True, known[1].current_line
+                        one.at_tip, one.current_line, one.tip_blob = True, known[1].current_line, known[1].tip_blob
                     oldest[key] = (rank, one)
                 elif at_tip and not known[1].at_tip:
-                    known[1].at_tip, known[1].current_line = True, hit.line
+                    known[1].at_tip, known[1].current_line, known[1].tip_blob = True, hit.line, oid
     for _, one in oldest.values():
         yield one
 

@@ -20,7 +20,8 @@ class Seen:
 
     file: Path | None
     scanned: set[bytes] = field(default_factory=set)  # ids in binary
-    with_hits: set[bytes] = field(default_factory=set)  # ids in hexadecimal; also those that could not be read
+    with_hits: list[bytes] = field(default_factory=list)  # ids in hexadecimal, as they were read; also those that could not be
+    telling: list[bytes] = field(default_factory=list)  # those of them that findings are told from
     objects: str = ""  # the state of the object store when everything in it had been scanned
     refs: str = ""  # the state of the refs when the places were found
     places: Places = field(default_factory=dict)
@@ -41,7 +42,8 @@ class Seen:
             "objects": self.objects,
             "refs": self.refs,
             "width": len(next(iter(self.scanned), b"")),
-            "with_hits": [oid.decode() for oid in sorted(self.with_hits)],
+            "with_hits": [oid.decode() for oid in self.with_hits],
+            "telling": [oid.decode() for oid in self.telling],
             "places": [
                 [oid.decode(), path.hex(), rank, commit.decode()]
                 for oid, paths in sorted(self.places.items())
@@ -69,7 +71,8 @@ def load(cache: Path | None, repository: bytes, version: str, *, needed: str = "
             head = orjson.loads(opened.readline())
             seen = Seen(
                 file,
-                with_hits={oid.encode() for oid in head["with_hits"]},
+                with_hits=[oid.encode() for oid in head["with_hits"]],
+                telling=[oid.encode() for oid in head["telling"]],
                 objects=head["objects"],
                 refs=head["refs"],
                 gaps=[str(gap) for gap in head["gaps"]],
