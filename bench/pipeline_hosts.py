@@ -86,7 +86,7 @@ def _site(pages: int) -> dict[str, Route]:
     routes: dict[str, Route] = {}
     for number in range(pages // 2):
         text = "\n".join(_line(chance, words) for _ in range(100))
-        links = "".join(f'<a href="/p{child}.html">more</a>' for child in (2 * number + 1, 2 * number + 2) if child < pages // 2)
+        links = "".join(f'<a href="/p{child}.html">more</a>' for child in range(8 * number + 1, 8 * number + 9) if child < pages // 2)
         routes["/" if number == 0 else f"/p{number}.html"] = page(f'<body>{links}<p>{text}</p><script src="/js/b{number}.js"></script>')
         secret = "".join(written.decode("utf-8", "replace") for ending, written in planter.due(200_000) if ending is None)
         routes[f"/js/b{number}.js"] = script("\n".join(f"// {_line(chance, words)}" for _ in range(400)) + f"\n{secret}\n")

@@ -295,6 +295,8 @@ def test_what_is_stale_and_seen_again_is_active_without_an_event(pipeline: Pipel
     assert figures(pipeline.scan(account, spec)) == (0, 1, 0)
     assert pipeline.finding(account)["status"] == "active"
     assert events(pipeline, account) == ["finding.new"]
+    ((detail,),) = pipeline.sql("SELECT detail FROM audit WHERE account_id = %s AND action = 'finding.seen'", account.id)
+    assert (detail["from"], detail["to"]) == ("stale", "active")
 
 
 def test_what_is_stale_and_gone_is_resolved(pipeline: Pipeline, account: Account) -> None:

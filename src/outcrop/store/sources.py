@@ -87,22 +87,27 @@ async def set_occurrences(db: Connection, account_id: int, blobs: Sequence[tuple
 
 async def seen_unchanged(db: Connection, account_id: int, source: str, *, last: UUID, scan_id: UUID, now: datetime) -> int:
     """Let a run have seen what the last whole look saw: nothing has changed since. Give how many that are."""
-    cursor = await db.execute(
-        """UPDATE findings SET last_seen_at = %s, seen_count = seen_count + 1, last_scan_id = %s,
-                               status = CASE status WHEN 'stale' THEN 'active' ELSE status END
-           WHERE account_id = %s AND source = %s AND last_scan_id = %s""",
-        [now, scan_id, account_id, source, last],
-    )
-    return cursor.rowcount
+    return await _seen(db, account_id, "source = %s AND last_scan_id = %s", [source, last], scan_id=scan_id, now=now)
 
 
 async def touch(db: Connection, account_id: int, finding_ids: Sequence[UUID], *, scan_id: UUID, now: datetime) -> int:
     """Let a run have seen these findings, once; give how many it had not seen yet."""
+    where, values = "id = ANY(%s) AND last_scan_id IS DISTINCT FROM %s", [list(finding_ids), scan_id]
+    return await _seen(db, account_id, where, values, scan_id=scan_id, now=now)
+
+
+async def _seen(db: Connection, account_id: int, where: str, values: list[object], *, scan_id: UUID, now: datetime) -> int:
+    """Count a sighting; what was stale is active again, and the audit trail says so."""
     cursor = await db.execute(
-        """UPDATE findings SET last_seen_at = %s, seen_count = seen_count + 1, last_scan_id = %s,
-                               status = CASE status WHEN 'stale' THEN 'active' ELSE status END
-           WHERE account_id = %s AND id = ANY(%s) AND last_scan_id IS DISTINCT FROM %s""",
-        [now, scan_id, account_id, list(finding_ids), scan_id],
+        f"""WITH met AS (SELECT id, status FROM findings WHERE account_id = %s AND {where} ORDER BY id FOR NO KEY UPDATE),
+                 woken AS (INSERT INTO audit (account_id, at, actor, action, target, outcome, detail)
+                           SELECT %s, %s, 'scan', 'finding.seen', id::text, 'ok',
+                                  jsonb_build_object('scan', %s::text, 'from', 'stale', 'to', 'active')
+                           FROM met WHERE status = 'stale')
+            UPDATE findings f SET last_seen_at = %s, seen_count = seen_count + 1, last_scan_id = %s,
+                                  status = CASE f.status WHEN 'stale' THEN 'active' ELSE f.status END
+            FROM met WHERE f.account_id = %s AND f.id = met.id""".encode(),
+        [account_id, *values, account_id, now, str(scan_id), now, scan_id, account_id],
     )
     return cursor.rowcount
 

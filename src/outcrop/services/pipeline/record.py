@@ -108,6 +108,9 @@ async def _record(db: Connection, tools: Tools, part: Part, batch: _Batch, how: 
         finding = replace(finding, composite_score=total)
         if news:
             announced.append(finding)
+        elif known is not None and finding.status is not known.finding.status:
+            change = {"scan": str(part.scan_id), "from": known.finding.status, "to": finding.status}
+            await audit.append(db, part.account_id, audit.Line(moment, ACTOR, "finding.seen", str(finding.id), detail=change))
         new += known is None
         met += known is None or known.last_scan_id != part.scan_id
         box = tools.keys.seal(sighting.hit.secret, part.account_id, finding.id, sighting.hit.parts) if tools.keep_secrets else None
