@@ -332,7 +332,7 @@ class GitHubHost:
             "html_url": f"https://github.example/{full_name}/commit/{sha}",
             "commit": {"message": "change", "author": who, "committer": who},
             "parents": [],
-            "files": [{"filename": "a.txt", "status": "added", "additions": 1, "patch": "@@ -0,0 +1 @@\n+text"}],
+            "files": [{"filename": "a.txt", "status": "added", "additions": 1, "patch": " -0,0 +1 \n+text"}],
         }
 
     def _page(self, request: web.BaseRequest, items: list[Json], path: str) -> Fault:

@@ -13,7 +13,7 @@ from typing import Any
 
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
-from outcrop.sources.web import Resource, Site, crawl
+from outcrop.sources.web.crawl import Resource, Site, crawl
 from tests.tls import certificate
 
 Reply = tuple[int, Mapping[str, str], bytes]

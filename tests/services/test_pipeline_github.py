@@ -15,7 +15,7 @@ from outcrop.domain.scan import ScanRun, ScanStatus
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import Spec, TargetKind
 from outcrop.services.pipeline.foreground import run_now
-from outcrop.sources import github_api
+from outcrop.sources.github import api as github_api
 from tests.github_host import Fault, error, secondary
 from tests.pipeline import GIST, NAME, Hosted, Pipeline, Repo, owner_spec, plain_spec, repository_spec, token
 

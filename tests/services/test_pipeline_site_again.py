@@ -12,7 +12,7 @@ import pytest
 from outcrop.domain.target import TargetKind
 from outcrop.net.guard import Egress
 from outcrop.services.pipeline.upkeep import turn_stale
-from outcrop.sources.web import Site
+from outcrop.sources.web.crawl import Site
 from tests.pipeline import token
 from tests.site_runs import Gate, SiteRuns, linked, served, site_spec, whys
 from tests.web_host import Reply, Route, moved, page, script, text
@@ -192,7 +192,7 @@ SAYS_NOTHING: dict[str, Route] = {
 
 @pytest.mark.parametrize("is_linked", [True, False], ids=["linked", "unlinked"])
 def test_answer_that_says_nothing_resolves_nothing(pipeline, account, monkeypatch, is_linked):
-    monkeypatch.setattr("outcrop.sources.web_visit._SECONDS", 0.3)
+    monkeypatch.setattr("outcrop.sources.web.visit._SECONDS", 0.3)
     routes = {"/": linked(*SAYS_NOTHING)} | {path: linked(value=token(path)) for path in SAYS_NOTHING}
     with served(pipeline, account, routes) as runs:
         runs.scan()

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from outcrop.sources.web import Site
+from outcrop.sources.web.crawl import Site
 from tests.pipeline import token
 from tests.site_runs import Gate, SiteRuns, linked, served, site_spec, whys
 from tests.sources.conftest import Repo
@@ -69,7 +69,7 @@ def drips(handler: Any) -> Reply | None:
 
 
 def test_slow_answers_are_gaps(pipeline, account, monkeypatch):
-    monkeypatch.setattr("outcrop.sources.web_visit._SECONDS", 0.3)
+    monkeypatch.setattr("outcrop.sources.web.visit._SECONDS", 0.3)
     with served(pipeline, account, {"/": linked("/slow", "/ok"), "/slow": drips, "/ok": text(token("ok"))}) as runs:
         run = runs.scan()
     assert (runs.paths, whys(run, "/slow")) == (["/ok"], ["no whole answer within 0.3 seconds"])

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from outcrop.sources.source_map import MapError, inline_map, is_inline, originals, plain_name, reference
+from outcrop.sources.web.source_map import MapError, inline_map, is_inline, originals, plain_name, reference
 
 MAP = {"version": 3, "sources": ["webpack:///./src/a.ts"], "sourcesContent": ["const key = 'é'\n"], "mappings": "AAAA"}
 RAW = json.dumps(MAP).encode()

@@ -10,7 +10,7 @@ import pytest
 
 from outcrop.domain.finding import SourceType
 from outcrop.net.http import open_http
-from outcrop.sources.web import Site, crawl
+from outcrop.sources.web.crawl import Site, crawl
 from tests.web_host import START, WebHost, moved, page, script, text, visit, web_host
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from outcrop.net.http import open_http
 from outcrop.sources import gitcall
-from outcrop.sources.git_objects import index_ids, unpack
 from outcrop.sources.repository import Repository
-from outcrop.sources.web_git import Limits, fetch_repository
+from outcrop.sources.web.git_folder import Limits, fetch_repository
+from outcrop.sources.web.git_objects import index_ids, unpack
 from tests.sources.conftest import Repo
 from tests.web_host import WebHost, page, text, web_host
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from outcrop.sources.web_scripts import script_links
+from outcrop.sources.web.scripts import script_links
 
 HOME = "https://h.example/"
 

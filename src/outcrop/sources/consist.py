@@ -11,7 +11,7 @@ from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Visibility
 from outcrop.domain.scan import Gap
 from outcrop.domain.target import Spec, TargetKind
-from outcrop.sources.github import GitHub, HostedGist, HostedRepository
+from outcrop.sources.github.client import GitHub, HostedGist, HostedRepository
 from outcrop.sources.repository import origin_of
 
 

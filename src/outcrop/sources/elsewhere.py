@@ -18,8 +18,8 @@ from outcrop.scanner.ruleset import RuleSet
 from outcrop.sources.base import Located, Outcome, Progress, for_path, member
 from outcrop.sources.clone import Remote
 from outcrop.sources.consist import Found, sources_of
-from outcrop.sources.github import GitHub, GitHubError
-from outcrop.sources.web import Site, crawl
+from outcrop.sources.github.client import GitHub, GitHubError
+from outcrop.sources.web.crawl import Site, crawl
 
 
 @dataclass(frozen=True, slots=True)

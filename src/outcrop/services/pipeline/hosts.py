@@ -6,7 +6,7 @@ from uuid import UUID
 
 from outcrop.domain.secret import Secret
 from outcrop.services.pipeline.tools import Part, Tools
-from outcrop.sources.github import GitHub
+from outcrop.sources.github.client import GitHub
 from outcrop.store import scans, sources, targets
 from outcrop.store.db import Pool
 

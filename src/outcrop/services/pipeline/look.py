@@ -12,7 +12,7 @@ from outcrop.services.pipeline.look_git import look_at_repository
 from outcrop.services.pipeline.look_site import look_at_site
 from outcrop.services.pipeline.tools import MOST_TRIES, Look, Part, Tools, now
 from outcrop.sources.consist import Found
-from outcrop.sources.github import GitHubError
+from outcrop.sources.github.client import GitHubError
 from outcrop.store import scans
 from outcrop.store.db import UNAVAILABLE
 

@@ -22,7 +22,7 @@ from outcrop.sources.consist import Found
 from outcrop.sources.errand import Brought, Errand
 from outcrop.sources.git import Known
 from outcrop.sources.git import Standing as KnownPlace
-from outcrop.sources.github import GitHub
+from outcrop.sources.github.client import GitHub
 from outcrop.store import scans, sources
 from outcrop.store.sources import Read, Standing
 

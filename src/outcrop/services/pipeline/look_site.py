@@ -20,9 +20,9 @@ from outcrop.services.pipeline.tools import Look, Part, Tools, now
 from outcrop.sources.base import for_path, shown
 from outcrop.sources.consist import Found
 from outcrop.sources.errand import Errand
-from outcrop.sources.web import Look as Again
-from outcrop.sources.web import Resource, Site, crawl, look_again, returning
-from outcrop.sources.web_git import fetch_repository
+from outcrop.sources.web.crawl import Look as Again
+from outcrop.sources.web.crawl import Resource, Site, crawl, look_again, returning
+from outcrop.sources.web.git_folder import fetch_repository
 from outcrop.sources.workspace import work_folder
 from outcrop.store import scans, sources
 from outcrop.store.sources import Standing

@@ -12,7 +12,7 @@ from outcrop.domain.target import Spec, TargetKind
 from outcrop.services.pipeline.hosts import credential, github
 from outcrop.services.pipeline.tools import MOST_TRIES, Part, Tools, now
 from outcrop.sources.consist import Found, sources_of
-from outcrop.sources.github import GitHubError
+from outcrop.sources.github.client import GitHubError
 from outcrop.store import jobs, scans
 from outcrop.store.db import Connection
 from outcrop.store.scans import PLAN

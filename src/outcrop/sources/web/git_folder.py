@@ -18,9 +18,9 @@ from pathlib import Path
 
 from outcrop.net.http import Http, HttpError
 from outcrop.sources import gitcall
-from outcrop.sources.git_objects import ids_in, index_ids, packed_ids, references, unpack
 from outcrop.sources.repository import Repository, open_mirror
-from outcrop.sources.web_places import is_git_head
+from outcrop.sources.web.git_objects import ids_in, index_ids, packed_ids, references, unpack
+from outcrop.sources.web.places import is_git_head
 
 _NAMES = (
     "heads/main", "heads/master", "heads/develop", "heads/dev", "heads/staging", "heads/production", "heads/prod", "heads/release",

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import re2  # type: ignore[import-untyped]
 
-from outcrop.sources.web_address import identity, is_script_address, is_skipped_address, normalise, origin, path_of
-from outcrop.sources.web_link import Kind, Link
+from outcrop.sources.web.address import identity, is_script_address, is_skipped_address, normalise, origin, path_of
+from outcrop.sources.web.link import Kind, Link
 
 _MOST = 5_000  # links of one script
 _MOST_MATCHES = 20_000  # of one pattern; what is written to keep us busy ends here

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 
 from outcrop.domain.finding import SourceType
 from outcrop.net.http import Answer
-from outcrop.sources import source_map, web_text
-from outcrop.sources.web_address import identity, is_script_address, normalise, origin, path_of
-from outcrop.sources.web_link import Kind, Link
-from outcrop.sources.web_links import MOST_LINKS, html_links, json_links, xml_links
-from outcrop.sources.web_scripts import script_links
+from outcrop.sources.web import source_map
+from outcrop.sources.web import text as web_text
+from outcrop.sources.web.address import identity, is_script_address, normalise, origin, path_of
+from outcrop.sources.web.link import Kind, Link
+from outcrop.sources.web.links import MOST_LINKS, html_links, json_links, xml_links
+from outcrop.sources.web.scripts import script_links
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,13 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from outcrop.net.http import Answer, Http, HttpError
-from outcrop.sources.web_address import normalise, origin, path_of, same_site, told
-from outcrop.sources.web_frontier import Frontier, Target
-from outcrop.sources.web_link import Kind
-from outcrop.sources.web_links import sitemap_links
-from outcrop.sources.web_places import PLACES, is_file
-from outcrop.sources.web_read import Reading, Resource, everything, read
-from outcrop.sources.web_visit import ForbiddenError, Visitor
+from outcrop.sources.web.address import normalise, origin, path_of, same_site, told
+from outcrop.sources.web.frontier import Frontier, Target
+from outcrop.sources.web.link import Kind
+from outcrop.sources.web.links import sitemap_links
+from outcrop.sources.web.places import PLACES, is_file
+from outcrop.sources.web.read import Reading, Resource, everything, read
+from outcrop.sources.web.visit import ForbiddenError, Visitor
 
 __all__ = ["Look", "Resource", "Site", "crawl", "look_again", "returning"]
 

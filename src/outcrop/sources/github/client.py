@@ -15,8 +15,8 @@ from outcrop.domain.finding import Visibility
 from outcrop.domain.secret import Secret
 from outcrop.net.http import Http
 from outcrop.sources.base import one_line
-from outcrop.sources.github_api import PER_PAGE, Api, Etags, origin
-from outcrop.sources.github_limits import Clock, GitHubError, Limits, Sleep, Waiting
+from outcrop.sources.github.api import PER_PAGE, Api, Etags, origin
+from outcrop.sources.github.limits import Clock, GitHubError, Limits, Sleep, Waiting
 
 __all__ = ["Etags", "GitHub", "GitHubError", "HostedCommit", "HostedGist", "HostedRepository"]
 

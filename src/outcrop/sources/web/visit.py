@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from protego import Protego
 
 from outcrop.net.http import Answer, Http, HttpError
-from outcrop.sources.web_address import normalise, origin
-from outcrop.sources.web_text import is_challenge
+from outcrop.sources.web.address import normalise, origin
+from outcrop.sources.web.text import is_challenge
 
 _AGENT = "outcrop"
 _SECONDS = 60.0  # for one answer

@@ -14,7 +14,7 @@ from outcrop.domain.errors import OperatorError
 from outcrop.domain.secret import Secret, reveal
 from outcrop.net.http import Answer, Http, HttpError
 from outcrop.sources.base import one_line
-from outcrop.sources.github_limits import GitHubError, Kind, Limits
+from outcrop.sources.github.limits import GitHubError, Kind, Limits
 
 PER_PAGE = 100
 _MOST_PAGES = 10_000
