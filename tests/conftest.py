@@ -9,6 +9,7 @@ import psycopg
 import pytest
 import structlog
 
+from outcrop.cli import session
 from outcrop.logs import set_up_logs
 from outcrop.runtime import prepare
 from outcrop.settings import Settings
@@ -22,6 +23,7 @@ os.environ["OUTCROP_VALIDATE"] = "off"  # no issuer is asked; tests of checks as
 
 set_up_logs("info", "json")
 structlog.configure(cache_logger_on_first_use=False)  # so that a test can capture them
+session.set_up_logs = lambda *_: None  # a command that is run in this process leaves that as it is
 
 SECRET_KEY = "a key for the tests only, no secret"
 

@@ -12,7 +12,9 @@ PASSWORD = "S3cr3t!pw"
 
 
 async def command(reader) -> list[str]:
-    count = int((await reader.readline())[1:])
+    if not (line := await reader.readline()):
+        raise EOFError
+    count = int(line[1:])
     words = []
     for _ in range(count):
         size = int((await reader.readline())[1:])
