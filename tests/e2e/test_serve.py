@@ -112,7 +112,14 @@ def test_a_customers_first_day(folder: Path) -> None:
         assert process.wait(30) == 130
     assert wait_for(lambda: not processes_of(folder), "every process to be gone") is True
     actions = [entry["action"] for entry in outcrop(folder, "audit", "--account", "acme")]
-    assert actions == ["account.create", "findings.import", "key.create", "finding.resolve", "key.revoke"]
+    # what was imported was last seen long ago: the worker may turn it stale at any moment
+    assert [action for action in actions if action != "finding.stale"] == [
+        "account.create",
+        "findings.import",
+        "key.create",
+        "finding.resolve",
+        "key.revoke",
+    ]
     assert not processes_of(folder)
 
 
