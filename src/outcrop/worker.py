@@ -18,8 +18,9 @@ from outcrop.net.http import open_http
 from outcrop.runtime import Runtime
 from outcrop.scanner.ruleset import load
 from outcrop.services.pipeline.look import look_at_source
-from outcrop.services.pipeline.plan import LOOK_TASK, PLAN_TASK, plan_run
+from outcrop.services.pipeline.plan import plan_run
 from outcrop.services.pipeline.revalidate import rescore, revalidate_due
+from outcrop.services.pipeline.start import LOOK_TASK, PLAN_TASK
 from outcrop.services.pipeline.tools import Tools
 from outcrop.services.pipeline.upkeep import pick_up_orphans, pick_up_stalled, start_due, turn_stale
 from outcrop.settings import Settings
