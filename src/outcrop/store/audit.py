@@ -32,3 +32,12 @@ async def select_all(db: Connection, account_id: int) -> list[Line]:
         "SELECT at, actor, action, target, outcome, detail FROM audit WHERE account_id = %s ORDER BY id", [account_id]
     )
     return [Line(*row) for row in await cursor.fetchall()]
+
+
+async def select_about(db: Connection, account_id: int, target: str, *, most: int = 200) -> list[Line]:
+    """Give the newest lines about one thing, newest first."""
+    cursor = await db.execute(
+        "SELECT at, actor, action, target, outcome, detail FROM audit WHERE account_id = %s AND target = %s ORDER BY id DESC LIMIT %s",
+        [account_id, target, most],
+    )
+    return [Line(*row) for row in await cursor.fetchall()]

@@ -30,6 +30,17 @@ async def select_for_update(db: Connection, account_id: int, finding_id: UUID) -
     return None if row is None else (rows.finding(row[:-1]), row[-1])
 
 
+async def select_same(db: Connection, account_id: int, finding_id: UUID, limit: int) -> list[Finding]:
+    """Give the other findings of the same credential, highest score first."""
+    cursor = await db.execute(
+        f"""SELECT {rows.COLUMNS} FROM findings
+            WHERE account_id = %s AND id <> %s AND fingerprint = (SELECT fingerprint FROM findings WHERE account_id = %s AND id = %s)
+            ORDER BY composite_score DESC, id LIMIT %s""".encode(),
+        [account_id, finding_id, account_id, finding_id, limit],
+    )
+    return [rows.finding(row) for row in await cursor.fetchall()]
+
+
 async def update_triage(db: Connection, account_id: int, finding: Finding) -> None:
     """Save what triage, or a run that finds it gone, can change."""
     evidence = finding.resolution_evidence
