@@ -17,11 +17,12 @@ from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.runtime import Runtime
 from outcrop.scanner.ruleset import load
+from outcrop.services import sessions
 from outcrop.services.pipeline.look import look_at_source
 from outcrop.services.pipeline.plan import plan_run
 from outcrop.services.pipeline.revalidate import rescore, revalidate_due
 from outcrop.services.pipeline.start import LOOK_TASK, PLAN_TASK
-from outcrop.services.pipeline.tools import Tools
+from outcrop.services.pipeline.tools import Tools, now
 from outcrop.services.pipeline.upkeep import pick_up_orphans, pick_up_stalled, start_due, turn_stale
 from outcrop.settings import Settings
 from outcrop.sources.crew import open_crew
@@ -32,7 +33,7 @@ from outcrop.validation.engine import AT_ONCE, Mode, Validator
 
 FOLD_EVERY = 2.0  # seconds; a list sums a few more rows meanwhile
 DEAD_AFTER = 20.0  # seconds without a sign of life; it gives four of them in that time
-_SCHEDULE_EVERY, _STALE_EVERY = 15.0, 3_600.0
+_SCHEDULE_EVERY, _HOUR = 15.0, 3_600.0
 _PATIENCE = 4.0  # seconds that a job gets to end by itself when the worker is told to stop
 _GRACE = 2.0  # seconds that giving it back gets then
 _ISSUERS = 200  # connections to issuers at once
@@ -78,9 +79,10 @@ async def work(runtime: Runtime, settings: Settings, stop: asyncio.Event, *, job
             _every(_SCHEDULE_EVERY, stop, lambda: start_due(tools)),
             _every(dead_after / 2, stop, lambda: pick_up_stalled(tools, dead_after=dead_after)),
             _every(dead_after / 2, stop, lambda: pick_up_orphans(tools)),
-            _every(_STALE_EVERY, stop, lambda: revalidate_due(tools)),
-            _every(_STALE_EVERY, stop, lambda: rescore(tools)),
-            _every(_STALE_EVERY, stop, lambda: turn_stale(tools, after=timedelta(days=settings.stale_after_days))),
+            _every(_HOUR, stop, lambda: revalidate_due(tools)),
+            _every(_HOUR, stop, lambda: rescore(tools)),
+            _every(_HOUR, stop, lambda: turn_stale(tools, after=timedelta(days=settings.stale_after_days))),
+            _every(_HOUR, stop, lambda: _sweep(runtime)),
             _jobs(runtime, tools, stop, dead_after),
         ]
         tasks = [asyncio.create_task(chore) for chore in chores]
@@ -109,6 +111,11 @@ async def _every(seconds: float, stop: asyncio.Event, chore: Callable[[], Awaita
 async def _fold(runtime: Runtime) -> int:
     async with runtime.pool.connection() as db:
         return await rollups.fold(db)
+
+
+async def _sweep(runtime: Runtime) -> int:
+    async with runtime.pool.connection() as db:
+        return await sessions.sweep(db, now=now())
 
 
 async def _jobs(runtime: Runtime, tools: Tools, stop: asyncio.Event, dead_after: float) -> None:

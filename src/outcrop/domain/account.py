@@ -8,9 +8,12 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
+from outcrop.domain.errors import BadInputError
+
 SLUG = re.compile(r"[a-z0-9-]{2,40}")
 EMAIL = re.compile(r"[^@\s\x00-\x1f]+@[^@\s\x00-\x1f]+")
 EMAIL_LENGTH = 254
+PASSWORD_LENGTHS = range(12, 1025)
 
 
 class Plan(StrEnum):
@@ -52,6 +55,13 @@ PERMISSIONS: dict[Role, frozenset[Permission]] = {
 }
 
 
+def manages(role: Role, other: Role) -> bool:
+    """Tell whether one may give and take a role: owners every one, others with `members` only those below their own."""
+    if Permission.OWNERS in PERMISSIONS[role]:
+        return True
+    return Permission.MEMBERS in PERMISSIONS[role] and PERMISSIONS[other] < PERMISSIONS[role]
+
+
 @dataclass(frozen=True, slots=True)
 class Account:
     id: int
@@ -89,6 +99,18 @@ class Caller:
     account_id: int
     key_id: UUID
     email: str
+
+
+def checked_email(text: str) -> str:
+    if EMAIL.fullmatch(text) is None or len(text) > EMAIL_LENGTH:
+        raise BadInputError(f"{text[:EMAIL_LENGTH]!r} is no e-mail address")
+    return text
+
+
+def checked_password(text: str) -> str:
+    if len(text) not in PASSWORD_LENGTHS or "\0" in text:
+        raise BadInputError(f"a password has {PASSWORD_LENGTHS.start} to {PASSWORD_LENGTHS.stop - 1} characters")
+    return text
 
 
 _PREFIX = "outcrop_"
