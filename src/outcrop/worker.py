@@ -20,16 +20,18 @@ from outcrop.scanner.ruleset import load
 from outcrop.services import sessions
 from outcrop.services.pipeline.look import look_at_source
 from outcrop.services.pipeline.plan import plan_run
-from outcrop.services.pipeline.revalidate import rescore, revalidate_due
-from outcrop.services.pipeline.start import LOOK_TASK, PLAN_TASK
+from outcrop.services.pipeline.rescore import rescore
+from outcrop.services.pipeline.revalidate import answer_request, revalidate_due
+from outcrop.services.pipeline.start import LOOK_TASK, PLAN_TASK, VALIDATE_TASK
 from outcrop.services.pipeline.tools import Tools, now
-from outcrop.services.pipeline.upkeep import pick_up_orphans, pick_up_stalled, start_due, turn_stale
+from outcrop.services.pipeline.upkeep import erase_secrets, pick_up_orphans, pick_up_stalled, start_due, turn_stale
 from outcrop.settings import Settings
 from outcrop.sources.crew import open_crew
 from outcrop.sources.workspace import cache_folder
 from outcrop.store import jobs, rollups
 from outcrop.store.db import UNAVAILABLE
-from outcrop.validation.engine import AT_ONCE, Mode, Validator
+from outcrop.validation.engine import Mode, Validator
+from outcrop.validation.issuer import AT_ONCE
 
 FOLD_EVERY = 2.0  # seconds; a list sums a few more rows meanwhile
 DEAD_AFTER = 20.0  # seconds without a sign of life; it gives four of them in that time
@@ -37,6 +39,7 @@ _SCHEDULE_EVERY, _HOUR = 15.0, 3_600.0
 _PATIENCE = 4.0  # seconds that a job gets to end by itself when the worker is told to stop
 _GRACE = 2.0  # seconds that giving it back gets then
 _ISSUERS = 200  # connections to issuers at once
+_ASKED_AT_ONCE = 4
 _PAUSE = 2.0
 _LONGEST_WAIT = 60  # seconds before a job that failed is done again
 
@@ -82,6 +85,7 @@ async def work(runtime: Runtime, settings: Settings, stop: asyncio.Event, *, job
             _every(_HOUR, stop, lambda: revalidate_due(tools)),
             _every(_HOUR, stop, lambda: rescore(tools)),
             _every(_HOUR, stop, lambda: turn_stale(tools, after=timedelta(days=settings.stale_after_days))),
+            _every(_HOUR, stop, lambda: erase_secrets(tools)),
             _every(_HOUR, stop, lambda: _sweep(runtime)),
             _jobs(runtime, tools, stop, dead_after),
         ]
@@ -138,18 +142,32 @@ async def _jobs(runtime: Runtime, tools: Tools, stop: asyncio.Event, dead_after:
 
 
 async def _take_jobs(app: procrastinate.App, jobs_at_once: int, dead_after: float) -> None:
-    """Take jobs as they come, as many at once as there are child processes."""
+    """Take jobs as they come, as many at once as there are child processes; what a person waits for is not behind them."""
     async with app.open_async():
-        await app.run_worker_async(
-            queues=[jobs.QUEUE],
-            concurrency=jobs_at_once + 1,  # a plan mostly waits for the host
-            delete_jobs="always",
-            install_signal_handlers=False,
-            update_heartbeat_interval=dead_after / 4,
-            stalled_worker_timeout=dead_after,
-            shutdown_graceful_timeout=_PATIENCE,
-            fetch_job_polling_interval=1.0,
-        )
+        at_once = {jobs.QUEUE: jobs_at_once + 1, jobs.ASKED: _ASKED_AT_ONCE}  # a plan mostly waits for the host
+        workers = [
+            asyncio.create_task(
+                app.run_worker_async(
+                    queues=[queue],
+                    concurrency=most,
+                    delete_jobs="always",
+                    install_signal_handlers=False,
+                    update_heartbeat_interval=dead_after / 4,
+                    stalled_worker_timeout=dead_after,
+                    shutdown_graceful_timeout=_PATIENCE,
+                    fetch_job_polling_interval=1.0,
+                )
+            )
+            for queue, most in at_once.items()
+        ]
+        try:
+            ended, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_COMPLETED)
+            for one in ended:
+                one.result()
+        finally:
+            for one in workers:
+                one.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
 
 
 class _Again(procrastinate.BaseRetryStrategy):
@@ -161,30 +179,35 @@ class _Again(procrastinate.BaseRetryStrategy):
 
 
 def _app(url: str, tools: Tools) -> procrastinate.App:
-    app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url, min_size=1, max_size=4))
+    app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url, min_size=1, max_size=6))
 
     @app.task(name=PLAN_TASK, retry=_Again())
     async def plan(account_id: int, scan_id: str) -> None:
-        with _told(scan_id):
+        with _told(scan=scan_id):
             await plan_run(tools, account_id, UUID(scan_id))
 
     @app.task(name=LOOK_TASK, retry=_Again())
     async def look(account_id: int, scan_id: str, source: str) -> None:
-        with _told(scan_id):
+        with _told(scan=scan_id):
             await look_at_source(tools, account_id, UUID(scan_id), source)
+
+    @app.task(name=VALIDATE_TASK, retry=_Again())
+    async def validate(account_id: int, finding_id: str, by: str) -> None:
+        with _told(finding=finding_id):
+            await answer_request(tools, account_id, UUID(finding_id), by=by)
 
     return app
 
 
 @contextmanager
-def _told(scan_id: str) -> Iterator[None]:
+def _told(**about: str) -> Iterator[None]:
     """Log what makes a job fail: its kind and where, for its text could hold a credential."""
     try:
         yield
     except Exception as error:
         if isinstance(error, UNAVAILABLE):
-            log.warning("database_unavailable", scan=scan_id, error=type(error).__name__)
+            log.warning("database_unavailable", error=type(error).__name__, **about)
         else:
             frame = traceback.extract_tb(error.__traceback__)[-1]
-            log.error("job_failed", scan=scan_id, error=type(error).__name__, at=f"{frame.filename}:{frame.lineno}")  # noqa: TRY400
+            log.error("job_failed", error=type(error).__name__, at=f"{frame.filename}:{frame.lineno}", **about)  # noqa: TRY400
         raise

@@ -22,9 +22,9 @@ from outcrop.worker import open_tools
 _STATEMENT_TIMEOUT = 600.0
 
 
-def scan_for_account(slug: str, targets: list[str], kind: str | None, *, jobs: int, as_json: bool) -> None:
+def scan_for_account(slug: str, targets: list[str], kind: str | None, *, jobs: int, as_json: bool, validate: bool) -> None:
     """Run targets one after the other; each is a scan run of its own."""
-    settings = start()
+    settings = start() if validate else start().model_copy(update={"validate_": "off"})
     specs = [_spec(target, kind, settings) for target in targets]
     try:
         runs = run(lambda: _main(settings, slug, specs, jobs or cores()))

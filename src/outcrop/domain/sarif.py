@@ -5,7 +5,8 @@ from typing import Any
 from urllib.parse import quote
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_LEVELS = {"high": "error", "medium": "warning", "low": "note"}
+_LEVELS = {"high": "error", "medium": "warning", "low": "note"}  # by how sure the hit is, unless the issuer has said more
+_LEVELS_OF_VERDICTS = {"valid": "error", "invalid": "note"}
 FINGERPRINT = "outcrop/v1"
 
 
@@ -52,10 +53,23 @@ def _result(finding: Mapping[str, Any], rule_index: int) -> dict[str, Any]:
     return {
         "ruleId": finding["rule"],
         "ruleIndex": rule_index,
-        "level": _LEVELS[str(finding["confidence"])],
-        "message": {"text": f"{text} in {where}{commit}"},
+        "level": _LEVELS_OF_VERDICTS.get(str(finding["validation_status"]), _LEVELS[str(finding["confidence"])]),
+        "message": {"text": f"{text} in {where}{commit}{_verdict(finding)}"},
         "locations": [{"physicalLocation": physical}],
         "partialFingerprints": {FINGERPRINT: finding["fingerprint"]},
         "rank": finding["composite_score"],
-        "properties": {"commit": finding["commit"], "author": finding["author"], "confidence": str(finding["confidence"])},
+        "properties": {
+            "commit": finding["commit"],
+            "author": finding["author"],
+            "confidence": str(finding["confidence"]),
+            "validation_status": str(finding["validation_status"]),
+            "validation_confidence": str(finding["validation_confidence"]),
+            "validation_detail": finding["validation_detail"],
+            "score": finding["score"],
+        },
     }
+
+
+def _verdict(finding: Mapping[str, Any]) -> str:
+    reason = finding["validation_detail"].get("reason")
+    return f": {finding['validation_status']}, {reason}" if reason else ""

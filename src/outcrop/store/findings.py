@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -70,6 +71,27 @@ async def select_scored(db: Connection, account_id: int, finding_id: UUID) -> tu
     )
     row = await cursor.fetchone()
     return None if row is None else (rows.finding(row[:-1]), row[-1])
+
+
+async def select_with_score(db: Connection, account_id: int, finding_id: UUID) -> tuple[Finding, dict[str, Any] | None] | None:
+    """Give a finding with what its score is made of."""
+    cursor = await db.execute(
+        f"SELECT {rows.COLUMNS}, score_detail FROM findings WHERE account_id = %s AND id = %s".encode(), [account_id, finding_id]
+    )
+    row = await cursor.fetchone()
+    return None if row is None else (rows.finding(row[:-1]), row[-1])
+
+
+async def erase_boxes(db: Connection, *, closed_before: datetime | None, most: int) -> list[int]:
+    """Erase credentials, of findings closed before a moment or of all, whatever account they are of; give the account of each."""
+    closed = "true" if closed_before is None else "closed_at < %s"
+    cursor = await db.execute(
+        f"""UPDATE findings f SET secret_box = NULL FROM (
+                SELECT account_id, id FROM findings WHERE secret_box IS NOT NULL AND {closed} LIMIT %s FOR NO KEY UPDATE SKIP LOCKED) old
+            WHERE f.account_id = old.account_id AND f.id = old.id RETURNING f.account_id""".encode(),
+        [*([] if closed_before is None else [closed_before]), most],
+    )
+    return [account_id for (account_id,) in await cursor.fetchall()]
 
 
 async def update_checked(db: Connection, account_id: int, finding: Finding, score_detail: dict[str, Any] | None) -> None:

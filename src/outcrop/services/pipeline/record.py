@@ -14,7 +14,7 @@ from outcrop.scanner.detect import Hit
 from outcrop.services.pipeline.masking import Masking
 from outcrop.services.pipeline.scoring import Traits, scored
 from outcrop.services.pipeline.tools import ACTOR, Part, Tools, now
-from outcrop.services.pipeline.verify import judged, verify
+from outcrop.services.pipeline.verify import apply, audit_change, judged, verify
 from outcrop.store import audit, findings, outbox, scans, sources
 from outcrop.store.db import Connection
 from outcrop.store.findings import Record
@@ -63,9 +63,11 @@ async def record(tools: Tools, part: Part, sightings: Sequence[Sighting], extent
     order = sorted(placed)
     for at in range(0, len(order), BATCH):
         batch = {place: placed[place] for place in order[at : at + BATCH]}
-        told = await verify(tools, part.account_id, {fingerprint: one.hit for one, fingerprint in batch.values()})
+        word = await verify(tools, part.account_id, {fingerprint: one.hit for one, fingerprint in batch.values()})
         async with tools.pool.connection() as db, db.transaction():
-            await _record(db, tools, part, batch, _How(extent, masked, told))
+            await _record(db, tools, part, batch, _How(extent, masked, word.told))
+            for fingerprint in sorted(word.changed):  # it stands in other places too
+                await apply(db, part.account_id, fingerprint, word.told[fingerprint], by=ACTOR)
     return set(placed)
 
 
@@ -111,9 +113,13 @@ async def _record(db: Connection, tools: Tools, part: Part, batch: _Batch, how: 
         elif known is not None and finding.status is not known.finding.status:
             change = {"scan": str(part.scan_id), "from": known.finding.status, "to": finding.status}
             await audit.append(db, part.account_id, audit.Line(moment, ACTOR, "finding.seen", str(finding.id), detail=change))
+        if known is not None:
+            await audit_change(db, part.account_id, known.finding, finding, by=ACTOR)
         new += known is None
         met += known is None or known.last_scan_id != part.scan_id
-        box = tools.keys.seal(sighting.hit.secret, part.account_id, finding.id, sighting.hit.parts) if tools.keep_secrets else None
+        # What is closed is as it was: a credential that was erased for it is not stored again.
+        kept = tools.keep_secrets and (known is None or finding.status is Status.ACTIVE)
+        box = tools.keys.seal(sighting.hit.secret, part.account_id, finding.id, sighting.hit.parts) if kept else None
         records.append(
             Record(
                 finding,

@@ -1,5 +1,6 @@
-"""What keeps runs going: schedules, workers that died, and findings that nobody has seen for long."""
+"""What happens by itself: schedules, workers that died, findings that nobody has seen for long, credentials that are no longer needed."""
 
+from collections import Counter
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -7,7 +8,10 @@ from outcrop.domain.scan import Trigger
 from outcrop.domain.target import EVERY, Schedule, Target, TargetKind
 from outcrop.services.pipeline.start import defer, start_run
 from outcrop.services.pipeline.tools import ACTOR, Tools, now
-from outcrop.store import audit, jobs, scans, sources, targets
+from outcrop.store import audit, findings, jobs, scans, sources, targets
+
+ERASED_AFTER = timedelta(days=30)  # of being closed
+_AT_ONCE = 1000
 
 
 async def start_due(tools: Tools) -> int:
@@ -37,7 +41,8 @@ async def pick_up_stalled(tools: Tools, *, dead_after: float) -> int:
     async with tools.pool.connection() as db, db.transaction():
         stalled = await jobs.release_stalled(db, dead_after)
         for arguments in stalled:
-            await scans.interrupt(db, arguments["account_id"], UUID(arguments["scan_id"]))
+            if "scan_id" in arguments:
+                await scans.interrupt(db, arguments["account_id"], UUID(arguments["scan_id"]))
     return len(stalled)
 
 
@@ -66,3 +71,18 @@ async def turn_stale(tools: Tools, *, after: timedelta) -> int:
         turned += len(found)
         if not found:
             return turned
+
+
+async def erase_secrets(tools: Tools) -> int:
+    """Erase the credentials of findings that were closed long ago; where none are to be kept, of all. The trail tells how many."""
+    moment = now()
+    before = moment - ERASED_AFTER if tools.keep_secrets else None
+    erased = 0
+    while True:
+        async with tools.pool.connection() as db, db.transaction():
+            counts = Counter(await findings.erase_boxes(db, closed_before=before, most=_AT_ONCE))
+            for account_id, count in sorted(counts.items()):
+                await audit.append(db, account_id, audit.Line(moment, "upkeep", "secrets.erase", detail={"findings": count}))
+        erased += counts.total()
+        if not counts:
+            return erased
