@@ -7,12 +7,13 @@ from functools import cache
 from typing import Any, TypeVar
 from uuid import uuid4
 
+import pytest
 from argon2 import PasswordHasher
 
 from outcrop.domain.account import Account, Member, Role
 from outcrop.domain.session import Signed
 from outcrop.services import sessions
-from outcrop.store import accounts
+from outcrop.store import accounts, passwords
 from outcrop.store import db as database
 from outcrop.store.db import Connection, Pool
 from tests.backend import Backend
@@ -20,11 +21,19 @@ from tests.backend import Backend
 T = TypeVar("T")
 PASSWORD = "a long pass phrase"
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
+QUICK = {"time_cost": 1, "memory_cost": 8, "parallelism": 1}  # the real parameters cost a test most of its time
 
 
 @cache
 def password_hash() -> str:
-    return PasswordHasher().hash(PASSWORD)
+    return PasswordHasher(**QUICK).hash(PASSWORD)
+
+
+@pytest.fixture
+def nobody_has_tried(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No failure of another test counts, and a hash is quickly made."""
+    backend.sql("TRUNCATE sign_in_attempts")
+    monkeypatch.setattr(passwords, "_HASHER", PasswordHasher(**QUICK))
 
 
 def add_member(backend: Backend, account: Account, role: Role = Role.OWNER, hashed: str | None = None) -> Member:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -15,20 +16,18 @@ from outcrop.services import accounts, sessions
 from outcrop.store import passwords
 from outcrop.store.db import Connection, Pool
 from tests.backend import Backend
-from tests.members import NOW, PASSWORD, add_member, count_statements, everything_stored, resume, sign_in, trail, with_pool
+from tests.members import NOW, PASSWORD, QUICK, add_member, count_statements, everything_stored, resume, sign_in, trail, with_pool
 
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 WRONG = "another pass phrase"
 
 
+pytestmark = pytest.mark.usefixtures("nobody_has_tried")
+
+
 @pytest.fixture
 def account(backend: Backend) -> Account:
     return backend.tenant().account
-
-
-@pytest.fixture(autouse=True)
-def _no_tries(backend: Backend) -> None:
-    backend.sql("TRUNCATE sign_in_attempts")
 
 
 def refusal(backend: Backend, email: str, password: str = WRONG, **given: Any) -> SignInError:
@@ -38,7 +37,7 @@ def refusal(backend: Backend, email: str, password: str = WRONG, **given: Any) -
 
 
 @pytest.fixture
-def hashes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def hashes(monkeypatch: pytest.MonkeyPatch, nobody_has_tried: None) -> list[str]:
     """What the hasher is asked to do, in order."""
     asked: list[str] = []
 
@@ -51,7 +50,7 @@ def hashes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             asked.append("verify")
             return super().verify(hash, password)
 
-    monkeypatch.setattr(passwords, "_HASHER", Counted())
+    monkeypatch.setattr(passwords, "_HASHER", Counted(**QUICK))
     return asked
 
 
@@ -172,8 +171,8 @@ def test_the_use_is_noted_once_a_minute_and_a_request_costs_one_statement(backen
     async def asked(db: Connection) -> list[int]:
         times = [timedelta(), timedelta(seconds=59), MINUTE, MINUTE, 2 * MINUTE - timedelta(seconds=1)]
         execute, counts = db.execute, []
-        for time in times:
-            counts.append(await count_statements(db, lambda time=time: sessions.resume(db, token, now=NOW + time)))
+        for after in times:
+            counts.append(await count_statements(db, lambda after=after: sessions.resume(db, token, now=NOW + after)))
             db.execute = execute  # type: ignore[method-assign]
         return counts
 
@@ -228,14 +227,15 @@ def test_no_other_password_is_right(backend: Backend, account: Account, password
 
 
 def test_an_outdated_hash_is_made_anew_by_a_right_password_only(backend: Backend, account: Account) -> None:
-    old = PasswordHasher(time_cost=1, memory_cost=8192).hash(PASSWORD)
+    old = PasswordHasher(**QUICK | {"memory_cost": 16}).hash(PASSWORD)
     member = add_member(backend, account, hashed=old)
     kept = "SELECT password_hash FROM members WHERE id = %s"
     refusal(backend, member.email)
     assert backend.sql(kept, member.id) == [(old,)]
     sign_in(backend, member.email)
     ((new,),) = backend.sql(kept, member.id)
-    assert not PasswordHasher().check_needs_rehash(new)
+    assert new != old
+    assert not passwords.is_outdated(new)
     sign_in(backend, member.email)
     assert backend.sql(kept, member.id) == [(new,)]
 
@@ -251,7 +251,7 @@ def test_a_password_that_is_changed_while_it_is_compared_opens_nothing(
         backend.sql("UPDATE members SET password_hash = %s WHERE id = %s", other, member.id)
         return right
 
-    other = PasswordHasher().hash(WRONG)
+    other = PasswordHasher(**QUICK).hash(WRONG)
     monkeypatch.setattr(passwords, "matches", slowly)
     assert refusal(backend, member.email, PASSWORD).code == "wrong"
 
@@ -272,6 +272,38 @@ def test_no_connection_is_held_while_a_password_is_compared(backend: Backend, ac
 
     assert with_pool(backend, work)
     assert free == [True]
+
+
+def test_two_passwords_are_compared_at_once_and_the_loop_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_at_it, most = 0, 0
+
+    class Slow(PasswordHasher):
+        def verify(self, hash: str | bytes, password: str | bytes) -> bool:  # noqa: A002
+            nonlocal now_at_it, most
+            now_at_it += 1
+            most = max(most, now_at_it)
+            time.sleep(0.05)
+            now_at_it -= 1
+            return True
+
+    async def work() -> int:
+        waiting = asyncio.gather(*(passwords.matches("x", PASSWORD) for _ in range(6)))
+        ticks = 0
+        while not waiting.done():
+            await asyncio.sleep(0.001)
+            ticks += 1
+        return ticks
+
+    monkeypatch.setattr(passwords, "_HASHER", Slow())
+    assert asyncio.run(work()) > 10
+    assert most == 2
+
+
+def test_the_parameters_are_those_that_the_standard_recommends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    made = asyncio.run(passwords.hashed(PASSWORD))
+    assert made.startswith("$argon2id$v=19$m=65536,t=3,p=4$"), "RFC 9106, for machines with less memory"
+    assert asyncio.run(passwords.matches(made, PASSWORD))
 
 
 def test_where_too_many_passwords_wait_one_is_told_to_come_again(

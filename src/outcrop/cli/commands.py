@@ -2,7 +2,7 @@
 
 import typer
 
-from outcrop.cli import accounts, demo, exchange, operate, rules, scan, serve, targets, validate
+from outcrop.cli import accounts, demo, exchange, members, operate, rules, scan, serve, targets, validate
 
 app = typer.Typer(
     name="outcrop",
@@ -22,7 +22,7 @@ app.command("import")(exchange.import_)
 app.command("audit")(accounts.audit)
 app.command("validate")(validate.validate)
 app.add_typer(accounts.account, name="account")
-app.add_typer(accounts.user, name="user")
+app.add_typer(members.user, name="user")
 app.add_typer(accounts.key, name="key")
 app.add_typer(targets.target, name="target")
 app.add_typer(operate.secrets, name="secrets")

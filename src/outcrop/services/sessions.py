@@ -110,7 +110,7 @@ async def _decide(db: Connection, keys: Keys, this: _Try, there: Credentials | N
         if step is not None:
             await second_factors.use_step(db, there.account_id, there.member.id, step)
         elif await second_factors.use_recovery_code(db, there.member.id, totp.recovery_digest(this.code)):
-            with_code = {"recovery_codes_left": await second_factors.count_recovery_codes(db, there.member.id)}
+            with_code = {"recovery_codes_left": await second_factors.count_recovery_codes(db, there.account_id, there.member.id)}
         else:
             return await _fail(db, this, there, "code")
     return await _open(db, this, there, with_code)

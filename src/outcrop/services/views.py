@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 from outcrop.domain.account import Account
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.view import View
-from outcrop.store import audit, views
+from outcrop.store import accounts, audit, views
 from outcrop.store.db import Connection
 
 NAME_LENGTH, QUERY_LENGTH, MOST = 60, 2_000, 100
@@ -23,6 +23,7 @@ async def save_view(db: Connection, account: Account, *, name: str, query: str, 
         raise BadInputError(f"a view's name has 1 to {NAME_LENGTH} printable characters")
     if len(query) > QUERY_LENGTH or not query.isprintable():
         raise BadInputError(f"a view's query has at most {QUERY_LENGTH:,} printable characters")
+    await accounts.hold(db, account.id)
     if await views.count(db, account.id) >= MOST:
         raise BadInputError(f"an account has at most {MOST} views: remove one first")
     view = View(uuid4(), name, query.removeprefix("?"), by, now)

@@ -116,6 +116,29 @@ async def lock_credentials(db: Connection, slug: str, member_id: UUID) -> Creden
     return _credentials(await cursor.fetchone())
 
 
+async def hold(db: Connection, account_id: int) -> None:
+    """Let one change after the other happen to an account's members, until the transaction ends."""
+    await db.execute("SELECT 1 FROM accounts WHERE id = %s FOR NO KEY UPDATE", [account_id])
+
+
+async def find_member(db: Connection, account_id: int, member_id: UUID) -> Member | None:
+    cursor = await db.execute(
+        f"SELECT {_MEMBER} FROM members m JOIN accounts a ON a.id = m.account_id WHERE a.id = %s AND m.id = %s".encode(),
+        [account_id, member_id],
+    )
+    row = await cursor.fetchone()
+    return None if row is None else Member(row[0], row[1], row[2], Role(row[3]), row[4])
+
+
+async def count_owners(db: Connection, account_id: int) -> int:
+    row = await (await db.execute("SELECT count(*) FROM members WHERE account_id = %s AND role = 'owner'", [account_id])).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+async def update_role(db: Connection, account_id: int, member_id: UUID, role: Role) -> None:
+    await db.execute("UPDATE members SET role = %s WHERE account_id = %s AND id = %s", [role, account_id, member_id])
+
+
 async def delete_member(db: Connection, account_id: int, member_id: UUID) -> None:
     await db.execute("DELETE FROM members WHERE account_id = %s AND id = %s", [account_id, member_id])
 

@@ -53,10 +53,15 @@ async def use_recovery_code(db: Connection, member_id: UUID, digest: bytes) -> b
     return cursor.rowcount == 1
 
 
-async def count_recovery_codes(db: Connection, member_id: UUID) -> int:
-    cursor = await db.execute("SELECT count(*) FROM recovery_codes WHERE member_id = %s", [member_id])
+async def count_recovery_codes(db: Connection, account_id: int, member_id: UUID) -> int | None:
+    """Count the recovery codes that are left; None where the second step is off."""
+    cursor = await db.execute(
+        """SELECT (SELECT count(*) FROM recovery_codes r WHERE r.member_id = f.member_id) FROM second_factors f
+           WHERE account_id = %s AND member_id = %s AND confirmed_at IS NOT NULL""",
+        [account_id, member_id],
+    )
     row = await cursor.fetchone()
-    return 0 if row is None else int(row[0])
+    return None if row is None else int(row[0])
 
 
 async def delete(db: Connection, account_id: int, member_id: UUID) -> bool:

@@ -23,8 +23,6 @@ async def insert(db: Connection, account_id: int, view: View) -> None:
 
 
 async def count(db: Connection, account_id: int) -> int:
-    """Count an account's views; nobody else adds one until the transaction ends."""
-    await db.execute("SELECT 1 FROM accounts WHERE id = %s FOR NO KEY UPDATE", [account_id])
     row = await (await db.execute("SELECT count(*) FROM views WHERE account_id = %s", [account_id])).fetchone()
     return 0 if row is None else int(row[0])
 
