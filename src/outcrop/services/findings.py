@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 
 from outcrop.domain.errors import NotFoundError, TransitionError
 from outcrop.domain.events import event_of
+from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import Action, Finding, Move, Triaged, cut_note, moved
 from outcrop.domain.paging import FindingQuery, Page
 from outcrop.domain.secret import is_password
@@ -93,6 +94,15 @@ async def _move(
 async def history(db: Connection, account_id: int, finding_id: UUID) -> list[audit.Line]:
     """Give what the audit trail tells of a finding, newest first."""
     return await audit.select_about(db, account_id, str(finding_id))
+
+
+async def excerpt(db: Connection, keys: Keys, account_id: int, finding_id: UUID) -> Excerpt | None:
+    """Give the lines around a finding's credential, masked; None where none are kept, or only of where it stood before."""
+    if (kept := await findings.select_excerpt(db, account_id, finding_id)) is None:
+        return None
+    line, box = kept
+    found = keys.open_excerpt(box, account_id, finding_id)
+    return found if found.line == line else None
 
 
 async def other_places(db: Connection, account_id: int, finding_id: UUID, limit: int = 20) -> list[Finding]:
