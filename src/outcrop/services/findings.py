@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from uuid import UUID, uuid4
 
 from outcrop.domain.errors import NotFoundError, TransitionError
@@ -10,6 +11,7 @@ from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import Action, Finding, Move, Triaged, cut_note, moved
 from outcrop.domain.paging import FindingQuery, Page
 from outcrop.domain.secret import is_password
+from outcrop.scanner.advice import Advice, advice_for
 from outcrop.store import audit, findings, listing, outbox
 from outcrop.store.db import Connection
 from outcrop.store.keyring import Keys
@@ -103,6 +105,12 @@ async def excerpt(db: Connection, keys: Keys, account_id: int, finding_id: UUID)
     line, box = kept
     found = keys.open_excerpt(box, account_id, finding_id)
     return found if found.line == line else None
+
+
+async def advice(db: Connection, account_id: int, finding: Finding, own_rules: Sequence[Path] = ()) -> Advice:
+    """Give what to do about a finding now; `own_rules` are those that the operator has added."""
+    rule = await findings.select_rule(db, account_id, finding.id)
+    return advice_for(rule, finding.pattern_secret_type, own_rules)
 
 
 async def other_places(db: Connection, account_id: int, finding_id: UUID, limit: int = 20) -> list[Finding]:

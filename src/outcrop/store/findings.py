@@ -41,6 +41,13 @@ async def select_same(db: Connection, account_id: int, finding_id: UUID, limit: 
     return [rows.finding(row) for row in await cursor.fetchall()]
 
 
+async def select_rule(db: Connection, account_id: int, finding_id: UUID) -> str | None:
+    """Give the rule that found it; None where it was imported."""
+    cursor = await db.execute("SELECT rule FROM findings WHERE account_id = %s AND id = %s", [account_id, finding_id])
+    row = await cursor.fetchone()
+    return None if row is None else row[0]
+
+
 async def select_excerpt(db: Connection, account_id: int, finding_id: UUID) -> tuple[int | None, bytes] | None:
     """Give the finding's line with its encrypted excerpt; None where there is none."""
     cursor = await db.execute(
