@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from uuid import UUID, uuid4
 
 from outcrop.domain.errors import NotFoundError, TransitionError
 from outcrop.domain.events import event_of
+from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import Action, Finding, Move, Triaged, cut_note, moved
 from outcrop.domain.paging import FindingQuery, Page
 from outcrop.domain.secret import is_password
+from outcrop.scanner.advice import Advice, advice_for
 from outcrop.store import audit, findings, listing, outbox
 from outcrop.store.db import Connection
 from outcrop.store.keyring import Keys
@@ -93,6 +96,21 @@ async def _move(
 async def history(db: Connection, account_id: int, finding_id: UUID) -> list[audit.Line]:
     """Give what the audit trail tells of a finding, newest first."""
     return await audit.select_about(db, account_id, str(finding_id))
+
+
+async def excerpt(db: Connection, keys: Keys, account_id: int, finding_id: UUID) -> Excerpt | None:
+    """Give the lines around a finding's credential, masked; None where none are kept, or only of where it stood before."""
+    if (kept := await findings.select_excerpt(db, account_id, finding_id)) is None:
+        return None
+    line, box = kept
+    found = keys.open_excerpt(box, account_id, finding_id)
+    return found if found.line == line else None
+
+
+async def advice(db: Connection, account_id: int, finding: Finding, own_rules: Sequence[Path] = ()) -> Advice:
+    """Give what to do about a finding now; `own_rules` are those that the operator has added."""
+    rule = await findings.select_rule(db, account_id, finding.id)
+    return advice_for(rule, finding.pattern_secret_type, own_rules)
 
 
 async def other_places(db: Connection, account_id: int, finding_id: UUID, limit: int = 20) -> list[Finding]:

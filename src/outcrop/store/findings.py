@@ -42,6 +42,22 @@ async def select_same(db: Connection, account_id: int, finding_id: UUID, limit: 
     return [rows.finding(row) for row in await cursor.fetchall()]
 
 
+async def select_rule(db: Connection, account_id: int, finding_id: UUID) -> str | None:
+    """Give the rule that found it; None where it was imported."""
+    cursor = await db.execute("SELECT rule FROM findings WHERE account_id = %s AND id = %s", [account_id, finding_id])
+    row = await cursor.fetchone()
+    return None if row is None else row[0]
+
+
+async def select_excerpt(db: Connection, account_id: int, finding_id: UUID) -> tuple[int | None, bytes] | None:
+    """Give the finding's line with its encrypted excerpt; None where there is none."""
+    cursor = await db.execute(
+        "SELECT line_number, excerpt_box FROM findings WHERE account_id = %s AND id = %s AND excerpt_box IS NOT NULL",
+        [account_id, finding_id],
+    )
+    return await cursor.fetchone()
+
+
 async def update_triage(db: Connection, account_id: int, finding: Finding) -> None:
     """Save what triage, or a run that finds it gone, can change."""
     evidence = finding.resolution_evidence
@@ -125,6 +141,7 @@ class Record:
     fingerprint: bytes | None = None
     identity: bytes | None = None
     secret_box: bytes | None = None
+    excerpt_box: bytes | None = None
     source: str | None = None
     source_path: bytes | None = None
     rule: str | None = None
@@ -141,6 +158,7 @@ _KEPT = (
     "fingerprint",
     "identity",
     "secret_box",
+    "excerpt_box",
     "source",
     "source_path",
     "rule",
@@ -257,7 +275,7 @@ def _replacement(name: str) -> sql.Composed:
 _TYPES = [  # of the columns above, then of search_text and the two flags
     *("uuid", "text", "text", "text", "jsonb", "float8", "text", "text", "text", "text", "text", "int4", "text", "text", "text"),
     *("timestamptz", "timestamptz", "int4", "timestamptz", "text", "bool", "text", "timestamptz", "int4", "bool"),
-    *("bytea", "bytea", "bytea", "text", "bytea", "text", "text", "text", "uuid", "jsonb"),
+    *("bytea", "bytea", "bytea", "bytea", "text", "bytea", "text", "text", "text", "uuid", "jsonb"),
     *("text", "bool", "bool"),
 ]
 

@@ -7,6 +7,7 @@ from enum import Enum, auto
 from uuid import UUID, uuid4
 
 from outcrop.domain.events import EventType, event_about
+from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import Confidence, Finding, SourceType, Status, Validation, Visibility, gone, seen
 from outcrop.domain.place import identity
 from outcrop.domain.secret import MASK, Secret, reveal
@@ -50,6 +51,7 @@ class Sighting:
     blobs: frozenset[bytes] = frozenset()
     source: str | None = None  # where it is another than the part's own: a script from elsewhere
     media_type: str | None = None
+    excerpt: Excerpt | None = None
 
 
 async def record(tools: Tools, part: Part, sightings: Sequence[Sighting], extent: Extent = Extent.WHOLE) -> set[bytes]:
@@ -126,6 +128,7 @@ async def _record(db: Connection, tools: Tools, part: Part, batch: _Batch, how: 
                 fingerprint=fingerprint,
                 identity=place,
                 secret_box=box,
+                excerpt_box=None if box is None or stays else _sealed_excerpt(tools.keys, part.account_id, finding.id, sighting.excerpt),
                 source=sighting.source or part.source,
                 source_path=_sealed_path(tools.keys, part.account_id, finding.id, sighting, masked),
                 rule=sighting.hit.rule.id,
@@ -235,6 +238,10 @@ async def resolve_gone(tools: Tools, part: Part, finding_ids: Sequence[UUID]) ->
             await scans.count(db, part.account_id, part.scan_id, part.source, resolved=1)
             resolved += 1
     return resolved
+
+
+def _sealed_excerpt(keys: Keys, account_id: int, finding_id: UUID, excerpt: Excerpt | None) -> bytes | None:
+    return None if excerpt is None else keys.seal_excerpt(excerpt, account_id, finding_id)
 
 
 # --- the path of a finding, which may hold the credential itself
