@@ -2,7 +2,7 @@
 
 import typer
 
-from outcrop.cli import accounts, demo, exchange, members, operate, rules, scan, serve, targets, validate
+from outcrop.cli import accounts, demo, exchange, findings, members, operate, rules, scan, serve, targets, validate
 
 app = typer.Typer(
     name="outcrop",
@@ -21,6 +21,7 @@ app.command("doctor")(operate.doctor)
 app.command("import")(exchange.import_)
 app.command("audit")(accounts.audit)
 app.command("validate")(validate.validate)
+app.command("finding")(findings.finding)
 app.add_typer(accounts.account, name="account")
 app.add_typer(members.user, name="user")
 app.add_typer(accounts.key, name="key")

@@ -12,6 +12,7 @@ from outcrop.domain.finding import Action, Finding, Move, Triaged, cut_note, mov
 from outcrop.domain.paging import FindingQuery, Page
 from outcrop.domain.secret import is_password
 from outcrop.scanner.advice import Advice, advice_for
+from outcrop.scanner.reasons import Reason, explain
 from outcrop.store import audit, findings, listing, outbox
 from outcrop.store.db import Connection
 from outcrop.store.keyring import Keys
@@ -25,6 +26,13 @@ async def get_finding(db: Connection, account_id: int, finding_id: UUID) -> Find
     if (finding := await findings.select(db, account_id, finding_id)) is None:
         raise NotFoundError("no such finding")
     return finding
+
+
+async def explain_finding(db: Connection, account_id: int, finding_id: UUID) -> tuple[Finding, list[Reason]]:
+    """Give a finding with the reasons of its score."""
+    if (found := await findings.select_with_score(db, account_id, finding_id)) is None:
+        raise NotFoundError("no such finding")
+    return found[0], explain(found[1], found[0])
 
 
 async def close_finding(
