@@ -56,7 +56,9 @@ class SiteRuns:
     async def plan(self, spec: Spec, target_id: UUID | None = None) -> tuple[UUID, list[str]]:
         tools = self.pipeline.tools
         async with tools.pool.connection() as db, db.transaction():
-            run = await start_run(db, self.account.id, spec, trigger=Trigger.CLI, target_id=target_id, moment=now(), foreground=1)
+            run = await start_run(
+                db, self.account.id, spec, trigger=Trigger.CLI, target_id=target_id, by="test", moment=now(), foreground=1
+            )
         return run.id, await plan_run(tools, self.account.id, run.id, deferred=False)
 
     async def look(self, run_id: UUID, source: str, tools: Tools | None = None) -> None:

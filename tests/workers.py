@@ -92,7 +92,7 @@ class House:
         """Start a run as `outcrop target run` does; give its id."""
         spec = Spec(kind, name, options=dict(OPTIONS[kind]))
         account = self.tenant.account.id
-        run = self.backend.run(lambda db: start_run(db, account, spec, trigger=Trigger.CLI, target_id=None, moment=now()))
+        run = self.backend.run(lambda db: start_run(db, account, spec, trigger=Trigger.CLI, target_id=None, by="test", moment=now()))
         return str(run.id)
 
     def run(self, scan_id: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The worker: runs that wait, schedules that are due, and what has to happen without anyone asking for it."""
+"""The worker: runs that wait, events that go out, schedules that are due, and what has to happen without anyone asking for it."""
 
 import asyncio
 import logging
@@ -15,13 +15,16 @@ import structlog
 from outcrop.domain.secret import Secret
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
+from outcrop.net.post import Poster
 from outcrop.runtime import Runtime
 from outcrop.scanner.ruleset import load
+from outcrop.services.delivery import Courier
 from outcrop.services.pipeline.look import look_at_source
 from outcrop.services.pipeline.plan import LOOK_TASK, PLAN_TASK, plan_run
 from outcrop.services.pipeline.revalidate import rescore, revalidate_due
 from outcrop.services.pipeline.tools import Tools
 from outcrop.services.pipeline.upkeep import pick_up_orphans, pick_up_stalled, start_due, turn_stale
+from outcrop.services.webhooks import forget_deliveries
 from outcrop.settings import Settings
 from outcrop.sources.crew import open_crew
 from outcrop.sources.workspace import cache_folder
@@ -31,7 +34,7 @@ from outcrop.validation.engine import AT_ONCE, Mode, Validator
 
 FOLD_EVERY = 2.0  # seconds; a list sums a few more rows meanwhile
 DEAD_AFTER = 20.0  # seconds without a sign of life; it gives four of them in that time
-_SCHEDULE_EVERY, _STALE_EVERY = 15.0, 3_600.0
+_SCHEDULE_EVERY, _STALE_EVERY, _FORGET_EVERY = 15.0, 3_600.0, 3_600.0
 _PATIENCE = 4.0  # seconds that a job gets to end by itself when the worker is told to stop
 _GRACE = 2.0  # seconds that giving it back gets then
 _ISSUERS = 200  # connections to issuers at once
@@ -80,16 +83,18 @@ async def work(runtime: Runtime, settings: Settings, stop: asyncio.Event, *, job
             _every(_STALE_EVERY, stop, lambda: revalidate_due(tools)),
             _every(_STALE_EVERY, stop, lambda: rescore(tools)),
             _every(_STALE_EVERY, stop, lambda: turn_stale(tools, after=timedelta(days=settings.stale_after_days))),
-            _jobs(runtime, tools, stop, dead_after),
+            _every(_FORGET_EVERY, stop, lambda: forget_deliveries(runtime.pool)),
         ]
+        courier = Courier(runtime.pool, runtime.keys, Poster(tools.egress).post)
+        lasting = [asyncio.create_task(work) for work in (_jobs(runtime, tools, stop, dead_after), courier.run(stop))]
         tasks = [asyncio.create_task(chore) for chore in chores]
         told = asyncio.create_task(stop.wait())
-        await asyncio.wait({told, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({told, *tasks, *lasting}, return_when=asyncio.FIRST_COMPLETED)
         # A chore is one transaction, which is undone: a database that is away keeps nobody from stopping.
-        for task in [told, *tasks[:-1]]:
+        for task in [told, *tasks]:
             task.cancel()
-        await asyncio.gather(*tasks[:-1], return_exceptions=True)
-        await tasks[-1]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*lasting)
 
 
 async def _every(seconds: float, stop: asyncio.Event, chore: Callable[[], Awaitable[object]]) -> None:

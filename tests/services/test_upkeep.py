@@ -98,7 +98,7 @@ def start(backend: Backend, tenant: Tenant, *sources: str, **given: Any) -> UUID
     """Start a run that is planned already: it consists of these sources, each with its job."""
 
     async def work(db: Connection) -> UUID:
-        run = await plan.start_run(db, tenant.account.id, SITE, trigger=Trigger.CLI, target_id=None, moment=now(), **given)
+        run = await plan.start_run(db, tenant.account.id, SITE, trigger=Trigger.CLI, target_id=None, by="test", moment=now(), **given)
         if sources:
             await scans.end_source(db, tenant.account.id, run.id, plan.PLAN, state=scans.SourceState.DONE)
             await db.execute("DELETE FROM procrastinate_jobs WHERE args ->> 'scan_id' = %s", [str(run.id)])

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from outcrop.cli.exits import fail
-from outcrop.cli.session import print_json, run, show, start
+from outcrop.cli.session import OPERATOR, print_json, run, show, start
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.scan import ScanRun, ScanStatus, public_fields
 from outcrop.domain.target import OPTIONS, Spec, TargetKind, parse_target
@@ -67,4 +67,4 @@ async def _main(settings: Settings, slug: str, specs: list[Spec], jobs: int) -> 
                 bar.update(task, description=current.waiting or f"{current.target}: {figures or 'planning'}")
 
             async with open_tools(settings, runtime, jobs) as tools:
-                return [await run_now(tools, account, spec, told) for spec in specs]
+                return [await run_now(tools, account, spec, told, by=OPERATOR) for spec in specs]

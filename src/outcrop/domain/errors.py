@@ -4,6 +4,7 @@ OutcropError            carries `code` and `message`; knows nothing of HTTP
 ├── NotFoundError       no such thing in this account
 ├── TransitionError     the finding's state does not allow the change
 ├── BadInputError       what was given cannot be used
+├── PlanError           the account's plan does not include it; `minimum` is the smallest that does
 └── OperatorError       the machine or its configuration needs an operator; the command line prints it and exits with 2
 """
 
@@ -30,6 +31,14 @@ class TransitionError(OutcropError):
 
 class BadInputError(OutcropError):
     code = "bad_request"
+
+
+class PlanError(OutcropError):
+    code = "plan_required"
+
+    def __init__(self, message: str, minimum: str) -> None:
+        super().__init__(message)
+        self.minimum = minimum
 
 
 class OperatorError(OutcropError):

@@ -10,10 +10,10 @@ from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.scan import Gap, ScanRun, ScanStatus, SourceState, Trigger
 from outcrop.domain.target import Spec, TargetKind
 from outcrop.services.pipeline.hosts import credential, github
-from outcrop.services.pipeline.tools import MOST_TRIES, Part, Tools, now
+from outcrop.services.pipeline.tools import ACTOR, MOST_TRIES, Part, Tools, now
 from outcrop.sources.consist import Found, sources_of
 from outcrop.sources.github.client import GitHubError
-from outcrop.store import jobs, scans
+from outcrop.store import audit, jobs, scans
 from outcrop.store.db import Connection
 from outcrop.store.scans import PLAN
 
@@ -28,12 +28,15 @@ async def start_run(
     *,
     trigger: Trigger,
     target_id: UUID | None,
+    by: str,
     moment: datetime,
     foreground: int | None = None,
 ) -> ScanRun:
     """Make a run and, in the same transaction, the job that plans it, unless the caller does it in the foreground."""
     run = ScanRun(uuid4(), spec.scan_type, ScanStatus.QUEUED, trigger, spec.shown, moment)
     await scans.insert(db, account_id, run, target_id=target_id, spec=asdict(spec), foreground=foreground)
+    detail = {"trigger": trigger, "target": spec.shown} | ({} if target_id is None else {"target_id": str(target_id)})
+    await audit.append(db, account_id, audit.Line(moment, by, "scan.start", str(run.id), detail=detail))
     await scans.add_sources(db, account_id, run.id, [(PLAN, {})])
     if foreground is None:
         await defer(db, Part(account_id, run.id, PLAN))
@@ -86,8 +89,18 @@ async def plan_run(tools: Tools, account_id: int, scan_id: UUID, *, deferred: bo
     async with tools.pool.connection() as db, db.transaction():
         state = SourceState.FAILED if error else SourceState.DONE
         await scans.end_source(db, account_id, scan_id, PLAN, state=state, gaps=gaps, error=error)
-        await scans.end(db, account_id, scan_id, now=now())
+        await end_run(db, account_id, scan_id)
     return names
+
+
+async def end_run(db: Connection, account_id: int, scan_id: UUID, *, error: str | None = None) -> None:
+    """End a run whose sources have all ended, with its audit line; one that goes on stays as it is."""
+    moment = now()
+    if (ended := await scans.end(db, account_id, scan_id, now=moment, error=error)) is None:
+        return
+    outcome = "ok" if ended.status is ScanStatus.COMPLETED else "failed"
+    detail = {"new": ended.new, "seen": ended.seen, "resolved": ended.resolved} | ({} if ended.error is None else {"error": ended.error})
+    await audit.append(db, account_id, audit.Line(moment, ACTOR, "scan.finish", str(scan_id), outcome, detail))
 
 
 async def _add(tools: Tools, part: Part, batch: list[Found], *, deferred: bool) -> list[str]:
