@@ -1,4 +1,4 @@
-"""The worker: runs that wait, schedules that are due, and what has to happen without anyone asking for it."""
+"""The worker: runs that wait, events that go out, schedules that are due, and what has to happen without anyone asking for it."""
 
 import asyncio
 import logging
@@ -15,9 +15,11 @@ import structlog
 from outcrop.domain.secret import Secret
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
+from outcrop.net.post import Poster
 from outcrop.runtime import Runtime
 from outcrop.scanner.ruleset import load
 from outcrop.services import sessions
+from outcrop.services.delivery import Courier
 from outcrop.services.pipeline.look import look_at_source
 from outcrop.services.pipeline.plan import plan_run
 from outcrop.services.pipeline.rescore import rescore
@@ -25,6 +27,7 @@ from outcrop.services.pipeline.revalidate import answer_request, revalidate_due
 from outcrop.services.pipeline.start import LOOK_TASK, PLAN_TASK, VALIDATE_TASK
 from outcrop.services.pipeline.tools import Tools, now
 from outcrop.services.pipeline.upkeep import erase_secrets, pick_up_orphans, pick_up_stalled, start_due, turn_stale
+from outcrop.services.webhooks import forget_deliveries
 from outcrop.settings import Settings
 from outcrop.sources.crew import open_crew
 from outcrop.sources.workspace import cache_folder
@@ -86,17 +89,19 @@ async def work(runtime: Runtime, settings: Settings, stop: asyncio.Event, *, job
             _every(_HOUR, stop, lambda: rescore(tools)),
             _every(_HOUR, stop, lambda: turn_stale(tools, after=timedelta(days=settings.stale_after_days))),
             _every(_HOUR, stop, lambda: erase_secrets(tools)),
+            _every(_HOUR, stop, lambda: forget_deliveries(runtime.pool)),
             _every(_HOUR, stop, lambda: _sweep(runtime)),
-            _jobs(runtime, tools, stop, dead_after),
         ]
+        courier = Courier(runtime.pool, runtime.keys, Poster(tools.egress).post)
+        lasting = [asyncio.create_task(work) for work in (_jobs(runtime, tools, stop, dead_after), courier.run(stop))]
         tasks = [asyncio.create_task(chore) for chore in chores]
         told = asyncio.create_task(stop.wait())
-        await asyncio.wait({told, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({told, *tasks, *lasting}, return_when=asyncio.FIRST_COMPLETED)
         # A chore is one transaction, which is undone: a database that is away keeps nobody from stopping.
-        for task in [told, *tasks[:-1]]:
+        for task in [told, *tasks]:
             task.cancel()
-        await asyncio.gather(*tasks[:-1], return_exceptions=True)
-        await tasks[-1]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*lasting)
 
 
 async def _every(seconds: float, stop: asyncio.Event, chore: Callable[[], Awaitable[object]]) -> None:

@@ -126,7 +126,7 @@ def work_off(pipeline: Pipeline, tools: Tools) -> None:
 
     async def work() -> None:
         taking = asyncio.create_task(worker._take_jobs(worker._app(pipeline.url, tools), 1, 20))
-        while await asyncio.to_thread(waiting, pipeline):
+        while await asyncio.to_thread(waiting, pipeline):  # noqa: ASYNC110 - another process does the work
             await asyncio.sleep(0.05)
         taking.cancel()
         await asyncio.gather(taking, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""`outcrop account`, `key` and `audit`."""
+"""`outcrop account` and `key`."""
 
 import sys
 from typing import Annotated, Any
@@ -10,7 +10,7 @@ from outcrop.cli.exits import fail
 from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, show_all, start
 from outcrop.domain.account import Account, ApiKey, Plan
 from outcrop.runtime import open_session
-from outcrop.services import accounts, keys, trail
+from outcrop.services import accounts, keys
 
 account = typer.Typer(help="Accounts.", no_args_is_help=True)
 key = typer.Typer(help="API keys.", no_args_is_help=True)
@@ -115,17 +115,6 @@ def revoke_key(id_: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJso
             return str(await keys.revoke_key(session.db, id_, by=OPERATOR, now=cli.now()))
 
     show({"id": run(main), "revoked": True}, as_json=as_json)
-
-
-def audit(slug: Slug, as_json: AsJson = False) -> None:
-    """Show the account's audit trail, oldest first."""
-    settings = start()
-
-    async def main() -> list[dict[str, Any]]:
-        async with open_session(settings) as session:
-            return await trail.read_trail(session.db, await accounts.get_account(session.db, slug))
-
-    show_all(run(main), ["at", "actor", "action", "target", "outcome", "detail"], as_json=as_json)
 
 
 def _account(record: Account) -> dict[str, Any]:

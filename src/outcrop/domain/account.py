@@ -25,6 +25,7 @@ class Plan(StrEnum):
 # Requests a minute for each key. A plan that is not here has no API access.
 REQUESTS_PER_MINUTE = {Plan.GROWTH: 300, Plan.ENTERPRISE: 1200}
 API_MINIMUM = Plan.GROWTH
+WEBHOOK_PLANS = frozenset(REQUESTS_PER_MINUTE)  # the webhook needs the same tier
 
 
 class Role(StrEnum):

@@ -6,6 +6,7 @@ OutcropError            carries `code` and `message`; knows nothing of HTTP
 ├── BadInputError       what was given cannot be used
 ├── ForbiddenError      the member's role does not allow it
 ├── SignInError         nobody is signed in by this: `wrong`, `code_needed` or `limited`
+├── PlanError           the account's plan does not include it; `minimum` is the smallest that does
 └── OperatorError       the machine or its configuration needs an operator; the command line prints it and exits with 2
 """
 
@@ -66,6 +67,14 @@ class SignInLimitedError(SignInError):
         minutes = -(-retry_after // 60)
         super().__init__(f"too many tries: try again in {minutes} minute{'s' if minutes > 1 else ''}")
         self.retry_after = retry_after
+
+
+class PlanError(OutcropError):
+    code = "plan_required"
+
+    def __init__(self, message: str, minimum: str) -> None:
+        super().__init__(message)
+        self.minimum = minimum
 
 
 class OperatorError(OutcropError):

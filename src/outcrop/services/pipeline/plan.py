@@ -6,14 +6,15 @@ from typing import Any
 from uuid import UUID
 
 from outcrop.domain.errors import OperatorError, OutcropError
-from outcrop.domain.scan import Gap, SourceState
+from outcrop.domain.scan import Gap, ScanStatus, SourceState
 from outcrop.domain.target import Spec, TargetKind
 from outcrop.services.pipeline.hosts import credential, github
 from outcrop.services.pipeline.start import defer
-from outcrop.services.pipeline.tools import MOST_TRIES, Part, Tools, now
+from outcrop.services.pipeline.tools import ACTOR, MOST_TRIES, Part, Tools, now
 from outcrop.sources.consist import Found, sources_of
 from outcrop.sources.github.client import GitHubError
-from outcrop.store import scans
+from outcrop.store import audit, scans
+from outcrop.store.db import Connection
 from outcrop.store.scans import PLAN
 
 _AT_ONCE = 100
@@ -56,8 +57,18 @@ async def plan_run(tools: Tools, account_id: int, scan_id: UUID, *, deferred: bo
     async with tools.pool.connection() as db, db.transaction():
         state = SourceState.FAILED if error else SourceState.DONE
         await scans.end_source(db, account_id, scan_id, PLAN, state=state, gaps=gaps, error=error)
-        await scans.end(db, account_id, scan_id, now=now())
+        await end_run(db, account_id, scan_id)
     return names
+
+
+async def end_run(db: Connection, account_id: int, scan_id: UUID, *, error: str | None = None) -> None:
+    """End a run whose sources have all ended, with its audit line; one that goes on stays as it is."""
+    moment = now()
+    if (ended := await scans.end(db, account_id, scan_id, now=moment, error=error)) is None:
+        return
+    outcome = "ok" if ended.status is ScanStatus.COMPLETED else "failed"
+    detail = {"new": ended.new, "seen": ended.seen, "resolved": ended.resolved} | ({} if ended.error is None else {"error": ended.error})
+    await audit.append(db, account_id, audit.Line(moment, ACTOR, "scan.finish", str(scan_id), outcome, detail))
 
 
 async def _add(tools: Tools, part: Part, batch: list[Found], *, deferred: bool) -> list[str]:

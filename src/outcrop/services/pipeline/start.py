@@ -31,7 +31,7 @@ async def start_run(
     run = ScanRun(uuid4(), spec.scan_type, ScanStatus.QUEUED, trigger, spec.shown, moment)
     await scans.insert(db, account_id, run, target_id=target_id, spec=asdict(spec), foreground=foreground)
     await scans.add_sources(db, account_id, run.id, [(PLAN, {})])
-    detail = {"target": spec.shown, "trigger": trigger}
+    detail = {"trigger": trigger, "target": spec.shown} | ({} if target_id is None else {"target_id": str(target_id)})
     await audit.append(db, account_id, audit.Line(moment, by, "scan.start", str(run.id), detail=detail))
     if foreground is None:
         await defer(db, account_id, run.id, PLAN)

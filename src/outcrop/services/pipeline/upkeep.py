@@ -6,8 +6,9 @@ from uuid import UUID
 
 from outcrop.domain.scan import Trigger
 from outcrop.domain.target import EVERY, Schedule, Target, TargetKind
+from outcrop.services.pipeline.plan import end_run
 from outcrop.services.pipeline.start import defer, start_run
-from outcrop.services.pipeline.tools import ACTOR, Tools, now
+from outcrop.services.pipeline.tools import Tools, now
 from outcrop.store import audit, findings, jobs, scans, sources, targets
 
 ERASED_AFTER = timedelta(days=30)  # of being closed
@@ -21,7 +22,9 @@ async def start_due(tools: Tools) -> int:
     async with tools.pool.connection() as db, db.transaction():
         for account_id, target in await targets.due(db, moment):
             if not await scans.is_under_way(db, account_id, target.id):
-                await start_run(db, account_id, target.spec, trigger=Trigger.SCHEDULE, target_id=target.id, moment=moment, by=ACTOR)
+                await start_run(
+                    db, account_id, target.spec, trigger=Trigger.SCHEDULE, target_id=target.id, by=Trigger.SCHEDULE, moment=moment
+                )
                 started += 1
             await targets.set_next(db, account_id, target.id, _next(target, moment))
     return started
@@ -52,7 +55,7 @@ async def pick_up_orphans(tools: Tools) -> int:
         orphans = await scans.take_orphans(db)
         for orphan in orphans:
             if orphan.kind == TargetKind.FOLDER:
-                await scans.end(db, orphan.account_id, orphan.scan_id, now=now(), error="the command that ran it has died")
+                await end_run(db, orphan.account_id, orphan.scan_id, error="the command that ran it has died")
                 continue
             for source in orphan.sources:
                 await defer(db, orphan.account_id, orphan.scan_id, source)
