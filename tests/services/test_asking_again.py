@@ -14,7 +14,8 @@ from outcrop import worker
 from outcrop.domain.account import Account
 from outcrop.domain.errors import BadInputError, NotFoundError, OperatorError
 from outcrop.net.http import open_http
-from outcrop.services.pipeline.revalidate import request_validation, revalidate_due, validate_again
+from outcrop.services.pipeline.revalidate import revalidate_due, validate_again
+from outcrop.services.pipeline.start import request_validation
 from outcrop.services.pipeline.tools import Tools, now
 from outcrop.services.pipeline.upkeep import ERASED_AFTER, erase_secrets
 from outcrop.validation.engine import Mode, Validator
@@ -112,7 +113,7 @@ def test_what_cannot_be_asked_about_is_told(pipeline, account, tools, found):
 def request(pipeline: Pipeline, account: Account, finding_id: UUID) -> None:
     async def work() -> None:
         async with pipeline.tools.pool.connection() as db, db.transaction():
-            await request_validation(db, account.id, finding_id, by="ada", now=now())
+            await request_validation(db, account.id, finding_id, by="ada", moment=now())
 
     pipeline.wait(work())
 
