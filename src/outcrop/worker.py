@@ -34,14 +34,13 @@ from outcrop.sources.workspace import cache_folder
 from outcrop.store import jobs, rollups
 from outcrop.store.db import UNAVAILABLE
 from outcrop.validation.engine import Mode, Validator
-from outcrop.validation.issuer import AT_ONCE
+from outcrop.validation.issuer import AT_ONCE, CONNECTIONS
 
 FOLD_EVERY = 2.0  # seconds; a list sums a few more rows meanwhile
 DEAD_AFTER = 20.0  # seconds without a sign of life; it gives four of them in that time
 _SCHEDULE_EVERY, _HOUR = 15.0, 3_600.0
 _PATIENCE = 4.0  # seconds that a job gets to end by itself when the worker is told to stop
 _GRACE = 2.0  # seconds that giving it back gets then
-_ISSUERS = 200  # connections to issuers at once
 _ASKED_AT_ONCE = 4
 _PAUSE = 2.0
 _LONGEST_WAIT = 60  # seconds before a job that failed is done again
@@ -59,7 +58,7 @@ async def open_tools(settings: Settings, runtime: Runtime, jobs: int) -> AsyncIt
         cache = cache_folder()
         rules = [settings.rules] if settings.rules else []
         ruleset = await asyncio.to_thread(load, rules, cache=cache)
-        issuers = await stack.enter_async_context(open_http(egress, connections=_ISSUERS, per_host=AT_ONCE))
+        issuers = await stack.enter_async_context(open_http(egress, connections=CONNECTIONS, per_host=AT_ONCE))
         yield Tools(
             pool=runtime.pool,
             keys=runtime.keys,
@@ -184,7 +183,8 @@ class _Again(procrastinate.BaseRetryStrategy):
 
 
 def _app(url: str, tools: Tools) -> procrastinate.App:
-    app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url, min_size=1, max_size=6))
+    # A database that is away is found out soon: whoever waits for a connection cannot be told to stop.
+    app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url, min_size=1, max_size=6, timeout=_GRACE))
 
     @app.task(name=PLAN_TASK, retry=_Again())
     async def plan(account_id: int, scan_id: str) -> None:

@@ -9,10 +9,8 @@ from outcrop.services.local_scan import Report, judged
 from outcrop.services.validation import validate_hits
 from outcrop.settings import Settings
 from outcrop.validation.engine import Mode, Validator
-from outcrop.validation.issuer import AT_ONCE
+from outcrop.validation.issuer import AT_ONCE, CONNECTIONS
 from outcrop.validation.verdict import Verdict
-
-_CONNECTIONS = 200
 
 
 def ask_about(report: Report, settings: Settings, told: Callable[[int, int], None]) -> None:
@@ -20,7 +18,7 @@ def ask_about(report: Report, settings: Settings, told: Callable[[int, int], Non
     egress = Egress.parse(settings.egress_allow, settings.egress_connect_to, settings.egress_ca_file, settings.egress_source)
 
     async def main() -> list[Verdict]:
-        async with open_http(egress, connections=_CONNECTIONS, per_host=AT_ONCE) as http:
+        async with open_http(egress, connections=CONNECTIONS, per_host=AT_ONCE) as http:
             return await validate_hits(Validator(http, Mode(settings.validate_)), [one.hit for one in report.findings], told)
 
     verdicts = asyncio.run(main())

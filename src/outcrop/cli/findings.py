@@ -1,5 +1,6 @@
 """`outcrop finding`."""
 
+import sys
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -38,7 +39,7 @@ def finding(
     table = Table("points", "of", "part", "because", box=None, pad_edge=False, header_style="bold")
     for reason in reasons:
         table.add_row(f"{reason.points:.0f}", f"{reason.most:.0f}", reason.name.replace("_", " "), reason.sentence)
-    Console(highlight=False, markup=False).print(table)
+    Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False).print(table)
 
 
 def _fields(found: Finding) -> dict[str, Any]:

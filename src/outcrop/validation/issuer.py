@@ -5,6 +5,7 @@ import time
 from dataclasses import dataclass, field
 
 AT_ONCE = 10  # requests of ours that one issuer has before it
+CONNECTIONS = 200  # to all issuers together
 _SLACK = 1.1  # the issuer counts when requests arrive, and some are under way for longer than others
 _SILENT = 5  # times in a row without an answer
 _LEFT_ALONE = 60.0  # seconds, then it is tried again
