@@ -38,6 +38,7 @@ _HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 ]
+_NOT_KEPT = (b"cache-control", b"no-store")
 _TITLES = {400: "That did not work", 403: "Not allowed", 404: "Nothing here", 405: "That cannot be done here", 500: "Something went wrong"}
 
 
@@ -71,7 +72,9 @@ def _with_headers(app: ASGIApp) -> ASGIApp:
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         async def add(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", ()), *_HEADERS]}
+                headers = list(message.get("headers", ()))
+                kept = any(name == b"cache-control" for name, _ in headers)
+                message = {**message, "headers": [*headers, *_HEADERS, *([] if kept else [_NOT_KEPT])]}
             await send(message)
 
         await app(scope, receive, add)

@@ -58,7 +58,7 @@ class Renderer:
         return self._environment.get_template(template).render(values)
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
-        return HTMLResponse(self.text(template, **values), status, {"Cache-Control": "no-store"})
+        return HTMLResponse(self.text(template, **values), status)
 
     def static(self, request: Request) -> Response:
         found = self._files.get(request.path_params["address"])

@@ -38,7 +38,7 @@ async def export_audit(visit: Visit) -> Response:
                 yield orjson.dumps(line) + b"\n"
 
     name = f"outcrop-audit-{account.slug}-{now():%Y%m%d}.jsonl"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(body(), media_type="application/x-ndjson", headers=headers)
 
 

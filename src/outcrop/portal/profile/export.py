@@ -28,7 +28,7 @@ async def export(visit: Visit) -> Response:
     given = dict(visit.request.query_params)
     query = read_view(given or {"status": ALL}).query
     name = f"outcrop-findings-{visit.signed.account.slug}-{now():%Y%m%d}.{format_}"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     body = export_findings(visit.pool, visit.signed.account, query, format_, version=version("outcrop"), by=visit.email, now=now())
     return StreamingResponse(body, media_type=_TYPES[format_], headers=headers)
 
