@@ -30,13 +30,7 @@ def gitleaks(**given: Any) -> dict[str, Any]:
 
 
 def trufflehog(**given: Any) -> dict[str, Any]:
-    place = {
-        "commit": "0123abcd" * 5,
-        "file": "src/a.py",
-        "repository": "https://github.com/acme/shop.git",
-        "line": 7,
-        "email": "a@b.example",
-    }
+    place = {"commit": "0123abcd" * 5, "file": "src/a.py", "repository": "https://github.com/acme/shop.git", "line": 7}
     return {
         "SourceMetadata": {"Data": {"Git": place}}, "SourceID": 1, "SourceType": 16, "DetectorType": 2, "DetectorName": "SendGrid",
         "DecoderName": "PLAIN", "Verified": True, "Raw": VALUE, "RawV2": "", "Redacted": "", "ExtraData": None, "StructuredData": None,
@@ -167,18 +161,18 @@ def test_a_redacted_value_is_not_taken_for_the_credential(backend: Backend, hidd
         ("gitleaks", json.dumps([gitleaks(), {"File": VALUE}]), "record 2: is no finding of gitleaks"),
         ("gitleaks", json.dumps([gitleaks(), gitleaks(StartLine=VALUE)]), "record 2: line_number: Input should be a valid integer"),
         ("gitleaks", "[{'a': 1}]", "record 1: is not JSON"),
-        ("gitleaks", "[{}", "is not JSON: it ends too early"),
-        ("gitleaks", '[{"a": "b', "is not JSON: it ends too early"),
-        ("gitleaks", "[}", "is not JSON: its brackets do not match"),
-        ("gitleaks", "hello", "is not of this format: what would hold its findings is not there"),
-        ("sarif", '{"version": "2.1.0"}', "is not of this format: what would hold its findings is not there"),
+        ("gitleaks", json.dumps([gitleaks()])[:-1], "the file is not JSON: it ends too early"),
+        ("gitleaks", '[{"a": "b', "the file is not JSON: it ends too early"),
+        ("gitleaks", "[}", "the file is not JSON: its brackets do not match"),
+        ("gitleaks", "hello", "the file is not of this format: what would hold its findings is not there"),
+        ("sarif", '{"version": "2.1.0"}', "the file is not of this format: what would hold its findings is not there"),
         ("sarif", json.dumps(sarif(result(), {"ruleId": "x"})), "record 2: is no finding of sarif"),
         ("trufflehog", as_lines(trufflehog(), {"Raw": VALUE}).decode(), "line 2: is no finding of trufflehog"),
         ("trufflehog", "\n\nnot json", "line 3: is not JSON"),
         ("kingfisher", json.dumps({"findings": [kingfisher(), {"rule": {}}]}), "record 2: is no finding of kingfisher"),
         ("auto", '[{"x": 1}]', "cannot tell the file's format: give it with --format"),
         ("auto", "[" * 500, "cannot tell the file's format: give it with --format"),
-        ("gitleaks", "[" * 500, "is nested too deeply"),
+        ("gitleaks", "[" * 500, "the file is nested too deeply"),
         ("outcrop", "[1]", "line 1: is not a JSON object"),
     ],
 )
