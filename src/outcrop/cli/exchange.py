@@ -3,7 +3,6 @@
 import os
 import sys
 from contextlib import ExitStack, suppress
-from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -20,15 +19,12 @@ from outcrop.runtime import open_runtime, open_session
 from outcrop.services import accounts, exchange
 
 
-class Format(StrEnum):
-    AUTO = "auto"
-    OUTCROP = "outcrop"
-
-
 def import_(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON Lines in the API's finding shape; - is standard input.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="What was exported, or another scanner's report; - is standard input.")],
     slug: Slug,
-    _format: Annotated[Format, typer.Option("--format", help="The file's format; there is one so far.")] = Format.AUTO,
+    format_: Annotated[
+        exchange.ImportFormat, typer.Option("--format", help="The file's format; auto finds out.")
+    ] = exchange.ImportFormat.AUTO,
     as_json: AsJson = False,
 ) -> None:
     """Fill an account from a file: every line, or none."""
@@ -47,6 +43,7 @@ def import_(
                 by=OPERATOR,
                 now=cli.now(),
                 progress=lambda read: progress.update(task, completed=read),
+                format_=format_,
             )
 
     with ExitStack() as stack:
