@@ -77,7 +77,7 @@ def _word(word: str, *, tight: bool) -> str:
     if not re.fullmatch(r"[A-Za-z0-9]+(?:[ ._-]?[A-Za-z0-9]+)*", word) or len(word) < 2:
         raise PatternError(f"word {word!r} is no name; write other signs as context")
     flexible = re.sub(r"[ ._-]", lambda _: "[ ._-]?", word.lower())
-    return ("(?:^|[^a-z0-9])" if tight or len(word) < _SHORT_WORD else "") + flexible
+    return ("(?:^|[^a-z0-9])" if tight or len(re.split("[ ._-]", word)[0]) < _SHORT_WORD else "") + flexible
 
 
 def entropy_of(values: Sequence[str]) -> float:
