@@ -42,6 +42,21 @@ class Meaning(Condition):
         return self
 
 
+class Outcome(Condition):
+    """A meaning in short: the condition, and the body of an answer that fulfils it."""
+
+    confidence: Level = "high"
+    reply: str = Field(min_length=1)
+
+    def meaning(self, result: Result, status: int, reason: str) -> tuple[Meaning, "Reply"]:
+        """Write it out, with the usual status and reason."""
+        given = self.model_dump(by_alias=True, exclude_unset=True, exclude={"reply"}) | {"result": result}
+        media = "application/json" if self.reply[0] in "{[" else "text/plain"
+        answered = {"status": (self.status or [status])[0], "headers": {"Content-Type": media}, "body": self.reply}
+        recorded = {"name": result, "result": result, "confidence": self.confidence} | answered
+        return Meaning.model_validate({"status": [status], "reason": reason} | given), Reply.model_validate(recorded)
+
+
 class Request(_Shape):
     """`{secret}` and `{part.NAME}` are replaced by what was found, written so that they cannot become anything else."""
 
@@ -86,6 +101,10 @@ class Reply(_Shape):
     labels: list[str] = []
 
 
+_LIVE: tuple[Result, int, str] = ("valid", 200, "its issuer accepts it")
+_DEAD: tuple[Result, int, str] = ("invalid", 401, "its issuer refuses it")
+
+
 class Check(Request):
     """How a credential is checked. `named` is a check in Python, for what a request cannot say."""
 
@@ -99,6 +118,22 @@ class Check(Request):
     answer: list[Meaning] = []
     capability: list[Capability] = []
     reply: list[Reply] = []
+    live: Outcome | None = None
+    dead: Outcome | None = None
+
+    @model_validator(mode="after")
+    def _written_out(self) -> Self:
+        """Put what is said in short after what is said at length."""
+        short = [one.meaning(*how) for one, how in ((self.live, _LIVE), (self.dead, _DEAD)) if one is not None]
+        if not short:
+            return self
+        made = {
+            "answer": [*self.answer, *(a for a, _ in short)],
+            "reply": [*self.reply, *(r for _, r in short)],
+            "live": None,
+            "dead": None,
+        }
+        return self.model_copy(update=made)
 
     @model_validator(mode="after")
     def _asks_something(self) -> Self:

@@ -4,12 +4,12 @@ import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner import regex
+from outcrop.scanner import regex, short
 from outcrop.scanner.advice import Revoke, Words
 from outcrop.scanner.check import Check
 from outcrop.scanner.checksum import CHECKSUMS
@@ -27,14 +27,20 @@ class _Shape(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+_Listed = Annotated[list[str], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
+
+
 class _FormIn(_Shape):
-    pattern: str = Field(min_length=1)
+    pattern: str = ""
+    value: _Listed = []  # the short form: what the value is made of, and the issuer's word
+    word: _Listed = []
+    tight: bool = False
     context: list[str] = []
     near: list[str] = []
     after: list[str] = []
-    within: int = Field(WITHIN, ge=1, le=8_000)
+    within: int | None = Field(None, ge=1, le=8_000)
     longest: int = Field(0, ge=0, le=262_144)
-    entropy: float = Field(0.0, ge=0, le=8)
+    entropy: float | None = Field(None, ge=0, le=8)
     checksum: str | None = None
     exclude: str | None = None
     confidence: Literal["high", "medium", "low"] | None = None
@@ -53,8 +59,8 @@ class _PartIn(_Shape):
 
 class _RuleIn(_FormIn):
     id: str = Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=80)
-    name: str = Field(min_length=1, max_length=120)
-    secret_type: str = Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=80)
+    name: str | None = Field(None, min_length=1, max_length=120)
+    secret_type: str | None = Field(None, pattern=r"^[a-z][a-z0-9_-]*$", max_length=80)
     impact: Literal["critical", "high", "medium", "low"] = "medium"
     password: bool = False
     decode: Literal["base64"] | None = None
@@ -139,9 +145,10 @@ class _Lines:
     def message(self, rule: int | None, error: ValidationError, label: str = "") -> str:
         first = error.errors(include_url=False, include_input=False)[0]
         keys = [str(part) for part in first["loc"]]
-        key = next((k for k in reversed(keys) if not k.isdigit()), "")
-        nested = len(keys) > 1 and keys[0] in {"also", "part"}
-        where = self.at(rule, key, keys[0], int(keys[1])) if nested else self.at(rule, key)
+        nested = (keys[0], int(keys[1])) if len(keys) > 1 and keys[0] in {"also", "part"} else ("", 0)
+        around = self.at(rule, "", *nested)
+        found = (self.at(rule, key, *nested) for key in reversed(keys) if not key.isdigit())
+        where = next((place for place in found if place != around), around)
         return f"{where}: {label}{'.'.join(keys)}: {first['msg']}"
 
 
@@ -155,6 +162,7 @@ def _rule(raw: dict[str, Any], at: int, issuer: str, lines: _Lines) -> Rule:
     parts: list[Part] = []
     try:
         forms = [make_form(given)]
+        examples, counterexamples = _proof(given)
         for index, form in enumerate(given.also):  # noqa: B007 - told where it fails
             table = "also"
             # What the rule excludes, its further forms exclude as well, unless they say otherwise.
@@ -166,10 +174,11 @@ def _rule(raw: dict[str, Any], at: int, issuer: str, lines: _Lines) -> Rule:
     except regex.PatternError as error:
         key = str(error).partition(" ")[0].rstrip(":,")
         raise RuleError(f"{lines.at(at, key, table, index)}: {label}{error}") from None
+    secret_type = given.secret_type or short.type_of(issuer)
     return Rule(
         id=given.id,
-        name=given.name,
-        secret_type=given.secret_type,
+        name=given.name or short.name_of(issuer, given.id, secret_type),
+        secret_type=secret_type,
         issuer=issuer,
         impact=Impact(given.impact),
         forms=tuple(forms),
@@ -177,19 +186,21 @@ def _rule(raw: dict[str, Any], at: int, issuer: str, lines: _Lines) -> Rule:
         paths=tuple(given.paths),
         password=given.password,
         decode=given.decode,
-        origin=lines.at(at, "pattern"),
-        examples=tuple(given.examples),
-        counterexamples=tuple(given.counterexamples),
+        origin=lines.at(at, "pattern" if given.pattern else "value"),
+        examples=tuple(examples),
+        counterexamples=tuple(counterexamples),
     )
 
 
 def make_form(given: _FormIn) -> Form:
     """Make the full pattern of a form: context word, gap, boundary, value, boundary."""
+    given = _written_out(given)
+    within = given.within or WITHIN
     if sum(map(bool, (given.context, given.near, given.after))) > 1:
         raise regex.PatternError("context, near and after exclude each other")
-    if given.context and given.within > _WIDEST_GAP:
+    if given.context and within > _WIDEST_GAP:
         raise regex.PatternError(f"within is at most {_WIDEST_GAP} with context")
-    whole = _whole(given.pattern, given.context, given.within)
+    whole = _whole(given.pattern, given.context, within)
     if given.checksum is not None and given.checksum not in CHECKSUMS:
         raise regex.PatternError(f"checksum {given.checksum!r} is not known; known are {', '.join(sorted(CHECKSUMS))}")
     if given.exclude:
@@ -202,15 +213,47 @@ def make_form(given: _FormIn) -> Form:
         longest=given.longest,
         strength=strength,
         confidence=Confidence(given.confidence) if given.confidence else usual,
-        entropy=given.entropy,
+        entropy=given.entropy or 0.0,
         checksum=given.checksum,
         exclude=given.exclude or None,
     )
-    return replace(form, before=given.within if given.near else 0, after=given.within if given.near or given.after else 0)
+    return replace(form, before=within if given.near else 0, after=within if given.near or given.after else 0)
+
+
+def _written_out(given: _FormIn) -> _FormIn:
+    """Write the short form out: what it does not say itself is made from its word and value."""
+    words, values = given.word, given.value
+    if bool(given.pattern) == bool(values):
+        raise regex.PatternError("pattern and value exclude each other" if values else "pattern or value is needed")
+    if words and (given.context or given.near or given.after):
+        raise regex.PatternError("word stands for context, near and after")
+    if not (words or given.context or given.near or given.after or given.pattern or short.begins_alike(values)):
+        raise regex.PatternError("value has no beginning of its own: it needs a word")
+    made: dict[str, Any] = {}
+    if words:
+        made |= {"context": [short.context_of(words, tight=given.tight)], "within": given.within or short.BESIDE}
+    if values:
+        made |= {
+            "pattern": short.pattern_of(values),
+            "entropy": short.entropy_of(values) if given.entropy is None else given.entropy,
+            "exclude": short.exclude_of(values) if given.exclude is None else given.exclude,
+        }
+    return given.model_copy(update=made)
+
+
+def _proof(given: _RuleIn) -> tuple[list[str], list[str]]:
+    """Give a rule's examples and counterexamples; those of the short form are made, and its own stand beside them."""
+    words, values = given.word, given.value
+    if not values or given.context or given.near or given.after or given.paths:
+        return given.examples, given.counterexamples
+    made = short.examples_of(given.id, words, values), short.counterexamples_of(given.id, words, values)
+    return [*made[0], *given.examples], [*made[1], *given.counterexamples]
 
 
 def _word(given: _FormIn) -> str | None:
-    """Give the pattern of the words around which the values stand, where these are not part of the match."""
+    """Give the pattern of the words around which the values stand, where these are not part of the match or too much of it."""
+    if given.word:
+        return short.trigger_of(given.word, tight=given.tight)
     words = given.near or given.after
     for word in words:
         _compiles("near" if given.near else "after", word)
