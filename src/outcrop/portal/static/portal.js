@@ -125,7 +125,7 @@
     chosen.forEach((row) => body.append("id", row.dataset.id));
     busy = true;
     try {
-      const answer = await fetch(form.action, { method: "POST", body, headers: { "X-Part": "triage", Accept: "application/json" }, credentials: "same-origin" });
+      const answer = await fetch(form.getAttribute("action"), { method: "POST", body, headers: { "X-Part": "triage", Accept: "application/json" }, credentials: "same-origin" });
       const said = await answer.json();
       tell(said.message);
       if (!answer.ok) return;
