@@ -42,7 +42,7 @@ bench-scan: setup
 bench-validate: setup
 	$(BIN)/python -m bench.validate $(ARGS)
 
-# ARGS=\"--events N --pairs N --seconds N\"
+# ARGS="--events N --pairs N --seconds N"
 bench-webhooks: setup
 	$(BIN)/python -m bench.webhooks $(ARGS)
 
