@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup run test lint bench bench-api bench-pipeline bench-scan bench-validate lock clean
+.PHONY: setup run test lint bench bench-api bench-pipeline bench-scan bench-validate bench-webhooks lock clean
 .DELETE_ON_ERROR:
 
 setup: $(VENV)/.ready
@@ -26,7 +26,7 @@ lint: setup
 test: lint
 	$(BIN)/pytest
 
-bench: bench-api bench-pipeline bench-scan bench-validate
+bench: bench-api bench-pipeline bench-scan bench-validate bench-webhooks
 
 bench-api: setup
 	$(BIN)/python -m bench.api
@@ -41,6 +41,10 @@ bench-scan: setup
 # ARGS="--checks N --issuers N --a-second N"
 bench-validate: setup
 	$(BIN)/python -m bench.validate $(ARGS)
+
+# ARGS="--events N --pairs N --seconds N"
+bench-webhooks: setup
+	$(BIN)/python -m bench.webhooks $(ARGS)
 
 # Writes requirements.txt anew from pyproject.toml (needs uv on the PATH).
 lock:

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import psycopg
 
+from outcrop.logs import set_up_logs
 from outcrop.net import post
 from outcrop.net.guard import Egress
 from outcrop.net.post import Poster
@@ -29,7 +30,7 @@ from outcrop.store.keyring import Keys
 from tests.deliveries import HOST, LEFT, SECRET_KEY
 
 
-def die(*_: object) -> NoReturn:
+def die(*_: object, **__: object) -> NoReturn:
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("unreachable")
 
@@ -174,6 +175,7 @@ def main() -> None:
     url, port, ca_file = sys.argv[1:4]
     settings = Settings(_env_file=None, database_url=url, data_dir=Path("/nonexistent"), secret_key=SECRET_KEY)
     egress = Egress.parse(["127.0.0.0/8"], [f"{HOST}:443=127.0.0.1:{port}"], Path(ca_file))
+    set_up_logs("error", "json")
     delivery._POLL = 0.05
     parent = Parent(url, asyncio.run(prepare(settings, url)), egress)
     for line in sys.stdin:
