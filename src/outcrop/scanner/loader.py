@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from outcrop.domain.finding import Confidence
 from outcrop.scanner import regex
-from outcrop.scanner.check import Check
+from outcrop.scanner.check import Checks
 from outcrop.scanner.checksum import CHECKSUMS
 from outcrop.scanner.regex import compile_regex
 from outcrop.scanner.rule import Form, Impact, Part, Rule, RuleError, Strength, files_of
@@ -60,7 +60,7 @@ class _RuleIn(_FormIn):
     paths: list[str] = []
     also: list[_FormIn] = []
     part: list[_PartIn] = []
-    check: Check | None = None
+    check: Checks = ()
     examples: list[str] = []
     counterexamples: list[str] = []
 

@@ -1,6 +1,7 @@
 """One credential asked about over HTTP, as its rule says."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
 from outcrop.domain.finding import Validation
@@ -8,11 +9,21 @@ from outcrop.net.http import Answer, Http, HttpError
 from outcrop.scanner.check import Check, Request
 from outcrop.validation.answer import judge, labels_of
 from outcrop.validation.request import UnfitError, fill
-from outcrop.validation.verdict import Verdict, unreachable, unvalidated, valid
+from outcrop.validation.verdict import Verdict, unreachable, unvalidated, with_services
 
 _SECONDS = 20.0
 _MOST_BODY = 1 << 20
-Turn = Callable[[], Awaitable[None]]  # waits until the issuer may be asked again
+
+
+@dataclass(slots=True)
+class Turn:
+    """One credential's place in the queue of its issuer, and what has been proven of it when its time runs out."""
+
+    wait: Callable[[], Awaitable[None]]
+    proven: Verdict | None = None
+
+    async def __call__(self) -> None:
+        await self.wait()
 
 
 async def ask(http: Http, check: Check, values: Mapping[str, str], turn: Turn) -> Verdict:
@@ -26,14 +37,20 @@ async def ask(http: Http, check: Check, values: Mapping[str, str], turn: Turn) -
     verdict = judge(answer, check.answer)
     if verdict.status is not Validation.VALID or not check.capability:
         return verdict
+    turn.proven = verdict
     services: list[str] = []
+    unanswered = False
     for capability in check.capability:
         try:
             told = await _send(http, _further(check, capability), values, turn, check.hosts) if capability.url else answer
-        except (UnfitError, HttpError):
+        except UnfitError:
+            continue
+        except HttpError:
+            unanswered = True
             continue
         services += labels_of(told, capability)
-    return valid(verdict.reason, verdict.confidence, tuple(services), asked=True)
+        turn.proven = with_services(verdict, services, asked=bool(services))
+    return with_services(verdict, services, asked=bool(services) or not unanswered)
 
 
 def _further(check: Check, capability: Request) -> Request:

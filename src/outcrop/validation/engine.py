@@ -2,16 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from outcrop.net.http import Http
-from outcrop.scanner.check import Check, check_of
-from outcrop.scanner.regex import compile_regex
+from outcrop.scanner.check import Check, check_for, checks_of
 from outcrop.scanner.rule import Rule
 from outcrop.validation import canary
-from outcrop.validation.ask import ask
+from outcrop.validation.ask import Turn, ask
 from outcrop.validation.named import NAMED
 from outcrop.validation.verdict import Verdict, error, unvalidated
 
@@ -71,28 +70,32 @@ class Validator:
         return await asyncio.shield(self._known[key])
 
     async def _checked(self, rule: Rule, secret: str, parts: Mapping[str, str]) -> Verdict:
-        check = check_of(rule.id, rule.origin)
+        checks = checks_of(rule.id, rule.origin)
         if self.mode is Mode.OFF:
             return unvalidated("checking is switched off")
-        if check is None:
+        if not checks:
             return unvalidated("its issuer offers no harmless way to ask")
-        test_mode = secret.startswith(tuple(check.test_mode)) if check.test_mode else False
+        check = check_for(checks, secret)
+        if check is None:
+            return unvalidated("there is no harmless way to ask about this form of it")
+        test_mode = any(value.startswith(tuple(check.test_mode)) for value in (secret, *parts.values()))
         if refused := self._refused(check, secret, parts):
             return unvalidated(refused[0], test_mode=test_mode, canary=refused[1])
         values = {"secret": secret} | {f"part.{name}": value for name, value in parts.items()}
         issuer = self._issuer(rule.issuer)
+        turn = Turn(issuer.turn)
         try:
             async with asyncio.timeout(self.deadline):
-                verdict = await self._asked(check, values, issuer)
-        except TimeoutError:
-            verdict = error("the issuer did not answer in time")
-        return replace(verdict, test_mode=test_mode)
+                verdict = await self._asked(check, values, issuer, turn)
+        except TimeoutError:  # what was proven before stays proven
+            verdict = turn.proven or error("the issuer did not answer in time")
+        return replace(verdict, test_mode=verdict.test_mode or test_mode)
 
     def _refused(self, check: Check, secret: str, parts: Mapping[str, str]) -> tuple[str, bool] | None:
         if canary.is_canary(check, secret, parts):
             return "is a known canary: whoever laid it out would be told", True
-        if check.only and not compile_regex(check.only).match(secret.encode("utf-8", "surrogateescape")):
-            return "there is no harmless way to ask about this form of it", False
+        if check.unasked:
+            return check.unasked, False
         if self.mode is not Mode.FULL:
             if check.given_host:
                 return "its host comes from the scanned text, which is asked only with OUTCROP_VALIDATE=full", False
@@ -103,26 +106,16 @@ class Validator:
             return f"its {missing[0].replace('_', ' ')} was not found with it", False
         return None
 
-    async def _asked(self, check: Check, values: Mapping[str, str], issuer: _Issuer) -> Verdict:
-        how: Callable[[], Awaitable[Verdict]]
-        if check.named is not None:
-            named = NAMED[check.named]
-
-            def how() -> Awaitable[Verdict]:
-                return named(self.http, check, values, issuer.turn)
-        else:
-
-            def how() -> Awaitable[Verdict]:
-                return ask(self.http, check, values, issuer.turn)
-
+    async def _asked(self, check: Check, values: Mapping[str, str], issuer: _Issuer, turn: Turn) -> Verdict:
+        how = NAMED[check.named] if check.named is not None else ask
         async with issuer.slots:
-            verdict = await how()
+            verdict = await how(self.http, check, values, turn)
             if verdict.retry_after is None:
                 return verdict
             issuer.pause(verdict.retry_after)
             if verdict.retry_after >= self.deadline:
                 return verdict
-            return await how()  # once more, when it may be asked again
+            return await how(self.http, check, values, turn)  # once more, when it may be asked again
 
     def _issuer(self, name: str) -> _Issuer:
         if name not in self._issuers:

@@ -15,7 +15,7 @@ from outcrop.scanner.check import Check
 from outcrop.validation.ask import Turn
 from outcrop.validation.dialog import SECONDS, Dialog, OddError, further, log_in, login_of
 from outcrop.validation.uri import Login
-from outcrop.validation.verdict import Verdict, error, invalid, unvalidated, valid
+from outcrop.validation.verdict import Verdict, error, invalid, unvalidated, valid, with_services
 
 _PORTS = dict.fromkeys(("mysql", "mysql2", "mariadb", "percona", "aurora"), 3306)
 _LONG_PASSWORD, _PROTOCOL_41, _SSL, _SECURE, _PLUGIN_AUTH = 1, 0x200, 0x800, 0x8000, 0x80000  # never LOCAL FILES
@@ -88,8 +88,8 @@ async def _proven(line: _Line, password: bytes, plugin: str, nonce: bytes) -> Ve
         body = await line.hear()
         match body[0]:  # welcome, refused, another way, more to say
             case 0x00:
-                labels = {"mysql", *await further(_granted(line), set())}
-                return valid("the server accepts the login", services=tuple(labels), asked=True)
+                accepted = valid("the server accepts the login", services=("mysql",), asked=True)
+                return with_services(accepted, {"mysql", *await further(line.dialog, accepted, _granted(line), set())})
             case 0xFF:
                 return _refusal(body)
             case 0xFE:

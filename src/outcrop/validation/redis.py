@@ -8,7 +8,7 @@ from outcrop.validation.ask import Turn
 from outcrop.validation.dialog import SECONDS, Dialog, OddError, further, log_in, login_of
 from outcrop.validation.request import UnfitError
 from outcrop.validation.uri import Login
-from outcrop.validation.verdict import Verdict, error, invalid, unvalidated, valid
+from outcrop.validation.verdict import Verdict, error, invalid, unvalidated, valid, with_services
 
 _PORTS = dict.fromkeys(("redis", "rediss", "valkey", "valkeys", "keydb"), 6379)
 _REFUSALS = (b"-WRONGPASS", b"-ERR invalid password", b"-ERR invalid username-password")
@@ -36,8 +36,9 @@ async def _talk(dialog: Dialog, login: Login) -> Verdict:
     if told.startswith(_REFUSALS):
         return invalid("the server refuses the password")
     if told == b"+OK":
-        admin = (await further(_asked(dialog, "CONFIG", "GET", "databases"), b""))[:1] == b"*"
-        return valid("the server accepts the password", services=("redis", "redis_admin") if admin else ("redis",), asked=True)
+        accepted = valid("the server accepts the password", services=("redis",), asked=True)
+        settings = await further(dialog, accepted, _asked(dialog, "CONFIG", "GET", "databases"), b"")
+        return with_services(accepted, ("redis", "redis_admin")) if settings[:1] == b"*" else accepted
     if not told.startswith(b"-"):
         raise OddError
     return error("the server gives an answer that says nothing of the password")
