@@ -92,6 +92,7 @@ def test_reply_means_what_the_rule_says(stand_in, ask, rule, check, reply):
     stand_in.respond = play(check, reply)
     verdict = ask(rule, check)
     assert (str(verdict.status), sorted(verdict.services)) == (reply.result, sorted(reply.labels)), verdict.reason
+    assert verdict.test_mode or not reply.test_mode
     assert reply.confidence is None or str(verdict.confidence) == reply.confidence
     assert secret_of(rule, check) not in verdict.reason
 

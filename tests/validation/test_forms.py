@@ -77,3 +77,25 @@ def test_a_key_that_opens_made_up_data_only_is_told_by_itself_a_companion_or_the
     stand_in.respond = lambda _: Play(200, {"Content-Type": "application/json"}, b'{"id": 1, "livemode": false}')
     verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, secret, parts))
     assert (verdict.status, verdict.test_mode) == ("valid", told)
+
+
+@pytest.mark.parametrize(
+    ("mode", "host", "status", "asked"),
+    [
+        (Mode.SAFE, None, "valid", "api.acme.example"),
+        (Mode.SAFE, "api.acme.example", "valid", "api.acme.example"),
+        (Mode.SAFE, "api.slow.example", "unvalidated", None),
+        (Mode.SAFE, "api.acme.example.evil.example", "unvalidated", None),
+        (Mode.SAFE, "evilapi.acme.example", "unvalidated", None),
+        (Mode.FULL, "api.slow.example", "valid", "api.slow.example"),
+    ],
+)
+def test_a_host_of_the_issuers_own_is_safe_and_anybody_elses_is_not(stand_in, tmp_path, mode, host, status, asked):
+    more = 'given_host = true\nhosts = ["api.acme.example"]\notherwise = { host = "api.acme.example" }'
+    acme = rule(tmp_path, url="https://{part.host}/me", more=more)
+    stand_in.asked.clear()
+    stand_in.respond = lambda _: OK
+    parts = {"host": host} if host else {}
+    verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", parts), mode)
+    assert verdict.status == status
+    assert [one.host for one in stand_in.asked] == ([asked] if asked else [])

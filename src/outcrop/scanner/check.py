@@ -86,6 +86,7 @@ class Reply(_Shape):
     result: Literal["valid", "invalid", "error", "unreachable", "unvalidated"]
     confidence: Level | None = None
     labels: list[str] = []
+    test_mode: bool = False
 
 
 class Check(Request):
@@ -94,8 +95,9 @@ class Check(Request):
     named: str | None = None
     unasked: str = Field("", max_length=200)  # why nobody can be asked about this form, in words
     needs: list[str] = []  # parts without which nothing can be asked
-    given_host: bool = False  # the host comes from the scanned text
-    hosts: list[str] = []  # or it does, but is one of these, or below one of these
+    otherwise: dict[str, str] = {}  # what a part is taken to be where none was found
+    given_host: bool = False  # the host comes from the scanned text, and may be anybody's
+    hosts: list[str] = []  # the issuer's own domains: a host from the text that is one of these, or below one, is safe to ask
     only: str = ""  # a pattern that the credential begins with: the check is for this form alone
     billed: bool = False
     test_mode: list[str] = []  # beginnings of keys, or of a companion, that only work with made-up data

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from outcrop.domain.finding import Validation
 from outcrop.net.http import Answer, Http, HttpError
@@ -29,7 +29,8 @@ class Turn:
 async def ask(http: Http, check: Check, values: Mapping[str, str], turn: Turn) -> Verdict:
     """Ask once; where the credential is alive, ask what it opens."""
     try:
-        answer = await _send(http, check, values, turn, check.hosts)
+        hosts = () if check.given_host else tuple(check.hosts)
+        answer = await _send(http, check, values, turn, hosts)
     except UnfitError as reason:
         return unvalidated(f"cannot be asked about: {reason}")
     except HttpError as failure:
@@ -42,7 +43,7 @@ async def ask(http: Http, check: Check, values: Mapping[str, str], turn: Turn) -
     unanswered = False
     for capability in check.capability:
         try:
-            told = await _send(http, _further(check, capability), values, turn, check.hosts) if capability.url else answer
+            told = await _send(http, _further(check, capability), values, turn, hosts) if capability.url else answer
         except UnfitError:
             continue
         except HttpError:
@@ -59,14 +60,16 @@ def _further(check: Check, capability: Request) -> Request:
     return Request(**own | {"headers": check.headers | capability.headers, "basic": capability.basic or check.basic})
 
 
-def _is_below(url: SplitResult, hosts: Sequence[str]) -> bool:
-    host = (url.hostname or "").lower()
-    return url.scheme == "https" and any(host == one or host.endswith(f".{one}") for one in hosts)
+def is_below(url: str, hosts: Sequence[str]) -> bool:
+    """Tell whether an address is on one of these hosts, or below one."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower()
+    return parts.scheme == "https" and any(host == one or host.endswith(f".{one}") for one in hosts)
 
 
 async def _send(http: Http, request: Request, values: Mapping[str, str], turn: Turn, hosts: Sequence[str]) -> Answer:
     ready = fill(request, values)
-    if hosts and not _is_below(urlsplit(ready.url), hosts):
+    if hosts and not is_below(ready.url, hosts):
         raise UnfitError("its host is not the issuer's")
     await turn()
     return await http.ask(ready.method, ready.url, headers=ready.headers, body=ready.body, most=_MOST_BODY, seconds=_SECONDS)

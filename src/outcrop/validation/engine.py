@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from outcrop.net.http import Http
-from outcrop.scanner.check import Check, check_for, checks_of
+from outcrop.scanner.check import Check, Request, check_for, checks_of
 from outcrop.scanner.rule import Rule
 from outcrop.validation import canary
-from outcrop.validation.ask import Turn, ask
+from outcrop.validation.ask import Turn, ask, is_below
 from outcrop.validation.named import NAMED
+from outcrop.validation.request import UnfitError, fill
 from outcrop.validation.verdict import Verdict, error, unvalidated
 
 A_SECOND = 10.0  # requests to one issuer
@@ -79,9 +80,11 @@ class Validator:
         if check is None:
             return unvalidated("there is no harmless way to ask about this form of it")
         test_mode = any(value.startswith(tuple(check.test_mode)) for value in (secret, *parts.values()))
-        if refused := self._refused(check, secret, parts):
+        values = {"secret": secret} | {f"part.{name}": value for name, value in (check.otherwise | dict(parts)).items()}
+        if refused := self._refused(check, values):
             return unvalidated(refused[0], test_mode=test_mode, canary=refused[1])
-        values = {"secret": secret} | {f"part.{name}": value for name, value in parts.items()}
+        if self.mode is not Mode.FULL:  # from here on no host but the issuer's own
+            check = check.model_copy(update={"given_host": False})
         issuer = self._issuer(rule.issuer)
         turn = Turn(issuer.turn)
         try:
@@ -91,19 +94,19 @@ class Validator:
             verdict = turn.proven or error("the issuer did not answer in time")
         return replace(verdict, test_mode=verdict.test_mode or test_mode)
 
-    def _refused(self, check: Check, secret: str, parts: Mapping[str, str]) -> tuple[str, bool] | None:
-        if canary.is_canary(check, secret, parts):
+    def _refused(self, check: Check, values: Mapping[str, str]) -> tuple[str, bool] | None:
+        if canary.is_canary(check, values.values()):
             return "is a known canary: whoever laid it out would be told", True
         if check.unasked:
             return check.unasked, False
+        missing = [name for name in check.needs if f"part.{name}" not in values]
+        if missing:
+            return f"its {missing[0].replace('_', ' ')} was not found with it", False
         if self.mode is not Mode.FULL:
-            if check.given_host:
+            if check.given_host and not _at_the_issuers(check, values):
                 return "its host comes from the scanned text, which is asked only with OUTCROP_VALIDATE=full", False
             if check.billed:
                 return "asking costs its owner something, which is done only with OUTCROP_VALIDATE=full", False
-        missing = [name for name in check.needs if name not in parts]
-        if missing:
-            return f"its {missing[0].replace('_', ' ')} was not found with it", False
         return None
 
     async def _asked(self, check: Check, values: Mapping[str, str], issuer: _Issuer, turn: Turn) -> Verdict:
@@ -121,3 +124,11 @@ class Validator:
         if name not in self._issuers:
             self._issuers[name] = _Issuer(1 / self.a_second, asyncio.Semaphore(AT_ONCE))
         return self._issuers[name]
+
+
+def _at_the_issuers(check: Check, values: Mapping[str, str]) -> bool:
+    """Tell whether a host from the text is one of the issuer's own."""
+    try:
+        return is_below(fill(Request(url=check.url), values).url, check.hosts)
+    except UnfitError:
+        return False
