@@ -8,6 +8,7 @@ from outcrop.validation.amqp import amqp
 from outcrop.validation.ask import Turn
 from outcrop.validation.aws import aws
 from outcrop.validation.azure import azure_storage, entra_client
+from outcrop.validation.azure_sas import azure_sas
 from outcrop.validation.basic import basic_auth_url
 from outcrop.validation.gcp import gcp_service_account
 from outcrop.validation.jwt import jwt
@@ -22,6 +23,7 @@ Named = Callable[[Http, Check, Mapping[str, str], Turn], Awaitable[Verdict]]
 NAMED: dict[str, Named] = {
     "amqp": amqp,
     "aws": aws,
+    "azure_sas": azure_sas,
     "azure_storage": azure_storage,
     "basic_auth_url": basic_auth_url,
     "entra_client": entra_client,
