@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import ssl
 from asyncio import StreamReader, StreamWriter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import outcrop
@@ -41,15 +41,14 @@ def no_turn() -> Turn:
 
 
 def run_named(
-    egress: Egress, check: Check, secret: str, /, *, name: str | None = None, seconds: float | None = None, **parts: str
+    egress: Egress, check: Check, secret: str, /, *, name: str | None = None, options: Mapping[str, float] | None = None, **parts: str
 ) -> Verdict:
     """Run a check by its name, outside of any engine."""
     values = {"secret": secret} | {f"part.{name}": value for name, value in parts.items()}
 
     async def main() -> Verdict:
         async with open_http(egress) as http:
-            more = {} if seconds is None else {"seconds": seconds}
-            return await NAMED[name or check.named or ""](http, check, values, no_turn(), **more)
+            return await NAMED[name or check.named or ""](http, check, values, no_turn(), **(options or {}))
 
     return asyncio.run(main())
 

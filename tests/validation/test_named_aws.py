@@ -44,6 +44,10 @@ def refusal(code: str, message: str = "no") -> Play:
     return Play(403, {"Content-Type": "text/xml"}, f"<ErrorResponse><Error><Code>{code}</Code><Message>{message}</Message>".encode())
 
 
+def action(asked: Asked) -> str | None:
+    return dict(parse_qsl(asked.body.decode())).get("Action")
+
+
 def signature_holds(asked: Asked, secret: str) -> bool:
     """Compute the signature as AWS's documentation does, from what arrived."""
     headers = {name.lower(): value for name, value in asked.headers.items()}
@@ -71,7 +75,7 @@ def cloud(arn: str, services: dict[str, bytes], secret: str = SECRET):
             return refusal("SignatureDoesNotMatch", "The request signature we calculated does not match the signature you provided.")
         if asked.host.startswith("sts."):
             return Play(200, {"Content-Type": "text/xml"}, IDENTITY.format(arn).encode())
-        name = dict(parse_qsl(asked.query)).get("Action") or asked.host.removeprefix("api.").partition(".")[0]
+        name = action(asked) or asked.host.removeprefix("api.").partition(".")[0]
         return Play(200, {"Content-Type": "text/xml"}, services[name]) if name in services else refusal("AccessDenied")
 
     return respond
@@ -120,7 +124,7 @@ def test_a_live_key_tells_whose_it_is_and_what_it_lists(stand_in):
 def test_every_service_is_asked_for_a_list_and_nothing_else(stand_in):
     stand_in.respond = cloud(USER, {})
     checked(stand_in)
-    actions = {dict(parse_qsl(asked.query)).get("Action") or asked.headers.get("X-Amz-Target") or asked.path for asked in stand_in.asked}
+    actions = {action(asked) or asked.headers.get("X-Amz-Target") or asked.path for asked in stand_in.asked}
     assert actions == {
         "GetCallerIdentity", "/", "GetUser", "ListAttachedUserPolicies", "DescribeRegions", "/2015-03-31/functions/", "ListQueues",
         "ListTopics", "DescribeDBInstances", "DynamoDB_20120810.ListTables", "TrentService.ListKeys", "secretsmanager.ListSecrets",
@@ -135,7 +139,7 @@ def test_root_and_administrators_are_named(stand_in):
     policy = b"<member><PolicyArn>arn:aws:iam::aws:policy/AdministratorAccess</PolicyArn></member>"
     stand_in.respond = cloud(USER, {"ListAttachedUserPolicies": policy})
     assert checked(stand_in).services == ("aws_admin", "aws_iam", "aws_identity")
-    assert any("UserName=build" in asked.query for asked in stand_in.asked)
+    assert any(b"UserName=build" in asked.body for asked in stand_in.asked)
 
 
 def test_a_temporary_key_sends_its_token(stand_in):

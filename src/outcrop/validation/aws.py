@@ -21,18 +21,18 @@ _AGAIN_AFTER = 6.0  # seconds: AWS refuses even the right pair shortly after a w
 _ADMINISTRATOR = re.compile(rb"arn:aws[a-z-]*:iam::aws:policy/AdministratorAccess<")
 _ALL_SERVICES = 20.0  # seconds
 _OK = 200
-_IDENTITY = "/?Action=GetCallerIdentity&Version=2011-06-15"
-_POLICIES = "/?Action=ListAttachedUserPolicies&Version=2010-05-08&UserName="
+_IDENTITY = "Action=GetCallerIdentity&Version=2011-06-15"
+_POLICIES = "Action=ListAttachedUserPolicies&Version=2010-05-08&UserName="
 
-# The label, the service, and the path of a list; with a target it is one of AWS's JSON services, which are asked by POST.
+# The label, the service, and how it is asked for a list: a form, a path, or the target of a JSON service. None of it changes anything.
 _LISTS = (
     ("aws_s3", "s3", "/", ""),
-    ("aws_iam", "iam", "/?Action=GetUser&Version=2010-05-08", ""),
-    ("aws_ec2", "ec2", "/?Action=DescribeRegions&Version=2016-11-15", ""),
+    ("aws_iam", "iam", "Action=GetUser&Version=2010-05-08", ""),
+    ("aws_ec2", "ec2", "Action=DescribeRegions&Version=2016-11-15", ""),
     ("aws_lambda", "lambda", "/2015-03-31/functions/?MaxItems=1", ""),
-    ("aws_sqs", "sqs", "/?Action=ListQueues&Version=2012-11-05", ""),
-    ("aws_sns", "sns", "/?Action=ListTopics&Version=2010-03-31", ""),
-    ("aws_rds", "rds", "/?Action=DescribeDBInstances&MaxRecords=20&Version=2014-10-31", ""),
+    ("aws_sqs", "sqs", "Action=ListQueues&Version=2012-11-05", ""),
+    ("aws_sns", "sns", "Action=ListTopics&Version=2010-03-31", ""),
+    ("aws_rds", "rds", "Action=DescribeDBInstances&MaxRecords=20&Version=2014-10-31", ""),
     ("aws_dynamodb", "dynamodb", "/", "DynamoDB_20120810.ListTables"),
     ("aws_kms", "kms", "/", "TrentService.ListKeys"),
     ("aws_secretsmanager", "secretsmanager", "/", "secretsmanager.ListSecrets"),
@@ -122,9 +122,11 @@ class _Asker:
     keys: Keys
     partition: _Partition
 
-    async def ask(self, service: str, path: str, target: str = "", *, further: bool = False) -> Answer:
-        url = f"https://{self.partition.host(service)}{path}"
+    async def ask(self, service: str, what: str, target: str = "", *, further: bool = False) -> Answer:
+        url = f"https://{self.partition.host(service)}{what if what.startswith('/') else '/'}"
         headers, body, method = {}, b"", "GET"
+        if not what.startswith("/"):
+            headers, body, method = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}, what.encode(), "POST"
         if target:
             version = "1.0" if target.startswith("DynamoDB") else "1.1"
             headers, body, method = {"X-Amz-Target": target, "Content-Type": f"application/x-amz-json-{version}"}, b"{}", "POST"
@@ -136,9 +138,9 @@ async def _services(asker: _Asker, arn: str) -> set[str]:
     """Give a label for each service that answers; one that is slow or refuses is left out."""
     found: set[str] = set()
 
-    async def listed(label: str, service: str, path: str, target: str) -> None:
+    async def listed(label: str, service: str, what: str, target: str) -> None:
         try:
-            answer = await asker.ask(service, path, target, further=True)
+            answer = await asker.ask(service, what, target, further=True)
         except HttpError:
             return
         if answer.status == _OK and answer.media_type != "text/html":
