@@ -19,8 +19,22 @@ from outcrop.validation.verdict import Verdict
 from tests.named import RULES
 from tests.validation.test_named_servers import redis
 
-FILES = ["aws", "azure", "google", "jwt", "private_key", "postgres", "pgpass", "mysql", "mongodb", "redis", "rabbitmq", "basic_auth"]
-GIVEN_HOST = {"postgres", "pgpass", "mysql", "mongodb", "redis", "amqp", "basic_auth_url"}
+FILES = [
+    "aws",
+    "azure",
+    "google",
+    "jwt",
+    "private_key",
+    "postgres",
+    "pgpass",
+    "mysql",
+    "sqlserver",
+    "mongodb",
+    "redis",
+    "rabbitmq",
+    "basic_auth",
+]
+GIVEN_HOST = {"postgres", "pgpass", "mysql", "mssql", "mongodb", "redis", "amqp", "basic_auth_url"}
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from outcrop.validation.basic import basic_auth_url
 from outcrop.validation.gcp import gcp_service_account
 from outcrop.validation.jwt import jwt
 from outcrop.validation.mongodb import mongodb
+from outcrop.validation.mssql import mssql
 from outcrop.validation.mysql import mysql
 from outcrop.validation.postgres import pgpass, postgres
 from outcrop.validation.private_key import private_key
@@ -30,6 +31,7 @@ NAMED: dict[str, Named] = {
     "gcp_service_account": gcp_service_account,
     "jwt": jwt,
     "mongodb": mongodb,
+    "mssql": mssql,
     "mysql": mysql,
     "pgpass": pgpass,
     "postgres": postgres,
