@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.scanner.check import Check, Reply, Request, check_for, checks_of
 from outcrop.scanner.rule import Rule
@@ -121,3 +122,33 @@ def test_answer_that_says_nothing_is_no_verdict(stand_in, ask, rule, check):
         stand_in.respond = lambda _, answer=answer: answer
         told[name] = str(ask(rule, check).status)
     assert told == dict.fromkeys(NOTHING_SAID, "error") | {"cut off": "unreachable"}
+
+
+def all_at_once(egress: Egress, deadline: float) -> dict[str, str]:
+    """Ask about a credential of every check at the same time."""
+
+    async def main() -> list[Verdict]:
+        async with open_http(egress, connections=500) as http:
+            validator = Validator(http, Mode.FULL, a_second=10_000, deadline=deadline)
+            checks = CHECKS.values()
+            return await asyncio.gather(*(validator.check(rule, secret_of(rule, check), parts_of(check)) for rule, check in checks))
+
+    return {name: str(verdict.status) for name, verdict in zip(CHECKS, asyncio.run(main()), strict=True)}
+
+
+def test_an_issuer_that_hangs_is_no_verdict_for_any_check(stand_in):
+    stand_in.respond = lambda _: Play(after=3)
+    assert all_at_once(stand_in.egress, deadline=1.5) == dict.fromkeys(CHECKS, "error")
+
+
+def test_a_certificate_that_nobody_vouches_for_is_unreachable_for_every_check(stand_in):
+    stand_in.respond = lambda _: Play()
+    stand_in.asked.clear()
+    untrusting = Egress(stand_in.egress.allow, stand_in.egress.connect_to)
+    assert all_at_once(untrusting, deadline=60) == dict.fromkeys(CHECKS, "unreachable")
+    assert stand_in.asked == [], "nothing was said to it"
+
+
+def test_every_rule_asks_or_says_why_not():
+    silent = [rule.id for rule in ruleset().rules if not checks_of(rule.id, rule.origin)]
+    assert silent == []

@@ -224,10 +224,15 @@ def test_a_region_beside_a_key_tells_which_cloud_is_asked(stand_in, region, sts,
     assert ("were not asked" in verdict.reason) is (region is None)
 
 
-def test_a_canary_is_never_used(stand_in):
-    async def main() -> Verdict:
-        async with open_http(stand_in.egress) as http:
-            return await Validator(http, Mode.SAFE).check(RULES["aws_access_key"], SECRET, {"access_key_id": "AKIAFAGUQ5JEQ" + "A" * 7})
+def test_a_canary_is_never_used_unless_told_to(stand_in):
+    stand_in.respond = cloud(USER, {})
 
-    verdict = asyncio.run(main())
-    assert (verdict.canary, stand_in.asked) == (True, [])
+    async def main(*, told_to: bool) -> Verdict:
+        async with open_http(stand_in.egress) as http:
+            validator = Validator(http, Mode.SAFE, a_second=1000, canaries=told_to).fresh()
+            return await validator.check(RULES["aws_access_key"], SECRET, {"access_key_id": "AKIAFAGUQ5JEQ" + "A" * 7})
+
+    verdict = asyncio.run(main(told_to=False))
+    assert (verdict.status, verdict.canary, stand_in.asked) == ("unvalidated", True, [])
+    verdict = asyncio.run(main(told_to=True))
+    assert (verdict.status, verdict.canary) == ("valid", True), "it is a canary none the less, and scored as one"

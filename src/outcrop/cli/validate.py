@@ -19,6 +19,7 @@ _LONGEST = 1 << 20
 
 def validate(
     rule: Annotated[str, typer.Option("--type", metavar="RULE", help="The rule's id, as `outcrop rules list` shows it.")],
+    canary: Annotated[bool, typer.Option("--canary", help="Use it even if it is a known canary: whoever laid it out is told.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Ask the issuer about one credential, read from standard input."""
@@ -30,7 +31,7 @@ def validate(
         rules = [settings.rules] if settings.rules else []
         ruleset = await asyncio.to_thread(load, rules, cache=cache_folder())
         async with open_http(egress) as http:
-            return await validate_one(Validator(http, Mode(settings.validate_)), ruleset, rule, text)
+            return await validate_one(Validator(http, Mode(settings.validate_), canaries=canary), ruleset, rule, text)
 
     checked = run(main)
     show(_record(checked), as_json=as_json)
