@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup run test lint bench bench-api bench-pipeline bench-scan lock clean
+.PHONY: setup run test lint bench bench-api bench-pipeline bench-scan bench-validate lock clean
 .DELETE_ON_ERROR:
 
 setup: $(VENV)/.ready
@@ -26,7 +26,7 @@ lint: setup
 test: lint
 	$(BIN)/pytest
 
-bench: bench-api bench-pipeline bench-scan
+bench: bench-api bench-pipeline bench-scan bench-validate
 
 bench-api: setup
 	$(BIN)/python -m bench.api
@@ -37,6 +37,10 @@ bench-pipeline: setup
 
 bench-scan: setup
 	$(BIN)/python -m bench.scan $(ARGS)
+
+# ARGS="--checks N --issuers N --a-second N"
+bench-validate: setup
+	$(BIN)/python -m bench.validate $(ARGS)
 
 # Writes requirements.txt anew from pyproject.toml (needs uv on the PATH).
 lock:

@@ -398,7 +398,7 @@ def test_limits_of_the_host_are_waited_for_and_told(pipeline: Pipeline, account:
     spec, _ = one_repository(pipeline)
     pipeline.hub.faults.append(secondary(retry_after=1))
     waits: list[str] = []
-    run = pipeline.wait(run_now(pipeline.tools, account, spec, lambda current: waits.append(current.waiting or "")))
+    run = pipeline.wait(run_now(pipeline.tools, account, spec, lambda current: waits.append(current.waiting or ""), by="a test"))
     assert run.status is ScanStatus.COMPLETED
     assert f"{NAME} asks for a pause: waiting 1 seconds" in waits
     assert run.waiting is None

@@ -229,7 +229,7 @@ def test_a_canary_is_never_used_unless_told_to(stand_in):
 
     async def main(*, told_to: bool) -> Verdict:
         async with open_http(stand_in.egress) as http:
-            validator = Validator(http, Mode.SAFE, a_second=1000, canaries=told_to).fresh()
+            validator = Validator(http, Mode.SAFE, a_second=1000, canaries=told_to)
             return await validator.check(RULES["aws_access_key"], SECRET, {"access_key_id": "AKIAFAGUQ5JEQ" + "A" * 7})
 
     verdict = asyncio.run(main(told_to=False))

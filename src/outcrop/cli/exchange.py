@@ -1,9 +1,10 @@
-"""`outcrop import`."""
+"""`outcrop import` and `outcrop export`."""
 
 import os
 import sys
 from contextlib import ExitStack, suppress
 from enum import StrEnum
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -14,7 +15,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from outcrop.cli import session as cli
 from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, start
 from outcrop.domain.errors import BadInputError
-from outcrop.runtime import open_session
+from outcrop.domain.paging import FindingQuery
+from outcrop.runtime import open_runtime, open_session
 from outcrop.services import accounts, exchange
 
 
@@ -54,6 +56,38 @@ def import_(
         progress = stack.enter_context(Progress(*columns, console=console, disable=not console.is_terminal, transient=True))
         done = run(lambda: main(source, progress, size))
     show({"lines": done.lines, "new": done.new, "updated": done.updated}, as_json=as_json)
+
+
+def export(
+    slug: Slug,
+    format_: Annotated[exchange.ExportFormat, typer.Option("--format", help="What to write: JSON Lines, CSV or SARIF.")],
+) -> None:
+    """Write an account's findings to standard output, credentials masked."""
+    settings = start()
+
+    async def main() -> None:
+        async with open_runtime(settings, pool_size=1, statement_timeout=60) as runtime:
+            async with runtime.pool.connection() as db:
+                account = await accounts.get_account(db, slug)
+            pieces = exchange.export_findings(
+                runtime.pool, account, FindingQuery(), format_, version=version("outcrop"), by=OPERATOR, now=cli.now()
+            )
+            async for piece in pieces:
+                _write(piece)
+
+    try:
+        run(main)
+    except BrokenPipeError:  # whoever reads has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that what is left does not fail at the end
+
+
+def _write(piece: bytes) -> None:
+    out = getattr(sys.stdout, "buffer", None)
+    if out is None:
+        sys.stdout.write(piece.decode())
+    else:
+        out.write(piece)
+        out.flush()
 
 
 def _step_back(backend: int | None) -> None:

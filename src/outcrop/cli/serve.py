@@ -78,7 +78,7 @@ async def work_until_told(settings: Settings, jobs: int = 0, dead_after: float =
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with open_runtime(settings, pool_size=jobs + 6, statement_timeout=_WORKER_STATEMENT_TIMEOUT) as runtime:
+    async with open_runtime(settings, pool_size=jobs + 8, statement_timeout=_WORKER_STATEMENT_TIMEOUT) as runtime:
         await house.work(runtime, settings, stop, jobs=jobs, dead_after=dead_after)
 
 

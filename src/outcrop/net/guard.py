@@ -31,6 +31,10 @@ class EgressError(OperatorError):
     """An address that must not be connected to, or a name that has none."""
 
 
+class NoAddressError(EgressError):
+    """A name without an address."""
+
+
 @dataclass(frozen=True, slots=True)
 class Egress:
     """What the operator allows beyond the public internet."""
@@ -70,8 +74,8 @@ def resolve(host: str, port: int, egress: Egress) -> tuple[str, int]:
     except ValueError:
         try:
             answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError:
-            raise EgressError(f"{host}: the name has no address") from None
+        except (OSError, UnicodeError):  # no answer, or no name at all
+            raise NoAddressError(f"{host}: the name has no address") from None
         found = [ipaddress.ip_address(str(answer[4][0]).partition("%")[0]) for answer in answers]
     for one in found:
         if not is_allowed(one, egress):

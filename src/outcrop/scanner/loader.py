@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from outcrop.domain.finding import Confidence
 from outcrop.scanner import regex
+from outcrop.scanner.advice import Revoke, Words
 from outcrop.scanner.check import Checks
 from outcrop.scanner.checksum import CHECKSUMS
 from outcrop.scanner.regex import compile_regex
@@ -61,12 +62,16 @@ class _RuleIn(_FormIn):
     also: list[_FormIn] = []
     part: list[_PartIn] = []
     check: Checks = ()
+    revoke: Revoke | None = None  # these two are read where they are needed (scanner/advice.py), and only checked here
+    advice: Words | None = None
     examples: list[str] = []
     counterexamples: list[str] = []
 
 
 class _FileIn(_Shape):
     issuer: str = Field(min_length=1, max_length=80)
+    revoke: Revoke | None = None
+    advice: Words | None = None
     rule: list[dict[str, Any]] = Field(min_length=1)
 
 

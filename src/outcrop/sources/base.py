@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import SourceType
 from outcrop.domain.secret import reveal
 from outcrop.scanner.content import Found
@@ -34,6 +35,7 @@ class Located:
     tip_blob: bytes | None = None
     source_type: SourceType | None = None  # where the source itself says so: on the web
     url: str | None = None
+    excerpt: Excerpt | None = None  # an account's runs only
 
 
 @dataclass(slots=True)

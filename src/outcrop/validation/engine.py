@@ -1,22 +1,22 @@
 """Many credentials asked about at once: each once, no issuer oftener than it may be, one that is down slows nobody else."""
 
 import asyncio
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from outcrop.domain.finding import Validation
 from outcrop.net.http import Http
 from outcrop.scanner.check import Check, Request, check_for, checks_of
 from outcrop.scanner.rule import Rule
 from outcrop.validation import canary
 from outcrop.validation.ask import Turn, ask, is_below
+from outcrop.validation.issuer import Issuer, PausedError
 from outcrop.validation.named import NAMED
 from outcrop.validation.request import UnfitError, fill
-from outcrop.validation.verdict import Verdict, error, unvalidated
+from outcrop.validation.verdict import Verdict, error, unreachable, unvalidated
 
 A_SECOND = 10.0  # requests to one issuer
-AT_ONCE = 10  # of one issuer
 _DEADLINE = 60.0  # seconds that one credential may take, waiting included
 
 
@@ -27,49 +27,24 @@ class Mode(StrEnum):
 
 
 @dataclass(slots=True)
-class _Issuer:
-    """How often an issuer may be asked: evenly, and not while it wants to be left alone."""
-
-    every: float
-    slots: asyncio.Semaphore
-    next_at: float = 0.0
-
-    async def turn(self) -> None:
-        now = time.monotonic()
-        at = max(now, self.next_at)
-        self.next_at = at + self.every
-        if at > now:
-            await asyncio.sleep(at - now)
-
-    def pause(self, seconds: float) -> None:
-        self.next_at = max(self.next_at, time.monotonic() + seconds)
-
-    def paused_for(self) -> float:
-        return self.next_at - time.monotonic()
-
-
-@dataclass(slots=True)
 class Validator:
-    """Asks issuers. A verdict is kept for as long as this lives, by the credential and what stands with it."""
+    """Asks issuers. A verdict is not kept: whoever asks later wants to know how it is then."""
 
     http: Http
     mode: Mode = Mode.SAFE
     a_second: float = A_SECOND
     deadline: float = _DEADLINE
     canaries: bool = False  # use known canaries as well, though whoever laid them out is told
-    _issuers: dict[str, _Issuer] = field(default_factory=dict)
-    _known: dict[tuple[str, tuple[tuple[str, str], ...]], "asyncio.Future[Verdict]"] = field(default_factory=dict)
-
-    def fresh(self) -> "Validator":
-        """Give one that has forgotten its verdicts, but not how often issuers may be asked."""
-        return Validator(self.http, self.mode, self.a_second, self.deadline, self.canaries, self._issuers)
+    _issuers: dict[str, Issuer] = field(default_factory=dict)
+    _under_way: dict[tuple[str, tuple[tuple[str, str], ...]], "asyncio.Task[Verdict]"] = field(default_factory=dict)
 
     async def check(self, rule: Rule, secret: str, parts: Mapping[str, str]) -> Verdict:
         """Give the verdict on a credential; whoever asks for the same one meanwhile waits for the same answer."""
         key = (rule.id, (("secret", secret), *sorted(parts.items())))
-        if key not in self._known:
-            self._known[key] = asyncio.ensure_future(self._checked(rule, secret, parts))
-        return await asyncio.shield(self._known[key])
+        if (task := self._under_way.get(key)) is None:
+            task = self._under_way[key] = asyncio.create_task(self._checked(rule, secret, parts))
+            task.add_done_callback(lambda _: self._under_way.pop(key))
+        return await asyncio.shield(task)
 
     async def _checked(self, rule: Rule, secret: str, parts: Mapping[str, str]) -> Verdict:
         checks = checks_of(rule.id, rule.origin)
@@ -91,7 +66,9 @@ class Validator:
         try:
             async with asyncio.timeout(self.deadline):
                 verdict = await self._asked(check, values, issuer, turn)
-        except TimeoutError:  # what was proven before stays proven
+        except PausedError:  # what was proven before stays proven, here and below
+            verdict = turn.proven or error("the issuer limits how often it is asked")
+        except TimeoutError:
             verdict = turn.proven or error("the issuer did not answer in time")
         return replace(verdict, test_mode=verdict.test_mode or test_mode, canary=canary.is_canary(check, values.values()))
 
@@ -110,10 +87,14 @@ class Validator:
                 return "asking costs its owner something, which is done only with OUTCROP_VALIDATE=full", False
         return None
 
-    async def _asked(self, check: Check, values: Mapping[str, str], issuer: _Issuer, turn: Turn) -> Verdict:
+    async def _asked(self, check: Check, values: Mapping[str, str], issuer: Issuer, turn: Turn) -> Verdict:
         how = NAMED[check.named] if check.named is not None else ask
         async with issuer.slots:
+            if has_fixed_host(check) and issuer.is_silent:
+                return unreachable("the issuer cannot be reached: it has not answered several times in a row")
             verdict = await how(self.http, check, values, turn)
+            if has_fixed_host(check):
+                issuer.heard(answered=verdict.status is not Validation.UNREACHABLE)
             if verdict.retry_after is None:
                 return verdict
             issuer.pause(verdict.retry_after)
@@ -121,9 +102,9 @@ class Validator:
                 return verdict
             return await how(self.http, check, values, turn)  # once more, when it may be asked again
 
-    def _issuer(self, name: str) -> _Issuer:
+    def _issuer(self, name: str) -> Issuer:
         if name not in self._issuers:
-            self._issuers[name] = _Issuer(1 / self.a_second, asyncio.Semaphore(AT_ONCE))
+            self._issuers[name] = Issuer(self.a_second, self.deadline)
         return self._issuers[name]
 
 
@@ -133,3 +114,9 @@ def _at_the_issuers(check: Check, values: Mapping[str, str]) -> bool:
         return is_below(fill(Request(url=check.url), values).url, check.hosts)
     except UnfitError:
         return False
+
+
+def has_fixed_host(check: Check) -> bool:
+    """Tell whether all credentials of a kind are asked about at one place, so that its silence is about none of them."""
+    host = check.url.partition("://")[2].partition("/")[0]
+    return check.named is None and not check.given_host and not check.hosts and "{" not in host
