@@ -42,10 +42,10 @@ reason = "refused"
 """
 
 
-def rule(folder: Path, name: str = "acme", url: str = "https://api.acme.example/me", more: str = "") -> Rule:
+def rule(folder: Path, name: str = "acme", url: str = "https://api.acme.example/me", more: str = "", after: str = "") -> Rule:
     """Write a rule file with a check, since a check is read from the file its rule came from."""
     file = folder / f"{name}.toml"
-    file.write_text(TEXT.format(issuer=name, id=name, url=url, more=more))
+    file.write_text(TEXT.format(issuer=name, id=name, url=url, more=more) + after)
     return load_text(file.read_text(), str(file))[0]
 
 
@@ -121,6 +121,31 @@ def test_retry_after_is_waited_for_and_then_asked_once_more(stand_in, tmp_path):
     status, took = with_validator(stand_in.egress, work)
     assert status is Validation.VALID
     assert took >= 1
+
+
+SLOW_CAPABILITY = """
+[[rule.check.capability]]
+labels = ["acme"]
+[[rule.check.capability]]
+url = "https://api.slow.example/lists"
+labels = ["acme_lists"]
+"""
+
+
+def test_time_that_runs_out_over_capabilities_takes_nothing_from_what_was_proven(stand_in, tmp_path):
+    acme = rule(tmp_path, after=SLOW_CAPABILITY)
+    stand_in.respond = lambda asked: Play(after=5) if asked.host == "api.slow.example" else OK
+    verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {}), deadline=0.5)
+    assert (verdict.status, verdict.reason, verdict.services, verdict.asked) == ("valid", "accepted", ("acme",), True)
+
+
+def test_capabilities_that_nobody_answered_count_as_not_asked(stand_in, tmp_path):
+    """Else the score would take a credential for one that opens nothing."""
+    acme = rule(tmp_path, after=SLOW_CAPABILITY.replace('labels = ["acme"]', 'status = [418]\nlabels = ["acme"]'))
+    for slow in (Play(after=5), Play(cut=True)):
+        stand_in.respond = lambda asked, slow=slow: slow if asked.host == "api.slow.example" else OK
+        verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {}), deadline=0.5)
+        assert (verdict.status, verdict.services, verdict.asked) == ("valid", (), False)
 
 
 def test_a_pause_that_is_too_long_is_told_and_not_waited_for(stand_in, tmp_path):

@@ -33,6 +33,7 @@ def validate(
     rule: Annotated[str | None, typer.Option("--type", metavar="RULE", help="The rule's id, as `outcrop rules list` shows it.")] = None,
     account: Annotated[str | None, typer.Option("--account", metavar="SLUG", help="The account of a finding.")] = None,
     finding: Annotated[str | None, typer.Option("--finding", metavar="ID", help="Ask again about this finding's credential.")] = None,
+    canary: Annotated[bool, typer.Option("--canary", help="Use it even if it is a known canary: whoever laid it out is told.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Ask the issuer about one credential: read from standard input, or the stored one of a finding."""
@@ -41,11 +42,11 @@ def validate(
     settings = start()
     if rule is not None:
         text = sys.stdin.buffer.read(_LONGEST).decode("utf-8", "surrogateescape")
-        show(_record(run(lambda: _one(settings, rule, text))), as_json=as_json)
+        show(_record(run(lambda: _one(settings, rule, text, canaries=canary))), as_json=as_json)
         return
     if (finding_id := parse_id(finding or "")) is None:
         raise BadInputError(f"{finding!r} is no id of a finding")
-    shown = run(lambda: _again(settings, account or "", finding_id))
+    shown = run(lambda: _again(settings, account or "", finding_id, canaries=canary))
     detail = shown.validation_detail
     record = {
         "id": str(shown.id),
@@ -60,24 +61,24 @@ def validate(
 
 
 @asynccontextmanager
-async def _asking(settings: Settings) -> AsyncIterator[tuple[RuleSet, Validator]]:
+async def _asking(settings: Settings, *, canaries: bool) -> AsyncIterator[tuple[RuleSet, Validator]]:
     egress = Egress.parse(settings.egress_allow, settings.egress_connect_to, settings.egress_ca_file, settings.egress_source)
     rules = [settings.rules] if settings.rules else []
     ruleset = await asyncio.to_thread(load, rules, cache=cache_folder())
     async with open_http(egress) as http:
-        yield ruleset, Validator(http, Mode(settings.validate_))
+        yield ruleset, Validator(http, Mode(settings.validate_), canaries=canaries)
 
 
-async def _one(settings: Settings, rule: str, text: str) -> Checked:
-    async with _asking(settings) as (ruleset, validator):
+async def _one(settings: Settings, rule: str, text: str, *, canaries: bool) -> Checked:
+    async with _asking(settings, canaries=canaries) as (ruleset, validator):
         return await validate_one(validator, ruleset, rule, text)
 
 
-async def _again(settings: Settings, slug: str, finding_id: UUID) -> Finding:
+async def _again(settings: Settings, slug: str, finding_id: UUID, *, canaries: bool) -> Finding:
     async with open_runtime(settings, pool_size=_CONNECTIONS, statement_timeout=60) as runtime:
         async with runtime.pool.connection() as db:
             account = await accounts.get_account(db, slug)
-        async with _asking(settings) as (ruleset, validator):
+        async with _asking(settings, canaries=canaries) as (ruleset, validator):
             asks = Asking(runtime.pool, runtime.keys, ruleset, validator)
             return await validate_again(asks, account.id, finding_id, by=OPERATOR)
 

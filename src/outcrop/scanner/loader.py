@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from outcrop.domain.finding import Confidence
 from outcrop.scanner import regex, short
 from outcrop.scanner.advice import Revoke, Words
-from outcrop.scanner.check import Check
+from outcrop.scanner.check import Checks
 from outcrop.scanner.checksum import CHECKSUMS
 from outcrop.scanner.regex import compile_regex
 from outcrop.scanner.rule import Form, Impact, Part, Rule, RuleError, Strength, files_of
@@ -67,7 +67,7 @@ class _RuleIn(_FormIn):
     paths: list[str] = []
     also: list[_FormIn] = []
     part: list[_PartIn] = []
-    check: Check | None = None
+    check: Checks = ()
     revoke: Revoke | None = None  # these two are read where they are needed (scanner/advice.py), and only checked here
     advice: Words | None = None
     examples: list[str] = []

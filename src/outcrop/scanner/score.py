@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from outcrop.domain.finding import Confidence, SourceType, Validation, Visibility
 from outcrop.scanner.rule import Impact, Strength
 
-VERSION = 1
+VERSION = 2
 _LIVENESS = {
     Validation.VALID: {Confidence.HIGH: 40, Confidence.MEDIUM: 34, Confidence.LOW: 28},
     Validation.INVALID: {Confidence.HIGH: 0, Confidence.MEDIUM: 6, Confidence.LOW: 8},
@@ -16,7 +16,7 @@ _DETECTION = {Strength.CHECKSUM: 20, Strength.PREFIX: 17, Strength.STRUCTURED: 1
 _IMPACT = {Impact.CRITICAL: 12, Impact.HIGH: 9, Impact.MEDIUM: 6, Impact.LOW: 2}
 _VISIBILITY = {Visibility.PUBLIC: 8, Visibility.INTERNAL: 4, Visibility.UNKNOWN: 4, Visibility.PRIVATE: 2}
 _SOURCE = {SourceType.JS_BUNDLE: 4, SourceType.ENDPOINT: 4, SourceType.REPO: 3, SourceType.GIST: 3, SourceType.COMMIT: 2}
-_EVERYTHING = re.compile(r"(?:^|_)(?:admin|root|owner|payment|payments|private_data|pii)(?:_|$)")
+_EVERYTHING = re.compile(r"(?:^|_)(?:admin|root|superuser|owner|payment|payments|private_data|pii)(?:_|$)")
 _TEST_PATH = re.compile(
     r"(?:^|[/!_.-])(?:tests?|testing|testdata|specs?|__tests__|mocks?|fixtures?|examples?|samples?|docs?|demo|dummy)(?:[/_.-]|$)"
     r"|\.(?:md|rst|adoc)$",
