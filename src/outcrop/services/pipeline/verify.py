@@ -8,7 +8,7 @@ from typing import Any
 
 from outcrop.domain.finding import Finding, Validation
 from outcrop.domain.secret import reveal
-from outcrop.scanner.detect import Hit
+from outcrop.scanner.confirm import Hit
 from outcrop.services.pipeline.tools import Tools, now
 from outcrop.store import verdicts
 from outcrop.store.verdicts import Said
