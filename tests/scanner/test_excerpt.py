@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import MASK, Secret, reveal
+from outcrop.scanner.confirm import Hit
 from outcrop.scanner.content import scan_content
-from outcrop.scanner.detect import Hit
 from outcrop.scanner.excerpt import WIDTH, excerpts, excerpts_in
 from outcrop.scanner.loader import load_text
 from outcrop.scanner.rule import Strength

@@ -11,7 +11,8 @@ from urllib.parse import unquote_to_bytes
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import MASK, Secret, reveal
-from outcrop.scanner.detect import Hit, find
+from outcrop.scanner.confirm import Hit
+from outcrop.scanner.detect import find
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.scanner.unpack import Budget, is_packed, texts
 

@@ -19,7 +19,7 @@ from outcrop.scanner.rule import Form, Impact, Part, Rule, RuleError, Strength, 
 WITHIN = 60  # characters between a context word and its value
 _WIDEST_GAP = 1_000
 PAIR_WITHIN = 600  # characters between the parts of one credential
-_WORD = set(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
+_WORD = set(regex.WORD)
 _JOINING = b"-+/="  # belong to a value's run only where its alphabet has them
 
 
@@ -217,7 +217,17 @@ def make_form(given: _FormIn) -> Form:
         checksum=given.checksum,
         exclude=given.exclude or None,
     )
-    return replace(form, before=within if given.near else 0, after=within if given.near or given.after else 0)
+    width, joining = _width(given) if form.whole else (0, "")
+    before, after = within if given.near else 0, within if given.near or given.after else 0
+    return replace(form, before=before, after=after, width=width, joining=joining)
+
+
+def _width(given: _FormIn) -> tuple[int, str]:
+    """Give the width of a value that is all of its pattern and always as wide, with what may not follow it; else 0."""
+    if given.context or "(?P<secret>" in given.pattern or not _edge(given.pattern, last=False):
+        return 0, ""
+    last = regex.last_characters(given.pattern)
+    return (regex.fixed_width(given.pattern), _joining(last)) if last <= _WORD | set(_JOINING) and last & _WORD else (0, "")
 
 
 def _written_out(given: _FormIn) -> _FormIn:
@@ -280,6 +290,7 @@ def own_form(
         trigger_min=found.min_width,
         trigger_max=found.max_width,
         longest=longest or regex.width(regex.parse(whole))[1],
+        whole=found.whole and not word,
         strength=strength,
         confidence=confidence,
         entropy=entropy,
@@ -316,9 +327,13 @@ def _edge(pattern: str, *, last: bool) -> str:
     outer = regex.last_characters(pattern) if last else regex.first_characters(pattern)
     if outer - _WORD - set(_JOINING) and not outer & _WORD:
         return ""
-    joining = "".join(f"\\{chr(c)}" for c in _JOINING if c in outer)
+    joining = "".join(f"\\{sign}" for sign in _joining(outer))
     # An escaped line break before a value, as in JSON strings, ends in a letter.
     return f"(?:$|[^0-9A-Za-z_{joining}])" if last else f"(?:^|[^0-9A-Za-z_{joining}]|\\\\[nrt])"
+
+
+def _joining(characters: set[int]) -> str:
+    return "".join(chr(c) for c in _JOINING if c in characters)
 
 
 def _compiles(key: str, pattern: str) -> None:

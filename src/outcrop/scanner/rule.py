@@ -43,11 +43,15 @@ class Form:
     after: int = 0
     keywords: tuple[str, ...] = ()  # one of these must stand anywhere in the text, in any case
     part: str | None = None  # the form is a companion that is worth a finding when no partner stands near
+    whole: bool = False  # the trigger ends where the match ends
+    width: int = 0  # of a value that is all of its pattern, the boundaries aside, and always as wide; else 0
+    joining: str = ""  # with a width: what may not follow the value beside letters, digits and _
 
     @property
     def reach(self) -> tuple[int, int]:
         """Give how far before and after a trigger's end a match, and what bounds it, can lie."""
-        return (self.before or self.trigger_max) + 1, (self.after or self.longest - self.trigger_min) + 2
+        beyond = 0 if self.whole else self.longest - self.trigger_min
+        return (self.before or self.trigger_max) + 1, (self.after or beyond) + 2
 
 
 @dataclass(frozen=True, slots=True)

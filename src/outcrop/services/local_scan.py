@@ -19,8 +19,8 @@ from outcrop.domain.place import line_address
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret, reveal
 from outcrop.domain.target import OPTIONS, Spec, TargetKind, parse_target
+from outcrop.scanner.confirm import Hit
 from outcrop.scanner.content import scan_stream
-from outcrop.scanner.detect import Hit
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.scanner.score import Evidence, score
 from outcrop.sources import files, git

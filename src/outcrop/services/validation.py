@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence, SourceType, Visibility
 from outcrop.domain.secret import reveal
-from outcrop.scanner.detect import Hit, find
+from outcrop.scanner.confirm import Hit
+from outcrop.scanner.detect import find
 from outcrop.scanner.rule import Rule, Strength
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.scanner.score import Evidence, Score, score

@@ -7,8 +7,9 @@ from fnmatch import fnmatchcase
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import SourceType
 from outcrop.domain.secret import reveal
+from outcrop.scanner.confirm import Hit
 from outcrop.scanner.content import Found
-from outcrop.scanner.detect import Hit, best
+from outcrop.scanner.detect import best
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import Confidence, Finding, SourceType, Status, Validation, Visibility, gone, seen
 from outcrop.domain.place import identity
 from outcrop.domain.secret import MASK, Secret, reveal
-from outcrop.scanner.detect import Hit
+from outcrop.scanner.confirm import Hit
 from outcrop.services.pipeline.masking import Masking
 from outcrop.services.pipeline.scoring import Traits, scored
 from outcrop.services.pipeline.tools import ACTOR, Part, Tools, now

@@ -8,7 +8,7 @@ from typing import Any
 
 from outcrop.domain.finding import Finding, Validation
 from outcrop.domain.secret import reveal
-from outcrop.scanner.detect import Hit
+from outcrop.scanner.confirm import Hit
 from outcrop.services.pipeline.scoring import Traits, scored
 from outcrop.services.pipeline.tools import Tools, now
 from outcrop.store import audit, findings, sources, verdicts
