@@ -187,12 +187,17 @@ def _to_cache(cache: Path, made: RuleSet) -> None:
     """Keep the compiled rules; a cache that cannot be written is no failure."""
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for suffix, content in ((".db", hyperscan.dumpb(made.database)), (".json", orjson.dumps([asdict(rule) for rule in made.rules]))):
+        for suffix, content in ((".db", hyperscan.dumpb(made.database)), (".json", orjson.dumps([_kept(rule) for rule in made.rules]))):
             unfinished = cache / f"rules-{made.version}{suffix}.{uuid4().hex}"
             unfinished.write_bytes(content)
             unfinished.replace(cache / f"rules-{made.version}{suffix}")
     except OSError:
         return
+
+
+def _kept(rule: Rule) -> dict[str, Any]:
+    """Write a rule down without its proof, which no scan needs and which is most of it."""
+    return asdict(replace(rule, examples=(), counterexamples=()))
 
 
 def _rule(raw: dict[str, Any]) -> Rule:

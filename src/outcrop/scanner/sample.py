@@ -73,8 +73,9 @@ def _one(call: str, before: str, chance: random.Random) -> str:  # noqa: PLR0911
         return _random(ALPHABETS[name], chance.randint(int(low), int(high)) if high else int(low), chance)
     if name in _CHECKSUMS:
         return rest + _CHECKSUMS[name](rest or before)
-    if name == "uuid":
-        return str(uuid.UUID(int=chance.getrandbits(128), version=4))
+    if name in {"uuid", "UUID"}:
+        made = str(uuid.UUID(int=chance.getrandbits(128), version=4))
+        return made if name == "uuid" else made.upper()
     if name == "lines":
         return "\n".join(_random(ALPHABETS["base64"], 64, chance) for _ in range(int(rest)))
     if name == "b64":

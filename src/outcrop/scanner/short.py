@@ -24,7 +24,9 @@ _CLASSES = {
     "base32": "[A-Z2-7]", "base32lower": "[a-z2-7]", "base36": "[0-9a-z]", "BASE36": "[0-9A-Z]", "base62": "[0-9A-Za-z]",
     "base64": "[0-9A-Za-z+/]", "base64url": "[0-9A-Za-z_-]",
 }  # fmt: skip
-_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_UUIDS = {
+    name: "-".join(f"[0-9{letters}]{{{length}}}" for length in (8, 4, 4, 4, 12)) for name, letters in (("uuid", "a-f"), ("UUID", "A-F"))
+}
 _RANDOM = 0.7  # share of the randomness that a value of this length and alphabet can have
 _MIXED = {"base36", "BASE36", "base62", "base64", "base64url"}  # letters and digits: a run of letters is a name
 _NAMES = r"[A-Z]?[a-z]+(?:[_-]?[A-Z]?[a-z]+)*|[A-Z]+(?:[_-][A-Z]+)*"
@@ -64,7 +66,10 @@ def context_of(words: Sequence[str], *, tight: bool) -> str:
 
 
 def trigger_of(words: Sequence[str], *, tight: bool) -> str:
-    """Give the beginning of the context that is cheap to look for."""
+    """Give the beginning of the context that is cheap to look for: a rare word alone, an everyday one with what must follow."""
+    # The words for a secret stand in all code: looked for after every issuer's word, they cost a third of the first pass.
+    if not tight:
+        return f"(?i:{'|'.join(_word(word, tight=tight) for word in words)})"
     return f"(?is:{_name(words, tight=tight)}(?:{_KIND_BEGINS}))"
 
 
@@ -166,8 +171,8 @@ def _pieces(value: str) -> list[_Piece]:
 def _drawn(match: re.Match[str], value: str) -> _Piece:
     alphabet, low = match["alphabet"], int(match["low"] or 0)
     high = int(match["high"] or low)
-    if alphabet == "uuid" and not low:
-        return _Piece(alphabet="uuid", low=32, high=32)
+    if alphabet in _UUIDS and not low:
+        return _Piece(alphabet=alphabet, low=32, high=32)
     if alphabet not in _CLASSES or not 0 < low <= high:
         raise PatternError(f"value {value!r} is not understood; alphabets are {', '.join(_CLASSES)}, or uuid, with a length or two")
     return _Piece(alphabet=alphabet, low=low, high=high)
@@ -180,14 +185,14 @@ def _template(value: str) -> str:
 def _piece_pattern(piece: _Piece) -> str:
     if not piece.alphabet:
         return re.escape(piece.text)
-    if piece.alphabet == "uuid":
-        return _UUID
+    if piece.alphabet in _UUIDS:
+        return _UUIDS[piece.alphabet]
     count = str(piece.low) if piece.low == piece.high else f"{piece.low},{piece.high}"
     return f"{_CLASSES[piece.alphabet]}{{{count}}}"
 
 
 def _size(alphabet: str) -> int:
-    return 16 if alphabet == "uuid" else len(ALPHABETS[alphabet])
+    return 16 if alphabet in _UUIDS else len(ALPHABETS[alphabet])
 
 
 def _shortened(value: str) -> str:
@@ -200,7 +205,7 @@ def _shortened(value: str) -> str:
 def _write(piece: _Piece, length: int) -> str:
     if not piece.alphabet:
         return piece.text
-    return f"{{{{{'hex' if piece.alphabet == 'uuid' else piece.alphabet} {length}}}}}"
+    return f"{{{{{'hex' if piece.alphabet in _UUIDS else piece.alphabet} {length}}}}}"
 
 
 def _filled_in(value: str) -> str:
