@@ -36,6 +36,7 @@ class Settings(BaseSettings):
     egress_ca_file: Path | None = None
     egress_connect_to: Listed = []
     egress_source: str | None = None
+    egress_closed: bool = False
     github_api_url: str = "https://api.github.com"
     github_token: SecretStr | None = None
     rules: Path | None = None
