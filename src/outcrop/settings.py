@@ -43,6 +43,7 @@ class Settings(BaseSettings):
     validate_: Literal["off", "safe", "full"] = Field("safe", validation_alias="OUTCROP_VALIDATE")
     stale_after_days: Annotated[int, Field(ge=1, le=3650)] = 30
     keep_secrets: Literal["active", "none"] = "active"
+    notice: Annotated[str, Field(max_length=300)] | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
 

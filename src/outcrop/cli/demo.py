@@ -13,9 +13,9 @@ from outcrop.cli import session as cli
 from outcrop.cli.serve import Listening, listen, supervise
 from outcrop.cli.session import run
 from outcrop.demo import repositories, site
-from outcrop.demo.account import SLUG, Login, add_targets, connect, find_account, let_in
+from outcrop.demo.account import SLUG, Login, add_targets, connect, find_account, let_in, try_out
 from outcrop.demo.stand_ins import StandIns, open_stand_ins
-from outcrop.demo.story import tell_story, total
+from outcrop.demo.story import all_sent, tell_story, total
 from outcrop.domain.account import Account
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.target import Target
@@ -65,7 +65,10 @@ async def _demo(settings: Settings, listening: Listening) -> None:
 
             async def ready(base_url: str) -> None:
                 await _answers(base_url)
-                if not story.told:
+                if story.told:
+                    await try_out(session, account, cli.now())
+                    await all_sent(session, account)
+                else:
                     await tell_story(session, account, again, stand_ins, _show)
                     story.tell()
                 _explain(base_url, login, await total(session, account), stand_ins)
@@ -108,10 +111,11 @@ def _show(line: str) -> None:
 
 
 def _explain(base_url: str, login: Login, findings: int, stand_ins: StandIns) -> None:
-    events = sum(stand_ins.receiver.verified.values())
+    count = sum(stand_ins.receiver.verified.values())
+    events = f"{count} signed event{'s' if count != 1 else ''}"
     _show(
         f"""
-Outcrop is running at {base_url} with the example account `{SLUG}`: {findings} findings, {events} signed events received.
+Outcrop is running at {base_url} with the example account `{SLUG}`: {findings} findings, {events} received.
 
   Portal    {base_url}/
   E-mail    {login.email}

@@ -76,6 +76,12 @@ async def connect(session: Session, account: Account, now: datetime) -> str:
         return await webhooks.save_webhook(session.db, session.keys, account, receiver.URL, by=EMAIL, now=now)
 
 
+async def try_out(session: Session, account: Account, now: datetime) -> None:
+    """Send the receiver a test event."""
+    async with session.db.transaction():
+        await webhooks.send_test(session.db, account, by=EMAIL, now=now)
+
+
 async def add_targets(session: Session, account: Account, now: datetime) -> list[Target]:
     """Add what is not there yet. A new target is due at once; give those that were there and are not."""
     there = await targets.list_targets(session.db, account)

@@ -21,6 +21,7 @@ from outcrop.demo.receiver import Receiver
 SITE = "www.acme.example"
 GONE = "git.partner.example"  # a code host that has been away for weeks
 _SERVER = "stand-in of the Outcrop demo"
+_NOTICE = "Demo: every credential is made up, and stand-ins on this machine answer for the issuers."
 
 
 @dataclass
@@ -46,6 +47,7 @@ class StandIns:
             "OUTCROP_EGRESS_CA_FILE": str(self.papers.authority),
             "OUTCROP_GITHUB_API_URL": code_host.API_URL,
             "OUTCROP_VALIDATE": "safe",
+            "OUTCROP_NOTICE": _NOTICE,
         }
 
     def publish(self, now: datetime, *, later: bool) -> None:
@@ -65,12 +67,12 @@ class StandIns:
                 return await self.code.answer(request)
             case receiver.HOST:
                 return web.Response(status=self.receiver.receive(await request.read(), request.headers))
-            case "www.acme.example":
+            case name if name == SITE:
                 served = self._pages[self.later].get(request.path)
                 if served is None:
                     return web.Response(status=404, text="not here", content_type="text/html")
                 return web.Response(status=served.status, body=served.body.encode(), headers={"Content-Type": served.media_type})
-            case "git.partner.example":
+            case name if name == GONE:
                 return web.Response(status=503, text="away")
             case host:
                 said = self.issuers.answer(Question(host, request.path, request.query_string, request.headers, await request.read()))
