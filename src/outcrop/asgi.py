@@ -37,6 +37,7 @@ def create_app(
     cors_origins: list[str] | None = None,
     github_host: str = "github.com",
     own_rules: Sequence[Path] = (),
+    notice: str | None = None,
 ) -> ASGIApp:
     """Make the application; the runtime is opened when the server starts and closed when it stops."""
 
@@ -54,7 +55,7 @@ def create_app(
     routes = [Route("/openapi.json", openapi), Route("/healthz", _healthz), Route("/readyz", _readyz), *_routes()]
     app = Starlette(routes=routes, exception_handlers=HANDLERS, lifespan=lifespan)
     app.router.redirect_slashes = False
-    portal = create_portal(base_url=base_url, github_host=github_host, own_rules=own_rules, document=description)
+    portal = create_portal(base_url=base_url, github_host=github_host, own_rules=own_rules, document=description, notice=notice)
 
     async def doors(scope: Scope, receive: Receive, send: Send) -> None:
         await (portal if scope["type"] == "http" and not _is_for_programs(scope["path"]) else app)(scope, receive, send)

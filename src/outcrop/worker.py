@@ -54,7 +54,7 @@ async def open_tools(settings: Settings, runtime: Runtime, jobs: int) -> AsyncIt
     async with AsyncExitStack() as stack:
         # An errand keeps one thread waiting; a name that is looked up, or a page that is read, must not wait for it.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(jobs + 8))
-        egress = Egress.parse(settings.egress_allow, settings.egress_connect_to, settings.egress_ca_file, settings.egress_source)
+        egress = Egress.of(settings)
         cache = cache_folder()
         rules = [settings.rules] if settings.rules else []
         ruleset = await asyncio.to_thread(load, rules, cache=cache)

@@ -15,7 +15,7 @@ from outcrop.validation.verdict import Verdict
 
 def ask_about(report: Report, settings: Settings, told: Callable[[int, int], None]) -> None:
     """Put a verdict on every finding of a report."""
-    egress = Egress.parse(settings.egress_allow, settings.egress_connect_to, settings.egress_ca_file, settings.egress_source)
+    egress = Egress.of(settings)
 
     async def main() -> list[Verdict]:
         async with open_http(egress, connections=CONNECTIONS, per_host=AT_ONCE) as http:

@@ -69,6 +69,7 @@ def _api(settings: Settings, fd: int, tls_cert: Path | None, tls_key: Path | Non
         cors_origins=settings.cors_origins,
         github_host=settings.github_host,
         own_rules=[settings.rules] if settings.rules else [],
+        notice=settings.notice,
     )
     config = uvicorn.Config(
         app,

@@ -142,7 +142,7 @@ def _reach(targets: list[str]) -> dict[str, Any]:
     from outcrop.sources.elsewhere import Reach  # noqa: PLC0415
 
     settings = load_settings()
-    egress = Egress.parse(settings.egress_allow, settings.egress_connect_to, settings.egress_ca_file, settings.egress_source)
+    egress = Egress.of(settings)
     token = None if settings.github_token is None else Secret(settings.github_token.get_secret_value(), wholly=True)
     return {"reach": Reach(egress, settings.github_api_url, token), "web_host": settings.github_host}
 

@@ -62,7 +62,7 @@ def validate(
 
 @asynccontextmanager
 async def _asking(settings: Settings, *, canaries: bool) -> AsyncIterator[tuple[RuleSet, Validator]]:
-    egress = Egress.parse(settings.egress_allow, settings.egress_connect_to, settings.egress_ca_file, settings.egress_source)
+    egress = Egress.of(settings)
     rules = [settings.rules] if settings.rules else []
     ruleset = await asyncio.to_thread(load, rules, cache=cache_folder())
     async with open_http(egress) as http:

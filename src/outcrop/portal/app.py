@@ -42,9 +42,11 @@ _NOT_KEPT = (b"cache-control", b"no-store")
 _TITLES = {400: "That did not work", 403: "Not allowed", 404: "Nothing here", 405: "That cannot be done here", 500: "Something went wrong"}
 
 
-def create_portal(*, base_url: str, github_host: str, own_rules: Sequence[Path], document: dict[str, Any]) -> ASGIApp:
+def create_portal(
+    *, base_url: str, github_host: str, own_rules: Sequence[Path], document: dict[str, Any], notice: str | None = None
+) -> ASGIApp:
     """Make the portal; it is handed the runtime by whoever serves it."""
-    renderer = Renderer()
+    renderer = Renderer(notice)
 
     async def static(request: Request) -> Response:
         return renderer.static(request)

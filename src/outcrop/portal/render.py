@@ -21,7 +21,7 @@ _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=ut
 class Renderer:
     """Draws pages. Files that a page loads are known by a hash of what is in them, so that a browser may keep them for ever."""
 
-    def __init__(self) -> None:
+    def __init__(self, notice: str | None = None) -> None:
         self._files: dict[str, tuple[bytes, bytes, str]] = {}
         self._addresses: dict[str, str] = {}
         for file in files("outcrop.portal").joinpath("static").iterdir():
@@ -43,6 +43,7 @@ class Renderer:
             "words": words,
             "charts": charts,
             "query": query_string,
+            "notice": notice,
         }
         self._environment.filters |= {
             "time": time_tag,
