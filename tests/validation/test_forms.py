@@ -99,3 +99,11 @@ def test_a_host_of_the_issuers_own_is_safe_and_anybody_elses_is_not(stand_in, tm
     verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", parts), mode)
     assert verdict.status == status
     assert [one.host for one in stand_in.asked] == ([asked] if asked else [])
+
+
+@pytest.mark.parametrize("mode", [Mode.SAFE, Mode.FULL])
+def test_where_only_the_issuers_own_hosts_are_named_no_other_is_ever_asked(stand_in, tmp_path, mode):
+    acme = rule(tmp_path, url="https://{part.host}/me", more='hosts = ["api.acme.example"]')
+    stand_in.asked.clear()
+    verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {"host": "api.slow.example"}), mode)
+    assert (verdict.status, stand_in.asked) == ("unvalidated", [])
