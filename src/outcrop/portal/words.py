@@ -111,4 +111,5 @@ def size(count: int) -> str:
 
 def place(repo: str | None, path: str | None, url: str | None) -> str:
     """Name where a finding stands, as short as it can be told apart."""
-    return f"{repo} · {path}" if repo and path else path or repo or url or "unknown place"
+    host = None if repo or url is None else url.partition("://")[2].partition("/")[0]
+    return " · ".join(part for part in (repo or host, path) if part) or "unknown place"
