@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 OWNER = "acme"
-GIST = "5f1c0ffee0ddba11ca5cade0c0a1e5ce"
+GIST = "5f1c0ffee0ddba11ca5c"
 
 _JO, _SAM, _KIM = "Jo Meyer <jo@acme.example>", "Sam Okafor <sam@acme.example>", "Kim Laurent <kim@acme.example>"
 

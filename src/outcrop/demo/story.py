@@ -83,7 +83,8 @@ async def _follow(session: Session, account: Account, earlier: set[UUID], count:
 def ended(run: ScanRun) -> str:
     """Write in one line how a run ended."""
     if run.status is not ScanStatus.COMPLETED:
-        return f"{run.target}: {run.status}: {run.error}"
+        meant = ", as is meant: its host has been away for weeks" if REPOSITORY in run.target else ""
+        return f"{run.target}: {run.status}{meant}: {(run.error or '').rpartition(': ')[2]}"
     looked = [f"{run.progress[name]} {name}" for name in ("commits", "pages") if run.progress[name]]
     counts = f"{run.findings_new} new, {run.findings_seen} seen, {run.findings_resolved} resolved"
     return f"{run.target}: {', '.join(looked) or 'unchanged'}: {counts}"
