@@ -63,6 +63,7 @@ def main() -> None:
 @dataclass
 class Receiver:
     egress: Egress
+    to: list[str]
     process: "subprocess.Popen[str]"
 
     def latencies(self) -> list[float]:
@@ -83,7 +84,7 @@ def _receiver(work: Path) -> Iterator[Receiver]:
             assert process.stdout is not None
             port = int(process.stdout.readline())
             to = [f"{name}.example:443=127.0.0.1:{port}" for name in ("good", "hang")]
-            yield Receiver(Egress.parse(["127.0.0.0/8"], to, work / "cert.pem"), process)
+            yield Receiver(Egress.parse(["127.0.0.0/8"], to, work / "cert.pem"), to, process)
         finally:
             process.kill()
 
@@ -93,6 +94,7 @@ class Bench:
     pool: Pool
     keys: Keys
     receiver: Receiver
+    environment: dict[str, str]  # of a worker
 
     async def account(self, slug: str, url: str) -> Account:
         async with self.pool.connection() as db, db.transaction():
@@ -140,12 +142,33 @@ class Bench:
             stop.set()
             await running
 
+    @asynccontextmanager
+    async def worker(self) -> AsyncIterator[None]:
+        """Let a worker run as a process of its own, as it does beside the API."""
+        command = [str(Path(sys.executable).with_name("outcrop")), "worker", "--jobs", "1"]
+        with subprocess.Popen(command, env=self.environment, stderr=subprocess.DEVNULL) as process:
+            await asyncio.sleep(5)  # it loads its rules first
+            try:
+                yield
+            finally:
+                process.terminate()
+
 
 async def _measure(url: str, work: Path, receiver: Receiver, arguments: argparse.Namespace) -> None:
-    settings = Settings(_env_file=None, database_url=url, data_dir=work, secret_key=os.urandom(32).hex())
+    secret = os.urandom(32).hex()
+    settings = Settings(_env_file=None, database_url=url, data_dir=work, secret_key=secret)
+    environment = os.environ | {
+        "OUTCROP_DATABASE_URL": url,
+        "OUTCROP_DATA_DIR": str(work),
+        "OUTCROP_SECRET_KEY": secret,
+        "OUTCROP_EGRESS_ALLOW": "127.0.0.0/8",
+        "OUTCROP_EGRESS_CONNECT_TO": ",".join(receiver.to),
+        "OUTCROP_EGRESS_CA_FILE": str(work / "cert.pem"),
+        "OUTCROP_VALIDATE": "off",
+    }
     keys = await prepare(settings, url)
     async with database.open_pool(url, size=8, statement_timeout=60) as pool:
-        bench = Bench(pool, keys, receiver)
+        bench = Bench(pool, keys, receiver, environment)
         await _throughput(bench, arguments.events, arguments.pairs)
         await _hanging(bench, arguments.pairs, arguments.seconds)
         await _triage(bench, arguments.pairs)
@@ -232,8 +255,7 @@ async def _triage(bench: Bench, pairs: int) -> None:
         if hang:
             await bench.fill(hanging, _WAITING)
         samples = []
-        async with bench.courier():
-            await asyncio.sleep(1)
+        async with bench.worker():
             for id_ in ids:
                 began = time.perf_counter()
                 async with bench.pool.connection() as db, db.transaction():
