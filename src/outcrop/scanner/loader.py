@@ -3,6 +3,7 @@
 import re
 import tomllib
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -321,6 +322,7 @@ def _edge(pattern: str, *, last: bool) -> str:
     return f"(?:$|[^0-9A-Za-z_{joining}])" if last else f"(?:^|[^0-9A-Za-z_{joining}]|\\\\[nrt])"
 
 
+@lru_cache(maxsize=256)  # many rules exclude the same
 def _compiles(key: str, pattern: str) -> None:
     try:
         regex.parse(pattern)

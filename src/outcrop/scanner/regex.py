@@ -7,6 +7,7 @@ same way; this is the one file that knows it, and it handles exactly the node ty
 import re
 import warnings
 from dataclasses import dataclass
+from functools import lru_cache
 from re import _constants as op  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
@@ -50,6 +51,7 @@ class Trigger:
     max_width: int
 
 
+@lru_cache(maxsize=256)  # a form's pattern is looked at from several sides, and the tree is only read
 def parse(pattern: str) -> Any:
     """Read a pattern of ASCII and escapes; raise PatternError with the reason where no linear-time engine takes it."""
     try:
