@@ -10,6 +10,7 @@ from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.checksum import CHECKSUMS
 from outcrop.scanner.decode import Piece, after_words, base64_pieces, base64_value, escape_pieces
 from outcrop.scanner.entropy import bits_per_character
+from outcrop.scanner.judge.candidate import LED_TO, Candidate, assigned, matched
 from outcrop.scanner.placeholder import is_placeholder
 from outcrop.scanner.rule import Form, Rule, Strength
 from outcrop.scanner.ruleset import RuleSet, compiled
@@ -41,6 +42,8 @@ class Hit:
     line: int = 0
     column: int = 0
     allowed: bool = False
+    weighed: bool = False  # by what it looks like: any rule that knows its issuer knows more
+    bare: bool = False  # unquoted: a value where configuration is written, an expression where code is
 
     @property
     def span(self) -> tuple[int, int]:
@@ -48,7 +51,9 @@ class Hit:
 
     def moved(self, by: int) -> "Hit":
         """Give the same hit elsewhere, before it has companions and a line."""
-        return Hit(self.rule, self.secret, self.start + by, self.end + by, self.strength, self.confidence, self.placeholder, self.part)
+        hit = Hit(self.rule, self.secret, self.start + by, self.end + by, self.strength, self.confidence, self.placeholder, self.part)
+        hit.weighed, hit.bare = self.weighed, self.bare
+        return hit
 
 
 Seen = list[tuple[int, int]]  # where the first pass saw a trigger end, and the trigger's number
@@ -100,7 +105,7 @@ def _find(ruleset: RuleSet, data: bytes, seen: Seen, depth: int, floor: Confiden
     # What a rule names by itself, found whole or wanting, need not be judged by one that knows less.
     named = _overlaps(hit.span for hit in hits if not (hit.part or hit.rule.parts or hit.rule.paths))
     for rule, form, number in generic:
-        hits += _confirm(rule, form, data, ends[number], named)
+        hits += (_led_to if form.judge in LED_TO else _confirm)(rule, form, data, ends[number], named)
     hits, companions = _pair(hits, data)
     # Whether a rule for certain file names applies is known later: until then it stands beside the others.
     hits = [*best(hit for hit in hits if not hit.rule.paths), *best(hit for hit in hits if hit.rule.paths)]
@@ -151,10 +156,10 @@ def _matches(rule: Rule, form: Form, data: bytes, window: tuple[int, int], taken
         if left < 0 or taken(left, right):  # an alternative without the group
             at = max(match.end(), at + 1)
             continue
-        hit = _judge(rule, form, data, left, right)
+        hit = _judge(rule, form, data, left, right) if form.judge is None else _weighed(rule, form, data, matched(data, match, form.judge))
         if hit is not None:
             yield hit
-        at = max(right if hit else left, at + 1)  # a value that is none may hold the word before the next
+        at = max(hit.end if hit else left, at + 1)  # a value that is none may hold the word before the next
 
 
 def _windows(form: Form, ends: list[int], size: int) -> Iterator[tuple[int, int]]:
@@ -191,6 +196,24 @@ def _judge(rule: Rule, form: Form, data: bytes, left: int, right: int) -> Hit | 
         confidence = Confidence.LOW
     secret = Secret(value, wholly=rule.password)
     return Hit(rule, secret, left, right, form.strength, confidence, placeholder=placeholder, part=form.part)
+
+
+def _led_to(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares) -> Iterator[Hit]:
+    """Judge the values that begin where the first pass saw their first characters after a name."""
+    for found in assigned(data, ends, form.judge or ""):
+        if not taken(found.left, found.right) and (hit := _weighed(rule, form, data, found)) is not None:
+            yield hit
+
+
+def _weighed(rule: Rule, form: Form, data: bytes, found: Candidate | None) -> Hit | None:
+    """Let the judge of generic values say whether a candidate is one, and how sure that is."""
+    if found is None or (confidence := found.verdict.confidence) is None:
+        return None
+    value = text_of(data[found.left : found.right])
+    placeholder = is_placeholder(value)
+    secret = Secret(value, wholly=rule.password)
+    confidence = Confidence.LOW if placeholder else confidence
+    return Hit(rule, secret, found.left, found.right, form.strength, confidence, placeholder=placeholder, weighed=True, bare=found.bare)
 
 
 def text_of(raw: bytes) -> str:
@@ -243,7 +266,7 @@ def _nearest(pattern: str, data: bytes, hit: Hit, within: int) -> tuple[int, int
 
 def best(hits: Iterable[Hit]) -> Iterator[Hit]:
     """Let each value be named once, by the surest rule: what overlaps a better hit is left out."""
-    order = sorted(hits, key=lambda h: (_RANK[h.strength], h.start - h.end, _SURE[h.confidence], h.rule.id))
+    order = sorted(hits, key=lambda h: (_RANK[h.strength], h.weighed, h.start - h.end, _SURE[h.confidence], h.rule.id))
     starts: list[int] = []
     spans: list[tuple[int, int]] = []
     for hit in order:

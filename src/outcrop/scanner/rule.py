@@ -8,6 +8,9 @@ from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
 
 
+JUDGED_BEFORE, JUDGED_AFTER = 128, 420  # what a judge sees around a match
+
+
 class Strength(StrEnum):
     """What a hit stands on, the surest first: it decides which of two rules names a value, and feeds the score."""
 
@@ -43,11 +46,13 @@ class Form:
     after: int = 0
     keywords: tuple[str, ...] = ()  # one of these must stand anywhere in the text, in any case
     part: str | None = None  # the form is a companion that is worth a finding when no partner stands near
+    judge: str | None = None  # how the value stands beside its name, where the two are weighed
 
     @property
     def reach(self) -> tuple[int, int]:
         """Give how far before and after a trigger's end a match, and what bounds it, can lie."""
-        return (self.before or self.trigger_max) + 1, (self.after or self.longest - self.trigger_min) + 2
+        before = (self.before or self.trigger_max) + 1 + (JUDGED_BEFORE if self.judge else 0)
+        return before, (self.after or self.longest - self.trigger_min) + (JUDGED_AFTER if self.judge else 2)
 
 
 @dataclass(frozen=True, slots=True)

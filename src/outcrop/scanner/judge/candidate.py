@@ -1,0 +1,147 @@
+"""From where the first pass saw something to a name, a value and what stands around them, judged."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from outcrop.scanner.judge.name import Noun, noun_of
+from outcrop.scanner.judge.verdict import Verdict, weigh
+
+# Forms whose pattern leads up to the value: how many of its characters the pattern takes, quoted and bare.
+LED_TO = {"noun": (5, 6), "key": (12, 16)}
+_LOOK_BACK = 128  # what is read before a value: the name, and the line it stands in
+_WORDS = {
+    "noun": (b"pass", b"pwd", b"pswd", b"secret", b"token", b"cred", b"psk", b"contrase", b"kennwort", b"wachtwoord", b"senha", b"identified by",
+             b"_pw", b"-pw"),
+    "key": (b"key", b"auth", b"salt", b"nonce", b"seed", b"jwt", b"bearer", b"cipher", b"hmac", b"session", b"license", b"licence", b"otp"),
+}  # fmt: skip
+_NAME = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-"
+_TAIL = re.compile(rb"[0-9A-Za-z_.-]*")
+_VALUE = re.compile(rb"[^\s\"'`<>]{1,400}")
+_UNQUOTED = re.compile(rb"[^\s\"'`<>(){}\[\]]{1,400}")
+_QUOTES = b"\"'`"
+_LEADS = _QUOTES + b">;[ \t:="  # stands before a value that is quoted or the content of an element
+_MARKS = b" \t=:|>-"  # stands before one that is bare
+_CALL = re.compile(rb"([A-Za-z_][\w.:<>-]*)[(\[{ ]\s*[bBuUrRLfN@$]{0,2}[\\\"'`]*$")
+_CONVERTS = frozenset(
+    b"bytes byte string str from new to_string some char text qstringliteral qstring qlatin1string securestring convertto-securestring "
+    b"decodestring unhexlify b64decode decode frombase64string utf8 encode secret secretstr secretvalue password base64 nsstring getbytes ok of "
+    b"just option n l tostring return is was or and bytearray cstr cstring freeze token value literal fromstring getorelse unwrap_or orelse "
+    b"getenv get env setproperty setpassword const let var val auto".split()
+)
+_ENDS = re.compile(rb"&(?:amp;)?[\w.\[\]-]+=|;[ \t]*[\w .-]+=|,[ \t]*[\w.-]+[=:]|\\+[nrt\"']|[;,]$|[)}\]]+[;,]*$|&quot;|%26|\|$")
+_WHOLE = re.compile(rb"(?i)(?:passw(?:or)?d|passwort|passphrase|identified by)$")
+_COMPARES = frozenset({b"equals", b"equal", b"eq", b"is", b"equalsignorecase", b"type", b"fill", b"getorelse", b"orelse", b"unwrap_or"})
+_COMMENT = re.compile(rb"#|//|^\s*(?:\*|--|;|<!--|%|REM\b|rem\b)")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A value with its verdict; `bare` tells that it stands unquoted, as an expression would in code."""
+
+    verdict: Verdict
+    left: int
+    right: int
+    bare: bool = False
+
+
+def assigned(data: bytes, ends: Iterable[int], kind: str) -> Iterator[Candidate]:
+    """Judge the values whose first characters end at these places, each beside the name before it."""
+    quoted, bare = LED_TO[kind]
+    words = _WORDS[kind]
+    done = -1
+    for end in sorted(set(ends)):
+        if data[end - quoted - 1] in _LEADS:
+            left, is_bare = end - quoted, False
+        elif end > bare and data[end - bare - 1] in _MARKS:
+            left, is_bare = end - bare, True
+        else:
+            continue
+        if left <= done:
+            continue
+        before = data[max(0, left - _LOOK_BACK) : left]
+        found = _beside(data, before, left, words, is_bare=is_bare)
+        if found is not None:
+            done = found.right
+            yield found
+
+
+def _beside(data: bytes, before: bytes, left: int, words: tuple[bytes, ...], *, is_bare: bool) -> Candidate | None:
+    """Judge a value by the nearest name before it."""
+    small = before.lower()
+    at = max(map(small.rfind, words))
+    if at < 0:
+        return None
+    tail = _TAIL.match(before, at)
+    end = len(before[: tail.end() if tail else at].rstrip(b".-"))
+    if small.startswith(b"identified by", at):
+        end = at + len(b"identified by")
+    start = len(before[:at].rstrip(_NAME))
+    name, gap, line = before[start:end], before[end:], before[before.rfind(b"\n", 0, start) + 1 : start]
+    noun = noun_of(name)
+    if noun is None or (is_bare and (line[-1:] in {b":", b"/"} or b"{{" in line)) or not _goes_with(name, gap, line):
+        return None
+    if is_bare:
+        value = _UNQUOTED.match(data, left)
+        return _judged(data, left, value.end(), noun, "bare", bare=_is_code(line)) if value else None
+    value = _VALUE.match(data, left)
+    if value is None:
+        return None
+    right = value.end()
+    if before[-1] in _QUOTES:
+        if data[right : right + 1] not in {b'"', b"'", b"`"}:
+            return None
+        right -= data[right - 1] == 0x5C  # an escaped quote ends it
+        return _judged(data, left, right, noun, "quoted", _doubts(gap, data[right + 1 : right + 4]))
+    return _judged(data, left, right, noun, "element")
+
+
+def matched(data: bytes, match: Any, place: str) -> Candidate | None:
+    """Judge the value of a form whose pattern takes all of it."""
+    left, right = match.span(match.re.groupindex[b"secret"])
+    noun = noun_of(match.group(match.re.groupindex[b"name"])) if b"name" in match.re.groupindex else Noun.PASSWORD
+    return None if noun is None else _judged(data, left, right, noun, place)
+
+
+def _judged(data: bytes, left: int, right: int, noun: Noun, place: str, doubts: tuple[str, ...] = (), *, bare: bool = False) -> Candidate | None:
+    if place in {"bare", "option", "element"} and (cut := _ENDS.search(data, left, right)):
+        right = cut.start()
+    verdict = weigh(data[left:right], noun, place, doubts)
+    return None if verdict.confidence is None else Candidate(verdict, left, right, bare)
+
+
+def _doubts(gap: bytes, after: bytes) -> tuple[str, ...]:
+    """Read what stands between name and quote, and behind the closing quote."""
+    doubts = []
+    call = _CALL.search(gap)
+    if call and call[1].lower().rpartition(b".")[2].rpartition(b":")[2] not in _CONVERTS:
+        doubts.append("result of a call")
+    after = after.lstrip()
+    if after[:1] in {b"+", b"%"} or after[:3] == b".fo":
+        doubts.append("part of an expression")
+    return tuple(doubts)
+
+
+def _goes_with(name: bytes, gap: bytes, line: bytes) -> bool:
+    """Tell whether what stands between a name and a quote leads from one to the other.
+
+    A mere space does so behind a whole word for password and behind an option; a method's argument is the object's value in comparisons.
+    """
+    if gap[:1] in {b" ", b"\t"} and not gap.strip(b" \t\"'`@bBuUrRLfN$\\"):
+        return line[-1:] == b"-" or name.endswith(b"-") or _WHOLE.search(name) is not None
+    if gap[:1] == b"(":
+        method = name.rpartition(b".")[2].lower()
+        return b"." not in name or method in _COMPARES or _noun_in(method)
+    return True
+
+
+def _noun_in(method: bytes) -> bool:
+    return noun_of(method) is not None
+
+
+def _is_code(line: bytes) -> bool:
+    """Tell whether what stands unquoted would be an expression in a programming language: outside of strings and comments."""
+    if line.count(b'"') % 2 or line.count(b"'") % 2 or line.count(b"`") % 2:
+        return False
+    return _COMMENT.search(line) is None

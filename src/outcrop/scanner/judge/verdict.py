@@ -1,0 +1,120 @@
+"""The scoring function of the generic detector: what speaks for a value and what against it, added up.
+
+Every reason has its points in one table. The sum decides: enough for a finding, enough to be sure, or not a credential.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from outcrop.domain.finding import Confidence
+from outcrop.scanner.entropy import bits_per_character
+from outcrop.scanner.judge.letters import random_bits
+from outcrop.scanner.judge.name import Noun
+from outcrop.scanner.judge.value import Shape, shape_of
+
+POINTS = {
+    # what the name calls it
+    Noun.PASSWORD: 3.0, Noun.SECRET: 1.0, Noun.KEY: -2.0,
+    # what the value is
+    Shape.HEX: 3.0, Shape.UUID: 2.5, Shape.PLAIN: 1.0, Shape.OTHER: 1.0, Shape.NUMBERED: 0.0, Shape.LETTERS: -2.5, Shape.NUMBER: -1.5,
+    # how it stands there
+    "bare": -0.5, "element": 0.0, "quoted": 0.0, "option": 0.0, "header": 1.5, "call": -0.5,
+    # what else it is like
+    "short": -1.0, "very short": -2.5, "long": 1.0, "very long": 2.0, "letters and digits": 1.0, "signs": 1.0, "both cases": 0.5,
+    "a plain name": -3.0, "holds a noun": -4.0, "holds a common word": -2.5, "keyboard or sequence": -5.0, "repeats itself": -4.0,
+    "result of a call": -4.0, "part of an expression": -2.5, "mixed scripts": -3.0,
+}  # fmt: skip
+SURE, ENOUGH, DOUBTFUL = 8.0, 2.0, 0.0
+_PER_BIT, _LEAST_BITS, _MOST_BITS = 1 / 8, -2.0, 4.0
+_SHORTEST = {Noun.PASSWORD: 5, Noun.SECRET: 8, Noun.KEY: 12}
+_NEVER = frozenset({Shape.REFERENCE, Shape.PUBLIC, Shape.SEALED, Shape.PLACE, Shape.WORDS, Shape.CODE})
+_RUNS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_NOUNS = re.compile(
+    r"(?i)passw(?:or|0r)?d|passwort|passphrase|passcode|secret|token|api[_-]?key|credential|authoriz|private|encrypt|bearer|username"
+)
+_COMMON = frozenset(
+    "test tests testing tester user users admin administrator root guest example demo sample foo bar baz default temp tmp abc abcd abcde "
+    "hello world change changeme some value string name dummy fake mock none null true false undefined key pass pwd auth login account "
+    "client server service local localhost dev prod production staging public private data config id ref type url host database mysql postgres "
+    "redis mongo oracle welcome letmein master super qwerty qwe asd asdf zxc xxx field input button form label text title version "
+    "base64 utf sha md5 hmac rsa aes cbc ecdsa http https html json xml yaml request response header param enabled disabled".split()
+)
+_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm", "1234567890", "abcdefghijklmnopqrstuvwxyz", "1qaz2wsx3edc4rfv5tgb", "qazwsxedcrfv", "0123456789abcdef", "9876543210")
+_WALKS = frozenset(row[at : at + 4] for row in _ROWS for at in range(len(row) - 3)) | frozenset(
+    row[::-1][at : at + 4] for row in _ROWS for at in range(len(row) - 3)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How sure it is, and why: each reason with its points."""
+
+    confidence: Confidence | None
+    points: float
+    reasons: tuple[tuple[str, float], ...]
+
+
+@lru_cache(maxsize=16_384)
+def weigh(value: bytes, noun: Noun, place: str, doubts: tuple[str, ...] = ()) -> Verdict:
+    """Weigh a value that stands in a place beside a name with this noun; `doubts` are reasons read off the surroundings."""
+    shape = shape_of(value)
+    if shape in _NEVER or len(value) < _SHORTEST[noun]:
+        return Verdict(None, 0.0, ((shape, 0.0),))
+    text = value.decode("latin-1")
+    reasons = [(str(noun), POINTS[noun]), (str(shape), POINTS[shape]), (place, POINTS[place])]
+    reasons += [(doubt, POINTS[doubt]) for doubt in doubts]
+    if shape not in {Shape.HEX, Shape.UUID, Shape.NUMBER}:
+        points = min(max(random_bits(text) * _PER_BIT, _LEAST_BITS), _MOST_BITS)
+        reasons.append(("letters as drawn by chance" if points > 0 else "letters as in words", points))
+    reasons += [(reason, POINTS[reason]) for reason in _likeness(text, shape, noun)]
+    points = sum(points for _, points in reasons)
+    return Verdict(_confidence(points), points, tuple(reasons))
+
+
+def _confidence(points: float) -> Confidence | None:
+    if points >= SURE:
+        return Confidence.HIGH
+    if points >= ENOUGH:
+        return Confidence.MEDIUM
+    return Confidence.LOW if points >= DOUBTFUL else None
+
+
+def _likeness(text: str, shape: Shape, noun: Noun) -> list[str]:
+    """Name what a value is like besides its shape."""
+    found = []
+    length = len(text)
+    if length < 8:
+        found.append("short" if noun is Noun.PASSWORD else "very short")
+    elif length >= 16:
+        found.append("very long" if length >= 32 else "long")
+    digit = any(c.isdigit() for c in text)
+    letter = any(c.isalpha() for c in text)
+    if digit and letter:
+        found.append("letters and digits")
+    if text.lower() != text != text.upper():
+        found.append("both cases")
+    if not text.isascii():
+        found.append("mixed scripts")
+    if shape is Shape.OTHER and not text.replace("-", "").replace("_", "").replace(".", "").rstrip("=").isalnum():
+        found.append("signs")
+    if shape is Shape.NUMBERED and noun is not Noun.PASSWORD:
+        found.append("a plain name")
+    if shape not in {Shape.HEX, Shape.UUID}:
+        found += _words_in(text)
+    if bits_per_character(text) < (2.0 if length < 10 else 2.5):
+        found.append("repeats itself")
+    return found
+
+
+def _words_in(text: str) -> list[str]:
+    found = []
+    small = text.lower()
+    if len(text) < 80 and _NOUNS.search(text):
+        found.append("holds a noun")
+    elif len(text) < 24 and not _COMMON.isdisjoint(run.lower() for run in _RUNS.findall(text)):
+        found.append("holds a common word")
+    walked = sum(small[at : at + 4] in _WALKS for at in range(min(len(small), 40) - 3))
+    if walked * 2 >= len(small) - 3 or (walked >= 2 and len(small) <= 12):
+        found.append("keyboard or sequence")
+    return found
