@@ -54,7 +54,7 @@ def corpus(split: Split, files_per_block: float, seed: int = 1) -> Iterator[Made
         kind = _read(file, split)
         rounds = max(len(kind.wanted) / _POSITIVES, len(kind.unwanted) / _NEGATIVES)
         for number in range(round(rounds * files_per_block)):
-            yield _file(kind, number, random.Random(f"{seed} {kind.name} {split} {number}"))  # noqa: S311 - made-up values
+            yield _file(kind, number, random.Random(f"{seed} {kind.name} {split} {number}"))
 
 
 def _read(file: Path, split: Split) -> _Kind:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Self
 
 from tests.corpus.make import Label, Made
 
@@ -30,7 +31,7 @@ class Tally:
     def f1(self) -> float:
         return 2 * self.precision * self.recall / max(self.precision + self.recall, 1e-9)
 
-    def __iadd__(self, other: "Tally") -> "Tally":
+    def __iadd__(self, other: "Tally") -> Self:
         for name in ("found", "missed", "wrong", "negatives", "flagged"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.misses += other.misses

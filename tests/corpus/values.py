@@ -7,14 +7,20 @@ from collections.abc import Callable
 
 from outcrop.scanner.sample import expand
 
-_WORDS = (
-    "amber anchor arrow atlas aurora badger basalt beacon birch bison breeze bronze canyon cedar cinder clover cobalt comet copper coral "
-    "crater crimson delta dune ember falcon fjord flint garnet glacier granite harbor hazel heron indigo iris ivory jasper juniper kestrel "
-    "lagoon lantern larch lotus lunar magnet maple marble meadow meteor mirror nebula nectar oasis ocean onyx opal orbit orchid osprey otter "
-    "pebble pepper phoenix pine plasma prairie quartz quiver raven reef ridge river saffron sierra silver slate solar sparrow spruce summit "
-    "thistle thunder timber topaz tundra umber valley velvet violet walnut willow winter zenith zephyr"
-).split()
-_FIRST = "anna ben carla david eva frank gina henry ida jonas karl lena mario nina oscar paula quinn rosa simon tara uwe vera willi".split()
+_WORDS = [
+    "amber", "anchor", "arrow", "atlas", "aurora", "badger", "basalt", "beacon", "birch", "bison", "breeze", "bronze", "canyon",
+    "cedar", "cinder", "clover", "cobalt", "comet", "copper", "coral", "crater", "crimson", "delta", "dune", "ember", "falcon", "fjord",
+    "flint", "garnet", "glacier", "granite", "harbor", "hazel", "heron", "indigo", "iris", "ivory", "jasper", "juniper", "kestrel",
+    "lagoon", "lantern", "larch", "lotus", "lunar", "magnet", "maple", "marble", "meadow", "meteor", "mirror", "nebula", "nectar",
+    "oasis", "ocean", "onyx", "opal", "orbit", "orchid", "osprey", "otter", "pebble", "pepper", "phoenix", "pine", "plasma", "prairie",
+    "quartz", "quiver", "raven", "reef", "ridge", "river", "saffron", "sierra", "silver", "slate", "solar", "sparrow", "spruce",
+    "summit", "thistle", "thunder", "timber", "topaz", "tundra", "umber", "valley", "velvet", "violet", "walnut", "willow", "winter",
+    "zenith", "zephyr",
+]  # fmt: skip
+_FIRST = [
+    "anna", "ben", "carla", "david", "eva", "frank", "gina", "henry", "ida", "jonas", "karl", "lena", "mario", "nina", "oscar", "paula",
+    "quinn", "rosa", "simon", "tara", "uwe", "vera", "willi",
+]  # fmt: skip
 _LEET = str.maketrans("aeiost", "431057")
 _SAFE = string.ascii_letters + string.digits
 _SIGNS = "!#$%*+-.:?@_~"

@@ -218,8 +218,8 @@ def make_form(given: _FormIn) -> Form:
         checksum=given.checksum,
         exclude=given.exclude or None,
     )
-    around = {"before": given.within if given.near else 0, "after": given.within if given.near or given.after else 0}
-    return replace(form, **around, judge=given.judge)
+    before, after = given.within if given.near else 0, given.within if given.near or given.after else 0
+    return replace(form, before=before, after=after, judge=given.judge)
 
 
 def _word(given: _FormIn) -> str | None:

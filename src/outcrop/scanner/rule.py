@@ -7,7 +7,6 @@ from pathlib import Path
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
 
-
 JUDGED_BEFORE, JUDGED_AFTER = 128, 420  # what a judge sees around a match
 
 

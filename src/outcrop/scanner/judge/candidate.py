@@ -7,13 +7,14 @@ from typing import Any
 
 from outcrop.scanner.judge.name import Noun, noun_of
 from outcrop.scanner.judge.verdict import Verdict, weigh
+from outcrop.scanner.judge.words import WORDS
 
 # Forms whose pattern leads up to the value: how many of its characters the pattern takes, quoted and bare.
 LED_TO = {"noun": (5, 6), "key": (12, 16)}
 _LOOK_BACK = 128  # what is read before a value: the name, and the line it stands in
 _WORDS = {
-    "noun": (b"pass", b"pwd", b"pswd", b"secret", b"token", b"cred", b"psk", b"contrase", b"kennwort", b"wachtwoord", b"senha", b"identified by",
-             b"_pw", b"-pw"),
+    "noun": (b"pass", b"pwd", b"pswd", b"secret", b"token", b"cred", b"psk", b"contrase", b"kennwort", b"wachtwoord", b"senha", b"_pw",
+             b"-pw", b"identified by"),
     "key": (b"key", b"auth", b"salt", b"nonce", b"seed", b"jwt", b"bearer", b"cipher", b"hmac", b"session", b"license", b"licence", b"otp"),
 }  # fmt: skip
 _NAME = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-"
@@ -24,12 +25,7 @@ _QUOTES = b"\"'`"
 _LEADS = _QUOTES + b">;[ \t:="  # stands before a value that is quoted or the content of an element
 _MARKS = b" \t=:|>-"  # stands before one that is bare
 _CALL = re.compile(rb"([A-Za-z_][\w.:<>-]*)[(\[{ ]\s*[bBuUrRLfN@$]{0,2}[\\\"'`]*$")
-_CONVERTS = frozenset(
-    b"bytes byte string str from new to_string some char text qstringliteral qstring qlatin1string securestring convertto-securestring "
-    b"decodestring unhexlify b64decode decode frombase64string utf8 encode secret secretstr secretvalue password base64 nsstring getbytes ok of "
-    b"just option n l tostring return is was or and bytearray cstr cstring freeze token value literal fromstring getorelse unwrap_or orelse "
-    b"getenv get env setproperty setpassword const let var val auto".split()
-)
+_CONVERTS = frozenset(word.encode() for word in WORDS["code"]["converts"])
 _ENDS = re.compile(rb"&(?:amp;)?[\w.\[\]-]+=|;[ \t]*[\w .-]+=|,[ \t]*[\w.-]+[=:]|\\+[nrt\"']|[;,]$|[)}\]]+[;,]*$|&quot;|%26|\|$")
 _WHOLE = re.compile(rb"(?i)(?:passw(?:or)?d|passwort|passphrase|identified by)$")
 _COMPARES = frozenset({b"equals", b"equal", b"eq", b"is", b"equalsignorecase", b"type", b"fill", b"getorelse", b"orelse", b"unwrap_or"})
@@ -67,7 +63,9 @@ def assigned(data: bytes, ends: Iterable[int], kind: str) -> Iterator[Candidate]
             yield found
 
 
-def _beside(data: bytes, before: bytes, left: int, words: tuple[bytes, ...], *, is_bare: bool) -> Candidate | None:
+def _beside(  # noqa: PLR0911 - one way out for each way in which a value stands
+    data: bytes, before: bytes, left: int, words: tuple[bytes, ...], *, is_bare: bool
+) -> Candidate | None:
     """Judge a value by the nearest name before it."""
     small = before.lower()
     at = max(map(small.rfind, words))
@@ -82,19 +80,18 @@ def _beside(data: bytes, before: bytes, left: int, words: tuple[bytes, ...], *, 
     noun = noun_of(name)
     if noun is None or (is_bare and (line[-1:] in {b":", b"/"} or b"{{" in line)) or not _goes_with(name, gap, line):
         return None
-    if is_bare:
-        value = _UNQUOTED.match(data, left)
-        return _judged(data, left, value.end(), noun, "bare", bare=_is_code(line)) if value else None
-    value = _VALUE.match(data, left)
+    value = (_UNQUOTED if is_bare else _VALUE).match(data, left)
     if value is None:
         return None
     right = value.end()
-    if before[-1] in _QUOTES:
-        if data[right : right + 1] not in {b'"', b"'", b"`"}:
-            return None
-        right -= data[right - 1] == 0x5C  # an escaped quote ends it
-        return _judged(data, left, right, noun, "quoted", _doubts(gap, data[right + 1 : right + 4]))
-    return _judged(data, left, right, noun, "element")
+    if is_bare:
+        return _judged(data, left, right, noun, "bare", bare=_is_code(line))
+    if before[-1] not in _QUOTES:
+        return _judged(data, left, right, noun, "element")
+    if data[right : right + 1] not in {b'"', b"'", b"`"}:
+        return None
+    right -= data[right - 1] == ord("\\")  # an escaped quote ends it
+    return _judged(data, left, right, noun, "quoted", _doubts(gap, data[right + 1 : right + 4]))
 
 
 def matched(data: bytes, match: Any, place: str) -> Candidate | None:
@@ -104,7 +101,9 @@ def matched(data: bytes, match: Any, place: str) -> Candidate | None:
     return None if noun is None else _judged(data, left, right, noun, place)
 
 
-def _judged(data: bytes, left: int, right: int, noun: Noun, place: str, doubts: tuple[str, ...] = (), *, bare: bool = False) -> Candidate | None:
+def _judged(  # noqa: PLR0917 - the value, its name, its place
+    data: bytes, left: int, right: int, noun: Noun, place: str, doubts: tuple[str, ...] = (), *, bare: bool = False
+) -> Candidate | None:
     if place in {"bare", "option", "element"} and (cut := _ENDS.search(data, left, right)):
         right = cut.start()
     verdict = weigh(data[left:right], noun, place, doubts)

@@ -12,6 +12,7 @@ from outcrop.scanner.entropy import bits_per_character
 from outcrop.scanner.judge.letters import random_bits
 from outcrop.scanner.judge.name import Noun
 from outcrop.scanner.judge.value import Shape, shape_of
+from outcrop.scanner.judge.words import WORDS
 
 POINTS = {
     # what the name calls it
@@ -33,17 +34,11 @@ _RUNS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _NOUNS = re.compile(
     r"(?i)passw(?:or|0r)?d|passwort|passphrase|passcode|secret|token|api[_-]?key|credential|authoriz|private|encrypt|bearer|username"
 )
-_COMMON = frozenset(
-    "test tests testing tester user users admin administrator root guest example demo sample foo bar baz default temp tmp abc abcd abcde "
-    "hello world change changeme some value string name dummy fake mock none null true false undefined key pass pwd auth login account "
-    "client server service local localhost dev prod production staging public private data config id ref type url host database mysql postgres "
-    "redis mongo oracle welcome letmein master super qwerty qwe asd asdf zxc xxx field input button form label text title version "
-    "base64 utf sha md5 hmac rsa aes cbc ecdsa http https html json xml yaml request response header param enabled disabled".split()
-)
-_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm", "1234567890", "abcdefghijklmnopqrstuvwxyz", "1qaz2wsx3edc4rfv5tgb", "qazwsxedcrfv", "0123456789abcdef", "9876543210")
-_WALKS = frozenset(row[at : at + 4] for row in _ROWS for at in range(len(row) - 3)) | frozenset(
-    row[::-1][at : at + 4] for row in _ROWS for at in range(len(row) - 3)
-)
+_COMMON = WORDS["values"]["common"]
+_ROWS = (
+    "qwertyuiop", "asdfghjkl", "zxcvbnm", "1234567890", "abcdefghijklmnopqrstuvwxyz", "1qaz2wsx3edc4rfv5tgb", "qazwsxedcrfv", "9abcdef",
+)  # fmt: skip
+_WALKS = frozenset(way[at : at + 4] for row in _ROWS for way in (row, row[::-1]) for at in range(len(row) - 3))
 
 
 @dataclass(frozen=True, slots=True)
