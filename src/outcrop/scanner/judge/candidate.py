@@ -13,21 +13,22 @@ from outcrop.scanner.judge.words import WORDS
 LED_TO = {"noun": (5, 6), "key": (12, 16)}
 _LOOK_BACK = 128  # what is read before a value: the name, and the line it stands in
 _WORDS = {
-    "noun": (b"pass", b"pwd", b"pswd", b"secret", b"token", b"cred", b"psk", b"contrase", b"kennwort", b"wachtwoord", b"senha", b"_pw",
-             b"-pw", b"identified by"),
+    "noun": (b"pass", b"pwd", b"pswd", b"secret", b"token", b"cred", b"psk", b"api_key", b"apikey", b"api-key", b"api.key", b"contrase",
+             b"kennwort", b"wachtwoord", b"senha", b"pw", b"identified by"),
     "key": (b"key", b"auth", b"salt", b"nonce", b"seed", b"jwt", b"bearer", b"cipher", b"hmac", b"session", b"license", b"licence", b"otp"),
 }  # fmt: skip
-_NAME = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-"
-_TAIL = re.compile(rb"[0-9A-Za-z_.-]*")
+_NAME = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-" + bytes(range(0x80, 0x100))
+_TAIL = re.compile(rb"[0-9A-Za-z_.\x80-\xff-]*")
 _VALUE = re.compile(rb"[^\s\"'`<>]{1,400}")
 _UNQUOTED = re.compile(rb"[^\s\"'`<>(){}\[\]]{1,400}")
 _QUOTES = b"\"'`"
-_LEADS = _QUOTES + b">;[ \t:="  # stands before a value that is quoted or the content of an element
+_LEADS = _QUOTES + b">;[ \t:=\n"  # stands before a value that is quoted or the content of an element
 _MARKS = b" \t=:|>-"  # stands before one that is bare
 _CALL = re.compile(rb"([A-Za-z_][\w.:<>-]*)[(\[{ ]\s*[bBuUrRLfN@$]{0,2}[\\\"'`]*$")
 _CONVERTS = frozenset(word.encode() for word in WORDS["code"]["converts"])
 _ENDS = re.compile(rb"&(?:amp;)?[\w.\[\]-]+=|;[ \t]*[\w .-]+=|,[ \t]*[\w.-]+[=:]|\\+[nrt\"']|[;,]$|[)}\]]+[;,]*$|&quot;|%26|\|$")
 _WHOLE = re.compile(rb"(?i)(?:passw(?:or)?d|passwort|passphrase|identified by)$")
+_SETS = (b"define", b"global", b"set", b"SET", b"setx", b"ENV", b"ARG", b"set -x")
 _COMPARES = frozenset({b"equals", b"equal", b"eq", b"is", b"equalsignorecase", b"type", b"fill", b"getorelse", b"orelse", b"unwrap_or"})
 _COMMENT = re.compile(rb"#|//|^\s*(?:\*|--|;|<!--|%|REM\b|rem\b)")
 
@@ -128,7 +129,7 @@ def _goes_with(name: bytes, gap: bytes, line: bytes) -> bool:
     A mere space does so behind a whole word for password and behind an option; a method's argument is the object's value in comparisons.
     """
     if gap[:1] in {b" ", b"\t"} and not gap.strip(b" \t\"'`@bBuUrRLfN$\\"):
-        return line[-1:] == b"-" or name.endswith(b"-") or _WHOLE.search(name) is not None
+        return line[-1:] == b"-" or _WHOLE.search(name) is not None or line.rstrip().endswith(_SETS)
     if gap[:1] == b"(":
         method = name.rpartition(b".")[2].lower()
         return b"." not in name or method in _COMPARES or _noun_in(method)

@@ -31,7 +31,8 @@ class Shape(StrEnum):
 def shape_of(value: bytes) -> Shape:
     """Give the first shape that a value has, all of them looked for at once in linear time."""
     patterns, found = _compiled()
-    return found[min(patterns.Match(value))]
+    shape: Shape = found[min(patterns.Match(value))]
+    return shape
 
 
 @cache
