@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup run test lint bench bench-api bench-pipeline bench-scan lock clean
+.PHONY: setup run test lint bench bench-api bench-pipeline bench-scan bench-accuracy lock clean
 .DELETE_ON_ERROR:
 
 setup: $(VENV)/.ready
@@ -26,7 +26,7 @@ lint: setup
 test: lint
 	$(BIN)/pytest
 
-bench: bench-api bench-pipeline bench-scan
+bench: bench-api bench-pipeline bench-scan bench-accuracy
 
 bench-api: setup
 	$(BIN)/python -m bench.api
@@ -37,6 +37,9 @@ bench-pipeline: setup
 
 bench-scan: setup
 	$(BIN)/python -m bench.scan $(ARGS)
+
+bench-accuracy: setup
+	$(BIN)/python -m bench.accuracy $(ARGS)
 
 # Writes requirements.txt anew from pyproject.toml (needs uv on the PATH).
 lock:

@@ -19,9 +19,10 @@ _WORDS = {
 }  # fmt: skip
 _NAME = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-" + bytes(range(0x80, 0x100))
 _TAIL = re.compile(rb"[0-9A-Za-z_.\x80-\xff-]*")
-_VALUE = re.compile(rb"[^\s\"'`<>]{1,400}")
-_UNQUOTED = re.compile(rb"[^\s\"'`<>(){}\[\]]{1,400}")
+_VALUE = re.compile(rb"[^\x00-\x20\x7f\"'`<>]{1,400}")
+_UNQUOTED = re.compile(rb"[^\x00-\x20\x7f\"'`<>(){}\[\]]{1,400}")
 _QUOTES = b"\"'`"
+_OPENS = frozenset({b"(", b"[", b"{"})  # behind a bare word: a call, an index
 _LEADS = _QUOTES + b">;[ \t:=\n"  # stands before a value that is quoted or the content of an element
 _MARKS = b" \t=:|>-"  # stands before one that is bare
 _CALL = re.compile(rb"([A-Za-z_][\w.:<>-]*)[(\[{ ]\s*[bBuUrRLfN@$]{0,2}[\\\"'`]*$")
@@ -86,7 +87,7 @@ def _beside(  # noqa: PLR0911 - one way out for each way in which a value stands
         return None
     right = value.end()
     if is_bare:
-        return _judged(data, left, right, noun, "bare", bare=_is_code(line))
+        return None if data[right : right + 1] in _OPENS else _judged(data, left, right, noun, "bare", bare=_is_code(line))
     if before[-1] not in _QUOTES:
         return _judged(data, left, right, noun, "element")
     if data[right : right + 1] not in {b'"', b"'", b"`"}:
@@ -107,8 +108,18 @@ def _judged(  # noqa: PLR0917 - the value, its name, its place
 ) -> Candidate | None:
     if place in {"bare", "option", "element"} and (cut := _ENDS.search(data, left, right)):
         right = cut.start()
-    verdict = weigh(data[left:right], noun, place, doubts)
+    value = data[left:right]
+    if not value.isascii() and not _is_text(value):
+        return None
+    verdict = weigh(value, noun, place, doubts)
     return None if verdict.confidence is None else Candidate(verdict, left, right, bare)
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        return value.decode("utf-8").isprintable()
+    except UnicodeDecodeError:
+        return False
 
 
 def _doubts(gap: bytes, after: bytes) -> tuple[str, ...]:

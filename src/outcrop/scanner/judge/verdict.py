@@ -31,6 +31,9 @@ _PER_BIT, _LEAST_BITS, _MOST_BITS = 1 / 8, -2.0, 4.0
 _SHORTEST = {Noun.PASSWORD: 5, Noun.SECRET: 8, Noun.KEY: 12}
 _NEVER = frozenset({Shape.REFERENCE, Shape.PUBLIC, Shape.SEALED, Shape.PLACE, Shape.WORDS, Shape.CODE})
 _RUNS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_MARKED = re.compile(r"[-_./:]")
+_LONG_RUNS = re.compile(r"[A-Z]?[a-z]{4,}|[A-Z]{5,}")
+_WORDLIKE = 2.0  # bits
 _NOUNS = re.compile(
     r"(?i)passw(?:or|0r)?d|passwort|passphrase|passcode|secret|token|api[_-]?key|credential|authoriz|private|encrypt|bearer|username"
 )
@@ -93,13 +96,18 @@ def _likeness(text: str, shape: Shape, noun: Noun) -> list[str]:
         found.append("mixed scripts")
     if shape is Shape.OTHER and not text.replace("-", "").replace("_", "").replace(".", "").rstrip("=").isalnum():
         found.append("signs")
-    if shape is Shape.NUMBERED and noun is not Noun.PASSWORD:
+    if noun is not Noun.PASSWORD and (shape is Shape.NUMBERED or (shape is Shape.OTHER and _is_name(text))):
         found.append("a plain name")
     if shape not in {Shape.HEX, Shape.UUID}:
         found += _words_in(text)
     if bits_per_character(text) < (2.0 if length < 10 else 2.5):
         found.append("repeats itself")
     return found
+
+
+def _is_name(text: str) -> bool:
+    """Tell whether a value with marks in it has a word among what they divide."""
+    return "+" not in text and _MARKED.search(text) is not None and any(random_bits(word) < _WORDLIKE for word in _LONG_RUNS.findall(text))
 
 
 def _words_in(text: str) -> list[str]:
