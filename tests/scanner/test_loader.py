@@ -156,3 +156,15 @@ def test_two_rules_with_the_same_pattern_do_not_answer_for_each_other():
 def test_an_alternative_without_the_group_is_no_value():
     rules = own_rules(HEAD + "pattern = 'key=(?P<secret>[0-9a-f]{16})|nokey=[0-9]{3}'\n")
     assert values(f"nokey=123 nokey=456 key={VALUE} nokey=789", rules=rules) == [VALUE]
+
+
+class TestPieces:
+    def test_patterns_share_the_pieces_of_their_file(self):
+        text = "issuer = 'x'\n[let]\nbody = '[0-9a-f]{16}'\n[[rule]]\nid = 'r'\nname = 'R'\nsecret_type = 'x'\npattern = 'acme_<<body>>'\n"
+        text += "[[rule.also]]\npattern = 'corp_<<body>>'\n"
+        rules = own_rules(text)
+        assert values("acme_81a0c2f4e6b8d013 corp_91a0c2f4e6b8d013", rules=rules) == ["acme_81a0c2f4e6b8d013", "corp_91a0c2f4e6b8d013"]
+
+    def test_a_judge_that_is_not_known(self):
+        with pytest.raises(RuleError, match=r"f.toml:8: rule acme_key: judge: Input should be 'noun'"):
+            load_text(GOOD + "judge = 'x'\n", "f.toml")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from outcrop.domain.finding import Confidence, SourceType, Validation, Visibility
 from outcrop.scanner.rule import Impact, Strength
 
-VERSION = 1
+VERSION = 2
 _LIVENESS = {
     Validation.VALID: {Confidence.HIGH: 40, Confidence.MEDIUM: 34, Confidence.LOW: 28},
     Validation.INVALID: {Confidence.HIGH: 0, Confidence.MEDIUM: 6, Confidence.LOW: 8},
@@ -20,6 +20,11 @@ _EVERYTHING = re.compile(r"(?:^|_)(?:admin|root|owner|payment|payments|private_d
 _TEST_PATH = re.compile(
     r"(?:^|[/!_.-])(?:tests?|testing|testdata|specs?|__tests__|mocks?|fixtures?|examples?|samples?|docs?|demo|dummy)(?:[/_.-]|$)"
     r"|\.(?:md|rst|adoc)$",
+    re.IGNORECASE,
+)
+_VENDORED_PATH = re.compile(
+    r"(?:^|[/!])(?:vendor|vendors|vendored|third[_-]?party|node_modules|bower_components|site-packages|dist-packages|jspm_packages|pods|carthage|deps)/"
+    r"|[.-]min\.(?:js|css)$",
     re.IGNORECASE,
 )
 
@@ -68,6 +73,11 @@ def is_test_path(path: str) -> bool:
     return _TEST_PATH.search(path) is not None
 
 
+def is_vendored_path(path: str) -> bool:
+    """Tell whether a file is somebody else's code, copied in."""
+    return _VENDORED_PATH.search(path) is not None
+
+
 def _liveness(evidence: Evidence) -> int:
     if evidence.validation in _UNDECIDED:
         return _UNDECIDED[evidence.validation]
@@ -76,7 +86,7 @@ def _liveness(evidence: Evidence) -> int:
 
 def _detection(evidence: Evidence) -> int:
     points = _DETECTION[evidence.strength]
-    points -= 6 if evidence.path and is_test_path(evidence.path) else 0
+    points -= 6 if evidence.path and (is_test_path(evidence.path) or is_vendored_path(evidence.path)) else 0
     points -= 10 if evidence.placeholder else 0
     return max(points, 0)
 

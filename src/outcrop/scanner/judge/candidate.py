@@ -11,6 +11,7 @@ from outcrop.scanner.judge.words import WORDS
 
 # Forms whose pattern leads up to the value: how many of its characters the pattern takes, quoted and bare.
 LED_TO = {"noun": (5, 6), "key": (12, 16)}
+_LONGEST = 400  # bytes of a value
 _LOOK_BACK = 128  # what is read before a value: the name, and the line it stands in
 _WORDS = {
     "noun": (b"pass", b"pwd", b"pswd", b"secret", b"token", b"cred", b"psk", b"api_key", b"apikey", b"api-key", b"api.key", b"contrase",
@@ -19,8 +20,8 @@ _WORDS = {
 }  # fmt: skip
 _NAME = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-" + bytes(range(0x80, 0x100))
 _TAIL = re.compile(rb"[0-9A-Za-z_.\x80-\xff-]*")
-_VALUE = re.compile(rb"[^\x00-\x20\x7f\"'`<>]{1,400}")
-_UNQUOTED = re.compile(rb"[^\x00-\x20\x7f\"'`<>(){}\[\]]{1,400}")
+_VALUE = re.compile(rb"[^\x00-\x20\x7f\"'`<>]{1,401}")
+_UNQUOTED = re.compile(rb"[^\x00-\x20\x7f\"'`<>(){}\[\]]{1,401}")
 _QUOTES = b"\"'`"
 _OPENS = frozenset({b"(", b"[", b"{"})  # behind a bare word: a call, an index
 _LEADS = _QUOTES + b">;[ \t:=\n"  # stands before a value that is quoted or the content of an element
@@ -50,7 +51,7 @@ def assigned(data: bytes, ends: Iterable[int], kind: str) -> Iterator[Candidate]
     words = _WORDS[kind]
     done = -1
     for end in sorted(set(ends)):
-        if data[end - quoted - 1] in _LEADS:
+        if end > quoted and data[end - quoted - 1] in _LEADS:
             left, is_bare = end - quoted, False
         elif end > bare and data[end - bare - 1] in _MARKS:
             left, is_bare = end - bare, True
@@ -83,7 +84,7 @@ def _beside(  # noqa: PLR0911 - one way out for each way in which a value stands
     if noun is None or (is_bare and (line[-1:] in {b":", b"/"} or b"{{" in line)) or not _goes_with(name, gap, line):
         return None
     value = (_UNQUOTED if is_bare else _VALUE).match(data, left)
-    if value is None:
+    if value is None or value.end() - left > _LONGEST:
         return None
     right = value.end()
     if is_bare:

@@ -7,4 +7,5 @@ _LANGUAGES = frozenset(ending.encode() for ending in WORDS["code"]["languages"])
 
 def is_code(path: bytes) -> bool:
     """Tell by a file's name whether it is written in a language that has its texts in quotes."""
-    return path.rpartition(b"/")[2].rpartition(b".")[2].lower() in _LANGUAGES
+    _, dot, ending = path.rpartition(b"/")[2].rpartition(b".")
+    return dot != b"" and ending.lower() in _LANGUAGES

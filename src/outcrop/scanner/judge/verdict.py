@@ -23,7 +23,7 @@ POINTS = {
     "bare": -0.5, "element": 0.0, "quoted": 0.0, "option": 0.0, "header": 1.5, "call": -0.5,
     # what else it is like
     "short": -1.0, "very short": -2.5, "long": 1.0, "very long": 2.0, "letters and digits": 1.0, "signs": 1.0, "both cases": 0.5,
-    "a plain name": -3.0, "holds a noun": -4.0, "holds a common word": -2.5, "keyboard or sequence": -5.0, "repeats itself": -4.0,
+    "a plain name": -3.0, "holds a noun": -4.0, "holds a common word": -2.5, "keyboard or sequence": -6.0, "repeats itself": -4.0,
     "result of a call": -4.0, "part of an expression": -2.5, "mixed scripts": -3.0,
 }  # fmt: skip
 SURE, ENOUGH, DOUBTFUL = 8.0, 2.0, 0.0
