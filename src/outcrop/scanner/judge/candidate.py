@@ -26,7 +26,7 @@ _QUOTES = b"\"'`"
 _OPENS = frozenset({b"(", b"[", b"{"})  # behind a bare word: a call, an index
 _LEADS = _QUOTES + b">;[ \t:=\n"  # stands before a value that is quoted or the content of an element
 _MARKS = b" \t=:|>-"  # stands before one that is bare
-_CALL = re.compile(rb"([A-Za-z_][\w.:<>-]*)[(\[{ ]\s*[bBuUrRLfN@$]{0,2}[\\\"'`]*$")
+_CALL = re.compile(rb"([A-Za-z_][\w.:<>-]*)[(\[{]\s*[bBuUrRLfN@$]{0,2}[\\\"'`]*$")
 _CONVERTS = frozenset(word.encode() for word in WORDS["code"]["converts"])
 _ENDS = re.compile(rb"&(?:amp;)?[\w.\[\]-]+=|;[ \t]*[\w .-]+=|,[ \t]*[\w.-]+[=:]|\\+[nrt\"']|[;,]$|[)}\]]+[;,]*$|&quot;|%26|\|$")
 _WHOLE = re.compile(rb"(?i)(?:passw(?:or)?d|passwort|passphrase|identified by)$")
@@ -142,6 +142,8 @@ def _goes_with(name: bytes, gap: bytes, line: bytes) -> bool:
     """
     if gap[:1] in {b" ", b"\t"} and not gap.strip(b" \t\"'`@bBuUrRLfN$\\"):
         return line[-1:] == b"-" or _WHOLE.search(name) is not None or line.rstrip().endswith(_SETS)
+    if gap[:1] == b">":
+        return line[-1:] in {b"<", b":"}
     if gap[:1] == b"(":
         method = name.rpartition(b".")[2].lower()
         return b"." not in name or method in _COMPARES or _noun_in(method)

@@ -28,9 +28,14 @@ POINTS = {
 }  # fmt: skip
 SURE, ENOUGH, DOUBTFUL = 8.0, 2.0, 0.0
 _PER_BIT, _LEAST_BITS, _MOST_BITS = 1 / 8, -2.0, 4.0
+_MOST_BITS_OF_A_NAME = 1.0  # abbreviations look drawn by chance
 _SHORTEST = {Noun.PASSWORD: 5, Noun.SECRET: 8, Noun.KEY: 12}
+_DRAWN = frozenset({Shape.HEX, Shape.UUID, Shape.NUMBER})  # no letters that could spell a word
+_UNWRITTEN = 16.0  # bits: whatever its numbers look like, nobody wrote this
 _NEVER = frozenset({Shape.REFERENCE, Shape.PUBLIC, Shape.SEALED, Shape.PLACE, Shape.WORDS, Shape.CODE})
 _RUNS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_CHANGES = re.compile(rb"[A-Za-z]+|[0-9]+|[^A-Za-z0-9]+")
+_LONG = 32
 _MARKED = re.compile(r"[-_./:]")
 _LONG_RUNS = re.compile(r"[A-Z]?[a-z]{4,}|[A-Z]{5,}")
 _WORDLIKE = 2.0  # bits
@@ -57,17 +62,28 @@ class Verdict:
 def weigh(value: bytes, noun: Noun, place: str, doubts: tuple[str, ...] = ()) -> Verdict:
     """Weigh a value that stands in a place beside a name with this noun; `doubts` are reasons read off the surroundings."""
     shape = shape_of(value)
+    if shape in _NEVER and len(value) >= _LONG and _is_noise(value):
+        shape = Shape.OTHER  # by chance it has the marks of something else
     if shape in _NEVER or len(value) < _SHORTEST[noun]:
         return Verdict(None, 0.0, ((shape, 0.0),))
     text = value.decode("latin-1")
+    bits = 0.0 if shape in _DRAWN else random_bits(text)
+    if shape is Shape.NUMBERED and bits > _UNWRITTEN and text.isalnum():
+        shape = Shape.PLAIN
     reasons = [(str(noun), POINTS[noun]), (str(shape), POINTS[shape]), (place, POINTS[place])]
     reasons += [(doubt, POINTS[doubt]) for doubt in doubts]
-    if shape not in {Shape.HEX, Shape.UUID, Shape.NUMBER}:
-        points = min(max(random_bits(text) * _PER_BIT, _LEAST_BITS), _MOST_BITS)
+    if shape not in _DRAWN:
+        most = _MOST_BITS_OF_A_NAME if shape is Shape.NUMBERED and noun is not Noun.PASSWORD else _MOST_BITS
+        points = min(max(bits * _PER_BIT, _LEAST_BITS), most)
         reasons.append(("letters as drawn by chance" if points > 0 else "letters as in words", points))
     reasons += [(reason, POINTS[reason]) for reason in _likeness(text, shape, noun)]
     points = sum(points for _, points in reasons)
     return Verdict(_confidence(points), points, tuple(reasons))
+
+
+def _is_noise(value: bytes) -> bool:
+    """Tell whether letters, digits and signs change so often that nobody wrote it."""
+    return 2 * len(_CHANGES.findall(value)) > len(value)
 
 
 def _confidence(points: float) -> Confidence | None:
