@@ -122,7 +122,7 @@ class TestWeighing:
             assert ("password", POINTS[Noun.PASSWORD]) in verdict.reasons
             assert ("part of an expression", POINTS["part of an expression"]) in verdict.reasons
 
-    @pytest.mark.parametrize("value", ["qwertyuiop12", "1qaz2wsx", "password1", "aaaabbbb1", "MyPassword99", "admin1234"])
+    @pytest.mark.parametrize("value", ["qwertyuiop12", "1qaz2wsx", "password1", "aaaabbbb1", "MyPassword99", "secret123"])
     def test_what_people_type_without_thinking_is_no_finding(self, value):
         assert weigh(value.encode(), Noun.PASSWORD, "quoted").confidence in {None, Confidence.LOW}
 
@@ -152,6 +152,10 @@ class TestPlace:
     def test_the_result_of_a_call_is_not_its_argument(self):
         assert values('password = vault.lookup("k8s-Prod!7x")') == []
         assert values('password = String::from("k8s-Prod!7x")') == ["k8s-Prod!7x"]
+
+    def test_an_argument_is_a_value_where_the_method_is_called_like_one(self):
+        assert values('x.setPassword("k8s-Prod!7x"); y.token("k8sq0Lm2Zx9v")') == ["k8s-Prod!7x", "k8sq0Lm2Zx9v"]
+        assert values('splitpasswd("k8s-Prod!7x"); passValue("k8s-Prod!7x"); password.split("k8s-Prod!7x")') == []
 
     def test_a_piece_of_an_expression_is_no_value(self):
         assert values('token = "abc12:" + user') == []

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from outcrop.scanner.judge.name import Noun, noun_of
+from outcrop.scanner.judge.name import Noun, is_noun, noun_of
 from outcrop.scanner.judge.verdict import Verdict, weigh
 from outcrop.scanner.judge.words import WORDS
 
@@ -145,13 +145,9 @@ def _goes_with(name: bytes, gap: bytes, line: bytes) -> bool:
     if gap[:1] == b">":
         return line[-1:] in {b"<", b":"}
     if gap[:1] == b"(":
-        method = name.rpartition(b".")[2].lower()
-        return b"." not in name or method in _COMPARES or _noun_in(method)
+        method = name.rpartition(b".")[2]
+        return method.lower() in _COMPARES or is_noun(method)
     return True
-
-
-def _noun_in(method: bytes) -> bool:
-    return noun_of(method) is not None
 
 
 def _is_code(line: bytes) -> bool:

@@ -45,6 +45,12 @@ def noun_of(name: bytes) -> Noun | None:
     return None
 
 
+def is_noun(name: bytes) -> bool:
+    """Tell whether a name ends with a noun itself: `setPassword`, not `splitpasswd` or `passValue`."""
+    words = _WORD.findall(name.decode("utf-8", "replace"))
+    return bool(words) and words[-1].lower() in _NOUN
+
+
 def _as_named(noun: Noun, word: str, before: str, after: str) -> Noun | None:
     """Read a noun with the words beside it."""
     if before in _NAMES["not_after"] or (word == "pass" and after and after not in _NAMES["neutral"]):  # to pass something is a verb
