@@ -5,47 +5,33 @@ costs as random characters of its own alphabet, is the evidence. Words, identifi
 """
 
 import re
+from operator import add
 
 from outcrop.scanner.judge.letter_pairs import PAIRS
 
 _LOOKED_AT = 72  # more of a long value tells nothing new
-_RUN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]+")
-_NEW_RUN = 2.0  # a text begins a new word, number or mark here
-_DIGIT, _SIGN = 3.4, 5.0
+_LETTERS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_DIGITS = re.compile(r"[0-9]+")
+_NEW_RUN = 2.0  # a text begins a new word or number here
+_DIGIT = 3.4
 _PER = {
     first + second: (ord(cost) - ord("0")) / 8
     for first, row in zip("abcdefghijklmnopqrstuvwxyz^", PAIRS, strict=True)
     for second, cost in zip("abcdefghijklmnopqrstuvwxyz^", row, strict=True)
 }
-_BITS = {"a": 4.7, "A": 4.7, "aA": 5.7, "0": 3.32, "a0": 5.17, "A0": 5.17, "aA0": 5.95}
+_OTHERWISE = 4.7  # bits of a letter of one case
+_BITS = {(True, False): 5.7, (True, True): 5.95, (False, True): 5.17, (False, False): _OTHERWISE}  # by: both cases, digits too
 
 
 def random_bits(value: str) -> float:
-    """Give the evidence that a value is random: above 0 it is cheaper as random characters than as words."""
+    """Give the evidence that a value is random: above 0 it is cheaper as random characters than as words; signs say nothing."""
     value = value[:_LOOKED_AT]
-    words = 0.0
-    lower = upper = digit = False
-    signs = 0
-    per = _PER
-    for run in _RUN.findall(value):
-        words += _NEW_RUN
-        if run[-1].isdigit():
-            digit = True
-            words += _DIGIT * len(run)
-        elif run[-1].isalpha() and run.isascii():
-            small = run.lower()
-            if run.isupper():
-                upper = True
-            else:
-                lower = True
-                upper = upper or run != small
-            before = "^"
-            for letter in small:
-                words += per[before + letter]
-                before = letter
-            words += per[before + "^"]
-        else:
-            signs += len(run)
-            words += _SIGN * len(run)
-    alphabet = ("a" if lower else "") + ("A" if upper else "") + ("0" if digit else "")
-    return words - (len(value) - signs) * _BITS.get(alphabet, 4.7) - signs * _SIGN
+    words, numbers = _LETTERS.findall(value), _DIGITS.findall(value)
+    text = "^".join(words)
+    letters, digits = len(text) - max(len(words) - 1, 0), sum(map(len, numbers))
+    spelled = f"^{text.lower()}^"
+    as_words = sum(map(_PER.__getitem__, map(add, spelled, spelled[1:]))) if words else 0.0
+    as_words += _NEW_RUN * (len(words) + len(numbers)) + _DIGIT * digits
+    both = not (text.isupper() or text.islower())
+    each = _BITS[both, digits > 0] if words else 3.32
+    return as_words - (letters + digits) * each

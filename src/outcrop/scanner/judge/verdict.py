@@ -5,7 +5,10 @@ Every reason has its points in one table. The sum decides: enough for a finding,
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import Any
+
+import re2  # type: ignore[import-untyped]
 
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.entropy import bits_per_character
@@ -36,17 +39,18 @@ _NEVER = frozenset({Shape.REFERENCE, Shape.PUBLIC, Shape.SEALED, Shape.PLACE, Sh
 _RUNS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _CHANGES = re.compile(rb"[A-Za-z]+|[0-9]+|[^A-Za-z0-9]+")
 _LONG = 32
+_LONGEST_WITH_NOUN, _LONGEST_OF_WORDS = 80, 24  # in a longer one they stand by chance
 _MARKED = re.compile(r"[-_./:]")
 _LONG_RUNS = re.compile(r"[A-Z]?[a-z]{4,}|[A-Z]{5,}")
 _WORDLIKE = 2.0  # bits
-_NOUNS = re.compile(
-    r"(?i)passw(?:or|0r)?d|passwort|passphrase|passcode|secret|token|api[_-]?key|credential|authoriz|private|encrypt|bearer|username"
-)
+_NOUNS = "passw(?:or|0r)?d|passwort|passphrase|passcode|secret|token|api[_-]?key|credential|authoriz|private|encrypt|bearer|username"
 _COMMON = WORDS["values"]["common"]
 _ROWS = (
     "qwertyuiop", "asdfghjkl", "zxcvbnm", "1234567890", "abcdefghijklmnopqrstuvwxyz", "1qaz2wsx3edc4rfv5tgb", "qazwsxedcrfv", "9abcdef",
 )  # fmt: skip
 _WALKS = frozenset(way[at : at + 4] for row in _ROWS for way in (row, row[::-1]) for at in range(len(row) - 3))
+_HAS_NOUN, _HAS_WALK = 0, 1
+_DIGIT = re.compile(r"[0-9]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +106,10 @@ def _likeness(text: str, shape: Shape, noun: Noun) -> list[str]:
         found.append("short" if noun is Noun.PASSWORD else "very short")
     elif length >= 16:
         found.append("very long" if length >= 32 else "long")
-    digit = any(c.isdigit() for c in text)
-    letter = any(c.isalpha() for c in text)
-    if digit and letter:
+    lower, upper = text.lower(), text.upper()
+    if lower != upper and _DIGIT.search(text):
         found.append("letters and digits")
-    if text.lower() != text != text.upper():
+    if lower != text != upper:
         found.append("both cases")
     if not text.isascii():
         found.append("mixed scripts")
@@ -116,7 +119,7 @@ def _likeness(text: str, shape: Shape, noun: Noun) -> list[str]:
         found.append("a plain name")
     if shape not in {Shape.HEX, Shape.UUID}:
         found += _words_in(text)
-    if bits_per_character(text) < (2.0 if length < 10 else 2.5):
+    if 2 * len(set(text)) < length + 4 and bits_per_character(text) < (2.0 if length < 10 else 2.5):
         found.append("repeats itself")
     return found
 
@@ -128,12 +131,27 @@ def _is_name(text: str) -> bool:
 
 def _words_in(text: str) -> list[str]:
     found = []
-    small = text.lower()
-    if len(text) < 80 and _NOUNS.search(text):
+    holds = _telling().Match(text.encode("latin-1")) or ()
+    if _HAS_NOUN in holds and len(text) < _LONGEST_WITH_NOUN:
         found.append("holds a noun")
-    elif len(text) < 24 and not _COMMON.isdisjoint(run.lower() for run in _RUNS.findall(text)):
+    elif len(text) < _LONGEST_OF_WORDS and not _COMMON.isdisjoint(run.lower() for run in _RUNS.findall(text)):
         found.append("holds a common word")
-    walked = sum(small[at : at + 4] in _WALKS for at in range(min(len(small), 40) - 3))
-    if walked * 2 >= len(small) - 3 or (walked >= 2 and len(small) <= 12):
-        found.append("keyboard or sequence")
+    if _HAS_WALK in holds:
+        small = text.lower()
+        walked = sum(small[at : at + 4] in _WALKS for at in range(min(len(small), 40) - 3))
+        if walked * 2 >= len(small) - 3 or (walked >= 2 and len(small) <= 12):
+            found.append("keyboard or sequence")
     return found
+
+
+@cache
+def _telling() -> Any:
+    """Compile what is looked for anywhere in a value into one automaton."""
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.case_sensitive = False
+    patterns = re2.Set.SearchSet(options)
+    for pattern in (_NOUNS, "|".join(sorted(_WALKS))):
+        patterns.Add(pattern.encode())
+    patterns.Compile()
+    return patterns
