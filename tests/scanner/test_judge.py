@@ -157,6 +157,13 @@ class TestPlace:
         assert values('x.setPassword("k8s-Prod!7x"); y.token("k8sq0Lm2Zx9v")') == ["k8s-Prod!7x", "k8sq0Lm2Zx9v"]
         assert values('splitpasswd("k8s-Prod!7x"); passValue("k8s-Prod!7x"); password.split("k8s-Prod!7x")') == []
 
+    def test_the_argument_behind_a_variable_is_another_one(self):
+        assert values('quote(self.password, "k8s-Prod!7x"); f(token, "k8sq0Lm2Zx9v")') == []
+        assert values('put("password", "k8s-Prod!7x"); set(API_TOKEN, "k8sq0Lm2Zx9v")') == ["k8s-Prod!7x", "k8sq0Lm2Zx9v"]
+
+    def test_the_name_of_a_group_in_a_pattern_is_no_element(self):
+        assert values("re.compile('(?P<token>k8sq0Lm2Zx9v)|(?<secret>k8sq0Lm2Zx9v)')") == []
+
     def test_a_piece_of_an_expression_is_no_value(self):
         assert values('token = "abc12:" + user') == []
         assert values('password = "%s-Abc1" % name') == []

@@ -143,7 +143,9 @@ def _goes_with(name: bytes, gap: bytes, line: bytes) -> bool:
     if gap[:1] in {b" ", b"\t"} and not gap.strip(b" \t\"'`@bBuUrRLfN$\\"):
         return line[-1:] == b"-" or _WHOLE.search(name) is not None or line.rstrip().endswith(_SETS)
     if gap[:1] == b">":
-        return line[-1:] in {b"<", b":"}
+        return line[-1:] in {b"<", b":"} and not line.endswith((b"?<", b"?P<"))
+    if gap[:1] == b",":  # behind a variable comes another argument, behind a constant its value
+        return name.isupper()
     if gap[:1] == b"(":
         method = name.rpartition(b".")[2]
         return method.lower() in _COMPARES or is_noun(method)
