@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup run test lint bench bench-api bench-pipeline bench-scan bench-accuracy lock clean
+.PHONY: setup run test lint bench bench-accuracy bench-api bench-pipeline bench-portal bench-scan bench-validate bench-webhooks lock clean
 .DELETE_ON_ERROR:
 
 setup: $(VENV)/.ready
@@ -26,12 +26,15 @@ lint: setup
 test: lint
 	$(BIN)/pytest
 
-bench: bench-api bench-pipeline bench-scan bench-accuracy
+bench: bench-accuracy bench-api bench-pipeline bench-portal bench-scan bench-validate bench-webhooks
 
 bench-api: setup
 	$(BIN)/python -m bench.api
 
 # ARGS="--quick", "--runs N", "--repo PATH"
+bench-portal: setup
+	$(BIN)/python -m bench.portal $(ARGS)
+
 bench-pipeline: setup
 	$(BIN)/python -m bench.pipeline $(ARGS)
 
@@ -40,6 +43,14 @@ bench-scan: setup
 
 bench-accuracy: setup
 	$(BIN)/python -m bench.accuracy $(ARGS)
+
+# ARGS="--checks N --issuers N --a-second N"
+bench-validate: setup
+	$(BIN)/python -m bench.validate $(ARGS)
+
+# ARGS="--events N --pairs N --seconds N"
+bench-webhooks: setup
+	$(BIN)/python -m bench.webhooks $(ARGS)
 
 # Writes requirements.txt anew from pyproject.toml (needs uv on the PATH).
 lock:

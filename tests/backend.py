@@ -7,6 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -142,7 +143,12 @@ class Backend:
                 async with db.transaction():
                     return await work(db)
 
-        return asyncio.run(main())
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(main())
+        with ThreadPoolExecutor(1) as thread:  # a test that drives a browser has a loop of its own
+            return thread.submit(lambda: asyncio.run(main())).result()
 
 
 def now() -> datetime:

@@ -3,17 +3,17 @@
 import asyncio
 import contextlib
 import ssl
-import tomllib
 from asyncio import StreamReader, StreamWriter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import outcrop
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
-from outcrop.scanner.check import Check
+from outcrop.scanner.check import Check, checks_of
 from outcrop.scanner.loader import load_text
 from outcrop.scanner.rule import Rule
+from outcrop.validation.ask import Turn
 from outcrop.validation.named import NAMED
 from outcrop.validation.verdict import Verdict
 
@@ -29,24 +29,26 @@ def rules_of(name: str) -> dict[str, Rule]:
 
 def check_in(file: str, rule_id: str) -> Check:
     """Read one rule's check, whatever stands beside it in the file."""
-    data = tomllib.loads((RULES / f"{file}.toml").read_text())
-    return next(Check.model_validate(rule["check"]) for rule in data["rule"] if rule["id"] == rule_id)
+    return checks_of(rule_id, f"{RULES / file}.toml:1")[0]
 
 
-async def no_turn() -> None:
+async def _at_once() -> None:
     """Nobody waits in a test."""
 
 
+def no_turn() -> Turn:
+    return Turn(_at_once)
+
+
 def run_named(
-    egress: Egress, check: Check, secret: str, /, *, name: str | None = None, seconds: float | None = None, **parts: str
+    egress: Egress, check: Check, secret: str, /, *, name: str | None = None, options: Mapping[str, float] | None = None, **parts: str
 ) -> Verdict:
     """Run a check by its name, outside of any engine."""
     values = {"secret": secret} | {f"part.{name}": value for name, value in parts.items()}
 
     async def main() -> Verdict:
         async with open_http(egress) as http:
-            more = {} if seconds is None else {"seconds": seconds}
-            return await NAMED[name or check.named or ""](http, check, values, no_turn, **more)
+            return await NAMED[name or check.named or ""](http, check, values, no_turn(), **(options or {}))
 
     return asyncio.run(main())
 
@@ -89,7 +91,7 @@ def asked_of(
             port = server.sockets[0].getsockname()[1]
             egress = Egress.parse([], [f"db.example:7=127.0.0.1:{port}"], ca)
             async with open_http(egress) as http:
-                verdict = await NAMED[named](http, Check(named=named), values, no_turn, seconds=seconds)  # type: ignore[call-arg]
+                verdict = await NAMED[named](http, Check(named=named), values, no_turn(), seconds=seconds)  # type: ignore[call-arg]
             for task in playing:
                 task.cancel()
             await asyncio.wait(playing) if playing else None

@@ -27,7 +27,8 @@ from outcrop.scanner.sample import expand
 from outcrop.services import accounts
 from outcrop.services.pipeline.foreground import run_now
 from outcrop.services.pipeline.look import look_at_source
-from outcrop.services.pipeline.plan import plan_run, start_run
+from outcrop.services.pipeline.plan import plan_run
+from outcrop.services.pipeline.start import start_run
 from outcrop.services.pipeline.tools import Tools
 from outcrop.sources.crew import open_crew
 from outcrop.store import db as database
@@ -186,7 +187,7 @@ class Pipeline:
 
     def scan(self, account: Account, spec: Spec, tools: Tools | None = None) -> ScanRun:
         """Run a target in the foreground, as `outcrop scan --account` does. No work is left behind."""
-        run = self.wait(run_now(tools or self.tools, account, spec, lambda _: None))
+        run = self.wait(run_now(tools or self.tools, account, spec, lambda _: None, by="a test"))
         assert run.finished_at is not None
         self.assert_no_work_is_left()
         return run
@@ -211,7 +212,9 @@ class Pipeline:
 
         async def plan() -> tuple[UUID, list[str]]:
             async with self.tools.pool.connection() as db, db.transaction():
-                run = await start_run(db, account.id, spec, trigger=Trigger.CLI, target_id=target_id, moment=now(), foreground=1)
+                run = await start_run(
+                    db, account.id, spec, trigger=Trigger.CLI, target_id=target_id, moment=now(), by="a test", foreground=1
+                )
             return run.id, await plan_run(self.tools, account.id, run.id, deferred=False)
 
         return self.wait(plan())

@@ -9,7 +9,8 @@ from pathlib import Path
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.checksum import crc32_base62
-from outcrop.scanner.detect import Hit, find
+from outcrop.scanner.confirm import Hit
+from outcrop.scanner.detect import find
 from outcrop.scanner.loader import load_text
 from outcrop.scanner.ruleset import RuleSet, _to_cache, load, make
 

@@ -32,6 +32,8 @@ RESULT = closed(
     locations={"type": "array", "items": LOCATION, "minItems": 1},
     partialFingerprints={"type": "object", "additionalProperties": TEXT},
     rank={"type": "number", "minimum": 0, "maximum": 100}, properties=BAG,
+    suppressions={"type": "array", "items": closed(["kind"], kind={"enum": ["inSource", "external"]},
+                                                   status={"enum": ["accepted", "underReview", "rejected"]}, justification=TEXT)},
 )  # fmt: skip
 INVOCATION = closed(
     ["executionSuccessful"],

@@ -15,7 +15,8 @@ from outcrop.domain.target import OPTIONS, Schedule, Spec, Target, TargetKind
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.services.pipeline.look import look_at_source
-from outcrop.services.pipeline.plan import plan_run, start_run
+from outcrop.services.pipeline.plan import plan_run
+from outcrop.services.pipeline.start import start_run
 from outcrop.services.pipeline.tools import Tools
 from outcrop.store import targets
 from tests.backend import now
@@ -56,7 +57,9 @@ class SiteRuns:
     async def plan(self, spec: Spec, target_id: UUID | None = None) -> tuple[UUID, list[str]]:
         tools = self.pipeline.tools
         async with tools.pool.connection() as db, db.transaction():
-            run = await start_run(db, self.account.id, spec, trigger=Trigger.CLI, target_id=target_id, moment=now(), foreground=1)
+            run = await start_run(
+                db, self.account.id, spec, trigger=Trigger.CLI, target_id=target_id, moment=now(), by="a test", foreground=1
+            )
         return run.id, await plan_run(tools, self.account.id, run.id, deferred=False)
 
     async def look(self, run_id: UUID, source: str, tools: Tools | None = None) -> None:

@@ -9,20 +9,21 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 
-def certificate(folder: Path, *names: str) -> tuple[Path, Path]:
-    """Make a certificate for 127.0.0.1 and these names, which signs itself, and its key."""
+def certificate(folder: Path, *names: str, hours: tuple[int, int] = (-1, 1), address: bool = True) -> tuple[Path, Path]:
+    """Make a certificate for these names, and 127.0.0.1 unless told not to, which signs itself, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"outcrop test {names}"[:64])])
     now = datetime.now(UTC)
-    hosts = x509.SubjectAlternativeName([*(x509.DNSName(name) for name in names), x509.IPAddress(ip_address("127.0.0.1"))])
+    addresses = [x509.IPAddress(ip_address("127.0.0.1"))] if address else []
+    hosts = x509.SubjectAlternativeName([*(x509.DNSName(name) for name in names), *addresses])
     made = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
+        .not_valid_before(now + timedelta(hours=hours[0]))
+        .not_valid_after(now + timedelta(hours=hours[1]))
         .add_extension(hosts, critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(key, hashes.SHA256())

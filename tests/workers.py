@@ -24,7 +24,7 @@ from outcrop.domain.scan import Trigger
 from outcrop.domain.target import OPTIONS, Spec, TargetKind
 from outcrop.runtime import prepare
 from outcrop.scanner.ruleset import load
-from outcrop.services.pipeline.plan import start_run
+from outcrop.services.pipeline.start import start_run
 from outcrop.settings import Settings
 from outcrop.store import jobs, scans
 from outcrop.store.db import Connection
@@ -92,7 +92,7 @@ class House:
         """Start a run as `outcrop target run` does; give its id."""
         spec = Spec(kind, name, options=dict(OPTIONS[kind]))
         account = self.tenant.account.id
-        run = self.backend.run(lambda db: start_run(db, account, spec, trigger=Trigger.CLI, target_id=None, moment=now()))
+        run = self.backend.run(lambda db: start_run(db, account, spec, trigger=Trigger.CLI, target_id=None, moment=now(), by="a test"))
         return str(run.id)
 
     def run(self, scan_id: str) -> dict[str, Any]:

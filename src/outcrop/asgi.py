@@ -1,7 +1,8 @@
 """Puts the application together."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import TypedDict
 
 from fastapi import APIRouter
@@ -10,13 +11,14 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from outcrop.api import findings, scans
 from outcrop.api.describe import describe
 from outcrop.api.errors import HANDLERS
 from outcrop.api.gate import Gate
 from outcrop.api.shapes import json_response
+from outcrop.portal.app import create_portal
 from outcrop.runtime import Runtime
 from outcrop.store.db import UNAVAILABLE
 
@@ -28,7 +30,14 @@ class State(TypedDict):
 
 
 def create_app(
-    runtime: AbstractAsyncContextManager[Runtime], *, base_url: str, rate_limit: int | None = None, cors_origins: list[str] | None = None
+    runtime: AbstractAsyncContextManager[Runtime],
+    *,
+    base_url: str,
+    rate_limit: int | None = None,
+    cors_origins: list[str] | None = None,
+    github_host: str = "github.com",
+    own_rules: Sequence[Path] = (),
+    notice: str | None = None,
 ) -> ASGIApp:
     """Make the application; the runtime is opened when the server starts and closed when it stops."""
 
@@ -37,7 +46,8 @@ def create_app(
         async with runtime as opened:
             yield {"runtime": opened}
 
-    document = json_response(describe(api_router(), base_url))
+    description = describe(api_router(), base_url)
+    document = json_response(description)
 
     async def openapi(_: Request) -> Response:
         return document
@@ -45,7 +55,16 @@ def create_app(
     routes = [Route("/openapi.json", openapi), Route("/healthz", _healthz), Route("/readyz", _readyz), *_routes()]
     app = Starlette(routes=routes, exception_handlers=HANDLERS, lifespan=lifespan)
     app.router.redirect_slashes = False
-    return Gate(app, base_url=base_url, rate_limit=rate_limit, cors_origins=cors_origins or [])
+    portal = create_portal(base_url=base_url, github_host=github_host, own_rules=own_rules, document=description, notice=notice)
+
+    async def doors(scope: Scope, receive: Receive, send: Send) -> None:
+        await (portal if scope["type"] == "http" and not _is_for_programs(scope["path"]) else app)(scope, receive, send)
+
+    return Gate(doors, base_url=base_url, rate_limit=rate_limit, cors_origins=cors_origins or [])
+
+
+def _is_for_programs(path: str) -> bool:
+    return path in {"/openapi.json", "/healthz", "/readyz", "/api"} or path.startswith("/api/")
 
 
 def api_router() -> APIRouter:

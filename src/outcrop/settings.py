@@ -36,12 +36,14 @@ class Settings(BaseSettings):
     egress_ca_file: Path | None = None
     egress_connect_to: Listed = []
     egress_source: str | None = None
+    egress_closed: bool = False
     github_api_url: str = "https://api.github.com"
     github_token: SecretStr | None = None
     rules: Path | None = None
     validate_: Literal["off", "safe", "full"] = Field("safe", validation_alias="OUTCROP_VALIDATE")
     stale_after_days: Annotated[int, Field(ge=1, le=3650)] = 30
     keep_secrets: Literal["active", "none"] = "active"
+    notice: Annotated[str, Field(max_length=300)] | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
 

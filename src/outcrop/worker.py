@@ -1,4 +1,4 @@
-"""The worker: runs that wait, schedules that are due, and what has to happen without anyone asking for it."""
+"""The worker: runs that wait, events that go out, schedules that are due, and what has to happen without anyone asking for it."""
 
 import asyncio
 import logging
@@ -15,26 +15,33 @@ import structlog
 from outcrop.domain.secret import Secret
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
+from outcrop.net.post import Poster
 from outcrop.runtime import Runtime
 from outcrop.scanner.ruleset import load
+from outcrop.services import sessions
+from outcrop.services.delivery import Courier
 from outcrop.services.pipeline.look import look_at_source
-from outcrop.services.pipeline.plan import LOOK_TASK, PLAN_TASK, plan_run
-from outcrop.services.pipeline.revalidate import rescore, revalidate_due
-from outcrop.services.pipeline.tools import Tools
-from outcrop.services.pipeline.upkeep import pick_up_orphans, pick_up_stalled, start_due, turn_stale
+from outcrop.services.pipeline.plan import plan_run
+from outcrop.services.pipeline.rescore import rescore
+from outcrop.services.pipeline.revalidate import answer_request, revalidate_due
+from outcrop.services.pipeline.start import LOOK_TASK, PLAN_TASK, VALIDATE_TASK
+from outcrop.services.pipeline.tools import Tools, now
+from outcrop.services.pipeline.upkeep import erase_secrets, pick_up_orphans, pick_up_stalled, start_due, turn_stale
+from outcrop.services.webhooks import forget_deliveries
 from outcrop.settings import Settings
 from outcrop.sources.crew import open_crew
 from outcrop.sources.workspace import cache_folder
 from outcrop.store import jobs, rollups
 from outcrop.store.db import UNAVAILABLE
-from outcrop.validation.engine import AT_ONCE, Mode, Validator
+from outcrop.validation.engine import Mode, Validator
+from outcrop.validation.issuer import AT_ONCE, CONNECTIONS
 
 FOLD_EVERY = 2.0  # seconds; a list sums a few more rows meanwhile
 DEAD_AFTER = 20.0  # seconds without a sign of life; it gives four of them in that time
-_SCHEDULE_EVERY, _STALE_EVERY = 15.0, 3_600.0
+_SCHEDULE_EVERY, _HOUR = 15.0, 3_600.0
 _PATIENCE = 4.0  # seconds that a job gets to end by itself when the worker is told to stop
 _GRACE = 2.0  # seconds that giving it back gets then
-_ISSUERS = 200  # connections to issuers at once
+_ASKED_AT_ONCE = 4
 _PAUSE = 2.0
 _LONGEST_WAIT = 60  # seconds before a job that failed is done again
 
@@ -47,11 +54,11 @@ async def open_tools(settings: Settings, runtime: Runtime, jobs: int) -> AsyncIt
     async with AsyncExitStack() as stack:
         # An errand keeps one thread waiting; a name that is looked up, or a page that is read, must not wait for it.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(jobs + 8))
-        egress = Egress.parse(settings.egress_allow, settings.egress_connect_to, settings.egress_ca_file, settings.egress_source)
+        egress = Egress.of(settings)
         cache = cache_folder()
         rules = [settings.rules] if settings.rules else []
         ruleset = await asyncio.to_thread(load, rules, cache=cache)
-        issuers = await stack.enter_async_context(open_http(egress, connections=_ISSUERS, per_host=AT_ONCE))
+        issuers = await stack.enter_async_context(open_http(egress, connections=CONNECTIONS, per_host=AT_ONCE))
         yield Tools(
             pool=runtime.pool,
             keys=runtime.keys,
@@ -77,19 +84,23 @@ async def work(runtime: Runtime, settings: Settings, stop: asyncio.Event, *, job
             _every(_SCHEDULE_EVERY, stop, lambda: start_due(tools)),
             _every(dead_after / 2, stop, lambda: pick_up_stalled(tools, dead_after=dead_after)),
             _every(dead_after / 2, stop, lambda: pick_up_orphans(tools)),
-            _every(_STALE_EVERY, stop, lambda: revalidate_due(tools)),
-            _every(_STALE_EVERY, stop, lambda: rescore(tools)),
-            _every(_STALE_EVERY, stop, lambda: turn_stale(tools, after=timedelta(days=settings.stale_after_days))),
-            _jobs(runtime, tools, stop, dead_after),
+            _every(_HOUR, stop, lambda: revalidate_due(tools)),
+            _every(_HOUR, stop, lambda: rescore(tools)),
+            _every(_HOUR, stop, lambda: turn_stale(tools, after=timedelta(days=settings.stale_after_days))),
+            _every(_HOUR, stop, lambda: erase_secrets(tools)),
+            _every(_HOUR, stop, lambda: forget_deliveries(runtime.pool)),
+            _every(_HOUR, stop, lambda: _sweep(runtime)),
         ]
+        courier = Courier(runtime.pool, runtime.keys, Poster(tools.egress).post)
+        lasting = [asyncio.create_task(work) for work in (_jobs(runtime, tools, stop, dead_after), courier.run(stop))]
         tasks = [asyncio.create_task(chore) for chore in chores]
         told = asyncio.create_task(stop.wait())
-        await asyncio.wait({told, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({told, *tasks, *lasting}, return_when=asyncio.FIRST_COMPLETED)
         # A chore is one transaction, which is undone: a database that is away keeps nobody from stopping.
-        for task in [told, *tasks[:-1]]:
+        for task in [told, *tasks]:
             task.cancel()
-        await asyncio.gather(*tasks[:-1], return_exceptions=True)
-        await tasks[-1]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*lasting)
 
 
 async def _every(seconds: float, stop: asyncio.Event, chore: Callable[[], Awaitable[object]]) -> None:
@@ -108,6 +119,11 @@ async def _every(seconds: float, stop: asyncio.Event, chore: Callable[[], Awaita
 async def _fold(runtime: Runtime) -> int:
     async with runtime.pool.connection() as db:
         return await rollups.fold(db)
+
+
+async def _sweep(runtime: Runtime) -> int:
+    async with runtime.pool.connection() as db:
+        return await sessions.sweep(db, now=now())
 
 
 async def _jobs(runtime: Runtime, tools: Tools, stop: asyncio.Event, dead_after: float) -> None:
@@ -130,18 +146,32 @@ async def _jobs(runtime: Runtime, tools: Tools, stop: asyncio.Event, dead_after:
 
 
 async def _take_jobs(app: procrastinate.App, jobs_at_once: int, dead_after: float) -> None:
-    """Take jobs as they come, as many at once as there are child processes."""
+    """Take jobs as they come, as many at once as there are child processes; what a person waits for is not behind them."""
     async with app.open_async():
-        await app.run_worker_async(
-            queues=[jobs.QUEUE],
-            concurrency=jobs_at_once + 1,  # a plan mostly waits for the host
-            delete_jobs="always",
-            install_signal_handlers=False,
-            update_heartbeat_interval=dead_after / 4,
-            stalled_worker_timeout=dead_after,
-            shutdown_graceful_timeout=_PATIENCE,
-            fetch_job_polling_interval=1.0,
-        )
+        at_once = {jobs.QUEUE: jobs_at_once + 1, jobs.ASKED: _ASKED_AT_ONCE}  # a plan mostly waits for the host
+        workers = [
+            asyncio.create_task(
+                app.run_worker_async(
+                    queues=[queue],
+                    concurrency=most,
+                    delete_jobs="always",
+                    install_signal_handlers=False,
+                    update_heartbeat_interval=dead_after / 4,
+                    stalled_worker_timeout=dead_after,
+                    shutdown_graceful_timeout=_PATIENCE,
+                    fetch_job_polling_interval=1.0,
+                )
+            )
+            for queue, most in at_once.items()
+        ]
+        try:
+            ended, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_COMPLETED)
+            for one in ended:
+                one.result()
+        finally:
+            for one in workers:
+                one.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
 
 
 class _Again(procrastinate.BaseRetryStrategy):
@@ -153,30 +183,36 @@ class _Again(procrastinate.BaseRetryStrategy):
 
 
 def _app(url: str, tools: Tools) -> procrastinate.App:
-    app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url, min_size=1, max_size=4))
+    # A database that is away is found out soon: whoever waits for a connection cannot be told to stop.
+    app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url, min_size=1, max_size=6, timeout=_GRACE))
 
     @app.task(name=PLAN_TASK, retry=_Again())
     async def plan(account_id: int, scan_id: str) -> None:
-        with _told(scan_id):
+        with _told(scan=scan_id):
             await plan_run(tools, account_id, UUID(scan_id))
 
     @app.task(name=LOOK_TASK, retry=_Again())
     async def look(account_id: int, scan_id: str, source: str) -> None:
-        with _told(scan_id):
+        with _told(scan=scan_id):
             await look_at_source(tools, account_id, UUID(scan_id), source)
+
+    @app.task(name=VALIDATE_TASK, retry=_Again())
+    async def validate(account_id: int, finding_id: str, by: str) -> None:
+        with _told(finding=finding_id):
+            await answer_request(tools, account_id, UUID(finding_id), by=by)
 
     return app
 
 
 @contextmanager
-def _told(scan_id: str) -> Iterator[None]:
+def _told(**about: str) -> Iterator[None]:
     """Log what makes a job fail: its kind and where, for its text could hold a credential."""
     try:
         yield
     except Exception as error:
         if isinstance(error, UNAVAILABLE):
-            log.warning("database_unavailable", scan=scan_id, error=type(error).__name__)
+            log.warning("database_unavailable", error=type(error).__name__, **about)
         else:
             frame = traceback.extract_tb(error.__traceback__)[-1]
-            log.error("job_failed", scan=scan_id, error=type(error).__name__, at=f"{frame.filename}:{frame.lineno}")  # noqa: TRY400
+            log.error("job_failed", error=type(error).__name__, at=f"{frame.filename}:{frame.lineno}", **about)  # noqa: TRY400
         raise

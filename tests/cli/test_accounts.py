@@ -1,6 +1,7 @@
 """`outcrop account`, `user`, `key` and `audit`, as operators script against them."""
 
 import re
+from datetime import datetime, timedelta
 
 from outcrop.domain.account import token_digest
 from tests.cli.conftest import Outcrop
@@ -71,6 +72,35 @@ def test_a_member_gets_a_password_that_is_shown_once(outcrop: Outcrop) -> None:
     assert reset["password"] not in {None, made["password"]}
     assert outcrop("user", "remove", "jo@acme.example", "--json").json == {"email": "jo@acme.example", "removed": True}
     assert [u["email"] for u in outcrop("user", "list", "--json").json] == ["al@acme.example"]
+
+
+def test_a_link_lets_a_member_join_or_set_a_new_password(outcrop: Outcrop) -> None:
+    create(outcrop)
+    made = outcrop("user", "invite", "--account", "acme", "jo@acme.example", "--role", "owner", "--json").json
+    assert made == {"email": "jo@acme.example", "role": "owner", "link": made["link"], "expires_at": made["expires_at"]}
+    assert re.fullmatch(r"http://127\.0\.0\.1:8000/join/[\w-]{43}", made["link"])
+    assert outcrop("user", "list", "--json").json == [], "nobody has joined yet"
+    outcrop("user", "create", "--account", "acme", "al@acme.example")
+    base = "https://outcrop.example.com"
+    reset = outcrop("user", "reset-password", "al@acme.example", "--link", "--json", OUTCROP_BASE_URL=base + "/").json
+    assert reset == {"email": "al@acme.example", "link": reset["link"], "expires_at": reset["expires_at"]}
+    assert re.fullmatch(re.escape(base) + r"/join/[\w-]{43}", reset["link"])
+    assert datetime.fromisoformat(made["expires_at"]) - datetime.fromisoformat(reset["expires_at"]) > timedelta(days=5)
+    assert outcrop("user", "totp-off", "al@acme.example", "--json").json == {"email": "al@acme.example", "totp": False}
+    for call in (
+        ("invite", "--account", "acme", "al@acme.example"),
+        ("invite", "--account", "missing", "x@acme.example"),
+        ("invite", "--account", "acme", "nobody"),
+        ("reset-password", "missing@acme.example", "--link"),
+        ("reset-password", "al@acme.example", "--link", "--password-stdin"),
+        ("totp-off", "missing@acme.example"),
+    ):
+        ran = outcrop("user", *call)
+        assert (ran.code, ran.out) == (2, ""), call
+        assert one_line(ran.err), ran.err
+    trail = outcrop("audit", "--account", "acme", "--json")
+    assert [line["action"] for line in trail.json] == ["account.create", "user.invite", "user.create", "user.reset_link"]
+    assert all(link.rpartition("/")[2] not in trail.out for link in (made["link"], reset["link"]))
 
 
 def test_a_key_is_shown_once_and_only_its_digest_is_kept(outcrop: Outcrop, environment: dict[str, str]) -> None:

@@ -173,3 +173,21 @@ def test_serving_in_the_clear_beyond_loopback_is_refused(outcrop: Outcrop) -> No
         ran = outcrop(*call)
         assert (ran.code, ran.out) == (2, ""), ran.err
         assert len(ran.err.strip().splitlines()) == 1
+
+
+def test_export_gives_back_what_import_took_and_an_unknown_account_is_one_line(outcrop: Outcrop, tmp_path: Path) -> None:
+    outcrop("account", "create", "acme", "--plan", "growth", "--email", "a@acme.example")
+    outcrop("account", "create", "copy", "--plan", "growth", "--email", "c@acme.example")
+    given = [make_line(file_path=f"{n}.py") for n in range(3)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in given))
+    outcrop("import", "--account", "acme", "in.jsonl")
+    out = outcrop("export", "--account", "acme", "--format", "jsonl")
+    assert (out.code, out.err) == (0, "")
+    assert {line["id"] for line in map(json.loads, out.out.splitlines())} == {line["id"] for line in given}
+    (tmp_path / "out.jsonl").write_text(out.out)
+    assert outcrop("import", "--account", "copy", "out.jsonl", "--json").json == {"lines": 3, "new": 3, "updated": 0}
+    assert outcrop("export", "--account", "copy", "--format", "jsonl").out == out.out
+    assert outcrop("export", "--account", "acme", "--format", "csv").out.startswith("id,status,")
+    nobody = outcrop("export", "--account", "nobody", "--format", "sarif")
+    assert (nobody.code, nobody.out, nobody.err.count("\n")) == (2, "", 1)
+    assert outcrop("export", "--account", "acme", "--format", "xml").code == 2

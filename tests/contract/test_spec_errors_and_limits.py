@@ -257,8 +257,10 @@ def test_the_version_is_in_the_path_and_in_the_description(stage: Backend, tenan
     described = stage.client().get("/openapi.json").json()
     assert described["info"]["version"] == "v1"
     assert all(path.startswith("/api/v1/") for path in described["paths"])
-    for prefix in ("/api", "/api/v2", "/api/V1", ""):
+    for prefix in ("/api", "/api/v2", "/api/V1", "/v1"):
         assert tenant.client.get(f"{prefix}/findings").status_code == 404
+    page = tenant.client.get("/findings")  # the portal's, where a key means nothing
+    assert (page.status_code, page.headers["Location"]) == (303, "/sign-in?next=/findings")
 
 
 def test_v1_takes_no_arguments_from_a_body(stage: Backend, tenant: Tenant) -> None:

@@ -10,10 +10,12 @@ import pytest
 from outcrop.domain.errors import TransitionError
 from outcrop.domain.events import event_of
 from outcrop.domain.finding import (
+    REOPENS,
     TARGET,
     Action,
     Confidence,
     Finding,
+    Move,
     Outcome,
     Resolution,
     SourceType,
@@ -21,8 +23,11 @@ from outcrop.domain.finding import (
     Validation,
     Visibility,
     close,
+    moved,
     outcome,
+    reopen,
     suppress,
+    unsuppress,
 )
 
 NOW = datetime(2026, 5, 6, 7, 8, 9, tzinfo=UTC)
@@ -83,6 +88,37 @@ def test_suppressing_twice_keeps_the_first_time() -> None:
     once = suppress(make_finding(Status.ACTIVE), now=NOW)
     assert suppress(once, now=NOW.replace(year=2027)) is once
     assert once.status is Status.ACTIVE
+
+
+@pytest.mark.parametrize("status", Status)
+def test_whatever_is_closed_can_be_reopened_and_nothing_is_left_of_how_it_was_closed(status: Status) -> None:
+    finding = make_finding(status)
+    match REOPENS[status]:
+        case Outcome.REFUSED:
+            assert status is Status.STALE
+            with pytest.raises(TransitionError):
+                reopen(finding)
+        case Outcome.STAYS:
+            assert status is Status.ACTIVE
+            assert reopen(finding) is None
+        case Outcome.MOVES:
+            again = reopen(finding)
+            assert again is not None
+            assert (again.status, again.resolved_at, again.resolution_note, again.resolution_evidence) == (Status.ACTIVE, None, None, None)
+
+
+def test_what_was_hidden_is_shown_again() -> None:
+    finding = make_finding(Status.ACTIVE)
+    assert unsuppress(finding) is finding
+    assert unsuppress(suppress(finding, now=NOW)) == finding
+
+
+def test_a_move_that_changes_nothing_is_none() -> None:
+    finding = make_finding(Status.ACTIVE)
+    hidden = suppress(finding, now=NOW)
+    for before, move in ((finding, Move.UNSUPPRESS), (finding, Move.REOPEN), (hidden, Move.SUPPRESS)):
+        assert moved(before, move, note=None, by="a@example.com", now=NOW) is None
+    assert {move.closing for move in Move} == {None, *Action}
 
 
 def test_the_documented_table_of_transitions_is_the_real_one() -> None:

@@ -22,6 +22,10 @@ def finding(**changes: Any) -> dict[str, Any]:
         "confidence": "high",
         "composite_score": 61.0,
         "fingerprint": "src/a b.py:01234:1",
+        "validation_status": "unvalidated",
+        "validation_confidence": "low",
+        "validation_detail": {"enabled_services": []},
+        "score": {"liveness": 18},
     } | changes
 
 
@@ -48,6 +52,16 @@ def test_each_result_points_at_its_rule():
 @pytest.mark.parametrize(("confidence", "level"), [("high", "error"), ("medium", "warning"), ("low", "note")])
 def test_the_level_is_the_confidence(confidence, level):
     assert made(finding(confidence=confidence))["runs"][0]["results"][0]["level"] == level
+
+
+@pytest.mark.parametrize(("status", "level"), [("valid", "error"), ("invalid", "note"), ("error", "warning"), ("unreachable", "warning")])
+def test_a_verdict_says_more_than_the_confidence(status, level):
+    detail = {"enabled_services": ["acme_read"], "reason": "so it is"}
+    given = finding(confidence="medium", validation_status=status, validation_detail=detail)
+    result = made(given)["runs"][0]["results"][0]
+    assert result["level"] == level
+    assert result["message"]["text"].endswith(f": {status}, so it is")
+    assert result["properties"]["validation_detail"] == detail
 
 
 @pytest.mark.parametrize(

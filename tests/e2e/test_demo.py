@@ -4,42 +4,129 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import pytest
+
+from outcrop.domain.finding import SourceType, Status, Validation
+from tests.portal_client import sign_in_by_form
+from tests.workers import compiled_rules
 
 COMMAND = str(Path(sys.executable).with_name("outcrop"))
 
 
-def run_demo(folder: Path) -> tuple[str, int]:
-    """Start the demo, do what its `curl` line does, stop it with Ctrl-C; give the key and the total."""
-    environment = os.environ | {"OUTCROP_DATA_DIR": str(folder)}
-    with subprocess.Popen(
-        [COMMAND, "demo", "--port", "0"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as demo:
-        assert demo.stdout is not None
-        said = ""
-        for line in demo.stdout:
-            said += line
+@dataclass(frozen=True)
+class Shown:
+    """What the demo has shown until its closing screen."""
+
+    text: str
+
+    def after(self, name: str) -> str:
+        found = re.search(rf"^  {name} +(.*)$", self.text, re.MULTILINE)
+        assert found is not None, self.text
+        return found[1]
+
+    @property
+    def events(self) -> Counter[str]:
+        return Counter(re.findall(r"^event +signature holds +(\S+)", self.text, re.MULTILINE))
+
+
+@pytest.fixture
+def environment(worker_id: str, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> dict[str, str]:
+    base = tmp_path_factory.getbasetemp()
+    rules = compiled_rules(base if worker_id == "master" else base.parent)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OUTCROP_")}
+    return kept | {"OUTCROP_DATA_DIR": str(tmp_path / "data"), "XDG_CACHE_HOME": str(rules.parent)}
+
+
+@contextmanager
+def demo(environment: dict[str, str]) -> Iterator[Shown]:
+    """Run the demo until its closing screen is there; then stop it as Ctrl-C does, and look whether anything stays behind."""
+    with subprocess.Popen([COMMAND, "demo", "--port", "0"], env=environment, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        text = ""
+        for line in running.stdout:
+            text += line
             if "Ctrl-C stops everything" in line:
                 break
-        found = re.search(r"Try it +(curl .*)", said)
-        assert found is not None, said
-        _, _, header, address = shlex.split(found[1])
-        name, _, value = header.partition(": ")
-        answer = httpx.get(address, headers={name: value}, trust_env=False)
-        again = httpx.get(address.partition("?")[0], headers={name: value}, trust_env=False)
-        demo.send_signal(signal.SIGINT)
-        assert demo.wait(30) == 130
-    assert answer.status_code == 200
-    assert {row["validation_status"] for row in answer.json()["data"]} == {"valid"}
-    return value, again.json()["meta"]["total"]
+        try:
+            yield Shown(text)
+        finally:
+            running.send_signal(signal.SIGINT)
+            code = running.wait(60)
+    assert code == 130, text
+    assert left_behind(environment["OUTCROP_DATA_DIR"]) == []
 
 
-def test_the_printed_curl_works_and_a_second_run_finds_the_same_account(tmp_path: Path) -> None:
-    first, total = run_demo(tmp_path / "data")
-    second, total_again = run_demo(tmp_path / "data")
-    assert total == total_again == 60
-    assert first != second, "a key is shown once, so each run makes its own"
+def left_behind(folder: str) -> list[str]:
+    """Give what still runs with this folder in its command line or its environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            about = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+        except OSError:
+            continue
+        if folder.encode() in about:
+            found.append(about.decode(errors="replace"))
+    return found
+
+
+def fetch(command: str) -> httpx.Response:
+    """Do what a `curl` line does."""
+    program, flag, header, address = shlex.split(command)
+    assert (program, flag) == ("curl", "-H")
+    name, _, value = header.partition(": ")
+    return httpx.get(address, headers={name: value}, trust_env=False)
+
+
+def login(shown: Shown, password: str) -> httpx.Response:
+    with httpx.Client(base_url=shown.after("Portal"), trust_env=False) as client:
+        answer = sign_in_by_form(client, shown.after("E-mail"), password)
+        return client.get("/", headers={"Accept": "text/html"}) if answer.status_code == 303 else answer
+
+
+def test_the_first_minute_and_a_second_one(environment: dict[str, str]) -> None:
+    with demo(environment) as first:
+        answer = fetch(first.after("Try it"))
+        assert answer.status_code == 200
+        assert {row["validation_status"] for row in answer.json()["data"]} == {"valid"}
+        rows = fetch(first.after("Try it").replace("validation=valid&per_page=3", "per_page=200")).json()["data"]
+        assert 30 <= len(rows) <= 80
+        assert {row["status"] for row in rows} == set(Status)
+        assert {row["validation_status"] for row in rows} == set(Validation)
+        assert {row["source_type"] for row in rows} == set(SourceType)
+        assert any(row["suppressed_at"] for row in rows)
+        assert any((row["resolution_evidence"] or {}).get("auto_resolved") for row in rows)
+        # What was taken out of the tip only is in the history, and still there.
+        moved = [row for row in rows if row["file_path"] == "shop/settings.py"]
+        assert [(row["status"], row["source_type"]) for row in moved] == [("active", "commit")] * 3
+        new = [row for row in rows if row["repo_full_name"] != "acme/legacy-billing"]
+        assert first.events["finding.new"] == len(new)
+        assert min(first.events["finding.resolved"], first.events["finding.false_positive"]) > 0
+        assert "not believed" not in first.text
+        overview = login(first, first.after("Password"))
+        assert overview.status_code == 200
+        assert "stand-ins on this machine answer for the issuers" in overview.text
+    with demo(environment) as second:
+        assert fetch(first.after("Try it").replace(first.after("Portal"), second.after("Portal"))).json() == {"error": "revoked_token"}
+        assert login(second, first.after("Password")).status_code != 200
+        assert login(second, second.after("Password")).status_code == 200
+        assert fetch(second.after("Try it").replace("validation=valid&per_page=3", "per_page=1")).json()["meta"]["total"] == len(rows)
+        assert second.events == {"webhook.test": 1}
+
+
+def test_a_port_that_is_taken_is_one_clear_line(environment: dict[str, str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = subprocess.run([COMMAND, "demo", "--port", port], env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(rf"outcrop: cannot listen on 127\.0\.0\.1 port {port}: .*\n", done.stderr)
+    assert not Path(environment["OUTCROP_DATA_DIR"]).exists()

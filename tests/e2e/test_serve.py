@@ -22,7 +22,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from outcrop.webhooks import verify
+from tests.deliveries import HOST, receiver
 from tests.factories import make_line
+from tests.issuer import Issuer
 
 COMMAND = str(Path(sys.executable).with_name("outcrop"))
 
@@ -94,11 +97,19 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         os.kill(pid, signal.SIGKILL)
 
 
-def test_a_customers_first_day(folder: Path) -> None:
+@pytest.fixture
+def hooks(tmp_path: Path) -> Iterator[Issuer]:
+    with receiver(tmp_path) as made:
+        yield made
+
+
+def test_a_customers_first_day(folder: Path, hooks: Issuer) -> None:
     outcrop(folder, "account", "create", "acme", "--plan", "growth", "--email", "sec@acme.example")
+    webhook = outcrop(folder, "webhook", "set", "--account", "acme", f"https://{HOST}/in")
     line = make_line()
     assert outcrop(folder, "import", "--account", "acme", "-", stdin=json.dumps(line))["new"] == 1
-    with serving(folder, "--processes", "2") as (process, base_url):
+    egress = {"OUTCROP_EGRESS_CONNECT_TO": f"{HOST}:443=127.0.0.1:{hooks.port}", "OUTCROP_EGRESS_CA_FILE": str(hooks.ca)}
+    with serving(folder, "--processes", "2", **egress) as (process, base_url):
         wait_for(lambda: ready(base_url), "the service to be ready")
         # A command beside the running service uses the same database.
         key = outcrop(folder, "key", "create", "--account", "acme", "--name", "ci")
@@ -106,6 +117,8 @@ def test_a_customers_first_day(folder: Path) -> None:
         with httpx.Client(base_url=base_url, headers=headers, trust_env=False) as client:
             assert client.get("/api/v1/findings").json()["data"][0]["id"] == line["id"]
             assert client.post(f"/api/v1/findings/{line['id']}/resolve?note=done").status_code == 200
+            (event,) = wait_for(lambda: hooks.asked, "the event to arrive")
+            assert verify(event.body, event.headers, webhook["secret"])["finding"]["resolution_note"] == "done"
             outcrop(folder, "key", "revoke", key["id"])
             assert client.get("/api/v1/findings").json() == {"error": "revoked_token"}
         process.send_signal(signal.SIGINT)
@@ -115,9 +128,11 @@ def test_a_customers_first_day(folder: Path) -> None:
     # what was imported was last seen long ago: the worker may turn it stale at any moment
     assert [action for action in actions if action != "finding.stale"] == [
         "account.create",
+        "webhook.save",
         "findings.import",
         "key.create",
         "finding.resolve",
+        "webhook.delivery",
         "key.revoke",
     ]
     assert not processes_of(folder)

@@ -1,10 +1,14 @@
 """Which addresses may be connected to."""
 
+import asyncio
 import ipaddress
+import socket
 
 import pytest
 
 from outcrop.net.guard import Egress, EgressError, is_allowed, resolve
+from outcrop.net.http import HttpError, open_http
+from outcrop.settings import Settings
 
 NOT_PUBLIC = [
     "0.0.0.0", "10.1.2.3", "100.64.0.1", "127.0.0.1", "169.254.169.254", "172.16.0.1", "172.31.255.255", "192.0.0.192", "192.0.2.1",
@@ -45,6 +49,29 @@ def test_connect_to_replaces_the_address_of_a_name():
     egress = Egress.parse([], ["git.example:443=127.0.0.1:8443", "six.example:443=[::1]:9443"], None)
     assert resolve("Git.Example", 443, egress) == ("127.0.0.1", 8443)
     assert resolve("six.example", 443, egress) == ("::1", 9443)
+
+
+@pytest.mark.parametrize("host", ["api.github.com", "1.1.1.1", "127.0.0.1", "git.example"])
+def test_a_closed_guard_lets_nothing_through_but_what_is_named(host, monkeypatch):
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: pytest.fail("a name was looked up"))
+    closed = Egress.parse(["127.0.0.0/8", "1.1.1.1/32"], ["git.example:8443=127.0.0.1:9443"], None, closed=True)
+    with pytest.raises(EgressError, match="OUTCROP_EGRESS_CONNECT_TO"):
+        resolve(host, 443, closed)
+    assert resolve("git.example", 8443, closed) == ("127.0.0.1", 9443)
+
+
+def test_a_closed_guard_lets_no_client_reach_an_address_that_stands_in_the_url_itself():
+    async def main() -> None:
+        async with open_http(Egress.parse(["127.0.0.0/8"], [], None, closed=True)) as http:
+            await http.get("http://127.0.0.1:1/")
+
+    with pytest.raises(HttpError, match="is not a public address"):
+        asyncio.run(main())
+
+
+def test_the_guard_is_closed_by_a_setting():
+    assert Egress.of(Settings(egress_closed=True)).closed
+    assert not Egress.of(Settings()).closed
 
 
 @pytest.mark.parametrize("host", ["127.1", "0x7f000001", "2130706433", "0177.0.0.1"])

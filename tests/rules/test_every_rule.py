@@ -4,7 +4,8 @@ import pytest
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner.detect import Hit, find
+from outcrop.scanner.confirm import Hit
+from outcrop.scanner.detect import find
 from outcrop.scanner.rule import Rule
 from outcrop.scanner.sample import expand, marked
 from tests.rulesets import ruleset

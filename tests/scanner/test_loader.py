@@ -6,9 +6,10 @@ import pytest
 
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.loader import load_paths, load_text
+from outcrop.scanner.proof import failures
 from outcrop.scanner.rule import RuleError, Strength
 from outcrop.scanner.ruleset import BUILT_IN, load, make
-from tests.rulesets import own_rules, values
+from tests.rulesets import BASE62, drawn, own_rules, values
 
 HEAD = 'issuer = "Acme"\n\n[[rule]]\nid = "acme_key"\nname = "Acme key"\nsecret_type = "acme"\n'
 GOOD = HEAD + "pattern = 'acme_[0-9a-f]{16}'\n"
@@ -18,8 +19,12 @@ FAULTS = {
     "wrong type": (GOOD + "entropy = 'much'\n", "f.toml:8: rule acme_key: entropy: Input should be a valid number"),
     "out of range": (GOOD + "within = 0\n", "f.toml:8: rule acme_key: within: Input should be greater than or equal to 1"),
     "wrong word": (GOOD + "impact = 'huge'\n", "f.toml:8: rule acme_key: impact: Input should be 'critical', 'high', 'medium' or 'low'"),
+    "revoke in the clear": (GOOD + 'revoke = "http://acme.example/keys"\n', "f.toml:8: rule acme_key: revoke: String should match pattern"),
+    "revoke with a name": (GOOD + 'revoke = "https://a@acme.example/"\n', "f.toml:8: rule acme_key: revoke: String should match pattern"),
+    "long advice": (GOOD + f'advice = "{"x" * 301}"\n', "f.toml:8: rule acme_key: advice: String should have at most 300 characters"),
+    "advice of a file": ('advice = "short"\n' + GOOD, "f.toml: advice: String should have at least 20 characters"),
     "bad id": (GOOD.replace("acme_key", "Acme Key"), "f.toml:4: rule Acme Key: id: String should match pattern"),
-    "missing pattern": (HEAD, "f.toml:3: rule acme_key: pattern: Field required"),
+    "missing pattern": (HEAD, "f.toml:3: rule acme_key: pattern or value is needed"),
     "missing id": (GOOD.replace('id = "acme_key"\n', ""), "f.toml:3: rule number 1: id: Field required"),
     "missing issuer": (GOOD.replace('issuer = "Acme"\n', ""), "f.toml: issuer: Field required"),
     "no rule": ('issuer = "Acme"\n', "f.toml: rule: Field required"),
@@ -39,6 +44,17 @@ FAULTS = {
     "part": (GOOD + "[[rule.part]]\nname = 'id'\npattern = 'x)'\n", "f.toml:10: rule acme_key: pattern unbalanced parenthesis"),
     "name of a part": (GOOD + "[[rule.part]]\nname = 'The Id'\npattern = 'xy'\n", "f.toml:9: rule acme_key: part.0.name: String should"),
     "second rule": (GOOD + GOOD.replace('issuer = "Acme"\n', "").replace("acme_[", "acme_(["), "f.toml:13: rule acme_key: pattern"),
+    "pattern and value": (GOOD + "value = 'hex 32'\n", "f.toml:7: rule acme_key: pattern and value exclude each other"),
+    "no word": (HEAD + "value = 'hex 32'\n", "f.toml:7: rule acme_key: value has no beginning of its own: it needs a word"),
+    "unknown alphabet": (HEAD + "word = 'acme'\nvalue = 'runes 8'\n", "f.toml:8: rule acme_key: value 'runes 8' is not understood"),
+    "no length": (HEAD + "word = 'acme'\nvalue = 'hex'\n", "f.toml:8: rule acme_key: value 'hex' is not understood; alphabets are digits,"),
+    "lengths upside down": (HEAD + "word = 'acme'\nvalue = 'hex 9-8'\n", "f.toml:8: rule acme_key: value 'hex 9-8' is not understood"),
+    "open template": (HEAD + "value = 'acme_{{hex 32'\n", "f.toml:7: rule acme_key: value 'acme_{{hex 32' is not understood; write"),
+    "value that is no text": (HEAD + "value = 32\n", "f.toml:7: rule acme_key: value: Input should be a valid list"),
+    "word that is a pattern": (HEAD + "word = 'ac(me)?'\nvalue = 'hex 9'\n", "f.toml:7: rule acme_key: word 'ac(me)?' is no name; write"),
+    "word and context": (GOOD + "word = 'acme'\ncontext = ['a']\n", "f.toml:8: rule acme_key: word stands for context, near and after"),
+    "short form below": (GOOD + "[[rule.also]]\nvalue = 'hex'\nword = 'acme'\n", "f.toml:9: rule acme_key: value 'hex' is not understood"),
+    "no reply": (GOOD + "[rule.check]\nurl = 'https://a.de'\nlive = {}\n", "f.toml:10: rule acme_key: check.live.reply: Field required"),
     "syntax": (GOOD + "colour = red\n", "f.toml:8: Invalid value"),
     "syntax at the end": (GOOD + "colour = [", "f.toml:8: "),
 }  # fmt: skip
@@ -168,3 +184,44 @@ class TestPieces:
     def test_a_judge_that_is_not_known(self):
         with pytest.raises(RuleError, match=r"f.toml:8: rule acme_key: judge: Input should be 'noun'"):
             load_text(GOOD + "judge = 'x'\n", "f.toml")
+
+
+SHORT = 'issuer = "Acme Mail"\n[[rule]]\nid = "acmemail_api_key"\nword = "acme mail"\nvalue = "hex 32"\n'
+
+
+def test_the_short_form_is_a_whole_rule():
+    (rule,) = load_text(SHORT, "f.toml")
+    assert (rule.name, rule.secret_type, rule.origin) == ("Acme Mail API key", "acmemail", "f.toml:5")
+    assert (rule.forms[0].strength, rule.forms[0].confidence, rule.forms[0].entropy) == (Strength.CONTEXT, Confidence.MEDIUM, 2.8)
+    assert len(rule.examples) >= 2
+    assert len(rule.counterexamples) >= 2
+    assert failures([rule], make([rule])) == (len(rule.examples) + len(rule.counterexamples), [])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ACME_MAIL_TOKEN=",
+        "acmeMailApiKey: '",
+        "acme-mail:\n  region: eu\n  secret: ",
+        "new AcmeMail({ apiKey: '",
+        "https://api.acmemail.com/v1?api_key=",
+    ],
+)
+def test_a_word_stands_in_the_ways_people_write_it(name):
+    value = drawn("0123456789abcdef", 32, name)
+    assert values(name + value + "\n", rules=own_rules(SHORT)) == [value]
+
+
+@pytest.mark.parametrize("name", ["INBOX_TOKEN=", "box of things whose key is ", "box: 3, key: ", "box_path="])
+def test_a_tight_word_must_be_part_of_the_name(name):
+    rules = own_rules(SHORT.replace("acme mail", "box") + "tight = true\n")
+    assert values(f"BOX_TOKEN={drawn('0123456789abcdef', 32, name)}", rules=rules)
+    assert values(name + drawn("0123456789abcdef", 32, name), rules=rules) == []
+
+
+def test_names_and_hashes_are_no_values_of_the_short_form():
+    rules = own_rules(SHORT.replace("hex 32", "base62 32"))
+    for value in ("thisIsTheNameOfSomethingInTheCode"[:32], "THISISTHENAMEOFSOMETHINGINTHECOD", drawn("0123456789abcdef", 32, 1)):
+        assert values(f"acme_mail_key = {value}\n", rules=rules) == []
+    assert values(f"acme_mail_key = {drawn(BASE62, 32, 1)}\n", rules=rules)

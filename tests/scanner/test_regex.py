@@ -3,6 +3,7 @@
 import random
 import re
 import time
+from dataclasses import replace
 from functools import cache
 from re import _constants as op
 from re import _parser as parser
@@ -11,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from outcrop.domain.secret import reveal
 from outcrop.scanner import regex
-from outcrop.scanner.detect import _windows, find, first_pass
+from outcrop.scanner.confirm import _alone, _matches, _windows, nowhere
+from outcrop.scanner.detect import find, first_pass
 from outcrop.scanner.loader import load_text
 from outcrop.scanner.regex import PatternError
 from outcrop.scanner.rule import Form
@@ -204,8 +207,45 @@ def test_the_alternatives_of_a_trigger_match_what_it_matches():
 
 
 def test_a_trigger_is_shorter_than_an_open_pattern_and_knows_its_width():
-    found = regex.trigger(r"(?P<secret>ghp_[0-9A-Za-z]{36,255})(?:$|[^0-9A-Za-z])")
+    found = regex.trigger(r"(?P<secret>ghp_[0-9A-Za-z]{36,255})")
     assert found.min_width == found.max_width == 12
+    assert not found.whole
+
+
+def test_a_pattern_that_ends_in_something_is_its_own_trigger():
+    found = regex.trigger(r"(?P<secret>ghp_[0-9A-Za-z]{36,255})(?:$|[^0-9A-Za-z])")
+    assert (found.min_width, found.max_width, found.whole) == (40, 260, True)
+    assert not regex.trigger(r"(?P<secret>ghp_[0-9A-Za-z]{36,2550})(?:$|[^0-9A-Za-z])").whole
+
+
+def test_what_only_begins_like_a_pattern_is_not_even_seen():
+    assert first_pass(ruleset(), b"AKIA" + b"A" * 15 + b" ghp_" + b"a" * 35 + b" xoxb-123456789012-1234") == []
+
+
+def test_a_pattern_that_is_too_much_for_the_first_pass_is_looked_for_by_its_beginning():
+    rule = next(one for one in ruleset().rules if one.id == "twitter_bearer")
+    wide = rule.forms[-1]
+    whole = replace(wide, trigger=wide.regex.replace("?P<secret>", "?:"), trigger_max=wide.longest, whole=True)
+    rules = make([replace(rule, forms=(whole,))])
+    assert rules.rules[0].forms == (wide,)
+    value = b"A" * 20 + b"4%2F8a" * 17
+    assert [reveal(hit.secret).encode() for hit in find(rules, b"bearer: " + value + b"\n")] == [value]
+
+
+WIDE = [param for param in forms(ruleset()) if param.values[0].width]
+
+
+@pytest.mark.parametrize("form", WIDE)
+@settings(max_examples=4, deadline=None)
+@given(seed=st.integers(0, 2**64))
+def test_a_value_of_a_fixed_width_is_found_without_the_second_engine_where_that_finds_it(form, seed):
+    chance = random.Random(seed)
+    rule = next(rule for rule in ruleset().rules if any(one is form for one in rule.forms))
+    number = next(n for n, some in enumerate(ruleset().triggered) if any(one is form for _, one in some))
+    data = b"".join(written(form.regex, chance) for _ in range(3))
+    ends = sorted(end for end, found in first_pass(ruleset(), data) if found == number)
+    quick = [hit.span for hit in _alone(rule, form, data, ends)]
+    assert quick == [hit.span for hit in _matches(rule, form, data, (0, len(data)), nowhere)]
     assert regex.trigger(r"(?i:abc)(?:d|ee)f{2}").min_width == 6
     assert regex.trigger(r"(?i:abc)(?:d|ee)f{2}").max_width == 7
 

@@ -71,6 +71,7 @@ def test_detection(changes, points):
         ({"impact": Impact.LOW, "services": tuple("abcdefgh")}, 10),
         ({"impact": Impact.LOW, "services": ("admin",)}, 20),
         ({"impact": Impact.LOW, "services": ("root",)}, 20),
+        ({"impact": Impact.LOW, "services": ("postgres", "postgres_superuser")}, 20),
         ({"impact": Impact.LOW, "services": ("read", "payments")}, 20),
         ({"impact": Impact.LOW, "services": ("private_data",)}, 20),
         ({"impact": Impact.LOW, "services": ("administration_free",)}, 2),

@@ -6,7 +6,10 @@ import pytest
 
 from outcrop.domain.account import Account
 from outcrop.store.keyring import Keys
+from tests.members import nobody_has_tried
 from tests.pipeline import Pipeline, open_pipeline
+
+__all__ = ["nobody_has_tried"]
 
 
 @pytest.fixture(scope="session")

@@ -164,8 +164,12 @@ def test_a_new_finding_is_announced_with_the_fields_of_the_specification_and_aud
     assert body["source_url"] == found["source_url"]
     assert (body["validation_status"], body["status"], body["seen_count"]) == ("unvalidated", "active", 1)
     assert body["composite_score"] == found["composite_score"] > 0
-    lines = pipeline.sql("SELECT actor, action, target, outcome, detail FROM audit WHERE account_id = %s AND actor = 'scan'", account.id)
-    assert lines == [("scan", "finding.new", str(found["id"]), "ok", {"scan": str(run.id), "to": "active"})]
+    lines = pipeline.sql("SELECT actor, action, target, outcome, detail FROM audit WHERE account_id = %s ORDER BY id OFFSET 1", account.id)
+    assert lines == [
+        ("test", "scan.start", str(run.id), "ok", {"trigger": "cli", "target": spec.shown}),
+        ("scan", "finding.new", str(found["id"]), "ok", {"scan": str(run.id), "to": "active"}),
+        ("scan", "scan.finish", str(run.id), "ok", {"new": 1, "seen": 1, "resolved": 0}),
+    ]
 
 
 def test_no_raw_credential_stands_anywhere_in_the_database(pipeline: Pipeline, account: Account) -> None:
@@ -398,7 +402,7 @@ def test_limits_of_the_host_are_waited_for_and_told(pipeline: Pipeline, account:
     spec, _ = one_repository(pipeline)
     pipeline.hub.faults.append(secondary(retry_after=1))
     waits: list[str] = []
-    run = pipeline.wait(run_now(pipeline.tools, account, spec, lambda current: waits.append(current.waiting or "")))
+    run = pipeline.wait(run_now(pipeline.tools, account, spec, lambda current: waits.append(current.waiting or ""), by="a test"))
     assert run.status is ScanStatus.COMPLETED
     assert f"{NAME} asks for a pause: waiting 1 seconds" in waits
     assert run.waiting is None

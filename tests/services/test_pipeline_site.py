@@ -85,7 +85,8 @@ def test_run_counts_tells_and_announces_what_it_found(pipeline, account):
     assert (run.progress["targets"], run.progress["pages"]) == (1, 7)  # five addresses of text, two original files
     assert run.progress["bytes"] > sum(len(routes[path][2]) for path in ("/", "/api/config"))  # type: ignore[index]
     assert runs.events == ["finding.new"] * 6
-    lines = pipeline.sql("SELECT actor, action, target, detail ->> 'scan' FROM audit WHERE account_id = %s AND actor = 'scan'", account.id)
+    query = "SELECT actor, action, target, detail ->> 'scan' FROM audit WHERE account_id = %s AND action LIKE 'finding.%%'"
+    lines = pipeline.sql(query, account.id)
     assert {(actor, action, scan) for actor, action, _, scan in lines} == {("scan", "finding.new", str(run.id))}
     assert {target for _, _, target, _ in lines} == {str(one["id"]) for one in runs.findings}
 

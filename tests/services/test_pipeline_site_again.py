@@ -80,7 +80,7 @@ def test_value_that_left_the_build_is_resolved_when_the_old_file_is_gone(pipelin
     assert (run.findings_seen, run.findings_resolved) == (0, 1)
     assert runs.events == ["finding.new", "finding.resolved"]
     actions = pipeline.sql("SELECT action FROM audit WHERE account_id = %s AND actor = 'scan' ORDER BY id", account.id)
-    assert actions == [("finding.new",), ("finding.resolved",)]
+    assert actions == [("finding.new",), ("scan.finish",), ("finding.resolved",), ("scan.finish",)]
 
 
 def test_value_that_left_the_build_stays_while_the_old_file_is_served(pipeline, account):

@@ -581,7 +581,7 @@ def places(pipeline: Pipeline, account: Account) -> set[tuple[Any, ...]]:
 
 
 async def both(pipeline: Pipeline, accounts: list[Account], spec: Spec) -> list[ScanRun]:
-    return await asyncio.gather(*(run_now(pipeline.tools, account, spec, lambda _: None) for account in accounts))
+    return await asyncio.gather(*(run_now(pipeline.tools, account, spec, lambda _: None, by="a test") for account in accounts))
 
 
 @pytest.mark.parametrize("seed", range(4))

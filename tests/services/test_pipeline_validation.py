@@ -10,8 +10,9 @@ import pytest
 
 from outcrop.domain.account import Account
 from outcrop.net.http import open_http
-from outcrop.services.pipeline import revalidate
-from outcrop.services.pipeline.revalidate import rescore, revalidate_due
+from outcrop.scanner.score import VERSION
+from outcrop.services.pipeline.rescore import rescore
+from outcrop.services.pipeline.revalidate import revalidate_due
 from outcrop.services.pipeline.tools import Tools
 from outcrop.validation.engine import Mode, Validator
 from tests.issuer import Issuer, Play, issuer
@@ -32,7 +33,7 @@ class Asking:
         self.tools = tools
 
     def scan(self, account: Account, full_name: str) -> None:
-        self.pipeline.scan(account, repository_spec(full_name), replace(self.tools, validator=self.tools.validator.fresh()))
+        self.pipeline.scan(account, repository_spec(full_name), self.tools)
 
     def age(self, account: Account) -> None:
         """Let a day and more go by since the last check."""
@@ -158,7 +159,7 @@ def test_scores_of_another_version_are_made_anew(asking, account):
     )
     assert asking.pipeline.wait(rescore(asking.tools)) >= 1
     found = asking.pipeline.finding(account)
-    assert (found["composite_score"], found["score_detail"]["version"]) == (made, revalidate.VERSION)
+    assert (found["composite_score"], found["score_detail"]["version"]) == (made, VERSION)
 
 
 def test_switched_off_nothing_is_asked_and_the_event_goes_out(asking, account):

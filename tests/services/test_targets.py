@@ -14,6 +14,7 @@ from outcrop.domain.account import Account
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.secret import Secret, reveal
 from outcrop.domain.target import OPTIONS, Schedule, Spec, Target, TargetKind
+from outcrop.domain.trail import Filter
 from outcrop.services import accounts
 from outcrop.services import targets as service
 from outcrop.store import audit, targets
@@ -46,7 +47,8 @@ def arguments(**given: Any) -> dict[str, Any]:
 
 
 def trail(backend: Backend, account: Account) -> list[audit.Line]:
-    return [line for line in backend.run(lambda db: audit.select_all(db, account.id)) if line.action.startswith("target.")]
+    page = backend.run(lambda db: audit.select_page(db, account.id, Filter("target"), limit=100, before=None))
+    return [line for _, line in reversed(page)]
 
 
 def test_a_target_comes_back_as_it_was_added(backend: Backend, account: Account) -> None:

@@ -23,7 +23,8 @@ from outcrop.services import accounts
 from outcrop.services import targets as target_service
 from outcrop.services.pipeline import plan
 from outcrop.services.pipeline.look import look_at_source
-from outcrop.services.pipeline.tools import MOST_TRIES, Part, Tools, now
+from outcrop.services.pipeline.start import defer, start_run
+from outcrop.services.pipeline.tools import MOST_TRIES, Tools, now
 from outcrop.services.pipeline.upkeep import pick_up_orphans, pick_up_stalled, start_due, turn_stale
 from outcrop.settings import Settings
 from outcrop.sources.consist import Found
@@ -98,14 +99,14 @@ def start(backend: Backend, tenant: Tenant, *sources: str, **given: Any) -> UUID
     """Start a run that is planned already: it consists of these sources, each with its job."""
 
     async def work(db: Connection) -> UUID:
-        run = await plan.start_run(db, tenant.account.id, SITE, trigger=Trigger.CLI, target_id=None, moment=now(), **given)
+        run = await start_run(db, tenant.account.id, SITE, trigger=Trigger.CLI, target_id=None, moment=now(), by="a test", **given)
         if sources:
             await scans.end_source(db, tenant.account.id, run.id, plan.PLAN, state=scans.SourceState.DONE)
             await db.execute("DELETE FROM procrastinate_jobs WHERE args ->> 'scan_id' = %s", [str(run.id)])
             await scans.begin(db, tenant.account.id, run.id, now=now())
             await scans.add_sources(db, tenant.account.id, run.id, [(source, asdict(SOURCE)) for source in sources])
             for source in sources if "foreground" not in given else ():
-                await plan.defer(db, Part(tenant.account.id, run.id, source))
+                await defer(db, tenant.account.id, run.id, source)
         return run.id
 
     return backend.run(work)

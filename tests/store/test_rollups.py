@@ -27,7 +27,7 @@ from outcrop.services import accounts
 from outcrop.services import findings as triage
 from outcrop.settings import Settings
 from outcrop.store import db as database
-from outcrop.store import findings, keys, rollups
+from outcrop.store import findings, keys, rollups, schema
 from outcrop.store.db import Connection
 from outcrop.store.facets import facets_of
 from outcrop.store.findings import Record
@@ -44,6 +44,7 @@ DAYS = [
 ]
 SECONDS = [0, 1, 86_399]
 SCORES = [0.0, 7.999, 8.0, 50.0, 50.5, 99.999, 100.0]
+TYPES = ["aws", "stripe_key", ""]
 SERVICES = ["aws", "aws_s3", "stripe", "ünï"]
 
 
@@ -84,8 +85,8 @@ _INSERT = """
     INSERT INTO findings (account_id, id, status, validation_status, validation_confidence, validation_detail, composite_score, source_type,
                           source_visibility, matched_text, pattern_name, pattern_secret_type, first_seen_at, last_seen_at, seen_count,
                           resolved_at, auto_resolved, suppressed_at)
-    VALUES (%(account)s, %(id)s, %(status)s, %(validation)s, 'low', %(detail)s, %(score)s, %(source)s, 'public', '********', 'rule', 'aws',
-            %(first)s, %(last)s, 1, %(resolved)s, %(auto)s, %(suppressed)s)
+    VALUES (%(account)s, %(id)s, %(status)s, %(validation)s, 'low', %(detail)s, %(score)s, %(source)s, 'public', '********', 'rule',
+            %(type)s, %(first)s, %(last)s, 1, %(resolved)s, %(auto)s, %(suppressed)s)
     ON CONFLICT (account_id, id) DO UPDATE SET composite_score = excluded.composite_score, validation_detail = excluded.validation_detail,
         last_seen_at = excluded.last_seen_at"""
 
@@ -104,6 +105,7 @@ def _insert(db: psycopg.Connection[Any], account: Account, rng: random.Random, i
                     "detail": _services(rng),
                     "score": rng.choice(SCORES),
                     "source": rng.choice(list(SourceType)),
+                    "type": rng.choice(TYPES),
                     "first": _moment(rng),
                     "last": _moment(rng),
                     "resolved": DAYS[1] if status is Status.RESOLVED else None,
@@ -128,6 +130,8 @@ _CHANGES: list[tuple[str, Callable[[random.Random], list[Any]]]] = [
     ("status = 'resolved', resolved_at = now(), auto_resolved = true", lambda _: []),
     ("suppressed_at = %s", lambda rng: [rng.choice([None, DAYS[2]])]),
     ("source_type = %s, validation_status = %s", lambda rng: [rng.choice(list(SourceType)), rng.choice(list(Validation))]),
+    ("pattern_secret_type = %s", lambda rng: [rng.choice(TYPES)]),
+    ("pattern_secret_type = %s, status = 'active', resolved_at = NULL, auto_resolved = NULL", lambda rng: [rng.choice(TYPES)]),
     ("seen_count = seen_count + 1", lambda _: []),
 ]
 
@@ -174,6 +178,12 @@ def _check_totals(store: Backend, account: Account) -> None:
             for s, h, labels in rows
         )
         assert (everything, chosen) == (len(rows), naive), (status, suppressed, service)
+    every_facet = store.run(lambda db: rollups.by_type(db, account.id, list(range(250))))
+    assert every_facet == store.sql(
+        """SELECT pattern_secret_type, count(*) FROM findings WHERE account_id = %s
+           GROUP BY 1 ORDER BY 2 DESC, pattern_secret_type COLLATE "C" """,
+        account.id,
+    )
 
 
 def _check_copies(store: Backend) -> None:
@@ -212,6 +222,48 @@ def test_counts_are_those_of_a_recount_whatever_is_written(store: Backend, seed:
     for each in (account, other):
         _check_totals(store, each)
     _check_copies(store)
+
+
+def test_a_change_of_neither_type_nor_facet_counts_no_type(store: Backend) -> None:
+    account = store.tenant().account
+    pool = [uuid4() for _ in range(10)]
+    with _connect(store) as db:
+        _insert(db, account, random.Random(8), pool)
+        store.fold()
+        for change in ("seen_count = seen_count + 1", "composite_score = 3, last_seen_at = '2026-03-01Z'", "pattern_name = 'better'"):
+            db.execute(f"UPDATE findings SET {change} WHERE account_id = %s".encode(), [account.id])
+        assert store.sql("SELECT count(*) FROM rollup_deltas WHERE account_id = %s AND kind = 11", account.id) == [(0,)]
+        db.execute("UPDATE findings SET pattern_secret_type = 'other' WHERE account_id = %s AND id = %s", [account.id, pool[0]])
+        assert store.sql("SELECT sum(n), count(*) FROM rollup_deltas WHERE account_id = %s AND kind = 11", account.id) == [(0, 2)]
+    assert _mismatches(store) == []
+
+
+def test_findings_that_were_there_before_the_counts_are_counted(cluster: str, worker_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Migration 0009 on a database that has findings already."""
+    name = f"upgraded_{worker_id}"
+    with psycopg.connect(cluster, autocommit=True) as db:
+        db.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        db.execute(f"CREATE DATABASE {name}")
+    url = psycopg.conninfo.make_conninfo(cluster, dbname=name)
+    every = schema._migrations()
+
+    async def upgrade() -> list[tuple[int, int, str, int, int, int, int]]:
+        async with await database.connect(url) as db:
+            monkeypatch.setattr(schema, "_migrations", lambda: {n: m for n, m in every.items() if n < 9})
+            await schema.migrate(db)
+            await db.execute("INSERT INTO accounts (slug, plan, email, created_at) VALUES ('old', 'growth', 'a@b.example', now())")
+            await db.execute(
+                """INSERT INTO findings (account_id, id, status, validation_status, validation_confidence, validation_detail,
+                       composite_score, source_type, source_visibility, matched_text, pattern_name, pattern_secret_type, first_seen_at,
+                       last_seen_at, seen_count)
+                   SELECT 1, gen_random_uuid(), (ARRAY['active', 'stale'])[n % 2 + 1], 'valid', 'low', '{"enabled_services": []}',
+                       n, 'repo', 'public', '********', 'rule', 'type' || n % 3, now(), now(), 1 FROM generate_series(1, 30) n"""
+            )
+            monkeypatch.setattr(schema, "_migrations", lambda: every)
+            assert "0009_material" in await schema.migrate(db)
+            return await rollups.mismatches(db)
+
+    assert asyncio.run(upgrade()) == []
 
 
 def test_a_change_that_is_rolled_back_counts_nothing(store: Backend) -> None:

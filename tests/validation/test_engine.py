@@ -14,6 +14,7 @@ from outcrop.net.http import open_http
 from outcrop.scanner.loader import load_text
 from outcrop.scanner.rule import Rule
 from outcrop.validation.engine import Mode, Validator
+from outcrop.validation.many import Wanted, check_all
 from tests.issuer import Issuer, Play, issuer
 
 T = TypeVar("T")
@@ -41,10 +42,10 @@ reason = "refused"
 """
 
 
-def rule(folder: Path, name: str = "acme", url: str = "https://api.acme.example/me", more: str = "") -> Rule:
+def rule(folder: Path, name: str = "acme", url: str = "https://api.acme.example/me", more: str = "", after: str = "") -> Rule:
     """Write a rule file with a check, since a check is read from the file its rule came from."""
     file = folder / f"{name}.toml"
-    file.write_text(TEXT.format(issuer=name, id=name, url=url, more=more))
+    file.write_text(TEXT.format(issuer=name, id=name, url=url, more=more) + after)
     return load_text(file.read_text(), str(file))[0]
 
 
@@ -122,6 +123,31 @@ def test_retry_after_is_waited_for_and_then_asked_once_more(stand_in, tmp_path):
     assert took >= 1
 
 
+SLOW_CAPABILITY = """
+[[rule.check.capability]]
+labels = ["acme"]
+[[rule.check.capability]]
+url = "https://api.slow.example/lists"
+labels = ["acme_lists"]
+"""
+
+
+def test_time_that_runs_out_over_capabilities_takes_nothing_from_what_was_proven(stand_in, tmp_path):
+    acme = rule(tmp_path, after=SLOW_CAPABILITY)
+    stand_in.respond = lambda asked: Play(after=5) if asked.host == "api.slow.example" else OK
+    verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {}), deadline=0.5)
+    assert (verdict.status, verdict.reason, verdict.services, verdict.asked) == ("valid", "accepted", ("acme",), True)
+
+
+def test_capabilities_that_nobody_answered_count_as_not_asked(stand_in, tmp_path):
+    """Else the score would take a credential for one that opens nothing."""
+    acme = rule(tmp_path, after=SLOW_CAPABILITY.replace('labels = ["acme"]', 'status = [418]\nlabels = ["acme"]'))
+    for slow in (Play(after=5), Play(cut=True)):
+        stand_in.respond = lambda asked, slow=slow: slow if asked.host == "api.slow.example" else OK
+        verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {}), deadline=0.5)
+        assert (verdict.status, verdict.services, verdict.asked) == ("valid", (), False)
+
+
 def test_a_pause_that_is_too_long_is_told_and_not_waited_for(stand_in, tmp_path):
     acme = rule(tmp_path)
     stand_in.respond = lambda _: Play(429, {"Retry-After": "3000"})
@@ -181,3 +207,104 @@ def test_the_credential_is_in_no_reason_and_no_error(stand_in, tmp_path, caplog)
     stand_in.respond = lambda _: Play(cut=True)
     verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_0123456789abcdef", {}))
     assert "0123456789abcdef" not in verdict.reason + caplog.text
+
+
+def test_a_pause_holds_for_those_who_wait_already(stand_in, tmp_path):
+    acme = rule(tmp_path)
+    times: list[float] = []
+
+    def respond(_: object) -> Play:
+        times.append(time.monotonic())
+        return Play(429, {"Retry-After": "1"}) if len(times) == 1 else OK
+
+    stand_in.respond = respond
+    statuses = with_validator(
+        stand_in.egress,
+        lambda validator: asyncio.gather(*(validator.check(acme, f"acme_{n}", {}) for n in range(4))),
+        a_second=4,  # slow enough for the first answer to come before the second request
+    )
+    assert {verdict.status for verdict in statuses} == {Validation.VALID}
+    assert times[1] - times[0] >= 1
+
+
+def test_a_late_request_is_not_made_up_for(stand_in, tmp_path):
+    """The most requests in any second, as the issuer counts them, even where this process was busy for a while."""
+    acme = rule(tmp_path)
+    times: list[float] = []
+
+    def respond(_: object) -> Play:
+        times.append(time.monotonic())
+        return OK
+
+    stand_in.respond = respond
+
+    async def work(validator):
+        checks = asyncio.gather(*(validator.check(acme, f"acme_{n}", {}) for n in range(30)))
+        await asyncio.sleep(0.3)
+        time.sleep(0.5)  # noqa: ASYNC251 - the whole process is busy
+        await checks
+
+    with_validator(stand_in.egress, work, a_second=20)
+    assert len(times) == 30
+    assert max(sum(1 for one in times if at <= one < at + 1) for at in times) <= 20
+
+
+def test_a_silent_issuer_is_left_alone(stand_in, tmp_path):
+    acme, other = rule(tmp_path), rule(tmp_path, "slow", "https://api.slow.example/me")
+    stand_in.respond = lambda asked: Play(cut=True) if asked.host == "api.acme.example" else OK
+
+    async def work(validator):
+        silent = [await validator.check(acme, f"acme_{n}", {}) for n in range(20)]
+        return silent, await validator.check(other, "slow_1", {})
+
+    silent, answered = with_validator(stand_in.egress, work, a_second=1000)
+    assert {verdict.status for verdict in silent} == {Validation.UNREACHABLE}
+    assert "not answered several times" in silent[-1].reason
+    assert answered.status is Validation.VALID
+    assert len([asked for asked in stand_in.asked if asked.host == "api.acme.example"]) <= 10, "aiohttp tries a closed connection twice"
+
+
+def test_an_answer_of_any_kind_is_no_silence(stand_in, tmp_path):
+    acme = rule(tmp_path)
+    stand_in.respond = lambda _: Play(500)
+
+    async def work(validator):
+        return [await validator.check(acme, f"acme_{n}", {}) for n in range(8)]
+
+    assert {verdict.status for verdict in with_validator(stand_in.egress, work, a_second=1000)} == {Validation.ERROR}
+    assert len(stand_in.asked) == 8
+
+
+def test_the_silence_of_a_given_host_is_not_that_of_another(stand_in, tmp_path):
+    acme = rule(tmp_path, url="https://{part.host}/me", more='given_host = true\nneeds = ["host"]')
+    stand_in.respond = lambda asked: Play(cut=True) if asked.host == "api.acme.example" else OK
+
+    async def work(validator):
+        for n in range(8):
+            await validator.check(acme, f"acme_{n}", {"host": "api.acme.example"})
+        return await validator.check(acme, "acme_x", {"host": "api.slow.example"})
+
+    assert with_validator(stand_in.egress, work, Mode.FULL, a_second=1000).status is Validation.VALID
+
+
+def test_whoever_asks_later_is_not_told_what_was_said_before(stand_in, tmp_path):
+    acme = rule(tmp_path)
+
+    async def work(validator):
+        first = await validator.check(acme, "acme_1", {})
+        stand_in.respond = lambda _: Play(401)
+        return first.status, (await validator.check(acme, "acme_1", {})).status
+
+    assert with_validator(stand_in.egress, work) == (Validation.VALID, Validation.INVALID)
+
+
+def test_many_of_one_issuer_do_not_run_out_of_time_by_waiting_for_each_other(stand_in, tmp_path):
+    acme = rule(tmp_path)
+    verdicts: dict[int, Validation] = {}
+
+    async def work(validator):
+        wanted = [Wanted(acme, f"acme_{n}", {}) for n in range(60)]
+        await check_all(validator, wanted, lambda number, verdict: verdicts.setdefault(number, verdict.status))
+
+    with_validator(stand_in.egress, work, a_second=50, deadline=0.6)  # a minute would be twenty times as many
+    assert verdicts == dict.fromkeys(range(60), Validation.VALID)

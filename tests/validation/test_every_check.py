@@ -7,8 +7,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
-from outcrop.scanner.check import Check, Reply, Request, check_of
+from outcrop.scanner.check import Check, Reply, Request, check_for, checks_of
 from outcrop.scanner.rule import Rule
 from outcrop.scanner.sample import expand, marked
 from outcrop.validation.engine import Mode, Validator
@@ -19,14 +20,19 @@ from tests.rulesets import ruleset
 
 Ask = Callable[[Rule, Check], Verdict]
 CHECKS: dict[str, tuple[Rule, Check]] = {
-    rule.id: (rule, check) for rule in ruleset().rules if (check := check_of(rule.id, rule.origin)) is not None and check.named is None
+    f"{rule.id}-{check.only}" if check.only else rule.id: (rule, check)
+    for rule in ruleset().rules
+    for check in checks_of(rule.id, rule.origin)
+    if check.url
 }
 REPLIES = [pytest.param(rule, check, reply, id=f"{name}-{reply.name}") for name, (rule, check) in CHECKS.items() for reply in check.reply]
 
 
-def secret_of(rule: Rule) -> str:
-    """Give a credential of a rule: the first that its first example marks."""
-    return marked(expand(rule.examples[0], rule.id))[1][0]
+def secret_of(rule: Rule, check: Check) -> str:
+    """Give a credential of a rule, of the form that the check is for: the first such that its examples mark."""
+    checks = checks_of(rule.id, rule.origin)
+    marks = (secret for example in rule.examples for secret in marked(expand(example, rule.id))[1])
+    return next(secret for secret in marks if check_for(checks, secret) is check)
 
 
 def parts_of(check: Check) -> dict[str, str]:
@@ -41,7 +47,7 @@ def hosts() -> tuple[str, ...]:
     """Give every host that the checks ask, as their requests name them."""
     found = set()
     for rule, check in CHECKS.values():
-        values = {"secret": secret_of(rule)} | {f"part.{name}": value for name, value in parts_of(check).items()}
+        values = {"secret": secret_of(rule, check)} | {f"part.{name}": value for name, value in parts_of(check).items()}
         for url in (check.url, *(one.url for one in check.capability)):
             found.add(urlsplit(fill(Request(url=url), values).url).hostname if url else None)
     return tuple(sorted(host for host in found if host))
@@ -62,7 +68,7 @@ def ask(stand_in: Issuer) -> Iterator[Ask]:
 
         def checked(rule: Rule, check: Check) -> Verdict:
             validator = Validator(http, Mode.FULL, a_second=10_000, deadline=3)
-            return runner.run(validator.check(rule, secret_of(rule), parts_of(check)))
+            return runner.run(validator.check(rule, secret_of(rule, check), parts_of(check)))
 
         yield checked
         runner.run(opened.__aexit__(None, None, None))
@@ -87,8 +93,9 @@ def test_reply_means_what_the_rule_says(stand_in, ask, rule, check, reply):
     stand_in.respond = play(check, reply)
     verdict = ask(rule, check)
     assert (str(verdict.status), sorted(verdict.services)) == (reply.result, sorted(reply.labels)), verdict.reason
+    assert verdict.test_mode or not reply.test_mode
     assert reply.confidence is None or str(verdict.confidence) == reply.confidence
-    assert secret_of(rule) not in verdict.reason
+    assert secret_of(rule, check) not in verdict.reason
 
 
 @pytest.mark.parametrize(("rule", "check"), CHECKS.values(), ids=CHECKS)
@@ -115,3 +122,33 @@ def test_answer_that_says_nothing_is_no_verdict(stand_in, ask, rule, check):
         stand_in.respond = lambda _, answer=answer: answer
         told[name] = str(ask(rule, check).status)
     assert told == dict.fromkeys(NOTHING_SAID, "error") | {"cut off": "unreachable"}
+
+
+def all_at_once(egress: Egress, deadline: float) -> dict[str, str]:
+    """Ask about a credential of every check at the same time."""
+
+    async def main() -> list[Verdict]:
+        async with open_http(egress, connections=500) as http:
+            validator = Validator(http, Mode.FULL, a_second=10_000, deadline=deadline)
+            checks = CHECKS.values()
+            return await asyncio.gather(*(validator.check(rule, secret_of(rule, check), parts_of(check)) for rule, check in checks))
+
+    return {name: str(verdict.status) for name, verdict in zip(CHECKS, asyncio.run(main()), strict=True)}
+
+
+def test_an_issuer_that_hangs_is_no_verdict_for_any_check(stand_in):
+    stand_in.respond = lambda _: Play(after=3)
+    assert all_at_once(stand_in.egress, deadline=1.5) == dict.fromkeys(CHECKS, "error")
+
+
+def test_a_certificate_that_nobody_vouches_for_is_unreachable_for_every_check(stand_in):
+    stand_in.respond = lambda _: Play()
+    stand_in.asked.clear()
+    untrusting = Egress(stand_in.egress.allow, stand_in.egress.connect_to)
+    assert all_at_once(untrusting, deadline=60) == dict.fromkeys(CHECKS, "unreachable")
+    assert stand_in.asked == [], "nothing was said to it"
+
+
+def test_every_rule_asks_or_says_why_not():
+    silent = [rule.id for rule in ruleset().rules if not checks_of(rule.id, rule.origin)]
+    assert silent == []

@@ -10,26 +10,28 @@ from urllib.parse import parse_qsl, quote
 import pytest
 
 from outcrop.net.http import open_http
-from outcrop.scanner.check import check_of
+from outcrop.scanner.check import checks_of
 from outcrop.validation.aws import aws
 from outcrop.validation.engine import Mode, Validator
 from outcrop.validation.sigv4 import Keys, sign
 from outcrop.validation.verdict import Verdict
 from tests.issuer import Asked, Issuer, Play, issuer
-from tests.named import rules_of
+from tests.named import no_turn, rules_of
 
 RULES = rules_of("aws")
 KEY_ID, TEMPORARY_ID = "AKIA" + "Q" * 16, "ASIA" + "Q" * 16
 SECRET, TOKEN = "b" * 39 + "7", "IQoJb3JpZ2lu" + "c" * 100
 REGIONAL = ("ec2", "lambda", "sqs", "sns", "rds", "dynamodb", "kms", "secretsmanager", "api.ecr", "ssm")
 HOSTS = tuple(f"{name}.amazonaws.com" for name in ("sts", "s3", "iam", *(f"{one}.us-east-1" for one in REGIONAL)))
+GOVERNMENT = ("iam.us-gov.amazonaws.com", *(f"{name}.us-gov-west-1.amazonaws.com" for name in ("sts", "s3", *REGIONAL)))
+CHINA = tuple(f"{name}.cn-north-1.amazonaws.com.cn" for name in ("sts", "s3", "iam", *REGIONAL))
 IDENTITY = "<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>{}</Arn></GetCallerIdentityResult></GetCallerIdentityResponse>"
 USER, ROOT = "arn:aws:iam::123456789012:user/ops/build", "arn:aws:iam::123456789012:root"
 
 
 @pytest.fixture(scope="module")
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
-    with issuer(tmp_path_factory.mktemp("aws"), HOSTS, lambda _: Play()) as running:
+    with issuer(tmp_path_factory.mktemp("aws"), HOSTS + GOVERNMENT + CHINA, lambda _: Play()) as running:
         yield running
 
 
@@ -40,6 +42,10 @@ def _fresh(stand_in):
 
 def refusal(code: str, message: str = "no") -> Play:
     return Play(403, {"Content-Type": "text/xml"}, f"<ErrorResponse><Error><Code>{code}</Code><Message>{message}</Message>".encode())
+
+
+def action(asked: Asked) -> str | None:
+    return dict(parse_qsl(asked.body.decode())).get("Action")
 
 
 def signature_holds(asked: Asked, secret: str) -> bool:
@@ -67,9 +73,9 @@ def cloud(arn: str, services: dict[str, bytes], secret: str = SECRET):
     def respond(asked: Asked) -> Play:
         if not signature_holds(asked, secret):
             return refusal("SignatureDoesNotMatch", "The request signature we calculated does not match the signature you provided.")
-        if asked.host == "sts.amazonaws.com":
+        if asked.host.startswith("sts."):
             return Play(200, {"Content-Type": "text/xml"}, IDENTITY.format(arn).encode())
-        name = dict(parse_qsl(asked.query)).get("Action") or asked.host.removeprefix("api.").partition(".")[0]
+        name = action(asked) or asked.host.removeprefix("api.").partition(".")[0]
         return Play(200, {"Content-Type": "text/xml"}, services[name]) if name in services else refusal("AccessDenied")
 
     return respond
@@ -78,12 +84,9 @@ def cloud(arn: str, services: dict[str, bytes], secret: str = SECRET):
 def checked(stand_in: Issuer, rule: str = "aws_access_key", secret: str = SECRET, **parts: str) -> Verdict:
     values = {"secret": secret} | {f"part.{name}": value for name, value in (parts or {"access_key_id": KEY_ID}).items()}
 
-    async def turn() -> None:
-        pass
-
     async def main() -> Verdict:
         async with open_http(stand_in.egress) as http:
-            return await aws(http, check_of(rule, RULES[rule].origin), values, turn, again_after=0)
+            return await aws(http, checks_of(rule, RULES[rule].origin)[0], values, no_turn(), again_after=0)
 
     return asyncio.run(main())
 
@@ -121,7 +124,7 @@ def test_a_live_key_tells_whose_it_is_and_what_it_lists(stand_in):
 def test_every_service_is_asked_for_a_list_and_nothing_else(stand_in):
     stand_in.respond = cloud(USER, {})
     checked(stand_in)
-    actions = {dict(parse_qsl(asked.query)).get("Action") or asked.headers.get("X-Amz-Target") or asked.path for asked in stand_in.asked}
+    actions = {action(asked) or asked.headers.get("X-Amz-Target") or asked.path for asked in stand_in.asked}
     assert actions == {
         "GetCallerIdentity", "/", "GetUser", "ListAttachedUserPolicies", "DescribeRegions", "/2015-03-31/functions/", "ListQueues",
         "ListTopics", "DescribeDBInstances", "DynamoDB_20120810.ListTables", "TrentService.ListKeys", "secretsmanager.ListSecrets",
@@ -136,7 +139,7 @@ def test_root_and_administrators_are_named(stand_in):
     policy = b"<member><PolicyArn>arn:aws:iam::aws:policy/AdministratorAccess</PolicyArn></member>"
     stand_in.respond = cloud(USER, {"ListAttachedUserPolicies": policy})
     assert checked(stand_in).services == ("aws_admin", "aws_iam", "aws_identity")
-    assert any("UserName=build" in asked.query for asked in stand_in.asked)
+    assert any(b"UserName=build" in asked.body for asked in stand_in.asked)
 
 
 def test_a_temporary_key_sends_its_token(stand_in):
@@ -159,7 +162,7 @@ def test_a_wrong_signature_is_asked_about_once_more(stand_in):
 @pytest.mark.parametrize(
     ("answer", "status", "confidence"),
     [
-        (refusal("InvalidClientTokenId"), "invalid", "high"),
+        (refusal("InvalidClientTokenId"), "invalid", "medium"),
         (refusal("ExpiredToken"), "invalid", "high"),
         (refusal("SignatureDoesNotMatch", "Signature expired: 20200101T000000Z is now earlier than"), "error", "low"),
         (refusal("SignatureDoesNotMatch", "Signature not yet current: 20300101T000000Z"), "error", "low"),
@@ -198,10 +201,38 @@ def test_a_service_that_fails_takes_nothing_from_the_verdict(stand_in):
     assert checked(stand_in).services == ("aws_identity", "aws_s3")
 
 
-def test_a_canary_is_never_used(stand_in):
-    async def main() -> Verdict:
-        async with open_http(stand_in.egress) as http:
-            return await Validator(http, Mode.SAFE).check(RULES["aws_access_key"], SECRET, {"access_key_id": "AKIAFAGUQ5JEQ" + "A" * 7})
+@pytest.mark.parametrize(
+    ("region", "sts", "iam", "confidence"),
+    [
+        ("us-gov-east-1", "sts.us-gov-west-1.amazonaws.com", "iam.us-gov.amazonaws.com", "high"),
+        ("cn-northwest-1", "sts.cn-north-1.amazonaws.com.cn", "iam.cn-north-1.amazonaws.com.cn", "high"),
+        ("eu-central-1", "sts.amazonaws.com", "iam.amazonaws.com", "high"),
+        (None, "sts.amazonaws.com", "iam.amazonaws.com", "medium"),  # it may be a key of a cloud that was not asked
+    ],
+)
+def test_a_region_beside_a_key_tells_which_cloud_is_asked(stand_in, region, sts, iam, confidence):
+    parts = {"access_key_id": KEY_ID} | ({"region": region} if region else {})
+    right = cloud(USER.replace("aws", "aws-cn", 1), {"GetUser": b"<a/>"})
+    stand_in.respond = right
+    verdict = checked(stand_in, **parts)
+    assert (verdict.status, verdict.services) == ("valid", ("aws_iam", "aws_identity"))
+    assert "123456789012" in verdict.reason
+    assert {asked.host for asked in stand_in.asked if "sts" in asked.host or "iam" in asked.host} == {sts, iam}
+    stand_in.respond = lambda _: refusal("InvalidClientTokenId")
+    verdict = checked(stand_in, **parts)
+    assert (verdict.status, verdict.confidence) == ("invalid", confidence)
+    assert ("were not asked" in verdict.reason) is (region is None)
 
-    verdict = asyncio.run(main())
-    assert (verdict.canary, stand_in.asked) == (True, [])
+
+def test_a_canary_is_never_used_unless_told_to(stand_in):
+    stand_in.respond = cloud(USER, {})
+
+    async def main(*, told_to: bool) -> Verdict:
+        async with open_http(stand_in.egress) as http:
+            validator = Validator(http, Mode.SAFE, a_second=1000, canaries=told_to)
+            return await validator.check(RULES["aws_access_key"], SECRET, {"access_key_id": "AKIAFAGUQ5JEQ" + "A" * 7})
+
+    verdict = asyncio.run(main(told_to=False))
+    assert (verdict.status, verdict.canary, stand_in.asked) == ("unvalidated", True, [])
+    verdict = asyncio.run(main(told_to=True))
+    assert (verdict.status, verdict.canary) == ("valid", True), "it is a canary none the less, and scored as one"

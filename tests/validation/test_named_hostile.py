@@ -43,7 +43,7 @@ async def drips(_reader, writer):
         await asyncio.sleep(0.05)
 
 
-SCHEMES = {"postgres": "postgresql", "mysql": "mysql", "redis": "redis", "amqp": "amqp", "mongodb": "mongodb"}
+SCHEMES = {"postgres": "postgresql", "mysql": "mysql", "redis": "redis", "amqp": "amqp", "mongodb": "mongodb", "mssql": "mssql"}
 
 
 @pytest.mark.parametrize("play", [closes, hangs, floods, talks_nonsense, claims_to_be_huge, drips])
@@ -59,7 +59,7 @@ def test_a_server_that_means_harm_gets_no_verdict_and_little_time(named, play, c
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "[::1]", "localhost"])
 @pytest.mark.parametrize("named", SCHEMES)
 def test_a_private_address_is_refused_before_it_is_connected_to(named, host):
-    files = {"amqp": ("rabbitmq", "amqp_uri")}
+    files = {"amqp": ("rabbitmq", "amqp_uri"), "mssql": ("sqlserver", "sqlserver_conn")}
     check = check_in(*files.get(named, (named, f"{named}_uri")))
     verdict = run_named(Egress(), check, PASSWORD, login=f"{SCHEMES[named]}://app", server=f"{host}/x")
     assert verdict.status == "unreachable"

@@ -9,7 +9,7 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
-from outcrop.scanner.check import check_of
+from outcrop.scanner.check import checks_of
 from outcrop.scanner.detect import find
 from outcrop.scanner.ruleset import RuleSet, load
 from outcrop.services.validation import validate_one
@@ -19,8 +19,22 @@ from outcrop.validation.verdict import Verdict
 from tests.named import RULES
 from tests.validation.test_named_servers import redis
 
-FILES = ["aws", "azure", "google", "jwt", "private_key", "postgres", "pgpass", "mysql", "mongodb", "redis", "rabbitmq", "basic_auth"]
-GIVEN_HOST = {"postgres", "pgpass", "mysql", "mongodb", "redis", "amqp", "basic_auth_url"}
+FILES = [
+    "aws",
+    "azure",
+    "google",
+    "jwt",
+    "private_key",
+    "postgres",
+    "pgpass",
+    "mysql",
+    "sqlserver",
+    "mongodb",
+    "redis",
+    "rabbitmq",
+    "basic_auth",
+]
+GIVEN_HOST = {"postgres", "pgpass", "mysql", "mssql", "mongodb", "redis", "amqp", "basic_auth_url"}
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +51,7 @@ def parts_of(rules: RuleSet, text: str) -> list[tuple[str, dict[str, str]]]:
 
 
 def test_every_named_check_is_named_by_a_rule_and_is_there(rules):
-    checks = [check for rule in rules.rules if (check := check_of(rule.id, rule.origin)) is not None and check.named is not None]
+    checks = [check for rule in rules.rules for check in checks_of(rule.id, rule.origin) if check.named is not None]
     assert {check.named for check in checks} == set(NAMED)
     assert {check.named for check in checks if check.given_host} == GIVEN_HOST
 

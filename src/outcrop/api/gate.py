@@ -5,8 +5,7 @@ The order is fixed: redirect, 401, 403, 429, and only then anything about paths,
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -19,8 +18,8 @@ from outcrop.api.deps import SCOPE, Visit
 from outcrop.domain.account import token_digest
 from outcrop.runtime import Runtime
 from outcrop.store import keys
-from outcrop.store.db import UNAVAILABLE, Connection
-from outcrop.store.keys import Entry, Window
+from outcrop.store.db import UNAVAILABLE, entered
+from outcrop.store.keys import Window
 
 DEADLINE = 4.5  # seconds until an answer that is not there yet becomes a 500
 _OPEN = {"/healthz", "/readyz"}
@@ -91,7 +90,7 @@ class Gate:
             await answer.respond(errors.unauthorized(keys.Refusal.INVALID), scope, receive)
             return
         runtime: Runtime = scope["state"]["runtime"]
-        async with self._entered(runtime, digest) as (db, entry):
+        async with entered(runtime.pool, lambda db: keys.enter(db, digest, limit=self.rate_limit)) as (db, entry):
             answer.headers += _window_headers(entry.window)
             if entry.caller is None:
                 assert entry.refusal is not None  # noqa: S101 - either the one or the other
@@ -100,20 +99,6 @@ class Gate:
             answer.key_id = str(entry.caller.key_id)
             visit = Visit(entry.caller, db, runtime.keys)
             await self.app(_as_get(scope) | {SCOPE: visit, "path": _without_slash(scope["path"])}, receive, answer.send)
-
-    @asynccontextmanager
-    async def _entered(self, runtime: Runtime, digest: bytes) -> AsyncIterator[tuple[Connection, Entry]]:
-        """Let the request in, on the connection that will serve it. The pool may hold connections that died while it was quiet."""
-        for spare in reversed(range(runtime.pool.max_size + 1)):
-            async with runtime.pool.connection() as db:
-                try:
-                    entry = await keys.enter(db, digest, limit=self.rate_limit)
-                except UNAVAILABLE:
-                    if db.broken and spare:
-                        continue
-                    raise
-                yield db, entry
-                return
 
 
 class Answer:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from outcrop.cli.exits import fail
-from outcrop.cli.session import print_json, run, show, start
+from outcrop.cli.session import OPERATOR, print_json, run, show, start
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.scan import ScanRun, ScanStatus, public_fields
 from outcrop.domain.target import OPTIONS, Spec, TargetKind, parse_target
@@ -22,9 +22,9 @@ from outcrop.worker import open_tools
 _STATEMENT_TIMEOUT = 600.0
 
 
-def scan_for_account(slug: str, targets: list[str], kind: str | None, *, jobs: int, as_json: bool) -> None:
+def scan_for_account(slug: str, targets: list[str], kind: str | None, *, jobs: int, as_json: bool, validate: bool) -> None:
     """Run targets one after the other; each is a scan run of its own."""
-    settings = start()
+    settings = start() if validate else start().model_copy(update={"validate_": "off"})
     specs = [_spec(target, kind, settings) for target in targets]
     try:
         runs = run(lambda: _main(settings, slug, specs, jobs or cores()))
@@ -67,4 +67,4 @@ async def _main(settings: Settings, slug: str, specs: list[Spec], jobs: int) -> 
                 bar.update(task, description=current.waiting or f"{current.target}: {figures or 'planning'}")
 
             async with open_tools(settings, runtime, jobs) as tools:
-                return [await run_now(tools, account, spec, told) for spec in specs]
+                return [await run_now(tools, account, spec, told, by=OPERATOR) for spec in specs]

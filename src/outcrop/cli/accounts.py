@@ -1,4 +1,4 @@
-"""`outcrop account`, `user`, `key` and `audit`."""
+"""`outcrop account` and `key`."""
 
 import sys
 from typing import Annotated, Any
@@ -8,15 +8,12 @@ import typer
 from outcrop.cli import session as cli
 from outcrop.cli.exits import fail
 from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, show_all, start
-from outcrop.domain.account import Account, ApiKey, Member, Plan, Role
+from outcrop.domain.account import Account, ApiKey, Plan
 from outcrop.runtime import open_session
-from outcrop.services import accounts, keys, trail
+from outcrop.services import accounts, keys
 
 account = typer.Typer(help="Accounts.", no_args_is_help=True)
-user = typer.Typer(help="Members of accounts.", no_args_is_help=True)
 key = typer.Typer(help="API keys.", no_args_is_help=True)
-
-PasswordStdin = Annotated[bool, typer.Option("--password-stdin", help="Read the password from standard input instead of making one up.")]
 
 
 @account.command("create")
@@ -75,69 +72,6 @@ def delete_account(slug: str, as_json: AsJson = False) -> None:
     show({"slug": slug, "deleted": True}, as_json=as_json)
 
 
-@user.command("create")
-def create_user(
-    email: str,
-    slug: Slug,
-    role: Annotated[Role, typer.Option()] = Role.MEMBER,
-    password_stdin: PasswordStdin = False,
-    as_json: AsJson = False,
-) -> None:
-    """Add a member; the password is made up and shown once unless one is given."""
-    settings = start()
-    password = cli.first_line_of_stdin() if password_stdin else None
-
-    async def main() -> tuple[str, str | None]:
-        async with cli.transaction(settings) as session:
-            there = await accounts.get_account(session.db, slug)
-            return await accounts.create_member(session.db, there, email=email, role=role, password=password, by=OPERATOR, now=cli.now())
-
-    created, generated = run(main)
-    show({"email": created, "role": role, "password": generated}, as_json=as_json)
-
-
-@user.command("list")
-def list_users(
-    slug: Annotated[str | None, typer.Option("--account", metavar="SLUG", help="Only this account's.")] = None, as_json: AsJson = False
-) -> None:
-    """List members."""
-    settings = start()
-
-    async def main() -> list[Member]:
-        async with open_session(settings) as session:
-            there = None if slug is None else await accounts.get_account(session.db, slug)
-            return await accounts.list_members(session.db, there)
-
-    show_all([_member(m) for m in run(main)], ["email", "role", "account", "created_at"], as_json=as_json)
-
-
-@user.command("remove")
-def remove_user(email: str, as_json: AsJson = False) -> None:
-    """Remove a member; the keys the member made stay."""
-    settings = start()
-
-    async def main() -> None:
-        async with cli.transaction(settings) as session:
-            await accounts.remove_member(session.db, email, by=OPERATOR, now=cli.now())
-
-    run(main)
-    show({"email": email, "removed": True}, as_json=as_json)
-
-
-@user.command("reset-password")
-def reset_password(email: str, password_stdin: PasswordStdin = False, as_json: AsJson = False) -> None:
-    """Give a member a new password, made up and shown once unless one is given."""
-    settings = start()
-    password = cli.first_line_of_stdin() if password_stdin else None
-
-    async def main() -> tuple[Member, str | None]:
-        async with cli.transaction(settings) as session:
-            return await accounts.reset_password(session.db, email, password, by=OPERATOR, now=cli.now())
-
-    member, generated = run(main)
-    show({"email": member.email, "role": member.role, "password": generated}, as_json=as_json)
-
-
 @key.command("create")
 def create_key(
     slug: Slug,
@@ -183,23 +117,8 @@ def revoke_key(id_: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJso
     show({"id": run(main), "revoked": True}, as_json=as_json)
 
 
-def audit(slug: Slug, as_json: AsJson = False) -> None:
-    """Show the account's audit trail, oldest first."""
-    settings = start()
-
-    async def main() -> list[dict[str, Any]]:
-        async with open_session(settings) as session:
-            return await trail.read_trail(session.db, await accounts.get_account(session.db, slug))
-
-    show_all(run(main), ["at", "actor", "action", "target", "outcome", "detail"], as_json=as_json)
-
-
 def _account(record: Account) -> dict[str, Any]:
     return {"slug": record.slug, "plan": record.plan, "email": record.email, "created_at": _iso(record.created_at)}
-
-
-def _member(record: Member) -> dict[str, Any]:
-    return {"email": record.email, "role": record.role, "account": record.account, "created_at": _iso(record.created_at)}
 
 
 def _key(record: ApiKey) -> dict[str, Any]:

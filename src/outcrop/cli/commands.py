@@ -2,7 +2,7 @@
 
 import typer
 
-from outcrop.cli import accounts, demo, exchange, operate, rules, scan, serve, targets, validate
+from outcrop.cli import accounts, audit, demo, exchange, findings, members, operate, rules, scan, serve, targets, validate, webhooks
 
 app = typer.Typer(
     name="outcrop",
@@ -19,11 +19,14 @@ app.command("demo")(demo.demo)
 app.command("migrate")(operate.migrate)
 app.command("doctor")(operate.doctor)
 app.command("import")(exchange.import_)
-app.command("audit")(accounts.audit)
+app.command("export")(exchange.export)
+app.command("audit")(audit.audit)
 app.command("validate")(validate.validate)
+app.command("finding")(findings.finding)
 app.add_typer(accounts.account, name="account")
-app.add_typer(accounts.user, name="user")
+app.add_typer(members.user, name="user")
 app.add_typer(accounts.key, name="key")
 app.add_typer(targets.target, name="target")
+app.add_typer(webhooks.webhook, name="webhook")
 app.add_typer(operate.secrets, name="secrets")
 app.add_typer(rules.app, name="rules")

@@ -1,114 +1,96 @@
-"""`outcrop demo`: a running service with an example account, and a `curl` line that works."""
+"""`outcrop demo`: the whole service on a local example, with a login, a key and a `curl` line that work."""
 
 import asyncio
-import io
-import json
-import random
+import hashlib
 import urllib.request
-from datetime import timedelta
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated
 from urllib.error import URLError
 
 import typer
 
 from outcrop.cli import session as cli
-from outcrop.cli.serve import Listening, supervise
-from outcrop.cli.session import OPERATOR, run, start
-from outcrop.domain.account import Plan
-from outcrop.domain.errors import NotFoundError, OperatorError
-from outcrop.domain.finding import SourceType, Status, Validation
-from outcrop.domain.paging import FindingQuery
-from outcrop.runtime import Session, open_session
-from outcrop.services import accounts, exchange, findings, keys
+from outcrop.cli.serve import Listening, listen, supervise
+from outcrop.cli.session import run
+from outcrop.demo import repositories, site
+from outcrop.demo.account import SLUG, Login, add_targets, connect, find_account, let_in, try_out
+from outcrop.demo.stand_ins import StandIns, open_stand_ins
+from outcrop.demo.story import all_sent, tell_story, total
+from outcrop.domain.account import Account
+from outcrop.domain.errors import OperatorError
+from outcrop.domain.target import Target
+from outcrop.logs import set_up_logs
+from outcrop.runtime import database_url, open_session
+from outcrop.settings import Settings, load_settings
 
-SLUG = "demo"
-_STARTS_WITHIN = 30.0  # seconds
+_STARTS_WITHIN = 60.0  # seconds; the first time, rules are compiled meanwhile
 
 
 def demo(port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000) -> None:
-    """Serve an example account, made up on the spot, on this machine."""
-    settings = start().model_copy(update={"base_url": None})
-
-    async def ready(base_url: str, database: str) -> None:
-        await _answers(base_url)
-        async with open_session(settings.model_copy(update={"database_url": database})) as session:
-            token, total = await _fill(session)
-        _explain(base_url, token, total)
-
-    run(lambda: supervise(settings, Listening(port=port), ready))
+    """Show everything at once on an example that is made up on the spot; nothing leaves this machine."""
+    settings = _settings()
+    set_up_logs(settings.log_level, settings.log_format)
+    run(lambda: _demo(settings, Listening(port=port)))
 
 
-async def _fill(session: Session) -> tuple[str, int]:
-    """Make the account the first time; make a fresh key every time, since a key is shown only once."""
-    async with session.db.transaction():
-        try:
-            account = await accounts.get_account(session.db, SLUG)
-            made = False
-        except NotFoundError:
-            account = await accounts.create_account(
-                session.db, slug=SLUG, plan=Plan.GROWTH, email="demo@example.com", by=OPERATOR, now=cli.now()
-            )
-            made = True
-        for key in await keys.list_keys(session.db, account):
-            if key.name == SLUG and key.revoked_at is None:
-                await keys.revoke_key(session.db, str(key.id), by=OPERATOR, now=cli.now())
-        new = await keys.create_key(session.db, account, name=SLUG, expires_at=None, by=OPERATOR, member=None, now=cli.now())
-    if made:
-        lines = io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in _examples()))
-        await exchange.import_findings(
-            session.db, session.keys, account, lines, keep_secrets=True, by=OPERATOR, now=cli.now(), progress=lambda _: None
-        )
-    page = await findings.list_findings(session.db, account.id, FindingQuery(per_page=1))
-    return new.token, page.total
+def _settings() -> Settings:
+    """Give the operator's settings, in a folder of the demo's own unless one is named, and with quiet logs unless they are wanted."""
+    given = load_settings()
+    own: dict[str, object] = {"base_url": None}
+    if "data_dir" not in given.model_fields_set:
+        own["data_dir"] = given.data_dir.expanduser().absolute() / "demo"
+    if "log_level" not in given.model_fields_set:
+        own["log_level"] = "warning"
+    return given.model_copy(update=own)
 
 
-# name, secret type, prefix and length of a made-up value, what it opens
-_KINDS = [
-    ("AWS access key pair", "aws", "AKIA", 20, ["aws_s3", "aws_ec2", "aws_iam"]),
-    ("GitHub personal access token", "github", "ghp_", 40, ["github_repo", "github_user"]),
-    ("Stripe secret key", "stripe", "sk_live_", 32, ["stripe_payments"]),
-    ("Slack bot token", "slack", "xoxb-", 56, ["slack_chat", "slack_files"]),
-    ("Google API key", "google", "AIza", 39, ["google_maps"]),
-    ("Database password", "password", "", 14, []),
-]
-_REPOSITORIES = ["acme/shop", "acme/infrastructure", "acme/mobile-app", "jo/dotfiles"]
-_FILES = ["config/settings.py", ".env", "deploy/values.yaml", "src/app.js", "README.md", "scripts/backup.sh"]
+async def _demo(settings: Settings, listening: Listening) -> None:
+    listen(listening).close()  # a port that is taken is told before anything is made
+    folder = settings.data_dir / "example"
+    _show(f"demo   an account that is made up, in {settings.data_dir}")
+    _show("demo   the code host, the web site, the receiver and all issuers are stand-ins on this machine; nothing else is connected to")
+    with database_url(settings) as url:
+        own = settings.model_copy(update={"database_url": url})
+        async with open_stand_ins(folder, cli.now(), _show) as stand_ins, open_session(own) as session:
+            account, made = await find_account(session, cli.now())
+            if made:
+                _show(f"import {await total(session, account)} findings of an earlier scanner's report")
+            story = _Story(folder / "told", account)
+            login = await let_in(session, account, cli.now())
+            stand_ins.receiver.secret = await connect(session, account, cli.now())
+            again: list[Target] = []
+            if not story.told:
+                await asyncio.to_thread(stand_ins.publish, cli.now(), later=False)
+                again = await add_targets(session, account, cli.now())
+
+            async def ready(base_url: str) -> None:
+                await _answers(base_url)
+                if story.told:
+                    await try_out(session, account, cli.now())
+                    await all_sent(session, account)
+                else:
+                    await tell_story(session, account, again, stand_ins, _show)
+                    story.tell()
+                _explain(base_url, login, await total(session, account), stand_ins)
+
+            environment = stand_ins.environment | {"OUTCROP_DATA_DIR": str(settings.data_dir), "OUTCROP_LOG_LEVEL": settings.log_level}
+            await supervise(own, listening, ready, environment)
 
 
-def _examples() -> list[dict[str, Any]]:
-    """Make up findings in every state; the same ones every time."""
-    dice = random.Random(7)  # noqa: S311 - an example, no secret
-    now = cli.now()
-    made = []
-    for number in range(60):
-        name, secret_type, prefix, length, services = _KINDS[number % len(_KINDS)]
-        value = prefix + "".join(dice.choices("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789", k=length - len(prefix)))
-        validation = dice.choice(list(Validation)[:3])
-        status = dice.choices(list(Status), weights=[12, 3, 1, 1, 1])[0]
-        source = dice.choice(list(SourceType))
-        repository, path = dice.choice(_REPOSITORIES), dice.choice(_FILES)
-        seen = now - timedelta(days=dice.randrange(90), minutes=dice.randrange(1440))
-        valid = validation is Validation.VALID
-        made.append(
-            {
-                "secret": value,
-                "status": status,
-                "validation_status": validation,
-                "validation_confidence": "low" if validation is Validation.UNVALIDATED else "high",
-                "validation_detail": {"enabled_services": services if valid else []},
-                "composite_score": dice.randrange(62, 98) if valid else dice.randrange(5, 55),
-                "source_type": source,
-                "source_visibility": "public",
-                "source_url": f"https://github.com/{repository}/blob/main/{path}#L{number + 3}",
-                "repo_full_name": repository,
-                "file_path": path,
-                "line_number": number + 3,
-                "pattern": {"name": name, "secret_type": secret_type},
-                "first_seen_at": seen.isoformat(),
-                "last_seen_at": now.isoformat(),
-            }
-        )
-    return made
+class _Story:
+    """Remembers whether everything has happened to this account already, with this example."""
+
+    def __init__(self, file: Path, account: Account) -> None:
+        example = hashlib.sha256("\0".join([*repositories.templates(), *site.templates()]).encode()).hexdigest()
+        self._file = file
+        self._mark = f"{account.created_at.isoformat()} {example}"
+
+    @property
+    def told(self) -> bool:
+        return self._file.is_file() and self._file.read_text() == self._mark
+
+    def tell(self) -> None:
+        self._file.write_text(self._mark)
 
 
 async def _answers(base_url: str) -> None:
@@ -124,15 +106,24 @@ async def _answers(base_url: str) -> None:
             await asyncio.sleep(0.1)
 
 
-def _explain(base_url: str, token: str, total: int) -> None:
-    print(
+def _show(line: str) -> None:
+    print(line, flush=True)
+
+
+def _explain(base_url: str, login: Login, findings: int, stand_ins: StandIns) -> None:
+    count = sum(stand_ins.receiver.verified.values())
+    events = f"{count} signed event{'s' if count != 1 else ''}"
+    _show(
         f"""
-Outcrop is running at {base_url} with the example account `{SLUG}`: {total} made-up findings.
+Outcrop is running at {base_url} with the example account `{SLUG}`: {findings} findings, {events} received.
 
-  API key   {token}
-  Try it    curl -H 'Authorization: Bearer {token}' '{base_url}/api/v1/findings?validation=valid&per_page=3'
-  Reference {base_url}/openapi.json
+  Portal    {base_url}/
+  E-mail    {login.email}
+  Password  {login.password}
+  API key   {login.key}
+  Try it    curl -H 'Authorization: Bearer {login.key}' '{base_url}/api/v1/findings?validation=valid&per_page=3'
+  Reference {base_url}/reference
 
-Ctrl-C stops everything.""",
-        flush=True,
+Every credential is made up, and stand-ins answer for the issuers: no real one is asked. Events that you cause are shown here.
+Ctrl-C stops everything."""
     )

@@ -1,9 +1,9 @@
-"""`outcrop import`."""
+"""`outcrop import` and `outcrop export`."""
 
 import os
 import sys
 from contextlib import ExitStack, suppress
-from enum import StrEnum
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -14,19 +14,17 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from outcrop.cli import session as cli
 from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, start
 from outcrop.domain.errors import BadInputError
-from outcrop.runtime import open_session
+from outcrop.domain.paging import FindingQuery
+from outcrop.runtime import open_runtime, open_session
 from outcrop.services import accounts, exchange
 
 
-class Format(StrEnum):
-    AUTO = "auto"
-    OUTCROP = "outcrop"
-
-
 def import_(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON Lines in the API's finding shape; - is standard input.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="What was exported, or another scanner's report; - is standard input.")],
     slug: Slug,
-    _format: Annotated[Format, typer.Option("--format", help="The file's format; there is one so far.")] = Format.AUTO,
+    format_: Annotated[
+        exchange.ImportFormat, typer.Option("--format", help="The file's format; auto finds out.")
+    ] = exchange.ImportFormat.AUTO,
     as_json: AsJson = False,
 ) -> None:
     """Fill an account from a file: every line, or none."""
@@ -45,6 +43,7 @@ def import_(
                 by=OPERATOR,
                 now=cli.now(),
                 progress=lambda read: progress.update(task, completed=read),
+                format_=format_,
             )
 
     with ExitStack() as stack:
@@ -54,6 +53,38 @@ def import_(
         progress = stack.enter_context(Progress(*columns, console=console, disable=not console.is_terminal, transient=True))
         done = run(lambda: main(source, progress, size))
     show({"lines": done.lines, "new": done.new, "updated": done.updated}, as_json=as_json)
+
+
+def export(
+    slug: Slug,
+    format_: Annotated[exchange.ExportFormat, typer.Option("--format", help="What to write: JSON Lines, CSV or SARIF.")],
+) -> None:
+    """Write an account's findings to standard output, credentials masked."""
+    settings = start()
+
+    async def main() -> None:
+        async with open_runtime(settings, pool_size=1, statement_timeout=60) as runtime:
+            async with runtime.pool.connection() as db:
+                account = await accounts.get_account(db, slug)
+            pieces = exchange.export_findings(
+                runtime.pool, account, FindingQuery(), format_, version=version("outcrop"), by=OPERATOR, now=cli.now()
+            )
+            async for piece in pieces:
+                _write(piece)
+
+    try:
+        run(main)
+    except BrokenPipeError:  # whoever reads has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that what is left does not fail at the end
+
+
+def _write(piece: bytes) -> None:
+    out = getattr(sys.stdout, "buffer", None)
+    if out is None:
+        sys.stdout.write(piece.decode())
+    else:
+        out.write(piece)
+        out.flush()
 
 
 def _step_back(backend: int | None) -> None:

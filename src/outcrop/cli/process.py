@@ -67,6 +67,9 @@ def _api(settings: Settings, fd: int, tls_cert: Path | None, tls_key: Path | Non
         base_url=settings.base_url,
         rate_limit=settings.rate_limit_per_minute,
         cors_origins=settings.cors_origins,
+        github_host=settings.github_host,
+        own_rules=[settings.rules] if settings.rules else [],
+        notice=settings.notice,
     )
     config = uvicorn.Config(
         app,

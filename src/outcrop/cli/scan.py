@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
@@ -58,7 +60,8 @@ def scan(  # noqa: PLR0917 - every option of the command
     kind: Annotated[Type | None, typer.Option("--type", help="What the targets are, where the guess would be wrong.")] = None,
     output: Annotated[Format, typer.Option("--format", help="How findings are printed.")] = Format.TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    _no_validate: Annotated[bool, typer.Option("--no-validate", help="Do not ask issuers whether a credential is alive.")] = False,
+    no_validate: Annotated[bool, typer.Option("--no-validate", help="Do not ask issuers whether a credential is alive.")] = False,
+    only_valid: Annotated[bool, typer.Option("--only-valid", help="Show only what its issuer accepts.")] = False,
     show_secrets: Annotated[bool, typer.Option("--reveal", help="Print the raw credentials too.")] = False,
     jobs: Annotated[int, typer.Option("--jobs", min=0, max=256, help="Processes that scan; 0 is one per core.")] = 0,
     confidence: Annotated[Confidence, typer.Option("--confidence", help="Show hits that are at least this sure.")] = Confidence.MEDIUM,
@@ -74,13 +77,17 @@ def scan(  # noqa: PLR0917 - every option of the command
     if account is not None:
         given = {"--rules": rules, "--gitleaks-config": gitleaks_config, "--baseline": baseline, "--since": since, "--staged": staged}
         given |= {"--gitignore": gitignore, "--reveal": show_secrets, "--format": output in {Format.JSONL, Format.SARIF}}
+        given |= {"--only-valid": only_valid}
         if wrong := [name for name, value in given.items() if value]:
             hint = ": own rules for account runs are named by OUTCROP_RULES" if wrong[0] in {"--rules", "--gitleaks-config"} else ""
             raise BadInputError(f"{wrong[0]} does not go with --account{hint}")
         from outcrop.cli.account_scan import scan_for_account  # noqa: PLC0415 - loads the service
 
-        scan_for_account(account, targets or ["."], kind, jobs=jobs, as_json=as_json or output is Format.JSON)
+        as_json = as_json or output is Format.JSON
+        scan_for_account(account, targets or ["."], kind, jobs=jobs, as_json=as_json, validate=not no_validate)
         return
+    if no_validate and only_valid:
+        raise BadInputError("--only-valid needs issuers to be asked, and --no-validate asks none")
     cache = cache_folder()
     if staged and since:
         raise BadInputError("--staged and --since exclude each other")
@@ -101,7 +108,8 @@ def scan(  # noqa: PLR0917 - every option of the command
     )
     with ExitStack() as stack:
         report = local_scan.scan(targets or ["."], options, _progress(stack))
-    _print(report, Format.JSON if as_json else output, show_secrets=show_secrets)
+    asked = not no_validate and _validated(report, only_valid=only_valid)
+    _print(report, Format.JSON if as_json else output, show_secrets=show_secrets, asked=asked)
     for where, why in report.gaps:
         print(f"not scanned: {where}: {why}", file=sys.stderr)
     if report.failures:
@@ -134,9 +142,33 @@ def _reach(targets: list[str]) -> dict[str, Any]:
     from outcrop.sources.elsewhere import Reach  # noqa: PLC0415
 
     settings = load_settings()
-    egress = Egress.parse(settings.egress_allow, settings.egress_connect_to, settings.egress_ca_file, settings.egress_source)
+    egress = Egress.of(settings)
     token = None if settings.github_token is None else Secret(settings.github_token.get_secret_value(), wholly=True)
     return {"reach": Reach(egress, settings.github_api_url, token), "web_host": settings.github_host}
+
+
+def _validated(report: Report, *, only_valid: bool) -> bool:
+    """Ask issuers about what was found; tell whether that is switched on. Nothing is loaded for it where nothing was found."""
+    if not report.findings:
+        return True
+    from outcrop.settings import load_settings  # noqa: PLC0415
+
+    settings = load_settings()
+    if settings.validate_ == "off":
+        if only_valid:
+            raise BadInputError("--only-valid needs issuers to be asked, and OUTCROP_VALIDATE=off asks none")
+        return False
+    from outcrop.cli.ask import ask_about  # noqa: PLC0415 - a client, and every check
+
+    with ExitStack() as stack:
+        ask_about(report, settings, _counting(stack))
+    if only_valid:
+        left_out = Counter(str(one.fields["validation_status"]) for one in report.findings if not one.is_valid)
+        report.findings = [one for one in report.findings if one.is_valid]
+        if left_out:
+            told = ", ".join(f"{count} {status}" for status, count in sorted(left_out.items()))
+            print(f"left out: {told}", file=sys.stderr)
+    return True
 
 
 def _baseline(file: Path | None) -> frozenset[str]:
@@ -165,12 +197,21 @@ def _progress(stack: ExitStack) -> Progress:
     return stack.enter_context(progress())
 
 
-def _print(report: Report, output: Format, *, show_secrets: bool) -> None:
+def _counting(stack: ExitStack) -> Callable[[int, int], None]:
+    """Show how many issuers' answers are there, on a terminal only."""
+    if not sys.stderr.isatty():
+        return lambda _done, _all: None
+    from outcrop.cli.terminal import asking  # noqa: PLC0415 - a pipe needs none of it
+
+    return stack.enter_context(asking())
+
+
+def _print(report: Report, output: Format, *, show_secrets: bool, asked: bool) -> None:
     match output:
         case Format.TABLE:
             from outcrop.cli.terminal import print_table  # noqa: PLC0415 - the other forms need none of it
 
-            print_table(report, show_secrets=show_secrets)
+            print_table(report, show_secrets=show_secrets, asked=asked)
         case Format.JSON:
             _write(_json([_shown(finding, show_secrets=show_secrets) for finding in report.findings]))
         case Format.JSONL:

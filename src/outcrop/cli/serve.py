@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -78,12 +78,17 @@ async def work_until_told(settings: Settings, jobs: int = 0, dead_after: float =
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with open_runtime(settings, pool_size=jobs + 6, statement_timeout=_WORKER_STATEMENT_TIMEOUT) as runtime:
+    async with open_runtime(settings, pool_size=jobs + 8, statement_timeout=_WORKER_STATEMENT_TIMEOUT) as runtime:
         await house.work(runtime, settings, stop, jobs=jobs, dead_after=dead_after)
 
 
-async def supervise(settings: Settings, listening: Listening, ready: Callable[[str, str], Awaitable[None]] | None = None) -> None:
-    """Keep the service up until SIGTERM or Ctrl-C; `ready` is called with its base address and the database's."""
+async def supervise(
+    settings: Settings,
+    listening: Listening,
+    ready: Callable[[str], Awaitable[None]] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Keep the service up until SIGTERM or Ctrl-C; `ready` is called with its base address, `environment` is for the children alone."""
     _refuse_unsafe(settings, listening)
     stop, interrupted = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -94,18 +99,18 @@ async def supervise(settings: Settings, listening: Listening, ready: Callable[[s
         stop.set()
 
     loop.add_signal_handler(signal.SIGINT, interrupt)
-    with database_url(settings) as url, _listen(listening) as sock:
+    with database_url(settings) as url, listen(listening) as sock:
         await prepare(settings, url)
         base_url = settings.base_url or _base_url(listening, sock)
-        environment = os.environ | {"OUTCROP_DATABASE_URL": url, "OUTCROP_BASE_URL": base_url}
+        told = os.environ | (environment or {}) | {"OUTCROP_DATABASE_URL": url, "OUTCROP_BASE_URL": base_url}
         api = [Part.API, "--fd", str(sock.fileno())]
         if listening.tls_cert is not None:
             api += ["--tls-cert", str(listening.tls_cert), "--tls-key", str(listening.tls_key)]
         commands: list[list[str]] = [api] * listening.processes + ([[Part.WORKER]] if listening.with_worker else [])
-        children = [asyncio.create_task(_keep_running(command, environment, sock.fileno(), stop)) for command in commands]
+        children = [asyncio.create_task(_keep_running(command, told, sock.fileno(), stop)) for command in commands]
         log.info("serving", base_url=base_url, port=sock.getsockname()[1], processes=listening.processes, worker=listening.with_worker)
         if ready is not None:
-            children.append(asyncio.create_task(_until(stop, ready(base_url, url))))
+            children.append(asyncio.create_task(_until(stop, ready(base_url))))
         try:
             await _all_or_first_failure(children)
         finally:
@@ -186,7 +191,7 @@ def _refuse_unsafe(settings: Settings, listening: Listening) -> None:
         )
 
 
-def _listen(listening: Listening) -> socket.socket:
+def listen(listening: Listening) -> socket.socket:
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
     try:
         sock = socket.create_server((listening.host, listening.port), family=family, backlog=1024)

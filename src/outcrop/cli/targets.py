@@ -13,7 +13,7 @@ from outcrop.domain.secret import Secret
 from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind
 from outcrop.runtime import open_session
 from outcrop.services import accounts, targets
-from outcrop.services.pipeline.plan import start_run
+from outcrop.services.pipeline.start import start_run
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -94,7 +94,7 @@ def run_target(slug: Slug, id_: Annotated[str, typer.Argument(metavar="ID")], as
         async with cli.transaction(settings) as session:
             there = await accounts.get_account(session.db, slug)
             found = await targets.get_target(session.db, there, id_)
-            return await start_run(session.db, there.id, found.spec, trigger=Trigger.CLI, target_id=found.id, moment=cli.now())
+            return await start_run(session.db, there.id, found.spec, trigger=Trigger.CLI, target_id=found.id, moment=cli.now(), by=OPERATOR)
 
     show(public_fields(run(main)), as_json=as_json)
 

@@ -2,38 +2,85 @@
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
+from uuid import UUID
 
 import typer
 
-from outcrop.cli.session import AsJson, run, show, start
+from outcrop.cli.session import OPERATOR, AsJson, run, show, start
+from outcrop.domain.errors import BadInputError
+from outcrop.domain.finding import Finding
+from outcrop.domain.ids import parse_id
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
-from outcrop.scanner.ruleset import load
+from outcrop.runtime import open_runtime
+from outcrop.scanner.ruleset import RuleSet, load
+from outcrop.services import accounts
+from outcrop.services.pipeline.revalidate import validate_again
+from outcrop.services.pipeline.tools import Asking
 from outcrop.services.validation import Checked, validate_one
+from outcrop.settings import Settings
 from outcrop.sources.workspace import cache_folder
 from outcrop.validation.engine import Mode, Validator
 
 _LONGEST = 1 << 20
+_CONNECTIONS = 4
 
 
 def validate(
-    rule: Annotated[str, typer.Option("--type", metavar="RULE", help="The rule's id, as `outcrop rules list` shows it.")],
+    rule: Annotated[str | None, typer.Option("--type", metavar="RULE", help="The rule's id, as `outcrop rules list` shows it.")] = None,
+    account: Annotated[str | None, typer.Option("--account", metavar="SLUG", help="The account of a finding.")] = None,
+    finding: Annotated[str | None, typer.Option("--finding", metavar="ID", help="Ask again about this finding's credential.")] = None,
+    canary: Annotated[bool, typer.Option("--canary", help="Use it even if it is a known canary: whoever laid it out is told.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the issuer about one credential, read from standard input."""
+    """Ask the issuer about one credential: read from standard input, or the stored one of a finding."""
+    if (rule is None) == (finding is None) or (account is None) != (finding is None):
+        raise BadInputError("give --type and a credential on standard input, or --account and --finding")
     settings = start()
-    text = sys.stdin.buffer.read(_LONGEST).decode("utf-8", "surrogateescape")
-    egress = Egress.parse(settings.egress_allow, settings.egress_connect_to, settings.egress_ca_file, settings.egress_source)
+    if rule is not None:
+        text = sys.stdin.buffer.read(_LONGEST).decode("utf-8", "surrogateescape")
+        show(_record(run(lambda: _one(settings, rule, text, canaries=canary))), as_json=as_json)
+        return
+    if (finding_id := parse_id(finding or "")) is None:
+        raise BadInputError(f"{finding!r} is no id of a finding")
+    shown = run(lambda: _again(settings, account or "", finding_id, canaries=canary))
+    detail = shown.validation_detail
+    record = {
+        "id": str(shown.id),
+        "validation_status": shown.validation_status,
+        "validation_confidence": shown.validation_confidence,
+        "reason": detail.get("reason"),
+        "enabled_services": detail["enabled_services"],
+        "checked_at": detail.get("checked_at"),
+        "composite_score": shown.composite_score,
+    }
+    show(record, as_json=as_json)
 
-    async def main() -> Checked:
-        rules = [settings.rules] if settings.rules else []
-        ruleset = await asyncio.to_thread(load, rules, cache=cache_folder())
-        async with open_http(egress) as http:
-            return await validate_one(Validator(http, Mode(settings.validate_)), ruleset, rule, text)
 
-    checked = run(main)
-    show(_record(checked), as_json=as_json)
+@asynccontextmanager
+async def _asking(settings: Settings, *, canaries: bool) -> AsyncIterator[tuple[RuleSet, Validator]]:
+    egress = Egress.of(settings)
+    rules = [settings.rules] if settings.rules else []
+    ruleset = await asyncio.to_thread(load, rules, cache=cache_folder())
+    async with open_http(egress) as http:
+        yield ruleset, Validator(http, Mode(settings.validate_), canaries=canaries)
+
+
+async def _one(settings: Settings, rule: str, text: str, *, canaries: bool) -> Checked:
+    async with _asking(settings, canaries=canaries) as (ruleset, validator):
+        return await validate_one(validator, ruleset, rule, text)
+
+
+async def _again(settings: Settings, slug: str, finding_id: UUID, *, canaries: bool) -> Finding:
+    async with open_runtime(settings, pool_size=_CONNECTIONS, statement_timeout=60) as runtime:
+        async with runtime.pool.connection() as db:
+            account = await accounts.get_account(db, slug)
+        async with _asking(settings, canaries=canaries) as (ruleset, validator):
+            asks = Asking(runtime.pool, runtime.keys, ruleset, validator)
+            return await validate_again(asks, account.id, finding_id, by=OPERATOR)
 
 
 def _record(checked: Checked) -> dict[str, Any]:

@@ -8,9 +8,12 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
+from outcrop.domain.errors import BadInputError
+
 SLUG = re.compile(r"[a-z0-9-]{2,40}")
 EMAIL = re.compile(r"[^@\s\x00-\x1f]+@[^@\s\x00-\x1f]+")
 EMAIL_LENGTH = 254
+PASSWORD_LENGTHS = range(12, 1025)
 
 
 class Plan(StrEnum):
@@ -22,6 +25,7 @@ class Plan(StrEnum):
 # Requests a minute for each key. A plan that is not here has no API access.
 REQUESTS_PER_MINUTE = {Plan.GROWTH: 300, Plan.ENTERPRISE: 1200}
 API_MINIMUM = Plan.GROWTH
+WEBHOOK_PLANS = frozenset(REQUESTS_PER_MINUTE)  # the webhook needs the same tier
 
 
 class Role(StrEnum):
@@ -50,6 +54,13 @@ PERMISSIONS: dict[Role, frozenset[Permission]] = {
     Role.ADMIN: _ADMIN,
     Role.OWNER: _ADMIN | {Permission.OWNERS, Permission.PLAN},
 }
+
+
+def manages(role: Role, other: Role) -> bool:
+    """Tell whether one may give and take a role: owners every one, others with `members` only those below their own."""
+    if Permission.OWNERS in PERMISSIONS[role]:
+        return True
+    return Permission.MEMBERS in PERMISSIONS[role] and PERMISSIONS[other] < PERMISSIONS[role]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +100,18 @@ class Caller:
     account_id: int
     key_id: UUID
     email: str
+
+
+def checked_email(text: str) -> str:
+    if EMAIL.fullmatch(text) is None or len(text) > EMAIL_LENGTH:
+        raise BadInputError(f"{text[:EMAIL_LENGTH]!r} is no e-mail address")
+    return text
+
+
+def checked_password(text: str) -> str:
+    if len(text) not in PASSWORD_LENGTHS or "\0" in text:
+        raise BadInputError(f"a password has {PASSWORD_LENGTHS.start} to {PASSWORD_LENGTHS.stop - 1} characters")
+    return text
 
 
 _PREFIX = "outcrop_"

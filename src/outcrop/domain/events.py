@@ -1,20 +1,23 @@
 """The events an account's webhook receives, and which part of the finding each one carries."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from outcrop.domain.finding import Action, Finding, Validation, public_fields
+from outcrop.domain.finding import Action, Confidence, Finding, SourceType, Status, Validation, Visibility, public_fields
+from outcrop.domain.secret import MASK
 
 
 class EventType(StrEnum):
     NEW = "finding.new"
     RESOLVED = "finding.resolved"
     FALSE_POSITIVE = "finding.false_positive"
+    TEST = "webhook.test"  # only when a person asks for it
 
 
-FIELDS = {
+FIELDS: dict[EventType, tuple[str, ...]] = {
     EventType.NEW: (
         "id",
         "status",
@@ -47,6 +50,7 @@ FIELDS = {
     ),
     EventType.FALSE_POSITIVE: ("id", "status", "source_url", "pattern"),
 }
+FIELDS[EventType.TEST] = (*FIELDS[EventType.NEW], "test")
 # Restricting a finding sends nothing.
 OF_ACTION = {Action.RESOLVE: EventType.RESOLVED, Action.FALSE_POSITIVE: EventType.FALSE_POSITIVE}
 
@@ -71,3 +75,29 @@ def event_about(event: EventType, finding: Finding) -> Event:
     if event is EventType.NEW and finding.validation_status is Validation.ERROR:
         fields["validation_status"] = Validation.UNVALIDATED
     return Event(event, finding.id, {name: fields[name] for name in FIELDS[event]})
+
+
+def example_event(now: datetime) -> Event:
+    """Make up an event that lets a receiver be tried: everything in it is an example, and it says so."""
+    finding = Finding(
+        id=UUID(int=0),
+        status=Status.ACTIVE,
+        validation_status=Validation.UNVALIDATED,
+        validation_confidence=Confidence.LOW,
+        validation_detail={},
+        composite_score=0.0,
+        source_type=SourceType.REPO,
+        source_visibility=Visibility.PUBLIC,
+        source_url="https://git.example/acme/example/blob/main/settings.py#L1",
+        repo_full_name="acme/example",
+        file_path="settings.py",
+        line_number=1,
+        matched_text=f"test{MASK}test",
+        pattern_name="Test event",
+        pattern_secret_type="test",  # noqa: S106 - a type, no secret
+        first_seen_at=now,
+        last_seen_at=now,
+        seen_count=1,
+    )
+    fields = public_fields(finding) | {"test": True}
+    return Event(EventType.TEST, finding.id, {name: fields[name] for name in FIELDS[EventType.TEST]})

@@ -134,6 +134,27 @@ def close(finding: Finding, action: Action, *, note: str | None, by: str | None,
             )
 
 
+# Reopening: what is closed becomes active again. Only a run can tell that a stale finding is there.
+REOPENS = {
+    Status.ACTIVE: Outcome.STAYS,
+    Status.RESOLVED: Outcome.MOVES,
+    Status.FALSE_POSITIVE: Outcome.MOVES,
+    Status.CUSTOMER_RESTRICTED: Outcome.MOVES,
+    Status.STALE: Outcome.REFUSED,
+}
+
+
+def reopen(finding: Finding) -> Finding | None:
+    """Give the finding active again, with nothing left of how it was closed; None where it is active already."""
+    match REOPENS[finding.status]:
+        case Outcome.STAYS:
+            return None
+        case Outcome.REFUSED:
+            raise TransitionError(f"a finding that is {finding.status} is not closed: it is active again when a scan sees it")
+        case Outcome.MOVES:
+            return replace(finding, status=Status.ACTIVE, resolved_at=None, resolution_note=None, resolution_evidence=None)
+
+
 def seen(finding: Finding, *, proven: bool = False) -> tuple[Finding, bool]:
     """Give the finding after a run saw it again, and whether that is news.
 
@@ -163,6 +184,48 @@ def cut_note(note: str | None) -> str | None:
 def suppress(finding: Finding, *, now: datetime) -> Finding:
     """Hide the finding from the active view; the first time counts."""
     return finding if finding.suppressed_at is not None else replace(finding, suppressed_at=now)
+
+
+def unsuppress(finding: Finding) -> Finding:
+    """Show the finding in the active view again."""
+    return finding if finding.suppressed_at is None else replace(finding, suppressed_at=None)
+
+
+class Move(StrEnum):
+    """Everything a person can do to a finding: what closes it, and the rest, which has no event."""
+
+    RESOLVE = Action.RESOLVE.value
+    RESTRICT = Action.RESTRICT.value
+    FALSE_POSITIVE = Action.FALSE_POSITIVE.value
+    REOPEN = "reopen"
+    SUPPRESS = "suppress"
+    UNSUPPRESS = "unsuppress"
+
+    @property
+    def closing(self) -> Action | None:
+        return Action(self.value) if self.value in _ACTIONS else None
+
+
+class Triaged(StrEnum):
+    """What became of one of several findings that a person moved at once."""
+
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"  # it was there already
+    REFUSED = "refused"
+    MISSING = "missing"
+
+
+_ACTIONS = frozenset(action.value for action in Action)
+
+
+def moved(finding: Finding, move: Move, *, note: str | None, by: str, now: datetime) -> Finding | None:
+    """Give the finding after a person's move, None where nothing changes by it, or raise where its state does not allow it."""
+    if (action := move.closing) is not None:
+        return close(finding, action, note=note, by=by, now=now)
+    if move is Move.REOPEN:
+        return reopen(finding)
+    after = suppress(finding, now=now) if move is Move.SUPPRESS else unsuppress(finding)
+    return None if after is finding else after
 
 
 def public_fields(finding: Finding) -> dict[str, Any]:

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_LEVELS = {"high": "error", "medium": "warning", "low": "note"}
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_LEVELS = {"high": "error", "medium": "warning", "low": "note"}  # by how sure the hit is, unless the issuer has said more
+_LEVELS_OF_VERDICTS = {"valid": "error", "invalid": "note"}
 FINGERPRINT = "outcrop/v1"
+FINDING = "outcrop/finding/v1"  # an account's finding, by its id
 
 
 def sarif(findings: Iterable[Mapping[str, Any]], gaps: Sequence[tuple[str, str]], *, version: str, well: bool = True) -> dict[str, Any]:
@@ -14,13 +16,25 @@ def sarif(findings: Iterable[Mapping[str, Any]], gaps: Sequence[tuple[str, str]]
     rules: dict[str, dict[str, Any]] = {}
     results = []
     for finding in findings:
-        rule = rules.setdefault(finding["rule"], _rule(finding))
-        results.append(_result(finding, list(rules).index(rule["id"])))
+        rule = rules.setdefault(finding["rule"], rule_of(finding))
+        level = _LEVELS_OF_VERDICTS.get(str(finding["validation_status"]), _LEVELS[str(finding["confidence"])])
+        result = result_of(finding, list(rules).index(rule["id"]), level=level, column=finding["column"])
+        result["partialFingerprints"] = {FINGERPRINT: finding["fingerprint"]}
+        result["properties"] = {
+            "commit": finding["commit"],
+            "author": finding["author"],
+            "confidence": str(finding["confidence"]),
+            "validation_status": str(finding["validation_status"]),
+            "validation_confidence": str(finding["validation_confidence"]),
+            "validation_detail": finding["validation_detail"],
+            "score": finding["score"],
+        }
+        results.append(result)
     notes = [{"level": "warning", "message": {"text": f"not scanned: {where}: {why}"}} for where, why in gaps]
     driver = {"name": "outcrop", "semanticVersion": version, "rules": list(rules.values())}
     invocation = {"executionSuccessful": well, "toolExecutionNotifications": notes}
     run = {"tool": {"driver": driver}, "invocations": [invocation], "columnKind": "unicodeCodePoints", "results": results}
-    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
 def fingerprints(log: Mapping[str, Any]) -> set[str]:
@@ -33,7 +47,7 @@ def fingerprints(log: Mapping[str, Any]) -> set[str]:
     }
 
 
-def _rule(finding: Mapping[str, Any]) -> dict[str, Any]:
+def rule_of(finding: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "id": finding["rule"],
         "name": finding["rule"],
@@ -42,20 +56,24 @@ def _rule(finding: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _result(finding: Mapping[str, Any], rule_index: int) -> dict[str, Any]:
+def result_of(finding: Mapping[str, Any], rule_index: int, *, level: str, column: int | None = None) -> dict[str, Any]:
+    """Give what SARIF calls a result of a finding, without what identifies it and what else is known of it."""
     where = finding["file_path"] or "unknown"
     text = f"{finding['pattern']['name']} {finding['matched_text']}"
     commit = f", commit {finding['commit'][:12]}" if finding["commit"] else ""
     physical: dict[str, Any] = {"artifactLocation": {"uri": quote(where, safe="/!@,;=+$&'()*~")}}
     if finding["line_number"]:
-        physical["region"] = {"startLine": finding["line_number"], "startColumn": finding["column"]}
+        physical["region"] = {"startLine": finding["line_number"]} | ({"startColumn": column} if column else {})
     return {
         "ruleId": finding["rule"],
         "ruleIndex": rule_index,
-        "level": _LEVELS[str(finding["confidence"])],
-        "message": {"text": f"{text} in {where}{commit}"},
+        "level": level,
+        "message": {"text": f"{text} in {where}{commit}{_verdict(finding)}"},
         "locations": [{"physicalLocation": physical}],
-        "partialFingerprints": {FINGERPRINT: finding["fingerprint"]},
         "rank": finding["composite_score"],
-        "properties": {"commit": finding["commit"], "author": finding["author"], "confidence": str(finding["confidence"])},
     }
+
+
+def _verdict(finding: Mapping[str, Any]) -> str:
+    reason = finding["validation_detail"].get("reason")
+    return f": {finding['validation_status']}, {reason}" if reason else ""

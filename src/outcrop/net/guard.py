@@ -9,8 +9,12 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from outcrop.domain.errors import OperatorError
+
+if TYPE_CHECKING:
+    from outcrop.settings import Settings  # a scan of files loads none of it
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -31,6 +35,10 @@ class EgressError(OperatorError):
     """An address that must not be connected to, or a name that has none."""
 
 
+class NoAddressError(EgressError):
+    """A name without an address."""
+
+
 @dataclass(frozen=True, slots=True)
 class Egress:
     """What the operator allows beyond the public internet."""
@@ -39,19 +47,34 @@ class Egress:
     connect_to: tuple[tuple[str, int, str, int], ...] = ()  # host, port → address, port
     ca_file: Path | None = None
     source: str | None = None  # the address of this machine that connections come from
+    closed: bool = False  # nothing may be connected to but what `connect_to` names
 
     @classmethod
-    def parse(cls, allow: Sequence[str], connect_to: Sequence[str], ca_file: Path | None, source: str | None = None) -> "Egress":
+    def parse(
+        cls, allow: Sequence[str], connect_to: Sequence[str], ca_file: Path | None, source: str | None = None, *, closed: bool = False
+    ) -> "Egress":
         """Read the operator's settings: networks, and `host:port=address:port`."""
         pairs = []
         for entry in connect_to:
             (host, port), (address, to_port) = (side.rsplit(":", 1) for side in entry.split("=", 1))
             pairs.append((host.lower(), int(port), address.strip("[]"), int(to_port)))
-        return cls(tuple(ipaddress.ip_network(part, strict=False) for part in allow), tuple(pairs), ca_file, source)
+        return cls(tuple(ipaddress.ip_network(part, strict=False) for part in allow), tuple(pairs), ca_file, source, closed)
+
+    @classmethod
+    def of(cls, settings: "Settings") -> "Egress":
+        return cls.parse(
+            settings.egress_allow,
+            settings.egress_connect_to,
+            settings.egress_ca_file,
+            settings.egress_source,
+            closed=settings.egress_closed,
+        )
 
 
 def is_allowed(address: Address, egress: Egress) -> bool:
     """Tell whether an address is public or named by the operator."""
+    if egress.closed:
+        return False
     if any(address.version == network.version and address in network for network in egress.allow):
         return True
     if isinstance(address, ipaddress.IPv4Address):
@@ -64,14 +87,16 @@ def resolve(host: str, port: int, egress: Egress) -> tuple[str, int]:
     for name, at, address, to_port in egress.connect_to:
         if name == host.lower() and at == port:
             return address, to_port
+    if egress.closed:  # not even looked up
+        raise EgressError(f"{host}: nothing may be connected to but what OUTCROP_EGRESS_CONNECT_TO names")
     found: list[Address]
     try:
         found = [ipaddress.ip_address(host)]
     except ValueError:
         try:
             answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError:
-            raise EgressError(f"{host}: the name has no address") from None
+        except (OSError, UnicodeError):  # no answer, or no name at all
+            raise NoAddressError(f"{host}: the name has no address") from None
         found = [ipaddress.ip_address(str(answer[4][0]).partition("%")[0]) for answer in answers]
     for one in found:
         if not is_allowed(one, egress):

@@ -7,8 +7,15 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
+_PAIRS = [first + second for first in _BASE62 for second in _BASE62]  # every near miss is counted, so two digits at once
+
+
 def base62(number: int, length: int) -> str:
-    return _in_base(number, _BASE62, length)
+    digits = ""
+    while number:
+        number, rest = divmod(number, len(_PAIRS))
+        digits = _PAIRS[rest] + digits
+    return digits.lstrip("0").rjust(length, "0")
 
 
 def _in_base(number: int, alphabet: str, length: int) -> str:

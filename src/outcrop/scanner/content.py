@@ -6,7 +6,8 @@ from typing import Any
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret, reveal
-from outcrop.scanner.detect import Hit, characters, find, first_pass
+from outcrop.scanner.confirm import Hit
+from outcrop.scanner.detect import characters, find, first_pass
 from outcrop.scanner.rule import Rule
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.scanner.unpack import Budget, is_packed, texts

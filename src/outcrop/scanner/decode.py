@@ -15,29 +15,42 @@ _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_
 _STANDARD = bytes.maketrans(b"-_", b"+/")
 _SHORTEST_LITERAL = 4  # base64 characters: a shorter literal is in every other line
 _RUN = 65_536  # how far a base64 run is followed to each side
+_STEP = 256
 _SHORTEST_LINE = 16  # a neighbouring line must hold this many base64 characters to belong to the run
 # What rules without a literal beginning are recognised by.
 _COMMON = (b"password", b"PASSWORD", b"secret", b"SECRET", b"token", b"TOKEN", b"api_key", b"API_KEY", b"apiKey", b"://")
 
 # Only escapes of visible ASCII: text in other languages is full of the rest, and no credential needs an escaped space.
+_VISIBLE = "(?:2[1-9A-Fa-f]|[3-6][0-9A-Fa-f]|7[0-9A-Ea-e])"
+_INVISIBLE = "[^2-7].|2[^1-9A-Fa-f]|[3-6][^0-9A-Fa-f]|7[^0-9A-Ea-e]"
+_SIGN = "(?:2[2BFbf6]|3[ABDabd]|40|7[Bb])"  # what is a sign in an address, and what quotes a value
+_NO_SIGN = "[^2347].|2[^2BFbf6]|3[^ABDabd]|4[^0]|7[^Bb]"
+# Of escapes side by side, as where a whole value is escaped, the first pass sees the first one only.
 ESCAPES = (
-    r"\\u00(?:2[1-9A-Fa-f]|[3-6][0-9A-Fa-f]|7[0-9A-Ea-e])",
-    r"\\x(?:2[1-9A-Fa-f]|[3-6][0-9A-Fa-f]|7[0-9A-Ea-e])",
-    r"%(?:25)?(?:2[2BFbf6]|3[ABDabd]|40|7[Bb])",
+    rf"(?s)(?:{_INVISIBLE}|[^0]..|[^0]...|[^u]....|[^\\].....)\\u00{_VISIBLE}",
+    rf"(?s)^.{{0,5}}\\u00{_VISIBLE}",
+    rf"(?s)(?:{_INVISIBLE}|[^x]..|[^\\]...)\\x{_VISIBLE}",
+    rf"(?s)^.{{0,3}}\\x{_VISIBLE}",
+    rf"(?s)(?:{_NO_SIGN}|[^%]..)%(?:25)?{_SIGN}",
+    rf"(?s)^..?.?%(?:25)?{_SIGN}|^%(?:25)?{_SIGN}",
     r"&#(?:x[2-7][0-9A-Fa-f]|[3-9][0-9]|1[01][0-9]|12[0-6]);",
     r":\\/\\/",
 )
+_FURTHER = re.compile(rf"(?:\\u00{_VISIBLE})++|(?:\\x{_VISIBLE})++|(?:%(?:25)?{_SIGN})++|".encode())
 # A quoted value in code that itself stands in a string, as in notebooks: looked at only after a word that matters.
 QUOTED = r"[=:] ?\\[\"']"
 _WORD = re.compile(rb"(?i:key|token|secret|passw|pwd|auth|credential)")
-_ESCAPE = re.compile(rb"\\(?:u00|x)[2-7][0-9A-Fa-f]|%[2-7][0-9A-Fa-f]|&#(?:x[2-7][0-9A-Fa-f]|\d{2,3});|\\[/\"']")
-_CHARACTER = {b"\\/": b"/", b'\\"': b'"', b"\\'": b"'"}  # every way to write a visible character or a space
+_CODE = "(?:[2-6][0-9A-Fa-f]|7[0-9A-Ea-e])"
+# Every alternative begins with its sign, so that what lies between escapes is passed over quickly.
+_ESCAPE = re.compile(
+    rf"\\u00{_CODE}(?:\\u00{_CODE})*+|\\x{_CODE}(?:\\x{_CODE})*+|%{_CODE}(?:%{_CODE})*+|&#(?:x[2-7][0-9A-Fa-f]|\d{{2,3}});|\\[/\"']".encode()
+)
+_MARKS = re.compile(rb"\\u00|\\x|%")
+_CHARACTER = {b"\\/": b"/", b'\\"': b'"', b"\\'": b"'"}  # other ways to write a visible character or a space
 for _code in range(32, 127):
-    for _hexadecimal in {f"{_code:02x}", f"{_code:02X}", f"{_code:02x}".title()}:
-        for _spelling in (f"\\u00{_hexadecimal}", f"\\x{_hexadecimal}", f"%{_hexadecimal}", f"&#x{_hexadecimal};"):
-            _CHARACTER[_spelling.encode()] = bytes([_code])
-    for _spelling in (f"&#{_code};", f"&#{_code:03};"):
+    for _spelling in (f"&#{_code};", f"&#{_code:03};", f"&#x{_code:02x};", f"&#x{_code:02X};"):
         _CHARACTER[_spelling.encode()] = bytes([_code])
+_ENTITY, _QUOTES = ord("&"), b"/\"'"
 _BEFORE, _AFTER = 400, 2_400  # an escape is read in this much of its surroundings
 
 
@@ -63,7 +76,8 @@ class Piece:
 
     def changed(self, start: int, stop: int) -> bool:
         """Tell whether one of these characters is a decoded one."""
-        return bisect_right(self._decoded_at, max(0, start)) < bisect_right(self._decoded_at, stop)
+        row = bisect_right(self._decoded_at, max(0, start))
+        return row < len(self._decoded_at) and self._decoded_at[row] <= stop
 
     def origin(self, position: int) -> int:
         """Give where a position of the decoded text stands in the original."""
@@ -127,9 +141,28 @@ def _run(data: bytes, end: int) -> tuple[list[tuple[int, int]], bytes, int]:
 
 
 def _row(data: bytes, end: int) -> tuple[int, int]:
-    before = data[max(0, end - _RUN) : end]
-    after = data[end : end + _RUN]
-    return end - (len(before) - len(before.rstrip(_ALPHABET))), end + len(after) - len(after.lstrip(_ALPHABET))
+    return _left(data, end), _right(data, end)
+
+
+def _left(data: bytes, end: int) -> int:
+    """Follow base64 characters to the left, in steps that grow: most runs are short."""
+    at, step = end, _STEP
+    while at > (least := max(0, at - step)) and end - at < _RUN:
+        kept = len(data[least:at].rstrip(_ALPHABET))
+        at, step = least + kept, step * 4
+        if kept:
+            break
+    return max(at, end - _RUN)
+
+
+def _right(data: bytes, end: int) -> int:
+    at, step = end, _STEP
+    while piece := data[at : at + step]:
+        at += len(piece) - (kept := len(piece.lstrip(_ALPHABET)))
+        step *= 4
+        if kept or at - end >= _RUN:
+            break
+    return min(at, end + _RUN)
 
 
 def _row_before(data: bytes, start: int) -> tuple[int, int] | None:
@@ -138,7 +171,7 @@ def _row_before(data: bytes, start: int) -> tuple[int, int] | None:
     if b"\n" not in gap[len(kept) :]:
         return None
     stop = start - len(gap) + len(kept)
-    left, _ = _row(data, stop)
+    left = _left(data, stop)
     return (left, stop) if stop - left >= _SHORTEST_LINE and data[left - 1 : left] in {b"", b"\n", b" ", b"\t", b"\r"} else None
 
 
@@ -149,7 +182,7 @@ def _row_after(data: bytes, stop: int) -> tuple[int, int] | None:
     if b"\n" not in between:
         return None
     start = stop + len(between)
-    _, right = _row(data, start)
+    right = _right(data, start)
     return (start, right) if right > start and data[right : right + 1] in {b"", b"\n", b"\r", b"="} else None
 
 
@@ -187,14 +220,17 @@ def after_words(data: bytes, ends: list[int]) -> list[int]:
 
 
 def escape_pieces(data: bytes, ends: list[int]) -> Iterator[Piece]:
-    """Decode the escapes around the positions; neighbouring places become one piece."""
+    """Decode the escapes around the positions, each the end of the first of its kind; neighbouring places become one piece."""
     start = stop = 0
-    for end in ends:
-        if end - _BEFORE > stop:
+    for first in ends:
+        end = first
+        while (further := _FURTHER.match(data, end)) is not None and further.end() > end:
+            end = further.end()
+        if first - _BEFORE > stop:
             if stop:
                 yield from _unescape(data, start, stop)
-            start = end - _BEFORE
-        stop = min(len(data), end + _AFTER)
+            start = first - _BEFORE
+        stop = max(stop, min(len(data), end + _AFTER))
     if stop:
         yield from _unescape(data, start, stop)
 
@@ -205,18 +241,22 @@ def _unescape(data: bytes, start: int, stop: int) -> Iterator[Piece]:
     original_at: list[int] = []
     length, last = 0, start
     for match in _ESCAPE.finditer(data, start, stop):
-        char = _CHARACTER.get(match[0])
-        if char is None:
-            continue
+        written = match[0]
+        if written[0] == _ENTITY or written[1] in _QUOTES:
+            decoded = _CHARACTER.get(written, b"")
+            if not decoded:
+                continue
+        else:
+            decoded = bytes.fromhex(_MARKS.sub(b"", written).decode())
         begin, end = match.span()
-        if begin > last:
-            out.append(data[last:begin])
-            length += begin - last
-        out.append(char)
-        length += 1
+        out += data[last:begin], decoded
+        length += begin - last
+        count = len(decoded)
+        wide = (end - begin) // count
+        decoded_at += range(length + 1, length + count + 1)
+        original_at += range(begin + wide, end + 1, wide)
+        length += count
         last = end
-        decoded_at.append(length)
-        original_at.append(last)
     if not decoded_at:
         return
     out.append(data[last:stop])

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from functools import lru_cache
 
 _SHARES = [0.0, *(n * math.log2(n) for n in range(1, 1_000))]  # most values are short, and this is asked of every candidate
 
@@ -14,3 +15,21 @@ def bits_per_character(value: str) -> float:
     if length < len(_SHARES):
         return math.log2(length) - sum([_SHARES[n] for n in counts]) / length
     return -sum(n / length * math.log2(n / length) for n in counts)
+
+
+def is_random(value: str, bits: float) -> bool:
+    """Tell whether a value has so many bits per character. Mostly the number of different characters says it, without a count of each."""
+    too_few, enough = _different(len(value), bits)
+    different = len(set(value))
+    return different >= enough or (different > too_few and bits_per_character(value) >= bits)
+
+
+@lru_cache(maxsize=4096)
+def _different(length: int, bits: float) -> tuple[int, int]:
+    """Give how many different characters are surely too few, however they are spread, and how many are surely enough."""
+    if not 0 < length < len(_SHARES):
+        return -1, length + 1
+    too_few = max((count for count in range(length + 1) if math.log2(count or 1) < bits - 1e-9), default=0)
+    # The least even spread: all but one stand once.
+    spread = (count for count in range(1, length + 1) if math.log2(length) - _SHARES[length - count + 1] / length >= bits + 1e-9)
+    return too_few, next(spread, length + 1)

@@ -4,13 +4,14 @@ import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner import regex
-from outcrop.scanner.check import Check
+from outcrop.scanner import regex, short
+from outcrop.scanner.advice import Revoke, Words
+from outcrop.scanner.check import Checks
 from outcrop.scanner.checksum import CHECKSUMS
 from outcrop.scanner.judge.candidate import LED_TO
 from outcrop.scanner.regex import compile_regex
@@ -19,7 +20,7 @@ from outcrop.scanner.rule import Form, Impact, Part, Rule, RuleError, Strength, 
 WITHIN = 60  # characters between a context word and its value
 _WIDEST_GAP = 1_000
 PAIR_WITHIN = 600  # characters between the parts of one credential
-_WORD = set(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
+_WORD = set(regex.WORD)
 _JOINING = b"-+/="  # belong to a value's run only where its alphabet has them
 
 
@@ -27,14 +28,20 @@ class _Shape(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+_Listed = Annotated[list[str], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
+
+
 class _FormIn(_Shape):
-    pattern: str = Field(min_length=1)
+    pattern: str = ""
+    value: _Listed = []  # the short form: what the value is made of, and the issuer's word
+    word: _Listed = []
+    tight: bool = False
     context: list[str] = []
     near: list[str] = []
     after: list[str] = []
-    within: int = Field(WITHIN, ge=1, le=8_000)
+    within: int | None = Field(None, ge=1, le=8_000)
     longest: int = Field(0, ge=0, le=262_144)
-    entropy: float = Field(0.0, ge=0, le=8)
+    entropy: float | None = Field(None, ge=0, le=8)
     checksum: str | None = None
     exclude: str | None = None
     confidence: Literal["high", "medium", "low"] | None = None
@@ -54,15 +61,17 @@ class _PartIn(_Shape):
 
 class _RuleIn(_FormIn):
     id: str = Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=80)
-    name: str = Field(min_length=1, max_length=120)
-    secret_type: str = Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=80)
+    name: str | None = Field(None, min_length=1, max_length=120)
+    secret_type: str | None = Field(None, pattern=r"^[a-z][a-z0-9_-]*$", max_length=80)
     impact: Literal["critical", "high", "medium", "low"] = "medium"
     password: bool = False
     decode: Literal["base64"] | None = None
     paths: list[str] = []
     also: list[_FormIn] = []
     part: list[_PartIn] = []
-    check: Check | None = None
+    check: Checks = ()
+    revoke: Revoke | None = None  # these two are read where they are needed (scanner/advice.py), and only checked here
+    advice: Words | None = None
     examples: list[str] = []
     counterexamples: list[str] = []
 
@@ -70,6 +79,8 @@ class _RuleIn(_FormIn):
 class _FileIn(_Shape):
     issuer: str = Field(min_length=1, max_length=80)
     let: dict[str, str] = {}  # pieces that patterns of this file share
+    revoke: Revoke | None = None
+    advice: Words | None = None
     rule: list[dict[str, Any]] = Field(min_length=1)
 
 
@@ -151,9 +162,10 @@ class _Lines:
     def message(self, rule: int | None, error: ValidationError, label: str = "") -> str:
         first = error.errors(include_url=False, include_input=False)[0]
         keys = [str(part) for part in first["loc"]]
-        key = next((k for k in reversed(keys) if not k.isdigit()), "")
-        nested = len(keys) > 1 and keys[0] in {"also", "part"}
-        where = self.at(rule, key, keys[0], int(keys[1])) if nested else self.at(rule, key)
+        nested = (keys[0], int(keys[1])) if len(keys) > 1 and keys[0] in {"also", "part"} else ("", 0)
+        around = self.at(rule, "", *nested)
+        found = (self.at(rule, key, *nested) for key in reversed(keys) if not key.isdigit())
+        where = next((place for place in found if place != around), around)
         return f"{where}: {label}{'.'.join(keys)}: {first['msg']}"
 
 
@@ -167,6 +179,7 @@ def _rule(raw: dict[str, Any], at: int, issuer: str, lines: _Lines) -> Rule:
     parts: list[Part] = []
     try:
         forms = [make_form(given)]
+        examples, counterexamples = _proof(given)
         for index, form in enumerate(given.also):  # noqa: B007 - told where it fails
             table = "also"
             # What the rule excludes, its further forms exclude as well, unless they say otherwise.
@@ -178,10 +191,11 @@ def _rule(raw: dict[str, Any], at: int, issuer: str, lines: _Lines) -> Rule:
     except regex.PatternError as error:
         key = str(error).partition(" ")[0].rstrip(":,")
         raise RuleError(f"{lines.at(at, key, table, index)}: {label}{error}") from None
+    secret_type = given.secret_type or short.type_of(issuer)
     return Rule(
         id=given.id,
-        name=given.name,
-        secret_type=given.secret_type,
+        name=given.name or short.name_of(issuer, given.id, secret_type),
+        secret_type=secret_type,
         issuer=issuer,
         impact=Impact(given.impact),
         forms=tuple(forms),
@@ -189,19 +203,21 @@ def _rule(raw: dict[str, Any], at: int, issuer: str, lines: _Lines) -> Rule:
         paths=tuple(given.paths),
         password=given.password,
         decode=given.decode,
-        origin=lines.at(at, "pattern"),
-        examples=tuple(given.examples),
-        counterexamples=tuple(given.counterexamples),
+        origin=lines.at(at, "pattern" if given.pattern else "value"),
+        examples=tuple(examples),
+        counterexamples=tuple(counterexamples),
     )
 
 
 def make_form(given: _FormIn) -> Form:
     """Make the full pattern of a form: context word, gap, boundary, value, boundary."""
+    given = _written_out(given)
+    within = given.within or WITHIN
     if sum(map(bool, (given.context, given.near, given.after))) > 1:
         raise regex.PatternError("context, near and after exclude each other")
-    if given.context and given.within > _WIDEST_GAP:
+    if given.context and within > _WIDEST_GAP:
         raise regex.PatternError(f"within is at most {_WIDEST_GAP} with context")
-    whole = _whole(given.pattern, given.context, given.within, judged=given.judge in LED_TO)
+    whole = _whole(given.pattern, given.context, within, judged=given.judge in LED_TO)
     if given.checksum is not None and given.checksum not in CHECKSUMS:
         raise regex.PatternError(f"checksum {given.checksum!r} is not known; known are {', '.join(sorted(CHECKSUMS))}")
     if given.exclude:
@@ -214,16 +230,57 @@ def make_form(given: _FormIn) -> Form:
         longest=given.longest,
         strength=strength,
         confidence=Confidence(given.confidence) if given.confidence else usual,
-        entropy=given.entropy,
+        entropy=given.entropy or 0.0,
         checksum=given.checksum,
         exclude=given.exclude or None,
     )
-    before, after = given.within if given.near else 0, given.within if given.near or given.after else 0
-    return replace(form, before=before, after=after, judge=given.judge)
+    width, joining = _width(given) if form.whole else (0, "")
+    before, after = within if given.near else 0, within if given.near or given.after else 0
+    return replace(form, before=before, after=after, width=width, joining=joining, judge=given.judge)
+
+
+def _width(given: _FormIn) -> tuple[int, str]:
+    """Give the width of a value that is all of its pattern and always as wide, with what may not follow it; else 0."""
+    if given.context or "(?P<secret>" in given.pattern or not _edge(given.pattern, last=False):
+        return 0, ""
+    last = regex.last_characters(given.pattern)
+    return (regex.fixed_width(given.pattern), _joining(last)) if last <= _WORD | set(_JOINING) and last & _WORD else (0, "")
+
+
+def _written_out(given: _FormIn) -> _FormIn:
+    """Write the short form out: what it does not say itself is made from its word and value."""
+    words, values = given.word, given.value
+    if bool(given.pattern) == bool(values):
+        raise regex.PatternError("pattern and value exclude each other" if values else "pattern or value is needed")
+    if words and (given.context or given.near or given.after):
+        raise regex.PatternError("word stands for context, near and after")
+    if not (words or given.context or given.near or given.after or given.pattern or short.begins_alike(values)):
+        raise regex.PatternError("value has no beginning of its own: it needs a word")
+    made: dict[str, Any] = {}
+    if words:
+        made |= {"context": [short.context_of(words, tight=given.tight)], "within": given.within or short.BESIDE}
+    if values:
+        made |= {
+            "pattern": short.pattern_of(values),
+            "entropy": short.entropy_of(values) if given.entropy is None else given.entropy,
+            "exclude": short.exclude_of(values) if given.exclude is None else given.exclude,
+        }
+    return given.model_copy(update=made)
+
+
+def _proof(given: _RuleIn) -> tuple[list[str], list[str]]:
+    """Give a rule's examples and counterexamples; those of the short form are made, and its own stand beside them."""
+    words, values = given.word, given.value
+    if not values or given.context or given.near or given.after or given.paths:
+        return given.examples, given.counterexamples
+    made = short.examples_of(given.id, words, values), short.counterexamples_of(given.id, words, values)
+    return [*made[0], *given.examples], [*made[1], *given.counterexamples]
 
 
 def _word(given: _FormIn) -> str | None:
-    """Give the pattern of the words around which the values stand, where these are not part of the match."""
+    """Give the pattern of the words around which the values stand, where these are not part of the match or too much of it."""
+    if given.word:
+        return short.trigger_of(given.word, tight=given.tight)
     words = given.near or given.after
     for word in words:
         _compiles("near" if given.near else "after", word)
@@ -250,6 +307,7 @@ def own_form(
         trigger_min=found.min_width,
         trigger_max=found.max_width,
         longest=longest or regex.width(regex.parse(whole))[1],
+        whole=found.whole and not word,
         strength=strength,
         confidence=confidence,
         entropy=entropy,
@@ -286,9 +344,13 @@ def _edge(pattern: str, *, last: bool) -> str:
     outer = regex.last_characters(pattern) if last else regex.first_characters(pattern)
     if outer - _WORD - set(_JOINING) and not outer & _WORD:
         return ""
-    joining = "".join(f"\\{chr(c)}" for c in _JOINING if c in outer)
+    joining = "".join(f"\\{sign}" for sign in _joining(outer))
     # An escaped line break before a value, as in JSON strings, ends in a letter.
     return f"(?:$|[^0-9A-Za-z_{joining}])" if last else f"(?:^|[^0-9A-Za-z_{joining}]|\\\\[nrt])"
+
+
+def _joining(characters: set[int]) -> str:
+    return "".join(chr(c) for c in _JOINING if c in characters)
 
 
 def _compiles(key: str, pattern: str) -> None:

@@ -7,27 +7,29 @@ chance, or needs characters that tokens have none of; shorter words count only w
 import base64
 import hashlib
 import re
+from operator import eq
 
-import re2  # type: ignore[import-untyped]
+from outcrop.scanner.regex import compile_regex, matches_wholly, spans
 
 # What people write where a credential would go.
-_FILL_IN = re2.compile(
-    rb"(?i)example|placeholder|redacted|change[_-]?(?:me|it|this)|dummy|foobar|notreal|not[_-]?(?:a[_-]?)?(?:real|valid|secret)|invalid|sanitized"
-    rb"|your[_-]?(?:api|app|secret|token|key|pass|pwd|access|auth|client|own|account|user|db|database|bot|private)|^your[_-]|[_-]your[_-]"
-    rb"|(?:replace|insert|paste|enter)[ _-]?(?:me|with|this|your|the|here)|put[ _-](?:your|the|here)"
-    rb"|goes[_-]?here|(?:key|token|secret|password)[_-]here"
-    rb"|to[_-]be[_-](?:set|replaced|filled|changed|defined)|sample[_-]|fake[_-]?(?:api|key|token|secret|pass|cred|value|auth|access|client)"
-    rb"|(?:^|[^0-9A-Za-z])(?:fake|mock|todo|fixme|none|null|undefined)(?:$|[^0-9A-Za-z])|x{6}"
-    rb"|12345678|23456789|98765432|01234567|abcdefgh|bcdefghi|qwertyui|deadbeefdead|a1b2c3d4|1a2b3c4d|abcdef01|abcdef12|c0ffeec0ffee"
+_FILL_IN = compile_regex(
+    r"(?i)example|placeholder|redacted|change[_-]?(?:me|it|this)|dummy|foobar|notreal|not[_-]?(?:a[_-]?)?(?:real|valid|secret)|invalid|sanitized"
+    r"|your[_-]?(?:api|app|secret|token|key|pass|pwd|access|auth|client|own|account|user|db|database|bot|private)|^your[_-]|[_-]your[_-]"
+    r"|(?:replace|insert|paste|enter)[ _-]?(?:me|with|this|your|the|here)|put[ _-](?:your|the|here)"
+    r"|goes[_-]?here|(?:key|token|secret|password)[_-]here"
+    r"|to[_-]be[_-](?:set|replaced|filled|changed|defined)|sample[_-]|fake[_-]?(?:api|key|token|secret|pass|cred|value|auth|access|client)"
+    r"|(?:^|[^0-9A-Za-z])(?:fake|mock|todo|fixme|none|null|undefined)(?:$|[^0-9A-Za-z])|x{6}"
+    r"|12345678|23456789|98765432|01234567|abcdefgh|bcdefghi|qwertyui|deadbeefdead|a1b2c3d4|1a2b3c4d|abcdef01|abcdef12|c0ffeec0ffee"
 )
 _LONG = 400  # a key block contains any word by chance
 _SHORT_ELLIPSIS = 80
 
 # Something else fills the value in: a shell, a template engine, a format string.
-_TEMPLATE = re2.compile(
-    rb"\$\{[^}]*\}|\$\{\{|^\$\(|^\$\{|^\$[A-Za-z_]\w*$|\{\{|\}\}|<%|%>|^%\w+%$|%\(\w+\)s|(?:^|[^\w%])%[sdv](?:$|[^\w])|#\{|\{[A-Za-z_][\w.]*\}|^\{\d?\}$"
-    rb"|^<[^<>]*>$|^\[[^\[\]]*\]$|^@\w+@$|^__[A-Z_]+__$|^%[sdv@]|\*{3}|^\*+$|_{8}|#{4}|^-+$|\\\([A-Za-z_.]+\)"
+_TEMPLATE = compile_regex(
+    r"\$\{[^}]*\}|\$\{\{|^\$\(|^\$\{|^\$[A-Za-z_]\w*$|\{\{|\}\}|<%|%>|^%\w+%$|%\(\w+\)s|(?:^|[^\w%])%[sdv](?:$|[^\w])|#\{|\{[A-Za-z_][\w.]*\}|^\{\d?\}$"
+    r"|^<[^<>]*>$|^\[[^\[\]]*\]$|^@\w+@$|^__[A-Z_]+__$|^%[sdv@]|\*{3}|^\*+$|_{8}|#{4}|^-+$|\\\([A-Za-z_.]+\)"
 )
+_SIGNS = b"${}<>%#[@*\\"  # one of which every template has, or an underscore twice, or it begins with a dash
 _HASH = ("{SHA}", "{SSHA}", "{MD5}", "{CRYPT}", "{noop}", "{bcrypt}")  # how directories begin a password, not a template
 _RUN = re.compile(r"([^A\s])\1{7}")  # base64 of zero bytes is a run of A
 _CYCLE = re.compile(r"(.{1,6})\1{3,}.{0,5}", re.DOTALL)
@@ -37,7 +39,7 @@ _NOUN = (
     r"user(?:name)?|login|pass(?:word|wort|wd|phrase|code)?|passw|pwd|pw|secret|token|key|api[\s_.-]?key|auth"
     r"|cred(?:ential)?s?|value|string|text"
 )
-_WORD = re2.compile(
+_WORD = compile_regex(
     r"(?i)(?:(?:my|your|the|our|some|any|an?|new|old|db|database|user|admin|root|test|default|real|actual|plain|valid|wrong|bad|good|correct|super|app|api|client"
     r"|access|refresh|bearer|private|public|session|service|shared|secret|base64|encoded|encrypted|hashed|sql|mysql|postgres|mongo|redis|smtp|ftp|http|proxy)[\s_.-]?)*"
     rf"(?:{_NOUN})(?:[\s_.-]?(?:{_NOUN}|here|id|name|hash|file|path))*[\s_.-]?[0-9]?[!?.:*]{{0,3}}"
@@ -76,31 +78,46 @@ _PUBLISHED = frozenset(
 
 
 def is_placeholder(value: str) -> bool:
-    """Tell whether a value is a stand-in rather than a credential."""
+    """Tell whether a value is a stand-in rather than a credential. What is quickly ruled out is not looked for."""
     raw = value.encode("utf-8", "surrogateescape")
     block = value.startswith("-----BEGIN")
-    if (not block and not value.startswith(_HASH) and _TEMPLATE.search(raw)) or _RUN.search(value) or _CYCLE.fullmatch(value):
+    if (_may_be_template(raw) and not block and not value.startswith(_HASH) and spans(_TEMPLATE, raw, 0, len(raw))) or _repeats(value):
         return True
     size = len(value)
-    if size <= _LONG and (_FILL_IN.search(raw) or (size >= 6 and len(set(value)) < 3)):
+    if size <= _LONG and (spans(_FILL_IN, raw, 0, len(raw)) or (size >= 6 and len(set(value)) < 3)):
         return True
     if (block or size <= _SHORT_ELLIPSIS) and ("..." in value or "…" in value):
         return True
-    if size <= _WORDS_UP_TO and (_is_word(value) or (size % 4 == 0 and _is_encoded_word(value))):
+    if size <= _WORDS_UP_TO and (_is_word(raw) or (size % 4 == 0 and _is_encoded_word(value))):
         return True
     return _SAMPLE_CLAIMS in value or _published(raw) or (value.startswith("eyJ") and _published(raw.rpartition(b".")[2]))
 
 
-def _is_word(value: str) -> bool:
+def _may_be_template(raw: bytes) -> bool:
+    """Tell whether a value has a sign without which it is no template."""
+    return len(raw.translate(None, _SIGNS)) < len(raw) or b"__" in raw or raw[:1] == b"-"
+
+
+def _repeats(value: str) -> bool:
+    """Tell whether a value is one sign many times, or a few signs again and again."""
+    # Of eight signs in a row, two stand side by side among every fourth sign; what comes again does so within six.
+    some = value[3::4]
+    if any(map(eq, some, some[1:])) and _RUN.search(value):
+        return True
+    return value[:1] in value[1:7] and _CYCLE.fullmatch(value) is not None
+
+
+def _is_word(raw: bytes) -> bool:
     """Tell whether a value is only a word; a pair of user and password counts by its password."""
-    return _WORD.fullmatch(value) is not None or (":" in value and _WORD.fullmatch(value.partition(":")[2]) is not None)
+    return matches_wholly(_WORD, raw) or (b":" in raw and matches_wholly(_WORD, raw.partition(b":")[2]))
 
 
 def _is_encoded_word(value: str) -> bool:
     if not _BASE64.fullmatch(value):
         return False
     raw = base64.b64decode(value)
-    return raw.isascii() and (text := raw.decode().strip()).isprintable() and (_is_word(text) or _FILL_IN.search(raw) is not None)
+    text = raw.strip()
+    return raw.isascii() and text.decode().isprintable() and (_is_word(text) or spans(_FILL_IN, raw, 0, len(raw)) is not None)
 
 
 def _published(raw: bytes) -> bool:

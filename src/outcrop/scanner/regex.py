@@ -6,6 +6,7 @@ same way; this is the one file that knows it, and it handles exactly the node ty
 
 import re
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from re import _constants as op  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
@@ -13,10 +14,13 @@ from typing import Any
 
 import re2  # type: ignore[import-untyped]
 
+WORD = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
 UNBOUNDED = 8_192  # how far a repetition without an upper bound is followed
 _WIDE_GAP = 128  # a repetition that varies by more than this ends a trigger
 _ENOUGH = 12  # a trigger that begins with a literal needs no more positions than this
 _LITERAL = 3
+_WHOLE = 450  # a pattern up to this wide is its own trigger: what only begins like it is refused where it costs least
+_MANY_TIMES = 200  # a repetition that varies by more is looked for without its upper bound, which the first pass would have to count to
 _MOST_ALTERNATIVES = 100
 
 _CATEGORIES = {
@@ -29,9 +33,9 @@ _CATEGORIES = {
 _ANCHORS = {
     op.AT_BEGINNING: (r"(?:^|\n)", 1),
     op.AT_BEGINNING_STRING: (r"(?:^|\n)", 1),
+    op.AT_END: (r"(?:$|\n)", 1),
+    op.AT_END_STRING: (r"(?:$|\n)", 1),
     # Dear in the first pass, and the second one checks them.
-    op.AT_END: ("", 0),
-    op.AT_END_STRING: ("", 0),
     op.AT_BOUNDARY: ("", 0),
     op.AT_NON_BOUNDARY: ("", 0),
 }
@@ -48,6 +52,7 @@ class Trigger:
     pattern: str
     min_width: int
     max_width: int
+    whole: bool = False  # it ends where the full pattern ends
 
 
 def parse(pattern: str) -> Any:
@@ -67,14 +72,40 @@ def width(tree: Any) -> tuple[int, int]:
     return int(low), min(int(high), UNBOUNDED)
 
 
-def trigger(pattern: str) -> Trigger:
-    """Give the shortest useful beginning of a pattern: enough of it to be rare, and no open end that matches at every byte."""
+def fixed_width(pattern: str) -> int:
+    """Give the width of a pattern whose matches are all as wide and depend on nothing beside them; else 0."""
+    tree = parse(pattern)
+    low, high = width(tree)
+    return low if low == high and not _has_anchor(tree) else 0
+
+
+def _has_anchor(tree: Any) -> bool:
+    return any(code == op.AT or any(map(_has_anchor, _inside(code, value))) for code, value in tree)
+
+
+def trigger(pattern: str, *, whole: bool = True) -> Trigger:
+    """Give what the first pass looks for: the pattern itself where it is narrow and ends in something, else its shortest useful beginning.
+
+    A beginning is enough of a pattern to be rare, without an open end that would match at every further byte.
+    """
     tree = parse(pattern)
     emitter = _Emitter(tree.state.flags)
-    emitted = emitter.beginning(_flat(list(tree)))
+    items = _flat(list(tree))
+    full = emitter.sequence(items)
+    if whole and full.low >= 2 and full.high <= _WHOLE and not _is_open(items):
+        return Trigger(emitter.prefix + full.text, full.low, full.high, whole=True)
+    emitted = emitter.beginning(items)
     if emitted.low < 2:
         raise PatternError("matches fewer than two characters")
     return Trigger(emitted.text, emitted.low, min(emitted.high, UNBOUNDED))
+
+
+def _is_open(items: list[Any]) -> bool:
+    """Tell whether a match may go on after it could have ended, so that it would be seen again at every further byte."""
+    code, value = items[-1]
+    if code in {op.MAX_REPEAT, op.MIN_REPEAT}:
+        return bool(value[0] != value[1]) or _is_open(list(value[2]))
+    return any(_is_open(list(part)) for part in _inside(code, value) if len(part))
 
 
 def alternatives(pattern: str) -> list[str]:
@@ -101,6 +132,28 @@ def _literal_length(code: Any, value: Any) -> int:
 def literal_prefixes(pattern: str) -> list[bytes]:
     """Give the case-sensitive literals one of which every match begins with; none where there is no such list."""
     return [text for text, _ in _prefixes(list(parse(pattern)))]
+
+
+def literals(pattern: str) -> list[bytes]:
+    """Give the case-sensitive literals that every match has, in their order."""
+    tree = parse(pattern)
+    if tree.state.flags & re.IGNORECASE:
+        return []
+    texts = _literals(list(tree))
+    return [text for text in b"".join(texts).split(_GAP) if len(text) >= _LITERAL]
+
+
+_GAP = b"\xff"  # stands for whatever is no literal
+
+
+def _literals(items: list[Any]) -> Iterator[bytes]:
+    for code, value in items:
+        if code == op.LITERAL and value != _GAP[0]:
+            yield bytes([value])
+        elif code == op.SUBPATTERN and not value[1] and not value[2]:
+            yield from _literals(list(value[3]))
+        elif code != op.AT:
+            yield _GAP
 
 
 def last_characters(pattern: str) -> set[int]:
@@ -196,7 +249,7 @@ class _Emitter:
         body = self.sequence(inner)
         if high == 0:
             return
-        bounds = f"{{{low}}}" if low == high else f"{{{low},{'' if high > UNBOUNDED else high}}}"
+        bounds = f"{{{low}}}" if low == high else f"{{{low},{'' if high - low > _MANY_TIMES else high}}}"
         out.add(f"(?:{body.text}){bounds}", body.low * low, min(body.high * high, UNBOUNDED))
 
     def sequence(self, tree: Any) -> _Text:
@@ -358,3 +411,20 @@ def compile_regex(pattern: str) -> Any:
         return re2.compile(pattern.encode("latin-1"), options)
     except (re2.error, UnicodeEncodeError) as error:
         raise PatternError(f"is not taken by the linear-time engine ({error})") from None
+
+
+_ANYWHERE, _WHOLLY = re2._re2.RE2.Anchor.UNANCHORED, re2._re2.RE2.Anchor.ANCHOR_BOTH  # noqa: SLF001
+_NONE = (-1, -1)
+
+
+def spans(pattern: Any, data: bytes, at: int, stop: int) -> list[tuple[int, int]] | None:
+    """Give where the first match between two places stands, and its groups; None where there is none.
+
+    Of the engine's own Python layer only the compiled call is used: the rest costs as much as the match itself.
+    """
+    found: list[tuple[int, int]] = pattern._regexp.Match(_ANYWHERE, data, at, stop)  # noqa: SLF001
+    return None if found[0] == _NONE else found
+
+
+def matches_wholly(pattern: Any, data: bytes) -> bool:
+    return bool(pattern._regexp.Match(_WHOLLY, data, 0, len(data))[0] != _NONE)  # noqa: SLF001

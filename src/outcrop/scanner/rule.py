@@ -46,12 +46,16 @@ class Form:
     keywords: tuple[str, ...] = ()  # one of these must stand anywhere in the text, in any case
     part: str | None = None  # the form is a companion that is worth a finding when no partner stands near
     judge: str | None = None  # how the value stands beside its name, where the two are weighed
+    whole: bool = False  # the trigger ends where the match ends
+    width: int = 0  # of a value that is all of its pattern, the boundaries aside, and always as wide; else 0
+    joining: str = ""  # with a width: what may not follow the value beside letters, digits and _
 
     @property
     def reach(self) -> tuple[int, int]:
         """Give how far before and after a trigger's end a match, and what bounds it, can lie."""
-        before = (self.before or self.trigger_max) + 1 + (JUDGED_BEFORE if self.judge else 0)
-        return before, (self.after or self.longest - self.trigger_min) + (JUDGED_AFTER if self.judge else 2)
+        beyond = 0 if self.whole else self.longest - self.trigger_min
+        before, after = (self.before or self.trigger_max) + 1, (self.after or beyond) + 2
+        return (before + JUDGED_BEFORE, after + JUDGED_AFTER) if self.judge else (before, after)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 from threading import local
@@ -20,6 +20,7 @@ from outcrop.scanner.rule import Form, Impact, Part, Rule, RuleError, Strength, 
 
 BUILT_IN = Path(__file__).parent.parent / "rules"
 ENGINE = 4  # part of the version: raise it when the same rules would find something else
+_TOGETHER = 16  # triggers that are tried at once when one of all is too much
 
 
 class RuleSet:
@@ -86,17 +87,24 @@ def _read(paths: Sequence[Path], gitleaks: Path | None) -> list[Rule]:
 
 
 def make(rules: Sequence[Rule], version: str = "") -> RuleSet:
+    try:
+        return RuleSet(tuple(rules), version, _database(rules))
+    except hyperscan.HyperscanError:
+        rules = _shortened(rules)
+    try:
+        return RuleSet(tuple(rules), version, _database(rules))
+    except hyperscan.HyperscanError:
+        _refuse(rules)
+        raise
+
+
+def _database(rules: Sequence[Rule]) -> hyperscan.Database:
     triggers = list(_by_trigger(rules))
     expressions = [(text, number) for number, trigger in enumerate(triggers) for text in regex.alternatives(trigger)]
     for phase, literals in base64_literals(_literals(rules)).items():
         expressions += [(regex.escaped(literal), len(triggers) + phase) for literal in literals]
     expressions += [*((escape, len(triggers) + 4) for escape in ESCAPES), (QUOTED, len(triggers) + 5)]
-    try:
-        database = _compiled(expressions)
-    except hyperscan.HyperscanError:
-        _refuse(rules)
-        raise
-    return RuleSet(tuple(rules), version, database)
+    return _compiled(expressions)
 
 
 def _compiled(expressions: list[tuple[str, int]]) -> hyperscan.Database:
@@ -110,14 +118,34 @@ def _compiled(expressions: list[tuple[str, int]]) -> hyperscan.Database:
     return database
 
 
+def _shortened(rules: Sequence[Rule]) -> list[Rule]:
+    """Give rules whose triggers are mere beginnings where the whole pattern is too much for the first pass."""
+    whole = sorted({form.trigger for rule in rules for form in rule.forms if form.whole})
+    groups = [whole[at : at + _TOGETHER] for at in range(0, len(whole), _TOGETHER)]
+    refused = {trigger for group in groups if _refused(group) for trigger in group if _refused([trigger])}
+    return [replace(rule, forms=tuple(_short(form) if form.trigger in refused else form for form in rule.forms)) for rule in rules]
+
+
+def _short(form: Form) -> Form:
+    found = regex.trigger(form.regex, whole=False)
+    return replace(form, trigger=found.pattern, trigger_min=found.min_width, trigger_max=found.max_width, whole=False)
+
+
+def _refused(triggers: Sequence[str]) -> str:
+    """Give the reason for which the first pass refuses triggers; none where it takes them."""
+    try:
+        _compiled([(text, 0) for trigger in triggers for text in regex.alternatives(trigger)])
+    except hyperscan.HyperscanError as error:
+        return str(error)
+    return ""
+
+
 def _refuse(rules: Sequence[Rule]) -> None:
     """Find the rule for which all of them were refused, and say so."""
     for rule in rules:
         for form in rule.forms:
-            try:
-                _compiled([(form.trigger, 0)])
-            except hyperscan.HyperscanError as error:
-                raise RuleError(f"{rule.origin}: rule {rule.id}: pattern is not taken by the linear-time engine ({error})") from None
+            if error := _refused([form.trigger]):
+                raise RuleError(f"{rule.origin}: rule {rule.id}: pattern is not taken by the linear-time engine ({error})")
 
 
 def _by_trigger(rules: Sequence[Rule]) -> dict[str, list[tuple[Rule, Form]]]:
@@ -159,12 +187,17 @@ def _to_cache(cache: Path, made: RuleSet) -> None:
     """Keep the compiled rules; a cache that cannot be written is no failure."""
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for suffix, content in ((".db", hyperscan.dumpb(made.database)), (".json", orjson.dumps([asdict(rule) for rule in made.rules]))):
+        for suffix, content in ((".db", hyperscan.dumpb(made.database)), (".json", orjson.dumps([_kept(rule) for rule in made.rules]))):
             unfinished = cache / f"rules-{made.version}{suffix}.{uuid4().hex}"
             unfinished.write_bytes(content)
             unfinished.replace(cache / f"rules-{made.version}{suffix}")
     except OSError:
         return
+
+
+def _kept(rule: Rule) -> dict[str, Any]:
+    """Write a rule down without its proof, which no scan needs and which is most of it."""
+    return asdict(replace(rule, examples=(), counterexamples=()))
 
 
 def _rule(raw: dict[str, Any]) -> Rule:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from outcrop.scanner.checksum import crc32_base36, crc32_base62, crc32_grafana, crc32_hex, crc32_upper
 
 _HEX = "0123456789abcdef"
-_ALPHABETS = {
+ALPHABETS = {
     "digits": string.digits,
     "hex": _HEX,
     "HEX": _HEX.upper(),
@@ -68,14 +68,16 @@ def marked(text: str) -> tuple[str, list[str]]:
 
 def _one(call: str, before: str, chance: random.Random) -> str:  # noqa: PLR0911 - one line per function
     name, _, rest = call.partition(" ")
-    if name in _ALPHABETS:
-        return _random(_ALPHABETS[name], int(rest), chance)
+    if name in ALPHABETS:
+        low, _, high = rest.partition("-")
+        return _random(ALPHABETS[name], chance.randint(int(low), int(high)) if high else int(low), chance)
     if name in _CHECKSUMS:
         return rest + _CHECKSUMS[name](rest or before)
-    if name == "uuid":
-        return str(uuid.UUID(int=chance.getrandbits(128), version=4))
+    if name in {"uuid", "UUID"}:
+        made = str(uuid.UUID(int=chance.getrandbits(128), version=4))
+        return made if name == "uuid" else made.upper()
     if name == "lines":
-        return "\n".join(_random(_ALPHABETS["base64"], 64, chance) for _ in range(int(rest)))
+        return "\n".join(_random(ALPHABETS["base64"], 64, chance) for _ in range(int(rest)))
     if name == "b64":
         return base64.b64encode(rest.encode()).decode()
     if name == "b64url":

@@ -16,7 +16,7 @@ _DETECTION = {Strength.CHECKSUM: 20, Strength.PREFIX: 17, Strength.STRUCTURED: 1
 _IMPACT = {Impact.CRITICAL: 12, Impact.HIGH: 9, Impact.MEDIUM: 6, Impact.LOW: 2}
 _VISIBILITY = {Visibility.PUBLIC: 8, Visibility.INTERNAL: 4, Visibility.UNKNOWN: 4, Visibility.PRIVATE: 2}
 _SOURCE = {SourceType.JS_BUNDLE: 4, SourceType.ENDPOINT: 4, SourceType.REPO: 3, SourceType.GIST: 3, SourceType.COMMIT: 2}
-_EVERYTHING = re.compile(r"(?:^|_)(?:admin|root|owner|payment|payments|private_data|pii)(?:_|$)")
+_EVERYTHING = re.compile(r"(?:^|_)(?:admin|root|superuser|owner|payment|payments|private_data|pii)(?:_|$)")
 _TEST_PATH = re.compile(
     r"(?:^|[/!_.-])(?:tests?|testing|testdata|specs?|__tests__|mocks?|fixtures?|examples?|samples?|docs?|demo|dummy)(?:[/_.-]|$)"
     r"|\.(?:md|rst|adoc)$",
@@ -66,7 +66,12 @@ def score(evidence: Evidence) -> Score:
         "still_there": 4 if evidence.days_since_seen == 0 else 2 if evidence.days_since_seen <= 30 else 0,
         "spread": 0 if evidence.places < 2 else 2 if evidence.places < 4 else 4,
     }
-    return Score(float(min([sum(parts.values()), *_caps(evidence)])), parts)
+    return Score(float(min([sum(parts.values()), *(cap.most for cap in caps(evidence))])), parts)
+
+
+def opens_everything(label: str) -> bool:
+    """Tell whether a label stands for power over everything, for payments, or for private data."""
+    return _EVERYTHING.search(label) is not None
 
 
 def is_test_path(path: str) -> bool:
@@ -92,23 +97,30 @@ def _detection(evidence: Evidence) -> int:
 
 
 def _capability(evidence: Evidence) -> int:
-    if any(_EVERYTHING.search(label) for label in evidence.services):
+    if any(map(opens_everything, evidence.services)):
         return 20
     if evidence.validation is Validation.VALID and evidence.services_asked and not evidence.services:
         return 2
     return _IMPACT[evidence.impact] + min(2 * max(len(evidence.services) - 1, 0), 8)
 
 
-def _caps(evidence: Evidence) -> list[int]:
-    caps = []
+@dataclass(frozen=True, slots=True)
+class Cap:
+    most: int
+    sentence: str
+
+
+def caps(evidence: Evidence) -> list[Cap]:
+    """Give what the sum may not go beyond, and why."""
+    found = []
     if evidence.validation is Validation.INVALID and evidence.validation_confidence is Confidence.HIGH:
-        caps.append(15)
+        found.append(Cap(15, "its issuer refuses it"))
     if evidence.test_mode:
-        caps.append(40)
+        found.append(Cap(40, "it only works with made-up data"))
     if evidence.canary:
-        caps.append(10)
+        found.append(Cap(10, "it is a known canary, laid out to be found"))
     if evidence.strength is Strength.GENERIC and evidence.validation is not Validation.VALID:
-        caps.append(50)
+        found.append(Cap(50, "it is a plain value that nobody has proven"))
     if evidence.validation is not Validation.VALID:
-        caps.append(79)
-    return caps
+        found.append(Cap(79, "it is not proven to work"))
+    return found

@@ -4,20 +4,16 @@ import secrets
 from datetime import datetime
 from uuid import uuid4
 
-from argon2 import PasswordHasher
-
-from outcrop.domain.account import EMAIL, EMAIL_LENGTH, SLUG, Account, Member, Plan, Role
+from outcrop.domain.account import SLUG, Account, Member, Plan, Role, checked_email, checked_password
 from outcrop.domain.errors import BadInputError, NotFoundError
-from outcrop.store import accounts, audit
+from outcrop.store import accounts, attempts, audit, passwords, sessions
 from outcrop.store.db import Connection
-
-PASSWORD_LENGTHS = range(12, 1025)
 
 
 async def create_account(db: Connection, *, slug: str, plan: Plan, email: str, by: str, now: datetime) -> Account:
     if SLUG.fullmatch(slug) is None:
         raise BadInputError("a slug is 2 to 40 characters of a-z, 0-9 and -")
-    account = await accounts.insert(db, slug=slug, plan=plan, email=_email(email), now=now)
+    account = await accounts.insert(db, slug=slug, plan=plan, email=checked_email(email), now=now)
     await audit.append(db, account.id, audit.Line(now, by, "account.create", slug, detail={"plan": plan}))
     return account
 
@@ -51,7 +47,7 @@ async def create_member(
 ) -> tuple[str, str | None]:
     """Add a member; give the e-mail address, and the password where one was made up."""
     chosen, generated = _password(password)
-    member = accounts.NewMember(uuid4(), _email(email), role, PasswordHasher().hash(chosen))
+    member = accounts.NewMember(uuid4(), checked_email(email), role, await passwords.hashed(chosen))
     await accounts.insert_member(db, account.id, member, now=now)
     await audit.append(db, account.id, audit.Line(now, by, "user.create", member.email, detail={"role": role}))
     return member.email, generated
@@ -69,9 +65,12 @@ async def remove_member(db: Connection, email: str, *, by: str, now: datetime) -
 
 
 async def reset_password(db: Connection, email: str, password: str | None, *, by: str, now: datetime) -> tuple[Member, str | None]:
+    """Give a member another password; whoever is signed in as that member no longer is."""
     account_id, member = await _member(db, email)
     chosen, generated = _password(password)
-    await accounts.update_password(db, account_id, member.id, PasswordHasher().hash(chosen))
+    await accounts.update_password(db, account_id, member.id, await passwords.hashed(chosen))
+    await sessions.delete_all(db, account_id, member.id)
+    await attempts.clear(db, member.email)
     await audit.append(db, account_id, audit.Line(now, by, "user.reset_password", member.email))
     return member, generated
 
@@ -82,16 +81,8 @@ async def _member(db: Connection, email: str) -> tuple[int, Member]:
     return found
 
 
-def _email(text: str) -> str:
-    if EMAIL.fullmatch(text) is None or len(text) > EMAIL_LENGTH:
-        raise BadInputError(f"{text!r} is no e-mail address")
-    return text
-
-
 def _password(given: str | None) -> tuple[str, str | None]:
     if given is None:
         generated = secrets.token_urlsafe(15)
         return generated, generated
-    if len(given) not in PASSWORD_LENGTHS or "\0" in given:
-        raise BadInputError(f"a password has {PASSWORD_LENGTHS.start} to {PASSWORD_LENGTHS.stop - 1} characters")
-    return given, None
+    return checked_password(given), None

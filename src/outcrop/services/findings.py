@@ -1,13 +1,18 @@
 """Reading and triaging findings."""
 
+from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from uuid import UUID, uuid4
 
-from outcrop.domain.errors import NotFoundError
+from outcrop.domain.errors import NotFoundError, TransitionError
 from outcrop.domain.events import event_of
-from outcrop.domain.finding import Action, Finding, close, cut_note, suppress
+from outcrop.domain.excerpt import Excerpt
+from outcrop.domain.finding import Action, Finding, Move, Triaged, cut_note, moved
 from outcrop.domain.paging import FindingQuery, Page
 from outcrop.domain.secret import is_password
+from outcrop.scanner.advice import Advice, advice_for
+from outcrop.scanner.reasons import Reason, explain
 from outcrop.store import audit, findings, listing, outbox
 from outcrop.store.db import Connection
 from outcrop.store.keyring import Keys
@@ -23,34 +28,99 @@ async def get_finding(db: Connection, account_id: int, finding_id: UUID) -> Find
     return finding
 
 
+async def explain_finding(db: Connection, account_id: int, finding_id: UUID) -> tuple[Finding, list[Reason]]:
+    """Give a finding with the reasons of its score."""
+    if (found := await findings.select_with_score(db, account_id, finding_id)) is None:
+        raise NotFoundError("no such finding")
+    return found[0], explain(found[1], found[0])
+
+
 async def close_finding(
     db: Connection, keys: Keys, account_id: int, finding_id: UUID, action: Action, *, note: str | None, by: str, now: datetime
 ) -> Finding:
     """Resolve, restrict or mark as false positive: the change, its audit line and its event in one transaction."""
-    if (locked := await findings.select_for_update(db, account_id, finding_id)) is None:
-        raise NotFoundError("no such finding")
-    finding, box = locked
-    if note is not None and box is not None:
-        secret = keys.open(box, account_id, finding_id, wholly=is_password(finding.pattern_secret_type))
-        note = cut_note(secret.masked_within(note))
-    closed = close(finding, action, note=note, by=by, now=now)
-    if closed is None:
-        return finding
-    await findings.update_triage(db, account_id, closed)
-    detail = {"from": finding.status, "to": closed.status} | ({} if note is None else {"note": note})
-    await audit.append(db, account_id, audit.Line(now, by, f"finding.{action}", str(finding_id), detail=detail))
-    if (event := event_of(action, closed)) is not None:
-        await outbox.append(db, account_id, event, event_id=uuid4(), now=now)
-    return closed
+    return (await _move(db, keys, account_id, finding_id, Move(action.value), note=note, by=by, now=now))[0]
+
+
+async def reopen_finding(
+    db: Connection, keys: Keys, account_id: int, finding_id: UUID, *, note: str | None, by: str, now: datetime
+) -> Finding:
+    """Let a closed finding be active again; it sends nothing. The note stands in the history."""
+    return (await _move(db, keys, account_id, finding_id, Move.REOPEN, note=note, by=by, now=now))[0]
 
 
 async def suppress_finding(db: Connection, account_id: int, finding_id: UUID, *, by: str, now: datetime) -> Finding:
     """Hide a finding from the active view; its status stays."""
+    return (await _move(db, None, account_id, finding_id, Move.SUPPRESS, note=None, by=by, now=now))[0]
+
+
+async def unsuppress_finding(db: Connection, account_id: int, finding_id: UUID, *, by: str, now: datetime) -> Finding:
+    """Show a finding in the active view again."""
+    return (await _move(db, None, account_id, finding_id, Move.UNSUPPRESS, note=None, by=by, now=now))[0]
+
+
+async def triage(
+    db: Connection, keys: Keys, account_id: int, ids: Sequence[UUID], move: Move, *, note: str | None, by: str, now: datetime
+) -> list[tuple[UUID, Triaged]]:
+    """Do the same to several, or to one with a note, in the caller's transaction; one that is refused does not undo the others.
+
+    The outcomes come in the order of the ids, each id once.
+    """
+    outcomes: dict[UUID, Triaged] = {}
+    for finding_id in sorted(set(ids)):  # one order for everybody who locks several
+        try:
+            _, changed = await _move(db, keys, account_id, finding_id, move, note=note, by=by, now=now)
+        except NotFoundError:
+            outcomes[finding_id] = Triaged.MISSING
+        except TransitionError:  # raised before anything is written
+            outcomes[finding_id] = Triaged.REFUSED
+        else:
+            outcomes[finding_id] = Triaged.CHANGED if changed else Triaged.UNCHANGED
+    return [(finding_id, outcomes[finding_id]) for finding_id in dict.fromkeys(ids)]
+
+
+async def _move(
+    db: Connection, keys: Keys | None, account_id: int, finding_id: UUID, move: Move, *, note: str | None, by: str, now: datetime
+) -> tuple[Finding, bool]:
+    """Write a move, its audit line and its event; give the finding after it, and whether anything changed."""
     if (locked := await findings.select_for_update(db, account_id, finding_id)) is None:
         raise NotFoundError("no such finding")
-    finding, _ = locked
-    if finding.suppressed_at is None:
-        finding = suppress(finding, now=now)
-        await findings.update_triage(db, account_id, finding)
-        await audit.append(db, account_id, audit.Line(now, by, "finding.suppress", str(finding_id)))
-    return finding
+    finding, box = locked
+    if note is not None and box is not None and keys is not None:
+        secret = keys.open(box, account_id, finding_id, wholly=is_password(finding.pattern_secret_type))
+        note = cut_note(secret.masked_within(note))
+    after = moved(finding, move, note=note, by=by, now=now)
+    if after is None:
+        return finding, False
+    await findings.update_triage(db, account_id, after)
+    status = {} if after.status is finding.status else {"from": finding.status, "to": after.status}
+    detail = status | ({} if note is None else {"note": note})
+    await audit.append(db, account_id, audit.Line(now, by, f"finding.{move}", str(finding_id), detail=detail))
+    if (action := move.closing) is not None and (event := event_of(action, after)) is not None:
+        await outbox.append(db, account_id, event, event_id=uuid4(), now=now)
+    return after, True
+
+
+async def history(db: Connection, account_id: int, finding_id: UUID) -> list[audit.Line]:
+    """Give what the audit trail tells of a finding, newest first."""
+    return await audit.select_about(db, account_id, str(finding_id))
+
+
+async def excerpt(db: Connection, keys: Keys, account_id: int, finding_id: UUID) -> Excerpt | None:
+    """Give the lines around a finding's credential, masked; None where none are kept, or only of where it stood before."""
+    if (kept := await findings.select_excerpt(db, account_id, finding_id)) is None:
+        return None
+    line, box = kept
+    found = keys.open_excerpt(box, account_id, finding_id)
+    return found if found.line == line else None
+
+
+async def advice(db: Connection, account_id: int, finding: Finding, own_rules: Sequence[Path] = ()) -> Advice:
+    """Give what to do about a finding now; `own_rules` are those that the operator has added."""
+    rule = await findings.select_rule(db, account_id, finding.id)
+    return advice_for(rule, finding.pattern_secret_type, own_rules)
+
+
+async def other_places(db: Connection, account_id: int, finding_id: UUID, limit: int = 20) -> list[Finding]:
+    """Give where else the same credential stands, highest score first."""
+    return await findings.select_same(db, account_id, finding_id, limit)

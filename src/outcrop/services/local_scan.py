@@ -19,6 +19,7 @@ from outcrop.domain.place import line_address
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret, reveal
 from outcrop.domain.target import OPTIONS, Spec, TargetKind, parse_target
+from outcrop.scanner.confirm import Hit
 from outcrop.scanner.content import scan_stream
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.scanner.score import Evidence, score
@@ -31,6 +32,7 @@ from outcrop.sources.workspace import work_folder
 if TYPE_CHECKING:
     from outcrop.sources.consist import Found
     from outcrop.sources.elsewhere import Reach
+    from outcrop.validation.verdict import Verdict
 
 IGNORE_FILE = ".outcropignore"
 _NAMESPACE = uuid.UUID("6f3b1f0e-6f0a-5d0c-9c55-0c1d3f0f7a11")
@@ -59,10 +61,19 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class LocalFinding:
-    """A finding of a local scan; `fields` is what is shown, the credential stands apart from it."""
+    """A finding of a local scan; `fields` is what is shown, the credential and what it was found with stand apart from it."""
 
     fields: dict[str, Any]
-    secret: Secret
+    hit: Hit
+    evidence: Evidence
+
+    @property
+    def secret(self) -> Secret:
+        return self.hit.secret
+
+    @property
+    def is_valid(self) -> bool:
+        return self.evidence.validation is Validation.VALID
 
 
 @dataclass(slots=True)
@@ -266,7 +277,8 @@ def _findings(located: Iterable[Located], place: _Place, options: Options) -> It
     prints = fingerprints(kept)
     for one, fingerprint in zip(kept, prints, strict=True):
         if fingerprint not in options.baseline:
-            yield LocalFinding(_fields(one, fingerprint, place, spread[reveal(one.hit.secret)]), one.hit.secret)
+            evidence = _evidence(one, place, spread[reveal(one.hit.secret)])
+            yield LocalFinding(_fields(one, fingerprint, place, evidence), one.hit, evidence)
 
 
 def _order(one: Located) -> tuple[bytes, int, int, str]:
@@ -290,29 +302,33 @@ def fingerprints(located: list[Located]) -> list[str]:
     return [f"{name}:{number}" for name, number in zip(names, numbers, strict=True)]
 
 
-def _fields(one: Located, fingerprint: str, place: _Place, places: int) -> dict[str, Any]:
-    hit, origin = one.hit, one.origin
+def _evidence(one: Located, place: _Place, places: int) -> Evidence:
+    """Give what the score is made from while nobody has been asked."""
     source_type = one.source_type or (SourceType.GIST if place.gist else SourceType.REPO if one.at_tip else SourceType.COMMIT)
-    path = None if one.path is None else hit.secret.masked_within(shown(one.path))
+    path = None if one.path is None else one.hit.secret.masked_within(shown(one.path))
+    return Evidence(
+        Validation.UNVALIDATED, Confidence.LOW, one.hit.strength, one.hit.rule.impact, source_type, place.visibility,
+        path=path, placeholder=one.hit.placeholder, places=places,
+    )  # fmt: skip
+
+
+def _fields(one: Located, fingerprint: str, place: _Place, evidence: Evidence) -> dict[str, Any]:
+    hit, origin = one.hit, one.origin
     at = datetime.fromtimestamp(origin.at, UTC) if origin and origin.at is not None else None
     url = one.url or (place.url and line_address(place.url, origin.commit if origin else None, one.path, hit.line))
-    visibility = place.visibility
-    evidence = Evidence(
-        Validation.UNVALIDATED, Confidence.LOW, hit.strength, hit.rule.impact, source_type, visibility,
-        path=path, placeholder=hit.placeholder, places=places,
-    )  # fmt: skip
+    made = score(evidence)
     return {
         "id": uuid.uuid5(_NAMESPACE, f"{shown(os.fsencode(place.source))}\0{fingerprint}"),
         "status": Status.ACTIVE,
-        "validation_status": Validation.UNVALIDATED,
-        "validation_confidence": Confidence.LOW,
+        "validation_status": evidence.validation,
+        "validation_confidence": evidence.validation_confidence,
         "validation_detail": {"enabled_services": []},
-        "composite_score": score(evidence).total,
-        "source_type": source_type,
-        "source_visibility": visibility,
+        "composite_score": made.total,
+        "source_type": evidence.source_type,
+        "source_visibility": evidence.visibility,
         "source_url": hit.secret.masked_within(url) if url else None,
         "repo_full_name": place.full_name,
-        "file_path": path,
+        "file_path": evidence.path,
         "line_number": hit.line,
         "matched_text": hit.secret.masked(),
         "pattern": {"name": hit.rule.name, "secret_type": hit.rule.secret_type},
@@ -335,4 +351,27 @@ def _fields(one: Located, fingerprint: str, place: _Place, places: int) -> dict[
         "unreachable": one.unreachable,
         "encoding": list(hit.encoding),
         "parts": {name: part.masked() for name, part in sorted(hit.parts.items())},
+        "score": made.parts,
     }
+
+
+def judged(finding: LocalFinding, verdict: "Verdict") -> LocalFinding:
+    """Give a finding with a verdict and the score that follows; no time is told, so that the same answers give the same bytes."""
+    evidence = replace(
+        finding.evidence,
+        validation=verdict.status,
+        validation_confidence=verdict.confidence,
+        services=verdict.services,
+        services_asked=verdict.asked,
+        test_mode=verdict.test_mode,
+        canary=verdict.canary,
+    )
+    made = score(evidence)
+    told = {
+        "validation_status": verdict.status,
+        "validation_confidence": verdict.confidence,
+        "validation_detail": {"enabled_services": list(verdict.services), "reason": verdict.reason},
+        "composite_score": made.total,
+        "score": made.parts,
+    }
+    return LocalFinding(finding.fields | told, finding.hit, evidence)

@@ -1,6 +1,7 @@
-"""Targets of an account: added, listed, removed."""
+"""Targets of an account: added, changed, listed, removed."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from uuid import uuid4
 
@@ -48,13 +49,7 @@ async def add_target(
     target = Target(uuid4(), spec, schedule, now, None if schedule is Schedule.OFF else now, credential is not None)
     box = None if credential is None else keys.seal(credential, account.id, target.id)
     await targets.insert(db, account.id, target, box)
-    detail = _told(spec) | {
-        "schedule": schedule,
-        "include": spec.include,
-        "exclude": spec.exclude,
-        "options": spec.options,
-        "has_credential": target.has_credential,
-    }
+    detail = _told(spec) | _how(target)
     await audit.append(db, account.id, audit.Line(now, by, "target.add", str(target.id), detail=detail))
     return target
 
@@ -70,6 +65,39 @@ async def get_target(db: Connection, account: Account, target_id: str) -> Target
     if target is None:
         raise _missing(target_id)
     return target
+
+
+async def edit_target(
+    db: Connection,
+    keys: Keys,
+    account: Account,
+    target: Target,
+    *,
+    schedule: Schedule,
+    include: Sequence[str],
+    exclude: Sequence[str],
+    chosen: Mapping[str, bool | int],
+    credential: Secret | None,
+    forget_credential: bool,
+    by: str,
+    now: datetime,
+) -> Target:
+    """Change how a target is looked at. What it is stays: another place is another target, with findings of its own."""
+    kind = target.spec.kind
+    spec = replace(
+        target.spec, include=_patterns(include), exclude=_patterns(exclude), options=choose(kind, target.spec.options | dict(chosen))
+    )
+    if credential is not None:
+        _check_credential(credential, spec)
+    same = schedule is target.schedule
+    next_run_at = target.next_run_at if same else None if schedule is Schedule.OFF else now
+    kept = target.has_credential and not forget_credential
+    changed = replace(target, spec=spec, schedule=schedule, next_run_at=next_run_at, has_credential=credential is not None or kept)
+    box = None if credential is None else keys.seal(credential, account.id, target.id)
+    await targets.update(db, account.id, changed, box)
+    detail = _told(spec) | _how(changed) | ({"credential": "replaced"} if credential is not None else {})
+    await audit.append(db, account.id, audit.Line(now, by, "target.edit", str(target.id), detail=detail))
+    return changed
 
 
 async def remove_target(db: Connection, account: Account, target_id: str, *, by: str, now: datetime) -> Target:
@@ -89,6 +117,17 @@ def _missing(target_id: str) -> NotFoundError:
 def _told(spec: Spec) -> dict[str, object]:
     """Name a target in the audit trail, which is for ever: without the query, where addresses have their tokens."""
     return {"kind": spec.kind, "target": spec.name.partition("?")[0]}
+
+
+def _how(target: Target) -> dict[str, object]:
+    spec = target.spec
+    return {
+        "schedule": target.schedule,
+        "include": spec.include,
+        "exclude": spec.exclude,
+        "options": spec.options,
+        "has_credential": target.has_credential,
+    }
 
 
 def _patterns(given: Sequence[str]) -> tuple[str, ...]:

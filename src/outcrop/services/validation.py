@@ -1,15 +1,18 @@
-"""One credential that a person brings: whether it is alive, what it opens, and what it would score."""
+"""Credentials asked about for whoever sits before a terminal: one that a person brings, or all that a scan without an account found."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence, SourceType, Visibility
 from outcrop.domain.secret import reveal
+from outcrop.scanner.confirm import Hit
 from outcrop.scanner.detect import find
 from outcrop.scanner.rule import Rule, Strength
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.scanner.score import Evidence, Score, score
 from outcrop.validation.engine import Validator
+from outcrop.validation.many import Wanted, check_all
 from outcrop.validation.verdict import Verdict
 
 
@@ -38,3 +41,24 @@ async def validate_one(validator: Validator, ruleset: RuleSet, rule_id: str, tex
         services_asked=verdict.asked,
     )  # fmt: skip
     return Checked(rule, verdict, score(evidence))
+
+
+async def validate_hits(validator: Validator, hits: Sequence[Hit], told: Callable[[int, int], None]) -> list[Verdict]:
+    """Give the verdict on each hit; a credential in many places is asked about once. `told` hears how many of how many are done."""
+    groups: dict[tuple[str, str, tuple[tuple[str, str], ...]], list[int]] = {}
+    for number, hit in enumerate(hits):
+        parts = tuple(sorted((name, reveal(part)) for name, part in hit.parts.items()))
+        groups.setdefault((hit.rule.id, reveal(hit.secret), parts), []).append(number)
+    places = list(groups.values())
+    wanted = [Wanted(hits[group[0]].rule, secret, dict(parts)) for (_, secret, parts), group in groups.items()]
+    verdicts: dict[int, Verdict] = {}
+    done = 0
+
+    def take(number: int, verdict: Verdict) -> None:
+        nonlocal done
+        done += 1
+        verdicts.update(dict.fromkeys(places[number], verdict))
+        told(done, len(wanted))
+
+    await check_all(validator, wanted, take)
+    return [verdicts[number] for number in range(len(hits))]

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import SourceType
 from outcrop.domain.secret import reveal
+from outcrop.scanner.confirm import Hit
 from outcrop.scanner.content import Found
-from outcrop.scanner.detect import Hit, best
+from outcrop.scanner.detect import best
 from outcrop.scanner.judge.language import is_code
 
 
@@ -35,6 +37,7 @@ class Located:
     tip_blob: bytes | None = None
     source_type: SourceType | None = None  # where the source itself says so: on the web
     url: str | None = None
+    excerpt: Excerpt | None = None  # an account's runs only
 
 
 @dataclass(slots=True)

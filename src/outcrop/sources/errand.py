@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from outcrop.domain.errors import OperatorError
+from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.net.guard import Egress
 from outcrop.scanner.content import Found, Wire, from_wire, to_wire
 from outcrop.scanner.ruleset import RuleSet
-from outcrop.sources import files, git
+from outcrop.sources import excerpts, files, git
 from outcrop.sources.base import Located, Origin, Outcome, Progress
 from outcrop.sources.clone import COMMIT_REF, Remote, clone, fetch_commit, listed_refs
 from outcrop.sources.git import Known, Standing
@@ -69,9 +70,9 @@ def run_errand(errand: Errand, ruleset: RuleSet, egress: Egress, work: Path, tol
         jobs = errand.jobs if _size(repository) > _WORTH_MORE_JOBS else 1
         scan = git.Scan(repository, ruleset, Confidence.MEDIUM, jobs, progress)
         if errand.commit:
-            return _brought(git.scan_commit(scan, repository.refs[COMMIT_REF]))
+            return _brought(git.scan_commit(scan, repository.refs[COMMIT_REF]), excerpts.of_blobs(repository, ruleset))
         continued = git.scan_on(scan, errand.known)
-        brought = _brought(continued.outcome)
+        brought = _brought(continued.outcome, excerpts.of_blobs(repository, ruleset))
         refs = _digest(repository.refs | ({b"HEAD": repository.head} if repository.head else {}))
         brought.refs, brought.tips, brought.there, brought.whole = refs, continued.tips, continued.there, continued.whole
         return brought
@@ -92,7 +93,7 @@ def _of_files(errand: Errand, ruleset: RuleSet, progress: Progress) -> Brought:
     """Look at a folder that is no repository."""
     root = errand.folder or Path()
     folder = files.Folder(root, ruleset, Confidence.MEDIUM, errand.jobs, lambda _: False)
-    brought = _brought(files.scan_folder(folder, progress))
+    brought = _brought(files.scan_folder(folder, progress), excerpts.of_files(root, ruleset))
     told = {(one.path, reveal(one.hit.secret)) for one in brought.located}
     brought.there = [(one.path, one.value) in told or _in_file(root, one, ruleset) for one in errand.known.standing]
     brought.whole = not brought.gaps
@@ -123,29 +124,32 @@ def _digest(refs: dict[bytes, bytes]) -> str:
     return hashlib.sha256(b"".join(b"%s %s\n" % entry for entry in sorted(refs.items()))).hexdigest()
 
 
-def _brought(outcome: Outcome) -> Brought:
+def _brought(outcome: Outcome, add_excerpts: Callable[[list[Located]], None]) -> Brought:
     located = [one for one in outcome.located if not one.unreachable]
+    add_excerpts(located)
     return Brought(located, outcome.gaps, outcome.files, outcome.size, outcome.commits)
 
 
 # --- how it travels between processes: a Secret refuses to be serialised
 
-Place = tuple[bytes | None, tuple[str, str | None, int | None] | None, bool, int | None, set[bytes]]
+Place = tuple[bytes | None, tuple[str, str | None, int | None] | None, bool, int | None, set[bytes], Excerpt | None]
 BroughtWire = tuple[Wire, list[Place], Brought]
 
 
 def pack(brought: Brought) -> BroughtWire:
     found = to_wire(Found([("", one.hit) for one in brought.located]))
-    places = [
-        (one.path, (one.origin.commit, one.origin.author, one.origin.at) if one.origin else None, one.at_tip, one.current_line, one.blobs)
-        for one in brought.located
-    ]
+    places = [(one.path, _told(one.origin), one.at_tip, one.current_line, one.blobs, one.excerpt) for one in brought.located]
     brought.located = []
     return found, places, brought
 
 
+def _told(origin: Origin | None) -> tuple[str, str | None, int | None] | None:
+    return (origin.commit, origin.author, origin.at) if origin else None
+
+
 def unpack(wire: BroughtWire, ruleset: RuleSet) -> Brought:
     hits = from_wire(wire[0], ruleset.by_id).hits
-    for (_, hit), (path, origin, at_tip, current_line, blobs) in zip(hits, wire[1], strict=True):
-        wire[2].located.append(Located(hit, path, Origin(*origin) if origin else None, at_tip, current_line, blobs=blobs))
+    for (_, hit), (path, origin, at_tip, current_line, blobs, excerpt) in zip(hits, wire[1], strict=True):
+        place = Located(hit, path, Origin(*origin) if origin else None, at_tip, current_line, blobs=blobs, excerpt=excerpt)
+        wire[2].located.append(place)
     return wire[2]

@@ -96,7 +96,7 @@ def _spec(path: bytes) -> "pathspec.GitIgnoreSpec | None":
     import pathspec  # noqa: PLC0415 - most scans need none
 
     try:
-        with _regular(path) as file:
+        with regular(path) as file:
             return pathspec.GitIgnoreSpec.from_lines(file.read(1 << 20).decode("utf-8", "surrogateescape").splitlines())
     except (OSError, ValueError):
         return None
@@ -141,7 +141,7 @@ def _stretches(base: bytes, batch: list[bytes], buffer: bytearray, told: Read) -
     for path in batch:
         told.files += 1
         try:
-            with _regular(os.path.join(base, path)) as file:
+            with regular(os.path.join(base, path)) as file:
                 size = os.fstat(file.fileno()).st_size
                 if size > _BUFFER // 2:
                     yield path
@@ -175,7 +175,7 @@ def _alone(base: bytes, path: bytes, ruleset: RuleSet, floor: Confidence, told: 
 
 def scan_file(path: bytes, ruleset: RuleSet, floor: Confidence) -> tuple[Found, int]:
     """Scan one regular file."""
-    with _regular(path) as file:
+    with regular(path) as file:
         status = os.fstat(file.fileno())
         if status.st_size <= _LARGE:
             data = file.read(status.st_size + 1)
@@ -185,7 +185,7 @@ def scan_file(path: bytes, ruleset: RuleSet, floor: Confidence) -> tuple[Found, 
         return scan_stream(ruleset, file.read, floor), status.st_size
 
 
-def _regular(path: bytes) -> FileIO:
+def regular(path: bytes) -> FileIO:
     """Open a regular file, without following a link that took its place, and without waiting for a pipe."""
     file = FileIO(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK))
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

@@ -1,7 +1,8 @@
 """Accounts and their members."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from psycopg.errors import UniqueViolation
@@ -91,6 +92,53 @@ async def select_member(db: Connection, email: str) -> tuple[int, Member] | None
     return None if row is None else (row[0], Member(row[1], row[2], row[3], Role(row[4]), row[5]))
 
 
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a member's password is compared with."""
+
+    account_id: int
+    member: Member
+    password_hash: str = field(repr=False)
+
+
+_CREDENTIALS = f"SELECT a.id, {_MEMBER}, m.password_hash FROM members m JOIN accounts a ON a.id = m.account_id"
+
+
+async def select_credentials(db: Connection, email: str) -> Credentials | None:
+    """Find who an e-mail address belongs to, whatever the account: nobody has said yet who they are."""
+    cursor = await db.execute(f"{_CREDENTIALS} WHERE lower(m.email) = lower(%s)".encode(), [email])
+    return _credentials(await cursor.fetchone())
+
+
+async def lock_credentials(db: Connection, slug: str, member_id: UUID) -> Credentials | None:
+    """Keep a member as it is until the transaction ends."""
+    cursor = await db.execute(f"{_CREDENTIALS} WHERE a.slug = %s AND m.id = %s FOR UPDATE OF m".encode(), [slug, member_id])
+    return _credentials(await cursor.fetchone())
+
+
+async def hold(db: Connection, account_id: int) -> None:
+    """Let one change after the other happen to an account's members, until the transaction ends."""
+    await db.execute("SELECT 1 FROM accounts WHERE id = %s FOR NO KEY UPDATE", [account_id])
+
+
+async def find_member(db: Connection, account_id: int, member_id: UUID) -> Member | None:
+    cursor = await db.execute(
+        f"SELECT {_MEMBER} FROM members m JOIN accounts a ON a.id = m.account_id WHERE a.id = %s AND m.id = %s".encode(),
+        [account_id, member_id],
+    )
+    row = await cursor.fetchone()
+    return None if row is None else Member(row[0], row[1], row[2], Role(row[3]), row[4])
+
+
+async def count_owners(db: Connection, account_id: int) -> int:
+    row = await (await db.execute("SELECT count(*) FROM members WHERE account_id = %s AND role = 'owner'", [account_id])).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+async def update_role(db: Connection, account_id: int, member_id: UUID, role: Role) -> None:
+    await db.execute("UPDATE members SET role = %s WHERE account_id = %s AND id = %s", [role, account_id, member_id])
+
+
 async def delete_member(db: Connection, account_id: int, member_id: UUID) -> None:
     await db.execute("DELETE FROM members WHERE account_id = %s AND id = %s", [account_id, member_id])
 
@@ -101,3 +149,7 @@ async def update_password(db: Connection, account_id: int, member_id: UUID, pass
 
 def _account(row: tuple[int, str, str, str, datetime]) -> Account:
     return Account(row[0], row[1], Plan(row[2]), row[3], row[4])
+
+
+def _credentials(row: tuple[Any, ...] | None) -> Credentials | None:
+    return None if row is None else Credentials(row[0], Member(row[1], row[2], row[3], Role(row[4]), row[5]), row[6])

@@ -1,11 +1,13 @@
 """The audit trail: who did what, appended in the transaction of the change."""
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from psycopg.types.json import Jsonb
 
+from outcrop.domain.trail import Filter
 from outcrop.store.db import Connection
 
 
@@ -26,9 +28,46 @@ async def append(db: Connection, account_id: int | None, line: Line) -> None:
     )
 
 
-async def select_all(db: Connection, account_id: int) -> list[Line]:
-    """Give every line, oldest first."""
+_LINE = "at, actor, action, target, outcome, detail"
+
+
+async def stream(db: Connection, account_id: int, wanted: Filter) -> AsyncIterator[Line]:
+    """Give the lines one after the other, oldest first, however many there are."""
+    where, values = _where(account_id, wanted)
+    async with db.transaction(), db.cursor(name="trail") as cursor:
+        await cursor.execute(f"SELECT {_LINE} FROM audit WHERE {where} ORDER BY id".encode(), values)
+        async for row in cursor:
+            yield Line(*row)
+
+
+async def select_page(db: Connection, account_id: int, wanted: Filter, *, limit: int, before: int | None) -> list[tuple[int, Line]]:
+    """Give lines with their numbers, newest first; `before` is the last number of the page before."""
+    where, values = _where(account_id, wanted)
     cursor = await db.execute(
-        "SELECT at, actor, action, target, outcome, detail FROM audit WHERE account_id = %s ORDER BY id", [account_id]
+        f"""SELECT id, {_LINE} FROM audit WHERE {where} AND (%(before)s::bigint IS NULL OR id < %(before)s)
+            ORDER BY id DESC LIMIT %(limit)s""".encode(),
+        values | {"before": before, "limit": limit},
+    )
+    return [(row[0], Line(*row[1:])) for row in await cursor.fetchall()]
+
+
+async def select_about(db: Connection, account_id: int, target: str, *, most: int = 200) -> list[Line]:
+    """Give the newest lines about one thing, newest first."""
+    cursor = await db.execute(
+        f"SELECT {_LINE} FROM audit WHERE account_id = %s AND target = %s ORDER BY id DESC LIMIT %s".encode(),
+        [account_id, target, most],
     )
     return [Line(*row) for row in await cursor.fetchall()]
+
+
+def _where(account_id: int, wanted: Filter) -> tuple[str, dict[str, object]]:
+    conditions = {
+        "action": "(action = %(action)s OR starts_with(action, %(action)s || '.'))",
+        "actor": "actor = %(actor)s",
+        "target": "target = %(target)s",
+        "outcome": "outcome = %(outcome)s",
+        "since": "at >= %(since)s",
+        "until": "at < %(until)s",
+    }
+    given = {name: value for name in conditions if (value := getattr(wanted, name)) is not None}
+    return " AND ".join(["account_id = %(account)s", *(conditions[name] for name in given)]), {"account": account_id, **given}

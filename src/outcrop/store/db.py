@@ -1,8 +1,8 @@
 """Connections: one kind of connection for the whole house, the pool, and a snapshot to read several things from."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import orjson
 import psycopg
@@ -19,6 +19,7 @@ Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
 Pool: TypeAlias = AsyncConnectionPool[Connection]
 # What a caller sees when the database cannot be reached, or goes away in the middle.
 UNAVAILABLE = (psycopg.OperationalError, PoolTimeout)
+T = TypeVar("T")
 _LONGEST_WAIT = 10.0  # seconds for a connection, however long a statement may take
 
 
@@ -49,6 +50,21 @@ async def open_pool(dsn: str, *, size: int, statement_timeout: float) -> AsyncIt
         yield pool
     finally:
         await pool.close(timeout=2)
+
+
+@asynccontextmanager
+async def entered(pool: Pool, enter: Callable[[Connection], Awaitable[T]]) -> AsyncIterator[tuple[Connection, T]]:
+    """Take a connection on which a first statement has succeeded. The pool may hold connections that died while it was quiet."""
+    for spare in reversed(range(pool.max_size + 1)):
+        async with pool.connection() as db:
+            try:
+                first = await enter(db)
+            except UNAVAILABLE:
+                if db.broken and spare:
+                    continue
+                raise
+            yield db, first
+            return
 
 
 @asynccontextmanager

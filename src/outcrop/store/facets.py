@@ -9,6 +9,7 @@ from outcrop.domain.paging import FindingQuery
 
 T = TypeVar("T")
 
+_STATUSES, _SOURCES, _VALIDATIONS = tuple(Status), tuple(SourceType), tuple(Validation)
 _STATUS = {value: i for i, value in enumerate(Status)}
 _SOURCE = {value: i for i, value in enumerate(SourceType)}
 _VALIDATION = {value: i for i, value in enumerate(Validation)}
@@ -16,6 +17,11 @@ _VALIDATION = {value: i for i, value in enumerate(Validation)}
 
 def facet(*, suppressed: bool, status: Status, source_type: SourceType, validation: Validation) -> int:
     return suppressed * 125 + _STATUS[status] * 25 + _SOURCE[source_type] * 5 + _VALIDATION[validation]
+
+
+def parts_of(facet: int) -> tuple[bool, Status, SourceType, Validation]:
+    """Take a facet apart again."""
+    return facet >= 125, _STATUSES[facet // 25 % 5], _SOURCES[facet // 5 % 5], _VALIDATIONS[facet % 5]
 
 
 def facets_of(query: FindingQuery) -> list[int] | None:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -28,6 +29,33 @@ async def select_for_update(db: Connection, account_id: int, finding_id: UUID) -
     )
     row = await cursor.fetchone()
     return None if row is None else (rows.finding(row[:-1]), row[-1])
+
+
+async def select_same(db: Connection, account_id: int, finding_id: UUID, limit: int) -> list[Finding]:
+    """Give the other findings of the same credential, highest score first."""
+    cursor = await db.execute(
+        f"""SELECT {rows.COLUMNS} FROM findings
+            WHERE account_id = %s AND id <> %s AND fingerprint = (SELECT fingerprint FROM findings WHERE account_id = %s AND id = %s)
+            ORDER BY composite_score DESC, id LIMIT %s""".encode(),
+        [account_id, finding_id, account_id, finding_id, limit],
+    )
+    return [rows.finding(row) for row in await cursor.fetchall()]
+
+
+async def select_rule(db: Connection, account_id: int, finding_id: UUID) -> str | None:
+    """Give the rule that found it; None where it was imported."""
+    cursor = await db.execute("SELECT rule FROM findings WHERE account_id = %s AND id = %s", [account_id, finding_id])
+    row = await cursor.fetchone()
+    return None if row is None else row[0]
+
+
+async def select_excerpt(db: Connection, account_id: int, finding_id: UUID) -> tuple[int | None, bytes] | None:
+    """Give the finding's line with its encrypted excerpt; None where there is none."""
+    cursor = await db.execute(
+        "SELECT line_number, excerpt_box FROM findings WHERE account_id = %s AND id = %s AND excerpt_box IS NOT NULL",
+        [account_id, finding_id],
+    )
+    return await cursor.fetchone()
 
 
 async def update_triage(db: Connection, account_id: int, finding: Finding) -> None:
@@ -61,6 +89,27 @@ async def select_scored(db: Connection, account_id: int, finding_id: UUID) -> tu
     return None if row is None else (rows.finding(row[:-1]), row[-1])
 
 
+async def select_with_score(db: Connection, account_id: int, finding_id: UUID) -> tuple[Finding, dict[str, Any] | None] | None:
+    """Give a finding with what its score is made of."""
+    cursor = await db.execute(
+        f"SELECT {rows.COLUMNS}, score_detail FROM findings WHERE account_id = %s AND id = %s".encode(), [account_id, finding_id]
+    )
+    row = await cursor.fetchone()
+    return None if row is None else (rows.finding(row[:-1]), row[-1])
+
+
+async def erase_boxes(db: Connection, *, closed_before: datetime | None, most: int) -> list[int]:
+    """Erase credentials, of findings closed before a moment or of all, whatever account they are of; give the account of each."""
+    closed = "true" if closed_before is None else "closed_at < %s"
+    cursor = await db.execute(
+        f"""UPDATE findings f SET secret_box = NULL FROM (
+                SELECT account_id, id FROM findings WHERE secret_box IS NOT NULL AND {closed} LIMIT %s FOR NO KEY UPDATE SKIP LOCKED) old
+            WHERE f.account_id = old.account_id AND f.id = old.id RETURNING f.account_id""".encode(),
+        [*([] if closed_before is None else [closed_before]), most],
+    )
+    return [account_id for (account_id,) in await cursor.fetchall()]
+
+
 async def update_checked(db: Connection, account_id: int, finding: Finding, score_detail: dict[str, Any] | None) -> None:
     """Save what a check can change."""
     await db.execute(
@@ -92,6 +141,7 @@ class Record:
     fingerprint: bytes | None = None
     identity: bytes | None = None
     secret_box: bytes | None = None
+    excerpt_box: bytes | None = None
     source: str | None = None
     source_path: bytes | None = None
     rule: str | None = None
@@ -108,6 +158,7 @@ _KEPT = (
     "fingerprint",
     "identity",
     "secret_box",
+    "excerpt_box",
     "source",
     "source_path",
     "rule",
@@ -224,7 +275,7 @@ def _replacement(name: str) -> sql.Composed:
 _TYPES = [  # of the columns above, then of search_text and the two flags
     *("uuid", "text", "text", "text", "jsonb", "float8", "text", "text", "text", "text", "text", "int4", "text", "text", "text"),
     *("timestamptz", "timestamptz", "int4", "timestamptz", "text", "bool", "text", "timestamptz", "int4", "bool"),
-    *("bytea", "bytea", "bytea", "text", "bytea", "text", "text", "text", "uuid", "jsonb"),
+    *("bytea", "bytea", "bytea", "bytea", "text", "bytea", "text", "text", "text", "uuid", "jsonb"),
     *("text", "bool", "bool"),
 ]
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from procrastinate import App
 
 QUEUE = "outcrop"
+ASKED = "asked"  # what a person waits for: not behind runs that take hours
 
 
 async def migrate(db: Connection) -> None:
@@ -47,10 +48,17 @@ def _writer() -> "App":
     return procrastinate.App(connector=procrastinate.PsycopgConnector())
 
 
-async def defer(db: Connection, task: str, jobs: Sequence[tuple[str, dict[str, Any]]]) -> None:
+async def defer(db: Connection, task: str, jobs: Sequence[tuple[str, dict[str, Any]]], queue: str = QUEUE) -> None:
     """Have a task run once for each lock and its arguments; of those with the same lock one runs at a time."""
     for lock, arguments in jobs:
-        await _writer().configure_task(task, lock=lock, queue=QUEUE, connection=db, allow_unknown=True).defer_async(**arguments)
+        await _writer().configure_task(task, lock=lock, queue=queue, connection=db, allow_unknown=True).defer_async(**arguments)
+
+
+async def is_waiting(db: Connection, lock: str) -> bool:
+    """Tell whether a job with this lock waits to be begun."""
+    cursor = await db.execute("SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE lock = %s AND status = 'todo')", [lock])
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
 
 
 async def release_stalled(db: Connection, dead_after: float) -> list[dict[str, Any]]:
@@ -61,11 +69,11 @@ async def release_stalled(db: Connection, dead_after: float) -> list[dict[str, A
     """
     cursor = await db.execute(
         """SELECT j.id, j.args FROM procrastinate_jobs j LEFT JOIN procrastinate_workers w ON w.id = j.worker_id
-           WHERE j.status = 'doing' AND j.queue_name = %s
+           WHERE j.status = 'doing' AND j.queue_name = ANY(%s)
              AND (w.id IS NULL OR w.last_heartbeat < now() - make_interval(secs => %s))
              AND pg_postmaster_start_time() < now() - make_interval(secs => %s)
            FOR UPDATE OF j SKIP LOCKED""",
-        [QUEUE, dead_after, dead_after],
+        [[QUEUE, ASKED], dead_after, dead_after],
     )
     stalled = await cursor.fetchall()
     for job_id, _ in stalled:

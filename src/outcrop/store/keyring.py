@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from outcrop.domain.errors import OperatorError
+from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.secret import Secret, reveal
 from outcrop.store.db import Connection
 
@@ -24,6 +25,7 @@ LONG_ENOUGH = 16
 _LOCK_KEYRING = 7_264_003
 _CHECK = b"outcrop keyring 1"
 _NONCE = 12
+_EXCERPT = b"excerpt"  # so that no other box opens as one
 _WITH_PARTS = "\x1e"  # begins what is more than a bare value
 
 
@@ -51,6 +53,15 @@ class Keys:
             return Secret(value, wholly=wholly), {}
         value, parts = json.loads(value.removeprefix(_WITH_PARTS))
         return Secret(value, wholly=wholly), {name: Secret(part) for name, part in parts.items()}
+
+    def seal_excerpt(self, excerpt: Excerpt, account_id: int, finding_id: UUID) -> bytes:
+        """Encrypt the lines around a credential, for this purpose and this finding only."""
+        plain = json.dumps([excerpt.first, excerpt.at, excerpt.lines], ensure_ascii=False)
+        return _seal(self.data, plain.encode("utf-8", "replace"), _owner(account_id, finding_id) + _EXCERPT)
+
+    def open_excerpt(self, box: bytes, account_id: int, finding_id: UUID) -> Excerpt:
+        first, at, lines = json.loads(_open(self.data, box, _owner(account_id, finding_id) + _EXCERPT))
+        return Excerpt(first, tuple(lines), at)
 
     def fingerprint_of(self, secret: Secret) -> bytes:
         """Identify the raw value alone; a PEM block is the same however its lines end."""

@@ -3,6 +3,7 @@
 Totals come from the rollups where they can, and the rollups also tell which index to walk, from which end, and where to start.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +56,7 @@ class _Where:
         self.values += values
 
 
-def _filters(account_id: int, query: FindingQuery, facets: list[int] | None) -> _Where:
+def filters(account_id: int, query: FindingQuery, facets: list[int] | None) -> _Where:
     """Every filter that the findings, the search and the service table all have columns for."""
     where = _Where(account_id)
     if facets is not None:
@@ -69,11 +70,20 @@ def _filters(account_id: int, query: FindingQuery, facets: list[int] | None) -> 
     return where
 
 
+def matches(query: FindingQuery) -> Iterator[tuple[str, str]]:
+    """Give the other filters as conditions on one finding `f`, each with its value: for who has few findings at hand already."""
+    same = "s.account_id = f.account_id AND s.id = f.id"
+    for term in query.terms:
+        yield f"EXISTS (SELECT FROM finding_search s WHERE {same} AND s.text LIKE %s)", f"%{_plain(term.casefold())}%"
+    if query.service is not None:
+        yield f"EXISTS (SELECT FROM finding_services s WHERE {same} AND s.service = %s)", query.service
+
+
 # --- q
 
 
 async def _search(db: Connection, account_id: int, query: FindingQuery) -> tuple[int, list[Any]]:
-    where = _filters(account_id, query, facets_of(query))
+    where = filters(account_id, query, facets_of(query))
     for term in query.terms:
         where.add("text LIKE %s", f"%{_plain(term.casefold())}%")
     if query.service is not None:
@@ -196,7 +206,7 @@ async def _below(db: Connection, cells: Cells, dimension: Dimension, bound: Any)
 
 
 async def _count(db: Connection, account_id: int, query: FindingQuery, facets: list[int] | None) -> int:
-    where = _filters(account_id, query, facets)
+    where = filters(account_id, query, facets)
     table = "findings"
     if query.service is not None:
         table = "finding_services"
@@ -221,7 +231,7 @@ def _nearer(places: list[rollups.Place], dimension: Dimension, start: int, lengt
 
 def _walk_sql(account_id: int, query: FindingQuery, facets: list[int] | None, walk: _Walk, length: int) -> tuple[str, list[Any]]:
     column = query.order_by.value
-    where = _filters(account_id, query, facets)
+    where = filters(account_id, query, facets)
     table = "findings f"
     if query.service is not None and query.order_by is OrderBy.COMPOSITE_SCORE:
         table = "finding_services f"
@@ -243,7 +253,7 @@ def _walk_sql(account_id: int, query: FindingQuery, facets: list[int] | None, wa
 def _gather_sql(account_id: int, query: FindingQuery, facets: list[int] | None, start: int, length: int) -> tuple[str, list[Any]]:
     """Few rows match: take them all from the index that names them, then sort."""
     column = query.order_by.value
-    where = _filters(account_id, query, facets)
+    where = filters(account_id, query, facets)
     table = "findings"
     if query.service is not None:
         table = "finding_services"

@@ -1,6 +1,7 @@
 """Counts of findings by cell: exact totals and the way to a deep page without walking there.
 
-Writers append deltas (triggers of migration 0002); readers sum rollups and deltas in one snapshot; `fold` moves deltas into rollups.
+Writers append deltas (triggers of migrations 0002 and 0009); readers sum rollups and deltas in one snapshot; `fold` moves the ones into
+the others.
 """
 
 from bisect import bisect_right
@@ -14,7 +15,7 @@ from outcrop.store.db import Connection
 
 LOCK_FOLD = 7_264_002
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TOTAL, _SERVICE_SCORE, _SERVICE_FACET, _DAY_SCORE, _MONTH_SCORE = 0, 7, 8, 9, 10
+_TOTAL, _SERVICE_SCORE, _SERVICE_FACET, _DAY_SCORE, _MONTH_SCORE, _TYPE = 0, 7, 8, 9, 10, 11
 _ALL = -1  # the facet of the cells that count every facet
 _MONTH = 5  # a coarse bucket of days is 2**5 of them
 _SCORES = 128  # a bucket of days and scores is day * 128 + score
@@ -165,6 +166,31 @@ def _rests(low: datetime | None, high: datetime | None, from_day: int, to_day: i
     return rests
 
 
+async def by_facet(db: Connection, account_id: int) -> list[tuple[int, int]]:
+    """Count the account's findings by facet."""
+    cursor = await db.execute(
+        """SELECT facet, sum(n)::bigint FROM rollup_cells WHERE account_id = %s AND kind = %s AND service = '' AND facet >= 0
+           GROUP BY facet HAVING sum(n) > 0""",
+        [account_id, _TOTAL],
+    )
+    return [(int(facet), int(n)) for facet, n in await cursor.fetchall()]
+
+
+async def by_type(db: Connection, account_id: int, facets: list[int]) -> list[tuple[str, int]]:
+    """Count the findings of some facets by type of credential, most first."""
+    cursor = await db.execute(
+        """SELECT service, sum(n)::bigint AS n FROM rollup_cells WHERE account_id = %s AND kind = %s AND facet = ANY(%s)
+           GROUP BY service HAVING sum(n) > 0 ORDER BY n DESC, service""",
+        [account_id, _TYPE, facets],
+    )
+    return [(service, int(n)) for service, n in await cursor.fetchall()]
+
+
+async def in_buckets(db: Connection, cells: Cells, dimension: Dimension, buckets: range) -> dict[int, int]:
+    """Count what lies in each of a stretch of fine buckets; empty ones are left out."""
+    return dict(await _histogram(db, cells, dimension.fine, [buckets.start, buckets.stop]))
+
+
 async def _histogram(db: Connection, cells: Cells, kind: int, bounds: list[int]) -> list[tuple[int, int]]:
     where, values = cells.where(kind)
     within = "AND bucket >= %s AND bucket < %s" if bounds else ""
@@ -211,7 +237,9 @@ async def mismatches(db: Connection) -> list[tuple[int, int, str, int, int, int,
             SELECT f.account_id, c.kind, s.service, c.bucket, c.facet, count(*)
             FROM findings f,
                  LATERAL (SELECT DISTINCT jsonb_array_elements_text(f.validation_detail -> 'enabled_services') AS service) s,
-                 service_cells(f.facet, f.composite_score) c GROUP BY 1, 2, 3, 4, 5),
+                 service_cells(f.facet, f.composite_score) c GROUP BY 1, 2, 3, 4, 5
+            UNION ALL
+            SELECT account_id, 11::smallint, pattern_secret_type, 0, facet, count(*) FROM findings GROUP BY 1, 3, 5),
         recorded AS (
             SELECT account_id, kind, service, bucket, facet, sum(n) AS n FROM rollup_cells GROUP BY 1, 2, 3, 4, 5 HAVING sum(n) <> 0)
         SELECT account_id, kind, service, bucket, facet, coalesce(t.n, 0)::bigint, coalesce(r.n, 0)::bigint

@@ -204,7 +204,18 @@ async def interrupt(db: Connection, account_id: int, scan_id: UUID) -> None:
     )
 
 
-async def end(db: Connection, account_id: int, scan_id: UUID, *, now: datetime, error: str | None = None) -> ScanStatus | None:
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """How a run ended."""
+
+    status: ScanStatus
+    new: int
+    seen: int
+    resolved: int
+    error: str | None
+
+
+async def end(db: Connection, account_id: int, scan_id: UUID, *, now: datetime, error: str | None = None) -> RunEnd | None:
     """End a run whose sources have all ended; give how it ended, or None where it goes on.
 
     It has failed where something failed and no source could be read; a plan that broke off is not the end of what it had found.
@@ -243,7 +254,7 @@ async def end(db: Connection, account_id: int, scan_id: UUID, *, now: datetime, 
             *(_gaps(gaps), error, account_id, scan_id),
         ],
     )
-    return status
+    return RunEnd(status, int(new), int(seen), int(resolved), error)
 
 
 # --- one source of a run

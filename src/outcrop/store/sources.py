@@ -129,9 +129,14 @@ class There:
     last_scan_id: UUID | None
 
 
+async def lock_recording(db: Connection, account_id: int) -> None:
+    """Be the only one who writes many findings of an account until the transaction ends: two would wait for each other's rows."""
+    await db.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK_RECORDING, account_id])
+
+
 async def lock_at(db: Connection, account_id: int, identities: Sequence[bytes]) -> dict[bytes, There]:
     """Give and lock the findings at these places, in one order for everybody; nobody else adds one there meanwhile."""
-    await db.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK_RECORDING, account_id])
+    await lock_recording(db, account_id)
     cursor = await db.execute(
         f"""SELECT identity, last_scan_id, {rows.COLUMNS} FROM findings
             WHERE account_id = %s AND identity = ANY(%s) ORDER BY id FOR NO KEY UPDATE""".encode(),

@@ -30,6 +30,20 @@ async def insert(db: Connection, account_id: int, target: Target, box: bytes | N
     )
 
 
+async def update(db: Connection, account_id: int, target: Target, box: bytes | None) -> None:
+    """Store how a target is looked at; its credential is replaced where there is a new one, and forgotten where it should have none."""
+    spec = target.spec
+    await db.execute(
+        """UPDATE targets SET include = %s, exclude = %s, options = %s, schedule = %s, next_run_at = %s,
+                  credential_box = CASE WHEN %s THEN coalesce(%s, credential_box) END
+           WHERE account_id = %s AND id = %s""",
+        [
+            *(list(spec.include), list(spec.exclude), Jsonb(spec.options), target.schedule, target.next_run_at),
+            *(target.has_credential, box, account_id, target.id),
+        ],
+    )
+
+
 async def select(db: Connection, account_id: int, target_id: UUID) -> Target | None:
     cursor = await db.execute(f"SELECT {_TARGET} FROM targets WHERE account_id = %s AND id = %s".encode(), [account_id, target_id])
     row = await cursor.fetchone()

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from uuid import UUID
 
 from outcrop.domain.finding import Confidence, Validation
-from outcrop.store.db import Connection
+from outcrop.store.db import Connection, one
 
+NEVER = datetime(1970, 1, 1, tzinfo=UTC)  # when a credential was checked that nobody has asked about
+_BEGINNING = datetime(1, 1, 2, tzinfo=UTC)
+_LOCK_ASKING = 7_264_005
 _COLUMNS = "status, confidence, reason, services, asked, test_mode, canary, checked_at"
 
 
@@ -53,27 +56,65 @@ async def save(db: Connection, account_id: int, said: Mapping[bytes, Said]) -> N
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """A credential whose verdict is old, with one finding that holds it."""
+class Stored:
+    """A credential that is kept, with one finding that holds it."""
 
     account_id: int
     finding_id: UUID
     fingerprint: bytes
     box: bytes
-    rule: str
+    rule: str | None
     secret_type: str
 
 
-async def due(db: Connection, *, before: datetime, most: int) -> list[Due]:
-    """Give credentials of active findings that were last checked before a moment, of whatever account, each once."""
+@dataclass(frozen=True, slots=True)
+class Due(Stored):
+    """One whose verdict is old."""
+
+    status: Validation
+    checked_at: datetime
+
+
+async def due(db: Connection, *, before: datetime, undecided_before: datetime, after: Due | None, most: int) -> list[Due]:
+    """Give credentials of active findings that were last checked before a moment, of whatever account, each once, the oldest first.
+
+    What nobody could tell is due sooner than what an issuer has said. `after` is the last of those given before.
+    """
+    place = (_BEGINNING, 0, b"") if after is None else (after.checked_at, after.account_id, after.fingerprint)
     cursor = await db.execute(
-        """SELECT DISTINCT ON (f.account_id, f.fingerprint) f.account_id, f.id, f.fingerprint, f.secret_box, f.rule, f.pattern_secret_type
-           FROM verdicts v JOIN findings f ON f.account_id = v.account_id AND f.fingerprint = v.fingerprint
-           WHERE v.checked_at < %s AND f.status = 'active' AND f.secret_box IS NOT NULL AND f.rule IS NOT NULL
-           ORDER BY f.account_id, f.fingerprint, f.id LIMIT %s""",
-        [before, most],
+        """SELECT f.account_id, f.id, f.fingerprint, f.secret_box, f.rule, f.pattern_secret_type, v.status, v.checked_at
+           FROM verdicts v CROSS JOIN LATERAL (
+               SELECT * FROM findings f
+               WHERE f.account_id = v.account_id AND f.fingerprint = v.fingerprint
+                 AND f.status = 'active' AND f.secret_box IS NOT NULL AND f.rule IS NOT NULL
+               ORDER BY f.id LIMIT 1) f
+           WHERE v.checked_at < %s AND (v.checked_at < %s OR v.status IN ('error', 'unreachable'))
+             AND (v.checked_at, v.account_id, v.fingerprint) > (%s, %s, %s)
+           ORDER BY v.checked_at, v.account_id, v.fingerprint LIMIT %s""",
+        [undecided_before, before, *place, most],
     )
-    return [Due(*row) for row in await cursor.fetchall()]
+    return [Due(row[0], row[1], row[2], row[3], row[4], row[5], Validation(row[6]), row[7]) for row in await cursor.fetchall()]
+
+
+async def stored(db: Connection, account_id: int, finding_id: UUID) -> Stored | None:
+    """Give the credential of a finding; None where it is not kept, or there is no such finding."""
+    cursor = await db.execute(
+        """SELECT account_id, id, fingerprint, secret_box, rule, pattern_secret_type FROM findings
+           WHERE account_id = %s AND id = %s AND secret_box IS NOT NULL AND fingerprint IS NOT NULL""",
+        [account_id, finding_id],
+    )
+    row = await cursor.fetchone()
+    return None if row is None else Stored(*row)
+
+
+async def try_hold(db: Connection) -> bool:
+    """Be the only one who asks again, for as long as this connection lives; False where another is."""
+    (held,) = await one(db, f"SELECT pg_try_advisory_lock({_LOCK_ASKING})")
+    return bool(held)
+
+
+async def let_go(db: Connection) -> None:
+    await db.execute(f"SELECT pg_advisory_unlock({_LOCK_ASKING})".encode())
 
 
 async def finding_ids(db: Connection, account_id: int, fingerprint: bytes) -> list[UUID]:

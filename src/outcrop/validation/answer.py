@@ -24,7 +24,7 @@ def judge(answer: Answer, meanings: Sequence[Meaning]) -> Verdict:
         return error(f"the issuer has a fault (status {answer.status})", _pause(answer))
     for meaning in meanings:
         if holds(answer, meaning) and not _is_a_portal(answer, meaning):
-            return Verdict(Validation(meaning.result), Confidence(meaning.confidence), meaning.reason)
+            return Verdict(Validation(meaning.result), Confidence(meaning.confidence), meaning.reason, test_mode=meaning.test_mode)
     return error(f"the issuer gave an answer that says nothing of the credential (status {answer.status})")
 
 

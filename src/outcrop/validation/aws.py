@@ -3,41 +3,61 @@
 import asyncio
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-from outcrop.domain.finding import Validation
+from outcrop.domain.finding import Confidence, Validation
 from outcrop.net.http import Answer, Http, HttpError
 from outcrop.scanner.check import Check
 from outcrop.validation.answer import judge
 from outcrop.validation.ask import Turn
 from outcrop.validation.cloud import send
 from outcrop.validation.sigv4 import Keys, sign
-from outcrop.validation.verdict import Verdict, unreachable, unvalidated, valid
+from outcrop.validation.verdict import Verdict, invalid, unreachable, unvalidated, with_services
 
-_REGION = "us-east-1"
-_IDENTITY = "https://sts.amazonaws.com/?Action=GetCallerIdentity&Version=2011-06-15"
 _KEY_ID = re.compile(r"A[A-Z]{3}[A-Z2-7]{16}")
 _AGAIN_AFTER = 6.0  # seconds: AWS refuses even the right pair shortly after a wrong one for the same id
+_ADMINISTRATOR = re.compile(rb"arn:aws[a-z-]*:iam::aws:policy/AdministratorAccess<")
 _ALL_SERVICES = 20.0  # seconds
 _OK = 200
+_IDENTITY = "Action=GetCallerIdentity&Version=2011-06-15"
+_POLICIES = "Action=ListAttachedUserPolicies&Version=2010-05-08&UserName="
 
-# The label, and the address of a list; with a target it is one of AWS's JSON services, which are asked by POST.
+# The label, the service, and how it is asked for a list: a form, a path, or the target of a JSON service. None of it changes anything.
 _LISTS = (
-    ("aws_s3", "https://s3.amazonaws.com/", ""),
-    ("aws_iam", "https://iam.amazonaws.com/?Action=GetUser&Version=2010-05-08", ""),
-    ("aws_ec2", "https://ec2.us-east-1.amazonaws.com/?Action=DescribeRegions&Version=2016-11-15", ""),
-    ("aws_lambda", "https://lambda.us-east-1.amazonaws.com/2015-03-31/functions/?MaxItems=1", ""),
-    ("aws_sqs", "https://sqs.us-east-1.amazonaws.com/?Action=ListQueues&Version=2012-11-05", ""),
-    ("aws_sns", "https://sns.us-east-1.amazonaws.com/?Action=ListTopics&Version=2010-03-31", ""),
-    ("aws_rds", "https://rds.us-east-1.amazonaws.com/?Action=DescribeDBInstances&MaxRecords=20&Version=2014-10-31", ""),
-    ("aws_dynamodb", "https://dynamodb.us-east-1.amazonaws.com/", "DynamoDB_20120810.ListTables"),
-    ("aws_kms", "https://kms.us-east-1.amazonaws.com/", "TrentService.ListKeys"),
-    ("aws_secretsmanager", "https://secretsmanager.us-east-1.amazonaws.com/", "secretsmanager.ListSecrets"),
-    ("aws_ecr", "https://api.ecr.us-east-1.amazonaws.com/", "AmazonEC2ContainerRegistry_V20150921.DescribeRepositories"),
-    ("aws_ssm", "https://ssm.us-east-1.amazonaws.com/", "AmazonSSM.DescribeParameters"),
+    ("aws_s3", "s3", "/", ""),
+    ("aws_iam", "iam", "Action=GetUser&Version=2010-05-08", ""),
+    ("aws_ec2", "ec2", "Action=DescribeRegions&Version=2016-11-15", ""),
+    ("aws_lambda", "lambda", "/2015-03-31/functions/?MaxItems=1", ""),
+    ("aws_sqs", "sqs", "Action=ListQueues&Version=2012-11-05", ""),
+    ("aws_sns", "sns", "Action=ListTopics&Version=2010-03-31", ""),
+    ("aws_rds", "rds", "Action=DescribeDBInstances&MaxRecords=20&Version=2014-10-31", ""),
+    ("aws_dynamodb", "dynamodb", "/", "DynamoDB_20120810.ListTables"),
+    ("aws_kms", "kms", "/", "TrentService.ListKeys"),
+    ("aws_secretsmanager", "secretsmanager", "/", "secretsmanager.ListSecrets"),
+    ("aws_ecr", "ecr", "/", "AmazonEC2ContainerRegistry_V20150921.DescribeRepositories"),
+    ("aws_ssm", "ssm", "/", "AmazonSSM.DescribeParameters"),
 )
-_POLICIES = "https://iam.amazonaws.com/?Action=ListAttachedUserPolicies&Version=2010-05-08&UserName="
+
+
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    """One of the separate clouds that AWS runs: a key of one is unknown in the others, and does not tell which is its own."""
+
+    name: str
+    region: str
+    global_hosts: Mapping[str, str] = field(default_factory=dict)  # of services that have no region in their name
+    suffix: str = "amazonaws.com"
+
+    def host(self, service: str) -> str:
+        name = "api.ecr" if service == "ecr" else service
+        return self.global_hosts.get(service) or f"{name}.{self.region}.{self.suffix}"
+
+
+_COMMERCIAL = _Partition("AWS", "us-east-1", {name: f"{name}.amazonaws.com" for name in ("sts", "iam", "s3")})
+_GOVERNMENT = _Partition("AWS GovCloud", "us-gov-west-1", {"iam": "iam.us-gov.amazonaws.com"})
+_CHINA = _Partition("AWS China", "cn-north-1", suffix="amazonaws.com.cn")
 
 
 async def aws(http: Http, check: Check, values: Mapping[str, str], turn: Turn, *, again_after: float = _AGAIN_AFTER) -> Verdict:
@@ -45,19 +65,38 @@ async def aws(http: Http, check: Check, values: Mapping[str, str], turn: Turn, *
     keys = _keys(values)
     if isinstance(keys, str):
         return unvalidated(f"its {keys} was not found with it")
+    partition = _partition(values.get("part.region", ""))
+    asker = _Asker(http, turn, keys, partition)
     try:
-        answer = await _signed(http, turn, keys, _IDENTITY)
+        answer = await asker.ask("sts", _IDENTITY)
         if b"<Code>SignatureDoesNotMatch<" in answer.body:
             await asyncio.sleep(again_after)
-            answer = await _signed(http, turn, keys, _IDENTITY)
+            answer = await asker.ask("sts", _IDENTITY)
     except HttpError as failure:
         return unreachable(f"the issuer cannot be reached: {failure}")
     verdict = judge(answer, check.answer)
+    if verdict.status is Validation.INVALID and b"<Code>InvalidClientTokenId<" in answer.body:
+        return _unknown(partition, told="part.region" in values)
     if verdict.status is not Validation.VALID:
         return verdict
     arn = _tag(answer, "Arn")
-    labels = {"aws_root" if arn.endswith(":root") else "aws_identity"} | await _services(http, turn, keys, arn)
-    return valid(f"STS knows it: {_who(arn)}", verdict.confidence, tuple(labels), asked=True)
+    known = replace(verdict, reason=f"STS knows it: {_who(arn)}")
+    who = "aws_root" if arn.endswith(":root") else "aws_identity"
+    turn.proven = with_services(known, [who])
+    return with_services(known, {who} | await _services(asker, arn))
+
+
+def _partition(region: str) -> _Partition:
+    if region.startswith("cn-"):
+        return _CHINA
+    return _GOVERNMENT if region.startswith("us-gov-") else _COMMERCIAL
+
+
+def _unknown(partition: _Partition, *, told: bool) -> Verdict:
+    """Say what it means that one cloud knows no such key. Only a region beside the key tells that it was the right one to ask."""
+    if told:
+        return invalid(f"{partition.name} knows no such key")
+    return invalid(f"{partition.name} knows no such key; China and GovCloud, which have their own, were not asked", Confidence.MEDIUM)
 
 
 def _keys(values: Mapping[str, str]) -> Keys | str:
@@ -74,33 +113,46 @@ def _keys(values: Mapping[str, str]) -> Keys | str:
     return Keys(key_id, values["part.secret_access_key"], secret)
 
 
-async def _signed(http: Http, turn: Turn, keys: Keys, url: str, target: str = "", *, further: bool = False) -> Answer:
-    host = (urlsplit(url).hostname or "").removeprefix("api.")
-    headers, body, method = {}, b"", "GET"
-    if target:
-        version = "1.0" if target.startswith("DynamoDB") else "1.1"
-        headers, body, method = {"X-Amz-Target": target, "Content-Type": f"application/x-amz-json-{version}"}, b"{}", "POST"
-    sent = sign(keys, method, url, headers, body, service=host.partition(".")[0], region=_REGION, now=datetime.now(UTC))
-    return await send(http, turn, method, url, headers=sent, body=body or None, further=further)
+@dataclass(frozen=True, slots=True)
+class _Asker:
+    """Asks the services of one cloud with one key."""
+
+    http: Http
+    turn: Turn
+    keys: Keys
+    partition: _Partition
+
+    async def ask(self, service: str, what: str, target: str = "", *, further: bool = False) -> Answer:
+        url = f"https://{self.partition.host(service)}{what if what.startswith('/') else '/'}"
+        headers, body, method = {}, b"", "GET"
+        if not what.startswith("/"):
+            headers, body, method = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}, what.encode(), "POST"
+        if target:
+            version = "1.0" if target.startswith("DynamoDB") else "1.1"
+            headers, body, method = {"X-Amz-Target": target, "Content-Type": f"application/x-amz-json-{version}"}, b"{}", "POST"
+        sent = sign(self.keys, method, url, headers, body, service=service, region=self.partition.region, now=datetime.now(UTC))
+        return await send(self.http, self.turn, method, url, headers=sent, body=body or None, further=further)
 
 
-async def _services(http: Http, turn: Turn, keys: Keys, arn: str) -> set[str]:
+async def _services(asker: _Asker, arn: str) -> set[str]:
     """Give a label for each service that answers; one that is slow or refuses is left out."""
     found: set[str] = set()
 
-    async def listed(label: str, url: str, target: str) -> None:
+    async def listed(label: str, service: str, what: str, target: str) -> None:
         try:
-            answer = await _signed(http, turn, keys, url, target, further=True)
+            answer = await asker.ask(service, what, target, further=True)
         except HttpError:
             return
         if answer.status == _OK and answer.media_type != "text/html":
             found.add(label)
-            if b":iam::aws:policy/AdministratorAccess<" in answer.body:
+            if _ADMINISTRATOR.search(answer.body):
                 found.add("aws_admin")
+            if asker.turn.proven:
+                asker.turn.proven = with_services(asker.turn.proven, {*asker.turn.proven.services, *found})
 
     lists = list(_LISTS)
     if ":user/" in arn:
-        lists.append(("aws_iam", _POLICIES + quote(arn.rpartition("/")[2], safe=""), ""))
+        lists.append(("aws_iam", "iam", _POLICIES + quote(arn.rpartition("/")[2], safe=""), ""))
     try:
         async with asyncio.timeout(_ALL_SERVICES):
             await asyncio.gather(*(listed(*one) for one in lists))

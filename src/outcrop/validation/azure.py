@@ -15,7 +15,7 @@ from outcrop.scanner.check import Check
 from outcrop.validation.answer import judge
 from outcrop.validation.ask import Turn
 from outcrop.validation.cloud import json_of, send, texts
-from outcrop.validation.verdict import Verdict, error, unreachable, unvalidated, valid
+from outcrop.validation.verdict import Verdict, error, unreachable, unvalidated, with_services
 
 _VERSION = "2019-12-12"
 _OK = 200
@@ -49,13 +49,15 @@ async def azure_storage(http: Http, check: Check, values: Mapping[str, str], tur
     if verdict.status is not Validation.VALID:
         return verdict
     labels = ["azure_blob"]
+    turn.proven = with_services(verdict, labels)
     for kind in ("file", "queue", "table"):
         try:
             if (await listed(kind, further=True)).status == _OK:
                 labels.append(f"azure_{kind}")
+                turn.proven = with_services(verdict, labels)
         except HttpError:
             continue
-    return valid(verdict.reason, verdict.confidence, tuple(labels), asked=True)
+    return with_services(verdict, labels)
 
 
 def shared_key(account: str, key: bytes, kind: str, now: datetime) -> dict[str, str]:
@@ -94,6 +96,7 @@ async def entra_client(http: Http, check: Check, values: Mapping[str, str], turn
     roles = texts(_claims(json_of(answer).get("access_token")).get("roles"))
     labels = {"azure_graph"} if roles else set()
     labels |= {"azure_graph_admin"} if _RULES_THE_TENANT & set(roles) else set()
+    turn.proven = with_services(verdict, labels, asked=bool(labels))
     try:
         given = json_of(await token(_MANAGEMENT, further=True)).get("access_token")
         if isinstance(given, str) and given.isascii() and given.isprintable():
@@ -102,7 +105,7 @@ async def entra_client(http: Http, check: Check, values: Mapping[str, str], turn
             labels |= {"azure_management"} if seen.ok and json_of(seen).get("value") else set()
     except HttpError:
         pass  # the verdict stands without it
-    return valid(verdict.reason, verdict.confidence, tuple(labels), asked=True)
+    return with_services(verdict, labels)
 
 
 def _claims(token: Any) -> dict[str, Any]:

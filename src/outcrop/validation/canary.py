@@ -1,7 +1,7 @@
 """Credentials that are laid out to be found: whoever uses one is noticed. They are told apart without using them."""
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from outcrop.scanner.check import Check
 
@@ -28,8 +28,8 @@ def aws_account(key_id: str) -> str | None:
     return f"{number:012d}"
 
 
-def is_canary(check: Check, secret: str, parts: Mapping[str, str]) -> bool:
+def is_canary(check: Check, values: Iterable[str]) -> bool:
     """Tell whether a credential is a known canary."""
     if check.named != "aws":
         return False
-    return any(aws_account(text) in _AWS_ACCOUNTS for text in (secret, *parts.values()) if text[:4] in {"AKIA", "ASIA"})
+    return any(aws_account(text) in _AWS_ACCOUNTS for text in values if text[:4] in {"AKIA", "ASIA"})

@@ -33,6 +33,7 @@ class Dialog:
     host: str
     reader: StreamReader
     writer: StreamWriter
+    turn: Turn
     encrypted: bool = False
 
     async def say(self, data: bytes) -> None:
@@ -61,8 +62,9 @@ T = TypeVar("T")
 _ODD = (OddError, ValueError, IndexError, struct.error)
 
 
-async def further(question: Awaitable[T], otherwise: T) -> T:
+async def further(dialog: Dialog, accepted: Verdict, question: Awaitable[T], otherwise: T) -> T:
     """Ask what a login opens; whatever becomes of that, the login has been accepted."""
+    dialog.turn.proven = accepted
     try:
         async with asyncio.timeout(_FURTHER_SECONDS):
             return await question
@@ -93,7 +95,7 @@ async def log_in(
     except TcpError as failure:
         return unreachable(f"the server cannot be reached: {failure}")
     try:
-        return await _talked(talk, Dialog(login.host, reader, writer, encrypted=tls is not None), login, seconds)
+        return await _talked(talk, Dialog(login.host, reader, writer, turn, encrypted=tls is not None), login, seconds)
     finally:
         writer.transport.abort()
         with contextlib.suppress(OSError, TimeoutError):

@@ -1,22 +1,22 @@
 """Many credentials asked about at once: each once, no issuer oftener than it may be, one that is down slows nobody else."""
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from outcrop.domain.finding import Validation
 from outcrop.net.http import Http
-from outcrop.scanner.check import Check, check_of
-from outcrop.scanner.regex import compile_regex
+from outcrop.scanner.check import Check, Request, check_for, checks_of
 from outcrop.scanner.rule import Rule
 from outcrop.validation import canary
-from outcrop.validation.ask import ask
+from outcrop.validation.ask import Turn, ask, is_below
+from outcrop.validation.issuer import Issuer, PausedError
 from outcrop.validation.named import NAMED
-from outcrop.validation.verdict import Verdict, error, unvalidated
+from outcrop.validation.request import UnfitError, fill
+from outcrop.validation.verdict import Verdict, error, unreachable, unvalidated
 
 A_SECOND = 10.0  # requests to one issuer
-AT_ONCE = 10  # of one issuer
 _DEADLINE = 60.0  # seconds that one credential may take, waiting included
 
 
@@ -27,104 +27,96 @@ class Mode(StrEnum):
 
 
 @dataclass(slots=True)
-class _Issuer:
-    """How often an issuer may be asked: evenly, and not while it wants to be left alone."""
-
-    every: float
-    slots: asyncio.Semaphore
-    next_at: float = 0.0
-
-    async def turn(self) -> None:
-        now = time.monotonic()
-        at = max(now, self.next_at)
-        self.next_at = at + self.every
-        if at > now:
-            await asyncio.sleep(at - now)
-
-    def pause(self, seconds: float) -> None:
-        self.next_at = max(self.next_at, time.monotonic() + seconds)
-
-    def paused_for(self) -> float:
-        return self.next_at - time.monotonic()
-
-
-@dataclass(slots=True)
 class Validator:
-    """Asks issuers. A verdict is kept for as long as this lives, by the credential and what stands with it."""
+    """Asks issuers. A verdict is not kept: whoever asks later wants to know how it is then."""
 
     http: Http
     mode: Mode = Mode.SAFE
     a_second: float = A_SECOND
     deadline: float = _DEADLINE
-    _issuers: dict[str, _Issuer] = field(default_factory=dict)
-    _known: dict[tuple[str, tuple[tuple[str, str], ...]], "asyncio.Future[Verdict]"] = field(default_factory=dict)
-
-    def fresh(self) -> "Validator":
-        """Give one that has forgotten its verdicts, but not how often issuers may be asked."""
-        return Validator(self.http, self.mode, self.a_second, self.deadline, self._issuers)
+    canaries: bool = False  # use known canaries as well, though whoever laid them out is told
+    _issuers: dict[str, Issuer] = field(default_factory=dict)
+    _under_way: dict[tuple[str, tuple[tuple[str, str], ...]], "asyncio.Task[Verdict]"] = field(default_factory=dict)
 
     async def check(self, rule: Rule, secret: str, parts: Mapping[str, str]) -> Verdict:
         """Give the verdict on a credential; whoever asks for the same one meanwhile waits for the same answer."""
         key = (rule.id, (("secret", secret), *sorted(parts.items())))
-        if key not in self._known:
-            self._known[key] = asyncio.ensure_future(self._checked(rule, secret, parts))
-        return await asyncio.shield(self._known[key])
+        if (task := self._under_way.get(key)) is None:
+            task = self._under_way[key] = asyncio.create_task(self._checked(rule, secret, parts))
+            task.add_done_callback(lambda _: self._under_way.pop(key))
+        return await asyncio.shield(task)
 
     async def _checked(self, rule: Rule, secret: str, parts: Mapping[str, str]) -> Verdict:
-        check = check_of(rule.id, rule.origin)
+        checks = checks_of(rule.id, rule.origin)
         if self.mode is Mode.OFF:
             return unvalidated("checking is switched off")
-        if check is None:
+        if not checks:
             return unvalidated("its issuer offers no harmless way to ask")
-        test_mode = secret.startswith(tuple(check.test_mode)) if check.test_mode else False
-        if refused := self._refused(check, secret, parts):
+        check = check_for(checks, secret)
+        if check is None:
+            return unvalidated("there is no harmless way to ask about this form of it")
+        test_mode = any(value.startswith(tuple(check.test_mode)) for value in (secret, *parts.values()))
+        values = {"secret": secret} | {f"part.{name}": value for name, value in (check.otherwise | dict(parts)).items()}
+        if refused := self._refused(check, values):
             return unvalidated(refused[0], test_mode=test_mode, canary=refused[1])
-        values = {"secret": secret} | {f"part.{name}": value for name, value in parts.items()}
+        if self.mode is not Mode.FULL:  # from here on no host but the issuer's own
+            check = check.model_copy(update={"given_host": False})
         issuer = self._issuer(rule.issuer)
+        turn = Turn(issuer.turn)
         try:
             async with asyncio.timeout(self.deadline):
-                verdict = await self._asked(check, values, issuer)
+                verdict = await self._asked(check, values, issuer, turn)
+        except PausedError:  # what was proven before stays proven, here and below
+            verdict = turn.proven or error("the issuer limits how often it is asked")
         except TimeoutError:
-            verdict = error("the issuer did not answer in time")
-        return replace(verdict, test_mode=test_mode)
+            verdict = turn.proven or error("the issuer did not answer in time")
+        return replace(verdict, test_mode=verdict.test_mode or test_mode, canary=canary.is_canary(check, values.values()))
 
-    def _refused(self, check: Check, secret: str, parts: Mapping[str, str]) -> tuple[str, bool] | None:
-        if canary.is_canary(check, secret, parts):
+    def _refused(self, check: Check, values: Mapping[str, str]) -> tuple[str, bool] | None:
+        if canary.is_canary(check, values.values()) and not self.canaries:
             return "is a known canary: whoever laid it out would be told", True
-        if check.only and not compile_regex(check.only).match(secret.encode("utf-8", "surrogateescape")):
-            return "there is no harmless way to ask about this form of it", False
+        if check.unasked:
+            return check.unasked, False
+        missing = [name for name in check.needs if f"part.{name}" not in values]
+        if missing:
+            return f"its {missing[0].replace('_', ' ')} was not found with it", False
         if self.mode is not Mode.FULL:
-            if check.given_host:
+            if check.given_host and not _at_the_issuers(check, values):
                 return "its host comes from the scanned text, which is asked only with OUTCROP_VALIDATE=full", False
             if check.billed:
                 return "asking costs its owner something, which is done only with OUTCROP_VALIDATE=full", False
-        missing = [name for name in check.needs if name not in parts]
-        if missing:
-            return f"its {missing[0].replace('_', ' ')} was not found with it", False
         return None
 
-    async def _asked(self, check: Check, values: Mapping[str, str], issuer: _Issuer) -> Verdict:
-        how: Callable[[], Awaitable[Verdict]]
-        if check.named is not None:
-            named = NAMED[check.named]
-
-            def how() -> Awaitable[Verdict]:
-                return named(self.http, check, values, issuer.turn)
-        else:
-
-            def how() -> Awaitable[Verdict]:
-                return ask(self.http, check, values, issuer.turn)
-
+    async def _asked(self, check: Check, values: Mapping[str, str], issuer: Issuer, turn: Turn) -> Verdict:
+        how = NAMED[check.named] if check.named is not None else ask
         async with issuer.slots:
-            verdict = await how()
+            if has_fixed_host(check) and issuer.is_silent:
+                return unreachable("the issuer cannot be reached: it has not answered several times in a row")
+            verdict = await how(self.http, check, values, turn)
+            if has_fixed_host(check):
+                issuer.heard(answered=verdict.status is not Validation.UNREACHABLE)
             if verdict.retry_after is None:
                 return verdict
             issuer.pause(verdict.retry_after)
             if verdict.retry_after >= self.deadline:
                 return verdict
-            return await how()  # once more, when it may be asked again
+            return await how(self.http, check, values, turn)  # once more, when it may be asked again
 
-    def _issuer(self, name: str) -> _Issuer:
+    def _issuer(self, name: str) -> Issuer:
         if name not in self._issuers:
-            self._issuers[name] = _Issuer(1 / self.a_second, asyncio.Semaphore(AT_ONCE))
+            self._issuers[name] = Issuer(self.a_second, self.deadline)
         return self._issuers[name]
+
+
+def _at_the_issuers(check: Check, values: Mapping[str, str]) -> bool:
+    """Tell whether a host from the text is one of the issuer's own."""
+    try:
+        return is_below(fill(Request(url=check.url), values).url, check.hosts)
+    except UnfitError:
+        return False
+
+
+def has_fixed_host(check: Check) -> bool:
+    """Tell whether all credentials of a kind are asked about at one place, so that its silence is about none of them."""
+    host = check.url.partition("://")[2].partition("/")[0]
+    return check.named is None and not check.given_host and not check.hosts and "{" not in host

@@ -22,7 +22,7 @@ from outcrop.validation.answer import judge
 from outcrop.validation.ask import Turn
 from outcrop.validation.cloud import json_of, send, texts
 from outcrop.validation.pem import straighten
-from outcrop.validation.verdict import Verdict, error, invalid, unreachable, unvalidated, valid
+from outcrop.validation.verdict import Verdict, error, invalid, unreachable, unvalidated, with_services
 
 _TOKEN = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
 _PROJECT = "https://cloudresourcemanager.googleapis.com/v1/projects/"
@@ -56,9 +56,10 @@ async def gcp_service_account(http: Http, check: Check, values: Mapping[str, str
     token = json_of(answer).get("access_token")
     if verdict.status is not Validation.VALID or not isinstance(token, str) or not token.isprintable() or not token.isascii():
         return verdict
+    turn.proven = verdict
     project = values.get("part.project_id") or email.partition("@")[2].partition(".")[0]
     labels = await _may(http, turn, token, project, email)
-    return valid(verdict.reason, verdict.confidence, tuple(labels), asked=True)
+    return with_services(verdict, labels)
 
 
 def _assertion(secret: str, email: str, key_id: str | None, now: int) -> str | Verdict:

@@ -17,7 +17,7 @@ from outcrop.validation.cloud import texts
 from outcrop.validation.dialog import SECONDS, Dialog, OddError, further, log_in, login_of
 from outcrop.validation.scram import Scram
 from outcrop.validation.uri import Login
-from outcrop.validation.verdict import Verdict, error, invalid, valid
+from outcrop.validation.verdict import Verdict, error, invalid, valid, with_services
 
 _PORTS = {"mongodb": 27017}
 _OP_MSG = 2013
@@ -37,8 +37,9 @@ async def _talk(dialog: Dialog, login: Login) -> Verdict:
     for database in dict.fromkeys((login.database or "admin", "admin")):
         told = await _proven(dialog, login, database)
         if told.get("ok") == 1:
-            roles = await further(_asked(dialog, {"connectionStatus": 1, "$db": database}), {})
-            return valid("the server accepts the login", services=tuple({"mongodb", *_labels(roles)}), asked=True)
+            accepted = valid("the server accepts the login", services=("mongodb",), asked=True)
+            roles = await further(dialog, accepted, _asked(dialog, {"connectionStatus": 1, "$db": database}), {})
+            return with_services(accepted, {"mongodb", *_labels(roles)})
         code = told.get("code")
         if code != _REFUSED:
             return error(f"the server cannot take a login now (code {code if isinstance(code, int) else 'unknown'})")

@@ -1,5 +1,6 @@
 """MySQL and MariaDB: a login by their own protocol, and the one question of what was granted."""
 
+import asyncio
 import hashlib
 import struct
 from collections.abc import Mapping
@@ -12,10 +13,11 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from outcrop.domain.finding import Confidence
 from outcrop.net.http import Http
 from outcrop.scanner.check import Check
+from outcrop.validation import ed25519
 from outcrop.validation.ask import Turn
 from outcrop.validation.dialog import SECONDS, Dialog, OddError, further, log_in, login_of
 from outcrop.validation.uri import Login
-from outcrop.validation.verdict import Verdict, error, invalid, unvalidated, valid
+from outcrop.validation.verdict import Verdict, error, invalid, unvalidated, valid, with_services
 
 _PORTS = dict.fromkeys(("mysql", "mysql2", "mariadb", "percona", "aurora"), 3306)
 _LONG_PASSWORD, _PROTOCOL_41, _SSL, _SECURE, _PLUGIN_AUTH = 1, 0x200, 0x800, 0x8000, 0x80000  # never LOCAL FILES
@@ -23,6 +25,7 @@ _UTF8MB4 = 45
 _MOST_ROWS = 100
 _LARGEST_KEY = 8192  # bits
 _MORE, _END, _ERROR = 0x01, 0xFE, 0xFF  # how a packet begins
+_NO_PASSWORD = unvalidated("the server asks for a proof other than a password")
 _MEANS = {
     1044: valid("the server accepts the password, but not for this database", services=("mysql",), asked=True),
     1049: valid("the server accepts the password; its database is gone", services=("mysql",), asked=True),
@@ -30,6 +33,9 @@ _MEANS = {
     # An account is a name and the addresses it may come from: the same login can be good from elsewhere.
     1045: invalid("the server refuses the login, at least from here", Confidence.MEDIUM),
     3118: invalid("the account is locked", Confidence.MEDIUM),
+    4151: invalid("the password is right, but the account is locked", Confidence.MEDIUM),  # MariaDB, to those who know it
+    1275: _NO_PASSWORD,  # only a proof of before version 4.1, which gives the password away
+    1698: _NO_PASSWORD,  # MariaDB: by the socket of its own machine
 }
 
 
@@ -88,16 +94,17 @@ async def _proven(line: _Line, password: bytes, plugin: str, nonce: bytes) -> Ve
         body = await line.hear()
         match body[0]:  # welcome, refused, another way, more to say
             case 0x00:
-                labels = {"mysql", *await further(_granted(line), set())}
-                return valid("the server accepts the login", services=tuple(labels), asked=True)
+                accepted = valid("the server accepts the login", services=("mysql",), asked=True)
+                return with_services(accepted, {"mysql", *await further(line.dialog, accepted, _granted(line), set())})
             case 0xFF:
                 return _refusal(body)
             case 0xFE:
                 name, _, data = body[1:].partition(b"\0")
-                plugin, nonce = name.decode("ascii"), data[:20]
+                plugin = name.decode("ascii")
                 if plugin not in _PLUGINS:
-                    return unvalidated("the server asks for a proof other than a password")
-                await line.say(_PLUGINS[plugin](password, nonce))
+                    return _NO_PASSWORD
+                nonce = data[: 32 if plugin == "client_ed25519" else 20]
+                await line.say(await asyncio.to_thread(_PLUGINS[plugin], password, nonce))
             case 0x01 if plugin == "caching_sha2_password" and body[1:] == b"\4":
                 await line.say(password + b"\0" if line.dialog.encrypted else await _sealed(line, password, nonce))
             case 0x01 if body[1:] == b"\3":
@@ -146,7 +153,7 @@ def _caching(password: bytes, nonce: bytes) -> bytes:
     return bytes(a ^ b for a, b in zip(inner, outer, strict=True))
 
 
-_PLUGINS = {"mysql_native_password": _native, "caching_sha2_password": _caching}
+_PLUGINS = {"mysql_native_password": _native, "caching_sha2_password": _caching, "client_ed25519": ed25519.sign}
 
 
 def _refusal(body: bytes) -> Verdict:

@@ -2,16 +2,19 @@
 
 from collections.abc import Mapping
 
+from outcrop.domain.finding import Confidence
 from outcrop.net.http import Http, tls_context
 from outcrop.scanner.check import Check
 from outcrop.validation.ask import Turn
 from outcrop.validation.dialog import SECONDS, Dialog, OddError, further, log_in, login_of
 from outcrop.validation.request import UnfitError
 from outcrop.validation.uri import Login
-from outcrop.validation.verdict import Verdict, error, invalid, unvalidated, valid
+from outcrop.validation.verdict import Verdict, error, invalid, unvalidated, valid, with_services
 
 _PORTS = dict.fromkeys(("redis", "rediss", "valkey", "valkeys", "keydb"), 6379)
 _REFUSALS = (b"-WRONGPASS", b"-ERR invalid password", b"-ERR invalid username-password")
+_NONE_SET = (b"-ERR Client sent AUTH, but no password is set", b"-ERR AUTH <password> called without any password")
+_OPEN = unvalidated("the server lets anybody in, without a password")
 
 
 async def redis(http: Http, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS) -> Verdict:
@@ -28,16 +31,20 @@ def _login(values: Mapping[str, str]) -> Login:
 
 
 async def _talk(dialog: Dialog, login: Login) -> Verdict:
-    if await _asked(dialog, "PING") == b"+PONG":
-        return unvalidated("the server lets anybody in, without a password")
+    is_open = await _asked(dialog, "PING") == b"+PONG"
+    if is_open and login.user in {"", "default"}:  # whoever has no name is `default`; others may have a password none the less
+        return _OPEN
     told = await _asked(dialog, "AUTH", *([login.user] if login.user else []), login.password)
     if login.user and told.startswith(b"-ERR wrong number of arguments"):  # before version 6 there are no users
         told = await _asked(dialog, "AUTH", login.password)
     if told.startswith(_REFUSALS):
-        return invalid("the server refuses the password")
+        return invalid("the server refuses the password", Confidence.MEDIUM if is_open else Confidence.HIGH)
+    if told.startswith(_NONE_SET):
+        return _OPEN
     if told == b"+OK":
-        admin = (await further(_asked(dialog, "CONFIG", "GET", "databases"), b""))[:1] == b"*"
-        return valid("the server accepts the password", services=("redis", "redis_admin") if admin else ("redis",), asked=True)
+        accepted = valid("the server accepts the password", services=("redis",), asked=True)
+        settings = await further(dialog, accepted, _asked(dialog, "CONFIG", "GET", "databases"), b"")
+        return with_services(accepted, ("redis", "redis_admin")) if settings[:1] == b"*" else accepted
     if not told.startswith(b"-"):
         raise OddError
     return error("the server gives an answer that says nothing of the password")

@@ -65,6 +65,8 @@ def _value(match: re.Match[str], values: Mapping[str, str]) -> str:
             return base64.b64encode(text.encode()).decode()
         case "|lower":
             return text.lower()
+        case "|https":
+            return "https://" + text.partition("://")[2] if "://" in text else f"https://{text}"
         case "|last":
             return text.rpartition("-")[2]
         case "":

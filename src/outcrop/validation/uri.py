@@ -36,7 +36,7 @@ def read_uri(login: str, server: str, password: str, ports: Mapping[str, int], *
     scheme, mark, user = login.partition("://")
     scheme, _, driver = scheme.lower().partition("+")
     if driver == "srv":
-        raise UnfitError("it names its servers by a DNS record, which is not followed")
+        raise UnfitError("its servers are named by a DNS record (+srv), which is not followed: it could lead anywhere")
     if not mark or scheme not in ports:
         raise UnfitError("its kind of connection is not one that is asked")
     parts = _SERVER.fullmatch(server)

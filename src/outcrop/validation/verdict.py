@@ -1,6 +1,7 @@
 """What a check has told."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from outcrop.domain.finding import Confidence, Validation
 
@@ -33,6 +34,11 @@ def unreachable(reason: str) -> Verdict:
 
 def valid(reason: str, confidence: Confidence = Confidence.HIGH, services: tuple[str, ...] = (), *, asked: bool = False) -> Verdict:
     return Verdict(Validation.VALID, confidence, reason, tuple(sorted(set(services))), asked)
+
+
+def with_services(verdict: Verdict, services: Iterable[str], *, asked: bool = True) -> Verdict:
+    """Give a verdict with what the credential was seen to open."""
+    return replace(verdict, services=tuple(sorted(set(services))), asked=asked)
 
 
 def invalid(reason: str, confidence: Confidence = Confidence.HIGH) -> Verdict:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from outcrop.scanner.judge.name import Noun, is_noun, noun_of
 from outcrop.scanner.judge.verdict import Verdict, weigh
@@ -97,11 +96,10 @@ def _beside(  # noqa: PLR0911 - one way out for each way in which a value stands
     return _judged(data, left, right, noun, "quoted", _doubts(gap, data[right + 1 : right + 4]))
 
 
-def matched(data: bytes, match: Any, place: str) -> Candidate | None:
-    """Judge the value of a form whose pattern takes all of it."""
-    left, right = match.span(match.re.groupindex[b"secret"])
-    noun = noun_of(match.group(match.re.groupindex[b"name"])) if b"name" in match.re.groupindex else Noun.PASSWORD
-    return None if noun is None else _judged(data, left, right, noun, place)
+def matched(data: bytes, span: tuple[int, int], name: bytes | None, place: str) -> Candidate | None:
+    """Judge the value of a form whose pattern takes all of it; without a name it is a password."""
+    noun = Noun.PASSWORD if name is None else noun_of(name)
+    return None if noun is None else _judged(data, *span, noun, place)
 
 
 def _judged(  # noqa: PLR0917 - the value, its name, its place

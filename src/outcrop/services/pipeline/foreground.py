@@ -8,20 +8,21 @@ from outcrop.domain.account import Account
 from outcrop.domain.scan import ScanRun, Trigger
 from outcrop.domain.target import Spec
 from outcrop.services.pipeline.look import look_at_source
-from outcrop.services.pipeline.plan import plan_run, start_run
+from outcrop.services.pipeline.plan import plan_run
+from outcrop.services.pipeline.start import start_run
 from outcrop.services.pipeline.tools import Tools, now
 from outcrop.store import scans
 
 _LOOK_EVERY = 0.5  # seconds between two looks at how far it has come
 
 
-async def run_now(tools: Tools, account: Account, spec: Spec, told: Callable[[ScanRun], None]) -> ScanRun:
+async def run_now(tools: Tools, account: Account, spec: Spec, told: Callable[[ScanRun], None], *, by: str) -> ScanRun:
     """Run a target from its beginning to its end. If this process dies, a worker goes on."""
     key = randbits(63)
     async with tools.pool.connection() as holding:
         await scans.hold(holding, key)
         async with tools.pool.connection() as db, db.transaction():
-            run = await start_run(db, account.id, spec, trigger=Trigger.CLI, target_id=None, moment=now(), foreground=key)
+            run = await start_run(db, account.id, spec, trigger=Trigger.CLI, target_id=None, moment=now(), by=by, foreground=key)
         teller = asyncio.create_task(_tell(tools, account, run, told))
         try:
             names = await plan_run(tools, account.id, run.id, deferred=False)

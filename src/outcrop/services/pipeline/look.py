@@ -10,6 +10,7 @@ from outcrop.domain.scan import Gap, SourceState
 from outcrop.services.pipeline.hosts import credential
 from outcrop.services.pipeline.look_git import look_at_repository
 from outcrop.services.pipeline.look_site import look_at_site
+from outcrop.services.pipeline.plan import end_run
 from outcrop.services.pipeline.tools import MOST_TRIES, Look, Part, Tools, now
 from outcrop.sources.consist import Found
 from outcrop.sources.github.client import GitHubError
@@ -32,7 +33,7 @@ async def look_at_source(tools: Tools, account_id: int, scan_id: UUID, source: s
             await scans.end_source(
                 db, account_id, scan_id, source, state=state, progress=look.progress | {"targets": 1}, gaps=look.gaps, error=error
             )
-            await scans.end(db, account_id, scan_id, now=now())
+            await end_run(db, account_id, scan_id)
     except asyncio.CancelledError:
         async with tools.pool.connection() as db, db.transaction():
             await scans.release_source(db, account_id, scan_id, source)

@@ -181,6 +181,7 @@ def _sighting(one: Located, found: Found) -> Sighting:
         current_line=one.current_line,
         commit=commit,
         blobs=frozenset(one.blobs),
+        excerpt=one.excerpt,
     )
 
 

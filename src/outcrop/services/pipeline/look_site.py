@@ -13,6 +13,7 @@ from outcrop.domain.place import identity
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import MASK, Secret, reveal
 from outcrop.scanner.content import scan_content
+from outcrop.scanner.excerpt import excerpts_in
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.services.pipeline.masking import Masking
 from outcrop.services.pipeline.record import Sighting, opened_path, record, resolve_gone
@@ -80,6 +81,7 @@ def _sightings(ruleset: RuleSet, resource: Resource, visibility: Visibility) -> 
     path = resource.path.encode("utf-8", "surrogateescape")
     held = scan_content(ruleset, resource.body, Confidence.MEDIUM)
     hits = for_path(held, path)
+    excerpts = excerpts_in(ruleset, resource.body, [(b"!" + inner.encode("utf-8", "surrogateescape"), hit) for inner, hit in hits])
     secrets = [hit.secret for _, hit in hits]
     url = _veiled(ruleset, resource.url, secrets) if hits else ""
     names = {inner: _veiled(ruleset, resource.file_path + (f"!{inner}" if inner else ""), secrets) for inner, _ in hits}
@@ -96,8 +98,9 @@ def _sightings(ruleset: RuleSet, resource: Resource, visibility: Visibility) -> 
             current_line=hit.line,
             source=resource.origin,
             media_type=resource.media_type,
+            excerpt=excerpt,
         )
-        for inner, hit in hits
+        for (inner, hit), excerpt in zip(hits, excerpts, strict=True)
     ], held.gaps
 
 
@@ -135,6 +138,7 @@ async def _behind(tools: Tools, resource: Resource, visibility: Visibility, head
             commit=one.origin.commit if one.origin else None,
             source=resource.origin,
             media_type=resource.media_type,
+            excerpt=one.excerpt,
         )
         for one in brought.located
         if one.path is not None

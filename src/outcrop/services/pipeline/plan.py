@@ -1,52 +1,23 @@
-"""A run is made, and taken apart into its sources: repositories, gists, a site."""
+"""A run is taken apart into its sources: repositories, gists, a site."""
 
 import asyncio
-from dataclasses import asdict, replace
-from datetime import datetime
+from dataclasses import asdict
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from outcrop.domain.errors import OperatorError, OutcropError
-from outcrop.domain.scan import Gap, ScanRun, ScanStatus, SourceState, Trigger
+from outcrop.domain.scan import Gap, ScanStatus, SourceState
 from outcrop.domain.target import Spec, TargetKind
 from outcrop.services.pipeline.hosts import credential, github
-from outcrop.services.pipeline.tools import MOST_TRIES, Part, Tools, now
+from outcrop.services.pipeline.start import defer
+from outcrop.services.pipeline.tools import ACTOR, MOST_TRIES, Part, Tools, now
 from outcrop.sources.consist import Found, sources_of
 from outcrop.sources.github.client import GitHubError
-from outcrop.store import jobs, scans
+from outcrop.store import audit, scans
 from outcrop.store.db import Connection
 from outcrop.store.scans import PLAN
 
-PLAN_TASK, LOOK_TASK = "plan_run", "look_at_source"
 _AT_ONCE = 100
-
-
-async def start_run(
-    db: Connection,
-    account_id: int,
-    spec: Spec,
-    *,
-    trigger: Trigger,
-    target_id: UUID | None,
-    moment: datetime,
-    foreground: int | None = None,
-) -> ScanRun:
-    """Make a run and, in the same transaction, the job that plans it, unless the caller does it in the foreground."""
-    run = ScanRun(uuid4(), spec.scan_type, ScanStatus.QUEUED, trigger, spec.shown, moment)
-    await scans.insert(db, account_id, run, target_id=target_id, spec=asdict(spec), foreground=foreground)
-    await scans.add_sources(db, account_id, run.id, [(PLAN, {})])
-    if foreground is None:
-        await defer(db, Part(account_id, run.id, PLAN))
-    return run
-
-
-async def defer(db: Connection, part: Part) -> None:
-    """Have a worker do one part of a run: its plan, or one of its sources, which nobody else looks at meanwhile."""
-    arguments = {"account_id": part.account_id, "scan_id": str(part.scan_id)}
-    if part.source == PLAN:
-        await jobs.defer(db, PLAN_TASK, [(f"plan {part.scan_id}", arguments)])
-    else:
-        await jobs.defer(db, LOOK_TASK, [(f"{part.account_id} {part.source}", arguments | {"source": part.source})])
 
 
 async def plan_run(tools: Tools, account_id: int, scan_id: UUID, *, deferred: bool = True) -> list[str]:
@@ -86,8 +57,18 @@ async def plan_run(tools: Tools, account_id: int, scan_id: UUID, *, deferred: bo
     async with tools.pool.connection() as db, db.transaction():
         state = SourceState.FAILED if error else SourceState.DONE
         await scans.end_source(db, account_id, scan_id, PLAN, state=state, gaps=gaps, error=error)
-        await scans.end(db, account_id, scan_id, now=now())
+        await end_run(db, account_id, scan_id)
     return names
+
+
+async def end_run(db: Connection, account_id: int, scan_id: UUID, *, error: str | None = None) -> None:
+    """End a run whose sources have all ended, with its audit line; one that goes on stays as it is."""
+    moment = now()
+    if (ended := await scans.end(db, account_id, scan_id, now=moment, error=error)) is None:
+        return
+    outcome = "ok" if ended.status is ScanStatus.COMPLETED else "failed"
+    detail = {"new": ended.new, "seen": ended.seen, "resolved": ended.resolved} | ({} if ended.error is None else {"error": ended.error})
+    await audit.append(db, account_id, audit.Line(moment, ACTOR, "scan.finish", str(scan_id), outcome, detail))
 
 
 async def _add(tools: Tools, part: Part, batch: list[Found], *, deferred: bool) -> list[str]:
@@ -95,7 +76,7 @@ async def _add(tools: Tools, part: Part, batch: list[Found], *, deferred: bool) 
         specs = [(found.source, asdict(found)) for found in batch]
         added = await scans.add_sources(db, part.account_id, part.scan_id, specs)
         for name in added if deferred else ():
-            await defer(db, replace(part, source=name))
+            await defer(db, part.account_id, part.scan_id, name)
     return added
 
 

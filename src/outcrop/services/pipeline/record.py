@@ -7,14 +7,15 @@ from enum import Enum, auto
 from uuid import UUID, uuid4
 
 from outcrop.domain.events import EventType, event_about
+from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import Confidence, Finding, SourceType, Status, Validation, Visibility, gone, seen
 from outcrop.domain.place import identity
 from outcrop.domain.secret import MASK, Secret, reveal
-from outcrop.scanner.detect import Hit
+from outcrop.scanner.confirm import Hit
 from outcrop.services.pipeline.masking import Masking
 from outcrop.services.pipeline.scoring import Traits, scored
 from outcrop.services.pipeline.tools import ACTOR, Part, Tools, now
-from outcrop.services.pipeline.verify import judged, verify
+from outcrop.services.pipeline.verify import apply, audit_change, judged, verify
 from outcrop.store import audit, findings, outbox, scans, sources
 from outcrop.store.db import Connection
 from outcrop.store.findings import Record
@@ -50,6 +51,7 @@ class Sighting:
     blobs: frozenset[bytes] = frozenset()
     source: str | None = None  # where it is another than the part's own: a script from elsewhere
     media_type: str | None = None
+    excerpt: Excerpt | None = None
 
 
 async def record(tools: Tools, part: Part, sightings: Sequence[Sighting], extent: Extent = Extent.WHOLE) -> set[bytes]:
@@ -63,9 +65,11 @@ async def record(tools: Tools, part: Part, sightings: Sequence[Sighting], extent
     order = sorted(placed)
     for at in range(0, len(order), BATCH):
         batch = {place: placed[place] for place in order[at : at + BATCH]}
-        told = await verify(tools, part.account_id, {fingerprint: one.hit for one, fingerprint in batch.values()})
+        word = await verify(tools, part.account_id, {fingerprint: one.hit for one, fingerprint in batch.values()})
         async with tools.pool.connection() as db, db.transaction():
-            await _record(db, tools, part, batch, _How(extent, masked, told))
+            await _record(db, tools, part, batch, _How(extent, masked, word.told))
+            for fingerprint in sorted(word.changed):  # it stands in other places too
+                await apply(db, part.account_id, fingerprint, word.told[fingerprint], by=ACTOR)
     return set(placed)
 
 
@@ -111,15 +115,20 @@ async def _record(db: Connection, tools: Tools, part: Part, batch: _Batch, how: 
         elif known is not None and finding.status is not known.finding.status:
             change = {"scan": str(part.scan_id), "from": known.finding.status, "to": finding.status}
             await audit.append(db, part.account_id, audit.Line(moment, ACTOR, "finding.seen", str(finding.id), detail=change))
+        if known is not None:
+            await audit_change(db, part.account_id, known.finding, finding, by=ACTOR)
         new += known is None
         met += known is None or known.last_scan_id != part.scan_id
-        box = tools.keys.seal(sighting.hit.secret, part.account_id, finding.id, sighting.hit.parts) if tools.keep_secrets else None
+        # What is closed is as it was: a credential that was erased for it is not stored again.
+        kept = tools.keep_secrets and (known is None or finding.status is Status.ACTIVE)
+        box = tools.keys.seal(sighting.hit.secret, part.account_id, finding.id, sighting.hit.parts) if kept else None
         records.append(
             Record(
                 finding,
                 fingerprint=fingerprint,
                 identity=place,
                 secret_box=box,
+                excerpt_box=None if box is None or stays else _sealed_excerpt(tools.keys, part.account_id, finding.id, sighting.excerpt),
                 source=sighting.source or part.source,
                 source_path=_sealed_path(tools.keys, part.account_id, finding.id, sighting, masked),
                 rule=sighting.hit.rule.id,
@@ -229,6 +238,10 @@ async def resolve_gone(tools: Tools, part: Part, finding_ids: Sequence[UUID]) ->
             await scans.count(db, part.account_id, part.scan_id, part.source, resolved=1)
             resolved += 1
     return resolved
+
+
+def _sealed_excerpt(keys: Keys, account_id: int, finding_id: UUID, excerpt: Excerpt | None) -> bytes | None:
+    return None if excerpt is None else keys.seal_excerpt(excerpt, account_id, finding_id)
 
 
 # --- the path of a finding, which may hold the credential itself

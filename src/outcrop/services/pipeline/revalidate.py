@@ -1,81 +1,111 @@
-"""Asking again: credentials of active findings once a day, and every score anew when the way it is made has changed."""
+"""Asking again about stored credentials: once a day about those of active findings, and whenever a person wants to know."""
 
-import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from uuid import UUID
 
-from outcrop.domain.finding import Finding
+from outcrop.domain.errors import BadInputError, NotFoundError, OperatorError, OutcropError
+from outcrop.domain.finding import Finding, Validation
 from outcrop.domain.secret import is_password, reveal
-from outcrop.scanner.score import VERSION
-from outcrop.services.pipeline.scoring import Traits, scored
-from outcrop.services.pipeline.tools import ACTOR, Tools, now
-from outcrop.services.pipeline.verify import judged, said
-from outcrop.store import audit, findings, sources, verdicts
-from outcrop.store.db import Connection
-from outcrop.store.verdicts import Due, Said
+from outcrop.services.pipeline.start import ASKED, stored_credential
+from outcrop.services.pipeline.tools import ACTOR, Asks, now
+from outcrop.services.pipeline.verify import SOON, apply, said
+from outcrop.store import audit, findings, verdicts
+from outcrop.store.verdicts import Due, Stored
+from outcrop.validation.engine import Mode
+from outcrop.validation.many import Wanted, check_all
+from outcrop.validation.verdict import Verdict
 
 EVERY = timedelta(days=1)
 _AT_ONCE = 200
 
 
-async def revalidate_due(tools: Tools) -> int:
-    """Ask again about what was last checked a day ago; give how many were asked about."""
+async def revalidate_due(asks: Asks) -> int:
+    """Ask again about what was last checked a day ago, in one worker at a time; give how many were asked about."""
+    if asks.validator.mode is Mode.OFF:
+        return 0
+    async with asks.pool.connection() as holding:
+        if not await verdicts.try_hold(holding):
+            return 0
+        try:
+            return await _walk(asks)
+        finally:
+            await verdicts.let_go(holding)
+
+
+async def _walk(asks: Asks) -> int:
+    moment = now()
     asked = 0
+    last: Due | None = None
     while True:
-        async with tools.pool.connection() as db:
-            due = await verdicts.due(db, before=now() - EVERY, most=_AT_ONCE)
+        async with asks.pool.connection() as db:
+            due = await verdicts.due(db, before=moment - EVERY, undecided_before=moment - SOON, after=last, most=_AT_ONCE)
         if not due:
             return asked
-        await asyncio.gather(*(_again(tools, one) for one in due))
-        asked += len(due)
+        last = due[-1]
+        asked += await _ask_all(asks, due)
 
 
-async def _again(tools: Tools, one: Due) -> None:
-    rule = tools.ruleset.by_id.get(one.rule)
-    secret, parts = tools.keys.open_whole(one.box, one.account_id, one.finding_id, wholly=is_password(one.secret_type))
+async def _ask_all(asks: Asks, due: Sequence[Due]) -> int:
+    known = [(one, wanted) for one in due if (wanted := _wanted(asks, one)) is not None]
+    told: dict[int, Verdict] = {}
+    await check_all(asks.validator, [wanted for _, wanted in known], told.__setitem__)
+    for number, (one, _) in enumerate(known):
+        word = said(told[number])
+        async with asks.pool.connection() as db, db.transaction():
+            await verdicts.save(db, one.account_id, {one.fingerprint: word})
+            if not word.status is one.status is Validation.UNVALIDATED:  # nobody could be asked, as before
+                await apply(db, one.account_id, one.fingerprint, word, by=ACTOR)
+    return len(known)
+
+
+def _wanted(asks: Asks, one: Stored) -> Wanted | None:
+    """Open a stored credential; None where no rule knows any more how to ask about it."""
+    rule = asks.ruleset.by_id.get(one.rule or "")
     if rule is None:
-        return
-    values = {name: reveal(part) for name, part in parts.items()}
-    told = said(await tools.validator.fresh().check(rule, reveal(secret), values))
-    async with tools.pool.connection() as db, db.transaction():
-        await verdicts.save(db, one.account_id, {one.fingerprint: told})
-        await _apply(db, one.account_id, one.fingerprint, told)
+        return None
+    secret, parts = asks.keys.open_whole(one.box, one.account_id, one.finding_id, wholly=is_password(one.secret_type))
+    return Wanted(rule, reveal(secret), {name: reveal(part) for name, part in parts.items()})
 
 
-async def _apply(db: Connection, account_id: int, fingerprint: bytes, told: Said) -> None:
-    """Let every finding of a credential have its verdict; a change is in the audit trail."""
-    places = (await sources.spread(db, account_id, [fingerprint])).get(fingerprint, 1)
-    for finding_id in await verdicts.finding_ids(db, account_id, fingerprint):
-        if (locked := await findings.select_scored(db, account_id, finding_id)) is None:
-            continue
-        finding, detail = locked
-        checked = judged(finding, told)
-        if detail is not None:
-            traits = replace(Traits.of(detail), test_mode=told.test_mode, canary=told.canary, asked=told.asked)
-            total, detail = scored(checked, traits, places=places, now=now())
-            checked = replace(checked, composite_score=total)
-        await findings.update_checked(db, account_id, checked, detail)
-        if checked.validation_status is not finding.validation_status:
-            change = {"from": finding.validation_status, "to": checked.validation_status, "reason": told.reason}
-            await audit.append(db, account_id, audit.Line(now(), ACTOR, "finding.validate", str(finding_id), detail=change))
+# --- when a person wants to know
 
 
-async def rescore(tools: Tools) -> int:
-    """Make every score anew that an older version has made; give how many."""
-    made = 0
-    while True:
-        async with tools.pool.connection() as db, db.transaction():
-            old = await findings.select_outdated(db, VERSION, _AT_ONCE)
-            await _rescored(db, old)
-        if not old:
-            return made
-        made += len(old)
+async def answer_request(asks: Asks, account_id: int, finding_id: UUID, *, by: str) -> None:
+    """Do what was requested; where that cannot be, the audit trail says why."""
+    try:
+        await _ask_now(asks, account_id, finding_id, by=by)
+    except OutcropError as error:
+        async with asks.pool.connection() as db, db.transaction():
+            line = audit.Line(now(), by, ASKED, str(finding_id), "failed", {"reason": error.message})
+            await audit.append(db, account_id, line)
 
 
-async def _rescored(db: Connection, old: Sequence[tuple[int, Finding, bytes | None, dict[str, Any]]]) -> None:
-    for account_id, finding, fingerprint, detail in old:
-        places = (await sources.spread(db, account_id, [fingerprint])).get(fingerprint, 1) if fingerprint else 1
-        total, made = scored(finding, Traits.of(detail), places=places, now=now())
-        await findings.update_checked(db, account_id, replace(finding, composite_score=total), made)
+async def validate_again(asks: Asks, account_id: int, finding_id: UUID, *, by: str) -> Finding:
+    """Ask about a finding's credential now, whatever was said before; every finding of it has the verdict then."""
+    _refuse_off(asks)
+    async with asks.pool.connection() as db, db.transaction():
+        await stored_credential(db, account_id, finding_id)
+        await audit.append(db, account_id, audit.Line(now(), by, ASKED, str(finding_id)))
+    return await _ask_now(asks, account_id, finding_id, by=by)
+
+
+async def _ask_now(asks: Asks, account_id: int, finding_id: UUID, *, by: str) -> Finding:
+    _refuse_off(asks)
+    async with asks.pool.connection() as db:
+        one = await stored_credential(db, account_id, finding_id)
+    if (wanted := _wanted(asks, one)) is None:
+        raise BadInputError("no rule says how to ask about its credential")
+    word = said(await asks.validator.check(wanted.rule, wanted.secret, wanted.parts))
+    async with asks.pool.connection() as db, db.transaction():
+        await verdicts.save(db, account_id, {one.fingerprint: word})
+        await apply(db, account_id, one.fingerprint, word, by=by)
+        finding = await findings.select(db, account_id, finding_id)
+    if finding is None:
+        raise NotFoundError("no such finding")
+    return finding
+
+
+def _refuse_off(asks: Asks) -> None:
+    if asks.validator.mode is Mode.OFF:
+        raise OperatorError("asking issuers is switched off: OUTCROP_VALIDATE=off")

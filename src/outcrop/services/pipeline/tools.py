@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 from uuid import UUID
 
 from outcrop.domain.scan import Gap
@@ -17,6 +18,29 @@ from outcrop.validation.engine import Validator
 
 ACTOR = "scan"  # who the audit trail names
 MOST_TRIES = 3  # of a source, or of a plan, whose worker dies
+
+
+class Asks(Protocol):
+    """As much of it as asking about stored credentials takes."""
+
+    @property
+    def pool(self) -> Pool: ...
+    @property
+    def keys(self) -> Keys: ...
+    @property
+    def ruleset(self) -> RuleSet: ...
+    @property
+    def validator(self) -> Validator: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Just that, for a command that does nothing else."""
+
+    pool: Pool
+    keys: Keys
+    ruleset: RuleSet
+    validator: Validator
 
 
 @dataclass(frozen=True, slots=True)

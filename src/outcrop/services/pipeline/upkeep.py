@@ -1,13 +1,18 @@
-"""What keeps runs going: schedules, workers that died, and findings that nobody has seen for long."""
+"""What happens by itself: schedules, workers that died, findings that nobody has seen for long, credentials that are no longer needed."""
 
+from collections import Counter
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from outcrop.domain.scan import Trigger
 from outcrop.domain.target import EVERY, Schedule, Target, TargetKind
-from outcrop.services.pipeline.plan import defer, start_run
-from outcrop.services.pipeline.tools import Part, Tools, now
-from outcrop.store import audit, jobs, scans, sources, targets
+from outcrop.services.pipeline.plan import end_run
+from outcrop.services.pipeline.start import defer, start_run
+from outcrop.services.pipeline.tools import Tools, now
+from outcrop.store import audit, findings, jobs, scans, sources, targets
+
+ERASED_AFTER = timedelta(days=30)  # of being closed
+_AT_ONCE = 1000
 
 
 async def start_due(tools: Tools) -> int:
@@ -17,7 +22,9 @@ async def start_due(tools: Tools) -> int:
     async with tools.pool.connection() as db, db.transaction():
         for account_id, target in await targets.due(db, moment):
             if not await scans.is_under_way(db, account_id, target.id):
-                await start_run(db, account_id, target.spec, trigger=Trigger.SCHEDULE, target_id=target.id, moment=moment)
+                await start_run(
+                    db, account_id, target.spec, trigger=Trigger.SCHEDULE, target_id=target.id, by=Trigger.SCHEDULE, moment=moment
+                )
                 started += 1
             await targets.set_next(db, account_id, target.id, _next(target, moment))
     return started
@@ -37,7 +44,8 @@ async def pick_up_stalled(tools: Tools, *, dead_after: float) -> int:
     async with tools.pool.connection() as db, db.transaction():
         stalled = await jobs.release_stalled(db, dead_after)
         for arguments in stalled:
-            await scans.interrupt(db, arguments["account_id"], UUID(arguments["scan_id"]))
+            if "scan_id" in arguments:
+                await scans.interrupt(db, arguments["account_id"], UUID(arguments["scan_id"]))
     return len(stalled)
 
 
@@ -47,10 +55,10 @@ async def pick_up_orphans(tools: Tools) -> int:
         orphans = await scans.take_orphans(db)
         for orphan in orphans:
             if orphan.kind == TargetKind.FOLDER:
-                await scans.end(db, orphan.account_id, orphan.scan_id, now=now(), error="the command that ran it has died")
+                await end_run(db, orphan.account_id, orphan.scan_id, error="the command that ran it has died")
                 continue
             for source in orphan.sources:
-                await defer(db, Part(orphan.account_id, orphan.scan_id, source))
+                await defer(db, orphan.account_id, orphan.scan_id, source)
     return len(orphans)
 
 
@@ -66,3 +74,18 @@ async def turn_stale(tools: Tools, *, after: timedelta) -> int:
         turned += len(found)
         if not found:
             return turned
+
+
+async def erase_secrets(tools: Tools) -> int:
+    """Erase the credentials of findings that were closed long ago; where none are to be kept, of all. The trail tells how many."""
+    moment = now()
+    before = moment - ERASED_AFTER if tools.keep_secrets else None
+    erased = 0
+    while True:
+        async with tools.pool.connection() as db, db.transaction():
+            counts = Counter(await findings.erase_boxes(db, closed_before=before, most=_AT_ONCE))
+            for account_id, count in sorted(counts.items()):
+                await audit.append(db, account_id, audit.Line(moment, "upkeep", "secrets.erase", detail={"findings": count}))
+        erased += counts.total()
+        if not counts:
+            return erased

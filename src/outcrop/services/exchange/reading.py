@@ -1,7 +1,7 @@
-"""Filling an account from a file: JSON Lines in the API's own finding shape, in one transaction, in bounded memory."""
+"""Filling an account from a file: findings in the API's own shape, or made so, in one transaction, in bounded memory."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -9,16 +9,16 @@ from typing import Annotated, Any, BinaryIO
 from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
-import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr, ValidationError
 from pydantic_core import PydanticCustomError
 
 from outcrop.domain.account import Account
-from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import NOTE_LENGTH, Confidence, Finding, Resolution, SourceType, Status, Validation, Visibility, cut_note
 from outcrop.domain.ids import parse_id
 from outcrop.domain.place import identity, source_of
 from outcrop.domain.secret import MASK, Secret, is_masked, is_password
+from outcrop.services.exchange.formats import ImportFormat, PlaceError, records
+from outcrop.services.exchange.formats import Record as Given
 from outcrop.store import audit, findings
 from outcrop.store.db import Connection
 from outcrop.store.findings import Record
@@ -26,7 +26,6 @@ from outcrop.store.keyring import Keys
 
 _BATCH = 5_000
 _SORTED_IN = 40_000  # lines after which the search index is brought up to date: about 64 MB of its waiting list
-_LONGEST_LINE = 4 * 1024 * 1024
 _INT4 = 2**31 - 1
 
 
@@ -108,13 +107,6 @@ class ImportedFinding(_Shape):
     allowed_in_source: StrictBool = False
 
 
-class LineError(BadInputError):
-    """A line that cannot be used; the message names it and never repeats its content."""
-
-    def __init__(self, number: int, message: str) -> None:
-        super().__init__(f"line {number}: {message}")
-
-
 @dataclass(frozen=True, slots=True)
 class Imported:
     lines: int
@@ -132,10 +124,12 @@ async def import_findings(
     by: str,
     now: datetime,
     progress: Callable[[int], None],
+    format_: ImportFormat = ImportFormat.OUTCROP,
 ) -> Imported:
     """Write every line, or none. The same id again updates; `progress` is told how many bytes have been read."""
-    read = _Reader(keys, account.id, now, keep_secrets=keep_secrets)
-    batches = _in_batches(read.records(file, progress))
+    format_, given = records(file, format_)
+    read = _Reader(keys, account.id, now, keep_secrets=keep_secrets, source=None if format_ is ImportFormat.OUTCROP else format_.value)
+    batches = _in_batches(read.records(given, progress))
     lines = new = 0
     async with findings.bulk(db):
         loop = asyncio.get_running_loop()
@@ -158,7 +152,7 @@ async def import_findings(
 
 @dataclass(frozen=True, slots=True)
 class _Numbered:
-    line: int
+    where: str
     id_given: bool
     record: Record
 
@@ -181,7 +175,7 @@ async def _placed(db: Connection, keys: Keys, account_id: int, batch: list[_Numb
             there = at.setdefault(record.identity, record.finding.id)
             if there != record.finding.id:
                 if numbered.id_given:
-                    raise LineError(numbered.line, f"the same credential at the same place is finding {there} already")
+                    raise PlaceError(numbered.where, f"the same credential at the same place is finding {there} already")
                 record = replace(record, finding=replace(record.finding, id=there), secret_box=None)
         id_ = record.finding.id
         if id_ in records:
@@ -226,41 +220,34 @@ def _masked_finding(finding: Finding, masked: Callable[[str], str]) -> Finding:
 class _Reader:
     """Turns lines into records; runs in a thread beside the database."""
 
-    def __init__(self, keys: Keys, account_id: int, now: datetime, *, keep_secrets: bool) -> None:
+    def __init__(self, keys: Keys, account_id: int, now: datetime, *, keep_secrets: bool, source: str | None) -> None:
         self.keys = keys
         self.account_id = account_id
         self.now = now
         self.keep_secrets = keep_secrets
+        self.source = source  # of findings that name none: the same report again is then the same findings
 
-    def records(self, file: BinaryIO, progress: Callable[[int], None]) -> Iterator[_Numbered]:
+    def records(self, given: Iterable[Given], progress: Callable[[int], None]) -> Iterator[_Numbered]:
         read = 0
-        number = 0
-        while line := file.readline(_LONGEST_LINE + 1):
-            number += 1
-            if len(line) > _LONGEST_LINE:
-                raise LineError(number, f"is longer than {_LONGEST_LINE} bytes")
-            read += len(line)
+        for number, (where, record, read) in enumerate(given, 1):
             if number % 1000 == 0:
                 progress(read)
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            if line.strip():
-                imported = _parse(number, line)
-                yield _Numbered(number, imported.id is not None, self._record(number, imported))
+            imported = _parse(where, record)
+            yield _Numbered(where, imported.id is not None, self._record(where, imported))
         progress(read)
 
-    def _record(self, number: int, imported: ImportedFinding) -> Record:
+    def _record(self, where: str, imported: ImportedFinding) -> Record:
         finding_id = imported.id or uuid4()
         finding = self._finding(imported, finding_id)
         record = Record(finding, keep_first_seen=imported.first_seen_at is None, keep_last_seen=imported.last_seen_at is None)
         if imported.secret is None:
             if not is_masked(finding.matched_text):
-                raise LineError(number, "matched_text is not masked, and there is no `secret` to mask it from")
+                raise PlaceError(where, "matched_text is not masked, and there is no `secret` to mask it from")
             return record
         secret = Secret(imported.secret, wholly=is_password(imported.pattern.secret_type))
         finding = replace(_masked_finding(finding, secret.masked_within), matched_text=secret.masked())
         fingerprint = self.keys.fingerprint_of(secret)
-        source = source_of(imported.source_type, imported.repo_full_name, imported.source_url)
+        source = source_of(imported.source_type, imported.repo_full_name, imported.source_url) or self.source
         path = urlsplit(imported.source_url or "").path if imported.file_path is None else imported.file_path
         box = self.keys.seal(secret, self.account_id, finding_id) if self.keep_secrets else None
         place = None if source is None else identity(source, path, fingerprint)
@@ -300,18 +287,12 @@ class _Reader:
         )
 
 
-def _parse(number: int, line: bytes) -> ImportedFinding:
+def _parse(where: str, record: dict[str, Any]) -> ImportedFinding:
     try:
-        value = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        raise LineError(number, "is not JSON") from None
-    if not isinstance(value, dict):
-        raise LineError(number, "is not a JSON object")
-    try:
-        return ImportedFinding.model_validate(value)
+        return ImportedFinding.model_validate(record)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-        raise LineError(number, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise PlaceError(where, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 def _masked(text: str | None, masked: Callable[[str], str]) -> str | None:

@@ -1,0 +1,191 @@
+"""`make bench-portal`: every page of the portal over an account of a million findings, beside the API for the same query.
+
+python -m bench.portal [--findings N] [--dir DIR] [--rounds N]; with --dir an earlier run's database is used again.
+"""
+
+import argparse
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from bench import corpus
+from bench.measure import table
+from outcrop.domain.account import Account, Plan, Role
+from outcrop.domain.errors import NotFoundError
+from outcrop.runtime import Session, open_session
+from outcrop.services import accounts, exchange, keys
+from outcrop.settings import Settings
+
+EMAIL, PASSWORD = "bench@example.com", "a pass phrase for benchmarks"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+# A page, and the API's address for the same query where there is one.
+PAGES = {
+    "/": None,
+    "/findings": "status=active",
+    "/findings?status=all": "",
+    "/findings?status=all&page=10000": "page=10000",
+    "/findings?validation=valid": "status=active&validation=valid",
+    "/findings?status=all&order_by=first_seen_at": "order_by=first_seen_at",
+    "/findings?status=all&q=config": "q=config",
+    "/findings?status=all&min_score=90": "min_score=90",
+    "FINDING": None,
+    "/scans": None,
+    "/targets": None,
+    "/reference": None,
+    "/profile/keys": None,
+    "/profile/webhook": None,
+    "/profile/team": None,
+    "/profile/security": None,
+    "/profile/audit": None,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--findings", type=int, default=1_000_000)
+    parser.add_argument("--dir", type=Path)
+    parser.add_argument("--rounds", type=int, default=100)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="outcrop-bench-") as temporary:
+        folder = arguments.dir or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        key = asyncio.run(_fill(folder, arguments.findings))
+        with _served(folder) as base_url:
+            _measure(base_url, key, arguments.rounds)
+
+
+async def _fill(folder: Path, count: int) -> str:
+    async with open_session(Settings(_env_file=None, data_dir=folder / "data")) as session:
+        account = await _account(session, folder, count)
+        new = await keys.create_key(session.db, account, name="bench", expires_at=None, by="bench", member=None, now=corpus.NOW)
+        return new.token
+
+
+async def _account(session: Session, folder: Path, count: int) -> Account:
+    try:
+        return await accounts.get_account(session.db, "portal")
+    except NotFoundError:
+        pass
+    account = await accounts.create_account(session.db, slug="portal", plan=Plan.ENTERPRISE, email=EMAIL, by="bench", now=corpus.NOW)
+    await accounts.create_member(session.db, account, email=EMAIL, role=Role.OWNER, password=PASSWORD, by="bench", now=corpus.NOW)
+    corpus.write(folder / "portal.jsonl", count, seed=1)
+    with (folder / "portal.jsonl").open("rb") as file:
+        await exchange.import_findings(
+            session.db, session.keys, account, file, keep_secrets=True, by="bench", now=corpus.NOW, progress=lambda _: None
+        )
+    return account
+
+
+@contextmanager
+def _served(folder: Path) -> Iterator[str]:
+    environment = os.environ | {"OUTCROP_DATA_DIR": str(folder / "data"), "OUTCROP_RATE_LIMIT_PER_MINUTE": "0", "OUTCROP_VALIDATE": "off"}
+    command = [str(Path(sys.executable).with_name("outcrop")), "serve", "--port", "0"]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        base_url = next(found[1] for line in process.stderr if (found := re.search(r"base_url=(\S+)", line)))
+        drain = subprocess.Popen(["cat"], stdin=process.stderr, stdout=subprocess.DEVNULL)
+        try:
+            _wait(base_url)
+            yield base_url
+        finally:
+            process.terminate()
+            process.wait()
+            drain.wait()
+
+
+def _wait(base_url: str) -> None:
+    for _ in range(300):
+        try:
+            if httpx.get(f"{base_url}/readyz", trust_env=False).status_code == 200:
+                return
+        except httpx.HTTPError:
+            pass
+        time.sleep(0.1)
+    raise SystemExit("the server does not answer")
+
+
+def _measure(base_url: str, key: str, rounds: int) -> None:
+    with (
+        httpx.Client(base_url=base_url, timeout=60, trust_env=False) as person,
+        httpx.Client(base_url=base_url, timeout=60, trust_env=False, headers={"Authorization": f"Bearer {key}"}) as program,
+    ):
+        token = re.search(r'name="csrf" value="([0-9a-f]+)"', person.get("/sign-in").text)
+        assert token is not None
+        fields = {"csrf": token[1], "email": EMAIL, "password": PASSWORD}
+        person.post("/sign-in", data=fields, headers={"Origin": base_url})
+        finding = program.get("/api/v1/findings").json()["data"][0]["id"]
+        assets = re.findall(r'(?:href|src)="(/static/[^"]+)"', person.get("/").text)
+        first_view = sum(len(b"".join(_raw(person, asset))) for asset in assets)
+        usable = _usable(base_url, finding) if CHROMIUM else {}
+        rows = []
+        for page, query in PAGES.items():
+            path = page.replace("FINDING", f"/findings/{finding}")
+            times, api = [], []
+            for _ in range(rounds):
+                times.append(_seconds(person, path))
+                if query is not None:
+                    api.append(_seconds(program, f"/api/v1/findings?per_page=50&{query}"))
+            times.sort()
+            size = len(person.get(path).content)
+            ratio = f"{times[len(times) // 2] / sorted(api)[len(api) // 2]:.2f}" if api else "–"
+            shown = f"{usable[page]:.0f}" if page in usable else "–"
+            rows.append(
+                [
+                    page.replace("FINDING", "/findings/ID"),
+                    *(f"{times[int(len(times) * part)] * 1000:.1f}" for part in (0.5, 0.99)),
+                    *(ratio, f"{size / 1000:.0f}", f"{(size + first_view) / 1000:.0f}", shown),
+                ]
+            )
+    columns = ["page", "p50, ms", "p99, ms", "× the API", "kB", "kB, first view", "usable in the browser, ms"]
+    table(f"The portal, {rounds} rounds; goals: the list at most 2× the API, under 100 kB first view included", columns, rows)
+
+
+def _raw(client: httpx.Client, path: str) -> Iterator[bytes]:
+    with client.stream("GET", path, headers={"Accept-Encoding": "gzip"}) as answer:
+        yield from answer.iter_raw()
+
+
+def _seconds(client: httpx.Client, path: str) -> float:
+    began = time.perf_counter()
+    answer = client.get(path)
+    seconds = time.perf_counter() - began
+    if answer.status_code != 200:
+        raise SystemExit(f"{path}: {answer.status_code}")
+    return seconds
+
+
+def _usable(base_url: str, finding: str) -> dict[str, float]:
+    """Time each page in a Chromium with an empty cache, from the click to the end of its scripts; the median of five."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - the one part that needs it
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        found: dict[str, list[float]] = {}
+        for _ in range(5):
+            context = browser.new_context()
+            page = context.new_page()
+            page.goto(f"{base_url}/sign-in")
+            page.fill("[name=email]", EMAIL)
+            page.fill("[name=password]", PASSWORD)
+            page.click("button")
+            page.wait_for_url(f"{base_url}/")
+            for path in PAGES:
+                page.goto(base_url + path.replace("FINDING", f"/findings/{finding}"))
+                found.setdefault(path, []).append(page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"))
+            context.close()
+        browser.close()
+    return {path: sorted(times)[2] for path, times in found.items()}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""What `outcrop scan` without an account asks of issuers about what it has found. Loaded only where something is asked."""
+
+import asyncio
+from collections.abc import Callable
+
+from outcrop.net.guard import Egress
+from outcrop.net.http import open_http
+from outcrop.services.local_scan import Report, judged
+from outcrop.services.validation import validate_hits
+from outcrop.settings import Settings
+from outcrop.validation.engine import Mode, Validator
+from outcrop.validation.issuer import AT_ONCE, CONNECTIONS
+from outcrop.validation.verdict import Verdict
+
+
+def ask_about(report: Report, settings: Settings, told: Callable[[int, int], None]) -> None:
+    """Put a verdict on every finding of a report."""
+    egress = Egress.of(settings)
+
+    async def main() -> list[Verdict]:
+        async with open_http(egress, connections=CONNECTIONS, per_host=AT_ONCE) as http:
+            return await validate_hits(Validator(http, Mode(settings.validate_)), [one.hit for one in report.findings], told)
+
+    verdicts = asyncio.run(main())
+    report.findings = [judged(one, verdict) for one, verdict in zip(report.findings, verdicts, strict=True)]

@@ -1,0 +1,49 @@
+"""`outcrop finding`."""
+
+import sys
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from outcrop.cli.session import AsJson, Slug, print_json, run, show, start
+from outcrop.domain.errors import BadInputError
+from outcrop.domain.finding import Finding, public_fields
+from outcrop.domain.ids import parse_id
+from outcrop.runtime import open_session
+from outcrop.scanner.reasons import Reason
+from outcrop.services import accounts, findings
+
+
+def finding(
+    finding_id: Annotated[str, typer.Argument(metavar="ID", help="The finding's id.")], account: Slug, as_json: AsJson = False
+) -> None:
+    """Show one finding, and why it has its score."""
+    settings = start()
+    if (id_ := parse_id(finding_id)) is None:
+        raise BadInputError(f"{finding_id!r} is no id of a finding")
+
+    async def main() -> tuple[Finding, list[Reason]]:
+        async with open_session(settings) as session:
+            found = await accounts.get_account(session.db, account)
+            return await findings.explain_finding(session.db, found.id, id_)
+
+    shown, reasons = run(main)
+    if as_json:
+        print_json(_fields(shown) | {"score": [asdict(reason) for reason in reasons]})
+        return
+    show({name: value for name, value in _fields(shown).items() if value is not None}, as_json=False)
+    print()
+    table = Table("points", "of", "part", "because", box=None, pad_edge=False, header_style="bold")
+    for reason in reasons:
+        table.add_row(f"{reason.points:.0f}", f"{reason.most:.0f}", reason.name.replace("_", " "), reason.sentence)
+    Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False).print(table)
+
+
+def _fields(found: Finding) -> dict[str, Any]:
+    """Give a finding in the API's shape, its id and times written out."""
+    fields = public_fields(found)
+    times = {name: value.isoformat() for name, value in fields.items() if name.endswith("_at") and value is not None}
+    return fields | times | {"id": str(found.id)}

@@ -1,0 +1,139 @@
+"""`outcrop user`: members of accounts."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from outcrop.cli import session as cli
+from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, show_all, start
+from outcrop.domain.account import Member, Role
+from outcrop.domain.errors import BadInputError
+from outcrop.domain.link import LIFETIME, LinkKind
+from outcrop.runtime import open_session
+from outcrop.services import accounts, team
+from outcrop.settings import Settings
+
+user = typer.Typer(help="Members of accounts.", no_args_is_help=True)
+
+_SERVED_AT = "http://127.0.0.1:8000"  # where `outcrop serve` is without any setting
+
+PasswordStdin = Annotated[bool, typer.Option("--password-stdin", help="Read the password from standard input instead of making one up.")]
+
+
+@user.command("create")
+def create_user(
+    email: str,
+    slug: Slug,
+    role: Annotated[Role, typer.Option()] = Role.MEMBER,
+    password_stdin: PasswordStdin = False,
+    as_json: AsJson = False,
+) -> None:
+    """Add a member; the password is made up and shown once unless one is given."""
+    settings = start()
+    password = cli.first_line_of_stdin() if password_stdin else None
+
+    async def main() -> tuple[str, str | None]:
+        async with cli.transaction(settings) as session:
+            there = await accounts.get_account(session.db, slug)
+            return await accounts.create_member(session.db, there, email=email, role=role, password=password, by=OPERATOR, now=cli.now())
+
+    created, generated = run(main)
+    show({"email": created, "role": role, "password": generated}, as_json=as_json)
+
+
+@user.command("list")
+def list_users(
+    slug: Annotated[str | None, typer.Option("--account", metavar="SLUG", help="Only this account's.")] = None, as_json: AsJson = False
+) -> None:
+    """List members."""
+    settings = start()
+
+    async def main() -> list[Member]:
+        async with open_session(settings) as session:
+            there = None if slug is None else await accounts.get_account(session.db, slug)
+            return await accounts.list_members(session.db, there)
+
+    show_all([_member(m) for m in run(main)], ["email", "role", "account", "created_at"], as_json=as_json)
+
+
+@user.command("remove")
+def remove_user(email: str, as_json: AsJson = False) -> None:
+    """Remove a member; the keys the member made stay."""
+    settings = start()
+
+    async def main() -> None:
+        async with cli.transaction(settings) as session:
+            await accounts.remove_member(session.db, email, by=OPERATOR, now=cli.now())
+
+    run(main)
+    show({"email": email, "removed": True}, as_json=as_json)
+
+
+@user.command("invite")
+def invite_user(email: str, slug: Slug, role: Annotated[Role, typer.Option()] = Role.MEMBER, as_json: AsJson = False) -> None:
+    """Make a link by which someone joins and sets a password; it works once, for 7 days."""
+    settings = start()
+    now = cli.now()
+
+    async def main() -> str:
+        async with cli.transaction(settings) as session:
+            there = await accounts.get_account(session.db, slug)
+            return await team.invite(session.db, there, OPERATOR, email=email, role=role, now=now)
+
+    _show_link(settings, run(main), LinkKind.INVITE, now, {"email": email, "role": role}, as_json=as_json)
+
+
+@user.command("reset-password")
+def reset_password(
+    email: str,
+    password_stdin: PasswordStdin = False,
+    link: Annotated[bool, typer.Option("--link", help="Make a link by which the member sets it; it works once, for 24 hours.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Give a member a new password, made up and shown once unless one is given; every session of the member ends."""
+    settings = start()
+    if link:
+        if password_stdin:
+            raise BadInputError("--link and --password-stdin do not go together")
+        _reset_link(settings, email, as_json=as_json)
+        return
+    password = cli.first_line_of_stdin() if password_stdin else None
+
+    async def main() -> tuple[Member, str | None]:
+        async with cli.transaction(settings) as session:
+            return await accounts.reset_password(session.db, email, password, by=OPERATOR, now=cli.now())
+
+    member, generated = run(main)
+    show({"email": member.email, "role": member.role, "password": generated}, as_json=as_json)
+
+
+@user.command("totp-off")
+def turn_totp_off(email: str, as_json: AsJson = False) -> None:
+    """Let a member who has lost the authenticator app sign in by the password alone."""
+    settings = start()
+
+    async def main() -> Member:
+        async with cli.transaction(settings) as session:
+            return await team.drop_totp(session.db, email, by=OPERATOR, now=cli.now())
+
+    show({"email": run(main).email, "totp": False}, as_json=as_json)
+
+
+def _reset_link(settings: Settings, email: str, *, as_json: bool) -> None:
+    now = cli.now()
+
+    async def main() -> str:
+        async with cli.transaction(settings) as session:
+            return await team.reset_link(session.db, email, by=OPERATOR, now=now)
+
+    _show_link(settings, run(main), LinkKind.RESET, now, {"email": email}, as_json=as_json)
+
+
+def _show_link(settings: Settings, token: str, kind: LinkKind, now: datetime, record: dict[str, object], *, as_json: bool) -> None:
+    address = f"{settings.base_url or _SERVED_AT}/join/{token}"
+    show(record | {"link": address, "expires_at": (now + LIFETIME[kind]).isoformat()}, as_json=as_json)
+
+
+def _member(record: Member) -> dict[str, Any]:
+    return {"email": record.email, "role": record.role, "account": record.account, "created_at": record.created_at.isoformat()}

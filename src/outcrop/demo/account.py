@@ -1,0 +1,108 @@
+"""The example account: made the first time, found again later, with a login and a key that are new every time."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from outcrop.demo import receiver, report
+from outcrop.demo.code_host import HOST
+from outcrop.demo.repositories import GIST, OWNER
+from outcrop.demo.stand_ins import SITE
+from outcrop.domain.account import Account, Plan, Role
+from outcrop.domain.errors import NotFoundError, OperatorError
+from outcrop.domain.secret import Secret
+from outcrop.domain.target import Schedule, Target, TargetKind
+from outcrop.runtime import Session
+from outcrop.services import accounts, exchange, keys, targets, views, webhooks
+
+SLUG = "demo"
+EMAIL = "demo@acme.example"
+COLLEAGUES = {"sam@acme.example": Role.ADMIN, "jo@acme.example": Role.MEMBER, "kim@acme.example": Role.MEMBER}
+BY = "demo"  # who the audit trail names for what is made up here
+_TOKEN = "made-up-token-of-the-demo"  # noqa: S105 - the stand-in takes any
+_VIEWS = {"Alive now": "validation=valid", "On the web site": "source_type=endpoint", "Highest scores": "min_score=80"}
+# What is looked at, of which kind, with a credential of its own or not.
+TARGETS: list[tuple[str, TargetKind | None, bool]] = [
+    (f"github:{OWNER}", None, True),
+    (f"https://{HOST}/gist/{GIST}", None, False),
+    (f"https://{SITE}/", TargetKind.SITE, False),
+    (f"{report.ADDRESS}.git", None, False),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    email: str
+    password: str = field(repr=False)
+    key: str = field(repr=False)
+
+
+async def find_account(session: Session, now: datetime) -> tuple[Account, bool]:
+    """Give the account, and whether it was just made. A database that others use is not touched: stand-ins would answer for theirs."""
+    there = {account.slug: account for account in await accounts.list_accounts(session.db)}
+    account = there.pop(SLUG, None)
+    if there or (account is not None and account.email != EMAIL):
+        raise OperatorError("this database has accounts that are not the demo's: let OUTCROP_DATA_DIR name another folder")
+    if account is not None:
+        return account, False
+    async with session.db.transaction():
+        account = await accounts.create_account(session.db, slug=SLUG, plan=Plan.GROWTH, email=EMAIL, by=BY, now=now)
+        for email, role in COLLEAGUES.items():
+            await accounts.create_member(session.db, account, email=email, role=role, password=None, by=BY, now=now)
+        for name, query in _VIEWS.items():
+            await views.save_view(session.db, account, name=name, query=query, by=EMAIL, now=now)
+    lines = report.earlier_report(now)
+    await exchange.import_findings(session.db, session.keys, account, lines, keep_secrets=True, by=EMAIL, now=now, progress=lambda _: None)
+    return account, True
+
+
+async def let_in(session: Session, account: Account, now: datetime) -> Login:
+    """Give a login and a key; those of earlier starts no longer work."""
+    async with session.db.transaction():
+        try:
+            _, password = await accounts.reset_password(session.db, EMAIL, None, by=BY, now=now)
+        except NotFoundError:
+            _, password = await accounts.create_member(session.db, account, email=EMAIL, role=Role.OWNER, password=None, by=BY, now=now)
+        for key in await keys.list_keys(session.db, account):
+            if key.name == SLUG and key.revoked_at is None:
+                await keys.revoke_key(session.db, str(key.id), by=BY, now=now)
+        new = await keys.create_key(session.db, account, name=SLUG, expires_at=None, by=BY, member=EMAIL, now=now)
+    assert password is not None  # noqa: S101 - none was given, so one was made
+    return Login(EMAIL, password, new.token)
+
+
+async def connect(session: Session, account: Account, now: datetime) -> str:
+    """Have events sent to the receiver; give the secret that it verifies them with."""
+    async with session.db.transaction():
+        return await webhooks.save_webhook(session.db, session.keys, account, receiver.URL, by=EMAIL, now=now)
+
+
+async def try_out(session: Session, account: Account, now: datetime) -> None:
+    """Send the receiver a test event."""
+    async with session.db.transaction():
+        await webhooks.send_test(session.db, account, by=EMAIL, now=now)
+
+
+async def add_targets(session: Session, account: Account, now: datetime) -> list[Target]:
+    """Add what is not there yet. A new target is due at once; give those that were there and are not."""
+    there = await targets.list_targets(session.db, account)
+    names = {target.spec.name for target in there}
+    async with session.db.transaction():
+        for text, kind, own in TARGETS:
+            if text.removesuffix("/") in {name.removesuffix("/") for name in names}:
+                continue
+            await targets.add_target(
+                session.db,
+                session.keys,
+                account,
+                text,
+                kind=kind,
+                schedule=Schedule.DAILY,
+                include=(),
+                exclude=(),
+                chosen={},
+                credential=Secret(_TOKEN, wholly=True) if own else None,
+                by=EMAIL,
+                now=now,
+                web_host=HOST,
+            )
+    return there

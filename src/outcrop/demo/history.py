@@ -1,0 +1,68 @@
+"""Turns the example's commits into bare git repositories, all of one in one go."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from outcrop.demo.planted import grow
+from outcrop.demo.repositories import Commit, Repository
+from outcrop.domain.errors import OperatorError
+
+ENVIRONMENT = {
+    "PATH": os.environ.get("PATH", os.defpath),
+    "HOME": "/nonexistent",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
+}
+
+
+def publish(repository: Repository, folder: Path, now: datetime, *, later: bool) -> None:
+    """Write a repository as the first scans see it, or as it is later."""
+    if not later or repository.rewritten:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        _git(folder, "init", "--quiet", "--bare", "--template=", "--initial-branch=main", ".")
+    elif not repository.later:
+        return
+    commits = repository.later if later else repository.commits
+    grows = later and not repository.rewritten  # on top of what is there
+    _git(folder, "fast-import", "--quiet", "--force", given=b"".join(_stream(commits, now, grows=grows)))
+
+
+def last_pushed(folder: Path) -> str:
+    """Give when a repository last changed."""
+    return _git(folder, "for-each-ref", "--sort=-committerdate", "--count=1", "--format=%(committerdate:iso-strict)", "refs/heads").strip()
+
+
+def _stream(commits: tuple[Commit, ...], now: datetime, *, grows: bool) -> Iterator[bytes]:
+    for number, commit in enumerate(commits):
+        at = int((now - timedelta(days=commit.days_ago)).timestamp())
+        yield f"commit refs/heads/{commit.branch}\nauthor {commit.author} {at} +0000\ncommitter {commit.author} {at} +0000\n".encode()
+        yield _data(commit.message)
+        if commit.start:
+            yield b"from refs/heads/main\n"
+        elif grows and number == 0:
+            yield b"from refs/heads/main^0\n"
+        for path, template in commit.changes.items():
+            if template is None:
+                yield f"D {path}\n".encode()
+            else:
+                yield f"M 100644 inline {path}\n".encode() + _data(grow(template))
+
+
+def _data(text: str) -> bytes:
+    content = text.encode()
+    return b"data %d\n%s\n" % (len(content), content)
+
+
+def _git(folder: Path, *arguments: str, given: bytes = b"") -> str:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=folder, env=ENVIRONMENT, input=given, capture_output=True, check=True)
+    except FileNotFoundError:
+        raise OperatorError("the demo needs git: install it and try again") from None
+    except subprocess.CalledProcessError as error:
+        raise OperatorError(f"the example cannot be written: git {arguments[0]}: {error.stderr.decode(errors='replace').strip()}") from None
+    return done.stdout.decode()

@@ -1,0 +1,115 @@
+"""Puts the pages together, and gives every answer the headers that keep a browser from running what it should not."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from outcrop.domain.errors import BadInputError, ForbiddenError, NotFoundError, OutcropError, PlanError, TransitionError
+from outcrop.portal import finding, findings, overview, reference, scans, sign, targets
+from outcrop.portal.cookies import Cookies
+from outcrop.portal.door import STATE, House
+from outcrop.portal.profile import ROUTES as PROFILE
+from outcrop.portal.render import Renderer
+
+STATUS: dict[type[OutcropError], int] = {NotFoundError: 404, TransitionError: 400, BadInputError: 400, ForbiddenError: 403, PlanError: 403}
+_POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        *(f"{kind}-src 'self'" for kind in ("script", "style", "img", "connect")),
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    ]
+)
+_HEADERS = [
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"same-origin"),  # a stricter one would hide the origin of our own forms
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+]
+_NOT_KEPT = (b"cache-control", b"no-store")
+_TITLES = {400: "That did not work", 403: "Not allowed", 404: "Nothing here", 405: "That cannot be done here", 500: "Something went wrong"}
+
+
+def create_portal(
+    *, base_url: str, github_host: str, own_rules: Sequence[Path], document: dict[str, Any], notice: str | None = None
+) -> ASGIApp:
+    """Make the portal; it is handed the runtime by whoever serves it."""
+    renderer = Renderer(notice)
+
+    async def static(request: Request) -> Response:
+        return renderer.static(request)
+
+    routes = [
+        Route("/static/{address:path}", static, methods=["GET"]),
+        *sign.ROUTES,
+        *overview.ROUTES,
+        *findings.ROUTES,
+        *finding.ROUTES,
+        *scans.ROUTES,
+        *targets.ROUTES,
+        *PROFILE,
+        *reference.ROUTES,
+    ]
+    handlers: dict[Any, Any] = {OutcropError: _expected, HTTPException: _routing, Exception: _fault}
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    app.router.redirect_slashes = False
+    secure = urlsplit(base_url).scheme == "https"
+    setattr(app.state, STATE, House(base_url, Cookies(secure=secure), renderer, github_host, tuple(own_rules), document))
+    return _with_headers(app)
+
+
+def _with_headers(app: ASGIApp) -> ASGIApp:
+    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+        async def add(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = list(message.get("headers", ()))
+                kept = any(name == b"cache-control" for name, _ in headers)
+                message = {**message, "headers": [*headers, *_HEADERS, *([] if kept else [_NOT_KEPT])]}
+            await send(message)
+
+        await app(scope, receive, add)
+
+    return wrapped
+
+
+async def _expected(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, OutcropError)  # noqa: S101
+    status = next((code for kind, code in STATUS.items() if isinstance(exc, kind)), 400)
+    return _failure(request, status, exc.code, exc.message)
+
+
+async def _routing(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, HTTPException)  # noqa: S101
+    if exc.status_code == 405:
+        allow = (exc.headers or {}).get("Allow", "")
+        return _failure(request, 405, "method_not_allowed", f"this address takes {allow}", {"Allow": allow})
+    return _failure(request, 404, "not_found", "there is nothing at this address")
+
+
+async def _fault(request: Request, _: Exception) -> Response:
+    """Anything nobody expected; the gate logs it under the request's id, which the answer's headers name."""
+    return _failure(request, 500, "internal_error", "something went wrong here; it was logged under this answer's X-Request-Id")
+
+
+def _failure(request: Request, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response:
+    """Tell a person on a page, and a program in JSON."""
+    if "text/html" not in request.headers.get("accept", ""):
+        return JSONResponse({"error": code, "message": message}, status, headers)
+    house: House = getattr(request.app.state, STATE)
+    visit = getattr(request.state, "visit", None)
+    title = _TITLES.get(status, _TITLES[400])
+    page = house.renderer.page("failure.html", status, visit=visit, title=title, message=message[:1].upper() + message[1:])
+    page.headers.update(headers or {})
+    return page

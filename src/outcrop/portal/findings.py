@@ -1,0 +1,93 @@
+"""The list of findings: every filter and order, a shareable address for each view, and several triaged at once."""
+
+from collections import Counter
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.responses import JSONResponse, Response
+
+from outcrop.domain.account import Permission
+from outcrop.domain.errors import BadInputError
+from outcrop.domain.finding import Move, Status, Triaged
+from outcrop.domain.ids import parse_id
+from outcrop.portal.door import Visit, get, now, post
+from outcrop.portal.queries import ALL, NAMES, SUPPRESSED, read_view
+from outcrop.services import findings, views
+
+TABS = [
+    (Status.ACTIVE, "Active"),
+    (Status.STALE, "Stale"),
+    (Status.RESOLVED, "Resolved"),
+    (Status.CUSTOMER_RESTRICTED, "Restricted"),
+    (Status.FALSE_POSITIVE, "False positives"),
+    (SUPPRESSED, "Suppressed"),
+    (ALL, "All"),
+]
+_MOST = 200  # findings that one form triages
+# What is told after a move.
+DONE = {
+    Move.RESOLVE: "resolved",
+    Move.RESTRICT: "restricted",
+    Move.FALSE_POSITIVE: "marked as false positive",
+    Move.REOPEN: "reopened",
+    Move.SUPPRESS: "suppressed",
+    Move.UNSUPPRESS: "shown again",
+}
+
+
+async def show_findings(visit: Visit) -> Response:
+    view = read_view(visit.request.query_params)
+    page = await findings.list_findings(visit.db, visit.account_id, view.query)
+    if visit.request.headers.get("x-part") == "list":  # the page's script asks for the list alone while somebody types
+        return visit.render("findings_list.html", view=view, page=page)
+    saved = await views.list_views(visit.db, visit.signed.account)
+    return visit.render("findings.html", view=view, page=page, tabs=TABS, saved=saved)
+
+
+async def triage(visit: Visit) -> Response:
+    """Do one thing to every finding that is marked; one that does not allow it keeps none of the others."""
+    move = next((move for move in Move if move == visit.form.get("action")), None)
+    ids = [id_ for text in visit.form.all("id") if (id_ := parse_id(text)) is not None]
+    if move is None:
+        raise BadInputError("no such action")
+    if not ids or len(ids) > _MOST:
+        raise BadInputError(f"mark 1 to {_MOST} findings first")
+    note = visit.form.get("note") or None
+    outcomes = await findings.triage(visit.db, visit.keys, visit.account_id, ids, move, note=note, by=visit.email, now=now())
+    told = _told(DONE[move], Counter(outcome for _, outcome in outcomes))
+    if visit.request.headers.get("x-part") is not None:
+        return JSONResponse({"message": told, "done": [str(id_) for id_, outcome in outcomes if outcome is Triaged.CHANGED]})
+    return visit.go("/findings?" + _same_view(visit.form.get("view")), told)
+
+
+def _told(what: str, outcomes: "Counter[Triaged]") -> str:
+    """Say what became of them."""
+    sentences = {
+        Triaged.CHANGED: "{} " + what + ".",
+        Triaged.UNCHANGED: "{} already so.",
+        Triaged.REFUSED: "{} cannot be " + what + " from the state they are in.",
+        Triaged.MISSING: "{} no longer there.",
+    }
+    return " ".join(sentence.format(outcomes[outcome]) for outcome, sentence in sentences.items() if outcomes[outcome])
+
+
+def _same_view(address: str) -> str:
+    return urlencode([(name, value) for name, value in parse_qsl(address.lstrip("?")) if name in NAMES])
+
+
+async def save_view(visit: Visit) -> Response:
+    address = _same_view(visit.form.get("view"))
+    await views.save_view(visit.db, visit.signed.account, name=visit.form.get("name"), query=address, by=visit.email, now=now())
+    return visit.go(f"/findings?{address}", "View saved.")
+
+
+async def remove_view(visit: Visit) -> Response:
+    await views.remove_view(visit.db, visit.signed.account, visit.id("id"), by=visit.email, now=now())
+    return visit.go("/findings", "View removed.")
+
+
+ROUTES = [
+    get("/findings", show_findings),
+    post("/findings/triage", triage, Permission.TRIAGE),
+    post("/views", save_view),
+    post("/views/{id}/remove", remove_view),
+]

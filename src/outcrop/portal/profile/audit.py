@@ -1,0 +1,45 @@
+"""The audit trail, with filters, and as JSON Lines."""
+
+from collections.abc import AsyncIterator
+
+import orjson
+from starlette.responses import Response, StreamingResponse
+
+from outcrop.domain.account import Permission
+from outcrop.domain.errors import BadInputError
+from outcrop.domain.trail import Filter
+from outcrop.portal.door import Visit, get, now
+from outcrop.portal.queries import whole_number
+from outcrop.services import trail
+
+_PER_PAGE = 100
+_FIELDS = ("action", "actor", "target", "outcome")
+
+
+async def show_audit(visit: Visit) -> Response:
+    given = visit.request.query_params
+    chosen = {name: given.get(name, "").strip() for name in _FIELDS}
+    action, actor, target, outcome = (value or None for value in chosen.values())
+    wanted = Filter(action=action, actor=actor, target=target, outcome=outcome)
+    before = whole_number(given.get("before", ""))
+    try:
+        lines, message = await trail.list_trail(visit.db, visit.signed.account, wanted, limit=_PER_PAGE, before=before), None
+    except BadInputError as error:
+        lines, message = [], error.message
+    return visit.render("audit.html", lines=lines, chosen=chosen, more=len(lines) == _PER_PAGE, message=message)
+
+
+async def export_audit(visit: Visit) -> Response:
+    account, pool = visit.signed.account, visit.pool
+
+    async def body() -> AsyncIterator[bytes]:
+        async with pool.connection() as db:
+            async for line in trail.read_trail(db, account):
+                yield orjson.dumps(line) + b"\n"
+
+    name = f"outcrop-audit-{account.slug}-{now():%Y%m%d}.jsonl"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(body(), media_type="application/x-ndjson", headers=headers)
+
+
+ROUTES = [get("/profile/audit", show_audit, Permission.AUDIT), get("/profile/audit.jsonl", export_audit, Permission.AUDIT)]

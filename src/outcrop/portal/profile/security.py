@@ -1,0 +1,102 @@
+"""One person's own: password, second factor, sessions."""
+
+import segno
+from markupsafe import Markup
+from starlette.responses import Response
+
+from outcrop.domain.errors import OutcropError
+from outcrop.portal.door import Visit, get, now, post
+from outcrop.services import sessions, team
+
+
+async def show_security(visit: Visit) -> Response:
+    return await _page(visit)
+
+
+async def change_password(visit: Visit) -> Response:
+    form = visit.form
+    if form.raw("new") != form.raw("again"):
+        return await _page(visit, message="the two new passwords differ")
+    try:
+        await team.change_password(
+            visit.pool,
+            visit.keys,
+            visit.signed.member,
+            old=form.raw("old"),
+            new=form.raw("new"),
+            keep=visit.signed.session_id,
+            now=now(),
+        )
+    except OutcropError as error:
+        return await _page(visit, message=error.message)
+    return visit.go("/profile/security", "The password is changed. Your other sessions are signed out.")
+
+
+async def begin_totp(visit: Visit) -> Response:
+    totp = await team.begin_totp(visit.db, visit.keys, visit.signed.account, visit.signed.member, now=now())
+    return await _page(visit, secret=totp.secret, code=_picture(totp.uri))
+
+
+async def confirm_totp(visit: Visit) -> Response:
+    try:
+        recovery = await team.confirm_totp(visit.db, visit.keys, visit.signed.member, visit.form.get("code"), now=now())
+    except OutcropError as error:
+        return await _page(visit, message=error.message)
+    return await _page(visit, recovery=recovery)
+
+
+async def remove_totp(visit: Visit) -> Response:
+    try:
+        await team.remove_totp(visit.pool, visit.signed.member, password=visit.form.raw("password"), now=now())
+    except OutcropError as error:
+        return await _page(visit, message=error.message)
+    return visit.go("/profile/security", "The second factor is switched off.")
+
+
+async def end_session(visit: Visit) -> Response:
+    await sessions.end_session(visit.db, visit.account_id, visit.signed.member.id, visit.id("id"), by=visit.email, now=now())
+    return visit.go("/profile/security", "The session is signed out.")
+
+
+async def sign_out_everywhere(visit: Visit) -> Response:
+    member = visit.signed.member
+    ended = await sessions.sign_out_everywhere(
+        visit.db, member.id, visit.account_id, keep=visit.signed.session_id, by=visit.email, now=now()
+    )
+    return visit.go("/profile/security", f"{ended} other session{'' if ended == 1 else 's'} signed out.")
+
+
+def _picture(uri: str) -> Markup:
+    """Draw the code that an authenticator app reads."""
+    return Markup(segno.make(uri, error="m").svg_inline(scale=4, border=2, dark="#000", light="#fff"))  # noqa: S704 - segno's own drawing
+
+
+async def _page(
+    visit: Visit,
+    *,
+    message: str | None = None,
+    secret: str | None = None,
+    code: Markup | None = None,
+    recovery: list[str] | None = None,
+) -> Response:
+    return visit.render(
+        "security.html",
+        400 if message else 200,
+        sessions=await sessions.list_sessions(visit.db, visit.account_id, visit.signed.member.id),
+        totp=await team.recovery_codes_left(visit.db, visit.signed.account, visit.signed.member),
+        message=message,
+        secret=secret,
+        code=code,
+        recovery=recovery,
+    )
+
+
+ROUTES = [
+    get("/profile/security", show_security, None),
+    post("/profile/security/password", change_password, None, long=True),
+    post("/profile/security/totp", begin_totp, None),
+    post("/profile/security/totp/confirm", confirm_totp, None),
+    post("/profile/security/totp/remove", remove_totp, None, long=True),
+    post("/profile/security/sessions/{id}/end", end_session, None),
+    post("/profile/security/sessions/end", sign_out_everywhere, None),
+]

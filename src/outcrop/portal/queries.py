@@ -1,0 +1,100 @@
+"""A view of the list as an address: what a person can filter and order by, read leniently."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from enum import StrEnum
+from typing import TypeVar
+
+from outcrop.domain.finding import SourceType, Status, Validation
+from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir
+
+E = TypeVar("E", bound=StrEnum)
+
+PER_PAGE = 50
+_TERMS, _LENGTH = 16, 1_000
+NAMES = ("status", "validation", "source_type", "service", "min_score", "date_from", "date_to", "q", "order_by", "order_dir", "page")
+ALL, SUPPRESSED = "all", "suppressed"  # tabs beside the statuses; the first tab is the active view
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is shown: the query, its address without the page, and what of the address could not be read."""
+
+    query: FindingQuery
+    values: dict[str, str]
+    problems: tuple[str, ...] = ()
+
+    @property
+    def tab(self) -> str:
+        return self.values.get("status", Status.ACTIVE)
+
+
+def read_view(given: Mapping[str, str]) -> View:
+    """Read a view; a value that cannot be read is told and left out, so that an old address still shows something."""
+    values = {name: given[name].strip() for name in NAMES if given.get(name, "").strip() and "\0" not in given[name]}
+    problems: list[str] = []
+
+    def choice(kind: type[E], name: str) -> E | None:
+        if (text := values.get(name)) is None:
+            return None
+        try:
+            return kind(text)
+        except ValueError:
+            problems.append(f"{name.replace('_', ' ')} “{values.pop(name)[:40]}”")
+            return None
+
+    tab = values.get("status", Status.ACTIVE)
+    status = None if tab in {ALL, SUPPRESSED} else (choice(Status, "status") or Status.ACTIVE)
+    page = values.pop("page", "1")
+    query = FindingQuery(
+        status=status,
+        suppressed=True if tab == SUPPRESSED else None,
+        source_type=choice(SourceType, "source_type"),
+        validation=choice(Validation, "validation"),
+        service=values.get("service"),
+        min_score=_number(values, problems),
+        seen_from=_day(values, "date_from", problems),
+        seen_before=_day_after(values, problems),
+        terms=tuple(values.get("q", "")[:_LENGTH].split()[:_TERMS]),
+        page=whole_number(page) or 1,
+        per_page=PER_PAGE,
+        order_by=choice(OrderBy, "order_by") or OrderBy.COMPOSITE_SCORE,
+        order_dir=choice(OrderDir, "order_dir") or OrderDir.DESC,
+    )
+    return View(query, values, tuple(problems))
+
+
+def whole_number(text: str) -> int | None:
+    """Read a number that is not negative; None for anything else, and for what no page or line has."""
+    return int(text) if re.fullmatch(r"[0-9]{1,15}", text) else None
+
+
+def _number(values: dict[str, str], problems: list[str]) -> float | None:
+    if (text := values.get("min_score")) is None:
+        return None
+    if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,6})?", text) and float(text) <= 100:
+        return float(text)
+    problems.append(f"score “{values.pop('min_score')[:40]}”")
+    return None
+
+
+def _day(values: dict[str, str], name: str, problems: list[str]) -> datetime | None:
+    if (text := values.get(name)) is None:
+        return None
+    try:
+        if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+            return datetime.combine(date.fromisoformat(text), time(), UTC)
+    except ValueError:
+        pass
+    problems.append(f"date “{values.pop(name)[:40]}”")
+    return None
+
+
+def _day_after(values: dict[str, str], problems: list[str]) -> datetime | None:
+    day = _day(values, "date_to", problems)
+    try:
+        return None if day is None else day + timedelta(days=1)
+    except OverflowError:
+        return None  # after the last day there is nothing to leave out

@@ -1,0 +1,183 @@
+// What a page can do beyond forms and links. Everything works without it, a little less swiftly.
+"use strict";
+(() => {
+  const root = document.documentElement;
+  root.classList.add("js");
+  const one = (what, within = document) => within.querySelector(what);
+  const all = (what, within = document) => [...within.querySelectorAll(what)];
+  const csrf = () => one("input[name=csrf]")?.value ?? "";
+
+  // Times in the reader's own zone; UTC stays to be seen on hover.
+  const zone = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+  const localise = (within) => all("time[datetime]", within).forEach((time) => {
+    const moment = new Date(time.dateTime);
+    if (!Number.isNaN(moment.valueOf())) time.textContent = zone.format(moment);
+  });
+
+  const toast = one("#live");
+  let hiding;
+  const tell = (text) => {
+    toast.textContent = text;
+    toast.hidden = false;
+    clearTimeout(hiding);
+    hiding = setTimeout(() => { toast.hidden = true; }, 5000);
+  };
+
+  // A part of the page, asked for anew. The server knows by the header that only this part is wanted.
+  const part = async (address, signal) => {
+    const answer = await fetch(address, { headers: { "X-Part": "list" }, credentials: "same-origin", signal });
+    if (answer.redirected && new URL(answer.url).pathname === "/sign-in") { location.reload(); return null; }
+    return answer.ok ? answer.text() : null;
+  };
+  const show = (html) => {
+    const list = one("#list");
+    list.innerHTML = html;  // drawn by our own server, everything from outside escaped there
+    localise(list);
+    poll();
+  };
+
+  // What goes on is asked for again, while the page is looked at.
+  let waiting;
+  function poll() {
+    clearTimeout(waiting);
+    const going = one("#list [data-poll]");
+    if (!going) return;
+    waiting = setTimeout(async () => {
+      if (document.hidden || one("#list details[open]") || one("#list :focus")) { poll(); return; }
+      const html = await part(location.href).catch(() => null);
+      if (html === null) poll(); else show(html);
+    }, Number(going.dataset.poll));
+  }
+
+  // Search as you type.
+  const live = one("form[data-live]");
+  if (live) {
+    let asked, typing;
+    const address = () => {
+      const given = new URLSearchParams(new FormData(live));
+      for (const [name, value] of [...given]) {
+        if (!value || (name === "order_by" && value === "composite_score") || (name === "order_dir" && value === "desc")) given.delete(name);
+      }
+      return `${live.getAttribute("action")}${given.size ? `?${given}` : ""}`;
+    };
+    const ask = async () => {
+      asked?.abort();
+      asked = new AbortController();
+      const to = address();
+      const html = await part(to, asked.signal).catch(() => null);
+      if (html === null) return;
+      history.replaceState(null, "", to);
+      const view = one("input[data-view]");
+      if (view) view.value = new URL(to, location.href).search;
+      show(html);
+    };
+    live.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(ask, 120); });
+    live.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(typing); ask(); });
+  }
+
+  document.addEventListener("click", async (event) => {
+    const copy = event.target.closest("[data-copy]");
+    if (copy) {
+      const from = document.getElementById(copy.dataset.copy);
+      try { await navigator.clipboard.writeText(from.textContent); tell("Copied."); }
+      catch { getSelection().selectAllChildren(from); tell("Marked: copy it with your keyboard."); }
+    }
+    if (event.target.closest("[data-help]")) one("#keys")?.showModal();
+    const back = event.target.closest("[data-back]");
+    if (back && document.referrer.startsWith(`${location.origin}/findings?`)) { event.preventDefault(); history.back(); }
+  });
+  document.addEventListener("submit", (event) => {
+    const asks = event.target.closest("[data-confirm]");
+    if (asks && !confirm(asks.dataset.confirm)) event.preventDefault();
+  });
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("[data-mark-all]")) all("#triage input[name=id]").forEach((box) => { box.checked = event.target.checked; });
+    if (event.target.matches("[data-run-target]")) one("[data-run] button").formAction = event.target.value;
+    if (event.target.matches("[data-kind]")) all("[data-kind-options]").forEach((set) => set.classList.toggle("waits", set.dataset.kindOptions !== event.target.value));
+  });
+
+  // Triage by keyboard: on the row that is lit, or on every row that is marked.
+  const rows = () => all("#list .row[data-id]");
+  const lit = () => one("#list .row.here");
+  const light = (row) => {
+    lit()?.classList.remove("here");
+    if (!row) return;
+    row.classList.add("here");
+    row.scrollIntoView({ block: "nearest" });
+    one(".what", row).focus({ preventScroll: true });
+  };
+  const step = (by) => {
+    const there = rows();
+    const at = there.indexOf(lit());
+    light(there[Math.min(Math.max(at < 0 ? (by > 0 ? 0 : there.length - 1) : at + by, 0), there.length - 1)]);
+  };
+  const ACTIONS = { r: "resolve", x: "restrict", f: "false_positive", s: "suppress" };
+  let busy = false;
+  const triage = async (action) => {
+    const form = one("#triage");
+    const button = form && one(`button[value=${action}]`, form);
+    if (!form || busy) return;
+    if (!button) { tell("That cannot be done in this view."); return; }
+    const marked = rows().filter((row) => one("input[name=id]", row).checked);
+    const chosen = marked.length ? marked : [lit()].filter(Boolean);
+    if (!chosen.length) { tell("Choose a finding first: j and k move, Space marks."); return; }
+    const body = new URLSearchParams({ csrf: csrf(), action, note: one("input[name=note]", form)?.value ?? "" });
+    chosen.forEach((row) => body.append("id", row.dataset.id));
+    busy = true;
+    try {
+      const answer = await fetch(form.getAttribute("action"), { method: "POST", body, headers: { "X-Part": "triage", Accept: "application/json" }, credentials: "same-origin" });
+      const said = await answer.json();
+      tell(said.message);
+      if (!answer.ok) return;
+      const next = rows().slice(rows().indexOf(chosen.at(-1)) + 1).find((row) => !chosen.includes(row))
+        ?? rows().filter((row) => !chosen.includes(row)).at(-1);
+      const html = await part(location.href);
+      const id = next?.dataset.id;
+      if (html !== null) { show(html); light(rows().find((row) => row.dataset.id === id) ?? rows()[0]); }
+    } catch { tell("That did not reach the server. Try again."); } finally { busy = false; }
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || one("dialog[open]")) return;
+    if (event.target.matches("input:not([type=checkbox]), textarea, select")) {
+      if (event.key === "Escape") event.target.blur();
+      return;
+    }
+    const own = one(`button[data-key="${CSS.escape(event.key)}"]`);
+    if (own) { event.preventDefault(); own.click(); return; }
+    if (!one("#triage")) return;
+    const done = () => event.preventDefault();
+    if (event.key === "j") { done(); step(1); }
+    else if (event.key === "k") { done(); step(-1); }
+    else if (event.key === "/") { done(); one("input[type=search]")?.focus(); }
+    else if (event.key === "?") { done(); one("#keys")?.showModal(); }
+    else if (event.key === " " && lit() && !event.target.matches("button, summary, input")) {
+      done();
+      const box = one("input[name=id]", lit());
+      box.checked = !box.checked;
+    } else if (ACTIONS[event.key] && !event.shiftKey) { done(); triage(ACTIONS[event.key]); }
+  });
+
+  // The reference's `curl` lines follow what is typed.
+  const quoted = (text) => text.replaceAll("'", "'\\''");
+  const curl = (call) => {
+    let path = call.dataset.path;
+    const query = new URLSearchParams();
+    for (const field of call.elements) {
+      if (!field.name) continue;
+      if (field.dataset.in === "path") path = path.replace(`{${field.name}}`, field.value ? encodeURIComponent(field.value) : `{${field.name}}`);
+      else if (field.value) query.append(field.name, field.value);
+    }
+    const key = one("[data-key-for-curl]").value || "KEY";
+    const address = `${call.dataset.server}${path}${query.size ? `?${query}` : ""}`;
+    one("[data-curl]", call.closest(".call")).textContent = `curl ${call.dataset.method === "POST" ? "-X POST " : ""}-H 'Authorization: Bearer ${quoted(key)}' '${quoted(address)}'`;
+  };
+  document.addEventListener("input", (event) => {
+    const call = event.target.closest("form[data-call]");
+    if (call) curl(call);
+    if (event.target.matches("[data-key-for-curl]")) all("form[data-call]").forEach(curl);
+  });
+  document.addEventListener("submit", (event) => { if (event.target.matches("form[data-call]")) event.preventDefault(); });
+
+  localise(document);
+  poll();
+})();

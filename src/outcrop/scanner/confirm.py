@@ -1,0 +1,226 @@
+"""The second pass: the full pattern where the first pass saw something, and a judgement of every value that it gives.
+
+A file may hold something that is almost a credential on every line, so what is done for each place is as little as possible.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from outcrop.domain.finding import Confidence
+from outcrop.domain.secret import Secret
+from outcrop.scanner.checksum import CHECKSUMS
+from outcrop.scanner.decode import base64_value
+from outcrop.scanner.entropy import is_random
+from outcrop.scanner.judge.candidate import Candidate, assigned, matched
+from outcrop.scanner.placeholder import is_placeholder
+from outcrop.scanner.regex import WORD, literals, matches_wholly, spans
+from outcrop.scanner.rule import Form, Rule, Strength
+from outcrop.scanner.ruleset import compiled
+
+_REMEMBERED, _REMEMBERED_WIDTH = 20_000, 4_096  # what was found in a stretch, while it is likely to come again
+_remembered: dict[tuple[int, bytes, bool, bool], tuple[Form, list["Hit"]]] = {}  # a form by its id, held so that the id stays its own
+
+
+@dataclass(slots=True)
+class Hit:
+    """A credential in a text. `start` and `end` are where its value stands; line and column count from 1."""
+
+    rule: Rule
+    secret: Secret
+    start: int
+    end: int
+    strength: Strength
+    confidence: Confidence
+    placeholder: bool = False
+    part: str | None = None
+    parts: dict[str, Secret] = field(default_factory=dict)
+    encoding: tuple[str, ...] = ()
+    line: int = 0
+    column: int = 0
+    allowed: bool = False
+    weighed: bool = False  # by what it looks like: any rule that knows its issuer knows more
+    bare: bool = False  # unquoted: a value where configuration is written, an expression where code is
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.start, self.end
+
+    def moved(self, by: int) -> "Hit":
+        """Give the same hit elsewhere, before it has companions and a line."""
+        hit = Hit(self.rule, self.secret, self.start + by, self.end + by, self.strength, self.confidence, self.placeholder, self.part)
+        hit.weighed, hit.bare = self.weighed, self.bare
+        return hit
+
+
+Shares = Callable[[int, int], bool]
+
+
+def nowhere(_start: int, _end: int) -> bool:
+    return False
+
+
+def confirm(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares = nowhere) -> Iterator[Hit]:
+    """Give the hits of a form around the places where its trigger ended, and none at a place that is taken."""
+    if form.width and taken is nowhere:
+        yield from _alone(rule, form, data, ends)
+        return
+    for start, stop in _windows(form, ends, len(data)):
+        if stop - start > _REMEMBERED_WIDTH or taken(start, stop):
+            yield from _matches(rule, form, data, (start, stop), taken)
+            continue
+        # Versions of one file repeat the same lines thousands of times.
+        key = (id(form), data[start:stop], start == 0, stop == len(data))
+        known = _remembered.get(key)
+        if known is None:
+            known = form, [hit.moved(-start) for hit in _matches(rule, form, data, (start, stop), taken)]
+            if len(_remembered) >= _REMEMBERED:
+                _remembered.clear()
+            _remembered[key] = known
+        for hit in known[1]:
+            yield hit.moved(start)
+
+
+def _alone(rule: Rule, form: Form, data: bytes, ends: list[int]) -> Iterator[Hit]:
+    """Give the hits of a form that is all trigger: the first pass has matched it, and its width says where it began."""
+    width, size, last = form.width, len(data), -1
+    inside = _inside(form.joining)
+    for end in ends:
+        # The trigger ends behind the mark that ends the value, or at the end of the text.
+        right = end if end == size and data[end - 1] in inside else end - 1
+        left = right - width
+        if left > last and (right == size or data[right] not in inside):
+            hit = _judge(rule, form, data, left, right)
+            if hit is not None:
+                last = right
+                yield hit
+
+
+@lru_cache(maxsize=64)
+def _inside(joining: str) -> bytes:
+    return WORD + joining.encode()
+
+
+def _matches(rule: Rule, form: Form, data: bytes, window: tuple[int, int], taken: Shares) -> Iterator[Hit]:
+    at, stop = window
+    pattern, group = _pattern(form.regex)
+    if not form.whole and not _has_all(_literals(form.regex), data, at, stop):
+        return
+    while (found := spans(pattern, data, at, stop)) is not None:
+        left, right = found[group]
+        if left < 0 or taken(left, right):  # an alternative without the group
+            at = max(found[0][1], at + 1)
+            continue
+        if form.judge is None:
+            hit = _judge(rule, form, data, left, right)
+        else:
+            name = _name(form.regex)
+            hit = _weighed(rule, form, data, matched(data, (left, right), data[slice(*found[name])] if name else None, form.judge))
+        if hit is not None:
+            yield hit
+        at = max(hit.end if hit else left, at + 1)  # a value that is none may hold the word before the next
+
+
+@lru_cache(maxsize=4096)
+def _pattern(text: str) -> tuple[Any, int]:
+    pattern = compiled(text)
+    return pattern, pattern.groupindex[b"secret"]
+
+
+@lru_cache(maxsize=64)
+def _name(text: str) -> int:
+    """Give the number of the group that holds what the value is called; 0 where there is none."""
+    return int(compiled(text).groupindex.get(b"name", 0))
+
+
+@lru_cache(maxsize=4096)
+def _literals(pattern: str) -> list[bytes]:
+    return literals(pattern)
+
+
+def _has_all(words: list[bytes], data: bytes, at: int, stop: int) -> bool:
+    """Tell whether these stand in a stretch, one after the other: a beginning without its end need not be matched."""
+    for word in words:
+        at = data.find(word, at, stop) + len(word)
+        if at < len(word):
+            return False
+    return True
+
+
+def _windows(form: Form, ends: list[int], size: int) -> Iterator[tuple[int, int]]:
+    """Give the stretches in which a match can lie, overlapping ones as one."""
+    start, stop = -1, -1
+    before, after = form.reach
+    for end in ends:
+        left = end - before
+        if left > stop or stop < 0:
+            if stop >= 0:
+                yield start, stop
+            start = max(0, left)
+        stop = end + after
+        stop = min(stop, size)
+    if stop >= 0:
+        yield start, stop
+
+
+def _judge(rule: Rule, form: Form, data: bytes, left: int, right: int) -> Hit | None:
+    raw = data[left:right]
+    if rule.decode == "base64":
+        plain = base64_value(raw)
+        if plain is None:
+            return None
+        raw = plain
+    value = text_of(raw)
+    if form.exclude is not None and matches_wholly(compiled(form.exclude), raw):
+        return None
+    if form.entropy and not is_random(value, form.entropy):
+        return None
+    confidence = form.confidence
+    wrong = form.checksum is not None and not CHECKSUMS[form.checksum](value)
+    placeholder = not wrong and is_placeholder(value)
+    if wrong or placeholder:
+        confidence = Confidence.LOW
+    return Hit(rule, Secret(value, wholly=rule.password), left, right, form.strength, confidence, placeholder, form.part)
+
+
+def led_to(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares) -> Iterator[Hit]:
+    """Judge the values that begin where the first pass saw their first characters after a name."""
+    for found in assigned(data, ends, form.judge or ""):
+        if not taken(found.left, found.right) and (hit := _weighed(rule, form, data, found)) is not None:
+            yield hit
+
+
+def _weighed(rule: Rule, form: Form, data: bytes, found: Candidate | None) -> Hit | None:
+    """Let the judge of generic values say whether a candidate is one, and how sure that is."""
+    if found is None or (confidence := found.verdict.confidence) is None:
+        return None
+    value = text_of(data[found.left : found.right])
+    placeholder = is_placeholder(value)
+    confidence = Confidence.LOW if placeholder else confidence
+    hit = Hit(rule, Secret(value, wholly=rule.password), found.left, found.right, form.strength, confidence, placeholder)
+    hit.weighed, hit.bare = True, found.bare
+    return hit
+
+
+def text_of(raw: bytes) -> str:
+    """Read a value as UTF-8, else byte for byte, so that every value has exactly one text."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def nearest(pattern: str, data: bytes, hit: Hit, within: int) -> tuple[int, int] | None:
+    """Give where the companion of a hit stands that is nearest to it, where there is one."""
+    found, group = _pattern(pattern)
+    best: tuple[int, int] | None = None
+    distance = within + 1
+    at, stop = max(0, hit.start - within), min(len(data), hit.end + within)
+    while (match := spans(found, data, at, stop)) is not None:
+        left, right = match[group]
+        at = max(right, at + 1)
+        gap = max(hit.start - right, left - hit.end)
+        if 0 <= gap < distance:
+            best, distance = (left, right), gap
+    return best

@@ -1,0 +1,125 @@
+"""An account's webhook: saved, removed, tried out; and its deliveries, read and sent again."""
+
+import re
+import secrets
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from yarl import URL
+
+from outcrop.domain.account import API_MINIMUM, WEBHOOK_PLANS, Account
+from outcrop.domain.errors import BadInputError, NotFoundError, PlanError
+from outcrop.domain.events import example_event
+from outcrop.domain.secret import Secret
+from outcrop.domain.webhook import KEPT_DAYS, URL_LENGTH, Delivery, State, Webhook
+from outcrop.store import audit, outbox, webhooks
+from outcrop.store.db import Connection, Pool
+from outcrop.store.keyring import Keys
+
+_HOST = re.compile(r"[0-9A-Za-z_.:-]{1,253}")
+_FORGET_AT_ONCE = 5000
+
+
+async def save_webhook(db: Connection, keys: Keys, account: Account, url: str, *, by: str, now: datetime) -> str:
+    """Save the address; give the new secret, which is shown this once."""
+    _check_plan(account)
+    address = _address(url)
+    webhook_id, secret = uuid4(), secrets.token_hex(32)
+    box = keys.seal(Secret(secret, wholly=True), account.id, webhook_id)
+    replaced = await webhooks.upsert(db, account.id, webhook_id=webhook_id, url=str(address), box=box, now=now)
+    await audit.append(db, account.id, audit.Line(now, by, "webhook.save", _host(address), detail={"replaced": replaced}))
+    return secret
+
+
+async def remove_webhook(db: Connection, account: Account, *, by: str, now: datetime) -> None:
+    """Remove the address and the secret; what still waits to be sent is dropped."""
+    if (url := await webhooks.delete(db, account.id)) is None:
+        raise _missing()
+    await audit.append(db, account.id, audit.Line(now, by, "webhook.remove", _host(URL(url))))
+
+
+async def get_webhook(db: Connection, account_id: int) -> Webhook | None:
+    return await webhooks.select(db, account_id)
+
+
+async def list_deliveries(db: Connection, account_id: int, *, limit: int, before: UUID | None = None) -> list[Delivery]:
+    """Newest first; `before` is the last delivery of the page before."""
+    return await webhooks.select_deliveries(db, account_id, limit=limit, before=before)
+
+
+async def get_delivery(db: Connection, account_id: int, delivery_id: UUID) -> Delivery:
+    if (delivery := await webhooks.select_delivery(db, account_id, delivery_id)) is None:
+        raise NotFoundError(f"there is no delivery {delivery_id}")
+    return delivery
+
+
+async def send_test(db: Connection, account: Account, *, by: str, now: datetime) -> UUID:
+    """Let a made-up event be sent; give the id of its delivery."""
+    await _check_ready(db, account)
+    event_id = uuid4()
+    await outbox.append(db, account.id, example_event(now), event_id=event_id, now=now)
+    await audit.append(db, account.id, audit.Line(now, by, "webhook.test", str(event_id)))
+    return event_id
+
+
+async def deliver_again(db: Connection, account: Account, delivery_id: UUID, *, by: str, now: datetime) -> UUID:
+    """Let an event be sent once more, with the finding as it was then; give the id of the new delivery."""
+    await _check_ready(db, account)
+    if (delivery := await get_delivery(db, account.id, delivery_id)).state in {State.WAITING, State.SENDING}:
+        raise BadInputError("this delivery has not ended yet")
+    event_id = uuid4()
+    await outbox.append_again(db, account.id, delivery_id, event_id=event_id, now=now)
+    detail = {"event": delivery.event, "again_of": str(delivery_id)}
+    await audit.append(db, account.id, audit.Line(now, by, "webhook.again", str(event_id), detail=detail))
+    return event_id
+
+
+async def forget_deliveries(pool: Pool) -> int:
+    """Delete what is older than the log goes back, a little at a time, in transactions of its own."""
+    forgotten = 0
+    while True:
+        async with pool.connection() as db:
+            count = await webhooks.forget(db, days=KEPT_DAYS, limit=_FORGET_AT_ONCE)
+        forgotten += count
+        if count < _FORGET_AT_ONCE:
+            return forgotten
+
+
+def _check_plan(account: Account) -> None:
+    if account.plan not in WEBHOOK_PLANS:
+        raise PlanError(f"the plan {account.plan} has no webhook: it takes {API_MINIMUM} or higher", API_MINIMUM)
+
+
+async def _check_ready(db: Connection, account: Account) -> None:
+    _check_plan(account)
+    if await webhooks.select(db, account.id) is None:
+        raise _missing()
+
+
+def _missing() -> NotFoundError:
+    return NotFoundError("the account has no webhook")
+
+
+def _address(text: str) -> URL:
+    """Read an address in the one form that is stored. Where it leads is checked when something is sent there."""
+    text = text.strip()
+    if len(text) > URL_LENGTH:
+        raise BadInputError(f"the address has at most {URL_LENGTH:,} characters")
+    try:
+        url = URL(text)
+        host = url.raw_host or ""
+        good = text.isprintable() and not set(" \\") & set(text) and url.absolute and _HOST.fullmatch(host) and url.port
+    except ValueError:
+        good = False
+    if not good:
+        raise BadInputError("this is no address such as https://hooks.example.com/outcrop")
+    if url.scheme != "https":
+        raise BadInputError("the address must begin with https://")
+    if url.raw_user is not None or url.raw_password is not None:
+        raise BadInputError("give the address without a name or password: every delivery is signed")
+    return url.with_fragment(None)
+
+
+def _host(url: URL) -> str:
+    """Name a webhook in the audit trail, which is for ever: the rest of the address may hold a token."""
+    return url.raw_authority

@@ -1,0 +1,95 @@
+"""Links that work once, at rest: only the SHA-256 of each is kept, and it goes with its use."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from outcrop.domain.account import Role
+from outcrop.domain.link import Link, LinkKind
+from outcrop.store.db import Connection
+
+_LINK = "l.id, l.kind, a.slug, l.email, l.role, l.created_by, l.created_at, l.expires_at"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A link that has just been used up."""
+
+    link: Link
+    account_id: int
+    member_id: UUID | None  # whose password it sets
+
+
+async def insert(db: Connection, account_id: int, link: Link, digest: bytes, *, member_id: UUID | None, invited_by: UUID | None) -> None:
+    """Keep a link; an earlier one of the same kind for the same e-mail address works no longer."""
+    await db.execute(
+        "DELETE FROM links WHERE account_id = %s AND kind = %s AND lower(email) = lower(%s)", [account_id, link.kind, link.email]
+    )
+    await db.execute(
+        """INSERT INTO links (digest, id, account_id, kind, email, role, member_id, invited_by, created_by, created_at, expires_at)
+           VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)""",
+        [
+            *(digest, link.id, account_id, link.kind, link.email, link.role),
+            *(member_id, invited_by, link.created_by, link.created_at, link.expires_at),
+        ],
+    )
+
+
+async def select(db: Connection, digest: bytes, *, now: datetime) -> Link | None:
+    cursor = await db.execute(
+        f"SELECT {_LINK} FROM links l JOIN accounts a ON a.id = l.account_id WHERE l.digest = %s AND l.expires_at > %s".encode(),
+        [digest, now],
+    )
+    row = await cursor.fetchone()
+    return None if row is None else _link(row)
+
+
+async def take(db: Connection, digest: bytes, *, now: datetime) -> Taken | None:
+    """Use a link up: whoever comes second, or at the same time, gets none."""
+    cursor = await db.execute(
+        f"""DELETE FROM links l USING accounts a WHERE a.id = l.account_id AND l.digest = %s AND l.expires_at > %s
+            RETURNING {_LINK}, l.account_id, l.member_id""".encode(),
+        [digest, now],
+    )
+    row = await cursor.fetchone()
+    return None if row is None else Taken(_link(row[:8]), row[8], row[9])
+
+
+async def select_invitations(db: Connection, account_id: int) -> list[Link]:
+    """Newest first."""
+    cursor = await db.execute(
+        f"""SELECT {_LINK} FROM links l JOIN accounts a ON a.id = l.account_id
+            WHERE l.account_id = %s AND l.kind = 'invite' ORDER BY l.created_at DESC, l.id""".encode(),
+        [account_id],
+    )
+    return [_link(row) for row in await cursor.fetchall()]
+
+
+async def select_invitation(db: Connection, account_id: int, link_id: UUID) -> Link | None:
+    """Lock an invitation."""
+    cursor = await db.execute(
+        f"""SELECT {_LINK} FROM links l JOIN accounts a ON a.id = l.account_id
+            WHERE l.account_id = %s AND l.id = %s AND l.kind = 'invite' FOR UPDATE OF l""".encode(),
+        [account_id, link_id],
+    )
+    row = await cursor.fetchone()
+    return None if row is None else _link(row)
+
+
+async def delete(db: Connection, account_id: int, link_id: UUID) -> None:
+    await db.execute("DELETE FROM links WHERE account_id = %s AND id = %s", [account_id, link_id])
+
+
+async def delete_invitations_by(db: Connection, account_id: int, member_id: UUID) -> int:
+    """Withdraw what a member has invited; give how many."""
+    return (await db.execute("DELETE FROM links WHERE account_id = %s AND invited_by = %s", [account_id, member_id])).rowcount
+
+
+async def sweep(db: Connection, *, now: datetime) -> int:
+    """Forget links that have expired, whosever they are."""
+    return (await db.execute("DELETE FROM links WHERE expires_at <= %s", [now])).rowcount
+
+
+def _link(row: tuple[Any, ...]) -> Link:
+    return Link(row[0], LinkKind(row[1]), row[2], row[3], Role(row[4]), row[5], row[6], row[7])

@@ -1,0 +1,44 @@
+"""Saved views at rest."""
+
+from typing import Any
+from uuid import UUID
+
+from psycopg.errors import UniqueViolation
+
+from outcrop.domain.errors import BadInputError
+from outcrop.domain.view import View
+from outcrop.store.db import Connection
+
+_VIEW = "id, name, query, created_by, created_at"
+
+
+async def insert(db: Connection, account_id: int, view: View) -> None:
+    try:
+        await db.execute(
+            "INSERT INTO views (account_id, id, name, query, created_by, created_at) VALUES (%s, %s, %s, %s, %s, %s)",
+            [account_id, view.id, view.name, view.query, view.created_by, view.created_at],
+        )
+    except UniqueViolation:
+        raise BadInputError(f"there is a view named {view.name} already") from None
+
+
+async def count(db: Connection, account_id: int) -> int:
+    row = await (await db.execute("SELECT count(*) FROM views WHERE account_id = %s", [account_id])).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+async def select_all(db: Connection, account_id: int) -> list[View]:
+    """By name."""
+    cursor = await db.execute(f"SELECT {_VIEW} FROM views WHERE account_id = %s ORDER BY lower(name), id".encode(), [account_id])
+    return [_view(row) for row in await cursor.fetchall()]
+
+
+async def delete(db: Connection, account_id: int, view_id: UUID) -> View | None:
+    """Remove a view; give what was removed."""
+    cursor = await db.execute(f"DELETE FROM views WHERE account_id = %s AND id = %s RETURNING {_VIEW}".encode(), [account_id, view_id])
+    row = await cursor.fetchone()
+    return None if row is None else _view(row)
+
+
+def _view(row: tuple[Any, ...]) -> View:
+    return View(*row)

@@ -1,0 +1,156 @@
+"""`outcrop scan` without an account asks issuers about what it found: stand-ins over real TLS."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.command import Ran, run
+from tests.issuer import Asked, Issuer, Play, issuer
+from tests.rulesets import cached_in, github_token
+from tests.sarif import VALIDATOR
+
+JSON = {"Content-Type": "application/json"}
+ALIVE = Play(200, JSON | {"X-OAuth-Scopes": "repo, gist"}, b'{"login": "octo"}')
+DEAD = Play(401, JSON, b'{"message": "Bad credentials"}')
+LIVE, REVOKED = github_token("live"), github_token("revoked")
+
+Scan = Callable[..., Ran]
+
+
+def respond(asked: Asked) -> Play:
+    return ALIVE if LIVE in asked.headers["Authorization"] else DEAD
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return cached_in(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def _running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
+    with issuer(tmp_path_factory.mktemp("issuer"), ("api.github.com",), respond) as running:
+        yield running
+
+
+@pytest.fixture
+def stand_in(_running: Issuer, monkeypatch: pytest.MonkeyPatch) -> Issuer:
+    _running.asked.clear()
+    _running.respond = respond
+    monkeypatch.setenv("OUTCROP_VALIDATE", "safe")
+    monkeypatch.setenv("OUTCROP_EGRESS_CONNECT_TO", f"api.github.com:443=127.0.0.1:{_running.port}")
+    monkeypatch.setenv("OUTCROP_EGRESS_CA_FILE", str(_running.ca))
+    return _running
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    folder = tmp_path / "place"
+    folder.mkdir()
+    (folder / "a.py").write_text(f"x = '{LIVE}'\n")
+    (folder / "b.py").write_text(f"x = '{REVOKED}'\n")
+    (folder / "c.py").write_text(f"x = '{LIVE}'\n")
+    return folder
+
+
+@pytest.fixture
+def scan(place: Path, cache: Path) -> Scan:
+    return lambda *arguments: run("scan", *arguments, folder=place, cache=cache)
+
+
+def test_each_credential_is_asked_about_once_and_every_place_has_the_verdict(stand_in, scan):
+    ran = scan("--json", ".")
+    assert (ran.code, ran.err) == (1, "")
+    assert [(one["file_path"], one["validation_status"], one["validation_confidence"]) for one in ran.json] == [
+        ("a.py", "valid", "high"),
+        ("b.py", "invalid", "high"),
+        ("c.py", "valid", "high"),
+    ]
+    alive, dead, _ = ran.json
+    assert alive["validation_detail"] == {"enabled_services": ["github_gist", "github_repo"], "reason": "GitHub accepts the token"}
+    assert (alive["score"]["liveness"], alive["composite_score"]) == (40, sum(alive["score"].values()))
+    assert (dead["score"]["liveness"], dead["composite_score"] <= 15) == (0, True)
+    assert len(stand_in.asked) == 2
+    assert scan("--json", ".").out == ran.out, "the same answers give the same bytes"
+
+
+def test_every_format_tells_the_verdict_and_the_reason(stand_in, scan):
+    table = scan(".")
+    assert table.out.splitlines()[0].split() == ["score", "verdict", "rule", "place", "commit", "credential", "because"]
+    assert "GitHub accepts the token; opens github_gist, github_repo" in table.out.splitlines()[1]
+    assert table.out.splitlines()[-1].endswith("; 2 valid")
+    lines = [json.loads(line) for line in scan("--format", "jsonl", ".").out.splitlines()]
+    assert [line["validation_status"] for line in lines] == ["valid", "invalid", "valid"]
+    log = scan("--format", "sarif", ".").json
+    VALIDATOR.validate(log)
+    results = log["runs"][0]["results"]
+    assert [result["level"] for result in results] == ["error", "note", "error"]
+    assert results[0]["properties"]["validation_detail"]["enabled_services"] == ["github_gist", "github_repo"]
+    assert LIVE not in table.out + json.dumps([lines, log])
+
+
+def test_only_what_is_valid_is_shown_and_what_is_left_out_is_counted(stand_in, scan, place):
+    ran = scan("--json", "--only-valid", ".")
+    assert (ran.code, [one["file_path"] for one in ran.json]) == (1, ["a.py", "c.py"])
+    assert ran.err == "left out: 1 invalid\n"
+    ran = scan("--json", "--only-valid", "b.py")
+    assert (ran.code, ran.json) == (0, [])
+
+
+@pytest.mark.parametrize("arguments", [("--no-validate",), ()])
+def test_switched_off_nobody_is_asked(stand_in, scan, monkeypatch, arguments):
+    if not arguments:
+        monkeypatch.setenv("OUTCROP_VALIDATE", "off")
+    ran = scan("--json", *arguments, ".")
+    assert {one["validation_status"] for one in ran.json} == {"unvalidated"}
+    assert stand_in.asked == []
+    table = scan(*arguments, ".").out
+    assert table.splitlines()[0].split() == ["score", "rule", "place", "commit", "credential"]
+    ran = scan("--only-valid", *arguments, ".")
+    assert (ran.code, ran.out, "--only-valid needs issuers to be asked" in ran.err) == (2, "", True)
+
+
+@pytest.mark.parametrize("off", [["--no-validate"], []])
+def test_what_asks_is_not_loaded_where_nobody_is_asked(place, cache, off):
+    code = "import sys, outcrop.cli; sys.argv = ['outcrop', 'scan', *sys.argv[1:]]\n"
+    code += "try: outcrop.cli.main()\nexcept SystemExit: pass\n"
+    code += "print(sorted({n for n in sys.modules if n.startswith('outcrop.validation') or n == 'aiohttp'}), file=sys.stderr)"
+    environment = os.environ | {"XDG_CACHE_HOME": str(cache), "OUTCROP_VALIDATE": "safe" if off else "off"}
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *off, "--jobs", "1", "."], cwd=place, env=environment, capture_output=True, text=True, check=True
+    )
+    assert "3 findings" in ran.stdout
+    assert ran.stderr == "[]\n"
+
+
+def test_an_issuer_that_is_down_neither_fails_nor_holds_up_the_scan(stand_in, scan, place, monkeypatch):
+    for number in range(60):
+        (place / f"more{number}.py").write_text(f"x = '{github_token(number)}'\n")
+    stand_in.respond = lambda _: Play(cut=True)
+    began = time.monotonic()
+    ran = scan("--json", ".")
+    assert ran.code == 1
+    assert {one["validation_status"] for one in ran.json} == {"unreachable"}
+    assert time.monotonic() - began < 20
+    assert len(stand_in.asked) <= 30, "after some that were not answered it is left alone"
+
+
+def test_a_limit_of_the_issuer_is_no_verdict_on_the_credential(stand_in, scan):
+    stand_in.respond = lambda _: Play(429, {"Retry-After": "3600"})
+    began = time.monotonic()
+    ran = scan("--json", ".")
+    assert {(one["validation_status"], one["validation_detail"]["reason"]) for one in ran.json} == {
+        ("error", "the issuer limits how often it is asked")
+    }
+    assert time.monotonic() - began < 20
+
+
+def test_a_wrong_setting_is_told_in_one_line(stand_in, scan, monkeypatch):
+    monkeypatch.setenv("OUTCROP_VALIDATE", "maybe")
+    ran = scan(".")
+    assert (ran.code, ran.out, len(ran.err.splitlines()), "OUTCROP_VALIDATE" in ran.err) == (2, "", 1, True)

@@ -1,0 +1,68 @@
+"""What to do about a leaked credential: of every built-in rule something is said, of the operator's own what their files say."""
+
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from outcrop.scanner.advice import advice_for
+from outcrop.scanner.rule import Rule
+from tests.rulesets import ruleset
+
+
+@pytest.mark.parametrize("rule", ruleset().rules, ids=lambda rule: rule.id)
+def test_every_rule_has_steps_and_good_links(rule: Rule) -> None:
+    told = advice_for(rule.id, rule.secret_type)
+    assert len(told.steps) == 4
+    assert all(20 <= len(step) <= 300 for step in told.steps)
+    for label, url in told.links:
+        assert rule.issuer in label
+        assert urlsplit(url).scheme == "https"
+
+
+def test_a_rule_says_more_than_its_file() -> None:
+    general, own = advice_for("github_pat_classic", "github"), advice_for("github_app_installation_token", "github")
+    assert general.links[0][1] == "https://github.com/settings/tokens"
+    assert own.links[0][1] != general.links[0][1]
+    assert "within an hour" in own.steps[0]
+    assert advice_for("cloudflare_global_key", "cloudflare_global").links == advice_for("cloudflare_api_token", "cloudflare").links
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind", "words"),
+    [
+        ("postgres_uri", "postgres", "database user"),
+        ("pgpass_password", "pgpass_password", "database user"),
+        ("private_key", "private_key", "key pair"),
+        ("jwt", "jwt", "session"),
+        ("generic_password", "generic", "Change this password"),
+        (None, "some_password", "Change this password"),
+        (None, "unheard_of", "Find out what it opens"),
+        ("rule_that_is_gone", "unheard_of", "Find out what it opens"),
+        (None, "ssh_private_key", "key pair"),
+    ],
+)
+def test_what_no_issuer_revokes_has_advice_by_its_kind(rule: str | None, kind: str, words: str) -> None:
+    told = advice_for(rule, kind)
+    assert words in told.steps[0]
+    assert told.links == ()
+
+
+def test_an_imported_finding_is_known_by_its_type() -> None:
+    assert advice_for(None, "stripe").links == advice_for("stripe_secret_key", "stripe").links != ()
+
+
+def test_rules_of_the_operator_come_first_and_broken_ones_are_passed_over(tmp_path: Path) -> None:
+    rule = '\n[[rule]]\nid = "acme"\nname = "Acme"\nsecret_type = "acme"\npattern = \'acme_[a-z]{9}\'\n'
+    (tmp_path / "a.toml").write_text('issuer = "Acme"\nrevoke = "https://acme.example/keys"\n' + rule)
+    (tmp_path / "b.toml").write_text('"acme" [[')
+    told = advice_for("acme", "acme", [tmp_path / "missing", tmp_path])
+    assert told.links == (("Revoke or rotate it at Acme", "https://acme.example/keys"),)
+    assert told.steps[0] == "Revoke it at Acme and make a new one that opens no more than is needed."
+
+
+def test_nothing_is_compiled_and_no_engine_loaded() -> None:
+    asked = "import sys, outcrop.scanner.advice as a; a.advice_for('stripe_secret_key', 'stripe'); sys.exit('hyperscan' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", asked], check=False, timeout=30).returncode == 0

@@ -1,0 +1,102 @@
+"""Every score can be explained: the points of the reasons add up to it, and each has its words."""
+
+import itertools
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pytest
+
+from outcrop.domain.finding import Confidence, Finding, SourceType, Status, Validation, Visibility
+from outcrop.scanner.reasons import MOST, explain, reasons
+from outcrop.scanner.rule import Impact, Strength
+from outcrop.scanner.score import VERSION, Evidence, score
+
+BASE = Evidence(Validation.VALID, Confidence.HIGH, Strength.CHECKSUM, Impact.CRITICAL, SourceType.REPO, Visibility.PUBLIC)
+
+
+def told(why: str | None = None, **changes) -> dict[str, str]:
+    evidence = replace(BASE, **changes)
+    return {reason.name: reason.sentence for reason in reasons(evidence, score(evidence), why)}
+
+
+def test_the_points_add_up_to_every_score():
+    flags = {"placeholder": True}, {"test_mode": True}, {"canary": True}, {"path": "tests/a.py"}, {}
+    services = (), ("a_read",), ("a_read", "a_write"), ("a_admin",)
+    grid = itertools.product(
+        Validation, Confidence, Strength, Impact, SourceType, Visibility, flags, services, (False, True), ((0, 1), (7, 2), (90, 9))
+    )
+    for number, (validation, confidence, strength, impact, source, visibility, flag, labels, asked, (days, places)) in enumerate(grid):
+        if number % 17:  # a part of them is enough, and quick
+            continue
+        evidence = Evidence(
+            validation, confidence, strength, impact, source, visibility,
+            services=labels, services_asked=asked, days_since_seen=days, places=places, **flag,
+        )  # fmt: skip
+        made = score(evidence)
+        found = reasons(evidence, made, None)
+        assert sum(reason.points for reason in found) == made.total
+        assert [reason.name for reason in found][:6] == list(made.parts) == list(MOST)
+        assert all(0 <= reason.points <= reason.most for reason in found[:6])
+        assert all(reason.sentence for reason in found)
+        assert len(found) == 6 + (sum(made.parts.values()) > made.total)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "sentence"),
+    [
+        ("liveness", {}, "valid: the issuer accepts it"),
+        ("liveness", {"why": "GitHub accepts the token"}, "valid: GitHub accepts the token"),
+        ("liveness", {"validation_confidence": Confidence.LOW}, "valid: the issuer accepts it (confidence low)"),
+        ("liveness", {"validation": Validation.UNREACHABLE, "validation_confidence": Confidence.LOW},
+         "unreachable: the issuer could not be reached"),
+        ("detection", {}, "its checksum is right"),
+        ("detection", {"path": "docs/a.md", "placeholder": True},
+         "its checksum is right, but its path is one of tests or documents, but it looks like a placeholder"),
+        ("capability", {}, "credentials of this type have a critical impact"),
+        ("capability", {"services_asked": True}, "it works, and opens nothing that was asked for"),
+        ("capability", {"services": ("a_read", "a_write", "b")}, "it opens a_read and 2 more"),
+        ("capability", {"services": ("a_read", "org_admin")}, "it opens org_admin"),
+        ("exposure", {}, "everybody can read it, at the tip of a repository"),
+        ("exposure", {"source_type": SourceType.JS_BUNDLE}, "everybody can read it, in a script of a web site"),
+        ("still_there", {}, "the last scan saw it"),
+        ("still_there", {"days_since_seen": 30}, "it was seen within 30 days"),
+        ("still_there", {"days_since_seen": 31}, "it was not seen for more than 30 days"),
+        ("spread", {}, "it stands in one place"),
+        ("spread", {"places": 3}, "it stands in 2 or 3 places"),
+        ("spread", {"places": 4}, "it stands in 4 places or more"),
+        ("cap", {"canary": True}, "at most 10: it is a known canary, laid out to be found"),
+        ("cap", {"canary": True, "test_mode": True}, "at most 10: it is a known canary, laid out to be found"),
+        ("cap", {"validation": Validation.INVALID}, "at most 15: its issuer refuses it"),
+    ],
+)  # fmt: skip
+def test_what_is_said(name, changes, sentence):
+    assert told(**changes)[name] == sentence
+
+
+def stored(**changes) -> Finding:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    fields = {
+        "id": uuid4(), "status": Status.ACTIVE, "validation_status": Validation.VALID, "validation_confidence": Confidence.HIGH,
+        "validation_detail": {"enabled_services": ["a_read"], "reason": "accepted"}, "composite_score": 50.0,
+        "source_type": SourceType.REPO, "source_visibility": Visibility.PUBLIC, "source_url": None, "repo_full_name": None,
+        "file_path": "a.py", "line_number": 1, "matched_text": "****", "pattern_name": "A", "pattern_secret_type": "a",
+        "first_seen_at": at, "last_seen_at": at, "seen_count": 1,
+    }  # fmt: skip
+    return Finding(**fields | changes)
+
+
+def test_a_stored_score_is_explained_from_what_is_stored_with_it():
+    evidence = replace(BASE, services=("a_read",), test_mode=True, path="a.py", days_since_seen=12, places=5)
+    made = score(evidence)
+    traits = {"strength": "checksum", "impact": "critical", "placeholder": False, "test_mode": True, "canary": False, "asked": False}
+    detail = {"version": VERSION, "parts": made.parts, **traits}
+    found = explain(detail, stored(composite_score=made.total))
+    assert found == reasons(evidence, made, "accepted")
+    assert sum(reason.points for reason in found) == 40
+    assert [asdict(reason) for reason in found][-1]["sentence"] == "at most 40: it only works with made-up data"
+
+
+def test_an_imported_score_says_so():
+    (reason,) = explain(None, stored())
+    assert (reason.points, reason.name) == (50.0, "imported")

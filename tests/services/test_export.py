@@ -1,0 +1,163 @@
+"""What leaves an account as a file: all of it, once, masked, in forms that others read without harm."""
+
+import asyncio
+import csv
+import io
+import json
+import random
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import product
+from typing import Any
+
+import pytest
+
+from outcrop.domain.finding import SourceType, Status, Validation
+from outcrop.domain.paging import FindingQuery
+from outcrop.services.exchange import ExportFormat, export_findings
+from outcrop.services.findings import list_findings
+from outcrop.store import db as database
+from outcrop.store import walk
+from tests.backend import Backend, Tenant, now
+from tests.factories import make_line
+from tests.sarif import VALIDATOR
+
+JO = "jo@example.com"
+SECRET = "made-up-" + "Xp9" * 8
+
+
+def exported(backend: Backend, tenant: Tenant, format_: ExportFormat, query: FindingQuery | None = None) -> bytes:
+    async def write() -> bytes:
+        assert backend.settings.database_url is not None
+        async with database.open_pool(backend.settings.database_url, size=1, statement_timeout=4) as pool:
+            pieces = export_findings(
+                pool, tenant.account, query or FindingQuery(), format_, version="1.2.3", by="jo@example.com", now=now()
+            )
+            return b"".join([piece async for piece in pieces])
+
+    return asyncio.run(write())
+
+
+def lines(data: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in data.splitlines()]
+
+
+def many(count: int) -> list[dict[str, Any]]:
+    rng = random.Random(9)
+    cells = list(product(Status, Validation, SourceType))
+    made = []
+    for n in range(count):
+        status, validation, source = cells[n % len(cells)]
+        made.append(
+            make_line(
+                status=status,
+                validation_status=validation,
+                source_type=source,
+                composite_score=float(rng.randint(0, 100)),
+                file_path=rng.choice(["a b/ü.py", "=cmd|' /C calc'!A0", 'x,"y"\nz', "-1", "@a", "+b", "\tc", "\rd"]),
+                suppressed_at=rng.choice([None, "2026-02-01T00:00:00+00:00"]),
+                resolution_note=None if status in {"active", "stale"} else rng.choice([None, "=1+1", "rotated"]),
+                resolution_evidence={"auto_resolved": False, "resolved_by": "jo@example.com"},
+                validation_detail={"enabled_services": ["aws", f"s_{n % 3}"], "reason": "x"},
+                first_seen_at=f"2026-01-{rng.randint(1, 28):02}T12:00:00+00:00",
+                current_line=rng.choice([None, 4]),
+                line_number=rng.choice([None, 7]),
+            )
+        )
+    return made
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stretches so short that there are many."""
+    monkeypatch.setattr(walk, "_STRETCH", 7)
+
+
+def test_an_import_of_an_export_gives_the_same_findings(backend: Backend, short: None) -> None:
+    tenant, other = backend.tenant(), backend.tenant()
+    backend.import_(tenant.account, *many(130), make_line(secret=SECRET))
+    first = exported(backend, tenant, ExportFormat.JSONL)
+    assert len(lines(first)) == 131
+    assert SECRET.encode() not in first
+    for line in lines(first)[::40]:
+        assert tenant.finding(line["id"]) == line
+    backend.import_(other.account, *lines(first))
+    assert exported(backend, other, ExportFormat.JSONL) == first
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        FindingQuery(status=Status.ACTIVE),
+        FindingQuery(status=Status.RESOLVED, validation=Validation.VALID),
+        FindingQuery(suppressed=True, min_score=50),
+        FindingQuery(service="s_1", source_type=SourceType.GIST),
+        FindingQuery(terms=("ü.py", "A B")),
+        FindingQuery(terms=("%",)),
+        FindingQuery(seen_from=datetime(2026, 1, 10, tzinfo=UTC), seen_before=datetime(2026, 1, 20, tzinfo=UTC)),
+    ],
+    ids=str,
+)
+def test_the_filters_are_those_of_the_list(backend: Backend, query: FindingQuery, short: None) -> None:
+    tenant, neighbour = backend.tenant(), backend.tenant()
+    backend.import_(tenant.account, *many(150))
+    backend.import_(neighbour.account, *many(20))
+    page = backend.run(lambda db: list_findings(db, tenant.account.id, replace(query, per_page=200)), transaction=False)
+    ids = [line["id"] for line in lines(exported(backend, tenant, ExportFormat.JSONL, query))]
+    assert ids == sorted(str(finding.id) for finding in page.items)
+    assert bool(ids) == (query.terms != ("%",))
+
+
+def test_no_cell_of_a_spreadsheet_is_a_formula(backend: Backend) -> None:
+    tenant = backend.tenant()
+    made = many(130)
+    backend.import_(tenant.account, *made)
+    rows = list(csv.DictReader(io.StringIO(exported(backend, tenant, ExportFormat.CSV).decode(), newline="")))
+    by_id = {row["id"]: row for row in rows}
+    assert len(by_id) == len(rows) == 130
+    for line in made:
+        row = by_id[line["id"]]
+        assert row["file_path"].removeprefix("'") == line["file_path"]
+        assert (row["status"], float(row["composite_score"]), row["secret_type"]) == (line["status"], line["composite_score"], "aws")
+        assert row["enabled_services"].split() == line["validation_detail"]["enabled_services"]
+        assert all(not cell.startswith(("=", "+", "-", "@", "\t", "\r")) for cell in row.values())
+    assert any(row["file_path"].startswith("'=cmd") for row in rows)
+
+
+def test_sarif_is_valid_and_tells_what_is_closed(backend: Backend, short: None) -> None:
+    tenant = backend.tenant()
+    made = many(130)
+    backend.import_(tenant.account, *made, make_line(pattern={"name": "Other", "secret_type": "other"}))
+    log = json.loads(exported(backend, tenant, ExportFormat.SARIF))
+    VALIDATOR.validate(log)
+    (run,) = log["runs"]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert sorted(rules) == ["aws", "other"]
+    assert all(rules[result["ruleIndex"]] == result["ruleId"] for result in run["results"])
+    results = {result["partialFingerprints"]["outcrop/finding/v1"]: result for result in run["results"]}
+    assert results.keys() >= {line["id"] for line in made}
+    for line in made:
+        result = results[line["id"]]
+        assert result["rank"] == line["composite_score"]
+        assert result["level"] == {"valid": "error", "invalid": "note"}.get(line["validation_status"], "warning")
+        closed = line["suppressed_at"] is not None or line["status"] not in {"active", "stale"}
+        assert ("suppressions" in result) == closed
+
+
+@pytest.mark.parametrize("format_", ExportFormat)
+def test_an_empty_account_gives_an_empty_file_of_its_format(backend: Backend, format_: ExportFormat) -> None:
+    data = exported(backend, backend.tenant(), format_)
+    match format_:
+        case ExportFormat.JSONL:
+            assert data == b""
+        case ExportFormat.CSV:
+            assert data.count(b"\r\n") == 1
+        case ExportFormat.SARIF:
+            VALIDATOR.validate(json.loads(data))
+
+
+def test_who_took_findings_along_is_in_the_audit_trail(backend: Backend) -> None:
+    tenant = backend.tenant()
+    exported(backend, tenant, ExportFormat.CSV)
+    rows = backend.sql("SELECT actor, target, detail FROM audit WHERE account_id = %s AND action = 'findings.export'", tenant.account.id)
+    assert rows == [("jo@example.com", tenant.account.slug, {"format": "csv"})]

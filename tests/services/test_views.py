@@ -1,0 +1,72 @@
+"""Saved views on a real database."""
+
+from uuid import uuid4
+
+import pytest
+
+from outcrop.domain.account import Account
+from outcrop.domain.errors import BadInputError, NotFoundError
+from outcrop.domain.view import View
+from outcrop.services import accounts, views
+from tests.backend import Backend
+from tests.members import NOW, trail
+
+QUERY = "status=active&min_score=80&q=a%26b"
+
+
+@pytest.fixture
+def account(backend: Backend) -> Account:
+    return backend.tenant().account
+
+
+def save(backend: Backend, account: Account, name: str = "Alive and high", query: str = QUERY) -> View:
+    return backend.run(lambda db: views.save_view(db, account, name=name, query=query, by="jo@example.com", now=NOW))
+
+
+def test_a_view_is_saved_listed_by_name_and_removed(backend: Backend, account: Account) -> None:
+    late, first = save(backend, account, " zebra "), save(backend, account, "Anything", "?" + QUERY)
+    assert backend.run(lambda db: views.list_views(db, account)) == [first, late]
+    assert (late.name, late.query, late.created_by, late.created_at) == ("zebra", QUERY, "jo@example.com", NOW)
+    assert first.query == QUERY
+    assert backend.run(lambda db: views.remove_view(db, account, late.id, by="al@example.com", now=NOW)) == late
+    with pytest.raises(NotFoundError):
+        backend.run(lambda db: views.remove_view(db, account, late.id, by="al@example.com", now=NOW))
+    assert backend.run(lambda db: views.list_views(db, account)) == [first]
+    assert [(actor, action) for actor, action, *_ in trail(backend, account)] == [
+        ("jo@example.com", "view.save"),
+        ("jo@example.com", "view.save"),
+        ("al@example.com", "view.remove"),
+    ]
+
+
+def test_a_name_is_given_once_in_an_account_whatever_its_case(backend: Backend, account: Account) -> None:
+    save(backend, account)
+    with pytest.raises(BadInputError):
+        save(backend, account, "ALIVE and high")
+    save(backend, backend.tenant().account)
+
+
+@pytest.mark.parametrize(
+    ("name", "query"), [("", QUERY), (" ", QUERY), ("x" * 61, QUERY), ("a\nb", QUERY), ("a\0", QUERY), ("a", "x" * 2001), ("a", "q=\0")]
+)
+def test_what_does_not_fit_is_refused(backend: Backend, account: Account, name: str, query: str) -> None:
+    with pytest.raises(BadInputError):
+        save(backend, account, name, query)
+
+
+def test_an_account_has_only_so_many(backend: Backend, account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "MOST", 2)
+    save(backend, account, "x" * 60, "x" * 2000)
+    save(backend, account, "b", "")
+    with pytest.raises(BadInputError):
+        save(backend, account, "c")
+
+
+def test_another_account_sees_and_removes_none_of_them(backend: Backend, account: Account) -> None:
+    view, stranger = save(backend, account), backend.tenant().account
+    assert backend.run(lambda db: views.list_views(db, stranger)) == []
+    for id_ in (view.id, uuid4()):
+        with pytest.raises(NotFoundError):
+            backend.run(lambda db, id_=id_: views.remove_view(db, stranger, id_, by="x", now=NOW))
+    backend.run(lambda db: accounts.delete_account(db, account.slug))
+    assert backend.sql("SELECT count(*) FROM views WHERE account_id = %s", account.id) == [(0,)]

@@ -1,0 +1,109 @@
+"""Forms of one credential that are asked about in different ways, and keys that open nothing but made-up data."""
+
+import pytest
+
+from outcrop.scanner.loader import RuleError, load_text
+from outcrop.validation.engine import Mode
+from tests.issuer import Play
+from tests.validation.test_engine import OK, rule, stand_in, with_validator
+
+__all__ = ["stand_in"]  # a fixture
+SECOND = """
+[[rule.check]]
+only = "acme_admin"
+url = "https://api.slow.example/admin"
+headers = { X-Admin = "{secret}" }
+[[rule.check.answer]]
+status = [200]
+result = "valid"
+reason = "an administrator's"
+[[rule.check]]
+only = "acme_once"
+unasked = "asking would use it up"
+"""
+
+
+def forms(folder):
+    """Write a rule with three checks: for one form, for another, and for a third that says why there is none."""
+    file = folder / "forms.toml"
+    rule(folder)
+    text = (folder / "acme.toml").read_text().replace("[rule.check]", '[[rule.check]]\nonly = "acme_[0-9]"')
+    file.write_text(text + SECOND)
+    return load_text(file.read_text(), str(file))[0]
+
+
+@pytest.mark.parametrize(
+    ("secret", "asked", "status", "reason"),
+    [
+        ("acme_0123", [("/me", "X-Key")], "valid", "accepted"),
+        ("acme_admin_0123", [("/admin", "X-Admin")], "valid", "an administrator's"),
+        ("acme_once_0123", [], "unvalidated", "asking would use it up"),
+        ("acme_zzz", [], "unvalidated", "there is no harmless way to ask about this form of it"),
+    ],
+)
+def test_each_form_is_asked_about_in_its_own_way(stand_in, tmp_path, secret, asked, status, reason):
+    stand_in.asked.clear()
+    stand_in.respond = lambda _: OK
+    verdict = with_validator(stand_in.egress, lambda validator: validator.check(forms(tmp_path), secret, {}), Mode.FULL)
+    assert (verdict.status, verdict.reason) == (status, reason)
+    assert [(one.path, next(name for name in one.headers if name.startswith("X-"))) for one in stand_in.asked] == asked
+
+
+def test_a_form_that_cannot_be_matched_is_refused_with_its_place(tmp_path):
+    for bad in ('only = "(?=x)"', 'only = "("', "unasked = 7"):
+        text = forms(tmp_path) and (tmp_path / "forms.toml").read_text().replace('only = "acme_once"', bad)
+        with pytest.raises(RuleError, match=r"forms.toml:\d+: "):
+            load_text(text, "forms.toml")
+
+
+@pytest.mark.parametrize(
+    ("secret", "parts", "more", "after", "told"),
+    [
+        ("acme_test_1", {}, 'test_mode = ["acme_test_"]', "", True),
+        ("acme_live_1", {}, 'test_mode = ["acme_test_"]', "", False),
+        ("acme_1", {"key_id": "id_test_1"}, 'test_mode = ["id_test_"]', "", True),
+        ("acme_1", {"key_id": "id_live_1"}, 'test_mode = ["id_test_"]', "", False),
+        ("acme_1", {}, "", "test_mode = true", True),
+        ("acme_1", {}, "", "", False),
+    ],
+    ids=["its beginning", "no such beginning", "a companion's", "no such companion", "the answer says so", "nobody says so"],
+)
+def test_a_key_that_opens_made_up_data_only_is_told_by_itself_a_companion_or_the_answer(
+    stand_in, tmp_path, secret, parts, more, after, told
+):
+    acme = rule(
+        tmp_path, more=f"{more}\n[[rule.check.answer]]\njson = {{ livemode = false }}\nresult = 'valid'\nreason = 'accepted'\n{after}"
+    )
+    stand_in.respond = lambda _: Play(200, {"Content-Type": "application/json"}, b'{"id": 1, "livemode": false}')
+    verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, secret, parts))
+    assert (verdict.status, verdict.test_mode) == ("valid", told)
+
+
+@pytest.mark.parametrize(
+    ("mode", "host", "status", "asked"),
+    [
+        (Mode.SAFE, None, "valid", "api.acme.example"),
+        (Mode.SAFE, "api.acme.example", "valid", "api.acme.example"),
+        (Mode.SAFE, "api.slow.example", "unvalidated", None),
+        (Mode.SAFE, "api.acme.example.evil.example", "unvalidated", None),
+        (Mode.SAFE, "evilapi.acme.example", "unvalidated", None),
+        (Mode.FULL, "api.slow.example", "valid", "api.slow.example"),
+    ],
+)
+def test_a_host_of_the_issuers_own_is_safe_and_anybody_elses_is_not(stand_in, tmp_path, mode, host, status, asked):
+    more = 'given_host = true\nhosts = ["api.acme.example"]\notherwise = { host = "api.acme.example" }'
+    acme = rule(tmp_path, url="https://{part.host}/me", more=more)
+    stand_in.asked.clear()
+    stand_in.respond = lambda _: OK
+    parts = {"host": host} if host else {}
+    verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", parts), mode)
+    assert verdict.status == status
+    assert [one.host for one in stand_in.asked] == ([asked] if asked else [])
+
+
+@pytest.mark.parametrize("mode", [Mode.SAFE, Mode.FULL])
+def test_where_only_the_issuers_own_hosts_are_named_no_other_is_ever_asked(stand_in, tmp_path, mode):
+    acme = rule(tmp_path, url="https://{part.host}/me", more='hosts = ["api.acme.example"]')
+    stand_in.asked.clear()
+    verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {"host": "api.slow.example"}), mode)
+    assert (verdict.status, stand_in.asked) == ("unvalidated", [])
