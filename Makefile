@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup run test lint bench bench-api bench-pipeline bench-portal bench-scan bench-validate bench-webhooks lock clean
+.PHONY: setup run test lint bench bench-accuracy bench-api bench-pipeline bench-portal bench-scan bench-validate bench-webhooks lock clean
 .DELETE_ON_ERROR:
 
 setup: $(VENV)/.ready
@@ -26,7 +26,7 @@ lint: setup
 test: lint
 	$(BIN)/pytest
 
-bench: bench-api bench-pipeline bench-portal bench-scan bench-validate bench-webhooks
+bench: bench-accuracy bench-api bench-pipeline bench-portal bench-scan bench-validate bench-webhooks
 
 bench-api: setup
 	$(BIN)/python -m bench.api
@@ -40,6 +40,9 @@ bench-pipeline: setup
 
 bench-scan: setup
 	$(BIN)/python -m bench.scan $(ARGS)
+
+bench-accuracy: setup
+	$(BIN)/python -m bench.accuracy $(ARGS)
 
 # ARGS="--checks N --issuers N --a-second N"
 bench-validate: setup

@@ -11,7 +11,7 @@ from outcrop.scanner import ruleset as module
 from outcrop.scanner.loader import load_paths
 from outcrop.scanner.ruleset import RuleSet, make
 from tests.command import Ran, run
-from tests.rulesets import ruleset
+from tests.rulesets import github_token, ruleset
 
 GOOD = """issuer = "Acme"
 
@@ -113,6 +113,48 @@ class TestTest:
     def test_a_built_in_file_holds_beside_the_others(self, rules, monkeypatch):
         monkeypatch.setattr("outcrop.cli.rules.load", ruleset)
         assert rules("test", module.BUILT_IN / "slack.toml").code == 0
+
+
+class TestFindings:
+    @pytest.fixture
+    def look(self, rules, tmp_path, monkeypatch) -> Callable[..., Ran]:
+        monkeypatch.setattr("outcrop.cli.rules.load", lambda own=(), **_: make([*few().rules, *load_paths(list(own))]))
+        folder = tmp_path / "project"
+        folder.mkdir()
+        (folder / "a.env").write_text(
+            f"TOKEN={github_token('rules')}\nDB_PASSWORD=Wint3r!Oslo\nOLD_TOKEN={github_token('rules')[:-6]}000000\n"
+        )
+        (folder / "b.py").write_text("password = 'Leopard42!'\nkey = 'acme_0123456789abcdef'\n")
+        return lambda *more: rules("test", "project", *more)
+
+    def test_every_finding_and_counts_by_rule_and_confidence(self, look):
+        ran = look()
+        assert ran.code == 0
+        assert ran.out.splitlines()[-3:] == [
+            "4 findings in 2 files, 0.0 MB",
+            "generic_password: 0 high, 2 medium, 0 low",
+            "github_pat_classic: 1 high, 0 medium, 1 low",
+        ]
+        assert "a.env:2: generic_password (medium) ********" in ran.out.splitlines()
+
+    def test_one_rule(self, look):
+        found = look("--rule", "github_pat_classic", "--json").json
+        assert (found["files"], found["rules"]) == (2, [{"id": "github_pat_classic", "high": 1, "medium": 0, "low": 1}])
+        assert [(one["file_path"], one["line_number"], one["confidence"]) for one in found["findings"]] == [
+            ("a.env", 1, "high"),
+            ("a.env", 3, "low"),
+        ]
+
+    def test_own_rules(self, look):
+        ran = look("--rules", "good.toml", "--rule", "acme_key")
+        assert ran.out.endswith("1 findings in 2 files, 0.0 MB\nacme_key: 0 high, 0 medium, 1 low\n")
+
+    def test_what_is_wrong_is_told(self, look, rules):
+        assert look("--rule", "none").err == "outcrop: --rule none: there is no such rule\n"
+        assert rules("test", "nowhere").err == "outcrop: nowhere: no such file or directory\n"
+
+    def test_no_credential_is_printed(self, look):
+        assert github_token("rules") not in look().out + look("--json").out
 
 
 def test_the_built_in_folder_is_part_of_the_package():

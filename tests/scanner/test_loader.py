@@ -174,6 +174,18 @@ def test_an_alternative_without_the_group_is_no_value():
     assert values(f"nokey=123 nokey=456 key={VALUE} nokey=789", rules=rules) == [VALUE]
 
 
+class TestPieces:
+    def test_patterns_share_the_pieces_of_their_file(self):
+        text = "issuer = 'x'\n[let]\nbody = '[0-9a-f]{16}'\n[[rule]]\nid = 'r'\nname = 'R'\nsecret_type = 'x'\npattern = 'acme_<<body>>'\n"
+        text += "[[rule.also]]\npattern = 'corp_<<body>>'\n"
+        rules = own_rules(text)
+        assert values("acme_81a0c2f4e6b8d013 corp_91a0c2f4e6b8d013", rules=rules) == ["acme_81a0c2f4e6b8d013", "corp_91a0c2f4e6b8d013"]
+
+    def test_a_judge_that_is_not_known(self):
+        with pytest.raises(RuleError, match=r"f.toml:8: rule acme_key: judge: Input should be 'noun'"):
+            load_text(GOOD + "judge = 'x'\n", "f.toml")
+
+
 SHORT = 'issuer = "Acme Mail"\n[[rule]]\nid = "acmemail_api_key"\nword = "acme mail"\nvalue = "hex 32"\n'
 
 

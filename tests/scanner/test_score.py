@@ -7,7 +7,7 @@ import pytest
 
 from outcrop.domain.finding import Confidence, SourceType, Validation, Visibility
 from outcrop.scanner.rule import Impact, Strength
-from outcrop.scanner.score import VERSION, Evidence, is_test_path, score
+from outcrop.scanner.score import VERSION, Evidence, is_test_path, is_vendored_path, score
 
 BASE = Evidence(
     Validation.VALID, Confidence.HIGH, Strength.CHECKSUM, Impact.CRITICAL, SourceType.REPO, Visibility.PUBLIC, services=("read",)
@@ -46,6 +46,8 @@ def test_liveness(validation, confidence, points):
         ({"strength": Strength.GENERIC}, 4),
         ({"path": "src/app.py"}, 20),
         ({"path": "tests/app.py"}, 14),
+        ({"path": "node_modules/a/index.js"}, 14),
+        ({"path": "vendor/a/tests/x.go"}, 14),
         ({"placeholder": True}, 10),
         ({"placeholder": True, "path": "docs/x.md"}, 4),
         ({"strength": Strength.GENERIC, "path": "tests/x"}, 0),
@@ -148,3 +150,15 @@ def test_paths_of_tests_and_documentation(path):
 @pytest.mark.parametrize("path", ["src/contest.py", "latest/a.py", "src/attestation.go", "inspect/a", "a.mdx", "demonstrate.py"])
 def test_other_paths(path):
     assert not is_test_path(path)
+
+
+@pytest.mark.parametrize(
+    "path", ["vendor/a.go", "x/node_modules/b/c.js", "lib/python3/site-packages/d.py", "a.jar!vendor/e", "js/f.min.js"]
+)
+def test_paths_of_vendored_code(path):
+    assert is_vendored_path(path)
+
+
+@pytest.mark.parametrize("path", ["src/vendor.py", "vendors.yml", "my_node_modules.txt", "admin.js"])
+def test_paths_of_own_code(path):
+    assert not is_vendored_path(path)

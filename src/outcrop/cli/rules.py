@@ -1,15 +1,21 @@
 """`outcrop rules`."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import orjson
 import typer
 
 from outcrop.cli.exits import fail
+from outcrop.domain.errors import BadInputError
+from outcrop.domain.finding import Confidence
 from outcrop.scanner.loader import load_paths
 from outcrop.scanner.proof import failures
 from outcrop.scanner.ruleset import BUILT_IN, load, make
+from outcrop.services.local_scan import Options, scan
+from outcrop.sources.parallel import cores
+from outcrop.sources.workspace import cache_folder
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -48,9 +54,19 @@ def check(path: Annotated[Path, typer.Argument(metavar="PATH", help="A rule file
 
 @app.command("test")
 def run_tests(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A rule file, or a folder of them.")], as_json: AsJson = False
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="What to look through with the rules; or a rule file, to run its examples.")],
+    rule: Annotated[list[str] | None, typer.Option("--rule", metavar="ID", help="Only what these rules find.")] = None,
+    own: Annotated[list[Path] | None, typer.Option("--rules", help="Own rules beside the built-in ones.")] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Run the examples and counterexamples of rules, beside the built-in ones."""
+    """Show what the rules find in a folder, with counts, at every confidence. Of a rule file, run the examples instead."""
+    if path.suffix == ".toml" and path.is_file() and not (rule or own):
+        _run_examples(path, as_json=as_json)
+    else:
+        _show_findings(path, rule or [], own or [], as_json=as_json)
+
+
+def _run_examples(path: Path, *, as_json: bool) -> None:
     mine = load_paths([path])
     others = [rule for rule in load().rules if rule.id not in {rule.id for rule in mine}]
     count, faults = failures(mine, make([*others, *mine]))
@@ -62,3 +78,35 @@ def run_tests(
         print(f"{count - len(faults)} of {count} cases hold")
     if faults:
         fail(f"{len(faults)} cases of {path} do not hold")
+
+
+def _show_findings(path: Path, wanted: list[str], own: list[Path], *, as_json: bool) -> None:
+    cache = cache_folder()
+    ruleset = load(own, cache=cache)
+    if unknown := [name for name in wanted if name not in ruleset.by_id]:
+        raise BadInputError(f"--rule {unknown[0]}: there is no such rule")
+    options = Options(ruleset=ruleset, floor=Confidence.LOW, jobs=cores(), work=cache, type="folder")
+    report = scan([str(path)], options, lambda _: None)
+    if report.failures:
+        fail(report.failures[0])
+    found = [one.fields for one in report.findings if not wanted or one.fields["rule"] in wanted]
+    counted = tally(found)
+    if as_json:
+        shown = ("file_path", "line_number", "column", "rule", "confidence", "matched_text")
+        places = [{name: fields[name] for name in shown} for fields in found]
+        print(orjson.dumps({"files": report.files, "bytes": report.size, "rules": counted, "findings": places}).decode())
+        return
+    for fields in found:
+        print(f"{fields['file_path']}:{fields['line_number']}: {fields['rule']} ({fields['confidence']}) {fields['matched_text']}")
+    print(f"{len(found)} findings in {report.files} files, {report.size / 1e6:,.1f} MB")
+    for one in counted:
+        print(f"{one['id']}: {one['high']} high, {one['medium']} medium, {one['low']} low")
+
+
+def tally(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Count findings by rule and confidence, the noisiest rule first."""
+    counts: dict[str, dict[str, int]] = {}
+    for fields in found:
+        counts.setdefault(fields["rule"], dict.fromkeys(("high", "medium", "low"), 0))[str(fields["confidence"])] += 1
+    order = sorted(counts, key=lambda name: (-sum(counts[name].values()), name))
+    return [{"id": name, **counts[name]} for name in order]

@@ -13,6 +13,7 @@ from outcrop.domain.secret import Secret
 from outcrop.scanner.checksum import CHECKSUMS
 from outcrop.scanner.decode import base64_value
 from outcrop.scanner.entropy import is_random
+from outcrop.scanner.judge.candidate import Candidate, assigned, matched
 from outcrop.scanner.placeholder import is_placeholder
 from outcrop.scanner.regex import WORD, literals, matches_wholly, spans
 from outcrop.scanner.rule import Form, Rule, Strength
@@ -39,6 +40,8 @@ class Hit:
     line: int = 0
     column: int = 0
     allowed: bool = False
+    weighed: bool = False  # by what it looks like: any rule that knows its issuer knows more
+    bare: bool = False  # unquoted: a value where configuration is written, an expression where code is
 
     @property
     def span(self) -> tuple[int, int]:
@@ -46,7 +49,9 @@ class Hit:
 
     def moved(self, by: int) -> "Hit":
         """Give the same hit elsewhere, before it has companions and a line."""
-        return Hit(self.rule, self.secret, self.start + by, self.end + by, self.strength, self.confidence, self.placeholder, self.part)
+        hit = Hit(self.rule, self.secret, self.start + by, self.end + by, self.strength, self.confidence, self.placeholder, self.part)
+        hit.weighed, hit.bare = self.weighed, self.bare
+        return hit
 
 
 Shares = Callable[[int, int], bool]
@@ -107,16 +112,26 @@ def _matches(rule: Rule, form: Form, data: bytes, window: tuple[int, int], taken
         if left < 0 or taken(left, right):  # an alternative without the group
             at = max(found[0][1], at + 1)
             continue
-        hit = _judge(rule, form, data, left, right)
+        if form.judge is None:
+            hit = _judge(rule, form, data, left, right)
+        else:
+            name = _name(form.regex)
+            hit = _weighed(rule, form, data, matched(data, (left, right), data[slice(*found[name])] if name else None, form.judge))
         if hit is not None:
             yield hit
-        at = max(right if hit else left, at + 1)  # a value that is none may hold the word before the next
+        at = max(hit.end if hit else left, at + 1)  # a value that is none may hold the word before the next
 
 
 @lru_cache(maxsize=4096)
 def _pattern(text: str) -> tuple[Any, int]:
     pattern = compiled(text)
     return pattern, pattern.groupindex[b"secret"]
+
+
+@lru_cache(maxsize=64)
+def _name(text: str) -> int:
+    """Give the number of the group that holds what the value is called; 0 where there is none."""
+    return int(compiled(text).groupindex.get(b"name", 0))
 
 
 @lru_cache(maxsize=4096)
@@ -167,6 +182,25 @@ def _judge(rule: Rule, form: Form, data: bytes, left: int, right: int) -> Hit | 
     if wrong or placeholder:
         confidence = Confidence.LOW
     return Hit(rule, Secret(value, wholly=rule.password), left, right, form.strength, confidence, placeholder, form.part)
+
+
+def led_to(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares) -> Iterator[Hit]:
+    """Judge the values that begin where the first pass saw their first characters after a name."""
+    for found in assigned(data, ends, form.judge or ""):
+        if not taken(found.left, found.right) and (hit := _weighed(rule, form, data, found)) is not None:
+            yield hit
+
+
+def _weighed(rule: Rule, form: Form, data: bytes, found: Candidate | None) -> Hit | None:
+    """Let the judge of generic values say whether a candidate is one, and how sure that is."""
+    if found is None or (confidence := found.verdict.confidence) is None:
+        return None
+    value = text_of(data[found.left : found.right])
+    placeholder = is_placeholder(value)
+    confidence = Confidence.LOW if placeholder else confidence
+    hit = Hit(rule, Secret(value, wholly=rule.password), found.left, found.right, form.strength, confidence, placeholder)
+    hit.weighed, hit.bare = True, found.bare
+    return hit
 
 
 def text_of(raw: bytes) -> str:

@@ -7,8 +7,9 @@ from itertools import accumulate
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret, reveal
-from outcrop.scanner.confirm import Hit, Shares, confirm, nearest, text_of
+from outcrop.scanner.confirm import Hit, Shares, confirm, led_to, nearest, text_of
 from outcrop.scanner.decode import Piece, after_words, base64_pieces, escape_pieces
+from outcrop.scanner.judge.candidate import LED_TO
 from outcrop.scanner.rule import Form, Rule, Strength
 from outcrop.scanner.ruleset import RuleSet
 
@@ -73,7 +74,7 @@ def _find(ruleset: RuleSet, data: bytes, seen: Seen, depth: int, floor: Confiden
     # What a rule names by itself, found whole or wanting, need not be judged by one that knows less.
     named = _overlaps(hit.span for hit in hits if not (hit.part or hit.rule.parts or hit.rule.paths))
     for rule, form, number in generic:
-        hits += confirm(rule, form, data, ends[number], named)
+        hits += (led_to if form.judge in LED_TO else confirm)(rule, form, data, ends[number], named)
     hits = [hit for hit in hits if not hit.rule.parts or _whole(hit, data)]
     # Whether a rule for certain file names applies is known later: until then it stands beside the others.
     hits = [*best(hit for hit in hits if not hit.rule.paths), *best(hit for hit in hits if hit.rule.paths)]

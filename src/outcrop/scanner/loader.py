@@ -14,6 +14,7 @@ from outcrop.scanner import regex, short
 from outcrop.scanner.advice import Revoke, Words
 from outcrop.scanner.check import Checks
 from outcrop.scanner.checksum import CHECKSUMS
+from outcrop.scanner.judge.candidate import LED_TO
 from outcrop.scanner.regex import compile_regex
 from outcrop.scanner.rule import Form, Impact, Part, Rule, RuleError, Strength, files_of
 
@@ -46,6 +47,7 @@ class _FormIn(_Shape):
     exclude: str | None = None
     confidence: Literal["high", "medium", "low"] | None = None
     strength: Literal["prefix", "structured", "context", "generic"] | None = None
+    judge: Literal["noun", "key", "option", "header", "call"] | None = None
 
 
 class _PartIn(_Shape):
@@ -77,6 +79,7 @@ class _RuleIn(_FormIn):
 
 class _FileIn(_Shape):
     issuer: str = Field(min_length=1, max_length=80)
+    let: dict[str, str] = {}  # pieces that patterns of this file share
     revoke: Revoke | None = None
     advice: Words | None = None
     rule: list[dict[str, Any]] = Field(min_length=1)
@@ -117,7 +120,21 @@ def load_text(text: str, name: str) -> list[Rule]:
         file = _FileIn.model_validate(data)
     except ValidationError as error:
         raise RuleError(lines.message(None, error)) from None
-    return [_rule(raw, at, file.issuer, lines) for at, raw in enumerate(file.rule)]
+    return [_rule(_with_pieces(raw, file.let), at, file.issuer, lines) for at, raw in enumerate(file.rule)]
+
+
+def _with_pieces(raw: dict[str, Any], pieces: dict[str, str]) -> dict[str, Any]:
+    """Put the file's pieces into the patterns that name them as <<piece>>."""
+    if not pieces:
+        return raw
+
+    def filled(pattern: object) -> object:
+        return re.sub(r"<<(\w+)>>", lambda match: pieces.get(match[1], match[0]), pattern) if isinstance(pattern, str) else pattern
+
+    whole: dict[str, Any] = {key: filled(value) if key in {"pattern", "exclude"} else value for key, value in raw.items()}
+    if isinstance(raw.get("also"), list):
+        whole["also"] = [_with_pieces(form, pieces) if isinstance(form, dict) else form for form in raw["also"]]
+    return whole
 
 
 class _Lines:
@@ -201,7 +218,7 @@ def make_form(given: _FormIn) -> Form:
         raise regex.PatternError("context, near and after exclude each other")
     if given.context and within > _WIDEST_GAP:
         raise regex.PatternError(f"within is at most {_WIDEST_GAP} with context")
-    whole = _whole(given.pattern, given.context, within)
+    whole = _whole(given.pattern, given.context, within, judged=given.judge in LED_TO)
     if given.checksum is not None and given.checksum not in CHECKSUMS:
         raise regex.PatternError(f"checksum {given.checksum!r} is not known; known are {', '.join(sorted(CHECKSUMS))}")
     if given.exclude:
@@ -220,7 +237,7 @@ def make_form(given: _FormIn) -> Form:
     )
     width, joining = _width(given) if form.whole else (0, "")
     before, after = within if given.near else 0, within if given.near or given.after else 0
-    return replace(form, before=before, after=after, width=width, joining=joining)
+    return replace(form, before=before, after=after, width=width, joining=joining, judge=given.judge)
 
 
 def _width(given: _FormIn) -> tuple[int, str]:
@@ -309,11 +326,11 @@ def _strength(given: _FormIn) -> Strength:
     return Strength.PREFIX if prefixes and min(map(len, prefixes)) >= 3 else Strength.STRUCTURED
 
 
-def _whole(pattern: str, context: list[str], within: int) -> str:
+def _whole(pattern: str, context: list[str], within: int, *, judged: bool = False) -> str:
     _compiles("pattern", pattern)
     for word in context:
         _compiles("context", word)
-    if "(?P<secret>" in pattern:
+    if "(?P<secret>" in pattern or judged:
         before, value = "", pattern
     else:
         before, value = _edge(pattern, last=False), f"(?P<secret>{pattern}){_edge(pattern, last=True)}"

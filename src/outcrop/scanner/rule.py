@@ -7,6 +7,8 @@ from pathlib import Path
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
 
+JUDGED_BEFORE, JUDGED_AFTER = 128, 420  # what a judge sees around a match
+
 
 class Strength(StrEnum):
     """What a hit stands on, the surest first: it decides which of two rules names a value, and feeds the score."""
@@ -43,6 +45,7 @@ class Form:
     after: int = 0
     keywords: tuple[str, ...] = ()  # one of these must stand anywhere in the text, in any case
     part: str | None = None  # the form is a companion that is worth a finding when no partner stands near
+    judge: str | None = None  # how the value stands beside its name, where the two are weighed
     whole: bool = False  # the trigger ends where the match ends
     width: int = 0  # of a value that is all of its pattern, the boundaries aside, and always as wide; else 0
     joining: str = ""  # with a width: what may not follow the value beside letters, digits and _
@@ -51,7 +54,8 @@ class Form:
     def reach(self) -> tuple[int, int]:
         """Give how far before and after a trigger's end a match, and what bounds it, can lie."""
         beyond = 0 if self.whole else self.longest - self.trigger_min
-        return (self.before or self.trigger_max) + 1, (self.after or beyond) + 2
+        before, after = (self.before or self.trigger_max) + 1, (self.after or beyond) + 2
+        return (before + JUDGED_BEFORE, after + JUDGED_AFTER) if self.judge else (before, after)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,11 @@ _TEST_PATH = re.compile(
     r"|\.(?:md|rst|adoc)$",
     re.IGNORECASE,
 )
+_VENDORED_PATH = re.compile(
+    r"(?:^|[/!])(?:vendor|vendors|vendored|third[_-]?party|node_modules|bower_components|site-packages|dist-packages|jspm_packages|pods|carthage|deps)/"
+    r"|[.-]min\.(?:js|css)$",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,11 @@ def is_test_path(path: str) -> bool:
     return _TEST_PATH.search(path) is not None
 
 
+def is_vendored_path(path: str) -> bool:
+    """Tell whether a file is somebody else's code, copied in."""
+    return _VENDORED_PATH.search(path) is not None
+
+
 def _liveness(evidence: Evidence) -> int:
     if evidence.validation in _UNDECIDED:
         return _UNDECIDED[evidence.validation]
@@ -81,7 +91,7 @@ def _liveness(evidence: Evidence) -> int:
 
 def _detection(evidence: Evidence) -> int:
     points = _DETECTION[evidence.strength]
-    points -= 6 if evidence.path and is_test_path(evidence.path) else 0
+    points -= 6 if evidence.path and (is_test_path(evidence.path) or is_vendored_path(evidence.path)) else 0
     points -= 10 if evidence.placeholder else 0
     return max(points, 0)
 

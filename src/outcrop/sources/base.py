@@ -10,6 +10,7 @@ from outcrop.domain.secret import reveal
 from outcrop.scanner.confirm import Hit
 from outcrop.scanner.content import Found
 from outcrop.scanner.detect import best
+from outcrop.scanner.judge.language import is_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,8 @@ def for_path(found: Found, path: bytes | None) -> list[tuple[str, Hit]]:
     """Give a content's hits at one path, each value once: rules for files of certain names speak in those files only."""
     by_member: dict[str, list[Hit]] = {}
     for inner, hit in found.hits:
-        if not hit.rule.paths or _named(hit.rule.paths, member(path, inner) or b""):
+        name = member(path, inner) or b""
+        if (not hit.rule.paths or _named(hit.rule.paths, name)) and not (hit.bare and is_code(name)):
             by_member.setdefault(inner, []).append(hit)
     kept: list[tuple[str, Hit]] = []
     for inner, hits in by_member.items():

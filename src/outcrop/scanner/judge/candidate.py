@@ -1,0 +1,157 @@
+"""From where the first pass saw something to a name, a value and what stands around them, judged."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from outcrop.scanner.judge.name import Noun, is_noun, noun_of
+from outcrop.scanner.judge.verdict import Verdict, weigh
+from outcrop.scanner.judge.words import WORDS
+
+# Forms whose pattern leads up to the value: how many of its characters the pattern takes, quoted and bare.
+LED_TO = {"noun": (5, 6), "key": (12, 16)}
+_LONGEST = 400  # bytes of a value
+_LOOK_BACK = 128  # what is read before a value: the name, and the line it stands in
+_WORDS = {
+    "noun": (b"pass", b"pwd", b"pswd", b"secret", b"token", b"cred", b"psk", b"api_key", b"apikey", b"api-key", b"api.key", b"contrase",
+             b"kennwort", b"wachtwoord", b"senha", b"pw", b"identified by"),
+    "key": (b"key", b"auth", b"salt", b"nonce", b"seed", b"jwt", b"bearer", b"cipher", b"hmac", b"session", b"license", b"licence", b"otp"),
+}  # fmt: skip
+_NAME = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-" + bytes(range(0x80, 0x100))
+_TAIL = re.compile(rb"[0-9A-Za-z_.\x80-\xff-]*")
+_VALUE = re.compile(rb"[^\x00-\x20\x7f\"'`<>]{1,401}")
+_UNQUOTED = re.compile(rb"[^\x00-\x20\x7f\"'`<>(){}\[\]]{1,401}")
+_QUOTES = b"\"'`"
+_OPENS = frozenset({b"(", b"[", b"{"})  # behind a bare word: a call, an index
+_LEADS = _QUOTES + b">;[ \t:=\n"  # stands before a value that is quoted or the content of an element
+_MARKS = b" \t=:|>-"  # stands before one that is bare
+_CALL = re.compile(rb"([A-Za-z_][\w.:<>-]*)[(\[{]\s*[bBuUrRLfN@$]{0,2}[\\\"'`]*$")
+_CONVERTS = frozenset(word.encode() for word in WORDS["code"]["converts"])
+_ENDS = re.compile(rb"&(?:amp;)?[\w.\[\]-]+=|;[ \t]*[\w .-]+=|,[ \t]*[\w.-]+[=:]|\\+[nrt\"']|[;,]$|[)}\]]+[;,]*$|&quot;|%26|\|$")
+_WHOLE = re.compile(rb"(?i)(?:passw(?:or)?d|passwort|passphrase|identified by)$")
+_SETS = (b"define", b"global", b"set", b"SET", b"setx", b"ENV", b"ARG", b"set -x")
+_COMPARES = frozenset({b"equals", b"equal", b"eq", b"is", b"equalsignorecase", b"type", b"fill", b"getorelse", b"orelse", b"unwrap_or"})
+_COMMENT = re.compile(rb"#|//|^\s*(?:\*|--|;|<!--|%|REM\b|rem\b)")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A value with its verdict; `bare` tells that it stands unquoted, as an expression would in code."""
+
+    verdict: Verdict
+    left: int
+    right: int
+    bare: bool = False
+
+
+def assigned(data: bytes, ends: Iterable[int], kind: str) -> Iterator[Candidate]:
+    """Judge the values whose first characters end at these places, each beside the name before it."""
+    quoted, bare = LED_TO[kind]
+    words = _WORDS[kind]
+    done = -1
+    for end in sorted(set(ends)):
+        if end > quoted and data[end - quoted - 1] in _LEADS:
+            left, is_bare = end - quoted, False
+        elif end > bare and data[end - bare - 1] in _MARKS:
+            left, is_bare = end - bare, True
+        else:
+            continue
+        if left <= done:
+            continue
+        before = data[max(0, left - _LOOK_BACK) : left]
+        found = _beside(data, before, left, words, is_bare=is_bare)
+        if found is not None:
+            done = found.right
+            yield found
+
+
+def _beside(  # noqa: PLR0911 - one way out for each way in which a value stands
+    data: bytes, before: bytes, left: int, words: tuple[bytes, ...], *, is_bare: bool
+) -> Candidate | None:
+    """Judge a value by the nearest name before it."""
+    small = before.lower()
+    at = max(map(small.rfind, words))
+    if at < 0:
+        return None
+    tail = _TAIL.match(before, at)
+    end = len(before[: tail.end() if tail else at].rstrip(b".-"))
+    if small.startswith(b"identified by", at):
+        end = at + len(b"identified by")
+    start = len(before[:at].rstrip(_NAME))
+    name, gap, line = before[start:end], before[end:], before[before.rfind(b"\n", 0, start) + 1 : start]
+    noun = noun_of(name)
+    if noun is None or (is_bare and (line[-1:] in {b":", b"/"} or b"{{" in line)) or not _goes_with(name, gap, line):
+        return None
+    value = (_UNQUOTED if is_bare else _VALUE).match(data, left)
+    if value is None or value.end() - left > _LONGEST:
+        return None
+    right = value.end()
+    if is_bare:
+        return None if data[right : right + 1] in _OPENS else _judged(data, left, right, noun, "bare", bare=_is_code(line))
+    if before[-1] not in _QUOTES:
+        return _judged(data, left, right, noun, "element")
+    if data[right : right + 1] not in {b'"', b"'", b"`"}:
+        return None
+    right -= data[right - 1] == ord("\\")  # an escaped quote ends it
+    return _judged(data, left, right, noun, "quoted", _doubts(gap, data[right + 1 : right + 4]))
+
+
+def matched(data: bytes, span: tuple[int, int], name: bytes | None, place: str) -> Candidate | None:
+    """Judge the value of a form whose pattern takes all of it; without a name it is a password."""
+    noun = Noun.PASSWORD if name is None else noun_of(name)
+    return None if noun is None else _judged(data, *span, noun, place)
+
+
+def _judged(  # noqa: PLR0917 - the value, its name, its place
+    data: bytes, left: int, right: int, noun: Noun, place: str, doubts: tuple[str, ...] = (), *, bare: bool = False
+) -> Candidate | None:
+    if place in {"bare", "option", "element"} and (cut := _ENDS.search(data, left, right)):
+        right = cut.start()
+    value = data[left:right]
+    if not value.isascii() and not _is_text(value):
+        return None
+    verdict = weigh(value, noun, place, doubts)
+    return None if verdict.confidence is None else Candidate(verdict, left, right, bare)
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        return value.decode("utf-8").isprintable()
+    except UnicodeDecodeError:
+        return False
+
+
+def _doubts(gap: bytes, after: bytes) -> tuple[str, ...]:
+    """Read what stands between name and quote, and behind the closing quote."""
+    doubts = []
+    call = _CALL.search(gap)
+    if call and call[1].lower().rpartition(b".")[2].rpartition(b":")[2] not in _CONVERTS:
+        doubts.append("result of a call")
+    after = after.lstrip()
+    if after[:1] in {b"+", b"%"} or after[:3] == b".fo":
+        doubts.append("part of an expression")
+    return tuple(doubts)
+
+
+def _goes_with(name: bytes, gap: bytes, line: bytes) -> bool:
+    """Tell whether what stands between a name and a quote leads from one to the other.
+
+    A mere space does so behind a whole word for password and behind an option; a method's argument is the object's value in comparisons.
+    """
+    if gap[:1] in {b" ", b"\t"} and not gap.strip(b" \t\"'`@bBuUrRLfN$\\"):
+        return line[-1:] == b"-" or _WHOLE.search(name) is not None or line.rstrip().endswith(_SETS)
+    if gap[:1] == b">":
+        return line[-1:] in {b"<", b":"} and not line.endswith((b"?<", b"?P<"))
+    if gap[:1] == b",":  # behind a variable comes another argument, behind a constant its value
+        return name.isupper()
+    if gap[:1] == b"(":
+        method = name.rpartition(b".")[2]
+        return method.lower() in _COMPARES or is_noun(method)
+    return True
+
+
+def _is_code(line: bytes) -> bool:
+    """Tell whether what stands unquoted would be an expression in a programming language: outside of strings and comments."""
+    if line.count(b'"') % 2 or line.count(b"'") % 2 or line.count(b"`") % 2:
+        return False
+    return _COMMENT.search(line) is None

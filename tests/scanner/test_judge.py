@@ -1,0 +1,209 @@
+"""The judge of generic values: what names say, what values are, and what comes of both in their place."""
+
+import random
+import string
+import time
+
+import pytest
+
+from outcrop.domain.finding import Confidence
+from outcrop.domain.secret import reveal
+from outcrop.scanner.content import scan_content
+from outcrop.scanner.judge.language import is_code
+from outcrop.scanner.judge.letters import random_bits
+from outcrop.scanner.judge.name import Noun, noun_of
+from outcrop.scanner.judge.value import Shape, shape_of
+from outcrop.scanner.judge.verdict import POINTS, weigh
+from outcrop.scanner.judge.words import shapes
+from outcrop.sources.base import for_path
+from tests.rulesets import github_token, hits, ruleset, values
+
+BASE62 = string.ascii_letters + string.digits
+
+
+def drawn(alphabet: str, length: int, seed: object = 1) -> str:
+    chance = random.Random(f"{seed} {alphabet} {length}")
+    return "".join(chance.choice(alphabet) for _ in range(length))
+
+
+@pytest.mark.parametrize(
+    ("name", "noun"),
+    [
+        ("password", Noun.PASSWORD),
+        ("DB_PASSWORD", Noun.PASSWORD),
+        ("spring.datasource.password", Noun.PASSWORD),
+        ("dbPass", Noun.PASSWORD),
+        ("mysqlpwd", Noun.PASSWORD),
+        ("IDENTIFIED BY", Noun.PASSWORD),
+        ("clientSecret", Noun.SECRET),
+        ("api-key", Noun.SECRET),
+        ("ENCRYPTION_KEY", Noun.SECRET),
+        ("secretKey", Noun.SECRET),
+        ("authToken", Noun.SECRET),
+        ("key", Noun.KEY),
+        ("salt", Noun.KEY),
+        ("password_field", None),
+        ("token_url", None),
+        ("tokenType", None),
+        ("keyCode", None),
+        ("public_key", None),
+        ("publicKeyToken", None),
+        ("primary_key", None),
+        ("secret_name", None),
+        ("pass_fds", None),
+        ("compass", None),
+        ("monkey", None),
+        ("tokenizer", None),
+        ("author", None),
+        ("nextPageToken", None),
+    ],
+)
+def test_what_a_name_calls_its_value(name, noun):
+    assert noun_of(name.encode()) is noun
+
+
+@pytest.mark.parametrize(
+    ("value", "shape"),
+    [
+        ("${DB_PASSWORD}", Shape.REFERENCE),
+        ("<your-key>", Shape.REFERENCE),
+        ("%s", Shape.REFERENCE),
+        ("sha256-abc", Shape.PUBLIC),
+        ("ECDHE-RSA-AES256-GCM-SHA384", Shape.PUBLIC),
+        ("ENC(abcdef)", Shape.SEALED),
+        ("7b3bcec2-374e-4c5a-b2b9-563bf47249f0", Shape.UUID),
+        ("refreshToken", Shape.LETTERS),
+        ("2024-01-31", Shape.NUMBER),
+        ("86400", Shape.NUMBER),
+        ("/etc/ssl/server.key", Shape.PLACE),
+        ("https://id.corp/token", Shape.PLACE),
+        ("0123456789abcdef0123", Shape.HEX),
+        ("forgot-password-link", Shape.WORDS),
+        ("get_token(x)", Shape.CODE),
+        ("^[a-z]+$", Shape.CODE),
+        ("hunter2", Shape.NUMBERED),
+        ("copper-lantern-71", Shape.NUMBERED),
+        ("x9Kd8sLq2mZp", Shape.PLAIN),
+        ("Wint3r!Oslo", Shape.OTHER),
+    ],
+)
+def test_the_shape_of_a_value(value, shape):
+    assert shape_of(value.encode()) is shape
+
+
+def test_every_shape_has_patterns_and_every_reason_its_points():
+    assert {name for name, _ in shapes()} == set(Shape)
+    assert set(Noun) <= set(POINTS)
+
+
+def test_words_look_written_and_drawn_letters_do_not():
+    for word in ("password", "refreshToken", "Passwort", "configuration", "com.corp.auth.TokenProvider", "getUserName"):
+        assert random_bits(word) < 5, word
+    for seed in range(50):
+        assert random_bits(drawn(BASE62, 24, seed)) > 5
+    below = sum(random_bits(drawn(string.ascii_lowercase, 10, seed)) < 8 for seed in range(500))
+    assert below < 25
+
+
+class TestWeighing:
+    def test_the_same_value_is_worth_more_beside_a_plainer_name(self):
+        value = b"Wint3r!Oslo"
+        points = [weigh(value, noun, "quoted").points for noun in (Noun.PASSWORD, Noun.SECRET, Noun.KEY)]
+        assert points == sorted(points, reverse=True)
+        assert weigh(value, Noun.PASSWORD, "quoted").confidence is Confidence.MEDIUM
+
+    def test_a_long_random_value_is_sure(self):
+        assert weigh(drawn(BASE62, 32).encode(), Noun.SECRET, "quoted").confidence is Confidence.HIGH
+
+    def test_reasons_add_up_to_the_points(self):
+        for value in (b"Wint3r!Oslo", b"hunter2-Oslo", b"qwerty12345", drawn(BASE62, 32).encode()):
+            verdict = weigh(value, Noun.PASSWORD, "bare", ("part of an expression",))
+            assert verdict.points == pytest.approx(sum(points for _, points in verdict.reasons))
+            assert ("password", POINTS[Noun.PASSWORD]) in verdict.reasons
+            assert ("part of an expression", POINTS["part of an expression"]) in verdict.reasons
+
+    @pytest.mark.parametrize("value", ["qwertyuiop12", "1qaz2wsx", "password1", "aaaabbbb1", "MyPassword99", "secret123"])
+    def test_what_people_type_without_thinking_is_no_finding(self, value):
+        assert weigh(value.encode(), Noun.PASSWORD, "quoted").confidence in {None, Confidence.LOW}
+
+    @pytest.mark.parametrize("value", ["sunshine", "Geheimnis", "camelCaseName", "${X}", "/etc/passwd", "1.2.3", "a.b.c(d)"])
+    def test_words_references_places_and_code_are_nothing(self, value):
+        assert weigh(value.encode(), Noun.PASSWORD, "quoted").confidence in {None, Confidence.LOW}
+
+    def test_letters_that_nobody_would_write_are_a_password(self):
+        assert weigh(b"xkqjwmztpl", Noun.PASSWORD, "quoted").confidence is Confidence.MEDIUM
+
+
+class TestPlace:
+    def test_an_unquoted_value_is_marked_where_it_would_be_code(self):
+        assert [hit.bare for hit in hits("password = Wint3r!Oslo\n")] == [True]
+        for text in ("# password = Wint3r!Oslo\n", 'x = "a;password=Wint3r!Oslo"\n', "password = 'Wint3r!Oslo'\n"):
+            assert [hit.bare for hit in hits(text)] == [False], text
+
+    def test_languages_with_quotes_are_code_and_configuration_is_not(self):
+        assert all(map(is_code, (b"a/b.py", b"x.JS", b"lib.tar!main.go", b"q.sql")))
+        assert not any(map(is_code, (b".env", b"a.yml", b"x.properties", b"run.sh", b"Dockerfile", b"py", b"notes.txt")))
+
+    def test_what_is_unquoted_is_told_of_configuration_only(self):
+        found = scan_content(ruleset(), b"password = Wint3r!Oslo\ntoken = 'k8sq0Lm2Zx9v'\n", Confidence.MEDIUM)
+        assert [reveal(hit.secret) for _, hit in for_path(found, b"a.conf")] == ["Wint3r!Oslo", "k8sq0Lm2Zx9v"]
+        assert [reveal(hit.secret) for _, hit in for_path(found, b"a.py")] == ["k8sq0Lm2Zx9v"]
+
+    def test_the_result_of_a_call_is_not_its_argument(self):
+        assert values('password = vault.lookup("k8s-Prod!7x")') == []
+        assert values('password = String::from("k8s-Prod!7x")') == ["k8s-Prod!7x"]
+
+    def test_an_argument_is_a_value_where_the_method_is_called_like_one(self):
+        assert values('x.setPassword("k8s-Prod!7x"); y.token("k8sq0Lm2Zx9v")') == ["k8s-Prod!7x", "k8sq0Lm2Zx9v"]
+        assert values('splitpasswd("k8s-Prod!7x"); passValue("k8s-Prod!7x"); password.split("k8s-Prod!7x")') == []
+
+    def test_the_argument_behind_a_variable_is_another_one(self):
+        assert values('quote(self.password, "k8s-Prod!7x"); f(token, "k8sq0Lm2Zx9v")') == []
+        assert values('put("password", "k8s-Prod!7x"); set(API_TOKEN, "k8sq0Lm2Zx9v")') == ["k8s-Prod!7x", "k8sq0Lm2Zx9v"]
+
+    def test_the_name_of_a_group_in_a_pattern_is_no_element(self):
+        assert values("re.compile('(?P<token>k8sq0Lm2Zx9v)|(?<secret>k8sq0Lm2Zx9v)')") == []
+
+    def test_a_piece_of_an_expression_is_no_value(self):
+        assert values('token = "abc12:" + user') == []
+        assert values('password = "%s-Abc1" % name') == []
+
+    def test_where_a_value_ends(self):
+        assert values("GET /x?token=k8sq0Lm2Zx9v&page=2") == ["k8sq0Lm2Zx9v"]
+        assert values("Server=db;Password=k8s!Lm2Zx9v;Timeout=3") == ["k8s!Lm2Zx9v"]
+        assert values("{user=ops, password=k8s!Lm2Zx9v, pool=5}") == ["k8s!Lm2Zx9v"]
+
+    def test_binary_data_is_no_value(self):
+        assert hits(b'\x00\x93pw="\xff\xfe\x81\x80\x99\xa0\xb1\xc2\xd3"\n', Confidence.LOW) == []
+
+
+class TestBadInput:
+    def test_a_value_of_a_megabyte(self):
+        text = 'password = "' + drawn(BASE62, 1_000) * 1_000 + '"\n'
+        assert hits(text, Confidence.LOW) == []
+        assert hits("password=" + drawn(BASE62, 1_000) * 1_000, Confidence.LOW) == []
+
+    def test_a_line_with_ten_thousand_assignments(self):
+        expected = [f"k8s!{drawn(BASE62, 8, n)}" for n in range(10_000)]
+        assert values(" ".join(f"password='{value}'" for value in expected)) == expected
+
+    def test_every_name_before_one_value(self):
+        text = "password token secret api_key " * 2_000 + '= "k8s!Lm2Zx9v"\n'
+        assert values(text) == ["k8s!Lm2Zx9v"]
+
+    def test_every_rule_on_the_same_text_names_it_once(self):
+        token = github_token("all")
+        text = f"https://u:{token}@h.io/?token={token}&password={token} Authorization: Bearer {token}\nAPI_KEY={token}\n"
+        found = hits(text * 50)
+        assert {hit.rule.id for hit in found} == {"github_pat_classic"}
+        assert len({hit.start for hit in found}) == len(found) == 250
+
+    def test_a_million_near_misses(self):
+        lines = [f"password = get_{n}()\ntoken: config.{n}\nsecret = '${{{n}}}'\napi_key=<{n}>\n" for n in range(5_000)]
+        began = time.process_time()
+        assert hits("".join(lines)) == []
+        assert time.process_time() - began < 5
+
+    def test_names_without_end(self):
+        for text in ("password" * 50_000 + '="k8s!Lm2Zx9v"', "password" + " " * 200_000 + '= "k8s!Lm2Zx9v"', "password=" * 50_000):
+            assert len(hits(text)) <= 1
