@@ -20,7 +20,7 @@ from outcrop.scanner.loader import load_text
 from outcrop.scanner.regex import PatternError
 from outcrop.scanner.rule import Form
 from outcrop.scanner.ruleset import RuleSet, compiled, make
-from tests.rulesets import ruleset
+from tests.rulesets import BASE62, drawn, ruleset
 
 AROUND = b"abzAZ09_-+/=.,:;\"'`<>(){}[]\\ \t\r\n\x0b\x00\x80\xff"
 
@@ -228,7 +228,7 @@ def test_a_pattern_that_is_too_much_for_the_first_pass_is_looked_for_by_its_begi
     whole = replace(wide, trigger=wide.regex.replace("?P<secret>", "?:"), trigger_max=wide.longest, whole=True)
     rules = make([replace(rule, forms=(whole,))])
     assert rules.rules[0].forms == (wide,)
-    value = b"A" * 20 + b"4%2F8a" * 17
+    value = b"A" * 20 + drawn(BASE62, 90, "wide").encode()
     assert [reveal(hit.secret).encode() for hit in find(rules, b"bearer: " + value + b"\n")] == [value]
 
 

@@ -1,5 +1,6 @@
 """Compiled rules come back from the cache as they were, and a bad cache is only a slow start."""
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from outcrop.scanner import ruleset as module
 from outcrop.scanner.detect import first_pass
 from outcrop.scanner.rule import RuleError
-from outcrop.scanner.ruleset import RuleSet, load
+from outcrop.scanner.ruleset import RuleSet, _to_cache, _used, load
 from tests.rulesets import cached_in, github_token, ruleset, values
 
 OWN = "issuer = 'Acme'\n[[rule]]\nid = 'acme'\nname = 'Acme'\nsecret_type = 'acme'\npattern = 'acme_[0-9a-f]{16}'\n"
@@ -148,3 +149,16 @@ def test_threads_can_scan_at_the_same_time():
     expected = sorted(first_pass(rules, data))
     with ThreadPoolExecutor(4) as threads:
         assert all(sorted(seen) == expected for seen in threads.map(lambda _: first_pass(rules, data), range(24)))
+
+
+def test_rule_sets_that_nobody_uses_leave_the_cache_after_a_month(tmp_path):
+    old, used, other = tmp_path / "rules-old.db", tmp_path / "rules-used.json", tmp_path / "notes"
+    month = time.time() - 31 * 86_400
+    for file in (old, used, other):
+        file.write_bytes(b"x")
+        os.utime(file, (month, month))
+    _used(tmp_path, "used")
+    _to_cache(tmp_path, ruleset())
+    assert not old.exists()
+    assert used.exists()
+    assert other.exists()

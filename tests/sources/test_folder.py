@@ -111,6 +111,16 @@ def test_links_are_not_followed(folder: Path, scan: Scan, tmp_path: Path) -> Non
     assert scanned.gaps == []
 
 
+def test_a_link_that_is_named_itself_is_the_file_it_leads_to(folder: Path, scan: Scan, tmp_path: Path) -> None:
+    link, folders = tmp_path / "link", tmp_path / "folders"
+    link.symlink_to(folder / "a")
+    folders.symlink_to(folder)
+    assert scan(link).secrets == [FIRST]
+    assert scan(folders).secrets == [FIRST]
+    (tmp_path / "loop").symlink_to("loop")
+    assert scan(tmp_path / "loop").report.failures == [f"{tmp_path / 'loop'}: too many levels of symbolic links"]
+
+
 def test_a_path_longer_than_the_system_takes_is_told(folder: Path, scan: Scan) -> None:
     here = os.open(folder, os.O_RDONLY)
     for _ in range(20):

@@ -1,6 +1,8 @@
 """All rules compiled into one database for the first pass, and kept on disk, since compiling takes longer than most scans."""
 
+import contextlib
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
@@ -20,6 +22,8 @@ from outcrop.scanner.rule import Form, Impact, Part, Rule, RuleError, Strength, 
 
 BUILT_IN = Path(__file__).parent.parent / "rules"
 ENGINE = 4  # part of the version: raise it when the same rules would find something else
+_SUFFIXES = (".db", ".json")
+_KEPT = 30 * 86_400  # seconds
 _TOGETHER = 16  # triggers that are tried at once when one of all is too much
 
 
@@ -174,6 +178,7 @@ def _version(paths: Sequence[Path]) -> str:
 
 
 def _from_cache(cache: Path, version: str) -> RuleSet | None:
+    _used(cache, version)
     try:
         rules = tuple(_rule(raw) for raw in orjson.loads((cache / f"rules-{version}.json").read_bytes()))
         database = hyperscan.loadb((cache / f"rules-{version}.db").read_bytes(), hyperscan.HS_MODE_BLOCK)
@@ -187,10 +192,13 @@ def _to_cache(cache: Path, made: RuleSet) -> None:
     """Keep the compiled rules; a cache that cannot be written is no failure."""
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for suffix, content in ((".db", hyperscan.dumpb(made.database)), (".json", orjson.dumps([_kept(rule) for rule in made.rules]))):
+        contents = hyperscan.dumpb(made.database), orjson.dumps([_kept(rule) for rule in made.rules])
+        for suffix, content in zip(_SUFFIXES, contents, strict=True):
             unfinished = cache / f"rules-{made.version}{suffix}.{uuid4().hex}"
             unfinished.write_bytes(content)
+            now = unfinished.stat().st_mtime
             unfinished.replace(cache / f"rules-{made.version}{suffix}")
+        _sweep(cache, now)
     except OSError:
         return
 
@@ -198,6 +206,21 @@ def _to_cache(cache: Path, made: RuleSet) -> None:
 def _kept(rule: Rule) -> dict[str, Any]:
     """Write a rule down without its proof, which no scan needs and which is most of it."""
     return asdict(replace(rule, examples=(), counterexamples=()))
+
+
+def _used(cache: Path, version: str) -> None:
+    """Note by its time that a cached rule set is in use."""
+    for suffix in _SUFFIXES:
+        with contextlib.suppress(OSError):
+            os.utime(cache / f"rules-{version}{suffix}")
+
+
+def _sweep(cache: Path, now: float) -> None:
+    """Remove rule sets that were not used for a month, and what a killed process left unfinished."""
+    for file in cache.glob("rules-*"):
+        with contextlib.suppress(OSError):
+            if now - file.stat().st_mtime > _KEPT:
+                file.unlink()
 
 
 def _rule(raw: dict[str, Any]) -> Rule:

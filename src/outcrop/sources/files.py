@@ -198,11 +198,20 @@ def _reason(error: OSError) -> str:
     return (error.strerror or type(error).__name__).lower()
 
 
+def _behind(path: Path) -> Path:
+    try:
+        return path.resolve(strict=True)
+    except (OSError, RuntimeError):  # of a link that leads nowhere, reading says what is wrong
+        return path
+
+
 def scan_folder(folder: Folder, progress: Progress) -> Outcome:
     """Scan a folder, or a single file."""
     outcome = Outcome()
     path = folder.path
     single = not path.is_dir()
+    if single and path.is_symlink():  # named by a person, it is what it points at; inside a folder a link is not followed
+        path = _behind(path)
     work = reader(path.parent if single else path, folder.ruleset, folder.floor)
     todo = iter([[os.fsencode(path.name)]]) if single else batches(folder, outcome.gap)
     for told in spread(todo, work, folder.jobs):

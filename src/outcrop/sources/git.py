@@ -94,6 +94,7 @@ def scan_on(scan: Scan, known: Known) -> Continued:
     gaps: list[str] = []
     tips = history.usable_tips(scan.repository, gaps)
     order = history.commits(scan.repository, gaps)
+    history.missing(scan.repository, tips, gaps)
     found = _read(scan, _unread(scan, tips, known), outcome)
     outcome.commits = len(order)
     scan.progress(outcome)
@@ -283,6 +284,7 @@ def _values(scan: Scan, oids: list[bytes]) -> set[str]:
 def _attribute(scan: Scan, seen: Seen, found: dict[bytes, Found], outcome: Outcome) -> None:
     gaps: list[str] = []
     order = history.commits(scan.repository, gaps) if found else history.usable_tips(scan.repository, gaps)
+    history.missing(scan.repository, history.usable_tips(scan.repository, []), gaps)
     outcome.commits = len(order)
     scan.progress(outcome)
     seen.places = history.place(scan.repository, order, set(found), scan.jobs, gaps)

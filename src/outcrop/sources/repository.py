@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from outcrop.sources.base import shown
 _OID = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SYMBOLIC = 5  # how many times a symbolic ref is followed
 _ALTERNATES = 5
+_FOLDERS = 2  # objects/info/commit-graphs
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ def open_local(git_folder: Path, work: Path) -> Repository:
         gaps.append("a pack has no index: its objects cannot be read")
     if (common / "reftable").is_dir():
         gaps.append("refs are stored as reftable, which is not read: findings have no commit")
+    objects = tuple(_regular(folder, work / f"objects-{number}", gaps) for number, folder in enumerate(objects))
     return _own(Repository(work / "repository.git", objects, refs, head, gaps), shallow)
 
 
@@ -154,6 +157,40 @@ def _object_folders(first: Path, gaps: list[str]) -> tuple[Path, ...]:
         lines = _small(folder / "info" / "alternates", 1 << 16).split(b"\n") if depth < _ALTERNATES else []
         ahead += [(_real(folder / os.fsdecode(line)), depth + 1) for line in lines if line and not line.startswith(b"#")]
     return tuple(found)
+
+
+def _regular(folder: Path, beside: Path, gaps: list[str]) -> Path:
+    """Give an object folder in which git finds nothing but files: it would wait for a pipe or read a device without end."""
+    entries = list(_entries(os.fspath(folder)))
+    odd = {entry.path for entry in entries if not entry.is_file(follow_symlinks=False) and _is_special(entry.path)}
+    if not odd:
+        return folder
+    gaps.append(f"{len(odd)} special files stand among the objects: they are not read")
+    beside.mkdir(parents=True)
+    for entry in entries:
+        if entry.path not in odd:
+            kept = beside / os.path.relpath(entry.path, folder)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.symlink_to(entry.path)
+    return beside
+
+
+def _is_special(path: str) -> bool:
+    """Tell whether a path leads to something that is neither file nor folder; what leads nowhere does no harm."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+
+
+def _entries(folder: str, depth: int = 0) -> Iterator[os.DirEntry[str]]:
+    """Give what stands in an object folder and in those that git looks into, the folders themselves aside."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.is_dir():
+                    yield entry
+                elif depth < _FOLDERS:
+                    yield from _entries(entry.path, depth + 1)
+    except OSError:  # what cannot be listed git cannot read either, and says so
+        return
 
 
 def _real(path: Path) -> Path:
