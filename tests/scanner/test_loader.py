@@ -54,7 +54,7 @@ FAULTS = {
     "word that is a pattern": (HEAD + "word = 'ac(me)?'\nvalue = 'hex 9'\n", "f.toml:7: rule acme_key: word 'ac(me)?' is no name; write"),
     "word and context": (GOOD + "word = 'acme'\ncontext = ['a']\n", "f.toml:8: rule acme_key: word stands for context, near and after"),
     "short form below": (GOOD + "[[rule.also]]\nvalue = 'hex'\nword = 'acme'\n", "f.toml:9: rule acme_key: value 'hex' is not understood"),
-    "no reply": (GOOD + "[rule.check]\nurl = 'https://a.de'\nlive = {}\n", "f.toml:10: rule acme_key: check.live.reply: Field required"),
+    "no reply": (GOOD + "[rule.check]\nurl = 'https://a.de'\nlive = {}\n", "f.toml:10: rule acme_key: check.0.live.reply: Field required"),
     "syntax": (GOOD + "colour = red\n", "f.toml:8: Invalid value"),
     "syntax at the end": (GOOD + "colour = [", "f.toml:8: "),
 }  # fmt: skip
