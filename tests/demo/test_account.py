@@ -1,7 +1,10 @@
 """The demo's account: it shares no database with anybody, for stand-ins would answer for them."""
 
+from pathlib import Path
+
 import pytest
 
+from outcrop.cli.demo import own_settings
 from outcrop.demo.account import find_account
 from outcrop.domain.errors import OperatorError
 from outcrop.runtime import Session
@@ -14,3 +17,13 @@ def test_a_database_that_others_use_is_not_touched(backend: Backend) -> None:
     with pytest.raises(OperatorError, match="let OUTCROP_DATA_DIR name another folder"):
         backend.run(lambda db: find_account(Session(db, backend.keys), now()))
     assert backend.sql("SELECT count(*) FROM accounts") == before
+
+
+def test_the_demo_has_a_folder_of_its_own_unless_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # no .env of the machine's
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert own_settings().data_dir == tmp_path / ".local/share/outcrop/demo"
+    monkeypatch.setenv("OUTCROP_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("OUTCROP_BASE_URL", "https://outcrop.example.com")
+    assert own_settings().data_dir == tmp_path / "data"
+    assert own_settings().base_url is None, "the demo is for this machine"

@@ -28,12 +28,12 @@ _STARTS_WITHIN = 60.0  # seconds; the first time, rules are compiled meanwhile
 
 def demo(port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000) -> None:
     """Show everything at once on an example that is made up on the spot; nothing leaves this machine."""
-    settings = _settings()
+    settings = own_settings()
     set_up_logs(settings.log_level, settings.log_format)
     run(lambda: _demo(settings, Listening(port=port)))
 
 
-def _settings() -> Settings:
+def own_settings() -> Settings:
     """Give the operator's settings, in a folder of the demo's own unless one is named, and with quiet logs unless they are wanted."""
     given = load_settings()
     own: dict[str, object] = {"base_url": None}

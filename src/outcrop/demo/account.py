@@ -6,7 +6,7 @@ from datetime import datetime
 from outcrop.demo import receiver, report
 from outcrop.demo.code_host import HOST
 from outcrop.demo.repositories import GIST, OWNER
-from outcrop.demo.stand_ins import SITE
+from outcrop.demo.stand_ins import SITE, TOKEN
 from outcrop.domain.account import Account, Plan, Role
 from outcrop.domain.errors import NotFoundError, OperatorError
 from outcrop.domain.secret import Secret
@@ -18,7 +18,6 @@ SLUG = "demo"
 EMAIL = "demo@acme.example"
 COLLEAGUES = {"sam@acme.example": Role.ADMIN, "jo@acme.example": Role.MEMBER, "kim@acme.example": Role.MEMBER}
 BY = "demo"  # who the audit trail names for what is made up here
-_TOKEN = "made-up-token-of-the-demo"  # noqa: S105 - the stand-in takes any
 _VIEWS = {"Alive now": "validation=valid", "On the web site": "source_type=endpoint", "Highest scores": "min_score=80"}
 # What is looked at, of which kind, with a credential of its own or not.
 TARGETS: list[tuple[str, TargetKind | None, bool]] = [
@@ -100,7 +99,7 @@ async def add_targets(session: Session, account: Account, now: datetime) -> list
                 include=(),
                 exclude=(),
                 chosen={},
-                credential=Secret(_TOKEN, wholly=True) if own else None,
+                credential=Secret(TOKEN, wholly=True) if own else None,
                 by=EMAIL,
                 now=now,
                 web_host=HOST,

@@ -20,6 +20,7 @@ from outcrop.demo.receiver import Receiver
 
 SITE = "www.acme.example"
 GONE = "git.partner.example"  # a code host that has been away for weeks
+TOKEN = "made-up-token-of-the-demo"  # noqa: S105 - the stand-in takes any
 _SERVER = "stand-in of the Outcrop demo"
 _NOTICE = "Demo: every credential is made up, and stand-ins on this machine answer for the issuers."
 
@@ -45,8 +46,11 @@ class StandIns:
             "OUTCROP_EGRESS_CLOSED": "true",
             "OUTCROP_EGRESS_CONNECT_TO": ",".join(f"{host}:443=127.0.0.1:{self.port}" for host in self.hosts),
             "OUTCROP_EGRESS_CA_FILE": str(self.papers.authority),
+            "OUTCROP_EGRESS_SOURCE": "127.0.0.1",
             "OUTCROP_GITHUB_API_URL": code_host.API_URL,
+            "OUTCROP_GITHUB_TOKEN": TOKEN,  # not the operator's own
             "OUTCROP_VALIDATE": "safe",
+            "OUTCROP_STALE_AFTER_DAYS": "30",
             "OUTCROP_NOTICE": _NOTICE,
         }
 
