@@ -59,13 +59,15 @@ async def open_tools(settings: Settings, runtime: Runtime, jobs: int) -> AsyncIt
         rules = [settings.rules] if settings.rules else []
         ruleset = await asyncio.to_thread(load, rules, cache=cache)
         issuers = await stack.enter_async_context(open_http(egress, connections=CONNECTIONS, per_host=AT_ONCE))
+        validator = Validator(issuers, Mode(settings.validate_))
+        stack.push_async_callback(validator.close)
         yield Tools(
             pool=runtime.pool,
             keys=runtime.keys,
             ruleset=ruleset,
             crew=await stack.enter_async_context(open_crew(jobs, rules, ruleset, egress, cache)),
             http=await stack.enter_async_context(open_http(egress)),
-            validator=Validator(issuers, Mode(settings.validate_)),
+            validator=validator,
             egress=egress,
             github_url=settings.github_api_url,
             github_token=None if settings.github_token is None else Secret(settings.github_token.get_secret_value(), wholly=True),

@@ -308,3 +308,25 @@ def test_many_of_one_issuer_do_not_run_out_of_time_by_waiting_for_each_other(sta
 
     with_validator(stand_in.egress, work, a_second=50, deadline=0.6)  # a minute would be twenty times as many
     assert verdicts == dict.fromkeys(range(60), Validation.VALID)
+
+
+def test_what_nobody_waits_for_any_more_ends_before_the_client_is_closed(stand_in, tmp_path):
+    """A worker that is told to stop gives its jobs back; what they had asked must not fail on a closed client."""
+    acme = rule(tmp_path)
+    stand_in.respond = lambda _: Play(after=2)
+    complaints = []
+
+    async def work(validator):
+        asyncio.get_running_loop().set_exception_handler(lambda _, about: complaints.append(about["message"]))
+        waiting = asyncio.create_task(validator.check(acme, "acme_1", {}))
+        while not stand_in.asked:  # noqa: ASYNC110 - the stand-in runs in another thread
+            await asyncio.sleep(0.01)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await validator.close()
+        return dict(validator._under_way)
+
+    began = time.monotonic()
+    assert with_validator(stand_in.egress, work) == {}
+    assert time.monotonic() - began < 2
+    assert complaints == []

@@ -46,6 +46,13 @@ class Validator:
             task.add_done_callback(lambda _: self._under_way.pop(key))
         return await asyncio.shield(task)
 
+    async def close(self) -> None:
+        """End what is still being asked though nobody waits for it, before the client is closed under it."""
+        left = list(self._under_way.values())
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
     async def _checked(self, rule: Rule, secret: str, parts: Mapping[str, str]) -> Verdict:
         checks = checks_of(rule.id, rule.origin)
         if self.mode is Mode.OFF:
