@@ -65,7 +65,7 @@ def test_all_rules_come_back_equal_and_quickly(tmp_path):
         [form.regex for _, form in forms] for forms in ruleset().triggered
     ]
     assert values(TEXT, rules=kept) == values(TEXT)
-    assert [rule.examples for rule in kept.rules] == [rule.examples for rule in ruleset().rules]
+    assert not any(rule.examples or rule.counterexamples for rule in kept.rules)  # no scan needs them
 
 
 DAMAGE = {

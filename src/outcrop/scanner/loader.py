@@ -3,6 +3,7 @@
 import re
 import tomllib
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -336,6 +337,7 @@ def _joining(characters: set[int]) -> str:
     return "".join(chr(c) for c in _JOINING if c in characters)
 
 
+@lru_cache(maxsize=256)  # many rules exclude the same
 def _compiles(key: str, pattern: str) -> None:
     try:
         regex.parse(pattern)

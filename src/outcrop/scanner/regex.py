@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from re import _constants as op  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
@@ -55,6 +56,7 @@ class Trigger:
     whole: bool = False  # it ends where the full pattern ends
 
 
+@lru_cache(maxsize=256)  # a form's pattern is looked at from several sides, and the tree is only read
 def parse(pattern: str) -> Any:
     """Read a pattern of ASCII and escapes; raise PatternError with the reason where no linear-time engine takes it."""
     try:
