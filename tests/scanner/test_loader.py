@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from outcrop.domain.finding import Confidence
+from outcrop.scanner.check import check_of
 from outcrop.scanner.loader import load_paths, load_text
 from outcrop.scanner.proof import failures
 from outcrop.scanner.rule import RuleError, Strength
@@ -225,3 +226,27 @@ def test_names_and_hashes_are_no_values_of_the_short_form():
     for value in ("thisIsTheNameOfSomethingInTheCode"[:32], "THISISTHENAMEOFSOMETHINGINTHECOD", drawn("0123456789abcdef", 32, 1)):
         assert values(f"acme_mail_key = {value}\n", rules=rules) == []
     assert values(f"acme_mail_key = {drawn(BASE62, 32, 1)}\n", rules=rules)
+
+
+CHECK = """
+[rule.check]
+url = "https://api.acmemail.com/me"
+headers = { Authorization = "Bearer {secret}" }
+live = { json = { id = "*" }, reply = '{"id": 7}' }
+dead = { confidence = "low", reply = 'no such key' }
+"""
+
+
+def test_answers_in_short_are_whole_ones_with_their_replies(tmp_path):
+    file = tmp_path / "acme.toml"
+    file.write_text(SHORT + CHECK)
+    check = check_of("acmemail_api_key", f"{file}:5")
+    assert check is not None
+    assert [(a.status, a.json_, a.result, a.confidence) for a in check.answer] == [
+        ([200], {"id": "*"}, "valid", "high"),
+        ([401], {}, "invalid", "low"),
+    ]
+    assert [(r.status, r.headers["Content-Type"], r.body, r.result, r.confidence) for r in check.reply] == [
+        (200, "application/json", '{"id": 7}', "valid", "high"),
+        (401, "text/plain", "no such key", "invalid", "low"),
+    ]

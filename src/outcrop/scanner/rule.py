@@ -92,7 +92,7 @@ class RuleError(OperatorError):
 def files_of(path: Path) -> list[Path]:
     """Give the rule files of a folder, or the one file."""
     if path.is_dir():
-        found = sorted(path.glob("**/*.toml"))
+        found = sorted(path.glob("**/*.toml"), key=str)  # comparing paths part by part takes longer than reading them
         if not found:
             raise RuleError(f"{path}: no .toml file in this folder")
         return found

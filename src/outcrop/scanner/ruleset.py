@@ -5,7 +5,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import local
 from typing import Any
@@ -36,9 +36,12 @@ class RuleSet:
         self.database = database
         self.by_id = {rule.id: rule for rule in rules}
         self.triggered = list(_by_trigger(rules).values())
-        # How far around a trigger's end any of its forms looks, companions included.
-        self.reach = [_reach(forms) for forms in self.triggered]
         self._of_thread = local()
+
+    @cached_property
+    def reach(self) -> list[tuple[int, int]]:
+        """Give how far around a trigger's end any of its forms looks, companions included; only encoded text asks for it."""
+        return [_reach(forms) for forms in self.triggered]
 
     @property
     def scratch(self) -> hyperscan.Scratch:
