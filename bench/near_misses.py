@@ -19,7 +19,7 @@ def kinds(rules: Sequence[Rule]) -> dict[str, Line]:
     sure = [(rule, example) for rule, example in every if rule.forms[0].strength in {Strength.PREFIX, Strength.CHECKSUM}]
     context = [(rule, example) for rule, example in every if rule.forms[0].strength is Strength.CONTEXT]
     checksum = [(rule, example) for rule, example in every if rule.forms[0].strength is Strength.CHECKSUM]
-    bare = _spoilt(context, lambda value, _: f"\0{value}")
+    bare = _spoilt(context, lambda value, _: f"\0{value}\0")
     return {
         "too short": _spoilt(sure, lambda value, _: value[: min(len(value) * 2 // 3, 18)]),
         "a wrong sign": _spoilt(sure, lambda value, _: f"{value[: len(value) // 2]}~!{value[len(value) // 2 :]}"),
@@ -27,7 +27,7 @@ def kinds(rules: Sequence[Rule]) -> dict[str, Line]:
         "too even": _spoilt(sure, lambda value, _: value[:8] + "ab" * (len(value) // 2 - 4)),
         "a placeholder": _spoilt(sure, lambda value, _: f"{value[:8]}EXAMPLE{value[15:]}"),
         "a word without a value": _spoilt(context, lambda _, __: ""),
-        "a value without its word": lambda chance: bare(chance).partition("\0")[2],
+        "a value without its word": lambda chance: bare(chance).split("\0")[1],
         "a password to fill in": lambda chance: f'password = "${{{"".join(chance.choices(string.ascii_letters, k=12))}}}"',
         "escapes": lambda chance: "text = '" + "".join(f"\\u{ord(sign):04x}" for sign in chance.choices(string.ascii_letters, k=12)) + "'",
         "base64": lambda chance: f'blob = "{base64.b64encode(b"key ghp_" + chance.randbytes(40)).decode()}"',

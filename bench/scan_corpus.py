@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
+from bench.near_misses import kinds
+from outcrop.scanner.loader import load_paths
+from outcrop.scanner.ruleset import BUILT_IN
 from outcrop.scanner.sample import expand, marked
 
 EVERY = 2_000_000  # bytes of new text from one planted credential to the next
@@ -356,28 +359,10 @@ def minified(folder: Path, size: int) -> Corpus:
 
 
 def near_misses(folder: Path, size: int) -> Corpus:
-    """Write what is almost a credential on every line."""
+    """Write what is almost a credential on every line, of every kind by turns."""
     chance = random.Random("near misses")
-
-    def some(alphabet: str, length: int) -> str:
-        return "".join(chance.choices(alphabet, k=length))
-
-    base62, digits, upper = string.ascii_letters + string.digits, string.digits, string.ascii_uppercase + "234567"
-    makes: list[Callable[[], str]] = [
-        lambda: f'GITHUB_TOKEN = "ghp_{some(base62, 36)}"',  # its checksum is wrong
-        lambda: f'key = "AKIA{some(upper, 15)}"',
-        lambda: f'stripe = "sk_live_{some(base62, 7)}"',
-        lambda: f'SLACK = "xoxb-{some(digits, 12)}-{some(digits, 5)}"',
-        lambda: f'url = "https://hooks.slack.com/services/T{some(upper, 8)}/B{some(upper, 10)}/"',
-        lambda: f'password = "${{{some(base62, 12)}}}"',
-        lambda: 'api_key: "<your-api-key>"  # secret token password',
-        lambda: f'jwt = "eyJ{some(base62, 30)}"',
-        lambda: f'"-----BEGIN RSA PRIVATE KEY-----" {some(base62, 10)}',
-        lambda: f'link = "postgres://user@{some(base62, 8).lower()}.example.com/db?password="',
-        lambda: f'blob = "{base64.b64encode(some(base62, 60).encode()).decode()}"',
-        lambda: "text = '" + "".join(f"\\u{ord(sign):04x}" for sign in some(base62, 12)) + f"%3D%22{some(base62, 6)}%22'",
-    ]
-    return _hard_file(folder / "near_misses.py", size, lambda: chance.choice(makes)() + "\n")
+    lines = list(kinds(load_paths([BUILT_IN])).values())
+    return _hard_file(folder / "near_misses.py", size, lambda: chance.choice(lines)(chance) + "\n")
 
 
 def _hard_file(path: Path, size: int, piece: Callable[[], str]) -> Corpus:

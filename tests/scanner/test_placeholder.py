@@ -4,7 +4,10 @@ import random
 import string
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from outcrop.scanner.entropy import bits_per_character, is_random
 from outcrop.scanner.placeholder import is_placeholder
 
 STAND_INS = [
@@ -80,3 +83,8 @@ def test_a_random_token_is_never_a_stand_in(alphabet):
     chance = random.Random(alphabet)
     tokens = ("".join(chance.choices(alphabet, k=chance.randint(20, 88))) for _ in range(20_000))
     assert sum(map(is_placeholder, tokens)) < 4
+
+
+@given(st.text("ab01Zé-", max_size=60) | st.text(max_size=40), st.sampled_from([0.5, 2.5, 3.0, 3.5, 4.0, 4.5]))
+def test_a_value_is_random_where_its_entropy_says_so(value, bits):
+    assert is_random(value, bits) == (bits_per_character(value) >= bits)

@@ -13,7 +13,7 @@ _GIGA = 1 << 30
 # Large objects are streamed instead of being held in memory; nothing is repacked or written behind our back.
 _CONFIG = {
     "core.bigFileThreshold": "64m",
-    "core.deltaBaseCacheLimit": "96m",
+    "core.deltaBaseCacheLimit": "48m",
     "core.packedGitWindowSize": "64m",
     "core.packedGitLimit": "256m",
     "core.hooksPath": "/dev/null",
