@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.check import check_of
+from outcrop.scanner.check import checks_of
 from outcrop.scanner.loader import load_paths, load_text
 from outcrop.scanner.proof import failures
 from outcrop.scanner.rule import RuleError, Strength
@@ -55,7 +55,7 @@ FAULTS = {
     "word that is a pattern": (HEAD + "word = 'ac(me)?'\nvalue = 'hex 9'\n", "f.toml:7: rule acme_key: word 'ac(me)?' is no name; write"),
     "word and context": (GOOD + "word = 'acme'\ncontext = ['a']\n", "f.toml:8: rule acme_key: word stands for context, near and after"),
     "short form below": (GOOD + "[[rule.also]]\nvalue = 'hex'\nword = 'acme'\n", "f.toml:9: rule acme_key: value 'hex' is not understood"),
-    "no reply": (GOOD + "[rule.check]\nurl = 'https://a.de'\nlive = {}\n", "f.toml:10: rule acme_key: check.live.reply: Field required"),
+    "no reply": (GOOD + "[rule.check]\nurl = 'https://a.de'\nlive = {}\n", "f.toml:10: rule acme_key: check.0.live.reply: Field required"),
     "syntax": (GOOD + "colour = red\n", "f.toml:8: Invalid value"),
     "syntax at the end": (GOOD + "colour = [", "f.toml:8: "),
 }  # fmt: skip
@@ -228,8 +228,7 @@ dead = { confidence = "low", reply = 'no such key' }
 def test_answers_in_short_are_whole_ones_with_their_replies(tmp_path):
     file = tmp_path / "acme.toml"
     file.write_text(SHORT + CHECK)
-    check = check_of("acmemail_api_key", f"{file}:5")
-    assert check is not None
+    (check,) = checks_of("acmemail_api_key", f"{file}:5")
     assert [(a.status, a.json_, a.result, a.confidence) for a in check.answer] == [
         ([200], {"id": "*"}, "valid", "high"),
         ([401], {}, "invalid", "low"),
