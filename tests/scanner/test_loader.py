@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.check import check_of
+from outcrop.scanner.check import checks_of
 from outcrop.scanner.loader import load_paths, load_text
 from outcrop.scanner.proof import failures
 from outcrop.scanner.rule import RuleError, Strength
@@ -240,8 +240,7 @@ dead = { confidence = "low", reply = 'no such key' }
 def test_answers_in_short_are_whole_ones_with_their_replies(tmp_path):
     file = tmp_path / "acme.toml"
     file.write_text(SHORT + CHECK)
-    check = check_of("acmemail_api_key", f"{file}:5")
-    assert check is not None
+    (check,) = checks_of("acmemail_api_key", f"{file}:5")
     assert [(a.status, a.json_, a.result, a.confidence) for a in check.answer] == [
         ([200], {"id": "*"}, "valid", "high"),
         ([401], {}, "invalid", "low"),
