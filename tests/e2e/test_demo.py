@@ -15,8 +15,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from playwright.sync_api import expect
 
 from outcrop.domain.finding import SourceType, Status, Validation
+from tests.browser import CHROMIUM, running_browser, sign_in
 from tests.portal_client import sign_in_by_form
 from tests.workers import compiled_rules
 
@@ -121,6 +123,30 @@ def test_the_first_minute_and_a_second_one(environment: dict[str, str]) -> None:
         assert login(second, second.after("Password")).status_code == 200
         assert fetch(second.after("Try it").replace("validation=valid&per_page=3", "per_page=1")).json()["meta"]["total"] == len(rows)
         assert second.events == {"webhook.test": 1}
+        if CHROMIUM is not None:  # else tests/portal says how to get one
+            walk_the_portal(second)
+
+
+def walk_the_portal(shown: Shown) -> None:
+    """Start a run and watch it to its end, ask an issuer again, save a webhook and see its test event arrive: a real worker does it all."""
+    base = shown.after("Portal").rstrip("/")
+    with running_browser() as browser:
+        page = browser.new_page()
+        page.set_default_timeout(30_000)
+        sign_in(page, base, shown.after("E-mail"), shown.after("Password"))
+        page.goto(f"{base}/targets")
+        page.get_by_role("row", name=re.compile(r"www\.acme\.example")).get_by_role("button", name="Run now").click()
+        expect(page.locator(".scan-completed")).to_be_visible(timeout=60_000)
+        expect(page.get_by_text("findings seen")).to_be_visible()
+        page.goto(f"{base}/findings?validation=valid")
+        page.locator(".row[data-id] a.what").first.click()
+        page.get_by_role("button", name="Check again").click()
+        expect(page.get_by_text("Asked to check again")).to_be_visible()
+        page.goto(f"{base}/profile/webhook")
+        delivered = page.get_by_role("row", name=re.compile(r"webhook\.test")).get_by_text("Delivered")
+        before = delivered.count()
+        page.get_by_role("button", name="Send a test event").click()
+        expect(delivered).to_have_count(before + 1, timeout=60_000)
 
 
 def test_a_port_that_is_taken_is_one_clear_line(environment: dict[str, str]) -> None:

@@ -155,6 +155,25 @@ def test_a_key_is_made_shown_once_used_and_revoked(tenant: Tenant, stage: Backen
     assert client.get("/api/v1/findings").json() == {"error": "revoked_token"}
 
 
+def test_a_webhook_is_saved_its_secret_shown_once_and_removed(tenant: Tenant, seat: Seat) -> None:
+    page = seat.open("/profile/webhook")
+    page.get_by_label("Address").fill("http://receiver.example.com/")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("alert")).to_contain_text("https")
+    secrets = []
+    for _ in range(2):  # saving again makes another
+        page.get_by_label("Address").fill("https://receiver.example.com/in")
+        page.get_by_role("button", name=re.compile("Save")).click()
+        secrets.append(page.locator("#new-secret").inner_text())
+    assert all(re.fullmatch("[0-9a-f]{64}", secret) for secret in secrets)
+    assert len(set(secrets)) == 2
+    page.get_by_role("button", name="Send a test event").click()
+    expect(page.get_by_role("row", name=re.compile(r"webhook\.test"))).to_contain_text("On its way")  # no worker runs here
+    assert not any(secret in page.content() for secret in secrets)
+    page.get_by_role("button", name="Remove the webhook").click()
+    expect(page.get_by_role("heading", name="Have events sent to you")).to_be_visible()
+
+
 def test_somebody_is_invited_joins_and_gets_a_role(stage: Backend, browser: Browser, tenant: Tenant, seat: Seat) -> None:
     page = seat.open("/profile/team")
     guest = f"guest-{tenant.account.slug}@example.com"
