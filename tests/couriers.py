@@ -150,7 +150,7 @@ class Parent:
         killed = 0
         end = time.monotonic() + seconds
         while killed < kills and time.monotonic() < end and self.waiting():
-            time.sleep(dice.expovariate(1 / 0.2))
+            time.sleep(dice.expovariate(1 / 0.06))
             pid = living.pop(dice.randrange(racing))
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)

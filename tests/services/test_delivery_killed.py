@@ -105,7 +105,7 @@ def test_couriers_that_are_killed_at_random_send_nothing_twice_and_account_for_e
     received = Counter(asked.headers["webhook-id"] for asked in hooks.asked)
     accounts = [customer.account.id for customer in customers]
     lines = office.backend.sql("SELECT target, outcome FROM audit WHERE account_id = ANY(%s) AND action = 'webhook.delivery'", accounts)
-    assert told["killed"] > 20
+    assert told["killed"] > 10
     assert max(received.values()) == 1, "none came twice"
     assert len(lines) == len(ids), "each is written once"
     outcomes = dict(lines)

@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from outcrop.domain.errors import NotFoundError, TransitionError
 from outcrop.domain.finding import Action
 from outcrop.services import exchange, findings
+from outcrop.services.exchange.formats import PlaceError
 from outcrop.store import db as database
 from outcrop.store import listing, rollups
 from outcrop.store.db import Connection
@@ -320,7 +321,7 @@ class Histories(RuleBasedStateMachine):
     def import_with_a_wrong_last_line(self, n: int, some: list[Json]) -> None:
         """One transaction: the good lines before it are not written either."""
         file = io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in [*some, make_line(status="lost")]))
-        with pytest.raises(exchange.LineError, match=f"^line {len(some) + 1}: status"):
+        with pytest.raises(PlaceError, match=f"^line {len(some) + 1}: status"):
             self.runner.run(
                 exchange.import_findings(
                     self.db,

@@ -166,7 +166,7 @@ def test_a_new_finding_is_announced_with_the_fields_of_the_specification_and_aud
     assert body["composite_score"] == found["composite_score"] > 0
     lines = pipeline.sql("SELECT actor, action, target, outcome, detail FROM audit WHERE account_id = %s ORDER BY id OFFSET 1", account.id)
     assert lines == [
-        ("test", "scan.start", str(run.id), "ok", {"trigger": "cli", "target": spec.shown}),
+        ("a test", "scan.start", str(run.id), "ok", {"trigger": "cli", "target": spec.shown}),
         ("scan", "finding.new", str(found["id"]), "ok", {"scan": str(run.id), "to": "active"}),
         ("scan", "scan.finish", str(run.id), "ok", {"new": 1, "seen": 1, "resolved": 0}),
     ]

@@ -99,7 +99,7 @@ def test_huge_answers_and_bombs_are_read_as_far_as_the_limit(pipeline, account, 
 
 
 def test_broken_gzip_is_a_gap(pipeline, account):
-    packed = gzip.compress(f"key = {token('packed')}".encode() * 100)
+    packed = gzip.compress(f"key = {token('packed')}\n".encode() * 100)
     routes = {
         "/": linked("/cut", "/junk", "/whole"),
         "/cut": text(packed[:-20], **{"Content-Encoding": "gzip"}),
