@@ -25,6 +25,25 @@ set_up_logs("info", "json")
 structlog.configure(cache_logger_on_first_use=False)  # so that a test can capture them
 session.set_up_logs = lambda *_: None  # a command that is run in this process leaves that as it is
 
+_close_loop = asyncio.SelectorEventLoop.close
+
+
+async def _let_go(loop: asyncio.SelectorEventLoop) -> None:
+    for _ in range(50):
+        if not any(transport.is_closing() and transport._sock for transport in loop._transports.values()):
+            return
+        await asyncio.sleep(0.01)
+
+
+def _close_gently(loop: asyncio.SelectorEventLoop) -> None:
+    """End a loop when the connections that were closed have been let go: TLS takes some rounds to say goodbye."""
+    if not loop.is_closed() and not loop.is_running():
+        loop.run_until_complete(_let_go(loop))
+    _close_loop(loop)
+
+
+asyncio.SelectorEventLoop.close = _close_gently
+
 SECRET_KEY = "a key for the tests only, no secret"
 
 

@@ -399,7 +399,6 @@ def github_host(folder: Path | None = None, **settings: Any) -> Iterator[GitHubH
             yield host
         finally:
             asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
-            asyncio.run_coroutine_threadsafe(asyncio.sleep(0.1), loop).result()  # TLS takes a few rounds to say goodbye
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

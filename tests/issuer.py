@@ -85,7 +85,6 @@ def issuer(folder: Path, hosts: tuple[str, ...], respond: Respond) -> Iterator[I
             yield made
         finally:
             asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
-            asyncio.run_coroutine_threadsafe(asyncio.sleep(0.1), loop).result()  # TLS takes a few rounds to say goodbye
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

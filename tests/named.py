@@ -77,15 +77,16 @@ def asked_of(
         playing: set[asyncio.Task[None]] = set()
 
         async def served(reader: StreamReader, writer: StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            playing.add(task)
-            try:
+            async def part() -> None:
                 with contextlib.suppress(OSError, EOFError):
                     await play(reader, writer)
-            finally:
-                writer.transport.abort()
-                await asyncio.sleep(0)
+
+            task = asyncio.create_task(part())
+            playing.add(task)
+            await asyncio.wait({task})
+            writer.transport.abort()
+            if not task.cancelled():
+                await task
 
         async with await asyncio.start_server(served, "127.0.0.1", 0, ssl=context) as server:
             port = server.sockets[0].getsockname()[1]

@@ -189,7 +189,9 @@ def test_limits_are_kept_and_told(filled, tmp_path):
         assert "more than 3 objects: the rest was not fetched" in few.gaps
         assert sum("/objects/" in asked.path and "info" not in asked.path for asked in host.requests) == 3
         assert "more than 600 bytes: the rest was not fetched" in fetch(host, tmp_path / "small", Limits(size=600)).gaps
-        assert any("seconds are over" in gap for gap in fetch(host, tmp_path / "short", Limits(seconds=0.01, at_once=1)).gaps)
+        for name, seconds in (("short", 0.01), ("none", 0.0)):
+            found = fetch(host, tmp_path / name, Limits(seconds=seconds, at_once=1))
+            assert any("seconds are over" in gap for gap in found.gaps)
 
 
 def test_a_bomb_is_not_unpacked():

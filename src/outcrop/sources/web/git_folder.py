@@ -56,6 +56,7 @@ async def fetch_repository(
             await fetching.packs()
             await fetching.loose()
     except TimeoutError:
+        fetching.make()  # where time was over before HEAD had come
         fetching.gap(f"{fetching.limits.seconds:g} seconds are over: not all objects were fetched")
     return fetching.finish()
 
@@ -84,12 +85,15 @@ class _Fetching:
         self.head = (await self._get("HEAD", 1 << 12) or b"").strip()
         if not is_git_head(self.head):
             return False
-        (self.folder / "objects" / "pack").mkdir(parents=True)
-        (self.folder / "objects" / "info").mkdir()
-        (self.folder / "refs").mkdir()
+        self.make()
+        return True
+
+    def make(self) -> None:
+        """Lay out a repository without anything in it."""
+        for name in ("objects/pack", "objects/info", "refs"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
         (self.folder / "HEAD").write_text("ref: refs/heads/none\n")
         (self.folder / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
-        return True
 
     async def refs(self) -> None:
         """Learn where history begins: from refs under every name that we can know, from the reflog, and from the index."""
