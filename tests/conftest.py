@@ -30,7 +30,7 @@ _close_loop = asyncio.SelectorEventLoop.close
 
 async def _let_go(loop: asyncio.SelectorEventLoop) -> None:
     for _ in range(50):
-        if not any(transport.is_closing() and transport._sock for transport in loop._transports.values()):
+        if not any(transport._sock for transport in loop._transports.values()):
             return
         await asyncio.sleep(0.01)
 
