@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# A machine that keeps no compiled Python makes every command of the tests read all of it anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup run test lint bench bench-accuracy bench-api bench-pipeline bench-portal bench-scan bench-validate bench-webhooks lock clean
 .DELETE_ON_ERROR:
 

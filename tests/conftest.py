@@ -1,7 +1,10 @@
 """A real PostgreSQL for every test: one embedded server for the run, one database per test worker."""
 
 import asyncio
+import atexit
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +22,12 @@ from tests.backend import Backend, Server, running_server
 
 for name in [name for name in os.environ if name.startswith("OUTCROP_")]:
     del os.environ[name]  # the machine's own settings are not the tests'
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # commands that tests start would read all of the code anew, each time
 os.environ["OUTCROP_VALIDATE"] = "off"  # no issuer is asked; tests of checks ask stand-ins
+
+if "PYTEST_XDIST_WORKER" not in os.environ:  # one cache for the run, and never the user's own
+    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="outcrop-tests-")
+    atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 set_up_logs("info", "json")
 structlog.configure(cache_logger_on_first_use=False)  # so that a test can capture them

@@ -1,10 +1,8 @@
 """Runs of an account in tests: the real pipeline over a real database, git's own server and a stand-in for GitHub's API."""
 
 import asyncio
-import fcntl
 import os
 import secrets
-import shutil
 import subprocess
 from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -22,7 +20,7 @@ from outcrop.domain.target import OPTIONS, Schedule, Spec, Target, TargetKind
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.scanner.loader import load_text
-from outcrop.scanner.ruleset import _to_cache, load, make
+from outcrop.scanner.ruleset import _to_cache, make
 from outcrop.scanner.sample import expand
 from outcrop.services import accounts
 from outcrop.services.pipeline.foreground import run_now
@@ -38,6 +36,7 @@ from outcrop.validation.engine import Mode, Validator
 from tests.backend import now
 from tests.git_host import GitHost, git_host
 from tests.github_host import NAME, GitHubHost, github_host, together
+from tests.rulesets import cached_in, ruleset
 
 T = TypeVar("T")
 DAY = 86_400
@@ -295,13 +294,9 @@ def plain_spec(name: str, *include: str, exclude: tuple[str, ...] = ()) -> Spec:
 
 
 @contextmanager
-def open_pipeline(url: str, keys: Keys, folder: Path, shared: Path) -> Iterator[Pipeline]:
-    """Open everything once for many tests: two child processes, the rules compiled once for all test workers."""
-    with (shared / ".compiling-rules").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        load(cache=shared / "pipeline-rules")
-    cache = folder / "cache"
-    shutil.copytree(shared / "pipeline-rules", cache)
+def open_pipeline(url: str, keys: Keys, folder: Path) -> Iterator[Pipeline]:
+    """Open everything once for many tests: two child processes, which find the rules compiled."""
+    cache = cached_in(folder / "cache") / "outcrop"
     served = folder / "served"
     served.mkdir()
     with git_host(served, folder) as git, github_host(folder, limit=10**9) as hub, asyncio.Runner() as loop:
@@ -316,12 +311,11 @@ def open_pipeline(url: str, keys: Keys, folder: Path, shared: Path) -> Iterator[
 
 def _tools(stack: AsyncExitStack, url: str, keys: Keys, egress: Egress, github_url: str, cache: Path) -> Coroutine[Any, Any, Tools]:
     async def make() -> Tools:
-        ruleset = load(cache=cache)
         return Tools(
             pool=await stack.enter_async_context(database.open_pool(url, size=8, statement_timeout=30)),
             keys=keys,
-            ruleset=ruleset,
-            crew=await stack.enter_async_context(open_crew(2, [], ruleset, egress, cache)),
+            ruleset=ruleset(),
+            crew=await stack.enter_async_context(open_crew(2, [], ruleset(), egress, cache)),
             http=(http := await stack.enter_async_context(open_http(egress))),
             validator=Validator(http, Mode.OFF),
             egress=egress,

@@ -13,6 +13,7 @@ from outcrop.scanner.confirm import Hit
 from outcrop.scanner.detect import find
 from outcrop.scanner.loader import load_text
 from outcrop.scanner.ruleset import RuleSet, _to_cache, load, make
+from outcrop.sources.workspace import cache_folder
 
 BASE62 = string.ascii_letters + string.digits
 BASE64 = BASE62 + "+/"
@@ -20,13 +21,16 @@ BASE64 = BASE62 + "+/"
 
 @cache
 def ruleset() -> RuleSet:
-    return load()
+    """Give the rules with their examples, which a cache does not keep; commands of this run find them compiled."""
+    made = load()
+    _to_cache(cache_folder(), made)
+    return made
 
 
-def cached_in(folder: Path) -> Path:
+def cached_in(home: Path) -> Path:
     """Put the compiled rules where a command finds them with XDG_CACHE_HOME, so that it need not compile them."""
-    _to_cache(folder / "outcrop", ruleset())
-    return folder
+    _to_cache(home / "outcrop", ruleset())
+    return home
 
 
 def own_rules(text: str, name: str = "own.toml") -> RuleSet:

@@ -1,10 +1,8 @@
 """Commands and workers as processes of their own, on a database, a git host and a GitHub that are theirs alone."""
 
 import asyncio
-import fcntl
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -23,7 +21,6 @@ import psycopg
 from outcrop.domain.scan import Trigger
 from outcrop.domain.target import OPTIONS, Spec, TargetKind
 from outcrop.runtime import prepare
-from outcrop.scanner.ruleset import load
 from outcrop.services.pipeline.start import start_run
 from outcrop.settings import Settings
 from outcrop.store import jobs, scans
@@ -31,7 +28,7 @@ from outcrop.store.db import Connection
 from tests.backend import Backend, Tenant, now, running_server
 from tests.git_host import ENV, GitHost, git_host
 from tests.github_host import GitHubHost, github_host, together
-from tests.rulesets import github_token
+from tests.rulesets import cached_in, github_token
 
 T = TypeVar("T")
 COMMAND = str(Path(sys.executable).with_name("outcrop"))
@@ -201,24 +198,10 @@ def history(seed: str) -> str:
     )
 
 
-def compiled_rules(base: Path) -> Path:
-    """One folder of compiled rules for the whole test run, made by whoever comes first; tests/sources uses the same."""
-    home = base / "sources-cache"
-    home.mkdir(exist_ok=True)
-    with (home / ".compiling").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        load(cache=home / "outcrop")
-    return home / "outcrop"
-
-
 @contextmanager
-def house(folder: Path, url: str, rules: Path) -> Iterator[House]:
+def house(folder: Path, url: str) -> Iterator[House]:
     """A house on an empty database; whatever its commands started is gone afterwards."""
     settings = Settings(_env_file=None, database_url=url, data_dir=folder, secret_key=SECRET_KEY)
-    cache = folder / "cache/outcrop"
-    cache.mkdir(parents=True)
-    for file in rules.glob("rules-*"):
-        shutil.copy(file, cache)
     with ExitStack() as stack:
         (folder / "repositories").mkdir()
         (folder / "tls").mkdir()
@@ -238,7 +221,7 @@ def house(folder: Path, url: str, rules: Path) -> Iterator[House]:
             f"hang.example:443=127.0.0.1:{silent.getsockname()[1]}",
             "OUTCROP_EGRESS_CA_FILE": str(egress.ca_file),
             "OUTCROP_GITHUB_API_URL": github.base_url,
-            "XDG_CACHE_HOME": str(folder / "cache"),
+            "XDG_CACHE_HOME": str(cached_in(folder / "cache")),
         }
         made = House(folder, environment, backend, backend.tenant(slug="acme"), git, github)
         threading.Thread(target=hang, args=(silent, made.hanging), daemon=True).start()

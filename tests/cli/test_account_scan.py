@@ -11,16 +11,14 @@ import pytest
 
 from tests.rulesets import github_token
 from tests.web_host import page, script, web_host
-from tests.workers import COMMAND, House, compiled_rules, house, new_database, until
+from tests.workers import COMMAND, House, house, new_database, until
 
 SLOW = 30.0  # seconds: longer than any test waits for one answer
 
 
 @pytest.fixture
-def there(cluster: str, worker_id: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    base = tmp_path_factory.getbasetemp()
-    rules = compiled_rules(base if worker_id == "master" else base.parent)
-    with house(tmp_path, new_database(cluster, f"foreground_{worker_id}"), rules) as made:
+def there(cluster: str, worker_id: str, tmp_path: Path) -> Iterator[House]:
+    with house(tmp_path, new_database(cluster, f"foreground_{worker_id}")) as made:
         yield made
 
 

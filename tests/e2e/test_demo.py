@@ -20,7 +20,7 @@ from playwright.sync_api import expect
 from outcrop.domain.finding import SourceType, Status, Validation
 from tests.browser import CHROMIUM, running_browser, sign_in
 from tests.portal_client import sign_in_by_form
-from tests.workers import compiled_rules
+from tests.rulesets import cached_in
 
 COMMAND = str(Path(sys.executable).with_name("outcrop"))
 
@@ -42,11 +42,9 @@ class Shown:
 
 
 @pytest.fixture
-def environment(worker_id: str, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> dict[str, str]:
-    base = tmp_path_factory.getbasetemp()
-    rules = compiled_rules(base if worker_id == "master" else base.parent)
+def environment(tmp_path: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OUTCROP_")}
-    return kept | {"OUTCROP_DATA_DIR": str(tmp_path / "data"), "XDG_CACHE_HOME": str(rules.parent)}
+    return kept | {"OUTCROP_DATA_DIR": str(tmp_path / "data"), "XDG_CACHE_HOME": str(cached_in(tmp_path / "cache"))}
 
 
 @contextmanager

@@ -13,21 +13,15 @@ from outcrop.domain.target import TargetKind
 from outcrop.store.embedded import embedded_postgres
 from tests.backend import now
 from tests.factories import make_line
-from tests.workers import House, compiled_rules, house, new_database, until
+from tests.workers import House, house, new_database, until
 
 SLOW = 30.0  # seconds: longer than any test waits for one answer
 CLONE = ["refs", "pack", "pack"]  # what git asks for, once: the protocol, the refs, the objects
 
 
 @pytest.fixture
-def rules(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    base = tmp_path_factory.getbasetemp()
-    return compiled_rules(base if worker_id == "master" else base.parent)
-
-
-@pytest.fixture
-def there(cluster: str, worker_id: str, tmp_path: Path, rules: Path) -> Iterator[House]:
-    with house(tmp_path, new_database(cluster, f"workers_{worker_id}"), rules) as made:
+def there(cluster: str, worker_id: str, tmp_path: Path) -> Iterator[House]:
+    with house(tmp_path, new_database(cluster, f"workers_{worker_id}")) as made:
         yield made
 
 
@@ -153,9 +147,9 @@ def test_a_worker_that_is_told_to_stop_gives_back_what_it_was_at(there: House, n
     assert list(there.sources(scan_id).values()) == [("done", 1, None)]
 
 
-def test_a_worker_without_its_database_waits_and_goes_on_and_stops_when_told(tmp_path: Path, rules: Path) -> None:
+def test_a_worker_without_its_database_waits_and_goes_on_and_stops_when_told(tmp_path: Path) -> None:
     data = tmp_path / "database"
-    with embedded_postgres(data) as url, house(tmp_path, url, rules) as there:
+    with embedded_postgres(data) as url, house(tmp_path, url) as there:
         old, young = (make_line(last_seen_at=(now() - timedelta(days=days)).isoformat()) for days in (6, 4))
         there.backend.import_(there.tenant.account, old, young)
         names = there.organisation("acme", 2)

@@ -13,10 +13,8 @@ __all__ = ["nobody_has_tried"]
 
 
 @pytest.fixture(scope="session")
-def _open_pipeline(database_url: str, keys: Keys, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Pipeline]:
-    base = tmp_path_factory.getbasetemp()
-    shared = base if worker_id == "master" else base.parent
-    with open_pipeline(database_url, keys, tmp_path_factory.mktemp("pipeline"), shared) as made:
+def _open_pipeline(database_url: str, keys: Keys, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
+    with open_pipeline(database_url, keys, tmp_path_factory.mktemp("pipeline")) as made:
         yield made
 
 

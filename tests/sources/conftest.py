@@ -1,6 +1,5 @@
 """Real repositories made by git, and real scans of them; tokens are made up, so that no whole one stands in the tree."""
 
-import fcntl
 import json
 import os
 import subprocess
@@ -13,10 +12,12 @@ from typing import Any
 import pytest
 
 from outcrop.domain.secret import reveal
-from outcrop.scanner.ruleset import RuleSet, load
+from outcrop.scanner.ruleset import RuleSet
 from outcrop.scanner.sample import expand
 from outcrop.services import local_scan
 from outcrop.services.local_scan import Options, Report
+from tests import rulesets
+from tests.rulesets import cached_in
 
 FIRST_DAY = 1_700_000_000  # the author date of a repository's first commit; each commit is a day younger
 DAY = 86_400
@@ -113,20 +114,14 @@ def listing(folder: Path) -> dict[str, tuple[int, int, int]]:
 
 
 @pytest.fixture(scope="session")
-def cache_home(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """One XDG_CACHE_HOME for all workers: rules are compiled once, by whoever comes first."""
-    base = tmp_path_factory.getbasetemp()
-    home = (base if worker_id == "master" else base.parent) / "sources-cache"
-    home.mkdir(exist_ok=True)
-    with (home / ".compiling").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        load(cache=home / "outcrop")
-    return home
+def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One XDG_CACHE_HOME for all tests of a process, with the compiled rules in it."""
+    return cached_in(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="session")
-def ruleset(cache_home: Path) -> RuleSet:
-    return load(cache=cache_home / "outcrop")
+def ruleset() -> RuleSet:
+    return rulesets.ruleset()
 
 
 @dataclass(frozen=True)
