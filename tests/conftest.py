@@ -55,6 +55,18 @@ asyncio.SelectorEventLoop.close = _close_gently
 SECRET_KEY = "a key for the tests only, no secret"
 
 
+# Files that take long, the longest first: begun last, one of them would keep a single worker busy at the end.
+LONG = ("portal/", "e2e/", "services/", "store/", "contract/", "api/", "cli/", "sources/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def turn(item: pytest.Item) -> int:
+        path = item.path.relative_to(Path(__file__).parent).as_posix()
+        return next((n for n, start in enumerate(LONG) if path.startswith(start)), len(LONG))
+
+    items.sort(key=turn)
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"

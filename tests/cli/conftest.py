@@ -53,6 +53,7 @@ def outcrop(environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.Mon
                 patch.setenv(name, value)
             patch.chdir(tmp_path)
             patch.setattr(sys, "argv", ["outcrop", *arguments])
+            patch.setattr(os, "setpriority", lambda *_: None)  # it would hold for all tests that come after
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
             try:
                 main()

@@ -10,7 +10,7 @@ from outcrop.domain.target import Spec
 from outcrop.services.pipeline.look import look_at_source
 from outcrop.services.pipeline.plan import plan_run
 from outcrop.services.pipeline.start import start_run
-from outcrop.services.pipeline.tools import Tools, now
+from outcrop.services.pipeline.tools import Tools, meanwhile, now
 from outcrop.store import scans
 
 _LOOK_EVERY = 0.5  # seconds between two looks at how far it has come
@@ -23,33 +23,30 @@ async def run_now(tools: Tools, account: Account, spec: Spec, told: Callable[[Sc
         await scans.hold(holding, key)
         async with tools.pool.connection() as db, db.transaction():
             run = await start_run(db, account.id, spec, trigger=Trigger.CLI, target_id=None, moment=now(), by=by, foreground=key)
-        teller = asyncio.create_task(_tell(tools, account, run, told))
+
+        async def tell() -> None:
+            await asyncio.sleep(_LOOK_EVERY)
+            async with tools.pool.connection() as db:
+                if (current := await scans.select(db, account.id, run.id)) is not None:
+                    told(current)
+
         try:
-            names = await plan_run(tools, account.id, run.id, deferred=False)
-            slots = asyncio.Semaphore(tools.jobs)
+            async with meanwhile(tell):
+                names = await plan_run(tools, account.id, run.id, deferred=False)
+                slots = asyncio.Semaphore(tools.jobs)
 
-            async def look(name: str) -> None:
-                async with slots:
-                    await look_at_source(tools, account.id, run.id, name)
+                async def look(name: str) -> None:
+                    async with slots:
+                        await look_at_source(tools, account.id, run.id, name)
 
-            looks = [asyncio.create_task(look(name)) for name in names]
-            try:
-                await asyncio.gather(*looks)
-            finally:  # each gives back what it was at before the run is let go
-                for one in looks:
-                    one.cancel()
-                await asyncio.gather(*looks, return_exceptions=True)
+                looks = [asyncio.create_task(look(name)) for name in names]
+                try:
+                    await asyncio.gather(*looks)
+                finally:  # each gives back what it was at before the run is let go
+                    for one in looks:
+                        one.cancel()
+                    await asyncio.gather(*looks, return_exceptions=True)
         finally:
-            teller.cancel()
-            await asyncio.gather(teller, return_exceptions=True)
             await scans.let_go(holding, key)
     async with tools.pool.connection() as db:
         return await scans.select(db, account.id, run.id) or run
-
-
-async def _tell(tools: Tools, account: Account, run: ScanRun, told: Callable[[ScanRun], None]) -> None:
-    while True:
-        await asyncio.sleep(_LOOK_EVERY)
-        async with tools.pool.connection() as db:
-            if (current := await scans.select(db, account.id, run.id)) is not None:
-                told(current)

@@ -15,7 +15,7 @@ from outcrop.domain.secret import Secret, reveal
 from outcrop.services.pipeline.hosts import github
 from outcrop.services.pipeline.masking import Masking
 from outcrop.services.pipeline.record import Extent, Sighting, opened_path, record, reopen, resolve_gone
-from outcrop.services.pipeline.tools import Look, Part, Tools, now
+from outcrop.services.pipeline.tools import Look, Part, Tools, meanwhile, now
 from outcrop.sources.base import Located, shown
 from outcrop.sources.clone import Remote
 from outcrop.sources.consist import Found
@@ -131,22 +131,19 @@ async def _run(tools: Tools, part: Part, errand: Errand, look: Look) -> Brought:
         look.progress = {"blobs": blobs, "bytes": size, "commits": commits}
         told.set()
 
-    async def tell() -> None:
-        last = 0.0
-        while True:
-            await told.wait()
-            told.clear()
-            if monotonic() - last > _TELL_EVERY:
-                last = monotonic()
-                async with tools.pool.connection() as db:
-                    await scans.set_progress(db, part.account_id, part.scan_id, part.source, look.progress)
+    last = 0.0
 
-    teller = asyncio.create_task(tell())
-    try:
+    async def tell() -> None:
+        nonlocal last
+        await told.wait()
+        told.clear()
+        if monotonic() - last > _TELL_EVERY:
+            last = monotonic()
+            async with tools.pool.connection() as db:
+                await scans.set_progress(db, part.account_id, part.scan_id, part.source, look.progress)
+
+    async with meanwhile(tell):
         brought = await tools.crew.run(errand, progress)
-    finally:
-        teller.cancel()
-        await asyncio.gather(teller, return_exceptions=True)
     look.progress = {"blobs": brought.blobs, "bytes": brought.size, "commits": brought.commits}
     masked = Masking((one.hit.secret for one in brought.located), (text for gap in brought.gaps for text in gap))
     look.gaps += [Gap(f"{part.source}: {masked(where)}" if where else part.source, masked(why)) for where, why in brought.gaps]

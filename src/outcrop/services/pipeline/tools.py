@@ -1,5 +1,8 @@
 """What a run works with."""
 
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -74,6 +77,27 @@ class Part:
     account_id: int
     scan_id: UUID
     source: str
+
+
+@asynccontextmanager
+async def meanwhile(turn: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """Do something again and again while the body runs.
+
+    A task that is cancelled may go on where what it waited for came at that very moment (asyncio before 3.12): then the flag ends it.
+    """
+    over = False
+
+    async def turns() -> None:
+        while not over:
+            await turn()
+
+    task = asyncio.create_task(turns())
+    try:
+        yield
+    finally:
+        over = True
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def now() -> datetime:
