@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from outcrop.api import findings, scans
 from outcrop.api.errors import STATUS
-from outcrop.cli.commands import app
+from outcrop.cli.commands import tree
 from outcrop.domain.errors import OutcropError
 from outcrop.settings import Settings
 
@@ -54,7 +54,7 @@ def test_every_command_is_documented() -> None:
             found += names(command, f"{prefix}{name} ") or [f"{prefix}{name}"]
         return found
 
-    commands = names(typer.main.get_command(app))
+    commands = names(typer.main.get_command(tree()))
     assert len(commands) > 15
     for command in commands:
         group, _, rest = command.partition(" ")

@@ -37,7 +37,6 @@ from outcrop.validation.engine import Mode, Validator
 from outcrop.validation.issuer import AT_ONCE, CONNECTIONS
 
 FOLD_EVERY = 2.0  # seconds; a list sums a few more rows meanwhile
-DEAD_AFTER = 20.0  # seconds without a sign of life; it gives four of them in that time
 _SCHEDULE_EVERY, _HOUR = 15.0, 3_600.0
 _PATIENCE = 4.0  # seconds that a job gets to end by itself when the worker is told to stop
 _GRACE = 2.0  # seconds that giving it back gets then
@@ -77,7 +76,7 @@ async def open_tools(settings: Settings, runtime: Runtime, jobs: int) -> AsyncIt
         )
 
 
-async def work(runtime: Runtime, settings: Settings, stop: asyncio.Event, *, jobs: int, dead_after: float = DEAD_AFTER) -> None:
+async def work(runtime: Runtime, settings: Settings, stop: asyncio.Event, *, jobs: int, dead_after: float) -> None:
     """Work until told to stop; a database that is away is waited for."""
     logging.getLogger("procrastinate").setLevel(logging.CRITICAL)  # what it has to tell is told here, without a traceback
     async with open_tools(settings, runtime, jobs) as tools:

@@ -15,7 +15,6 @@ from typing import Annotated
 import structlog
 import typer
 
-from outcrop import worker as house
 from outcrop.cli.session import run, start
 from outcrop.domain.errors import BadInputError, OperatorError
 from outcrop.runtime import database_url, open_runtime, prepare
@@ -23,6 +22,7 @@ from outcrop.settings import Settings, is_loopback
 from outcrop.sources.parallel import cores
 
 _TOO_SOON = 3.0  # seconds: a child that dies sooner three times in a row will not live
+DEAD_AFTER = 20.0  # seconds without a sign of life, of which a worker gives four in that time
 _PATIENCE = 10.0  # seconds a child gets to finish what it is doing
 
 _WORKER_STATEMENT_TIMEOUT = 600.0
@@ -65,21 +65,23 @@ def serve(  # noqa: PLR0917 - options, all given by name
 
 def worker(
     jobs: Annotated[int, typer.Option("--jobs", min=0, max=256, help="Sources looked at side by side; 0 is one per core.")] = 0,
-    dead_after: Annotated[float, typer.Option("--dead-after", min=1, hidden=True)] = house.DEAD_AFTER,
+    dead_after: Annotated[float, typer.Option("--dead-after", min=1, hidden=True)] = DEAD_AFTER,
 ) -> None:
     """Run one more worker, on any machine that reaches the database."""
     settings = start()
     run(lambda: work_until_told(settings, jobs, dead_after))
 
 
-async def work_until_told(settings: Settings, jobs: int = 0, dead_after: float = house.DEAD_AFTER) -> None:
+async def work_until_told(settings: Settings, jobs: int = 0, dead_after: float = DEAD_AFTER) -> None:
     """Run the worker until SIGTERM or SIGINT."""
+    from outcrop.worker import work  # noqa: PLC0415 - the parent of a service does without it
+
     jobs = jobs or cores()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with open_runtime(settings, pool_size=jobs + 8, statement_timeout=_WORKER_STATEMENT_TIMEOUT) as runtime:
-        await house.work(runtime, settings, stop, jobs=jobs, dead_after=dead_after)
+        await work(runtime, settings, stop, jobs=jobs, dead_after=dead_after)
 
 
 async def supervise(
