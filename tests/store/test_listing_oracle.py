@@ -23,7 +23,7 @@ from outcrop.store.keyring import Keys
 from tests.backend import Backend
 
 FINDINGS = 3_000
-QUESTIONS = 450
+QUESTIONS = 240
 NEVER_CHEAP, ALWAYS_CHEAP = 0, 10**12
 
 SCORES = [0.0, 0.5, 1.0, 7.999, 8.0, 49.99, 50.0, 50.0, 50.5, 63.0, 64.0, 89.999999, 90.0, 90.0, 99.5, 100.0]
