@@ -2,6 +2,7 @@
 
 import asyncio
 import atexit
+import gc
 import os
 import shutil
 import tempfile
@@ -65,6 +66,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next((n for n, start in enumerate(LONG) if path.startswith(start)), len(LONG))
 
     items.sort(key=turn)
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # thousands of tests that are looked through again and again otherwise
 
 
 @pytest.fixture(scope="session")

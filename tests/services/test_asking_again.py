@@ -110,10 +110,10 @@ def test_what_cannot_be_asked_about_is_told(pipeline, account, tools, found):
         pipeline.wait(validate_again(tools, account.id, id_, by="ada"))
 
 
-def request(pipeline: Pipeline, account: Account, finding_id: UUID) -> None:
+def request(pipeline: Pipeline, account: Account, finding_id: UUID, note: str | None = None) -> None:
     async def work() -> None:
         async with pipeline.tools.pool.connection() as db, db.transaction():
-            await request_validation(db, account.id, finding_id, by="ada", moment=now())
+            await request_validation(db, pipeline.tools.keys, account.id, finding_id, note=note, by="ada", moment=now())
 
     pipeline.wait(work())
 
@@ -150,6 +150,14 @@ def test_a_request_is_done_by_a_worker_once(pipeline, account, tools, stand_in, 
     assert len(stand_in.asked) == 1
     lines = audited(pipeline, account, "finding.revalidate", "finding.validate")
     assert [(line[0], line[1]) for line in lines] == [("finding.revalidate", "ada")] * 2 + [("finding.validate", "ada")]
+
+
+def test_the_note_of_a_request_is_in_the_trail_without_the_credential(pipeline, account, tools, found):
+    one = found({"a.py": token("noted")})["a.py"]
+    request(pipeline, account, one["id"], f"was {token('noted')} rotated?")
+    ((*_, detail),) = audited(pipeline, account, "finding.revalidate")
+    assert detail == {"note": f"was {one['matched_text']} rotated?"}
+    work_off(pipeline, tools)
 
 
 def test_a_request_that_cannot_be_met_ends_with_a_line_in_the_trail(pipeline, account, tools, found):

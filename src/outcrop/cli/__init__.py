@@ -1,5 +1,6 @@
 """The command line: one module per group of commands, each command one service call."""
 
+import gc
 import sys
 
 from outcrop.cli.commands import tree
@@ -10,7 +11,11 @@ from outcrop.domain.errors import OutcropError
 def main() -> None:
     """Run a command; every failure is one line on standard error and exit code 2."""
     try:
-        tree(sys.argv[1] if len(sys.argv) > 1 else "")()
+        gc.disable()  # what is loaded stays, and need not be looked through while it comes
+        app = tree(sys.argv[1] if len(sys.argv) > 1 else "")
+        gc.freeze()
+        gc.enable()
+        app()
     except OutcropError as error:
         fail(error.message)
     except KeyboardInterrupt:

@@ -35,12 +35,9 @@ def _possible(status: Status) -> list[Action]:
 async def act(visit: Visit) -> Response:
     id_ = visit.id("id")
     move = next((move for move in Move if move == visit.path("action")), None)
-    note = visit.form.get("note") or None
     if move is None:
         raise NotFoundError("there is nothing at this address")
-    if note is not None and len(note) > NOTE_LENGTH:
-        raise BadInputError(f"a note has at most {NOTE_LENGTH} characters")
-    outcomes = await findings.triage(visit.db, visit.keys, visit.account_id, [id_], move, note=note, by=visit.email, now=now())
+    outcomes = await findings.triage(visit.db, visit.keys, visit.account_id, [id_], move, note=_note(visit), by=visit.email, now=now())
     told = {
         Triaged.CHANGED: f"The finding is {DONE[move]}.",
         Triaged.UNCHANGED: "Nothing changed: it already was.",
@@ -51,9 +48,16 @@ async def act(visit: Visit) -> Response:
     return visit.go(f"/findings/{id_}", told)
 
 
+def _note(visit: Visit) -> str | None:
+    note = visit.form.get("note") or None
+    if note is not None and len(note) > NOTE_LENGTH:
+        raise BadInputError(f"a note has at most {NOTE_LENGTH} characters")
+    return note
+
+
 async def validate(visit: Visit) -> Response:
     id_ = visit.id("id")
-    await request_validation(visit.db, visit.account_id, id_, by=visit.email, moment=now())
+    await request_validation(visit.db, visit.keys, visit.account_id, id_, note=_note(visit), by=visit.email, moment=now())
     return visit.go(f"/findings/{id_}", "Its issuer is being asked again. Load this page anew in a moment.")
 
 

@@ -105,8 +105,8 @@ def _run(arguments: list[str], remote: Remote, config: dict[str, str], work: Pat
         env=gitcall.environment(config, protocols="https"),
         cwd=work,
         start_new_session=True,
-        preexec_fn=gitcall.limit,  # noqa: PLW1509 - system calls only, no lock is taken
     )
+    gitcall.bound(process.pid)
     with process:
         try:
             out, errors = process.communicate(timeout=_DEADLINE)

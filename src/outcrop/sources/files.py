@@ -141,8 +141,8 @@ def _stretches(base: bytes, batch: list[bytes], buffer: bytearray, told: Read) -
     for path in batch:
         told.files += 1
         try:
-            with regular(os.path.join(base, path)) as file:
-                size = os.fstat(file.fileno()).st_size
+            file, size = _opened(os.path.join(base, path))
+            try:
                 if size > _BUFFER // 2:
                     yield path
                     continue
@@ -150,9 +150,10 @@ def _stretches(base: bytes, batch: list[bytes], buffer: bytearray, told: Read) -
                     yield Stretch(buffer, length, contents)
                     contents, length = [], 0
                 buffer[length] = _LINE_BREAK
-                start = stop = length + 1
-                while stop < _BUFFER and (count := file.readinto(view[stop:])):
-                    stop += count
+                start = length + 1
+                stop = start + _read(file, view[start:], size)
+            finally:
+                os.close(file)
         except OSError as error:
             told.gaps.append((path, _reason(error)))
             continue
@@ -187,11 +188,27 @@ def scan_file(path: bytes, ruleset: RuleSet, floor: Confidence) -> tuple[Found, 
 
 def regular(path: bytes) -> FileIO:
     """Open a regular file, without following a link that took its place, and without waiting for a pipe."""
-    file = FileIO(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK))
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
+    return FileIO(_opened(path)[0])
+
+
+def _opened(path: bytes) -> tuple[int, int]:
+    """Open it as a mere descriptor, with its size: a folder has very many."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    status = os.fstat(file)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(file)
         raise OSError(0, "not a regular file")
-    return file
+    return file, status.st_size
+
+
+def _read(file: int, room: memoryview, size: int) -> int:
+    """Read until there is no more, as the size says where it says anything; give how much that was."""
+    length = 0
+    while length < len(room) and (count := os.readv(file, [room[length:]])):
+        length += count
+        if length == size:
+            break
+    return length
 
 
 def _reason(error: OSError) -> str:

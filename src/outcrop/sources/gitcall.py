@@ -72,11 +72,6 @@ def start(
     memory: int = 32 * _GIGA,
 ) -> "subprocess.Popen[bytes]":
     """Start git on one of our own repositories, with its output to be read."""
-
-    def limited() -> None:
-        limit()
-        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-
     process = subprocess.Popen(
         command(repository, *arguments),
         stdin=stdin,
@@ -85,19 +80,24 @@ def start(
         env=environment(),
         cwd=repository,
         start_new_session=True,
-        preexec_fn=limited,  # noqa: PLW1509 - three system calls, no lock is taken
         bufsize=1 << 20,
     )
+    bound(process.pid, memory)
     if process.stdout is not None and hasattr(fcntl, "F_SETPIPE_SZ"):
         with contextlib.suppress(OSError):  # a larger pipe means fewer changes between the two processes
             fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, 1 << 20)
     return process
 
 
-def limit() -> None:
-    """Bound what one git process can use."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (32 * _GIGA, 32 * _GIGA))
+def bound(pid: int, memory: int = 32 * _GIGA) -> None:
+    """Bound what a git process that has just been started can use.
+
+    From outside, since Python copies a process that has code to run before git does, with all of its memory: milliseconds each time.
+    """
+    bounds = {resource.RLIMIT_CORE: 0, resource.RLIMIT_AS: 32 * _GIGA, resource.RLIMIT_DATA: memory}
+    with contextlib.suppress(OSError, AttributeError):  # it has ended already; only Linux can
+        for what, most in bounds.items():
+            resource.prlimit(pid, what, (most, most))
 
 
 def output(repository: Path, *arguments: str, given: bytes = b"") -> tuple[int, bytes]:

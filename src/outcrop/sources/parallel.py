@@ -1,6 +1,7 @@
 """Work spread over processes: batches go out, results come back, and a process that dies is noticed."""
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import signal
@@ -33,6 +34,7 @@ def spread(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[Any]:
     queue: multiprocessing.Queue[Any] = context.Queue(maxsize=jobs * 2)
     pipes: list[Connection] = []
     processes = []
+    gc.freeze()  # what is there is shared, for as long as nobody writes to it, as looking through it would
     for _ in range(jobs):
         reader, writer = context.Pipe(duplex=False)
         process = context.Process(target=_run, args=(queue, writer, work, [*pipes, reader], os.getpid()), daemon=True)

@@ -5,10 +5,13 @@ from datetime import datetime
 from uuid import UUID, uuid4
 
 from outcrop.domain.errors import BadInputError, NotFoundError
+from outcrop.domain.finding import cut_note
 from outcrop.domain.scan import ScanRun, ScanStatus, Trigger
+from outcrop.domain.secret import is_password
 from outcrop.domain.target import Spec
 from outcrop.store import audit, findings, jobs, scans, verdicts
 from outcrop.store.db import Connection
+from outcrop.store.keyring import Keys
 from outcrop.store.scans import PLAN
 from outcrop.store.verdicts import Stored
 
@@ -47,10 +50,19 @@ async def defer(db: Connection, account_id: int, scan_id: UUID, source: str) -> 
         await jobs.defer(db, LOOK_TASK, [(f"{account_id} {source}", arguments | {"source": source})])
 
 
-async def request_validation(db: Connection, account_id: int, finding_id: UUID, *, by: str, moment: datetime) -> None:
-    """Have a worker ask about a finding's credential, in the caller's transaction; asked for twice meanwhile it is done once."""
-    await stored_credential(db, account_id, finding_id)
-    await audit.append(db, account_id, audit.Line(moment, by, ASKED, str(finding_id)))
+async def request_validation(
+    db: Connection, keys: Keys, account_id: int, finding_id: UUID, *, note: str | None, by: str, moment: datetime
+) -> None:
+    """Have a worker ask about a finding's credential, in the caller's transaction; asked for twice meanwhile it is done once.
+
+    The note stands in the history, without the credential.
+    """
+    stored = await stored_credential(db, account_id, finding_id)
+    if note is not None:
+        secret = keys.open(stored.box, account_id, stored.finding_id, wholly=is_password(stored.secret_type))
+        note = cut_note(secret.masked_within(note))
+    detail = {} if note is None else {"note": note}
+    await audit.append(db, account_id, audit.Line(moment, by, ASKED, str(finding_id), detail=detail))
     lock = f"validate {account_id} {finding_id}"
     if not await jobs.is_waiting(db, lock):
         arguments = {"account_id": account_id, "finding_id": str(finding_id), "by": by}
