@@ -29,6 +29,11 @@ class GitHost:
         return Egress.parse(["127.0.0.0/8"], [f"git.example:443=127.0.0.1:{self.port}"], self.ca)
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """A client that has gone away is none of ours: its trace would stand in the output of whoever runs then."""
+
+
 @contextmanager
 def git_host(root: Path, folder: Path) -> Iterator[GitHost]:
     """Serve every repository under a folder as `https://git.example/NAME.git`."""
@@ -69,7 +74,7 @@ def git_host(root: Path, folder: Path) -> Iterator[GitHost]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = _Server(("127.0.0.1", 0), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     server.socket = context.wrap_socket(server.socket, server_side=True)

@@ -2,6 +2,9 @@
 
 import json
 import stat
+import subprocess
+import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import psycopg
@@ -9,6 +12,18 @@ import pytest
 
 from tests.cli.conftest import Outcrop
 from tests.factories import make_line
+
+
+def test_the_version_is_told(outcrop: Outcrop) -> None:
+    ran = outcrop("--version")
+    assert (ran.code, ran.out) == (0, f"outcrop {version('outcrop')}\n")
+
+
+def test_a_command_loads_nothing_that_only_others_need() -> None:
+    loaded = "import sys; from outcrop.cli.commands import tree; tree({!r}); print(*sys.modules)"
+    for command, others in {"account": {"fastapi", "hyperscan", "outcrop.worker"}, "serve": {"fastapi", "outcrop.worker"}}.items():
+        ran = subprocess.run([sys.executable, "-c", loaded.format(command)], capture_output=True, text=True, check=True)
+        assert others & set(ran.stdout.split()) == set()
 
 
 def test_migrate_applies_once(outcrop: Outcrop) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from outcrop.domain.sarif import fingerprints
+from outcrop.scanner import ruleset
 from tests.command import Ran, run
 from tests.rulesets import cached_in, drawn, github_token
 from tests.sarif import VALIDATOR
@@ -201,7 +202,8 @@ class TestOptions:
         assert (ran.code, ran.out) == (2, "")
         assert "own.toml:6: rule github_pat_classic: is already defined in" in ran.err
 
-    def test_a_gitleaks_configuration(self, scan, place, tmp_path):
+    def test_a_gitleaks_configuration(self, scan, place, tmp_path, monkeypatch):
+        monkeypatch.setattr(ruleset, "BUILT_IN", ruleset.BUILT_IN / "github.toml")  # one file is compiled at once
         (tmp_path / "g.toml").write_text("[[rules]]\nid = 'acme'\ndescription = 'Acme'\nregex = '''acme_[0-9a-f]{16}'''\n")
         (place / "b.txt").write_text(ACME)
         assert [one["rule"] for one in scan("--json", "--gitleaks-config", tmp_path / "g.toml", ".").json] == ["acme", "github_pat_classic"]

@@ -482,6 +482,7 @@ def test_two_runs_over_the_same_source_at_once_make_one_finding(pipeline: Pipeli
         await asyncio.gather(*(look_at_source(pipeline.tools, account.id, run_id, names[0]) for run_id, names in planned))
 
     pipeline.wait(both())
+    assert [pipeline.told(account, run_id).coverage_gaps for run_id, _ in planned] == [(), ()]
     assert pipeline.finding(account)["seen_count"] == 2
     assert events(pipeline, account) == ["finding.new"]
     assert sorted(figures(pipeline.told(account, run_id)) for run_id, _ in planned) == [(0, 1, 0), (1, 1, 0)]
@@ -584,7 +585,7 @@ async def both(pipeline: Pipeline, accounts: list[Account], spec: Spec) -> list[
     return await asyncio.gather(*(run_now(pipeline.tools, account, spec, lambda _: None, by="a test") for account in accounts))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_run_that_goes_on_tells_the_same_as_one_that_begins_anew(pipeline: Pipeline, account: Account, seed: int) -> None:
     spec, shop = one_repository(pipeline, {"a.txt": "x"})
     history = History(shop, random.Random(f"history {seed}"))

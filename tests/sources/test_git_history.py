@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.rulesets import cached_in
 from tests.sources.conftest import DAY, FIRST_DAY, Outcrop, Repo, Scan, listing, token
 
 FIRST, SECOND, THIRD = token("first"), token("second"), token("third")
@@ -517,7 +518,7 @@ def test_a_rescan_of_an_unchanged_repository_tells_the_same_gaps(repo: Repo, sca
 
 def test_the_cache_holds_no_credential(repo: Repo, outcrop: Outcrop, tmp_path: Path) -> None:
     repo.commit({"a": f"{FIRST}\n", "b": f"password = '{SECOND}'\n"})
-    home = tmp_path / "home"
+    home = cached_in(tmp_path / "home")
     for _ in range(2):
         assert outcrop("scan", repo.path, XDG_CACHE_HOME=str(home)).code == 1
     files = [file for file in home.rglob("*") if file.is_file()]

@@ -1,12 +1,14 @@
 """Repositories that are damaged, or made by someone who wishes us ill: nothing of theirs runs, and nothing hides the rest."""
 
 import os
+import re
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from outcrop.sources import history
+from outcrop.sources import gitcall, history
 from tests.sources.conftest import Outcrop, Repo, Scan, changed_bytes, listing, token
 
 FIRST, SECOND, THIRD = token("first"), token("second"), token("third")
@@ -656,3 +658,12 @@ def test_blobs_around_the_size_of_the_buffer_are_each_scanned(repo: Repo, scan: 
     scanned = scan(repo.path)
     assert len(scanned.secrets) == len({*scanned.secrets}) == 2 * len(sizes)
     assert {finding["source_type"] for finding in scanned.findings} == {"repo"}
+
+
+def test_what_git_may_use_is_bounded_from_its_start(repo: Repo) -> None:
+    repo.commit({"a": "x"})
+    with gitcall.start(repo.path / ".git", ["cat-file", "--batch"], stdin=subprocess.PIPE, memory=1 << 30) as git:
+        limits = Path(f"/proc/{git.pid}/limits").read_text()
+        git.communicate(b"")
+    bounds = {name: re.search(rf"^Max {name} +(\S+)", limits, re.MULTILINE)[1] for name in ("core file size", "address space", "data size")}
+    assert bounds == {"core file size": "0", "address space": str(32 << 30), "data size": str(1 << 30)}

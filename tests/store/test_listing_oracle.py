@@ -331,12 +331,12 @@ def _deltas(store: Backend, account: Account) -> int:
 def test_the_questions_ask_for_everything(answers: list[tuple[FindingQuery, int, list[Finding]]]) -> None:
     """What the tests below compare is worth comparing."""
     for name in ("status", "source_type", "validation", "suppressed", "service", "min_score", "seen_from", "seen_before"):
-        assert sum(getattr(query, name) is not None for query, _, _ in answers) > 40, name
-    assert sum(bool(query.terms) for query, _, _ in answers) > 60
-    assert sum(bool(query.terms) and total > 0 for query, total, _ in answers) > 30
-    assert sum(total > 0 and not rows for _, total, rows in answers) > 60, "pages past the end"
-    assert sum(total == 0 for _, total, _ in answers) > 20
-    assert sum(total > 1000 for _, total, _ in answers) > 60
+        assert sum(getattr(query, name) is not None for query, _, _ in answers) > 20, name
+    assert sum(bool(query.terms) for query, _, _ in answers) > 30
+    assert sum(bool(query.terms) and total > 0 for query, total, _ in answers) > 15
+    assert sum(total > 0 and not rows for _, total, rows in answers) > 30, "pages past the end"
+    assert sum(total == 0 for _, total, _ in answers) > 10
+    assert sum(total > 1000 for _, total, _ in answers) > 30
     assert {1, 200} <= {query.per_page for query, _, _ in answers}
     assert {(query.order_by, query.order_dir) for query, _, rows in answers if rows} == set(product(OrderBy, OrderDir))
 
@@ -354,14 +354,14 @@ def test_every_list_is_what_plain_sql_says(
     monkeypatch.setattr(listing, "_CHEAP", cheap)
     with _counting(monkeypatch) as taken:
         _compare(store, account, answers)
-    assert taken["search"] > 60
+    assert taken["search"] > 30
     if cheap == NEVER_CHEAP:
-        assert taken["jump"] > 100
+        assert taken["jump"] > 50
         for column, kind in (("composite_score", 1), ("first_seen_at", 3), ("last_seen_at", 5), ("composite_score", 7)):
-            assert taken[f"locate {column} {kind}"] > 5, (column, kind)
-        assert taken["locate_score"] > 5
+            assert taken[f"locate {column} {kind}"] > 2, (column, kind)
+        assert taken["locate_score"] > 2
     else:
-        assert min(taken["walk"], taken["gather_sql"]) > 40
+        assert min(taken["walk"], taken["gather_sql"]) > 20
     if cheap == ALWAYS_CHEAP:
         assert taken["jump"] == 0
 
