@@ -12,11 +12,13 @@ from pathlib import Path
 import psycopg
 import pytest
 import structlog
+from argon2 import PasswordHasher
 
 from outcrop.cli import session
 from outcrop.logs import set_up_logs
 from outcrop.runtime import prepare
 from outcrop.settings import Settings
+from outcrop.store import passwords
 from outcrop.store.embedded import embedded_postgres
 from outcrop.store.keyring import Keys
 from tests.backend import Backend, Server, running_server
@@ -52,6 +54,9 @@ def _close_gently(loop: asyncio.SelectorEventLoop) -> None:
 
 
 asyncio.SelectorEventLoop.close = _close_gently
+
+REAL_HASHER = passwords._HASHER
+passwords._HASHER = PasswordHasher(time_cost=1, memory_cost=8 << 10)  # a tenth of the work; hundreds of tests sign in
 
 SECRET_KEY = "a key for the tests only, no secret"
 

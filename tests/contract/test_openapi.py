@@ -334,7 +334,7 @@ _VALUES = {
 
 
 @given(asked=st.one_of(*(st.tuples(st.just(name), values) for name, values in _VALUES.items())))
-@settings(derandomize=True, max_examples=1500, deadline=None)
+@settings(derandomize=True, max_examples=800, deadline=None)
 def test_a_value_is_taken_exactly_where_its_description_allows_it(asked: tuple[str, str]) -> None:
     assert _accepted(FindingParameters, *asked) is _described(FindingParameters, *asked)
 

@@ -44,9 +44,9 @@ OPERATIONS = {
 REFUSING = {"POST /api/v1/findings/{finding_id}/resolve", "POST /api/v1/findings/{finding_id}/restrict"}
 WELL_FORMED = {"finding_id": re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"), "scan_id": re.compile(".+", re.DOTALL)}
 
-FEW_OF_EVERYTHING = {"generation": {"max-examples": 12}, "phases": {"coverage": {"generate-duplicate-query-parameters": True}}}
+FEW_OF_EVERYTHING = {"generation": {"max-examples": 8}, "phases": {"coverage": {"generate-duplicate-query-parameters": True}}}
 MANY_PARAMETERS = {  # the key is always right, so that every case gets as far as its parameters
-    "generation": {"max-examples": 50, "with-security-parameters": False},
+    "generation": {"max-examples": 40, "with-security-parameters": False},
     "phases": {
         "examples": {"enabled": False},
         "coverage": {"enabled": False},

@@ -16,6 +16,7 @@ from outcrop.services import accounts, sessions
 from outcrop.store import passwords
 from outcrop.store.db import Connection, Pool
 from tests.backend import Backend
+from tests.conftest import REAL_HASHER
 from tests.members import NOW, PASSWORD, QUICK, add_member, count_statements, everything_stored, resume, sign_in, trail, with_pool
 
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
@@ -300,7 +301,7 @@ def test_two_passwords_are_compared_at_once_and_the_loop_goes_on(monkeypatch: py
 
 
 def test_the_parameters_are_those_that_the_standard_recommends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
+    monkeypatch.setattr(passwords, "_HASHER", REAL_HASHER)
     made = asyncio.run(passwords.hashed(PASSWORD))
     assert made.startswith("$argon2id$v=19$m=65536,t=3,p=4$"), "RFC 9106, for machines with less memory"
     assert asyncio.run(passwords.matches(made, PASSWORD))

@@ -701,7 +701,7 @@ def test_the_log_never_holds_what_was_in_a_statement(made: Path) -> None:
         # a backend that dies takes its statement into the log's detail
         with psycopg.connect(conninfo) as victim, ThreadPoolExecutor(1) as pool:
             sleeping = pool.submit(victim.execute, f"SELECT pg_sleep(60), '{marker}'")
-            with psycopg.connect(conninfo) as db:
+            with psycopg.connect(conninfo, autocommit=True) as db:
                 while not db.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'").fetchone():
                     time.sleep(0.01)
             os.kill(victim.info.backend_pid, signal.SIGKILL)
