@@ -2,6 +2,7 @@
 
 import base64
 import io
+import threading
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from outcrop.services.pipeline.foreground import run_now
 from outcrop.sources.github import api as github_api
 from tests.github_host import Fault, error, secondary
 from tests.pipeline import GIST, NAME, Hosted, Pipeline, Repo, owner_spec, plain_spec, repository_spec, token
+from tests.workers import until
 
 
 def paths(pipeline: Pipeline, account: Account, **wanted: object) -> list[str]:
@@ -413,19 +415,39 @@ def test_limits_of_the_host_are_waited_for_and_told(pipeline: Pipeline, account:
     assert "longer than we wait" in (run.error or "")
 
 
-def test_a_child_process_that_dies_fails_its_source_and_is_replaced(pipeline: Pipeline, account: Account) -> None:
-    spec, shop = one_repository(pipeline)
-    children = list(pipeline.tools.crew._children)
-    for child in children:
+def kill_children(pipeline: Pipeline) -> None:
+    for child in list(pipeline.tools.crew._children):
         child._process.kill()
         child._process.join()
-    run = pipeline.scan(account, spec)
+
+
+def test_a_child_process_that_dies_at_work_fails_its_source_and_is_replaced(pipeline: Pipeline, account: Account) -> None:
+    spec, shop = one_repository(pipeline)
+
+    def kill_at_work() -> None:
+        until(lambda: pipeline.git.requests, "the clone to begin")
+        kill_children(pipeline)
+
+    pipeline.git.requests.clear()
+    pipeline.git.delay = 1.0  # for each of three answers
+    killing = threading.Thread(target=kill_at_work)
+    killing.start()
+    run = pipeline.wait(run_now(pipeline.tools, account, spec, lambda _: None, by="a test"))  # what it leaves is swept by the next one
+    killing.join()
+    pipeline.git.delay = 0
     assert run.status is ScanStatus.FAILED
     assert "ended before its work was done" in (run.error or "")
-    for _ in children:
-        run = pipeline.scan(account, spec)
+    run = pipeline.scan(account, spec)
     assert (run.status, run.findings_seen) == (ScanStatus.COMPLETED, 1)
     assert shop.full_name == pipeline.finding(account)["repo_full_name"]
+
+
+def test_a_child_process_that_has_died_while_it_was_idle_harms_nobody(pipeline: Pipeline, account: Account) -> None:
+    spec, _ = one_repository(pipeline)
+    pipeline.scan(account, spec)
+    kill_children(pipeline)
+    run = pipeline.scan(account, spec)
+    assert (run.status, run.findings_seen) == (ScanStatus.COMPLETED, 1)
 
 
 def test_a_path_may_be_made_of_any_bytes(pipeline: Pipeline, account: Account) -> None:

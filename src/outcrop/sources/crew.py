@@ -38,20 +38,26 @@ class Crew:
         """Have an errand run; `told` is called as it goes on. A failure is an OperatorError."""
         child = await self._free.get()
         try:
+            if child is not None and not child.lives:  # it has died while it had nothing to do, for want of memory maybe
+                self._bury(child)
+                child = None
             if child is None:
                 child = _Child(self._start)  # takes milliseconds; in a thread it could be cancelled, and the process be nobody's
                 self._children.add(child)
             return unpack(await child.run(errand, told), self._ruleset)
         except (EOFError, OSError, asyncio.CancelledError) as error:
             if child is not None:
-                child.kill()
-                self._children.discard(child)
+                self._bury(child)
                 child = None
             if isinstance(error, asyncio.CancelledError):
                 raise
             raise OperatorError("the process that looked at it ended before its work was done") from None
         finally:
             self._free.put_nowait(child)
+
+    def _bury(self, child: "_Child") -> None:
+        child.kill()
+        self._children.discard(child)
 
     def close(self) -> None:
         for child in self._children:
@@ -102,6 +108,10 @@ class _Child:
             else:
                 wire: BroughtWire = value
                 return wire
+
+    @property
+    def lives(self) -> bool:
+        return self._process.is_alive()
 
     def kill(self) -> None:
         with suppress(ValueError, OSError):
