@@ -1,5 +1,6 @@
 """The command as users call it, on a database of its own."""
 
+import asyncio
 import io
 import json
 import os
@@ -14,6 +15,9 @@ import psycopg
 import pytest
 
 from outcrop.cli import main
+from outcrop.store.db import connect
+from outcrop.store.schema import migrate
+from tests.workers import new_database
 
 
 @dataclass(frozen=True)
@@ -31,14 +35,28 @@ class Ran:
 Outcrop = Callable[..., Ran]
 
 
+@pytest.fixture(scope="session")
+def house(cluster: str, worker_id: str) -> tuple[str, list[str]]:
+    """A database of this worker's commands, and the tables that a new one has empty."""
+    url = new_database(cluster, f"cli_{worker_id}")
+
+    async def made() -> None:
+        async with await connect(url) as db:
+            await migrate(db)
+
+    asyncio.run(made())
+    with psycopg.connect(url) as db:
+        tables = [name for (name,) in db.execute("SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public'")]
+        return url, [table for table in tables if db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is None]
+
+
 @pytest.fixture
-def environment(cluster: str, tmp_path: Path, worker_id: str) -> dict[str, str]:
-    """An empty database of its own on the shared server, and an empty data folder."""
-    name = f"cli_{worker_id}"
-    with psycopg.connect(cluster, autocommit=True) as db:
-        db.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-        db.execute(f"CREATE DATABASE {name}")
-    url = psycopg.conninfo.make_conninfo(cluster, dbname=name)
+def environment(house: tuple[str, list[str]], tmp_path: Path) -> dict[str, str]:
+    """A database as it is when it is new, and an empty data folder."""
+    url, tables = house
+    with psycopg.connect(url) as db:
+        db.execute("SET session_replication_role = replica")  # in any order, the audit trail too
+        db.execute("; ".join(f"DELETE FROM {table}" for table in tables))
     return os.environ | {"OUTCROP_DATABASE_URL": url, "OUTCROP_DATA_DIR": str(tmp_path / "data"), "COLUMNS": "200"}
 
 

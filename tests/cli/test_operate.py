@@ -1,6 +1,7 @@
 """`outcrop migrate`, `doctor`, `secrets rotate` and `import`; settings that are wrong."""
 
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -12,6 +13,14 @@ import pytest
 
 from tests.cli.conftest import Outcrop
 from tests.factories import make_line
+from tests.workers import new_database
+
+
+@pytest.fixture
+def environment(cluster: str, tmp_path: Path, worker_id: str) -> dict[str, str]:
+    """An empty database, and an empty data folder."""
+    url = new_database(cluster, f"operate_{worker_id}")
+    return os.environ | {"OUTCROP_DATABASE_URL": url, "OUTCROP_DATA_DIR": str(tmp_path / "data"), "COLUMNS": "200"}
 
 
 def test_the_version_is_told(outcrop: Outcrop) -> None:
