@@ -6,7 +6,7 @@ Everything is done on bytes: hits say where they stand in bytes, and what cannot
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from urllib.parse import unquote_to_bytes
+from urllib.parse import unquote, unquote_to_bytes
 
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import Confidence
@@ -67,9 +67,10 @@ def excerpts(text: bytes, hits: Sequence[Hit], wanted: Sequence[Hit]) -> list[Ex
 
 
 def _tells(excerpt: Excerpt, secrets: Iterable[Secret]) -> bool:
-    """Tell whether masking itself has written a value, such as one of stars."""
+    """Tell whether masking itself has written a value: one of stars, or one whose first sign was the end of a % that is masked now."""
     text = "\n".join(excerpt.lines)
-    return any(len(value) >= _SHORT and value in text for value in map(reveal, secrets))
+    decoded = unquote(text)
+    return any(len(value) >= _SHORT and (value in text or value in decoded) for value in map(reveal, secrets))
 
 
 # --- what is masked
