@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import psycopg
 import pytest
 import structlog
@@ -60,6 +61,9 @@ passwords._HASHER = PasswordHasher(time_cost=1, memory_cost=8 << 10)  # a tenth 
 
 SECRET_KEY = "a key for the tests only, no secret"
 
+
+hypothesis.settings.register_profile("the same every time", derandomize=True)  # a run that fails fails again
+hypothesis.settings.load_profile("the same every time")
 
 # Files that take long, the longest first: begun last, one of them would keep a single worker busy at the end.
 LONG = ("portal/", "e2e/", "services/", "store/", "contract/", "api/", "cli/", "sources/")

@@ -46,7 +46,7 @@ WELL_FORMED = {"finding_id": re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9
 
 FEW_OF_EVERYTHING = {"generation": {"max-examples": 8}, "phases": {"coverage": {"generate-duplicate-query-parameters": True}}}
 MANY_PARAMETERS = {  # the key is always right, so that every case gets as far as its parameters
-    "generation": {"max-examples": 40, "with-security-parameters": False},
+    "generation": {"max-examples": 30, "with-security-parameters": False},
     "phases": {
         "examples": {"enabled": False},
         "coverage": {"enabled": False},

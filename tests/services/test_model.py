@@ -412,7 +412,7 @@ def test_every_history_ends_as_the_specification_says(backend: Backend, monkeypa
         settings=settings(
             derandomize=True,
             database=None,
-            max_examples=6,
+            max_examples=5,
             stateful_step_count=14,
             deadline=None,
             suppress_health_check=list(HealthCheck),
