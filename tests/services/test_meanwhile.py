@@ -29,7 +29,6 @@ def test_it_goes_on_while_the_body_runs_and_no_longer():
 
 def test_a_cancellation_that_is_lost_keeps_nobody_waiting():
     """Psycopg and wait_for lose one that comes together with what they wait for."""
-
     lost = 0
 
     async def turn() -> None:
