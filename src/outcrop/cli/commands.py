@@ -1,7 +1,7 @@
 """The tree of commands; of its modules only the one that is called is loaded, since most of a short command's time is loading."""
 
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -64,6 +64,6 @@ def _root(
     """Be a tree, also with a single command."""
 
 
-def _loaded(module: str, name: str) -> typer.Typer:
-    loaded: typer.Typer = getattr(import_module(f"outcrop.cli.{module}"), name)
-    return loaded
+def _loaded(module: str, name: str) -> Any:
+    """Give a command's function, or a group of commands."""
+    return getattr(import_module(f"outcrop.cli.{module}"), name)

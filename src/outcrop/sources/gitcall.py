@@ -95,8 +95,8 @@ def bound(pid: int, memory: int = 32 * _GIGA) -> None:
     From outside, since Python copies a process that has code to run before git does, with all of its memory: milliseconds each time.
     """
     bounds = {resource.RLIMIT_CORE: 0, resource.RLIMIT_AS: 32 * _GIGA, resource.RLIMIT_DATA: memory}
-    with contextlib.suppress(OSError, AttributeError):  # it has ended already; only Linux can
-        for what, most in bounds.items():
+    for what, most in bounds.items():
+        with contextlib.suppress(OSError, AttributeError):  # it has ended, or is bounded more closely already; only Linux can
             resource.prlimit(pid, what, (most, most))
 
 
