@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from outcrop.domain.secret import reveal
 from outcrop.scanner import regex
-from outcrop.scanner.confirm import _alone, _matches, _windows, nowhere
+from outcrop.scanner.confirm import _alone, _matches, _around, nowhere
 from outcrop.scanner.detect import find, first_pass
 from outcrop.scanner.loader import load_text
 from outcrop.scanner.regex import PatternError
@@ -93,7 +93,7 @@ def unseen(rules: RuleSet, form: Form, data: bytes) -> list[tuple[int, int]]:
     """Give the matches of the full pattern that lie in no stretch to which the first pass leads."""
     number = next(n for n, forms in enumerate(rules.triggered) if any(one is form for _, one in forms))
     ends = [end for end, found in first_pass(rules, data) if found == number]
-    windows = list(_windows(form, ends, len(data)))
+    windows = list(_around(form, ends, len(data)))
     spans = [match.span() for match in compiled(form.regex).finditer(data)]
     return [(a, b) for a, b in spans if b - a <= form.longest and not any(start <= a and b <= stop for start, stop in windows)]
 

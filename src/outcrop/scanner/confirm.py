@@ -3,6 +3,7 @@
 A file may hold something that is almost a credential on every line, so what is done for each place is as little as possible.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -66,7 +67,7 @@ def confirm(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares 
     if form.width and taken is nowhere:
         yield from _alone(rule, form, data, ends)
         return
-    for start, stop in _windows(form, ends, len(data)):
+    for start, stop in _windows(form, data, ends):
         if stop - start > _REMEMBERED_WIDTH or taken(start, stop):
             yield from _matches(rule, form, data, (start, stop), taken)
             continue
@@ -148,8 +149,30 @@ def _has_all(words: list[bytes], data: bytes, at: int, stop: int) -> bool:
     return True
 
 
-def _windows(form: Form, ends: list[int], size: int) -> Iterator[tuple[int, int]]:
-    """Give the stretches in which a match can lie, overlapping ones as one."""
+def _windows(form: Form, data: bytes, ends: list[int]) -> Iterator[tuple[int, int]]:
+    """Give the stretches in which a match can lie, overlapping ones as one, up to where the form says that they end."""
+    windows = _around(form, ends, len(data))
+    if form.until is None:
+        yield from windows
+        return
+    for window in windows:
+        for start, stop in _between(compiled(form.until), data, window):
+            if bisect_right(ends, stop) > bisect_right(ends, start):
+                yield start, stop
+
+
+def _between(bound: Any, data: bytes, window: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """Cut a stretch at each of its bounds; a bound belongs to what stands on either side of it."""
+    start, stop = window
+    at = start
+    while (found := spans(bound, data, at, stop)) is not None:
+        left, right = found[0]
+        yield start, right
+        start, at = left, max(right, at + 1)
+    yield start, stop
+
+
+def _around(form: Form, ends: list[int], size: int) -> Iterator[tuple[int, int]]:
     start, stop = -1, -1
     before, after = form.reach
     for end in ends:

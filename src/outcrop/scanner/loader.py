@@ -41,6 +41,7 @@ class _FormIn(_Shape):
     near: list[str] = []
     after: list[str] = []
     within: int | None = Field(None, ge=1, le=8_000)
+    until: str | None = None
     longest: int = Field(0, ge=0, le=262_144)
     entropy: float | None = Field(None, ge=0, le=8)
     checksum: str | None = None
@@ -216,6 +217,10 @@ def make_form(given: _FormIn) -> Form:
     within = given.within or WITHIN
     if sum(map(bool, (given.context, given.near, given.after))) > 1:
         raise regex.PatternError("context, near and after exclude each other")
+    if given.until:
+        if not (given.near or given.after):
+            raise regex.PatternError("until needs near or after")
+        _compiles("until", given.until)
     if given.context and within > _WIDEST_GAP:
         raise regex.PatternError(f"within is at most {_WIDEST_GAP} with context")
     whole = _whole(given.pattern, given.context, within, judged=given.judge in LED_TO)
@@ -237,7 +242,7 @@ def make_form(given: _FormIn) -> Form:
     )
     width, joining = _width(given) if form.whole else (0, "")
     before, after = within if given.near else 0, within if given.near or given.after else 0
-    return replace(form, before=before, after=after, width=width, joining=joining, judge=given.judge)
+    return replace(form, before=before, after=after, until=given.until or None, width=width, joining=joining, judge=given.judge)
 
 
 def _width(given: _FormIn) -> tuple[int, str]:

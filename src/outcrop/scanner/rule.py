@@ -43,6 +43,7 @@ class Form:
     exclude: str | None = None  # values that match this wholly are something else
     before: int = 0  # with `near`: how far from the trigger the value may stand, to either side, any number of times
     after: int = 0
+    until: str | None = None  # where this stands, no window goes on
     keywords: tuple[str, ...] = ()  # one of these must stand anywhere in the text, in any case
     part: str | None = None  # the form is a companion that is worth a finding when no partner stands near
     judge: str | None = None  # how the value stands beside its name, where the two are weighed
