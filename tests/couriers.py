@@ -143,14 +143,14 @@ class Parent:
         os.waitpid(pid, 0)
         return False
 
-    def race(self, *, kills: int, seconds: float, racing: int = 4) -> dict[str, Any]:
+    def race(self, *, kills: int, seconds: float, pause: float, racing: int = 4) -> dict[str, Any]:
         """Let couriers race, kill them at random moments, and let others take over until nothing waits."""
         dice = random.Random(6)
         living = [self.fork() for _ in range(racing)]
         killed = 0
         end = time.monotonic() + seconds
         while killed < kills and time.monotonic() < end and self.waiting():
-            time.sleep(dice.expovariate(1 / 0.06))
+            time.sleep(dice.expovariate(1 / pause))
             pid = living.pop(dice.randrange(racing))
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)

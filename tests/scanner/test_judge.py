@@ -130,11 +130,34 @@ class TestWeighing:
     def test_words_references_places_and_code_are_nothing(self, value):
         assert weigh(value.encode(), Noun.PASSWORD, "quoted").confidence in {None, Confidence.LOW}
 
-    def test_letters_that_nobody_would_write_are_a_password(self):
-        assert weigh(b"xkqjwmztpl", Noun.PASSWORD, "quoted").confidence is Confidence.MEDIUM
+    @pytest.mark.parametrize("value", ["xkqjwmztpl", "ciygd", "lua_ppuwxwwl", "axwytkcb-bbdrdt", "Qzkvwjtx", "924095"])
+    def test_what_nobody_would_write_is_a_password_however_short(self, value):
+        assert weigh(value.encode(), Noun.PASSWORD, "quoted").confidence is Confidence.MEDIUM
+
+    @pytest.mark.parametrize("value", ["mzqk", "kms_key_id", "pki-acme", "csrf_token", "100000", "20240131", "新しいパスワード2"])
+    def test_syllables_round_numbers_and_labels_are_none(self, value):
+        for noun in (Noun.SECRET, Noun.PASSWORD) if value != "20240131" else (Noun.SECRET,):
+            assert weigh(value.encode(), noun, "quoted").confidence in {None, Confidence.LOW}
 
 
 class TestPlace:
+    def test_a_value_ends_with_the_quote_that_it_began_with(self):
+        assert values("""password = "q8mZ'7`kLw" """) == ["q8mZ'7`kLw"]
+        assert values('Password string `koanf:"password" yaml:"password"`') == []
+
+    def test_what_a_sentence_says_of_a_password_is_none(self):
+        assert values("Het wachtwoord is gewijzigd.\n") == []
+        assert values("the password is Wint3r!Oslo\n") == ["Wint3r!Oslo"]
+
+    def test_the_first_of_several_arguments_is_not_the_password(self):
+        assert values('CheckUserPassword("jxqzvk", given)') == []
+        assert values('setPassword("jxqzvk")') == ["jxqzvk"]
+
+    def test_a_value_is_named_by_the_rule_that_knows_it_wherever_else_it_stands(self):
+        text = b"password: xvkqzwpl\n\ncurl -u crm:xvkqzwpl https://crm.corp\n"
+        told = for_path(scan_content(ruleset(), text, Confidence.MEDIUM), b"README.md")
+        assert [(hit.rule.id, hit.line) for _, hit in told] == [("curl_user", 3)]
+
     def test_an_unquoted_value_is_marked_where_it_would_be_code(self):
         assert [hit.bare for hit in hits("password = Wint3r!Oslo\n")] == [True]
         for text in ("# password = Wint3r!Oslo\n", 'x = "a;password=Wint3r!Oslo"\n', "password = 'Wint3r!Oslo'\n"):

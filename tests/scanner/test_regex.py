@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from outcrop.domain.secret import reveal
 from outcrop.scanner import regex
-from outcrop.scanner.confirm import _alone, _matches, _around, nowhere
+from outcrop.scanner.confirm import _alone, _around, _matches, nowhere
 from outcrop.scanner.detect import find, first_pass
 from outcrop.scanner.loader import load_text
 from outcrop.scanner.regex import PatternError

@@ -32,8 +32,9 @@ EXPECTED = {
     "while_writing": (UNKNOWN, 1),
     "when_written": (OK, 1),
 }
-# At most so many kills, so many events, so many seconds of killing. The whole trial: KILLS=2000,20000,3600
-KILLS, EVENTS, SECONDS = (int(part) for part in os.environ.get("KILLS", "400,1200,20").split(","))
+# At most so many kills, so many events, so many seconds of killing, and milliseconds between two kills on average.
+# The whole trial: KILLS=2000,24000,3600,3
+KILLS, EVENTS, SECONDS, PAUSE = (int(part) for part in os.environ.get("KILLS", "400,1200,20,60").split(","))
 
 
 @pytest.fixture(scope="module")
@@ -93,13 +94,13 @@ def test_a_courier_that_is_killed_at_a_point_of_the_delivery_sends_nothing_twice
 
 
 def test_couriers_that_are_killed_at_random_send_nothing_twice_and_account_for_everything(
-    office: Office, hooks: Issuer, parent: Callable[[str], Any]
+    office: Office, hooks: Issuer, parent: Callable[[str], Any], record_testsuite_property: Callable[[str, str], None]
 ) -> None:
     customers = [office.customer() for _ in range(8)]
     ids = {str(id_) for customer in customers for id_ in office.event(customer, EVENTS // 8)}
     hooks.asked.clear()
     hooks.respond = lambda _: Play(after=0.01)
-    told = parent("race " + json.dumps({"kills": KILLS, "seconds": SECONDS}))
+    told = parent("race " + json.dumps({"kills": KILLS, "seconds": SECONDS, "pause": PAUSE / 1000}))
     time.sleep(0.2)
     until(lambda: given_up(office), "what is left open to be given up")
     received = Counter(asked.headers["webhook-id"] for asked in hooks.asked)
@@ -109,6 +110,7 @@ def test_couriers_that_are_killed_at_random_send_nothing_twice_and_account_for_e
     assert max(received.values()) == 1, "none came twice"
     assert len(lines) == len(ids), "each is written once"
     outcomes = dict(lines)
+    record_testsuite_property("kills", f"{told['killed']} of couriers, {len(ids)} events: {dict(Counter(outcomes.values()))}")
     assert set(outcomes) == ids
     assert set(received) <= ids
     assert set(outcomes.values()) <= {"ok", "unknown"}

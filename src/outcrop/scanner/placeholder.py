@@ -26,7 +26,7 @@ _SHORT_ELLIPSIS = 80
 
 # Something else fills the value in: a shell, a template engine, a format string.
 _TEMPLATE = compile_regex(
-    r"\$\{[^}]*\}|\$\{\{|^\$\(|^\$\{|^\$[A-Za-z_]\w*$|\{\{|\}\}|<%|%>|^%\w+%$|%\(\w+\)s|(?:^|[^\w%])%[sdv](?:$|[^\w])|#\{|\{[A-Za-z_][\w.]*\}|^\{\d?\}$"
+    r"\$\{[^}]*\}|\$\{\{|^\$\(|^\$\{|^\$[A-Za-z_]\w*$|\{\{|\}\}|<%|%>|^%\w+%$|%\(\w+\)s|(?:^|[^\w%])%[sdv](?:$|[^\w])|#\{[^}]*\}|\{[A-Za-z_][\w.]*\}|^\{\d?\}$"
     r"|^<[^<>]*>$|^\[[^\[\]]*\]$|^@\w+@$|^__[A-Z_]+__$|^%[sdv@]|\*{3}|^\*+$|_{8}|#{4}|^-+$|\\\([A-Za-z_.]+\)"
 )
 _SIGNS = b"${}<>%#[@*\\"  # one of which every template has, or an underscore twice, or it begins with a dash

@@ -77,7 +77,10 @@ def member(path: bytes | None, inner: str) -> bytes | None:
 
 
 def for_path(found: Found, path: bytes | None) -> list[tuple[str, Hit]]:
-    """Give a content's hits at one path, each value once: rules for files of certain names speak in those files only."""
+    """Give a content's hits at one path, each value once, by a rule that knows it if there is one.
+
+    Rules for files of certain names speak in those files only.
+    """
     by_member: dict[str, list[Hit]] = {}
     for inner, hit in found.hits:
         name = member(path, inner) or b""
@@ -85,12 +88,11 @@ def for_path(found: Found, path: bytes | None) -> list[tuple[str, Hit]]:
             by_member.setdefault(inner, []).append(hit)
     kept: list[tuple[str, Hit]] = []
     for inner, hits in by_member.items():
-        values: set[str] = set()
+        values: dict[str, Hit] = {}
         chosen = best(hits) if any(hit.rule.paths for hit in hits) else hits
-        for hit in sorted(chosen, key=lambda hit: (hit.start, hit.end)):
-            if reveal(hit.secret) not in values:
-                values.add(reveal(hit.secret))
-                kept.append((inner, hit))
+        for hit in sorted(chosen, key=lambda hit: (hit.weighed, hit.start, hit.end)):
+            values.setdefault(reveal(hit.secret), hit)
+        kept += ((inner, hit) for hit in sorted(values.values(), key=lambda hit: (hit.start, hit.end)))
     return kept
 
 

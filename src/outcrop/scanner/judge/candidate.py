@@ -9,7 +9,7 @@ from outcrop.scanner.judge.verdict import Verdict, weigh
 from outcrop.scanner.judge.words import WORDS
 
 # Forms whose pattern leads up to the value: how many of its characters the pattern takes, quoted and bare.
-LED_TO = {"noun": (5, 6), "key": (12, 16)}
+LED_TO = {"noun": (4, 5), "key": (12, 16)}
 _LONGEST = 400  # bytes of a value
 _LOOK_BACK = 128  # what is read before a value: the name, and the line it stands in
 _WORDS = {
@@ -20,6 +20,7 @@ _WORDS = {
 _NAME = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-" + bytes(range(0x80, 0x100))
 _TAIL = re.compile(rb"[0-9A-Za-z_.\x80-\xff-]*")
 _VALUE = re.compile(rb"[^\x00-\x20\x7f\"'`<>]{1,401}")
+_QUOTED = {quote: re.compile(rb"[^\x00-\x20\x7f%c]{1,401}" % quote) for quote in b"\"'`"}
 _UNQUOTED = re.compile(rb"[^\x00-\x20\x7f\"'`<>(){}\[\]]{1,401}")
 _QUOTES = b"\"'`"
 _OPENS = frozenset({b"(", b"[", b"{"})  # behind a bare word: a call, an index
@@ -82,15 +83,16 @@ def _beside(  # noqa: PLR0911 - one way out for each way in which a value stands
     noun = noun_of(name)
     if noun is None or (is_bare and (line[-1:] in {b":", b"/"} or b"{{" in line)) or not _goes_with(name, gap, line):
         return None
-    value = (_UNQUOTED if is_bare else _VALUE).match(data, left)
+    value = (_UNQUOTED if is_bare else _QUOTED.get(before[-1], _VALUE)).match(data, left)
     if value is None or value.end() - left > _LONGEST:
         return None
     right = value.end()
     if is_bare:
-        return None if data[right : right + 1] in _OPENS else _judged(data, left, right, noun, "bare", bare=_is_code(line))
+        doubts = ("said in a sentence",) if gap.strip() in {b"is", b"was"} else ()
+        return None if data[right : right + 1] in _OPENS else _judged(data, left, right, noun, "bare", doubts, bare=_is_code(line))
     if before[-1] not in _QUOTES:
         return _judged(data, left, right, noun, "element")
-    if data[right : right + 1] not in {b'"', b"'", b"`"}:
+    if data[right : right + 1] != before[-1:]:
         return None
     right -= data[right - 1] == ord("\\")  # an escaped quote ends it
     return _judged(data, left, right, noun, "quoted", _doubts(gap, data[right + 1 : right + 4]))
@@ -128,7 +130,7 @@ def _doubts(gap: bytes, after: bytes) -> tuple[str, ...]:
     if call and call[1].lower().rpartition(b".")[2].rpartition(b":")[2] not in _CONVERTS:
         doubts.append("result of a call")
     after = after.lstrip()
-    if after[:1] in {b"+", b"%"} or after[:3] == b".fo":
+    if after[:1] in {b"+", b"%"} or after[:3] == b".fo" or (gap[:1] == b"(" and after[:1] == b","):
         doubts.append("part of an expression")
     return tuple(doubts)
 
@@ -140,9 +142,11 @@ def _goes_with(name: bytes, gap: bytes, line: bytes) -> bool:
     """
     if gap[:1] in {b" ", b"\t"} and not gap.strip(b" \t\"'`@bBuUrRLfN$\\"):
         return line[-1:] == b"-" or _WHOLE.search(name) is not None or line.rstrip().endswith(_SETS)
+    if gap[:1] == b".":  # a sentence ends
+        return False
     if gap[:1] == b">":
         return line[-1:] in {b"<", b":"} and not line.endswith((b"?<", b"?P<"))
-    if gap[:1] == b",":  # behind a variable comes another argument, behind a constant its value
+    if gap.lstrip(b")]")[:1] == b",":  # behind a variable comes another argument, behind a constant its value
         return name.isupper()
     if gap[:1] == b"(":
         method = name.rpartition(b".")[2]

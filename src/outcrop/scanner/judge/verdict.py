@@ -21,18 +21,21 @@ POINTS = {
     # what the name calls it
     Noun.PASSWORD: 3.0, Noun.SECRET: 1.0, Noun.KEY: -2.0,
     # what the value is
-    Shape.HEX: 3.0, Shape.UUID: 2.5, Shape.PLAIN: 1.0, Shape.OTHER: 1.0, Shape.NUMBERED: 0.0, Shape.LETTERS: -2.5, Shape.NUMBER: -1.5,
+    Shape.HEX: 3.0, Shape.UUID: 2.5, Shape.PLAIN: 1.0, Shape.OTHER: 1.0, Shape.NUMBERED: 0.0, Shape.LETTERS: -3.0, Shape.NUMBER: -1.5,
     # how it stands there
     "bare": 0.0, "element": 0.0, "quoted": 0.0, "option": 0.0, "header": 1.5, "call": -0.5,
     # what else it is like
     "short": -1.0, "very short": -2.5, "long": 1.0, "very long": 2.0, "letters and digits": 1.0, "signs": 1.0, "both cases": 0.5,
     "a plain name": -3.0, "holds a noun": -4.0, "holds a common word": -1.5, "keyboard or sequence": -6.0, "repeats itself": -4.0,
-    "result of a call": -7.0, "part of an expression": -2.5, "mixed scripts": -3.0,
+    "result of a call": -7.0, "part of an expression": -2.5, "said in a sentence": -3.0, "nothing but digits": 1.5,
+    "mixed scripts": -3.0, "another script": -6.0,
 }  # fmt: skip
 SURE, ENOUGH, DOUBTFUL = 8.0, 2.0, 0.0
 _PER_BIT, _LEAST_BITS, _MOST_BITS = 1 / 8, -2.0, 4.0
+_PER_BIT_OF_LETTERS = {Noun.PASSWORD: 1 / 2, Noun.SECRET: 1 / 2, Noun.KEY: 1 / 8}  # where nothing else tells
+_UNSPELLED = {Noun.PASSWORD: 6.0, Noun.SECRET: 12.0, Noun.KEY: 24.0}  # bits from which on letters with marks between them are no words
 _MOST_BITS_OF_A_NAME = 1.0  # abbreviations look drawn by chance
-_SHORTEST = {Noun.PASSWORD: 5, Noun.SECRET: 8, Noun.KEY: 12}
+_SHORTEST = {Noun.PASSWORD: 4, Noun.SECRET: 8, Noun.KEY: 12}
 _DRAWN = frozenset({Shape.HEX, Shape.UUID, Shape.NUMBER})  # no letters that could spell a word
 _UNWRITTEN = 16.0  # bits: whatever its numbers look like, nobody wrote this
 _NEVER = frozenset({Shape.REFERENCE, Shape.PUBLIC, Shape.SEALED, Shape.PLACE, Shape.WORDS, Shape.CODE})
@@ -42,6 +45,7 @@ _LONG = 32
 _LONGEST_WITH_NOUN, _LONGEST_OF_WORDS = 80, 24  # in a longer one they stand by chance
 _MARKED = re.compile(r"[-_./:]")
 _LONG_RUNS = re.compile(r"[A-Z]?[a-z]{4,}|[A-Z]{5,}")
+_SYLLABLE = 4
 _WORDLIKE = 2.0  # bits
 _NOUNS = "passw(?:or|0r)?d|passwort|passphrase|passcode|secret|token|api[_-]?key|credential|authoriz|private|encrypt|bearer|username"
 _COMMON = WORDS["values"]["common"]
@@ -50,7 +54,9 @@ _ROWS = (
 )  # fmt: skip
 _WALKS = frozenset(way[at : at + 4] for row in _ROWS for way in (row, row[::-1]) for at in range(len(row) - 3))
 _HAS_NOUN, _HAS_WALK = 0, 1
+_DIGITS = 6  # from so many on a number counts nothing
 _DIGIT = re.compile(r"[0-9]")
+_FOREIGN = re.compile(r"[\x80-\xff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +71,45 @@ class Verdict:
 @lru_cache(maxsize=16_384)
 def weigh(value: bytes, noun: Noun, place: str, doubts: tuple[str, ...] = ()) -> Verdict:
     """Weigh a value that stands in a place beside a name with this noun; `doubts` are reasons read off the surroundings."""
-    shape = shape_of(value)
+    shape, text = shape_of(value), value.decode("latin-1")
     if shape in _NEVER and len(value) >= _LONG and _is_noise(value):
         shape = Shape.OTHER  # by chance it has the marks of something else
+    if shape is Shape.WORDS and value.isascii() and _bits_of_words(text) >= _UNSPELLED[noun]:
+        shape = Shape.LETTERS
     if shape in _NEVER or len(value) < _SHORTEST[noun]:
         return Verdict(None, 0.0, ((shape, 0.0),))
-    text = value.decode("latin-1")
-    bits = 0.0 if shape in _DRAWN else random_bits(text)
+    bits = _bits(text, shape)
     if shape is Shape.NUMBERED and bits > _UNWRITTEN and text.isalnum():
         shape = Shape.PLAIN
     reasons = [(str(noun), POINTS[noun]), (str(shape), POINTS[shape]), (place, POINTS[place])]
     reasons += [(doubt, POINTS[doubt]) for doubt in doubts]
     if shape not in _DRAWN:
         most = _MOST_BITS_OF_A_NAME if shape is Shape.NUMBERED and noun is not Noun.PASSWORD else _MOST_BITS
-        points = min(max(bits * _PER_BIT, _LEAST_BITS), most)
+        points = min(max(bits * _per_bit(text, shape, noun), _LEAST_BITS), most)
         reasons.append(("letters as drawn by chance" if points > 0 else "letters as in words", points))
     reasons += [(reason, POINTS[reason]) for reason in _likeness(text, shape, noun)]
     points = sum(points for _, points in reasons)
     return Verdict(_confidence(points), points, tuple(reasons))
+
+
+def _bits(text: str, shape: Shape) -> float:
+    if shape in _DRAWN:
+        return 0.0
+    return _bits_of_words(text) if shape is Shape.LETTERS and not text.isalpha() else random_bits(text)
+
+
+def _bits_of_words(text: str) -> float:
+    """Give how much the longer words of a value look drawn by chance; its marks and syllables say nothing."""
+    return sum(random_bits(word) for word in _LONG_RUNS.findall(text) if len(word) > _SYLLABLE)
+
+
+def _per_bit(text: str, shape: Shape, noun: Noun) -> float:
+    """Give what a bit is worth: more where letters are all there is, unless they are names that were put together."""
+    return (
+        _PER_BIT_OF_LETTERS[noun]
+        if shape is Shape.LETTERS and (noun is Noun.PASSWORD or text.isupper() or text[1:].islower())
+        else _PER_BIT
+    )
 
 
 def _is_noise(value: bytes) -> bool:
@@ -100,28 +127,41 @@ def _confidence(points: float) -> Confidence | None:
 
 def _likeness(text: str, shape: Shape, noun: Noun) -> list[str]:
     """Name what a value is like besides its shape."""
-    found = []
-    length = len(text)
-    if length < 8:
-        found.append("short" if noun is Noun.PASSWORD else "very short")
-    elif length >= 16:
-        found.append("very long" if length >= 32 else "long")
+    found = _length(text, noun)
     lower, upper = text.lower(), text.upper()
     if lower != upper and _DIGIT.search(text):
         found.append("letters and digits")
     if lower != text != upper:
         found.append("both cases")
     if not text.isascii():
-        found.append("mixed scripts")
+        found.append("another script" if 2 * len(_FOREIGN.findall(text)) >= len(text) else "mixed scripts")
     if shape is Shape.OTHER and not text.replace("-", "").replace("_", "").replace(".", "").rstrip("=").isalnum():
         found.append("signs")
     if noun is not Noun.PASSWORD and (shape is Shape.NUMBERED or (shape is Shape.OTHER and _is_name(text))):
         found.append("a plain name")
     if shape not in {Shape.HEX, Shape.UUID}:
         found += _words_in(text)
-    if 2 * len(set(text)) < length + 4 and bits_per_character(text) < (2.0 if length < 10 else 2.5):
+    if _repeats(text):
         found.append("repeats itself")
     return found
+
+
+def _length(text: str, noun: Noun) -> list[str]:
+    """Name what a value's length says of it."""
+    length = len(text)
+    found = []
+    if length < 8:
+        found.append("short" if noun is Noun.PASSWORD and length > 4 else "very short")
+    elif length >= 16:
+        found.append("very long" if length >= 32 else "long")
+    if noun is Noun.PASSWORD and text.isdigit() and length >= _DIGITS and not text.endswith("000"):
+        found.append("nothing but digits")
+    return found
+
+
+def _repeats(text: str) -> bool:
+    length = len(text)
+    return 2 * len(set(text)) < length + 4 and bits_per_character(text) < (1.5 if length < 8 else 2.0 if length < 10 else 2.5)
 
 
 def _is_name(text: str) -> bool:
