@@ -20,6 +20,7 @@ from outcrop.scanner.loader import load_text
 from outcrop.scanner.regex import PatternError
 from outcrop.scanner.rule import Form
 from outcrop.scanner.ruleset import RuleSet, compiled, make
+from outcrop.scanner.trigger import _set, alternatives, trigger
 from tests.rulesets import BASE62, drawn, ruleset
 
 AROUND = b"abzAZ09_-+/=.,:;\"'`<>(){}[]\\ \t\r\n\x0b\x00\x80\xff"
@@ -51,7 +52,7 @@ class Writer:
         if code == op.ANY:
             return self.one(r"[\x00-\xff]" if flags & re.DOTALL else r"[^\n]")
         if code == op.IN:
-            return self.cased(self.one(regex._set(value))[0], flags)
+            return self.cased(self.one(_set(value))[0], flags)
         if code == op.BRANCH:
             return self.write(self.chance.choice(value[1]), flags)
         if code == op.SUBPATTERN:
@@ -200,22 +201,22 @@ def test_the_writer_writes_matches(number):
 
 
 def test_the_alternatives_of_a_trigger_match_what_it_matches():
-    assert regex.alternatives("(?i:(?:ab|cd)e|fg)h{2}") == ["(?i:abe)(?:h){2}", "(?i:cde)(?:h){2}", "(?i:fg)(?:h){2}"]
-    assert regex.alternatives("(?s)(?:xab|xcd).z") == ["(?s)xab.z", "(?s)xcd.z"]
-    assert regex.alternatives("(?:^|x)abc") == ["(?:(?:^|\\n)|x)abc"]
-    assert len(regex.alternatives("(?:" + "|".join(f"{n:04}" for n in range(500)) + ")x")) == 1
+    assert alternatives("(?i:(?:ab|cd)e|fg)h{2}") == ["(?i:abe)(?:h){2}", "(?i:cde)(?:h){2}", "(?i:fg)(?:h){2}"]
+    assert alternatives("(?s)(?:xab|xcd).z") == ["(?s)xab.z", "(?s)xcd.z"]
+    assert alternatives("(?:^|x)abc") == ["(?:(?:^|\\n)|x)abc"]
+    assert len(alternatives("(?:" + "|".join(f"{n:04}" for n in range(500)) + ")x")) == 1
 
 
 def test_a_trigger_is_shorter_than_an_open_pattern_and_knows_its_width():
-    found = regex.trigger(r"(?P<secret>ghp_[0-9A-Za-z]{36,255})")
+    found = trigger(r"(?P<secret>ghp_[0-9A-Za-z]{36,255})")
     assert found.min_width == found.max_width == 12
     assert not found.whole
 
 
 def test_a_pattern_that_ends_in_something_is_its_own_trigger():
-    found = regex.trigger(r"(?P<secret>ghp_[0-9A-Za-z]{36,255})(?:$|[^0-9A-Za-z])")
+    found = trigger(r"(?P<secret>ghp_[0-9A-Za-z]{36,255})(?:$|[^0-9A-Za-z])")
     assert (found.min_width, found.max_width, found.whole) == (40, 260, True)
-    assert not regex.trigger(r"(?P<secret>ghp_[0-9A-Za-z]{36,2550})(?:$|[^0-9A-Za-z])").whole
+    assert not trigger(r"(?P<secret>ghp_[0-9A-Za-z]{36,2550})(?:$|[^0-9A-Za-z])").whole
 
 
 def test_what_only_begins_like_a_pattern_is_not_even_seen():
@@ -246,8 +247,8 @@ def test_a_value_of_a_fixed_width_is_found_without_the_second_engine_where_that_
     ends = sorted(end for end, found in first_pass(ruleset(), data) if found == number)
     quick = [hit.span for hit in _alone(rule, form, data, ends)]
     assert quick == [hit.span for hit in _matches(rule, form, data, (0, len(data)), nowhere)]
-    assert regex.trigger(r"(?i:abc)(?:d|ee)f{2}").min_width == 6
-    assert regex.trigger(r"(?i:abc)(?:d|ee)f{2}").max_width == 7
+    assert trigger(r"(?i:abc)(?:d|ee)f{2}").min_width == 6
+    assert trigger(r"(?i:abc)(?:d|ee)f{2}").max_width == 7
 
 
 REFUSED = {
@@ -274,7 +275,7 @@ REFUSED = {
 @pytest.mark.parametrize(("pattern", "reason"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_matched_in_linear_time_or_says_nothing_is_refused(pattern, reason):
     with pytest.raises(PatternError, match=re.escape(reason)):
-        regex.trigger(pattern)
+        trigger(pattern)
 
 
 def test_deep_nesting_is_refused_and_not_a_crash():
@@ -283,7 +284,7 @@ def test_deep_nesting_is_refused_and_not_a_crash():
 
 
 def test_signs_that_python_warns_about_are_taken_without_a_word():
-    assert regex.trigger(r"[[a-z]{3}[a-z||0-9]").min_width == 4
+    assert trigger(r"[[a-z]{3}[a-z||0-9]").min_width == 4
 
 
 NESTED = [r"(?:aa+)+$", r"(?:a+a+)+b", r"(?:a|a)*?(?:a|aa)+c", r"(?:a{1,9}){2,20}d", r"aa(?:[a-z]+)*\d"]

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, field_validator, model_validator
 
-from outcrop.scanner.regex import compile_regex
+from outcrop.scanner.match import compile_regex
 
 Result = Literal["valid", "invalid", "error"]
 Level = Literal["high", "medium", "low"]

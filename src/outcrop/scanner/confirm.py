@@ -15,8 +15,9 @@ from outcrop.scanner.checksum import CHECKSUMS
 from outcrop.scanner.decode import base64_value
 from outcrop.scanner.entropy import is_random
 from outcrop.scanner.judge.candidate import Candidate, assigned, matched
+from outcrop.scanner.match import matches_wholly, spans
 from outcrop.scanner.placeholder import is_placeholder
-from outcrop.scanner.regex import WORD, literals, matches_wholly, spans
+from outcrop.scanner.regex import WORD, literals
 from outcrop.scanner.rule import Form, Rule, Strength
 from outcrop.scanner.ruleset import compiled
 

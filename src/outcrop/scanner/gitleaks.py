@@ -10,8 +10,8 @@ from typing import Any
 
 from outcrop.domain.finding import Confidence
 from outcrop.scanner import regex
-from outcrop.scanner.loader import own_form
-from outcrop.scanner.regex import compile_regex
+from outcrop.scanner.form import own_form
+from outcrop.scanner.match import compile_regex
 from outcrop.scanner.rule import Impact, Rule, RuleError, Strength
 
 _POSIX = {

@@ -9,7 +9,7 @@ import hashlib
 import re
 from operator import eq
 
-from outcrop.scanner.regex import compile_regex, matches_wholly, spans
+from outcrop.scanner.match import compile_regex, matches_wholly, spans
 
 # What people write where a credential would go.
 _FILL_IN = compile_regex(

@@ -15,10 +15,11 @@ import hyperscan
 import orjson
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner import regex
 from outcrop.scanner.decode import ESCAPES, QUOTED, base64_literals
-from outcrop.scanner.regex import compile_regex
+from outcrop.scanner.match import compile_regex
+from outcrop.scanner.regex import literal_prefixes
 from outcrop.scanner.rule import Form, Impact, Part, Rule, RuleError, Strength, files_of
+from outcrop.scanner.trigger import alternatives, escaped, trigger
 
 BUILT_IN = Path(__file__).parent.parent / "rules"
 ENGINE = 5  # part of the version: raise it when the same rules would find something else
@@ -107,9 +108,9 @@ def make(rules: Sequence[Rule], version: str = "") -> RuleSet:
 
 def _database(rules: Sequence[Rule]) -> hyperscan.Database:
     triggers = list(_by_trigger(rules))
-    expressions = [(text, number) for number, trigger in enumerate(triggers) for text in regex.alternatives(trigger)]
+    expressions = [(text, number) for number, one in enumerate(triggers) for text in alternatives(one)]
     for phase, literals in base64_literals(_literals(rules)).items():
-        expressions += [(regex.escaped(literal), len(triggers) + phase) for literal in literals]
+        expressions += [(escaped(literal), len(triggers) + phase) for literal in literals]
     expressions += [*((escape, len(triggers) + 4) for escape in ESCAPES), (QUOTED, len(triggers) + 5)]
     return _compiled(expressions)
 
@@ -134,14 +135,14 @@ def _shortened(rules: Sequence[Rule]) -> list[Rule]:
 
 
 def _short(form: Form) -> Form:
-    found = regex.trigger(form.regex, whole=False)
+    found = trigger(form.regex, whole=False)
     return replace(form, trigger=found.pattern, trigger_min=found.min_width, trigger_max=found.max_width, whole=False)
 
 
 def _refused(triggers: Sequence[str]) -> str:
     """Give the reason for which the first pass refuses triggers; none where it takes them."""
     try:
-        _compiled([(text, 0) for trigger in triggers for text in regex.alternatives(trigger)])
+        _compiled([(text, 0) for one in triggers for text in alternatives(one)])
     except hyperscan.HyperscanError as error:
         return str(error)
     return ""
@@ -165,7 +166,7 @@ def _by_trigger(rules: Sequence[Rule]) -> dict[str, list[tuple[Rule, Form]]]:
 
 
 def _literals(rules: Sequence[Rule]) -> set[bytes]:
-    return {literal for rule in rules for form in rule.forms for literal in regex.literal_prefixes(form.regex) if len(literal) >= 4}
+    return {literal for rule in rules for form in rule.forms for literal in literal_prefixes(form.regex) if len(literal) >= 4}
 
 
 def _version(paths: Sequence[Path]) -> str:

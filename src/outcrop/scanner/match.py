@@ -1,0 +1,35 @@
+"""The linear-time engine of the second pass (RE2), called as directly as it can be."""
+
+from typing import Any
+
+import re2  # type: ignore[import-untyped]
+
+from outcrop.scanner.regex import PatternError
+
+_ANYWHERE, _WHOLLY = re2._re2.RE2.Anchor.UNANCHORED, re2._re2.RE2.Anchor.ANCHOR_BOTH  # noqa: SLF001
+_NONE = (-1, -1)
+
+
+def compile_regex(pattern: str) -> Any:
+    """Compile for the second pass, byte for byte."""
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.log_errors = False
+    options.max_mem = 64 << 20
+    try:
+        return re2.compile(pattern.encode("latin-1"), options)
+    except (re2.error, UnicodeEncodeError) as error:
+        raise PatternError(f"is not taken by the linear-time engine ({error})") from None
+
+
+def spans(pattern: Any, data: bytes, at: int, stop: int) -> list[tuple[int, int]] | None:
+    """Give where the first match between two places stands, and its groups; None where there is none.
+
+    Of the engine's own Python layer only the compiled call is used: the rest costs as much as the match itself.
+    """
+    found: list[tuple[int, int]] = pattern._regexp.Match(_ANYWHERE, data, at, stop)  # noqa: SLF001
+    return None if found[0] == _NONE else found
+
+
+def matches_wholly(pattern: Any, data: bytes) -> bool:
+    return bool(pattern._regexp.Match(_WHOLLY, data, 0, len(data))[0] != _NONE)  # noqa: SLF001
