@@ -28,6 +28,7 @@ _LEADS = _QUOTES + b">;[ \t:=\n"  # stands before a value that is quoted or the 
 _MARKS = b" \t=:|>-"  # stands before one that is bare
 _CALL = re.compile(rb"([A-Za-z_][\w.:<>-]*)[(\[{]\s*[bBuUrRLfN@$]{0,2}[\\\"'`]*$")
 _CONVERTS = frozenset(word.encode() for word in WORDS["code"]["converts"])
+_SCHEME = re.compile(rb"(?<=[\"'`])(?i:bearer|token|apikey)[ \t]$")  # how the value of a header begins
 _ENDS = re.compile(rb"&(?:amp;)?[\w.\[\]-]+=|;[ \t]*[\w .-]+=|,[ \t]*[\w.-]+[=:]|\\+[nrt\"']|[;,]$|[)}\]]+[;,]*$|&quot;|%26|\|$")
 _WHOLE = re.compile(rb"(?i)(?:passw(?:or)?d|passwort|passphrase|identified by)$")
 _SETS = (b"define", b"global", b"set", b"SET", b"setx", b"ENV", b"ARG", b"set -x")
@@ -59,7 +60,7 @@ def assigned(data: bytes, ends: Iterable[int], kind: str) -> Iterator[Candidate]
             continue
         if left <= done:
             continue
-        before = data[max(0, left - _LOOK_BACK) : left]
+        before = _SCHEME.sub(b"", data[max(0, left - _LOOK_BACK) : left])
         found = _beside(data, before, left, words, is_bare=is_bare)
         if found is not None:
             done = found.right
