@@ -65,7 +65,7 @@ def outcrop(environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.Mon
     """Run the command in this process: a new one would spend most of the test's time on loading."""
 
     def run(*arguments: str, stdin: str = "", **more: str) -> Ran:
-        out, err = io.StringIO(), io.StringIO()
+        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
         with monkeypatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
             for name, value in (environment | more).items():
                 patch.setenv(name, value)
@@ -78,6 +78,6 @@ def outcrop(environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.Mon
                 code = 0
             except SystemExit as ended:
                 code = ended.code if isinstance(ended.code, int) else 0
-        return Ran(code, out.getvalue(), err.getvalue())
+        return Ran(code, *(stream.buffer.getvalue().decode() for stream in (out, err)))  # type: ignore[attr-defined]
 
     return run
