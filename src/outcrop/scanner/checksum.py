@@ -27,7 +27,7 @@ def _in_base(number: int, alphabet: str, length: int) -> str:
 
 
 def crc32_base62(body: str) -> str:
-    """CRC-32 of the random part in six base-62 digits (GitHub, npm, Vercel)."""
+    """CRC-32 of the random part in six base-62 digits (GitHub, npm, Vercel, Polar)."""
     return base62(zlib.crc32(body.encode()), 6)
 
 
@@ -51,20 +51,14 @@ def crc32_grafana(body: str) -> str:
     return zlib.crc32(f"glsa_{body}".encode()).to_bytes(4, "little").hex()
 
 
-def _after_prefix(token: str, tail: int) -> tuple[str, str]:
-    """Split a token such as `ghp_…` into the part the checksum is over, without the prefix, and the checksum."""
-    body = token[token.index("_") + 1 :]
-    return body[:-tail], body[-tail:]
-
-
 def _github(token: str) -> bool:
-    body, given = _after_prefix(token, 6)
-    return crc32_base62(body) == given
+    body = token.rpartition("_")[2]  # a prefix may have several underscores, the random part has none
+    return crc32_base62(body[:-6]) == body[-6:]
 
 
 def _cloudflare(token: str) -> bool:
-    body, given = _after_prefix(token, 8)
-    return crc32_hex(body) == given
+    body = token.partition("_")[2]  # the random part may have underscores too
+    return crc32_hex(body[:-8]) == body[-8:]
 
 
 def _atlassian(token: str) -> bool:
