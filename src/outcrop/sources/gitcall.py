@@ -13,9 +13,9 @@ _GIGA = 1 << 30
 # Large objects are streamed instead of being held in memory; nothing is repacked or written behind our back.
 _CONFIG = {
     "core.bigFileThreshold": "64m",
-    "core.deltaBaseCacheLimit": "48m",
-    "core.packedGitWindowSize": "64m",
-    "core.packedGitLimit": "256m",
+    "core.deltaBaseCacheLimit": "16m",
+    "core.packedGitWindowSize": "8m",
+    "core.packedGitLimit": "128m",
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
     "core.attributesFile": "/dev/null",
