@@ -161,7 +161,7 @@ Checks = Annotated[tuple[Check, ...], BeforeValidator(lambda given: tuple(given)
 _CHECKS: TypeAdapter[tuple[Check, ...]] = TypeAdapter(Checks)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=4096)  # more than there are rule files: each is read once
 def _checks_in(file: str) -> dict[str, tuple[Check, ...]]:
     data = tomllib.loads(Path(file).read_text("utf-8"))
     return {rule["id"]: _CHECKS.validate_python(rule["check"]) for rule in data["rule"] if "check" in rule}
