@@ -22,7 +22,7 @@ _TAIL = re.compile(rb"[0-9A-Za-z_.\x80-\xff-]*")
 _VALUE = re.compile(rb"[^\x00-\x20\x7f\"'`<>]{1,401}")
 _QUOTED = {quote: re.compile(rb"[^\x00-\x20\x7f%c]{1,401}" % quote) for quote in b"\"'`"}
 _UNQUOTED = re.compile(rb"[^\x00-\x20\x7f\"'`<>(){}\[\]]{1,401}")
-_QUOTES = b"\"'`"
+_QUOTES, _SPACES = b"\"'`", b" \t"
 _OPENS = frozenset({b"(", b"[", b"{"})  # behind a bare word: a call, an index
 _LEADS = _QUOTES + b">;[ \t:=\n"  # stands before a value that is quoted or the content of an element
 _MARKS = b" \t=:|>-"  # stands before one that is bare
@@ -60,7 +60,9 @@ def assigned(data: bytes, ends: Iterable[int], kind: str) -> Iterator[Candidate]
             continue
         if left <= done:
             continue
-        before = _SCHEME.sub(b"", data[max(0, left - _LOOK_BACK) : left])
+        before = data[max(0, left - _LOOK_BACK) : left]
+        if before[-1] in _SPACES:
+            before = _SCHEME.sub(b"", before)
         found = _beside(data, before, left, words, is_bare=is_bare)
         if found is not None:
             done = found.right
