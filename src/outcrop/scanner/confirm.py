@@ -17,7 +17,7 @@ from outcrop.scanner.entropy import is_random
 from outcrop.scanner.judge.candidate import Candidate, assigned, matched
 from outcrop.scanner.match import matches_wholly, spans
 from outcrop.scanner.placeholder import is_placeholder
-from outcrop.scanner.regex import WORD, literals
+from outcrop.scanner.regex import WORD
 from outcrop.scanner.rule import Form, Rule, Strength
 from outcrop.scanner.ruleset import compiled
 
@@ -106,9 +106,9 @@ def _inside(joining: str) -> bytes:
 
 def _matches(rule: Rule, form: Form, data: bytes, window: tuple[int, int], taken: Shares) -> Iterator[Hit]:
     at, stop = window
-    pattern, group = _pattern(form.regex)
-    if not form.whole and not _has_all(_literals(form.regex), data, at, stop):
+    if not form.whole and not _has_all(_encoded(form.literals), data, at, stop):
         return
+    pattern, group = _pattern(form.regex)
     while (found := spans(pattern, data, at, stop)) is not None:
         left, right = found[group]
         if left < 0 or taken(left, right):  # an alternative without the group
@@ -137,8 +137,8 @@ def _name(text: str) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _literals(pattern: str) -> list[bytes]:
-    return literals(pattern)
+def _encoded(literals: tuple[str, ...]) -> list[bytes]:
+    return [text.encode("latin-1") for text in literals]
 
 
 def _has_all(words: list[bytes], data: bytes, at: int, stop: int) -> bool:

@@ -141,6 +141,7 @@ def own_form(
         trigger_min=found.min_width,
         trigger_max=found.max_width,
         longest=longest or regex.width(regex.parse(whole))[1],
+        literals=tuple(text.decode("latin-1") for text in regex.literals(whole)),
         whole=found.whole and not word,
         strength=strength,
         confidence=confidence,

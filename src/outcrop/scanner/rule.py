@@ -49,6 +49,7 @@ class Form:
     judge: str | None = None  # how the value stands beside its name, where the two are weighed
     whole: bool = False  # the trigger ends where the match ends
     width: int = 0  # of a value that is all of its pattern, the boundaries aside, and always as wide; else 0
+    literals: tuple[str, ...] = ()  # what every match has, one after the other
     joining: str = ""  # with a width: what may not follow the value beside letters, digits and _
 
     @property

@@ -22,7 +22,7 @@ from outcrop.scanner.rule import Form, Impact, Part, Rule, RuleError, Strength, 
 from outcrop.scanner.trigger import alternatives, escaped, trigger
 
 BUILT_IN = Path(__file__).parent.parent / "rules"
-ENGINE = 5  # part of the version: raise it when the same rules would find something else
+ENGINE = 6  # part of the version: raise it when the same rules would find something else
 _SUFFIXES = (".db", ".json")
 _KEPT = 30 * 86_400  # seconds
 _TOGETHER = 16  # triggers that are tried at once when one of all is too much
@@ -236,5 +236,10 @@ def _rule(raw: dict[str, Any]) -> Rule:
 
 
 def _form(raw: dict[str, Any]) -> Form:
-    raw |= {"strength": Strength(raw["strength"]), "confidence": Confidence(raw["confidence"]), "keywords": tuple(raw["keywords"])}
+    raw |= {
+        "strength": Strength(raw["strength"]),
+        "confidence": Confidence(raw["confidence"]),
+        "keywords": tuple(raw["keywords"]),
+        "literals": tuple(raw["literals"]),
+    }
     return Form(**raw)
