@@ -197,6 +197,15 @@ def test_a_missing_blob_is_told_in_a_scan_of_the_history(pair: Repo, scan: Scan)
     assert scanned.told("1 objects that the tips of refs name are missing")
 
 
+def test_a_missing_blob_that_only_an_earlier_commit_names_is_told(pair: Repo, scan: Scan) -> None:
+    before = oid(pair, "HEAD:a")
+    pair.commit({"a": "nothing\n"})
+    pair.loose(before).unlink()
+    scanned = scan(pair.path)
+    assert scanned.secrets == [SECOND]
+    assert scanned.told("1 objects that commits before the tips name are missing")
+
+
 def test_a_missing_blob_hides_nothing_else(pair: Repo, scan: Scan) -> None:
     pair.loose(oid(pair, "HEAD:a")).unlink()
     found = scan(pair.path).of(SECOND)

@@ -1,6 +1,7 @@
 """Which commit brought a blob to a path first: one pass over the commits, oldest first, that looks at the given blobs only."""
 
 import os
+import re
 import subprocess
 import threading
 from collections.abc import Callable, Collection, Container, Iterator, Sequence
@@ -19,6 +20,7 @@ _ABSENT = b"000000"  # of one that is no longer there
 _DIFF_MEMORY = 3 << 29  # git holds all changes of a commit: a small tree can unfold to billions of files
 _MOST_STANDING = 16 << 20  # bytes of a list of what stands in a commit
 _MOST_PATHS = 1_000  # of one blob
+_NEWEST = 1_000  # commits behind which it is looked whether all is there
 _DIFF = ["diff-tree", "--stdin", "-r", "-c", "--root", "--raw", "-z", "--no-renames", "--no-abbrev", "--no-textconv", "--no-ext-diff"]
 
 
@@ -49,12 +51,23 @@ def usable_tips(repository: Repository, gaps: list[str]) -> list[bytes]:
 
 
 def missing(repository: Repository, tips: Sequence[bytes], gaps: list[str]) -> None:
-    """Tell where files that stand at a tip are not there. To look behind every commit would cost a tenth of the whole scan."""
+    """Tell where what a tip or one of the newest commits names is not there.
+
+    To look behind every commit would cost a tenth of the whole scan.
+    """
     given = b"".join(tip + b"\n" for tip in tips[:_MOST_TIPS])
-    command = ["rev-list", "--objects", "--no-walk", "--missing=print", "--no-object-names", "--stdin"]
+    at_tips = _lost(repository, given, "--no-walk")
+    if at_tips:
+        gaps.append(f"{len(at_tips)} objects that the tips of refs name are missing")
+    if before := _lost(repository, given, f"--max-count={_NEWEST}") - at_tips:
+        gaps.append(f"{len(before)} objects that commits before the tips name are missing")
+
+
+def _lost(repository: Repository, given: bytes, walk: str) -> set[bytes]:
+    """Give the objects that a walk over commits and what they name has not found."""
+    command = ["rev-list", "--objects", walk, "--missing=print", "--no-object-names", "--stdin"]
     _, out = gitcall.output(repository.folder, *command, given=given) if given else (0, b"")
-    if lost := out.count(b"?"):
-        gaps.append(f"{lost} objects that the tips of refs name are missing")
+    return set(re.findall(rb"^\?.+", out, re.MULTILINE)) if b"?" in out else set()
 
 
 def _walked(repository: Repository, tips: list[bytes]) -> list[bytes]:
