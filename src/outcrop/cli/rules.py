@@ -68,8 +68,10 @@ def run_tests(
 
 def _run_examples(path: Path, *, as_json: bool) -> None:
     mine = load_paths([path])
-    others = [rule for rule in load().rules if rule.id not in {rule.id for rule in mine}]
-    count, faults = failures(mine, make([*others, *mine]))
+    known = load(cache=cache_folder())
+    if any(known.by_id.get(rule.id) != rule for rule in mine):
+        known = make([*(rule for rule in known.rules if rule.id not in {rule.id for rule in mine}), *mine])
+    count, faults = failures(mine, known)
     if as_json:
         print(orjson.dumps({"cases": count, "failed": [{"rule": rule, "reason": reason} for rule, reason in faults]}).decode())
     else:
