@@ -28,7 +28,7 @@ class PatternError(ValueError):
     """A pattern that cannot be matched in linear time, or says nothing."""
 
 
-@lru_cache(maxsize=256)  # a form's pattern is looked at from several sides, and the tree is only read
+@lru_cache(maxsize=8192)  # a form's pattern is looked at from several sides, and the tree is only read
 def parse(pattern: str) -> Any:
     """Read a pattern of ASCII and escapes; raise PatternError with the reason where no linear-time engine takes it."""
     try:
@@ -93,14 +93,20 @@ def first_characters(pattern: str) -> set[int]:
     return _edge(list(parse(pattern)), last=False)
 
 
+_REFUSED = {
+    op.ASSERT: "looks ahead or behind, which no linear-time engine can do",
+    op.ASSERT_NOT: "looks ahead or behind, which no linear-time engine can do",
+    op.GROUPREF: "refers back to a group, which no linear-time engine can do",
+    op.GROUPREF_EXISTS: "refers back to a group, which no linear-time engine can do",
+    op.ATOMIC_GROUP: "has an atomic group or a possessive repetition, which no linear-time engine knows",
+    op.POSSESSIVE_REPEAT: "has an atomic group or a possessive repetition, which no linear-time engine knows",
+}
+
+
 def _check(tree: Any) -> None:
     for code, value in tree:
-        if code in {op.ASSERT, op.ASSERT_NOT}:
-            raise PatternError("looks ahead or behind, which no linear-time engine can do")
-        if code in {op.GROUPREF, op.GROUPREF_EXISTS}:
-            raise PatternError("refers back to a group, which no linear-time engine can do")
-        if code in {getattr(op, "ATOMIC_GROUP", None), getattr(op, "POSSESSIVE_REPEAT", None)}:
-            raise PatternError("has an atomic group or a possessive repetition, which no linear-time engine knows")
+        if code in _REFUSED:
+            raise PatternError(_REFUSED[code])
         for inner in inside(code, value):
             _check(inner)
 
