@@ -105,11 +105,9 @@ def forms(rules: RuleSet) -> list:
 
 
 @pytest.mark.parametrize("form", forms(ruleset()))
-@settings(max_examples=1, deadline=None)
-@given(seed=st.integers(0, 2**64))
-def test_whatever_a_form_matches_the_first_pass_has_seen(form, seed):
-    chance = random.Random(seed)
-    for _ in range(2):
+def test_whatever_a_form_matches_the_first_pass_has_seen(form):
+    chance = random.Random(form.regex)
+    for _ in range(4):
         data = with_word(form, written(form.regex, chance), chance) if form.after else written(form.regex, chance)
         assert unseen(ruleset(), form, data) == []
 
