@@ -132,7 +132,7 @@ def test_no_verdict_comes_over_the_network_either(stand_in, ask, rule, check):
     assert told == dict.fromkeys(NOTHING_SAID, "error") | {"cut off": "unreachable"}
 
 
-SOME = dict(list(CHECKS.items())[::8])
+SOME = dict(list(CHECKS.items())[::24])  # more handshakes than a busy machine does in time would say nothing of an issuer that hangs
 
 
 def all_at_once(egress: Egress, deadline: float) -> dict[str, str]:
@@ -148,8 +148,8 @@ def all_at_once(egress: Egress, deadline: float) -> dict[str, str]:
 
 
 def test_an_issuer_that_hangs_is_no_verdict(stand_in):
-    stand_in.respond = lambda _: Play(after=3)
-    assert all_at_once(stand_in.egress, deadline=1.5) == dict.fromkeys(SOME, "error")
+    stand_in.respond = lambda _: Play(after=5)
+    assert all_at_once(stand_in.egress, deadline=3) == dict.fromkeys(SOME, "error")
 
 
 def test_a_certificate_that_nobody_vouches_for_is_unreachable(stand_in):
