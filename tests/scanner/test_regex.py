@@ -3,7 +3,6 @@
 import random
 import re
 import time
-from dataclasses import replace
 from functools import cache
 from re import _constants as op
 from re import _parser as parser
@@ -17,9 +16,10 @@ from outcrop.scanner import regex
 from outcrop.scanner.confirm import _alone, _around, _matches, nowhere
 from outcrop.scanner.detect import find, first_pass
 from outcrop.scanner.loader import load_text
+from outcrop.scanner.match import compiled
 from outcrop.scanner.regex import PatternError
 from outcrop.scanner.rule import Form
-from outcrop.scanner.ruleset import RuleSet, compiled, make
+from outcrop.scanner.ruleset import RuleSet, make
 from outcrop.scanner.trigger import _set, alternatives, trigger
 from tests.rulesets import BASE62, drawn, ruleset
 
@@ -224,8 +224,8 @@ def test_what_only_begins_like_a_pattern_is_not_even_seen():
 def test_a_pattern_that_is_too_much_for_the_first_pass_is_looked_for_by_its_beginning():
     rule = next(one for one in ruleset().rules if one.id == "twitter_bearer")
     wide = rule.forms[-1]
-    whole = replace(wide, trigger=wide.regex.replace("?P<secret>", "?:"), trigger_max=wide.longest, whole=True)
-    rules = make([replace(rule, forms=(whole,))])
+    whole = wide._replace(trigger=wide.regex.replace("?P<secret>", "?:"), trigger_max=wide.longest, whole=True)
+    rules = make([rule._replace(forms=(whole,))])
     assert rules.rules[0].forms == (wide,)
     value = b"A" * 20 + drawn(BASE62, 90, "wide").encode()
     assert [reveal(hit.secret).encode() for hit in find(rules, b"bearer: " + value + b"\n")] == [value]

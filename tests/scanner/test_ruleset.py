@@ -47,7 +47,7 @@ def test_the_second_time_the_rules_come_from_the_cache(own, tmp_path, compiled):
     first = again(own, tmp_path / "cache")
     second = again(own, tmp_path / "cache")
     assert len(compiled) == 1
-    assert second.rules == first.rules
+    assert second.rules == tuple(rule.bare for rule in first.rules)
     assert second.version == first.version
     assert values(TEXT, rules=second) == values(TEXT, rules=first) == ACME
 
@@ -61,7 +61,7 @@ def test_all_rules_come_back_equal_and_quickly(tmp_path):
         took.append(time.perf_counter() - started)
     assert kept is not None
     assert min(took) < 0.3
-    assert kept.rules == ruleset().rules
+    assert kept.rules == tuple(rule.bare for rule in ruleset().rules)
     assert [[form.regex for _, form in forms] for forms in kept.triggered] == [
         [form.regex for _, form in forms] for forms in ruleset().triggered
     ]
@@ -75,6 +75,7 @@ DAMAGE = {
     "rubbish": lambda content: b"rubbish" * 100,
     "another type": lambda content: b'{"a": 1}',
     "rules of another shape": lambda content: b'[{"id": "x", "forms": []}]',
+    "rules that are shorter": lambda content: b'[["x"]]',
 }
 
 
@@ -118,6 +119,29 @@ def test_a_changed_rule_file_is_compiled_anew(own, tmp_path, compiled):
     assert len(compiled) == 2
 
 
+def test_a_change_is_noticed_although_it_hides_its_time(own, tmp_path):
+    before = own.stat()
+    first = again(own, tmp_path / "cache")
+    own.write_text(OWN.replace("acme_[", "corp_["))
+    os.utime(own, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert again(own, tmp_path / "cache").version != first.version
+
+
+def test_files_that_are_as_they_were_are_not_read_again(own, tmp_path, monkeypatch):
+    first = again(own, tmp_path / "cache")
+    monkeypatch.setattr(module, "_digest", None)
+    assert again(own, tmp_path / "cache").version == first.version
+
+
+@pytest.mark.parametrize("damage", [DAMAGE["empty"], DAMAGE["cut"], DAMAGE["rubbish"]])
+def test_a_damaged_note_of_the_version_is_not_believed(own, tmp_path, damage):
+    first = again(own, tmp_path / "cache")
+    (noted,) = (tmp_path / "cache").glob("*.version")
+    noted.write_bytes(damage(noted.read_bytes()))
+    assert again(own, tmp_path / "cache").version == first.version
+    assert noted.read_text() == first.version
+
+
 def test_a_file_that_became_wrong_is_told_although_it_was_cached(own, tmp_path):
     again(own, tmp_path / "cache")
     own.write_text("rubbish")
@@ -130,7 +154,7 @@ def test_a_file_that_became_wrong_is_told_although_it_was_cached(own, tmp_path):
 
 def test_nothing_unfinished_is_left_and_the_folder_is_private(own, tmp_path):
     again(own, tmp_path / "cache")
-    assert sorted(file.suffix for file in (tmp_path / "cache").iterdir()) == [".db", ".json"]
+    assert sorted(file.suffix for file in (tmp_path / "cache").iterdir()) == [".db", ".json", ".version"]
     assert (tmp_path / "cache").stat().st_mode & 0o077 == 0
 
 
@@ -139,7 +163,7 @@ def test_rules_of_gitleaks_come_from_the_cache_too(tmp_path, compiled):
     config.write_text("[[rules]]\nid = 'acme'\nregex = 'acme_[0-9a-f]{16}'\nkeywords = ['ACME']\n")
     made = [load([], built_in=False, gitleaks=config, cache=tmp_path / "cache") for _ in range(2)]
     assert len(compiled) == 1
-    assert made[0].rules == made[1].rules
+    assert tuple(rule.bare for rule in made[0].rules) == made[1].rules
     assert values(TEXT, rules=made[1]) == ACME
 
 

@@ -109,7 +109,7 @@ def _rules_with(rule_id: str | None, secret_type: str, paths: Sequence[Path]) ->
             continue
         for file in files:
             try:
-                text = file.read_bytes()
+                text = Path(file).read_bytes()
                 if any(name in text for name in names):
                     data = tomllib.loads(text.decode())
                     yield from ((raw, data) for raw in data["rule"])

@@ -15,11 +15,10 @@ from outcrop.scanner.checksum import CHECKSUMS
 from outcrop.scanner.decode import base64_value
 from outcrop.scanner.entropy import is_random
 from outcrop.scanner.judge.candidate import Candidate, assigned, matched
-from outcrop.scanner.match import matches_wholly, spans
+from outcrop.scanner.match import compiled, matches_wholly, spans
 from outcrop.scanner.placeholder import is_placeholder
 from outcrop.scanner.regex import WORD
 from outcrop.scanner.rule import Form, Rule, Strength
-from outcrop.scanner.ruleset import compiled
 
 _REMEMBERED, _REMEMBERED_WIDTH = 20_000, 4_096  # what was found in a stretch, while it is likely to come again
 _remembered: dict[tuple[int, bytes, bool, bool], tuple[Form, list["Hit"]]] = {}  # a form by its id, held so that the id stays its own

@@ -179,8 +179,9 @@ def _touched(ruleset: RuleSet, piece: Piece, seen: Seen) -> Seen:
     """Leave out what was seen where decoding has changed nothing: it has been looked at as it stood."""
     if not piece.changes:
         return seen
-    reach = ruleset.reach
-    return [(end, number) for end, number in seen if number >= len(reach) or piece.changed(end - reach[number][0], end + reach[number][1])]
+    count = len(ruleset.triggered)
+    reach = {number: ruleset.reach(number) for _, number in seen if number < count}
+    return [(end, number) for end, number in seen if number >= count or piece.changed(end - reach[number][0], end + reach[number][1])]
 
 
 def _told_once(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:

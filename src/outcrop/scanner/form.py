@@ -1,6 +1,5 @@
 """A form out of what a rule says of it: the full pattern with its word, gap and boundaries, and what the first pass looks for."""
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
@@ -79,7 +78,7 @@ def make_form(given: FormIn) -> Form:
     )
     width, joining = _width(given) if form.whole else (0, "")
     before, after = within if given.near else 0, within if given.near or given.after else 0
-    return replace(form, before=before, after=after, until=given.until or None, width=width, joining=joining, judge=given.judge)
+    return form._replace(before=before, after=after, until=given.until or None, width=width, joining=joining, judge=given.judge)
 
 
 def _width(given: FormIn) -> tuple[int, str]:

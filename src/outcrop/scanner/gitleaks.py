@@ -3,7 +3,6 @@
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -56,7 +55,7 @@ def _rule(raw: dict[str, Any], number: int, path: Path, everywhere: dict[str, An
         issuer="gitleaks configuration",
         origin=str(path),
         impact=Impact.MEDIUM,
-        forms=(replace(form, keywords=words),),
+        forms=(form._replace(keywords=words),),
     )
 
 

@@ -2,7 +2,6 @@
 
 import re
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -58,7 +57,7 @@ def load_paths(paths: list[Path]) -> list[Rule]:
     seen: dict[str, str] = {}
     for path in paths:
         for file in files_of(path):
-            for rule in load_text(_read(file), str(file)):
+            for rule in load_text(_read(Path(file)), file):
                 if rule.id in seen:
                     raise RuleError(f"{rule.origin}: rule {rule.id}: is already defined in {seen[rule.id]}")
                 seen[rule.id] = rule.origin
@@ -191,4 +190,4 @@ def _part(given: _PartIn) -> Part:
 
 
 def _alone(given: _PartIn) -> Form:
-    return replace(make_form(FormIn(pattern=given.pattern, context=given.context, checksum=given.checksum)), part=given.name)
+    return make_form(FormIn(pattern=given.pattern, context=given.context, checksum=given.checksum))._replace(part=given.name)

@@ -1,5 +1,6 @@
 """The linear-time engine of the second pass (RE2), called as directly as it can be."""
 
+from functools import lru_cache
 from typing import Any
 
 import re2  # type: ignore[import-untyped]
@@ -20,6 +21,12 @@ def compile_regex(pattern: str) -> Any:
         return re2.compile(pattern.encode("latin-1"), options)
     except (re2.error, UnicodeEncodeError) as error:
         raise PatternError(f"is not taken by the linear-time engine ({error})") from None
+
+
+@lru_cache(maxsize=4096)
+def compiled(pattern: str) -> Any:
+    """Compile a pattern of the second pass the first time it is needed."""
+    return compile_regex(pattern)
 
 
 def spans(pattern: Any, data: bytes, at: int, stop: int) -> list[tuple[int, int]] | None:

@@ -1,8 +1,12 @@
-"""A rule: how one type of credential is recognised. Rules are data; this file says what they are made of."""
+"""A rule: how one type of credential is recognised. Rules are data; this file says what they are made of.
 
-from dataclasses import dataclass, field
+They are tuples, since a scan begins by making all of them from the cache, and a tuple is made at once.
+"""
+
+import os
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
@@ -27,8 +31,7 @@ class Impact(StrEnum):
     LOW = "low"
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """One way in which the credential is written: issuers change formats and old ones stay valid."""
 
     regex: str  # linear-time; the value is the group `secret`
@@ -60,8 +63,7 @@ class Form:
         return (before + JUDGED_BEFORE, after + JUDGED_AFTER) if self.judge else (before, after)
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A companion of the secret: an id, a host, an account, found near it."""
 
     name: str
@@ -70,8 +72,7 @@ class Part:
     required: bool = False  # without it there is no finding
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     id: str
     name: str
     secret_type: str
@@ -82,20 +83,37 @@ class Rule:
     paths: tuple[str, ...] = ()  # only in files of these names; none: everywhere
     password: bool = False  # chosen by a person: not even its ends are shown
     decode: str | None = None  # the value is written in this encoding
-    origin: str = field(default="", compare=False)  # file and line, for messages
-    examples: tuple[str, ...] = field(default=(), compare=False)
-    counterexamples: tuple[str, ...] = field(default=(), compare=False)
+    origin: str = ""  # file and line, for messages
+    examples: tuple[str, ...] = ()
+    counterexamples: tuple[str, ...] = ()
+
+    @property
+    def bare(self) -> "Rule":
+        """Give what a scan needs of the rule, and by which two are the same: neither its proof nor where it was read."""
+        return self._replace(origin="", examples=(), counterexamples=())
 
 
 class RuleError(OperatorError):
     """A rule that cannot be used; the message begins with file and line."""
 
 
-def files_of(path: Path) -> list[Path]:
-    """Give the rule files of a folder, or the one file."""
-    if path.is_dir():
-        found = sorted(path.glob("**/*.toml"), key=str)  # comparing paths part by part takes longer than reading them
-        if not found:
-            raise RuleError(f"{path}: no .toml file in this folder")
-        return found
-    return [path]
+def files_of(path: Path) -> list[str]:
+    """Give the rule files of a folder and the folders in it, in the order of their paths; or the one file."""
+    if not path.is_dir():
+        return [str(path)]
+    found = []
+    folders = [str(path)]
+    while folders:
+        folder = folders.pop()
+        try:
+            entries = list(os.scandir(folder))
+        except OSError as error:
+            raise RuleError(f"{folder}: {error.strerror}") from None
+        for entry in entries:
+            if entry.name.endswith(".toml"):
+                found.append(entry.path)
+            elif entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+    if not found:
+        raise RuleError(f"{path}: no .toml file in this folder")
+    return sorted(found)

@@ -1,11 +1,10 @@
-"""All rules compiled into one database for the first pass, and kept on disk, since compiling takes longer than most scans."""
+"""Rules ready to scan with, and kept on disk as they are, since compiling them takes longer than most scans."""
 
 import contextlib
 import hashlib
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, replace
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Sequence
+from enum import StrEnum
 from pathlib import Path
 from threading import local
 from typing import Any
@@ -15,17 +14,15 @@ import hyperscan
 import orjson
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.decode import ESCAPES, QUOTED, base64_literals
-from outcrop.scanner.match import compile_regex
-from outcrop.scanner.regex import literal_prefixes
-from outcrop.scanner.rule import Form, Impact, Part, Rule, RuleError, Strength, files_of
-from outcrop.scanner.trigger import alternatives, escaped, trigger
+from outcrop.scanner.database import by_trigger, compile_rules
+from outcrop.scanner.rule import Form, Impact, Part, Rule, Strength, files_of
 
 BUILT_IN = Path(__file__).parent.parent / "rules"
 ENGINE = 6  # part of the version: raise it when the same rules would find something else
+_ENGINES = f"{ENGINE} {hyperscan.__version__}".encode()  # type: ignore[attr-defined]
 _SUFFIXES = (".db", ".json")
 _KEPT = 30 * 86_400  # seconds
-_TOGETHER = 16  # triggers that are tried at once when one of all is too much
+_VERSION = 32  # hexadecimal digits
 
 
 class RuleSet:
@@ -36,13 +33,16 @@ class RuleSet:
         self.version = version
         self.database = database
         self.by_id = {rule.id: rule for rule in rules}
-        self.triggered = list(_by_trigger(rules).values())
+        self.triggered = list(by_trigger(rules).values())
         self._of_thread = local()
 
-    @cached_property
-    def reach(self) -> list[tuple[int, int]]:
-        """Give how far around a trigger's end any of its forms looks, companions included; only encoded text asks for it."""
-        return [_reach(forms) for forms in self.triggered]
+    def reach(self, number: int) -> tuple[int, int]:
+        """Give how far around a trigger's end any of its forms looks, companions included."""
+        before = after = 0
+        for rule, form in self.triggered[number]:
+            more = max((part.within for part in rule.parts), default=0)
+            before, after = max(before, form.reach[0] + more), max(after, form.reach[1] + more)
+        return before, after
 
     @property
     def scratch(self) -> hyperscan.Scratch:
@@ -53,24 +53,10 @@ class RuleSet:
         return scratch
 
 
-def _reach(forms: list[tuple[Rule, Form]]) -> tuple[int, int]:
-    far = [max((part.within for part in rule.parts), default=0) for rule, _ in forms]
-    return (
-        max(form.reach[0] + more for (_, form), more in zip(forms, far, strict=True)),
-        max(form.reach[1] + more for (_, form), more in zip(forms, far, strict=True)),
-    )
-
-
-@lru_cache(maxsize=4096)
-def compiled(pattern: str) -> Any:
-    """Compile a pattern of the second pass the first time it is needed."""
-    return compile_regex(pattern)
-
-
 def load(own: Sequence[Path] = (), *, built_in: bool = True, gitleaks: Path | None = None, cache: Path | None = None) -> RuleSet:
     """Load the built-in rules and a user's own, from the cache where these very files have been compiled before."""
     paths = [*([BUILT_IN] if built_in else []), *own]
-    version = _version([*paths, *([gitleaks] if gitleaks else [])])
+    version = _version([*paths, *([gitleaks] if gitleaks else [])], cache)
     if cache is not None and (kept := _from_cache(cache, version)):
         return kept
     made = make(_read(paths, gitleaks), version)
@@ -95,121 +81,74 @@ def _read(paths: Sequence[Path], gitleaks: Path | None) -> list[Rule]:
 
 
 def make(rules: Sequence[Rule], version: str = "") -> RuleSet:
-    try:
-        return RuleSet(tuple(rules), version, _database(rules))
-    except hyperscan.HyperscanError:
-        rules = _shortened(rules)
-    try:
-        return RuleSet(tuple(rules), version, _database(rules))
-    except hyperscan.HyperscanError:
-        _refuse(rules)
-        raise
+    looked_for, database = compile_rules(rules)
+    return RuleSet(tuple(looked_for), version, database)
 
 
-def _database(rules: Sequence[Rule]) -> hyperscan.Database:
-    triggers = list(_by_trigger(rules))
-    expressions = [(text, number) for number, one in enumerate(triggers) for text in alternatives(one)]
-    for phase, literals in base64_literals(_literals(rules)).items():
-        expressions += [(escaped(literal), len(triggers) + phase) for literal in literals]
-    expressions += [*((escape, len(triggers) + 4) for escape in ESCAPES), (QUOTED, len(triggers) + 5)]
-    return _compiled(expressions)
+def _version(paths: Sequence[Path], cache: Path | None) -> str:
+    """Name rules by what their files hold. Files that are as they were when they were read last are not read again."""
+    files = [file for path in paths for file in files_of(path)]
+    noted = cache / f"rules-{_signs(files)}.version" if cache else None
+    if noted is not None:
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            if len(known := noted.read_text("ascii")) == _VERSION:
+                return known
+    version = _digest(files)
+    if noted is not None and noted.name == f"rules-{_signs(files)}.version":
+        _write(noted, version.encode())
+    return version
 
 
-def _compiled(expressions: list[tuple[str, int]]) -> hyperscan.Database:
-    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-    database.compile(
-        expressions=[text.encode("latin-1") for text, _ in expressions],
-        ids=[number for _, number in expressions],
-        elements=len(expressions),
-        flags=[0] * len(expressions),
-    )
-    return database
+def _digest(files: list[str]) -> str:
+    digest = hashlib.sha256(_ENGINES)
+    for file in files:
+        try:
+            content = Path(file).read_bytes()
+        except OSError:
+            content = b""  # the loader says what is wrong with it
+        digest.update(b"%d\0%s" % (len(content), content))
+    return digest.hexdigest()[:_VERSION]
 
 
-def _shortened(rules: Sequence[Rule]) -> list[Rule]:
-    """Give rules whose triggers are mere beginnings where the whole pattern is too much for the first pass."""
-    whole = sorted({form.trigger for rule in rules for form in rule.forms if form.whole})
-    groups = [whole[at : at + _TOGETHER] for at in range(0, len(whole), _TOGETHER)]
-    refused = {trigger for group in groups if _refused(group) for trigger in group if _refused([trigger])}
-    return [replace(rule, forms=tuple(_short(form) if form.trigger in refused else form for form in rule.forms)) for rule in rules]
-
-
-def _short(form: Form) -> Form:
-    found = trigger(form.regex, whole=False)
-    return replace(form, trigger=found.pattern, trigger_min=found.min_width, trigger_max=found.max_width, whole=False)
-
-
-def _refused(triggers: Sequence[str]) -> str:
-    """Give the reason for which the first pass refuses triggers; none where it takes them."""
-    try:
-        _compiled([(text, 0) for one in triggers for text in alternatives(one)])
-    except hyperscan.HyperscanError as error:
-        return str(error)
-    return ""
-
-
-def _refuse(rules: Sequence[Rule]) -> None:
-    """Find the rule for which all of them were refused, and say so."""
-    for rule in rules:
-        for form in rule.forms:
-            if error := _refused([form.trigger]):
-                raise RuleError(f"{rule.origin}: rule {rule.id}: pattern is not taken by the linear-time engine ({error})")
-
-
-def _by_trigger(rules: Sequence[Rule]) -> dict[str, list[tuple[Rule, Form]]]:
-    """Group forms that begin alike, so that the first pass looks for each beginning once."""
-    found: dict[str, list[tuple[Rule, Form]]] = {}
-    for rule in rules:
-        for form in rule.forms:
-            found.setdefault(form.trigger, []).append((rule, form))
-    return found
-
-
-def _literals(rules: Sequence[Rule]) -> set[bytes]:
-    return {literal for rule in rules for form in rule.forms for literal in literal_prefixes(form.regex) if len(literal) >= 4}
-
-
-def _version(paths: Sequence[Path]) -> str:
-    digest = hashlib.sha256(f"{ENGINE} {hyperscan.__version__}".encode())  # type: ignore[attr-defined]
-    for path in paths:
-        for file in files_of(path):
-            try:
-                content = file.read_bytes()
-            except OSError:
-                content = b""  # the loader says what is wrong with it
-            digest.update(b"%d\0%s" % (len(content), content))
-    return digest.hexdigest()[:32]
+def _signs(files: list[str]) -> str:
+    """Give what changes whenever one of the files does: the system sets a file's last change itself, whoever writes it."""
+    digest = hashlib.sha256(_ENGINES)
+    for file in files:
+        try:
+            status = os.stat(file)  # noqa: PTH116 - a path of each of hundreds of names takes as long
+        except OSError:
+            continue
+        digest.update(f"{file}\0{status.st_size} {status.st_ctime_ns} {status.st_ino}\0".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()[:_VERSION]
 
 
 def _from_cache(cache: Path, version: str) -> RuleSet | None:
     _used(cache, version)
     try:
-        rules = tuple(_rule(raw) for raw in orjson.loads((cache / f"rules-{version}.json").read_bytes()))
+        rules = tuple(_rule(row) for row in orjson.loads((cache / f"rules-{version}.json").read_bytes()))
         database = hyperscan.loadb((cache / f"rules-{version}.db").read_bytes(), hyperscan.HS_MODE_BLOCK)
         database.scratch = hyperscan.Scratch(database)
-    except (OSError, ValueError, TypeError, KeyError, hyperscan.HyperscanError):
+    except (OSError, ValueError, TypeError, LookupError, hyperscan.HyperscanError):
         return None
     return RuleSet(rules, version, database)
 
 
 def _to_cache(cache: Path, made: RuleSet) -> None:
     """Keep the compiled rules; a cache that cannot be written is no failure."""
-    try:
-        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        contents = hyperscan.dumpb(made.database), orjson.dumps([_kept(rule) for rule in made.rules])
-        for suffix, content in zip(_SUFFIXES, contents, strict=True):
-            unfinished = cache / f"rules-{made.version}{suffix}.{uuid4().hex}"
-            unfinished.write_bytes(content)
-            now = unfinished.stat().st_mtime
-            unfinished.replace(cache / f"rules-{made.version}{suffix}")
-        _sweep(cache, now)
-    except OSError:
-        return
+    contents = hyperscan.dumpb(made.database), orjson.dumps([rule.bare for rule in made.rules], default=list)
+    for suffix, content in zip(_SUFFIXES, contents, strict=True):
+        _write(cache / f"rules-{made.version}{suffix}", content)
 
 
-def _kept(rule: Rule) -> dict[str, Any]:
-    """Write a rule down without its proof, which no scan needs and which is most of it."""
-    return asdict(replace(rule, examples=(), counterexamples=()))
+def _write(file: Path, content: bytes) -> None:
+    """Write a file of the cache in one go, and sweep those that nobody uses; where nothing can be written, that is no failure."""
+    unfinished = file.with_name(f"{file.name}.{uuid4().hex}")
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        unfinished.write_bytes(content)
+        now = unfinished.stat().st_mtime
+        unfinished.replace(file)
+        _sweep(file.parent, now)
 
 
 def _used(cache: Path, version: str) -> None:
@@ -227,19 +166,35 @@ def _sweep(cache: Path, now: float) -> None:
                 file.unlink()
 
 
-def _rule(raw: dict[str, Any]) -> Rule:
-    raw["forms"] = tuple(_form(form) for form in raw["forms"])
-    raw["parts"] = tuple(Part(**part) for part in raw["parts"])
-    raw["impact"] = Impact(raw["impact"])
-    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
-    return Rule(**fields)
+def _rule(row: list[Any]) -> Rule:
+    """Make a rule from its row: what JSON has as a list is a tuple, and the word of an enumeration is its member."""
+    for at, change in _OF_RULE:
+        row[at] = change(row[at])
+    return Rule._make(row)
 
 
-def _form(raw: dict[str, Any]) -> Form:
-    raw |= {
-        "strength": Strength(raw["strength"]),
-        "confidence": Confidence(raw["confidence"]),
-        "keywords": tuple(raw["keywords"]),
-        "literals": tuple(raw["literals"]),
-    }
-    return Form(**raw)
+def _form(row: list[Any]) -> Form:
+    for at, change in _OF_FORM:
+        row[at] = change(row[at])
+    return Form._make(row)
+
+
+def _member(kind: type[StrEnum]) -> Callable[[str], StrEnum]:
+    return {one.value: one for one in kind}.__getitem__
+
+
+_OF_FORM = [
+    (Form._fields.index(name), change)
+    for name, change in (("strength", _member(Strength)), ("confidence", _member(Confidence)), ("keywords", tuple), ("literals", tuple))
+]
+_OF_RULE = [
+    (Rule._fields.index(name), change)
+    for name, change in (
+        ("impact", _member(Impact)),
+        ("forms", lambda rows: tuple(map(_form, rows))),
+        ("parts", lambda rows: tuple(map(Part._make, rows))),
+        ("paths", tuple),
+        ("examples", tuple),
+        ("counterexamples", tuple),
+    )
+]

@@ -1,0 +1,88 @@
+"""The triggers of all rules compiled into the one database of the first pass."""
+
+from collections.abc import Sequence
+
+import hyperscan
+
+from outcrop.scanner.decode import ESCAPES, QUOTED, base64_literals
+from outcrop.scanner.regex import literal_prefixes
+from outcrop.scanner.rule import Form, Rule, RuleError
+from outcrop.scanner.trigger import alternatives, escaped, trigger
+
+_TOGETHER = 16  # triggers that are tried at once when one of all is too much
+
+
+def by_trigger(rules: Sequence[Rule]) -> dict[str, list[tuple[Rule, Form]]]:
+    """Group forms that begin alike, so that the first pass looks for each beginning once."""
+    found: dict[str, list[tuple[Rule, Form]]] = {}
+    for rule in rules:
+        for form in rule.forms:
+            found.setdefault(form.trigger, []).append((rule, form))
+    return found
+
+
+def compile_rules(rules: Sequence[Rule]) -> tuple[Sequence[Rule], hyperscan.Database]:
+    """Give the database, and the rules as they are looked for in it: what is too much as a whole, by its beginning."""
+    try:
+        return rules, _database(rules)
+    except hyperscan.HyperscanError:
+        rules = _shortened(rules)
+    try:
+        return rules, _database(rules)
+    except hyperscan.HyperscanError:
+        _refuse(rules)
+        raise
+
+
+def _database(rules: Sequence[Rule]) -> hyperscan.Database:
+    triggers = list(by_trigger(rules))
+    expressions = [(text, number) for number, one in enumerate(triggers) for text in alternatives(one)]
+    for phase, literals in base64_literals(_literals(rules)).items():
+        expressions += [(escaped(literal), len(triggers) + phase) for literal in literals]
+    expressions += [*((escape, len(triggers) + 4) for escape in ESCAPES), (QUOTED, len(triggers) + 5)]
+    return _compiled(expressions)
+
+
+def _compiled(expressions: list[tuple[str, int]]) -> hyperscan.Database:
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    database.compile(
+        expressions=[text.encode("latin-1") for text, _ in expressions],
+        ids=[number for _, number in expressions],
+        elements=len(expressions),
+        flags=[0] * len(expressions),
+    )
+    return database
+
+
+def _shortened(rules: Sequence[Rule]) -> list[Rule]:
+    """Give rules whose triggers are mere beginnings where the whole pattern is too much for the first pass."""
+    whole = sorted({form.trigger for rule in rules for form in rule.forms if form.whole})
+    groups = [whole[at : at + _TOGETHER] for at in range(0, len(whole), _TOGETHER)]
+    refused = {trigger for group in groups if _refused(group) for trigger in group if _refused([trigger])}
+    return [rule._replace(forms=tuple(_short(form) if form.trigger in refused else form for form in rule.forms)) for rule in rules]
+
+
+def _short(form: Form) -> Form:
+    found = trigger(form.regex, whole=False)
+    return form._replace(trigger=found.pattern, trigger_min=found.min_width, trigger_max=found.max_width, whole=False)
+
+
+def _refused(triggers: Sequence[str]) -> str:
+    """Give the reason for which the first pass refuses triggers; none where it takes them."""
+    try:
+        _compiled([(text, 0) for one in triggers for text in alternatives(one)])
+    except hyperscan.HyperscanError as error:
+        return str(error)
+    return ""
+
+
+def _refuse(rules: Sequence[Rule]) -> None:
+    """Find the rule for which all of them were refused, and say so."""
+    for rule in rules:
+        for form in rule.forms:
+            if error := _refused([form.trigger]):
+                raise RuleError(f"{rule.origin}: rule {rule.id}: pattern is not taken by the linear-time engine ({error})")
+
+
+def _literals(rules: Sequence[Rule]) -> set[bytes]:
+    return {literal for rule in rules for form in rule.forms for literal in literal_prefixes(form.regex) if len(literal) >= 4}
