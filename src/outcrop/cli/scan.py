@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import orjson
 import typer
@@ -17,14 +17,15 @@ from outcrop.domain import sarif
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret, reveal
-from outcrop.domain.target import TargetKind
-from outcrop.net.guard import Egress
 from outcrop.scanner.ruleset import load
 from outcrop.services import local_scan
 from outcrop.services.local_scan import LocalFinding, Options, Report
 from outcrop.sources.base import Progress
 from outcrop.sources.parallel import cores
 from outcrop.sources.workspace import cache_folder
+
+if TYPE_CHECKING:
+    from outcrop.domain.target import TargetKind
 
 _TARGETS = "Folders, files, git repositories (a path or an https address), or - for standard input."
 
@@ -124,21 +125,20 @@ def _local(kind: Type | None) -> Literal["folder", "git"] | None:
     return "folder" if kind is Type.FOLDER else "git" if kind is Type.GIT else None
 
 
-def _elsewhere(kind: Type | None) -> TargetKind | None:
-    match kind:
-        case None | Type.FOLDER:
-            return None
-        case Type.GIT:
-            return TargetKind.REPOSITORY
-        case _:
-            return TargetKind(kind)
+def _elsewhere(kind: Type | None) -> "TargetKind | None":
+    if kind in {None, Type.FOLDER}:
+        return None
+    from outcrop.domain.target import TargetKind  # noqa: PLC0415 - a scan of files needs none of it
+
+    return TargetKind.REPOSITORY if kind is Type.GIT else TargetKind(kind)
 
 
 def _reach(targets: list[str]) -> dict[str, Any]:
     """Read how to get to targets that are not on this machine, where there are such."""
     if all(":" not in target or os.path.exists(target) for target in targets):  # noqa: PTH110 - a name may be too long for a path
         return {}
-    from outcrop.settings import load_settings  # noqa: PLC0415 - a scan of files needs none of it
+    from outcrop.net.guard import Egress  # noqa: PLC0415 - a scan of files needs none of it
+    from outcrop.settings import load_settings  # noqa: PLC0415
     from outcrop.sources.elsewhere import Reach  # noqa: PLC0415
 
     settings = load_settings()

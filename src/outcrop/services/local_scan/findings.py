@@ -1,0 +1,148 @@
+"""What was found, numbered, ordered and described: the same input gives the same findings with the same ids, on any machine."""
+
+import hashlib
+import os
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from outcrop.domain.finding import Confidence, SourceType, Status, Validation
+from outcrop.domain.place import line_address
+from outcrop.domain.secret import Secret, reveal
+from outcrop.scanner.confirm import Hit
+from outcrop.scanner.score import Evidence, score
+from outcrop.services.local_scan.options import Options, Place
+from outcrop.sources.base import Located, shown
+
+if TYPE_CHECKING:
+    from outcrop.validation.verdict import Verdict
+
+_NAMESPACE = uuid.UUID("6f3b1f0e-6f0a-5d0c-9c55-0c1d3f0f7a11")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFinding:
+    """A finding of a local scan; `fields` is what is shown, the credential and what it was found with stand apart from it."""
+
+    fields: dict[str, Any]
+    hit: Hit
+    evidence: Evidence
+
+    @property
+    def secret(self) -> Secret:
+        return self.hit.secret
+
+    @property
+    def is_valid(self) -> bool:
+        return self.evidence.validation is Validation.VALID
+
+
+def described(located: Iterable[Located], place: Place, options: Options) -> Iterator[LocalFinding]:
+    """Number, order and describe what was found; allowed, ignored and known ones are left out."""
+    kept = [one for one in located if not one.hit.allowed and not (one.path and place.ignored(one.path.partition(b"!")[0]))]
+    kept.sort(key=_order)
+    spread = Counter(reveal(one.hit.secret) for one in kept)
+    prints = fingerprints(kept)
+    for one, fingerprint in zip(kept, prints, strict=True):
+        if fingerprint not in options.baseline:
+            evidence = _evidence(one, place, spread[reveal(one.hit.secret)])
+            yield LocalFinding(_fields(one, fingerprint, place, evidence), one.hit, evidence)
+
+
+def _order(one: Located) -> tuple[bytes, int, int, str]:
+    return one.path or b"", one.hit.line, one.hit.column, one.hit.rule.id
+
+
+def fingerprints(located: list[Located]) -> list[str]:
+    """Name findings so that a moved line changes nothing and a guessed password is not confirmed.
+
+    The name is the path, 20 bits of the value's digest, and a counter for values that share those bits, in the
+    order of their whole digests, which does not depend on where they stand.
+    """
+    digests = [hashlib.sha256(reveal(one.hit.secret).encode("utf-8", "surrogateescape")).hexdigest() for one in located]
+    names = [f"{one.hit.secret.masked_within(shown(one.path or b''))}:{digest[:5]}" for one, digest in zip(located, digests, strict=True)]
+    order = sorted(range(len(located)), key=lambda at: (names[at], digests[at]))
+    counted: dict[str, int] = {}
+    numbers = [0] * len(located)
+    for at in order:
+        counted[names[at]] = counted.get(names[at], 0) + 1
+        numbers[at] = counted[names[at]]
+    return [f"{name}:{number}" for name, number in zip(names, numbers, strict=True)]
+
+
+def _evidence(one: Located, place: Place, places: int) -> Evidence:
+    """Give what the score is made from while nobody has been asked."""
+    source_type = one.source_type or (SourceType.GIST if place.gist else SourceType.REPO if one.at_tip else SourceType.COMMIT)
+    path = None if one.path is None else one.hit.secret.masked_within(shown(one.path))
+    return Evidence(
+        Validation.UNVALIDATED, Confidence.LOW, one.hit.strength, one.hit.rule.impact, source_type, place.visibility,
+        path=path, placeholder=one.hit.placeholder, places=places,
+    )  # fmt: skip
+
+
+def _fields(one: Located, fingerprint: str, place: Place, evidence: Evidence) -> dict[str, Any]:
+    hit, origin = one.hit, one.origin
+    at = datetime.fromtimestamp(origin.at, UTC) if origin and origin.at is not None else None
+    url = one.url or (place.url and line_address(place.url, origin.commit if origin else None, one.path, hit.line))
+    made = score(evidence)
+    return {
+        "id": uuid.uuid5(_NAMESPACE, f"{shown(os.fsencode(place.source))}\0{fingerprint}"),
+        "status": Status.ACTIVE,
+        "validation_status": evidence.validation,
+        "validation_confidence": evidence.validation_confidence,
+        "validation_detail": {"enabled_services": []},
+        "composite_score": made.total,
+        "source_type": evidence.source_type,
+        "source_visibility": evidence.visibility,
+        "source_url": hit.secret.masked_within(url) if url else None,
+        "repo_full_name": place.full_name,
+        "file_path": evidence.path,
+        "line_number": hit.line,
+        "matched_text": hit.secret.masked(),
+        "pattern": {"name": hit.rule.name, "secret_type": hit.rule.secret_type},
+        "first_seen_at": at,
+        "last_seen_at": at,
+        "seen_count": 1,
+        "resolved_at": None,
+        "resolution_note": None,
+        "resolution_evidence": None,
+        "suppressed_at": None,
+        "fingerprint": fingerprint,
+        "rule": hit.rule.id,
+        "confidence": hit.confidence,
+        "column": hit.column,
+        "current_line": one.current_line,
+        "allowed_in_source": False,
+        "commit": origin.commit if origin else None,
+        "author": origin.author if origin else None,
+        "committed_at": at,
+        "unreachable": one.unreachable,
+        "encoding": list(hit.encoding),
+        "parts": {name: part.masked() for name, part in sorted(hit.parts.items())},
+        "score": made.parts,
+    }
+
+
+def judged(finding: LocalFinding, verdict: "Verdict") -> LocalFinding:
+    """Give a finding with a verdict and the score that follows; no time is told, so that the same answers give the same bytes."""
+    evidence = replace(
+        finding.evidence,
+        validation=verdict.status,
+        validation_confidence=verdict.confidence,
+        services=verdict.services,
+        services_asked=verdict.asked,
+        test_mode=verdict.test_mode,
+        canary=verdict.canary,
+    )
+    made = score(evidence)
+    told = {
+        "validation_status": verdict.status,
+        "validation_confidence": verdict.confidence,
+        "validation_detail": {"enabled_services": list(verdict.services), "reason": verdict.reason},
+        "composite_score": made.total,
+        "score": made.parts,
+    }
+    return LocalFinding(finding.fields | told, finding.hit, evidence)

@@ -1,0 +1,52 @@
+"""Repositories, on this machine and cloned from elsewhere. A scan of files loads none of it."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from outcrop.domain.errors import OperatorError
+from outcrop.services.local_scan.options import IGNORE_FILE, Options, Place, ignored_by, ignoring, nothing
+from outcrop.sources import git
+from outcrop.sources.base import Outcome, Progress, shown
+from outcrop.sources.clone import COMMIT_REF, Remote, clone, fetch_commit
+from outcrop.sources.repository import Repository, find_git_folder, open_local, resolve
+from outcrop.sources.workspace import work_folder
+
+if TYPE_CHECKING:
+    from outcrop.sources.consist import Found
+
+
+def scan_git(target: str, options: Options, progress: Progress) -> tuple[Outcome, Place]:
+    git_folder = find_git_folder(Path(target))
+    if git_folder is None:
+        raise OperatorError(f"{shown(os.fsencode(target))}: is not a git repository")
+    with work_folder(options.work) as work:
+        repository = open_local(git_folder, work)
+        place = Place(os.path.realpath(target), ignored=ignoring(Path(target) / IGNORE_FILE, _ignoring_at_head(repository)))
+        key = os.fsencode(os.path.realpath(git_folder))
+        run = git.Scan(repository, options.ruleset, options.floor, options.jobs, progress, options.cache, key)
+        if options.staged:
+            return git.scan_staged(run, git_folder), place
+        if options.since:
+            return git.scan_since(run, resolve(repository, options.since)), place
+        return git.scan_history(run), place
+
+
+def scan_remote(found: "Found", remote: Remote, place: Place, options: Options, progress: Progress) -> tuple[Outcome, Place]:
+    assert options.reach is not None  # noqa: S101 - asked before
+    with work_folder(options.work) as work:
+        if found.commit:
+            repository = fetch_commit(remote, found.commit, work, options.reach.egress)
+            run = git.Scan(repository, options.ruleset, options.floor, options.jobs, progress)
+            return git.scan_commit(run, repository.refs[COMMIT_REF]), place
+        repository = clone(remote, work, options.reach.egress)
+        run = git.Scan(repository, options.ruleset, options.floor, options.jobs, progress)
+        outcome = git.scan_since(run, resolve(repository, options.since)) if options.since else git.scan_history(run)
+        return outcome, replace(place, ignored=_ignoring_at_head(repository))
+
+
+def _ignoring_at_head(repository: Repository) -> Callable[[bytes], bool]:
+    text = git.file_at_head(repository, IGNORE_FILE.encode())
+    return ignored_by(text) if text else nothing

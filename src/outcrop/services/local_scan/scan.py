@@ -1,0 +1,106 @@
+"""`outcrop scan` without an account: targets in, findings and gaps out, no database."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from outcrop.domain.errors import OperatorError, OutcropError
+from outcrop.scanner.content import scan_stream
+from outcrop.services.local_scan.findings import LocalFinding, described
+from outcrop.services.local_scan.options import IGNORE_FILE, Options, Place, TargetType, ignoring, nothing
+from outcrop.sources import files
+from outcrop.sources.base import Located, Outcome, Progress, for_path, member, shown
+from outcrop.sources.repository import find_git_folder
+
+
+@dataclass(slots=True)
+class Report:
+    findings: list[LocalFinding] = field(default_factory=list)
+    gaps: list[tuple[str, str]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)  # targets that could not be read at all
+    files: int = 0
+    size: int = 0
+    commits: int = 0
+
+
+def scan(targets: list[str], options: Options, progress: Progress) -> Report:
+    """Scan targets one after the other. One that cannot be read at all is told in `failures`; the rest is still scanned."""
+    report = Report()
+    for target in targets:
+        try:
+            for outcome, place in _scan_target(target, options, progress, report):
+                report.gaps += outcome.gaps
+                report.files += outcome.files
+                report.size += outcome.size
+                report.commits += outcome.commits
+                report.findings += described(outcome.located, place, options)
+        except OutcropError as error:
+            report.failures.append(error.message)
+    return report
+
+
+def _scan_target(target: str, options: Options, progress: Progress, report: Report) -> Iterator[tuple[Outcome, Place]]:
+    kind = "elsewhere" if _is_elsewhere(target) else options.type or _guess(target)
+    if kind == "stdin":
+        yield _scan_stdin(options), Place("-")
+    elif kind == "git":
+        from outcrop.services.local_scan.repository import scan_git  # noqa: PLC0415 - a scan of files needs none of it
+
+        yield scan_git(target, options, progress)
+    elif options.staged or (options.since and kind == "folder"):
+        raise OperatorError(f"{target}: is not a git repository on this machine, so there is nothing staged and no history")
+    elif kind == "elsewhere":
+        from outcrop.services.local_scan.elsewhere import scan_elsewhere  # noqa: PLC0415
+
+        yield from scan_elsewhere(target, options, progress, report.gaps)
+    else:
+        yield _scan_folder(target, options, progress)
+
+
+def _is_elsewhere(target: str) -> bool:
+    return target.startswith(("https://", "http://", "github:", "gists:"))
+
+
+def _guess(target: str) -> TargetType:
+    if target == "-":
+        return "stdin"
+    if "://" in target or target.startswith("git@"):
+        raise OperatorError(f"{_without_user(target)}: only https addresses can be cloned")
+    try:
+        path = Path(target)
+        return "git" if path.is_dir() and find_git_folder(path) else "folder"
+    except OSError as error:  # a name that is too long
+        raise OperatorError(f"{shown(os.fsencode(target))}: {(error.strerror or 'cannot be read').lower()}") from None
+
+
+def _scan_stdin(options: Options) -> Outcome:
+    size = 0
+
+    def read(count: int) -> bytes:
+        nonlocal size
+        data = options.stdin.read(count) if options.stdin else b""
+        size += len(data)
+        return data
+
+    found = scan_stream(options.ruleset, read, options.floor)
+    outcome = Outcome(located=[Located(hit, member(b"-", inner)) for inner, hit in for_path(found, b"-")], files=1, size=size)
+    outcome.gaps = [("-", reason) for reason in found.gaps]
+    return outcome
+
+
+def _scan_folder(target: str, options: Options, progress: Progress) -> tuple[Outcome, Place]:
+    path = Path(target)
+    try:
+        path.stat()
+    except OSError as error:
+        raise OperatorError(f"{shown(os.fsencode(target))}: {(error.strerror or 'cannot be read').lower()}") from None
+    ignored = ignoring(path / IGNORE_FILE) if path.is_dir() else nothing
+    work = files.Folder(path, options.ruleset, options.floor, options.jobs, ignored, gitignore=options.gitignore)
+    return files.scan_folder(work, progress), Place(os.path.realpath(path), ignored=ignored)
+
+
+def _without_user(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
