@@ -180,8 +180,12 @@ def _touched(ruleset: RuleSet, piece: Piece, seen: Seen) -> Seen:
     if not piece.changes:
         return seen
     count = len(ruleset.triggered)
-    reach = {number: ruleset.reach(number) for _, number in seen if number < count}
-    return [(end, number) for end, number in seen if number >= count or piece.changed(end - reach[number][0], end + reach[number][1])]
+    kept = []
+    for end, number in seen:
+        before, after = ruleset.reach(number) if number < count else (end, len(piece.text))
+        if piece.changed(end - before, end + after):
+            kept.append((end, number))
+    return kept
 
 
 def _told_once(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:

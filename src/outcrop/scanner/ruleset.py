@@ -35,14 +35,18 @@ class RuleSet:
         self.by_id = {rule.id: rule for rule in rules}
         self.triggered = list(by_trigger(rules).values())
         self._of_thread = local()
+        self._reach: dict[int, tuple[int, int]] = {}
 
     def reach(self, number: int) -> tuple[int, int]:
         """Give how far around a trigger's end any of its forms looks, companions included."""
-        before = after = 0
-        for rule, form in self.triggered[number]:
-            more = max((part.within for part in rule.parts), default=0)
-            before, after = max(before, form.reach[0] + more), max(after, form.reach[1] + more)
-        return before, after
+        known = self._reach.get(number)
+        if known is None:
+            before = after = 0
+            for rule, form in self.triggered[number]:
+                more = max((part.within for part in rule.parts), default=0)
+                before, after = max(before, form.reach[0] + more), max(after, form.reach[1] + more)
+            known = self._reach[number] = before, after
+        return known
 
     @property
     def scratch(self) -> hyperscan.Scratch:

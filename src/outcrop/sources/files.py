@@ -18,7 +18,7 @@ from outcrop.sources.parallel import Emit, spread
 if TYPE_CHECKING:
     import pathspec
 
-_BATCH_BYTES = 8 << 20
+_BATCH_BYTES = 4 << 20
 _BATCH_FILES = 500
 _BUFFER = 2 << 20  # small files are looked at together; one of half of it is looked at alone
 _LARGE = 24 << 20
@@ -75,8 +75,9 @@ def walk(work: Folder, gap: Callable[[bytes, str], None]) -> Iterator[tuple[byte
         if work.gitignore and (spec := _spec(os.path.join(root, folder, b".gitignore"))):
             specs = [*specs, (folder, spec)]
         inner = []
+        prefix = folder and folder + b"/"
         for entry in entries:
-            path = os.path.join(folder, entry.name)
+            path = prefix + entry.name
             try:
                 is_folder = entry.is_dir(follow_symlinks=False)
                 if work.ignored(path + b"/" if is_folder else path) or (work.gitignore and _ignored(path, specs, is_folder=is_folder)):
@@ -116,7 +117,7 @@ def _ignored(path: bytes, specs: list[tuple[bytes, "pathspec.GitIgnoreSpec"]], *
 
 def reader(root: Path, ruleset: RuleSet, floor: Confidence) -> Callable[[Iterator[list[bytes]], Emit], None]:
     """Give the work of one process: read files, scan them, tell."""
-    base = os.fsencode(root)
+    base = os.path.join(os.fsencode(root), b"")
 
     def work(batches: Iterator[list[bytes]], emit: Emit) -> None:
         buffer = bytearray(_BUFFER)
@@ -141,7 +142,7 @@ def _stretches(base: bytes, batch: list[bytes], buffer: bytearray, told: Read) -
     for path in batch:
         told.files += 1
         try:
-            file, size = _opened(os.path.join(base, path))
+            file, size = _opened(base + path)
             try:
                 if size > _BUFFER // 2:
                     yield path
@@ -167,7 +168,7 @@ def _stretches(base: bytes, batch: list[bytes], buffer: bytearray, told: Read) -
 
 def _alone(base: bytes, path: bytes, ruleset: RuleSet, floor: Confidence, told: Read) -> Iterator[tuple[bytes, Found, int]]:
     try:
-        found, size = scan_file(os.path.join(base, path), ruleset, floor)
+        found, size = scan_file(base + path, ruleset, floor)
     except OSError as error:
         told.gaps.append((path, _reason(error)))
         return

@@ -12,11 +12,11 @@ from outcrop.scanner.judge.words import WORDS
 LED_TO = {"noun": (4, 5), "key": (12, 16)}
 _LONGEST = 400  # bytes of a value
 _LOOK_BACK = 128  # what is read before a value: the name, and the line it stands in
-_WORDS = {
-    "noun": (b"pass", b"pwd", b"pswd", b"secret", b"token", b"cred", b"psk", b"api_key", b"apikey", b"api-key", b"api.key", b"contrase",
-             b"kennwort", b"wachtwoord", b"senha", b"pw", b"identified by"),
-    "key": (b"key", b"auth", b"salt", b"nonce", b"seed", b"jwt", b"bearer", b"cipher", b"hmac", b"session", b"license", b"licence", b"otp"),
-}  # fmt: skip
+# The last word of a kind in what stands before a value.
+_LAST_WORD = {
+    "noun": re.compile(rb"(?s:.*)(pass|pwd|pswd|secret|token|cred|psk|api[_.-]?key|contrase|kennwort|wachtwoord|senha|pw|identified by)"),
+    "key": re.compile(rb"(?s:.*)(key|auth|salt|nonce|seed|jwt|bearer|cipher|hmac|session|licen[cs]e|otp)"),
+}
 _NAME = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-" + bytes(range(0x80, 0x100))
 _TAIL = re.compile(rb"[0-9A-Za-z_.\x80-\xff-]*")
 _VALUE = re.compile(rb"[^\x00-\x20\x7f\"'`<>]{1,401}")
@@ -49,7 +49,7 @@ class Candidate:
 def assigned(data: bytes, ends: Iterable[int], kind: str) -> Iterator[Candidate]:
     """Judge the values whose first characters end at these places, each beside the name before it."""
     quoted, bare = LED_TO[kind]
-    words = _WORDS[kind]
+    last_word = _LAST_WORD[kind]
     done = -1
     for end in sorted(set(ends)):
         if end > quoted and data[end - quoted - 1] in _LEADS:
@@ -63,20 +63,21 @@ def assigned(data: bytes, ends: Iterable[int], kind: str) -> Iterator[Candidate]
         before = data[max(0, left - _LOOK_BACK) : left]
         if before[-1] in _SPACES:
             before = _SCHEME.sub(b"", before)
-        found = _beside(data, before, left, words, is_bare=is_bare)
+        found = _beside(data, before, left, last_word, is_bare=is_bare)
         if found is not None:
             done = found.right
             yield found
 
 
 def _beside(  # noqa: PLR0911 - one way out for each way in which a value stands
-    data: bytes, before: bytes, left: int, words: tuple[bytes, ...], *, is_bare: bool
+    data: bytes, before: bytes, left: int, last_word: re.Pattern[bytes], *, is_bare: bool
 ) -> Candidate | None:
     """Judge a value by the nearest name before it."""
     small = before.lower()
-    at = max(map(small.rfind, words))
-    if at < 0:
+    word = last_word.match(small)
+    if word is None:
         return None
+    at = word.start(1)
     tail = _TAIL.match(before, at)
     end = len(before[: tail.end() if tail else at].rstrip(b".-"))
     if small.startswith(b"identified by", at):
