@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
@@ -34,17 +35,18 @@ def spread(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[Any]:
     queue: multiprocessing.Queue[Any] = context.Queue(maxsize=jobs * 2)
     pipes: list[Connection] = []
     processes = []
+    left = iter(batches)
     gc.freeze()  # what is there is shared, for as long as nobody writes to it, as looking through it would
-    for _ in range(jobs):
+    for batch in list(islice(left, jobs)):  # none for which there is nothing to do, and each begins at once
         reader, writer = context.Pipe(duplex=False)
-        process = context.Process(target=_run, args=(queue, writer, work, [*pipes, reader], os.getpid()), daemon=True)
+        process = context.Process(target=_run, args=(batch, queue, writer, work, [*pipes, reader], os.getpid()), daemon=True)
         process.start()
         writer.close()
         pipes.append(reader)
         processes.append(process)
     failure: list[BaseException] = []
     stop = threading.Event()
-    feeder = threading.Thread(target=_feed, args=(batches, queue, jobs, stop, failure), daemon=True)
+    feeder = threading.Thread(target=_feed, args=(left, queue, len(processes), stop, failure), daemon=True)
     feeder.start()
     try:
         yield from _collect(pipes)
@@ -106,7 +108,9 @@ class _Failed:
         self.reason = reason
 
 
-def _run(queue: "multiprocessing.Queue[Any]", writer: Connection, work: Work, others: list[Connection], parent: int) -> None:
+def _run(  # noqa: PLR0917 - what it has, and where it stands among the others
+    first: Any, queue: "multiprocessing.Queue[Any]", writer: Connection, work: Work, others: list[Connection], parent: int
+) -> None:
     """Be one process: the parent handles Ctrl-C, and its death ends this one, whatever it is at."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -116,6 +120,7 @@ def _run(queue: "multiprocessing.Queue[Any]", writer: Connection, work: Work, ot
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
     def mine() -> Iterator[Any]:
+        yield first
         while (batch := queue.get()) is not None:
             yield batch
 
