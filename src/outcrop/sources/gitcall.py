@@ -14,8 +14,8 @@ _GIGA = 1 << 30
 _CONFIG = {
     "core.bigFileThreshold": "64m",
     "core.deltaBaseCacheLimit": "16m",
-    "core.packedGitWindowSize": "8m",
-    "core.packedGitLimit": "128m",
+    "core.packedGitWindowSize": "256k",
+    "core.packedGitLimit": "16m",
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
     "core.attributesFile": "/dev/null",
