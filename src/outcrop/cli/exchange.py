@@ -2,17 +2,17 @@
 
 import os
 import sys
-from contextlib import ExitStack, suppress
+from collections.abc import Callable
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from outcrop.cli import session as cli
-from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, start
+from outcrop.cli.progress import bytes_done
+from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, start, step_back
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.paging import FindingQuery
 from outcrop.runtime import open_runtime, open_session
@@ -30,10 +30,9 @@ def import_(
     """Fill an account from a file: every line, or none."""
     settings = start()
 
-    async def main(source: BinaryIO, progress: Progress, size: int | None) -> exchange.Imported:
-        task = progress.add_task("importing", total=size)
+    async def main(source: BinaryIO, told: Callable[[int], None]) -> exchange.Imported:
         async with open_session(settings) as session:
-            _step_back(session.db.info.backend_pid if settings.database_url is None else None)
+            step_back(session.db.info.backend_pid if settings.database_url is None else None)
             return await exchange.import_findings(
                 session.db,
                 session.keys,
@@ -42,16 +41,14 @@ def import_(
                 keep_secrets=settings.keep_secrets == "active",
                 by=OPERATOR,
                 now=cli.now(),
-                progress=lambda read: progress.update(task, completed=read),
+                progress=told,
                 format_=format_,
             )
 
     with ExitStack() as stack:
         source, size = _open(file, stack)
-        columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
-        console = Console(stderr=True)
-        progress = stack.enter_context(Progress(*columns, console=console, disable=not console.is_terminal, transient=True))
-        done = run(lambda: main(source, progress, size))
+        told = stack.enter_context(bytes_done("importing", size))
+        done = run(lambda: main(source, told))
     show({"lines": done.lines, "new": done.new, "updated": done.updated}, as_json=as_json)
 
 
@@ -85,14 +82,6 @@ def _write(piece: bytes) -> None:
     else:
         out.write(piece)
         out.flush()
-
-
-def _step_back(backend: int | None) -> None:
-    """Let whoever triages meanwhile go first: lower the priority of this process and, where it runs on this machine, of its backend."""
-    for pid in (0, backend):
-        if pid is not None:
-            with suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, pid, 10)
 
 
 def _open(file: str, stack: ExitStack) -> tuple[BinaryIO, int | None]:

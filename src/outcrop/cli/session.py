@@ -2,10 +2,11 @@
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
@@ -38,7 +39,12 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await main()
+        try:
+            return await main()
+        except Exception:
+            if task.cancelling():  # what was cut off may fail in a way of its own
+                raise asyncio.CancelledError from None
+            raise
 
     try:
         return asyncio.run(guarded())
@@ -51,6 +57,14 @@ async def transaction(settings: Settings) -> AsyncIterator[Session]:
     """Open the database for one change."""
     async with open_session(settings) as session, session.db.transaction():
         yield session
+
+
+def step_back(backend: int | None) -> None:
+    """Let whoever triages meanwhile go first: lower the priority of this process and, where it runs on this machine, of its backend."""
+    for pid in (0, backend):
+        if pid is not None:
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, pid, 10)
 
 
 def now() -> datetime:
