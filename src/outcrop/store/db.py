@@ -1,7 +1,7 @@
 """Connections: one kind of connection for the whole house, the pool, and a snapshot to read several things from."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeAlias, TypeVar
 
 import orjson
@@ -79,6 +79,16 @@ async def snapshot(db: Connection) -> AsyncIterator[None]:
         if not db.closed:
             await db.set_isolation_level(None)
             await db.set_read_only(None)
+
+
+@contextmanager
+def plainly(what: str, hint: Callable[[], str] = str) -> Iterator[None]:
+    """Tell an operator in one line what the database has against it. What quotes a value is told by its kind alone."""
+    try:
+        yield
+    except psycopg.Error as error:
+        why = type(error).__name__ if isinstance(error, psycopg.DataError) else error.diag.message_primary or _first_line(error)
+        raise OperatorError(f"{what}: {why}{hint()}") from None
 
 
 async def describe(db: Connection) -> str:

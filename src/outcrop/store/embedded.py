@@ -29,6 +29,7 @@ SOCKET_NAME = ".s.PGSQL.5432"
 MAX_SOCKET_PATH = 107  # what sockaddr_un holds
 START_SECONDS = 60
 LOG_LIMIT = 1_000_000
+ROOM = 32  # MB
 
 # What a killed server leaves behind for a moment: children that still hold its memory, or its lock files.
 PASSING_COMPLAINTS = ("is still in use", "already exists")
@@ -158,8 +159,7 @@ def _launch(cluster: _Cluster) -> None:
             if answer == pq.Ping.REJECT:
                 deadline = time.monotonic() + START_SECONDS  # recovering, or shutting down: takes as long as it takes
             elif answer == pq.Ping.NO_ATTEMPT or failures == 3 or time.monotonic() > deadline:
-                free = shutil.disk_usage(cluster.home).free // MB
-                reason = complaint or (f"only {free} MB are free on its disk" if free < 32 else refusal)
+                reason = complaint or short_of_room(cluster.home) or refusal
                 raise OperatorError(f"The database in {cluster.data} does not start: {reason} (log: {cluster.log})")
             elif answer == pq.Ping.NO_RESPONSE:
                 _remove_stale_locks(cluster)
@@ -169,6 +169,12 @@ def _launch(cluster: _Cluster) -> None:
                 complaint = complaints[-1] if complaints else complaint
                 failures += code != 0 and not any(passing in line for line in complaints for passing in PASSING_COMPLAINTS)
             time.sleep(0.05)
+
+
+def short_of_room(folder: Path) -> str:
+    """Say so where the disk is about full: the server cannot always say it itself."""
+    free = shutil.disk_usage(folder).free // MB
+    return f"only {free} MB are free on its disk" if free < ROOM else ""
 
 
 def _ready(cluster: _Cluster) -> str | None:
@@ -234,7 +240,7 @@ def _check_version(cluster: _Cluster) -> None:
         raise OperatorError(
             f"The database in {cluster.data} was made by PostgreSQL {made_by}, the programs in {cluster.programs.bin_dir} are PostgreSQL"
             f" {cluster.programs.major}: set OUTCROP_POSTGRES_BIN to the folder of a PostgreSQL {made_by}, and to move on"
-            " dump the database with its pg_dump and restore that into an empty data folder."
+            " make a backup with it (outcrop backup) and restore that into an empty data folder without it."
         )
 
 

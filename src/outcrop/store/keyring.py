@@ -25,6 +25,7 @@ LONG_ENOUGH = 16
 _LOCK_KEYRING = 7_264_003
 _CHECK = b"outcrop keyring 1"
 _NONCE = 12
+_BACKUP = b"backup"
 _EXCERPT = b"excerpt"  # so that no other box opens as one
 _WITH_PARTS = "\x1e"  # begins what is more than a bare value
 
@@ -63,6 +64,10 @@ class Keys:
         first, at, lines = json.loads(_open(self.data, box, _owner(account_id, finding_id) + _EXCERPT))
         return Excerpt(first, tuple(lines), at)
 
+    def vouch_for(self, digest: bytes) -> bytes:
+        """Give the code that nobody can make for a backup who has not these keys."""
+        return hmac.digest(hmac.digest(self.data, _BACKUP, "sha256"), digest, "sha256")
+
     def fingerprint_of(self, secret: Secret) -> bytes:
         """Identify the raw value alone; a PEM block is the same however its lines end."""
         raw = reveal(secret)
@@ -93,18 +98,31 @@ async def unlock(db: Connection, operator: OperatorKey, random: bytes) -> Keys:
     """Unwrap the database's keys, or make them where it has none. `random` is 80 fresh bytes, used only to make them."""
     async with db.transaction():
         await db.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK_KEYRING])
-        row = await _load(db)
+        row = await load(db)
         if row is None:
             text = operator.read() or _make_file(operator.file)
-            salt, data, fingerprint = random[:16], random[16:48], random[48:80]
-            await _store(db, salt, _wrapping_key(text, salt), Keys(data, fingerprint))
-            return Keys(data, fingerprint)
+            salt, keys = random[:16], Keys(random[16:48], random[48:80])
+            await store(db, _wrap(keys, text, salt))
+            return keys
         _finish_rotation(operator, row)
         if (given := operator.read()) is None:
             raise OperatorError(
                 f"the database has keys already, but OUTCROP_SECRET_KEY is not set and {operator.file} is not there: bring the key back"
             )
-        return _unwrap(row, given)
+        return _unwrap(row, given, "this database")
+
+
+def open_wrapped(row: "Wrapped", operator: OperatorKey, what: str) -> Keys:
+    """Unwrap keys that a backup is made of or from, and touch nothing: a rotation may be under way, or the keys be those of long ago."""
+    given = operator.read()
+    try:
+        if operator.text is None and (next_ := OperatorKey(None, _pending(operator.file)).read()) is not None:
+            given = next_ if _fits(row, _wrapping_key(next_, row.salt)) else given
+        if given is None:
+            raise OperatorError(f"the secret key of {what} is needed: set OUTCROP_SECRET_KEY to it, or put it into {operator.file}")
+        return _unwrap(row, given, what)
+    except (InvalidTag, ValueError):  # of a file that somebody has put together
+        raise OperatorError(f"the keys of {what} are damaged") from None
 
 
 async def rotate(db: Connection, operator: OperatorKey, new: str, salt: bytes) -> None:
@@ -112,60 +130,64 @@ async def rotate(db: Connection, operator: OperatorKey, new: str, salt: bytes) -
     pending = _pending(operator.file)
     async with db.transaction():
         await db.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK_KEYRING])
-        row = await _load(db)
+        row = await load(db)
         if row is None or (text := operator.read()) is None:
             raise OperatorError("there is no key to rotate yet")
-        keys = _unwrap(row, text)
+        keys = _unwrap(row, text, "this database")
         if operator.text is None:
             _write_private(pending, new)
-        await _store(db, salt, _wrapping_key(new, salt), keys)
+        await store(db, _wrap(keys, new, salt))
     if operator.text is None:
         pending.replace(operator.file)
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class Wrapped:
+    """The keys as they are stored."""
+
     salt: bytes
-    check: bytes
-    data: bytes
-    fingerprint: bytes
+    check_value: bytes
+    data_key: bytes
+    fingerprint_key: bytes
 
 
-async def _load(db: Connection) -> _Row | None:
+async def load(db: Connection) -> Wrapped | None:
     cursor = await db.execute("SELECT salt, check_value, data_key, fingerprint_key FROM keyring")
     row = await cursor.fetchone()
-    return None if row is None else _Row(*row)
+    return None if row is None else Wrapped(*row)
 
 
-async def _store(db: Connection, salt: bytes, wrapping: bytes, keys: Keys) -> None:
+async def store(db: Connection, row: Wrapped) -> None:
     await db.execute(
         """INSERT INTO keyring (salt, check_value, data_key, fingerprint_key) VALUES (%s, %s, %s, %s)
            ON CONFLICT (only_row) DO UPDATE SET salt = excluded.salt, check_value = excluded.check_value,
                data_key = excluded.data_key, fingerprint_key = excluded.fingerprint_key""",
-        [
-            salt,
-            _seal(wrapping, _CHECK, b"check"),
-            _seal(wrapping, keys.data, b"data"),
-            _seal(wrapping, keys.fingerprint, b"fingerprint"),
-        ],
+        [row.salt, row.check_value, row.data_key, row.fingerprint_key],
     )
 
 
-def _unwrap(row: _Row, text: str) -> Keys:
+def _wrap(keys: Keys, text: str, salt: bytes) -> Wrapped:
+    wrapping = _wrapping_key(text, salt)
+    return Wrapped(
+        salt, _seal(wrapping, _CHECK, b"check"), _seal(wrapping, keys.data, b"data"), _seal(wrapping, keys.fingerprint, b"fingerprint")
+    )
+
+
+def _unwrap(row: Wrapped, text: str, what: str) -> Keys:
     wrapping = _wrapping_key(text, row.salt)
     if not _fits(row, wrapping):
-        raise OperatorError("the secret key does not fit this database: set OUTCROP_SECRET_KEY to the key it was made with")
-    return Keys(_open(wrapping, row.data, b"data"), _open(wrapping, row.fingerprint, b"fingerprint"))
+        raise OperatorError(f"the secret key does not fit {what}: set OUTCROP_SECRET_KEY to the key it was made with")
+    return Keys(_open(wrapping, row.data_key, b"data"), _open(wrapping, row.fingerprint_key, b"fingerprint"))
 
 
-def _fits(row: _Row, wrapping: bytes) -> bool:
+def _fits(row: Wrapped, wrapping: bytes) -> bool:
     try:
-        return _open(wrapping, row.check, b"check") == _CHECK
+        return _open(wrapping, row.check_value, b"check") == _CHECK
     except InvalidTag:
         return False
 
 
-def _finish_rotation(operator: OperatorKey, row: _Row) -> None:
+def _finish_rotation(operator: OperatorKey, row: Wrapped) -> None:
     """A rotation that died between the database and the file left the new key beside the old one."""
     pending = _pending(operator.file)
     if operator.text is None and pending.exists():

@@ -14,23 +14,71 @@ _OLDEST_SERVER = 150000
 async def migrate(db: Connection) -> list[str]:
     """Bring the database to this version's schema; give the names of what was applied."""
     await _refuse_unfit(db)
-    applied = []
-    known = _migrations()
     async with db.transaction():
-        await db.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK_MIGRATE])
-        await db.execute(
-            "CREATE TABLE IF NOT EXISTS migrations (version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz(0) NOT NULL)"
-        )
-        done = {version for (version,) in await (await db.execute("SELECT version FROM migrations")).fetchall()}
-        if done - known.keys():
-            raise OperatorError("the database was written by a newer version of Outcrop: upgrade this one")
-        for version in sorted(known.keys() - done):
-            name, text = known[version]
-            await db.execute(text.encode())
-            await db.execute("INSERT INTO migrations VALUES (%s, %s, now())", [version, name])
-            applied.append(name)
+        await _lock(db)
+        applied = await _apply(db, newest())
         await jobs.migrate(db)
     return applied
+
+
+async def make(db: Connection, version: int) -> None:
+    """Make the schema as it was at a version, in the caller's transaction and in a database that holds nothing.
+
+    Whoever runs on a database has brought its schema there: so nobody runs on this one, and who would begin to waits for its end.
+    """
+    await _refuse_unfit(db)
+    await _lock(db)
+    (used,) = await one(
+        db,
+        """SELECT EXISTS (
+               SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+               WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND NOT EXISTS (
+                   SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'))""",
+    )
+    if used:
+        raise OperatorError("the database is not empty: restore into a new one (another OUTCROP_DATA_DIR or OUTCROP_DATABASE_URL)")
+    await _apply(db, version)
+
+
+async def version_of(db: Connection) -> int | None:
+    """Give the version of the schema that is there; None where there is none."""
+    (table,) = await one(db, "SELECT to_regclass('migrations') IS NOT NULL")
+    if not table:
+        return None
+    (version,) = await one(db, "SELECT max(version) FROM migrations")
+    if version > newest():
+        raise _too_new()
+    return int(version)
+
+
+def newest() -> int:
+    """Give the version of the schema that this program knows."""
+    return max(_migrations())
+
+
+async def _lock(db: Connection) -> None:
+    await db.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK_MIGRATE])
+
+
+async def _apply(db: Connection, upto: int) -> list[str]:
+    known = _migrations()
+    applied = []
+    await db.execute(
+        "CREATE TABLE IF NOT EXISTS migrations (version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz(0) NOT NULL)"
+    )
+    done = {version for (version,) in await (await db.execute("SELECT version FROM migrations")).fetchall()}
+    if done - known.keys():
+        raise _too_new()
+    for version in sorted(version for version in known.keys() - done if version <= upto):
+        name, text = known[version]
+        await db.execute(text.encode())
+        await db.execute("INSERT INTO migrations VALUES (%s, %s, now())", [version, name])
+        applied.append(name)
+    return applied
+
+
+def _too_new() -> OperatorError:
+    return OperatorError("the database was written by a newer version of Outcrop: upgrade this one")
 
 
 async def pending_migrations(db: Connection) -> list[str]:
