@@ -12,6 +12,8 @@ _COMMANDS = {  # name: module, function
     "demo": ("demo", "demo"),
     "migrate": ("operate", "migrate"),
     "doctor": ("operate", "doctor"),
+    "backup": ("operate", "backup"),
+    "restore": ("operate", "restore"),
     "import": ("exchange", "import_"),
     "export": ("exchange", "export"),
     "audit": ("audit", "audit"),

@@ -1,17 +1,25 @@
-"""`outcrop migrate`, `doctor` and `secrets`: looking after the database."""
+"""`outcrop migrate`, `doctor`, `backup`, `restore` and `secrets`: looking after the database."""
 
 import os
-from typing import Annotated
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, BinaryIO
 
 import typer
 
 from outcrop.cli import session as cli
+from outcrop.cli.progress import bytes_done
 from outcrop.cli.session import AsJson, run, show, show_all, start
 from outcrop.domain.errors import BadInputError
 from outcrop.runtime import database_url, open_session, operator_key
+from outcrop.services import backup as backups
 from outcrop.services import upkeep
 from outcrop.store import db as database
 from outcrop.store import schema
+from outcrop.store.archive import new_file
+from outcrop.store.embedded import short_of_room
 from outcrop.store.keyring import LONG_ENOUGH
 
 secrets = typer.Typer(help="The key that protects stored credentials.", no_args_is_help=True)
@@ -42,6 +50,75 @@ def doctor(as_json: AsJson = False) -> None:
     show_all([{"check": c.name, "ok": c.ok, "detail": c.detail} for c in checks], ["check", "ok", "detail"], as_json=as_json)
     if not all(check.ok for check in checks):
         raise typer.Exit(2)
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to make; one that is there is not replaced.")],
+    as_json: AsJson = False,
+) -> None:
+    """Write everything as it is at this moment into one file; the service may go on meanwhile. The secret key is not in it."""
+    settings, moment = start(), cli.now()
+
+    async def main(target: BinaryIO, told: Callable[[int], None]) -> backups.BackedUp:
+        with database_url(settings) as url:
+            async with await database.connect(url) as db:
+                cli.step_back(db.info.backend_pid if settings.database_url is None else None)
+                return await backups.back_up(db, operator_key(settings), target, version=version("outcrop"), now=moment, progress=told)
+
+    with database.plainly("the backup failed"), new_file(file.absolute()) as target, bytes_done("backing up", None) as told:
+        done = run(lambda: main(target, told))
+    record = {"file": str(file.absolute()), "bytes": done.size, "made_at": moment.isoformat(), "schema": done.schema}
+    show(record | _counts(done.rows), as_json=as_json)
+    if not as_json:
+        where = settings.secret_key_file if settings.secret_key is None else "OUTCROP_SECRET_KEY"
+        print(f"The secret key ({where}) is not in it and a restore needs it: keep a copy, apart from the backup.")
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `outcrop backup` has written.")],
+    as_json: AsJson = False,
+) -> None:
+    """Fill an empty database from a backup, wholly or not at all."""
+    settings, moment = start(), cli.now()
+
+    async def main(source: BinaryIO, size: int) -> tuple[backups.Checked, backups.Restored]:
+        with bytes_done("checking", size) as told:
+            checked = await backups.check(source, str(file), operator_key(settings), progress=told)
+        source.seek(0)
+        with bytes_done("restoring", size) as told, database_url(settings) as url:
+            async with await database.connect(url) as db, db.transaction():
+                return checked, await backups.restore(db, source, str(file), checked, by=cli.OPERATOR, now=moment, progress=told)
+
+    def why() -> str:
+        room = "" if settings.database_url else short_of_room(settings.data_dir)
+        return room and f" ({room})"
+
+    with database.plainly("nothing was restored", why), _readable_twice(file) as (source, size):
+        checked, done = run(lambda: main(source, size))
+    made_at = checked.header.made_at.isoformat()
+    record = {"file": str(file.absolute()), "made_at": made_at, "schema": checked.header.schema, "migrated": done.migrated}
+    show(
+        record | _counts(done.rows) | {"deliveries_unknown": done.deliveries, "runs_ended": done.runs},
+        as_json=as_json,
+    )
+    if not as_json:
+        print(f"Keys, members and passwords are those of {made_at}: what was revoked or changed since has come back.")
+
+
+def _counts(rows: dict[str, int]) -> dict[str, object]:
+    return {"accounts": rows["accounts"], "findings": rows.get("findings", 0), "rows": sum(rows.values())}
+
+
+@contextmanager
+def _readable_twice(file: Path) -> Iterator[tuple[BinaryIO, int]]:
+    """Open a file that is looked at first and restored from then."""
+    try:
+        with file.open("rb") as source:
+            if not source.seekable():
+                raise BadInputError(f"{file} is read twice: it must be a file")
+            yield source, file.stat().st_size
+    except OSError as error:
+        raise BadInputError(f"cannot read {file}: {error.strerror or error}") from None
 
 
 @secrets.command("rotate")

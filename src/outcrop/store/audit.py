@@ -28,6 +28,15 @@ async def append(db: Connection, account_id: int | None, line: Line) -> None:
     )
 
 
+async def append_to_all(db: Connection, line: Line) -> None:
+    """Write a line about all of it into the trail of every account."""
+    await db.execute(
+        """INSERT INTO audit (account_id, at, actor, action, target, outcome, detail)
+           SELECT id, %s, %s, %s, %s, %s, %s FROM accounts ORDER BY id""",
+        [line.at, line.actor, line.action, line.target, line.outcome, Jsonb(line.detail)],
+    )
+
+
 _LINE = "at, actor, action, target, outcome, detail"
 
 

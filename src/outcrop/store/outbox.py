@@ -172,3 +172,16 @@ async def give_up(db: Connection, *, own: int, after: float, reason: str, now: d
         {"gone": gone, "after": after, "reason": reason, "now": now, "actor": ACTOR},
     )
     return cursor.rowcount
+
+
+async def give_up_all(db: Connection, *, reason: str, now: datetime) -> int:
+    """End as unknown whatever waits or is under way, of all accounts: of none of it is known whether it was sent. Give how many."""
+    cursor = await db.execute(
+        f"""WITH ended AS (
+                UPDATE outbox SET claimed_at = coalesce(claimed_at, clock_timestamp()), outcome = 'unknown', reason = %(reason)s
+                WHERE outcome IS NULL
+                RETURNING account_id, id, event, finding_id, outcome, status, reason, ms
+            ) {_TOLD}""".encode(),
+        {"reason": reason, "now": now, "actor": ACTOR},
+    )
+    return cursor.rowcount

@@ -193,6 +193,11 @@ async def take_orphans(db: Connection) -> list[Orphan]:
     return [Orphan(*row) for row in await cursor.fetchall()]
 
 
+async def unfinished(db: Connection) -> list[tuple[int, UUID]]:
+    """Name the runs that have not ended, of whatever account."""
+    return list(await (await db.execute("SELECT account_id, id FROM scans WHERE finished_at IS NULL ORDER BY created_at, id")).fetchall())
+
+
 async def set_waiting(db: Connection, account_id: int, scan_id: UUID, why: str | None) -> None:
     await db.execute("UPDATE scans SET waiting = %s WHERE account_id = %s AND id = %s", [why, account_id, scan_id])
 

@@ -1,0 +1,137 @@
+"""A backup of everything in one file, and a database made from it, in which nothing is sent that may have been sent since."""
+
+import asyncio
+import hmac
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import BinaryIO
+
+from outcrop.domain.errors import BadInputError, OperatorError
+from outcrop.store import audit, backup, keyring, outbox, scans, schema
+from outcrop.store.archive import Archive, Header, Writer
+from outcrop.store.db import Connection
+from outcrop.store.keyring import OperatorKey, Wrapped
+
+_MAY_BE_SENT = "restored from a backup: it may have been sent since"
+_CUT_OFF = "it had not ended when the backup was made"
+Progress = Callable[[int], None]  # is told the bytes of the file so far
+
+
+@dataclass(frozen=True, slots=True)
+class BackedUp:
+    schema: int
+    size: int
+    rows: dict[str, int]  # by table
+
+
+async def back_up(db: Connection, operator: OperatorKey, file: BinaryIO, *, version: str, now: datetime, progress: Progress) -> BackedUp:
+    """Write everything as it is at this moment; the database is only read."""
+    async with backup.standing_still(db) as contents:
+        if (wrapped := await keyring.load(db)) is None:
+            raise OperatorError("there is nothing to back up: the database has no account yet")
+        keys = keyring.open_wrapped(wrapped, operator, "this database")
+        ring = {name: value.hex() for name, value in asdict(wrapped).items()}
+        writer = Writer(file, Header(now, version, contents.schema, ring, contents.sequences))
+        rows = {}
+        for table in contents.tables:
+            writer.begin(table.name, table.columns)
+
+            def take(piece: bytes | bytearray | memoryview) -> None:
+                writer.take(piece)
+                progress(writer.size)
+
+            rows[table.name] = await backup.read_table(db, table, take)
+            writer.end(rows[table.name])
+    writer.seal(keys.vouch_for)
+    return BackedUp(contents.schema, writer.size, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a file is, that was read to its end and found whole."""
+
+    header: Header
+    keyring: Wrapped
+    digest: bytes
+
+
+async def check(file: BinaryIO, name: str, operator: OperatorKey, *, progress: Progress) -> Checked:
+    """Refuse a file unless it is a whole backup, of no newer schema, and this key opens its keys."""
+    archive = Archive(file, name)
+    if archive.header.schema > schema.newest():
+        raise BadInputError(f"{name} was written by a newer version of Outcrop: upgrade this one")
+    for table in archive.tables():
+        for _ in table.pieces:
+            progress(archive.read)
+            await asyncio.sleep(0)  # so that it can be told to stop
+    try:
+        wrapped = Wrapped(**{key: bytes.fromhex(value) for key, value in archive.header.keyring.items()})
+    except (TypeError, ValueError):
+        raise BadInputError(f"{name} has no keys that this version of Outcrop knows") from None
+    keys = keyring.open_wrapped(wrapped, operator, "this backup")
+    if not hmac.compare_digest(keys.vouch_for(archive.digest), archive.code):
+        raise _altered(name)
+    return Checked(archive.header, wrapped, archive.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    rows: dict[str, int]  # by table
+    migrated: list[str]
+    deliveries: int  # that are not sent, as they may have been
+    runs: int  # that were ended
+
+
+async def restore(db: Connection, file: BinaryIO, name: str, checked: Checked, *, by: str, now: datetime, progress: Progress) -> Restored:
+    """Fill an empty database from a backup that was checked, in the caller's transaction."""
+    archive = Archive(file, name)
+    async with backup.laid_bare(db, checked.header.schema) as tables:
+        rows = await _fill(db, archive, tables, progress)
+        if rows is None:
+            raise BadInputError(f"{name} does not hold the tables of schema {checked.header.schema}: nothing is restored from it")
+        if archive.digest != checked.digest:
+            raise _altered(name)
+    await backup.set_sequences(db, checked.header.sequences)
+    await keyring.store(db, checked.keyring)
+    migrated = await schema.migrate(db)
+    deliveries = await outbox.give_up_all(db, reason=_MAY_BE_SENT, now=now)
+    runs = await _end_runs(db, now=now)
+    header = checked.header
+    detail = {"made_at": header.made_at.isoformat(), "made_by": header.made_by, "deliveries_unknown": deliveries, "runs_ended": runs}
+    await audit.append_to_all(db, audit.Line(now, by, "database.restore", detail=detail))
+    return Restored(rows, migrated, deliveries, runs)
+
+
+async def _fill(db: Connection, archive: Archive, tables: dict[str, backup.Table], progress: Progress) -> dict[str, int] | None:
+    """Fill every table, each once and with all of its columns; None where the file holds others, or not as many rows as it says."""
+
+    def told(pieces: Iterator[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            progress(archive.read)
+            yield piece
+
+    rows: dict[str, int] = {}
+    for stored in archive.tables():
+        table = tables.get(stored.name)
+        if table is None or stored.name in rows or stored.columns != table.columns:
+            return None
+        rows[stored.name] = await backup.fill_table(db, table, told(stored.pieces))
+        if rows[stored.name] != stored.rows:
+            return None
+    return rows if rows.keys() == tables.keys() else None
+
+
+async def _end_runs(db: Connection, *, now: datetime) -> int:
+    """End the runs that had not ended: their jobs are not in the backup. Schedules start new ones."""
+    ended = 0
+    for account_id, scan_id in await scans.unfinished(db):
+        if (end := await scans.end(db, account_id, scan_id, now=now, error=_CUT_OFF)) is not None:
+            detail = {"new": end.new, "seen": end.seen, "resolved": end.resolved, "error": _CUT_OFF}
+            await audit.append(db, account_id, audit.Line(now, "scan", "scan.finish", str(scan_id), "failed", detail))
+            ended += 1
+    return ended
+
+
+def _altered(name: str) -> BadInputError:
+    return BadInputError(f"{name} was altered: nothing is restored from it")
