@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret, reveal
-from outcrop.scanner.confirm import Hit, Shares, confirm, led_to, nearest, text_of
+from outcrop.scanner.confirm import Hit, Shares, confirm, led_to, nearest, nowhere, text_of
 from outcrop.scanner.decode import Piece, after_words, base64_pieces, escape_pieces
 from outcrop.scanner.judge.candidate import LED_TO
 from outcrop.scanner.rule import Form, Rule, Strength
@@ -53,15 +53,12 @@ def find(
 
 
 def _find(ruleset: RuleSet, data: bytes, seen: Seen, depth: int, floor: Confidence) -> list[Hit]:
-    ends: dict[int, list[int]] = {}
-    for end, number in seen:
-        ends.setdefault(number, []).append(end)
+    ends = _by_number(seen)
     hits: list[Hit] = []
     generic: list[tuple[Rule, Form, int]] = []
     count = len(ruleset.triggered)
     lowered = b""
     for number in sorted(ends):
-        ends[number].sort()
         for rule, form in ruleset.triggered[number] if number < count else ():
             if form.keywords:
                 lowered = lowered or data.lower()
@@ -71,19 +68,34 @@ def _find(ruleset: RuleSet, data: bytes, seen: Seen, depth: int, floor: Confiden
                 generic.append((rule, form, number))
             else:
                 hits += confirm(rule, form, data, ends[number])
-    # What a rule names by itself, found whole or wanting, need not be judged by one that knows less.
-    named = _overlaps(hit.span for hit in hits if not (hit.part or hit.rule.parts or hit.rule.paths))
-    for rule, form, number in generic:
-        hits += (led_to if form.judge in LED_TO else confirm)(rule, form, data, ends[number], named)
+    if generic:
+        # What a rule names by itself, found whole or wanting, need not be judged by one that knows less.
+        named = _overlaps(hit.span for hit in hits if not (hit.part or hit.rule.parts or hit.rule.paths)) if hits else nowhere
+        for rule, form, number in generic:
+            hits += (led_to if form.judge in LED_TO else confirm)(rule, form, data, ends[number], named)
+    if hits:
+        hits = _told_apart(hits, data, floor)
+    if depth < _DEPTH and max(ends) >= count:
+        hits = _told_once(hits, _decoded(ruleset, data, ends, depth, hits, floor=floor))
+    hits.sort(key=lambda hit: (hit.start, hit.end, hit.rule.id))
+    return hits
+
+
+def _by_number(seen: Seen) -> dict[int, list[int]]:
+    """Give where each trigger ended, in order."""
+    ends: dict[int, list[int]] = {}
+    for end, number in sorted(seen):
+        ends.setdefault(number, []).append(end)
+    return ends
+
+
+def _told_apart(hits: list[Hit], data: bytes, floor: Confidence) -> list[Hit]:
+    """Let each value be told once, by the rule that knows most of it and with its companions."""
     hits = [hit for hit in hits if not hit.rule.parts or _whole(hit, data)]
     # Whether a rule for certain file names applies is known later: until then it stands beside the others.
     hits = [*best(hit for hit in hits if not hit.rule.paths), *best(hit for hit in hits if hit.rule.paths)]
     companions = _pair((hit for hit in hits if hit.rule.parts and _SURE[hit.confidence] <= _SURE[floor]), data)
-    hits = _unpaired(hits, companions, floor)
-    if depth < _DEPTH:
-        hits = _told_once(hits, _decoded(ruleset, data, ends, depth, hits, floor=floor))
-    hits.sort(key=lambda hit: (hit.start, hit.end, hit.rule.id))
-    return hits
+    return _unpaired(hits, companions, floor)
 
 
 def _whole(hit: Hit, data: bytes) -> bool:
@@ -148,7 +160,7 @@ def _decoded(ruleset: RuleSet, data: bytes, ends: dict[int, list[int]], depth: i
     count = len(ruleset.triggered)
     plain = {reveal(hit.secret): _RANK[hit.strength] for hit in known}
     found: list[Hit] = []
-    pieces = list(base64_pieces(data, {phase: sorted(ends[count + phase]) for phase in range(4) if count + phase in ends}))
+    pieces = list(base64_pieces(data, {phase: ends[count + phase] for phase in range(4) if count + phase in ends}))
     escapes = [*ends.get(count + 4, ()), *after_words(data, ends.get(count + 5, []))]
     if escapes:
         pieces += escape_pieces(data, sorted(escapes))
