@@ -6,9 +6,10 @@ import hyperscan
 
 from outcrop.scanner.decode import ESCAPES, QUOTED, base64_literals
 from outcrop.scanner.regex import literal_prefixes
-from outcrop.scanner.rule import Form, Rule, RuleError
+from outcrop.scanner.rule import Form, Impact, Rule, RuleError
 from outcrop.scanner.trigger import alternatives, escaped, trigger
 
+_SHORTEST = 4  # characters of a literal that is looked for in base64
 _TOGETHER = 16  # triggers that are tried at once when one of all is too much
 
 
@@ -37,7 +38,7 @@ def compile_rules(rules: Sequence[Rule]) -> tuple[Sequence[Rule], hyperscan.Data
 def _database(rules: Sequence[Rule]) -> hyperscan.Database:
     triggers = list(by_trigger(rules))
     expressions = [(text, number) for number, one in enumerate(triggers) for text in alternatives(one)]
-    for phase, literals in base64_literals(_literals(rules)).items():
+    for phase, literals in base64_literals({*_literals(rules), *_encoded(rules)}).items():
         expressions += [(escaped(literal), len(triggers) + phase) for literal in literals]
     expressions += [*((escape, len(triggers) + 4) for escape in ESCAPES), (QUOTED, len(triggers) + 5)]
     return _compiled(expressions)
@@ -84,5 +85,17 @@ def _refuse(rules: Sequence[Rule]) -> None:
                 raise RuleError(f"{rule.origin}: rule {rule.id}: pattern is not taken by the linear-time engine ({error})")
 
 
-def _literals(rules: Sequence[Rule]) -> set[bytes]:
-    return {literal for rule in rules for form in rule.forms for literal in literal_prefixes(form.regex) if len(literal) >= 4}
+def _literals(rules: Sequence[Rule]) -> list[bytes]:
+    """Give what the rules' values begin with; of two literals, one of which is in the other, the shorter will do."""
+    kept: list[bytes] = []
+    found = {literal for rule in rules for form in rule.forms for literal in literal_prefixes(form.regex) if len(literal) >= _SHORTEST}
+    for literal in sorted(found, key=len):
+        if not any(shorter in literal for shorter in kept):
+            kept.append(literal)
+    return kept
+
+
+def _encoded(rules: Sequence[Rule]) -> set[bytes]:
+    """Give the same in base64 once, to be found where it is encoded twice. For all rules that would take a tenth longer to compile."""
+    opening = _literals([rule for rule in rules if rule.impact is Impact.CRITICAL])
+    return {literal for literals in base64_literals(opening).values() for literal in literals}
