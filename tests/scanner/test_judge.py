@@ -83,6 +83,7 @@ def test_what_a_name_calls_its_value(name, noun):
         ("^[a-z]+$", Shape.CODE),
         ("hunter2", Shape.NUMBERED),
         ("copper-lantern-71", Shape.NUMBERED),
+        ("correct horse battery", Shape.PHRASE),
         ("x9Kd8sLq2mZp", Shape.PLAIN),
         ("Wint3r!Oslo", Shape.OTHER),
     ],
@@ -130,17 +131,96 @@ class TestWeighing:
     def test_words_references_places_and_code_are_nothing(self, value):
         assert weigh(value.encode(), Noun.PASSWORD, "quoted").confidence in {None, Confidence.LOW}
 
-    @pytest.mark.parametrize("value", ["xkqjwmztpl", "ciygd", "lua_ppuwxwwl", "axwytkcb-bbdrdt", "Qzkvwjtx", "924095"])
+    @pytest.mark.parametrize("value", ["xkqjwmztpl", "ciygd", "lua_ppuwxwwl", "axwytkcb-bbdrdt", "Qzkvwjtx", "924095", "mzqk"])
     def test_what_nobody_would_write_is_a_password_however_short(self, value):
         assert weigh(value.encode(), Noun.PASSWORD, "quoted").confidence is Confidence.MEDIUM
 
-    @pytest.mark.parametrize("value", ["mzqk", "kms_key_id", "pki-acme", "csrf_token", "100000", "20240131", "新しいパスワード2"])
+    @pytest.mark.parametrize("value", ["ldap", "spam", "kms_key_id", "pki-acme", "csrf_token", "100000", "20240131", "新しいパスワード2"])
     def test_syllables_round_numbers_and_labels_are_none(self, value):
         for noun in (Noun.SECRET, Noun.PASSWORD) if value != "20240131" else (Noun.SECRET,):
             assert weigh(value.encode(), noun, "quoted").confidence in {None, Confidence.LOW}
 
+    @pytest.mark.parametrize("value", ["vnzb ukyquf", "omq amqltypznj", "itnc ptx8 wk2t m3mk q4lx 7bcx vdes wrwh"])
+    def test_a_phrase_of_no_language_is_a_password(self, value):
+        assert weigh(value.encode(), Noun.PASSWORD, "quoted").confidence in {Confidence.MEDIUM, Confidence.HIGH}
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            "Please enter it twice",
+            "Jina la mtumiaji au nywila sio sahihi",
+            "Nacbwch gyfrinair newydd",
+            "Tajny klucz",
+            "M\u1eadt kh\u1ea9u m\u1edbi",
+            "btn btn-primary",
+            "INSERT INTO users VALUES (1)",
+        ],
+    )
+    def test_a_phrase_of_any_language_is_none(self, value):
+        for noun in (Noun.PASSWORD, Noun.SECRET):
+            assert weigh(value.encode(), noun, "quoted").confidence is None
+
+    def test_a_long_number_is_a_secret_unless_it_is_round(self):
+        assert weigh(b"4431214082403941", Noun.SECRET, "bare").confidence is Confidence.MEDIUM
+        assert weigh(b"4431214082000000", Noun.SECRET, "bare").confidence is not Confidence.MEDIUM
+        assert weigh(b"443121408", Noun.SECRET, "bare").confidence is not Confidence.MEDIUM
+
+    def test_bytes_that_count_up_are_filled_in(self):
+        assert weigh(bytes(range(16)).hex().encode(), Noun.SECRET, "quoted").confidence in {None, Confidence.LOW}
+        assert weigh(bytes(range(250, 10, -15)).hex().encode(), Noun.SECRET, "quoted").confidence in {None, Confidence.LOW}
+        assert weigh(drawn("0123456789abcdef", 32).encode(), Noun.SECRET, "quoted").confidence is not None
+
 
 class TestPlace:
+    def test_a_value_may_have_spaces_where_it_is_quoted(self):
+        assert values("password: 'vnzb ukyquf'") == ["vnzb ukyquf"]
+        assert values('"Token": "Token suksesvol herroep"; password = \'a b\' + c') == []
+        assert values("password: vnzb ukyquf\n") == ["vnzb"]
+
+    def test_four_letters_that_nobody_would_write_are_a_password(self):
+        assert values("MYSQL_ROOT_PASSWORD=xqdk\npassword: 'mzqk'\n") == ["xqdk", "mzqk"]
+        assert values("password: true\npassword = 'root'\ntoken = 'mzqk'\nauth = ['userpass', 'oidc']\n") == []
+
+    def test_an_object_that_is_written_as_a_text_has_its_values_judged(self):
+        drawn_value = drawn("0123456789abcdef", 32)
+        for text in (
+            rf'''"Apitoken": "{{\"name\": \"root\", \"sig\": \"{drawn_value}\"}}"''',
+            f"""API_TOKEN='{{"user": "root", "sig": "{drawn_value}"}}'""",
+        ):
+            assert values(text) == [drawn_value], text
+        assert values(rf'''"Apitoken": "{{\"name\": \"root\", \"client_id\": \"{drawn_value}\"}}"''') == []
+        assert values(r'''"Apitoken": "{\"name\": \"configuration-of-tokens\"}"''') == []
+
+    @pytest.mark.parametrize("quote", [r"\"", r"\\\"", "&quot;", "&#34;"])
+    def test_quotes_may_be_escaped_once_or_twice(self, quote):
+        assert values(f"x = {quote}password{quote}: {quote}k8s-Prod!7x{quote}") == ["k8s-Prod!7x"]
+
+    def test_a_type_or_a_factory_wraps_the_value(self):
+        assert values('password = new StringCredentialValue("k8s-Prod!7x");') == ["k8s-Prod!7x"]
+        assert values('Secret secret = Secret.fromString("k8sq0Lm2Zx9v");') == ["k8sq0Lm2Zx9v"]
+        assert values('password = new StringValue("k8s-Prod!7x"); password = new StringLookup("k8s-Prod!8x");') == ["k8s-Prod!7x"]
+        assert values('secret = new SecretLookup("k8sq0Lm2Zx9v"); secret = Secret.lookup("k8sq0Lm2Zx9v");') == []
+
+    def test_the_value_may_stand_in_the_line_behind_its_sign(self):
+        assert values('String PASSWORD =\n    "k8s-Prod!7x";') == ["k8s-Prod!7x"]
+        assert values('password = (\n    "k8s-Prod!7x"\n)') == ["k8s-Prod!7x"]
+        assert values("names = ['password',\n    'k8s-Prod!7x']\npassword:\n    'algorithm': 'k8s-Prod!7x'\n") == []
+
+    def test_options_of_windows_are_no_addresses(self):
+        assert values("msbuild /p:Password=k8s!Lm2Zx9v\nrun /password:k8s!Lm2Zx9v\n") == ["k8s!Lm2Zx9v"] * 2
+        assert values("GET /users/:token=k8sq0Lm2Zx9v\npath/token:k8sq0Lm2Zx9v\n") == []
+
+    def test_user_and_password_that_are_encoded_for_a_header(self):
+        assert values('auth = base64.b64encode(b"crm:k8s-Prod!7x"); btoa("crm:k8s-Prod!7x")') == ["k8s-Prod!7x"] * 2
+        assert values('base64.b64encode(b"user:password"); btoa(user + ":" + password); btoa("text/html:utf8")') == []
+
+    def test_the_password_of_an_account_whose_plugin_is_named(self):
+        assert values("ALTER USER x IDENTIFIED WITH mysql_native_password BY 'k8s!Lm2Zx9v';") == ["k8s!Lm2Zx9v"]
+
+    def test_a_column_of_a_table_and_a_serialized_array_name_their_value(self):
+        assert values("Password | `k8s!Lm2Zx9v`\n") == ["k8s!Lm2Zx9v"]
+        assert values('a:1:{s:8:"password";s:11:"k8s!Lm2Zx9v";}') == ["k8s!Lm2Zx9v"]
+
     def test_a_value_ends_with_the_quote_that_it_began_with(self):
         assert values("""password = "q8mZ'7`kLw" """) == ["q8mZ'7`kLw"]
         assert values('Password string `koanf:"password" yaml:"password"`') == []
@@ -171,6 +251,13 @@ class TestPlace:
         found = scan_content(ruleset(), b"password = Wint3r!Oslo\ntoken = 'k8sq0Lm2Zx9v'\n", Confidence.MEDIUM)
         assert [reveal(hit.secret) for _, hit in for_path(found, b"a.conf")] == ["Wint3r!Oslo", "k8sq0Lm2Zx9v"]
         assert [reveal(hit.secret) for _, hit in for_path(found, b"a.py")] == ["k8sq0Lm2Zx9v"]
+
+    def test_what_nobody_would_call_a_variable_is_a_value_in_code_too(self):
+        found = scan_content(ruleset(), b"text = `\ntoken: k8sq0Lm2Zx9vQ4tRw\nsecret: clientSecretValue2\n`", Confidence.MEDIUM)
+        assert [reveal(hit.secret) for _, hit in for_path(found, b"a.go")] == ["k8sq0Lm2Zx9vQ4tRw"]
+
+    def test_a_parameter_ends_before_an_object_in_the_next(self):
+        assert values("x = 'auth_user=crm&auth_pwd=k8sLm2Zx9v&data={ 1 }'") == ["k8sLm2Zx9v"]
 
     def test_the_result_of_a_call_is_not_its_argument(self):
         assert values('password = vault.lookup("k8s-Prod!7x")') == []

@@ -65,6 +65,7 @@ _PUBLISHED = frozenset(
         "051d093c4bdedbf2",  # jwt.io, the signature
         "08831f80b56414a9",  # jwt.io, the older signature
         "13d31e961a1ad8ec",  # RFC 7515 and RFC 7636
+        "b8e148545b13c78b",  # RFC 6750
         "2cafc0970149a84f",  # Stripe documentation
         "f2d6ca16515033e5",  # Stripe documentation
         "0011cc25eb432071",  # Azure storage emulator

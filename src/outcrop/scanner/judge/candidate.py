@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from outcrop.scanner.judge.name import Noun, is_noun, noun_of
-from outcrop.scanner.judge.verdict import Verdict, weigh
+from outcrop.scanner.judge.name import Noun, is_about, is_noun, noun_of
+from outcrop.scanner.judge.verdict import Verdict, is_drawn, weigh
 from outcrop.scanner.judge.words import WORDS
 
 # Forms whose pattern leads up to the value: how many of its characters the pattern takes, quoted and bare.
-LED_TO = {"noun": (4, 5), "key": (12, 16)}
+LED_TO = {"noun": (4, 4), "key": (12, 16)}
 _LONGEST = 400  # bytes of a value
 _LOOK_BACK = 128  # what is read before a value: the name, and the line it stands in
 # The last word of a kind in what stands before a value.
@@ -20,19 +20,24 @@ _LAST_WORD = {
 _NAME = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-" + bytes(range(0x80, 0x100))
 _TAIL = re.compile(rb"[0-9A-Za-z_.\x80-\xff-]*")
 _VALUE = re.compile(rb"[^\x00-\x20\x7f\"'`<>]{1,401}")
-_QUOTED = {quote: re.compile(rb"[^\x00-\x20\x7f%c]{1,401}" % quote) for quote in b"\"'`"}
+_QUOTED = {quote: re.compile(rb"[^\x00-\x1f\x7f%c]{1,401}" % quote) for quote in b"\"'`"}
 _UNQUOTED = re.compile(rb"[^\x00-\x20\x7f\"'`<>(){}\[\]]{1,401}")
+_BACKSLASH = ord("\\")
 _QUOTES, _SPACES = b"\"'`", b" \t"
 _OPENS = frozenset({b"(", b"[", b"{"})  # behind a bare word: a call, an index
-_LEADS = _QUOTES + b">;[ \t:=\n"  # stands before a value that is quoted or the content of an element
+_LEADS = _QUOTES + b">;["  # stands before a value that is quoted or the content of an element
 _MARKS = b" \t=:|>-"  # stands before one that is bare
 _CALL = re.compile(rb"([A-Za-z_][\w.:<>-]*)[(\[{]\s*[bBuUrRLfN@$]{0,2}[\\\"'`]*$")
 _CONVERTS = frozenset(word.encode() for word in WORDS["code"]["converts"])
+_TYPES = tuple(word.encode() for word in WORDS["code"]["types"])
+_OBJECT = re.compile(rb"[\"'`]\{[ \t]?\\{0,3}[\"']$")  # how one begins that is written as a text
+_MEMBER = re.compile(rb"([\w.-]*)\\{0,3}[\"']?[ \t]?:[ \t]?\\{0,3}[\"']([^\x00-\x20\x7f\"'\\]{16,200})\\{0,3}[\"']")
 _SCHEME = re.compile(rb"(?<=[\"'`])(?i:bearer|token|apikey)[ \t]$")  # how the value of a header begins
-_ENDS = re.compile(rb"&(?:amp;)?[\w.\[\]-]+=|;[ \t]*[\w .-]+=|,[ \t]*[\w.-]+[=:]|\\+[nrt\"']|[;,]$|[)}\]]+[;,]*$|&quot;|%26|\|$")
+_ENDS = re.compile(rb"&(?:amp;)?[\w.\[\]-]+=|;[ \t]*[\w .-]+=|,[ \t]*[\w.-]+[=:]|\\+[nrt\"']|[;,]$|[)}\]]+[;,]*$|&(?:quot|#3[49]);|%26|\|$")
+_OPTION = re.compile(rb"\s/(?:p:)?$")
 _WHOLE = re.compile(rb"(?i)(?:passw(?:or)?d|passwort|passphrase|identified by)$")
 _SETS = (b"define", b"global", b"set", b"SET", b"setx", b"ENV", b"ARG", b"set -x")
-_COMPARES = frozenset({b"equals", b"equal", b"eq", b"is", b"equalsignorecase", b"type", b"fill", b"getorelse", b"orelse", b"unwrap_or"})
+_TAKES = frozenset(word.encode() for word in WORDS["code"]["takes"])
 _COMMENT = re.compile(rb"#|//|^\s*(?:\*|--|;|<!--|%|REM\b|rem\b)")
 
 
@@ -61,8 +66,8 @@ def assigned(data: bytes, ends: Iterable[int], kind: str) -> Iterator[Candidate]
         if left <= done:
             continue
         before = data[max(0, left - _LOOK_BACK) : left]
-        if before[-1] in _SPACES:
-            before = _SCHEME.sub(b"", before)
+        if before[-1] in _SPACES and (scheme := _SCHEME.search(before)):
+            before, is_bare = before[: scheme.start()], False
         found = _beside(data, before, left, last_word, is_bare=is_bare)
         if found is not None:
             done = found.right
@@ -85,21 +90,41 @@ def _beside(  # noqa: PLR0911 - one way out for each way in which a value stands
     start = len(before[:at].rstrip(_NAME))
     name, gap, line = before[start:end], before[end:], before[before.rfind(b"\n", 0, start) + 1 : start]
     noun = noun_of(name)
-    if noun is None or (is_bare and (line[-1:] in {b":", b"/"} or b"{{" in line)) or not _goes_with(name, gap, line):
+    if noun is None or (is_bare and _is_parameter(line)) or not _goes_with(name, gap, line):
         return None
-    value = (_UNQUOTED if is_bare else _QUOTED.get(before[-1], _VALUE)).match(data, left)
+    is_bare = is_bare and b"\n" not in gap  # in a list of names and values it has a line of its own
+    if b"{" in gap and _OBJECT.search(gap):
+        return _member(data, left)
+    behind_scheme = data[left - 1] in _SPACES
+    value = (_UNQUOTED if is_bare else _VALUE if behind_scheme else _QUOTED.get(before[-1], _VALUE)).match(data, left)
     if value is None or value.end() - left > _LONGEST:
         return None
     right = value.end()
     if is_bare:
-        doubts = ("said in a sentence",) if gap.strip() in {b"is", b"was"} else ()
-        return None if data[right : right + 1] in _OPENS else _judged(data, left, right, noun, "bare", doubts, bare=_is_code(line))
+        return _unquoted(data, left, right, noun, gap=gap, line=line)
     if before[-1] not in _QUOTES:
         return _judged(data, left, right, noun, "element")
     if data[right : right + 1] != before[-1:]:
         return None
-    right -= data[right - 1] == ord("\\")  # an escaped quote ends it
+    while data[right - 1] == _BACKSLASH:  # an escaped quote ends it
+        right -= 1
     return _judged(data, left, right, noun, "quoted", _doubts(gap, data[right + 1 : right + 4]))
+
+
+def _unquoted(data: bytes, left: int, right: int, noun: Noun, *, gap: bytes, line: bytes) -> Candidate | None:
+    """Judge a value without quotes: no call and no index, and in code nothing that could be a variable."""
+    found = _judged(data, left, right, noun, "bare", ("said in a sentence",) if gap.strip() in {b"is", b"was"} else ())
+    if found is None or (found.right == right and data[right : right + 1] in _OPENS):
+        return None
+    return replace(found, bare=_is_code(line) and not is_drawn(data[left : found.right]))
+
+
+def _member(data: bytes, left: int) -> Candidate | None:
+    """Judge the values of an object that is written as a text: what they are called says less than what it is called."""
+    for member in _MEMBER.finditer(data, left, left + _LONGEST):
+        if not is_about(member[1]) and (found := _judged(data, *member.span(2), Noun.SECRET, "quoted")):
+            return found
+    return None
 
 
 def matched(data: bytes, span: tuple[int, int], name: bytes | None, place: str) -> Candidate | None:
@@ -109,7 +134,7 @@ def matched(data: bytes, span: tuple[int, int], name: bytes | None, place: str) 
 
 
 def _judged(  # noqa: PLR0917 - the value, its name, its place
-    data: bytes, left: int, right: int, noun: Noun, place: str, doubts: tuple[str, ...] = (), *, bare: bool = False
+    data: bytes, left: int, right: int, noun: Noun, place: str, doubts: tuple[str, ...] = ()
 ) -> Candidate | None:
     if place in {"bare", "option", "element"} and (cut := _ENDS.search(data, left, right)):
         right = cut.start()
@@ -117,7 +142,7 @@ def _judged(  # noqa: PLR0917 - the value, its name, its place
     if not value.isascii() and not _is_text(value):
         return None
     verdict = weigh(value, noun, place, doubts)
-    return None if verdict.confidence is None else Candidate(verdict, left, right, bare)
+    return None if verdict.confidence is None else Candidate(verdict, left, right)
 
 
 def _is_text(value: bytes) -> bool:
@@ -131,12 +156,21 @@ def _doubts(gap: bytes, after: bytes) -> tuple[str, ...]:
     """Read what stands between name and quote, and behind the closing quote."""
     doubts = []
     call = _CALL.search(gap)
-    if call and call[1].lower().rpartition(b".")[2].rpartition(b":")[2] not in _CONVERTS:
+    if call and not _is_same(call[1].rpartition(b".")[2].rpartition(b":")[2]):
         doubts.append("result of a call")
     after = after.lstrip()
     if after[:1] in {b"+", b"%"} or after[:3] == b".fo" or (gap[:1] == b"(" and after[:1] == b","):
         doubts.append("part of an expression")
     return tuple(doubts)
+
+
+def _is_same(function: bytes) -> bool:
+    """Tell whether what a function gives is the value that it is given: it converts it, or is the type that it has from now on."""
+    return function.lower() in _CONVERTS or _is_type(function)
+
+
+def _is_type(name: bytes) -> bool:
+    return name[:1].isupper() and name.lower().endswith(_TYPES)
 
 
 def _goes_with(name: bytes, gap: bytes, line: bytes) -> bool:
@@ -154,8 +188,13 @@ def _goes_with(name: bytes, gap: bytes, line: bytes) -> bool:
         return name.isupper()
     if gap[:1] == b"(":
         method = name.rpartition(b".")[2]
-        return method.lower() in _COMPARES or is_noun(method)
+        return method.lower() in _TAKES or is_noun(method) or _is_type(method)
     return True
+
+
+def _is_parameter(line: bytes) -> bool:
+    """Tell by what stands before a name whether it stands for a value in an address, a query or a template; an option has a space."""
+    return (line[-1:] in {b":", b"/"} and not _OPTION.search(line)) or b"{{" in line
 
 
 def _is_code(line: bytes) -> bool:

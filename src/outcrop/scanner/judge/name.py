@@ -51,6 +51,12 @@ def is_noun(name: bytes) -> bool:
     return bool(words) and words[-1].lower() in _NOUN
 
 
+def is_about(name: bytes) -> bool:
+    """Tell whether a name ends with a word for what is known of a credential: `clientId`, `token_url`."""
+    words = _WORD.findall(name.decode("utf-8", "replace"))
+    return bool(words) and words[-1].lower() in _NAMES["not_before"]
+
+
 def _as_named(noun: Noun, word: str, before: str, after: str) -> Noun | None:
     """Read a noun with the words beside it."""
     if before in _NAMES["not_after"] or (word == "pass" and after and after not in _NAMES["neutral"]):  # to pass something is a verb

@@ -22,6 +22,7 @@ class Shape(StrEnum):
     HEX = "hex"
     WORDS = "words"
     CODE = "code"
+    PHRASE = "phrase"
     NUMBERED = "numbered"
     PLAIN = "plain"
     OTHER = "other"

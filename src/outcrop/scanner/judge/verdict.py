@@ -4,8 +4,10 @@ Every reason has its points in one table. The sum decides: enough for a finding,
 """
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import pairwise
 from typing import Any
 
 import re2  # type: ignore[import-untyped]
@@ -21,11 +23,12 @@ POINTS = {
     # what the name calls it
     Noun.PASSWORD: 3.0, Noun.SECRET: 1.0, Noun.KEY: -2.0,
     # what the value is
-    Shape.HEX: 3.0, Shape.UUID: 2.5, Shape.PLAIN: 1.0, Shape.OTHER: 1.0, Shape.NUMBERED: 0.0, Shape.LETTERS: -3.0, Shape.NUMBER: -1.5,
+    Shape.HEX: 3.0, Shape.UUID: 2.5, Shape.PLAIN: 1.0, Shape.OTHER: 1.0, Shape.NUMBERED: 0.0, Shape.PHRASE: 0.0, Shape.LETTERS: -3.0,
+    Shape.NUMBER: -1.5,
     # how it stands there
     "bare": 0.0, "element": 0.0, "quoted": 0.0, "option": 0.0, "header": 1.5, "call": -0.5,
     # what else it is like
-    "short": -1.0, "very short": -2.5, "long": 1.0, "very long": 2.0, "letters and digits": 1.0, "signs": 1.0, "both cases": 0.5,
+    "short": -1.0, "very short": -2.0, "long": 1.0, "very long": 2.0, "letters and digits": 1.0, "signs": 1.0, "both cases": 0.5,
     "a plain name": -3.0, "holds a noun": -4.0, "holds a common word": -1.5, "keyboard or sequence": -6.0, "repeats itself": -4.0,
     "result of a call": -7.0, "part of an expression": -2.5, "said in a sentence": -3.0, "nothing but digits": 1.5,
     "mixed scripts": -3.0, "another script": -6.0,
@@ -37,6 +40,7 @@ _UNSPELLED = {Noun.PASSWORD: 6.0, Noun.SECRET: 12.0, Noun.KEY: 24.0}  # bits fro
 _MOST_BITS_OF_A_NAME = 1.0  # abbreviations look drawn by chance
 _SHORTEST = {Noun.PASSWORD: 4, Noun.SECRET: 8, Noun.KEY: 12}
 _DRAWN = frozenset({Shape.HEX, Shape.UUID, Shape.NUMBER})  # no letters that could spell a word
+_UNSPOKEN = 1.5  # bits a character from which on a phrase is of no language
 _UNWRITTEN = 16.0  # bits: whatever its numbers look like, nobody wrote this
 _NEVER = frozenset({Shape.REFERENCE, Shape.PUBLIC, Shape.SEALED, Shape.PLACE, Shape.WORDS, Shape.CODE})
 _RUNS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
@@ -54,8 +58,9 @@ _ROWS = (
 )  # fmt: skip
 _WALKS = frozenset(way[at : at + 4] for row in _ROWS for way in (row, row[::-1]) for at in range(len(row) - 3))
 _HAS_NOUN, _HAS_WALK = 0, 1
-_DIGITS = 6  # from so many on a number counts nothing
+_DIGITS = {Noun.PASSWORD: 6, Noun.SECRET: 16}  # from so many on a number counts nothing
 _DIGIT = re.compile(r"[0-9]")
+_HEX = frozenset("0123456789ABCDEFabcdef")
 _FOREIGN = re.compile(r"[\x80-\xff]")
 
 
@@ -79,6 +84,8 @@ def weigh(value: bytes, noun: Noun, place: str, doubts: tuple[str, ...] = ()) ->
     if shape in _NEVER or len(value) < _SHORTEST[noun]:
         return Verdict(None, 0.0, ((shape, 0.0),))
     bits = _bits(text, shape)
+    if shape is Shape.PHRASE and not (value.isascii() and bits >= _UNSPOKEN * len(value)):
+        return Verdict(None, 0.0, ((shape, 0.0),))
     if shape is Shape.NUMBERED and bits > _UNWRITTEN and text.isalnum():
         shape = Shape.PLAIN
     reasons = [(str(noun), POINTS[noun]), (str(shape), POINTS[shape]), (place, POINTS[place])]
@@ -90,6 +97,11 @@ def weigh(value: bytes, noun: Noun, place: str, doubts: tuple[str, ...] = ()) ->
     reasons += [(reason, POINTS[reason]) for reason in _likeness(text, shape, noun)]
     points = sum(points for _, points in reasons)
     return Verdict(_confidence(points), points, tuple(reasons))
+
+
+def is_drawn(value: bytes) -> bool:
+    """Tell whether nobody would call a variable so."""
+    return random_bits(value.decode("latin-1")) > _UNWRITTEN
 
 
 def _bits(text: str, shape: Shape) -> float:
@@ -139,7 +151,9 @@ def _likeness(text: str, shape: Shape, noun: Noun) -> list[str]:
         found.append("signs")
     if noun is not Noun.PASSWORD and (shape is Shape.NUMBERED or (shape is Shape.OTHER and _is_name(text))):
         found.append("a plain name")
-    if shape not in {Shape.HEX, Shape.UUID}:
+    if shape is Shape.HEX:
+        found += ["keyboard or sequence"] if _counts(text) else []
+    elif shape is not Shape.UUID:
         found += _words_in(text)
     if _repeats(text):
         found.append("repeats itself")
@@ -154,9 +168,18 @@ def _length(text: str, noun: Noun) -> list[str]:
         found.append("short" if noun is Noun.PASSWORD and length > 4 else "very short")
     elif length >= 16:
         found.append("very long" if length >= 32 else "long")
-    if noun is Noun.PASSWORD and text.isdigit() and length >= _DIGITS and not text.endswith("000"):
+    if noun in _DIGITS and text.isdigit() and length >= _DIGITS[noun] and not text.endswith("000"):
         found.append("nothing but digits")
     return found
+
+
+def _counts(text: str) -> bool:
+    """Tell whether most bytes of a value differ from the next by the same step, as where somebody filled it in."""
+    if len(text) % 2 or not set(text) <= _HEX:
+        return False
+    value = bytes.fromhex(text)
+    steps = Counter((second - first) % 256 for first, second in pairwise(value))
+    return 2 * max(steps.values()) >= len(value)
 
 
 def _repeats(text: str) -> bool:
