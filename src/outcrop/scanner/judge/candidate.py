@@ -78,19 +78,13 @@ def _beside(  # noqa: PLR0911 - one way out for each way in which a value stands
     data: bytes, before: bytes, left: int, last_word: re.Pattern[bytes], *, is_bare: bool
 ) -> Candidate | None:
     """Judge a value by the nearest name before it."""
-    small = before.lower()
-    word = last_word.match(small)
-    if word is None:
-        return None
-    at = word.start(1)
-    tail = _TAIL.match(before, at)
-    end = len(before[: tail.end() if tail else at].rstrip(b".-"))
-    if small.startswith(b"identified by", at):
-        end = at + len(b"identified by")
-    start = len(before[:at].rstrip(_NAME))
-    name, gap, line = before[start:end], before[end:], before[before.rfind(b"\n", 0, start) + 1 : start]
+    start, end = _nearest_name(before, last_word)
+    name = before[start:end]
     noun = noun_of(name)
-    if noun is None or (is_bare and _is_parameter(line)) or not _goes_with(name, gap, line):
+    if noun is None:
+        return None
+    gap, line = before[end:], before[before.rfind(b"\n", 0, start) + 1 : start]
+    if (is_bare and _is_parameter(line)) or not _goes_with(name, gap, line):
         return None
     is_bare = is_bare and b"\n" not in gap  # in a list of names and values it has a line of its own
     if b"{" in gap and _OBJECT.search(gap):
@@ -109,6 +103,20 @@ def _beside(  # noqa: PLR0911 - one way out for each way in which a value stands
     while data[right - 1] == _BACKSLASH:  # an escaped quote ends it
         right -= 1
     return _judged(data, left, right, noun, "quoted", _doubts(gap, data[right + 1 : right + 4]))
+
+
+def _nearest_name(before: bytes, last_word: re.Pattern[bytes]) -> tuple[int, int]:
+    """Give where the last name with such a word in it stands."""
+    small = before.lower()
+    word = last_word.match(small)
+    if word is None:
+        return 0, 0
+    at = word.start(1)
+    start = len(before[:at].rstrip(_NAME))
+    if small.startswith(b"identified by", at):
+        return start, at + len(b"identified by")
+    tail = _TAIL.match(before, at)
+    return start, len(before[: tail.end() if tail else at].rstrip(b".-"))
 
 
 def _unquoted(data: bytes, left: int, right: int, noun: Noun, *, gap: bytes, line: bytes) -> Candidate | None:
@@ -155,7 +163,7 @@ def _is_text(value: bytes) -> bool:
 def _doubts(gap: bytes, after: bytes) -> tuple[str, ...]:
     """Read what stands between name and quote, and behind the closing quote."""
     doubts = []
-    call = _CALL.search(gap)
+    call = _CALL.search(gap) if b"(" in gap or b"[" in gap or b"{" in gap else None
     if call and not _is_same(call[1].rpartition(b".")[2].rpartition(b":")[2]):
         doubts.append("result of a call")
     after = after.lstrip()
