@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
+from outcrop.scanner import detect
 from outcrop.scanner.content import scan_content
-from outcrop.scanner.decode import _base64_piece, _unescape, base64_pieces
+from outcrop.scanner.decode import _base64_piece, base64_pieces, unescaped
+from outcrop.scanner.detect import find
+from outcrop.scanner.ruleset import make
 from tests.rulesets import github_token, hits, ruleset
 
 TOKEN = github_token("decode")
@@ -209,7 +212,7 @@ def test_a_position_in_base64_leads_back_to_the_group_that_holds_it(raw, width, 
 )
 def test_a_position_among_escapes_leads_back_to_the_escape(parts):
     data = b"".join(parts)
-    piece = next(_unescape(data, 0, len(data)), None)
+    piece = unescaped(data, 0, len(data))
     if piece is None:
         assert not {b"\\u0041", b"%41", b"&#65;", b"&#x41;", b"\\x41", b'\\"'}.intersection(parts)
         return
@@ -217,7 +220,7 @@ def test_a_position_among_escapes_leads_back_to_the_escape(parts):
     assert origins[-1] == len(data)
     for at, char in enumerate(piece.text):
         written = data[origins[at] : origins[at + 1]]
-        assert written == bytes([char]) or next(_unescape(written, 0, len(written))).text == bytes([char])
+        assert written == bytes([char]) or unescaped(written, 0, len(written)).text == bytes([char])
 
 
 def test_a_value_that_a_piece_cuts_is_not_taken_for_a_whole_one():
@@ -230,3 +233,24 @@ def test_a_run_of_megabytes_is_decoded_in_linear_time():
     data = base64.b64encode(b"ghp_ is no token. " * 60_000)
     pieces = list(base64_pieces(data, {0: list(range(4, len(data), 24))}))
     assert sum(len(piece.text) for piece in pieces) < 4 * len(data)
+
+
+def test_escapes_in_which_nothing_was_found_are_not_decoded_again(monkeypatch):
+    rules = make([rule for rule in ruleset().rules if rule.id == "github_pat_classic"])
+    barren, fruitful = b"text = '\\u0061\\u0062\\u0063'\n", b"text = '" + b"".join(b"\\u%04x" % sign for sign in RAW) + b"'\n"
+    decoded = []
+    original = detect.unescaped
+    monkeypatch.setattr(detect, "unescaped", lambda *stretch: decoded.append(stretch) or original(*stretch))
+    for _ in range(3):
+        assert find(rules, barren) == []
+        assert [reveal(hit.secret) for hit in find(rules, fruitful)] == [TOKEN]
+        assert [reveal(hit.secret) for hit in find(rules, barren + b"\n" * 5_000 + fruitful)] == [TOKEN]
+    assert [stretch[0] for stretch in decoded].count(barren) == 1
+    assert [stretch[0] for stretch in decoded].count(fruitful) == 3
+
+
+def test_what_is_remembered_of_escapes_is_bounded():
+    rules = make([rule for rule in ruleset().rules if rule.id == "github_pat_classic"])
+    for number in range(25_000):
+        rules.note_barren(str(number))
+    assert len(rules.barren) <= 10_000

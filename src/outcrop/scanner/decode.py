@@ -219,8 +219,8 @@ def after_words(data: bytes, ends: list[int]) -> list[int]:
     return [end for end in ends if _WORD.search(data, max(0, end - 40), end)]
 
 
-def escape_pieces(data: bytes, ends: list[int]) -> Iterator[Piece]:
-    """Decode the escapes around the positions, each the end of the first of its kind; neighbouring places become one piece."""
+def escaped_stretches(data: bytes, ends: list[int]) -> Iterator[tuple[int, int]]:
+    """Give what stands around the positions, each the end of the first escape of its kind; neighbouring places become one."""
     start = stop = 0
     for first in ends:
         end = first
@@ -228,14 +228,15 @@ def escape_pieces(data: bytes, ends: list[int]) -> Iterator[Piece]:
             end = further.end()
         if first - _BEFORE > stop:
             if stop:
-                yield from _unescape(data, start, stop)
+                yield start, stop
             start = first - _BEFORE
         stop = max(stop, min(len(data), end + _AFTER))
     if stop:
-        yield from _unescape(data, start, stop)
+        yield start, stop
 
 
-def _unescape(data: bytes, start: int, stop: int) -> Iterator[Piece]:
+def unescaped(data: bytes, start: int, stop: int) -> Piece | None:
+    """Decode the escapes of a stretch; None where there are none."""
     out: list[bytes] = []
     decoded_at: list[int] = []
     original_at: list[int] = []
@@ -258,6 +259,6 @@ def _unescape(data: bytes, start: int, stop: int) -> Iterator[Piece]:
         length += count
         last = end
     if not decoded_at:
-        return
+        return None
     out.append(data[last:stop])
-    yield Piece(b"".join(out), "escaped", start, tuple(decoded_at), tuple(original_at), (start > 0, stop < len(data)))
+    return Piece(b"".join(out), "escaped", start, tuple(decoded_at), tuple(original_at), (start > 0, stop < len(data)))

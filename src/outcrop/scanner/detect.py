@@ -3,12 +3,13 @@
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from hashlib import blake2b
 from itertools import accumulate
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.confirm import Hit, Shares, confirm, led_to, nearest, nowhere, text_of
-from outcrop.scanner.decode import Piece, after_words, base64_pieces, escape_pieces
+from outcrop.scanner.decode import Piece, after_words, base64_pieces, escaped_stretches, unescaped
 from outcrop.scanner.judge.candidate import LED_TO
 from outcrop.scanner.rule import Form, Rule, Strength
 from outcrop.scanner.ruleset import RuleSet
@@ -162,16 +163,28 @@ def _decoded(ruleset: RuleSet, data: bytes, ends: dict[int, list[int]], depth: i
     found: list[Hit] = []
     pieces = list(base64_pieces(data, {phase: ends[count + phase] for phase in range(4) if count + phase in ends}))
     escapes = [*ends.get(count + 4, ()), *after_words(data, ends.get(count + 5, []))]
-    if escapes:
-        pieces += escape_pieces(data, sorted(escapes))
-    for piece, seen in zip(pieces, _seen_in(ruleset, pieces), strict=True):
-        for hit in _find(ruleset, piece.text, seen, depth + 1, floor) if seen else ():
+    names = [""] * len(pieces)
+    for start, stop in escaped_stretches(data, sorted(escapes)):
+        name = _name_of(data, start, stop, f"{depth} {floor}")
+        if name not in ruleset.barren and (escaped := unescaped(data, start, stop)) is not None:
+            pieces.append(escaped)
+            names.append(name)
+    for piece, name, seen in zip(pieces, names, _seen_in(ruleset, pieces), strict=True):
+        inside = _find(ruleset, piece.text, seen, depth + 1, floor) if seen else []
+        if name and not inside:
+            ruleset.note_barren(name)
+        for hit in inside:
             value, rank = reveal(hit.secret), _RANK[hit.strength]
             if rank < plain.get(value, len(_RANK)) and not piece.cuts(hit.start, hit.end):
                 plain[value] = rank
                 start = piece.origin(hit.start)
                 found.append(replace(hit, start=start, end=max(start, piece.origin(hit.end)), encoding=(piece.encoding, *hit.encoding)))
     return found
+
+
+def _name_of(data: bytes, start: int, stop: int, more: str) -> str:
+    """Name a stretch by all that matters for what is found in it."""
+    return f"{blake2b(data[start:stop], digest_size=16).hexdigest()} {start > 0} {stop < len(data)} {more}"
 
 
 def _seen_in(ruleset: RuleSet, pieces: list[Piece]) -> Iterator[Seen]:

@@ -22,6 +22,7 @@ ENGINE = 7  # part of the version: raise it when the same rules would find somet
 _ENGINES = f"{ENGINE} {hyperscan.__version__}".encode()  # type: ignore[attr-defined]
 _SUFFIXES = (".db", ".json")
 _KEPT = 30 * 86_400  # seconds
+_MOST_BARREN = 10_000
 _VERSION = 32  # hexadecimal digits
 
 
@@ -34,6 +35,7 @@ class RuleSet:
         self.database = database
         self.by_id = {rule.id: rule for rule in rules}
         self.triggered = list(by_trigger(rules).values())
+        self.barren: set[str] = set()  # stretches by name in which nothing was found: versions of one file repeat them
         self._of_thread = local()
         self._reach: dict[int, tuple[int, int]] = {}
 
@@ -47,6 +49,11 @@ class RuleSet:
                 before, after = max(before, form.reach[0] + more), max(after, form.reach[1] + more)
             known = self._reach[number] = before, after
         return known
+
+    def note_barren(self, stretch: str) -> None:
+        if len(self.barren) >= _MOST_BARREN:
+            self.barren.clear()
+        self.barren.add(stretch)
 
     @property
     def scratch(self) -> hyperscan.Scratch:

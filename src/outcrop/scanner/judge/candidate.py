@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from outcrop.scanner.judge.name import Noun, is_about, is_noun, noun_of
 from outcrop.scanner.judge.verdict import Verdict, is_drawn, weigh
@@ -12,6 +13,7 @@ from outcrop.scanner.judge.words import WORDS
 LED_TO = {"noun": (4, 4), "key": (12, 16)}
 _LONGEST = 400  # bytes of a value
 _LOOK_BACK = 128  # what is read before a value: the name, and the line it stands in
+_LOOK_AHEAD = _LONGEST + 8  # its end, and what follows
 # The last word of a kind in what stands before a value.
 _LAST_WORD = {
     "noun": re.compile(rb"(?s:.*)(pass|pwd|pswd|secret|token|cred|psk|api[_.-]?key|contrase|kennwort|wachtwoord|senha|pw|identified by)"),
@@ -54,7 +56,6 @@ class Candidate:
 def assigned(data: bytes, ends: Iterable[int], kind: str) -> Iterator[Candidate]:
     """Judge the values whose first characters end at these places, each beside the name before it."""
     quoted, bare = LED_TO[kind]
-    last_word = _LAST_WORD[kind]
     done = -1
     for end in sorted(set(ends)):
         if end > quoted and data[end - quoted - 1] in _LEADS:
@@ -65,20 +66,20 @@ def assigned(data: bytes, ends: Iterable[int], kind: str) -> Iterator[Candidate]
             continue
         if left <= done:
             continue
-        before = data[max(0, left - _LOOK_BACK) : left]
-        if before[-1] in _SPACES and (scheme := _SCHEME.search(before)):
-            before, is_bare = before[: scheme.start()], False
-        found = _beside(data, before, left, last_word, is_bare=is_bare)
+        begin = max(0, left - _LOOK_BACK)
+        found = _beside(data[begin : left + _LOOK_AHEAD], left - begin, kind, is_bare)
         if found is not None:
-            done = found.right
-            yield found
+            done = found.right + begin
+            yield replace(found, left=found.left + begin, right=done)
 
 
-def _beside(  # noqa: PLR0911 - one way out for each way in which a value stands
-    data: bytes, before: bytes, left: int, last_word: re.Pattern[bytes], *, is_bare: bool
-) -> Candidate | None:
-    """Judge a value by the nearest name before it."""
-    start, end = _nearest_name(before, last_word)
+@lru_cache(maxsize=4_096)  # versions of one file repeat the same lines thousands of times
+def _beside(data: bytes, left: int, kind: str, is_bare: bool) -> Candidate | None:  # noqa: PLR0911 - a way out for each way to stand
+    """Judge a value, of which with what stands around it this is all that matters, by the nearest name before it."""
+    before = data[:left]
+    if before[-1] in _SPACES and (scheme := _SCHEME.search(before)):
+        before, is_bare = before[: scheme.start()], False
+    start, end = _nearest_name(before, _LAST_WORD[kind])
     name = before[start:end]
     noun = noun_of(name)
     if noun is None:
