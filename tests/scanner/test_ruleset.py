@@ -47,7 +47,7 @@ def test_the_second_time_the_rules_come_from_the_cache(own, tmp_path, compiled):
     first = again(own, tmp_path / "cache")
     second = again(own, tmp_path / "cache")
     assert len(compiled) == 1
-    assert second.rules == tuple(rule.bare for rule in first.rules)
+    assert second.rules == tuple(rule.unproved for rule in first.rules)
     assert second.version == first.version
     assert values(TEXT, rules=second) == values(TEXT, rules=first) == ACME
 
@@ -61,7 +61,7 @@ def test_all_rules_come_back_equal_and_quickly(tmp_path):
         took.append(time.perf_counter() - started)
     assert kept is not None
     assert min(took) < 0.3
-    assert kept.rules == tuple(rule.bare for rule in ruleset().rules)
+    assert kept.rules == tuple(rule.unproved for rule in ruleset().rules)
     assert [[form.regex for _, form in forms] for forms in kept.triggered] == [
         [form.regex for _, form in forms] for forms in ruleset().triggered
     ]
@@ -133,6 +133,18 @@ def test_files_that_are_as_they_were_are_not_read_again(own, tmp_path, monkeypat
     assert again(own, tmp_path / "cache").version == first.version
 
 
+def test_a_file_that_is_not_there_is_told_although_the_others_are_in_the_cache(own, tmp_path):
+    again(own, tmp_path / "cache")
+    for _ in range(2):
+        with pytest.raises(RuleError, match=r"none\.toml: No such file"):
+            load([own, tmp_path / "none.toml"], built_in=False, cache=tmp_path / "cache")
+
+
+def test_rules_from_the_cache_say_where_they_were_read(own, tmp_path):
+    again(own, tmp_path / "cache")
+    assert [rule.origin.partition(":")[0] for rule in again(own, tmp_path / "cache").rules] == [str(own)]
+
+
 @pytest.mark.parametrize("damage", [DAMAGE["empty"], DAMAGE["cut"], DAMAGE["rubbish"]])
 def test_a_damaged_note_of_the_version_is_not_believed(own, tmp_path, damage):
     first = again(own, tmp_path / "cache")
@@ -163,7 +175,7 @@ def test_rules_of_gitleaks_come_from_the_cache_too(tmp_path, compiled):
     config.write_text("[[rules]]\nid = 'acme'\nregex = 'acme_[0-9a-f]{16}'\nkeywords = ['ACME']\n")
     made = [load([], built_in=False, gitleaks=config, cache=tmp_path / "cache") for _ in range(2)]
     assert len(compiled) == 1
-    assert tuple(rule.bare for rule in made[0].rules) == made[1].rules
+    assert tuple(rule.unproved for rule in made[0].rules) == made[1].rules
     assert values(TEXT, rules=made[1]) == ACME
 
 

@@ -69,7 +69,7 @@ def run_tests(
 def _run_examples(path: Path, *, as_json: bool) -> None:
     mine = load_paths([path])
     known = load(cache=cache_folder())
-    if any(known.by_id.get(rule.id) != rule.bare for rule in mine):
+    if any(rule.id not in known.by_id or known.by_id[rule.id].bare != rule.bare for rule in mine):
         known = make([*(rule for rule in known.rules if rule.id not in {rule.id for rule in mine}), *mine])
     count, faults = failures(mine, known)
     if as_json:

@@ -88,8 +88,13 @@ class Rule(NamedTuple):
     counterexamples: tuple[str, ...] = ()
 
     @property
+    def unproved(self) -> "Rule":
+        """Give the rule without its proof, which no scan needs and which is most of it."""
+        return self._replace(examples=(), counterexamples=())
+
+    @property
     def bare(self) -> "Rule":
-        """Give what a scan needs of the rule, and by which two are the same: neither its proof nor where it was read."""
+        """Give what the rule says, wherever it was read: by this two are the same."""
         return self._replace(origin="", examples=(), counterexamples=())
 
 

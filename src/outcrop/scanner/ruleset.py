@@ -128,6 +128,7 @@ def _signs(files: list[str]) -> str:
         try:
             status = os.stat(file)  # noqa: PTH116 - a path of each of hundreds of names takes as long
         except OSError:
+            digest.update(f"{file}\0missing\0".encode("utf-8", "surrogateescape"))
             continue
         digest.update(f"{file}\0{status.st_size} {status.st_ctime_ns} {status.st_ino}\0".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()[:_VERSION]
@@ -146,7 +147,7 @@ def _from_cache(cache: Path, version: str) -> RuleSet | None:
 
 def _to_cache(cache: Path, made: RuleSet) -> None:
     """Keep the compiled rules; a cache that cannot be written is no failure."""
-    contents = hyperscan.dumpb(made.database), orjson.dumps([rule.bare for rule in made.rules], default=list)
+    contents = hyperscan.dumpb(made.database), orjson.dumps([rule.unproved for rule in made.rules], default=list)
     for suffix, content in zip(_SUFFIXES, contents, strict=True):
         _write(cache / f"rules-{made.version}{suffix}", content)
 
