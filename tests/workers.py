@@ -37,7 +37,7 @@ SECRET_KEY = "a key for the tests only, no secret"
 ENDED = {"completed", "failed"}
 
 
-def until(look: Callable[[], T | None], what: str, seconds: float = 20) -> T:
+def until(look: Callable[[], T | None], what: str, seconds: float = 45) -> T:
     """Wait until something is there, and give it."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
