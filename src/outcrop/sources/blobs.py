@@ -1,11 +1,9 @@
-"""Every blob of a repository, read by as many `git cat-file` processes as there are workers, in the order of the pack."""
+"""Blobs of a repository, read by as many `git cat-file` processes as there are workers."""
 
-import os
 import subprocess
-import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Self
 
@@ -16,14 +14,11 @@ from outcrop.sources import gitcall
 from outcrop.sources.parallel import Emit
 from outcrop.sources.repository import Repository
 
-_BATCH_BYTES = 48 << 20  # neighbours in a pack share their delta bases, so a process reads many in a row
-_BATCH_BLOBS = 20_000
 _BUFFER = 2 << 20  # small, so that git goes on while we scan; an object of half of it is read alone
 _REPORT_EVERY = 8 << 20
 _MOST_RESTARTS = 1_000
 _MISSING, _CUT = "object is missing or damaged", "object is damaged: only its beginning was read"
 UNREAD = {_MISSING, _CUT}
-INCOMPLETE = "the object store is damaged: some objects were not scanned"
 
 
 @dataclass(slots=True)
@@ -34,33 +29,6 @@ class Read:
     gaps: list[tuple[bytes, str]] = field(default_factory=list)
     blobs: int = 0
     size: int = 0
-
-
-def listed(repository: Repository, known: Container[bytes], seen: Callable[[bytes], None]) -> Iterator[list[bytes]]:
-    """Give the ids of all blobs that are not known, in the order of the pack, in batches of about equal work."""
-    arguments = ["cat-file", "--batch-check=%(objecttype) %(objectsize) %(objectname)", "--batch-all-objects", "--unordered", "--buffer"]
-    batch: list[bytes] = []
-    size, any_damaged = 0, False
-    with tempfile.TemporaryFile() as errors, gitcall.start(repository.folder, arguments, stderr=errors) as process:
-        assert process.stdout is not None  # noqa: S101 - for the type checker
-        for line in process.stdout:
-            damaged = line.endswith(b" missing\n")  # listed, but not even its type can be read
-            if damaged or line.startswith(b"blob "):
-                any_damaged |= damaged
-                oid, length = (line.split()[0], b"0") if damaged else line.split()[:0:-1]
-                if oid in known:
-                    continue
-                seen(oid)
-                batch.append(oid)
-                size += int(length)
-                if size > _BATCH_BYTES or len(batch) >= _BATCH_BLOBS:
-                    yield batch
-                    batch, size = [], 0
-        process.wait()
-        if process.returncode or (os.fstat(errors.fileno()).st_size and not any_damaged):
-            repository.gaps.append(INCOMPLETE)
-    if batch:
-        yield batch
 
 
 def reader(repository: Repository, ruleset: RuleSet, floor: Confidence) -> Callable[[Iterator[list[bytes]], Emit], None]:

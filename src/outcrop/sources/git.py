@@ -15,6 +15,7 @@ from outcrop.sources import blobs, gitcall, history
 from outcrop.sources import seen as memory
 from outcrop.sources.base import Located, Origin, Outcome, Progress, for_path, member, one_line, shown
 from outcrop.sources.history import Places
+from outcrop.sources.listing import INCOMPLETE, listed
 from outcrop.sources.parallel import spread
 from outcrop.sources.repository import Repository, refs_state, state
 from outcrop.sources.seen import Seen
@@ -51,7 +52,7 @@ def scan_history(scan: Scan) -> Outcome:
     if new_objects or new_refs:
         seen.with_hits, seen.refs = list(found), refs
         seen.telling = _telling(found, outcome.located)
-        seen.objects = "" if blobs.INCOMPLETE in scan.repository.gaps else objects
+        seen.objects = "" if INCOMPLETE in scan.repository.gaps else objects
     if new_objects:  # else the list of blobs was not even loaded
         seen.save()
     _describe(scan.repository, outcome.located)
@@ -167,7 +168,7 @@ def _unread(scan: Scan, tips: list[bytes], known: Known) -> Iterator[list[bytes]
     fresh = history.new_blobs(scan.repository, tips, old) if old else None
     order = history.new_commits(scan.repository, tips, old) if old else None
     if fresh is None or order is None:  # nothing was read before, or something is missing: everything that is there is read
-        yield from blobs.listed(scan.repository, (), lambda _: None)
+        yield from listed(scan.repository, (), lambda _: None)
         return
     # What new commits bring to a path is read though its blob be an old one: at its old path it may have been nothing to tell.
     brought = history.changed(scan.repository, order, scan.jobs, [])
@@ -256,7 +257,7 @@ def _batches(repository: Repository, seen: Seen, *, objects: bool, refs: bool) -
     if objects:
         for oid in seen.with_hits:
             seen.scanned.discard(bytes.fromhex(oid.decode()))
-        yield from blobs.listed(repository, seen, seen.add)
+        yield from listed(repository, seen, seen.add)
     else:
         again = seen.with_hits if refs else seen.telling
         yield from (again[at : at + _AGAIN] for at in range(0, len(again), _AGAIN))
