@@ -209,7 +209,7 @@ def _judge(rule: Rule, form: Form, data: bytes, left: int, right: int) -> Hit | 
 
 def led_to(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares) -> Iterator[Hit]:
     """Judge the values that begin where the first pass saw their first characters after a name."""
-    for found in assigned(data, ends, form.judge or ""):
+    for found in assigned(data, ends, form.judge or "", taken):
         if not taken(found.left, found.right) and (hit := _weighed(rule, form, data, found)) is not None:
             yield hit
 

@@ -7,6 +7,7 @@ chance, or needs characters that tokens have none of; shorter words count only w
 import base64
 import hashlib
 import re
+from functools import lru_cache
 from operator import eq
 
 from outcrop.scanner.match import compile_regex, matches_wholly, spans
@@ -78,6 +79,7 @@ _PUBLISHED = frozenset(
 )
 
 
+@lru_cache(maxsize=1_024)  # stand-ins come again and again
 def is_placeholder(value: str) -> bool:
     """Tell whether a value is a stand-in rather than a credential. What is quickly ruled out is not looked for."""
     raw = value.encode("utf-8", "surrogateescape")

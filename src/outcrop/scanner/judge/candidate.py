@@ -1,7 +1,7 @@
 """From where the first pass saw something to a name, a value and what stands around them, judged."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -53,8 +53,8 @@ class Candidate:
     bare: bool = False
 
 
-def assigned(data: bytes, ends: Iterable[int], kind: str) -> Iterator[Candidate]:
-    """Judge the values whose first characters end at these places, each beside the name before it."""
+def assigned(data: bytes, ends: Iterable[int], kind: str, taken: Callable[[int, int], bool]) -> Iterator[Candidate]:
+    """Judge the values whose first characters end at these places, each beside the name before it; not those that are taken."""
     quoted, bare = LED_TO[kind]
     done = -1
     for end in sorted(set(ends)):
@@ -64,7 +64,7 @@ def assigned(data: bytes, ends: Iterable[int], kind: str) -> Iterator[Candidate]
             left, is_bare = end - bare, True
         else:
             continue
-        if left <= done:
+        if left <= done or taken(left, end):
             continue
         begin = max(0, left - _LOOK_BACK)
         found = _beside(data[begin : left + _LOOK_AHEAD], left - begin, kind, is_bare)
