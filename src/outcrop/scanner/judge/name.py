@@ -61,6 +61,8 @@ def _as_named(noun: Noun, word: str, before: str, after: str) -> Noun | None:
     """Read a noun with the words beside it."""
     if before in _NAMES["not_after"] or (word == "pass" and after and after not in _NAMES["neutral"]):  # to pass something is a verb
         return None
+    if before in _NAMES["verbs"]:
+        return Noun.KEY
     other = _noun(before) if before else None
     if noun is Noun.KEY and word in {"key", "keys"} and (before in _NAMES["opens"] or other):
         return Noun.SECRET
