@@ -43,6 +43,7 @@ _SHORTEST = {Noun.PASSWORD: 4, Noun.SECRET: 8, Noun.KEY: 12}
 _DRAWN = frozenset({Shape.HEX, Shape.UUID, Shape.NUMBER})  # no letters that could spell a word
 _OF_WORDS = frozenset({Shape.LETTERS, Shape.WORDS})
 _UNSPOKEN = 1.5  # bits a character from which on a phrase is of no language
+_UNPADDED = 8.0  # bits from which on letters before a padding are no words
 _UNWRITTEN = 16.0  # bits: whatever its numbers look like, nobody wrote this
 _NEVER = frozenset({Shape.REFERENCE, Shape.PUBLIC, Shape.SEALED, Shape.PLACE, Shape.WORDS, Shape.CODE})
 _RUNS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
@@ -55,7 +56,8 @@ _SYLLABLE = 4
 _WORDLIKE = 2.0  # bits
 _NOUNS = "passw(?:or|0r)?d|passwort|passphrase|passcode|secret|token|api[_-]?key|credential|authoriz|private|encrypt|bearer|username"
 _COMMON, _FILLER, _INSTEAD = (WORDS["values"][name] for name in ("common", "filler", "instead"))
-_A_WORD = re.compile(r"[a-z]{4,}|[a-z]{2,}(?:[-_@!$*?&+;~][a-z]+)+[!?*]{0,2}")  # as people choose a password; labels begin with a capital
+# As people choose a password: labels begin with a capital, and have no signs inside.
+_A_WORD = re.compile(r"[a-z]{4,}[!?*]{0,2}|[a-z]{2,}(?:[-_][a-z]+)+|(?=.*[a-z].*[a-z])[A-Za-z]+(?:[@!$*?+;~()#^]+[A-Za-z]+)+[!?*]{0,2}|[A-Z]{2,}(?:[!?*][A-Z]+)+")
 _WITH_DIGITS = re.compile(r"[0-9]{0,6}([A-Za-z@$]{4,})[0-9]{1,8}[!?.*#@$]{0,2}")
 _ROWS = (
     "qwertyuiop", "asdfghjkl", "zxcvbnm", "1234567890", "abcdefghijklmnopqrstuvwxyz", "1qaz2wsx3edc4rfv5tgb", "qazwsxedcrfv", "9abcdef",
@@ -87,8 +89,11 @@ def weigh(value: bytes, noun: Noun, place: str, around: tuple[str, ...] = ()) ->
         shape = Shape.LETTERS
     if shape in _NEVER and len(value) >= _LONG and _is_noise(value):
         shape = Shape.OTHER  # by chance it has the marks of something else
-    if shape is Shape.WORDS and value.isascii() and _bits_of_words(text) >= _UNSPELLED[noun]:
-        shape = Shape.LETTERS
+    if shape is Shape.WORDS and value.isascii():
+        if text[-1] == "=" and len(text) % 4 == 0 and random_bits(text) > _UNPADDED:
+            shape = Shape.PLAIN  # base64 of a few bytes
+        elif _bits_of_words(text) >= _UNSPELLED[noun]:
+            shape = Shape.LETTERS
     if shape in _NEVER or len(value) < _SHORTEST[noun]:
         return Verdict(None, 0.0, ((shape, 0.0),))
     bits = _bits(text, shape)
