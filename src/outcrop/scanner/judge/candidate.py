@@ -5,12 +5,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from outcrop.scanner.judge.array import array_before
 from outcrop.scanner.judge.name import Noun, is_about, is_noun, noun_of
 from outcrop.scanner.judge.verdict import OUTRIGHT, Verdict, is_drawn, weigh
 from outcrop.scanner.judge.words import WORDS
 
 # Forms whose pattern leads up to the value: how many of its characters the pattern takes, quoted and bare.
-LED_TO = {"noun": (4, 4), "key": (12, 16)}
+LED_TO = {"noun": (4, 4), "key": (12, 12)}
 _LONGEST = 400  # bytes of a value
 _LOOK_BACK = 128  # what is read before a value: the name, and the line it stands in
 _LOOK_AHEAD = _LONGEST + 8  # its end, and what follows
@@ -24,7 +25,7 @@ _TAIL = re.compile(rb"[0-9A-Za-z_.\x80-\xff-]*")
 _VALUE = re.compile(rb"[^\x00-\x20\x7f\"'`<>]{1,401}")
 _QUOTED = {quote: re.compile(rb"[^\x00-\x1f\x7f%c]{1,401}" % quote) for quote in b"\"'`"}
 _UNQUOTED = re.compile(rb"[^\x00-\x20\x7f\"'`<>(){}\[\]]{1,401}")
-_BACKSLASH = ord("\\")
+_BACKSLASH, _COMMA = ord("\\"), ord(",")
 _QUOTES, _SPACES = b"\"'`", b" \t"
 _OPENS = frozenset({b"(", b"[", b"{"})  # behind a bare word: a call, an index
 _LEADS = _QUOTES + b">;["  # stands before a value that is quoted or the content of an element
@@ -66,6 +67,11 @@ def assigned(data: bytes, ends: Iterable[int], kind: str) -> Iterator[Candidate]
     quoted, bare = LED_TO[kind]
     done = -1
     for end in sorted(set(ends)):
+        if data[end - 1] == _COMMA and kind == "key":
+            if end > done and (found := _array(data, end)) is not None:
+                done = found.right
+                yield found
+            continue
         if end > quoted and data[end - quoted - 1] in _LEADS:
             left, is_bare = end - quoted, False
         elif end > bare and data[end - bare - 1] in _MARKS:
@@ -79,6 +85,18 @@ def assigned(data: bytes, ends: Iterable[int], kind: str) -> Iterator[Candidate]
         if found is not None:
             done = found.right + begin
             yield replace(found, left=found.left + begin, right=done)
+
+
+def _array(data: bytes, end: int) -> Candidate | None:
+    """Judge an array of bytes whose first comma ends here as what it would be in hexadecimal digits."""
+    array = array_before(data, end)
+    if array is None:
+        return None
+    left, right, value = array
+    start, stop = _nearest_name(before := data[max(0, left - _LOOK_BACK) : left], _LAST_WORD["key"])
+    noun = noun_of(before[start:stop])
+    verdict = weigh(value.hex().encode(), noun, "quoted") if noun else None
+    return Candidate(verdict, left, right) if verdict and verdict.confidence else None
 
 
 @lru_cache(maxsize=4_096)  # versions of one file repeat the same lines thousands of times
