@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from outcrop.scanner.judge.array import array_before
 from outcrop.scanner.judge.name import Noun, is_about, is_noun, noun_of
+from outcrop.scanner.judge.outright import goes_on, is_outright
 from outcrop.scanner.judge.verdict import OUTRIGHT, Verdict, is_drawn, weigh
 from outcrop.scanner.judge.words import WORDS
 
@@ -37,18 +38,10 @@ _OBJECT = re.compile(rb"[\"'`]\{[ \t]?\\{0,3}[\"']$")  # how one begins that is 
 _MEMBER = re.compile(rb"([\w.-]*)\\{0,3}[\"']?[ \t]?:[ \t]?\\{0,3}[\"']([^\x00-\x20\x7f\"'\\]{16,200})\\{0,3}[\"']")
 _SCHEME = re.compile(rb"(?<=[\"'`])(?i:bearer|token|apikey)[ \t]$")  # how the value of a header begins
 _ENDS = re.compile(rb"&(?:amp;)?[\w.\[\]-]+=|;[ \t]*[\w .-]+=|,[ \t]*[\w.-]+[=:]|\\+[nrt\"']|[;,]$|[)}\]]+[;,]*$|&(?:quot|#3[49]);|%26|\|$")
-_OPTION = re.compile(rb"\s/(?:p:)?$|(?:^|[\s(,;])[A-Za-z ]{2,12}[:=][ \t]?[^\s/:]+[ \t]?/$")  # of a command; or user and password, side by side
+_OPTION = re.compile(rb"\s/(?:p:)?$|(?:^|[\s(,;])[A-Za-z ]{2,12}[:=][ \t]?[^\s/:]+[ \t]?/$")  # of a command; or a user beside his password
 _WHOLE = re.compile(rb"(?i)(?:passw(?:or)?d|passwort|passphrase|identified by)$")
 _SETS = (b"define", b"global", b"set", b"SET", b"setx", b"ENV", b"ARG", b"set -x")
 _TAKES = frozenset(word.encode() for word in WORDS["code"]["takes"])
-# What leads outright from a name to its value: nothing but a sign, or a type and a sign; what may stand around it where nothing is quoted.
-_OUTRIGHT = re.compile(
-    rb"""\\{0,3}["'`]?\)?\]?[ \t]*(?:(?::[ \t]?|[ \t])[A-Za-z][\w.<>?*&\[\]]{1,30}[ \t]*(?==))?(?:=>|:=|={1,3}|!==?|:|\|\|=?|\?\?=?|->)"""
-    rb"""[ \t]*(?:\(?\r?\n[ \t]+)?[bBuUrRLfN@$]{0,2}\\{0,3}["'`]?|>(?:<!\[CDATA\[)?\s*|[ \t]+["'`]"""
-)
-_OTHERWISE = re.compile(rb"""["'`][ \t]*:""")  # behind a question, the other answer
-_BEGINS = re.compile(rb"""[\s*{,"'`#/-]*""")
-_CLOSES = re.compile(rb"""[ \t]*["'`]?[ \t]*(?:[,;})\]]|#|//|\\n|\r?\n|$|</)""")
 _COMMENT = re.compile(rb"#|//|^\s*(?:\*|--|;|<!--|%|REM\b|rem\b)")
 
 
@@ -121,7 +114,7 @@ def _beside(data: bytes, left: int, kind: str, is_bare: bool) -> Candidate | Non
     if value is None or value.end() - left > _LONGEST:
         return None
     right = value.end()
-    outright = (OUTRIGHT,) if noun is Noun.PASSWORD and _is_outright(name, gap, line, is_bare=is_bare) else ()
+    outright = (OUTRIGHT,) if noun is Noun.PASSWORD and is_outright(name, gap, line, is_bare=is_bare) else ()
     if is_bare:
         return _unquoted(data, left, right, noun, gap=gap, line=line, outright=outright)
     if before[-1] not in _QUOTES:
@@ -147,25 +140,14 @@ def _nearest_name(before: bytes, last_word: re.Pattern[bytes]) -> tuple[int, int
     return start, len(before[: tail.end() if tail else at].rstrip(b".-"))
 
 
-def _unquoted(  # noqa: PLR0917 - the value, its name, its place
-    data: bytes, left: int, right: int, noun: Noun, *, gap: bytes, line: bytes, outright: tuple[str, ...]
-) -> Candidate | None:
+def _unquoted(data: bytes, left: int, right: int, noun: Noun, *, gap: bytes, line: bytes, outright: tuple[str, ...]) -> Candidate | None:
     """Judge a value without quotes: no call and no index, and in code nothing that could be a variable."""
-    if gap[-1:] in _SPACES and not _CLOSES.match(data, right):  # a sentence goes on
+    if gap[-1:] in _SPACES and goes_on(data, right):
         outright = ()
     found = _judged(data, left, right, noun, "bare", ("said in a sentence",) if gap.strip() in {b"is", b"was"} else outright)
     if found is None or (found.right == right and data[right : right + 1] in _OPENS):
         return None
     return replace(found, bare=_is_code(line) and not is_drawn(data[left : found.right]))
-
-
-def _is_outright(name: bytes, gap: bytes, line: bytes, *, is_bare: bool) -> bool:
-    """Tell whether what is called a password is given its value there, so that even a word is one: no argument, no list, no sentence."""
-    if not is_noun(name) or not _OUTRIGHT.fullmatch(gap) or (b"?" in line and _OTHERWISE.match(gap)):
-        return False
-    if gap[:1] in _SPACES and gap.strip()[:1] in _QUOTES:  # nothing but a space, as in SQL
-        return name.isupper() or name.lower() == b"identified by"
-    return not (is_bare and gap[-1:] in _SPACES) or (_BEGINS.fullmatch(line) is not None and not name.lower().endswith(b"pass"))
 
 
 def _member(data: bytes, left: int) -> Candidate | None:

@@ -71,8 +71,8 @@ def _as_named(noun: Noun, word: str, before: str, after: str) -> Noun | None:
 
 def _noun(word: str) -> Noun | None:
     noun = _NOUN.get(word)
-    if noun is None and len(word) == 4 and word.endswith("key") and word not in _NAMES["other"]:
-        return Noun.KEY
-    if noun is None and len(word) > 4 and word not in _NAMES["other"]:
+    if noun is None and len(word) > 3 and word not in _NAMES["other"]:
+        if len(word) == 4:  # skey, nkey: a letter says which
+            return Noun.KEY if word.endswith("key") else None
         return next((noun for noun, endings in _ENDINGS.items() if word.endswith(endings)), None)
     return noun

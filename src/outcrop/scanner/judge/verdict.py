@@ -57,7 +57,11 @@ _WORDLIKE = 2.0  # bits
 _NOUNS = "passw(?:or|0r)?d|passwort|passphrase|passcode|secret|token|api[_-]?key|credential|authoriz|private|encrypt|bearer|username"
 _COMMON, _FILLER, _INSTEAD = (WORDS["values"][name] for name in ("common", "filler", "instead"))
 # As people choose a password: labels begin with a capital, and have no signs inside.
-_A_WORD = re.compile(r"[a-z]{4,}[!?*]{0,2}|[a-z]{2,}(?:[-_][a-z]+)+|(?=.*[a-z].*[a-z])[A-Za-z]+(?:[@!$*?+;~()#^]+[A-Za-z]+)+[!?*]{0,2}|[A-Z]{2,}(?:[!?*][A-Z]+)+")
+_LONGEST_CHOSEN = 64
+_A_WORD = re.compile(
+    r"[a-z]{4,}[!?*]{0,2}|[a-z]{2,}(?:[-_][a-z]+)+"
+    r"|(?=.*[a-z].*[a-z])[A-Za-z]+(?:[@!$*?+;~()#^]+[A-Za-z]+)+[!?*]{0,2}|[A-Z]{2,}(?:[!?*][A-Z]+)+"
+)
 _WITH_DIGITS = re.compile(r"[0-9]{0,6}([A-Za-z@$]{4,})[0-9]{1,8}[!?.*#@$]{0,2}")
 _ROWS = (
     "qwertyuiop", "asdfghjkl", "zxcvbnm", "1234567890", "abcdefghijklmnopqrstuvwxyz", "1qaz2wsx3edc4rfv5tgb", "qazwsxedcrfv", "9abcdef",
@@ -85,15 +89,7 @@ def weigh(value: bytes, noun: Noun, place: str, around: tuple[str, ...] = ()) ->
     shape, text = shape_of(value), value.decode("latin-1")
     outright = OUTRIGHT in around
     is_word = outright and shape in _OF_WORDS and _is_word(text, place)
-    if is_word:
-        shape = Shape.LETTERS
-    if shape in _NEVER and len(value) >= _LONG and _is_noise(value):
-        shape = Shape.OTHER  # by chance it has the marks of something else
-    if shape is Shape.WORDS and value.isascii():
-        if text[-1] == "=" and len(text) % 4 == 0 and random_bits(text) > _UNPADDED:
-            shape = Shape.PLAIN  # base64 of a few bytes
-        elif _bits_of_words(text) >= _UNSPELLED[noun]:
-            shape = Shape.LETTERS
+    shape = Shape.LETTERS if is_word else _by_its_letters(value, text, shape, noun)
     if shape in _NEVER or len(value) < _SHORTEST[noun]:
         return Verdict(None, 0.0, ((shape, 0.0),))
     bits = _bits(text, shape)
@@ -111,6 +107,18 @@ def weigh(value: bytes, noun: Noun, place: str, around: tuple[str, ...] = ()) ->
     reasons += [(reason, POINTS[reason]) for reason in likeness]
     points = sum(points for _, points in reasons)
     return Verdict(_confidence(points), points, tuple(reasons))
+
+
+def _by_its_letters(value: bytes, text: str, shape: Shape, noun: Noun) -> Shape:
+    """Give the shape of a value whose letters tell that it only has the marks of something else."""
+    if shape in _NEVER and len(value) >= _LONG and _is_noise(value):
+        return Shape.OTHER
+    if shape is Shape.WORDS and value.isascii():
+        if text[-1] == "=" and len(text) % 4 == 0 and text.rstrip("=").isalpha() and random_bits(text) > _UNPADDED:
+            return Shape.PLAIN  # base64 of a few bytes
+        if _bits_of_words(text) >= _UNSPELLED[noun]:
+            return Shape.LETTERS
+    return shape
 
 
 def is_drawn(value: bytes) -> bool:
@@ -153,7 +161,9 @@ def _confidence(points: float) -> Confidence | None:
 
 def _is_word(text: str, place: str) -> bool:
     """Tell whether a value is a word, or a few in quotes, that somebody may have chosen: nothing that says what would stand there."""
-    return _A_WORD.fullmatch(text) is not None and text not in _INSTEAD and (text.isalpha() or place == "quoted")
+    if len(text) > _LONGEST_CHOSEN or text in _INSTEAD or not (text.isalpha() or place == "quoted"):
+        return False
+    return _A_WORD.fullmatch(text) is not None
 
 
 def _likeness(text: str, shape: Shape, noun: Noun, *, outright: bool) -> list[str]:
