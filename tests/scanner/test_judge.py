@@ -13,7 +13,7 @@ from outcrop.scanner.judge.language import is_code
 from outcrop.scanner.judge.letters import random_bits
 from outcrop.scanner.judge.name import Noun, noun_of
 from outcrop.scanner.judge.value import Shape, shape_of
-from outcrop.scanner.judge.verdict import POINTS, weigh
+from outcrop.scanner.judge.verdict import OUTRIGHT, POINTS, weigh
 from outcrop.scanner.judge.words import shapes
 from outcrop.sources.base import for_path
 from tests.rulesets import github_token, hits, ruleset, values
@@ -56,6 +56,11 @@ def drawn(alphabet: str, length: int, seed: object = 1) -> str:
         ("tokenizer", None),
         ("author", None),
         ("nextPageToken", None),
+        ("resetToken", Noun.KEY),
+        ("changeToken", Noun.KEY),
+        ("oauth_request_token", Noun.KEY),
+        ("skey", Noun.KEY),
+        ("hkey", None),
     ],
 )
 def test_what_a_name_calls_its_value(name, noun):
@@ -170,8 +175,120 @@ class TestWeighing:
         assert weigh(bytes(range(250, 10, -15)).hex().encode(), Noun.SECRET, "quoted").confidence in {None, Confidence.LOW}
         assert weigh(drawn("0123456789abcdef", 32).encode(), Noun.SECRET, "quoted").confidence is not None
 
+    @pytest.mark.parametrize("value", ["sunshine", "blue", "sunshine!", "copper-kettle", "paq;cow*sun", "veryPriv@ate", "IZ?PCT?OFX?LWO"])
+    def test_a_word_is_a_password_where_it_is_set_outright(self, value):
+        assert weigh(value.encode(), Noun.PASSWORD, "quoted", (OUTRIGHT,)).confidence is Confidence.MEDIUM
+
+    @pytest.mark.parametrize(
+        "value", ["string", "required", "heslo", "Geheimnis", "camelCaseName", "login.title", "USER_AGENT", "my-password"]
+    )
+    def test_types_states_labels_and_names_are_none_even_there(self, value):
+        assert weigh(value.encode(), Noun.PASSWORD, "quoted", (OUTRIGHT,)).confidence in {None, Confidence.LOW}
+
+    def test_words_with_marks_are_names_where_nothing_is_quoted(self):
+        assert weigh(b"copper-kettle", Noun.PASSWORD, "bare", (OUTRIGHT,)).confidence is None
+
+    @pytest.mark.parametrize("value", ["Welcome1", "Oracle123", "Admin12345", "harbor2024!"])
+    def test_numbers_behind_a_word_make_it_a_password_where_it_is_set_outright(self, value):
+        assert weigh(value.encode(), Noun.PASSWORD, "bare", (OUTRIGHT,)).confidence is Confidence.MEDIUM
+
+    @pytest.mark.parametrize("value", ["qwerty12345", "test123456", "1qaz2wsx", "password1", "MyPassword99", "secret123"])
+    def test_numbers_behind_a_stand_in_do_not(self, value):
+        assert weigh(value.encode(), Noun.PASSWORD, "bare", (OUTRIGHT,)).confidence in {None, Confidence.LOW}
+
+    def test_letters_before_a_padding_are_base64_unless_they_spell_something(self):
+        for noun in (Noun.SECRET, Noun.KEY):
+            assert weigh(b"jsvxFBtnPBp=", noun, "quoted").confidence is Confidence.MEDIUM
+            assert weigh(b"accessToken=", noun, "quoted").confidence is not Confidence.MEDIUM
+
 
 class TestPlace:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "password = 'sunshine'",
+            '{"password": "sunshine"}',
+            "$config['db_password'] = 'sunshine';",
+            'var password string = "sunshine"',
+            'const password: string = "sunshine";',
+            "database:\n  password: sunshine\n",
+            "database:\n  password: sunshine  # ours\n",
+            "docker run -e DB_PASSWORD=sunshine -d db",
+            "spring.datasource.password = sunshine\n",
+            "<password>sunshine</password>",
+            "CREATE USER crm WITH PASSWORD 'sunshine';",
+            "alter user crm identified by 'sunshine';",
+        ],
+    )
+    def test_a_word_that_is_set_outright_is_told(self, text):
+        assert values(text) == ["sunshine"]
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "CheckUserPassword('sunshine', given)",
+            "t.pass('sunshine')",
+            "verify('password', 'sunshine')",
+            "password = config.get('sunshine')",
+            "columns = [`password`, `sunshine`]",
+            "status = ok ? 'pass' : 'sunshine';",
+            "no password 'sunshine' is known",
+            "// First pass: sunshine\n",
+            "Password: sunshine in the morning\n",
+            "the password: sunshine\n",
+            '["user", "pass:sunshine"]',
+            "the password was sunshine\n",
+            "password_field = 'sunshine'",
+            "secret = 'sunshine'",
+        ],
+    )
+    def test_a_word_beside_a_password_is_none(self, text):
+        assert values(text) == []
+
+    def test_a_drawn_value_is_one_whatever_is_done_with_it(self):
+        value = drawn("0123456789abcdef", 32)
+        assert values(f"resetToken = '{value}'; inputPassword: '{value[:16]}'") == [value, value[:16]]
+        assert values("resetPassword: 'Wint3r!Oslo'; nextToken: '" + value + "'") == []
+
+    @pytest.mark.parametrize(
+        "text", ["authKey := []byte{%s}", "key = new byte[] {%s};", "seed: [16]byte{%s},", "SecretKey = []byte{\n    %s,\n}"]
+    )
+    def test_an_array_of_bytes_is_judged_as_its_digits(self, text):
+        chance = random.Random(7)
+        numbers = [chance.randrange(256) for _ in range(16)]
+        for array in (", ".join(map(str, numbers)), ",".join(f"0x{number:02x}" for number in numbers)):
+            assert values(text % array) == [array]
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "key := []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}",
+            "key := []byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}",
+            "key := []byte{71, 12, 250, 9}",
+            "keySizes := []byte{71, 12, 250, 9, 33, 180, 66, 14, 92, 201}",
+            "keys := []byte{710, 12, 250, 9, 33, 180, 66, 14, 92, 201}",
+            "key := []byte{71, 12, 250, 9, 33, 180, 66, 14, 92, next}",
+        ],
+    )
+    def test_an_array_that_counts_or_is_no_key_is_none(self, text):
+        assert values(text) == []
+
+    def test_a_key_without_quotes_has_at_least_twelve_signs(self):
+        assert values("OAUTH_KEY=nvcvqbixzngnovd\nmaps.key: q8mZ7kLw2xVt\n") == ["nvcvqbixzngnovd", "q8mZ7kLw2xVt"]
+        assert values("OAUTH_KEY=nvcvqbixzn\nmap.key: configuration\nsort_key = created_at_desc\n") == []
+
+    def test_a_user_may_stand_before_his_password(self):
+        assert values("ID:crm/PW:k8s!Lm2Zx9v\n(User: crm/Password:k8s!Lm2Zx9v)\n") == ["k8s!Lm2Zx9v"] * 2
+        assert values("https://crm.corp/a:b/token:k8sq0Lm2Zx9v\n") == []
+
+    def test_an_option_may_have_one_dash(self):
+        assert values("run -password k8s!Lm2Zx9v -secret k8sq0Lm2Zx9v\n") == ["k8s!Lm2Zx9v", "k8sq0Lm2Zx9v"]
+        assert values("the x-token k8sq0Lm2Zx9v of reset-password k8s!Lm2Zx9v\n") == []
+
+    def test_a_password_may_begin_with_a_mark_that_tags_have(self):
+        assert values("password: !Dd5G4s9\n") == ["!Dd5G4s9"]
+        assert values("password: !Ref Wint3rOslo\npassword: !vault |\n") == []
+
     def test_a_value_may_have_spaces_where_it_is_quoted(self):
         assert values("password: 'vnzb ukyquf'") == ["vnzb ukyquf"]
         assert values('"Token": "Token suksesvol herroep"; password = \'a b\' + c') == []

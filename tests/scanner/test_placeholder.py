@@ -60,6 +60,12 @@ def test_what_issuers_print_in_their_documentation_is_no_credential(pieces):
     assert is_placeholder("".join(pieces))
 
 
+def test_bytes_with_every_bit_are_a_run_of_strokes_in_base64():
+    assert not is_placeholder("k8sq0Lm2Zx9v" + "/" * 10 + "wEaCXVzLW8d")
+    assert is_placeholder("/" * 12)
+    assert is_placeholder("k8sq0Lm2Zx9v" + "k" * 10 + "wEaCXVzLW8d")
+
+
 def test_a_key_block_with_an_ellipsis_is_cut_short():
     body = "MIIEvQIBADANBgkqhkiG9w0BAQEF"
     assert is_placeholder(f"-----BEGIN PRIVATE KEY-----\n{body}\n...\n-----END PRIVATE KEY-----")

@@ -32,7 +32,7 @@ _TEMPLATE = compile_regex(
 )
 _SIGNS = b"${}<>%#[@*\\"  # one of which every template has, or an underscore twice, or it begins with a dash
 _HASH = ("{SHA}", "{SSHA}", "{MD5}", "{CRYPT}", "{noop}", "{bcrypt}")  # how directories begin a password, not a template
-_RUN = re.compile(r"([^A\s])\1{7}")  # base64 of zero bytes is a run of A
+_RUN = re.compile(r"([^A/\s])\1{7}")  # base64 of bytes without or with every bit is a run of A or of strokes
 _CYCLE = re.compile(r"(.{1,6})\1{3,}.{0,5}", re.DOTALL)
 
 # The whole value is a word for what should stand there, or the name that installers give to the first user.

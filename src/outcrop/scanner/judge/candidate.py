@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from outcrop.scanner.judge.array import array_before
 from outcrop.scanner.judge.name import Noun, is_about, is_noun, noun_of
-from outcrop.scanner.judge.verdict import Verdict, is_drawn, weigh
+from outcrop.scanner.judge.outright import goes_on, is_outright
+from outcrop.scanner.judge.verdict import OUTRIGHT, Verdict, is_drawn, weigh
 from outcrop.scanner.judge.words import WORDS
 
 # Forms whose pattern leads up to the value: how many of its characters the pattern takes, quoted and bare.
-LED_TO = {"noun": (4, 4), "key": (12, 16)}
+LED_TO = {"noun": (4, 4), "key": (12, 12)}
 _LONGEST = 400  # bytes of a value
 _LOOK_BACK = 128  # what is read before a value: the name, and the line it stands in
 _LOOK_AHEAD = _LONGEST + 8  # its end, and what follows
@@ -24,7 +26,7 @@ _TAIL = re.compile(rb"[0-9A-Za-z_.\x80-\xff-]*")
 _VALUE = re.compile(rb"[^\x00-\x20\x7f\"'`<>]{1,401}")
 _QUOTED = {quote: re.compile(rb"[^\x00-\x1f\x7f%c]{1,401}" % quote) for quote in b"\"'`"}
 _UNQUOTED = re.compile(rb"[^\x00-\x20\x7f\"'`<>(){}\[\]]{1,401}")
-_BACKSLASH = ord("\\")
+_BACKSLASH, _COMMA = ord("\\"), ord(",")
 _QUOTES, _SPACES = b"\"'`", b" \t"
 _OPENS = frozenset({b"(", b"[", b"{"})  # behind a bare word: a call, an index
 _LEADS = _QUOTES + b">;["  # stands before a value that is quoted or the content of an element
@@ -36,7 +38,7 @@ _OBJECT = re.compile(rb"[\"'`]\{[ \t]?\\{0,3}[\"']$")  # how one begins that is 
 _MEMBER = re.compile(rb"([\w.-]*)\\{0,3}[\"']?[ \t]?:[ \t]?\\{0,3}[\"']([^\x00-\x20\x7f\"'\\]{16,200})\\{0,3}[\"']")
 _SCHEME = re.compile(rb"(?<=[\"'`])(?i:bearer|token|apikey)[ \t]$")  # how the value of a header begins
 _ENDS = re.compile(rb"&(?:amp;)?[\w.\[\]-]+=|;[ \t]*[\w .-]+=|,[ \t]*[\w.-]+[=:]|\\+[nrt\"']|[;,]$|[)}\]]+[;,]*$|&(?:quot|#3[49]);|%26|\|$")
-_OPTION = re.compile(rb"\s/(?:p:)?$")
+_OPTION = re.compile(rb"\s/(?:p:)?$|(?:^|[\s(,;])[A-Za-z ]{2,12}[:=][ \t]?[^\s/:]+[ \t]?/$")  # of a command; or a user beside his password
 _WHOLE = re.compile(rb"(?i)(?:passw(?:or)?d|passwort|passphrase|identified by)$")
 _SETS = (b"define", b"global", b"set", b"SET", b"setx", b"ENV", b"ARG", b"set -x")
 _TAKES = frozenset(word.encode() for word in WORDS["code"]["takes"])
@@ -58,6 +60,11 @@ def assigned(data: bytes, ends: Iterable[int], kind: str, taken: Callable[[int, 
     quoted, bare = LED_TO[kind]
     done = -1
     for end in sorted(set(ends)):
+        if data[end - 1] == _COMMA and kind == "key":
+            if end > done and (found := _array(data, end)) is not None:
+                done = found.right
+                yield found
+            continue
         if end > quoted and data[end - quoted - 1] in _LEADS:
             left, is_bare = end - quoted, False
         elif end > bare and data[end - bare - 1] in _MARKS:
@@ -71,6 +78,18 @@ def assigned(data: bytes, ends: Iterable[int], kind: str, taken: Callable[[int, 
         if found is not None:
             done = found.right + begin
             yield replace(found, left=found.left + begin, right=done)
+
+
+def _array(data: bytes, end: int) -> Candidate | None:
+    """Judge an array of bytes whose first comma ends here as what it would be in hexadecimal digits."""
+    array = array_before(data, end)
+    if array is None:
+        return None
+    left, right, value = array
+    start, stop = _nearest_name(before := data[max(0, left - _LOOK_BACK) : left], _LAST_WORD["key"])
+    noun = noun_of(before[start:stop])
+    verdict = weigh(value.hex().encode(), noun, "quoted") if noun else None
+    return Candidate(verdict, left, right) if verdict and verdict.confidence else None
 
 
 @lru_cache(maxsize=4_096)  # versions of one file repeat the same lines thousands of times
@@ -95,15 +114,16 @@ def _beside(data: bytes, left: int, kind: str, is_bare: bool) -> Candidate | Non
     if value is None or value.end() - left > _LONGEST:
         return None
     right = value.end()
+    outright = (OUTRIGHT,) if noun is Noun.PASSWORD and is_outright(name, gap, line, is_bare=is_bare) else ()
     if is_bare:
-        return _unquoted(data, left, right, noun, gap=gap, line=line)
+        return _unquoted(data, left, right, noun, gap=gap, line=line, outright=outright)
     if before[-1] not in _QUOTES:
-        return _judged(data, left, right, noun, "element")
+        return _judged(data, left, right, noun, "element", outright)
     if data[right : right + 1] != before[-1:]:
         return None
     while data[right - 1] == _BACKSLASH:  # an escaped quote ends it
         right -= 1
-    return _judged(data, left, right, noun, "quoted", _doubts(gap, data[right + 1 : right + 4]))
+    return _judged(data, left, right, noun, "quoted", (*_doubts(gap, data[right + 1 : right + 4]), *outright))
 
 
 def _nearest_name(before: bytes, last_word: re.Pattern[bytes]) -> tuple[int, int]:
@@ -120,9 +140,11 @@ def _nearest_name(before: bytes, last_word: re.Pattern[bytes]) -> tuple[int, int
     return start, len(before[: tail.end() if tail else at].rstrip(b".-"))
 
 
-def _unquoted(data: bytes, left: int, right: int, noun: Noun, *, gap: bytes, line: bytes) -> Candidate | None:
+def _unquoted(data: bytes, left: int, right: int, noun: Noun, *, gap: bytes, line: bytes, outright: tuple[str, ...]) -> Candidate | None:
     """Judge a value without quotes: no call and no index, and in code nothing that could be a variable."""
-    found = _judged(data, left, right, noun, "bare", ("said in a sentence",) if gap.strip() in {b"is", b"was"} else ())
+    if gap[-1:] in _SPACES and goes_on(data, right):
+        outright = ()
+    found = _judged(data, left, right, noun, "bare", ("said in a sentence",) if gap.strip() in {b"is", b"was"} else outright)
     if found is None or (found.right == right and data[right : right + 1] in _OPENS):
         return None
     return replace(found, bare=_is_code(line) and not is_drawn(data[left : found.right]))

@@ -61,6 +61,8 @@ def _as_named(noun: Noun, word: str, before: str, after: str) -> Noun | None:
     """Read a noun with the words beside it."""
     if before in _NAMES["not_after"] or (word == "pass" and after and after not in _NAMES["neutral"]):  # to pass something is a verb
         return None
+    if before in _NAMES["verbs"]:
+        return Noun.KEY
     other = _noun(before) if before else None
     if noun is Noun.KEY and word in {"key", "keys"} and (before in _NAMES["opens"] or other):
         return Noun.SECRET
@@ -69,6 +71,8 @@ def _as_named(noun: Noun, word: str, before: str, after: str) -> Noun | None:
 
 def _noun(word: str) -> Noun | None:
     noun = _NOUN.get(word)
-    if noun is None and len(word) > 4 and word not in _NAMES["other"]:
+    if noun is None and len(word) > 3 and word not in _NAMES["other"]:
+        if len(word) == 4:  # skey, nkey: a letter says which
+            return Noun.KEY if word.endswith("key") else None
         return next((noun for noun, endings in _ENDINGS.items() if word.endswith(endings)), None)
     return noun

@@ -31,8 +31,9 @@ POINTS = {
     "short": -1.0, "very short": -2.0, "long": 1.0, "very long": 2.0, "letters and digits": 1.0, "signs": 1.0, "both cases": 0.5,
     "a plain name": -3.0, "holds a noun": -4.0, "holds a common word": -1.5, "keyboard or sequence": -6.0, "repeats itself": -4.0,
     "result of a call": -7.0, "part of an expression": -2.5, "said in a sentence": -3.0, "nothing but digits": 1.5,
-    "mixed scripts": -3.0, "another script": -6.0,
+    "mixed scripts": -3.0, "another script": -6.0, "a word set outright": 2.0,
 }  # fmt: skip
+OUTRIGHT = "set outright"  # read off the surroundings: nothing stands between the name and its value but a sign
 SURE, ENOUGH, DOUBTFUL = 8.0, 2.0, 0.0
 _PER_BIT, _LEAST_BITS, _MOST_BITS = 1 / 8, -2.0, 4.0
 _PER_BIT_OF_LETTERS = {Noun.PASSWORD: 1 / 2, Noun.SECRET: 1 / 2, Noun.KEY: 1 / 8}  # where nothing else tells
@@ -40,7 +41,9 @@ _UNSPELLED = {Noun.PASSWORD: 6.0, Noun.SECRET: 12.0, Noun.KEY: 24.0}  # bits fro
 _MOST_BITS_OF_A_NAME = 1.0  # abbreviations look drawn by chance
 _SHORTEST = {Noun.PASSWORD: 4, Noun.SECRET: 8, Noun.KEY: 12}
 _DRAWN = frozenset({Shape.HEX, Shape.UUID, Shape.NUMBER})  # no letters that could spell a word
+_OF_WORDS = frozenset({Shape.LETTERS, Shape.WORDS})
 _UNSPOKEN = 1.5  # bits a character from which on a phrase is of no language
+_UNPADDED = 8.0  # bits from which on letters before a padding are no words
 _UNWRITTEN = 16.0  # bits: whatever its numbers look like, nobody wrote this
 _NEVER = frozenset({Shape.REFERENCE, Shape.PUBLIC, Shape.SEALED, Shape.PLACE, Shape.WORDS, Shape.CODE})
 _RUNS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
@@ -52,7 +55,14 @@ _LONG_RUNS = re.compile(r"[A-Z]?[a-z]{4,}|[A-Z]{5,}")
 _SYLLABLE = 4
 _WORDLIKE = 2.0  # bits
 _NOUNS = "passw(?:or|0r)?d|passwort|passphrase|passcode|secret|token|api[_-]?key|credential|authoriz|private|encrypt|bearer|username"
-_COMMON = WORDS["values"]["common"]
+_COMMON, _FILLER, _INSTEAD = (WORDS["values"][name] for name in ("common", "filler", "instead"))
+# As people choose a password: labels begin with a capital, and have no signs inside.
+_LONGEST_CHOSEN = 64
+_A_WORD = re.compile(
+    r"[a-z]{4,}[!?*]{0,2}|[a-z]{2,}(?:[-_][a-z]+)+"
+    r"|(?=.*[a-z].*[a-z])[A-Za-z]+(?:[@!$*?+;~()#^]+[A-Za-z]+)+[!?*]{0,2}|[A-Z]{2,}(?:[!?*][A-Z]+)+"
+)
+_WITH_DIGITS = re.compile(r"[0-9]{0,6}([A-Za-z@$]{4,})[0-9]{1,8}[!?.*#@$]{0,2}")
 _ROWS = (
     "qwertyuiop", "asdfghjkl", "zxcvbnm", "1234567890", "abcdefghijklmnopqrstuvwxyz", "1qaz2wsx3edc4rfv5tgb", "qazwsxedcrfv", "9abcdef",
 )  # fmt: skip
@@ -74,13 +84,12 @@ class Verdict:
 
 
 @lru_cache(maxsize=16_384)
-def weigh(value: bytes, noun: Noun, place: str, doubts: tuple[str, ...] = ()) -> Verdict:
-    """Weigh a value that stands in a place beside a name with this noun; `doubts` are reasons read off the surroundings."""
+def weigh(value: bytes, noun: Noun, place: str, around: tuple[str, ...] = ()) -> Verdict:
+    """Weigh a value that stands in a place beside a name with this noun; `around` are reasons read off the surroundings."""
     shape, text = shape_of(value), value.decode("latin-1")
-    if shape in _NEVER and len(value) >= _LONG and _is_noise(value):
-        shape = Shape.OTHER  # by chance it has the marks of something else
-    if shape is Shape.WORDS and value.isascii() and _bits_of_words(text) >= _UNSPELLED[noun]:
-        shape = Shape.LETTERS
+    outright = OUTRIGHT in around
+    is_word = outright and shape in _OF_WORDS and _is_word(text, place)
+    shape = Shape.LETTERS if is_word else _by_its_letters(value, text, shape, noun)
     if shape in _NEVER or len(value) < _SHORTEST[noun]:
         return Verdict(None, 0.0, ((shape, 0.0),))
     bits = _bits(text, shape)
@@ -89,14 +98,27 @@ def weigh(value: bytes, noun: Noun, place: str, doubts: tuple[str, ...] = ()) ->
     if shape is Shape.NUMBERED and bits > _UNWRITTEN and text.isalnum():
         shape = Shape.PLAIN
     reasons = [(str(noun), POINTS[noun]), (str(shape), POINTS[shape]), (place, POINTS[place])]
-    reasons += [(doubt, POINTS[doubt]) for doubt in doubts]
+    reasons += [(reason, POINTS[reason]) for reason in around if reason != OUTRIGHT]
     if shape not in _DRAWN:
         most = _MOST_BITS_OF_A_NAME if shape is Shape.NUMBERED and noun is not Noun.PASSWORD else _MOST_BITS
-        points = min(max(bits * _per_bit(text, shape, noun), _LEAST_BITS), most)
+        points = min(max(bits * _per_bit(text, shape, noun), 0.0 if is_word else _LEAST_BITS), most)
         reasons.append(("letters as drawn by chance" if points > 0 else "letters as in words", points))
-    reasons += [(reason, POINTS[reason]) for reason in _likeness(text, shape, noun)]
+    likeness = ["a word set outright", *_words_in(text)] if is_word else _likeness(text, shape, noun, outright=outright)
+    reasons += [(reason, POINTS[reason]) for reason in likeness]
     points = sum(points for _, points in reasons)
     return Verdict(_confidence(points), points, tuple(reasons))
+
+
+def _by_its_letters(value: bytes, text: str, shape: Shape, noun: Noun) -> Shape:
+    """Give the shape of a value whose letters tell that it only has the marks of something else."""
+    if shape in _NEVER and len(value) >= _LONG and _is_noise(value):
+        return Shape.OTHER
+    if shape is Shape.WORDS and value.isascii():
+        if text[-1] == "=" and len(text) % 4 == 0 and text.rstrip("=").isalpha() and random_bits(text) > _UNPADDED:
+            return Shape.PLAIN  # base64 of a few bytes
+        if _bits_of_words(text) >= _UNSPELLED[noun]:
+            return Shape.LETTERS
+    return shape
 
 
 def is_drawn(value: bytes) -> bool:
@@ -137,7 +159,14 @@ def _confidence(points: float) -> Confidence | None:
     return Confidence.LOW if points >= DOUBTFUL else None
 
 
-def _likeness(text: str, shape: Shape, noun: Noun) -> list[str]:
+def _is_word(text: str, place: str) -> bool:
+    """Tell whether a value is a word, or a few in quotes, that somebody may have chosen: nothing that says what would stand there."""
+    if len(text) > _LONGEST_CHOSEN or text in _INSTEAD or not (text.isalpha() or place == "quoted"):
+        return False
+    return _A_WORD.fullmatch(text) is not None
+
+
+def _likeness(text: str, shape: Shape, noun: Noun, *, outright: bool) -> list[str]:
     """Name what a value is like besides its shape."""
     found = _length(text, noun)
     lower, upper = text.lower(), text.upper()
@@ -154,7 +183,7 @@ def _likeness(text: str, shape: Shape, noun: Noun) -> list[str]:
     if shape is Shape.HEX:
         found += ["keyboard or sequence"] if _counts(text) else []
     elif shape is not Shape.UUID:
-        found += _words_in(text)
+        found += _words_in(text, outright=outright)
     if _repeats(text):
         found.append("repeats itself")
     return found
@@ -192,8 +221,12 @@ def _is_name(text: str) -> bool:
     return "+" not in text and _MARKED.search(text) is not None and any(random_bits(word) < _WORDLIKE for word in _LONG_RUNS.findall(text))
 
 
-def _words_in(text: str) -> list[str]:
+def _words_in(text: str, *, outright: bool = False) -> list[str]:
     found = []
+    if outright and (chosen := _WITH_DIGITS.fullmatch(text)) and chosen[1].lower() not in _FILLER:
+        text = chosen[1]  # numbers behind a word are what makes it a password
+        if text.lower() in _COMMON:
+            return []
     holds = _telling().Match(text.encode("latin-1")) or ()
     if _HAS_NOUN in holds and len(text) < _LONGEST_WITH_NOUN:
         found.append("holds a noun")
