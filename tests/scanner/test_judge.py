@@ -273,10 +273,6 @@ class TestPlace:
     def test_an_array_that_counts_or_is_no_key_is_none(self, text):
         assert values(text) == []
 
-    def test_a_key_without_quotes_has_at_least_twelve_signs(self):
-        assert values("OAUTH_KEY=nvcvqbixzngnovd\nmaps.key: q8mZ7kLw2xVt\n") == ["nvcvqbixzngnovd", "q8mZ7kLw2xVt"]
-        assert values("OAUTH_KEY=nvcvqbixzn\nmap.key: configuration\nsort_key = created_at_desc\n") == []
-
     def test_a_user_may_stand_before_his_password(self):
         assert values("ID:crm/PW:k8s!Lm2Zx9v\n(User: crm/Password:k8s!Lm2Zx9v)\n") == ["k8s!Lm2Zx9v"] * 2
         assert values("https://crm.corp/a:b/token:k8sq0Lm2Zx9v\n") == []

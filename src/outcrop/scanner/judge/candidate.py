@@ -12,7 +12,7 @@ from outcrop.scanner.judge.verdict import OUTRIGHT, Verdict, is_drawn, weigh
 from outcrop.scanner.judge.words import WORDS
 
 # Forms whose pattern leads up to the value: how many of its characters the pattern takes, quoted and bare.
-LED_TO = {"noun": (4, 4), "key": (12, 12)}
+LED_TO = {"noun": (4, 4), "key": (12, 16)}
 _LONGEST = 400  # bytes of a value
 _LOOK_BACK = 128  # what is read before a value: the name, and the line it stands in
 _LOOK_AHEAD = _LONGEST + 8  # its end, and what follows
