@@ -206,6 +206,24 @@ def test_a_missing_blob_that_only_an_earlier_commit_names_is_told(pair: Repo, sc
     assert scanned.told("1 objects that commits before the tips name are missing")
 
 
+@pytest.mark.parametrize("holding", [True, False])
+def test_a_missing_blob_far_behind_the_tips_is_told(repo: Repo, scan: Scan, holding: bool) -> None:
+    """Whether or not something is found, for then commits are not walked for its place."""
+    repo.commit({"a": "nothing\n", "b": f"{FIRST}\n" if holding else "nothing either\n"})
+    lost = oid(repo, "HEAD:a")
+    tree, parent = oid(repo, f"{repo.commit({'a': 'something'})}^{{tree}}"), oid(repo, "HEAD")
+    stream = "".join(
+        f"commit refs/heads/main\ncommitter Ben <ben@example.org> {1_700_000_000 + number} +0000\ndata 0\n"
+        f"{f'from {parent}' if not number else ''}\nM 040000 {tree} \n\n"
+        for number in range(1_100)
+    )
+    repo.git("fast-import", "--quiet", "--force", given=stream.encode())
+    repo.loose(lost).unlink()
+    scanned = scan(repo.path)
+    assert scanned.secrets == ([FIRST] if holding else [])
+    assert scanned.told("1 objects that commits before the tips name are missing")
+
+
 def test_a_missing_blob_hides_nothing_else(pair: Repo, scan: Scan) -> None:
     pair.loose(oid(pair, "HEAD:a")).unlink()
     found = scan(pair.path).of(SECOND)

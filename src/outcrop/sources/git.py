@@ -24,6 +24,7 @@ _Key = tuple[bytes | None, str]  # a path with its member, and a value
 _AGAIN = 100  # blobs that are read again: enough for neighbours in the pack to share their bases, few enough to be spread
 _AT_ONCE = 2_000  # blobs that a process is given
 _PIECE = 1 << 20
+_NEWEST = 1_000  # commits behind which it is looked whether all is there, where older ones were looked at before
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def scan_history(scan: Scan) -> Outcome:
     """Scan every blob there is, and attribute what is found to the oldest commit that has it."""
     outcome = Outcome()
     objects, refs = state(scan.repository), refs_state(scan.repository)
-    seen = memory.load(scan.cache, scan.key, f"{scan.ruleset.version}-{scan.floor}", needed=objects)
+    seen = memory.load(scan.cache, scan.key, f"{scan.ruleset.version}-{scan.floor}", needed=(objects, refs))
     new_objects, new_refs = seen.objects != objects, seen.refs != refs
     found = _read(scan, _batches(scan.repository, seen, objects=new_objects, refs=new_refs), outcome)
     if new_objects or new_refs:
@@ -53,7 +54,6 @@ def scan_history(scan: Scan) -> Outcome:
         seen.with_hits, seen.refs = list(found), refs
         seen.telling = _telling(found, outcome.located)
         seen.objects = "" if INCOMPLETE in scan.repository.gaps else objects
-    if new_objects:  # else the list of blobs was not even loaded
         seen.save()
     _describe(scan.repository, outcome.located)
     outcome.gaps += _gaps_of(found, seen.places)
@@ -95,7 +95,7 @@ def scan_on(scan: Scan, known: Known) -> Continued:
     gaps: list[str] = []
     tips = history.usable_tips(scan.repository, gaps)
     order = history.commits(scan.repository, gaps)
-    history.missing(scan.repository, tips, gaps)
+    history.missing(scan.repository, tips, gaps, newest=_NEWEST if known.tips else None)
     found = _read(scan, _unread(scan, tips, known), outcome)
     outcome.commits = len(order)
     scan.progress(outcome)
@@ -285,10 +285,10 @@ def _values(scan: Scan, oids: list[bytes]) -> set[str]:
 def _attribute(scan: Scan, seen: Seen, found: dict[bytes, Found], outcome: Outcome) -> None:
     gaps: list[str] = []
     order = history.commits(scan.repository, gaps) if found else history.usable_tips(scan.repository, gaps)
-    history.missing(scan.repository, history.usable_tips(scan.repository, []), gaps)
     outcome.commits = len(order)
     scan.progress(outcome)
-    seen.places = history.place(scan.repository, order, set(found), scan.jobs, gaps)
+    seen.places, lost = history.place_and_miss(scan.repository, order, set(found), scan.jobs, gaps, there=seen)
+    history.missing(scan.repository, history.usable_tips(scan.repository, []), gaps, lost=lost if found else None)
     seen.tips = history.at_tip(scan.repository, _by_path(found, seen.places))
     seen.gaps = sorted(set(gaps))
 

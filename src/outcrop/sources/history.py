@@ -1,10 +1,9 @@
 """Which commit brought a blob to a path first: one pass over the commits, oldest first, that looks at the given blobs only."""
 
 import os
-import re
 import subprocess
 import threading
-from collections.abc import Callable, Collection, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 
 from outcrop.sources import gitcall
 from outcrop.sources.base import Origin
@@ -20,7 +19,6 @@ _ABSENT = b"000000"  # of one that is no longer there
 _DIFF_MEMORY = 3 << 29  # git holds all changes of a commit: a small tree can unfold to billions of files
 _MOST_STANDING = 16 << 20  # bytes of a list of what stands in a commit
 _MOST_PATHS = 1_000  # of one blob
-_NEWEST = 1_000  # commits behind which it is looked whether all is there
 _DIFF = ["diff-tree", "--stdin", "-r", "-c", "--root", "--raw", "-z", "--no-renames", "--no-abbrev", "--no-textconv", "--no-ext-diff"]
 
 
@@ -50,24 +48,27 @@ def usable_tips(repository: Repository, gaps: list[str]) -> list[bytes]:
     return list(dict.fromkeys(oid for oid in found if oid))
 
 
-def missing(repository: Repository, tips: Sequence[bytes], gaps: list[str]) -> None:
-    """Tell where what a tip or one of the newest commits names is not there.
+def missing(
+    repository: Repository, tips: Sequence[bytes], gaps: list[str], *, lost: Collection[bytes] | None = None, newest: int | None = None
+) -> None:
+    """Tell where what a tip or a commit names is not there.
 
-    To look behind every commit would cost a tenth of the whole scan.
+    `lost` is what of all that commits have brought is not there, if that is known; else it is looked for, behind the newest commits or all.
     """
-    given = b"".join(tip + b"\n" for tip in tips[:_MOST_TIPS])
-    at_tips = _lost(repository, given, "--no-walk")
+    at_tips = _lost(repository, tips[:_MOST_TIPS], "--no-walk")
     if at_tips:
         gaps.append(f"{len(at_tips)} objects that the tips of refs name are missing")
-    if before := _lost(repository, given, f"--max-count={_NEWEST}") - at_tips:
-        gaps.append(f"{len(before)} objects that commits before the tips name are missing")
+    before = _lost(repository, tips, *([f"--max-count={newest}"] if newest else [])) if lost is None else set(lost)
+    if before - at_tips:
+        gaps.append(f"{len(before - at_tips)} objects that commits before the tips name are missing")
 
 
-def _lost(repository: Repository, given: bytes, walk: str) -> set[bytes]:
+def _lost(repository: Repository, tips: Sequence[bytes], *walk: str) -> set[bytes]:
     """Give the objects that a walk over commits and what they name has not found."""
-    command = ["rev-list", "--objects", walk, "--missing=print", "--no-object-names", "--stdin"]
+    given = b"".join(tip + b"\n" for tip in tips)
+    command = ["rev-list", "--objects", *walk, "--missing=print", "--quiet", "--stdin"]
     _, out = gitcall.output(repository.folder, *command, given=given) if given else (0, b"")
-    return set(re.findall(rb"^\?.+", out, re.MULTILINE)) if b"?" in out else set()
+    return {line[1:] for line in out.split() if line.startswith(b"?")}
 
 
 def _walked(repository: Repository, tips: list[bytes]) -> list[bytes]:
@@ -124,6 +125,26 @@ def place(repository: Repository, order: list[bytes], blobs: Collection[bytes], 
 def changed(repository: Repository, order: list[bytes], jobs: int, gaps: list[str]) -> Places:
     """Give every blob that these commits brought, placed."""
     return place(repository, order, _Everything(), jobs, gaps)
+
+
+def place_and_miss(
+    repository: Repository, order: list[bytes], blobs: Collection[bytes], jobs: int, gaps: list[str], *, there: Container[bytes]
+) -> tuple[Places, set[bytes]]:
+    """Find the paths of blobs, and on the same way what these commits have brought that is not there."""
+    found = place(repository, order, _OrMissing(blobs, there), jobs, gaps) if blobs else {}
+    lost = found.keys() - blobs
+    return {oid: paths for oid, paths in found.items() if oid not in lost}, lost
+
+
+class _OrMissing(set[bytes]):
+    """Some blobs, and all that are not there."""
+
+    def __init__(self, blobs: Iterable[bytes], there: Container[bytes]) -> None:
+        super().__init__(blobs)
+        self._there = there
+
+    def __contains__(self, oid: object) -> bool:
+        return super().__contains__(oid) or oid not in self._there
 
 
 class _Everything(set[bytes]):

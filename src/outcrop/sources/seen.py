@@ -61,8 +61,8 @@ class Seen:
             unfinished.replace(self.file)
 
 
-def load(cache: Path | None, repository: bytes, version: str, *, needed: str = "") -> Seen:
-    """Read the memory; a missing or damaged one is empty. Where nothing has changed the list of blobs is not needed."""
+def load(cache: Path | None, repository: bytes, version: str, *, needed: tuple[str, str]) -> Seen:
+    """Read the memory; a missing or damaged one is empty. Where objects and refs are as they were the list of blobs is not needed."""
     if cache is None:
         return Seen(None)
     file = cache / "seen" / f"{hashlib.sha256(repository).hexdigest()[:24]}-{version}"
@@ -80,7 +80,7 @@ def load(cache: Path | None, repository: bytes, version: str, *, needed: str = "
             )
             for oid, path, rank, commit in head["places"]:
                 seen.places.setdefault(oid.encode(), {})[bytes.fromhex(path)] = (rank, commit.encode())
-            if seen.objects != needed:
+            if (seen.objects, seen.refs) != needed:
                 body, width = opened.read(), head["width"]
                 if width and len(body) % width == 0:
                     seen.scanned = {body[at : at + width] for at in range(0, len(body), width)}
