@@ -53,6 +53,10 @@ def test_what_is_known_is_left_out_and_changes_of_it_are_not(packed: Repository)
     known = bases(packed)
     read = {oid for oid, base in known.items() if base not in known}
     noted: set[bytes] = set()
-    order = [oid for batch in listed(packed, read, noted.add) for oid in batch]
+    order = [
+        oid
+        for batch in listed(packed, {bytes.fromhex(oid.decode()) for oid in read}, lambda oid: noted.add(oid.hex().encode()))
+        for oid in batch
+    ]
     assert sorted(order) == sorted(known.keys() - read)
     assert noted == set(order)

@@ -94,7 +94,7 @@ def scan_on(scan: Scan, known: Known) -> Continued:
     outcome = Outcome()
     gaps: list[str] = []
     tips = history.usable_tips(scan.repository, gaps)
-    order = history.commits(scan.repository, gaps)
+    order = history.commits(scan.repository, tips, gaps)
     history.missing(scan.repository, tips, gaps, newest=_NEWEST if known.tips else None)
     found = _read(scan, _unread(scan, tips, known), outcome)
     outcome.commits = len(order)
@@ -194,7 +194,7 @@ def scan_since(scan: Scan, since: bytes) -> Outcome:
     """Scan what the commits after a revision brought, up to HEAD; a value that stood in the same file before is not new."""
     outcome = Outcome()
     gaps: list[str] = []
-    order = history.commits(scan.repository, gaps, since=since)
+    order = history.commits(scan.repository, [scan.repository.head] if scan.repository.head else [], gaps, since=since)
     outcome.commits = len(order)
     places = history.changed(scan.repository, order, scan.jobs, gaps)
     found = _read(scan, [sorted(places)] if places else [], outcome)
@@ -257,7 +257,7 @@ def _batches(repository: Repository, seen: Seen, *, objects: bool, refs: bool) -
     if objects:
         for oid in seen.with_hits:
             seen.scanned.discard(bytes.fromhex(oid.decode()))
-        yield from listed(repository, seen, seen.add)
+        yield from listed(repository, seen.scanned, seen.scanned.add)
     else:
         again = seen.with_hits if refs else seen.telling
         yield from (again[at : at + _AGAIN] for at in range(0, len(again), _AGAIN))
@@ -284,11 +284,12 @@ def _values(scan: Scan, oids: list[bytes]) -> set[str]:
 
 def _attribute(scan: Scan, seen: Seen, found: dict[bytes, Found], outcome: Outcome) -> None:
     gaps: list[str] = []
-    order = history.commits(scan.repository, gaps) if found else history.usable_tips(scan.repository, gaps)
+    tips = history.usable_tips(scan.repository, gaps)
+    order = history.commits(scan.repository, tips, gaps) if found else tips
     outcome.commits = len(order)
     scan.progress(outcome)
     seen.places, lost = history.place_and_miss(scan.repository, order, set(found), scan.jobs, gaps, there=seen)
-    history.missing(scan.repository, history.usable_tips(scan.repository, []), gaps, lost=lost if found else None)
+    history.missing(scan.repository, tips, gaps, lost=lost if found else None)
     seen.tips = history.at_tip(scan.repository, _by_path(found, seen.places))
     seen.gaps = sorted(set(gaps))
 

@@ -70,6 +70,7 @@ def start(
     stdin: int | None = subprocess.DEVNULL,
     stderr: int | IO[bytes] = subprocess.DEVNULL,
     memory: int = 32 * _GIGA,
+    config: Mapping[str, str] | None = None,
 ) -> "subprocess.Popen[bytes]":
     """Start git on one of our own repositories, with its output to be read."""
     process = subprocess.Popen(
@@ -77,7 +78,7 @@ def start(
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=stderr,
-        env=environment(),
+        env=environment(config),
         cwd=repository,
         start_new_session=True,
         bufsize=1 << 20,

@@ -26,10 +26,10 @@ _DIFF = ["diff-tree", "--stdin", "-r", "-c", "--root", "--raw", "-z", "--no-rena
 Places = dict[bytes, dict[bytes, tuple[int, bytes]]]
 
 
-def commits(repository: Repository, gaps: list[str], *, since: bytes | None = None) -> list[bytes]:
-    """Give the commits that refs reach, parents before children."""
-    limits = [repository.head, b"^" + since] if since and repository.head else usable_tips(repository, gaps)
-    if not limits:
+def commits(repository: Repository, tips: Sequence[bytes], gaps: list[str], *, since: bytes | None = None) -> list[bytes]:
+    """Give the commits that these reach, parents before children."""
+    limits = [*tips, *([b"^" + since] if since else [])]
+    if not tips:
         return []
     given = b"".join(limit + b"\n" for limit in limits)
     base = ["rev-list", "--topo-order", "--reverse", "--stdin"]
@@ -37,7 +37,7 @@ def commits(repository: Repository, gaps: list[str], *, since: bytes | None = No
     if code:
         gaps.append("some commits are missing or damaged: their history is not followed")
         code, out = gitcall.output(repository.folder, *base, "--ignore-missing-links", given=given)
-    return out.split() if code == 0 else _walked(repository, [limit for limit in limits if not limit.startswith(b"^")])
+    return out.split() if code == 0 else _walked(repository, list(tips))
 
 
 def usable_tips(repository: Repository, gaps: list[str]) -> list[bytes]:

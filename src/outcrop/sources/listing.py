@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from binascii import unhexlify
 from collections.abc import Callable, Container, Iterator
 
 from outcrop.sources import gitcall
@@ -17,12 +18,16 @@ _LIST = [
     "--unordered",
     "--buffer",
 ]
+_VIEW = {"core.packedGitWindowSize": "1m", "core.packedGitLimit": "64m"}  # nothing else is at work yet
 _SIZE = 6  # bytes in which a size is kept
 _WHOLE = b""  # the base of what is no change
 
 
 def listed(repository: Repository, known: Container[bytes], seen: Callable[[bytes], None]) -> Iterator[list[bytes]]:
-    """Give the ids of all blobs that are not known, family by family, in batches of about equal work."""
+    """Give the ids of all blobs that are not known, family by family, in batches of about equal work.
+
+    What is known, and is noted as seen, is so by its id in bytes.
+    """
     batch: list[bytes] = []
     work = 0
     for oid, size in _by_family(*_changes(repository, known, seen)):
@@ -42,8 +47,11 @@ def _changes(repository: Repository, known: Container[bytes], seen: Callable[[by
     for oid, size, base in _blobs(repository):
         if oid not in known:
             seen(oid)
-            entry = bytes.fromhex(oid.decode()) + size.to_bytes(_SIZE, "big")
-            changes.setdefault(base, bytearray()).extend(entry)
+            entry = oid + size.to_bytes(_SIZE, "big")
+            if base in changes:
+                changes[base] += entry
+            else:
+                changes[base] = bytearray(entry)
     return changes, len(entry)
 
 
@@ -64,17 +72,17 @@ def _by_family(changes: dict[bytes, bytearray], width: int) -> Iterator[tuple[by
 
 
 def _blobs(repository: Repository) -> Iterator[tuple[bytes, int, bytes]]:
-    """Give every blob that there is, its size as it is packed, and the id of its base, in bytes."""
+    """Give every blob that there is, its size as it is packed, and its base; ids in bytes."""
     any_damaged = False
-    with tempfile.TemporaryFile() as errors, gitcall.start(repository.folder, _LIST, stderr=errors) as process:
+    with tempfile.TemporaryFile() as errors, gitcall.start(repository.folder, _LIST, stderr=errors, config=_VIEW) as process:
         assert process.stdout is not None  # noqa: S101 - for the type checker
         for line in process.stdout:
             if line.startswith(b"blob "):
                 _, size, oid, base = line.split()
-                yield oid, int(size), bytes.fromhex(base.decode()) if base.strip(b"0") else _WHOLE
+                yield unhexlify(oid), int(size), unhexlify(base) if base.strip(b"0") else _WHOLE
             elif line.endswith(b" missing\n"):  # listed, but not even its type can be read
                 any_damaged = True
-                yield line.split()[0], 0, _WHOLE
+                yield unhexlify(line.split()[0]), 0, _WHOLE
         process.wait()
         if process.returncode or (os.fstat(errors.fileno()).st_size and not any_damaged):
             repository.gaps.append(INCOMPLETE)

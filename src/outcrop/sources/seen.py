@@ -6,6 +6,7 @@ For a blob that holds something only its id is kept: it is read again, which is 
 import contextlib
 import hashlib
 import os
+from binascii import unhexlify
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,10 +30,7 @@ class Seen:
     gaps: list[str] = field(default_factory=list)  # what was missing when the places were looked for
 
     def __contains__(self, oid: object) -> bool:
-        return isinstance(oid, bytes) and bytes.fromhex(oid.decode()) in self.scanned
-
-    def add(self, oid: bytes) -> None:
-        self.scanned.add(bytes.fromhex(oid.decode()))
+        return isinstance(oid, bytes) and unhexlify(oid) in self.scanned
 
     def save(self) -> None:
         """Write it beside and put it in place at once; a folder that cannot be written means no memory."""
