@@ -28,11 +28,12 @@ def listed(repository: Repository, known: Container[bytes], seen: Callable[[byte
 
     What is known, and is noted as seen, is so by its id in bytes.
     """
+    entries, width = _by_family(*_changes(repository, known, seen))
     batch: list[bytes] = []
     work = 0
-    for oid, size in _by_family(*_changes(repository, known, seen)):
-        batch.append(oid)
-        work += size
+    for at in range(0, len(entries), width):
+        batch.append(entries[at : at + width - _SIZE].hex().encode())
+        work += int.from_bytes(entries[at + width - _SIZE : at + width], "big")
         if work > _BATCH_BYTES or len(batch) >= _BATCH_BLOBS:
             yield batch
             batch, work = [], 0
@@ -52,23 +53,26 @@ def _changes(repository: Repository, known: Container[bytes], seen: Callable[[by
                 changes[base] += entry
             else:
                 changes[base] = bytearray(entry)
-    return changes, len(entry)
+    return changes, len(entry) or 1
 
 
-def _by_family(changes: dict[bytes, bytearray], width: int) -> Iterator[tuple[bytes, int]]:
-    """Give each blob with its size, and behind it its changes with theirs, so that git need not make it anew for each of them.
+def _by_family(changes: dict[bytes, bytearray], width: int) -> tuple[bytearray, int]:
+    """Put each blob's changes behind it, with theirs, so that git need not make it anew for each of them.
 
-    Last come those whose base is not among the blobs.
+    Last come those whose base is not among the blobs. All are put in order before the first is given: then the processes that read them
+    begin with a row of bytes in memory, and not with what it was made of.
     """
+    order = bytearray()
     while changes:
         first = changes.pop(next(iter(changes)))
-        for at in range(0, len(first), width or 1):
+        for at in range(0, len(first), width):
             ahead = first[at : at + width]
             while ahead:
-                raw, size = bytes(ahead[-width:-_SIZE]), int.from_bytes(ahead[-_SIZE:], "big")
+                entry = bytes(ahead[-width:])
                 del ahead[-width:]
-                yield raw.hex().encode(), size
-                ahead += changes.pop(raw, b"")
+                order += entry
+                ahead += changes.pop(entry[:-_SIZE], b"")
+    return order, width
 
 
 def _blobs(repository: Repository) -> Iterator[tuple[bytes, int, bytes]]:
