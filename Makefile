@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # A machine that keeps no compiled Python makes every command of the tests read all of it anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup run test lint bench bench-accuracy bench-api bench-pipeline bench-portal bench-scan bench-validate bench-webhooks lock clean
+.PHONY: setup run test tests lint style types bench bench-accuracy bench-api bench-pipeline bench-portal bench-scan bench-validate bench-webhooks lock clean
 .DELETE_ON_ERROR:
 
 setup: $(VENV)/.ready
@@ -20,13 +20,21 @@ $(VENV)/.ready: requirements.txt pyproject.toml tools/make-venv
 run: setup
 	$(BIN)/outcrop demo
 
-lint: setup
+lint: style types
+
+style: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint
+# The types are looked at by one core while the tests begin on the other.
+test: style
+	$(MAKE) --no-print-directory --jobs 2 types tests
+
+tests: setup
 	$(BIN)/pytest
 
 bench: bench-accuracy bench-api bench-pipeline bench-portal bench-scan bench-validate bench-webhooks

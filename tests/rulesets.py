@@ -3,6 +3,7 @@
 import os
 import random
 import string
+from fcntl import LOCK_EX, flock
 from functools import cache
 from pathlib import Path
 
@@ -11,8 +12,8 @@ from outcrop.domain.secret import reveal
 from outcrop.scanner.checksum import crc32_base62
 from outcrop.scanner.confirm import Hit
 from outcrop.scanner.detect import find
-from outcrop.scanner.loader import load_text
-from outcrop.scanner.ruleset import RuleSet, _to_cache, load, make
+from outcrop.scanner.loader import load_paths, load_text
+from outcrop.scanner.ruleset import BUILT_IN, RuleSet, _to_cache, load, make
 from outcrop.sources.workspace import cache_folder
 
 BASE62 = string.ascii_letters + string.digits
@@ -21,10 +22,14 @@ BASE64 = BASE62 + "+/"
 
 @cache
 def ruleset() -> RuleSet:
-    """Give the rules with their examples, which a cache does not keep; commands of this run find them compiled."""
-    made = load()
-    _to_cache(cache_folder(), made)
-    return made
+    """Give the rules with their examples, which a cache does not keep. The first of the run's processes compiles them, for commands too."""
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "compiling").open("w") as lock:
+        flock(lock, LOCK_EX)
+        made = load(cache=folder)
+    rules = (rule._replace(forms=made.by_id[rule.id].forms) for rule in load_paths([BUILT_IN]))
+    return RuleSet(tuple(rules), made.version, made.database)
 
 
 def cached_in(home: Path) -> Path:
