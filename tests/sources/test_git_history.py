@@ -220,6 +220,13 @@ def test_since_takes_names_ancestors_and_short_ids(line: Repo, scan: Scan, revis
     assert scanned.gaps == []
 
 
+def test_since_goes_up_to_every_ref_where_head_is_at_nothing(line: Repo, scan: Scan) -> None:
+    first = line.git("rev-list", "--max-parents=0", "main")
+    told = scan(line.path, since=first).secrets
+    line.git("symbolic-ref", "HEAD", "refs/heads/none")
+    assert scan(line.path, since=first).secrets == told != []
+
+
 def test_since_head_brings_nothing(line: Repo, scan: Scan) -> None:
     assert scan(line.path, since="HEAD").findings == []
 

@@ -191,10 +191,14 @@ def scan_commit(scan: Scan, commit: bytes) -> Outcome:
 
 
 def scan_since(scan: Scan, since: bytes) -> Outcome:
-    """Scan what the commits after a revision brought, up to HEAD; a value that stood in the same file before is not new."""
+    """Scan what the commits after a revision brought, up to HEAD, or to all refs where it is at nothing.
+
+    A value that stood in the same file before is not new.
+    """
     outcome = Outcome()
     gaps: list[str] = []
-    order = history.commits(scan.repository, [scan.repository.head] if scan.repository.head else [], gaps, since=since)
+    ends = [scan.repository.head] if scan.repository.head else history.usable_tips(scan.repository, gaps)
+    order = history.commits(scan.repository, ends, gaps, since=since)
     outcome.commits = len(order)
     places = history.changed(scan.repository, order, scan.jobs, gaps)
     found = _read(scan, [sorted(places)] if places else [], outcome)
