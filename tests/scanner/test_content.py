@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner import content
-from outcrop.scanner.content import Found, Stretch, from_wire, scan_content, scan_stream, scan_stretch, to_wire
+from outcrop.scanner.content import Found, Stretch, from_wire, parts_of, scan_content, scan_part, scan_stream, scan_stretch, to_wire
 from outcrop.scanner.detect import find
 from tests.rulesets import BASE64, drawn, github_token, ruleset
 
@@ -28,6 +28,7 @@ def told(found: Found) -> list[tuple]:
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr(content, "PIECE", 2_000)
+    monkeypatch.setattr(content, "PART", 900)
     monkeypatch.setattr(content, "_OVERLAP", 700)
     monkeypatch.setattr(content, "_CONTEXT", 700)
 
@@ -49,10 +50,20 @@ def lines_of(chance: random.Random, count: int) -> bytes:
     return "\n".join(out).encode() + chance.choice([b"", b"\n"])
 
 
+def in_parts(data: bytes) -> Found:
+    """Scan each part from nothing but its own bytes."""
+    parts = list(parts_of(io.BytesIO(data).read, len(data)))
+    read = [data[part.offset :][: part.size] for part in parts]
+    assert sum(part.own(len(own)) for part, own in zip(parts, read, strict=True)) == len(data)
+    return Found([hit for part, own in zip(parts, read, strict=True) for hit in scan_part(ruleset(), own, part, MEDIUM).hits])
+
+
 @pytest.mark.parametrize("seed", range(40))
-def test_pieces_give_what_the_whole_gives(small, seed):
+def test_pieces_and_parts_give_what_the_whole_gives(small, seed):
     data = lines_of(random.Random(seed), 60)
-    assert told(scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM)) == told(scan_content(ruleset(), data, MEDIUM))
+    whole = told(scan_content(ruleset(), data, MEDIUM))
+    assert told(scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM)) == whole
+    assert told(in_parts(data)) == whole
 
 
 @pytest.mark.parametrize("size", [0, 1, 1_299, 1_300, 1_301, 1_999, 2_000, 2_001, 2_599, 2_600, 2_601, 3_300])
@@ -61,7 +72,9 @@ def test_a_token_at_any_place_around_the_border_of_a_piece(small, size, at):
     token = github_token((size, at)).encode()
     data = b"\n".join([b"x" * 50] * 60)[:at] + b" " + token + b" "
     data = data + b"y" * max(0, size - len(data))
-    assert told(scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM)) == told(scan_content(ruleset(), data, MEDIUM))
+    whole = told(scan_content(ruleset(), data, MEDIUM))
+    assert told(scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM)) == whole
+    assert told(in_parts(data)) == whole
 
 
 def test_a_value_that_a_border_cuts_is_told_once_and_whole(small):
@@ -74,8 +87,9 @@ def test_a_value_that_a_border_cuts_is_told_once_and_whole(small):
 def test_columns_of_a_line_that_is_longer_than_a_piece(small):
     token = github_token("long line")
     data = ("first\n" + "é " * 3_000 + token + " z" * 500).encode()
-    ((_, hit),) = scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM).hits
-    assert (hit.line, hit.column) == (2, 6_001)
+    for found in (scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM), in_parts(data)):
+        ((_, hit),) = found.hits
+        assert (hit.line, hit.column) == (2, 6_001)
 
 
 def test_short_reads_are_no_end(small):

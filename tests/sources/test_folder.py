@@ -190,6 +190,19 @@ def test_the_same_folder_gives_the_same_bytes_however_many_processes_scan(folder
 # What is left out
 
 
+@pytest.mark.parametrize("target", [".", "large.log"])
+def test_a_large_file_is_one_file_however_many_processes_share_it(tmp_path: Path, outcrop: Outcrop, target: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    rest = b"2026-11-16 nothing to see in this line\n" * 125_000  # 5 MB: three parts
+    (folder / "large.log").write_bytes(f"a {FIRST}\n".encode() + rest + f"again {FIRST} b {SECOND}\n".encode() + rest + f"é {THIRD}".encode())
+    for jobs in ("1", "3"):
+        ran = outcrop("scan", "--json", "--jobs", jobs, folder / target)
+        assert (ran.code, ran.err) == (1, "")
+        places = [(finding["line_number"], finding["column"]) for finding in ran.findings]
+        assert places == [(1, 3), (125_002, 50), (250_003, 3)], "each value once, where it stands first"
+
+
 def test_paths_in_the_ignore_file_are_left_out(folder: Path, scan: Scan) -> None:
     for name in ("vendor/x", "deep/vendor/y", "z.lock", "keep.lock"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret, reveal
@@ -12,7 +12,8 @@ from outcrop.scanner.rule import Rule
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.scanner.unpack import Budget, is_packed, texts
 
-PIECE = 32 << 20  # what is held in memory of a large file
+PIECE = 32 << 20  # what is held in memory of a content that comes as a stream
+PART = 4 << 20  # what one process takes on of a large file
 _OVERLAP = 256 << 10  # no credential is longer than this
 _CONTEXT = 64 << 10  # what stands before a credential and matters for it
 _ARCHIVE = 256 << 20  # an archive is unpacked from memory
@@ -110,19 +111,59 @@ def scan_stream(ruleset: RuleSet, read: Callable[[int], bytes], floor: Confidenc
             found.gaps.append("only the beginning of this archive was unpacked")
         return found
     found = Found()
-    offset, context, at = 0, 0, (1, 1)
+    part = _FIRST
     while piece:
         more = read(PIECE - _OVERLAP - _CONTEXT)
         # What begins near the end of a piece is seen whole in the next one.
-        stop = max(context, len(piece) - _OVERLAP) if more else len(piece) + 1
-        for hit in find(ruleset, piece, floor, at=at):
-            if context <= hit.start < stop:
-                found.hits.append(("", replace(hit, start=hit.start + offset, end=hit.end + offset)))
+        stop = max(part.context, len(piece) - _OVERLAP) if more else len(piece) + 1
+        found.hits += _hits_in(ruleset, piece, part, stop, floor)
         kept = max(0, stop - _CONTEXT)
-        at = _after(piece[:kept], at)
-        offset, context = offset + kept, stop - kept
+        part = Part(part.offset + kept, stop - kept, _after(piece[:kept], part.at))
         piece = piece[kept:] + more if more else b""
     return found
+
+
+class Part(NamedTuple):
+    """Where a stretch of a large content begins, and how much of its beginning is only there because it may matter for the rest."""
+
+    offset: int
+    context: int
+    at: tuple[int, int]  # line and column
+
+    @property
+    def size(self) -> int:
+        """Give how many bytes are needed to scan it: what begins in it may end behind it."""
+        return self.context + PART + _OVERLAP
+
+    def own(self, size: int) -> int:
+        """Give how many of so many bytes are its own."""
+        return max(0, min(size - self.context, PART))
+
+
+_FIRST = Part(0, 0, (1, 1))
+
+
+def parts_of(read: Callable[[int], bytes], size: int) -> Iterator[Part]:
+    """Cut a content of this size into parts, which several processes can scan in any order."""
+    part = _FIRST
+    yield part
+    text = read(PART - _CONTEXT)
+    for begin in range(PART, size, PART):
+        part = Part(begin - _CONTEXT, _CONTEXT, _after(text, part.at))
+        yield part
+        text = read(PART)
+
+
+def scan_part(ruleset: RuleSet, data: bytes, part: Part, floor: Confidence) -> Found:
+    """Scan one of the parts, given as many bytes from its offset on as it needs, or as there are."""
+    return Found(list(_hits_in(ruleset, data, part, part.context + PART, floor)))
+
+
+def _hits_in(ruleset: RuleSet, data: bytes, part: Part, stop: int, floor: Confidence) -> Iterator[tuple[str, Hit]]:
+    """Give the hits that begin behind a part's context and before a place in it: the others are told by its neighbours."""
+    for hit in find(ruleset, data, floor, at=part.at):
+        if part.context <= hit.start < stop:
+            yield "", replace(hit, start=hit.start + part.offset, end=hit.end + part.offset)
 
 
 def _after(text: bytes, at: tuple[int, int]) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.content import Found, Stretch, Wire, from_wire, scan_content, scan_stream, scan_stretch, to_wire
+from outcrop.scanner.content import PART, Found, Part, Stretch, Wire, from_wire, parts_of, scan_part, scan_stream, scan_stretch, to_wire
 from outcrop.scanner.ruleset import RuleSet
+from outcrop.scanner.unpack import is_packed
 from outcrop.sources.base import Located, Outcome, Progress, for_path, member, shown
 from outcrop.sources.parallel import Emit, spread
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 _BATCH_BYTES = 4 << 20
 _BATCH_FILES = 500
 _BUFFER = 2 << 20  # small files are looked at together; one of half of it is looked at alone
-_LARGE = 24 << 20
 _LINE_BREAK = 10
 
 
@@ -33,6 +33,10 @@ class Read:
     gaps: list[tuple[bytes, str]] = field(default_factory=list)
     files: int = 0
     size: int = 0
+    cut: bool = False  # the hits are those of a part of one file
+
+
+Batch = list[bytes] | tuple[bytes, Part]  # files, or a part of a large one
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +51,14 @@ class Folder:
     gitignore: bool = False
 
 
-def batches(folder: Folder, gap: Callable[[bytes, str], None]) -> Iterator[list[bytes]]:
-    """Walk a folder, in the order of names, and give paths relative to it in batches of about equal work."""
+def batches(base: bytes, files: Iterable[tuple[bytes, int]], gap: Callable[[bytes, str], None]) -> Iterator[Batch]:
+    """Give files, named from a folder on and with their sizes, in batches of about equal work."""
     batch: list[bytes] = []
     size = 0
-    for path, length in walk(folder, gap):
+    for path, length in files:
+        if length > PART and not _is_packed(base + path):
+            yield from _parts(base, path, length, gap)
+            continue
         batch.append(path)
         size += length
         if size > _BATCH_BYTES or len(batch) >= _BATCH_FILES:
@@ -61,8 +68,26 @@ def batches(folder: Folder, gap: Callable[[bytes, str], None]) -> Iterator[list[
         yield batch
 
 
+def _is_packed(path: bytes) -> bool:
+    """Tell whether a file must be read from its beginning to its end; one that cannot be read need not be cut either."""
+    try:
+        with regular(path) as file:
+            return is_packed(file.read(512))
+    except OSError:
+        return True
+
+
+def _parts(base: bytes, path: bytes, size: int, gap: Callable[[bytes, str], None]) -> Iterator[Batch]:
+    try:
+        with regular(base + path) as file:
+            for part in parts_of(file.read, size):
+                yield path, part
+    except OSError as error:
+        gap(path, _reason(error))
+
+
 def walk(work: Folder, gap: Callable[[bytes, str], None]) -> Iterator[tuple[bytes, int]]:
-    """Give every regular file with its size. Links are not followed: what they name is not in the folder."""
+    """Give every regular file of a folder with its size, in the order of names. Links are not followed: what they name is not in it."""
     root = os.fsencode(work.path)
     folders: list[tuple[bytes, list[tuple[bytes, pathspec.GitIgnoreSpec]]]] = [(b"", [])]
     while folders:
@@ -115,15 +140,14 @@ def _ignored(path: bytes, specs: list[tuple[bytes, "pathspec.GitIgnoreSpec"]], *
     return False
 
 
-def reader(root: Path, ruleset: RuleSet, floor: Confidence) -> Callable[[Iterator[list[bytes]], Emit], None]:
+def reader(base: bytes, ruleset: RuleSet, floor: Confidence) -> Callable[[Iterator[Batch], Emit], None]:
     """Give the work of one process: read files, scan them, tell."""
-    base = os.path.join(os.fsencode(root), b"")
 
-    def work(batches: Iterator[list[bytes]], emit: Emit) -> None:
+    def work(batches: Iterator[Batch], emit: Emit) -> None:
         buffer = bytearray(_BUFFER)
         for batch in batches:
-            told = Read()
-            for item in _stretches(base, batch, buffer, told):
+            told = Read(cut=isinstance(batch, tuple))
+            for item in [batch] if isinstance(batch, tuple) else _stretches(base, batch, buffer, told):
                 scanned = scan_stretch(ruleset, item, floor) if isinstance(item, Stretch) else _alone(base, item, ruleset, floor, told)
                 for path, found, size in scanned:
                     told.size += size
@@ -134,7 +158,7 @@ def reader(root: Path, ruleset: RuleSet, floor: Confidence) -> Callable[[Iterato
     return work
 
 
-def _stretches(base: bytes, batch: list[bytes], buffer: bytearray, told: Read) -> Iterator[Stretch | bytes]:
+def _stretches(base: bytes, batch: list[bytes], buffer: bytearray, told: Read) -> Iterator[Stretch | tuple[bytes, None]]:
     """Read the files of a batch, as many as fit, into the buffer; one that is too large for that is given by its path."""
     view = memoryview(buffer)
     contents: list[tuple[bytes, int, int]] = []
@@ -145,7 +169,7 @@ def _stretches(base: bytes, batch: list[bytes], buffer: bytearray, told: Read) -
             file, size = _opened(base + path)
             try:
                 if size > _BUFFER // 2:
-                    yield path
+                    yield path, None
                     continue
                 if length + size + 2 > _BUFFER:
                     yield Stretch(buffer, length, contents)
@@ -159,32 +183,33 @@ def _stretches(base: bytes, batch: list[bytes], buffer: bytearray, told: Read) -
             told.gaps.append((path, _reason(error)))
             continue
         if stop == _BUFFER:  # it has grown
-            yield path
+            yield path, None
             continue
         contents.append((path, start, stop))
         length = stop
     yield Stretch(buffer, length, contents)
 
 
-def _alone(base: bytes, path: bytes, ruleset: RuleSet, floor: Confidence, told: Read) -> Iterator[tuple[bytes, Found, int]]:
+def _alone(
+    base: bytes, item: tuple[bytes, Part | None], ruleset: RuleSet, floor: Confidence, told: Read
+) -> Iterator[tuple[bytes, Found, int]]:
+    """Scan one large file, or a part of it."""
+    path, part = item
     try:
-        found, size = scan_file(base + path, ruleset, floor)
+        with regular(base + path) as file:
+            if part is None:
+                found = scan_stream(ruleset, file.read, floor)
+                size = file.tell()
+            else:
+                told.files += not part.offset
+                file.seek(part.offset)
+                data = file.read(part.size)
+                found = scan_part(ruleset, data, part, floor)
+                size = part.own(len(data))
     except OSError as error:
         told.gaps.append((path, _reason(error)))
         return
     yield path, found, size
-
-
-def scan_file(path: bytes, ruleset: RuleSet, floor: Confidence) -> tuple[Found, int]:
-    """Scan one regular file."""
-    with regular(path) as file:
-        status = os.fstat(file.fileno())
-        if status.st_size <= _LARGE:
-            data = file.read(status.st_size + 1)
-            if len(data) <= status.st_size:
-                return scan_content(ruleset, data, floor), len(data)
-            file.seek(0)
-        return scan_stream(ruleset, file.read, floor), status.st_size
 
 
 def regular(path: bytes) -> FileIO:
@@ -230,20 +255,37 @@ def scan_folder(folder: Folder, progress: Progress) -> Outcome:
     single = not path.is_dir()
     if single and path.is_symlink():  # named by a person, it is what it points at; inside a folder a link is not followed
         path = _behind(path)
-    work = reader(path.parent if single else path, folder.ruleset, folder.floor)
-    todo = iter([[os.fsencode(path.name)]]) if single else batches(folder, outcome.gap)
-    for told in spread(todo, work, folder.jobs):
+    base = os.path.join(os.fsencode(path.parent if single else path), b"")
+    todo = [(os.fsencode(path.name), _size(path))] if single else walk(folder, outcome.gap)
+    cut: dict[bytes, Found] = {}
+    for told in spread(batches(base, todo, outcome.gap), reader(base, folder.ruleset, folder.floor), folder.jobs):
         outcome.files += told.files
         outcome.size += told.size
         for name, reason in told.gaps:
             outcome.gap(name, reason)
         for name, wire in told.hits:
             found = from_wire(wire, folder.ruleset.by_id)
-            outcome.located += [Located(hit, member(name, inner)) for inner, hit in for_path(found, name)]
-            for reason in found.gaps:
-                outcome.gap(name, reason)
+            if told.cut:
+                cut.setdefault(name, Found()).hits.extend(found.hits)
+            else:
+                _locate(outcome, name, found)
         progress(outcome)
+    for name, found in cut.items():
+        _locate(outcome, name, found)
     if single and outcome.gaps and not outcome.size:
         raise OperatorError(f"{shown(os.fsencode(path))}: {outcome.gaps[0][1]}")
-    outcome.gaps.sort()
+    outcome.gaps = sorted(set(outcome.gaps))  # parts of one file have the same to tell
     return outcome
+
+
+def _locate(outcome: Outcome, name: bytes, found: Found) -> None:
+    outcome.located += [Located(hit, member(name, inner)) for inner, hit in for_path(found, name)]
+    for reason in found.gaps:
+        outcome.gap(name, reason)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # reading it says what is wrong
+        return 0
