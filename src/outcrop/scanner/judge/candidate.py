@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from outcrop.scanner.judge.array import array_before
@@ -77,7 +77,7 @@ def assigned(data: bytes, ends: Iterable[int], kind: str, taken: Callable[[int, 
         found = _beside(data[begin : left + _LOOK_AHEAD], left - begin, kind, is_bare)
         if found is not None:
             done = found.right + begin
-            yield replace(found, left=found.left + begin, right=done)
+            yield Candidate(found.verdict, found.left + begin, done, found.bare)
 
 
 def _array(data: bytes, end: int) -> Candidate | None:
@@ -144,10 +144,12 @@ def _unquoted(data: bytes, left: int, right: int, noun: Noun, *, gap: bytes, lin
     """Judge a value without quotes: no call and no index, and in code nothing that could be a variable."""
     if gap[-1:] in _SPACES and goes_on(data, right):
         outright = ()
-    found = _judged(data, left, right, noun, "bare", ("said in a sentence",) if gap.strip() in {b"is", b"was"} else outright)
-    if found is None or (found.right == right and data[right : right + 1] in _OPENS):
+    if data[right : right + 1] in _OPENS and not _ENDS.search(data, left, right):
         return None
-    return replace(found, bare=_is_code(line) and not is_drawn(data[left : found.right]))
+    found = _judged(data, left, right, noun, "bare", ("said in a sentence",) if gap.strip() in {b"is", b"was"} else outright)
+    if found is None:
+        return None
+    return Candidate(found.verdict, left, found.right, _is_code(line) and not is_drawn(data[left : found.right]))
 
 
 def _member(data: bytes, left: int) -> Candidate | None:
