@@ -195,7 +195,8 @@ def test_a_large_file_is_one_file_however_many_processes_share_it(tmp_path: Path
     folder = tmp_path / "folder"
     folder.mkdir()
     rest = b"2026-11-16 nothing to see in this line\n" * 125_000  # 5 MB: three parts
-    (folder / "large.log").write_bytes(f"a {FIRST}\n".encode() + rest + f"again {FIRST} b {SECOND}\n".encode() + rest + f"é {THIRD}".encode())
+    held = [f"a {FIRST}\n", f"again {FIRST} b {SECOND}\n", f"é {THIRD}"]
+    (folder / "large.log").write_bytes(rest.join(line.encode() for line in held))
     for jobs in ("1", "3"):
         ran = outcrop("scan", "--json", "--jobs", jobs, folder / target)
         assert (ran.code, ran.err) == (1, "")

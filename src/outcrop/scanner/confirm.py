@@ -15,6 +15,7 @@ from outcrop.scanner.checksum import CHECKSUMS
 from outcrop.scanner.decode import base64_value
 from outcrop.scanner.entropy import is_random
 from outcrop.scanner.judge.candidate import Candidate, assigned, matched
+from outcrop.scanner.judge.letters import is_spelled
 from outcrop.scanner.match import compiled, matches_wholly, spans
 from outcrop.scanner.placeholder import is_placeholder
 from outcrop.scanner.regex import WORD
@@ -197,7 +198,7 @@ def _judge(rule: Rule, form: Form, data: bytes, left: int, right: int) -> Hit | 
     value = text_of(raw)
     if form.exclude is not None and matches_wholly(compiled(form.exclude), raw):
         return None
-    if form.entropy and not is_random(value, form.entropy):
+    if form.entropy and (not is_random(value, form.entropy) or (form.strength is Strength.CONTEXT and is_spelled(value))):
         return None
     confidence = form.confidence
     wrong = form.checksum is not None and not CHECKSUMS[form.checksum](value)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from outcrop.scanner.judge.array import array_before
-from outcrop.scanner.judge.name import Noun, is_about, is_noun, noun_of
+from outcrop.scanner.judge.between import goes_with, is_outcome, is_parameter, is_type
+from outcrop.scanner.judge.name import Noun, is_about, noun_of
 from outcrop.scanner.judge.outright import goes_on, is_outright
 from outcrop.scanner.judge.verdict import OUTRIGHT, Verdict, is_drawn, weigh
 from outcrop.scanner.judge.words import WORDS
@@ -26,22 +27,22 @@ _TAIL = re.compile(rb"[0-9A-Za-z_.\x80-\xff-]*")
 _VALUE = re.compile(rb"[^\x00-\x20\x7f\"'`<>]{1,401}")
 _QUOTED = {quote: re.compile(rb"[^\x00-\x1f\x7f%c]{1,401}" % quote) for quote in b"\"'`"}
 _UNQUOTED = re.compile(rb"[^\x00-\x20\x7f\"'`<>(){}\[\]]{1,401}")
-_BACKSLASH, _COMMA = ord("\\"), ord(",")
+_BACKSLASH, _COMMA, _BACKTICK = b"\\,`"
 _QUOTES, _SPACES = b"\"'`", b" \t"
 _OPENS = frozenset({b"(", b"[", b"{"})  # behind a bare word: a call, an index
 _LEADS = _QUOTES + b">;["  # stands before a value that is quoted or the content of an element
 _MARKS = b" \t=:|>-"  # stands before one that is bare
 _CALL = re.compile(rb"([A-Za-z_][\w.:<>-]*)[(\[{]\s*[bBuUrRLfN@$]{0,2}[\\\"'`]*$")
 _CONVERTS = frozenset(word.encode() for word in WORDS["code"]["converts"])
-_TYPES = tuple(word.encode() for word in WORDS["code"]["types"])
 _OBJECT = re.compile(rb"[\"'`]\{[ \t]?\\{0,3}[\"']$")  # how one begins that is written as a text
 _MEMBER = re.compile(rb"([\w.-]*)\\{0,3}[\"']?[ \t]?:[ \t]?\\{0,3}[\"']([^\x00-\x20\x7f\"'\\]{16,200})\\{0,3}[\"']")
 _SCHEME = re.compile(rb"(?<=[\"'`])(?i:bearer|token|apikey)[ \t]$")  # how the value of a header begins
-_ENDS = re.compile(rb"&(?:amp;)?[\w.\[\]-]+=|;[ \t]*[\w .-]+=|,[ \t]*[\w.-]+[=:]|\\+[nrt\"']|[;,]$|[)}\]]+[;,]*$|&(?:quot|#3[49]);|%26|\|$")
-_OPTION = re.compile(rb"\s/(?:p:)?$|(?:^|[\s(,;])[A-Za-z ]{2,12}[:=][ \t]?[^\s/:]+[ \t]?/$")  # of a command; or a user beside his password
-_WHOLE = re.compile(rb"(?i)(?:passw(?:or)?d|passwort|passphrase|identified by)$")
-_SETS = (b"define", b"global", b"set", b"SET", b"setx", b"ENV", b"ARG", b"set -x")
-_TAKES = frozenset(word.encode() for word in WORDS["code"]["takes"])
+_ENDS = re.compile(
+    rb"&(?:amp;)?[\w.\[\]-]+=|;[ \t]*[\w .-]+=|,[ \t]*[\w.-]+[=:]|\\+[nrt\"']|[;,]$|[)}\]]+[;,]*$"
+    rb"|&(?:quot|[lr][sd]quo|nbsp|#3[49]);|%26|\|$"
+)
+_JOINTS = b"_.-:/ "
+_ESCAPED = re.compile(rb"\\u([0-9A-Fa-f]{4})")
 _COMMENT = re.compile(rb"#|//|^\s*(?:\*|--|;|<!--|%|REM\b|rem\b)")
 
 
@@ -104,14 +105,16 @@ def _beside(data: bytes, left: int, kind: str, is_bare: bool) -> Candidate | Non
     if noun is None:
         return None
     gap, line = before[end:], before[before.rfind(b"\n", 0, start) + 1 : start]
-    if (is_bare and _is_parameter(line)) or not _goes_with(name, gap, line):
+    if is_bare and (is_parameter(line) or is_outcome(data, start, name)):
+        return None
+    if not goes_with(name, gap, before[:start], line):
         return None
     is_bare = is_bare and b"\n" not in gap  # in a list of names and values it has a line of its own
     if b"{" in gap and _OBJECT.search(gap):
         return _member(data, left)
     behind_scheme = data[left - 1] in _SPACES
     value = (_UNQUOTED if is_bare else _VALUE if behind_scheme else _QUOTED.get(before[-1], _VALUE)).match(data, left)
-    if value is None or value.end() - left > _LONGEST:
+    if value is None or value.end() - left > _LONGEST or _is_label(name, value[0]):
         return None
     right = value.end()
     outright = (OUTRIGHT,) if noun is Noun.PASSWORD and is_outright(name, gap, line, is_bare=is_bare) else ()
@@ -119,7 +122,12 @@ def _beside(data: bytes, left: int, kind: str, is_bare: bool) -> Candidate | Non
         return _unquoted(data, left, right, noun, gap=gap, line=line, outright=outright)
     if before[-1] not in _QUOTES:
         return _judged(data, left, right, noun, "element", outright)
-    if data[right : right + 1] != before[-1:]:
+    return _quoted(data, left, right, noun, quote=before[-1], gap=gap, outright=outright)
+
+
+def _quoted(data: bytes, left: int, right: int, noun: Noun, *, quote: int, gap: bytes, outright: tuple[str, ...]) -> Candidate | None:
+    """Judge a value in quotes; with spaces between backticks it is a command."""
+    if right >= len(data) or data[right] != quote or (quote == _BACKTICK and b" " in data[left:right]):
         return None
     while data[right - 1] == _BACKSLASH:  # an escaped quote ends it
         right -= 1
@@ -142,11 +150,13 @@ def _nearest_name(before: bytes, last_word: re.Pattern[bytes]) -> tuple[int, int
 
 def _unquoted(data: bytes, left: int, right: int, noun: Noun, *, gap: bytes, line: bytes, outright: tuple[str, ...]) -> Candidate | None:
     """Judge a value without quotes: no call and no index, and in code nothing that could be a variable."""
+    said = gap.strip() in {b"is", b"was"}
     if gap[-1:] in _SPACES and goes_on(data, right):
         outright = ()
+        said = said or gap.rstrip() == b":"
     if data[right : right + 1] in _OPENS and not _ENDS.search(data, left, right):
         return None
-    found = _judged(data, left, right, noun, "bare", ("said in a sentence",) if gap.strip() in {b"is", b"was"} else outright)
+    found = _judged(data, left, right, noun, "bare", ("said in a sentence",) if said else outright)
     if found is None:
         return None
     return Candidate(found.verdict, left, found.right, _is_code(line) and not is_drawn(data[left : found.right]))
@@ -172,10 +182,17 @@ def _judged(  # noqa: PLR0917 - the value, its name, its place
     if place in {"bare", "option", "element"} and (cut := _ENDS.search(data, left, right)):
         right = cut.start()
     value = data[left:right]
+    if b"\\u" in value:
+        value = _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)).encode("utf-8", "surrogatepass"), value)
     if not value.isascii() and not _is_text(value):
         return None
     verdict = weigh(value, noun, place, doubts)
     return None if verdict.confidence is None else Candidate(verdict, left, right)
+
+
+def _is_label(name: bytes, value: bytes) -> bool:
+    """Tell whether a value only says again what it is called, in another way of writing: `vscodeAskpassMain: "VSCODE_ASKPASS_MAIN"`."""
+    return name.lower().translate(None, _JOINTS).endswith(value.lower().translate(None, _JOINTS))
 
 
 def _is_text(value: bytes) -> bool:
@@ -199,35 +216,7 @@ def _doubts(gap: bytes, after: bytes) -> tuple[str, ...]:
 
 def _is_same(function: bytes) -> bool:
     """Tell whether what a function gives is the value that it is given: it converts it, or is the type that it has from now on."""
-    return function.lower() in _CONVERTS or _is_type(function)
-
-
-def _is_type(name: bytes) -> bool:
-    return name[:1].isupper() and name.lower().endswith(_TYPES)
-
-
-def _goes_with(name: bytes, gap: bytes, line: bytes) -> bool:
-    """Tell whether what stands between a name and a quote leads from one to the other.
-
-    A mere space does so behind a whole word for password and behind an option; a method's argument is the object's value in comparisons.
-    """
-    if gap[:1] in {b" ", b"\t"} and not gap.strip(b" \t\"'`@bBuUrRLfN$\\"):
-        return line[-1:] == b"-" or _WHOLE.search(name) is not None or line.rstrip().endswith(_SETS)
-    if gap[:1] == b".":  # a sentence ends
-        return False
-    if gap[:1] == b">":
-        return line[-1:] in {b"<", b":"} and not line.endswith((b"?<", b"?P<"))
-    if gap.lstrip(b")]")[:1] == b",":  # behind a variable comes another argument, behind a constant its value
-        return name.isupper()
-    if gap[:1] == b"(":
-        method = name.rpartition(b".")[2]
-        return method.lower() in _TAKES or is_noun(method) or _is_type(method)
-    return True
-
-
-def _is_parameter(line: bytes) -> bool:
-    """Tell by what stands before a name whether it stands for a value in an address, a query or a template; an option has a space."""
-    return (line[-1:] in {b":", b"/"} and not _OPTION.search(line)) or b"{{" in line
+    return function.lower() in _CONVERTS or is_type(function)
 
 
 def _is_code(line: bytes) -> bool:

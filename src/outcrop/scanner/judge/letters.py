@@ -12,6 +12,7 @@ from outcrop.scanner.judge.letter_pairs import PAIRS
 _LOOKED_AT = 72  # more of a long value tells nothing new
 _LETTERS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _DIGITS = re.compile(r"[0-9]+")
+_BEYOND_HEX = re.compile(r"[G-Zg-z]")
 _NEW_RUN = 2.0  # a text begins a new word or number here
 _DIGIT = 3.4
 _PER = {
@@ -35,3 +36,8 @@ def random_bits(value: str) -> float:
     both = not (text.isupper() or text.islower())
     each = _BITS[both, digits > 0] if words else 3.32
     return as_words - (letters + digits) * each
+
+
+def is_spelled(value: str) -> bool:
+    """Tell whether a value that should be random is made of words: a path, an identifier. Of 20 random characters 1 in 10,000 values is."""
+    return _BEYOND_HEX.search(value) is not None and random_bits(value) < 0

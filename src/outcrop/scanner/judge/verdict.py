@@ -67,6 +67,8 @@ _ROWS = (
     "qwertyuiop", "asdfghjkl", "zxcvbnm", "1234567890", "abcdefghijklmnopqrstuvwxyz", "1qaz2wsx3edc4rfv5tgb", "qazwsxedcrfv", "9abcdef",
 )  # fmt: skip
 _WALKS = frozenset(way[at : at + 4] for row in _ROWS for way in (row, row[::-1]) for at in range(len(row) - 3))
+_LONG_ARGUMENT = 12
+_CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+){2,}")
 _HAS_NOUN, _HAS_WALK = 0, 1
 _DIGITS = {Noun.PASSWORD: 6, Noun.SECRET: 16}  # from so many on a number counts nothing
 _DIGIT = re.compile(r"[0-9]")
@@ -100,7 +102,7 @@ def weigh(value: bytes, noun: Noun, place: str, around: tuple[str, ...] = ()) ->
     reasons = [(str(noun), POINTS[noun]), (str(shape), POINTS[shape]), (place, POINTS[place])]
     reasons += [(reason, POINTS[reason]) for reason in around if reason != OUTRIGHT]
     if shape not in _DRAWN:
-        most = _MOST_BITS_OF_A_NAME if shape is Shape.NUMBERED and noun is not Noun.PASSWORD else _MOST_BITS
+        most = _MOST_BITS_OF_A_NAME if _may_be_name(text, shape, noun, place) else _MOST_BITS
         points = min(max(bits * _per_bit(text, shape, noun), 0.0 if is_word else _LEAST_BITS), most)
         reasons.append(("letters as drawn by chance" if points > 0 else "letters as in words", points))
     likeness = ["a word set outright", *_words_in(text)] if is_word else _likeness(text, shape, noun, outright=outright)
@@ -113,7 +115,7 @@ def _by_its_letters(value: bytes, text: str, shape: Shape, noun: Noun) -> Shape:
     """Give the shape of a value whose letters tell that it only has the marks of something else."""
     if shape in _NEVER and len(value) >= _LONG and _is_noise(value):
         return Shape.OTHER
-    if shape is Shape.WORDS and value.isascii():
+    if shape is Shape.WORDS and value.isascii() and not _CONSTANT.fullmatch(text):
         if text[-1] == "=" and len(text) % 4 == 0 and text.rstrip("=").isalpha() and random_bits(text) > _UNPADDED:
             return Shape.PLAIN  # base64 of a few bytes
         if _bits_of_words(text) >= _UNSPELLED[noun]:
@@ -144,6 +146,13 @@ def _per_bit(text: str, shape: Shape, noun: Noun) -> float:
         if shape is Shape.LETTERS and (noun is Noun.PASSWORD or text.isupper() or text[1:].islower())
         else _PER_BIT
     )
+
+
+def _may_be_name(text: str, shape: Shape, noun: Noun, place: str) -> bool:
+    """Tell whether a value may stand for another, however its letters look: a name with a number, or what a manual calls an argument."""
+    if shape is Shape.NUMBERED:
+        return noun is not Noun.PASSWORD
+    return shape is Shape.LETTERS and place in {"bare", "option"} and len(text) < _LONG_ARGUMENT and text.isupper()
 
 
 def _is_noise(value: bytes) -> bool:
