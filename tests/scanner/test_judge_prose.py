@@ -93,6 +93,8 @@ def test_an_escaped_sign_in_a_password_leaves_it_one():
         "    my $pwd = `cmd /c cd`;\n",
         '    $pwd_cmd = "$sh -c pwd"\n',
         "i_pwd='define'\n",
+        '"spring.user.password=a-password", "spring.mvc.servlet.path=/custom/x9/path"',
+        '"spring.rabbitmq.password:secret", "spring.rabbitmq.virtual_host:/vhost",',
         "for (let pass = 0;pass < MAX_PASSES; pass++)\n",
     ],
 )

@@ -41,6 +41,8 @@ def _is_something_else(name: bytes, gap: bytes, before: bytes) -> bool:
         return True
     if gap[:1] in {b">", b'"', b"'"} and before.endswith(b"::"):  # what a class is called
         return True
+    if before[-1:] in {b"=", b":"} and gap.lstrip(b"\"'` ")[:1] == b",":  # itself the value in "password=a-password", "next=…"
+        return True
     return gap[:1] == b"." or gap == b"->" or gap[:2] == b"* "  # a sentence ends; a member; one of a shell's patterns
 
 
