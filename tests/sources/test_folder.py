@@ -1,6 +1,5 @@
 """Folders with everything in them that is no ordinary file, archives that unpack to too much, and what is left out on wish."""
 
-import ctypes
 import gzip
 import io
 import os
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.conftest import Outcrop, Scan, token
+from tests.sources.conftest import Outcrop, Scan, token, without_override
 
 FIRST, SECOND, THIRD = token("first"), token("second"), token("third")
 
@@ -25,13 +24,6 @@ def folder(tmp_path: Path) -> Path:
     made.mkdir()
     (made / "a").write_text(f"x\n {FIRST}\n")
     return made
-
-
-def _without_override() -> None:
-    """Give up the right of root to read everything."""
-    libc = ctypes.CDLL(None)
-    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
-        libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
 
 
 # What a folder can hold
@@ -52,7 +44,7 @@ def test_what_may_not_be_read_is_told(folder: Path, outcrop: Outcrop) -> None:
     (folder / "secret").write_text(SECOND)
     (folder / "secret").chmod(0)
     (folder / "closed").mkdir(mode=0)
-    ran = outcrop("scan", "--json", folder, before=_without_override)
+    ran = outcrop("scan", "--json", folder, before=without_override)
     if len(ran.findings) > 1:
         pytest.skip("everything can be read here")
     assert ran.code == 1

@@ -126,19 +126,19 @@ def refs_state(repository: Repository) -> str:
 def resolve(repository: Repository, revision: str) -> bytes:
     """Give the commit that a person's revision names: a ref's name, short or long, or the beginning of an id."""
     raw = os.fsencode(revision)
-    for name in (raw, b"refs/" + raw, b"refs/tags/" + raw, b"refs/heads/" + raw, b"refs/remotes/" + raw):
-        if name in repository.refs:
-            return repository.refs[name]
+    names = [raw, b"refs/" + raw, b"refs/tags/" + raw, b"refs/heads/" + raw, b"refs/remotes/" + raw]
+    found = next((repository.refs[name] for name in names if name in repository.refs), None)
     base, _, rest = revision.partition("~") if "~" in revision else revision.partition("^")
-    if rest or base != revision:
-        raw = resolve(repository, base) + os.fsencode(revision[len(base) :])
-    elif revision == "HEAD" and repository.head:
-        return repository.head
-    elif not re.fullmatch("[0-9a-f]{4,64}", revision):
-        raise OperatorError(f"--since {revision}: there is no such revision")
-    code, out = gitcall.output(repository.folder, "rev-parse", "--verify", "--quiet", "--end-of-options", os.fsdecode(raw) + "^{commit}")
+    if found is None and revision in {"HEAD", "@"}:
+        found = repository.head
+    elif found is None and (rest or base != revision):
+        found = resolve(repository, base) + os.fsencode(revision[len(base) :])
+    elif found is None and re.fullmatch("[0-9a-fA-F]{4,64}", revision):
+        found = raw
+    command = ["rev-parse", "--verify", "--quiet", "--end-of-options"]
+    code, out = gitcall.output(repository.folder, *command, os.fsdecode(found) + "^{commit}") if found else (1, b"")
     if code or not _OID.fullmatch(out.strip()):
-        raise OperatorError(f"--since {revision}: there is no such revision")
+        raise OperatorError(f"--since {shown(os.fsencode(revision))}: there is no such revision")
     return out.strip()
 
 
