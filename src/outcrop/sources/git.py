@@ -54,7 +54,7 @@ def scan_history(scan: Scan) -> Outcome:
         seen.with_hits, seen.refs = list(found), refs
         seen.telling = _telling(found, outcome.located)
         seen.objects = "" if INCOMPLETE in scan.repository.gaps else objects
-        seen.save()
+        seen.save(scan.repository.folder.parent)
     _describe(scan.repository, outcome.located)
     outcome.gaps += _gaps_of(found, seen.places)
     scan.repository.gaps.extend(seen.gaps)
