@@ -52,6 +52,19 @@ def test_what_may_not_be_read_is_told(folder: Path, outcrop: Outcrop) -> None:
     assert ran.err.splitlines() == ["not scanned: closed: permission denied", "not scanned: secret: permission denied"]
 
 
+@pytest.mark.parametrize("mode", [0, 0o111, 0o444])
+def test_a_target_that_may_not_be_read_is_one_line(folder: Path, outcrop: Outcrop, mode: int) -> None:
+    (folder.parent / "beside").write_text(SECOND)
+    folder.chmod(mode)
+    ran = outcrop("scan", "--json", "--no-validate", folder, "beside", before=without_override)
+    folder.chmod(0o700)
+    if len(ran.findings) > 1:
+        pytest.skip("everything can be read here")
+    assert [finding["file_path"] for finding in ran.findings] == ["beside"]
+    told = {0o444: (1, "not scanned: a: permission denied\n")}  # what is in it can be told, and none of it read
+    assert (ran.code, ran.err) == told.get(mode, (2, f"outcrop: {folder}: permission denied\n"))
+
+
 def test_pipes_sockets_and_devices_are_told_and_do_not_hang(folder: Path, outcrop: Outcrop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     os.mkfifo("pipe")

@@ -433,6 +433,17 @@ def test_a_worktree_shows_the_whole_repository_and_its_own_index(repo: Repo, sca
     assert scan(repo.path, staged=True).secrets == []
 
 
+def test_what_another_working_tree_stands_at_is_reached(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+    repo.commit({"a": "clean\n"})
+    repo.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "tree"))
+    (tmp_path / "tree" / "b").write_text(f"{FIRST}\n")
+    for command in (["add", "b"], ["commit", "--quiet", "-m", "detached"]):
+        repo.git("-C", str(tmp_path / "tree"), *command)
+    found = scan(repo.path).of(FIRST)
+    assert (found["file_path"], found["source_type"], found["unreachable"]) == ("b", "commit", False)
+    assert scan(tmp_path / "tree").of(FIRST)["source_type"] == "repo"
+
+
 def test_a_submodule_folder_is_a_repository_of_its_own(repo: Repo, scan: Scan, tmp_path: Path) -> None:
     inner = Repo(tmp_path / "inner")
     inner.commit({"x": f"{FIRST}\n"})

@@ -230,6 +230,8 @@ def scan_folder(folder: Folder, progress: Progress) -> Outcome:
     single = not path.is_dir()
     if single and path.is_symlink():  # named by a person, it is what it points at; inside a folder a link is not followed
         path = _behind(path)
+    if not single:
+        os.listdir(path)  # where that is not allowed nothing can be read at all
     work = reader(path.parent if single else path, folder.ruleset, folder.floor)
     todo = iter([[os.fsencode(path.name)]]) if single else batches(folder, outcome.gap)
     for told in spread(todo, work, folder.jobs):
