@@ -212,6 +212,29 @@ def test_a_head_of_nonsense_is_told_and_hides_nothing(pair: Repo, scan: Scan, co
     assert scanned.told("HEAD cannot be read")
 
 
+def test_a_repository_whose_head_is_lost_is_scanned_with_its_history(pair: Repo, scan: Scan) -> None:
+    pair.commit({"a": "clean\n"})
+    head = pair.path / ".git" / "HEAD"
+    head.unlink()
+    for link in (None, "refs/heads/none"):
+        if link:
+            head.symlink_to(link)
+        scanned = scan(pair.path)
+        assert [scanned.of(value)["file_path"] for value in (FIRST, SECOND)] == ["a", "b"]
+        assert scanned.told("HEAD cannot be read")
+
+
+@pytest.mark.parametrize(("kind", "other"), [("sha1", 62), ("sha256", 38)])
+def test_a_file_with_a_name_of_another_kind_of_ids_hides_nothing(tmp_path: Path, scan: Scan, kind: str, other: int) -> None:
+    repo = Repo(tmp_path / "made", f"--object-format={kind}")
+    repo.commit({"a": f"{FIRST}\n"})
+    (repo.path / ".git" / "objects" / "ab").mkdir(exist_ok=True)
+    (repo.path / ".git" / "objects" / "ab" / ("0" * other)).touch()
+    scanned = scan(repo.path)
+    assert scanned.of(FIRST)["source_type"] == "repo"
+    assert scanned.told("ids of two lengths")
+
+
 def test_a_linked_folder_among_the_refs_is_told(pair: Repo, scan: Scan, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (pair.path / ".git" / "refs" / "heads" / "link").symlink_to(tmp_path / "outside")

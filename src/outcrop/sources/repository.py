@@ -42,8 +42,8 @@ class Repository:
 def find_git_folder(path: Path) -> Path | None:
     """Give the git folder of a working tree or a bare repository; None where there is none."""
     inner = path / ".git"
-    if os.path.isdir(inner) and _looks_like_git(inner):
-        return inner
+    if os.path.isdir(inner) and (_looks_like_git(inner) or all(os.path.isdir(inner / part) for part in ("objects", "refs"))):
+        return inner  # also where HEAD is lost, though git itself would see no repository then
     if os.path.isfile(inner):  # a worktree or a submodule: the file names the folder
         text = _small(inner)
         if text.startswith(b"gitdir:"):
@@ -304,14 +304,17 @@ def _own(made: Repository, shallow: list[bytes]) -> Repository:
 
 
 def _is_sha256(repository: Repository) -> bool:
-    """Tell by the names of objects and packs how long ids are, and by the refs where there are none."""
+    """Tell by the names of objects and packs how long ids are, and by most refs where these do not agree."""
     lengths: set[int] = set()
     for folder in repository.objects:
         lengths |= {len(name) - 10 for name in _names(folder / "pack") if name.startswith("pack-") and name.endswith(".pack")}
         lengths |= {len(name) + 2 for number in range(256) for name in _names(folder / f"{number:02x}")}
-    if not lengths & {40, 64}:
-        lengths = {len(oid) for oid in repository.tips}
-    return 64 in lengths and 40 not in lengths
+    if lengths >= {40, 64}:
+        repository.gaps.append("objects with ids of two lengths stand side by side: only one kind can be read")
+    elif lengths & {40, 64}:
+        return 64 in lengths
+    tips = [len(oid) for oid in repository.tips]
+    return tips.count(64) > tips.count(40)
 
 
 def _quoted(path: bytes) -> bytes:
