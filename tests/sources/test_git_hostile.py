@@ -278,6 +278,16 @@ def test_special_files_among_the_objects_do_not_hang(pair: Repo, scan: Scan) -> 
     assert scanned.told("6 special files stand among the objects")
 
 
+def test_a_folder_in_the_place_of_an_object_hides_nothing_else(pair: Repo, scan: Scan) -> None:
+    for place in (pair.loose(oid(pair, "HEAD:a")), pair.path / ".git" / "objects" / "pack" / "pack-1.idx"):
+        place.unlink(missing_ok=True)
+        place.mkdir(parents=True)
+    scanned = scan(pair.path)
+    assert scanned.secrets == [SECOND]
+    assert scanned.told("2 special files stand among the objects")
+    assert scanned.told("1 objects that the tips of refs name are missing")
+
+
 def test_a_missing_blob_is_told_in_a_scan_of_the_history(pair: Repo, scan: Scan) -> None:
     pair.loose(oid(pair, "HEAD:a")).unlink()
     scanned = scan(pair.path)

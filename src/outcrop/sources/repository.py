@@ -176,21 +176,25 @@ def _regular(folder: Path, beside: Path, gaps: list[str]) -> Path:
 
 
 def _is_special(path: str) -> bool:
-    """Tell whether a path leads to something that is neither file nor folder; what leads nowhere does no harm."""
-    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+    """Tell whether a path leads to something that is no file; what leads nowhere does no harm."""
+    return os.path.exists(path) and not os.path.isfile(path)
 
 
 def _entries(folder: str, depth: int = 0) -> Iterator[os.DirEntry[str]]:
-    """Give what stands in an object folder and in those that git looks into, the folders themselves aside."""
+    """Give what stands in an object folder and in those that git looks into, folders aside that it does not take for an object."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if not entry.is_dir():
+                if not entry.is_dir() or _is_named_as_object(folder, entry.name):
                     yield entry
                 elif depth < _FOLDERS:
                     yield from _entries(entry.path, depth + 1)
     except OSError:  # what cannot be listed git cannot read either, and says so
         return
+
+
+def _is_named_as_object(folder: str, name: str) -> bool:
+    return bool(OID.fullmatch(os.fsencode(os.path.basename(folder) + name))) or name.endswith((".pack", ".idx"))
 
 
 def _real(path: Path) -> Path:
