@@ -163,6 +163,12 @@ def test_a_target_that_is_not_there_is_one_line_and_the_others_are_scanned(folde
     assert ran.err == "outcrop: nowhere: no such file or directory\noutcrop: gone: no such file or directory\n"
 
 
+def test_a_target_without_a_name_is_not_the_current_folder(folder: Path, outcrop: Outcrop) -> None:
+    ran = outcrop("scan", "--json", "--no-validate", "", folder)
+    assert (ran.code, ran.err) == (2, "outcrop: a target has an empty name\n")
+    assert len(ran.findings) == 1
+
+
 def test_a_target_with_a_name_that_is_too_long_is_one_line(folder: Path, outcrop: Outcrop) -> None:
     ran = outcrop("scan", "--json", "x" * 5_000, folder)
     assert ran.code == 2

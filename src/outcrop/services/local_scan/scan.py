@@ -43,6 +43,8 @@ def scan(targets: list[str], options: Options, progress: Progress) -> Report:
 
 
 def _scan_target(target: str, options: Options, progress: Progress, report: Report) -> Iterator[tuple[Outcome, Place]]:
+    if not target:  # a variable of a script that was not set: it would be the current folder
+        raise OperatorError("a target has an empty name")
     kind = "elsewhere" if _is_elsewhere(target) else options.type or _guess(target)
     if kind == "stdin":
         yield _scan_stdin(options), Place("-")
