@@ -170,6 +170,26 @@ def test_nothing_unfinished_is_left_and_the_folder_is_private(own, tmp_path):
     assert (tmp_path / "cache").stat().st_mode & 0o077 == 0
 
 
+def test_what_cannot_be_put_in_place_or_was_left_unfinished_is_removed(own, tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    left, writing = cache / "rules-1.db.0123", cache / "rules-1.db.4567"
+    for file in (left, writing):
+        file.write_bytes(b"x")
+    os.utime(left, (1, 1))
+    again(own, cache)
+    assert {file.suffix for file in cache.iterdir()} == {".db", ".json", ".version", ".4567"}
+    for file in cache.iterdir():
+        file.unlink()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    again(own, cache)
+    assert list(cache.iterdir()) == []
+
+
 def test_rules_of_gitleaks_come_from_the_cache_too(tmp_path, compiled):
     config = tmp_path / "gitleaks.toml"
     config.write_text("[[rules]]\nid = 'acme'\nregex = 'acme_[0-9a-f]{16}'\nkeywords = ['ACME']\n")

@@ -3,8 +3,11 @@
 import bz2
 import gzip
 import io
+import itertools
 import lzma
+import random
 import tarfile
+import tracemalloc
 import zipfile
 
 import pytest
@@ -95,7 +98,7 @@ def test_depth_is_bounded():
         data = gzip.compress(data)
     found, gaps = opened(data)
     assert len(found) == 1
-    assert gaps == [": nested too deeply"]
+    assert gaps == ["archive: nested too deeply"]
     data = TOKEN
     for _ in range(6):
         data = gzip.compress(data)
@@ -187,3 +190,119 @@ def test_no_damage_is_a_crash(kind, changes, cut):
     for at, value in changes:
         data[at % len(data)] = value
     opened(bytes(data[: len(data) - cut]))
+
+
+# Lines of words, so that no part of them stands in an archive as it is
+WORDS = b"".join(b"line %d of the text, and the text goes on\n" % number for number in range(3_000))
+HIDDEN = WORDS + b"token " + TOKEN + b"\n" + WORDS
+
+
+def damaged(data: bytes, at: int) -> bytes:
+    changed = bytearray(data)
+    changed[at] ^= 0xFF
+    return bytes(changed)
+
+
+def test_a_wrong_checksum_of_compressed_data_spoils_nothing():
+    data = gzip.compress(HIDDEN)
+    assert TOKEN not in data
+    assert found_in(damaged(data, -6)) == ({TOKEN}, ["compressed data is damaged after its beginning"])
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_what_comes_before_damage_in_the_middle_is_read(compress):
+    data = compress(b"token " + TOKEN + b"\n" + WORDS + random.Random(1).randbytes(3_000_000))
+    assert found_in(damaged(data, len(data) // 2)) == ({TOKEN}, ["compressed data is damaged after its beginning"])
+
+
+def test_a_token_in_the_last_of_very_many_streams_is_found():
+    assert found_in(gzip.compress(b"word\n", mtime=0) * 5_000 + gzip.compress(HIDDEN)) == ({TOKEN}, [])
+
+
+def test_zeros_behind_compressed_data_are_no_damage_and_a_text_there_is_read():
+    assert found_in(gzip.compress(WORDS) + bytes(1_000)) == (set(), [])
+    assert found_in(gzip.compress(WORDS) + b"token " + TOKEN + b"\n") == ({TOKEN}, ["compressed data is damaged after its beginning"])
+
+
+def test_a_deflated_member_with_a_wrong_checksum_is_unpacked():
+    data = zipped({"a": HIDDEN})
+    changed = damaged(damaged(data, 14), data.index(b"PK\1\2") + 16)
+    assert found_in(changed) == ({TOKEN}, ["a: cannot be unpacked (BadZipFile)"])
+
+
+def test_members_of_a_zip_without_its_directory_are_unpacked():
+    data = zipped({"a": WORDS, "b": HIDDEN, "c": WORDS})
+    found, gaps = opened(data[: data.index(b"PK\1\2")])
+    assert [(name, text) for name, text in found if name] == [("a", WORDS), ("b", HIDDEN), ("c", WORDS)]
+    assert gaps == ["archive: cannot be unpacked (BadZipFile)"]
+    assert dict(opened(data[: data.index(b"PK\3\4", 4) + 60])[0])["a"] == WORDS, "what was cut off hides nothing else"
+
+
+def test_a_member_of_a_zip_that_is_called_a_folder_is_read():
+    assert found_in(zipped({"folder/": HIDDEN})) == ({TOKEN}, [])
+
+
+def test_a_directory_of_very_many_members_is_not_held():
+    data = zipped({"a": HIDDEN})
+    start, stop = data.index(b"PK\1\2"), data.index(b"PK\5\6")
+    entry = data[start:stop]
+    end = bytearray(data[stop:])
+    end[12:16] = (len(entry) * 300_000).to_bytes(4, "little")
+    tracemalloc.start()
+    found, _ = opened(data[:start] + entry * 300_000 + bytes(end))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert ("a", HIDDEN) in found
+    assert peak < 80 << 20
+
+
+def test_a_damaged_header_in_a_tar_is_told_and_what_follows_is_read():
+    data = tarred({"a": b"x", "b": b"y", "c": HIDDEN}, tarfile.GNU_FORMAT)
+    assert found_in(damaged(data, 1024 + 150)) == ({TOKEN}, ["archive: is damaged after its beginning"])
+
+
+def test_a_tar_behind_a_tar_is_read():
+    assert [name for name, _ in opened(tarred({"a": b"x"}) + tarred({"b": b"y"}))[0]] == ["a", "b"]
+
+
+@pytest.mark.parametrize("size", [-512, -1024, -1536])
+@pytest.mark.parametrize("kind", [b"Z", b"0"])
+def test_a_tar_that_leads_back_ends(size, kind):
+    folder = tarfile.TarInfo("folder").tobuf(tarfile.GNU_FORMAT)
+    raw = bytearray(folder)
+    raw[124:136] = tarfile.itn(size, 12, tarfile.GNU_FORMAT)
+    raw[156:157] = kind
+    raw[148:156] = b" " * 8
+    raw[148:156] = b"%06o\0 " % sum(raw)
+    found, gaps = found_in(folder * 3 + bytes(raw) + HIDDEN)
+    assert found == {TOKEN}
+    assert gaps
+
+
+def test_folders_in_a_tar_are_bounded_by_time_and_not_held():
+    folder = tarfile.TarInfo("folder")
+    folder.type = tarfile.DIRTYPE
+    data = folder.tobuf(tarfile.GNU_FORMAT) * 20_000
+    tracemalloc.start()
+    assert opened(data) == ([], [])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 << 20
+    ticks = itertools.count(step=1)
+    assert opened(data, clock=lambda: float(next(ticks))) == ([], ["archive: takes too long to unpack"])
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        (b"7z\xbc\xaf\x27\x1c\x00\x04", "7z"),
+        (b"Rar!\x1a\x07\x01\x00", "rar"),
+        (b"\x28\xb5\x2f\xfd\x24", "zstd"),
+        (b"\x04\x22\x4d\x18\x64", "lz4"),
+        (b"\x1f\x9d\x90", "compress"),
+    ],
+)
+def test_what_cannot_be_unpacked_is_told_by_its_name(head, kind):
+    data = head + b"\xff\xfe\xfd" * 50 + b" " + TOKEN
+    assert found_in(data) == ({TOKEN}, [f"archive: is packed as {kind}, which is not unpacked"])
+    assert found_in(tarred({"layer": data}))[1] == [f"layer: is packed as {kind}, which is not unpacked"]

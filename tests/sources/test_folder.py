@@ -1,6 +1,5 @@
 """Folders with everything in them that is no ordinary file, archives that unpack to too much, and what is left out on wish."""
 
-import ctypes
 import gzip
 import io
 import os
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.conftest import Outcrop, Scan, token
+from tests.sources.conftest import Outcrop, Scan, token, without_override
 
 FIRST, SECOND, THIRD = token("first"), token("second"), token("third")
 
@@ -25,13 +24,6 @@ def folder(tmp_path: Path) -> Path:
     made.mkdir()
     (made / "a").write_text(f"x\n {FIRST}\n")
     return made
-
-
-def _without_override() -> None:
-    """Give up the right of root to read everything."""
-    libc = ctypes.CDLL(None)
-    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
-        libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
 
 
 # What a folder can hold
@@ -52,12 +44,25 @@ def test_what_may_not_be_read_is_told(folder: Path, outcrop: Outcrop) -> None:
     (folder / "secret").write_text(SECOND)
     (folder / "secret").chmod(0)
     (folder / "closed").mkdir(mode=0)
-    ran = outcrop("scan", "--json", folder, before=_without_override)
+    ran = outcrop("scan", "--json", folder, before=without_override)
     if len(ran.findings) > 1:
         pytest.skip("everything can be read here")
     assert ran.code == 1
     assert [finding["file_path"] for finding in ran.findings] == ["a"]
     assert ran.err.splitlines() == ["not scanned: closed: permission denied", "not scanned: secret: permission denied"]
+
+
+@pytest.mark.parametrize("mode", [0, 0o111, 0o444])
+def test_a_target_that_may_not_be_read_is_one_line(folder: Path, outcrop: Outcrop, mode: int) -> None:
+    (folder.parent / "beside").write_text(SECOND)
+    folder.chmod(mode)
+    ran = outcrop("scan", "--json", "--no-validate", folder, "beside", before=without_override)
+    folder.chmod(0o700)
+    if len(ran.findings) > 1:
+        pytest.skip("everything can be read here")
+    assert [finding["file_path"] for finding in ran.findings] == ["beside"]
+    told = {0o444: (1, "not scanned: a: permission denied\n")}  # what is in it can be told, and none of it read
+    assert (ran.code, ran.err) == told.get(mode, (2, f"outcrop: {folder}: permission denied\n"))
 
 
 def test_pipes_sockets_and_devices_are_told_and_do_not_hang(folder: Path, outcrop: Outcrop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,6 +161,12 @@ def test_a_target_that_is_not_there_is_one_line_and_the_others_are_scanned(folde
     assert ran.code == 2
     assert [finding["file_path"] for finding in ran.findings] == ["a", "single"]
     assert ran.err == "outcrop: nowhere: no such file or directory\noutcrop: gone: no such file or directory\n"
+
+
+def test_a_target_without_a_name_is_not_the_current_folder(folder: Path, outcrop: Outcrop) -> None:
+    ran = outcrop("scan", "--json", "--no-validate", "", folder)
+    assert (ran.code, ran.err) == (2, "outcrop: a target has an empty name\n")
+    assert len(ran.findings) == 1
 
 
 def test_a_target_with_a_name_that_is_too_long_is_one_line(folder: Path, outcrop: Outcrop) -> None:

@@ -2,13 +2,14 @@
 
 import random
 import shutil
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tests.rulesets import cached_in
-from tests.sources.conftest import DAY, FIRST_DAY, Outcrop, Repo, Scan, listing, token
+from tests.sources.conftest import DAY, FIRST_DAY, Outcrop, Repo, Scan, listing, token, without_override
 
 FIRST, SECOND, THIRD = token("first"), token("second"), token("third")
 
@@ -212,7 +213,9 @@ def line(repo: Repo) -> Repo:
     return repo
 
 
-@pytest.mark.parametrize("revision", ["start", "refs/heads/start", "heads/start", "v1", "HEAD~2", "HEAD^^", "HEAD~1^", "main~2", "short"])
+@pytest.mark.parametrize(
+    "revision", ["start", "refs/heads/start", "heads/start", "v1", "HEAD~2", "HEAD^^", "HEAD~1^", "main~2", "@~2", "short"]
+)
 def test_since_takes_names_ancestors_and_short_ids(line: Repo, scan: Scan, revision: str) -> None:
     since = line.git("rev-parse", "--short=7", "start") if revision == "short" else revision
     scanned = scan(line.path, since=since)
@@ -244,11 +247,19 @@ def test_since_refuses_what_is_no_revision(line: Repo, scan: Scan, revision: str
     assert [("no such revision" in failure) for failure in scanned.report.failures] == [True]
 
 
+@pytest.mark.parametrize("of", ["HEAD:a", "HEAD^{tree}", "1234567890" * 4])
+def test_since_refuses_a_ref_to_what_is_no_commit(line: Repo, scan: Scan, of: str) -> None:
+    """From a tree nothing at all would be new, from a blob everything."""
+    (line.path / ".git" / "refs" / "tags" / "odd").write_text(f"{of if of.isdigit() else line.git('rev-parse', of)}\n")
+    scanned = scan(line.path, since="odd")
+    assert (scanned.findings, scanned.report.failures) == ([], ["--since odd: there is no such revision"])
+
+
 def test_a_wrong_revision_ends_with_code_2_and_one_line(line: Repo, outcrop: Outcrop) -> None:
-    ran = outcrop("scan", "--json", "--since", "nothing", line.path)
+    ran = outcrop("scan", "--json", "--since", "no\nthing", line.path)
     assert ran.code == 2
     assert ran.findings == []
-    assert ran.err == "outcrop: --since nothing: there is no such revision\n"
+    assert ran.err == "outcrop: --since no\\nthing: there is no such revision\n"
 
 
 def test_since_tells_no_gap_of_a_submodule(line: Repo, scan: Scan, tmp_path: Path) -> None:
@@ -336,6 +347,57 @@ def test_staged_works_in_a_conflict(repo: Repo, scan: Scan) -> None:
     assert scan(repo.path, staged=True).secrets == [FIRST]
 
 
+@pytest.mark.parametrize("commit", [["-a"], ["a"], ["--include", "a"]], ids=["all", "only", "include"])
+@pytest.mark.parametrize("where", ["repo", "tree", "repo/sub"])
+def test_a_hook_sees_what_is_committed_without_having_been_staged(
+    repo: Repo, command: tuple[list[str], dict[str, str]], tmp_path: Path, commit: list[str], where: str
+) -> None:
+    """Git makes another index for such a commit, and names it to its hooks."""
+    repo.commit({"a": "clean\n", "sub/b": "clean\n"})
+    repo.git("worktree", "add", "--quiet", "-b", "side", str(tmp_path / "tree"))
+    program, environment = command
+    hook = repo.path / ".git" / "hooks" / "pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(
+        f"#!/bin/sh\nexport XDG_CACHE_HOME={environment['XDG_CACHE_HOME']}\n{' '.join(program)} scan --staged --no-validate >&2\n"
+    )
+    hook.chmod(0o755)
+    top = tmp_path / where.partition("/")[0]
+    (top / "a").write_text(f"{FIRST}\n")
+    arguments = [part if part != "a" else f"{top}/a" for part in commit]
+    git = ["git", "-C", str(tmp_path / where), "commit", "--quiet", "-m", "x", *arguments]
+    ran = subprocess.run(git, env=repo.environment(), capture_output=True, check=False)
+    assert ran.returncode == 1
+    assert b" a:1 " in ran.stderr
+
+
+def test_the_index_of_another_repository_is_not_taken(repo: Repo, outcrop: Outcrop, tmp_path: Path) -> None:
+    repo.commit({"a": "clean\n"})
+    other = Repo(tmp_path / "other")
+    other.write("b", f"{SECOND}\n")
+    other.git("add", "b")
+    repo.write("a", f"{FIRST}\n")
+    repo.git("add", "a")
+    ran = outcrop("scan", "--staged", "--json", "--no-validate", repo.path, GIT_INDEX_FILE=str(other.path / ".git" / "index"))
+    assert [finding["file_path"] for finding in ran.findings] == ["a"]
+
+
+def test_an_index_that_may_not_be_read_is_no_clean_result(repo: Repo, outcrop: Outcrop) -> None:
+    repo.commit({"a": "clean\n"})
+    (repo.path / ".git" / "index").chmod(0)
+    ran = outcrop("scan", "--staged", "--no-validate", repo.path, before=without_override)
+    assert (ran.code, ran.err) == (2, "outcrop: --staged: the index, or the commit that HEAD names, cannot be read\n")
+
+
+def test_staged_tells_why_everything_is_new_where_the_refs_cannot_be_read(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": f"{FIRST}\n"})
+    (repo.path / ".git" / "reftable").mkdir()
+    (repo.path / ".git" / "HEAD").write_text("ref: refs/heads/.invalid\n")
+    scanned = scan(repo.path, staged=True)
+    assert scanned.secrets == [FIRST]
+    assert scanned.told("reftable")
+
+
 def test_a_damaged_index_is_no_clean_result(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": "clean\n"})
     repo.write("b", f"{FIRST}\n")
@@ -369,6 +431,17 @@ def test_a_worktree_shows_the_whole_repository_and_its_own_index(repo: Repo, sca
     assert [scanned.of(value)["source_type"] for value in (FIRST, SECOND)] == ["repo", "repo"]
     assert scan(side.path, staged=True).secrets == [THIRD]
     assert scan(repo.path, staged=True).secrets == []
+
+
+def test_what_another_working_tree_stands_at_is_reached(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+    repo.commit({"a": "clean\n"})
+    repo.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "tree"))
+    (tmp_path / "tree" / "b").write_text(f"{FIRST}\n")
+    for command in (["add", "b"], ["commit", "--quiet", "-m", "detached"]):
+        repo.git("-C", str(tmp_path / "tree"), *command)
+    found = scan(repo.path).of(FIRST)
+    assert (found["file_path"], found["source_type"], found["unreachable"]) == ("b", "commit", False)
+    assert scan(tmp_path / "tree").of(FIRST)["source_type"] == "repo"
 
 
 def test_a_submodule_folder_is_a_repository_of_its_own(repo: Repo, scan: Scan, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from outcrop.sources import gitcall, history
-from tests.sources.conftest import Outcrop, Repo, Scan, changed_bytes, listing, token
+from tests.sources.conftest import Outcrop, Repo, Scan, changed_bytes, listing, token, without_override
 
 FIRST, SECOND, THIRD = token("first"), token("second"), token("third")
 
@@ -153,6 +153,94 @@ def test_a_ref_that_cannot_be_read_is_told_on_one_line(pair: Repo, outcrop: Outc
         ]
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("packed-refs", "packed-refs is damaged or cannot be read"),
+        ("HEAD", "HEAD cannot be read"),
+        ("refs/heads", "refs in refs/heads cannot be read"),
+        ("objects/pack", "object store is damaged"),
+    ],
+)
+def test_what_of_a_repository_may_not_be_read_is_told(pair: Repo, outcrop: Outcrop, name: str, told: str) -> None:
+    if name == "packed-refs":
+        pair.git("pack-refs", "--all")
+    (pair.path / ".git" / name).chmod(0)
+    ran = outcrop("scan", "--json", "--no-validate", "--no-cache", pair.path, before=without_override)
+    (pair.path / ".git" / name).chmod(0o700)
+    assert ran.code == 1
+    assert len(ran.findings) == 2
+    assert told in ran.err
+
+
+def test_objects_that_may_not_be_read_are_no_clean_result(pair: Repo, outcrop: Outcrop) -> None:
+    (pair.path / ".git" / "objects").chmod(0)
+    ran = outcrop("scan", "--json", "--no-validate", pair.path, before=without_override)
+    (pair.path / ".git" / "objects").chmod(0o700)
+    assert (ran.code, ran.err) == (2, f"outcrop: {pair.path}: permission denied\n")
+
+
+def test_borrowed_objects_that_may_not_be_read_hide_nothing(pair: Repo, outcrop: Outcrop, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (other / "pack").mkdir(parents=True)
+    (pair.path / ".git" / "objects" / "info").mkdir(exist_ok=True)
+    (pair.path / ".git" / "objects" / "info" / "alternates").write_text(f"{other}\n")
+    other.chmod(0)
+    ran = outcrop("scan", "--json", "--no-validate", pair.path, before=without_override)
+    other.chmod(0o700)
+    assert ran.code == 1
+    assert len(ran.findings) == 2
+    assert "object store is damaged" in ran.err
+
+
+@pytest.mark.parametrize("line", ["nonsense", "1234 refs/heads/short", "\0", "{head} heads/elsewhere"])
+def test_packed_refs_that_are_damaged_are_told(pair: Repo, scan: Scan, line: str) -> None:
+    pair.git("pack-refs", "--all")
+    assert scan(pair.path).gaps == []
+    with (pair.path / ".git" / "packed-refs").open("a") as file:
+        file.write(line.format(head=oid(pair, "HEAD")) + "\n")
+    scanned = scan(pair.path)
+    assert [scanned.of(value)["source_type"] for value in (FIRST, SECOND)] == ["repo", "repo"]
+    assert scanned.told("packed-refs is damaged")
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"\0" * 41])
+def test_a_head_of_nonsense_is_told_and_hides_nothing(pair: Repo, scan: Scan, content: bytes) -> None:
+    (pair.path / ".git" / "HEAD").write_bytes(content)
+    scanned = scan(pair.path)
+    assert [scanned.of(value)["file_path"] for value in (FIRST, SECOND)] == ["a", "b"]
+    assert scanned.told("HEAD cannot be read")
+
+
+def test_a_repository_whose_head_is_lost_is_scanned_with_its_history(pair: Repo, scan: Scan) -> None:
+    pair.commit({"a": "clean\n"})
+    head = pair.path / ".git" / "HEAD"
+    head.unlink()
+    for link in (None, "refs/heads/none"):
+        if link:
+            head.symlink_to(link)
+        scanned = scan(pair.path)
+        assert [scanned.of(value)["file_path"] for value in (FIRST, SECOND)] == ["a", "b"]
+        assert scanned.told("HEAD cannot be read")
+
+
+@pytest.mark.parametrize(("kind", "other"), [("sha1", 62), ("sha256", 38)])
+def test_a_file_with_a_name_of_another_kind_of_ids_hides_nothing(tmp_path: Path, scan: Scan, kind: str, other: int) -> None:
+    repo = Repo(tmp_path / "made", f"--object-format={kind}")
+    repo.commit({"a": f"{FIRST}\n"})
+    (repo.path / ".git" / "objects" / "ab").mkdir(exist_ok=True)
+    (repo.path / ".git" / "objects" / "ab" / ("0" * other)).touch()
+    scanned = scan(repo.path)
+    assert scanned.of(FIRST)["source_type"] == "repo"
+    assert scanned.told("ids of two lengths")
+
+
+def test_a_linked_folder_among_the_refs_is_told(pair: Repo, scan: Scan, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (pair.path / ".git" / "refs" / "heads" / "link").symlink_to(tmp_path / "outside")
+    assert scan(pair.path).told("ref refs/heads/link cannot be read")
+
+
 def test_one_ref_of_another_kind_of_ids_hides_nothing(pair: Repo, scan: Scan) -> None:
     (pair.path / ".git" / "refs" / "heads" / "long").write_text("0123456789abcdef" * 4 + "\n")
     scanned = scan(pair.path)
@@ -188,6 +276,16 @@ def test_special_files_among_the_objects_do_not_hang(pair: Repo, scan: Scan) -> 
     scanned = scan(pair.path)
     assert scanned.secrets == [FIRST, SECOND]
     assert scanned.told("6 special files stand among the objects")
+
+
+def test_a_folder_in_the_place_of_an_object_hides_nothing_else(pair: Repo, scan: Scan) -> None:
+    for place in (pair.loose(oid(pair, "HEAD:a")), pair.path / ".git" / "objects" / "pack" / "pack-1.idx"):
+        place.unlink(missing_ok=True)
+        place.mkdir(parents=True)
+    scanned = scan(pair.path)
+    assert scanned.secrets == [SECOND]
+    assert scanned.told("2 special files stand among the objects")
+    assert scanned.told("1 objects that the tips of refs name are missing")
 
 
 def test_a_missing_blob_is_told_in_a_scan_of_the_history(pair: Repo, scan: Scan) -> None:
@@ -411,9 +509,10 @@ def test_objects_are_borrowed_from_a_folder_whose_name_holds_odd_characters(pair
     assert scanned.gaps == []
 
 
-def test_a_common_folder_that_is_not_there_is_an_error_or_a_gap(pair: Repo, scan: Scan, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["/nowhere", "/no\0where", "x/" * 9_000, "y" * 300])
+def test_a_common_folder_that_is_not_there_is_an_error_or_a_gap(pair: Repo, scan: Scan, tmp_path: Path, name: str) -> None:
     pair.git("worktree", "add", "--quiet", "-b", "side", str(tmp_path / "tree"))
-    (pair.path / ".git" / "worktrees" / "tree" / "commondir").write_text("/nowhere\n")
+    (pair.path / ".git" / "worktrees" / "tree" / "commondir").write_text(f"{name}\n")
     scanned = scan(tmp_path / "tree")
     assert scanned.gaps or scanned.report.failures
 
@@ -596,6 +695,58 @@ def test_a_commit_of_nonsense_is_told_and_hides_nothing(pair: Repo, scan: Scan) 
     assert scanned.gaps
 
 
+def _history_with_a_commit_of_nonsense(repo: Repo, length: int) -> str:
+    """A long history whose last commit has, beside the right parent, one that git cannot read; give the one before it."""
+    stream = "".join(
+        f"commit refs/heads/main\ncommitter Ben <b@x> {number} +0000\ndata 0\nM 100644 inline f\ndata {len(str(number))}\n{number}\n\n"
+        for number in range(length)
+    )
+    repo.git("fast-import", "--quiet", given=stream.encode())
+    repo.git("reset", "--quiet", "--hard")
+    before = repo.commit({"a": f"{FIRST}\n"})
+    nonsense = repo.blob(b"tree x\nparent y\nparent --all\n\n", "-t", "commit", "--literally")
+    who = "author Ada <a@x> 5 +0000\ncommitter Ben <b@x> 1 +0000\n"
+    raw = f"tree {oid(repo, 'HEAD^{tree}')}\nparent {before}\nparent {nonsense}\n{who}\nx\n"
+    repo.git("update-ref", "refs/heads/main", repo.blob(raw.encode(), "-t", "commit", "--literally"))
+    return before
+
+
+def test_a_parent_of_nonsense_hides_nothing_and_costs_little_in_a_long_history(repo: Repo, scan: Scan) -> None:
+    before = _history_with_a_commit_of_nonsense(repo, 2_500)
+    begun = time.monotonic()
+    scanned = scan(repo.path)
+    assert time.monotonic() - begun < 4
+    assert (scanned.of(FIRST)["commit"], scanned.of(FIRST)["source_type"]) == (before, "repo")
+    assert scanned.told("commits are missing or damaged")
+
+
+def test_since_is_kept_to_where_git_cannot_walk(repo: Repo, scan: Scan) -> None:
+    before = _history_with_a_commit_of_nonsense(repo, 3)
+    assert scan(repo.path, since=f"{before}~1").secrets == [FIRST]
+    assert scan(repo.path, since=before).secrets == []
+
+
+def test_a_clone_without_older_trees_costs_little(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+    for number in range(3):
+        repo.commit({"a": f"{number}\n"})
+    stream = "".join(
+        f"commit refs/heads/main\ncommitter Ben <b@x> {number} +0000\ndata 0\n{'from refs/heads/main^0' if not number else ''}\n"
+        f"M 100644 inline f\ndata {len(str(number))}\n{number}\n\n"
+        for number in range(1_000)
+    )
+    repo.git("fast-import", "--quiet", given=stream.encode())
+    repo.git("reset", "--quiet", "--hard")
+    tip = repo.commit({"b": f"{FIRST}\n"})
+    repo.git("config", "uploadpack.allowFilter", "true")
+    clone = tmp_path / "clone"
+    repo.git("clone", "--quiet", "--filter=tree:0", repo.path.as_uri(), str(clone))
+    begun = time.monotonic()
+    scanned = scan(clone)
+    assert time.monotonic() - begun < 3
+    assert (scanned.of(FIRST)["commit"], scanned.of(FIRST)["source_type"]) == (tip, "repo")
+    assert scanned.told("trees of a commit are missing")
+
+
 def test_a_tag_of_a_tag_of_nothing_hides_nothing(pair: Repo, scan: Scan) -> None:
     last = "1234567890" * 4
     for number in range(50):
@@ -612,7 +763,7 @@ def test_a_message_of_megabytes_is_no_trouble(repo: Repo, scan: Scan) -> None:
     made = repo.blob(raw, "-t", "commit", "--literally")
     repo.git("update-ref", "refs/heads/main", made)
     found = scan(repo.path).of(FIRST)
-    assert (found["commit"], found["source_type"]) == (made, "repo")
+    assert (found["commit"], found["source_type"], found["author"]) == (made, "repo", "Ada <a@x>")
 
 
 def test_replaced_and_grafted_objects_are_seen_as_they_are(pair: Repo, scan: Scan) -> None:

@@ -2,8 +2,10 @@
 
 import fcntl
 import os
+import pwd
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from outcrop.sources.workspace import sweep, work_folder
-from tests.sources.conftest import Outcrop, Repo, token
+from outcrop.domain.errors import OperatorError
+from outcrop.sources.workspace import cache_folder, sweep, work_folder
+from tests.sources.conftest import Outcrop, Repo, Scan, token, without_override
 
 FIRST = token("first")
 
@@ -144,6 +147,55 @@ def test_a_cache_that_cannot_be_made_is_no_hindrance(tmp_path: Path, outcrop: Ou
     ran = outcrop("scan", "--json", repo.path, XDG_CACHE_HOME=str(tmp_path / "home"))
     assert ran.code == 1
     assert len(ran.findings) == 1
+
+
+def test_a_cache_that_may_not_be_written_is_no_hindrance(tmp_path: Path, outcrop: Outcrop) -> None:
+    work = tmp_path / "home" / "outcrop" / "work"
+    work.mkdir(parents=True)
+    work.chmod(0o500)
+    repo = Repo(tmp_path / "repo")
+    repo.commit({"a": FIRST})
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    ran = outcrop("scan", repo.path, before=without_override, XDG_CACHE_HOME=str(tmp_path / "home"), TMPDIR=str(temporary))
+    assert (ran.code, ran.err) == (1, "")
+    assert [list(folder.iterdir()) for folder in temporary.iterdir()] == [[]]
+
+
+def test_a_user_without_a_home_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with work_folder(cache_folder()) as folder:
+        assert folder.parent == tmp_path / f"outcrop-{os.getuid()}"
+
+
+def test_a_folder_to_which_others_can_write_is_not_worked_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    shared = tmp_path / f"outcrop-{os.getuid()}"
+    shared.mkdir()
+    shared.chmod(0o777)
+    with pytest.raises(OperatorError, match="XDG_CACHE_HOME"), work_folder(Path("/dev/null")):
+        pass
+    shared.rename(tmp_path / "private")
+    (tmp_path / "private").chmod(0o700)
+    shared.symlink_to("private")
+    with pytest.raises(OperatorError, match="XDG_CACHE_HOME"), work_folder(Path("/dev/null")):
+        pass
+
+
+def test_a_memory_that_cannot_be_put_in_place_leaves_nothing(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+    repo.commit({"a": f"{FIRST}\n"})
+    scan(repo.path, cache=tmp_path / "cache")
+    (file,) = (tmp_path / "cache" / "seen").iterdir()
+    file.unlink()
+    file.mkdir()
+    assert scan(repo.path, cache=tmp_path / "cache").secrets == [FIRST]
+    assert list((tmp_path / "cache" / "seen").iterdir()) == [file]
 
 
 def test_a_folder_that_another_process_sweeps_before_it_is_locked_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,13 @@ import gc
 import sys
 
 from outcrop.cli.commands import tree
-from outcrop.cli.exits import fail
+from outcrop.cli.exits import fail, standing
 from outcrop.domain.errors import OutcropError
 
 
 def main() -> None:
     """Run a command; every failure is one line on standard error and exit code 2."""
+    standing()
     try:
         gc.disable()  # what is loaded stays, and need not be looked through while it comes
         app = tree(sys.argv[1] if len(sys.argv) > 1 else "")
@@ -18,5 +19,7 @@ def main() -> None:
         app()
     except OutcropError as error:
         fail(error.message)
+    except OSError as error:  # a full disk, no more processes, no program of that name: the machine's state, not a fault of ours
+        fail(": ".join(str(part) for part in (error.filename, (error.strerror or type(error).__name__).lower()) if part))
     except KeyboardInterrupt:
         sys.exit(130)

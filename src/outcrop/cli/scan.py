@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import orjson
 import typer
 
-from outcrop.cli.exits import fail
+from outcrop.cli.exits import fail, no_reader
 from outcrop.domain import sarif
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence
@@ -110,7 +110,11 @@ def scan(  # noqa: PLR0917 - every option of the command
     with ExitStack() as stack:
         report = local_scan.scan(targets or ["."], options, _progress(stack))
     asked = not no_validate and _validated(report, only_valid=only_valid)
-    _print(report, Format.JSON if as_json else output, show_secrets=show_secrets, asked=asked)
+    try:
+        _print(report, Format.JSON if as_json else output, show_secrets=show_secrets, asked=asked)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the exit code says what was found all the same
+        no_reader()
     for where, why in report.gaps:
         print(f"not scanned: {where}: {why}", file=sys.stderr)
     if report.failures:
@@ -233,4 +237,3 @@ def _json(value: object) -> bytes:
 
 def _write(content: bytes) -> None:
     sys.stdout.buffer.write(content)
-    sys.stdout.buffer.flush()

@@ -22,6 +22,7 @@ ENGINE = 10  # part of the version: raise it when the same rules would find some
 _ENGINES = f"{ENGINE} {hyperscan.__version__}".encode()  # type: ignore[attr-defined]
 _SUFFIXES = (".db", ".json")
 _KEPT = 30 * 86_400  # seconds
+_UNFINISHED = 60.0  # seconds after which nobody is still writing
 _MOST_BARREN = 10_000
 _VERSION = 32  # hexadecimal digits
 
@@ -155,12 +156,15 @@ def _to_cache(cache: Path, made: RuleSet) -> None:
 def _write(file: Path, content: bytes) -> None:
     """Write a file of the cache in one go, and sweep those that nobody uses; where nothing can be written, that is no failure."""
     unfinished = file.with_name(f"{file.name}.{uuid4().hex}")
-    with contextlib.suppress(OSError):
+    try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         unfinished.write_bytes(content)
         now = unfinished.stat().st_mtime
         unfinished.replace(file)
         _sweep(file.parent, now)
+    except OSError:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
 
 
 def _used(cache: Path, version: str) -> None:
@@ -174,7 +178,7 @@ def _sweep(cache: Path, now: float) -> None:
     """Remove rule sets that were not used for a month, and what a killed process left unfinished."""
     for file in cache.glob("rules-*"):
         with contextlib.suppress(OSError):
-            if now - file.stat().st_mtime > _KEPT:
+            if now - file.stat().st_mtime > (_KEPT if file.suffix in {*_SUFFIXES, ".version"} else _UNFINISHED):
                 file.unlink()
 
 

@@ -15,8 +15,12 @@ _DEPTH = 6  # an image's tar, a layer's gzip, its tar, an archive in it, and a f
 _MEMBER = 128 << 20
 _TOTAL = 512 << 20
 _MEMBERS = 100_000
-_STREAMS = 1_000  # in one compressed file
 _SECONDS = 60.0
+_FIRST_STEP, _STEP = 1 << 9, 1 << 16  # bytes that a decompressor is given at a time: what it has given before damage is kept
+_BLOCK = 512  # of a tar
+_LOCAL = struct.Struct("<4s5H3I2H")  # what stands before a member of a zip
+_ENCRYPTED, _DEFLATED = 1, 8
+_DESCRIPTOR = 24  # bytes that may stand behind a member of a zip
 _BROKEN = (
     OSError, EOFError, ValueError, KeyError, IndexError, RuntimeError, NotImplementedError, MemoryError, OverflowError,
     struct.error, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile,
@@ -48,10 +52,12 @@ def texts(data: bytes, budget: Budget, name: str = "", depth: int = 0) -> Iterat
     """Give the plain texts in a file, each with its name inside it; the file itself, under no name, where it is plain."""
     opener = _opener(data)
     if opener is None:
+        if kind := _sealed(data):
+            budget.gaps.append(f"{name or 'archive'}: is packed as {kind}, which is not unpacked")
         yield name, _utf8(data)
         return
     if depth >= _DEPTH:
-        budget.gaps.append(f"{name}: nested too deeply")
+        budget.gaps.append(f"{name or 'archive'}: nested too deeply")
         yield name, data
         return
     try:
@@ -65,7 +71,14 @@ def texts(data: bytes, budget: Budget, name: str = "", depth: int = 0) -> Iterat
         yield name, data
 
 
-_FIRST = frozenset(b"\x1fPB\xfd\xff\xfe")
+_SEALED = {
+    b"7z\xbc\xaf\x27\x1c": "7z",
+    b"Rar!\x1a\x07": "rar",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"\x1f\x9d": "compress",
+}
+_FIRST = frozenset(b"\x1fPB\xfd\xff\xfe") | {magic[0] for magic in _SEALED}
 
 
 def is_packed(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
@@ -74,7 +87,12 @@ def is_packed(data: bytes | bytearray, start: int = 0, stop: int | None = None) 
     if stop - start < 4 or (data[start] not in _FIRST and data.find(b"\0", start, min(start + 512, stop)) < 0):
         return False  # the usual case, told quickly
     head = bytes(data[start : min(start + 512, stop)])
-    return _opener(head) is not None or _utf16(head) is not None
+    return _opener(head) is not None or _utf16(head) is not None or _sealed(head) is not None
+
+
+def _sealed(data: bytes) -> str | None:
+    """Name what is packed in a way that we cannot open."""
+    return next((kind for magic, kind in _SEALED.items() if data.startswith(magic)), None)
 
 
 def _joined(outer: str, inner: str) -> str:
@@ -95,14 +113,26 @@ def _opener(data: bytes) -> Callable[[bytes, Budget], Iterator[tuple[str, bytes]
     return None
 
 
+class _DamagedError(ValueError):
+    """Compressed data is damaged; what was there before the damage is still good."""
+
+    def __init__(self, good: bytes) -> None:
+        super().__init__()
+        self.good = good
+
+
 class _Inflate:
     """zlib's decompressor with the interface of the other two."""
 
-    def __init__(self) -> None:
-        self._inner = zlib.decompressobj(wbits=31)
+    def __init__(self, wbits: int = 31) -> None:
+        self._inner = zlib.decompressobj(wbits)
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        return self._inner.decompress(data, max_length)
+        before = self._inner.copy()
+        try:
+            return self._inner.decompress(data, max_length)
+        except zlib.error:
+            raise _DamagedError(_byte_by_byte(before, data)) from None
 
     @property
     def eof(self) -> bool:
@@ -113,33 +143,69 @@ class _Inflate:
         return self._inner.unused_data
 
 
+def _byte_by_byte(inner: "zlib._Decompress", data: bytes) -> bytes:
+    """Give what comes before the very byte at which zlib gives up: a wrong checksum at the end spoils nothing."""
+    out = bytearray()
+    try:
+        for at in range(len(data)):
+            out += inner.decompress(data[at : at + 1])
+    except zlib.error:
+        pass
+    return bytes(out)
+
+
 _Stream = _Inflate | bz2.BZ2Decompressor | lzma.LZMADecompressor
 
 
-def _compressed(data: bytes, budget: Budget, make: Callable[[], _Stream]) -> Iterator[tuple[str, bytes]]:
-    """Decompress every stream of a file; what is there before damage or the limit is still read."""
-    out = bytearray()
-    limit = min(_MEMBER, budget.bytes_left)
-    streams = 0
+def _read(stream: _Stream, data: bytes, at: int, most: int, out: bytearray) -> tuple[int, str | None]:
+    """Decompress a stream that begins at a place, to the end of what there is: where it ends, and why that is not all of it."""
+    step = _FIRST_STEP  # one of very many small streams costs little
     try:
-        while data and len(out) < limit:
-            stream = make()
-            out += stream.decompress(data, limit - len(out) + 1)
-            if not stream.eof:
-                budget.gaps.append("compressed data " + ("is longer than what is read" if len(out) > limit else "ends early"))
-                break
-            data = stream.unused_data
-            streams += 1
-            if streams >= _STREAMS and data:  # each copies all that follow it
-                budget.gaps.append("compressed data has too many parts")
-                break
+        while not stream.eof and at < len(data) and len(out) <= most:
+            piece = data[at : at + step]
+            out += stream.decompress(piece, most + 1 - len(out))
+            at += len(piece) - len(stream.unused_data)
+            step = min(2 * step, _STEP)
+    except _DamagedError as error:
+        out += error.good
+        return at, "is damaged after its beginning"
     except _BROKEN:
-        if not out:
-            raise
-        budget.gaps.append("compressed data is damaged after its beginning")
+        return at, "is damaged after its beginning"
+    if len(out) > most:
+        del out[most:]
+        return at, "is longer than what is read"
+    return at, None if stream.eof else "ends early"
+
+
+def _compressed(data: bytes, budget: Budget, make: Callable[[], _Stream]) -> Iterator[tuple[str, bytes]]:
+    """Decompress every stream of a file; what is there before damage or the limit is still read, and what follows as it stands."""
+    out = bytearray()
+    at, why, rest = 0, None, b""
+    while at < len(data) and why is None:
+        had = len(out)
+        end, why = _read(make(), data, at, _most(budget), out)
+        if why and len(out) == had:  # no stream begins here
+            rest = data[at:].strip(b"\0")  # some tools fill up with zeros
+            why = why if rest else None
+            break
+        at = end
+        why = why or budget.spent()
+    if why and not out:
+        raise ValueError(why)
+    if why:
+        budget.gaps.append(f"compressed data {why}")
     budget.bytes_left -= len(out)
     budget.members_left -= 1
-    yield "", bytes(out[:limit])
+    content = bytes(out)
+    del out  # of which there is a copy now
+    yield "", content
+    if rest:
+        yield "", _as_it_stands(rest)
+
+
+def _as_it_stands(data: bytes) -> bytes:
+    """Give the bytes of something damaged so that it is not taken for an archive again."""
+    return b"\n" + data
 
 
 def _gzip(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
@@ -155,36 +221,87 @@ def _xz(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
 
 
 def _zip(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+    if data.count(b"PK\1\2") > _MEMBERS:  # a directory of millions would be held in memory
+        yield from _without_directory(data, budget)
+        return
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(data))
+    except _BROKEN as error:
+        budget.gaps.append(f"archive: cannot be unpacked ({type(error).__name__})")
+        yield from _without_directory(data, budget)
+        return
+    with archive:
         for member in archive.infolist():
-            if member.is_dir():
+            if member.is_dir() and not member.file_size:
                 continue
             try:
                 with archive.open(member) as stream:
-                    content = stream.read(min(_MEMBER, max(0, budget.bytes_left)) + 1)
+                    content = stream.read(_most(budget) + 1)
             except _BROKEN as error:
                 budget.gaps.append(f"{member.filename}: cannot be unpacked ({type(error).__name__})")
-                content = _as_it_stands(data, member)
+                content = _member(data, member.header_offset, budget)[1]
             yield member.filename, _counted(member.filename, content, budget)
 
 
-def _as_it_stands(data: bytes, member: zipfile.ZipInfo) -> bytes:
-    """Give the bytes of a damaged member without its header."""
-    start = member.header_offset + 30 + len(member.orig_filename)
-    return data[start : start + member.compress_size]
+def _without_directory(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
+    """Give the members that a zip holds one after the other, whatever its directory says, and what stands between them."""
+    done, at = 0, data.find(b"PK\3\4")
+    while at >= 0:
+        name, content, end = _member(data, at, budget)
+        if content:
+            if at - done > _DESCRIPTOR:
+                yield "", _as_it_stands(data[done:at])
+            done = end
+            yield name, _counted(name, content, budget)
+        at = data.find(b"PK\3\4", max(end, at + 4))
+    yield "", _as_it_stands(data[done:])
+
+
+def _member(data: bytes, at: int, budget: Budget) -> tuple[str, bytes, int]:
+    """Read a member of a zip where it stands: its name, what can be had of it, and where it ends; nothing where none stands there."""
+    if len(data) < at + _LOCAL.size:
+        return "", b"", at
+    _, _, flags, method, _, _, _, size, _, name, extra = _LOCAL.unpack_from(data, at)
+    start = at + _LOCAL.size + name + extra
+    told = data[at + _LOCAL.size : start - extra].decode("utf-8", "replace")
+    if method == _DEFLATED and not flags & _ENCRYPTED:
+        content = bytearray()
+        end, _ = _read(_Inflate(-15), data, start, _most(budget), content)
+        if content:
+            return told, bytes(content), end
+    end = start + size if size else data.find(b"PK", start)
+    end = min(end, len(data)) if end >= 0 else len(data)
+    return told, data[start : min(end, start + _most(budget) + 1)], max(at, end)
+
+
+def _most(budget: Budget) -> int:
+    return min(_MEMBER, max(0, budget.bytes_left))
 
 
 def _tar(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
-        for member in archive:
+        at = -1
+        while (member := archive.next()) is not None:
+            archive.members = []  # type: ignore[attr-defined]  # it would hold all of them
+            if archive.offset <= at:
+                raise tarfile.ReadError
+            at = archive.offset
             stream = archive.extractfile(member) if member.isreg() else None
             if stream is not None:
-                yield member.name, _counted(member.name, stream.read(min(_MEMBER, max(0, budget.bytes_left)) + 1), budget)
+                yield member.name, _counted(member.name, stream.read(_most(budget) + 1), budget)
+            elif budget.spent():
+                yield member.name, b""  # and it ends here
+        end = archive.offset
+    if data[end : end + _BLOCK].strip(b"\0"):
+        budget.gaps.append("archive: is damaged after its beginning")
+        yield "", _counted("archive", _as_it_stands(data[end:]), budget)
+    elif rest := data[end:].lstrip(b"\0"):  # another one may follow
+        yield "", _counted("archive", rest, budget)
 
 
 def _counted(name: str, content: bytes, budget: Budget) -> bytes:
     budget.members_left -= 1
-    if len(content) > min(_MEMBER, budget.bytes_left):
+    if len(content) > _most(budget):
         budget.gaps.append(f"{name}: only its beginning was read")
     budget.bytes_left -= len(content)
     return content

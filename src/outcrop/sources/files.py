@@ -255,6 +255,8 @@ def scan_folder(folder: Folder, progress: Progress) -> Outcome:
     single = not path.is_dir()
     if single and path.is_symlink():  # named by a person, it is what it points at; inside a folder a link is not followed
         path = _behind(path)
+    if not single:
+        os.scandir(path).close()  # where that is not allowed nothing can be read at all
     base = os.path.join(os.fsencode(path.parent if single else path), b"")
     todo = [(os.fsencode(path.name), _size(path))] if single else walk(folder, outcome.gap)
     cut: dict[bytes, Found] = {}

@@ -54,7 +54,7 @@ def scan_history(scan: Scan) -> Outcome:
         seen.with_hits, seen.refs = list(found), refs
         seen.telling = _telling(found, outcome.located)
         seen.objects = "" if INCOMPLETE in scan.repository.gaps else objects
-        seen.save()
+        seen.save(scan.repository.folder.parent)
     _describe(scan.repository, outcome.located)
     outcome.gaps += _gaps_of(found, seen.places)
     scan.repository.gaps.extend(seen.gaps)
@@ -213,14 +213,12 @@ def scan_since(scan: Scan, since: bytes) -> Outcome:
     return outcome
 
 
-def scan_staged(scan: Scan, git_folder: Path) -> Outcome:
-    """Scan what is staged for the next commit; a value that the replaced version of a changed file held is not new."""
+def scan_staged(scan: Scan, git_folder: Path, index: Path) -> Outcome:
+    """Scan what an index holds for the next commit; a value that the replaced version of a changed file held is not new."""
     outcome = Outcome()
-    for file in [git_folder / "index", *git_folder.glob("sharedindex.*")]:
-        if file.is_file():
-            shutil.copyfile(file, scan.repository.folder / file.name)
     base = scan.repository.head.decode() if scan.repository.head else _empty_tree(scan.repository)
-    code, out = gitcall.output(scan.repository.folder, "diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", base)
+    command = ["diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", base]
+    code, out = gitcall.output(scan.repository.folder, *command) if _copied(scan.repository, git_folder, index) else (1, b"")
     if code:
         raise OperatorError("--staged: the index, or the commit that HEAD names, cannot be read")
     places: Places = {}
@@ -237,7 +235,20 @@ def scan_staged(scan: Scan, git_folder: Path) -> Outcome:
     for one in outcome.located:
         one.origin, one.at_tip = None, True
     outcome.gaps += _gaps_of(found, places)
+    if scan.repository.head is None:  # then everything counts as new: it matters why none was found
+        _note_gaps(scan.repository, outcome)
     return outcome
+
+
+def _copied(repository: Repository, git_folder: Path, index: Path) -> bool:
+    """Copy an index, and what it may share with others, to our own repository; where there is none yet, nothing is staged."""
+    try:
+        for file, name in [(index, "index"), *((file, file.name) for file in git_folder.glob("sharedindex.*"))]:
+            if file.is_file():
+                shutil.copyfile(file, repository.folder / name)
+    except OSError:
+        return False
+    return True
 
 
 def _empty_tree(repository: Repository) -> str:

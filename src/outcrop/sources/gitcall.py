@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from outcrop.domain.errors import OperatorError
+
 _GIGA = 1 << 30
 # Large objects are streamed instead of being held in memory; nothing is repacked or written behind our back.
 _CONFIG = {
@@ -73,16 +75,19 @@ def start(
     config: Mapping[str, str] | None = None,
 ) -> "subprocess.Popen[bytes]":
     """Start git on one of our own repositories, with its output to be read."""
-    process = subprocess.Popen(
-        command(repository, *arguments),
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        env=environment(config),
-        cwd=repository,
-        start_new_session=True,
-        bufsize=1 << 20,
-    )
+    try:
+        process = subprocess.Popen(
+            command(repository, *arguments),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env=environment(config),
+            cwd=repository,
+            start_new_session=True,
+            bufsize=1 << 20,
+        )
+    except FileNotFoundError:
+        raise OperatorError("git is needed to read a repository, and none is installed") from None
     bound(process.pid, memory)
     if process.stdout is not None and hasattr(fcntl, "F_SETPIPE_SZ"):
         with contextlib.suppress(OSError):  # a larger pipe means fewer changes between the two processes

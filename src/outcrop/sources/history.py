@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 
 from outcrop.sources import gitcall
 from outcrop.sources.base import Origin
-from outcrop.sources.blobs import contents
+from outcrop.sources.blobs import Large, contents
 from outcrop.sources.parallel import Emit, spread
-from outcrop.sources.repository import Repository
+from outcrop.sources.repository import OID, Repository
 
 _CHUNK = 2_000  # commits
 _MOST_RESTARTS = 1_000
@@ -19,6 +19,8 @@ _ABSENT = b"000000"  # of one that is no longer there
 _DIFF_MEMORY = 3 << 29  # git holds all changes of a commit: a small tree can unfold to billions of files
 _MOST_STANDING = 16 << 20  # bytes of a list of what stands in a commit
 _MOST_PATHS = 1_000  # of one blob
+_HEADER = 1 << 20  # bytes of a large commit that are read for who made it and from what
+_UNKNOWN = "the trees of a commit are missing, damaged or too large: what it changed is not wholly known"
 _DIFF = ["diff-tree", "--stdin", "-r", "-c", "--root", "--raw", "-z", "--no-renames", "--no-abbrev", "--no-textconv", "--no-ext-diff"]
 
 
@@ -37,7 +39,7 @@ def commits(repository: Repository, tips: Sequence[bytes], gaps: list[str], *, s
     if code:
         gaps.append("some commits are missing or damaged: their history is not followed")
         code, out = gitcall.output(repository.folder, *base, "--ignore-missing-links", given=given)
-    return out.split() if code == 0 else _walked(repository, list(tips))
+    return out.split() if code == 0 else _walked(repository, list(tips), since)
 
 
 def usable_tips(repository: Repository, gaps: list[str]) -> list[bytes]:
@@ -71,22 +73,20 @@ def _lost(repository: Repository, tips: Sequence[bytes], *walk: str) -> set[byte
     return {line[1:] for line in out.split() if line.startswith(b"?")}
 
 
-def _walked(repository: Repository, tips: list[bytes]) -> list[bytes]:
-    """Walk the commits ourselves where git gives up: what can be read is followed."""
-    parents: dict[bytes, list[bytes]] = {}
-    ahead = list(tips)
-    while ahead:
-        wanted = [oid for oid in dict.fromkeys(ahead) if oid not in parents]
-        ahead = []
-        for oid, content in contents(repository, [wanted]):
-            header = content.partition(b"\n\n")[0] if isinstance(content, bytes) else b""
-            parents[oid] = [line[7:] for line in header.split(b"\n") if line.startswith(b"parent ")]
-            if header:
-                ahead += parents[oid]
-            else:
-                parents[oid] = []
+def _walked(repository: Repository, tips: list[bytes], since: bytes | None) -> list[bytes]:
+    """Walk the commits ourselves where git gives up: what can be read is followed, as far as one that is known already."""
+    command = ["cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)", "--unordered"]
+    _, out = gitcall.output(repository.folder, *command)
+    there = [line[7:] for line in out.split(b"\n") if line.startswith(b"commit ")]
+    given = contents(repository, [[*there, *tips]])  # all in one go: asked generation by generation, a long history would take minutes
+    parents = {oid: _parents(content) for oid, content in given}
+    known = _reached(parents, [since], set()) if since else []
+    return _reached(parents, tips, set(known))
+
+
+def _reached(parents: dict[bytes, list[bytes]], tips: list[bytes], done: set[bytes]) -> list[bytes]:
+    """Give what these reach and what is not done yet, parents before children."""
     order: list[bytes] = []
-    done: set[bytes] = set()
     for tip in tips:
         stack = [(tip, False)]
         while stack:
@@ -98,6 +98,16 @@ def _walked(repository: Repository, tips: list[bytes]) -> list[bytes]:
                 stack.append((oid, True))
                 stack += [(parent, False) for parent in parents.get(oid, [])]
     return order
+
+
+def _parents(content: bytes | Large | None) -> list[bytes]:
+    return [line[7:] for line in _header(content) if line.startswith(b"parent ") and OID.fullmatch(line[7:])]
+
+
+def _header(content: bytes | Large | None) -> list[bytes]:
+    """Give the lines before a commit's message, which may be of any length."""
+    raw = content.read(_HEADER) if isinstance(content, Large) else content or b""
+    return raw.partition(b"\n\n")[0].split(b"\n")
 
 
 def place(repository: Repository, order: list[bytes], blobs: Collection[bytes], jobs: int, gaps: list[str]) -> Places:
@@ -171,20 +181,32 @@ def _placing(repository: Repository, blobs: Container[bytes]) -> Callable[[Itera
 def _changes(repository: Repository, chunk: list[bytes], start: int, blobs: Container[bytes], emit: Emit) -> Iterator[Change]:
     """Give what a chunk of commits did to the blobs. git ends at a damaged tree: it is looked for one by one, and left out."""
     ranks = {oid: start + number for number, oid in enumerate(chunk)}
-    at = 0
-    while at < len(chunk):
-        run = _Diff(repository, chunk[at:])
+    left, looked = chunk, False
+    while left:
+        run = _Diff(repository, left)
         yield from run.changes(ranks, blobs)
         if run.whole:
             return
-        for number in range(max(at, run.last - start), len(chunk)):
-            single = _Diff(repository, [chunk[number]])
+        left = left[left.index(run.last) :] if run.last else left
+        if not looked:
+            left, looked = _with_trees(repository, left, emit), True
+        rest = iter(left)
+        for oid in rest:
+            single = _Diff(repository, [oid])
             yield from single.changes(ranks, blobs)
-            at = number + 1
             if not single.whole:
-                emit("the trees of a commit are missing, damaged or too large: what it changed is not wholly known")
-                yield from _standing(repository, chunk[number], ranks[chunk[number]], blobs)
+                emit(_UNKNOWN)
+                yield from _standing(repository, oid, ranks[oid], blobs)
                 break
+        left = list(rest)
+
+
+def _with_trees(repository: Repository, oids: list[bytes], emit: Emit) -> list[bytes]:
+    """Leave out at once the commits whose tree is not there: in some partial clones that is nearly all of them."""
+    trees = _ids(repository, [oid + b"^{tree}" for oid in oids])
+    if None in trees:
+        emit(_UNKNOWN)
+    return [oid for oid, tree in zip(oids, trees, strict=True) if tree]
 
 
 def _standing(repository: Repository, commit: bytes, rank: int, blobs: Container[bytes]) -> Iterator[Change]:
@@ -201,26 +223,24 @@ def _standing(repository: Repository, commit: bytes, rank: int, blobs: Container
 
 
 class _Diff:
-    """One `git diff-tree` over some commits: whether it came to its end, and the rank of the last commit it told of."""
+    """One `git diff-tree` over some commits: whether it came to its end, and the last commit it told of."""
 
     def __init__(self, repository: Repository, oids: list[bytes]) -> None:
         self._repository = repository
         self._oids = oids
         self.whole = False
-        self.last = -1
+        self.last = b""
 
     def changes(self, ranks: dict[bytes, int], blobs: Container[bytes]) -> Iterator[Change]:
         with gitcall.start(self._repository.folder, _DIFF, stdin=subprocess.PIPE, memory=_DIFF_MEMORY) as process:
             assert process.stdout is not None  # noqa: S101 - for the type checker
             feeder = threading.Thread(target=_give, args=(process, self._oids), daemon=True)
             feeder.start()
-            commit = b""
             for fields, path in records(process.stdout.read()):
                 if path is None:
-                    commit = fields
-                    self.last = ranks[commit]
+                    self.last = fields
                 elif (oid := _new_id(fields)) in blobs and oid is not None:
-                    yield oid, path, ranks[commit], commit
+                    yield oid, path, ranks[self.last], self.last
             process.wait()
             feeder.join()
         self.whole = process.returncode == 0
@@ -332,12 +352,11 @@ def _answers(out: bytes, names: list[bytes]) -> Iterator[bytes | None]:
 def describe(repository: Repository, oids: list[bytes]) -> dict[bytes, Origin]:
     """Read who made these commits, and when."""
     given = contents(repository, [oids]) if oids else ()
-    return {oid: _described(oid, content if isinstance(content, bytes) else b"") for oid, content in given}
+    return {oid: _described(oid, _header(content)) for oid, content in given}
 
 
-def _described(oid: bytes, raw: bytes) -> Origin:
-    header = raw.partition(b"\n\n")[0]
-    line = next((line[7:] for line in header.split(b"\n") if line.startswith(b"author ")), b"")
+def _described(oid: bytes, header: list[bytes]) -> Origin:
+    line = next((line[7:] for line in header if line.startswith(b"author ")), b"")
     who, _, when = line.rpartition(b"> ")
     name = (who + b">" if who else line.strip()).decode("utf-8", "replace").strip()
     return Origin(oid.decode(), name or None, _seconds(when))

@@ -17,7 +17,7 @@ from outcrop.domain.errors import OperatorError
 from outcrop.sources import gitcall
 from outcrop.sources.base import shown
 
-_OID = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+OID = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SYMBOLIC = 5  # how many times a symbolic ref is followed
 _ALTERNATES = 5
 _FOLDERS = 2  # objects/info/commit-graphs
@@ -42,8 +42,8 @@ class Repository:
 def find_git_folder(path: Path) -> Path | None:
     """Give the git folder of a working tree or a bare repository; None where there is none."""
     inner = path / ".git"
-    if os.path.isdir(inner) and _looks_like_git(inner):
-        return inner
+    if os.path.isdir(inner) and (_looks_like_git(inner) or all(os.path.isdir(inner / part) for part in ("objects", "refs"))):
+        return inner  # also where HEAD is lost, though git itself would see no repository then
     if os.path.isfile(inner):  # a worktree or a submodule: the file names the folder
         text = _small(inner)
         if text.startswith(b"gitdir:"):
@@ -59,23 +59,24 @@ def _looks_like_git(path: Path) -> bool:
 def open_local(git_folder: Path, work: Path) -> Repository:
     """Open a repository on this machine."""
     common = git_folder
-    if (git_folder / "commondir").is_file():
-        common = git_folder / os.fsdecode(_small(git_folder / "commondir").strip())
+    if os.path.isfile(git_folder / "commondir"):
+        common = git_folder / os.fsdecode(_small(git_folder / "commondir").partition(b"\0")[0].strip())
     gaps: list[str] = []
-    objects = _object_folders((common / "objects").resolve(), gaps)
+    objects = _object_folders(_real(common / "objects"), gaps)
     refs = _refs(common, gaps)
     if git_folder != common:
         refs |= {name: oid for name, oid in _refs(git_folder, gaps).items() if name not in refs}
-    head = _resolve(_small(git_folder / "HEAD").strip(), refs)
-    shallow = [line for line in _small(common / "shallow", 1 << 24).split() if _OID.fullmatch(line)]
+    head = _head(git_folder, refs, gaps)
+    refs |= _heads_of_worktrees(common, refs, gaps)
+    shallow = [line for line in _small(common / "shallow", 1 << 24).split() if OID.fullmatch(line)]
     if shallow:
         gaps.append("the clone is shallow: older history is not there")
-    packs = [pack for folder in objects for pack in (folder / "pack").glob("*.pack")]
-    if any(pack.with_suffix(".promisor").exists() for pack in packs):
+    packs = [folder / "pack" / name for folder in objects for name in _names(folder / "pack") if name.endswith(".pack")]
+    if any(os.path.exists(pack.with_suffix(".promisor")) for pack in packs):
         gaps.append("the clone is partial: objects that were never fetched are not there")
-    if not all(pack.with_suffix(".idx").is_file() for pack in packs):
+    if not all(os.path.isfile(pack.with_suffix(".idx")) for pack in packs):
         gaps.append("a pack has no index: its objects cannot be read")
-    if (common / "reftable").is_dir():
+    if os.path.isdir(common / "reftable"):
         gaps.append("refs are stored as reftable, which is not read: findings have no commit")
     objects = tuple(_regular(folder, work / f"objects-{number}", gaps) for number, folder in enumerate(objects))
     return _own(Repository(work / "repository.git", objects, refs, head, gaps), shallow)
@@ -101,18 +102,15 @@ def state(repository: Repository) -> str:
     """Give a digest of which objects there are: equal means that nothing has come or gone."""
     digest = hashlib.sha256()
     for folder in repository.objects:
-        for index in sorted((folder / "pack").glob("*.idx")):
-            raw = index.name.encode("utf-8", "surrogateescape")
-            with contextlib.suppress(OSError), index.open("rb") as file:
-                file.seek(-min(40, index.stat().st_size), os.SEEK_END)
+        for name in sorted(name for name in _names(folder / "pack") if name.endswith(".idx")):
+            raw = os.fsencode(name)
+            with contextlib.suppress(OSError), (folder / "pack" / name).open("rb") as file:
+                file.seek(-min(40, os.fstat(file.fileno()).st_size), os.SEEK_END)
                 raw += file.read()  # the checksums of the pack and of its index
             digest.update(raw)
         for number in range(256):
-            try:
-                names = sorted(os.listdir(folder / f"{number:02x}"))
-            except OSError:
-                continue
-            digest.update(f"{number:02x} {' '.join(names)}\n".encode("utf-8", "surrogateescape"))
+            if names := _names(folder / f"{number:02x}"):
+                digest.update(f"{number:02x} {' '.join(sorted(names))}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 
@@ -126,25 +124,27 @@ def refs_state(repository: Repository) -> str:
 def resolve(repository: Repository, revision: str) -> bytes:
     """Give the commit that a person's revision names: a ref's name, short or long, or the beginning of an id."""
     raw = os.fsencode(revision)
-    for name in (raw, b"refs/" + raw, b"refs/tags/" + raw, b"refs/heads/" + raw, b"refs/remotes/" + raw):
-        if name in repository.refs:
-            return repository.refs[name]
+    names = [raw, b"refs/" + raw, b"refs/tags/" + raw, b"refs/heads/" + raw, b"refs/remotes/" + raw]
+    found = next((repository.refs[name] for name in names if name in repository.refs), None)
     base, _, rest = revision.partition("~") if "~" in revision else revision.partition("^")
-    if rest or base != revision:
-        raw = resolve(repository, base) + os.fsencode(revision[len(base) :])
-    elif revision == "HEAD" and repository.head:
-        return repository.head
-    elif not re.fullmatch("[0-9a-f]{4,64}", revision):
-        raise OperatorError(f"--since {revision}: there is no such revision")
-    code, out = gitcall.output(repository.folder, "rev-parse", "--verify", "--quiet", "--end-of-options", os.fsdecode(raw) + "^{commit}")
-    if code or not _OID.fullmatch(out.strip()):
-        raise OperatorError(f"--since {revision}: there is no such revision")
+    if found is None and revision in {"HEAD", "@"}:
+        found = repository.head
+    elif found is None and (rest or base != revision):
+        found = resolve(repository, base) + os.fsencode(revision[len(base) :])
+    elif found is None and re.fullmatch("[0-9a-fA-F]{4,64}", revision):
+        found = raw
+    command = ["rev-parse", "--verify", "--quiet", "--end-of-options"]
+    code, out = gitcall.output(repository.folder, *command, os.fsdecode(found) + "^{commit}") if found else (1, b"")
+    if code or not OID.fullmatch(out.strip()):
+        raise OperatorError(f"--since {shown(os.fsencode(revision))}: there is no such revision")
     return out.strip()
 
 
 def _object_folders(first: Path, gaps: list[str]) -> tuple[Path, ...]:
     """Follow alternates ourselves, a bounded number of steps, so that git is given a flat list."""
     found: list[Path] = []
+    if os.path.isdir(first):
+        os.listdir(first)  # where that is not allowed nothing can be read at all
     ahead = [(first, 0)]
     while ahead:
         folder, depth = ahead.pop(0)
@@ -176,21 +176,25 @@ def _regular(folder: Path, beside: Path, gaps: list[str]) -> Path:
 
 
 def _is_special(path: str) -> bool:
-    """Tell whether a path leads to something that is neither file nor folder; what leads nowhere does no harm."""
-    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+    """Tell whether a path leads to something that is no file; what leads nowhere does no harm."""
+    return os.path.exists(path) and not os.path.isfile(path)
 
 
 def _entries(folder: str, depth: int = 0) -> Iterator[os.DirEntry[str]]:
-    """Give what stands in an object folder and in those that git looks into, the folders themselves aside."""
+    """Give what stands in an object folder and in those that git looks into, folders aside that it does not take for an object."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if not entry.is_dir():
+                if not entry.is_dir() or _is_named_as_object(folder, entry.name):
                     yield entry
                 elif depth < _FOLDERS:
                     yield from _entries(entry.path, depth + 1)
     except OSError:  # what cannot be listed git cannot read either, and says so
         return
+
+
+def _is_named_as_object(folder: str, name: str) -> bool:
+    return bool(OID.fullmatch(os.fsencode(os.path.basename(folder) + name))) or name.endswith((".pack", ".idx"))
 
 
 def _real(path: Path) -> Path:
@@ -203,20 +207,22 @@ def _real(path: Path) -> Path:
 
 def _refs(folder: Path, gaps: list[str]) -> dict[bytes, bytes]:
     """Read refs as data: packed ones, then loose ones, which win."""
-    refs: dict[bytes, bytes] = {}
-    for line in _small(folder / "packed-refs", 1 << 28).split(b"\n"):
-        oid, _, name = line.partition(b" ")
-        if _OID.fullmatch(oid) and name.startswith(b"refs/"):
-            refs[name] = oid
+    refs = _packed(folder / "packed-refs", gaps)
     symbolic: dict[bytes, bytes] = {}
     root = os.fsencode(folder)
-    for place, folders, names in os.walk(os.path.join(root, b"refs"), followlinks=False):
+
+    def unread(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            gaps.append(f"refs in {shown(os.path.relpath(os.fsencode(error.filename), root))} cannot be read")
+
+    for place, folders, names in os.walk(os.path.join(root, b"refs"), onerror=unread, followlinks=False):
         folders.sort()
-        for file in sorted(names):
+        links = [name for name in folders if os.path.islink(os.path.join(place, name))]
+        for file in sorted([*names, *links]):
             full = os.path.join(place, file)
             content = _small(Path(os.fsdecode(full))).strip()
             name = os.path.relpath(full, root)
-            if _OID.fullmatch(content):
+            if OID.fullmatch(content):
                 refs[name] = content
             elif content.startswith(b"ref:"):
                 symbolic[name] = content
@@ -227,13 +233,50 @@ def _refs(folder: Path, gaps: list[str]) -> dict[bytes, bytes]:
     return refs | {b"refs/stash@{%d}" % number: entry for number, entry in enumerate(stash)}
 
 
+def _packed(file: Path, gaps: list[str]) -> dict[bytes, bytes]:
+    """Read packed refs; a line can also be a note, or what the tag above it points at."""
+    refs: dict[bytes, bytes] = {}
+    text = _small(file, 1 << 28)
+    bad = not text and os.path.exists(file) and os.path.getsize(file) > 0
+    for line in text.split(b"\n"):
+        oid, _, name = line.partition(b" ")
+        if OID.fullmatch(oid) and name.startswith(b"refs/"):
+            refs[name] = oid
+        else:
+            bad = bad or not (line.startswith((b"#", b"^")) or not line)
+    if bad:
+        gaps.append("packed-refs is damaged or cannot be read: some refs are not known")
+    return refs
+
+
+def _head(folder: Path, refs: dict[bytes, bytes], gaps: list[str]) -> bytes | None:
+    content = _small(folder / "HEAD").strip()
+    if not OID.fullmatch(content) and not content.startswith(b"ref:"):
+        gaps.append("HEAD cannot be read: what stands at the tip is not known")
+    return _resolve(content, refs)
+
+
+def _heads_of_worktrees(common: Path, refs: dict[bytes, bytes], gaps: list[str]) -> dict[bytes, bytes]:
+    """Give what other working trees stand at, which need not be a branch."""
+    folders = [common / "worktrees" / name for name in sorted(_names(common / "worktrees"))]
+    heads = {os.fsencode(f"worktrees/{folder.name}/HEAD"): _head(folder, refs, gaps) for folder in folders}
+    return {name: oid for name, oid in heads.items() if oid}
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (OSError, ValueError):
+        return []
+
+
 def _reflog(path: Path) -> list[bytes]:
     """Give the entries of a reflog: older stashes are kept nowhere else."""
-    return [parts[1] for line in _small(path, 1 << 22).split(b"\n") if len(parts := line.split(b" ", 2)) == 3 and _OID.fullmatch(parts[1])]
+    return [parts[1] for line in _small(path, 1 << 22).split(b"\n") if len(parts := line.split(b" ", 2)) == 3 and OID.fullmatch(parts[1])]
 
 
 def _resolve(content: bytes, refs: dict[bytes, bytes]) -> bytes | None:
-    if _OID.fullmatch(content):
+    if OID.fullmatch(content):
         return content
     return refs.get(content[4:].strip()) if content.startswith(b"ref:") else None
 
@@ -265,14 +308,17 @@ def _own(made: Repository, shallow: list[bytes]) -> Repository:
 
 
 def _is_sha256(repository: Repository) -> bool:
-    """Tell by the names of objects and packs how long ids are, and by the refs where there are none."""
+    """Tell by the names of objects and packs how long ids are, and by most refs where these do not agree."""
     lengths: set[int] = set()
     for folder in repository.objects:
-        lengths |= {len(file.stem) - 5 for file in (folder / "pack").glob("pack-*.pack")}
-        lengths |= {len(file.name) + 2 for file in folder.glob("[0-9a-f][0-9a-f]/*")}
-    if not lengths & {40, 64}:
-        lengths = {len(oid) for oid in repository.tips}
-    return 64 in lengths and 40 not in lengths
+        lengths |= {len(name) - 10 for name in _names(folder / "pack") if name.startswith("pack-") and name.endswith(".pack")}
+        lengths |= {len(name) + 2 for number in range(256) for name in _names(folder / f"{number:02x}")}
+    if lengths >= {40, 64}:
+        repository.gaps.append("objects with ids of two lengths stand side by side: only one kind can be read")
+    elif lengths & {40, 64}:
+        return 64 in lengths
+    tips = [len(oid) for oid in repository.tips]
+    return tips.count(64) > tips.count(40)
 
 
 def _quoted(path: bytes) -> bytes:

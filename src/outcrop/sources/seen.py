@@ -5,7 +5,6 @@ For a blob that holds something only its id is kept: it is read again, which is 
 
 import contextlib
 import hashlib
-import os
 from binascii import unhexlify
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,8 +31,8 @@ class Seen:
     def __contains__(self, oid: object) -> bool:
         return isinstance(oid, bytes) and unhexlify(oid) in self.scanned
 
-    def save(self) -> None:
-        """Write it beside and put it in place at once; a folder that cannot be written means no memory."""
+    def save(self, work: Path) -> None:
+        """Write it in the folder for work in progress and put it in place at once; a cache that cannot be written means no memory."""
         if self.file is None:
             return
         head = {
@@ -50,7 +49,7 @@ class Seen:
             "gaps": self.gaps,
             "tips": [[path.hex(), oid.decode()] for path, oid in sorted(self.tips)],
         }
-        unfinished = self.file.with_suffix(f".{os.getpid()}")
+        unfinished = work / self.file.name
         with contextlib.suppress(OSError):
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with unfinished.open("wb") as file:

@@ -4,9 +4,12 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from outcrop.domain.errors import OperatorError
 
 _LOCK = ".lock"
 
@@ -14,25 +17,41 @@ _LOCK = ".lock"
 def cache_folder() -> Path:
     """Give the folder for what can be made again: compiled rules, what was scanned, work in progress."""
     base = os.environ.get("XDG_CACHE_HOME") or ""
-    return (Path(base) if base.startswith("/") else Path("~/.cache").expanduser()) / "outcrop"
+    try:
+        return (Path(base) if base.startswith("/") else Path("~/.cache").expanduser()) / "outcrop"
+    except RuntimeError:  # a user without a home, as in some containers: nothing can be kept
+        return Path(os.devnull) / "outcrop"
 
 
 @contextlib.contextmanager
 def work_folder(cache: Path) -> Iterator[Path]:
     """Make a folder that is gone afterwards, whatever happens."""
-    parent = cache / "work"
     try:
-        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder, lock = _made(cache / "work")
     except OSError:
-        parent = Path(tempfile.gettempdir()) / f"outcrop-{os.getuid()}"
-        parent.mkdir(mode=0o700, exist_ok=True)
-    sweep(parent)
-    folder, lock = _locked(parent)
+        folder, lock = _made(_temporary())
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
+
+
+def _made(parent: Path) -> tuple[Path, int]:
+    parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    sweep(parent)
+    return _locked(parent)
+
+
+def _temporary() -> Path:
+    """Give our folder among everybody's: who else could write to it could have git run what they like."""
+    folder = Path(tempfile.gettempdir()) / f"outcrop-{os.getuid()}"
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise OperatorError(f"{folder}: others can write there; name a folder of your own for work in progress by XDG_CACHE_HOME")
+    return folder
 
 
 def _locked(parent: Path) -> tuple[Path, int]:

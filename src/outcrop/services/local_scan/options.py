@@ -1,5 +1,6 @@
 """What a caller of the scan can choose, and what all findings of one target share."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,7 @@ class Place:
 
 def ignoring(file: Path, otherwise: Callable[[bytes], bool] = nothing) -> Callable[[bytes], bool]:
     """Read a file of patterns in the syntax of .gitignore."""
-    if not file.is_file():  # nor a pipe that would make us wait
+    if not os.path.isfile(file):  # noqa: PTH113 - nor a pipe that would make us wait, nor what may not be looked at
         return otherwise
     try:
         with file.open("rb") as opened:

@@ -28,10 +28,17 @@ def scan_git(target: str, options: Options, progress: Progress) -> tuple[Outcome
         key = os.fsencode(os.path.realpath(git_folder))
         run = git.Scan(repository, options.ruleset, options.floor, options.jobs, progress, options.cache, key)
         if options.staged:
-            return git.scan_staged(run, git_folder), place
+            return git.scan_staged(run, git_folder, _index(Path(target), git_folder)), place
         if options.since:
             return git.scan_since(run, resolve(repository, options.since)), place
         return git.scan_history(run), place
+
+
+def _index(target: Path, git_folder: Path) -> Path:
+    """Give the index of the next commit: in a hook git names it, and of `commit -a` or `commit FILE` it is another than the usual one."""
+    named = Path(os.environ.get("GIT_INDEX_FILE") or git_folder / "index")
+    ours = os.path.realpath(named.parent) == os.path.realpath(git_folder) or os.path.realpath(target) == os.path.realpath(".")
+    return named if ours and named.is_file() else git_folder / "index"
 
 
 def scan_remote(found: "Found", remote: Remote, place: Place, options: Options, progress: Progress) -> tuple[Outcome, Place]:

@@ -37,10 +37,14 @@ def scan(targets: list[str], options: Options, progress: Progress) -> Report:
                 report.findings += described(outcome.located, place, options)
         except OutcropError as error:
             report.failures.append(error.message)
+        except OSError as error:  # a full disk, no more processes: what is true of this target need not be of the next
+            report.failures.append(_failed(target, error))
     return report
 
 
 def _scan_target(target: str, options: Options, progress: Progress, report: Report) -> Iterator[tuple[Outcome, Place]]:
+    if not target:  # a variable of a script that was not set: it would be the current folder
+        raise OperatorError("a target has an empty name")
     kind = "elsewhere" if _is_elsewhere(target) else options.type or _guess(target)
     if kind == "stdin":
         yield _scan_stdin(options), Place("-")
@@ -49,13 +53,18 @@ def _scan_target(target: str, options: Options, progress: Progress, report: Repo
 
         yield scan_git(target, options, progress)
     elif options.staged or (options.since and kind == "folder"):
-        raise OperatorError(f"{target}: is not a git repository on this machine, so there is nothing staged and no history")
+        name = shown(os.fsencode(target))
+        raise OperatorError(f"{name}: is not a git repository on this machine, so there is nothing staged and no history")
     elif kind == "elsewhere":
         from outcrop.services.local_scan.elsewhere import scan_elsewhere  # noqa: PLC0415
 
         yield from scan_elsewhere(target, options, progress, report.gaps)
     else:
         yield _scan_folder(target, options, progress)
+
+
+def _failed(target: str, error: OSError) -> str:
+    return f"{shown(os.fsencode(target))}: {(error.strerror or 'cannot be read').lower()}"
 
 
 def _is_elsewhere(target: str) -> bool:
@@ -71,7 +80,7 @@ def _guess(target: str) -> TargetType:
         path = Path(target)
         return "git" if path.is_dir() and find_git_folder(path) else "folder"
     except OSError as error:  # a name that is too long
-        raise OperatorError(f"{shown(os.fsencode(target))}: {(error.strerror or 'cannot be read').lower()}") from None
+        raise OperatorError(_failed(target, error)) from None
 
 
 def _scan_stdin(options: Options) -> Outcome:
@@ -94,7 +103,7 @@ def _scan_folder(target: str, options: Options, progress: Progress) -> tuple[Out
     try:
         path.stat()
     except OSError as error:
-        raise OperatorError(f"{shown(os.fsencode(target))}: {(error.strerror or 'cannot be read').lower()}") from None
+        raise OperatorError(_failed(target, error)) from None
     ignored = ignoring(path / IGNORE_FILE) if path.is_dir() else nothing
     work = files.Folder(path, options.ruleset, options.floor, options.jobs, ignored, gitignore=options.gitignore)
     return files.scan_folder(work, progress), Place(os.path.realpath(path), ignored=ignored)
