@@ -228,6 +228,25 @@ def test_a_tight_word_must_be_part_of_the_name(name):
     assert values(name + drawn("0123456789abcdef", 32, name), rules=rules) == []
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "myCircleToken: string = '",
+        "the circle token: ",
+        "circle:\n  api_token: ",
+        "[circle]\ntoken = ",
+        "        - name: CIRCLE_TOKEN\n                value: ",
+        '{\n                "name": "CIRCLE_TOKEN",\n                "value": "',
+        'variable "circle_token" {\n                default = "',
+    ],
+)
+def test_a_tight_word_is_told_in_a_name_below_its_heading_and_in_pairs_of_name_and_value(name):
+    rules = own_rules(SHORT.replace("acme mail", "circle") + "tight = true\n")
+    value = drawn("0123456789abcdef", 32, name)
+    assert values(f"{name}{value}\n", rules=rules) == [value]
+    assert values(f"docker run -e CIRCLE_TOKEN=x\nREVISION_OF_LAST_BUILD={value}\n", rules=rules) == []
+
+
 def test_names_and_hashes_are_no_values_of_the_short_form():
     rules = own_rules(SHORT.replace("hex 32", "base62 32"))
     for value in ("thisIsTheNameOfSomethingInTheCode"[:32], "THISISTHENAMEOFSOMETHINGINTHECOD", drawn("0123456789abcdef", 32, 1)):

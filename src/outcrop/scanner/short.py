@@ -16,8 +16,13 @@ _APART = 40  # characters between the issuer's word and the name, line ends incl
 _KIND = "key|token|secret|passw(?:or)?d|pwd|pass|auth(?:orization|entication)?|bearer|cred(?:ential)?|pat"
 _KIND_BEGINS = "key|token|secret|pass|pwd|auth|bearer|cred|pat"
 _KIND_END = r"s?(?:\b|_|(?-i:[A-Z0-9]))"
-# One name, or the next one below it: ACME_API_KEY, acme.token, "acme": {"key", acme:\n  secret
-_ONE_NAME = r"""(?:[a-z0-9_.-]{0,20}|["'\])]{0,2}[ \t]{0,2}[:=\[{(]{1,2}\s{0,16}["'{]{0,2}\s{0,16}["']?[a-z0-9_.-]{0,16})"""
+# One name, or the next one below it: ACME_API_KEY, acme.token, "acme": {"key", acme:\n  secret, [acme]\nkey
+_ONE_NAME = (
+    r"""(?:[ ]?[a-z0-9_.-]{0,20}|["'\])]{0,2}[ \t]{0,2}[:=\[{(]{1,2}\s{0,16}["'{]{0,2}\s{0,16}["']?[a-z0-9_.-]{0,16}"""
+    r"""|\]\s{1,4}[a-z0-9_.-]{0,16})"""
+)
+# A pair of name and value on two lines, however deep: - name: ACME_API_KEY\n  value: …, variable "acme_token" {\n  default = …
+_PAIR = r"""(?:["',{ ]{0,4}\s{1,40}["']?(?:value|default))?"""
 _SHORT_WORD = 5  # a shorter one is a syllable of other words
 _CLASSES = {
     "digits": "[0-9]", "hex": "[0-9a-f]", "HEX": "[0-9A-F]", "lower": "[a-z]", "UPPER": "[A-Z]", "letters": "[A-Za-z]",
@@ -62,27 +67,27 @@ def pattern_of(values: Sequence[str]) -> str:
 
 def context_of(words: Sequence[str], *, tight: bool) -> str:
     """Write the name that a value of this issuer is given: its word, and one for a secret in the same name or soon after."""
-    return f"{_name(words, tight=tight)}(?:{_KIND}){_KIND_END}"
+    return f"{_name(words, tight=tight)}(?:{_KIND}){_KIND_END}{_PAIR}"
 
 
 def trigger_of(words: Sequence[str], *, tight: bool) -> str:
     """Give the beginning of the context that is cheap to look for: a rare word alone, an everyday one with what must follow."""
     # The words for a secret stand in all code: looked for after every issuer's word, they cost a third of the first pass.
     if not tight:
-        return f"(?i:{'|'.join(_word(word, tight=tight) for word in words)})"
+        return f"(?i:{'|'.join(_word(word) for word in words)})"
     return f"(?is:{_name(words, tight=tight)}(?:{_KIND_BEGINS}))"
 
 
 def _name(words: Sequence[str], *, tight: bool) -> str:
     between = _ONE_NAME if tight else f".{{0,{_APART}}}?"
-    return f"(?:{'|'.join(_word(word, tight=tight) for word in words)}){between}"
+    return f"(?:{'|'.join(_word(word) for word in words)}){between}"
 
 
-def _word(word: str, *, tight: bool) -> str:
+def _word(word: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9]+(?:[ ._-]?[A-Za-z0-9]+)*", word) or len(word) < 2:
         raise PatternError(f"word {word!r} is no name; write other signs as context")
     flexible = re.sub(r"[ ._-]", lambda _: "[ ._-]?", word.lower())
-    return ("(?:^|[^a-z0-9])" if tight or len(re.split("[ ._-]", word)[0]) < _SHORT_WORD else "") + flexible
+    return ("(?:^|[^a-z0-9])" if len(re.split("[ ._-]", word)[0]) < _SHORT_WORD else "") + flexible
 
 
 def entropy_of(values: Sequence[str]) -> float:
