@@ -39,5 +39,8 @@ def random_bits(value: str) -> float:
 
 
 def is_spelled(value: str) -> bool:
-    """Tell whether a value that should be random is made of words: a path, an identifier. Of 20 random characters 1 in 10,000 values is."""
-    return _BEYOND_HEX.search(value) is not None and random_bits(value) < 0
+    """Tell whether a value that should be random is made of words: a path, an identifier. Of 20 random characters 1 in 10,000 values is.
+
+    Hexadecimal digits spell nothing, though as letters they would.
+    """
+    return 4 * len(_BEYOND_HEX.findall(value)) >= len(value) and random_bits(value) < 0
