@@ -1,5 +1,6 @@
 """A repository's whole history into located hits: every blob is read once, then the oldest commit of each hit is found."""
 
+import os
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from outcrop.sources.base import Located, Origin, Outcome, Progress, for_path, m
 from outcrop.sources.history import Places
 from outcrop.sources.listing import INCOMPLETE, listed
 from outcrop.sources.parallel import spread
-from outcrop.sources.repository import Repository, refs_state, state
+from outcrop.sources.repository import Repository, find_git_folder, refs_state, state
 from outcrop.sources.seen import Seen
 
 _Key = tuple[bytes | None, str]  # a path with its member, and a value
@@ -216,9 +217,9 @@ def scan_since(scan: Scan, since: bytes) -> Outcome:
 def scan_staged(scan: Scan, git_folder: Path) -> Outcome:
     """Scan what is staged for the next commit; a value that the replaced version of a changed file held is not new."""
     outcome = Outcome()
-    for file in [git_folder / "index", *git_folder.glob("sharedindex.*")]:
+    for file, name in [(_index(git_folder), "index"), *((file, file.name) for file in git_folder.glob("sharedindex.*"))]:
         if file.is_file():
-            shutil.copyfile(file, scan.repository.folder / file.name)
+            shutil.copyfile(file, scan.repository.folder / name)
     base = scan.repository.head.decode() if scan.repository.head else _empty_tree(scan.repository)
     code, out = gitcall.output(scan.repository.folder, "diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", base)
     if code:
@@ -238,6 +239,16 @@ def scan_staged(scan: Scan, git_folder: Path) -> Outcome:
         one.origin, one.at_tip = None, True
     outcome.gaps += _gaps_of(found, places)
     return outcome
+
+
+def _index(git_folder: Path) -> Path:
+    """Give the index that the next commit is made from: `git commit -a`, or of some files, makes another and names it to its hooks."""
+    named = Path(os.environ.get("GIT_INDEX_FILE") or git_folder / "index").absolute()
+    ours = os.path.realpath(git_folder)
+    # A variable that another repository's hook has set says nothing about this one.
+    here = find_git_folder(Path())
+    is_ours = os.path.realpath(named.parent) == ours or (here is not None and os.path.realpath(here) == ours)
+    return named if is_ours and named.is_file() else git_folder / "index"
 
 
 def _empty_tree(repository: Repository) -> str:
