@@ -198,6 +198,30 @@ def test_the_ignore_file_at_head_counts_in_a_bare_repository(repo: Repo, scan: S
     assert scan(tmp_path / "bare.git").secrets == [SECOND]
 
 
+@pytest.mark.parametrize(
+    ("versions", "line"),
+    [("m", None), ("mm", None), ("um", 1), ("mu", 1), ("mum", 1), ("mmum", 1)],
+)
+def test_a_mark_allows_the_versions_of_a_line_that_have_it(repo: Repo, scan: Scan, tmp_path: Path, versions: str, line: int | None) -> None:
+    commits = [
+        repo.commit({"a": f"{FIRST} # outcrop:allow\n{number}\n" if version == "m" else f"{FIRST}\n{number}\n"})
+        for number, version in enumerate(versions)
+    ]
+    for _ in range(3):  # with what the cache knows as without
+        scanned = scan(repo.path, cache=tmp_path / "cache")
+        assert [one["commit"] for one in scanned.findings] == ([commits[versions.index("u")]] if line else [])
+        assert [one["current_line"] for one in scanned.findings] == ([1] if line else [])
+
+
+def test_a_mark_that_goes_is_a_new_value(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": f"{FIRST} # outcrop:allow\n{SECOND}\n"})
+    repo.write("a", f"{FIRST}\n{SECOND}\n")
+    repo.git("add", "a")
+    assert scan(repo.path, staged=True).secrets == [FIRST]
+    repo.commit()
+    assert scan(repo.path, since="HEAD~1").secrets == [FIRST]
+
+
 # --since
 
 

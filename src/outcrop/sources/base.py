@@ -77,7 +77,7 @@ def member(path: bytes | None, inner: str) -> bytes | None:
 
 
 def for_path(found: Found, path: bytes | None) -> list[tuple[str, Hit]]:
-    """Give a content's hits at one path, each value once, by a rule that knows it if there is one.
+    """Give a content's hits at one path, each value once: where no mark allows it, and by a rule that knows it, if there is such.
 
     Rules for files of certain names speak in those files only.
     """
@@ -90,7 +90,7 @@ def for_path(found: Found, path: bytes | None) -> list[tuple[str, Hit]]:
     for inner, hits in by_member.items():
         values: dict[str, Hit] = {}
         chosen = best(hits) if any(hit.rule.paths for hit in hits) else hits
-        for hit in sorted(chosen, key=lambda hit: (hit.weighed, hit.start, hit.end)):
+        for hit in sorted(chosen, key=lambda hit: (hit.allowed, hit.weighed, hit.start, hit.end)):
             values.setdefault(reveal(hit.secret), hit)
         kept += ((inner, hit) for hit in sorted(values.values(), key=lambda hit: (hit.start, hit.end)))
     return kept
