@@ -38,6 +38,12 @@ class Located:
     source_type: SourceType | None = None  # where the source itself says so: on the web
     url: str | None = None
     excerpt: Excerpt | None = None  # an account's runs only
+    inner: str = ""  # what of the path is inside an archive
+
+    @property
+    def file(self) -> bytes | None:
+        """Give the path of the file that holds it, the archive where it is in one: a file's own name may have a `!` in it."""
+        return self.path[: -len(member(b"", self.inner) or b"") - 1] if self.path and self.inner else self.path
 
 
 @dataclass(slots=True)

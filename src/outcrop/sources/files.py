@@ -6,17 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.content import Found, Stretch, Wire, from_wire, scan_content, scan_stream, scan_stretch, to_wire
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.sources.base import Located, Outcome, Progress, for_path, member, shown
+from outcrop.sources.ignoring import Ignoring
 from outcrop.sources.parallel import Emit, spread
-
-if TYPE_CHECKING:
-    import pathspec
 
 _BATCH_BYTES = 4 << 20
 _BATCH_FILES = 500
@@ -64,7 +61,7 @@ def batches(folder: Folder, gap: Callable[[bytes, str], None]) -> Iterator[list[
 def walk(work: Folder, gap: Callable[[bytes, str], None]) -> Iterator[tuple[bytes, int]]:
     """Give every regular file with its size. Links are not followed: what they name is not in the folder."""
     root = os.fsencode(work.path)
-    folders: list[tuple[bytes, list[tuple[bytes, pathspec.GitIgnoreSpec]]]] = [(b"", [])]
+    folders: list[tuple[bytes, list[tuple[bytes, Ignoring]]]] = [(b"", [])]
     while folders:
         folder, specs = folders.pop()
         try:
@@ -93,23 +90,20 @@ def walk(work: Folder, gap: Callable[[bytes, str], None]) -> Iterator[tuple[byte
         folders += reversed(inner)
 
 
-def _spec(path: bytes) -> "pathspec.GitIgnoreSpec | None":
-    import pathspec  # noqa: PLC0415 - most scans need none
-
+def _spec(path: bytes) -> Ignoring | None:
     try:
         with regular(path) as file:
-            return pathspec.GitIgnoreSpec.from_lines(file.read(1 << 20).decode("utf-8", "surrogateescape").splitlines())
-    except (OSError, ValueError):
+            return Ignoring(file.read(1 << 20))
+    except OSError:
         return None
 
 
-def _ignored(path: bytes, specs: list[tuple[bytes, "pathspec.GitIgnoreSpec"]], *, is_folder: bool) -> bool:
+def _ignored(path: bytes, specs: list[tuple[bytes, Ignoring]], *, is_folder: bool) -> bool:
     """Ask the nearest .gitignore that says anything about the path."""
     if path == b".git" or path.endswith(b"/.git"):
         return True
     for folder, spec in reversed(specs):
-        relative = os.fsdecode(path[len(folder) + 1 :] if folder else path) + ("/" if is_folder else "")
-        result = spec.check_file(relative).include
+        result = spec.says((path[len(folder) + 1 :] if folder else path) + (b"/" if is_folder else b""))
         if result is not None:
             return result
     return False

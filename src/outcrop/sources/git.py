@@ -329,7 +329,7 @@ def _located(found: dict[bytes, Found], places: Places, tips: set[tuple[bytes, b
             at_tip = path is not None and (path, oid) in tips
             for inner, hit in for_path(content, path):
                 key = (member(path, inner), reveal(hit.secret))
-                one = Located(hit, key[0], _origin(commit), at_tip, hit.line if at_tip else None, unreachable=path is None)
+                one = Located(hit, key[0], _origin(commit), at_tip, hit.line if at_tip else None, unreachable=path is None, inner=inner)
                 known = oldest.get(key)
                 one.blobs = known[1].blobs if known else one.blobs
                 one.blobs.add(oid)

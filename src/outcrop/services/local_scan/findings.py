@@ -42,7 +42,7 @@ class LocalFinding:
 
 def described(located: Iterable[Located], place: Place, options: Options) -> Iterator[LocalFinding]:
     """Number, order and describe what was found; allowed, ignored and known ones are left out."""
-    kept = [one for one in located if not one.hit.allowed and not (one.path and place.ignored(one.path.partition(b"!")[0]))]
+    kept = [one for one in located if not one.hit.allowed and not (one.file and place.ignored(one.file))]
     kept.sort(key=_order)
     spread = Counter(reveal(one.hit.secret) for one in kept)
     prints = fingerprints(kept)
