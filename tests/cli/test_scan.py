@@ -151,6 +151,16 @@ class TestFormats:
         assert scan("--reveal", "--json", ".").json[0]["secret"] == TOKEN
         assert TOKEN in scan("--reveal", ".").out
 
+    def test_a_value_never_moves_the_cursor_of_a_terminal(self, scan, place, tmp_path, monkeypatch):
+        monkeypatch.setattr(ruleset, "BUILT_IN", ruleset.BUILT_IN / "github.toml")  # one file is compiled at once
+        (tmp_path / "own.toml").write_text(OWN.replace("acme_[0-9a-f]{16}", "acme_(?P<secret>[^ ]{8,40})"))
+        (place / "src" / "a.py").write_text("acme_\x1b[2J0f1e\n9d3c\x1b]0;x\x07 \n")
+        for more in ([], ["--reveal"]):
+            ran = scan("--rules", tmp_path / "own.toml", *more, "src")
+            assert ran.code == 1
+            assert "\x1b" not in ran.out
+            assert len(ran.out.splitlines()) == 3
+
     def test_the_same_input_gives_the_same_bytes(self, scan, place):
         for n in range(30):
             (place / f"{n}.txt").write_text(f"{github_token(n)}\n{TOKEN}\n")
@@ -252,6 +262,12 @@ class TestBaseline:
         assert ran.code == 1
 
     @pytest.mark.parametrize("output", ["json", "jsonl", "sarif"])
+    def test_a_result_may_be_written_otherwise_by_an_editor(self, scan, tmp_path, output):
+        old = tmp_path / "old"
+        old.write_text("\ufeff" + json.dumps(json.loads(scan("--format", output, ".").out), indent=2).replace("\n", "\r\n") + "\n\n")
+        assert scan("--json", "--baseline", old, ".").json == []
+
+    @pytest.mark.parametrize("output", ["json", "jsonl", "sarif"])
     def test_an_empty_result_is_a_baseline(self, scan, tmp_path, output):
         old = tmp_path / "old"
         old.write_text(scan("--format", output, "clean.txt").out)
@@ -270,7 +286,9 @@ class TestBaseline:
         (place / "b.txt").write_text(TOKEN)
         assert [one["file_path"] for one in scan("--json", "--baseline", old, ".").json] == ["b.txt"]
 
-    @pytest.mark.parametrize("text", ["rubbish", "{}", "[1]", '[{"a": 1}]', '{"runs": 3}', "[", "\xff", '{"runs": [{"results": [4]}]}'])
+    @pytest.mark.parametrize("text", ["rubbish", "{}", "[1]", '[{"a": 1}]', '{"runs": 3}', "[", "\xff", '{"runs": [{"results": [4]}]}',
+                                      '[{"fingerprint": null}]', '[{"Fingerprint": "a:b:1"}]', '{"runs": [{}]}',
+                                      '{"runs": [{"results": [{"ruleId": "x", "partialFingerprints": {"commitSha": "y"}}]}]}'])  # fmt: skip
     def test_another_file_is_no_baseline(self, scan, tmp_path, text):
         old = tmp_path / "old"
         old.write_bytes(text.encode("latin-1"))

@@ -1,5 +1,6 @@
 """`outcrop scan`."""
 
+import codecs
 import os
 import sys
 from collections import Counter
@@ -180,26 +181,39 @@ def _baseline(file: Path | None) -> frozenset[str]:
     except OSError as error:
         raise BadInputError(f"--baseline {file}: {error.strerror}") from None
     try:
-        records = orjson.loads(text) if text.lstrip()[:1] == b"[" else [orjson.loads(line) for line in text.splitlines() if line.strip()]
+        records = _records(text.removeprefix(codecs.BOM_UTF8))
         if len(records) == 1 and "runs" in records[0]:
             return frozenset(sarif.fingerprints(records[0]))
-        return frozenset(str(record["fingerprint"]) for record in records)
-    except (ValueError, TypeError, KeyError, AttributeError):
+        return frozenset("" + record["fingerprint"] for record in records)
+    except (ValueError, TypeError, LookupError, AttributeError):
         raise BadInputError(f"--baseline {file}: is not a result of outcrop scan in json, jsonl or sarif") from None
+
+
+def _records(text: bytes) -> list[Any]:
+    """Read a list, a log, or a value on each line."""
+    try:
+        whole = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return [orjson.loads(line) for line in text.splitlines() if line.strip()]
+    return whole if isinstance(whole, list) else [whole]
 
 
 def _progress(stack: ExitStack) -> Progress:
     """Show how far it has come, on a terminal only."""
-    if not sys.stderr.isatty():
+    if not _is_terminal():
         return lambda _: None
     from outcrop.cli.terminal import progress  # noqa: PLC0415 - a pipe needs none of it
 
     return stack.enter_context(progress())
 
 
+def _is_terminal() -> bool:
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"  # one that cannot take back what it shows
+
+
 def _counting(stack: ExitStack) -> Callable[[int, int], None]:
     """Show how many issuers' answers are there, on a terminal only."""
-    if not sys.stderr.isatty():
+    if not _is_terminal():
         return lambda _done, _all: None
     from outcrop.cli.terminal import asking  # noqa: PLC0415 - a pipe needs none of it
 
