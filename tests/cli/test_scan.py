@@ -1,6 +1,7 @@
 """`outcrop scan` as users and CI systems call it."""
 
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -138,6 +139,17 @@ class TestFormats:
             "region": {"startLine": 2, "startColumn": 6},
         }
         VALIDATOR.validate(scan("--format", "sarif", "clean.txt").json)
+
+    @pytest.mark.parametrize(
+        ("name", "uri"),
+        [(b"a b#?.txt", "a%20b%23%3F.txt"), (b"a\nb", "a%0Ab"), (b"a\xffb", "a%FFb"), (b"a\\nb", "a%5Cnb"), ("\u00e9".encode(), "%C3%A9")],
+    )
+    def test_sarif_names_the_file_as_it_is(self, scan, place, name, uri):
+        (place / os.fsdecode(name)).write_text(OTHER)
+        log = scan("--format", "sarif", ".").json
+        VALIDATOR.validate(log)
+        uris = [result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in log["runs"][0]["results"]]
+        assert sorted(uris) == sorted([uri, "src/a.py"])
 
     @pytest.mark.parametrize("output", ["table", "json", "jsonl", "sarif"])
     def test_no_format_shows_a_credential_unless_told(self, scan, place, output):

@@ -233,7 +233,7 @@ def _print(report: Report, output: Format, *, show_secrets: bool, asked: bool) -
         case Format.SARIF:
             from importlib.metadata import version  # noqa: PLC0415 - takes longer to load than a small scan to run
 
-            findings = [finding.fields for finding in report.findings]
+            findings = [finding.fields | {"path": finding.path} for finding in report.findings]
             _write(_json(sarif.sarif(findings, report.gaps, version=version("outcrop"), well=not report.failures)))
 
 

@@ -13,7 +13,7 @@ FINDING = "outcrop/finding/v1"  # an account's finding, by its id
 
 
 def sarif(findings: Iterable[Mapping[str, Any]], gaps: Sequence[tuple[str, str]], *, version: str, well: bool = True) -> dict[str, Any]:
-    """Put findings, in the shape that `scan` prints, and gaps into one SARIF log."""
+    """Put findings, in the shape that `scan` prints and with the `path` as it is, and gaps into one SARIF log."""
     rules: dict[str, dict[str, Any]] = {}
     results = []
     for finding in findings:
@@ -60,7 +60,8 @@ def result_of(finding: Mapping[str, Any], rule_index: int, *, level: str, column
     where = finding["file_path"] or "unknown"
     text = f"{finding['pattern']['name']} {finding['matched_text']}"
     commit = f", commit {finding['commit'][:12]}" if finding["commit"] else ""
-    physical: dict[str, Any] = {"artifactLocation": {"uri": quote(where, safe="/!@,;=+$&'()*~")}}
+    uri = quote(finding.get("path") or where, safe="/!@,;=+$&'()*~", errors="surrogateescape")
+    physical: dict[str, Any] = {"artifactLocation": {"uri": uri}}
     if finding["line_number"]:
         physical["region"] = {"startLine": finding["line_number"]} | ({"startColumn": column} if column else {})
     return {

@@ -30,6 +30,7 @@ class LocalFinding:
     fields: dict[str, Any]
     hit: Hit
     evidence: Evidence
+    path: str | None = None  # as the file system or git has it, where `file_path` must stay on one line
 
     @property
     def secret(self) -> Secret:
@@ -49,7 +50,8 @@ def described(located: Iterable[Located], place: Place, options: Options) -> Ite
     for one, fingerprint in zip(kept, prints, strict=True):
         if fingerprint not in options.baseline:
             evidence = _evidence(one, place, spread[reveal(one.hit.secret)])
-            yield LocalFinding(_fields(one, fingerprint, place, evidence), one.hit, evidence)
+            path = one.hit.secret.masked_within(os.fsdecode(one.path)) if one.path else None
+            yield LocalFinding(_fields(one, fingerprint, place, evidence), one.hit, evidence, path)
 
 
 def _order(one: Located) -> tuple[bytes, int, int, str]:
@@ -145,4 +147,4 @@ def judged(finding: LocalFinding, verdict: "Verdict") -> LocalFinding:
         "composite_score": made.total,
         "score": made.parts,
     }
-    return LocalFinding(finding.fields | told, finding.hit, evidence)
+    return replace(finding, fields=finding.fields | told, evidence=evidence)
