@@ -230,6 +230,27 @@ class TestOptions:
         (place / "b.txt").write_text(ACME)
         assert [one["rule"] for one in scan("--json", "--gitleaks-config", tmp_path / "g.toml", ".").json] == ["acme", "github_pat_classic"]
 
+    def test_what_a_gitleaks_configuration_lets_pass_and_what_of_it_is_not_done(self, scan, place, tmp_path, monkeypatch):
+        monkeypatch.setattr(ruleset, "BUILT_IN", ruleset.BUILT_IN / "github.toml")
+        (place / "src" / "a.py").write_text(f"{ACME}\n")
+        (place / "b.txt").write_text(f"{ACME}\n")
+        commit(place)
+        first = subprocess.run(["git", "-C", str(place), "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        config = tmp_path / "g.toml"
+        rule = "[[rules]]\nid = 'acme'\nregex = 'acme_[0-9a-f]{16}'\n[[rules.allowlists]]\n"
+        for text, found in (
+            (rule + "paths = ['^src/']\n", ["b.txt"]),
+            (rule + f"commits = ['{first.upper()}']\n", []),
+            (rule + f"commits = ['{first[::-1]}']\n", ["b.txt", "src/a.py"]),
+        ):
+            config.write_text(text)
+            ran = scan("--json", "--gitleaks-config", config, ".")
+            assert ([one["file_path"] for one in ran.json], ran.err) == (found, "")
+        config.write_text("[[rules]]\nid = 'named'\npath = 'x'\n")
+        ran = scan("--json", "--gitleaks-config", config, ".")
+        assert (ran.code, ran.json) == (0, [])
+        assert ran.err == f"outcrop: {config}:1: rule named: is for files by their names alone: it finds nothing\n"
+
     def test_a_marked_line_and_ignored_paths_are_left_out(self, scan, place):
         (place / "b.txt").write_text(f"{OTHER} outcrop:allow\n")
         assert len(scan("--json", ".").json) == 1

@@ -24,8 +24,8 @@ def compiled(monkeypatch) -> list[RuleSet]:
     made = []
     original = module.make
 
-    def make(*arguments) -> RuleSet:
-        made.append(original(*arguments))
+    def make(*arguments, **named) -> RuleSet:
+        made.append(original(*arguments, **named))
         return made[-1]
 
     monkeypatch.setattr(module, "make", make)

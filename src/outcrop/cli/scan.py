@@ -108,6 +108,8 @@ def scan(  # noqa: PLR0917 - every option of the command
         kind=_elsewhere(kind),
         **_reach(targets or []),
     )
+    for note in options.ruleset.notes:
+        print(f"outcrop: {note}", file=sys.stderr)
     with ExitStack() as stack:
         report = local_scan.scan(targets or ["."], options, _progress(stack))
     asked = not no_validate and _validated(report, only_valid=only_valid)

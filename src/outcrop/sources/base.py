@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import SourceType
 from outcrop.domain.secret import reveal
+from outcrop.scanner.allowed import named, passes_at
 from outcrop.scanner.confirm import Hit
 from outcrop.scanner.content import Found
 from outcrop.scanner.detect import best
@@ -90,16 +91,24 @@ def for_path(found: Found, path: bytes | None) -> list[tuple[str, Hit]]:
     by_member: dict[str, list[Hit]] = {}
     for inner, hit in found.hits:
         name = member(path, inner) or b""
-        if (not hit.rule.paths or _named(hit.rule.paths, name)) and not (hit.bare and is_code(name)):
+        if _counts(hit, name):
             by_member.setdefault(inner, []).append(hit)
     kept: list[tuple[str, Hit]] = []
     for inner, hits in by_member.items():
         values: dict[str, Hit] = {}
-        chosen = best(hits) if any(hit.rule.paths for hit in hits) else hits
+        chosen = best(hits) if any(hit.rule.placed for hit in hits) else hits
         for hit in sorted(chosen, key=lambda hit: (hit.allowed, hit.weighed, hit.start, hit.end)):
             values.setdefault(reveal(hit.secret), hit)
         kept += ((inner, hit) for hit in sorted(values.values(), key=lambda hit: (hit.start, hit.end)))
     return kept
+
+
+def _counts(hit: Hit, path: bytes) -> bool:
+    """Tell whether a hit is one in a file of this path."""
+    rule = hit.rule
+    if rule.placed and not (named(rule.only, path) if rule.only else _named(rule.paths, path)):
+        return False
+    return not (hit.bare and is_code(path)) and not passes_at(rule.allowed, hit.spared, path)
 
 
 def _named(patterns: tuple[str, ...], path: bytes) -> bool:
