@@ -32,7 +32,11 @@ def _bytewise(pattern: str) -> str:
     outside = {at for at, _ in _syntax(pattern)}
     if any(not char.isascii() and at not in outside for at, char in enumerate(pattern)):
         raise PatternError(f"has a character beyond ASCII in a class: {pattern[:80]}")
-    return "".join(char if char.isascii() else f"(?:{char.encode().decode('latin-1')})" for char in pattern)
+    return "".join(char if char.isascii() else _bytes_of(char) for char in pattern)
+
+
+def _bytes_of(char: str) -> str:
+    return "(?:" + "".join(f"\\x{byte:02x}" for byte in char.encode()) + ")"
 
 
 def _escape(match: re.Match[str]) -> str:
