@@ -250,6 +250,24 @@ def test_what_passes_by_its_path(tmp_path, text, cases):
     assert {name: len(for_path(found, name)) for name in cases} == cases
 
 
+def test_a_rule_that_lets_a_value_pass_does_not_hide_it_from_another(tmp_path):
+    (tmp_path / "own.toml").write_text("issuer = 'A'\n[[rule]]\nid = 'own'\npattern = 'tok_(?P<secret>[a-z]{8})'\nstrength = 'generic'\n")
+    for text in (lists("paths = ['^test/']"), lists("regexes = ['^q']"), lists() + "path = '^src/'\n"):
+        (tmp_path / "g.toml").write_text(text)
+        rules = load([tmp_path / "own.toml"], built_in=False, gitleaks=tmp_path / "g.toml")
+        found = for_path(scan_content(rules, b"tok_qlmdwert\n", Confidence.MEDIUM), b"test/a")
+        assert [hit.rule.id for _, hit in found] == ["own"]
+
+
+@pytest.mark.parametrize(("name", "found"), [(b"a.tf", ["wide"]), (b"a.txt", ["narrow"]), (b"a.md", [])])
+def test_of_two_rules_for_certain_files_the_one_that_applies_speaks(tmp_path, name, found):
+    path = tmp_path / "g.toml"
+    wide = "[[rules]]\nid = 'wide'\npath = 'tf$'\nregex = 'tok=(.[a-z]{8}.)'\n"
+    path.write_text(wide + "[[rules]]\nid = 'narrow'\npath = 't(f|xt)$'\nregex = 'tok=.([a-z]{8})'\n")
+    hits = for_path(scan_content(make(load_gitleaks(path).rules), b"tok='qlmdwert'\n", Confidence.MEDIUM), name)
+    assert [hit.rule.id for _, hit in hits] == found
+
+
 def test_what_passes_by_its_commit():
     one, both = Allowed(commits=("c1",)), Allowed(every=True, commits=("c1",), paths="a")
     assert [passes_at((one,), (), b"a", commit) for commit in ("c1", "c2", "")] == [True, False, False]

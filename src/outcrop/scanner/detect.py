@@ -93,10 +93,18 @@ def _by_number(seen: Seen) -> dict[int, list[int]]:
 def _told_apart(hits: list[Hit], data: bytes, floor: Confidence) -> list[Hit]:
     """Let each value be told once, by the rule that knows most of it and with its companions."""
     hits = [hit for hit in hits if not hit.rule.parts or _whole(hit, data)]
-    # Whether a rule for certain file names applies is known later: until then it stands beside the others.
-    hits = [*best(hit for hit in hits if not hit.rule.placed), *best(hit for hit in hits if hit.rule.placed)]
+    hits = [*best(hit for hit in hits if not hit.rule.placed), *_of_each(hit for hit in hits if hit.rule.placed)]
     companions = _pair((hit for hit in hits if hit.rule.parts and _SURE[hit.confidence] <= _SURE[floor]), data)
     return _unpaired(hits, companions, floor)
+
+
+def _of_each(hits: Iterable[Hit]) -> Iterator[Hit]:
+    """Let each rule for certain files name a value once. Which of them applies is known later: until then none gives way to another."""
+    by_rule: dict[str, list[Hit]] = {}
+    for hit in hits:
+        by_rule.setdefault(hit.rule.id, []).append(hit)
+    for mine in by_rule.values():
+        yield from best(mine)
 
 
 def _whole(hit: Hit, data: bytes) -> bool:

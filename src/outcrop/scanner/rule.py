@@ -92,8 +92,8 @@ class Rule(NamedTuple):
 
     @property
     def placed(self) -> bool:
-        """Tell whether the rule is for certain files."""
-        return bool(self.paths or self.only)
+        """Tell whether it is the file's path that decides if the rule speaks."""
+        return bool(self.paths or self.only or (self.allowed and any(one.paths for one in self.allowed)))
 
     @property
     def unproved(self) -> "Rule":

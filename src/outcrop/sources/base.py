@@ -106,7 +106,7 @@ def for_path(found: Found, path: bytes | None) -> list[tuple[str, Hit]]:
 def _counts(hit: Hit, path: bytes) -> bool:
     """Tell whether a hit is one in a file of this path."""
     rule = hit.rule
-    if rule.placed and not (named(rule.only, path) if rule.only else _named(rule.paths, path)):
+    if (rule.only and not named(rule.only, path)) or (rule.paths and not _named(rule.paths, path)):
         return False
     return not (hit.bare and is_code(path)) and not passes_at(rule.allowed, hit.spared, path)
 
