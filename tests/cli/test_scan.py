@@ -2,6 +2,8 @@
 
 import json
 import os
+import pty
+import select
 import subprocess
 import sys
 import zipfile
@@ -375,3 +377,17 @@ def test_streams_that_are_closed_or_full_are_told_on_one_line(place, cache, stre
     environment = {"PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": str(cache), "HOME": str(place)}
     ran = subprocess.run(command, cwd=place, stdin=subprocess.DEVNULL, capture_output=True, env=environment, check=False)
     assert (ran.returncode, ran.stderr.decode()) == (code, f"outcrop: {err}\n" if err else "")
+
+
+@pytest.mark.parametrize(("term", "shown"), [("xterm", True), ("dumb", False)])
+def test_progress_is_shown_where_it_can_be_taken_back(place, cache, term, shown):
+    main, other = pty.openpty()
+    command = [sys.executable, "-m", "outcrop", "scan", "--json", "--no-validate", "src"]
+    environment = {"PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": str(cache), "HOME": str(place), "TERM": term}
+    ran = subprocess.run(command, cwd=place, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=other, env=environment, check=False)
+    os.set_blocking(main, False)
+    told = os.read(main, 10_000) if select.select([main], [], [], 0)[0] else b""
+    os.close(main)
+    os.close(other)
+    assert (b"files" in told, bool(told)) == (shown, shown)
+    assert len(json.loads(ran.stdout)) == 1
