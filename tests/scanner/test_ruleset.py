@@ -24,8 +24,8 @@ def compiled(monkeypatch) -> list[RuleSet]:
     made = []
     original = module.make
 
-    def make(*arguments, **named) -> RuleSet:
-        made.append(original(*arguments, **named))
+    def make(*arguments) -> RuleSet:
+        made.append(original(*arguments))
         return made[-1]
 
     monkeypatch.setattr(module, "make", make)

@@ -72,7 +72,8 @@ def load(own: Sequence[Path] = (), *, built_in: bool = True, gitleaks: Path | No
     version = _version([*paths, *(_files_of(gitleaks) if gitleaks else [])], cache)
     if cache is not None and (kept := _from_cache(cache, version)):
         return kept
-    made = make(*_read(paths, gitleaks), version=version)
+    rules, notes = _read(paths, gitleaks)
+    made = make(rules, version, notes)
     if cache is not None:
         _to_cache(cache, made)
     return made
@@ -102,7 +103,7 @@ def _read(paths: Sequence[Path], gitleaks: Path | None) -> tuple[list[Rule], lis
     return rules + [rule._replace(id=f"gitleaks-{rule.id}") if rule.id in known else rule for rule in more], notes
 
 
-def make(rules: Sequence[Rule], notes: Sequence[str] = (), *, version: str = "") -> RuleSet:
+def make(rules: Sequence[Rule], version: str = "", notes: Sequence[str] = ()) -> RuleSet:
     looked_for, database = compile_rules(rules)
     return RuleSet(tuple(looked_for), version, database, notes)
 
