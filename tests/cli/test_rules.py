@@ -93,6 +93,7 @@ class TestTest:
         ('"key = «acme_{{hex 16}}»"', '"key = «acme_{{hex 17}}»"', "example is not found: key = «acme_{{hex 17}}»"),
         ('"key = «acme_{{hex 16}}»"', '"«key = acme_{{hex 16}}»"', "example is found otherwise: «key = acme_{{hex 16}}»"),
         ('"key = «acme_{{hex 16}}»"', '"key = acme_{{hex 16}}"', "example marks no value with «»: key = acme_{{hex 16}}"),
+        ('"key = «acme_{{hex 16}}»"', '"{{hex 99999999999}}"', "example cannot be filled: 99999999999 is more than 100,000"),
         ('"key = «acme_{{hex 16}}»"', '"{{nonsense 3}}"', "example cannot be filled: {{nonsense 3}} is not known in an example"),
     )
 

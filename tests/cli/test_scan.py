@@ -1,6 +1,9 @@
 """`outcrop scan` as users and CI systems call it."""
 
 import json
+import os
+import pty
+import select
 import subprocess
 import sys
 import zipfile
@@ -139,6 +142,17 @@ class TestFormats:
         }
         VALIDATOR.validate(scan("--format", "sarif", "clean.txt").json)
 
+    @pytest.mark.parametrize(
+        ("name", "uri"),
+        [(b"a b#?.txt", "a%20b%23%3F.txt"), (b"a\nb", "a%0Ab"), (b"a\xffb", "a%FFb"), (b"a\\nb", "a%5Cnb"), ("\u00e9".encode(), "%C3%A9")],
+    )
+    def test_sarif_names_the_file_as_it_is(self, scan, place, name, uri):
+        (place / os.fsdecode(name)).write_text(OTHER)
+        log = scan("--format", "sarif", ".").json
+        VALIDATOR.validate(log)
+        uris = [result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in log["runs"][0]["results"]]
+        assert sorted(uris) == sorted([uri, "src/a.py"])
+
     @pytest.mark.parametrize("output", ["table", "json", "jsonl", "sarif"])
     def test_no_format_shows_a_credential_unless_told(self, scan, place, output):
         (place / f"{OTHER}.txt").write_text(f"a {OTHER}")
@@ -150,6 +164,16 @@ class TestFormats:
     def test_reveal_shows_it(self, scan):
         assert scan("--reveal", "--json", ".").json[0]["secret"] == TOKEN
         assert TOKEN in scan("--reveal", ".").out
+
+    def test_a_value_never_moves_the_cursor_of_a_terminal(self, scan, place, tmp_path, monkeypatch):
+        monkeypatch.setattr(ruleset, "BUILT_IN", ruleset.BUILT_IN / "github.toml")  # one file is compiled at once
+        (tmp_path / "own.toml").write_text(OWN.replace("acme_[0-9a-f]{16}", "acme_(?P<secret>[^ ]{8,40})"))
+        (place / "src" / "a.py").write_text("acme_\x1b[2J0f1e\n9d3c\x1b]0;x\x07 \n")
+        for more in ([], ["--reveal"]):
+            ran = scan("--rules", tmp_path / "own.toml", *more, "src")
+            assert ran.code == 1
+            assert "\x1b" not in ran.out
+            assert len(ran.out.splitlines()) == 3
 
     def test_the_same_input_gives_the_same_bytes(self, scan, place):
         for n in range(30):
@@ -208,6 +232,27 @@ class TestOptions:
         (place / "b.txt").write_text(ACME)
         assert [one["rule"] for one in scan("--json", "--gitleaks-config", tmp_path / "g.toml", ".").json] == ["acme", "github_pat_classic"]
 
+    def test_what_a_gitleaks_configuration_lets_pass_and_what_of_it_is_not_done(self, scan, place, tmp_path, monkeypatch):
+        monkeypatch.setattr(ruleset, "BUILT_IN", ruleset.BUILT_IN / "github.toml")
+        (place / "src" / "a.py").write_text(f"{ACME}\n")
+        (place / "b.txt").write_text(f"{ACME}\n")
+        commit(place)
+        first = subprocess.run(["git", "-C", str(place), "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        config = tmp_path / "g.toml"
+        rule = "[[rules]]\nid = 'acme'\nregex = 'acme_[0-9a-f]{16}'\n[[rules.allowlists]]\n"
+        for text, found in (
+            (rule + "paths = ['^src/']\n", ["b.txt"]),
+            (rule + f"commits = ['{first.upper()}']\n", []),
+            (rule + f"commits = ['{first[::-1]}']\n", ["b.txt", "src/a.py"]),
+        ):
+            config.write_text(text)
+            ran = scan("--json", "--gitleaks-config", config, ".")
+            assert ([one["file_path"] for one in ran.json], ran.err) == (found, "")
+        config.write_text("[[rules]]\nid = 'named'\npath = 'x'\n")
+        ran = scan("--json", "--gitleaks-config", config, ".")
+        assert (ran.code, ran.json) == (0, [])
+        assert ran.err == f"outcrop: {config}:1: rule named: is for files by their names alone: it finds nothing\n"
+
     def test_a_marked_line_and_ignored_paths_are_left_out(self, scan, place):
         (place / "b.txt").write_text(f"{OTHER} outcrop:allow\n")
         assert len(scan("--json", ".").json) == 1
@@ -252,6 +297,12 @@ class TestBaseline:
         assert ran.code == 1
 
     @pytest.mark.parametrize("output", ["json", "jsonl", "sarif"])
+    def test_a_result_may_be_written_otherwise_by_an_editor(self, scan, tmp_path, output):
+        old = tmp_path / "old"
+        old.write_text("\ufeff" + json.dumps(json.loads(scan("--format", output, ".").out), indent=2).replace("\n", "\r\n") + "\n\n")
+        assert scan("--json", "--baseline", old, ".").json == []
+
+    @pytest.mark.parametrize("output", ["json", "jsonl", "sarif"])
     def test_an_empty_result_is_a_baseline(self, scan, tmp_path, output):
         old = tmp_path / "old"
         old.write_text(scan("--format", output, "clean.txt").out)
@@ -270,7 +321,9 @@ class TestBaseline:
         (place / "b.txt").write_text(TOKEN)
         assert [one["file_path"] for one in scan("--json", "--baseline", old, ".").json] == ["b.txt"]
 
-    @pytest.mark.parametrize("text", ["rubbish", "{}", "[1]", '[{"a": 1}]', '{"runs": 3}', "[", "\xff", '{"runs": [{"results": [4]}]}'])
+    @pytest.mark.parametrize("text", ["rubbish", "{}", "[1]", '[{"a": 1}]', '{"runs": 3}', "[", "\xff", '{"runs": [{"results": [4]}]}',
+                                      '[{"fingerprint": null}]', '[{"Fingerprint": "a:b:1"}]', '{"runs": [{}]}',
+                                      '{"runs": [{"results": [{"ruleId": "x", "partialFingerprints": {"commitSha": "y"}}]}]}'])  # fmt: skip
     def test_another_file_is_no_baseline(self, scan, tmp_path, text):
         old = tmp_path / "old"
         old.write_bytes(text.encode("latin-1"))
@@ -297,3 +350,43 @@ def test_as_a_process(place, cache):
     assert ran.returncode == 1
     assert [one["rule"] for one in json.loads(ran.stdout)] == ["datadog_api_key", "github_pat_classic"]
     assert ran.stderr == b""
+
+
+FULL, NO_SPACE = "exec >/dev/full", "the output cannot be written: no space left on device"
+
+
+@pytest.mark.parametrize(
+    ("streams", "arguments", "code", "err"),
+    [
+        *((FULL, [*output, "src"], 2, NO_SPACE) for output in ([], ["--json"], ["--format", "sarif"])),
+        (FULL, ["clean.txt"], 2, NO_SPACE),
+        ("exec >&-", ["src"], 1, ""),
+        ("exec >&-", ["--json", "clean.txt"], 0, ""),
+        ("exec <&-", ["clean.txt"], 0, ""),
+        ("exec <&-", ["-"], 0, ""),
+        ("exec 2>&-", ["src"], 1, ""),
+        ("exec 2>&-", ["nowhere"], 2, ""),
+        ("exec > >(true); wait $!", ["clean.txt"], 0, ""),
+        ("exec > >(true); wait $!", ["src"], 1, ""),
+    ],
+)  # fmt: skip
+def test_streams_that_are_closed_or_full_are_told_on_one_line(place, cache, streams, arguments, code, err):
+    script = f'{streams}; exec "$@"'
+    command = ["bash", "-c", script, "-", sys.executable, "-m", "outcrop", "scan", "--no-validate", *arguments]
+    environment = {"PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": str(cache), "HOME": str(place)}
+    ran = subprocess.run(command, cwd=place, stdin=subprocess.DEVNULL, capture_output=True, env=environment, check=False)
+    assert (ran.returncode, ran.stderr.decode()) == (code, f"outcrop: {err}\n" if err else "")
+
+
+@pytest.mark.parametrize(("term", "shown"), [("xterm", True), ("dumb", False)])
+def test_progress_is_shown_where_it_can_be_taken_back(place, cache, term, shown):
+    main, other = pty.openpty()
+    command = [sys.executable, "-m", "outcrop", "scan", "--json", "--no-validate", "src"]
+    environment = {"PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": str(cache), "HOME": str(place), "TERM": term}
+    ran = subprocess.run(command, cwd=place, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=other, env=environment, check=False)
+    os.set_blocking(main, False)
+    told = os.read(main, 10_000) if select.select([main], [], [], 0)[0] else b""
+    os.close(main)
+    os.close(other)
+    assert (b"files" in told, bool(told)) == (shown, shown)
+    assert len(json.loads(ran.stdout)) == 1

@@ -1,15 +1,21 @@
 """A configuration of gitleaks finds here what it finds there."""
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outcrop.scanner.gitleaks import _scoped_flags, load_gitleaks, translate
+from outcrop.domain.finding import Confidence
+from outcrop.scanner.allowed import Allowed, passes_at
+from outcrop.scanner.content import scan_content
+from outcrop.scanner.gitleaks import load_gitleaks
+from outcrop.scanner.go_pattern import _scoped_flags, translate
 from outcrop.scanner.rule import RuleError
-from outcrop.scanner.ruleset import RuleSet, make
-from tests.rulesets import values
+from outcrop.scanner.ruleset import RuleSet, load, make
+from outcrop.sources.base import for_path
+from tests.rulesets import hits, values
 
 CONFIG = r"""
 title = "our own"
@@ -73,7 +79,7 @@ path = '''(?i)(?:^|\/)[^\/]+\.p(?:12|fx)$'''
 def rules(tmp_path_factory) -> RuleSet:
     path = tmp_path_factory.mktemp("gitleaks") / "gitleaks.toml"
     path.write_text(CONFIG)
-    return make(load_gitleaks(path))
+    return make(load_gitleaks(path).rules)
 
 
 HEX = "0f1e9d3c7b5a28464f1e9d3c7b5a2846"
@@ -144,27 +150,237 @@ def test_escapes_and_classes_of_go_are_written_as_both_engines_read_them():
 def test_the_last_rule_of_an_id_counts(tmp_path):
     path = tmp_path / "g.toml"
     path.write_text("[[rules]]\nid='a'\nregex='xx1'\n[[rules]]\nid='A'\nregex='yy2'\n")
-    assert values("xx1 yy2", rules=make(load_gitleaks(path))) == ["yy2"]
+    assert values("xx1 yy2", rules=make(load_gitleaks(path).rules)) == ["yy2"]
 
 
 FAULTS = {
-    "syntax": ("[[rules]\n", "Expected"),
-    "rules": ("rules = 'x'\n", "rules: is not a list of tables"),
-    "pattern": ("[[rules]]\nid='a'\nregex='('\n", "rule a: pattern missing )"),
-    "group": ("[[rules]]\nid='a'\nregex='(ab)c'\nsecretGroup=3\n", "rule a: has no group 3"),
-    "too little": ("[[rules]]\nid='a'\nregex='a*'\n", "rule a: pattern matches fewer than two characters"),
-    "entropy": ("[[rules]]\nid='a'\nregex='abc'\nentropy='x'\n", "rule a: could not convert"),
-    "allowlist": ("[[rules]]\nid='a'\nregex='abc'\nallowlist.regexes=['[']\n", "rule a: is not taken"),
+    "syntax": ("[[rules]\n", ": Expected"),
+    "rules": ("rules = 'x'\n", ": rules: Input should be a valid list"),
+    "pattern": ("title = 'x'\n[[rules]]\nid='a'\nregex='('\n", ":2: rule a: pattern missing )"),
+    "group": ("[[rules]]\nid='a'\nregex='(ab)c'\nsecretGroup=3\n", ":1: rule a: has no group 3"),
+    "too little": ("[[rules]]\nid='a'\nregex='a*'\n", ":1: rule a: pattern matches fewer than two characters"),
+    "entropy": ("[[rules]]\nid='a'\nregex='abc'\nentropy='x'\n", ":1: rule a: entropy: Input should be a valid number"),
+    "allowlist": ("[[rules]]\nid='a'\nregex='abc'\nallowlist.regexes=['[']\n", ":1: rule a: is not taken"),
+    "keywords": ("[[rules]]\nid='a'\nregex='abc'\nkeywords='abc'\n", ":1: rule a: keywords: Input should be a valid list"),
+    "one pattern": ("[allowlist]\nregexes='abc'\n", ": allowlist.regexes: Input should be a valid list"),
+    "condition": ("[[allowlists]]\ncondition='XOR'\npaths=['a']\n", ": allowlists.0.condition: String should match"),
+    "target": ("[[allowlists]]\nregexTarget='file'\nregexes=['a']\n", ": allowlists.0.regextarget: Input should be"),
+    "negated class": ("[[rules]]\nid='a'\nregex='ab[[:^alpha:]]c'\n", ":1: rule a: has a class that is not known: [:^alpha:]"),
+    "letters in a class": ("[[rules]]\nid='a'\nregex='ab[\u00e4\u00f6]c'\n", ":1: rule a: has a character beyond ASCII in a class"),
+    "two ways to extend": ("[extend]\nuseDefault=true\npath='x'\n", ": extend.path and extend.useDefault exclude each other"),
 }
 
 
 @pytest.mark.parametrize(("text", "message"), FAULTS.values(), ids=FAULTS)
-def test_a_fault_is_told_with_file_and_rule(tmp_path, text, message):
+def test_a_fault_is_told_with_file_and_rule(tmp_path, monkeypatch, text, message):
+    monkeypatch.chdir(tmp_path)
     path = tmp_path / "g.toml"
     path.write_text(text)
+    (tmp_path / "x").write_text("")
     with pytest.raises(RuleError) as raised:
         load_gitleaks(path)
-    assert raised.value.message.startswith(f"{path}: {message}")
+    assert raised.value.message.startswith(f"{path}{message}")
+
+
+def lists(*text: str) -> str:
+    return "[[rules]]\nid = 'tok'\nregex = '''tok_([a-z]{8})'''\n" + "".join(f"[[rules.allowlists]]\n{one}\n" for one in text)
+
+
+LISTS = {
+    "one of two": (lists("regexes = ['abc']\nstopwords = ['xyz']"), {"tok_abcqwert": 0, "tok_xyzqwert": 0, "tok_plmqwert": 1}),
+    "both of two": (
+        lists("condition = 'and'\nregexes = ['abc']\nstopwords = ['XYZ']"),
+        {"tok_abcqwert": 1, "tok_xyzqwert": 1, "tok_xyzabcqw": 0},
+    ),
+    "the match": (lists("regexTarget = 'match'\nregexes = ['^tok_q']"), {"tok_qlmdwert": 0, "tok_plmdwert": 1}),
+    "not the match": (lists("regexes = ['tok_']"), {"tok_qlmdwert": 1}),
+    "the line": (
+        lists("regexTarget = 'line'\nregexes = ['^# ']"),
+        {"# tok_qlmdwert": 0, "x\n# a tok_qlmdwert b\n": 0, "# x\ntok_qlmdwert\n# y": 1},
+    ),
+    "the line, far away": (lists("regexTarget = 'line'\nregexes = ['sample']"), {f"sample{' ' * 3000}tok_qlmdwert": 0}),
+    "both, the line": (
+        lists("condition = '&&'\nregexTarget = 'line'\nregexes = ['sample']\nstopwords = ['qlm']"),
+        {"sample tok_qlmdwert": 0, "sample tok_plmdwert": 1, "tok_qlmdwert": 1},
+    ),
+    "keys in other cases": (
+        lists("RegexTarget = 'line'\nregexes = ['sample']\nStopWords = ['plm']"),
+        {"sample tok_qlmdwert": 0, "tok_plmdwert": 0},
+    ),
+    "the first group that holds anything": (
+        "[[rules]]\nid = 'tok'\nregex = '''aa_([a-z]{8})|bb_(?P<secret>[a-z]{8})|cc_[a-z]{8}'''\n",
+        {"aa_qlmdwert": 1, "bb_qlmdwert": 1, "cc_qlmdwert": 1},
+    ),
+    "letters": (
+        "[[rules]]\nid = 'tok'\nregex = '''(?i)schl\u00fc?ssel=([a-z]{8})'''\n",
+        {"Schl\u00fcssel=qlmdwert": 1, "schlssel=qlmdwert": 1, "schl=qlmdwert": 0},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "cases"), LISTS.values(), ids=LISTS)
+def test_what_a_list_lets_pass(tmp_path, text, cases):
+    path = tmp_path / "g.toml"
+    path.write_text(text)
+    rules = make(load_gitleaks(path).rules)
+    assert {case: len(values(case, rules=rules)) for case in cases} == cases
+
+
+PLACES = {
+    "a rule's path": ("[[rules]]\nid='t'\nregex='tok_[a-z]{8}'\npath='(?i)\\.TF$'\n", {b"a.tf": 1, b"a.tf.txt": 0, b"z.zip!b.tf": 1}),
+    "everywhere": (
+        "[allowlist]\npaths=['vendor/','[.]md$']\n[[rules]]\nid='t'\nregex='tok_[a-z]{8}'\n",
+        {b"vendor/a": 0, b"a": 1, b"a.md": 0},
+    ),
+    "a rule's own": (lists("paths = ['^test/']"), {b"test/a": 0, b"a/test/a": 1}),
+    "in some files": (lists("condition = 'AND'\npaths = ['^test/']\nregexes = ['^q']"), {b"test/a": 0, b"a": 1}),
+    "another value in these": (lists("condition = 'AND'\npaths = ['^test/']\nregexes = ['^p']"), {b"test/a": 1, b"a": 1}),
+    "for another rule": ("[[allowlists]]\ntargetRules=['u']\npaths=['a']\n" + lists(), {b"a": 1}),
+    "for this rule": ("[[allowlists]]\ntargetRules=['tok']\npaths=['a']\n" + lists(), {b"a": 0, b"b": 1}),
+    "paths alone": (lists("condition = 'AND'\npaths = ['a']"), {b"a": 0, b"b": 1}),
+}
+
+
+@pytest.mark.parametrize(("text", "cases"), PLACES.values(), ids=PLACES)
+def test_what_passes_by_its_path(tmp_path, text, cases):
+    path = tmp_path / "g.toml"
+    path.write_text(text)
+    rules = make(load_gitleaks(path).rules)
+    found = scan_content(rules, b"tok_qlmdwert\n", Confidence.MEDIUM)
+    assert {name: len(for_path(found, name)) for name in cases} == cases
+
+
+def test_a_rule_that_lets_a_value_pass_does_not_hide_it_from_another(tmp_path):
+    (tmp_path / "own.toml").write_text("issuer = 'A'\n[[rule]]\nid = 'own'\npattern = 'tok_(?P<secret>[a-z]{8})'\nstrength = 'generic'\n")
+    for text in (lists("paths = ['^test/']"), lists("regexes = ['^q']"), lists() + "path = '^src/'\n"):
+        (tmp_path / "g.toml").write_text(text)
+        rules = load([tmp_path / "own.toml"], built_in=False, gitleaks=tmp_path / "g.toml")
+        found = for_path(scan_content(rules, b"tok_qlmdwert\n", Confidence.MEDIUM), b"test/a")
+        assert [hit.rule.id for _, hit in found] == ["own"]
+
+
+@pytest.mark.parametrize(("name", "found"), [(b"a.tf", ["wide"]), (b"a.txt", ["narrow"]), (b"a.md", [])])
+def test_of_two_rules_for_certain_files_the_one_that_applies_speaks(tmp_path, name, found):
+    path = tmp_path / "g.toml"
+    wide = "[[rules]]\nid = 'wide'\npath = 'tf$'\nregex = 'tok=(.[a-z]{8}.)'\n"
+    path.write_text(wide + "[[rules]]\nid = 'narrow'\npath = 't(f|xt)$'\nregex = 'tok=.([a-z]{8})'\n")
+    hits = for_path(scan_content(make(load_gitleaks(path).rules), b"tok='qlmdwert'\n", Confidence.MEDIUM), name)
+    assert [hit.rule.id for _, hit in hits] == found
+
+
+def test_what_passes_by_its_commit():
+    one, both = Allowed(commits=("c1",)), Allowed(every=True, commits=("c1",), paths="a")
+    assert [passes_at((one,), (), b"a", commit) for commit in ("c1", "c2", "")] == [True, False, False]
+    assert [passes_at((both,), (0,), path, commit) for path, commit in ((b"a", "c1"), (b"a", "c2"), (b"b", "c1"))] == [True, False, False]
+    assert not passes_at((both,), (), b"a", "c1")
+
+
+BASE = """
+[[rules]]
+id = "first"
+description = "from below"
+regex = \'\'\'one_[a-z]{8}\'\'\'
+keywords = ["one"]
+[[rules]]
+id = "second"
+regex = \'\'\'two_[a-z]{8}\'\'\'
+[[rules]]
+id = "third"
+regex = \'\'\'three_[a-z]{8}\'\'\'
+[allowlist]
+stopwords = ["zzz"]
+"""
+UPPER = """
+[extend]
+path = "base.toml"
+disabledRules = ["third"]
+[[rules]]
+id = "first"
+[[rules.allowlists]]
+regexes = ["one_q"]
+[[rules]]
+id = "fourth"
+regex = \'\'\'four_[a-z]{8}\'\'\'
+"""
+
+
+def test_a_configuration_that_extends_another(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base.toml").write_text(BASE)
+    (tmp_path / "deep").mkdir()
+    path = tmp_path / "deep" / "g.toml"
+    path.write_text("\ufeff" + UPPER)
+    config = load_gitleaks(path)
+    assert [(rule.id, rule.name) for rule in config.rules] == [("first", "from below"), ("second", "second"), ("fourth", "fourth")]
+    text = "one_qlmdwert one_plmdwert two_qlmdwert three_qlmdwert four_qlmdwert four_zzzdwert"
+    assert values(text, rules=make(config.rules)) == ["one_plmdwert", "two_qlmdwert", "four_qlmdwert"]
+    (tmp_path / "base.toml").unlink()
+    with pytest.raises(RuleError, match=r"^base.toml: No such file"):
+        load_gitleaks(path)
+
+
+NOTED = """
+title = "x"
+colour = "red"
+[extend]
+useDefault = true
+disabledRules = ["generic-api-key"]
+[allowlist]
+paths = ["x"]
+[[rules]]
+id = "gitlab-pat"
+[[rules.allowlists]]
+regexes = ["x"]
+[[rules]]
+id = "by-name"
+path = "p12$"
+[[rules]]
+id = "pair"
+regex = "tok_[a-z]{8}"
+entropies = 3
+required = [{ id = "helper", withinLines = 3 }]
+[[rules]]
+id = "helper"
+regex = "hlp_[a-z]{8}"
+skipReport = true
+"""
+
+
+def test_what_is_not_done_is_noted_and_stays_noted_in_the_cache(tmp_path, monkeypatch):
+    path = tmp_path / "g.toml"
+    path.write_text(NOTED)
+    notes = [
+        f"{path}:16: rule pair: entropies: is not known",
+        f"{path}: colour: is not known",
+        f"{path}: extend.disabledRules: the built-in rules stand for those of gitleaks and are not switched off",
+        f"{path}: its allowlists hold for its own rules, not for the built-in ones; .outcropignore names paths for all",
+        f"{path}:9: rule gitlab-pat: changes a rule of gitleaks that is not here: it finds nothing",
+        f"{path}:13: rule by-name: is for files by their names alone: it finds nothing",
+        f"{path}:16: rule pair: required: is not looked for, and the rule told without it",
+    ]
+    for _ in range(2):
+        loaded = load(built_in=False, gitleaks=path, cache=tmp_path / "cache")
+        assert [rule.id for rule in loaded.rules] == ["pair"]
+        assert loaded.notes == notes
+        monkeypatch.setattr("outcrop.scanner.gitleaks.load_gitleaks", None)
+
+
+def test_rules_in_the_cache_pass_the_same_and_a_file_that_is_extended_counts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base.toml").write_text(BASE)
+    (tmp_path / "g.toml").write_text(UPPER)
+    for _ in range(2):
+        loaded = load(built_in=False, gitleaks=Path("g.toml"), cache=tmp_path / "cache")
+        assert values("one_qlmdwert one_plmdwert four_zzzdwert", rules=loaded) == ["one_plmdwert"]
+    (tmp_path / "base.toml").write_text(BASE.replace("one_", "five_"))
+    assert values("one five_qlmdwert", rules=load(built_in=False, gitleaks=Path("g.toml"), cache=tmp_path / "cache")) == ["five_qlmdwert"]
+
+
+def test_a_rule_with_the_id_of_another_stands_beside_it(tmp_path):
+    (tmp_path / "own.toml").write_text("issuer = 'A'\n[[rule]]\nid = 'tok'\npattern = 'kot_[a-z]{8}'\n")
+    (tmp_path / "g.toml").write_text(lists())
+    loaded = load([tmp_path / "own.toml"], built_in=False, gitleaks=tmp_path / "g.toml")
+    assert [hit.rule.id for hit in hits("tok_qlmdwert kot_qlmdwert", rules=loaded)] == ["gitleaks-tok", "tok"]
 
 
 def test_a_file_that_is_not_there_or_no_text_is_told(tmp_path):

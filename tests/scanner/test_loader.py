@@ -58,6 +58,21 @@ FAULTS = {
     "word and context": (GOOD + "word = 'acme'\ncontext = ['a']\n", "f.toml:8: rule acme_key: word stands for context, near and after"),
     "short form below": (GOOD + "[[rule.also]]\nvalue = 'hex'\nword = 'acme'\n", "f.toml:9: rule acme_key: value 'hex' is not understood"),
     "no reply": (GOOD + "[rule.check]\nurl = 'https://a.de'\nlive = {}\n", "f.toml:10: rule acme_key: check.0.live.reply: Field required"),
+    "flags": (HEAD + "pattern = '(?i)acme_[0-9]{8}'\n", "f.toml:7: rule acme_key: pattern has flags for all of it; write"),
+    "flags in the middle": (HEAD + "pattern = 'acme(?i)_[0-9]{8}'\n", "f.toml:7: rule acme_key: pattern has flags for all of it; write"),
+    "letters beyond ASCII": (HEAD + "pattern = 'acm\u00e9_[0-9]{8}'\n", "f.toml:7: rule acme_key: pattern has characters beyond"),
+    "a word beyond ASCII": (GOOD + "context = ['\u5bc6']\n", "f.toml:8: rule acme_key: context has characters beyond ASCII; write their"),
+    "unknown piece": (HEAD + "pattern = 'acme_<<x>>'\n", "f.toml:7: rule acme_key: pattern names a piece that [let] does not have, <<x>>"),
+    "unknown piece of a part": (
+        GOOD + "[[rule.part]]\nname = 'id'\npattern = '<<x>>yz'\n",
+        "f.toml:10: rule acme_key: pattern names a piece that [let] does not have",
+    ),
+    "two parts of one name": (
+        GOOD + "[[rule.part]]\nname = 'id'\npattern = 'xyz'\n" * 2,
+        "f.toml:12: rule acme_key: name id is another part's",
+    ),
+    "spaces in a heading": (GOOD.replace("[[rule]]", "[[ rule ]]") + "colour = 3\n", "f.toml:8: rule acme_key: colour: Extra inputs"),
+    "a configuration of gitleaks": ("[[rules]]\nid = 'x'\nregex = 'y'\n", "f.toml: has [[rules]] and no [[rule]]: a configuration"),
     "syntax": (GOOD + "colour = red\n", "f.toml:8: Invalid value"),
     "syntax at the end": (GOOD + "colour = [", "f.toml:8: "),
 }  # fmt: skip
@@ -177,6 +192,20 @@ def test_two_rules_with_the_same_pattern_do_not_answer_for_each_other():
     assert values(f"acme_{VALUE}", rules=second) == [f"acme_{VALUE}"]
 
 
+def test_an_empty_group_is_no_value():
+    rules = own_rules(HEAD + "pattern = 'acme_(?P<secret>[0-9a-f]*)'\n")
+    assert values(f"acme_ acme_{VALUE} acme_", rules=rules) == [VALUE]
+
+
+def test_a_file_may_begin_with_a_mark_and_have_line_ends_of_windows(tmp_path):
+    path = tmp_path / "f.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
+    assert [rule.id for rule in load_paths([path])] == ["acme_key"]
+    path.write_bytes(b"\xef\xbb\xbf" + (GOOD + "colour = 3\n").replace("\n", "\r\n").encode())
+    with pytest.raises(RuleError, match=r"f\.toml:8: rule acme_key: colour"):
+        load_paths([path])
+
+
 def test_an_alternative_without_the_group_is_no_value():
     rules = own_rules(HEAD + "pattern = 'key=(?P<secret>[0-9a-f]{16})|nokey=[0-9]{3}'\n")
     assert values(f"nokey=123 nokey=456 key={VALUE} nokey=789", rules=rules) == [VALUE]
@@ -188,6 +217,11 @@ class TestPieces:
         text += "[[rule.also]]\npattern = 'corp_<<body>>'\n"
         rules = own_rules(text)
         assert values("acme_81a0c2f4e6b8d013 corp_91a0c2f4e6b8d013", rules=rules) == ["acme_81a0c2f4e6b8d013", "corp_91a0c2f4e6b8d013"]
+
+    def test_a_part_has_them_too(self):
+        part = "[[rule.part]]\nname = 'id'\npattern = 'AC<<id>>'\nalone = true\n"
+        text = GOOD.replace("[[rule]]", "[let]\nid = '[A-Z]{8}'\n[[rule]]") + part
+        assert values("AC" + "QWERTZUI", rules=own_rules(text)) == ["ACQWERTZUI"]
 
     def test_a_judge_that_is_not_known(self):
         with pytest.raises(RuleError, match=r"f.toml:8: rule acme_key: judge: Input should be 'noun'"):

@@ -271,7 +271,8 @@ REFUSED = {
     "too little": (r"a", "fewer than two characters"),
     "perhaps nothing": (r"(?:abc)?", "fewer than two characters"),
     "anything": (r".*", "fewer than two characters"),
-    "beyond a byte": ("\u4f60\u597d", "beyond one byte"),
+    "beyond a byte": (r"\u4f60\u597d", "beyond one byte"),
+    "beyond ASCII": ("caf\u00e9", "beyond ASCII"),
 }
 
 

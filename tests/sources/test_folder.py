@@ -228,6 +228,12 @@ def test_an_allowed_line_is_left_out_and_the_next_one_is_not(folder: Path, scan:
     assert scan(folder).secrets == [FIRST, THIRD]
 
 
+def test_a_mark_on_one_line_does_not_allow_the_same_value_on_another(folder: Path, scan: Scan) -> None:
+    (folder / "b").write_text(f"{SECOND}  # outcrop:allow\n{SECOND}\n")
+    (folder / "c").write_text(f"{THIRD}\n{THIRD}  # outcrop:allow\n")
+    assert [(one["file_path"], one["line_number"]) for one in scan(folder).findings] == [("a", 2), ("b", 2), ("c", 1)]
+
+
 def test_gitignore_files_count_only_on_wish_with_nesting_and_negation(folder: Path, scan: Scan) -> None:
     for name in ("out/x", "deep/out.log", "deep/keep.log", "deep/deeper/other.log", "b.log", ".git/config"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -199,6 +199,30 @@ def test_the_ignore_file_at_head_counts_in_a_bare_repository(repo: Repo, scan: S
     assert scan(tmp_path / "bare.git").secrets == [SECOND]
 
 
+@pytest.mark.parametrize(
+    ("versions", "line"),
+    [("m", None), ("mm", None), ("um", 1), ("mu", 1), ("mum", 1), ("mmum", 1)],
+)
+def test_a_mark_allows_the_versions_of_a_line_that_have_it(repo: Repo, scan: Scan, tmp_path: Path, versions: str, line: int | None) -> None:
+    commits = [
+        repo.commit({"a": f"{FIRST} # outcrop:allow\n{number}\n" if version == "m" else f"{FIRST}\n{number}\n"})
+        for number, version in enumerate(versions)
+    ]
+    for _ in range(3):  # with what the cache knows as without
+        scanned = scan(repo.path, cache=tmp_path / "cache")
+        assert [one["commit"] for one in scanned.findings] == ([commits[versions.index("u")]] if line else [])
+        assert [one["current_line"] for one in scanned.findings] == ([1] if line else [])
+
+
+def test_a_mark_that_goes_is_a_new_value(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": f"{FIRST} # outcrop:allow\n{SECOND}\n"})
+    repo.write("a", f"{FIRST}\n{SECOND}\n")
+    repo.git("add", "a")
+    assert scan(repo.path, staged=True).secrets == [FIRST]
+    repo.commit()
+    assert scan(repo.path, since="HEAD~1").secrets == [FIRST]
+
+
 # --since
 
 
@@ -312,6 +336,42 @@ def test_nothing_staged_ends_with_code_0_and_something_with_code_1(repo: Repo, o
     repo.write("b", f"{SECOND}\n")
     repo.git("add", "b")
     assert outcrop("scan", "--staged", repo.path).code == 1
+
+
+@pytest.mark.parametrize("arguments", [[], ["--all"], ["a"], ["--include", "a"]], ids=lambda given: " ".join(given) or "staged")
+@pytest.mark.parametrize("tree", ["main", "linked"])
+def test_a_hook_sees_what_the_commit_is_made_from(
+    repo: Repo, command: tuple[list[str], dict[str, str]], tmp_path: Path, arguments: list[str], tree: str
+) -> None:
+    """`git commit --all` and `git commit FILE` stage into another index, which only their hooks are told of."""
+    repo.commit({"a": "clean\n", "b": "clean\n"})
+    program, environment = command
+    hook = repo.path / ".git" / "hooks" / "pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\nXDG_CACHE_HOME='{environment['XDG_CACHE_HOME']}' exec {' '.join(program)} scan --staged --no-validate .\n")
+    hook.chmod(0o700)
+    place = repo.path
+    if tree == "linked":
+        place = tmp_path / "linked"
+        repo.git("worktree", "add", "--quiet", str(place), "-b", "side")
+    (place / "a").write_text(f"{FIRST}\n")
+    if not arguments:
+        repo.git("-C", str(place), "add", "a")
+    repo.git("-C", str(place), "commit", "-m", "leak", *arguments, check=False)
+    assert repo.git("-C", str(place), "log", "--oneline", "--grep=leak") == ""
+    (place / "a").write_text("still clean\n")
+    repo.git("-C", str(place), "commit", "-m", "none", *(arguments or ["--all"]))
+
+
+def test_an_index_that_another_repository_names_is_not_read(repo: Repo, outcrop: Outcrop, tmp_path: Path) -> None:
+    other = Repo(tmp_path / "other")
+    other.commit({"c": "clean\n"})
+    repo.commit({"a": "clean\n"})
+    repo.write("a", f"{FIRST}\n")
+    repo.git("add", "a")
+    for named in (other.path / ".git" / "index", "/nonexistent", ""):
+        ran = outcrop("scan", "--json", "--staged", repo.path, GIT_INDEX_FILE=str(named))
+        assert [finding["file_path"] for finding in ran.findings] == ["a"]
 
 
 def test_staged_tells_no_gap_of_a_submodule(repo: Repo, scan: Scan, tmp_path: Path) -> None:

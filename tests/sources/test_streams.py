@@ -49,7 +49,7 @@ def test_a_result_that_cannot_be_written_is_one_line_and_code_2(folder: Path, co
     with Path("/dev/full").open("wb") as full:
         arguments = [*program, "scan", "--no-validate", "--format", kind, str(folder)]
         ran = subprocess.run(arguments, env=environment, stdout=full, stderr=subprocess.PIPE, check=False)
-    assert (ran.returncode, ran.stderr) == (2, b"outcrop: no space left on device\n")
+    assert (ran.returncode, ran.stderr) == (2, b"outcrop: the output cannot be written: no space left on device\n")
 
 
 def test_a_name_that_the_output_has_no_letters_for_is_printed_with_escapes(folder: Path, outcrop: Outcrop) -> None:

@@ -4,7 +4,7 @@ import gc
 import sys
 
 from outcrop.cli.commands import tree
-from outcrop.cli.exits import fail, standing
+from outcrop.cli.exits import fail, printing, standing, told
 from outcrop.domain.errors import OutcropError
 
 
@@ -16,10 +16,11 @@ def main() -> None:
         app = tree(sys.argv[1] if len(sys.argv) > 1 else "")
         gc.freeze()
         gc.enable()
-        app()
+        with printing():
+            app()
     except OutcropError as error:
         fail(error.message)
     except OSError as error:  # a full disk, no more processes, no program of that name: the machine's state, not a fault of ours
-        fail(": ".join(str(part) for part in (error.filename, (error.strerror or type(error).__name__).lower()) if part))
+        fail(told(error))
     except KeyboardInterrupt:
         sys.exit(130)

@@ -1,10 +1,14 @@
 """How a command meets its standard streams, and how it ends when it fails."""
 
 import contextlib
+import errno
 import io
 import os
 import sys
+from collections.abc import Iterator
 from typing import NoReturn
+
+_UNWRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 def fail(message: str) -> NoReturn:
@@ -22,6 +26,29 @@ def standing() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
+def told(error: OSError) -> str:
+    """Say what the machine has refused; what names no file and could not be written is the output."""
+    reason = (error.strerror or type(error).__name__).lower()
+    if error.filename is not None:
+        return f"{error.filename}: {reason}"
+    if error.errno in _UNWRITTEN:
+        no_reader()
+        return f"the output cannot be written: {reason}"
+    return reason
+
+
+@contextlib.contextmanager
+def printing() -> Iterator[None]:
+    """Print, up to the last byte: that it cannot be written is told now, and who has closed a pipe has read enough."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # the exit code says what there was all the same
+        no_reader()
+
+
 def no_reader() -> None:
-    """Let what is still to be printed go nowhere: who read it has gone."""
+    """Let what is still to be printed go nowhere: who read it has gone, or it cannot be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -14,6 +14,7 @@ from outcrop.scanner.loader import load_paths
 from outcrop.scanner.proof import failures
 from outcrop.scanner.ruleset import BUILT_IN, load, make
 from outcrop.services.local_scan import Options, scan
+from outcrop.sources.base import one_line
 from outcrop.sources.parallel import cores
 from outcrop.sources.workspace import cache_folder
 
@@ -94,12 +95,13 @@ def _show_findings(path: Path, wanted: list[str], own: list[Path], *, as_json: b
     found = [one.fields for one in report.findings if not wanted or one.fields["rule"] in wanted]
     counted = tally(found)
     if as_json:
-        shown = ("file_path", "line_number", "column", "rule", "confidence", "matched_text")
-        places = [{name: fields[name] for name in shown} for fields in found]
+        names = ("file_path", "line_number", "column", "rule", "confidence", "matched_text")
+        places = [{name: fields[name] for name in names} for fields in found]
         print(orjson.dumps({"files": report.files, "bytes": report.size, "rules": counted, "findings": places}).decode())
         return
     for fields in found:
-        print(f"{fields['file_path']}:{fields['line_number']}: {fields['rule']} ({fields['confidence']}) {fields['matched_text']}")
+        shown = one_line(fields["matched_text"])
+        print(f"{fields['file_path']}:{fields['line_number']}: {fields['rule']} ({fields['confidence']}) {shown}")
     print(f"{len(found)} findings in {report.files} files, {report.size / 1e6:,.1f} MB")
     for one in counted:
         print(f"{one['id']}: {one['high']} high, {one['medium']} medium, {one['low']} low")

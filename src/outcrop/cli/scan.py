@@ -1,5 +1,6 @@
 """`outcrop scan`."""
 
+import codecs
 import os
 import sys
 from collections import Counter
@@ -7,12 +8,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import orjson
 import typer
 
-from outcrop.cli.exits import fail, no_reader
+from outcrop.cli.exits import fail, printing
 from outcrop.domain import sarif
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence
@@ -107,22 +108,25 @@ def scan(  # noqa: PLR0917 - every option of the command
         kind=_elsewhere(kind),
         **_reach(targets or []),
     )
+    for note in options.ruleset.notes:
+        print(f"outcrop: {note}", file=sys.stderr)
     with ExitStack() as stack:
         report = local_scan.scan(targets or ["."], options, _progress(stack))
     asked = not no_validate and _validated(report, only_valid=only_valid)
-    try:
+    with printing():
         _print(report, Format.JSON if as_json else output, show_secrets=show_secrets, asked=asked)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the exit code says what was found all the same
-        no_reader()
+    _end(report)
+
+
+def _end(report: Report) -> NoReturn:
+    """Tell what was not looked at, and end with the code that says whether something was found."""
     for where, why in report.gaps:
         print(f"not scanned: {where}: {why}", file=sys.stderr)
     if report.failures:
         for failure in report.failures[:-1]:
             print(f"outcrop: {failure}", file=sys.stderr)
         fail(report.failures[-1])
-    if report.findings:
-        raise typer.Exit(1)
+    raise typer.Exit(1 if report.findings else 0)
 
 
 def _local(kind: Type | None) -> Literal["folder", "git"] | None:
@@ -184,26 +188,39 @@ def _baseline(file: Path | None) -> frozenset[str]:
     except OSError as error:
         raise BadInputError(f"--baseline {file}: {error.strerror}") from None
     try:
-        records = orjson.loads(text) if text.lstrip()[:1] == b"[" else [orjson.loads(line) for line in text.splitlines() if line.strip()]
+        records = _records(text.removeprefix(codecs.BOM_UTF8))
         if len(records) == 1 and "runs" in records[0]:
             return frozenset(sarif.fingerprints(records[0]))
-        return frozenset(str(record["fingerprint"]) for record in records)
-    except (ValueError, TypeError, KeyError, AttributeError):
+        return frozenset("" + record["fingerprint"] for record in records)
+    except (ValueError, TypeError, LookupError, AttributeError):
         raise BadInputError(f"--baseline {file}: is not a result of outcrop scan in json, jsonl or sarif") from None
+
+
+def _records(text: bytes) -> list[Any]:
+    """Read a list, a log, or a value on each line."""
+    try:
+        whole = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return [orjson.loads(line) for line in text.splitlines() if line.strip()]
+    return whole if isinstance(whole, list) else [whole]
 
 
 def _progress(stack: ExitStack) -> Progress:
     """Show how far it has come, on a terminal only."""
-    if not sys.stderr.isatty():
+    if not _is_terminal():
         return lambda _: None
     from outcrop.cli.terminal import progress  # noqa: PLC0415 - a pipe needs none of it
 
     return stack.enter_context(progress())
 
 
+def _is_terminal() -> bool:
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"  # one that cannot take back what it shows
+
+
 def _counting(stack: ExitStack) -> Callable[[int, int], None]:
     """Show how many issuers' answers are there, on a terminal only."""
-    if not sys.stderr.isatty():
+    if not _is_terminal():
         return lambda _done, _all: None
     from outcrop.cli.terminal import asking  # noqa: PLC0415 - a pipe needs none of it
 
@@ -223,7 +240,7 @@ def _print(report: Report, output: Format, *, show_secrets: bool, asked: bool) -
         case Format.SARIF:
             from importlib.metadata import version  # noqa: PLC0415 - takes longer to load than a small scan to run
 
-            findings = [finding.fields for finding in report.findings]
+            findings = [finding.fields | {"path": finding.path} for finding in report.findings]
             _write(_json(sarif.sarif(findings, report.gaps, version=version("outcrop"), well=not report.failures)))
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from outcrop.domain.secret import reveal
 from outcrop.services.local_scan import Report
-from outcrop.sources.base import Outcome, Progress
+from outcrop.sources.base import Outcome, Progress, one_line
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def print_table(report: Report, *, show_secrets: bool, asked: bool) -> None:
                 fields["rule"],
                 Text(f"{fields['file_path'] or '(unreachable)'}:{fields['line_number']}", overflow="fold"),
                 (fields["commit"] or "")[:10],
-                Text(reveal(finding.secret) if show_secrets else fields["matched_text"], overflow="fold"),
+                Text(one_line(reveal(finding.secret) if show_secrets else fields["matched_text"]), overflow="fold"),
                 *([Text(_because(fields["validation_detail"]), overflow="fold")] if asked else []),
             )
         console.print(table)

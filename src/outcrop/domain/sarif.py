@@ -7,12 +7,13 @@ from urllib.parse import quote
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {"high": "error", "medium": "warning", "low": "note"}  # by how sure the hit is, unless the issuer has said more
 _LEVELS_OF_VERDICTS = {"valid": "error", "invalid": "note"}
+TOOL = "outcrop"
 FINGERPRINT = "outcrop/v1"
 FINDING = "outcrop/finding/v1"  # an account's finding, by its id
 
 
 def sarif(findings: Iterable[Mapping[str, Any]], gaps: Sequence[tuple[str, str]], *, version: str, well: bool = True) -> dict[str, Any]:
-    """Put findings, in the shape that `scan` prints, and gaps into one SARIF log."""
+    """Put findings, in the shape that `scan` prints and with the `path` as it is, and gaps into one SARIF log."""
     rules: dict[str, dict[str, Any]] = {}
     results = []
     for finding in findings:
@@ -31,20 +32,18 @@ def sarif(findings: Iterable[Mapping[str, Any]], gaps: Sequence[tuple[str, str]]
         }
         results.append(result)
     notes = [{"level": "warning", "message": {"text": f"not scanned: {where}: {why}"}} for where, why in gaps]
-    driver = {"name": "outcrop", "semanticVersion": version, "rules": list(rules.values())}
+    driver = {"name": TOOL, "semanticVersion": version, "rules": list(rules.values())}
     invocation = {"executionSuccessful": well, "toolExecutionNotifications": notes}
     run = {"tool": {"driver": driver}, "invocations": [invocation], "columnKind": "unicodeCodePoints", "results": results}
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
 def fingerprints(log: Mapping[str, Any]) -> set[str]:
-    """Read the fingerprints of a log that we have written."""
-    return {
-        str(result["partialFingerprints"][FINGERPRINT])
-        for run in log.get("runs", [])
-        for result in run.get("results", [])
-        if FINGERPRINT in result.get("partialFingerprints", {})
-    }
+    """Read the fingerprints of the runs in a log that are ours; where there is none, that is a LookupError."""
+    ours = [run for run in log["runs"] if run["tool"]["driver"]["name"] == TOOL]
+    if not ours:
+        raise LookupError
+    return {str(result["partialFingerprints"][FINGERPRINT]) for run in ours for result in run["results"]}
 
 
 def rule_of(finding: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,7 +60,8 @@ def result_of(finding: Mapping[str, Any], rule_index: int, *, level: str, column
     where = finding["file_path"] or "unknown"
     text = f"{finding['pattern']['name']} {finding['matched_text']}"
     commit = f", commit {finding['commit'][:12]}" if finding["commit"] else ""
-    physical: dict[str, Any] = {"artifactLocation": {"uri": quote(where, safe="/!@,;=+$&'()*~")}}
+    uri = quote(finding.get("path") or where, safe="/!@,;=+$&'()*~", errors="surrogateescape")
+    physical: dict[str, Any] = {"artifactLocation": {"uri": uri}}
     if finding["line_number"]:
         physical["region"] = {"startLine": finding["line_number"]} | ({"startColumn": column} if column else {})
     return {

@@ -11,6 +11,7 @@ from typing import Any
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret
+from outcrop.scanner.allowed import spared
 from outcrop.scanner.checksum import CHECKSUMS
 from outcrop.scanner.decode import base64_value
 from outcrop.scanner.entropy import is_random
@@ -44,6 +45,7 @@ class Hit:
     allowed: bool = False
     weighed: bool = False  # by what it looks like: any rule that knows its issuer knows more
     bare: bool = False  # unquoted: a value where configuration is written, an expression where code is
+    spared: tuple[int, ...] = ()  # lists of the rule by which it passes in certain files or commits
 
     @property
     def span(self) -> tuple[int, int]:
@@ -52,7 +54,7 @@ class Hit:
     def moved(self, by: int) -> "Hit":
         """Give the same hit elsewhere, before it has companions and a line."""
         hit = Hit(self.rule, self.secret, self.start + by, self.end + by, self.strength, self.confidence, self.placeholder, self.part)
-        hit.weighed, hit.bare = self.weighed, self.bare
+        hit.weighed, hit.bare, hit.spared = self.weighed, self.bare, self.spared
         return hit
 
 
@@ -68,8 +70,9 @@ def confirm(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares 
     if form.width and taken is nowhere:
         yield from _alone(rule, form, data, ends)
         return
+    by_line = bool(rule.allowed) and any(one.target == "line" for one in rule.allowed)  # of which a window may hold only a part
     for start, stop in _windows(form, data, ends):
-        if stop - start > _REMEMBERED_WIDTH or taken(start, stop):
+        if stop - start > _REMEMBERED_WIDTH or by_line or taken(start, stop):
             yield from _matches(rule, form, data, (start, stop), taken)
             continue
         # Versions of one file repeat the same lines thousands of times.
@@ -110,12 +113,13 @@ def _matches(rule: Rule, form: Form, data: bytes, window: tuple[int, int], taken
         return
     pattern, group = _pattern(form.regex)
     while (found := spans(pattern, data, at, stop)) is not None:
-        left, right = found[group]
-        if left < 0 or taken(left, right):  # an alternative without the group
+        left, right = found[group] if group else _first(found)
+        if left >= right or taken(left, right):  # an alternative without the group
             at = max(found[0][1], at + 1)
             continue
         if form.judge is None:
             hit = _judge(rule, form, data, left, right)
+            hit = _unless_allowed(hit, data, found[0]) if hit is not None and rule.allowed else hit
         else:
             name = _name(form.regex)
             hit = _weighed(rule, form, data, matched(data, (left, right), data[slice(*found[name])] if name else None, form.judge))
@@ -124,10 +128,24 @@ def _matches(rule: Rule, form: Form, data: bytes, window: tuple[int, int], taken
         at = max(hit.end if hit else left, at + 1)  # a value that is none may hold the word before the next
 
 
+def _unless_allowed(hit: Hit, data: bytes, match: tuple[int, int]) -> Hit | None:
+    by_place = spared(hit.rule.allowed, data, hit.span, match)
+    if by_place is None:
+        return None
+    hit.spared = by_place
+    return hit
+
+
+def _first(found: list[tuple[int, int]]) -> tuple[int, int]:
+    """Give the first group that holds anything, else the whole match."""
+    return next((span for span in found[1:] if span[0] < span[1]), found[0])
+
+
 @lru_cache(maxsize=4096)
 def _pattern(text: str) -> tuple[Any, int]:
+    """Give a pattern, and the number of the group that is the value; 0 where it does not say."""
     pattern = compiled(text)
-    return pattern, pattern.groupindex[b"secret"]
+    return pattern, pattern.groupindex.get(b"secret", 0)
 
 
 @lru_cache(maxsize=64)

@@ -71,7 +71,7 @@ def _find(ruleset: RuleSet, data: bytes, seen: Seen, depth: int, floor: Confiden
                 hits += confirm(rule, form, data, ends[number])
     if generic:
         # What a rule names by itself, found whole or wanting, need not be judged by one that knows less.
-        named = _overlaps(hit.span for hit in hits if not (hit.part or hit.rule.parts or hit.rule.paths)) if hits else nowhere
+        named = _overlaps(hit.span for hit in hits if not (hit.part or hit.rule.parts or hit.rule.placed)) if hits else nowhere
         for rule, form, number in generic:
             hits += (led_to if form.judge in LED_TO else confirm)(rule, form, data, ends[number], named)
     if hits:
@@ -93,10 +93,18 @@ def _by_number(seen: Seen) -> dict[int, list[int]]:
 def _told_apart(hits: list[Hit], data: bytes, floor: Confidence) -> list[Hit]:
     """Let each value be told once, by the rule that knows most of it and with its companions."""
     hits = [hit for hit in hits if not hit.rule.parts or _whole(hit, data)]
-    # Whether a rule for certain file names applies is known later: until then it stands beside the others.
-    hits = [*best(hit for hit in hits if not hit.rule.paths), *best(hit for hit in hits if hit.rule.paths)]
+    hits = [*best(hit for hit in hits if not hit.rule.placed), *_of_each(hit for hit in hits if hit.rule.placed)]
     companions = _pair((hit for hit in hits if hit.rule.parts and _SURE[hit.confidence] <= _SURE[floor]), data)
     return _unpaired(hits, companions, floor)
+
+
+def _of_each(hits: Iterable[Hit]) -> Iterator[Hit]:
+    """Let each rule for certain files name a value once. Which of them applies is known later: until then none gives way to another."""
+    by_rule: dict[str, list[Hit]] = {}
+    for hit in hits:
+        by_rule.setdefault(hit.rule.id, []).append(hit)
+    for mine in by_rule.values():
+        yield from best(mine)
 
 
 def _whole(hit: Hit, data: bytes) -> bool:

@@ -1,5 +1,6 @@
 """A form out of what a rule says of it: the full pattern with its word, gap and boundaries, and what the first pass looks for."""
 
+import re
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
@@ -63,7 +64,7 @@ def make_form(given: FormIn) -> Form:
     if given.checksum is not None and given.checksum not in CHECKSUMS:
         raise regex.PatternError(f"checksum {given.checksum!r} is not known; known are {', '.join(sorted(CHECKSUMS))}")
     if given.exclude:
-        _compiles("exclude", given.exclude)
+        _whole("exclude", given.exclude)
     strength = Strength(given.strength) if given.strength else _strength(given)
     usual = Confidence.HIGH if strength in {Strength.CHECKSUM, Strength.PREFIX, Strength.STRUCTURED} else Confidence.MEDIUM
     form = own_form(
@@ -160,7 +161,7 @@ def _strength(given: FormIn) -> Strength:
 
 
 def whole_pattern(pattern: str, context: list[str], within: int, *, judged: bool = False) -> str:
-    _compiles("pattern", pattern)
+    _whole("pattern", pattern)
     for word in context:
         _compiles("context", word)
     if "(?P<secret>" in pattern or judged:
@@ -185,6 +186,13 @@ def _edge(pattern: str, *, last: bool) -> str:
 
 def _joining(characters: set[int]) -> str:
     return "".join(chr(c) for c in _JOINING if c in characters)
+
+
+def _whole(key: str, pattern: str) -> None:
+    """Check a pattern that may be made of pieces."""
+    if unknown := re.search(r"<<\w+>>", pattern):
+        raise regex.PatternError(f"{key} names a piece that [let] does not have, {unknown[0]}")
+    _compiles(key, pattern)
 
 
 @lru_cache(maxsize=256)  # many rules exclude the same

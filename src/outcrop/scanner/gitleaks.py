@@ -1,163 +1,217 @@
-"""Rules in the format of `gitleaks.toml`, so that people keep what they have written."""
+"""Rules in the format of `gitleaks.toml`, so that people keep what they have written. What cannot be kept is told in notes."""
 
 import re
 import tomllib
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner import regex
+from outcrop.scanner.allowed import Allowed
 from outcrop.scanner.form import own_form
+from outcrop.scanner.gitleaks_files import EXTENDED, extended, lowered
+from outcrop.scanner.go_pattern import translate, with_group
 from outcrop.scanner.match import compile_regex
+from outcrop.scanner.regex import PatternError
 from outcrop.scanner.rule import Impact, Rule, RuleError, Strength
 
-_POSIX = {
-    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "digit": "0-9", "lower": "a-z", "upper": "A-Z", "xdigit": "0-9A-Fa-f",
-    "space": r"\s", "word": r"\w", "punct": r"!-/:-@\[-`{-~",
-}  # fmt: skip
+_HEADING = re.compile(r"\s*\[\[\s*rules\s*\]\]", re.IGNORECASE)
+_REPLACED = ("description", "regex", "path", "secretgroup", "entropy")  # what a rule that extends another says instead of it
 
 
-def load_gitleaks(path: Path) -> list[Rule]:
-    """Load the rules of a gitleaks configuration; path-only rules and what is inherited are left to the built-in ones."""
+class _Table(BaseModel):
+    """A table of the file. Its keys are in small letters: gitleaks does not tell cases apart."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class _AllowIn(_Table):
+    description: str = ""
+    condition: str = Field("", pattern=r"(?i)^(and|or|&&|\|\||)$")
+    commits: list[str] = []
+    paths: list[str] = []
+    regextarget: Literal["", "secret", "match", "line"] = ""
+    regexes: list[str] = []
+    stopwords: list[str] = []
+    targetrules: list[str] = []
+
+
+class _RuleIn(_Table):
+    id: str = ""
+    description: str = ""
+    regex: str = ""
+    path: str = ""
+    secretgroup: int = Field(0, ge=0)
+    entropy: float = 0
+    keywords: list[str] = []
+    tags: list[str] = []
+    allowlist: _AllowIn | None = None
+    allowlists: list[_AllowIn] = []
+    required: list[dict[str, Any]] = []
+    skipreport: bool = False
+
+
+class _ExtendIn(_Table):
+    path: str = ""
+    usedefault: bool = False
+    disabledrules: list[str] = []
+
+
+class _FileIn(_Table):
+    title: str = ""
+    description: str = ""
+    minversion: str = ""
+    extend: _ExtendIn = _ExtendIn()
+    rules: list[dict[str, Any]] = []
+    allowlist: _AllowIn | None = None
+    allowlists: list[_AllowIn] = []
+
+
+class Config(NamedTuple):
+    rules: list[Rule]
+    notes: list[str]  # what the file says and is not done
+
+
+class _Read(NamedTuple):
+    """One file: what it says of all rules, and its rules by id, each with its place."""
+
+    file: _FileIn
+    rules: dict[str, tuple[str, _RuleIn]]
+
+
+def load_gitleaks(path: Path) -> Config:
+    """Load the rules of a configuration and of those it extends."""
+    notes: list[str] = []
+    read = [_read(file, notes) for file in (path, *extended(path))]
+    if len(read) > EXTENDED and read[-1].file.extend.path:
+        notes.append(f"{path}: extends more than {EXTENDED} files: {read[-1].file.extend.path} is not read")
+    rules = read[-1].rules
+    for upper in reversed(read[:-1]):
+        rules = _over(upper, rules)
+    lists = [one for each in read for one in _lists(each.file)]
+    _note_file(path, read, rules, notes)
+    made = [_rule(at, rule, lists) for at, rule in rules.values() if _is_used(at, rule, notes)]
+    return Config(list({rule.id: rule for rule in made}.values()), notes)
+
+
+def _read(path: Path, notes: list[str]) -> _Read:
     try:
-        data = tomllib.loads(path.read_text("utf-8"))
+        text = path.read_text("utf-8-sig")
+        data = lowered(tomllib.loads(text))
+        file = _FileIn.model_validate(data)
     except (OSError, UnicodeDecodeError) as error:
         raise RuleError(f"{path}: {getattr(error, 'strerror', None) or 'is not UTF-8'}") from None
     except tomllib.TOMLDecodeError as error:
         raise RuleError(f"{path}: {error}") from None
-    raw = data.get("rules", [])
-    if not isinstance(raw, list) or not all(isinstance(rule, dict) for rule in raw):
-        raise RuleError(f"{path}: rules: is not a list of tables")
-    rules = [_rule(rule, number, path, data) for number, rule in enumerate(raw, 1) if rule.get("regex")]
-    return list({rule.id: rule for rule in rules}.values())
+    except ValidationError as error:
+        raise RuleError(f"{path}: {_fault(error)}") from None
+    if file.extend.path and file.extend.usedefault:
+        raise RuleError(f"{path}: extend.path and extend.useDefault exclude each other")
+    lines = [number for number, line in enumerate(text.split("\n"), 1) if _HEADING.match(line)]
+    rules: dict[str, tuple[str, _RuleIn]] = {}
+    for number, raw in enumerate(file.rules):
+        name = str(raw.get("id") or f"rule-{number + 1}")
+        at = f"{path}:{lines[number]}" if number < len(lines) else str(path)
+        try:
+            rules[name] = at, _RuleIn.model_validate(raw | {"id": name})
+        except ValidationError as error:
+            raise RuleError(f"{at}: rule {name}: {_fault(error)}") from None
+        notes += (f"{at}: rule {name}: {key}: is not known" for key in _unknown(rules[name][1]))
+    notes += (f"{path}: {key}: is not known" for key in _unknown(file))
+    return _Read(file, rules)
 
 
-def _rule(raw: dict[str, Any], number: int, path: Path, everywhere: dict[str, Any]) -> Rule:
-    name = str(raw.get("id") or f"rule-{number}")
-    pattern, group = str(raw["regex"]), raw.get("secretGroup", 0)
+def _fault(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def _unknown(table: _RuleIn | _FileIn) -> list[str]:
+    """Give the keys of a table, and of the lists in it, that nothing is known of."""
+    return [*(table.model_extra or ()), *(key for one in _lists(table) for key in one.model_extra or ())]
+
+
+def _lists(table: _RuleIn | _FileIn) -> list[_AllowIn]:
+    return [*([table.allowlist] if table.allowlist else []), *table.allowlists]
+
+
+def _over(upper: _Read, base: dict[str, tuple[str, _RuleIn]]) -> dict[str, tuple[str, _RuleIn]]:
+    """Put the rules of a file over those of the one that it extends."""
+    kept = {name: rule for name, rule in base.items() if name not in upper.file.extend.disabledrules}
+    return kept | {name: (at, _merged(rule, kept[name][1]) if name in kept else rule) for name, (at, rule) in upper.rules.items()}
+
+
+def _merged(rule: _RuleIn, base: _RuleIn) -> _RuleIn:
+    said = {key: getattr(rule, key) for key in _REPLACED if getattr(rule, key)}
+    lists = {"allowlist": None, "allowlists": [*_lists(base), *_lists(rule)], "keywords": [*base.keywords, *rule.keywords]}
+    return base.model_copy(update=said | lists)
+
+
+def _note_file(path: Path, read: Sequence[_Read], rules: dict[str, tuple[str, _RuleIn]], notes: list[str]) -> None:
+    if any(each.file.extend.usedefault and each.file.extend.disabledrules for each in read):
+        notes.append(f"{path}: extend.disabledRules: the built-in rules stand for those of gitleaks and are not switched off")
+    lists = [one for each in read for one in _lists(each.file)]
+    if any(not one.targetrules for one in lists):
+        notes.append(f"{path}: its allowlists hold for its own rules, not for the built-in ones; .outcropignore names paths for all")
+    missing = sorted({name for one in lists for name in one.targetrules} - rules.keys())
+    notes += (f"{path}: targetRules: there is no rule {name} in this file" for name in missing)
+
+
+def _is_used(at: str, rule: _RuleIn, notes: list[str]) -> bool:
+    """Tell whether a rule is looked for; where it is not, or not as it is meant, note why."""
+    if rule.skipreport:
+        return False
+    if not rule.regex:
+        why = "is for files by their names alone" if rule.path else "changes a rule of gitleaks that is not here"
+        notes.append(f"{at}: rule {rule.id}: {why}: it finds nothing")
+        return False
+    if rule.required:
+        notes.append(f"{at}: rule {rule.id}: required: is not looked for, and the rule told without it")
+    return True
+
+
+def _rule(at: str, raw: _RuleIn, everywhere: Iterable[_AllowIn]) -> Rule:
     try:
         form = own_form(
-            _secret_group(translate(pattern), group if isinstance(group, int) else 0),
-            entropy=float(raw.get("entropy") or 0),
+            with_group(translate(raw.regex), raw.secretgroup),
+            entropy=raw.entropy,
             strength=Strength.CONTEXT,
             confidence=Confidence.HIGH,
-            exclude=_excluded([*_allowed(raw), *_allowed(everywhere, name)]),
         )
-        words = tuple(str(word).lower() for word in raw.get("keywords") or ())
-    except (regex.PatternError, TypeError, ValueError) as error:
-        raise RuleError(f"{path}: rule {name}: {error}") from None
+        lists = [*_lists(raw), *(one for one in everywhere if raw.id in (one.targetrules or [raw.id]))]
+        allowed = tuple(_allowed(one) for one in lists)
+        only = _joined([raw.path] if raw.path else [])
+    except PatternError as error:
+        raise RuleError(f"{at}: rule {raw.id}: {error}") from None
     return Rule(
-        id=re.sub(r"[^a-z0-9_-]", "-", name.lower())[:80],
-        name=str(raw.get("description") or name)[:120],
-        secret_type=re.sub(r"[^a-z0-9_-]", "-", name.lower())[:80],
+        id=re.sub(r"[^a-z0-9_-]", "-", raw.id.lower())[:80],
+        name=(raw.description or raw.id)[:120],
+        secret_type=re.sub(r"[^a-z0-9_-]", "-", raw.id.lower())[:80],
         issuer="gitleaks configuration",
-        origin=str(path),
+        origin=at,
         impact=Impact.MEDIUM,
-        forms=(form._replace(keywords=words),),
+        forms=(form._replace(keywords=tuple(word.lower() for word in raw.keywords)),),
+        only=only,
+        allowed=allowed,
     )
 
 
-def _allowed(table: dict[str, Any], rule: str | None = None) -> list[dict[str, Any]]:
-    """Give the lists of allowed values in a table; one that also asks for a path or a commit is no reason to keep silent."""
-    lists = [table.get("allowlist") or {}, *(table.get("allowlists") or [])]
-    return [
-        entry
-        for entry in lists
-        if isinstance(entry, dict)
-        and not (str(entry.get("condition", "")).upper() in {"AND", "&&"} and (entry.get("paths") or entry.get("commits")))
-        and (rule is None or rule in (entry.get("targetRules") or [rule]))
-    ]
+def _allowed(given: _AllowIn) -> Allowed:
+    return Allowed(
+        every=given.condition.upper() in {"AND", "&&"},
+        paths=_joined(given.paths),
+        commits=tuple(commit.strip().lower() for commit in given.commits),
+        regexes=_joined(given.regexes),
+        target=given.regextarget or "secret",
+        stopwords=tuple(word.lower() for word in given.stopwords),
+    )
 
 
-def _excluded(lists: list[dict[str, Any]]) -> str | None:
-    """Make one pattern of the allowed values; its target is the secret, wherever in it."""
-    patterns = [translate(str(one)) for entry in lists for one in entry.get("regexes") or ()]
-    words = [_bytewise(re.escape(str(word))) for entry in lists for word in entry.get("stopwords") or ()]
-    parts = [f"(?s:.*)(?:{part})(?s:.*)" for part in patterns] + [f"(?is:.*{word}.*)" for word in words]
-    whole = "|".join(f"(?:{part})" for part in parts)
+def _joined(patterns: list[str]) -> str:
+    """Make one pattern of several."""
+    whole = "|".join(f"(?:{translate(pattern)})" for pattern in patterns)
     if whole:
         compile_regex(whole)
-    return whole or None
-
-
-def translate(pattern: str) -> str:
-    r"""Write a pattern of Go in the syntax both engines share: POSIX classes, `\z`, and flags in the middle."""
-    pattern = re.sub(r"\[:(\w+):\]", lambda match: _POSIX.get(match[1], match[0]), _bytewise(pattern))
-    pattern = re.sub(r"\\(x\{([0-9A-Fa-f]{1,2})\}|.)", _escape, pattern, flags=re.DOTALL)
-    return _scoped_flags(pattern)
-
-
-def _bytewise(pattern: str) -> str:
-    return pattern if pattern.isascii() else pattern.encode().decode("latin-1")
-
-
-def _escape(match: re.Match[str]) -> str:
-    if match[2]:
-        return f"\\x{int(match[2], 16):02x}"
-    return "$" if match[1] == "z" else match[0]
-
-
-_FLAGS = re.compile(r"\(\?([ims]*(?:-[ims]+)?)\)")
-
-
-def _scoped_flags(pattern: str) -> str:
-    """Turn `a(?i)b|c` into `a(?i:b)|(?i:c)`: a flag holds to the end of the group it stands in, over its alternatives."""
-    for at, char in _syntax(pattern):
-        match = _FLAGS.match(pattern, at) if char == "(" else None
-        if match:
-            borders = _alternatives(pattern, match.end())
-            scoped = [f"(?{match[1]}:{pattern[left + 1 : right]})" for left, right in pairwise([match.end() - 1, *borders])]
-            return _scoped_flags(pattern[:at] + "|".join(scoped) + pattern[borders[-1] :])
-    return pattern
-
-
-def _alternatives(pattern: str, start: int) -> list[int]:
-    """Give where the alternatives of the group end in which a position stands, from there on."""
-    depth = 0
-    borders: list[int] = []
-    for at, char in _syntax(pattern):
-        if at < start:
-            continue
-        depth += {"(": 1, ")": -1}.get(char, 0)
-        if depth < 0:
-            return [*borders, at]
-        if char == "|" and depth == 0:
-            borders.append(at)
-    return [*borders, len(pattern)]
-
-
-def _syntax(pattern: str) -> Iterator[tuple[int, str]]:
-    """Give the characters of a pattern that are neither escaped nor in a class."""
-    at = 0
-    while at < len(pattern):
-        if pattern[at] == "\\":
-            at += 2
-        elif pattern[at] == "[":
-            at += 2 if pattern[at + 1 : at + 2] == "^" else 1
-            at += pattern[at : at + 1] == "]"  # a bracket right after the opening is a character
-            while at < len(pattern) and pattern[at] != "]":
-                at += 2 if pattern[at] == "\\" else 1
-            at += 1
-        else:
-            yield at, pattern[at]
-            at += 1
-
-
-_NAMED = re.compile(r"\?P?<\w+>")
-
-
-def _secret_group(pattern: str, group: int) -> str:
-    """Name the group that holds the value: the one the rule says, else the first, else all of it."""
-    starts = [at + 1 for at, char in _syntax(pattern) if char == "(" and (pattern[at + 1 : at + 2] != "?" or _NAMED.match(pattern, at + 1))]
-    wanted = group or (1 if starts else 0)
-    if wanted > len(starts):
-        raise regex.PatternError(f"has no group {group}: {pattern[:80]}")
-    out, last = "", 0
-    for number, at in enumerate(starts, 1):
-        named = _NAMED.match(pattern, at)
-        out += pattern[last:at] + ("?P<secret>" if number == wanted else "")
-        last = named.end() if named else at
-    out += pattern[last:]
-    return out if wanted else f"(?P<secret>{out})"
+    return whole

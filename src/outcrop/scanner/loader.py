@@ -67,7 +67,7 @@ def load_paths(paths: list[Path]) -> list[Rule]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        return path.read_text("utf-8-sig")
     except UnicodeDecodeError:
         raise RuleError(f"{path}: is not UTF-8") from None
     except OSError as error:
@@ -82,6 +82,8 @@ def load_text(text: str, name: str) -> list[Rule]:
         message, _, line = str(error).removesuffix(")").partition(" (at line ")
         raise RuleError(f"{name}:{line.partition(',')[0] or text.count(chr(10)) + 1}: {message}") from None
     lines = _Lines(text, name)
+    if "rules" in data and "rule" not in data:
+        raise RuleError(f"{name}: has [[rules]] and no [[rule]]: a configuration of gitleaks is read by --gitleaks-config")
     try:
         file = _FileIn.model_validate(data)
     except ValidationError as error:
@@ -91,15 +93,14 @@ def load_text(text: str, name: str) -> list[Rule]:
 
 def _with_pieces(raw: dict[str, Any], pieces: dict[str, str]) -> dict[str, Any]:
     """Put the file's pieces into the patterns that name them as <<piece>>."""
-    if not pieces:
-        return raw
 
     def filled(pattern: object) -> object:
         return re.sub(r"<<(\w+)>>", lambda match: pieces.get(match[1], match[0]), pattern) if isinstance(pattern, str) else pattern
 
     whole: dict[str, Any] = {key: filled(value) if key in {"pattern", "exclude"} else value for key, value in raw.items()}
-    if isinstance(raw.get("also"), list):
-        whole["also"] = [_with_pieces(form, pieces) if isinstance(form, dict) else form for form in raw["also"]]
+    for table in ("also", "part"):
+        if isinstance(raw.get(table), list):
+            whole[table] = [_with_pieces(inner, pieces) if isinstance(inner, dict) else inner for inner in raw[table]]
     return whole
 
 
@@ -109,7 +110,7 @@ class _Lines:
     def __init__(self, text: str, name: str) -> None:
         self.name = name
         self._lines = text.split("\n")
-        self._starts = [n for n, line in enumerate(self._lines) if line.strip().startswith("[[rule]]")]
+        self._starts = [n for n, line in enumerate(self._lines) if re.match(r"\s*\[\[\s*rule\s*\]\]", line)]
 
     def at(self, rule: int | None, key: str = "", table: str = "", index: int = 0) -> str:
         """Give file and line of a key, else of what it stands in: the rule, or the table of that index in it."""
@@ -153,7 +154,7 @@ def _rule(raw: dict[str, Any], at: int, issuer: str, lines: _Lines) -> Rule:
             forms.append(make_form(form if form.exclude is not None else form.model_copy(update={"exclude": given.exclude})))
         for index, part in enumerate(given.part):  # noqa: B007
             table = "part"
-            parts.append(_part(part))
+            parts.append(_part(part, parts))
             forms += [_alone(part)] if part.alone else []
     except regex.PatternError as error:
         key = str(error).partition(" ")[0].rstrip(":,")
@@ -185,7 +186,9 @@ def _proof(given: _RuleIn) -> tuple[list[str], list[str]]:
     return [*made[0], *given.examples], [*made[1], *given.counterexamples]
 
 
-def _part(given: _PartIn) -> Part:
+def _part(given: _PartIn, before: list[Part]) -> Part:
+    if given.name in {part.name for part in before}:
+        raise regex.PatternError(f"name {given.name} is another part's")
     return Part(name=given.name, regex=whole_pattern(given.pattern, given.context, WITHIN), within=given.within, required=given.required)
 
 

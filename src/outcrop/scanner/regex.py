@@ -31,12 +31,17 @@ class PatternError(ValueError):
 @lru_cache(maxsize=8192)  # a form's pattern is looked at from several sides, and the tree is only read
 def parse(pattern: str) -> Any:
     """Read a pattern of ASCII and escapes; raise PatternError with the reason where no linear-time engine takes it."""
+    if not pattern.isascii():
+        raise PatternError("has characters beyond ASCII; write their bytes, such as \\xc3\\xa9")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about signs in a class that Python may read otherwise one day
             tree = parser.parse(pattern, 0)
     except (re.error, OverflowError, RecursionError) as error:
-        raise PatternError(str(error)) from None
+        flags = str(error).startswith("global flags")
+        raise PatternError(
+            "has flags for all of it; write them around what they are for, such as (?i:…)" if flags else str(error)
+        ) from None
     _check(tree)
     return tree
 

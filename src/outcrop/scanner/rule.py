@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
+from outcrop.scanner.allowed import Allowed
 
 JUDGED_BEFORE, JUDGED_AFTER = 128, 420  # what a judge sees around a match
 
@@ -86,6 +87,13 @@ class Rule(NamedTuple):
     origin: str = ""  # file and line, for messages
     examples: tuple[str, ...] = ()
     counterexamples: tuple[str, ...] = ()
+    only: str = ""  # only in files whose path has this pattern in it; of these two, a gitleaks configuration's own
+    allowed: tuple[Allowed, ...] = ()
+
+    @property
+    def placed(self) -> bool:
+        """Tell whether it is the file's path that decides if the rule speaks."""
+        return bool(self.paths or self.only or (self.allowed and any(one.paths for one in self.allowed)))
 
     @property
     def unproved(self) -> "Rule":

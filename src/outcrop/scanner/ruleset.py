@@ -14,11 +14,12 @@ import hyperscan
 import orjson
 
 from outcrop.domain.finding import Confidence
+from outcrop.scanner.allowed import Allowed
 from outcrop.scanner.database import by_trigger, compile_rules
 from outcrop.scanner.rule import Form, Impact, Part, Rule, Strength, files_of
 
 BUILT_IN = Path(__file__).parent.parent / "rules"
-ENGINE = 10  # part of the version: raise it when the same rules would find something else, or are kept otherwise
+ENGINE = 11  # part of the version: raise it when the same rules would find something else, or are kept otherwise
 _ENGINES = f"{ENGINE} {hyperscan.__version__}".encode()  # type: ignore[attr-defined]
 _SUFFIXES = (".db", ".json")
 _KEPT = 30 * 86_400  # seconds
@@ -30,8 +31,9 @@ _VERSION = 32  # hexadecimal digits
 class RuleSet:
     """Rules with their database. A match's id is a trigger's number; then come the four phases of base64, an escape, an escaped quote."""
 
-    def __init__(self, rules: tuple[Rule, ...], version: str, database: hyperscan.Database) -> None:
+    def __init__(self, rules: tuple[Rule, ...], version: str, database: hyperscan.Database, notes: Sequence[str] = ()) -> None:
         self.rules = rules
+        self.notes = notes  # what a configuration of gitleaks says and is not done
         self.version = version
         self.database = database
         self.by_id = {rule.id: rule for rule in rules}
@@ -68,13 +70,20 @@ class RuleSet:
 def load(own: Sequence[Path] = (), *, built_in: bool = True, gitleaks: Path | None = None, cache: Path | None = None) -> RuleSet:
     """Load the built-in rules and a user's own, from the cache where these very files have been compiled before."""
     paths = [*([BUILT_IN] if built_in else []), *own]
-    version = _version([*paths, *([gitleaks] if gitleaks else [])], cache)
+    version = _version([*paths, *(_files_of(gitleaks) if gitleaks else [])], cache)
     if cache is not None and (kept := _from_cache(cache, version)):
         return kept
-    made = make(_read(paths, gitleaks), version)
+    rules, notes = _read(paths, gitleaks)
+    made = make(rules, version, notes)
     if cache is not None:
         _to_cache(cache, made)
     return made
+
+
+def _files_of(gitleaks: Path) -> list[Path]:
+    from outcrop.scanner.gitleaks_files import extended  # noqa: PLC0415 - most scans need none
+
+    return [gitleaks, *extended(gitleaks)]
 
 
 def kept(cache: Path, version: str) -> RuleSet | None:
@@ -82,19 +91,22 @@ def kept(cache: Path, version: str) -> RuleSet | None:
     return _from_cache(cache, version)
 
 
-def _read(paths: Sequence[Path], gitleaks: Path | None) -> list[Rule]:
+def _read(paths: Sequence[Path], gitleaks: Path | None) -> tuple[list[Rule], list[str]]:
     """Read rule files. What reads them is loaded here, and not by a scan whose rules are in the cache."""
     from outcrop.scanner.gitleaks import load_gitleaks  # noqa: PLC0415
     from outcrop.scanner.loader import load_paths  # noqa: PLC0415
 
     rules = load_paths(list(paths))
+    if gitleaks is None:
+        return rules, []
+    more, notes = load_gitleaks(gitleaks)
     known = {rule.id for rule in rules}
-    return rules + [rule for rule in (load_gitleaks(gitleaks) if gitleaks else []) if rule.id not in known]
+    return rules + [rule._replace(id=f"gitleaks-{rule.id}") if rule.id in known else rule for rule in more], notes
 
 
-def make(rules: Sequence[Rule], version: str = "") -> RuleSet:
+def make(rules: Sequence[Rule], version: str = "", notes: Sequence[str] = ()) -> RuleSet:
     looked_for, database = compile_rules(rules)
-    return RuleSet(tuple(looked_for), version, database)
+    return RuleSet(tuple(looked_for), version, database, notes)
 
 
 def _version(paths: Sequence[Path], cache: Path | None) -> str:
@@ -138,17 +150,19 @@ def _signs(files: list[str]) -> str:
 def _from_cache(cache: Path, version: str) -> RuleSet | None:
     _used(cache, version)
     try:
-        rules = tuple(_rule(row) for row in orjson.loads((cache / f"rules-{version}.json").read_bytes()))
+        kept = orjson.loads((cache / f"rules-{version}.json").read_bytes())
+        rules = tuple(_rule(row) for row in kept["rules"])
         database = hyperscan.loadb((cache / f"rules-{version}.db").read_bytes(), hyperscan.HS_MODE_BLOCK)
         database.scratch = hyperscan.Scratch(database)
     except (OSError, ValueError, TypeError, LookupError, hyperscan.HyperscanError):
         return None
-    return RuleSet(rules, version, database)
+    return RuleSet(rules, version, database, kept["notes"])
 
 
 def _to_cache(cache: Path, made: RuleSet) -> None:
     """Keep the compiled rules; a cache that cannot be written is no failure."""
-    contents = hyperscan.dumpb(made.database), orjson.dumps([rule.unproved for rule in made.rules], default=list)
+    said = {"rules": [rule.unproved for rule in made.rules], "notes": made.notes}
+    contents = hyperscan.dumpb(made.database), orjson.dumps(said, default=list)
     for suffix, content in zip(_SUFFIXES, contents, strict=True):
         _write(cache / f"rules-{made.version}{suffix}", content)
 
@@ -210,6 +224,7 @@ _OF_RULE = [
         ("forms", lambda rows: tuple(map(_form, rows))),
         ("parts", lambda rows: tuple(map(Part._make, rows))),
         ("paths", tuple),
+        ("allowed", lambda rows: tuple(map(Allowed._make, rows))),
         ("examples", tuple),
         ("counterexamples", tuple),
     )

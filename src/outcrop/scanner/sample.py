@@ -38,6 +38,7 @@ _CHECKSUMS: dict[str, Callable[[str], str]] = {
     "crc32_HEX": crc32_upper,
     "crc32_grafana": crc32_grafana,
 }
+_MOST = 100_000
 _INNERMOST = re.compile(r"\{\{([^{}]*)\}\}")
 
 
@@ -70,14 +71,14 @@ def _one(call: str, before: str, chance: random.Random) -> str:  # noqa: PLR0911
     name, _, rest = call.partition(" ")
     if name in ALPHABETS:
         low, _, high = rest.partition("-")
-        return _random(ALPHABETS[name], chance.randint(int(low), int(high)) if high else int(low), chance)
+        return _random(ALPHABETS[name], chance.randint(_count(low), _count(high)) if high else _count(low), chance)
     if name in _CHECKSUMS:
         return rest + _CHECKSUMS[name](rest or before)
     if name in {"uuid", "UUID"}:
         made = str(uuid.UUID(int=chance.getrandbits(128), version=4))
         return made if name == "uuid" else made.upper()
     if name == "lines":
-        return "\n".join(_random(ALPHABETS["base64"], 64, chance) for _ in range(int(rest)))
+        return "\n".join(_random(ALPHABETS["base64"], 64, chance) for _ in range(_count(rest)))
     if name == "b64":
         return base64.b64encode(rest.encode()).decode()
     if name == "b64url":
@@ -85,6 +86,13 @@ def _one(call: str, before: str, chance: random.Random) -> str:  # noqa: PLR0911
     if name == "url":
         return quote(rest, safe="")
     raise TemplateError(f"{{{{{call}}}}} is not known in an example")
+
+
+def _count(text: str) -> int:
+    """Read how many of something; no example needs as many as would take long."""
+    if int(text) > _MOST:
+        raise TemplateError(f"{text} is more than {_MOST:,}")
+    return int(text)
 
 
 def _random(alphabet: str, length: int, chance: random.Random) -> str:

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import SourceType
 from outcrop.domain.secret import reveal
+from outcrop.scanner.allowed import named, passes_at
 from outcrop.scanner.confirm import Hit
 from outcrop.scanner.content import Found
 from outcrop.scanner.detect import best
@@ -38,6 +39,12 @@ class Located:
     source_type: SourceType | None = None  # where the source itself says so: on the web
     url: str | None = None
     excerpt: Excerpt | None = None  # an account's runs only
+    inner: str = ""  # what of the path is inside an archive
+
+    @property
+    def file(self) -> bytes | None:
+        """Give the path of the file that holds it, the archive where it is in one: a file's own name may have a `!` in it."""
+        return self.path[: -len(member(b"", self.inner) or b"") - 1] if self.path and self.inner else self.path
 
 
 @dataclass(slots=True)
@@ -77,23 +84,31 @@ def member(path: bytes | None, inner: str) -> bytes | None:
 
 
 def for_path(found: Found, path: bytes | None) -> list[tuple[str, Hit]]:
-    """Give a content's hits at one path, each value once, by a rule that knows it if there is one.
+    """Give a content's hits at one path, each value once: where no mark allows it, and by a rule that knows it, if there is such.
 
     Rules for files of certain names speak in those files only.
     """
     by_member: dict[str, list[Hit]] = {}
     for inner, hit in found.hits:
         name = member(path, inner) or b""
-        if (not hit.rule.paths or _named(hit.rule.paths, name)) and not (hit.bare and is_code(name)):
+        if _counts(hit, name):
             by_member.setdefault(inner, []).append(hit)
     kept: list[tuple[str, Hit]] = []
     for inner, hits in by_member.items():
         values: dict[str, Hit] = {}
-        chosen = best(hits) if any(hit.rule.paths for hit in hits) else hits
-        for hit in sorted(chosen, key=lambda hit: (hit.weighed, hit.start, hit.end)):
+        chosen = best(hits) if any(hit.rule.placed for hit in hits) else hits
+        for hit in sorted(chosen, key=lambda hit: (hit.allowed, hit.weighed, hit.start, hit.end)):
             values.setdefault(reveal(hit.secret), hit)
         kept += ((inner, hit) for hit in sorted(values.values(), key=lambda hit: (hit.start, hit.end)))
     return kept
+
+
+def _counts(hit: Hit, path: bytes) -> bool:
+    """Tell whether a hit is one in a file of this path."""
+    rule = hit.rule
+    if (rule.only and not named(rule.only, path)) or (rule.paths and not _named(rule.paths, path)):
+        return False
+    return not (hit.bare and is_code(path)) and not passes_at(rule.allowed, hit.spared, path)
 
 
 def _named(patterns: tuple[str, ...], path: bytes) -> bool:

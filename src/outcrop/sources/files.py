@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
@@ -14,10 +13,8 @@ from outcrop.scanner.content import PART, Found, Part, Stretch, Wire, from_wire,
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.scanner.unpack import is_packed
 from outcrop.sources.base import Located, Outcome, Progress, for_path, member, shown
+from outcrop.sources.ignoring import Ignoring
 from outcrop.sources.parallel import Emit, spread
-
-if TYPE_CHECKING:
-    import pathspec
 
 _BATCH_BYTES = 4 << 20
 _BATCH_FILES = 500
@@ -89,7 +86,7 @@ def _parts(base: bytes, path: bytes, size: int, gap: Callable[[bytes, str], None
 def walk(work: Folder, gap: Callable[[bytes, str], None]) -> Iterator[tuple[bytes, int]]:
     """Give every regular file of a folder with its size, in the order of names. Links are not followed: what they name is not in it."""
     root = os.fsencode(work.path)
-    folders: list[tuple[bytes, list[tuple[bytes, pathspec.GitIgnoreSpec]]]] = [(b"", [])]
+    folders: list[tuple[bytes, list[tuple[bytes, Ignoring]]]] = [(b"", [])]
     while folders:
         folder, specs = folders.pop()
         try:
@@ -118,23 +115,20 @@ def walk(work: Folder, gap: Callable[[bytes, str], None]) -> Iterator[tuple[byte
         folders += reversed(inner)
 
 
-def _spec(path: bytes) -> "pathspec.GitIgnoreSpec | None":
-    import pathspec  # noqa: PLC0415 - most scans need none
-
+def _spec(path: bytes) -> Ignoring | None:
     try:
         with regular(path) as file:
-            return pathspec.GitIgnoreSpec.from_lines(file.read(1 << 20).decode("utf-8", "surrogateescape").splitlines())
-    except (OSError, ValueError):
+            return Ignoring(file.read(1 << 20))
+    except OSError:
         return None
 
 
-def _ignored(path: bytes, specs: list[tuple[bytes, "pathspec.GitIgnoreSpec"]], *, is_folder: bool) -> bool:
+def _ignored(path: bytes, specs: list[tuple[bytes, Ignoring]], *, is_folder: bool) -> bool:
     """Ask the nearest .gitignore that says anything about the path."""
     if path == b".git" or path.endswith(b"/.git"):
         return True
     for folder, spec in reversed(specs):
-        relative = os.fsdecode(path[len(folder) + 1 :] if folder else path) + ("/" if is_folder else "")
-        result = spec.check_file(relative).include
+        result = spec.says((path[len(folder) + 1 :] if folder else path) + (b"/" if is_folder else b""))
         if result is not None:
             return result
     return False

@@ -292,9 +292,9 @@ def _read(scan: Scan, batches: Iterable[list[bytes]], outcome: Outcome) -> dict[
 
 
 def _values(scan: Scan, oids: list[bytes]) -> set[str]:
-    """Give the values that these blobs hold."""
+    """Give the values that these blobs hold, unless by a mark."""
     scanned = blobs.scanned(scan.repository, scan.ruleset, Confidence.LOW, [oids]) if oids else []
-    return {reveal(hit.secret) for _, found, _ in scanned if not isinstance(found, str) for _, hit in found.hits}
+    return {reveal(hit.secret) for _, found, _ in scanned if not isinstance(found, str) for _, hit in found.hits if not hit.allowed}
 
 
 def _attribute(scan: Scan, seen: Seen, found: dict[bytes, Found], outcome: Outcome) -> None:
@@ -318,23 +318,26 @@ def _by_path(found: Iterable[bytes], places: Places) -> dict[bytes, set[bytes]]:
 
 
 def _located(found: dict[bytes, Found], places: Places, tips: set[tuple[bytes, bytes]]) -> Iterator[Located]:
-    """Give one place per path and value: the oldest commit's line and column, and the line at the tip."""
-    oldest: dict[_Key, tuple[int, Located]] = {}
+    """Give one place per path and value: the oldest commit's line and column, and the line at the tip.
+
+    A mark allows the versions of a line that have it: the oldest without one counts, where there is one.
+    """
+    oldest: dict[_Key, tuple[tuple[bool, int], Located]] = {}
     for oid, content in sorted(found.items()):
         places_of: list[tuple[bytes | None, tuple[int, bytes]]] = [*places.get(oid, {}).items()] or [(None, (0, b""))]
         for path, (rank, commit) in places_of:
             at_tip = path is not None and (path, oid) in tips
             for inner, hit in for_path(content, path):
                 key = (member(path, inner), reveal(hit.secret))
-                one = Located(hit, key[0], _origin(commit), at_tip, hit.line if at_tip else None, unreachable=path is None)
+                one = Located(hit, key[0], _origin(commit), at_tip, hit.line if at_tip else None, unreachable=path is None, inner=inner)
                 known = oldest.get(key)
                 one.blobs = known[1].blobs if known else one.blobs
                 one.blobs.add(oid)
                 one.first_blob, one.tip_blob = oid, oid if at_tip else None
-                if known is None or rank < known[0]:
+                if known is None or (hit.allowed, rank) < known[0]:
                     if known is not None and known[1].at_tip:
                         one.at_tip, one.current_line, one.tip_blob = True, known[1].current_line, known[1].tip_blob
-                    oldest[key] = (rank, one)
+                    oldest[key] = ((hit.allowed, rank), one)
                 elif at_tip and not known[1].at_tip:
                     known[1].at_tip, known[1].current_line, known[1].tip_blob = True, hit.line, oid
     for _, one in oldest.values():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from outcrop.domain.finding import Confidence, SourceType, Status, Validation
 from outcrop.domain.place import line_address
 from outcrop.domain.secret import Secret, reveal
+from outcrop.scanner.allowed import passes_at
 from outcrop.scanner.confirm import Hit
 from outcrop.scanner.score import Evidence, score
 from outcrop.services.local_scan.options import Options, Place
@@ -30,6 +31,7 @@ class LocalFinding:
     fields: dict[str, Any]
     hit: Hit
     evidence: Evidence
+    path: str | None = None  # as the file system or git has it, where `file_path` must stay on one line
 
     @property
     def secret(self) -> Secret:
@@ -42,14 +44,19 @@ class LocalFinding:
 
 def described(located: Iterable[Located], place: Place, options: Options) -> Iterator[LocalFinding]:
     """Number, order and describe what was found; allowed, ignored and known ones are left out."""
-    kept = [one for one in located if not one.hit.allowed and not (one.path and place.ignored(one.path.partition(b"!")[0]))]
+    kept = [one for one in located if not one.hit.allowed and not (one.file and place.ignored(one.file)) and not _passes(one)]
     kept.sort(key=_order)
     spread = Counter(reveal(one.hit.secret) for one in kept)
     prints = fingerprints(kept)
     for one, fingerprint in zip(kept, prints, strict=True):
         if fingerprint not in options.baseline:
             evidence = _evidence(one, place, spread[reveal(one.hit.secret)])
-            yield LocalFinding(_fields(one, fingerprint, place, evidence), one.hit, evidence)
+            path = one.hit.secret.masked_within(os.fsdecode(one.path)) if one.path else None
+            yield LocalFinding(_fields(one, fingerprint, place, evidence), one.hit, evidence, path)
+
+
+def _passes(one: Located) -> bool:
+    return passes_at(one.hit.rule.allowed, one.hit.spared, one.path or b"", one.origin.commit if one.origin else "")
 
 
 def _order(one: Located) -> tuple[bytes, int, int, str]:
@@ -145,4 +152,4 @@ def judged(finding: LocalFinding, verdict: "Verdict") -> LocalFinding:
         "composite_score": made.total,
         "score": made.parts,
     }
-    return LocalFinding(finding.fields | told, finding.hit, evidence)
+    return replace(finding, fields=finding.fields | told, evidence=evidence)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal
 
-from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence, Visibility
 from outcrop.scanner.ruleset import RuleSet
+from outcrop.sources.ignoring import Ignoring
 
 if TYPE_CHECKING:
     from outcrop.domain.target import TargetKind
@@ -51,25 +51,15 @@ class Place:
     full_name: str | None = None
     visibility: Visibility = Visibility.UNKNOWN
     gist: bool = False
-    ignored: Callable[[bytes], bool] = nothing
+    ignored: Callable[[bytes], bool] = nothing  # of a repository; a walk through a folder does not come to what is left out
 
 
-def ignoring(file: Path, otherwise: Callable[[bytes], bool] = nothing) -> Callable[[bytes], bool]:
-    """Read a file of patterns in the syntax of .gitignore."""
+def ignoring(file: Path) -> Ignoring | None:
+    """Read a file of patterns in the syntax of .gitignore, where there is one."""
     if not os.path.isfile(file):  # noqa: PTH113 - nor a pipe that would make us wait, nor what may not be looked at
-        return otherwise
+        return None
     try:
         with file.open("rb") as opened:
-            return ignored_by(opened.read(1 << 20))
+            return Ignoring(opened.read(1 << 20))
     except OSError:
-        return otherwise
-
-
-def ignored_by(text: bytes) -> Callable[[bytes], bool]:
-    import pathspec  # noqa: PLC0415 - most scans need none
-
-    try:
-        spec = pathspec.GitIgnoreSpec.from_lines(text.decode("utf-8", "surrogateescape").splitlines())
-    except ValueError as error:
-        raise OperatorError(f"{IGNORE_FILE}: {error}") from None
-    return lambda path: spec.match_file(path.decode("utf-8", "surrogateescape"))
+        return None

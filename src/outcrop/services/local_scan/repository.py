@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outcrop.domain.errors import OperatorError
-from outcrop.services.local_scan.options import IGNORE_FILE, Options, Place, ignored_by, ignoring, nothing
+from outcrop.services.local_scan.options import IGNORE_FILE, Options, Place, ignoring, nothing
 from outcrop.sources import git
 from outcrop.sources.base import Outcome, Progress, shown
 from outcrop.sources.clone import COMMIT_REF, Remote, clone, fetch_commit
+from outcrop.sources.ignoring import Ignoring
 from outcrop.sources.repository import Repository, find_git_folder, open_local, resolve
 from outcrop.sources.workspace import work_folder
 
@@ -24,7 +25,8 @@ def scan_git(target: str, options: Options, progress: Progress) -> tuple[Outcome
         raise OperatorError(f"{shown(os.fsencode(target))}: is not a git repository")
     with work_folder(options.work) as work:
         repository = open_local(git_folder, work)
-        place = Place(os.path.realpath(target), ignored=ignoring(Path(target) / IGNORE_FILE, _ignoring_at_head(repository)))
+        own = ignoring(Path(target) / IGNORE_FILE)
+        place = Place(os.path.realpath(target), ignored=own.ignores_wholly if own else _ignoring_at_head(repository))
         key = os.fsencode(os.path.realpath(git_folder))
         run = git.Scan(repository, options.ruleset, options.floor, options.jobs, progress, options.cache, key)
         if options.staged:
@@ -56,4 +58,4 @@ def scan_remote(found: "Found", remote: Remote, place: Place, options: Options, 
 
 def _ignoring_at_head(repository: Repository) -> Callable[[bytes], bool]:
     text = git.file_at_head(repository, IGNORE_FILE.encode())
-    return ignored_by(text) if text else nothing
+    return Ignoring(text).ignores_wholly if text else nothing

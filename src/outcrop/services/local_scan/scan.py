@@ -104,9 +104,9 @@ def _scan_folder(target: str, options: Options, progress: Progress) -> tuple[Out
         path.stat()
     except OSError as error:
         raise OperatorError(_failed(target, error)) from None
-    ignored = ignoring(path / IGNORE_FILE) if path.is_dir() else nothing
-    work = files.Folder(path, options.ruleset, options.floor, options.jobs, ignored, gitignore=options.gitignore)
-    return files.scan_folder(work, progress), Place(os.path.realpath(path), ignored=ignored)
+    own = ignoring(path / IGNORE_FILE) if path.is_dir() else None
+    work = files.Folder(path, options.ruleset, options.floor, options.jobs, own.ignores if own else nothing, gitignore=options.gitignore)
+    return files.scan_folder(work, progress), Place(os.path.realpath(path))
 
 
 def _without_user(url: str) -> str:
