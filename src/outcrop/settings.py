@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -114,8 +115,23 @@ def is_loopback(host: str) -> bool:
 
 def load_settings() -> Settings:
     """Read the settings; a wrong one is named, its value is not repeated."""
+    return _read(Settings)
+
+
+def environment_settings() -> Settings:
+    """Read the settings of the environment alone: a `.env` may belong to what is scanned. What it forbids stays forbidden."""
+    given = _read(lambda: Settings(_env_file=None))
     try:
-        return Settings()
+        beside = load_settings()
+    except OperatorError:  # whatever it was to say, nobody is asked
+        return given.model_copy(update={"validate_": "off"})
+    validate = "off" if beside.validate_ == "off" else given.validate_
+    return given.model_copy(update={"validate_": validate, "egress_closed": given.egress_closed or beside.egress_closed})
+
+
+def _read(make: Callable[[], Settings]) -> Settings:
+    try:
+        return make()
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         name = "OUTCROP_" + str(first["loc"][0]).upper() if first["loc"] else "settings"

@@ -146,10 +146,10 @@ def _reach(targets: list[str]) -> dict[str, Any]:
     if all(":" not in target or os.path.exists(target) for target in targets):  # noqa: PTH110 - a name may be too long for a path
         return {}
     from outcrop.net.guard import Egress  # noqa: PLC0415 - a scan of files needs none of it
-    from outcrop.settings import load_settings  # noqa: PLC0415
+    from outcrop.settings import environment_settings  # noqa: PLC0415
     from outcrop.sources.elsewhere import Reach  # noqa: PLC0415
 
-    settings = load_settings()
+    settings = environment_settings()
     egress = Egress.of(settings)
     token = None if settings.github_token is None else Secret(settings.github_token.get_secret_value(), wholly=True)
     return {"reach": Reach(egress, settings.github_api_url, token), "web_host": settings.github_host}
@@ -159,9 +159,9 @@ def _validated(report: Report, *, only_valid: bool) -> bool:
     """Ask issuers about what was found; tell whether that is switched on. Nothing is loaded for it where nothing was found."""
     if not report.findings:
         return True
-    from outcrop.settings import load_settings  # noqa: PLC0415
+    from outcrop.settings import environment_settings  # noqa: PLC0415
 
-    settings = load_settings()
+    settings = environment_settings()
     if settings.validate_ == "off":
         if only_valid:
             raise BadInputError("--only-valid needs issuers to be asked, and OUTCROP_VALIDATE=off asks none")

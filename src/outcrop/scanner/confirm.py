@@ -216,7 +216,7 @@ def _judge(rule: Rule, form: Form, data: bytes, left: int, right: int) -> Hit | 
     value = text_of(raw)
     if form.exclude is not None and matches_wholly(compiled(form.exclude), raw):
         return None
-    if form.entropy and (not is_random(value, form.entropy) or (form.strength is Strength.CONTEXT and is_spelled(value))):
+    if (form.entropy and not is_random(value, form.entropy)) or (form.drawn and is_spelled(value)):
         return None
     confidence = form.confidence
     wrong = form.checksum is not None and not CHECKSUMS[form.checksum](value)

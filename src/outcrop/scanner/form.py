@@ -43,6 +43,7 @@ class FormIn(Strict):
     entropy: float | None = Field(None, ge=0, le=8)
     checksum: str | None = None
     exclude: str | None = None
+    drawn: bool | None = None
     confidence: Literal["high", "medium", "low"] | None = None
     strength: Literal["prefix", "structured", "context", "generic"] | None = None
     judge: Literal["noun", "key", "option", "header", "call"] | None = None
@@ -79,7 +80,9 @@ def make_form(given: FormIn) -> Form:
     )
     width, joining = _width(given) if form.whole else (0, "")
     before, after = within if given.near else 0, within if given.near or given.after else 0
-    return form._replace(before=before, after=after, until=given.until or None, width=width, joining=joining, judge=given.judge)
+    drawn = bool(given.entropy) and strength is Strength.CONTEXT if given.drawn is None else given.drawn
+    form = form._replace(width=width, joining=joining, judge=given.judge, drawn=drawn)
+    return form._replace(before=before, after=after, until=given.until or None)
 
 
 def _width(given: FormIn) -> tuple[int, str]:

@@ -54,6 +54,7 @@ class Form(NamedTuple):
     whole: bool = False  # the trigger ends where the match ends
     width: int = 0  # of a value that is all of its pattern, the boundaries aside, and always as wide; else 0
     literals: tuple[str, ...] = ()  # what every match has, one after the other
+    drawn: bool = False  # the value is made by chance: one that is spelled in words is something else
     joining: str = ""  # with a width: what may not follow the value beside letters, digits and _
 
     @property
