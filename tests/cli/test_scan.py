@@ -352,32 +352,6 @@ def test_as_a_process(place, cache):
     assert ran.stderr == b""
 
 
-FULL, NO_SPACE = "exec >/dev/full", "the output cannot be written: no space left on device"
-
-
-@pytest.mark.parametrize(
-    ("streams", "arguments", "code", "err"),
-    [
-        *((FULL, [*output, "src"], 2, NO_SPACE) for output in ([], ["--json"], ["--format", "sarif"])),
-        (FULL, ["clean.txt"], 2, NO_SPACE),
-        ("exec >&-", ["src"], 1, ""),
-        ("exec >&-", ["--json", "clean.txt"], 0, ""),
-        ("exec <&-", ["clean.txt"], 0, ""),
-        ("exec <&-", ["-"], 0, ""),
-        ("exec 2>&-", ["src"], 1, ""),
-        ("exec 2>&-", ["nowhere"], 2, ""),
-        ("exec > >(true); wait $!", ["clean.txt"], 0, ""),
-        ("exec > >(true); wait $!", ["src"], 1, ""),
-    ],
-)  # fmt: skip
-def test_streams_that_are_closed_or_full_are_told_on_one_line(place, cache, streams, arguments, code, err):
-    script = f'{streams}; exec "$@"'
-    command = ["bash", "-c", script, "-", sys.executable, "-m", "outcrop", "scan", "--no-validate", *arguments]
-    environment = {"PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": str(cache), "HOME": str(place)}
-    ran = subprocess.run(command, cwd=place, stdin=subprocess.DEVNULL, capture_output=True, env=environment, check=False)
-    assert (ran.returncode, ran.stderr.decode()) == (code, f"outcrop: {err}\n" if err else "")
-
-
 @pytest.mark.parametrize(("term", "shown"), [("xterm", True), ("dumb", False)])
 def test_progress_is_shown_where_it_can_be_taken_back(place, cache, term, shown):
     main, other = pty.openpty()

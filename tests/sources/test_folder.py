@@ -193,7 +193,7 @@ def test_the_same_folder_gives_the_same_bytes_however_many_processes_scan(folder
     for number in range(1_200):
         (folder / f"f{number}").write_text(f"{token(str(number % 40))}\n" if number % 9 == 0 else "clean\n")
     os.mkfifo(folder / "pipe")
-    runs = [outcrop("scan", "--json", "--jobs", jobs, folder) for jobs in ("1", "4", "4")]
+    runs = [outcrop("scan", "--json", "--no-validate", "--jobs", jobs, folder) for jobs in ("1", "4", "4")]
     assert len({(run.code, run.out, run.err) for run in runs}) == 1
     assert len(runs[0].findings) == 135
 
@@ -201,18 +201,17 @@ def test_the_same_folder_gives_the_same_bytes_however_many_processes_scan(folder
 # What is left out
 
 
-@pytest.mark.parametrize("target", [".", "large.log"])
-def test_a_large_file_is_one_file_however_many_processes_share_it(tmp_path: Path, outcrop: Outcrop, target: str) -> None:
+@pytest.mark.parametrize(("target", "jobs"), [(".", "3"), ("large.log", "1"), ("large.log", "2")])
+def test_a_large_file_is_one_file_however_many_processes_share_it(tmp_path: Path, outcrop: Outcrop, target: str, jobs: str) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     rest = b"2026-11-16 nothing to see in this line\n" * 125_000  # 5 MB: three parts
     held = [f"a {FIRST}\n", f"again {FIRST} b {SECOND}\n", f"é {THIRD}"]
     (folder / "large.log").write_bytes(rest.join(line.encode() for line in held))
-    for jobs in ("1", "3"):
-        ran = outcrop("scan", "--json", "--jobs", jobs, folder / target)
-        assert (ran.code, ran.err) == (1, "")
-        places = [(finding["line_number"], finding["column"]) for finding in ran.findings]
-        assert places == [(1, 3), (125_002, 50), (250_003, 3)], "each value once, where it stands first"
+    ran = outcrop("scan", "--json", "--no-validate", "--jobs", jobs, folder / target)
+    assert (ran.code, ran.err) == (1, "")
+    places = [(finding["line_number"], finding["column"]) for finding in ran.findings]
+    assert places == [(1, 3), (125_002, 50), (250_003, 3)], "each value once, where it stands first"
 
 
 def test_paths_in_the_ignore_file_are_left_out(folder: Path, scan: Scan) -> None:
@@ -255,7 +254,7 @@ def test_an_ignore_file_of_nonsense_hides_nothing(folder: Path, scan: Scan) -> N
 
 def zipped(members: dict[str, bytes]) -> bytes:
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, content in members.items():
             archive.writestr(name, content)
     return file.getvalue()

@@ -338,31 +338,6 @@ def test_nothing_staged_ends_with_code_0_and_something_with_code_1(repo: Repo, o
     assert outcrop("scan", "--staged", repo.path).code == 1
 
 
-@pytest.mark.parametrize("arguments", [[], ["--all"], ["a"], ["--include", "a"]], ids=lambda given: " ".join(given) or "staged")
-@pytest.mark.parametrize("tree", ["main", "linked"])
-def test_a_hook_sees_what_the_commit_is_made_from(
-    repo: Repo, command: tuple[list[str], dict[str, str]], tmp_path: Path, arguments: list[str], tree: str
-) -> None:
-    """`git commit --all` and `git commit FILE` stage into another index, which only their hooks are told of."""
-    repo.commit({"a": "clean\n", "b": "clean\n"})
-    program, environment = command
-    hook = repo.path / ".git" / "hooks" / "pre-commit"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text(f"#!/bin/sh\nXDG_CACHE_HOME='{environment['XDG_CACHE_HOME']}' exec {' '.join(program)} scan --staged --no-validate .\n")
-    hook.chmod(0o700)
-    place = repo.path
-    if tree == "linked":
-        place = tmp_path / "linked"
-        repo.git("worktree", "add", "--quiet", str(place), "-b", "side")
-    (place / "a").write_text(f"{FIRST}\n")
-    if not arguments:
-        repo.git("-C", str(place), "add", "a")
-    repo.git("-C", str(place), "commit", "-m", "leak", *arguments, check=False)
-    assert repo.git("-C", str(place), "log", "--oneline", "--grep=leak") == ""
-    (place / "a").write_text("still clean\n")
-    repo.git("-C", str(place), "commit", "-m", "none", *(arguments or ["--all"]))
-
-
 def test_an_index_that_another_repository_names_is_not_read(repo: Repo, outcrop: Outcrop, tmp_path: Path) -> None:
     other = Repo(tmp_path / "other")
     other.commit({"c": "clean\n"})
@@ -429,17 +404,8 @@ def test_a_hook_sees_what_is_committed_without_having_been_staged(
     ran = subprocess.run(git, env=repo.environment(), capture_output=True, check=False)
     assert ran.returncode == 1
     assert b" a:1 " in ran.stderr
-
-
-def test_the_index_of_another_repository_is_not_taken(repo: Repo, outcrop: Outcrop, tmp_path: Path) -> None:
-    repo.commit({"a": "clean\n"})
-    other = Repo(tmp_path / "other")
-    other.write("b", f"{SECOND}\n")
-    other.git("add", "b")
-    repo.write("a", f"{FIRST}\n")
-    repo.git("add", "a")
-    ran = outcrop("scan", "--staged", "--json", "--no-validate", repo.path, GIT_INDEX_FILE=str(other.path / ".git" / "index"))
-    assert [finding["file_path"] for finding in ran.findings] == ["a"]
+    (top / "a").write_text("still clean\n")
+    assert subprocess.run(git, env=repo.environment(), capture_output=True, check=False).returncode == 0
 
 
 def test_an_index_that_may_not_be_read_is_no_clean_result(repo: Repo, outcrop: Outcrop) -> None:
@@ -690,7 +656,7 @@ def test_a_damaged_cache_is_no_cache(repo: Repo, scan: Scan, tmp_path: Path) -> 
 def test_the_same_repository_gives_the_same_bytes_however_many_processes_scan(repo: Repo, outcrop: Outcrop) -> None:
     for number in range(12):
         repo.commit({f"{number % 5}/f": "\n".join(token(f"{number} {i}") for i in range(3)), "same": f"{number}\n{FIRST}\n"})
-    runs = [outcrop("scan", "--json", "--no-cache", "--jobs", jobs, repo.path) for jobs in ("1", "4", "4")]
+    runs = [outcrop("scan", "--json", "--no-validate", "--no-cache", "--jobs", jobs, repo.path) for jobs in ("1", "4", "4")]
     assert {run.code for run in runs} == {1}
     assert len({run.out for run in runs}) == 1
     assert len(runs[0].findings) == 37

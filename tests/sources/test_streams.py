@@ -43,7 +43,7 @@ def test_a_reader_that_has_gone_changes_no_exit_code(
     assert (ran.returncode, b"Broken" in ran.stderr, ran.stderr.count(b"\n")) == (code, False, code // 2)
 
 
-@pytest.mark.parametrize("kind", ["table", "json"])
+@pytest.mark.parametrize("kind", ["table", "json", "sarif"])
 def test_a_result_that_cannot_be_written_is_one_line_and_code_2(folder: Path, command: tuple[list[str], dict[str, str]], kind: str) -> None:
     program, environment = command
     with Path("/dev/full").open("wb") as full:

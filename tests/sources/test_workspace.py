@@ -15,6 +15,7 @@ import pytest
 
 from outcrop.domain.errors import OperatorError
 from outcrop.sources.workspace import cache_folder, sweep, work_folder
+from tests.rulesets import cached_in
 from tests.sources.conftest import Outcrop, Repo, Scan, token, without_override
 
 FIRST = token("first")
@@ -150,7 +151,7 @@ def test_a_cache_that_cannot_be_made_is_no_hindrance(tmp_path: Path, outcrop: Ou
 
 
 def test_a_cache_that_may_not_be_written_is_no_hindrance(tmp_path: Path, outcrop: Outcrop) -> None:
-    work = tmp_path / "home" / "outcrop" / "work"
+    work = cached_in(tmp_path / "home") / "outcrop" / "work"
     work.mkdir(parents=True)
     work.chmod(0o500)
     repo = Repo(tmp_path / "repo")
