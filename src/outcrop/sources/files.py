@@ -16,9 +16,9 @@ from outcrop.sources.base import Located, Outcome, Progress, for_path, member, s
 from outcrop.sources.ignoring import Ignoring
 from outcrop.sources.parallel import Emit, spread
 
-_BATCH_BYTES = 4 << 20
+_BATCH_BYTES = 8 << 20
 _BATCH_FILES = 500
-_BUFFER = 2 << 20  # small files are looked at together; one of half of it is looked at alone
+_BUFFER = 4 << 20  # small files are looked at together; one of half of it is looked at alone
 _LINE_BREAK = 10
 
 
