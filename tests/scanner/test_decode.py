@@ -142,6 +142,13 @@ def test_escapes_side_by_side_are_seen_by_the_first_one_whatever_stands_before_i
     assert [reveal(hit.secret) for hit in hits(text)] == [TOKEN]
 
 
+@pytest.mark.parametrize("form", ["\\u{:04x}", "\\x{:02X}"])
+def test_spaces_that_are_escaped_too_end_no_stretch(form):
+    words = "".join(form.format(ord(sign)) for sign in "words and more " * 200)
+    text = (words + "".join(form.format(sign) for sign in b'" ' + RAW + b' "')).encode()
+    assert [reveal(hit.secret) for hit in hits(text)] == [TOKEN]
+
+
 CODECS = ["utf-16", "utf-16-le", "utf-16-be"]
 
 
