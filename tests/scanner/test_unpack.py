@@ -185,11 +185,12 @@ def test_an_encrypted_member_is_a_gap():
 
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(sorted(ARCHIVES)), st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 255)), max_size=6), st.integers(0, 400))
-def test_no_damage_is_a_crash(kind, changes, cut):
+def test_no_damage_is_a_crash_or_goes_unsaid(kind, changes, cut):
     data = bytearray(ARCHIVES[kind])
     for at, value in changes:
         data[at % len(data)] = value
-    opened(bytes(data[: len(data) - cut]))
+    found, gaps = opened(bytes(data[: len(data) - cut]))
+    assert found or gaps
 
 
 # Lines of words, so that no part of them stands in an archive as it is
