@@ -12,9 +12,9 @@ from outcrop.scanner.content import scan_content
 from outcrop.scanner.judge.language import is_code
 from outcrop.scanner.judge.letters import random_bits
 from outcrop.scanner.judge.name import Noun, noun_of
+from outcrop.scanner.judge.shapes import SHAPES
 from outcrop.scanner.judge.value import Shape, shape_of
 from outcrop.scanner.judge.verdict import OUTRIGHT, POINTS, weigh
-from outcrop.scanner.judge.words import shapes
 from outcrop.sources.base import for_path
 from tests.rulesets import github_token, hits, ruleset, values
 
@@ -98,7 +98,7 @@ def test_the_shape_of_a_value(value, shape):
 
 
 def test_every_shape_has_patterns_and_every_reason_its_points():
-    assert {name for name, _ in shapes()} == set(Shape)
+    assert set(SHAPES) == set(Shape)
     assert set(Noun) <= set(POINTS)
 
 

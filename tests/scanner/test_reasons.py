@@ -1,7 +1,7 @@
 """Every score can be explained: the points of the reasons add up to it, and each has its words."""
 
 import itertools
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -16,7 +16,7 @@ BASE = Evidence(Validation.VALID, Confidence.HIGH, Strength.CHECKSUM, Impact.CRI
 
 
 def told(why: str | None = None, **changes) -> dict[str, str]:
-    evidence = replace(BASE, **changes)
+    evidence = BASE._replace(**changes)
     return {reason.name: reason.sentence for reason in reasons(evidence, score(evidence), why)}
 
 
@@ -87,7 +87,7 @@ def stored(**changes) -> Finding:
 
 
 def test_a_stored_score_is_explained_from_what_is_stored_with_it():
-    evidence = replace(BASE, services=("a_read",), test_mode=True, path="a.py", days_since_seen=12, places=5)
+    evidence = BASE._replace(services=("a_read",), test_mode=True, path="a.py", days_since_seen=12, places=5)
     made = score(evidence)
     traits = {"strength": "checksum", "impact": "critical", "placeholder": False, "test_mode": True, "canary": False, "asked": False}
     detail = {"version": VERSION, "parts": made.parts, **traits}

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from outcrop.domain.errors import TransitionError
@@ -48,14 +48,17 @@ class Visibility(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Resolution:
+class Resolution(NamedTuple):
+    """How a finding was closed."""
+
     auto_resolved: bool
     resolved_by: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
+    """A credential at a place, as it stands now."""
+
     id: UUID
     status: Status
     validation_status: Validation

@@ -10,7 +10,7 @@ from outcrop.scanner.confirm import Hit
 from outcrop.scanner.detect import characters, find, first_pass
 from outcrop.scanner.rule import Rule
 from outcrop.scanner.ruleset import RuleSet
-from outcrop.scanner.unpack import Budget, is_packed, texts
+from outcrop.scanner.unpack import FIRST_BYTES, Budget, is_packed, texts
 
 PIECE = 32 << 20  # what is held in memory of a content that comes as a stream
 PART = 4 << 20  # what one process takes on of a large file
@@ -83,6 +83,8 @@ def scan_stretch(ruleset: RuleSet, stretch: Stretch, floor: Confidence) -> Itera
     """Scan many small contents by one first pass, and look closer at those in which it saw something; give each with its size."""
     seen = sorted(first_pass(ruleset, stretch.view))
     seen.append((stretch.length + 2, 0))
+    buffer = stretch.buffer
+    is_text = buffer.find(b"\0", 0, stretch.length) < 0
     at = 0
     for name, start, stop in stretch.contents:
         while seen[at][0] <= start:
@@ -90,7 +92,7 @@ def scan_stretch(ruleset: RuleSet, stretch: Stretch, floor: Confidence) -> Itera
         first = at
         while seen[at][0] <= stop + 1:
             at += 1
-        if is_packed(stretch.buffer, start, stop):
+        if (buffer[start] in FIRST_BYTES or not is_text) and is_packed(buffer, start, stop):
             yield name, scan_content(ruleset, stretch.bytes(start, stop), floor), stop - start
         elif at > first:
             mine = [(min(end, stop) - start, number) for end, number in seen[first:at]]

@@ -6,20 +6,11 @@ import hyperscan
 
 from outcrop.scanner.decode import ESCAPES, QUOTED, base64_literals
 from outcrop.scanner.regex import literal_prefixes
-from outcrop.scanner.rule import Form, Impact, Rule, RuleError
+from outcrop.scanner.rule import Form, Impact, Rule, RuleError, by_trigger
 from outcrop.scanner.trigger import alternatives, escaped, trigger
 
 _SHORTEST = 4  # characters of a literal that is looked for in base64
 _TOGETHER = 16  # triggers that are tried at once when one of all is too much
-
-
-def by_trigger(rules: Sequence[Rule]) -> dict[str, list[tuple[Rule, Form]]]:
-    """Group forms that begin alike, so that the first pass looks for each beginning once."""
-    found: dict[str, list[tuple[Rule, Form]]] = {}
-    for rule in rules:
-        for form in rule.forms:
-            found.setdefault(form.trigger, []).append((rule, form))
-    return found
 
 
 def compile_rules(rules: Sequence[Rule]) -> tuple[Sequence[Rule], hyperscan.Database]:

@@ -1,7 +1,7 @@
 """How much a finding matters, 0 to 100: the sum of six parts, each with its reason, under a version."""
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from outcrop.domain.finding import Confidence, SourceType, Validation, Visibility
 from outcrop.scanner.rule import Impact, Strength
@@ -29,8 +29,7 @@ _VENDORED_PATH = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(NamedTuple):
     """Everything the score depends on. How often and how long a finding has been seen plays no part."""
 
     validation: Validation
@@ -49,8 +48,7 @@ class Evidence:
     places: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(NamedTuple):
     total: float
     parts: dict[str, int]
     version: int = VERSION
@@ -104,8 +102,7 @@ def _capability(evidence: Evidence) -> int:
     return _IMPACT[evidence.impact] + min(2 * max(len(evidence.services) - 1, 0), 8)
 
 
-@dataclass(frozen=True, slots=True)
-class Cap:
+class Cap(NamedTuple):
     most: int
     sentence: str
 

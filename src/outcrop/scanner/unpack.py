@@ -78,13 +78,15 @@ _SEALED = {
     b"\x04\x22\x4d\x18": "lz4",
     b"\x1f\x9d": "compress",
 }
-_FIRST = frozenset(b"\x1fPB\xfd\xff\xfe") | {magic[0] for magic in _SEALED}
+FIRST_BYTES = frozenset(b"\x1fPB\xfd\xff\xfe") | {
+    magic[0] for magic in _SEALED
+}  # of what is packed; else it has a zero among its first bytes
 
 
 def is_packed(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
     """Tell by its first bytes whether a file is something to unpack rather than to read as it is."""
     stop = len(data) if stop is None else stop
-    if stop - start < 4 or (data[start] not in _FIRST and data.find(b"\0", start, min(start + 512, stop)) < 0):
+    if stop - start < 4 or (data[start] not in FIRST_BYTES and data.find(b"\0", start, min(start + 512, stop)) < 0):
         return False  # the usual case, told quickly
     head = bytes(data[start : min(start + 512, stop)])
     return _opener(head) is not None or _utf16(head) is not None or _sealed(head) is not None

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, NamedTuple
 
-from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import SourceType
 from outcrop.domain.secret import reveal
 from outcrop.scanner.allowed import named, passes_at
@@ -13,9 +13,11 @@ from outcrop.scanner.content import Found
 from outcrop.scanner.detect import best
 from outcrop.scanner.judge.language import is_code
 
+if TYPE_CHECKING:
+    from outcrop.domain.excerpt import Excerpt
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+
+class Origin(NamedTuple):
     """The commit that a place is attributed to; a date that cannot be read is None."""
 
     commit: str
@@ -38,7 +40,7 @@ class Located:
     tip_blob: bytes | None = None
     source_type: SourceType | None = None  # where the source itself says so: on the web
     url: str | None = None
-    excerpt: Excerpt | None = None  # an account's runs only
+    excerpt: "Excerpt | None" = None  # an account's runs only
     inner: str = ""  # what of the path is inside an archive
 
     @property
@@ -49,6 +51,8 @@ class Located:
 
 @dataclass(slots=True)
 class Outcome:
+    """What a source gave so far."""
+
     located: list[Located] = field(default_factory=list)
     gaps: list[tuple[str, str]] = field(default_factory=list)  # where, why
     files: int = 0

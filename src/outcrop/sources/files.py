@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
+from typing import NamedTuple
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
@@ -16,10 +17,11 @@ from outcrop.sources.base import Located, Outcome, Progress, for_path, member, s
 from outcrop.sources.ignoring import Ignoring
 from outcrop.sources.parallel import Emit, spread
 
-_BATCH_BYTES = 8 << 20
-_BATCH_FILES = 500
+_FIRST_BATCH, _BATCH = 64 << 10, 8 << 20  # bytes: small at first, since nobody has anything to do before
+_FILE = 4 << 10  # what a file costs before it is read, in bytes that could be read instead
 _BUFFER = 4 << 20  # small files are looked at together; one of half of it is looked at alone
 _LINE_BREAK = 10
+_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
 @dataclass(slots=True)
@@ -33,11 +35,11 @@ class Read:
     cut: bool = False  # the hits are those of a part of one file
 
 
-Batch = list[bytes] | tuple[bytes, Part]  # files, or a part of a large one
+Files = list[tuple[bytes, int]]  # each with its size
+Batch = Files | tuple[bytes, Part]  # or a part of a large one
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
+class Folder(NamedTuple):
     """One scan of a folder, or of a single file: what to look with, and what to leave out."""
 
     path: Path
@@ -50,17 +52,17 @@ class Folder:
 
 def batches(base: bytes, files: Iterable[tuple[bytes, int]], gap: Callable[[bytes, str], None]) -> Iterator[Batch]:
     """Give files, named from a folder on and with their sizes, in batches of about equal work."""
-    batch: list[bytes] = []
-    size = 0
+    batch: Files = []
+    size, enough = 0, _FIRST_BATCH
     for path, length in files:
         if length > PART and not _is_packed(base + path):
             yield from _parts(base, path, length, gap)
             continue
-        batch.append(path)
-        size += length
-        if size > _BATCH_BYTES or len(batch) >= _BATCH_FILES:
+        batch.append((path, length))
+        size += length + _FILE
+        if size > enough:
             yield batch
-            batch, size = [], 0
+            batch, size, enough = [], 0, min(2 * enough, _BATCH)
     if batch:
         yield batch
 
@@ -152,27 +154,23 @@ def reader(base: bytes, ruleset: RuleSet, floor: Confidence) -> Callable[[Iterat
     return work
 
 
-def _stretches(base: bytes, batch: list[bytes], buffer: bytearray, told: Read) -> Iterator[Stretch | tuple[bytes, None]]:
+def _stretches(base: bytes, batch: Files, buffer: bytearray, told: Read) -> Iterator[Stretch | tuple[bytes, None]]:
     """Read the files of a batch, as many as fit, into the buffer; one that is too large for that is given by its path."""
     view = memoryview(buffer)
     contents: list[tuple[bytes, int, int]] = []
     length = 0
-    for path in batch:
+    for path, size in batch:
         told.files += 1
+        if size > _BUFFER // 2:
+            yield path, None
+            continue
+        if length + size + 2 > _BUFFER:
+            yield Stretch(buffer, length, contents)
+            contents, length = [], 0
+        buffer[length] = _LINE_BREAK
+        start = length + 1
         try:
-            file, size = _opened(base + path)
-            try:
-                if size > _BUFFER // 2:
-                    yield path, None
-                    continue
-                if length + size + 2 > _BUFFER:
-                    yield Stretch(buffer, length, contents)
-                    contents, length = [], 0
-                buffer[length] = _LINE_BREAK
-                start = length + 1
-                stop = start + _read(file, view[start:], size)
-            finally:
-                os.close(file)
+            stop = start + _read(base + path, view[start:], size)
         except OSError as error:
             told.gaps.append((path, _reason(error)))
             continue
@@ -208,27 +206,29 @@ def _alone(
 
 def regular(path: bytes) -> FileIO:
     """Open a regular file, without following a link that took its place, and without waiting for a pipe."""
-    return FileIO(_opened(path)[0])
-
-
-def _opened(path: bytes) -> tuple[int, int]:
-    """Open it as a mere descriptor, with its size: a folder has very many."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    status = os.fstat(file)
-    if not stat.S_ISREG(status.st_mode):
+    file = os.open(path, _OPEN)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise OSError(0, "not a regular file")
-    return file, status.st_size
+    return FileIO(file)
 
 
-def _read(file: int, room: memoryview, size: int) -> int:
-    """Read until there is no more, as the size says where it says anything; give how much that was."""
-    length = 0
-    while length < len(room) and (count := os.readv(file, [room[length:]])):
-        length += count
-        if length == size:
-            break
-    return length
+def _read(path: bytes, room: memoryview, size: int) -> int:
+    """Read a file until there is no more, as the size says where it is still right; give how much that was.
+
+    It was a regular one a moment ago, and of very many the system is not asked again. What never ends fills the room, and is then opened
+    with more care.
+    """
+    file = os.open(path, _OPEN)
+    try:
+        length = 0
+        while length < len(room) and (count := os.readv(file, [room[length:]])):
+            length += count
+            if length == size:
+                break
+        return length
+    finally:
+        os.close(file)
 
 
 def _reason(error: OSError) -> str:

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from outcrop.scanner.judge.array import array_before
 from outcrop.scanner.judge.between import goes_with, is_outcome, is_parameter, is_type
@@ -46,8 +46,7 @@ _ESCAPED = re.compile(rb"\\u([0-9A-Fa-f]{4})")
 _COMMENT = re.compile(rb"#|//|^\s*(?:\*|--|;|<!--|%|REM\b|rem\b)")
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A value with its verdict; `bare` tells that it stands unquoted, as an expression would in code."""
 
     verdict: Verdict

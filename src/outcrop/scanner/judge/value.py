@@ -6,11 +6,11 @@ from typing import Any
 
 import re2  # type: ignore[import-untyped]
 
-from outcrop.scanner.judge.words import shapes
+from outcrop.scanner.judge.shapes import SHAPES
 
 
 class Shape(StrEnum):
-    """What shapes.toml has patterns for."""
+    """What there are patterns for."""
 
     REFERENCE = "reference"
     PUBLIC = "public"
@@ -44,8 +44,9 @@ def _compiled() -> tuple[Any, list[Shape]]:
     options.max_mem = 64 << 20
     patterns = re2.Set.FullMatchSet(options)
     names = []
-    for name, pattern in shapes():
-        patterns.Add(pattern.encode("latin-1"))
-        names.append(Shape(name))
+    for name, of_shape in SHAPES.items():
+        for pattern in of_shape:
+            patterns.Add(pattern.encode("latin-1"))
+            names.append(Shape(name))
     patterns.Compile()
     return patterns, names

@@ -5,10 +5,9 @@ Every reason has its points in one table. The sum decides: enough for a finding,
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import re2  # type: ignore[import-untyped]
 
@@ -76,8 +75,7 @@ _HEX = frozenset("0123456789ABCDEFabcdef")
 _FOREIGN = re.compile(r"[\x80-\xff]")
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """How sure it is, and why: each reason with its points."""
 
     confidence: Confidence | None

@@ -5,9 +5,8 @@ import os
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from outcrop.domain.finding import Confidence, SourceType, Status, Validation
 from outcrop.domain.place import line_address
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 _NAMESPACE = uuid.UUID("6f3b1f0e-6f0a-5d0c-9c55-0c1d3f0f7a11")
 
 
-@dataclass(frozen=True, slots=True)
-class LocalFinding:
+class LocalFinding(NamedTuple):
     """A finding of a local scan; `fields` is what is shown, the credential and what it was found with stand apart from it."""
 
     fields: dict[str, Any]
@@ -135,8 +133,7 @@ def _fields(one: Located, fingerprint: str, place: Place, evidence: Evidence) ->
 
 def judged(finding: LocalFinding, verdict: "Verdict") -> LocalFinding:
     """Give a finding with a verdict and the score that follows; no time is told, so that the same answers give the same bytes."""
-    evidence = replace(
-        finding.evidence,
+    evidence = finding.evidence._replace(
         validation=verdict.status,
         validation_confidence=verdict.confidence,
         services=verdict.services,
@@ -152,4 +149,4 @@ def judged(finding: LocalFinding, verdict: "Verdict") -> LocalFinding:
         "composite_score": made.total,
         "score": made.parts,
     }
-    return replace(finding, fields=finding.fields | told, evidence=evidence)
+    return finding._replace(fields=finding.fields | told, evidence=evidence)

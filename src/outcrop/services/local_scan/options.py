@@ -2,9 +2,8 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal
+from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 from outcrop.domain.finding import Confidence, Visibility
 from outcrop.scanner.ruleset import RuleSet
@@ -18,8 +17,7 @@ IGNORE_FILE = ".outcropignore"
 TargetType = Literal["folder", "git", "stdin", "elsewhere"]
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(NamedTuple):
     """What a caller of the scan can choose."""
 
     ruleset: RuleSet
@@ -42,8 +40,7 @@ def nothing(_path: bytes) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """What all findings of one target share."""
 
     source: str

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +52,7 @@ def scan_remote(found: "Found", remote: Remote, place: Place, options: Options, 
         repository = clone(remote, work, options.reach.egress)
         run = git.Scan(repository, options.ruleset, options.floor, options.jobs, progress)
         outcome = git.scan_since(run, resolve(repository, options.since)) if options.since else git.scan_history(run)
-        return outcome, replace(place, ignored=_ignoring_at_head(repository))
+        return outcome, place._replace(ignored=_ignoring_at_head(repository))
 
 
 def _ignoring_at_head(repository: Repository) -> Callable[[bytes], bool]:

@@ -16,6 +16,8 @@ from outcrop.sources.repository import find_git_folder
 
 @dataclass(slots=True)
 class Report:
+    """What all targets gave."""
+
     findings: list[LocalFinding] = field(default_factory=list)
     gaps: list[tuple[str, str]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)  # targets that could not be read at all
