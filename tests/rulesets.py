@@ -12,6 +12,7 @@ from outcrop.domain.secret import reveal
 from outcrop.scanner.checksum import crc32_base62
 from outcrop.scanner.confirm import Hit
 from outcrop.scanner.detect import find
+from outcrop.scanner.kept import Rules
 from outcrop.scanner.loader import load_paths, load_text
 from outcrop.scanner.ruleset import BUILT_IN, RuleSet, _to_cache, load, make
 from outcrop.sources.workspace import cache_folder
@@ -28,8 +29,8 @@ def ruleset() -> RuleSet:
     with (folder / "compiling").open("w") as lock:
         flock(lock, LOCK_EX)
         made = load(cache=folder)
-    rules = (rule._replace(forms=made.by_id[rule.id].forms) for rule in load_paths([BUILT_IN]))
-    return RuleSet(tuple(rules), made.version, made.database)
+    rules = [rule._replace(forms=kept.forms) for rule, kept in zip(load_paths([BUILT_IN]), made.rules, strict=True)]
+    return RuleSet(Rules.of(rules), made.version, made.database)
 
 
 def cached_in(home: Path) -> Path:

@@ -115,7 +115,7 @@ def test_an_empty_content():
 def test_hits_travel_between_processes_unchanged():
     found = scan_content(ruleset(), lines_of(random.Random(5), 40), MEDIUM)
     assert found.hits
-    back = from_wire(to_wire(found), {rule.id: rule for rule in ruleset().rules})
+    back = from_wire(to_wire(found), ruleset().rules)
     assert told(back) == told(found)
     assert [hit.secret.masked() for _, hit in back.hits] == [hit.secret.masked() for _, hit in found.hits]
 

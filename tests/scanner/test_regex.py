@@ -93,7 +93,7 @@ def written(pattern: str, chance: random.Random) -> bytes:
 
 def unseen(rules: RuleSet, form: Form, data: bytes) -> list[tuple[int, int]]:
     """Give the matches of the full pattern that lie in no stretch to which the first pass leads."""
-    number = next(n for n, forms in enumerate(rules.triggered) if any(one is form for _, one in forms))
+    number = next(n for n in range(rules.count) if any(one is form for _, one in rules.triggered(n)))
     ends = [end for end, found in first_pass(rules, data) if found == number]
     windows = list(_around(form, ends, len(data)))
     spans = [match.span() for match in compiled(form.regex).finditer(data)]
@@ -236,7 +236,7 @@ def test_a_pattern_that_is_too_much_for_the_first_pass_is_looked_for_by_its_begi
 def both_ways(rule: Rule, form: Form) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """Give what the first pass alone finds of a form in a text that has it three times, and what the second engine finds."""
     chance = random.Random(form.regex)
-    number = next(n for n, some in enumerate(ruleset().triggered) if any(one is form for _, one in some))
+    number = next(n for n in range(ruleset().count) if any(one is form for _, one in ruleset().triggered(n)))
     data = b"".join(written(form.regex, chance) for _ in range(3))
     ends = sorted(end for end, found in first_pass(ruleset(), data) if found == number)
     quick = [hit.span for hit in _alone(rule, form, data, ends)]

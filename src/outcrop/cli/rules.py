@@ -70,7 +70,7 @@ def run_tests(
 def _run_examples(path: Path, *, as_json: bool) -> None:
     mine = load_paths([path])
     known = load(cache=cache_folder())
-    if any(rule.id not in known.by_id or known.by_id[rule.id].bare != rule.bare for rule in mine):
+    if any((same := known.rules.named(rule.id)) is None or same.bare != rule.bare for rule in mine):
         known = make([*(rule for rule in known.rules if rule.id not in {rule.id for rule in mine}), *mine])
     count, faults = failures(mine, known)
     if as_json:
@@ -86,7 +86,7 @@ def _run_examples(path: Path, *, as_json: bool) -> None:
 def _show_findings(path: Path, wanted: list[str], own: list[Path], *, as_json: bool) -> None:
     cache = cache_folder()
     ruleset = load(own, cache=cache)
-    if unknown := [name for name in wanted if name not in ruleset.by_id]:
+    if unknown := [name for name in wanted if name not in ruleset.rules.ids]:
         raise BadInputError(f"--rule {unknown[0]}: there is no such rule")
     options = Options(ruleset=ruleset, floor=Confidence.LOW, jobs=cores(), work=cache, type="folder")
     report = scan([str(path)], options, lambda _: None)

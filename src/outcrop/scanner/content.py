@@ -1,6 +1,6 @@
 """One file's content into hits, however large it is and whatever it is packed in."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.confirm import Hit
 from outcrop.scanner.detect import characters, find, first_pass
-from outcrop.scanner.rule import Rule
+from outcrop.scanner.kept import Rules
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.scanner.unpack import FIRST_BYTES, Budget, is_packed, texts
 
@@ -35,10 +35,10 @@ def to_wire(found: Found) -> Wire:
     return [(inner, hit.rule.id, reveal(hit.secret), _plain(hit)) for inner, hit in found.hits], found.gaps
 
 
-def from_wire(wire: Wire, rules: Mapping[str, Rule]) -> Found:
+def from_wire(wire: Wire, rules: Rules) -> Found:
     hits = []
     for inner, rule_id, value, fields in wire[0]:
-        rule = rules[rule_id]
+        rule = rules[rules.ids[rule_id]]
         parts = {name: Secret(part) for name, part in fields["parts"].items()}
         hits.append((inner, Hit(rule=rule, secret=Secret(value, wholly=rule.password), **{**fields, "parts": parts})))
     return Found(hits, wire[1])

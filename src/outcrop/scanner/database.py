@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import hyperscan
 
 from outcrop.scanner.decode import ESCAPES, QUOTED, base64_literals
+from outcrop.scanner.kept import by_trigger
 from outcrop.scanner.regex import literal_prefixes
-from outcrop.scanner.rule import Form, Impact, Rule, RuleError, by_trigger
+from outcrop.scanner.rule import Form, Impact, Rule, RuleError
 from outcrop.scanner.trigger import alternatives, escaped, trigger
 
 _SHORTEST = 4  # characters of a literal that is looked for in base64

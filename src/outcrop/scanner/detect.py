@@ -57,10 +57,10 @@ def _find(ruleset: RuleSet, data: bytes, seen: Seen, depth: int, floor: Confiden
     ends = _by_number(seen)
     hits: list[Hit] = []
     generic: list[tuple[Rule, Form, int]] = []
-    count = len(ruleset.triggered)
+    count = ruleset.count
     lowered = b""
     for number in sorted(ends):
-        for rule, form in ruleset.triggered[number] if number < count else ():
+        for rule, form in ruleset.triggered(number) if number < count else ():
             if form.keywords:
                 lowered = lowered or data.lower()
                 if not any(word.encode() in lowered for word in form.keywords):
@@ -166,7 +166,7 @@ def _best(hits: list[Hit]) -> list[Hit]:
 
 def _decoded(ruleset: RuleSet, data: bytes, ends: dict[int, list[int]], depth: int, known: list[Hit], *, floor: Confidence) -> list[Hit]:
     """Find what is written in an encoding; a value that is known already is told only by a rule that knows more of it."""
-    count = len(ruleset.triggered)
+    count = ruleset.count
     plain = {reveal(hit.secret): _RANK[hit.strength] for hit in known}
     found: list[Hit] = []
     pieces = list(base64_pieces(data, {phase: ends[count + phase] for phase in range(4) if count + phase in ends}))
@@ -212,7 +212,7 @@ def _touched(ruleset: RuleSet, piece: Piece, seen: Seen) -> Seen:
     """Leave out what was seen where decoding has changed nothing: it has been looked at as it stood."""
     if not piece.changes:
         return seen
-    count = len(ruleset.triggered)
+    count = ruleset.count
     kept = []
     for end, number in seen:
         before, after = ruleset.reach(number) if number < count else (end, len(piece.text))

@@ -4,7 +4,6 @@ They are tuples, since a scan begins by making all of them from the cache, and a
 """
 
 import os
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -106,15 +105,6 @@ class Rule(NamedTuple):
     def bare(self) -> "Rule":
         """Give what the rule says, wherever it was read: by this two are the same."""
         return self._replace(origin="", examples=(), counterexamples=())
-
-
-def by_trigger(rules: Sequence[Rule]) -> dict[str, list[tuple[Rule, Form]]]:
-    """Group forms that begin alike, so that the first pass looks for each beginning once."""
-    found: dict[str, list[tuple[Rule, Form]]] = {}
-    for rule in rules:
-        for form in rule.forms:
-            found.setdefault(form.trigger, []).append((rule, form))
-    return found
 
 
 class RuleError(OperatorError):

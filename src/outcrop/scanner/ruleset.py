@@ -3,22 +3,18 @@
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Sequence
-from enum import StrEnum
+from collections.abc import Sequence
 from pathlib import Path
 from threading import local
-from typing import Any
 from uuid import uuid4
 
 import hyperscan
-import orjson
 
-from outcrop.domain.finding import Confidence
-from outcrop.scanner.allowed import Allowed
-from outcrop.scanner.rule import Form, Impact, Part, Rule, Strength, by_trigger, files_of
+from outcrop.scanner.kept import Rules, from_lines, to_lines
+from outcrop.scanner.rule import Form, Rule, files_of
 
 BUILT_IN = Path(__file__).parent.parent / "rules"
-ENGINE = 12  # part of the version: raise it when the same rules would find something else, or are kept otherwise
+ENGINE = 13  # part of the version: raise it when the same rules would find something else, or are kept otherwise
 _ENGINES = f"{ENGINE} {hyperscan.__version__}".encode()  # type: ignore[attr-defined]
 _SUFFIXES = (".db", ".json")
 _KEPT = 30 * 86_400  # seconds
@@ -30,23 +26,30 @@ _VERSION = 32  # hexadecimal digits
 class RuleSet:
     """Rules with their database. A match's id is a trigger's number; then come the four phases of base64, an escape, an escaped quote."""
 
-    def __init__(self, rules: tuple[Rule, ...], version: str, database: hyperscan.Database, notes: Sequence[str] = ()) -> None:
+    def __init__(self, rules: Rules, version: str, database: hyperscan.Database, notes: Sequence[str] = ()) -> None:
         self.rules = rules
         self.notes = notes  # what a configuration of gitleaks says and is not done
         self.version = version
         self.database = database
-        self.by_id = {rule.id: rule for rule in rules}
-        self.triggered = list(by_trigger(rules).values())
+        self.count = len(rules.triggers)
         self.barren: set[str] = set()  # stretches by name in which nothing was found: versions of one file repeat them
         self._of_thread = local()
         self._reach: dict[int, tuple[int, int]] = {}
+        self._triggered: dict[int, list[tuple[Rule, Form]]] = {}
+
+    def triggered(self, number: int) -> list[tuple[Rule, Form]]:
+        """Give the forms of a trigger, each with its rule."""
+        known = self._triggered.get(number)
+        if known is None:
+            known = self._triggered[number] = [((rule := self.rules[at]), rule.forms[form]) for at, form in self.rules.triggers[number]]
+        return known
 
     def reach(self, number: int) -> tuple[int, int]:
         """Give how far around a trigger's end any of its forms looks, companions included."""
         known = self._reach.get(number)
         if known is None:
             before = after = 0
-            for rule, form in self.triggered[number]:
+            for rule, form in self.triggered(number):
                 more = max((part.within for part in rule.parts), default=0)
                 before, after = max(before, form.reach[0] + more), max(after, form.reach[1] + more)
             known = self._reach[number] = before, after
@@ -107,7 +110,7 @@ def make(rules: Sequence[Rule], version: str = "", notes: Sequence[str] = ()) ->
     from outcrop.scanner.database import compile_rules  # noqa: PLC0415 - nor what compiles them
 
     looked_for, database = compile_rules(rules)
-    return RuleSet(tuple(looked_for), version, database, notes)
+    return RuleSet(Rules.of(looked_for), version, database, notes)
 
 
 def _version(paths: Sequence[Path], cache: Path | None) -> str:
@@ -151,19 +154,16 @@ def _signs(files: list[str]) -> str:
 def _from_cache(cache: Path, version: str) -> RuleSet | None:
     _used(cache, version)
     try:
-        kept = orjson.loads((cache / f"rules-{version}.json").read_bytes())
-        rules = tuple(_rule(row) for row in kept["rules"])
+        rules, notes = from_lines((cache / f"rules-{version}.json").read_bytes())
         database = hyperscan.loadb((cache / f"rules-{version}.db").read_bytes(), hyperscan.HS_MODE_BLOCK)
-        database.scratch = hyperscan.Scratch(database)
-    except (OSError, ValueError, TypeError, LookupError, hyperscan.HyperscanError):
+    except (OSError, ValueError, hyperscan.HyperscanError):
         return None
-    return RuleSet(rules, version, database, kept["notes"])
+    return RuleSet(rules, version, database, notes)
 
 
 def _to_cache(cache: Path, made: RuleSet) -> None:
     """Keep the compiled rules; a cache that cannot be written is no failure."""
-    said = {"rules": [rule.unproved for rule in made.rules], "notes": made.notes}
-    contents = hyperscan.dumpb(made.database), orjson.dumps(said, default=list)
+    contents = hyperscan.dumpb(made.database), to_lines(made.rules, made.notes)
     for suffix, content in zip(_SUFFIXES, contents, strict=True):
         _write(cache / f"rules-{made.version}{suffix}", content)
 
@@ -195,38 +195,3 @@ def _sweep(cache: Path, now: float) -> None:
         with contextlib.suppress(OSError):
             if now - file.stat().st_mtime > (_KEPT if file.suffix in {*_SUFFIXES, ".version"} else _UNFINISHED):
                 file.unlink()
-
-
-def _rule(row: list[Any]) -> Rule:
-    """Make a rule from its row: what JSON has as a list is a tuple, and the word of an enumeration is its member."""
-    for at, change in _OF_RULE:
-        row[at] = change(row[at])
-    return Rule._make(row)
-
-
-def _form(row: list[Any]) -> Form:
-    for at, change in _OF_FORM:
-        row[at] = change(row[at])
-    return Form._make(row)
-
-
-def _member(kind: type[StrEnum]) -> Callable[[str], StrEnum]:
-    return {one.value: one for one in kind}.__getitem__
-
-
-_OF_FORM = [
-    (Form._fields.index(name), change)
-    for name, change in (("strength", _member(Strength)), ("confidence", _member(Confidence)), ("keywords", tuple), ("literals", tuple))
-]
-_OF_RULE = [
-    (Rule._fields.index(name), change)
-    for name, change in (
-        ("impact", _member(Impact)),
-        ("forms", lambda rows: tuple(map(_form, rows))),
-        ("parts", lambda rows: tuple(map(Part._make, rows))),
-        ("paths", tuple),
-        ("allowed", lambda rows: tuple(map(Allowed._make, rows))),
-        ("examples", tuple),
-        ("counterexamples", tuple),
-    )
-]

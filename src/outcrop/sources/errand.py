@@ -148,7 +148,7 @@ def _told(origin: Origin | None) -> tuple[str, str | None, int | None] | None:
 
 
 def unpack(wire: BroughtWire, ruleset: RuleSet) -> Brought:
-    hits = from_wire(wire[0], ruleset.by_id).hits
+    hits = from_wire(wire[0], ruleset.rules).hits
     for (_, hit), (path, origin, at_tip, current_line, blobs, excerpt) in zip(hits, wire[1], strict=True):
         place = Located(hit, path, Origin(*origin) if origin else None, at_tip, current_line, blobs=blobs, excerpt=excerpt)
         wire[2].located.append(place)

@@ -260,7 +260,7 @@ def scan_folder(folder: Folder, progress: Progress) -> Outcome:
         for name, reason in told.gaps:
             outcome.gap(name, reason)
         for name, wire in told.hits:
-            found = from_wire(wire, folder.ruleset.by_id)
+            found = from_wire(wire, folder.ruleset.rules)
             if told.cut:
                 cut.setdefault(name, Found()).hits.extend(found.hits)
             else:
@@ -282,6 +282,9 @@ def _locate(outcome: Outcome, name: bytes, found: Found) -> None:
 
 def _size(path: Path) -> int:
     try:
-        return path.stat().st_size
+        status = path.stat()
     except OSError:  # reading it says what is wrong
         return 0
+    if not stat.S_ISREG(status.st_mode):
+        raise OperatorError(f"{shown(os.fsencode(path))}: not a regular file")
+    return status.st_size

@@ -284,7 +284,7 @@ def _read(scan: Scan, batches: Iterable[list[bytes]], outcome: Outcome) -> dict[
         outcome.files += told.blobs
         outcome.size += told.size
         for oid, wire in told.hits:
-            found[oid] = from_wire(wire, scan.ruleset.by_id)
+            found[oid] = from_wire(wire, scan.ruleset.rules)
         for oid, reason in told.gaps:
             found[oid] = Found(gaps=[reason])
         scan.progress(outcome)

@@ -61,7 +61,7 @@ async def _ask_all(asks: Asks, due: Sequence[Due]) -> int:
 
 def _wanted(asks: Asks, one: Stored) -> Wanted | None:
     """Open a stored credential; None where no rule knows any more how to ask about it."""
-    rule = asks.ruleset.by_id.get(one.rule or "")
+    rule = asks.ruleset.rules.named(one.rule or "")
     if rule is None:
         return None
     secret, parts = asks.keys.open_whole(one.box, one.account_id, one.finding_id, wholly=is_password(one.secret_type))

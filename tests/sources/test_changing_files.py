@@ -1,0 +1,58 @@
+"""Files that change between the moment a folder is walked and the moment they are read."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from outcrop.domain.finding import Confidence
+from outcrop.sources.files import Read, reader
+from tests.rulesets import github_token, ruleset
+
+TOKEN = f"token = {github_token('changing')}\n".encode()
+
+
+def read(folder: Path, sizes: dict[str, int]) -> Read:
+    """Read files which had these sizes."""
+    told: list[Read] = []
+    base = os.path.join(os.fsencode(folder), b"")
+    reader(base, ruleset(), Confidence.MEDIUM)(iter([[(os.fsencode(name), size) for name, size in sizes.items()]]), told.append)
+    (one,) = told
+    return one
+
+
+@pytest.mark.parametrize("size", [0, 1, 5_000, 3 << 20])
+def test_a_file_of_another_size_is_read_whole(tmp_path: Path, size: int) -> None:
+    content = b"# a line\n" * 1_000 + TOKEN
+    (tmp_path / "a").write_bytes(content)
+    (tmp_path / "b").write_bytes(TOKEN)
+    told = read(tmp_path, {"a": size, "b": len(TOKEN)})
+    assert [path for path, _ in told.hits] == [b"a", b"b"]
+    assert (told.files, told.size, told.gaps) == (2, len(content) + len(TOKEN), [])
+
+
+def test_a_small_file_that_has_become_a_large_one_is_read_whole(tmp_path: Path) -> None:
+    content = b"# a line\n" * 1_000_000 + TOKEN
+    (tmp_path / "a").write_bytes(content)
+    told = read(tmp_path, {"a": 10})
+    assert [path for path, _ in told.hits] == [b"a"]
+    assert (told.size, told.gaps) == (len(content), [])
+
+
+def test_what_has_taken_the_place_of_a_file_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "outside").write_bytes(TOKEN)
+    (tmp_path / "link").symlink_to(tmp_path / "outside")
+    (tmp_path / "file").write_bytes(TOKEN)
+    sizes = dict.fromkeys(["pipe", "folder", "link", "gone", "file"], len(TOKEN))
+    expected = [(b"folder", "is a directory"), (b"link", "too many levels of symbolic links"), (b"gone", "no such file or directory")]
+    try:
+        os.mknod(tmp_path / "device", 0o020600, os.makedev(1, 5))  # /dev/zero
+        sizes["device"] = 10
+        expected.append((b"device", "not a regular file"))
+    except PermissionError:
+        pass
+    told = read(tmp_path, sizes)
+    assert [path for path, _ in told.hits] == [b"file"]
+    assert told.gaps == expected
