@@ -251,7 +251,7 @@ def _linear(corpora: dict[str, Corpus], measured: dict[str, list[Measured]]) -> 
 
 def _hard(work: Path, tools: Sequence[Tool], tree: Corpus, size: int, start: list[Measured], runs: int) -> None:
     """Compare MB per CPU second with those of the tree, one process or thread each, without what an empty folder takes."""
-    every = work / f"near-misses-of-all-rules-{size // MB}"
+    every = work / f"near-misses-{size // MB}"
     corpora = {
         "the tree": tree,
         "minified JavaScript on one line": _made("minified", work / f"minified-{size // MB}", partial(scan_corpus.minified, size=size)),

@@ -17,11 +17,14 @@ from typing import IO
 from urllib.parse import quote
 
 from bench.near_misses import kinds
+from outcrop.scanner.detect import find
 from outcrop.scanner.loader import load_paths
-from outcrop.scanner.ruleset import BUILT_IN
+from outcrop.scanner.ruleset import BUILT_IN, load
 from outcrop.scanner.sample import expand, marked
+from outcrop.sources.workspace import cache_folder
 
 EVERY = 2_000_000  # bytes of new text from one planted credential to the next
+_LINES = 10_000  # of near misses that are written together
 _DAY = 86_400
 _START = 1_577_836_800  # 2020-01-01
 _TEXTS = {".py", ".txt", ".rst", ".c", ".html", ".xml", ".cfg", ".toml", ".decTest", ".idl", ".tcl"}
@@ -359,10 +362,18 @@ def minified(folder: Path, size: int) -> Corpus:
 
 
 def near_misses(folder: Path, size: int) -> Corpus:
-    """Write what is almost a credential on every line, of every kind by turns."""
+    """Write what is almost a credential on every line, of every kind by turns, and nothing that is found as one."""
     chance = random.Random("near misses")
-    lines = list(kinds(load_paths([BUILT_IN])).values())
-    return _hard_file(folder / "near_misses.py", size, lambda: chance.choice(lines)(chance) + "\n")
+    every = list(kinds(load_paths([BUILT_IN])).values())
+    ruleset = load(cache=cache_folder())
+
+    def piece() -> str:
+        lines = [chance.choice(every)(chance) + "\n" for _ in range(_LINES)]
+        while found := {hit.line for hit in find(ruleset, "".join(lines).encode())}:
+            lines = [line for number, line in enumerate(lines, 1) if number not in found]
+        return "".join(lines)
+
+    return _hard_file(folder / "near_misses.py", size, piece)
 
 
 def _hard_file(path: Path, size: int, piece: Callable[[], str]) -> Corpus:

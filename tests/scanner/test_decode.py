@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import random
 import re
 from urllib.parse import quote
 
@@ -117,6 +118,30 @@ def test_escapes_in_base64_and_base64_in_escapes():
     assert (reveal(hit.secret), hit.encoding) == (TOKEN, ("base64", "escaped"))
     (hit,) = hits(b'{"x": "' + b"".join(b"\\u%04x" % c for c in base64.b64encode(b" " + RAW)) + b'"}')
     assert (reveal(hit.secret), hit.encoding) == (TOKEN, ("escaped", "base64"))
+
+
+@pytest.mark.parametrize("before", [b"", b"\0", b"\0\1", b"\xff\0\1"])
+@pytest.mark.parametrize("after", [b"", b"\0\1\2", b"\xc3\xbc", b"\xff" * 20])
+def test_a_token_in_base64_of_what_is_no_text(before, after):
+    (hit,) = hits(b"blob: " + base64.b64encode(bytes(range(40)) + before + b" " + RAW + after + bytes(range(128, 160))) + b"\n")
+    assert (reveal(hit.secret), hit.encoding) == (TOKEN, ("base64",))
+
+
+@pytest.mark.parametrize("value", ["Übergrößenträger-7x", "xé8Q!çà2kñ"])
+@pytest.mark.parametrize("before", ["", "x", "xx"])
+def test_a_password_beyond_ascii_in_base64(value, before):
+    (hit,) = hits(b"blob: " + base64.b64encode(f'{before}db_password="{value}"\n'.encode()) + b"\n")
+    assert reveal(hit.secret) == value
+
+
+def test_what_is_drawn_by_chance_is_not_decoded_where_a_literal_is_in_it(monkeypatch):
+    drawn = random.Random(7).randbytes(60_000)
+    blob = b"\n\n".join(base64.b64encode(b"ghp_" + drawn[at : at + 60]) for at in range(0, len(drawn), 60))
+    pieces = []
+    monkeypatch.setattr(detect, "base64_pieces", lambda *given: pieces.extend(base64_pieces(*given)) or pieces)
+    assert len(detect.first_pass(ruleset(), blob)) >= 1_000
+    assert hits(blob) == []
+    assert len(pieces) < 10
 
 
 @pytest.mark.parametrize("before", ["", "x", "xx", "xxx"])

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from outcrop.domain.secret import reveal
 from outcrop.scanner import regex
-from outcrop.scanner.confirm import _alone, _around, _matches, nowhere
-from outcrop.scanner.detect import find, first_pass
+from outcrop.scanner.confirm import _alone, _around, _matches, _windows, nowhere
+from outcrop.scanner.detect import best, find, first_pass
 from outcrop.scanner.loader import load_text
 from outcrop.scanner.match import compiled
 from outcrop.scanner.regex import PatternError
@@ -243,10 +243,35 @@ def both_ways(rule: Rule, form: Form) -> tuple[list[tuple[int, int]], list[tuple
     return quick, [hit.span for hit in _matches(rule, form, data, (0, len(data)), nowhere)]
 
 
-def test_a_value_of_a_fixed_width_is_found_without_the_second_engine_where_that_finds_it():
+def test_a_value_that_the_first_pass_knows_is_found_without_the_second_engine_where_that_finds_it():
     found = {(rule.id, form.regex): both_ways(rule, form) for rule in ruleset().rules for form in rule.forms if form.width}
     assert len(found) > 100
     assert {name: both for name, both in found.items() if both[0] != both[1]} == {}
+
+
+def beside_each_other(form: Form, chance: random.Random) -> bytes:
+    """Write values, some of them spoilt or with another beginning inside, and what may stand between them."""
+    values = [written(form.regex, chance).decode("latin-1")[1:-1] for _ in range(3)]
+    parts = []
+    for _ in range(chance.randrange(1, 7)):
+        value, at = chance.choice(values), chance.randrange(1, 20)
+        spoilt = value[:-at], value + value[-at:], value[:at] + chance.choice(form.begins) + value[at:], chance.choice(form.begins)
+        parts.append(chance.choice([value, value, *spoilt, *' \n"-_=x/+.,', "\\n", " "]))
+    return "".join(parts).encode("latin-1")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_a_value_begins_is_known_whatever_stands_beside_it(seed):
+    count = 0
+    for number in range(ruleset().count):
+        for rule, form in ruleset().triggered(number):
+            if form.begins:
+                data = beside_each_other(form, random.Random(f"{seed} {form.regex}"))
+                if ends := sorted(end for end, found in first_pass(ruleset(), data) if found == number):
+                    near = [hit for window in _windows(form, data, ends) for hit in _matches(rule, form, data, window, nowhere)]
+                    assert {hit.span for hit in best(_alone(rule, form, data, ends))} == {hit.span for hit in best(near)}, (rule.id, data)
+                    count += 1
+    assert count > 10
 
 
 def test_a_trigger_of_alternatives_is_as_wide_as_the_narrowest_and_the_widest():

@@ -15,7 +15,7 @@ TOKEN = f"token = {github_token('changing')}\n".encode()
 def read(folder: Path, sizes: dict[str, int]) -> Read:
     """Read files which had these sizes."""
     told: list[Read] = []
-    base = os.path.join(os.fsencode(folder), b"")
+    base = os.fsencode(folder) + b"/"
     reader(base, ruleset(), Confidence.MEDIUM)(iter([[(os.fsencode(name), size) for name, size in sizes.items()]]), told.append)
     (one,) = told
     return one

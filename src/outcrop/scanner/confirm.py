@@ -23,7 +23,8 @@ from outcrop.scanner.regex import WORD
 from outcrop.scanner.rule import Form, Rule, Strength
 
 _REMEMBERED, _REMEMBERED_WIDTH = 20_000, 4_096  # what was found in a stretch, while it is likely to come again
-_remembered: dict[tuple[int, bytes, bool, bool], tuple[Form, list["Hit"]]] = {}  # a form by its id, held so that the id stays its own
+# A form by its id, held so that the id stays its own; where the stretch began; the hits in it.
+_remembered: dict[tuple[int, bytes, bool, bool], tuple[Form, int, list["Hit"]]] = {}
 
 
 @dataclass(slots=True)
@@ -78,28 +79,45 @@ def confirm(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares 
         # Versions of one file repeat the same lines thousands of times.
         key = (id(form), data[start:stop], start == 0, stop == len(data))
         known = _remembered.get(key)
-        if known is None:
-            known = form, [hit.moved(-start) for hit in _matches(rule, form, data, (start, stop), taken)]
-            if len(_remembered) >= _REMEMBERED:
-                _remembered.clear()
-            _remembered[key] = known
-        for hit in known[1]:
-            yield hit.moved(start)
+        if known is not None:
+            yield from [hit.moved(start - known[1]) for hit in known[2]]
+            continue
+        hits = list(_matches(rule, form, data, (start, stop), taken))
+        if len(_remembered) >= _REMEMBERED:
+            _remembered.clear()
+        _remembered[key] = form, start, hits
+        yield from hits
 
 
 def _alone(rule: Rule, form: Form, data: bytes, ends: list[int]) -> Iterator[Hit]:
-    """Give the hits of a form that is all trigger: the first pass has matched it, and its width says where it began."""
-    width, size, last = form.width, len(data), -1
+    """Give the hits of a form that is all trigger: the first pass has matched it, and its width or its beginning says where it began."""
+    size, last = len(data), -1
     inside = _inside(form.joining)
     for end in ends:
         # The trigger ends behind the mark that ends the value, or at the end of the text.
         right = end if end == size and data[end - 1] in inside else end - 1
-        left = right - width
-        if left > last and (right == size or data[right] not in inside):
-            hit = _judge(rule, form, data, left, right)
-            if hit is not None:
-                last = right
-                yield hit
+        if right < size and data[right] in inside:
+            continue
+        least = max(last, right - form.width)
+        left = right - form.width if form.narrowest == form.width else _beginning(form, data, least, right)
+        if left is None:
+            yield from _matches(rule, form, data, (max(0, least - 2), min(end + 1, size)), nowhere)
+        elif left > last and (hit := _judge(rule, form, data, left, right)) is not None:
+            last = right
+            yield hit
+
+
+def _beginning(form: Form, data: bytes, least: int, right: int) -> int | None:
+    """Give where a value begins that ends here: at the only beginning of one; None where there are several."""
+    found = None
+    least, most = max(0, least), right - form.narrowest
+    for literal in _encoded(form.begins):
+        at = data.find(literal, least, most + len(literal))
+        if at >= 0:
+            if found is not None or data.find(literal, at + 1, most + len(literal)) >= 0:
+                return None
+            found = at
+    return found
 
 
 @lru_cache(maxsize=64)

@@ -16,6 +16,8 @@ _STANDARD = bytes.maketrans(b"-_", b"+/")
 _SHORTEST_LITERAL = 4  # base64 characters: a shorter literal is in every other line
 _RUN = 65_536  # how far a base64 run is followed to each side
 _STEP = 256
+_AHEAD = 16  # characters by which a text is told from what is none
+_BEYOND_ASCII = bytes(range(0x80, 0x100))
 _SHORTEST_LINE = 16  # a neighbouring line must hold this many base64 characters to belong to the run
 # What rules without a literal beginning are recognised by.
 _COMMON = (b"password", b"PASSWORD", b"secret", b"SECRET", b"token", b"TOKEN", b"api_key", b"API_KEY", b"apiKey", b"://")
@@ -117,8 +119,8 @@ def base64_pieces(data: bytes, ends: dict[int, list[int]]) -> Iterator[Piece]:
     for phase, positions in ends.items():
         reached = -1
         for end in positions:
-            if end < reached:
-                continue  # the run before it has been decoded in this phase
+            if end < reached or not _goes_on(data, end - phase):
+                continue  # the run before it has been decoded in this phase, or it is there by chance
             rows, text, at = _run(data, end)
             # Group borders are known from where the literal ended.
             first = (at - phase) % 4
@@ -129,6 +131,17 @@ def base64_pieces(data: bytes, ends: dict[int, list[int]]) -> Iterator[Piece]:
             decoded = _decode(text[first:])
             if decoded:
                 yield _base64_piece(decoded, rows, first)
+
+
+def _goes_on(data: bytes, at: int) -> bool:
+    """Tell whether a text goes on behind a literal: what is no text, but drawn by chance, has one in it now and then."""
+    try:
+        ahead = binascii.a2b_base64(data[at : at + _AHEAD].translate(_STANDARD), strict_mode=True)
+        return ahead.rstrip(_BEYOND_ASCII).translate(None, b"\t\r\n").decode().isprintable()  # its last character may be cut
+    except UnicodeDecodeError:
+        return False
+    except binascii.Error:  # the run ends here, or goes on in another line
+        return True
 
 
 def _run(data: bytes, end: int) -> tuple[list[tuple[int, int]], bytes, int]:

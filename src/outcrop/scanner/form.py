@@ -17,6 +17,7 @@ from outcrop.scanner.trigger import Trigger, trigger
 WITHIN = 60  # characters between a context word and its value
 _WIDEST_GAP = 1_000
 _WORD = set(regex.WORD)
+_TELLING = 3  # characters of a beginning that is seldom in what follows it
 _JOINING = b"-+/="  # belong to a value's run only where its alphabet has them
 
 
@@ -78,19 +79,29 @@ def make_form(given: FormIn) -> Form:
         checksum=given.checksum,
         exclude=given.exclude or None,
     )
-    width, joining = _width(given) if form.whole else (0, "")
+    if form.whole:
+        form = form._replace(**_known(given))
     before, after = within if given.near else 0, within if given.near or given.after else 0
     drawn = bool(given.entropy) and strength is Strength.CONTEXT if given.drawn is None else given.drawn
-    form = form._replace(width=width, joining=joining, judge=given.judge, drawn=drawn)
-    return form._replace(before=before, after=after, until=given.until or None)
+    return form._replace(before=before, after=after, until=given.until or None, judge=given.judge, drawn=drawn)
 
 
-def _width(given: FormIn) -> tuple[int, str]:
-    """Give the width of a value that is all of its pattern and always as wide, with what may not follow it; else 0."""
+def _known(given: FormIn) -> dict[str, Any]:
+    """Give how wide a value is that is all of its pattern, and what tells where it stands when the first pass tells where it ends."""
     if given.context or "(?P<secret>" in given.pattern or not _edge(given.pattern, last=False):
-        return 0, ""
-    last = regex.last_characters(given.pattern)
-    return (regex.fixed_width(given.pattern), _joining(last)) if last <= _WORD | set(_JOINING) and last & _WORD else (0, "")
+        return {}
+    tree, last = regex.parse(given.pattern), regex.last_characters(given.pattern)
+    if regex.has_anchor(tree) or not (last <= _WORD | set(_JOINING) and last & _WORD):
+        return {}
+    narrowest, widest = regex.width(tree)
+    known = {"width": widest, "narrowest": narrowest, "joining": _joining(last)}
+    if narrowest == widest:
+        return known
+    # Else it must not go on behind what could be its end, and its beginning must be one that is found.
+    begins = regex.literal_prefixes(given.pattern)
+    if min(map(len, begins)) < _TELLING or regex.characters(tree, narrowest) - _WORD - set(_joining(last).encode()):
+        return {}
+    return known | {"begins": tuple(text.decode("latin-1") for text in begins)}
 
 
 def _written_out(given: FormIn) -> FormIn:

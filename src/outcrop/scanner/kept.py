@@ -97,7 +97,13 @@ def _member(kind: type[StrEnum]) -> Callable[[str], StrEnum]:
 
 _OF_FORM = [
     (Form._fields.index(name), change)
-    for name, change in (("strength", _member(Strength)), ("confidence", _member(Confidence)), ("keywords", tuple), ("literals", tuple))
+    for name, change in (
+        ("strength", _member(Strength)),
+        ("confidence", _member(Confidence)),
+        ("keywords", tuple),
+        ("literals", tuple),
+        ("begins", tuple),
+    )
 ]
 _OF_RULE = [
     (Rule._fields.index(name), change)

@@ -51,15 +51,9 @@ def width(tree: Any) -> tuple[int, int]:
     return int(low), min(int(high), UNBOUNDED)
 
 
-def fixed_width(pattern: str) -> int:
-    """Give the width of a pattern whose matches are all as wide and depend on nothing beside them; else 0."""
-    tree = parse(pattern)
-    low, high = width(tree)
-    return low if low == high and not _has_anchor(tree) else 0
-
-
-def _has_anchor(tree: Any) -> bool:
-    return any(code == op.AT or any(map(_has_anchor, inside(code, value))) for code, value in tree)
+def has_anchor(tree: Any) -> bool:
+    """Tell whether a match depends on what stands beside it."""
+    return any(code == op.AT or any(map(has_anchor, inside(code, value))) for code, value in tree)
 
 
 def literal_prefixes(pattern: str) -> list[bytes]:
@@ -87,6 +81,17 @@ def _literals(items: list[Any]) -> Iterator[bytes]:
             yield from _literals(list(value[3]))
         elif code != op.AT:
             yield _GAP
+
+
+def characters(tree: Any, behind: int = 0) -> set[int]:
+    """Give the characters that a match can have behind so many others."""
+    found: set[int] = set()
+    for at, item in enumerate(tree):
+        if width(tree[: at + 1])[1] > behind:
+            found |= _edge([item], last=False)
+            for part in inside(*item):
+                found |= characters(part)
+    return found
 
 
 def last_characters(pattern: str) -> set[int]:

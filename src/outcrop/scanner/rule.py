@@ -52,7 +52,9 @@ class Form(NamedTuple):
     part: str | None = None  # the form is a companion that is worth a finding when no partner stands near
     judge: str | None = None  # how the value stands beside its name, where the two are weighed
     whole: bool = False  # the trigger ends where the match ends
-    width: int = 0  # of a value that is all of its pattern, the boundaries aside, and always as wide; else 0
+    width: int = 0  # of a value that is all of its pattern, the boundaries aside; 0 where the first pass does not tell where one stands
+    narrowest: int = 0  # as its width, where it is always as wide
+    begins: tuple[str, ...] = ()  # otherwise, how it begins
     literals: tuple[str, ...] = ()  # what every match has, one after the other
     drawn: bool = False  # the value is made by chance: one that is spelled in words is something else
     joining: str = ""  # with a width: what may not follow the value beside letters, digits and _
