@@ -5,6 +5,7 @@ costs as random characters of its own alphabet, is the evidence. Words, identifi
 """
 
 import re
+from functools import lru_cache
 from operator import add
 
 from outcrop.scanner.judge.letter_pairs import PAIRS
@@ -24,6 +25,7 @@ _OTHERWISE = 4.7  # bits of a letter of one case
 _BITS = {(True, False): 5.7, (True, True): 5.95, (False, True): 5.17, (False, False): _OTHERWISE}  # by: both cases, digits too
 
 
+@lru_cache(maxsize=256)  # of one value it is asked several times
 def random_bits(value: str) -> float:
     """Give the evidence that a value is random: above 0 it is cheaper as random characters than as words; signs say nothing."""
     value = value[:_LOOKED_AT]
