@@ -250,26 +250,39 @@ def _linear(corpora: dict[str, Corpus], measured: dict[str, list[Measured]]) -> 
 
 
 def _hard(work: Path, tools: Sequence[Tool], tree: Corpus, size: int, start: list[Measured], runs: int) -> None:
-    """Compare MB per CPU second with those of the tree, one process or thread each, without what an empty folder takes."""
-    every = work / f"near-misses-{size // MB}"
-    corpora = {
-        "the tree": tree,
-        "minified JavaScript on one line": _made("minified", work / f"minified-{size // MB}", partial(scan_corpus.minified, size=size)),
-        "near misses on every line": _made("near misses", every, partial(scan_corpus.near_misses, size=size)),
+    """Compare hard files with usual ones, in two ways."""
+    hard = {
+        name: _made(name, work / f"{name.partition(' ')[0]}-{size // MB}", partial(make, size=size))
+        for name, make in (
+            ("minified JavaScript on one line", scan_corpus.minified),
+            ("near misses on every line", scan_corpus.near_misses),
+        )
     }
+    ordinary = _made("ordinary sources", work / f"ordinary-{size // MB}", partial(scan_corpus.ordinary, size=size))
+
+    def by_cpu(corpus: Corpus) -> list[float]:
+        took = _interleaved(work, tools, corpus, runs, "--jobs", "1")
+        return [corpus.size / MB / max(one.run.cpu - idle.run.cpu, 0.01) for one, idle in zip(took, start, strict=True)]
+
+    def by_clock(corpus: Corpus) -> list[float]:
+        return [corpus.size / MB / one.run.wall for one in _interleaved(work, tools, corpus, runs)]
+
+    _of_usual("Hard files, one process, without the start: MB per CPU second", {"the tree": tree} | hard, by_cpu)
+    _of_usual("Hard files as they are met, each by itself: MB per second, start included", {"ordinary sources": ordinary} | hard, by_clock)
+
+
+def _of_usual(title: str, corpora: dict[str, Corpus], rate: Callable[[Corpus], list[float]]) -> None:
+    """Print how quick the programs are, as a part of how quick they are with the first of the corpora too."""
     rows: list[list[str]] = []
     usual: list[float] = []
     for name, corpus in corpora.items():
-        took = _interleaved(work, tools, corpus, runs, "--jobs", "1")
-        rates = [corpus.size / MB / max(one.run.cpu - idle.run.cpu, 0.01) for one, idle in zip(took, start, strict=True)]
+        rates = rate(corpus)
         usual = usual or rates
         row = [name, f"{corpus.size / MB:.0f}"]
-        for rate, ordinary in zip(rates, usual, strict=True):
-            row += [f"{rate:.1f}", f"{rate / ordinary:.2f}"]
+        for one, ordinary in zip(rates, usual, strict=True):
+            row += [f"{one:.1f}", f"{one / ordinary:.2f}"]
         rows.append(row)
-    table(
-        "Hard files, one process", ["", "MB", "MB per CPU second, outcrop", "of usual", "MB per CPU second, kingfisher", "of usual"], rows
-    )
+    table(title, ["", "MB", "outcrop", "of usual", "kingfisher", "of usual"], rows)
 
 
 if __name__ == "__main__":

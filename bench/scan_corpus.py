@@ -361,6 +361,12 @@ def minified(folder: Path, size: int) -> Corpus:
     return _hard_file(folder / "app.min.js", size, piece)
 
 
+def ordinary(folder: Path, size: int) -> Corpus:
+    """Write sources one after the other into one file."""
+    texts = (b"".join(source.lines).decode(errors="replace") for source in itertools.cycle(_sources()))
+    return _hard_file(folder / "ordinary.py", size, lambda: next(texts))
+
+
 def near_misses(folder: Path, size: int) -> Corpus:
     """Write what is almost a credential on every line, of every kind by turns, and nothing that is found as one."""
     chance = random.Random("near misses")

@@ -13,7 +13,7 @@ from outcrop.scanner.ruleset import RuleSet
 from outcrop.scanner.unpack import FIRST_BYTES, Budget, is_packed, texts
 
 PIECE = 32 << 20  # what is held in memory of a content that comes as a stream
-PART = 4 << 20  # what one process takes on of a large file
+PART = 4 << 20  # what one process takes on of a large file, at most
 _OVERLAP = 256 << 10  # no credential is longer than this
 _CONTEXT = 64 << 10  # what stands before a credential and matters for it
 _ARCHIVE = 256 << 20  # an archive is unpacked from memory
@@ -120,7 +120,7 @@ def scan_stream(ruleset: RuleSet, read: Callable[[int], bytes], floor: Confidenc
         stop = max(part.context, len(piece) - _OVERLAP) if more else len(piece) + 1
         found.hits += _hits_in(ruleset, piece, part, stop, floor)
         kept = max(0, stop - _CONTEXT)
-        part = Part(part.offset + kept, stop - kept, _after(piece[:kept], part.at))
+        part = Part(part.offset + kept, stop - kept, PIECE, _after(piece[:kept], part.at))
         piece = piece[kept:] + more if more else b""
     return found
 
@@ -130,35 +130,39 @@ class Part(NamedTuple):
 
     offset: int
     context: int
+    length: int  # of what is its own
     at: tuple[int, int]  # line and column
 
     @property
     def size(self) -> int:
         """Give how many bytes are needed to scan it: what begins in it may end behind it."""
-        return self.context + PART + _OVERLAP
+        return self.context + self.length + _OVERLAP
 
     def own(self, size: int) -> int:
         """Give how many of so many bytes are its own."""
-        return max(0, min(size - self.context, PART))
+        return max(0, min(size - self.context, self.length))
 
 
-_FIRST = Part(0, 0, (1, 1))
+_FIRST = Part(0, 0, PIECE, (1, 1))
 
 
-def parts_of(read: Callable[[int], bytes], size: int) -> Iterator[Part]:
-    """Cut a content of this size into parts, which several processes can scan in any order."""
-    part = _FIRST
+def parts_of(read: Callable[[int], bytes], size: int, jobs: int = 1) -> Iterator[Part]:
+    """Cut a content of this size into parts, which several processes can scan in any order: as many for each, unless they became small."""
+    count = max(1, -(-size // PART))
+    even = -(-count // jobs) * jobs
+    length = -(-size // even) if size // even >= max(PART // 2, _CONTEXT) else PART
+    part = _FIRST._replace(length=length)
     yield part
-    text = read(PART - _CONTEXT)
-    for begin in range(PART, size, PART):
-        part = Part(begin - _CONTEXT, _CONTEXT, _after(text, part.at))
+    text = read(length - _CONTEXT)
+    for begin in range(length, size, length):
+        part = Part(begin - _CONTEXT, _CONTEXT, length, _after(text, part.at))
         yield part
-        text = read(PART)
+        text = read(length)
 
 
 def scan_part(ruleset: RuleSet, data: bytes, part: Part, floor: Confidence) -> Found:
     """Scan one of the parts, given as many bytes from its offset on as it needs, or as there are."""
-    return Found(list(_hits_in(ruleset, data, part, part.context + PART, floor)))
+    return Found(list(_hits_in(ruleset, data, part, part.context + part.length, floor)))
 
 
 def _hits_in(ruleset: RuleSet, data: bytes, part: Part, stop: int, floor: Confidence) -> Iterator[tuple[str, Hit]]:

@@ -50,13 +50,13 @@ class Folder(NamedTuple):
     gitignore: bool = False
 
 
-def batches(base: bytes, files: Iterable[tuple[bytes, int]], gap: Callable[[bytes, str], None]) -> Iterator[Batch]:
-    """Give files, named from a folder on and with their sizes, in batches of about equal work."""
+def batches(base: bytes, files: Iterable[tuple[bytes, int]], jobs: int, gap: Callable[[bytes, str], None]) -> Iterator[Batch]:
+    """Give files, named from a folder on and with their sizes, in batches of about equal work for so many processes."""
     batch: Files = []
     size, enough = 0, _FIRST_BATCH
     for path, length in files:
         if length > PART and not _is_packed(base + path):
-            yield from _parts(base, path, length, gap)
+            yield from _parts(base, path, length, jobs, gap)
             continue
         batch.append((path, length))
         size += length + _FILE
@@ -76,10 +76,10 @@ def _is_packed(path: bytes) -> bool:
         return True
 
 
-def _parts(base: bytes, path: bytes, size: int, gap: Callable[[bytes, str], None]) -> Iterator[Batch]:
+def _parts(base: bytes, path: bytes, size: int, jobs: int, gap: Callable[[bytes, str], None]) -> Iterator[Batch]:
     try:
         with regular(base + path) as file:
-            for part in parts_of(file.read, size):
+            for part in parts_of(file.read, size, jobs):
                 yield path, part
     except OSError as error:
         gap(path, _reason(error))
@@ -254,7 +254,7 @@ def scan_folder(folder: Folder, progress: Progress) -> Outcome:
     base = os.path.join(os.fsencode(path.parent if single else path), b"")
     todo = [(os.fsencode(path.name), _size(path))] if single else walk(folder, outcome.gap)
     cut: dict[bytes, Found] = {}
-    for told in spread(batches(base, todo, outcome.gap), reader(base, folder.ruleset, folder.floor), folder.jobs):
+    for told in spread(batches(base, todo, folder.jobs, outcome.gap), reader(base, folder.ruleset, folder.floor), folder.jobs):
         outcome.files += told.files
         outcome.size += told.size
         for name, reason in told.gaps:
