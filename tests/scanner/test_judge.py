@@ -15,6 +15,7 @@ from outcrop.scanner.judge.name import Noun, noun_of
 from outcrop.scanner.judge.shapes import SHAPES
 from outcrop.scanner.judge.value import Shape, shape_of
 from outcrop.scanner.judge.verdict import OUTRIGHT, POINTS, weigh
+from outcrop.scanner.sample import marked
 from outcrop.sources.base import for_path
 from tests.rulesets import github_token, hits, ruleset, values
 
@@ -430,3 +431,28 @@ class TestBadInput:
     def test_names_without_end(self):
         for text in ("password" * 50_000 + '="k8s!Lm2Zx9v"', "password" + " " * 200_000 + '= "k8s!Lm2Zx9v"', "password=" * 50_000):
             assert len(hits(text)) <= 1
+
+
+TEXT_OBJECT = '{"pineToken": "{\\"user\\": \\"mario\\", \\"client_id\\": \\"a441744a11e8de6e4e4e9b7ebc112e80\\"}",\n'
+BY_THE_LINE = {
+    "an object that is written as a text": (TEXT_OBJECT + '  {"name": "DB_PASSWORD", "value": "«lagoon-nebula-90-thistle»"},\n'),
+    "a name in the line before": '- name: DB_PASSWORD\n  value: "«Wint3r!Oslo»"\n',
+    "a statement over several lines": "CREATE USER crm\n  IDENTIFIED BY '«Wint3r!Oslo»'\n",
+    "the same line again": "password = '«Wint3r!Oslo»'\nx\npassword = 'Wint3r!Oslo'\n",
+}
+BEYOND_THE_LINE = {
+    "a sentence": "the tree is\nidentified by 'Wint3r!Oslo'\n",
+    "an expression goes on": 'token = "Wint3rOslo"\n+ region\n',
+    "an expression goes on behind a space": 'token = "Wint3rOslo"\n % region\n',
+}
+
+
+@pytest.mark.parametrize("text", BY_THE_LINE.values(), ids=BY_THE_LINE)
+def test_a_value_is_judged_by_its_line_and_where_its_name_is_not_there_by_more(text):
+    plain, (wanted,) = marked(text)
+    assert wanted in values(plain)
+
+
+@pytest.mark.parametrize("text", BEYOND_THE_LINE.values(), ids=BEYOND_THE_LINE)
+def test_the_lines_around_a_value_speak_against_it(text):
+    assert values(text) == []

@@ -59,7 +59,7 @@ def by_trigger(rules: Sequence[Rule]) -> dict[str, list[tuple[int, int]]]:
 
 def to_lines(rules: Rules, notes: Sequence[str]) -> bytes:
     """Write rules without their proof, which no scan needs and which is most of them."""
-    said = {"ids": list(rules.ids), "triggers": rules.triggers, "notes": notes}
+    said = {"ids": [rule.id for rule in rules], "triggers": rules.triggers, "notes": notes}
     lines = b"\n".join(orjson.dumps(row, default=list) for row in (said, *(rule.unproved for rule in rules)))
     return _sum(lines) + b"\n" + lines
 

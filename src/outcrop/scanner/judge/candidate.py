@@ -17,6 +17,7 @@ LED_TO = {"noun": (4, 4), "key": (12, 16)}
 _LONGEST = 400  # bytes of a value
 _LOOK_BACK = 128  # what is read before a value: the name, and the line it stands in
 _LOOK_AHEAD = _LONGEST + 8  # its end, and what follows
+_GOES_ON = frozenset({b"+", b"%", b","})  # how the next line may go on with an expression
 # The last word of a kind in what stands before a value.
 _LAST_WORD = {
     "noun": re.compile(rb"(?s:.*)(pass|pwd|pswd|secret|token|cred|psk|api[_.-]?key|contrase|kennwort|wachtwoord|senha|pw|identified by)"),
@@ -55,6 +56,9 @@ class Candidate(NamedTuple):
     bare: bool = False
 
 
+_ELSEWHERE = Candidate(Verdict(None, 0.0, ()), 0, 0)  # what names it, or makes that a name, stands in another line
+
+
 def assigned(data: bytes, ends: Iterable[int], kind: str, taken: Callable[[int, int], bool]) -> Iterator[Candidate]:
     """Judge the values whose first characters end at these places, each beside the name before it; not those that are taken."""
     quoted, bare = LED_TO[kind]
@@ -73,11 +77,26 @@ def assigned(data: bytes, ends: Iterable[int], kind: str, taken: Callable[[int, 
             continue
         if left <= done or taken(left, end):
             continue
-        begin = max(0, left - _LOOK_BACK)
-        found = _beside(data[begin : left + _LOOK_AHEAD], left - begin, kind, is_bare)
-        if found is not None:
+        begin, line, stop = _around(data, left, is_bare=is_bare)
+        found = _beside(data[line:stop], left - line, kind, is_bare)
+        if found is _ELSEWHERE:
+            found = _beside(data[begin:stop], left - begin, kind, is_bare)
+        else:
+            begin = line
+        if found is not None and found is not _ELSEWHERE:
             done = found.right + begin
             yield Candidate(found.verdict, found.left + begin, done, found.bare)
+
+
+def _around(data: bytes, left: int, *, is_bare: bool) -> tuple[int, int, int]:
+    """Give where what matters around a value begins, where its line does, and where it ends. Of one in quotes the line is mostly all."""
+    begin, stop = max(0, left - _LOOK_BACK), left + _LOOK_AHEAD
+    if is_bare:
+        return begin, begin, stop
+    end = data.find(b"\n", left, stop)
+    if end >= 0:
+        stop = end + (3 if data[end + 1 : end + 3].lstrip()[:1] in _GOES_ON else 1)
+    return begin, max(begin, data.rfind(b"\n", begin, left) + 1), stop
 
 
 def _array(data: bytes, end: int) -> Candidate | None:
@@ -102,12 +121,12 @@ def _beside(data: bytes, left: int, kind: str, is_bare: bool) -> Candidate | Non
     name = before[start:end]
     noun = noun_of(name)
     if noun is None:
-        return None
+        return None if end else _ELSEWHERE
     gap, line = before[end:], before[before.rfind(b"\n", 0, start) + 1 : start]
     if is_bare and (is_parameter(line) or is_outcome(data, start, name)):
         return None
     if not goes_with(name, gap, before[:start], line):
-        return None
+        return _ELSEWHERE if name.lower() == b"identified by" else None
     is_bare = is_bare and b"\n" not in gap  # in a list of names and values it has a line of its own
     if b"{" in gap and _OBJECT.search(gap):
         return _member(data, left)
