@@ -438,12 +438,13 @@ BY_THE_LINE = {
     "an object that is written as a text": (TEXT_OBJECT + '  {"name": "DB_PASSWORD", "value": "«lagoon-nebula-90-thistle»"},\n'),
     "a name in the line before": '- name: DB_PASSWORD\n  value: "«Wint3r!Oslo»"\n',
     "a statement over several lines": "CREATE USER crm\n  IDENTIFIED BY '«Wint3r!Oslo»'\n",
+    "nothing goes on": 'token = "«Wint3r-Oslo-9»"\nregion\n',
     "the same line again": "password = '«Wint3r!Oslo»'\nx\npassword = 'Wint3r!Oslo'\n",
 }
 BEYOND_THE_LINE = {
     "a sentence": "the tree is\nidentified by 'Wint3r!Oslo'\n",
-    "an expression goes on": 'token = "Wint3rOslo"\n+ region\n',
-    "an expression goes on behind a space": 'token = "Wint3rOslo"\n % region\n',
+    "an expression goes on": 'token = "Wint3r-Oslo-9"\n+ region\n',
+    "an expression goes on behind a space": 'token = "Wint3r-Oslo-9"\n % region\n',
 }
 
 
