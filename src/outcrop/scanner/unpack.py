@@ -78,9 +78,8 @@ _SEALED = {
     b"\x04\x22\x4d\x18": "lz4",
     b"\x1f\x9d": "compress",
 }
-FIRST_BYTES = frozenset(b"\x1fPB\xfd\xff\xfe") | {
-    magic[0] for magic in _SEALED
-}  # of what is packed; else it has a zero among its first bytes
+# Of what is packed; what is so and begins otherwise has a zero among its first 512 bytes.
+FIRST_BYTES = frozenset(b"\x1fPB\xfd\xff\xfe") | {magic[0] for magic in _SEALED}
 
 
 def is_packed(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
