@@ -215,7 +215,8 @@ class TestOptions:
         notes = scan("--format", "sarif", ".").json["runs"][0]["invocations"][0]["toolExecutionNotifications"]
         assert len(notes) == 1
 
-    def test_own_rules_beside_the_built_in_ones(self, scan, place, tmp_path):
+    def test_own_rules_beside_the_built_in_ones(self, scan, place, tmp_path, monkeypatch):
+        monkeypatch.setattr(ruleset, "BUILT_IN", ruleset.BUILT_IN / "github.toml")  # one file is compiled at once
         (tmp_path / "own.toml").write_text(OWN)
         (place / "b.txt").write_text(ACME)
         assert [one["rule"] for one in scan("--json", "--rules", tmp_path / "own.toml", ".").json] == ["acme", "github_pat_classic"]
@@ -227,7 +228,7 @@ class TestOptions:
         assert "own.toml:6: rule github_pat_classic: is already defined in" in ran.err
 
     def test_a_gitleaks_configuration(self, scan, place, tmp_path, monkeypatch):
-        monkeypatch.setattr(ruleset, "BUILT_IN", ruleset.BUILT_IN / "github.toml")  # one file is compiled at once
+        monkeypatch.setattr(ruleset, "BUILT_IN", ruleset.BUILT_IN / "github.toml")
         (tmp_path / "g.toml").write_text("[[rules]]\nid = 'acme'\ndescription = 'Acme'\nregex = '''acme_[0-9a-f]{16}'''\n")
         (place / "b.txt").write_text(ACME)
         assert [one["rule"] for one in scan("--json", "--gitleaks-config", tmp_path / "g.toml", ".").json] == ["acme", "github_pat_classic"]

@@ -16,6 +16,7 @@ from outcrop.scanner.detect import find
 from outcrop.scanner.loader import load_text
 from outcrop.scanner.rule import Strength
 from outcrop.scanner.ruleset import make
+from outcrop.scanner.sample import expand, marked
 from tests.rulesets import BASE62, BASE64, drawn, github_token, hits, ruleset, values
 
 LOW, MEDIUM, HIGH = Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH
@@ -218,6 +219,32 @@ class TestMasked:
     def test_of_a_password_not_even_the_ends_are_shown(self):
         (hit,) = hits("password = 'Wint3r!Oslo-Summ3r!Rome'")
         assert hit.secret.masked() == "********"
+
+
+def test_what_is_sure_enough_for_a_floor_is_found_at_every_lower_one():
+    chance = random.Random(3)
+    lines = [line(chance) for line in kinds(ruleset().rules).values() for _ in range(300)]
+    lines += [marked(expand(rule.examples[0], rule.id))[0] for rule in ruleset().rules]
+    chance.shuffle(lines)
+    text = "\n".join(lines).encode()
+    # A companion is told with its partner, or alone where that is not sure enough.
+    low, medium, high = (
+        {(hit.start, hit.end, hit.rule.id) for hit in find(ruleset(), text, floor) if hit.part is None} for floor in reversed(Confidence)
+    )
+    assert high <= medium <= low
+
+
+@pytest.mark.parametrize("floor", [Confidence.LOW, Confidence.MEDIUM])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "export PASSWORD=your-secret:token={}\n",  # both beside a word for a secret
+        "export PASSWORD=your-secret:signing_key={}\n",  # beside words of two kinds
+    ],
+)
+def test_a_stand_in_does_not_hide_a_value_that_is_none(line, floor):
+    value = drawn(BASE62, 32, "behind")
+    assert any(found.endswith(value) and "your-secret" not in found for found in values(line.format(value), floor))
 
 
 def took(data: bytes, count: int | None = None) -> float:

@@ -18,7 +18,7 @@ from outcrop.scanner.entropy import is_random
 from outcrop.scanner.judge.candidate import Candidate, assigned, matched
 from outcrop.scanner.judge.letters import is_spelled
 from outcrop.scanner.match import compiled, matches_wholly, spans
-from outcrop.scanner.placeholder import is_placeholder
+from outcrop.scanner.placeholder import is_placeholder, text_of
 from outcrop.scanner.regex import WORD
 from outcrop.scanner.rule import Form, Rule, Strength
 
@@ -140,7 +140,8 @@ def _matches(rule: Rule, form: Form, data: bytes, window: tuple[int, int], taken
             hit = _unless_allowed(hit, data, found[0]) if hit is not None and rule.allowed else hit
         else:
             name = _name(form.regex)
-            hit = _weighed(rule, form, data, matched(data, (left, right), data[slice(*found[name])] if name else None, form.judge))
+            candidate = matched(data, (left, right), data[slice(*found[name])] if name else None, form.judge)
+            hit = _weighed(rule, form, data, candidate) if candidate else None
         if hit is not None:
             yield hit
         at = max(hit.end if hit else left, at + 1)  # a value that is none may hold the word before the next
@@ -244,31 +245,18 @@ def _judge(rule: Rule, form: Form, data: bytes, left: int, right: int) -> Hit | 
     return Hit(rule, Secret(value, wholly=rule.password), left, right, form.strength, confidence, placeholder, form.part)
 
 
-def led_to(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares) -> Iterator[Hit]:
+def led_to(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares, *, doubtful: bool) -> Iterator[Hit]:
     """Judge the values that begin where the first pass saw their first characters after a name."""
-    for found in assigned(data, ends, form.judge or "", taken):
-        if not taken(found.left, found.right) and (hit := _weighed(rule, form, data, found)) is not None:
-            yield hit
+    for found in assigned(data, ends, form.judge or "", taken, doubtful=doubtful):
+        if not taken(found.left, found.right):
+            yield _weighed(rule, form, data, found)
 
 
-def _weighed(rule: Rule, form: Form, data: bytes, found: Candidate | None) -> Hit | None:
-    """Let the judge of generic values say whether a candidate is one, and how sure that is."""
-    if found is None or (confidence := found.verdict.confidence) is None:
-        return None
-    value = text_of(data[found.left : found.right])
-    placeholder = is_placeholder(value)
-    confidence = Confidence.LOW if placeholder else confidence
-    hit = Hit(rule, Secret(value, wholly=rule.password), found.left, found.right, form.strength, confidence, placeholder)
+def _weighed(rule: Rule, form: Form, data: bytes, found: Candidate) -> Hit:
+    secret = Secret(text_of(data[found.left : found.right]), wholly=rule.password)
+    hit = Hit(rule, secret, found.left, found.right, form.strength, found.confidence, found.placeholder)
     hit.weighed, hit.bare = True, found.bare
     return hit
-
-
-def text_of(raw: bytes) -> str:
-    """Read a value as UTF-8, else byte for byte, so that every value has exactly one text."""
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        return raw.decode("latin-1")
 
 
 def nearest(pattern: str, data: bytes, hit: Hit, within: int) -> tuple[int, int] | None:

@@ -8,9 +8,10 @@ from itertools import accumulate
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret, reveal
-from outcrop.scanner.confirm import Hit, Shares, confirm, led_to, nearest, nowhere, text_of
+from outcrop.scanner.confirm import Hit, Shares, confirm, led_to, nearest, nowhere
 from outcrop.scanner.decode import Piece, after_words, base64_pieces, escaped_stretches, unescaped
 from outcrop.scanner.judge.candidate import LED_TO
+from outcrop.scanner.placeholder import text_of
 from outcrop.scanner.rule import Form, Rule, Strength
 from outcrop.scanner.ruleset import RuleSet
 
@@ -70,16 +71,25 @@ def _find(ruleset: RuleSet, data: bytes, seen: Seen, depth: int, floor: Confiden
             else:
                 hits += confirm(rule, form, data, ends[number])
     if generic:
-        # What a rule names by itself, found whole or wanting, need not be judged by one that knows less.
-        named = _overlaps(hit.span for hit in hits if not (hit.part or hit.rule.parts or hit.rule.placed)) if hits else nowhere
-        for rule, form, number in generic:
-            hits += (led_to if form.judge in LED_TO else confirm)(rule, form, data, ends[number], named)
-    if hits:
-        hits = _told_apart(hits, data, floor)
-    if depth < _DEPTH and max(ends) >= count:
-        hits = _told_once(hits, _decoded(ruleset, data, ends, depth, hits, floor=floor))
+        hits += _generic(generic, data, ends, hits, doubtful=floor is Confidence.LOW)
+    decoded = _decoded(ruleset, data, ends, depth, floor) if depth < _DEPTH and max(ends) >= count else []
+    if floor is not Confidence.LOW and not decoded and all(hit.confidence is Confidence.LOW for hit in hits):
+        return []  # nothing but near misses, which a file may be full of
+    hits = _told_once(_told_apart(hits, data, floor), decoded)
     hits.sort(key=lambda hit: (hit.start, hit.end, hit.rule.id))
     return hits
+
+
+def _generic(
+    forms: list[tuple[Rule, Form, int]], data: bytes, ends: dict[int, list[int]], hits: list[Hit], *, doubtful: bool
+) -> Iterator[Hit]:
+    """Give what generic rules find. What another names by itself, found whole or wanting, need not be judged by one that knows less."""
+    named = _overlaps(hit.span for hit in hits if not (hit.part or hit.rule.parts or hit.rule.placed)) if hits else nowhere
+    for rule, form, number in forms:
+        if form.judge in LED_TO:
+            yield from led_to(rule, form, data, ends[number], named, doubtful=doubtful)
+        else:
+            yield from confirm(rule, form, data, ends[number], named)
 
 
 def _by_number(seen: Seen) -> dict[int, list[int]]:
@@ -154,7 +164,7 @@ def _best(hits: list[Hit]) -> list[Hit]:
     kept: list[Hit] = []
     starts: list[int] = []
     spans: list[tuple[int, int]] = []
-    for hit in sorted(hits, key=lambda h: (_RANK[h.strength], h.start - h.end, _SURE[h.confidence], h.rule.id)):
+    for hit in sorted(hits, key=lambda h: (_RANK[h.strength], _is_doubtful(h), h.start - h.end, _SURE[h.confidence], h.rule.id)):
         at = bisect_left(starts, hit.start)
         if (at > 0 and spans[at - 1][1] > hit.start) or (at < len(spans) and spans[at][0] < hit.end):
             continue
@@ -164,10 +174,14 @@ def _best(hits: list[Hit]) -> list[Hit]:
     return kept
 
 
-def _decoded(ruleset: RuleSet, data: bytes, ends: dict[int, list[int]], depth: int, known: list[Hit], *, floor: Confidence) -> list[Hit]:
-    """Find what is written in an encoding; a value that is known already is told only by a rule that knows more of it."""
+def _is_doubtful(hit: Hit) -> bool:
+    """Tell whether a hit must hide no other: where doubtful values are not wanted they are not even made."""
+    return hit.strength is Strength.GENERIC and hit.confidence is Confidence.LOW
+
+
+def _decoded(ruleset: RuleSet, data: bytes, ends: dict[int, list[int]], depth: int, floor: Confidence) -> list[Hit]:
+    """Find what is written in an encoding."""
     count = ruleset.count
-    plain = {reveal(hit.secret): _RANK[hit.strength] for hit in known}
     found: list[Hit] = []
     pieces = list(base64_pieces(data, {phase: ends[count + phase] for phase in range(4) if count + phase in ends}))
     escapes = [*ends.get(count + 4, ()), *after_words(data, ends.get(count + 5, []))]
@@ -182,9 +196,7 @@ def _decoded(ruleset: RuleSet, data: bytes, ends: dict[int, list[int]], depth: i
         if name and not inside:
             ruleset.note_barren(name)
         for hit in inside:
-            value, rank = reveal(hit.secret), _RANK[hit.strength]
-            if rank < plain.get(value, len(_RANK)) and not piece.cuts(hit.start, hit.end):
-                plain[value] = rank
+            if not piece.cuts(hit.start, hit.end):
                 start = piece.origin(hit.start)
                 found.append(replace(hit, start=start, end=max(start, piece.origin(hit.end)), encoding=(piece.encoding, *hit.encoding)))
     return found
@@ -222,17 +234,31 @@ def _touched(ruleset: RuleSet, piece: Piece, seen: Seen) -> Seen:
 
 
 def _told_once(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
-    """Where a value and what it decodes to are both hits, a generic one gives way; of two generic ones the decoded one.
+    """Add what is written in an encoding, unless its value is known already and the rule knows no more of it.
 
-    A rule that has decoded the value itself gives way to one that names it.
+    Where a value and what it decodes to are both hits, a generic one gives way; of two generic ones the decoded one.
+    A rule that has decoded the value itself gives way to one that names it, and what is doubtful to whatever else there is.
     """
     if not decoded:
         return plain
+    decoded = list(_not_known({reveal(hit.secret): _RANK[hit.strength] for hit in plain}, decoded))
     named = _overlaps(hit.span for hit in decoded if hit.strength is not Strength.GENERIC and hit.confidence is not Confidence.LOW)
     again = {reveal(hit.secret) for hit in decoded}
     plain = [hit for hit in plain if not ((hit.strength is Strength.GENERIC or reveal(hit.secret) in again) and named(*hit.span))]
-    known = _overlaps(hit.span for hit in plain)
-    return plain + [hit for hit in decoded if hit.strength is not Strength.GENERIC or not known(*hit.span)]
+    known = _overlaps(hit.span for hit in plain if not _is_doubtful(hit))
+    every = plain + [hit for hit in decoded if hit.strength is not Strength.GENERIC or not known(*hit.span)]
+    surer = _overlaps(hit.span for hit in every if not _is_doubtful(hit))
+    doubtful = best(hit for hit in every if _is_doubtful(hit) and not surer(*hit.span))
+    return [*(hit for hit in every if not _is_doubtful(hit)), *doubtful]
+
+
+def _not_known(known: dict[str, int], hits: list[Hit]) -> Iterator[Hit]:
+    """Give the hits whose value is not known yet, or not by a rule that knows as much of it."""
+    for hit in hits:
+        value, rank = reveal(hit.secret), _RANK[hit.strength]
+        if rank < known.get(value, len(_RANK)):
+            known[value] = rank
+            yield hit
 
 
 def _overlaps(spans: Iterable[tuple[int, int]]) -> Shares:

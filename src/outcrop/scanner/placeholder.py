@@ -79,6 +79,14 @@ _PUBLISHED = frozenset(
 )
 
 
+def text_of(raw: bytes) -> str:
+    """Read a value as UTF-8, else byte for byte, so that every value has exactly one text."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
 @lru_cache(maxsize=1_024)  # stand-ins come again and again
 def is_placeholder(value: str) -> bool:
     """Tell whether a value is a stand-in rather than a credential. What is quickly ruled out is not looked for."""

@@ -1,6 +1,7 @@
 """A repository's whole history into located hits: every blob is read once, then the oldest commit of each hit is found."""
 
 import shutil
+from binascii import unhexlify
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -270,9 +271,9 @@ def _telling(found: dict[bytes, Found], located: list[Located]) -> list[bytes]:
 def _batches(repository: Repository, seen: Seen, *, objects: bool, refs: bool) -> Iterator[list[bytes]]:
     """Give the blobs to read: those that held something before, if they are still there, and those never seen."""
     if objects:
-        for oid in seen.with_hits:
-            seen.scanned.discard(bytes.fromhex(oid.decode()))
-        yield from listed(repository, seen.scanned, seen.scanned.add)
+        known = seen.ids() - {unhexlify(oid) for oid in seen.with_hits}
+        seen.scanned = bytearray().join(known)
+        yield from listed(repository, known, seen.note)
     else:
         again = seen.with_hits if refs else seen.telling
         yield from (again[at : at + _AGAIN] for at in range(0, len(again), _AGAIN))
@@ -303,7 +304,7 @@ def _attribute(scan: Scan, seen: Seen, found: dict[bytes, Found], outcome: Outco
     order = history.commits(scan.repository, tips, gaps) if found else tips
     outcome.commits = len(order)
     scan.progress(outcome)
-    seen.places, lost = history.place_and_miss(scan.repository, order, set(found), scan.jobs, gaps, there=seen)
+    seen.places, lost = history.place_and_miss(scan.repository, order, set(found), scan.jobs, gaps, there=seen.ids() if found else ())
     history.missing(scan.repository, tips, gaps, lost=lost if found else None)
     seen.tips = history.at_tip(scan.repository, _by_path(found, seen.places))
     seen.gaps = sorted(set(gaps))

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import threading
+from binascii import unhexlify
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 
 from outcrop.sources import gitcall
@@ -140,7 +141,7 @@ def changed(repository: Repository, order: list[bytes], jobs: int, gaps: list[st
 def place_and_miss(
     repository: Repository, order: list[bytes], blobs: Collection[bytes], jobs: int, gaps: list[str], *, there: Container[bytes]
 ) -> tuple[Places, set[bytes]]:
-    """Find the paths of blobs, and on the same way what these commits have brought that is not there."""
+    """Find the paths of blobs, and on the same way what these commits have brought that is not there; what is, is told by ids in binary."""
     found = place(repository, order, _OrMissing(blobs, there), jobs, gaps) if blobs else {}
     lost = found.keys() - blobs
     return {oid: paths for oid, paths in found.items() if oid not in lost}, lost
@@ -154,7 +155,7 @@ class _OrMissing(set[bytes]):
         self._there = there
 
     def __contains__(self, oid: object) -> bool:
-        return super().__contains__(oid) or oid not in self._there
+        return super().__contains__(oid) or (isinstance(oid, bytes) and unhexlify(oid) not in self._there)
 
 
 class _Everything(set[bytes]):

@@ -12,7 +12,7 @@ _TAKES = frozenset(word.encode() for word in WORDS["code"]["takes"])
 _TYPES = tuple(word.encode() for word in WORDS["code"]["types"])
 _IN_SQL = re.compile(rb"(?i:\b(?:create|alter|grant)\b)")
 # How a test ended, in a line of its log; and what stands beside a password that is called the same.
-_PASSED = frozenset({b"PASS", b"XPASS"})
+PASSED = frozenset({b"PASS", b"XPASS"})
 _OUTCOME = re.compile(rb"(?m)^[ \t]*(?:(?:--- )?(?:X?PASS|X?FAIL|SKIP|UNSUPPORTED|UNTESTED|UNRESOLVED|ERROR|ok|not ok)\b|=== )")
 _ACCOUNT = re.compile(rb"(?im)^[\s>*-]*(?:user|login|host|name|e?mail|url|port|db|server|account|id)\w*[ \t]*[:=]")
 
@@ -57,7 +57,7 @@ def is_parameter(line: bytes) -> bool:
 
 def is_outcome(data: bytes, start: int, name: bytes) -> bool:
     """Tell whether a name is how a test ended: so did others around it."""
-    if name not in _PASSED:
+    if name not in PASSED:
         return False
     begin = data.rfind(b"\n", 0, start) + 1
     if data[begin:start].strip() == b"---":

@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from outcrop.domain.finding import Confidence
 from outcrop.scanner.judge.array import array_before
-from outcrop.scanner.judge.between import goes_with, is_outcome, is_parameter, is_type
+from outcrop.scanner.judge.between import PASSED, goes_with, is_outcome, is_parameter, is_type
 from outcrop.scanner.judge.name import Noun, is_about, noun_of
 from outcrop.scanner.judge.outright import goes_on, is_outright
-from outcrop.scanner.judge.verdict import OUTRIGHT, Verdict, is_drawn, weigh
+from outcrop.scanner.judge.verdict import OUTRIGHT, is_drawn, weigh
 from outcrop.scanner.judge.words import WORDS
+from outcrop.scanner.placeholder import is_placeholder, text_of
 
 # Forms whose pattern leads up to the value: how many of its characters the pattern takes, quoted and bare.
 LED_TO = {"noun": (4, 4), "key": (12, 16)}
@@ -18,6 +20,7 @@ _LONGEST = 400  # bytes of a value
 _LOOK_BACK = 128  # what is read before a value: the name, and the line it stands in
 _LOOK_AHEAD = _LONGEST + 8  # its end, and what follows
 _GOES_ON = frozenset({b"+", b"%", b","})  # how the next line may go on with an expression
+_MAY_GO_ON = _GOES_ON | {b" ", b"\t", b"\r", b"\n", b"\v", b"\f"}
 # The last word of a kind in what stands before a value.
 _LAST_WORD = {
     "noun": re.compile(rb"(?s:.*)(pass|pwd|pswd|secret|token|cred|psk|api[_.-]?key|contrase|kennwort|wachtwoord|senha|pw|identified by)"),
@@ -48,19 +51,23 @@ _COMMENT = re.compile(rb"#|//|^\s*(?:\*|--|;|<!--|%|REM\b|rem\b)")
 
 
 class Candidate(NamedTuple):
-    """A value with its verdict; `bare` tells that it stands unquoted, as an expression would in code."""
+    """A value that may be a credential; `bare` tells that it stands unquoted, as an expression would in code."""
 
-    verdict: Verdict
+    confidence: Confidence
     left: int
     right: int
     bare: bool = False
+    placeholder: bool = False
 
 
-_ELSEWHERE = Candidate(Verdict(None, 0.0, ()), 0, 0)  # what names it, or makes that a name, stands in another line
+_ELSEWHERE = Candidate(Confidence.LOW, 0, 0)  # what names it, or makes that a name, stands in another line
 
 
-def assigned(data: bytes, ends: Iterable[int], kind: str, taken: Callable[[int, int], bool]) -> Iterator[Candidate]:
-    """Judge the values whose first characters end at these places, each beside the name before it; not those that are taken."""
+def assigned(data: bytes, ends: Iterable[int], kind: str, taken: Callable[[int, int], bool], *, doubtful: bool) -> Iterator[Candidate]:
+    """Judge the values whose first characters end at these places, each beside the name before it; not those that are taken.
+
+    Those of low confidence are given if doubtful ones are wanted.
+    """
     quoted, bare = LED_TO[kind]
     done = -1
     for end in sorted(set(ends)):
@@ -77,26 +84,30 @@ def assigned(data: bytes, ends: Iterable[int], kind: str, taken: Callable[[int, 
             continue
         if left <= done or taken(left, end):
             continue
-        begin, line, stop = _around(data, left, is_bare=is_bare)
-        found = _beside(data[line:stop], left - line, kind, is_bare)
-        if found is _ELSEWHERE:
-            found = _beside(data[begin:stop], left - begin, kind, is_bare)
-        else:
-            begin = line
-        if found is not None and found is not _ELSEWHERE:
-            done = found.right + begin
-            yield Candidate(found.verdict, found.left + begin, done, found.bare)
+        found, offset = _judged_at(data, left, kind, is_bare=is_bare)
+        if found is not None:
+            right = found.right + offset
+            if found.confidence is not Confidence.LOW:
+                done = right
+            elif not doubtful:
+                continue
+            yield found._replace(left=found.left + offset, right=right)
 
 
-def _around(data: bytes, left: int, *, is_bare: bool) -> tuple[int, int, int]:
-    """Give where what matters around a value begins, where its line does, and where it ends. Of one in quotes the line is mostly all."""
-    begin, stop = max(0, left - _LOOK_BACK), left + _LOOK_AHEAD
-    if is_bare:
-        return begin, begin, stop
-    end = data.find(b"\n", left, stop)
-    if end >= 0:
-        stop = end + (3 if data[end + 1 : end + 3].lstrip()[:1] in _GOES_ON else 1)
-    return begin, max(begin, data.rfind(b"\n", begin, left) + 1), stop
+def _judged_at(data: bytes, left: int, kind: str, *, is_bare: bool) -> tuple[Candidate | None, int]:
+    """Judge the value that begins here in its line, which is mostly enough, or in what stands around it; give where that begins."""
+    begin = left - _LOOK_BACK if left > _LOOK_BACK else 0
+    end = data.find(b"\n", left, left + _LOOK_AHEAD)
+    if end < 0:
+        stop = left + _LOOK_AHEAD
+    else:
+        stop = end + (3 if data[end + 1 : end + 2] in _MAY_GO_ON and data[end + 1 : end + 3].lstrip()[:1] in _GOES_ON else 1)
+    line = (data.rfind(b"\n", begin, left) + 1) or begin
+    found = _beside(data[line:stop], left - line, kind, is_bare, True)
+    if found is not _ELSEWHERE:
+        return found, line
+    found = _beside(data[begin : left + _LOOK_AHEAD if is_bare else stop], left - begin, kind, is_bare, False)
+    return None if found is _ELSEWHERE else found, begin
 
 
 def _array(data: bytes, end: int) -> Candidate | None:
@@ -107,13 +118,15 @@ def _array(data: bytes, end: int) -> Candidate | None:
     left, right, value = array
     start, stop = _nearest_name(before := data[max(0, left - _LOOK_BACK) : left], _LAST_WORD["key"])
     noun = noun_of(before[start:stop])
-    verdict = weigh(value.hex().encode(), noun, "quoted") if noun else None
-    return Candidate(verdict, left, right) if verdict and verdict.confidence else None
+    confidence = weigh(value.hex().encode(), noun, "quoted").confidence if noun else None
+    return _candidate(data, left, right, confidence)
 
 
 @lru_cache(maxsize=4_096)  # versions of one file repeat the same lines thousands of times
-def _beside(data: bytes, left: int, kind: str, is_bare: bool) -> Candidate | None:  # noqa: PLR0911 - a way out for each way to stand
-    """Judge a value, of which with what stands around it this is all that matters, by the nearest name before it."""
+def _beside(  # noqa: PLR0911 - a way out for each way to stand; a cached function is quicker without names
+    data: bytes, left: int, kind: str, is_bare: bool, is_line: bool
+) -> Candidate | None:
+    """Judge a value in its line, or in all that matters around it, by the nearest name before it."""
     before = data[:left]
     if before[-1] in _SPACES and (scheme := _SCHEME.search(before)):
         before, is_bare = before[: scheme.start()], False
@@ -123,6 +136,8 @@ def _beside(data: bytes, left: int, kind: str, is_bare: bool) -> Candidate | Non
     if noun is None:
         return None if end else _ELSEWHERE
     gap, line = before[end:], before[before.rfind(b"\n", 0, start) + 1 : start]
+    if is_bare and name in PASSED and is_line:  # whether it is how a test ended is told by what stands around it
+        return _ELSEWHERE
     if is_bare and (is_parameter(line) or is_outcome(data, start, name)):
         return None
     if not goes_with(name, gap, before[:start], line):
@@ -177,7 +192,7 @@ def _unquoted(data: bytes, left: int, right: int, noun: Noun, *, gap: bytes, lin
     found = _judged(data, left, right, noun, "bare", ("said in a sentence",) if said else outright)
     if found is None:
         return None
-    return Candidate(found.verdict, left, found.right, _is_code(line) and not is_drawn(data[left : found.right]))
+    return found._replace(bare=_is_code(line) and not is_drawn(data[left : found.right]))
 
 
 def _member(data: bytes, left: int) -> Candidate | None:
@@ -204,8 +219,15 @@ def _judged(  # noqa: PLR0917 - the value, its name, its place
         value = _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)).encode("utf-8", "surrogatepass"), value)
     if not value.isascii() and not _is_text(value):
         return None
-    verdict = weigh(value, noun, place, doubts)
-    return None if verdict.confidence is None else Candidate(verdict, left, right)
+    return _candidate(data, left, right, weigh(value, noun, place, doubts).confidence)
+
+
+def _candidate(data: bytes, left: int, right: int, confidence: Confidence | None) -> Candidate | None:
+    """Give a value that was judged, unless it is none; what only stands for one is doubtful."""
+    if confidence is None:
+        return None
+    placeholder = is_placeholder(text_of(data[left:right]))
+    return Candidate(Confidence.LOW if placeholder else confidence, left, right, placeholder=placeholder)
 
 
 def _is_label(name: bytes, value: bytes) -> bool:
