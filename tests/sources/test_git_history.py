@@ -682,3 +682,17 @@ def test_a_file_that_was_deleted_is_no_gap(repo: Repo, scan: Scan) -> None:
     repo.commit({"c.txt": token("kept")}, remove=("a.txt",))
     found = scan(repo.path, since=base)
     assert (found.secrets, found.gaps) == ([token("kept")], [])
+
+
+def test_a_repository_with_ids_of_another_kind_in_the_place_of_one_that_was_scanned(tmp_path: Path, scan: Scan) -> None:
+    cache = tmp_path / "cache"
+    for kind, value in (("sha1", FIRST), ("sha256", SECOND), ("sha1", FIRST)):
+        shutil.rmtree(tmp_path / "repo", ignore_errors=True)
+        repo = Repo(tmp_path / "repo", f"--object-format={kind}")
+        repo.commit({"a": f"{value}\n", "b": kind})
+        for _ in range(2):
+            again, whole = scan(repo.path, cache=cache), scan(repo.path)
+            assert len(again.findings) == 1
+            assert (again.findings, again.gaps) == (whole.findings, whole.gaps)
+        repo.commit({"c": f"{value}\nmore\n"})
+        assert scan(repo.path, cache=cache).findings == scan(repo.path).findings

@@ -224,7 +224,7 @@ def scan_staged(scan: Scan, git_folder: Path, index: Path) -> Outcome:
         raise OperatorError("--staged: the index, or the commit that HEAD names, cannot be read")
     places: Places = {}
     before: list[bytes] = []
-    for fields, path in history.records(out):
+    for fields, path in history.records(iter(out.split(b"\0"))):
         if path is not None:
             _, mode, old, new, _ = fields.split(b" ")
             before += [old] if old.strip(b"0") else []

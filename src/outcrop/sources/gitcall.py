@@ -15,9 +15,9 @@ _GIGA = 1 << 30
 # Large objects are streamed instead of being held in memory; nothing is repacked or written behind our back.
 _CONFIG = {
     "core.bigFileThreshold": "64m",
-    "core.deltaBaseCacheLimit": "16m",
+    "core.deltaBaseCacheLimit": "8m",
     "core.packedGitWindowSize": "256k",
-    "core.packedGitLimit": "16m",
+    "core.packedGitLimit": "8m",
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
     "core.attributesFile": "/dev/null",

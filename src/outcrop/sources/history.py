@@ -5,6 +5,7 @@ import subprocess
 import threading
 from binascii import unhexlify
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from typing import IO
 
 from outcrop.sources import gitcall
 from outcrop.sources.base import Origin
@@ -20,6 +21,7 @@ _ABSENT = b"000000"  # of one that is no longer there
 _DIFF_MEMORY = 3 << 29  # git holds all changes of a commit: a small tree can unfold to billions of files
 _MOST_STANDING = 16 << 20  # bytes of a list of what stands in a commit
 _MOST_PATHS = 1_000  # of one blob
+_PIECE = 1 << 18  # bytes of what git says of changes that are held
 _HEADER = 1 << 20  # bytes of a large commit that are read for who made it and from what
 _UNKNOWN = "the trees of a commit are missing, damaged or too large: what it changed is not wholly known"
 _DIFF = ["diff-tree", "--stdin", "-r", "-c", "--root", "--raw", "-z", "--no-renames", "--no-abbrev", "--no-textconv", "--no-ext-diff"]
@@ -237,7 +239,7 @@ class _Diff:
             assert process.stdout is not None  # noqa: S101 - for the type checker
             feeder = threading.Thread(target=_give, args=(process, self._oids), daemon=True)
             feeder.start()
-            for fields, path in records(process.stdout.read()):
+            for fields, path in records(_parts(process.stdout)):
                 if path is None:
                     self.last = fields
                 elif (oid := _new_id(fields)) in blobs and oid is not None:
@@ -256,9 +258,16 @@ def _give(process: "subprocess.Popen[bytes]", oids: list[bytes]) -> None:
         return
 
 
-def records(out: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+def _parts(stream: IO[bytes]) -> Iterator[bytes]:
+    """Give what git ends with zeros, as it comes: thousands of commits have changed more than should be held."""
+    cut = b""
+    while piece := stream.read(_PIECE):
+        *parts, cut = (cut + piece).split(b"\0")
+        yield from parts
+
+
+def records(parts: Iterator[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
     """Read `diff-tree -z`: a commit id alone, or the fields of a change and its path."""
-    parts = iter(out.split(b"\0"))
     for part in parts:
         if part.startswith(b":"):
             yield part, next(parts, b"")

@@ -18,7 +18,7 @@ _LIST = [
     "--unordered",
     "--buffer",
 ]
-_VIEW = {"core.packedGitWindowSize": "1m", "core.packedGitLimit": "64m"}  # nothing else is at work yet
+_VIEW = {"core.packedGitLimit": "32m"}  # nothing else is at work yet
 _SIZE = 6  # bytes in which a size is kept
 _WHOLE = b""  # the base of what is no change
 
