@@ -106,7 +106,7 @@ def forms(rules: RuleSet) -> dict[str, Form]:
 
 def matches(form: Form) -> Iterator[bytes]:
     chance = random.Random(form.regex)
-    for _ in range(4):
+    for _ in range(3):
         yield with_word(form, written(form.regex, chance), chance) if form.after else written(form.regex, chance)
 
 

@@ -223,14 +223,14 @@ def test_memory_does_not_grow_with_the_report() -> None:
             was, self.done = self.done, True
             return was
 
-    report = Report(8_000)  # about 13 MB
+    report = Report(4_000)  # about 7 MB
     tracemalloc.start()
     try:
         count = sum(1 for _ in elements(report, (ITEM,)))  # type: ignore[arg-type]
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert count == 8_001
+    assert count == 4_001
     assert peak < 4 << 20
 
 
