@@ -7,7 +7,6 @@ import argparse
 import json
 import os
 import platform
-import shutil
 import statistics
 import subprocess
 import sys
@@ -133,7 +132,6 @@ def _corpora(work: Path, sizes: Sizes, repository: Path | None) -> dict[str, Cor
     for tag, name in (("half", "history 1/2"), ("quarter", "history 1/4")):
         corpora[name] = _made(name, work / f"{history.stem}-{tag}.git", partial(scan_corpus.part_of_history, whole=history, tag=tag))
     if repository:
-        shutil.rmtree(work / "repo.git", ignore_errors=True)  # it may be another one, or have grown
         corpora["--repo"] = scan_corpus.mirror(work / "repo.git", repository.resolve())
     return corpora
 

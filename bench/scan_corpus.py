@@ -215,7 +215,9 @@ def part_of_history(folder: Path, whole: Path, tag: str) -> Corpus:
 
 def mirror(folder: Path, repository: Path) -> Corpus:
     """Clone a repository without its working tree: both scanners are to read the same objects and nothing else."""
-    _git("clone", "--quiet", "--mirror", str(repository), str(folder))
+    if repository != folder.resolve():  # else it is what an earlier run has cloned
+        shutil.rmtree(folder, ignore_errors=True)  # it may be another one, or have grown
+        _git("clone", "--quiet", "--mirror", str(repository), str(folder))
     return Corpus(folder, unpacked_size(folder))
 
 
