@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 from re import _constants as op  # type: ignore[attr-defined]
 from typing import Any
 
@@ -10,6 +11,7 @@ from outcrop.scanner.regex import CATEGORIES, LITERAL, UNBOUNDED, PatternError, 
 _WIDE_GAP = 128  # a repetition that varies by more than this ends a trigger
 _ENOUGH = 12  # a trigger that begins with a literal needs no more positions than this
 _WHOLE = 450  # a pattern up to this wide is its own trigger: what only begins like it is refused where it costs least
+_WHOLE_WITH_BEGINNING = 1_000  # as wide may be one that begins with a literal, which is cheap to look for
 _MANY_TIMES = 200  # a repetition that varies by more is looked for without its upper bound, which the first pass would have to count to
 _MOST_ALTERNATIVES = 100
 # The first pass reads many texts in one go with a line break between them: there a text begins and ends as well.
@@ -43,7 +45,8 @@ def trigger(pattern: str, *, whole: bool = True) -> Trigger:
     emitter = _Emitter(tree.state.flags)
     items = _flat(list(tree))
     full = emitter.sequence(items)
-    if whole and full.low >= 2 and full.high <= _WHOLE and not _is_open(items):
+    widest = _WHOLE_WITH_BEGINNING if _begins_with_literal(items) else _WHOLE
+    if whole and full.low >= 2 and full.high <= widest and not _is_open(items):
         return Trigger(emitter.prefix + full.text, full.low, full.high, whole=True)
     emitted = emitter.beginning(items)
     if emitted.low < 2:
@@ -69,6 +72,13 @@ def alternatives(pattern: str) -> list[str]:
     emitter = _Emitter(tree.state.flags)
     found = emitter.spread(list(tree))
     return [emitter.prefix + text for text in found] if len(found) <= _MOST_ALTERNATIVES else [pattern]
+
+
+def _begins_with_literal(items: list[Any]) -> bool:
+    """Tell whether a pattern begins, behind what may stand before it, with enough letters and digits that are always the same."""
+    first = items[1:] if items and items[0][0] in {op.BRANCH, op.IN} else items
+    letters = takewhile(lambda item: item[0] == op.LITERAL, first)
+    return sum(chr(value).isalnum() for _, value in letters) >= LITERAL
 
 
 def _literal_length(code: Any, value: Any) -> int:
