@@ -18,7 +18,7 @@ class Seen:
     """The memory of one repository under one version of the rules."""
 
     file: Path | None
-    scanned: bytearray = field(default_factory=bytearray)  # ids in binary, one after the other: a set takes five times as much
+    scanned: bytearray = field(default_factory=bytearray)  # ids in binary, one after the other: a set takes four times as much
     width: int = 20  # of an id
     with_hits: list[bytes] = field(default_factory=list)  # ids in hexadecimal, as they were read; also those that could not be
     telling: list[bytes] = field(default_factory=list)  # those of them that findings are told from
