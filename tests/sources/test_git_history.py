@@ -3,6 +3,7 @@
 import random
 import shutil
 import subprocess
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -651,6 +652,19 @@ def test_a_damaged_cache_is_no_cache(repo: Repo, scan: Scan, tmp_path: Path) -> 
     ):
         file.write_bytes(raw)
         assert scan(repo.path, cache=tmp_path / "cache").findings == whole
+
+
+@pytest.mark.parametrize("damage", [lambda raw: raw[:-1], lambda raw: raw.replace(b'"width":20', b'"width":-20'), lambda raw: raw + b"x"])
+def test_a_damaged_list_of_what_was_scanned_makes_nothing_count_as_missing(
+    repo: Repo, scan: Scan, tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    repo.commit({"a": f"{FIRST}\n", "b": "nothing\n"})
+    scan(repo.path, cache=tmp_path / "cache")
+    (file,) = (tmp_path / "cache" / "seen").iterdir()
+    file.write_bytes(damage(file.read_bytes()))
+    repo.git("branch", "another")  # no new object, but the places are looked for again
+    again = scan(repo.path, cache=tmp_path / "cache")
+    assert (len(again.findings), again.gaps) == (1, [])
 
 
 def test_the_same_repository_gives_the_same_bytes_however_many_processes_scan(repo: Repo, outcrop: Outcrop) -> None:

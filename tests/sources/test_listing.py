@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from outcrop.sources import listing
 from outcrop.sources.listing import listed
 from outcrop.sources.repository import Repository, open_local
 from tests.sources.conftest import Repo
@@ -37,6 +38,12 @@ def test_every_blob_is_listed_once_and_behind_its_base(packed: Repository) -> No
     changes = {oid: base for oid, base in known.items() if base in known}
     assert len(changes) > 60
     assert all(place[base] < place[oid] for oid, base in changes.items())
+
+
+def test_where_blobs_are_put_in_order_some_at_a_time_each_is_listed_once(packed: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "_TOGETHER", 7)
+    order = [oid for batch in listed(packed, (), lambda _: None) for oid in batch]
+    assert sorted(order) == sorted(bases(packed))
 
 
 def test_a_family_is_told_to_its_end_before_the_next_one(packed: Repository) -> None:

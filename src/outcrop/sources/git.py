@@ -1,8 +1,8 @@
 """A repository's whole history into located hits: every blob is read once, then the oldest commit of each hit is found."""
 
 import shutil
-from binascii import unhexlify
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from outcrop.sources.history import Places
 from outcrop.sources.listing import INCOMPLETE, listed
 from outcrop.sources.parallel import spread
 from outcrop.sources.repository import Repository, refs_state, state
+from outcrop.sources.rows import Ids, Rows
 from outcrop.sources.seen import Seen
 
 _Key = tuple[bytes | None, str]  # a path with its member, and a value
@@ -43,9 +44,14 @@ class Scan:
 
 def scan_history(scan: Scan) -> Outcome:
     """Scan every blob there is, and attribute what is found to the oldest commit that has it."""
-    outcome = Outcome()
     objects, refs = state(scan.repository), refs_state(scan.repository)
-    seen = memory.load(scan.cache, scan.key, f"{scan.ruleset.version}-{scan.floor}", needed=(objects, refs))
+    version = f"{scan.ruleset.version}-{scan.floor}"
+    with closing(Rows(scan.repository.folder)) as scanned:
+        return _continued(scan, memory.load(scan.cache, scan.key, version, scanned, objects=objects, refs=refs), objects, refs)
+
+
+def _continued(scan: Scan, seen: Seen, objects: str, refs: str) -> Outcome:
+    outcome = Outcome()
     new_objects, new_refs = seen.objects != objects, seen.refs != refs
     found = _read(scan, _batches(scan.repository, seen, objects=new_objects, refs=new_refs), outcome)
     if new_objects or new_refs:
@@ -271,9 +277,7 @@ def _telling(found: dict[bytes, Found], located: list[Located]) -> list[bytes]:
 def _batches(repository: Repository, seen: Seen, *, objects: bool, refs: bool) -> Iterator[list[bytes]]:
     """Give the blobs to read: those that held something before, if they are still there, and those never seen."""
     if objects:
-        known = seen.ids() - {unhexlify(oid) for oid in seen.with_hits}
-        seen.scanned = bytearray().join(known)
-        yield from listed(repository, known, seen.note)
+        yield from listed(repository, Ids(seen.scanned), seen.scanned.add)
     else:
         again = seen.with_hits if refs else seen.telling
         yield from (again[at : at + _AGAIN] for at in range(0, len(again), _AGAIN))
@@ -304,7 +308,9 @@ def _attribute(scan: Scan, seen: Seen, found: dict[bytes, Found], outcome: Outco
     order = history.commits(scan.repository, tips, gaps) if found else tips
     outcome.commits = len(order)
     scan.progress(outcome)
-    seen.places, lost = history.place_and_miss(scan.repository, order, set(found), scan.jobs, gaps, there=seen.ids() if found else ())
+    seen.places, lost = history.place_and_miss(
+        scan.repository, order, set(found), scan.jobs, gaps, there=Ids(seen.scanned) if found else ()
+    )
     history.missing(scan.repository, tips, gaps, lost=lost if found else None)
     seen.tips = history.at_tip(scan.repository, _by_path(found, seen.places))
     seen.gaps = sorted(set(gaps))

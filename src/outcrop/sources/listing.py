@@ -3,10 +3,13 @@
 import os
 import tempfile
 from binascii import unhexlify
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterator
+from contextlib import closing
 
 from outcrop.sources import gitcall
 from outcrop.sources.repository import Repository
+from outcrop.sources.rows import Rows
 
 INCOMPLETE = "the object store is damaged: some objects were not scanned"
 _BATCH_BYTES = 3 << 20  # as they are packed
@@ -19,6 +22,7 @@ _LIST = [
     "--buffer",
 ]
 _VIEW = {"core.packedGitLimit": "32m"}  # nothing else is at work yet
+_TOGETHER = 300_000  # blobs that are put in order together, which takes 120 bytes for each
 _SIZE = 6  # bytes in which a size is kept
 _WHOLE = b""  # the base of what is no change
 
@@ -28,51 +32,49 @@ def listed(repository: Repository, known: Container[bytes], seen: Callable[[byte
 
     What is known, and is noted as seen, is so by its id in bytes.
     """
-    entries, width = _by_family(*_changes(repository, known, seen))
-    batch: list[bytes] = []
-    work = 0
-    for at in range(0, len(entries), width):
-        batch.append(entries[at : at + width - _SIZE].hex().encode())
-        work += int.from_bytes(entries[at + width - _SIZE : at + width], "big")
-        if work > _BATCH_BYTES or len(batch) >= _BATCH_BLOBS:
-            yield batch
-            batch, work = [], 0
-    if batch:
-        yield batch
+    with closing(Rows(repository.folder)) as order:
+        changes: defaultdict[bytes, bytearray] = defaultdict(bytearray)  # by the blob of which they are changes
+        count = 0
+        for oid, size, base in _blobs(repository):
+            if oid not in known:
+                seen(oid)
+                changes[base] += oid + size.to_bytes(_SIZE, "big")
+                count += 1
+                if count % _TOGETHER == 0:
+                    _put_by_family(changes, order, len(oid) + _SIZE)
+        if changes:
+            _put_by_family(changes, order, len(oid) + _SIZE)
+        yield from _batches(order)
 
 
-def _changes(repository: Repository, known: Container[bytes], seen: Callable[[bytes], None]) -> tuple[dict[bytes, bytearray], int]:
-    """Give the blobs by the one that each is kept as a change of, as bytes since there may be millions, and how wide an entry is."""
-    changes = {_WHOLE: bytearray()}
-    entry = b""
-    for oid, size, base in _blobs(repository):
-        if oid not in known:
-            seen(oid)
-            entry = oid + size.to_bytes(_SIZE, "big")
-            if base in changes:
-                changes[base] += entry
-            else:
-                changes[base] = bytearray(entry)
-    return changes, len(entry) or 1
-
-
-def _by_family(changes: dict[bytes, bytearray], width: int) -> tuple[bytearray, int]:
+def _put_by_family(changes: dict[bytes, bytearray], order: Rows, width: int) -> None:
     """Put each blob's changes behind it, with theirs, so that git need not make it anew for each of them.
 
-    Last come those whose base is not among the blobs. All are put in order before the first is given: then the processes that read them
-    begin with a row of bytes in memory, and not with what it was made of.
+    Last come those whose base is not among the blobs. All are put in order before the first is read: then the processes that read them
+    do not begin with what the order was made of.
     """
-    order = bytearray()
     while changes:
-        first = changes.pop(next(iter(changes)))
+        first = changes.pop(_WHOLE, None) or changes.pop(next(iter(changes)))
         for at in range(0, len(first), width):
             ahead = first[at : at + width]
             while ahead:
                 entry = bytes(ahead[-width:])
                 del ahead[-width:]
-                order += entry
+                order.add(entry)
                 ahead += changes.pop(entry[:-_SIZE], b"")
-    return order, width
+
+
+def _batches(order: Rows) -> Iterator[list[bytes]]:
+    batch: list[bytes] = []
+    work = 0
+    for entry in order:
+        batch.append(entry[:-_SIZE].hex().encode())
+        work += int.from_bytes(entry[-_SIZE:], "big")
+        if work > _BATCH_BYTES or len(batch) >= _BATCH_BLOBS:
+            yield batch
+            batch, work = [], 0
+    if batch:
+        yield batch
 
 
 def _blobs(repository: Repository) -> Iterator[tuple[bytes, int, bytes]]:

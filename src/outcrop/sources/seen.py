@@ -5,12 +5,14 @@ For a blob that holds something only its id is kept: it is read again, which is 
 
 import contextlib
 import hashlib
+from binascii import unhexlify
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import orjson
 
 from outcrop.sources.history import Places
+from outcrop.sources.rows import Rows, rows_of
 
 
 @dataclass(slots=True)
@@ -18,8 +20,7 @@ class Seen:
     """The memory of one repository under one version of the rules."""
 
     file: Path | None
-    scanned: bytearray = field(default_factory=bytearray)  # ids in binary, one after the other: a set takes four times as much
-    width: int = 20  # of an id
+    scanned: Rows  # ids in binary
     with_hits: list[bytes] = field(default_factory=list)  # ids in hexadecimal, as they were read; also those that could not be
     telling: list[bytes] = field(default_factory=list)  # those of them that findings are told from
     objects: str = ""  # the state of the object store when everything in it had been scanned
@@ -28,16 +29,6 @@ class Seen:
     tips: set[tuple[bytes, bytes]] = field(default_factory=set)
     gaps: list[str] = field(default_factory=list)  # what was missing when the places were looked for
 
-    def note(self, oid: bytes) -> None:
-        """Note a blob as one that has been scanned when this is saved."""
-        if len(oid) != self.width:  # those of another kind are of a repository that was here before
-            self.scanned, self.width = bytearray(), len(oid)
-        self.scanned += oid
-
-    def ids(self) -> set[bytes]:
-        """Give what has been scanned, in binary."""
-        return {bytes(self.scanned[at : at + self.width]) for at in range(0, len(self.scanned), self.width)}
-
     def save(self, work: Path) -> None:
         """Write it in the folder for work in progress and put it in place at once; a cache that cannot be written means no memory."""
         if self.file is None:
@@ -45,7 +36,7 @@ class Seen:
         head = {
             "objects": self.objects,
             "refs": self.refs,
-            "width": self.width,
+            "width": self.scanned.width,
             "with_hits": [oid.decode() for oid in self.with_hits],
             "telling": [oid.decode() for oid in self.telling],
             "places": [
@@ -61,20 +52,24 @@ class Seen:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with unfinished.open("wb") as file:
                 file.write(orjson.dumps(head) + b"\n")
-                file.write(self.scanned)
+                file.writelines(self.scanned)
             unfinished.replace(self.file)
 
 
-def load(cache: Path | None, repository: bytes, version: str, *, needed: tuple[str, str]) -> Seen:
-    """Read the memory; a missing or damaged one is empty. Where objects and refs are as they were the list of blobs is not needed."""
+def load(cache: Path | None, repository: bytes, version: str, scanned: Rows, *, objects: str, refs: str) -> Seen:
+    """Read the memory; a missing or damaged one is empty.
+
+    What was scanned is only needed where objects or refs have changed; where objects have, what held something is to be read again.
+    """
     if cache is None:
-        return Seen(None)
+        return Seen(None, scanned)
     file = cache / "seen" / f"{hashlib.sha256(repository).hexdigest()[:24]}-{version}"
     try:
         with file.open("rb") as opened:
             head = orjson.loads(opened.readline())
             seen = Seen(
                 file,
+                scanned,
                 with_hits=[oid.encode() for oid in head["with_hits"]],
                 telling=[oid.encode() for oid in head["telling"]],
                 objects=head["objects"],
@@ -84,10 +79,10 @@ def load(cache: Path | None, repository: bytes, version: str, *, needed: tuple[s
             )
             for oid, path, rank, commit in head["places"]:
                 seen.places.setdefault(oid.encode(), {})[bytes.fromhex(path)] = (rank, commit.encode())
-            if (seen.objects, seen.refs) != needed:
-                body, width = opened.read(), head["width"]
-                if width > 0 and len(body) % width == 0:
-                    seen.scanned, seen.width = bytearray(body), width
+            if (seen.objects, seen.refs) != (objects, refs):
+                again = {unhexlify(oid) for oid in seen.with_hits} if seen.objects != objects else set()
+                scanned.extend(oid for oid in rows_of(opened, head["width"]) if oid not in again)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return Seen(file)
+        scanned.clear()
+        return Seen(file, scanned)
     return seen

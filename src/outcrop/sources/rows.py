@@ -1,0 +1,80 @@
+"""What is known of each object of a repository, which may have millions: on disk, and in memory by a few bytes of each."""
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+_AT_ONCE = 1 << 12  # rows that are read or written together
+_TOLD_BY = slice(2, 10)  # the bytes by which an id is told from the others in its row
+
+
+class Rows:
+    """Rows of one width in a file without a name, which is gone when this process is.
+
+    What is still to be written is ours and not the file's: a process that is forked meanwhile would write it once more.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.width = 0
+        self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed with this
+        self._ahead = bytearray()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def add(self, row: bytes) -> None:
+        """Add a row; rows of another width, of which a repository was at this place before, give way to it."""
+        if len(row) != self.width:
+            self.clear()
+            self.width = len(row)
+        self._ahead += row
+        if len(self._ahead) >= self.width * _AT_ONCE:
+            self._write()
+
+    def extend(self, rows: Iterable[bytes]) -> None:
+        for row in rows:
+            self.add(row)
+
+    def clear(self) -> None:
+        self._ahead.clear()
+        self._file.seek(0)
+        self._file.truncate()
+
+    def _write(self) -> None:
+        while self._ahead:
+            del self._ahead[: self._file.write(self._ahead)]
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._write()
+        self._file.seek(0)
+        return rows_of(self._file, self.width)
+
+
+def rows_of(file: IO[bytes], width: int) -> Iterator[bytes]:
+    """Read rows to the end of a file; one that is cut off is an error."""
+    if width < 0:
+        raise ValueError("a row has no such width")
+    while rows := file.read(width * _AT_ONCE):
+        if len(rows) % width:
+            raise ValueError("a row is cut off")
+        yield from (rows[at : at + width] for at in range(0, len(rows), width))
+
+
+class Ids:
+    """Tells whether an id in binary is one of these, by so much of it as no two have in common: a set takes ten times the memory.
+
+    Nor does a process that was forked write to it by looking, as it would to a set, of which it would then have its own.
+    """
+
+    def __init__(self, ids: Iterable[bytes]) -> None:
+        self._rows = [bytearray() for _ in range(1 << 12)]
+        for oid in ids:
+            self._rows[_row(oid)] += oid[_TOLD_BY]
+
+    def __contains__(self, oid: object) -> bool:
+        return isinstance(oid, bytes) and oid[_TOLD_BY] in self._rows[_row(oid)]
+
+
+def _row(oid: bytes) -> int:
+    return oid[0] << 4 | oid[1] >> 4

@@ -1,0 +1,63 @@
+"""Rows of bytes on disk, and which ids are among very many."""
+
+import os
+import random
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from outcrop.sources.rows import Ids, Rows, rows_of
+
+
+def drawn(count: int, width: int = 20) -> list[bytes]:
+    chance = random.Random(f"{count} {width}")
+    return [chance.randbytes(width) for _ in range(count)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 4_095, 4_096, 4_097, 20_000])
+def test_rows_come_as_they_were_added_and_more_can_be_added_afterwards(tmp_path: Path, count: int) -> None:
+    rows = drawn(count)
+    with closing(Rows(tmp_path)) as kept:
+        kept.extend(rows)
+        assert list(kept) == rows
+        kept.add(b"x" * 20)
+        assert list(kept) == [*rows, b"x" * 20]
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_of_another_width_give_way(tmp_path: Path) -> None:
+    with closing(Rows(tmp_path)) as kept:
+        kept.extend(drawn(5_000))
+        kept.extend(wide := drawn(5_000, 32))
+        assert list(kept) == wide
+        assert kept.width == 32
+
+
+def test_a_forked_process_writes_nothing_once_more(tmp_path: Path) -> None:
+    rows = drawn(6_000)
+    with closing(Rows(tmp_path)) as kept:
+        kept.extend(rows)
+        child = os.fork()
+        if child == 0:
+            kept.close()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert list(kept) == rows
+
+
+def test_a_row_that_is_cut_off_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "cut").write_bytes(b"".join(drawn(5_000))[:-1])
+    with (tmp_path / "cut").open("rb") as file, pytest.raises(ValueError, match="cut off"):
+        list(rows_of(file, 20))
+
+
+@pytest.mark.parametrize("width", [20, 32])
+def test_ids_are_told_from_others(width: int) -> None:
+    ids = drawn(50_000, width)
+    among, others = ids[:30_000], ids[30_000:]
+    known = Ids(among)
+    assert all(oid in known for oid in among)
+    assert not any(oid in known for oid in others)
+    assert not any(oid[:9] + bytes([oid[9] ^ 1]) + oid[10:] in known for oid in among)
+    assert among[0] not in Ids(())
