@@ -1,5 +1,6 @@
 """The compiled rules, once for each test process, and small helpers around them."""
 
+import json
 import os
 import random
 import string
@@ -23,13 +24,20 @@ BASE64 = BASE62 + "+/"
 
 @cache
 def ruleset() -> RuleSet:
-    """Give the rules with their examples, which a cache does not keep. The first of the run's processes compiles them, for commands too."""
+    """Give the rules with their examples, which a cache does not keep. The first of the run's processes reads them, for commands too."""
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "examples.json"
     with (folder / "compiling").open("w") as lock:
         flock(lock, LOCK_EX)
         made = load(cache=folder)
-    rules = [rule._replace(forms=kept.forms) for rule, kept in zip(load_paths([BUILT_IN]), made.rules, strict=True)]
+        if not file.exists():
+            file.write_text(json.dumps([(rule.examples, rule.counterexamples) for rule in load_paths([BUILT_IN])]))
+    given = json.loads(file.read_text())
+    rules = [
+        rule._replace(examples=tuple(examples), counterexamples=tuple(others))
+        for rule, (examples, others) in zip(made.rules, given, strict=True)
+    ]
     return RuleSet(Rules.of(rules), made.version, made.database)
 
 
