@@ -106,7 +106,10 @@ WORDS: dict[str, dict[str, frozenset[str]]] = {
             qstring qlatin1string securestring convertto-securestring decodestring unhexlify b64decode frombase64string utf8 secret
             secretstr secretvalue password base64 nsstring getbytes ok of just option n l tostring return is was or and bytearray cstr
             cstring freeze token value literal fromstring getorelse unwrap_or orelse getenv get env setproperty setpassword const let
-            var val auto
+            var val auto fromhex fromhexstring hex_decode hexdecode decodehex decode_hex hex2bin hextobytes hexstringtobytes
+            parsehexbinary b16decode decode64 strict_decode64 urlsafe_decode64 urlsafe_b64decode standard_b64decode base64_decode
+            decodebase64 base64decode frombase64 atob mustdecode a2b_hex
+            a2b_base64 decode
         """),
         # How the name of a type ends that holds a value.
         "types": _words("""
