@@ -157,7 +157,7 @@ class _OrMissing(set[bytes]):
         self._there = there
 
     def __contains__(self, oid: object) -> bool:
-        return super().__contains__(oid) or (isinstance(oid, bytes) and unhexlify(oid) not in self._there)
+        return set.__contains__(self, oid) or (isinstance(oid, bytes) and unhexlify(oid) not in self._there)
 
 
 class _Everything(set[bytes]):

@@ -3,10 +3,9 @@
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 _AT_ONCE = 1 << 12  # rows that are read or written together
-_TOLD_BY = slice(2, 10)  # the bytes by which an id is told from the others in its row
 
 
 class Rows:
@@ -62,19 +61,16 @@ def rows_of(file: IO[bytes], width: int) -> Iterator[bytes]:
 
 
 class Ids:
-    """Tells whether an id in binary is one of these, by so much of it as no two have in common: a set takes ten times the memory.
+    """Tells whether an id in binary is one of these, by ten bytes of it, which no two have in common: a set takes ten times the memory.
 
     Nor does a process that was forked write to it by looking, as it would to a set, of which it would then have its own.
     """
 
     def __init__(self, ids: Iterable[bytes]) -> None:
-        self._rows = [bytearray() for _ in range(1 << 12)]
+        self._rows = rows = [bytearray() for _ in range(1 << 14)]
         for oid in ids:
-            self._rows[_row(oid)] += oid[_TOLD_BY]
+            rows[(oid[0] << 8 | oid[1]) >> 2] += oid[2:10]
 
-    def __contains__(self, oid: object) -> bool:
-        return isinstance(oid, bytes) and oid[_TOLD_BY] in self._rows[_row(oid)]
-
-
-def _row(oid: bytes) -> int:
-    return oid[0] << 4 | oid[1] >> 4
+    def __contains__(self, oid: Any) -> bool:
+        row: bytearray = self._rows[(oid[0] << 8 | oid[1]) >> 2]
+        return row.find(oid[2:10]) >= 0  # half the time of `in`
