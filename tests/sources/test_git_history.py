@@ -654,7 +654,15 @@ def test_a_damaged_cache_is_no_cache(repo: Repo, scan: Scan, tmp_path: Path) -> 
         assert scan(repo.path, cache=tmp_path / "cache").findings == whole
 
 
-@pytest.mark.parametrize("damage", [lambda raw: raw[:-1], lambda raw: raw.replace(b'"width":20', b'"width":-20'), lambda raw: raw + b"x"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda raw: raw[:-1],
+        lambda raw: raw + b"x",
+        lambda raw: raw.replace(b'"width":20', b'"width":-20'),
+        lambda raw: raw.replace(b'"width":20', b'"width":0'),
+    ],
+)
 def test_a_damaged_list_of_what_was_scanned_makes_nothing_count_as_missing(
     repo: Repo, scan: Scan, tmp_path: Path, damage: Callable[[bytes], bytes]
 ) -> None:

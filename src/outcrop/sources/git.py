@@ -47,10 +47,11 @@ def scan_history(scan: Scan) -> Outcome:
     objects, refs = state(scan.repository), refs_state(scan.repository)
     version = f"{scan.ruleset.version}-{scan.floor}"
     with closing(Rows(scan.repository.folder)) as scanned:
-        return _continued(scan, memory.load(scan.cache, scan.key, version, scanned, objects=objects, refs=refs), objects, refs)
+        return _scanned(scan, memory.load(scan.cache, scan.key, version, scanned, objects=objects, refs=refs), objects, refs)
 
 
-def _continued(scan: Scan, seen: Seen, objects: str, refs: str) -> Outcome:
+def _scanned(scan: Scan, seen: Seen, objects: str, refs: str) -> Outcome:
+    """Scan what has not been seen yet, and keep what is known from now on."""
     outcome = Outcome()
     new_objects, new_refs = seen.objects != objects, seen.refs != refs
     found = _read(scan, _batches(scan.repository, seen, objects=new_objects, refs=new_refs), outcome)

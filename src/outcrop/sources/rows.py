@@ -52,7 +52,7 @@ class Rows:
 
 def rows_of(file: IO[bytes], width: int) -> Iterator[bytes]:
     """Read rows to the end of a file; one that is cut off is an error."""
-    if width < 0:
+    if width < 0 or (width == 0 and file.read(1)):
         raise ValueError("a row has no such width")
     while rows := file.read(width * _AT_ONCE):
         if len(rows) % width:

@@ -108,8 +108,7 @@ WORDS: dict[str, dict[str, frozenset[str]]] = {
             cstring freeze token value literal fromstring getorelse unwrap_or orelse getenv get env setproperty setpassword const let
             var val auto fromhex fromhexstring hex_decode hexdecode decodehex decode_hex hex2bin hextobytes hexstringtobytes
             parsehexbinary b16decode decode64 strict_decode64 urlsafe_decode64 urlsafe_b64decode standard_b64decode base64_decode
-            decodebase64 base64decode frombase64 atob mustdecode a2b_hex
-            a2b_base64 decode
+            decodebase64 base64decode frombase64 atob mustdecode a2b_hex a2b_base64 decode
         """),
         # How the name of a type ends that holds a value.
         "types": _words("""
