@@ -227,6 +227,20 @@ class TestPieces:
         text = GOOD.replace("[[rule]]", "[let]\nid = '[A-Z]{8}'\n[[rule]]") + part
         assert values("AC" + "QWERTZUI", rules=own_rules(text)) == ["ACQWERTZUI"]
 
+    def test_a_piece_may_name_those_above_it(self):
+        text = GOOD.replace("[[rule]]", "[let]\ndigit = '[0-9]'\nbody = '<<digit>>{6}'\n[[rule]]")
+        text += "[[rule.also]]\npattern = 'corp_<<body>>'\n"
+        assert values("corp_839164", rules=own_rules(text)) == ["corp_839164"]
+
+    def test_a_trigger_of_its_own_is_for_patterns_that_lead_to_a_value(self):
+        with pytest.raises(RuleError, match=r"f.toml:8: rule acme_key: trigger needs a judge that a pattern leads to: noun or key"):
+            load_text(GOOD + "trigger = 'acme'\n", "f.toml")
+
+    def test_what_only_a_trigger_of_its_own_sees_is_not_found(self):
+        head = "issuer = 'x'\n[[rule]]\nid = 'r'\nsecret_type = 'x'\nstrength = 'generic'\njudge = 'noun'\n"
+        rules = own_rules(head + 'pattern = \'password="[^"]{4}\'\ntrigger = \'password[^"]*"[^"]{4}\'\n')
+        assert values('password="Tr0ub4dor.9"\npassword != "Tr0ub4dor.8"\n', rules=rules) == ["Tr0ub4dor.9"]
+
     def test_a_judge_that_is_not_known(self):
         with pytest.raises(RuleError, match=r"f.toml:8: rule acme_key: judge: Input should be 'noun'"):
             load_text(GOOD + "judge = 'x'\n", "f.toml")

@@ -16,8 +16,9 @@ from outcrop.domain.secret import reveal
 from outcrop.scanner import regex
 from outcrop.scanner.confirm import _alone, _around, _matches, _windows, nowhere
 from outcrop.scanner.detect import best, find, first_pass
+from outcrop.scanner.judge.candidate import LED_TO, _further
 from outcrop.scanner.loader import load_text
-from outcrop.scanner.match import compiled
+from outcrop.scanner.match import compiled, ends_with
 from outcrop.scanner.regex import PatternError
 from outcrop.scanner.rule import Form, Rule
 from outcrop.scanner.ruleset import RuleSet, make
@@ -112,6 +113,20 @@ def matches(form: Form) -> Iterator[bytes]:
 
 def test_whatever_a_form_matches_the_first_pass_has_seen():
     assert [name for name, form in forms(ruleset()).items() if any(unseen(ruleset(), form, data) for data in matches(form))] == []
+
+
+def test_a_trigger_of_its_own_ends_wherever_its_pattern_does():
+    (form,) = (form for form in forms(ruleset()).values() if form.judge == "noun")
+    number = next(n for n in range(ruleset().count) if any(one is form for _, one in ruleset().triggered(n)))
+    tree, chance = parser.parse(form.regex, 0), random.Random("led to")
+    texts = [text for text in (Writer(chance).write(tree, 0) for _ in range(3_000)) if ends_with(text, form.regex)]
+    assert len(texts) > 2_000
+    missed = []
+    for text in texts:
+        ends = {end for end, found in first_pass(ruleset(), text) if found == number}
+        if len(text) not in {*ends, *_further(text, ends, LED_TO["noun"][0])}:
+            missed.append(text)
+    assert missed == []
 
 
 def with_word(form: Form, data: bytes, chance: random.Random) -> bytes:

@@ -17,12 +17,13 @@ from outcrop.scanner.decode import base64_value
 from outcrop.scanner.entropy import is_random
 from outcrop.scanner.judge.candidate import Candidate, assigned, matched
 from outcrop.scanner.judge.letters import is_spelled
-from outcrop.scanner.match import compiled, matches_wholly, spans
+from outcrop.scanner.match import compiled, ends_with, matches_wholly, spans
 from outcrop.scanner.placeholder import is_placeholder, text_of
 from outcrop.scanner.regex import WORD
 from outcrop.scanner.rule import Form, Rule, Strength
 
 _REMEMBERED, _REMEMBERED_WIDTH = 20_000, 4_096  # what was found in a stretch, while it is likely to come again
+_LED = 512  # bytes in which a pattern leads from a name to its value: more than a judge sees
 # A form by its id, held so that the id stays its own; where the stretch began; the hits in it.
 _remembered: dict[tuple[int, bytes, bool, bool], tuple[Form, int, list["Hit"]]] = {}
 
@@ -246,8 +247,12 @@ def _judge(rule: Rule, form: Form, data: bytes, left: int, right: int) -> Hit | 
 
 
 def led_to(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares, *, doubtful: bool) -> Iterator[Hit]:
-    """Judge the values that begin where the first pass saw their first characters after a name."""
-    for found in assigned(data, ends, form.judge or "", taken, doubtful=doubtful):
+    """Judge the values that begin where the first pass saw their first characters after a name, or what looks like that from afar."""
+
+    def leads(end: int) -> bool:
+        return ends_with(data[max(0, end - _LED) : end], form.regex)
+
+    for found in assigned(data, ends, form.judge or "", taken, leads, doubtful=doubtful):
         if not taken(found.left, found.right):
             yield _weighed(rule, form, data, found)
 

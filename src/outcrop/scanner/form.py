@@ -1,6 +1,7 @@
 """A form out of what a rule says of it: the full pattern with its word, gap and boundaries, and what the first pass looks for."""
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
@@ -12,7 +13,7 @@ from outcrop.scanner.checksum import CHECKSUMS
 from outcrop.scanner.judge.candidate import LED_TO
 from outcrop.scanner.match import compile_regex
 from outcrop.scanner.rule import Form, Strength
-from outcrop.scanner.trigger import Trigger, trigger
+from outcrop.scanner.trigger import Trigger, as_written, trigger
 
 WITHIN = 60  # characters between a context word and its value
 _WIDEST_GAP = 1_000
@@ -48,6 +49,7 @@ class FormIn(Strict):
     confidence: Literal["high", "medium", "low"] | None = None
     strength: Literal["prefix", "structured", "context", "generic"] | None = None
     judge: Literal["noun", "key", "option", "header", "call"] | None = None
+    trigger: str | None = None  # what the first pass looks for instead of the pattern
 
 
 def make_form(given: FormIn) -> Form:
@@ -62,7 +64,12 @@ def make_form(given: FormIn) -> Form:
         _compiles("until", given.until)
     if given.context and within > _WIDEST_GAP:
         raise regex.PatternError(f"within is at most {_WIDEST_GAP} with context")
-    whole = whole_pattern(given.pattern, given.context, within, judged=given.judge in LED_TO)
+    led_to = given.judge in LED_TO
+    if given.trigger:
+        if not led_to:
+            raise regex.PatternError(f"trigger needs a judge that a pattern leads to: {' or '.join(LED_TO)}")
+        _whole("trigger", given.trigger)
+    whole = whole_pattern(given.pattern, given.context, within, judged=led_to)
     if given.checksum is not None and given.checksum not in CHECKSUMS:
         raise regex.PatternError(f"checksum {given.checksum!r} is not known; known are {', '.join(sorted(CHECKSUMS))}")
     if given.exclude:
@@ -72,6 +79,7 @@ def make_form(given: FormIn) -> Form:
     form = own_form(
         whole,
         word=_word(given),
+        own=given.trigger,
         longest=given.longest,
         strength=strength,
         confidence=Confidence(given.confidence) if given.confidence else usual,
@@ -139,6 +147,7 @@ def own_form(
     whole: str,
     *,
     word: str | None = None,
+    own: str | None = None,
     strength: Strength,
     confidence: Confidence,
     longest: int = 0,
@@ -148,7 +157,7 @@ def own_form(
 ) -> Form:
     """Make a form of a full pattern that has its group `secret`."""
     _compiles("pattern", whole)
-    found = _trigger(word or whole)
+    found = _trigger("trigger", own, as_written) if own else _trigger("pattern", word or whole, trigger)
     return Form(
         regex=whole,
         trigger=found.pattern,
@@ -218,8 +227,8 @@ def _compiles(key: str, pattern: str) -> None:
         raise regex.PatternError(f"{key} {error}: {pattern[:80]}") from None
 
 
-def _trigger(whole: str) -> Trigger:
+def _trigger(key: str, pattern: str, make: Callable[[str], Trigger]) -> Trigger:
     try:
-        return trigger(whole)
+        return make(pattern)
     except regex.PatternError as error:
-        raise regex.PatternError(f"pattern {error}: {whole[:80]}") from None
+        raise regex.PatternError(f"{key} {error}: {pattern[:80]}") from None

@@ -88,20 +88,29 @@ def load_text(text: str, name: str) -> list[Rule]:
         file = _FileIn.model_validate(data)
     except ValidationError as error:
         raise RuleError(lines.message(None, error)) from None
-    return [_rule(_with_pieces(raw, file.let), at, file.issuer, lines) for at, raw in enumerate(file.rule)]
+    pieces = _pieces(file.let)
+    return [_rule(_with_pieces(raw, pieces), at, file.issuer, lines) for at, raw in enumerate(file.rule)]
 
 
 def _with_pieces(raw: dict[str, Any], pieces: dict[str, str]) -> dict[str, Any]:
     """Put the file's pieces into the patterns that name them as <<piece>>."""
-
-    def filled(pattern: object) -> object:
-        return re.sub(r"<<(\w+)>>", lambda match: pieces.get(match[1], match[0]), pattern) if isinstance(pattern, str) else pattern
-
-    whole: dict[str, Any] = {key: filled(value) if key in {"pattern", "exclude"} else value for key, value in raw.items()}
+    whole = {key: _filled(value, pieces) if key in {"pattern", "exclude", "trigger"} else value for key, value in raw.items()}
     for table in ("also", "part"):
         if isinstance(raw.get(table), list):
             whole[table] = [_with_pieces(inner, pieces) if isinstance(inner, dict) else inner for inner in raw[table]]
     return whole
+
+
+def _pieces(given: dict[str, str]) -> dict[str, str]:
+    """Put pieces into the pieces that name them: each may name those above it."""
+    made: dict[str, str] = {}
+    for name, piece in given.items():
+        made[name] = _filled(piece, made)
+    return made
+
+
+def _filled(pattern: Any, pieces: dict[str, str]) -> Any:
+    return re.sub(r"<<(\w+)>>", lambda match: pieces.get(match[1], match[0]), pattern) if isinstance(pattern, str) else pattern
 
 
 class _Lines:

@@ -40,3 +40,14 @@ def spans(pattern: Any, data: bytes, at: int, stop: int) -> list[tuple[int, int]
 
 def matches_wholly(pattern: Any, data: bytes) -> bool:
     return bool(pattern._regexp.Match(_WHOLLY, data, 0, len(data))[0] != _NONE)  # noqa: SLF001
+
+
+@lru_cache(maxsize=64)
+def _at_the_end(pattern: str) -> Any:
+    return compile_regex(rf"(?:{pattern})\z")
+
+
+@lru_cache(maxsize=4_096)  # versions of one file repeat the same lines thousands of times
+def ends_with(text: bytes, pattern: str) -> bool:
+    """Tell whether a text ends with a match."""
+    return spans(_at_the_end(pattern), text, 0, len(text)) is not None

@@ -54,6 +54,16 @@ def trigger(pattern: str, *, whole: bool = True) -> Trigger:
     return Trigger(emitted.text, emitted.low, min(emitted.high, UNBOUNDED))
 
 
+def as_written(pattern: str) -> Trigger:
+    """Give a trigger that a rule has written itself, all of it."""
+    tree = parse(pattern)
+    emitter = _Emitter(tree.state.flags)
+    full = emitter.sequence(list(tree))
+    if full.low < 2:
+        raise PatternError("matches fewer than two characters")
+    return Trigger(emitter.prefix + full.text, full.low, min(full.high, UNBOUNDED))
+
+
 def _is_open(items: list[Any]) -> bool:
     """Tell whether a match may go on after it could have ended, so that it would be seen again at every further byte."""
     code, value = items[-1]

@@ -40,7 +40,10 @@ _CALL = re.compile(rb"([A-Za-z_][\w.:<>-]*)[(\[{]\s*[bBuUrRLfN@$]{0,2}[\\\"'`]*$
 _CONVERTS = frozenset(word.encode() for word in WORDS["code"]["converts"])
 _OBJECT = re.compile(rb"[\"'`]\{[ \t]?\\{0,3}[\"']$")  # how one begins that is written as a text
 _MEMBER = re.compile(rb"([\w.-]*)\\{0,3}[\"']?[ \t]?:[ \t]?\\{0,3}[\"']([^\x00-\x20\x7f\"'\\]{16,200})\\{0,3}[\"']")
-_SCHEME = re.compile(rb"(?<=[\"'`])(?i:bearer|token|apikey)[ \t]$")  # how the value of a header begins
+_SCHEME = re.compile(rb"(?i:bearer|token|apikey)[ \t]")  # how the value of a header begins
+_BEHIND_SCHEME = re.compile(rb"(?<=[\"'`])" + _SCHEME.pattern + rb"$")
+_SCHEMES = b"BbTtAa"
+_LIFETIME = re.compile(rb"[a-z]{1,10} [^\n\"'`=]{3,30}=[^\n\"'`]{0,20}\"")  # of a type in Rust, up to the value: `&'static str = "`
 _ENDS = re.compile(
     rb"&(?:amp;)?[\w.\[\]-]+=|;[ \t]*[\w .-]+=|,[ \t]*[\w.-]+[=:]|\\+[nrt\"']|[;,]$|[)}\]]+[;,]*$"
     rb"|&(?:quot|[lr][sd]quo|nbsp|#3[49]);|%26|\|$"
@@ -63,14 +66,17 @@ class Candidate(NamedTuple):
 _ELSEWHERE = Candidate(Confidence.LOW, 0, 0)  # what names it, or makes that a name, stands in another line
 
 
-def assigned(data: bytes, ends: Iterable[int], kind: str, taken: Callable[[int, int], bool], *, doubtful: bool) -> Iterator[Candidate]:
+def assigned(
+    data: bytes, ends: Iterable[int], kind: str, taken: Callable[[int, int], bool], leads: Callable[[int], bool], *, doubtful: bool
+) -> Iterator[Candidate]:
     """Judge the values whose first characters end at these places, each beside the name before it; not those that are taken.
 
+    `leads` tells whether the pattern does lead up to such a place: it costs more than most judgements, which mostly end it.
     Those of low confidence are given if doubtful ones are wanted.
     """
     quoted, bare = LED_TO[kind]
     done = -1
-    for end in sorted(set(ends)):
+    for end in sorted({*ends, *(_further(data, ends, quoted) if kind == "noun" else ())}):
         if data[end - 1] == _COMMA and kind == "key":
             if end > done and (found := _array(data, end)) is not None:
                 done = found.right
@@ -85,13 +91,26 @@ def assigned(data: bytes, ends: Iterable[int], kind: str, taken: Callable[[int, 
         if left <= done or taken(left, end):
             continue
         found, offset = _judged_at(data, left, kind, is_bare=is_bare)
-        if found is not None:
-            right = found.right + offset
-            if found.confidence is not Confidence.LOW:
-                done = right
-            elif not doubtful:
-                continue
-            yield found._replace(left=found.left + offset, right=right)
+        if found is None or (found.confidence is Confidence.LOW and not doubtful) or not leads(end):
+            continue
+        right = found.right + offset
+        if found.confidence is not Confidence.LOW:
+            done = right
+        yield found._replace(left=found.left + offset, right=right)
+
+
+def _further(data: bytes, ends: Iterable[int], quoted: int) -> Iterator[int]:
+    """Give where the first characters end of a value that stands further on: behind a header's scheme, behind a type with a lifetime."""
+    for end in ends:
+        left = end - quoted
+        if data[left - 2 : left] == b"&'":
+            behind = _LIFETIME.match(data, left)
+        elif data[left] in _SCHEMES:
+            behind = _SCHEME.match(data, left)
+        else:
+            continue
+        if behind and behind.end() + quoted <= len(data):
+            yield behind.end() + quoted
 
 
 def _judged_at(data: bytes, left: int, kind: str, *, is_bare: bool) -> tuple[Candidate | None, int]:
@@ -128,7 +147,7 @@ def _beside(  # noqa: PLR0911 - a way out for each way to stand; a cached functi
 ) -> Candidate | None:
     """Judge a value in its line, or in all that matters around it, by the nearest name before it."""
     before = data[:left]
-    if before[-1] in _SPACES and (scheme := _SCHEME.search(before)):
+    if before[-1] in _SPACES and (scheme := _BEHIND_SCHEME.search(before)):
         before, is_bare = before[: scheme.start()], False
     start, end = _nearest_name(before, _LAST_WORD[kind])
     name = before[start:end]
