@@ -31,6 +31,7 @@ def small(monkeypatch):
     monkeypatch.setattr(content, "PART", 1_500)
     monkeypatch.setattr(content, "_OVERLAP", 700)
     monkeypatch.setattr(content, "_CONTEXT", 700)
+    monkeypatch.setattr(content, "_NEAR", 300)
 
 
 def lines_of(chance: random.Random, count: int) -> bytes:

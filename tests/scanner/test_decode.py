@@ -120,6 +120,14 @@ def test_escapes_in_base64_and_base64_in_escapes():
     assert (reveal(hit.secret), hit.encoding) == (TOKEN, ("escaped", "base64"))
 
 
+@pytest.mark.parametrize("between", [b"", b"\n    "])
+def test_a_run_of_base64_of_which_one_character_is_escaped(between):
+    run = base64.b64encode(b"key " + RAW + b" and more of it, up to the next row")
+    for at in range(len(run)):
+        text = b'{"<a>": "\\u003cb", "x": "' + run[:at] + b"\\u%04x" % run[at] + run[at + 1 : 68] + between + run[68:] + b'"}'
+        assert [reveal(hit.secret) for hit in hits(text)] == [TOKEN]
+
+
 @pytest.mark.parametrize("before", [b"", b"\0", b"\0\1", b"\xff\0\1"])
 @pytest.mark.parametrize("after", [b"", b"\0\1\2", b"\xc3\xbc", b"\xff" * 20])
 def test_a_token_in_base64_of_what_is_no_text(before, after):

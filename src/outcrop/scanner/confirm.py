@@ -130,6 +130,8 @@ def _matches(rule: Rule, form: Form, data: bytes, window: tuple[int, int], taken
     at, stop = window
     if not form.whole and not _has_all(_encoded(form.literals), data, at, stop):
         return
+    if form.value_at and spans(compiled(form.regex[form.value_at :]), data, at, stop) is None:
+        return  # to follow a word through all that may stand behind it costs ten times as much
     pattern, group = _pattern(form.regex)
     while (found := spans(pattern, data, at, stop)) is not None:
         left, right = found[group] if group else _first(found)

@@ -16,6 +16,7 @@ PIECE = 32 << 20  # what is held in memory of a content that comes as a stream
 PART = 4 << 20  # what one process takes on of a large file, at most
 _OVERLAP = 256 << 10  # no credential is longer than this
 _CONTEXT = 64 << 10  # what stands before a credential and matters for it
+_NEAR = 16 << 10  # no further from where a credential begins is what the first pass sees of it: a word may stand 8,000 characters away
 _ARCHIVE = 256 << 20  # an archive is unpacked from memory
 
 
@@ -167,7 +168,9 @@ def scan_part(ruleset: RuleSet, data: bytes, part: Part, floor: Confidence) -> F
 
 def _hits_in(ruleset: RuleSet, data: bytes, part: Part, stop: int, floor: Confidence) -> Iterator[tuple[str, Hit]]:
     """Give the hits that begin behind a part's context and before a place in it: the others are told by its neighbours."""
-    for hit in find(ruleset, data, floor, at=part.at):
+    first = max(0, part.context - _NEAR)
+    seen = first_pass(ruleset, memoryview(data)[first : stop + _NEAR])
+    for hit in find(ruleset, data, floor, at=part.at, seen=[(first + end, number) for end, number in seen]):
         if part.context <= hit.start < stop:
             yield "", replace(hit, start=hit.start + part.offset, end=hit.end + part.offset)
 

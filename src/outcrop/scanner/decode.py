@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
+_IN_RUNS = _ALPHABET + b" \t\r\n"
 _STANDARD = bytes.maketrans(b"-_", b"+/")
 _SHORTEST_LITERAL = 4  # base64 characters: a shorter literal is in every other line
 _RUN = 65_536  # how far a base64 run is followed to each side
@@ -54,7 +55,7 @@ _ESCAPE = tuple(
         r"&#(?:x[2-7][0-9A-Fa-f]|\d{2,3});",
     )
 )
-_MARKS = re.compile(rb"\\u00|\\x|%")
+_MARKS = {ord("u"): b"\\u00", ord("x"): b"\\x"} | dict.fromkeys(b"234567", b"%")  # before each code, by the second sign
 _CHARACTER = {b"\\/": b"/", b'\\"': b'"', b"\\'": b"'"}  # other ways to write a visible character or a space
 for _code in range(32, 127):
     for _spelling in (f"&#{_code};", f"&#{_code:03};", f"&#x{_code:02x};", f"&#x{_code:02X};"):
@@ -86,6 +87,13 @@ class Piece(NamedTuple):
         """Tell whether one of these characters is a decoded one."""
         row = bisect_right(self.decoded_at, max(0, start))
         return row < len(self.decoded_at) and self.decoded_at[row] <= stop
+
+    def changed_in_run(self, end: int) -> bool:
+        """Tell whether a run of base64 around a place may have a decoded character: nothing else stands between the two."""
+        row = bisect_right(self.decoded_at, end)
+        if row and not self.text[self.decoded_at[row - 1] : end].rstrip(_IN_RUNS):
+            return True
+        return row < len(self.decoded_at) and not self.text[end : self.decoded_at[row] - 1].lstrip(_IN_RUNS)
 
     def origin(self, position: int) -> int:
         """Give where a position of the decoded text stands in the original."""
@@ -267,7 +275,7 @@ def unescaped(data: bytes, start: int, stop: int) -> Piece | None:
             if not decoded:
                 continue
         else:
-            decoded = bytes.fromhex(_MARKS.sub(b"", written).decode())
+            decoded = bytes.fromhex(written.replace(_MARKS[written[1]], b"").decode())
         begin, end = match.span()
         out += data[last:begin], decoded
         length += begin - last

@@ -73,7 +73,7 @@ def _find(ruleset: RuleSet, data: bytes, seen: Seen, depth: int, floor: Confiden
     if generic:
         hits += _generic(generic, data, ends, hits, doubtful=floor is Confidence.LOW)
     decoded = _decoded(ruleset, data, ends, depth, floor) if depth < _DEPTH and max(ends) >= count else []
-    if floor is not Confidence.LOW and not decoded and all(hit.confidence is Confidence.LOW for hit in hits):
+    if floor is not Confidence.LOW and all(hit.confidence is Confidence.LOW for hit in (*decoded, *hits)):
         return []  # nothing but near misses, which a file may be full of
     hits = _told_once(_told_apart(hits, data, floor), decoded)
     hits.sort(key=lambda hit: (hit.start, hit.end, hit.rule.id))
@@ -227,8 +227,12 @@ def _touched(ruleset: RuleSet, piece: Piece, seen: Seen) -> Seen:
     count = ruleset.count
     kept = []
     for end, number in seen:
-        before, after = ruleset.reach(number) if number < count else (end, len(piece.text))
-        if piece.changed(end - before, end + after):
+        if number < count:
+            before, after = ruleset.reach(number)
+            is_touched = piece.changed(end - before, end + after)
+        else:  # base64, or an escape that is itself one
+            is_touched = number >= count + 4 or piece.changed_in_run(end)
+        if is_touched:
             kept.append((end, number))
     return kept
 

@@ -69,7 +69,7 @@ def make_form(given: FormIn) -> Form:
         if not led_to:
             raise regex.PatternError(f"trigger needs a judge that a pattern leads to: {' or '.join(LED_TO)}")
         _whole("trigger", given.trigger)
-    whole = whole_pattern(given.pattern, given.context, within, judged=led_to)
+    leading, value = _leading_and_value(given.pattern, given.context, within, judged=led_to)
     if given.checksum is not None and given.checksum not in CHECKSUMS:
         raise regex.PatternError(f"checksum {given.checksum!r} is not known; known are {', '.join(sorted(CHECKSUMS))}")
     if given.exclude:
@@ -77,7 +77,7 @@ def make_form(given: FormIn) -> Form:
     strength = Strength(given.strength) if given.strength else _strength(given)
     usual = Confidence.HIGH if strength in {Strength.CHECKSUM, Strength.PREFIX, Strength.STRUCTURED} else Confidence.MEDIUM
     form = own_form(
-        whole,
+        leading + value,
         word=_word(given),
         own=given.trigger,
         longest=given.longest,
@@ -87,8 +87,7 @@ def make_form(given: FormIn) -> Form:
         checksum=given.checksum,
         exclude=given.exclude or None,
     )
-    if form.whole:
-        form = form._replace(**_known(given))
+    form = form._replace(**_known(given)) if form.whole else form._replace(value_at=len(leading))
     before, after = within if given.near else 0, within if given.near or given.after else 0
     drawn = bool(given.entropy) and strength is Strength.CONTEXT if given.drawn is None else given.drawn
     return form._replace(before=before, after=after, until=given.until or None, judge=given.judge, drawn=drawn)
@@ -183,7 +182,12 @@ def _strength(given: FormIn) -> Strength:
     return Strength.PREFIX if prefixes and min(map(len, prefixes)) >= 3 else Strength.STRUCTURED
 
 
-def whole_pattern(pattern: str, context: list[str], within: int, *, judged: bool = False) -> str:
+def whole_pattern(pattern: str, context: list[str], within: int) -> str:
+    return "".join(_leading_and_value(pattern, context, within))
+
+
+def _leading_and_value(pattern: str, context: list[str], within: int, *, judged: bool = False) -> tuple[str, str]:
+    """Write the word with the gap behind it, and the value with its boundaries."""
     _whole("pattern", pattern)
     for word in context:
         _compiles("context", word)
@@ -192,9 +196,9 @@ def whole_pattern(pattern: str, context: list[str], within: int, *, judged: bool
     else:
         before, value = _edge(pattern, last=False), f"(?P<secret>{pattern}){_edge(pattern, last=True)}"
     if not context:
-        return before + value
+        return "", before + value
     before = before.replace("(?:^|", "(?:")  # a value after a word is not at the beginning
-    return f"(?is:(?:{'|'.join(context)}).{{0,{within}}}?){before}{value}"
+    return f"(?is:(?:{'|'.join(context)}).{{0,{within}}}?)", before + value
 
 
 def _edge(pattern: str, *, last: bool) -> str:

@@ -57,6 +57,7 @@ class Form(NamedTuple):
     begins: tuple[str, ...] = ()  # otherwise, how it begins
     literals: tuple[str, ...] = ()  # what every match has, one after the other
     drawn: bool = False  # the value is made by chance: one that is spelled in words is something else
+    value_at: int = 0  # where in the pattern the value begins, behind what leads to it: without one there, that need not be followed
     joining: str = ""  # with a width: what may not follow the value beside letters, digits and _
 
     @property
