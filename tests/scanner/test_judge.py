@@ -457,3 +457,54 @@ def test_a_value_is_judged_by_its_line_and_where_its_name_is_not_there_by_more(t
 @pytest.mark.parametrize("text", BEYOND_THE_LINE.values(), ids=BEYOND_THE_LINE)
 def test_the_lines_around_a_value_speak_against_it(text):
     assert values(text) == []
+
+
+class TestMembers:
+    """Lists and mappings that have a plural for a name."""
+
+    VALUES = tuple(drawn(BASE62, 24, seed) for seed in range(3))
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            'TOKENS = ["{}", "{}", "{}"]',
+            "secrets = ['{}',\n    '{}',  \n '{}']",
+            'api_keys = {{"a": "{}", \'b\': "{}", "c.d": "{}"}}',
+            'var apiKeys = map[string]string{{\n\t"a": "{}",\n\t"b": "{}",\n\t"c": "{}",\n}}',
+            'secrets := [...]string{{"{}", "{}", "{}"}}',
+            "my %passwords = (a => '{}', b => '{}', c => '{}');",
+            'String[] tokens = new String[] {{ "{}", "{}", "{}" }};',
+            'x = {{"accessKeys": {{ eu: "{}", us: "{}", de: "{}" }}}}',
+            "tokens:\n  - {}\n  - {}\n  - {}\n",
+            "tokens:\r\n- {}\r\n- '{}'\r\n- \"{}\"",
+            "a:\n  passwords:\n    x: {}\n    y: {}  # old\n    z: {}\n  z: 1\n",
+        ],
+    )
+    def test_each_is_judged(self, text):
+        assert values(text.format(*self.VALUES)) == list(self.VALUES)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            'TOKENS = ["{}", other("{}")]',
+            'tokens = [{{"a": "{}"}}, {{"b": "{}"}}]',
+            "tokens:\n  - {}\nothers:\n  - {}\n",
+            "tokens:\n    a: {}\n  b: {}\n",
+            'tokens = {{"a": "{}"}}; others = {{"b": "{}"}}',
+        ],
+    )
+    def test_it_ends_where_something_else_stands(self, text):
+        assert self.VALUES[1] not in values(text.format(*self.VALUES))
+
+    def test_what_is_only_about_one_is_none(self):
+        assert values('tokens = {{"id": "{}", "key_url": "{}"}}'.format(*self.VALUES)) == []
+        assert values('dkim_tokens = ["{}", "{}"]'.format(*self.VALUES)) == []
+
+    def test_words_are_none(self):
+        assert values('tokens = ["identifier", "left-paren", "T_STRING"]; passwords = ["sunshine", "letmein"]') == []
+
+    def test_a_list_without_end_takes_no_longer_for_it(self):
+        text = "tokens = [" + '"plain", ' * 200_000
+        started = time.perf_counter()
+        assert values(text * 3) == []
+        assert time.perf_counter() - started < 5

@@ -15,7 +15,7 @@ from outcrop.scanner.allowed import spared
 from outcrop.scanner.checksum import CHECKSUMS
 from outcrop.scanner.decode import base64_value
 from outcrop.scanner.entropy import is_random
-from outcrop.scanner.judge.candidate import Candidate, assigned, matched
+from outcrop.scanner.judge.candidate import LED_TO, Candidate, assigned, held, matched
 from outcrop.scanner.judge.letters import is_spelled
 from outcrop.scanner.match import compiled, ends_with, matches_wholly, spans
 from outcrop.scanner.placeholder import is_placeholder, text_of
@@ -254,7 +254,10 @@ def led_to(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares, 
     def leads(end: int) -> bool:
         return ends_with(data[max(0, end - _LED) : end], form.regex)
 
-    for found in assigned(data, ends, form.judge or "", taken, leads, doubtful=doubtful):
+    judge = form.judge or ""
+    to_value = judge in LED_TO  # or else to a list of them
+    found_there = assigned(data, ends, judge, taken, leads, doubtful=doubtful) if to_value else held(data, ends, taken, doubtful=doubtful)
+    for found in found_there:
         if not taken(found.left, found.right):
             yield _weighed(rule, form, data, found)
 

@@ -10,7 +10,7 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.confirm import Hit, Shares, confirm, led_to, nearest, nowhere
 from outcrop.scanner.decode import Piece, after_words, base64_pieces, escaped_stretches, unescaped
-from outcrop.scanner.judge.candidate import LED_TO
+from outcrop.scanner.judge.candidate import LEADING
 from outcrop.scanner.placeholder import text_of
 from outcrop.scanner.rule import Form, Rule, Strength
 from outcrop.scanner.ruleset import RuleSet
@@ -86,7 +86,7 @@ def _generic(
     """Give what generic rules find. What another names by itself, found whole or wanting, need not be judged by one that knows less."""
     named = _overlaps(hit.span for hit in hits if not (hit.part or hit.rule.parts or hit.rule.placed)) if hits else nowhere
     for rule, form, number in forms:
-        if form.judge in LED_TO:
+        if form.judge in LEADING:
             yield from led_to(rule, form, data, ends[number], named, doubtful=doubtful)
         else:
             yield from confirm(rule, form, data, ends[number], named)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from outcrop.domain.finding import Confidence
 from outcrop.scanner import regex, short
 from outcrop.scanner.checksum import CHECKSUMS
-from outcrop.scanner.judge.candidate import LED_TO
+from outcrop.scanner.judge.candidate import LEADING, LED_TO
 from outcrop.scanner.match import compile_regex
 from outcrop.scanner.rule import Form, Strength
 from outcrop.scanner.trigger import Trigger, as_written, trigger
@@ -48,7 +48,7 @@ class FormIn(Strict):
     drawn: bool | None = None
     confidence: Literal["high", "medium", "low"] | None = None
     strength: Literal["prefix", "structured", "context", "generic"] | None = None
-    judge: Literal["noun", "key", "option", "header", "call"] | None = None
+    judge: Literal["noun", "key", "members", "option", "header", "call"] | None = None
     trigger: str | None = None  # what the first pass looks for instead of the pattern
 
 
@@ -64,12 +64,11 @@ def make_form(given: FormIn) -> Form:
         _compiles("until", given.until)
     if given.context and within > _WIDEST_GAP:
         raise regex.PatternError(f"within is at most {_WIDEST_GAP} with context")
-    led_to = given.judge in LED_TO
     if given.trigger:
-        if not led_to:
+        if given.judge not in LED_TO:
             raise regex.PatternError(f"trigger needs a judge that a pattern leads to: {' or '.join(LED_TO)}")
         _whole("trigger", given.trigger)
-    leading, value = _leading_and_value(given.pattern, given.context, within, judged=led_to)
+    leading, value = _leading_and_value(given.pattern, given.context, within, judged=given.judge in LEADING)
     if given.checksum is not None and given.checksum not in CHECKSUMS:
         raise regex.PatternError(f"checksum {given.checksum!r} is not known; known are {', '.join(sorted(CHECKSUMS))}")
     if given.exclude:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.judge.array import array_before
 from outcrop.scanner.judge.between import PASSED, goes_with, is_outcome, is_parameter, is_type
+from outcrop.scanner.judge.members import members, opens_list
 from outcrop.scanner.judge.name import Noun, is_about, noun_of
 from outcrop.scanner.judge.outright import goes_on, is_outright
 from outcrop.scanner.judge.verdict import OUTRIGHT, is_drawn, weigh
@@ -16,6 +17,7 @@ from outcrop.scanner.placeholder import is_placeholder, text_of
 
 # Forms whose pattern leads up to the value: how many of its characters the pattern takes, quoted and bare.
 LED_TO = {"noun": (4, 4), "key": (12, 16)}
+LEADING = frozenset({*LED_TO, "members"})  # these, and one whose pattern leads up to a list or a mapping
 _LONGEST = 400  # bytes of a value
 _LOOK_BACK = 128  # what is read before a value: the name, and the line it stands in
 _LOOK_AHEAD = _LONGEST + 8  # its end, and what follows
@@ -26,6 +28,7 @@ _LAST_WORD = {
     "noun": re.compile(rb"(?s:.*)(pass|pwd|pswd|secret|token|cred|psk|api[_.-]?key|contrase|kennwort|wachtwoord|senha|pw|identified by)"),
     "key": re.compile(rb"(?s:.*)(key|auth|salt|nonce|seed|jwt|bearer|cipher|hmac|session|licen[cs]e|otp)"),
 }
+_LAST_PLURAL = re.compile(rb"(?s:.*)(passwords|passwds|secrets|tokens|keys)")
 _NAME = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-" + bytes(range(0x80, 0x100))
 _TAIL = re.compile(rb"[0-9A-Za-z_.\x80-\xff-]*")
 _VALUE = re.compile(rb"[^\x00-\x20\x7f\"'`<>]{1,401}")
@@ -97,6 +100,21 @@ def assigned(
         if found.confidence is not Confidence.LOW:
             done = right
         yield found._replace(left=found.left + offset, right=right)
+
+
+def held(data: bytes, ends: Iterable[int], taken: Callable[[int, int], bool], *, doubtful: bool) -> Iterator[Candidate]:
+    """Judge the values of lists and mappings with a plural for a name, which begin at these places: each must be more than a word."""
+    for end in ends:
+        begins = end if opens_list(data, end) else data.rfind(b"\n", 0, end)
+        start, stop = _nearest_name(before := data[max(0, begins - _LOOK_BACK) : begins], _LAST_PLURAL)
+        noun = noun_of(before[start:stop])
+        if noun not in {Noun.PASSWORD, Noun.SECRET}:
+            continue
+        for left, right, name, place in members(data, end):
+            is_other = noun is Noun.SECRET and is_about(name)  # of passwords it is mostly whose they are
+            found = None if is_other or taken(left, right) else _judged(data, left, right, Noun.SECRET, place)
+            if found is not None and (doubtful or found.confidence is not Confidence.LOW):
+                yield found._replace(bare=place == "bare" and not is_drawn(data[left : found.right]))
 
 
 def _further(data: bytes, ends: Iterable[int], quoted: int) -> Iterator[int]:
