@@ -475,6 +475,7 @@ class TestMembers:
             "my %passwords = (a => '{}', b => '{}', c => '{}');",
             'String[] tokens = new String[] {{ "{}", "{}", "{}" }};',
             'x = {{"accessKeys": {{ eu: "{}", us: "{}", de: "{}" }}}}',
+            'x = "tokens = {{\\n  \\"a\\": \\"{}\\",\\n  \\"b\\": \\"{}\\", \\"c\\": \\"{}\\"}}"',
             "tokens:\n  - {}\n  - {}\n  - {}\n",
             "tokens:\r\n- {}\r\n- '{}'\r\n- \"{}\"",
             "a:\n  passwords:\n    x: {}\n    y: {}  # old\n    z: {}\n  z: 1\n",
@@ -499,6 +500,10 @@ class TestMembers:
     def test_what_is_only_about_one_is_none(self):
         assert values('tokens = {{"id": "{}", "key_url": "{}"}}'.format(*self.VALUES)) == []
         assert values('dkim_tokens = ["{}", "{}"]'.format(*self.VALUES)) == []
+
+    def test_one_that_is_written_with_escapes_is_read_to_its_end(self):
+        many = [drawn(BASE62, 24, seed) for seed in range(40)]
+        assert values('x = "tokens = [' + ", ".join(f'\\"{value}\\"' for value in many) + ']"') == many
 
     def test_words_are_none(self):
         assert values('tokens = ["identifier", "left-paren", "T_STRING"]; passwords = ["sunshine", "letmein"]') == []

@@ -241,6 +241,16 @@ class TestPieces:
         rules = own_rules(head + 'pattern = \'password="[^"]{4}\'\ntrigger = \'password[^"]*"[^"]{4}\'\n')
         assert values('password="Tr0ub4dor.9"\npassword != "Tr0ub4dor.8"\n', rules=rules) == ["Tr0ub4dor.9"]
 
+    def test_a_pattern_that_leads_to_a_list_ends_with_its_bracket(self):
+        head = "issuer = 'x'\n[[rule]]\nid = 'r'\nsecret_type = 'x'\nstrength = 'generic'\njudge = 'members'\n"
+        rules = own_rules(head + "pattern = '(?i:tokens)[ ]{0,3}<-[ ]{0,3}[(]'\n")
+        assert values("tokens <- ('Zx8Kq2Lm4Np6Rt9Vb1Yc3WdE', 'Qw3zXc7VbN1tRy5U8fJ2kLm9')", rules=rules) == [
+            "Zx8Kq2Lm4Np6Rt9Vb1Yc3WdE",
+            "Qw3zXc7VbN1tRy5U8fJ2kLm9",
+        ]
+        with pytest.raises(RuleError, match=r"f.toml:7: rule r: pattern must end with what stands before the first member"):
+            load_text(head + "pattern = '(?i:tokens)[ ]+'\n", "f.toml")
+
     def test_a_judge_that_is_not_known(self):
         with pytest.raises(RuleError, match=r"f.toml:8: rule acme_key: judge: Input should be 'noun'"):
             load_text(GOOD + "judge = 'x'\n", "f.toml")

@@ -11,6 +11,7 @@ from outcrop.domain.finding import Confidence
 from outcrop.scanner import regex, short
 from outcrop.scanner.checksum import CHECKSUMS
 from outcrop.scanner.judge.candidate import LEADING, LED_TO
+from outcrop.scanner.judge.members import MOST
 from outcrop.scanner.match import compile_regex
 from outcrop.scanner.rule import Form, Strength
 from outcrop.scanner.trigger import Trigger, as_written, trigger
@@ -86,8 +87,10 @@ def make_form(given: FormIn) -> Form:
         checksum=given.checksum,
         exclude=given.exclude or None,
     )
+    if given.judge == "members" and not form.whole:
+        raise regex.PatternError("pattern must end with what stands before the first member, and be at most 450 characters wide")
     form = form._replace(**_known(given)) if form.whole else form._replace(value_at=len(leading))
-    before, after = within if given.near else 0, within if given.near or given.after else 0
+    before, after = within if given.near else 0, within if given.near or given.after else MOST if given.judge == "members" else 0
     drawn = bool(given.entropy) and strength is Strength.CONTEXT if given.drawn is None else given.drawn
     return form._replace(before=before, after=after, until=given.until or None, judge=given.judge, drawn=drawn)
 

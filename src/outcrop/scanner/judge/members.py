@@ -4,12 +4,14 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_MOST = 8_000  # bytes that are read of one
+MOST = 8_000  # bytes that are read of one
 _BRACKETS = b"[{("
-_NAME = rb"[\"']?([\w.@/-]{1,60})[\"']?"
+_NAME = rb"(?:\\{0,3}[\"'])?([\w.@/-]{1,60})(?:\\{0,3}[\"'])?"
+_SPACE = rb"(?:\s|\\[nrt])*"  # in code that is written as a text, too
 # A value in quotes, behind what it is called, if it is called anything.
 _ELEMENT = re.compile(
-    rb"\s*(?:%b[ \t]*(?::|=>|=)[ \t]*)?[bBuUrR@]{0,2}([\"'`])([^\x00-\x1f\x7f\"'`]{1,400})\2\s*(?:[,;]|(?=[\]})]))" % _NAME
+    rb"%b(?:%b[ \t]*(?::|=>|=)[ \t]*)?[bBuUrR@]{0,2}(\\{0,3}[\"'`])([^\x00-\x1f\x7f\"'`]{1,400})\2%b(?:[,;]|(?=[\]})]))"
+    % (_SPACE, _NAME, _SPACE)
 )
 # A line of YAML: an item, or a name with a value.
 _LINE = re.compile(rb"([ \t]*)(?:-|%b:)[ \t]+([\"']?)([^\s\"'#&*!|>{\[][^\s\"']{0,400})\3[ \t]*(?:[ \t]#[^\n]*)?\r?(?:\n|$)" % _NAME)
@@ -35,7 +37,7 @@ def opens_list(data: bytes, end: int) -> bool:
 
 
 def _elements(data: bytes, at: int) -> Iterator[Member]:
-    stop = at + _MOST
+    stop = at + MOST
     while (element := _ELEMENT.match(data, at, stop)) is not None:
         yield Member(*element.span(3), element[1] or b"", "quoted")
         at = element.end()
@@ -44,7 +46,7 @@ def _elements(data: bytes, at: int) -> Iterator[Member]:
 def _lines(data: bytes, end: int) -> Iterator[Member]:
     """Give the values of lines that stand as far to the right as the first one."""
     at = data.rfind(b"\n", 0, end) + 1
-    stop = at + _MOST
+    stop = at + MOST
     indent: bytes | None = None
     while (line := _LINE.match(data, at, stop)) is not None and indent in {None, line[1]}:
         yield Member(*line.span(4), line[2] or b"", "quoted" if line[3] else "bare")
