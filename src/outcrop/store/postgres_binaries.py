@@ -6,11 +6,15 @@ import os
 import pwd
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FrameType
 
 from outcrop.domain.errors import OperatorError
 
@@ -32,24 +36,21 @@ class Programs:
     def run(self, name: str, *args: str | Path, env: Mapping[str, str] | None = None, output: int = subprocess.PIPE) -> tuple[int, str]:
         """Exit code and output, which is empty where it went to a file. An interrupt waits for the program, so nothing is half done."""
         uid, gid = self.account or (None, None)
-        with subprocess.Popen(
-            [*self.prefix, self.bin_dir / name, *args],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8", **(env or {})},
-            cwd="/",  # ours may be closed to the program's user, and PostgreSQL 15 wants to return to it
-            start_new_session=True,  # Ctrl-C in the terminal is for us alone
-            user=uid,
-            group=gid,
-            extra_groups=None if self.account is None else [],
-        ) as process:
-            try:
-                text, _ = process.communicate()
-            except BaseException:
-                process.communicate()
-                raise
-        return process.returncode, (text or b"").decode(errors="replace")
+        with _uninterrupted():
+            process = subprocess.run(
+                [*self.prefix, self.bin_dir / name, *args],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8", **(env or {})},
+                cwd="/",  # ours may be closed to the program's user, and PostgreSQL 15 wants to return to it
+                start_new_session=True,  # Ctrl-C in the terminal is for us alone
+                user=uid,
+                group=gid,
+                extra_groups=None if self.account is None else [],
+                check=False,
+            )
+        return process.returncode, (process.stdout or b"").decode(errors="replace")
 
     def works(self, folder: Path | None = None) -> bool:
         """Whether the programs start this way and, as whom they then run, may write `folder`."""
@@ -60,6 +61,26 @@ class Programs:
             return self.run("postgres", "--version")[0] == 0
         except OSError:
             return False
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let an interrupt come when this is over, and not between a program's start and our waiting for it: it would go on without us.
+
+    It is put off by a handler and not by a mask, which the program would inherit. Only the main thread is ever interrupted.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    noted: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: noted.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if noted:
+            handler(*noted[0])
 
 
 def find_programs(bin_dir: Path | None, system: Path = Path("/usr/lib/postgresql")) -> Programs:
