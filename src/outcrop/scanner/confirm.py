@@ -249,17 +249,20 @@ def _judge(rule: Rule, form: Form, data: bytes, left: int, right: int) -> Hit | 
 
 
 def led_to(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares, *, doubtful: bool) -> Iterator[Hit]:
-    """Judge the values that begin where the first pass saw their first characters after a name, or what looks like that from afar."""
+    """Judge the values to which a pattern leads; the first pass may also have seen what only looks like one from afar."""
+    for found in _led_to(form, data, ends, taken, doubtful=doubtful):
+        if not taken(found.left, found.right):
+            yield _weighed(rule, form, data, found)
+
+
+def _led_to(form: Form, data: bytes, ends: list[int], taken: Shares, *, doubtful: bool) -> Iterator[Candidate]:
+    if form.judge not in LED_TO:
+        return held(data, ends, taken, doubtful=doubtful)
 
     def leads(end: int) -> bool:
         return ends_with(data[max(0, end - _LED) : end], form.regex)
 
-    judge = form.judge or ""
-    to_value = judge in LED_TO  # or else to a list of them
-    found_there = assigned(data, ends, judge, taken, leads, doubtful=doubtful) if to_value else held(data, ends, taken, doubtful=doubtful)
-    for found in found_there:
-        if not taken(found.left, found.right):
-            yield _weighed(rule, form, data, found)
+    return assigned(data, ends, form.judge, taken, leads, doubtful=doubtful)
 
 
 def _weighed(rule: Rule, form: Form, data: bytes, found: Candidate) -> Hit:

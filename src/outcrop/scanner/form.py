@@ -57,23 +57,8 @@ def make_form(given: FormIn) -> Form:
     """Make the full pattern of a form: context word, gap, boundary, value, boundary."""
     given = _written_out(given)
     within = given.within or WITHIN
-    if sum(map(bool, (given.context, given.near, given.after))) > 1:
-        raise regex.PatternError("context, near and after exclude each other")
-    if given.until:
-        if not (given.near or given.after):
-            raise regex.PatternError("until needs near or after")
-        _compiles("until", given.until)
-    if given.context and within > _WIDEST_GAP:
-        raise regex.PatternError(f"within is at most {_WIDEST_GAP} with context")
-    if given.trigger:
-        if given.judge not in LED_TO:
-            raise regex.PatternError(f"trigger needs a judge that a pattern leads to: {' or '.join(LED_TO)}")
-        _whole("trigger", given.trigger)
+    _check(given, within)
     leading, value = _leading_and_value(given.pattern, given.context, within, judged=given.judge in LEADING)
-    if given.checksum is not None and given.checksum not in CHECKSUMS:
-        raise regex.PatternError(f"checksum {given.checksum!r} is not known; known are {', '.join(sorted(CHECKSUMS))}")
-    if given.exclude:
-        _whole("exclude", given.exclude)
     strength = Strength(given.strength) if given.strength else _strength(given)
     usual = Confidence.HIGH if strength in {Strength.CHECKSUM, Strength.PREFIX, Strength.STRUCTURED} else Confidence.MEDIUM
     form = own_form(
@@ -87,12 +72,34 @@ def make_form(given: FormIn) -> Form:
         checksum=given.checksum,
         exclude=given.exclude or None,
     )
-    if given.judge == "members" and not form.whole:
-        raise regex.PatternError("pattern must end with what stands before the first member, and be at most 450 characters wide")
     form = form._replace(**_known(given)) if form.whole else form._replace(value_at=len(leading))
-    before, after = within if given.near else 0, within if given.near or given.after else MOST if given.judge == "members" else 0
+    before, after = within if given.near else 0, within if given.near or given.after else 0
+    if given.judge == "members":
+        if not form.whole:
+            raise regex.PatternError("pattern must end with what stands before the first member, and be at most 450 characters wide")
+        after = MOST
     drawn = bool(given.entropy) and strength is Strength.CONTEXT if given.drawn is None else given.drawn
     return form._replace(before=before, after=after, until=given.until or None, judge=given.judge, drawn=drawn)
+
+
+def _check(given: FormIn, within: int) -> None:
+    """Refuse what does not go together, and what is not known."""
+    if sum(map(bool, (given.context, given.near, given.after))) > 1:
+        raise regex.PatternError("context, near and after exclude each other")
+    if given.until:
+        if not (given.near or given.after):
+            raise regex.PatternError("until needs near or after")
+        _compiles("until", given.until)
+    if given.context and within > _WIDEST_GAP:
+        raise regex.PatternError(f"within is at most {_WIDEST_GAP} with context")
+    if given.trigger:
+        if given.judge not in LED_TO:
+            raise regex.PatternError(f"trigger needs a judge that a pattern leads to: {' or '.join(LED_TO)}")
+        _whole("trigger", given.trigger)
+    if given.checksum is not None and given.checksum not in CHECKSUMS:
+        raise regex.PatternError(f"checksum {given.checksum!r} is not known; known are {', '.join(sorted(CHECKSUMS))}")
+    if given.exclude:
+        _whole("exclude", given.exclude)
 
 
 def _known(given: FormIn) -> dict[str, Any]:
