@@ -11,7 +11,7 @@ from outcrop.scanner.judge.between import PASSED, goes_with, is_outcome, is_para
 from outcrop.scanner.judge.members import members, opens_list
 from outcrop.scanner.judge.name import Noun, is_about, noun_of
 from outcrop.scanner.judge.outright import goes_on, is_outright
-from outcrop.scanner.judge.verdict import OUTRIGHT, is_drawn, weigh
+from outcrop.scanner.judge.verdict import OUTRIGHT, is_drawn, is_drawn_with_signs, weigh
 from outcrop.scanner.judge.words import WORDS
 from outcrop.scanner.placeholder import is_placeholder, text_of
 
@@ -34,6 +34,10 @@ _TAIL = re.compile(rb"[0-9A-Za-z_.\x80-\xff-]*")
 _VALUE = re.compile(rb"[^\x00-\x20\x7f\"'`<>]{1,401}")
 _QUOTED = {quote: re.compile(rb"[^\x00-\x1f\x7f%c]{1,401}" % quote) for quote in b"\"'`"}
 _UNQUOTED = re.compile(rb"[^\x00-\x20\x7f\"'`<>(){}\[\]]{1,401}")
+_WITH_BRACKETS = re.compile(rb"[!#-&(-_a-~]{1,401}(?<![,;])")
+_CALLED_OR_TAG = re.compile(rb"[A-Za-z_$][\w$.]*[(\[]|.*<[A-Za-z/!]")
+_BRACKETS = b"<>(){}[]"
+_PAIRS = ((b"(", b")"), (b"[", b"]"), (b"{", b"}"), (b"<", b">"))
 _BACKSLASH, _COMMA, _BACKTICK = b"\\,`"
 _QUOTES, _SPACES = b"\"'`", b" \t"
 _OPENS = frozenset({b"(", b"[", b"{"})  # behind a bare word: a call, an index
@@ -224,12 +228,28 @@ def _unquoted(data: bytes, left: int, right: int, noun: Noun, *, gap: bytes, lin
     if gap[-1:] in _SPACES and goes_on(data, right):
         outright = ()
         said = said or gap.rstrip() == b":"
+    doubts = ("said in a sentence",) if said else outright
+    if noun is not Noun.KEY and (end := _whole(data, left, right, line)):
+        return _candidate(data, left, end, weigh(data[left:end], noun, "bare", doubts).confidence)
     if data[right : right + 1] in _OPENS and not _ENDS.search(data, left, right):
         return None
-    found = _judged(data, left, right, noun, "bare", ("said in a sentence",) if said else outright)
+    found = _judged(data, left, right, noun, "bare", doubts)
     if found is None:
         return None
     return found._replace(bare=_is_code(line) and not is_drawn(data[left : found.right]))
+
+
+def _whole(data: bytes, left: int, right: int, line: bytes) -> int | None:
+    """Give where a bare value ends that goes on behind a bracket: one that was drawn from all that a keyboard has, and in no others.
+
+    A bracket that closes what was opened before the name ends such a value too.
+    """
+    if right >= len(data) or data[right] not in _BRACKETS or _ENDS.search(data, left, right):
+        return None
+    run = _WITH_BRACKETS.match(data, left)
+    if run is None or _CALLED_OR_TAG.match(run[0]) or any(opens in line and closes in run[0] for opens, closes in _PAIRS):
+        return None
+    return run.end() if is_drawn_with_signs(run[0].decode()) else None
 
 
 def _member(data: bytes, left: int) -> Candidate | None:

@@ -10,7 +10,7 @@ from operator import add
 
 from outcrop.scanner.judge.letter_pairs import PAIRS
 
-_LOOKED_AT = 72  # more of a long value tells nothing new
+LOOKED_AT = 72  # more of a long value tells nothing new
 _LETTERS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _DIGITS = re.compile(r"[0-9]+")
 _BEYOND_HEX = re.compile(r"[G-Zg-z]")
@@ -28,7 +28,7 @@ _BITS = {(True, False): 5.7, (True, True): 5.95, (False, True): 5.17, (False, Fa
 @lru_cache(maxsize=256)  # of one value it is asked several times
 def random_bits(value: str) -> float:
     """Give the evidence that a value is random: above 0 it is cheaper as random characters than as words; signs say nothing."""
-    value = value[:_LOOKED_AT]
+    value = value[:LOOKED_AT]
     words, numbers = _LETTERS.findall(value), _DIGITS.findall(value)
     text = "^".join(words)
     letters, digits = len(text) - max(len(words) - 1, 0), sum(map(len, numbers))

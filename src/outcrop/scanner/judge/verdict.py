@@ -13,7 +13,7 @@ import re2  # type: ignore[import-untyped]
 
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.entropy import bits_per_character
-from outcrop.scanner.judge.letters import random_bits
+from outcrop.scanner.judge.letters import LOOKED_AT, random_bits
 from outcrop.scanner.judge.name import Noun
 from outcrop.scanner.judge.value import Shape, shape_of
 from outcrop.scanner.judge.words import WORDS
@@ -45,8 +45,18 @@ _UNSPOKEN = 1.5  # bits a character from which on a phrase is of no language
 _UNPADDED = 8.0  # bits from which on letters before a padding are no words
 _UNWRITTEN = 16.0  # bits: whatever its numbers look like, nobody wrote this
 _NEVER = frozenset({Shape.REFERENCE, Shape.PUBLIC, Shape.SEALED, Shape.PLACE, Shape.WORDS, Shape.CODE})
+_MARKED_UP = frozenset({Shape.REFERENCE, Shape.WORDS, Shape.CODE})  # by its signs
 _RUNS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _CHANGES = re.compile(rb"[A-Za-z]+|[0-9]+|[^A-Za-z0-9]+")
+_KINDS = re.compile(r"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]")
+_SIGN = re.compile(r"[^A-Za-z0-9]")
+# What is written so is a range, a class of characters, a date or a template, however its letters look.
+_WRITTEN = re.compile(
+    r"a-z|A-Z|0-9|\\[dwsbux*&\[]|^\{[^{}]*\}?$|&#?\w+;|%[A-Za-z][^A-Za-z0-9]?%[A-Za-z]|[$#%@]\{|\{[\w.:-]*\}|[$%]\(|\{\{|\}\}|<[%/]|%>"
+    r"|\(\?|://"
+)
+_WITH_SIGNS = 10  # characters from which on it shows
+_KINDS_A_CHARACTER, _BITS_A_CHARACTER = 0.55, 0.3  # of 137,000 texts from programs with the marks of code 1 in 550 has so many
 _LONG = 32
 _LONGEST_WITH_NOUN, _LONGEST_OF_WORDS = 80, 24  # in a longer one they stand by chance
 _MARKED = re.compile(r"[-_./:]")
@@ -111,7 +121,7 @@ def weigh(value: bytes, noun: Noun, place: str, around: tuple[str, ...] = ()) ->
 
 def _by_its_letters(value: bytes, text: str, shape: Shape, noun: Noun) -> Shape:
     """Give the shape of a value whose letters tell that it only has the marks of something else."""
-    if shape in _NEVER and len(value) >= _LONG and _is_noise(value):
+    if shape in _NEVER and ((len(value) >= _LONG and _is_noise(value)) or (shape in _MARKED_UP and is_drawn_with_signs(text))):
         return Shape.OTHER
     if shape is Shape.WORDS and value.isascii() and not _CONSTANT.fullmatch(text):
         if text[-1] == "=" and len(text) % 4 == 0 and text.rstrip("=").isalpha() and random_bits(text) > _UNPADDED:
@@ -151,6 +161,17 @@ def _may_be_name(text: str, shape: Shape, noun: Noun, place: str) -> bool:
     if shape is Shape.NUMBERED:
         return noun is not Noun.PASSWORD
     return shape is Shape.LETTERS and place in {"bare", "option"} and len(text) < _LONG_ARGUMENT and text.isupper()
+
+
+def is_drawn_with_signs(text: str) -> bool:
+    """Tell whether a value was drawn from all that a keyboard has: signs among letters of both cases that spell nothing."""
+    length = len(text)
+    if length < _WITH_SIGNS or len(_KINDS.findall(text)) < _KINDS_A_CHARACTER * length or not text.isascii():
+        return False
+    signs = len(set(_SIGN.findall(text)))
+    if text in {text.lower(), text.upper()} or signs < (2 if _DIGIT.search(text) else 3) or _WRITTEN.search(text):
+        return False
+    return random_bits(text) > _BITS_A_CHARACTER * min(length, LOOKED_AT)
 
 
 def _is_noise(value: bytes) -> bool:
