@@ -49,6 +49,9 @@ def test_they_are_told_whole(way, signs, least, length):
         'token = "%Y-%m-%dT%H:%M:%S%z"',
         'password = "${Db1_Pw}:#{x.Y}"',
         "password = $Db1_Pw[0]",
+        'export DB_PASSWORD="${DB_PASSWORD:?missing}"',
+        "echo ${DB_PASSWORD:?not set} ${TOKEN:?is-empty} ${SECRET:=$OTHER_1}",
+        "password=${1:?usage: $0 password}",
         "  --ftp-password=MẬT-KHẨU     dùng mật khẩu",
     ],
 )
