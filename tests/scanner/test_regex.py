@@ -92,9 +92,14 @@ def written(pattern: str, chance: random.Random) -> bytes:
     return before + match + (b"" if writer.at_end else writer.around())
 
 
+@cache
+def numbers(rules: RuleSet) -> dict[str, int]:
+    return {form.regex: number for number in range(rules.count) for _, form in rules.triggered(number)}
+
+
 def unseen(rules: RuleSet, form: Form, data: bytes) -> list[tuple[int, int]]:
     """Give the matches of the full pattern that lie in no stretch to which the first pass leads."""
-    number = next(n for n in range(rules.count) if any(one is form for _, one in rules.triggered(n)))
+    number = numbers(rules)[form.regex]
     ends = [end for end, found in first_pass(rules, data) if found == number]
     windows = list(_around(form, ends, len(data)))
     spans = [match.span() for match in compiled(form.regex).finditer(data)]
@@ -106,18 +111,34 @@ def forms(rules: RuleSet) -> dict[str, Form]:
 
 
 def matches(form: Form) -> Iterator[bytes]:
+    """Write matches, alone and one behind the other: the engine has been met to see the first of several only."""
     chance = random.Random(form.regex)
-    for _ in range(3):
-        yield with_word(form, written(form.regex, chance), chance) if form.after else written(form.regex, chance)
+    alone = [with_word(form, written(form.regex, chance), chance) if form.after else written(form.regex, chance) for _ in range(6)]
+    yield from alone
+    yield b"\nx, ".join(alone)
 
 
 def test_whatever_a_form_matches_the_first_pass_has_seen():
     assert [name for name, form in forms(ruleset()).items() if any(unseen(ruleset(), form, data) for data in matches(form))] == []
 
 
+def test_wherever_in_a_text_a_form_matches_the_first_pass_has_seen_it():
+    missed = []
+    for name, form in forms(ruleset()).items():
+        data = next(matches(form))
+        missed += [(name, at) for at in range(1, 34) if unseen(ruleset(), form, b"x" * (at - 1) + b"\n" + data)]
+    assert missed == []
+
+
+@pytest.mark.parametrize("text", ["--password=k8s!Lm2Zx9v", "\t-Password 'k8s!Lm2Zx9v'", r'"\tdiscord.com/api/webhooks/769176247475070317/{}"'])
+def test_what_begins_at_the_border_of_two_vectors_is_found(text):
+    value = drawn(BASE62, 68, "webhook")
+    assert [at for at in range(70) if not find(ruleset(), b"x" * at + b"\n" + text.format(value).encode() + b"\n")] == []
+
+
 def test_a_trigger_of_its_own_ends_wherever_its_pattern_does():
     (form,) = (form for form in forms(ruleset()).values() if form.judge == "noun")
-    number = next(n for n in range(ruleset().count) if any(one is form for _, one in ruleset().triggered(n)))
+    number = numbers(ruleset())[form.regex]
     tree, chance = parser.parse(form.regex, 0), random.Random("led to")
     texts = [text for text in (Writer(chance).write(tree, 0) for _ in range(3_000)) if ends_with(text, form.regex)]
     assert len(texts) > 2_000
@@ -251,7 +272,7 @@ def test_a_pattern_that_is_too_much_for_the_first_pass_is_looked_for_by_its_begi
 def both_ways(rule: Rule, form: Form) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """Give what the first pass alone finds of a form in a text that has it three times, and what the second engine finds."""
     chance = random.Random(form.regex)
-    number = next(n for n in range(ruleset().count) if any(one is form for _, one in ruleset().triggered(n)))
+    number = numbers(ruleset())[form.regex]
     data = b"".join(written(form.regex, chance) for _ in range(3))
     ends = sorted(end for end, found in first_pass(ruleset(), data) if found == number)
     quick = [hit.span for hit in _alone(rule, form, data, ends)]

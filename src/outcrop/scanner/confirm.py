@@ -103,9 +103,14 @@ def _alone(rule: Rule, form: Form, data: bytes, ends: list[int]) -> Iterator[Hit
         left = right - form.width if form.narrowest == form.width else _beginning(form, data, least, right)
         if left is None:
             yield from _matches(rule, form, data, (max(0, least - 2), min(end + 1, size)), nowhere)
-        elif left > last and (hit := _judge(rule, form, data, left, right)) is not None:
+        elif left > last and not _goes_before(data, left) and (hit := _judge(rule, form, data, left, right)) is not None:
             last = right
             yield hit
+
+
+def _goes_before(data: bytes, left: int) -> bool:
+    """Tell whether a letter stands before a value that is not an escaped one: the first pass looks for the letter only."""
+    return left > 0 and data[left - 1] in b"nrt" and data[max(0, left - 2) : left - 1] != b"\\"
 
 
 def _beginning(form: Form, data: bytes, least: int, right: int) -> int | None:
@@ -143,7 +148,7 @@ def _matches(rule: Rule, form: Form, data: bytes, window: tuple[int, int], taken
             hit = _unless_allowed(hit, data, found[0]) if hit is not None and rule.allowed else hit
         else:
             name = _name(form.regex)
-            candidate = matched(data, (left, right), data[slice(*found[name])] if name else None, form.judge)
+            candidate = matched(data, (left, right), found[name] if name else None, form.judge)
             hit = _weighed(rule, form, data, candidate) if candidate else None
         if hit is not None:
             yield hit

@@ -50,6 +50,8 @@ _MEMBER = re.compile(rb"([\w.-]*)\\{0,3}[\"']?[ \t]?:[ \t]?\\{0,3}[\"']([^\x00-\
 _SCHEME = re.compile(rb"(?i:bearer|token|apikey)[ \t]")  # how the value of a header begins
 _BEHIND_SCHEME = re.compile(rb"(?<=[\"'`])" + _SCHEME.pattern + rb"$")
 _SCHEMES = b"BbTtAa"
+_INNER = re.compile(rb"(?i:value|default)[\"'][ \t]?:[ \t]?[\"']")  # what an object calls the value of what it is
+_INNERS = b"VvDd"
 _LIFETIME = re.compile(rb"[a-z]{1,10} [^\n\"'`=]{3,30}=[^\n\"'`]{0,20}\"")  # of a type in Rust, up to the value: `&'static str = "`
 _ENDS = re.compile(
     rb"&(?:amp;)?[\w.\[\]-]+=|;[ \t]*[\w .-]+=|,[ \t]*[\w.-]+[=:]|\\+[nrt\"']|[;,]$|[)}\]]+[;,]*$"
@@ -122,13 +124,15 @@ def held(data: bytes, ends: Iterable[int], taken: Callable[[int, int], bool], *,
 
 
 def _further(data: bytes, ends: Iterable[int], quoted: int) -> Iterator[int]:
-    """Give where the first characters end of a value that stands further on: behind a header's scheme, behind a type with a lifetime."""
+    """Give where the first characters end of a value further on: behind a header's scheme, a type with a lifetime, the name of a value."""
     for end in ends:
         left = end - quoted
         if data[left - 2 : left] == b"&'":
             behind = _LIFETIME.match(data, left)
         elif data[left] in _SCHEMES:
             behind = _SCHEME.match(data, left)
+        elif data[left] in _INNERS:
+            behind = _INNER.match(data, left)
         else:
             continue
         if behind and behind.end() + quoted <= len(data):
@@ -260,10 +264,17 @@ def _member(data: bytes, left: int) -> Candidate | None:
     return None
 
 
-def matched(data: bytes, span: tuple[int, int], name: bytes | None, place: str) -> Candidate | None:
-    """Judge the value of a form whose pattern takes all of it; without a name it is a password."""
-    noun = Noun.PASSWORD if name is None else noun_of(name)
-    return None if noun is None else _judged(data, *span, noun, place)
+def matched(data: bytes, span: tuple[int, int], name: tuple[int, int] | None, place: str) -> Candidate | None:
+    """Judge the value of a form whose pattern takes all of it, and maybe only the end of its name; without a name it is a password."""
+    noun = Noun.PASSWORD
+    if name is not None:
+        start, end = name
+        begin = max(0, start - _LOOK_BACK)
+        named = noun_of(data[begin + len(data[begin:start].rstrip(_NAME)) : end])
+        if named is None:
+            return None
+        noun = named
+    return _judged(data, *span, noun, place)
 
 
 def _judged(  # noqa: PLR0917 - the value, its name, its place
