@@ -130,7 +130,9 @@ def test_wherever_in_a_text_a_form_matches_the_first_pass_has_seen_it():
     assert missed == []
 
 
-@pytest.mark.parametrize("text", ["--password=k8s!Lm2Zx9v", "\t-Password 'k8s!Lm2Zx9v'", r'"\tdiscord.com/api/webhooks/769176247475070317/{}"'])
+@pytest.mark.parametrize(
+    "text", ["--password=k8s!Lm2Zx9v", "\t-Password 'k8s!Lm2Zx9v'", r'"\tdiscord.com/api/webhooks/769176247475070317/{}"']
+)
 def test_what_begins_at_the_border_of_two_vectors_is_found(text):
     value = drawn(BASE62, 68, "webhook")
     assert [at for at in range(70) if not find(ruleset(), b"x" * at + b"\n" + text.format(value).encode() + b"\n")] == []

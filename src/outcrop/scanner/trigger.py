@@ -70,7 +70,7 @@ def as_written(pattern: str) -> Trigger:
 def _without_pair(items: list[Any]) -> tuple[list[Any], int]:
     """Leave out the backslash where a pattern may begin behind an escaped letter, and tell how much wider it is than what is left.
 
-    Where nothing else is rare the engine looks for the pair, and on ARM misses it across two of its vectors: `\\t` at the 16th byte.
+    Where nothing else is rare the engine looks for the pair, and on ARM misses it across two of its vectors.
     """
     if not items or items[0][0] != op.BRANCH:
         return items, 0
