@@ -72,3 +72,8 @@ def test_a_value_without_end_takes_no_time():
 @pytest.mark.parametrize("text", ["aB3$", "ALLUPPER$1#2", "alllower$1#2", "Hello-World-12", "aB3$k9#Zé"])
 def test_what_is_too_short_or_of_one_case_or_of_words_is_not_drawn(text):
     assert not is_drawn_with_signs(text)
+
+
+@pytest.mark.parametrize("text", ['password = env.PASSWORD || "not-set"', "secret: project-one-12345.graph.app\n"])
+def test_what_says_that_there_is_none_or_where_it_is_is_none(text):
+    assert hits(text) == []

@@ -4,7 +4,7 @@
 _FILES = (
     "json|ya?ml|txt|py|jsx?|tsx?|go|rb|php|java|cs|html?|pem|key|crt|cer|p12|pfx|jks|keystore|env|conf|cfg|ini|toml"
     "|properties|xml|md|sh|png|svg|jpe?g|gif|css|log|sock|gz|zip|exe|dll|so|bin|dat|db|sql|csv|pub|asc|kdbx|lock|war|jar|ova"
-    "|tgz|whl|com|org|net|io|local|internal|localdomain"
+    "|tgz|whl|com|org|net|io|app|dev|cloud|local|internal|localdomain"
 )
 SHAPES: dict[str, tuple[str, ...]] = {
     # Says where the value stands: a template, a variable, a vault; or is the markup of a manual page, or the next option.

@@ -67,6 +67,7 @@ _NOUNS = "passw(?:or|0r)?d|passwort|passphrase|passcode|secret|token|api[_-]?key
 _COMMON, _FILLER, _INSTEAD = (WORDS["values"][name] for name in ("common", "filler", "instead"))
 # As people choose a password: labels begin with a capital, and have no signs inside.
 _LONGEST_CHOSEN = 64
+_NOT = ("not-", "not_", "no-", "no_")  # "not-set" says that there is none
 _A_WORD = re.compile(
     r"[a-z]{4,}[!?*]{0,2}|[a-z]{2,}(?:[-_][a-z]+)+"
     r"|(?=.*[a-z].*[a-z])[A-Za-z]+(?:[@!$*?+;~()#^]+[A-Za-z]+)+[!?*]{0,2}|[A-Z]{2,}(?:[!?*][A-Z]+)+"
@@ -189,7 +190,7 @@ def _confidence(points: float) -> Confidence | None:
 
 def _is_word(text: str, place: str) -> bool:
     """Tell whether a value is a word, or a few in quotes, that somebody may have chosen: nothing that says what would stand there."""
-    if len(text) > _LONGEST_CHOSEN or text in _INSTEAD or not (text.isalpha() or place == "quoted"):
+    if len(text) > _LONGEST_CHOSEN or text in _INSTEAD or text.startswith(_NOT) or not (text.isalpha() or place == "quoted"):
         return False
     return _A_WORD.fullmatch(text) is not None
 
