@@ -74,6 +74,14 @@ def test_what_is_too_short_or_of_one_case_or_of_words_is_not_drawn(text):
     assert not is_drawn_with_signs(text)
 
 
-@pytest.mark.parametrize("text", ['password = env.PASSWORD || "not-set"', "secret: project-one-12345.graph.app\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        'password = env.PASSWORD || "not-set"',
+        "secret: project-one-12345.graph.app\n",
+        "S --ask-password nebylo nic",
+        "\\-\\-set\\-credential=firstboot\\&.locale:de_DE\\&.UTF\\-8 ",
+    ],
+)
 def test_what_says_that_there_is_none_or_where_it_is_is_none(text):
     assert hits(text) == []

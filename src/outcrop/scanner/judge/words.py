@@ -46,7 +46,7 @@ WORDS: dict[str, dict[str, frozenset[str]]] = {
         """),
         # Before the noun: what is done with it, as labels and flags are called; only what nobody would write is a value there.
         "verbs": _words("""
-            no without has is use show hide toggle forgot reset change enter input missing invalid wrong bad empty validate check
+            no without has is use ask prompt show hide toggle forgot reset change enter input missing invalid wrong bad empty validate check
             require required generate request
         """),
         # After the noun: about the value, not the value.
