@@ -266,15 +266,13 @@ def _member(data: bytes, left: int) -> Candidate | None:
 
 def matched(data: bytes, span: tuple[int, int], name: tuple[int, int] | None, place: str) -> Candidate | None:
     """Judge the value of a form whose pattern takes all of it, and maybe only the end of its name; without a name it is a password."""
-    noun = Noun.PASSWORD
-    if name is not None:
-        start, end = name
-        begin = max(0, start - _LOOK_BACK)
-        named = noun_of(data[begin + len(data[begin:start].rstrip(_NAME)) : end])
-        if named is None:
-            return None
-        noun = named
-    return _judged(data, *span, noun, place)
+    noun = Noun.PASSWORD if name is None else noun_of(_from_its_beginning(data, *name))
+    return None if noun is None else _judged(data, *span, noun, place)
+
+
+def _from_its_beginning(data: bytes, start: int, end: int) -> bytes:
+    before = data[max(0, start - _LOOK_BACK) : start]
+    return before[len(before.rstrip(_NAME)) :] + data[start:end]
 
 
 def _judged(  # noqa: PLR0917 - the value, its name, its place
