@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outcrop.domain.secret import reveal
-from outcrop.scanner import regex
+from outcrop.scanner import confirm, regex
 from outcrop.scanner.confirm import _alone, _around, _matches, _windows, nowhere
 from outcrop.scanner.detect import best, find, first_pass
 from outcrop.scanner.judge.candidate import LED_TO, _further
@@ -310,6 +310,15 @@ def test_where_a_value_begins_is_known_whatever_stands_beside_it(seed):
                     assert {hit.span for hit in best(_alone(rule, form, data, ends))} == {hit.span for hit in best(near)}, (rule.id, data)
                     count += 1
     assert count > 10
+
+
+def test_what_is_no_value_is_looked_at_once_however_many_stand_one_after_the_other(monkeypatch):
+    """A text full of them is read in a time that grows with its size: where one is looked for no other is met again."""
+    looked_at = []
+    judged = confirm._judge
+    monkeypatch.setattr(confirm, "_judge", lambda *given: looked_at.append(given) or judged(*given))
+    assert find(ruleset(), (b"sk_live_" + b"x" * 24 + b"\n") * 100) == []
+    assert len(looked_at) == 100
 
 
 def test_a_trigger_of_alternatives_is_as_wide_as_the_narrowest_and_the_widest():

@@ -92,14 +92,15 @@ def confirm(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares 
 
 def _alone(rule: Rule, form: Form, data: bytes, ends: list[int]) -> Iterator[Hit]:
     """Give the hits of a form that is all trigger: the first pass has matched it, and its width or its beginning says where it began."""
-    size, last = len(data), -1
+    size, last, before = len(data), -1, 0
     inside = _inside(form.joining)
     for end in ends:
         # The trigger ends behind the mark that ends the value, or at the end of the text.
         right = end if end == size and data[end - 1] in inside else end - 1
         if right < size and data[right] in inside:
             continue
-        least = max(last, right - form.width)
+        # Such a mark stands in no value but near its beginning: none goes from before the one that came before to here.
+        least, before = max(last, right - form.width, before - form.narrowest), right
         left = right - form.width if form.narrowest == form.width else _beginning(form, data, least, right)
         if left is None:
             yield from _matches(rule, form, data, (max(0, least - 2), min(end + 1, size)), nowhere)

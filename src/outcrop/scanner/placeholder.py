@@ -95,13 +95,18 @@ def is_placeholder(value: str) -> bool:
     if (_may_be_template(raw) and not block and not value.startswith(_HASH) and spans(_TEMPLATE, raw, 0, len(raw))) or _repeats(value):
         return True
     size = len(value)
-    if size <= _LONG and (spans(_FILL_IN, raw, 0, len(raw)) or (size >= 6 and len(set(value)) < 3)):
+    if is_filled_in(raw) or (6 <= size <= _LONG and len(set(value)) < 3):
         return True
     if (block or size <= _SHORT_ELLIPSIS) and ("..." in value or "…" in value):
         return True
     if size <= _WORDS_UP_TO and (_is_word(raw) or (size % 4 == 0 and _is_encoded_word(value))):
         return True
     return _SAMPLE_CLAIMS.search(value) is not None or _published(raw) or (value.startswith("eyJ") and _published(raw.rpartition(b".")[2]))
+
+
+def is_filled_in(raw: bytes) -> bool:
+    """Tell whether a value says that another one goes in its place."""
+    return len(raw) <= _LONG and spans(_FILL_IN, raw, 0, len(raw)) is not None
 
 
 def _may_be_template(raw: bytes) -> bool:
@@ -128,7 +133,7 @@ def _is_encoded_word(value: str) -> bool:
         return False
     raw = base64.b64decode(value)
     text = raw.strip()
-    return raw.isascii() and text.decode().isprintable() and (_is_word(text) or spans(_FILL_IN, raw, 0, len(raw)) is not None)
+    return raw.isascii() and text.decode().isprintable() and (_is_word(text) or is_filled_in(raw))
 
 
 def _published(raw: bytes) -> bool:

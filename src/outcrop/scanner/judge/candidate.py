@@ -13,7 +13,7 @@ from outcrop.scanner.judge.name import Noun, is_about, noun_of
 from outcrop.scanner.judge.outright import goes_on, is_outright
 from outcrop.scanner.judge.verdict import OUTRIGHT, is_drawn, is_drawn_with_signs, weigh
 from outcrop.scanner.judge.words import WORDS
-from outcrop.scanner.placeholder import is_placeholder, text_of
+from outcrop.scanner.placeholder import is_filled_in, is_placeholder, text_of
 
 # Forms whose pattern leads up to the value: how many of its characters the pattern takes, quoted and bare.
 LED_TO = {"noun": (4, 4), "key": (12, 16)}
@@ -35,7 +35,8 @@ _VALUE = re.compile(rb"[^\x00-\x20\x7f\"'`<>]{1,401}")
 _QUOTED = {quote: re.compile(rb"[^\x00-\x1f\x7f%c]{1,401}" % quote) for quote in b"\"'`"}
 _UNQUOTED = re.compile(rb"[^\x00-\x20\x7f\"'`<>(){}\[\]]{1,401}")
 _WITH_BRACKETS = re.compile(rb"[!#-&(-_a-~]{1,401}(?<![,;])")
-_CALLED_OR_TAG = re.compile(rb"[A-Za-z_$][\w$.]*[(\[]|.*<[A-Za-z/!]")
+_CALLED = re.compile(rb"[A-Za-z_$][\w$.]*[(\[]")
+_CALLED_OR_TAG = re.compile(_CALLED.pattern + rb"|.*<[A-Za-z/!]")
 _BRACKETS = b"<>(){}[]"
 _PAIRS = ((b"(", b")"), (b"[", b"]"), (b"{", b"}"), (b"<", b">"))
 _BACKSLASH, _COMMA, _BACKTICK = b"\\,`"
@@ -99,7 +100,7 @@ def assigned(
             continue
         if left <= done or taken(left, end):
             continue
-        found, offset = _judged_at(data, left, kind, is_bare=is_bare)
+        found, offset = _judged_at(data, left, kind, is_bare=is_bare, doubtful=doubtful)
         if found is None or (found.confidence is Confidence.LOW and not doubtful) or not leads(end):
             continue
         right = found.right + offset
@@ -139,7 +140,7 @@ def _further(data: bytes, ends: Iterable[int], quoted: int) -> Iterator[int]:
             yield behind.end() + quoted
 
 
-def _judged_at(data: bytes, left: int, kind: str, *, is_bare: bool) -> tuple[Candidate | None, int]:
+def _judged_at(data: bytes, left: int, kind: str, *, is_bare: bool, doubtful: bool) -> tuple[Candidate | None, int]:
     """Judge the value that begins here in its line, which is mostly enough, or in what stands around it; give where that begins."""
     begin = left - _LOOK_BACK if left > _LOOK_BACK else 0
     end = data.find(b"\n", left, left + _LOOK_AHEAD)
@@ -148,10 +149,10 @@ def _judged_at(data: bytes, left: int, kind: str, *, is_bare: bool) -> tuple[Can
     else:
         stop = end + (3 if data[end + 1 : end + 2] in _MAY_GO_ON and data[end + 1 : end + 3].lstrip()[:1] in _GOES_ON else 1)
     line = (data.rfind(b"\n", begin, left) + 1) or begin
-    found = _beside(data[line:stop], left - line, kind, is_bare, True)
+    found = _beside(data[line:stop], left - line, kind, is_bare, True, doubtful)
     if found is not _ELSEWHERE:
         return found, line
-    found = _beside(data[begin : left + _LOOK_AHEAD if is_bare else stop], left - begin, kind, is_bare, False)
+    found = _beside(data[begin : left + _LOOK_AHEAD if is_bare else stop], left - begin, kind, is_bare, False, doubtful)
     return None if found is _ELSEWHERE else found, begin
 
 
@@ -168,13 +169,22 @@ def _array(data: bytes, end: int) -> Candidate | None:
 
 
 @lru_cache(maxsize=4_096)  # versions of one file repeat the same lines thousands of times
-def _beside(  # noqa: PLR0911 - a way out for each way to stand; a cached function is quicker without names
-    data: bytes, left: int, kind: str, is_bare: bool, is_line: bool
+def _beside(  # noqa: PLR0917 - a cached function is quicker without names
+    data: bytes, left: int, kind: str, is_bare: bool, is_line: bool, doubtful: bool
 ) -> Candidate | None:
-    """Judge a value in its line, or in all that matters around it, by the nearest name before it."""
+    """Judge a value in its line, or in all that matters around it. A call, and what is to be filled in, is none, whatever it is called."""
     before = data[:left]
     if before[-1] in _SPACES and (scheme := _BEHIND_SCHEME.search(before)):
         before, is_bare = before[: scheme.start()], False
+    if _CALLED.match(data, left) if is_bare else not doubtful and _is_filled_in(data, left):
+        return None
+    return _by_name(data, left, before, kind, is_bare=is_bare, is_line=is_line)
+
+
+def _by_name(  # noqa: PLR0911 - a way out for each way to stand
+    data: bytes, left: int, before: bytes, kind: str, *, is_bare: bool, is_line: bool
+) -> Candidate | None:
+    """Judge a value by the nearest name before it."""
     start, end = _nearest_name(before, _LAST_WORD[kind])
     name = before[start:end]
     noun = noun_of(name)
@@ -201,6 +211,13 @@ def _beside(  # noqa: PLR0911 - a way out for each way to stand; a cached functi
     if before[-1] not in _QUOTES:
         return _judged(data, left, right, noun, "element", outright)
     return _quoted(data, left, right, noun, quote=before[-1], gap=gap, outright=outright)
+
+
+def _is_filled_in(data: bytes, left: int) -> bool:
+    """Tell whether a value in quotes says that another goes in its place; of an object the members are judged."""
+    quoted = _QUOTED.get(data[left - 1])
+    value = quoted.match(data, left) if quoted and b"{" not in data[max(0, left - 5) : left] else None
+    return value is not None and is_filled_in(value[0])
 
 
 def _quoted(data: bytes, left: int, right: int, noun: Noun, *, quote: int, gap: bytes, outright: tuple[str, ...]) -> Candidate | None:

@@ -4,9 +4,8 @@ Every reason has its points in one table. The sum decides: enough for a finding,
 """
 
 import re
-from collections import Counter
 from functools import cache, lru_cache
-from itertools import pairwise
+from operator import sub
 from typing import Any, NamedTuple
 
 import re2  # type: ignore[import-untyped]
@@ -37,6 +36,7 @@ SURE, ENOUGH, DOUBTFUL = 8.0, 2.0, 0.0
 _PER_BIT, _LEAST_BITS, _MOST_BITS = 1 / 8, -2.0, 4.0
 _PER_BIT_OF_LETTERS = {Noun.PASSWORD: 1 / 2, Noun.SECRET: 1 / 2, Noun.KEY: 1 / 8}  # where nothing else tells
 _UNSPELLED = {Noun.PASSWORD: 6.0, Noun.SECRET: 12.0, Noun.KEY: 24.0}  # bits from which on letters with marks between them are no words
+_MOST_OF_LETTERS = 6.5  # all that the letters of a word and its length may add: 4 for bits, 2 for length, 0.5 for both cases
 _MOST_BITS_OF_A_NAME = 1.0  # abbreviations look drawn by chance
 _SHORTEST = {Noun.PASSWORD: 4, Noun.SECRET: 8, Noun.KEY: 12}
 _DRAWN = frozenset({Shape.HEX, Shape.UUID, Shape.NUMBER})  # no letters that could spell a word
@@ -103,13 +103,17 @@ def weigh(value: bytes, noun: Noun, place: str, around: tuple[str, ...] = ()) ->
     shape = Shape.LETTERS if is_word else _by_its_letters(value, text, shape, noun)
     if shape in _NEVER or len(value) < _SHORTEST[noun]:
         return Verdict(None, 0.0, ((shape, 0.0),))
+    reasons = [(str(noun), POINTS[noun]), (str(shape), POINTS[shape]), (place, POINTS[place])]
+    reasons += [(reason, POINTS[reason]) for reason in around if reason != OUTRIGHT]
+    so_far = sum(points for _, points in reasons)
+    if so_far + _MOST_OF_LETTERS < DOUBTFUL and text.isalpha() and not is_word:
+        return Verdict(None, so_far, tuple(reasons))
     bits = _bits(text, shape)
     if shape is Shape.PHRASE and not (value.isascii() and bits >= _UNSPOKEN * len(value)):
         return Verdict(None, 0.0, ((shape, 0.0),))
     if shape is Shape.NUMBERED and bits > _UNWRITTEN and text.isalnum():
         shape = Shape.PLAIN
-    reasons = [(str(noun), POINTS[noun]), (str(shape), POINTS[shape]), (place, POINTS[place])]
-    reasons += [(reason, POINTS[reason]) for reason in around if reason != OUTRIGHT]
+        reasons[1] = (str(shape), POINTS[shape])
     if shape not in _DRAWN:
         most = _MOST_BITS_OF_A_NAME if _may_be_name(text, shape, noun, place) else _MOST_BITS
         points = min(max(bits * _per_bit(text, shape, noun), 0.0 if is_word else _LEAST_BITS), most)
@@ -236,8 +240,8 @@ def _counts(text: str) -> bool:
     if len(text) % 2 or not set(text) <= _HEX:
         return False
     value = bytes.fromhex(text)
-    steps = Counter((second - first) % 256 for first, second in pairwise(value))
-    return 2 * max(steps.values()) >= len(value)
+    steps = [step & 255 for step in map(sub, value[1:], value)]
+    return 2 * max(map(steps.count, set(steps))) >= len(value)
 
 
 def _repeats(text: str) -> bool:
