@@ -1,7 +1,9 @@
 """One file's content into hits, however large it is and whatever it is packed in."""
 
+import marshal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from outcrop.domain.finding import Confidence
@@ -9,6 +11,7 @@ from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.confirm import Hit
 from outcrop.scanner.detect import characters, find, first_pass
 from outcrop.scanner.kept import Rules
+from outcrop.scanner.rule import Rule, Strength
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.scanner.unpack import FIRST_BYTES, Budget, is_packed, texts
 
@@ -28,26 +31,34 @@ class Found:
     gaps: list[str] = field(default_factory=list)
 
 
-# What travels from a scanning process to the one that reports: a Secret refuses to be serialised, so its parts go by name.
-Wire = tuple[list[tuple[str, str, str, dict[str, Any]]], list[str]]
+Wire = bytes  # what one file holds as it travels from a scanning process to the one that reports, and is kept there: a fifth of the size
+
+_APART = ("rule", "secret", "parts")  # written first: a Secret refuses to be serialised, so its parts go by name
+_FIELDS = tuple(name for name in Hit.__dataclass_fields__ if name not in _APART)
 
 
 def to_wire(found: Found) -> Wire:
-    return [(inner, hit.rule.id, reveal(hit.secret), _plain(hit)) for inner, hit in found.hits], found.gaps
+    hits = [
+        (inner, hit.rule.id, reveal(hit.secret), {name: reveal(part) for name, part in hit.parts.items()}, *_plain(hit))
+        for inner, hit in found.hits
+    ]
+    return marshal.dumps((hits, found.gaps))
 
 
 def from_wire(wire: Wire, rules: Rules) -> Found:
-    hits = []
-    for inner, rule_id, value, fields in wire[0]:
-        rule = rules[rules.ids[rule_id]]
-        parts = {name: Secret(part) for name, part in fields["parts"].items()}
-        hits.append((inner, Hit(rule=rule, secret=Secret(value, wholly=rule.password), **{**fields, "parts": parts})))
-    return Found(hits, wire[1])
+    hits, gaps = marshal.loads(wire)  # noqa: S302 - one of our own processes wrote it
+    return Found([(inner, _hit(rules[rules.ids[rule_id]], *fields)) for inner, rule_id, *fields in hits], gaps)
 
 
-def _plain(hit: Hit) -> dict[str, Any]:
-    names = [name for name in Hit.__dataclass_fields__ if name not in {"rule", "secret", "parts"}]
-    return {name: getattr(hit, name) for name in names} | {"parts": {name: reveal(part) for name, part in hit.parts.items()}}
+def _plain(hit: Hit) -> Iterator[Any]:
+    values = (getattr(hit, name) for name in _FIELDS)
+    return (value.value if isinstance(value, StrEnum) else value for value in values)
+
+
+def _hit(rule: Rule, value: str, parts: dict[str, str], *plain: Any) -> Hit:
+    fields = dict(zip(_FIELDS, plain, strict=True))
+    fields |= {"strength": Strength(fields["strength"]), "confidence": Confidence(fields["confidence"])}
+    return Hit(rule=rule, secret=Secret(value, wholly=rule.password), parts={name: Secret(part) for name, part in parts.items()}, **fields)
 
 
 def scan_content(ruleset: RuleSet, data: bytes, floor: Confidence) -> Found:

@@ -185,7 +185,7 @@ def _decoded(ruleset: RuleSet, data: bytes, ends: dict[int, list[int]], depth: i
     found: list[Hit] = []
     pieces = list(base64_pieces(data, {phase: ends[count + phase] for phase in range(4) if count + phase in ends}))
     escapes = [*ends.get(count + 4, ()), *after_words(data, ends.get(count + 5, []))]
-    names = [""] * len(pieces)
+    names = [b""] * len(pieces)
     for start, stop in escaped_stretches(data, sorted(escapes)):
         name = _name_of(data, start, stop, f"{depth} {floor}")
         if name not in ruleset.barren and (escaped := unescaped(data, start, stop)) is not None:
@@ -202,9 +202,9 @@ def _decoded(ruleset: RuleSet, data: bytes, ends: dict[int, list[int]], depth: i
     return found
 
 
-def _name_of(data: bytes, start: int, stop: int, more: str) -> str:
+def _name_of(data: bytes, start: int, stop: int, more: str) -> bytes:
     """Name a stretch by all that matters for what is found in it."""
-    return f"{blake2b(data[start:stop], digest_size=16).hexdigest()} {start > 0} {stop < len(data)} {more}"
+    return blake2b(data[start:stop], digest_size=16, person=f"{start > 0:d}{stop < len(data):d} {more}".encode()).digest()
 
 
 def _seen_in(ruleset: RuleSet, pieces: list[Piece]) -> Iterator[Seen]:

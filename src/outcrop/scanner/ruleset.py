@@ -32,7 +32,7 @@ class RuleSet:
         self.version = version
         self.database = database
         self.count = len(rules.triggers)
-        self.barren: set[str] = set()  # stretches by name in which nothing was found: versions of one file repeat them
+        self.barren: set[bytes] = set()  # stretches by name in which nothing was found: versions of one file repeat them
         self._of_thread = local()
         self._reach: dict[int, tuple[int, int]] = {}
         self._triggered: dict[int, list[tuple[Rule, Form]]] = {}
@@ -55,7 +55,7 @@ class RuleSet:
             known = self._reach[number] = before, after
         return known
 
-    def note_barren(self, stretch: str) -> None:
+    def note_barren(self, stretch: bytes) -> None:
         if len(self.barren) >= _MOST_BARREN:
             self.barren.clear()
         self.barren.add(stretch)

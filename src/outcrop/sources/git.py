@@ -1,7 +1,7 @@
 """A repository's whole history into located hits: every blob is read once, then the oldest commit of each hit is found."""
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +9,8 @@ from pathlib import Path
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner.content import Found, from_wire, scan_content
+from outcrop.scanner.content import Found, Wire, from_wire, scan_content, to_wire
+from outcrop.scanner.kept import Rules
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.scanner.unpack import Budget, texts
 from outcrop.sources import blobs, gitcall, history
@@ -269,7 +270,7 @@ def _note_gaps(repository: Repository, outcome: Outcome) -> None:
     outcome.gaps += [("repository", gap) for gap in dict.fromkeys(repository.gaps)]
 
 
-def _telling(found: dict[bytes, Found], located: list[Located]) -> list[bytes]:
+def _telling(found: Mapping[bytes, Found], located: list[Located]) -> list[bytes]:
     """Give the blobs that findings are told from, and those with gaps: while nothing changes the others say nothing more."""
     wanted = {blob for one in located for blob in (one.first_blob, one.tip_blob)}
     return [oid for oid, content in found.items() if oid in wanted or content.gaps]
@@ -284,15 +285,35 @@ def _batches(repository: Repository, seen: Seen, *, objects: bool, refs: bool) -
         yield from (again[at : at + _AGAIN] for at in range(0, len(again), _AGAIN))
 
 
-def _read(scan: Scan, batches: Iterable[list[bytes]], outcome: Outcome) -> dict[bytes, Found]:
-    found: dict[bytes, Found] = {}
+class _Held(Mapping[bytes, Found]):
+    """What blobs hold, as it came: of a long history that is much, and each is looked at once or twice."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._wires: dict[bytes, Wire] = {}
+
+    def add(self, oid: bytes, wire: Wire) -> None:
+        self._wires[oid] = wire
+
+    def __getitem__(self, oid: bytes) -> Found:
+        return from_wire(self._wires[oid], self._rules)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._wires)
+
+    def __len__(self) -> int:
+        return len(self._wires)
+
+
+def _read(scan: Scan, batches: Iterable[list[bytes]], outcome: Outcome) -> Mapping[bytes, Found]:
+    found = _Held(scan.ruleset.rules)
     for told in spread(batches, blobs.reader(scan.repository, scan.ruleset, scan.floor), scan.jobs):
         outcome.files += told.blobs
         outcome.size += told.size
         for oid, wire in told.hits:
-            found[oid] = from_wire(wire, scan.ruleset.rules)
+            found.add(oid, wire)
         for oid, reason in told.gaps:
-            found[oid] = Found(gaps=[reason])
+            found.add(oid, to_wire(Found(gaps=[reason])))
         scan.progress(outcome)
     return found
 
@@ -303,7 +324,7 @@ def _values(scan: Scan, oids: list[bytes]) -> set[str]:
     return {reveal(hit.secret) for _, found, _ in scanned if not isinstance(found, str) for _, hit in found.hits if not hit.allowed}
 
 
-def _attribute(scan: Scan, seen: Seen, found: dict[bytes, Found], outcome: Outcome) -> None:
+def _attribute(scan: Scan, seen: Seen, found: Mapping[bytes, Found], outcome: Outcome) -> None:
     gaps: list[str] = []
     tips = history.usable_tips(scan.repository, gaps)
     order = history.commits(scan.repository, tips, gaps) if found else tips
@@ -325,13 +346,14 @@ def _by_path(found: Iterable[bytes], places: Places) -> dict[bytes, set[bytes]]:
     return by_path
 
 
-def _located(found: dict[bytes, Found], places: Places, tips: set[tuple[bytes, bytes]]) -> Iterator[Located]:
+def _located(found: Mapping[bytes, Found], places: Places, tips: set[tuple[bytes, bytes]]) -> Iterator[Located]:
     """Give one place per path and value: the oldest commit's line and column, and the line at the tip.
 
     A mark allows the versions of a line that have it: the oldest without one counts, where there is one.
     """
     oldest: dict[_Key, tuple[tuple[bool, int], Located]] = {}
-    for oid, content in sorted(found.items()):
+    for oid in sorted(found):
+        content = found[oid]
         places_of: list[tuple[bytes | None, tuple[int, bytes]]] = [*places.get(oid, {}).items()] or [(None, (0, b""))]
         for path, (rank, commit) in places_of:
             at_tip = path is not None and (path, oid) in tips
@@ -364,11 +386,11 @@ def _describe(repository: Repository, located: list[Located]) -> None:
             one.origin = described.get(one.origin.commit.encode(), one.origin)
 
 
-def _gaps_of(found: dict[bytes, Found], places: Places) -> Iterator[tuple[str, str]]:
+def _gaps_of(found: Mapping[bytes, Found], places: Places) -> Iterator[tuple[str, str]]:
     """Tell what could not be read of which file."""
-    for oid, content in sorted(found.items()):
+    for oid in sorted(found):
         path = next(iter(sorted(places.get(oid, ()))), None)
-        for reason in content.gaps:
+        for reason in found[oid].gaps:
             yield (shown(path) if path is not None else f"object {oid.decode()}"), one_line(reason)
 
 
