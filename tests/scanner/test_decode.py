@@ -50,6 +50,13 @@ WRITTEN = {
     "hexadecimal entities": b"<a>\n<b>^" + every("&#x{:02x};") + b"</b>\n",
     "one escape inside": b't = "^' + RAW.replace(b"_", b"\\u005f", 1) + b'"\n',
     "slashes of JSON": b'{"url": "https:\\/\\/bot:^' + RAW + b'@corp.io\\/x"}\n',
+    "behind a space in an address": b"GET /?q=key%20^" + RAW + b" HTTP/1.1\n",
+    "behind a space in an address, twice": b"GET /?q=key%2520^" + RAW + b"&x=1\n",
+    "behind a line break in a form": b"text=see%0D%0A^" + RAW + b"%0D%0Aabove\n",
+    "behind a line break and a comma": b"text=see%0a%2C^" + RAW + b"\n",
+    "behind an escaped space": b'{"text": "key\\u0020^' + RAW + b'"}\n',
+    "in colours": b"\x1b[1mkey\x1b[0m is \x1b[38;5;208m^" + RAW + b"\x1b[0m\n",
+    "in a mail": b"Content-Transfer-Encoding: quoted-printable\n\nGITHUB=3D^" + RAW + b"\n",
     "a notebook": b'{"source": ["key = \\"^' + RAW + b'\\"\\n"]}\n',
 }
 

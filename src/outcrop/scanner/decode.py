@@ -21,14 +21,18 @@ _AHEAD = 16  # characters by which a text is told from what is none
 _BEYOND_ASCII = bytes(range(0x80, 0x100))
 _SHORTEST_LINE = 16  # a neighbouring line must hold this many base64 characters to belong to the run
 # What rules without a literal beginning are recognised by.
-_COMMON = (b"password", b"PASSWORD", b"secret", b"SECRET", b"token", b"TOKEN", b"api_key", b"API_KEY", b"apiKey", b"://")
+_COMMON = (
+    b"password", b"PASSWORD", b"Password", b"secret", b"SECRET", b"Secret", b"token", b"TOKEN", b"Token", b"api_key", b"API_KEY", b"apiKey",
+    b"api-key", b"_KEY=", b"_KEY:", b"ccess_key", b"ccessKey", b"Authorization", b"://",
+)  # fmt: skip
 
-# Only escapes of visible ASCII: text in other languages is full of the rest, and no credential needs an escaped space.
-_VISIBLE = "(?:2[1-9A-Fa-f]|[3-6][0-9A-Fa-f]|7[0-9A-Ea-e])"
+# Only escapes of visible ASCII and of the space that may stand before a value: text in other languages is full of the rest.
+_VISIBLE = "(?:[2-6][0-9A-Fa-f]|7[0-9A-Ea-e])"
 _ANY = "[2-7][0-9A-Fa-f]"  # the same, and two more
-_INVISIBLE = "[^2-7].|2[^1-9A-Fa-f]|[3-6][^0-9A-Fa-f]|7[^0-9A-Ea-e]"
-_SIGN = "(?:2[2BFbf6]|3[ABDabd]|40|7[Bb])"  # what is a sign in an address, and what quotes a value
-_NO_SIGN = "[^2347].|2[^2BFbf6]|3[^ABDabd]|4[^0]|7[^Bb]"
+_INVISIBLE = "[^2-7].|[2-6][^0-9A-Fa-f]|7[^0-9A-Ea-e]"
+# What is a sign in an address, what quotes a value, and what stands between words.
+_SIGN = "(?:0[ADad]|2[0267BCFbcf]|3[ABDabd]|40|7[Bb])"
+_NO_SIGN = "[^02347].|0[^ADad]|2[^0267BCFbcf]|3[^ABDabd]|4[^0]|7[^Bb]"
 # Of escapes side by side, as where a whole value is escaped, the first pass sees the first one only. What code is full of is asked without
 # alternatives, which the first pass would have to follow: that took 7 % of its time.
 ESCAPES = (
@@ -40,27 +44,31 @@ ESCAPES = (
     rf"(?s)^..?.?%(?:25)?{_SIGN}|^%(?:25)?{_SIGN}",
     r"&#(?:x[2-7][0-9A-Fa-f]|[3-9][0-9]|1[01][0-9]|12[0-6]);",
     r":\\/\\/",
+    r"\x1b\[[0-9;]{1,12}m[0-9A-Za-z]",
+    r"=3D[0-9A-Za-z]",
 )
 _FURTHER = re.compile(rf"(?:\\u00{_VISIBLE})++|(?:\\x{_ANY})++|(?:%(?:25)?{_SIGN})++|".encode())
 # A quoted value in code that itself stands in a string, as in notebooks: looked at only after a word that matters.
 QUOTED = r"[=:] ?\\[\"']"
 _WORD = re.compile(rb"(?i:key|token|secret|passw|pwd|auth|credential)")
-_CODE = "(?:[2-6][0-9A-Fa-f]|7[0-9A-Ea-e])"
+_BYTE = f"(?:{_VISIBLE}|0[ADad])"
 # One pattern for each sign, with which all of it begins: what lies between is then passed over four times as quickly.
 _ESCAPE = tuple(
     re.compile(text.encode())
     for text in (
-        rf"\\(?:x{_CODE}(?:\\x{_CODE})*+|u00{_CODE}(?:\\u00{_CODE})*+|[/\"'])",
-        f"%{_CODE}(?:%{_CODE})*+",
+        rf"\\(?:x{_VISIBLE}(?:\\x{_VISIBLE})*+|u00{_VISIBLE}(?:\\u00{_VISIBLE})*+|[/\"'])",
+        f"%{_BYTE}(?:%{_BYTE})*+",
         r"&#(?:x[2-7][0-9A-Fa-f]|\d{2,3});",
+        r"\x1b\[[0-9;]{1,12}m",
+        "=3D",
     )
 )
-_MARKS = {ord("u"): b"\\u00", ord("x"): b"\\x"} | dict.fromkeys(b"234567", b"%")  # before each code, by the second sign
-_CHARACTER = {b"\\/": b"/", b'\\"': b'"', b"\\'": b"'"}  # other ways to write a visible character or a space
+_MARKS = {ord("u"): b"\\u00", ord("x"): b"\\x"} | dict.fromkeys(b"0234567", b"%")  # before each code, by the second sign
+_CHARACTER = {b"\\/": b"/", b'\\"': b'"', b"\\'": b"'", b"=3D": b"="}  # other ways to write a visible character or a space
 for _code in range(32, 127):
     for _spelling in (f"&#{_code};", f"&#{_code:03};", f"&#x{_code:02x};", f"&#x{_code:02X};"):
         _CHARACTER[_spelling.encode()] = bytes([_code])
-_ENTITY, _QUOTES = ord("&"), b"/\"'"
+_ENTITY, _OTHERS, _QUOTES = ord("&"), b"&=\x1b", b"/\"'"
 _BEFORE, _AFTER = 400, 2_400  # an escape is read in this much of its surroundings
 
 
@@ -270,8 +278,8 @@ def unescaped(data: bytes, start: int, stop: int) -> Piece | None:
     length, last = 0, start
     for match in sorted((match for escape in _ESCAPE for match in escape.finditer(data, start, stop)), key=re.Match.start):
         written = match[0]
-        if written[0] == _ENTITY or written[1] in _QUOTES:
-            decoded = _CHARACTER.get(written, b"")
+        if written[0] in _OTHERS or written[1] in _QUOTES:
+            decoded = _CHARACTER.get(written, b"" if written[0] == _ENTITY else b" ")  # a colour ends a word
             if not decoded:
                 continue
         else:
