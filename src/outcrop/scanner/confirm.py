@@ -15,7 +15,7 @@ from outcrop.scanner.allowed import spared
 from outcrop.scanner.checksum import CHECKSUMS
 from outcrop.scanner.decode import base64_value
 from outcrop.scanner.entropy import is_random
-from outcrop.scanner.judge.candidate import LED_TO, Candidate, assigned, held, matched
+from outcrop.scanner.judge.candidate import LED_TO, Candidate, assigned, held, matched, tabled
 from outcrop.scanner.judge.letters import is_spelled
 from outcrop.scanner.match import compiled, ends_with, matches_wholly, spans
 from outcrop.scanner.placeholder import is_placeholder, text_of
@@ -263,7 +263,7 @@ def led_to(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares, 
 
 def _led_to(form: Form, data: bytes, ends: list[int], taken: Shares, *, doubtful: bool) -> Iterator[Candidate]:
     if form.judge not in LED_TO:
-        return held(data, ends, taken, doubtful=doubtful)
+        return (tabled if form.judge == "table" else held)(data, ends, taken, doubtful=doubtful)
 
     def leads(end: int) -> bool:
         return ends_with(data[max(0, end - _LED) : end], form.regex)

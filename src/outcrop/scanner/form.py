@@ -49,7 +49,7 @@ class FormIn(Strict):
     drawn: bool | None = None
     confidence: Literal["high", "medium", "low"] | None = None
     strength: Literal["prefix", "structured", "context", "generic"] | None = None
-    judge: Literal["noun", "key", "members", "option", "header", "call"] | None = None
+    judge: Literal["noun", "key", "members", "table", "option", "header", "call"] | None = None
     trigger: str | None = None  # what the first pass looks for instead of the pattern
 
 
@@ -74,7 +74,7 @@ def make_form(given: FormIn) -> Form:
     )
     form = form._replace(**_known(given)) if form.whole else form._replace(value_at=len(leading))
     before, after = within if given.near else 0, within if given.near or given.after else 0
-    if given.judge == "members":
+    if given.judge in {"members", "table"}:
         if not form.whole:
             raise regex.PatternError("pattern must end with what stands before the first member, and be at most 450 characters wide")
         after = MOST

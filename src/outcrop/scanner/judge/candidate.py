@@ -11,13 +11,14 @@ from outcrop.scanner.judge.between import PASSED, goes_with, is_outcome, is_para
 from outcrop.scanner.judge.members import members, opens_list
 from outcrop.scanner.judge.name import Noun, is_about, noun_of
 from outcrop.scanner.judge.outright import goes_on, is_outright
+from outcrop.scanner.judge.tables import table
 from outcrop.scanner.judge.verdict import OUTRIGHT, is_drawn, is_drawn_with_signs, weigh
 from outcrop.scanner.judge.words import WORDS
 from outcrop.scanner.placeholder import is_filled_in, is_placeholder, text_of
 
 # Forms whose pattern leads up to the value: how many of its characters the pattern takes, quoted and bare.
 LED_TO = {"noun": (4, 4), "key": (12, 16)}
-LEADING = frozenset({*LED_TO, "members"})  # these, and one whose pattern leads up to a list or a mapping
+LEADING = frozenset({*LED_TO, "members", "table"})  # these, and one whose pattern leads up to a list, a mapping or a table
 _LONGEST = 400  # bytes of a value
 _LOOK_BACK = 128  # what is read before a value: the name, and the line it stands in
 _LOOK_AHEAD = _LONGEST + 8  # its end, and what follows
@@ -122,6 +123,20 @@ def held(data: bytes, ends: Iterable[int], taken: Callable[[int, int], bool], *,
             found = None if is_other or taken(left, right) else _judged(data, left, right, Noun.SECRET, place)
             if found is not None and (doubtful or found.confidence is not Confidence.LOW):
                 yield found._replace(bare=place == "bare" and not is_drawn(data[left : found.right]))
+
+
+def tabled(data: bytes, ends: Iterable[int], taken: Callable[[int, int], bool], *, doubtful: bool) -> Iterator[Candidate]:
+    """Judge what stands in tables below headings that have these places in their lines."""
+    done = -1
+    for end in ends:
+        if end <= done:  # a line of a table that has been read
+            continue
+        found, done = table(data, end)
+        for left, right, noun, outright in found:
+            doubts = (OUTRIGHT,) if outright and noun is Noun.PASSWORD else ()
+            judged = None if taken(left, right) else _judged(data, left, right, noun, "quoted", doubts)
+            if judged is not None and (doubtful or judged.confidence is not Confidence.LOW):
+                yield judged
 
 
 def _further(data: bytes, ends: Iterable[int], quoted: int) -> Iterator[int]:
