@@ -1,26 +1,29 @@
 """Which blobs a repository has, in the order in which git reads them at the least cost."""
 
+import contextlib
 import os
+import subprocess
 import tempfile
+import threading
 from binascii import unhexlify
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterator
 from contextlib import closing
+from itertools import islice
+from typing import IO
 
 from outcrop.sources import gitcall
+from outcrop.sources.packs import many_ids
 from outcrop.sources.repository import Repository
 from outcrop.sources.rows import Rows
 
 INCOMPLETE = "the object store is damaged: some objects were not scanned"
 _BATCH_BYTES = 3 << 20  # as they are packed
 _BATCH_BLOBS = 20_000
-_LIST = [
-    "cat-file",
-    "--batch-check=%(objecttype) %(objectsize:disk) %(objectname) %(deltabase)",
-    "--batch-all-objects",
-    "--unordered",
-    "--buffer",
-]
+_LIST = ["cat-file", "--batch-check=%(objecttype) %(objectsize:disk) %(objectname) %(deltabase)", "--buffer"]
+_EVERY = ["--batch-all-objects", "--unordered"]
+_MANY = 500_000  # objects from which on git is told which there are
+_GIVEN = 4_096  # of which it is told at a time
 _VIEW = {"core.packedGitLimit": "32m"}  # nothing else is at work yet
 _TOGETHER = 300_000  # blobs that are put in order together, which takes 120 bytes for each
 _SIZE = 6  # bytes in which a size is kept
@@ -80,8 +83,11 @@ def _batches(order: Rows) -> Iterator[list[bytes]]:
 def _blobs(repository: Repository) -> Iterator[tuple[bytes, int, bytes]]:
     """Give every blob that there is, its size as it is packed, and its base; ids in bytes."""
     any_damaged = False
-    with tempfile.TemporaryFile() as errors, gitcall.start(repository.folder, _LIST, stderr=errors, config=_VIEW) as process:
+    given = many_ids(repository.objects, least=_MANY)
+    command, stdin = ([*_LIST, *_EVERY], subprocess.DEVNULL) if given is None else (_LIST, subprocess.PIPE)
+    with tempfile.TemporaryFile() as errors, gitcall.start(repository.folder, command, stdin=stdin, stderr=errors, config=_VIEW) as process:
         assert process.stdout is not None  # noqa: S101 - for the type checker
+        giver = _Giver(process.stdin, given) if process.stdin and given else None
         for line in process.stdout:
             if line.startswith(b"blob "):
                 _, size, oid, base = line.split()
@@ -90,5 +96,24 @@ def _blobs(repository: Repository) -> Iterator[tuple[bytes, int, bytes]]:
                 any_damaged = True
                 yield unhexlify(line.split()[0]), 0, _WHOLE
         process.wait()
-        if process.returncode or (os.fstat(errors.fileno()).st_size and not any_damaged):
+        if giver:
+            giver.join()
+        if process.returncode or (giver and not giver.told_all) or (os.fstat(errors.fileno()).st_size and not any_damaged):
             repository.gaps.append(INCOMPLETE)
+
+
+class _Giver(threading.Thread):
+    """Tells git the objects, while another thread reads what it says of them."""
+
+    def __init__(self, stdin: IO[bytes], ids: Iterator[bytes]) -> None:
+        super().__init__(daemon=True)
+        self.told_all = False
+        self._stdin = stdin
+        self._ids = ids
+        self.start()
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError, ValueError, IndexError), self._stdin as stdin:  # git has ended, or an index is damaged
+            while some := list(islice(self._ids, _GIVEN)):
+                stdin.write(b"\n".join(some) + b"\n")
+            self.told_all = True

@@ -71,6 +71,13 @@ class Ids:
         for oid in ids:
             rows[(oid[0] << 8 | oid[1]) >> 2] += oid[2:10]
 
+    def add(self, oid: bytes) -> bool:
+        """Add an id; tell whether it was not among them."""
+        if oid in self:
+            return False
+        self._rows[(oid[0] << 8 | oid[1]) >> 2] += oid[2:10]
+        return True
+
     def __contains__(self, oid: Any) -> bool:
         row: bytearray = self._rows[(oid[0] << 8 | oid[1]) >> 2]
         return row.find(oid[2:10]) >= 0  # half the time of `in`
