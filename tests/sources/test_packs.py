@@ -40,7 +40,7 @@ def folder(repo: Repo) -> Path:
 def ids(repo: Repo) -> list[str]:
     found = many_ids([folder(repo)], least=0)
     assert found is not None
-    return [oid.decode() for oid in found]
+    return [oid.hex() for oid in found]
 
 
 def opened(repo: Repo, work: Path) -> Repository:
@@ -106,7 +106,7 @@ def test_the_list_of_blobs_is_the_same(repo: Repo, tmp_path: Path, monkeypatch: 
 
 def test_an_index_that_turns_out_to_be_damaged_is_told(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def cut() -> Iterator[bytes]:
-        yield everything(repo)[0].encode()
+        yield bytes.fromhex(everything(repo)[0])
         raise IndexError
 
     monkeypatch.setattr(listing, "many_ids", lambda *_, **__: cut())
@@ -116,11 +116,11 @@ def test_an_index_that_turns_out_to_be_damaged_is_told(repo: Repo, tmp_path: Pat
 
 
 def test_a_list_that_nobody_reads_to_its_end_leaves_nothing_behind(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blob = repo.git("rev-parse", "HEAD:d").encode()
+    blob = bytes.fromhex(repo.git("rev-parse", "HEAD:d"))
     monkeypatch.setattr(listing, "many_ids", lambda *_, **__: itertools.repeat(blob))
     before = threading.active_count()
     blobs = listing._blobs(opened(repo, tmp_path / "work"))
-    assert next(blobs)[0] == bytes.fromhex(blob.decode())
+    assert next(blobs)[0] == blob
     blobs.close()
     for _ in range(100):
         if threading.active_count() == before:

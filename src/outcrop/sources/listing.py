@@ -13,7 +13,7 @@ from itertools import islice
 from typing import IO
 
 from outcrop.sources import gitcall
-from outcrop.sources.packs import many_ids
+from outcrop.sources.packs import WIDTH, many_ids
 from outcrop.sources.repository import Repository
 from outcrop.sources.rows import Rows
 
@@ -22,7 +22,7 @@ _BATCH_BYTES = 3 << 20  # as they are packed
 _BATCH_BLOBS = 20_000
 _LIST = ["cat-file", "--batch-check=%(objecttype) %(objectsize:disk) %(objectname) %(deltabase)", "--buffer"]
 _EVERY = ["--batch-all-objects", "--unordered"]
-_MANY = 500_000  # objects from which on git is told which there are
+_MANY = 1_000_000  # objects from which on git is told which there are
 _GIVEN = 4_096  # of which it is told at a time
 _VIEW = {"core.packedGitLimit": "32m"}  # nothing else is at work yet
 _TOGETHER = 300_000  # blobs that are put in order together, which takes 120 bytes for each
@@ -115,5 +115,5 @@ class _Giver(threading.Thread):
     def run(self) -> None:
         with contextlib.suppress(OSError, ValueError, IndexError), self._stdin as stdin:  # git has ended, or an index is damaged
             while some := list(islice(self._ids, _GIVEN)):
-                stdin.write(b"\n".join(some) + b"\n")
+                stdin.write(b"".join(some).hex("\n", WIDTH).encode() + b"\n")
             self.told_all = True

@@ -3,22 +3,22 @@
 git lists them too, but remembers each that it has told: of millions that takes more memory than all of a scan.
 """
 
-import mmap
 import os
 import struct
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
+from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
 from outcrop.sources.rows import Ids
 
-_WIDTH = 20  # bytes of an id; of longer ones, which few repositories have, git tells
+WIDTH = 20  # bytes of an id; of longer ones, which few repositories have, git tells
 _HEADER = struct.Struct(">4sI")
 _MAGIC, _VERSION = b"\xfftOc", 2
 _NAMES = _HEADER.size + 4 * 256  # where the ids begin, behind how many of them begin with each byte
-_OF_EACH = _WIDTH + 8  # its id, a sum and an offset
+_OF_EACH = WIDTH + 8  # its id, a sum and an offset
 _FAR = 1 << 31  # an offset with this bit is the number of one in the table of large ones
 _TOGETHER = 1 << 16  # objects that are put in order together, on average
 
@@ -30,8 +30,11 @@ class _Index(NamedTuple):
 
 
 def many_ids(folders: Sequence[Path], *, least: int) -> Iterator[bytes] | None:
-    """Give the id of each object once, in hexadecimal; None where there are fewer than so many, or where an index is of another kind."""
-    found = [(path, size) for folder in folders for path, size in _files(folder / "pack")]
+    """Give the id of each object once, in binary; None where there are fewer than so many, or where an index is of another kind."""
+    try:
+        found = [(path, size) for folder in folders for path, size in _files(folder / "pack")]
+    except OSError:
+        return None  # git tells what is wrong
     if sum(size for path, size in found if path.suffix == ".idx") < least * _OF_EACH:
         return None
     packs = {path: size for path, size in found if path.suffix == ".pack"}
@@ -47,7 +50,7 @@ def _files(folder: Path) -> list[tuple[Path, int]]:
     try:
         with os.scandir(folder) as entries:
             return sorted((Path(entry.path), entry.stat().st_size) for entry in entries if entry.is_file())
-    except OSError:
+    except FileNotFoundError:
         return []
 
 
@@ -62,7 +65,7 @@ def _count(path: Path) -> int | None:
     if len(head) < _NAMES or _HEADER.unpack_from(head) != (_MAGIC, _VERSION):
         return None
     count = int.from_bytes(head[-4:], "big")
-    rest = size - _NAMES - count * _OF_EACH - 2 * _WIDTH  # two sums of all, and large offsets
+    rest = size - _NAMES - count * _OF_EACH - 2 * WIDTH  # two sums of all, and large offsets
     return count if rest >= 0 and rest % 8 == 0 and rest // 8 <= count else None
 
 
@@ -72,7 +75,7 @@ def _each_once(folders: Sequence[Path], indexes: list[_Index]) -> Iterator[bytes
     for ids in (iter(loose), *map(_in_order, indexes)):
         for oid in ids:
             if known is None or known.add(oid):
-                yield oid.hex().encode()
+                yield oid
 
 
 def _loose(folder: Path) -> Iterator[bytes]:
@@ -83,36 +86,41 @@ def _loose(folder: Path) -> Iterator[bytes]:
         except OSError:
             continue
         for name in names:
-            if len(name) == 2 * _WIDTH - 2 and set(name) <= set("0123456789abcdef"):
+            if len(name) == 2 * WIDTH - 2 and set(name) <= set("0123456789abcdef"):
                 yield bytes.fromhex(begin + name)
 
 
 def _in_order(index: _Index) -> Iterator[bytes]:
-    """Give the ids of an index by where their objects stand, a part of the pack after the other."""
-    with index.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        at = _NAMES + index.objects * (_WIDTH + 4)
-        with memoryview(content) as view:
-            offsets = _table("I", view[at : at + 4 * index.objects])
-            far = _table("Q", view[at + 4 * index.objects : -2 * _WIDTH])
-        parts = [array("I") for _ in range(index.objects // _TOGETHER + 1)]
-        wide = index.pack_size // len(parts) + 1
-        for number, offset in enumerate(offsets):
-            place = offset if offset < _FAR else far[offset - _FAR]
-            parts[min(place // wide, len(parts) - 1)].append(number)
+    """Give the ids of an index by where their objects stand, a part of the pack after the other.
+
+    It is read and not mapped: a mapped file that somebody cuts ends the process.
+    """
+    with index.path.open("rb", buffering=0) as file:
+        file.seek(_NAMES + index.objects * (WIDTH + 4))
+        offsets = _table("I", file, index.objects)
+        far = _table("Q", file, (os.fstat(file.fileno()).st_size - file.tell() - 2 * WIDTH) // 8)
 
         def place_of(number: int) -> int:
             offset = offsets[number]
             return offset if offset < _FAR else far[offset - _FAR]
 
+        parts = [array("I") for _ in range(index.objects // _TOGETHER + 1)]
+        wide = index.pack_size // len(parts) + 1
+        for number in range(index.objects):
+            parts[min(place_of(number) // wide, len(parts) - 1)].append(number)
         for part in parts:
             for number in sorted(part, key=place_of):
-                name = _NAMES + number * _WIDTH
-                yield content[name : name + _WIDTH]
+                name = os.pread(file.fileno(), WIDTH, _NAMES + number * WIDTH)
+                if len(name) < WIDTH:
+                    raise ValueError("the index has been cut")
+                yield name
 
 
-def _table(kind: str, content: memoryview) -> "array[int]":
+def _table(kind: str, file: FileIO, count: int) -> "array[int]":
     table = array(kind)
-    table.frombytes(content)
+    table.frombytes(file.read(count * table.itemsize))
+    if len(table) < count:
+        raise ValueError("the index has been cut")
     if sys.byteorder == "little":
         table.byteswap()
     return table

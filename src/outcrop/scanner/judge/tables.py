@@ -50,7 +50,9 @@ def table(data: bytes, end: int) -> tuple[list[Cell], int]:
     if mark is None:
         return [], end
     names = [data[left:right] for left, right in _row(data, begin, stop, mark)]
-    columns = _columns(names) if len(list(filter(None, names))) > 1 else []  # else lines of a list, each with a comma
+    columns = _columns(names)
+    if not columns or len(list(filter(None, names))) < 2:  # lines of a list, each with a comma
+        return [], stop
     outright = mark != _BAR and all(any(map(known.search, names)) for known in (_KNOWS_WHOSE, _KNOWS_WHERE))
     found = []
     for left, right in _lines(data, stop + 1, ruled=mark == _BAR):
