@@ -18,7 +18,8 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner import unpack
 from outcrop.scanner.content import scan_content
-from outcrop.scanner.unpack import Budget, is_packed, texts
+from outcrop.scanner.packed import is_packed
+from outcrop.scanner.unpack import Budget, texts
 from tests.rulesets import github_token, ruleset
 
 TOKEN = github_token("unpack").encode()

@@ -11,9 +11,9 @@ from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.confirm import Hit
 from outcrop.scanner.detect import characters, find, first_pass
 from outcrop.scanner.kept import Rules
+from outcrop.scanner.packed import FIRST_BYTES, is_packed
 from outcrop.scanner.rule import Rule, Strength
 from outcrop.scanner.ruleset import RuleSet
-from outcrop.scanner.unpack import FIRST_BYTES, Budget, is_packed, texts
 
 PIECE = 32 << 20  # what is held in memory of a content that comes as a stream
 PART = 4 << 20  # what one process takes on of a large file, at most
@@ -65,6 +65,8 @@ def scan_content(ruleset: RuleSet, data: bytes, floor: Confidence) -> Found:
     """Scan a content that is in memory."""
     if not is_packed(data[:512]):
         return Found([("", hit) for hit in find(ruleset, data, floor)])
+    from outcrop.scanner.unpack import Budget, texts  # noqa: PLC0415 - most scans meet nothing that is packed
+
     budget = Budget()
     hits = [(name, hit) for name, text in texts(data, budget) for hit in find(ruleset, text, floor)]
     return Found(hits, budget.gaps)

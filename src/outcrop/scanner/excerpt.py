@@ -13,8 +13,9 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import MASK, Secret, reveal
 from outcrop.scanner.confirm import Hit
 from outcrop.scanner.detect import find
+from outcrop.scanner.packed import is_packed
 from outcrop.scanner.ruleset import RuleSet
-from outcrop.scanner.unpack import Budget, is_packed, texts
+from outcrop.scanner.unpack import Budget, texts
 
 AROUND = 2  # lines before and after
 WIDTH = 200  # characters of a line

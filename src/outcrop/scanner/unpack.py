@@ -11,6 +11,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from outcrop.scanner.packed import opener_of, sealed_as, utf16_of
+
 _DEPTH = 6  # an image's tar, a layer's gzip, its tar, an archive in it, and a file in that
 _MEMBER = 128 << 20
 _TOTAL = 512 << 20
@@ -50,9 +52,9 @@ class Budget:
 
 def texts(data: bytes, budget: Budget, name: str = "", depth: int = 0) -> Iterator[tuple[str, bytes]]:
     """Give the plain texts in a file, each with its name inside it; the file itself, under no name, where it is plain."""
-    opener = _opener(data)
+    opener = opener_of(data)
     if opener is None:
-        if kind := _sealed(data):
+        if kind := sealed_as(data):
             budget.gaps.append(f"{name or 'archive'}: is packed as {kind}, which is not unpacked")
         yield name, _utf8(data)
         return
@@ -61,7 +63,7 @@ def texts(data: bytes, budget: Budget, name: str = "", depth: int = 0) -> Iterat
         yield name, data
         return
     try:
-        for inner, content in opener(data, budget):
+        for inner, content in _OPENERS[opener](data, budget):
             if reason := budget.spent():
                 budget.gaps.append(f"{name or 'archive'}: {reason}")
                 return
@@ -71,47 +73,8 @@ def texts(data: bytes, budget: Budget, name: str = "", depth: int = 0) -> Iterat
         yield name, data
 
 
-_SEALED = {
-    b"7z\xbc\xaf\x27\x1c": "7z",
-    b"Rar!\x1a\x07": "rar",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"\x04\x22\x4d\x18": "lz4",
-    b"\x1f\x9d": "compress",
-}
-# Of what is packed; what is so and begins otherwise has a zero among its first 512 bytes.
-FIRST_BYTES = frozenset(b"\x1fPB\xfd\xff\xfe") | {magic[0] for magic in _SEALED}
-
-
-def is_packed(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
-    """Tell by its first bytes whether a file is something to unpack rather than to read as it is."""
-    stop = len(data) if stop is None else stop
-    if stop - start < 4 or (data[start] not in FIRST_BYTES and data.find(b"\0", start, min(start + 512, stop)) < 0):
-        return False  # the usual case, told quickly
-    head = bytes(data[start : min(start + 512, stop)])
-    return _opener(head) is not None or _utf16(head) is not None or _sealed(head) is not None
-
-
-def _sealed(data: bytes) -> str | None:
-    """Name what is packed in a way that we cannot open."""
-    return next((kind for magic, kind in _SEALED.items() if data.startswith(magic)), None)
-
-
 def _joined(outer: str, inner: str) -> str:
     return f"{outer}!{inner}" if outer and inner else outer or inner
-
-
-def _opener(data: bytes) -> Callable[[bytes, Budget], Iterator[tuple[str, bytes]]] | None:
-    if data[:2] == b"\x1f\x8b":
-        return _gzip
-    if data[:4] in {b"PK\x03\x04", b"PK\x05\x06"}:
-        return _zip
-    if data[257:262] == b"ustar":
-        return _tar
-    if data[:3] == b"BZh" and data[4:10] == b"1AY&SY":
-        return _bz2
-    if data[:6] == b"\xfd7zXZ\x00":
-        return _xz
-    return None
 
 
 class _DamagedError(ValueError):
@@ -309,20 +272,8 @@ def _counted(name: str, content: bytes, budget: Budget) -> bytes:
 
 
 def _utf8(data: bytes) -> bytes:
-    encoding = _utf16(data)
+    encoding = utf16_of(data)
     return data.decode(encoding, "replace").encode("utf-8", "replace") if encoding else data
 
 
-def _utf16(data: bytes) -> str | None:
-    """Tell UTF-16 by its mark, or by every other byte of its beginning being zero."""
-    if data[:2] == b"\xff\xfe" and data[2:4] != b"\0\0":
-        return "utf-16"
-    if data[:2] == b"\xfe\xff":
-        return "utf-16"
-    head = data[:256]
-    if len(head) < 16 or b"\0" not in head:
-        return None
-    even, odd = head[::2].count(0) / len(head[::2]), head[1::2].count(0) / len(head[1::2])
-    if odd > 0.8 and even < 0.1:
-        return "utf-16-le"
-    return "utf-16-be" if even > 0.8 and odd < 0.1 else None
+_OPENERS = {"gzip": _gzip, "zip": _zip, "tar": _tar, "bz2": _bz2, "xz": _xz}

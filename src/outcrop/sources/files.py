@@ -11,8 +11,8 @@ from typing import NamedTuple
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.content import PART, Found, Part, Stretch, Wire, from_wire, parts_of, scan_part, scan_stream, scan_stretch, to_wire
+from outcrop.scanner.packed import is_packed
 from outcrop.scanner.ruleset import RuleSet
-from outcrop.scanner.unpack import is_packed
 from outcrop.sources.base import Located, Outcome, Progress, for_path, member, shown
 from outcrop.sources.ignoring import Ignoring
 from outcrop.sources.parallel import Emit, spread
