@@ -7,8 +7,9 @@ import os
 import struct
 import sys
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import FileIO
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ _MAGIC, _VERSION = b"\xfftOc", 2
 _NAMES = _HEADER.size + 4 * 256  # where the ids begin, behind how many of them begin with each byte
 _OF_EACH = WIDTH + 8  # its id, a sum and an offset
 _FAR = 1 << 31  # an offset with this bit is the number of one in the table of large ones
+_BLOCK = 1 << 18  # bytes
 _TOGETHER = 1 << 16  # objects that are put in order together, on average
 
 
@@ -71,11 +73,9 @@ def _count(path: Path) -> int | None:
 
 def _each_once(folders: Sequence[Path], indexes: list[_Index]) -> Iterator[bytes]:
     loose = [oid for folder in folders for oid in _loose(folder)]
-    known = Ids(()) if loose or len(indexes) > 1 else None
-    for ids in (iter(loose), *map(_in_order, indexes)):
-        for oid in ids:
-            if known is None or known.add(oid):
-                yield oid
+    if not loose and len(indexes) == 1:
+        return _in_order(indexes[0])
+    return filter(Ids(()).add, chain(loose, *map(_in_order, indexes)))
 
 
 def _loose(folder: Path) -> Iterator[bytes]:
@@ -100,20 +100,32 @@ def _in_order(index: _Index) -> Iterator[bytes]:
         offsets = _table("I", file, index.objects)
         far = _table("Q", file, (os.fstat(file.fileno()).st_size - file.tell() - 2 * WIDTH) // 8)
 
-        def place_of(number: int) -> int:
+        def far_too(number: int) -> int:
             offset = offsets[number]
             return offset if offset < _FAR else far[offset - _FAR]
 
+        place_of = far_too if far else offsets.__getitem__
         parts = [array("I") for _ in range(index.objects // _TOGETHER + 1)]
         wide = index.pack_size // len(parts) + 1
-        for number in range(index.objects):
-            parts[min(place_of(number) // wide, len(parts) - 1)].append(number)
+        add = [part.append for part in parts]
+        for number, place in enumerate(map(place_of, range(index.objects))):
+            add[place // wide](number)
         for part in parts:
-            for number in sorted(part, key=place_of):
-                name = os.pread(file.fileno(), WIDTH, _NAMES + number * WIDTH)
-                if len(name) < WIDTH:
-                    raise ValueError("the index has been cut")
-                yield name
+            names, places = list(_names(file, part)), list(map(place_of, part))
+            yield from map(names.__getitem__, sorted(range(len(part)), key=places.__getitem__))
+
+
+def _names(file: FileIO, numbers: Iterable[int]) -> Iterator[bytes]:
+    """Give the ids with these numbers, which ascend, from blocks of the index."""
+    at, block = 0, b""
+    for number in numbers:
+        begin = number * WIDTH - at
+        if begin + WIDTH > len(block):
+            at, begin = at + begin, 0
+            block = os.pread(file.fileno(), _BLOCK, _NAMES + at)
+            if len(block) < WIDTH:
+                raise ValueError("the index has been cut")
+        yield block[begin : begin + WIDTH]
 
 
 def _table(kind: str, file: FileIO, count: int) -> "array[int]":
