@@ -22,7 +22,7 @@ from outcrop.scanner.placeholder import is_placeholder, text_of
 from outcrop.scanner.regex import WORD
 from outcrop.scanner.rule import Form, Rule, Strength
 
-_REMEMBERED, _REMEMBERED_WIDTH = 20_000, 4_096  # what was found in a stretch, while it is likely to come again
+_REMEMBERED, _REMEMBERED_WIDTH = 500, 4_096  # what was found in a stretch, while it is likely to come again
 _LED = 512  # bytes in which a pattern leads from a name to its value: more than a judge sees
 # A form by its id, held so that the id stays its own; where the stretch began; the hits in it.
 _remembered: dict[tuple[int, bytes, bool, bool], tuple[Form, int, list["Hit"]]] = {}

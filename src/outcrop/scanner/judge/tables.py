@@ -11,7 +11,7 @@ _LONGEST = 1_000  # bytes of a heading
 _BAR = b"|"
 _MARKS = b" \t\r*`"  # around what a cell says
 _QUOTES = b"\"'"
-_OPENS = ord("(")
+_ENDS_A_NAME = b",;\t|\r\n"  # in a heading; in SQL a place in the name of a column is given
 _NAME = rb"[\w .*`\"'#/-]{0,40}"
 _HEADINGS = {
     mark: re.compile(rb"(?:\xef\xbb\xbf)?[ \t]*%b?(?:%b%b){1,40}%b\r?" % (re.escape(mark), _NAME, re.escape(mark), _NAME))
@@ -41,9 +41,9 @@ class Cell(NamedTuple):
 
 
 def table(data: bytes, end: int) -> tuple[list[Cell], int]:
-    """Give what stands below the heading in whose line this place is, and where the table ends; nothing where that is none."""
-    if data[end - 1] == _OPENS:
-        return _inserted(data, end)
+    """Give what stands below the heading in which this place is, and where the table ends; nothing where that is none."""
+    if data[end - 1] not in _ENDS_A_NAME:
+        return _inserted(data, data.rfind(b"(", 0, end) + 1)
     begin = data.rfind(b"\n", 0, end - 1) + 1
     stop = data.find(b"\n", end - 1)
     mark = _mark_of(data, begin, stop) if 0 <= stop - begin <= _LONGEST else None
