@@ -5,7 +5,7 @@ import time
 import pytest
 
 from outcrop.scanner.judge.tables import table
-from tests.rulesets import hits, values
+from tests.rulesets import BASE62, drawn, hits, values
 
 DRAWN = "kX8#mQ2wL9"
 
@@ -38,6 +38,12 @@ def test_what_stands_in_a_column_for_passwords_is_found_in_its_place(text):
     assert (found[0].line, found[0].column) == (before.count("\n") + 1, len(before) - before.rfind("\n"))
 
 
+def test_a_column_for_tokens_holds_what_is_more_than_a_word():
+    drawn_one = drawn(BASE62, 32)
+    assert values(f"| Service | API Key |\n|---|---|\n| maps | {drawn_one} |\n| mail | see-the-vault |\n") == [drawn_one]
+    assert values(f"service,token\nmaps,{drawn_one}\nmail,sunnyharbour\n") == [drawn_one]
+
+
 def test_beside_an_address_and_a_user_a_word_is_one_too():
     assert values("name,url,username,password\ngit,https://git.corp,crm,correcthorse\n") == ["correcthorse"]
     assert values("name,password\ncrm,correcthorse\n") == []
@@ -49,6 +55,7 @@ def test_beside_an_address_and_a_user_a_word_is_one_too():
         f"def login(user, password, host):\n    return user, password, {DRAWN!r}\n",
         f"        user, password, host,\n        one, two, three,\n# {DRAWN}\n",
         f"words = [\n    'password',\n    '{DRAWN}',\n]\n",  # lines of a list
+        f"WORDS = (\n    'one', 'token', 'two',\n    'three', '{DRAWN}w7Rt4Zp1', 'four',\n)\n",
         "Enter your name, password, and address\nthen press, wait, and go on\n",
         "| User | Password | Expected |\n|---|---|---|\n| crm | wrong-password | refused |\n",
         f"| User | Password |\n\n| crm | {DRAWN} |\n",  # without a rule it is no table

@@ -51,7 +51,7 @@ def table(data: bytes, end: int) -> tuple[list[Cell], int]:
         return [], end
     names = [data[left:right] for left, right in _row(data, begin, stop, mark)]
     columns = _columns(names)
-    if not columns or len(list(filter(None, names))) < 2:  # lines of a list, each with a comma
+    if not columns or len(list(filter(None, names))) < 2 or (mark != _BAR and not names[-1]):  # lines of a list, each with a comma
         return [], stop
     outright = mark != _BAR and all(any(map(known.search, names)) for known in (_KNOWS_WHOSE, _KNOWS_WHERE))
     found = []
