@@ -78,9 +78,13 @@ def _refuse(rules: Sequence[Rule]) -> None:
 
 
 def _literals(rules: Sequence[Rule]) -> list[bytes]:
-    """Give what the rules' values begin with; of two literals, one of which is in the other, the shorter will do."""
+    """Give what the rules' values begin with; of two literals, one of which is in the other, the shorter will do.
+
+    Where a value is weighed, its form begins with what stands before it: in base64 the common words tell of that.
+    """
     kept: list[bytes] = []
-    found = {literal for rule in rules for form in rule.forms for literal in literal_prefixes(form.regex) if len(literal) >= _SHORTEST}
+    forms = [form for rule in rules for form in rule.forms if form.judge is None]
+    found = {literal for form in forms for literal in literal_prefixes(form.regex) if len(literal) >= _SHORTEST}
     for literal in sorted(found, key=len):
         if not any(shorter in literal for shorter in kept):
             kept.append(literal)
