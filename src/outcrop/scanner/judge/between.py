@@ -12,6 +12,7 @@ _TAKES = frozenset(word.encode() for word in WORDS["code"]["takes"])
 _TYPES = tuple(word.encode() for word in WORDS["code"]["types"])
 _IN_SQL = re.compile(rb"(?i:\b(?:create|alter|grant)\b)")
 # How a test ended, in a line of its log; and what stands beside a password that is called the same.
+_SYMBOL = re.compile(rb"(?:^|[\s(,\[]):$")  # before a name in Ruby
 PASSED = frozenset({b"PASS", b"XPASS"})
 _OUTCOME = re.compile(rb"(?m)^[ \t]*(?:(?:--- )?(?:X?PASS|X?FAIL|SKIP|UNSUPPORTED|UNTESTED|UNRESOLVED|ERROR|ok|not ok)\b|=== )")
 _ACCOUNT = re.compile(rb"(?im)^[\s>*-]*(?:user|login|host|name|e?mail|url|port|db|server|account|id)\w*[ \t]*[:=]")
@@ -28,8 +29,8 @@ def goes_with(name: bytes, gap: bytes, before: bytes, line: bytes) -> bool:
         return line[-1:] == b"-" or _WHOLE.search(name) is not None or line.rstrip().endswith(_SETS)
     if gap[:1] == b">":
         return line[-1:] in {b"<", b":"} and not line.endswith((b"?<", b"?P<"))
-    if gap.lstrip(b")]")[:1] == b",":  # behind a variable comes another argument, behind a constant its value
-        return name.isupper()
+    if gap.lstrip(b")]")[:1] == b",":  # behind a variable comes another argument, behind a constant or a symbol its value
+        return name.rpartition(b".")[2].isupper() or _SYMBOL.search(line) is not None
     if gap[:1] == b"(":
         method = name.rpartition(b".")[2]
         return method.lower() in _TAKES or is_noun(method) or is_type(method)
@@ -41,7 +42,8 @@ def _is_something_else(name: bytes, gap: bytes, before: bytes) -> bool:
         return True
     if gap[:1] in {b">", b'"', b"'"} and before.endswith(b"::"):  # what a class is called
         return True
-    if before[-1:] in {b"=", b":"} and gap.lstrip(b"\"'` ")[:1] == b",":  # itself the value in "password=a-password", "next=…"
+    if before[-1:] in {b"=", b":"} and gap.lstrip(b"\"'` ")[:1] == b"," and not _SYMBOL.search(before[-2:]):
+        # itself the value in "password=a-password", "next=…"
         return True
     return gap[:1] == b"." or gap == b"->" or gap[:2] == b"* "  # a sentence ends; a member; one of a shell's patterns
 

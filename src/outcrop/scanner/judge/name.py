@@ -23,7 +23,7 @@ _ENDINGS = {
     Noun.SECRET: ("secret", "token", "apikey", "accesskey", "secretkey", "authkey"),
     Noun.KEY: ("key", "salt", "nonce"),
 }
-_PUBLIC = frozenset({"public", "pub", "pubkey"})
+_OPENS_NOTHING = frozenset({"public", "pub", "pubkey", "encrypted", "crypted"})
 _NAMES = WORDS["names"]
 
 
@@ -33,7 +33,7 @@ def noun_of(name: bytes) -> Noun | None:
     words = [word.lower() for word in _WORD.findall(name.decode("utf-8", "replace"))]
     if words[-2:] == ["identified", "by"]:
         return Noun.PASSWORD
-    if not _PUBLIC.isdisjoint(words):
+    if not _OPENS_NOTHING.isdisjoint(words):
         return None
     for at in range(len(words) - 1, -1, -1):
         noun = _noun(words[at])

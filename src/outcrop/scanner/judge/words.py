@@ -31,7 +31,7 @@ WORDS: dict[str, dict[str, frozenset[str]]] = {
         """),
         # Before "key": it opens something, so its value is a secret.
         "opens": _words("""
-            api access secret private encryption encrypt encrypted decryption decrypt signing sign signature master account shared
+            api access secret private encryption encrypt decryption decrypt signing sign signature master account shared
             service license licence storage client consumer admin app application auth authentication authorization hmac aes jwt crypto
             cipher des rsa security subscription function functions webhook deploy deployment integration ingest rest write read bot
             developer partner data dev server maps oauth session verify host ssh pgp gpg tls ssl pkcs user trading exchange xapi hash
