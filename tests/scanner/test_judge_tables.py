@@ -38,6 +38,10 @@ def test_what_stands_in_a_column_for_passwords_is_found_in_its_place(text):
     assert (found[0].line, found[0].column) == (before.count("\n") + 1, len(before) - before.rfind("\n"))
 
 
+def test_a_cell_may_have_line_breaks():
+    assert values(f'name,password,note\na,{DRAWN},"one\ntwo, three\nfour"\nb,{DRAWN}9,x\n') == [DRAWN, f"{DRAWN}9"]
+
+
 def test_a_column_for_tokens_holds_what_is_more_than_a_word():
     drawn_one = drawn(BASE62, 32)
     assert values(f"| Service | API Key |\n|---|---|\n| maps | {drawn_one} |\n| mail | see-the-vault |\n") == [drawn_one]
@@ -57,6 +61,7 @@ def test_beside_an_address_and_a_user_a_word_is_one_too():
         f"words = [\n    'password',\n    '{DRAWN}',\n]\n",  # lines of a list
         f"WORDS = (\n    'one', 'token', 'two',\n    'three', '{DRAWN}w7Rt4Zp1', 'four',\n)\n",
         "Enter your name, password, and address\nthen press, wait, and go on\n",
+        f'  "key", "secret", and an optional "token" key\n  goes on here.\n  (int, {DRAWN}, {DRAWN}\n',
         "| User | Password | Expected |\n|---|---|---|\n| crm | wrong-password | refused |\n",
         f"| User | Password |\n\n| crm | {DRAWN} |\n",  # without a rule it is no table
         f"name,password\n\n{DRAWN},{DRAWN}\n",  # an empty line ends it

@@ -27,10 +27,10 @@ _SHORT_ELLIPSIS = 80
 
 # Something else fills the value in: a shell, a template engine, a format string.
 _TEMPLATE = compile_regex(
-    r"\$\{[^}]*\}|\$\{\{|^\$\(|^\$\{|^\$[A-Za-z_]\w*$|\{\{|\}\}|<%|%>|^%\w+%$|%\(\w+\)s|(?:^|[^\w%])%[sdv](?:$|[^\w])|#\{[^}]*\}|\{[A-Za-z_][\w.]*\}|^\{\d?\}$"
-    r"|^<[^<>]*>$|^\[[^\[\]]*\]$|^@\w+@$|^__[A-Z_]+__$|^%[sdv@]|\*{3}|^\*+$|_{8}|#{4}|^-+$|\\\([A-Za-z_.]+\)"
+    r"\$\{[^}]*\}|\$\{\{|^\$\(|^\$\{|^\${1,2}[A-Za-z_]\w*\${0,2}$|\{\{|\}\}|<%|%>|^%{1,2}\w+%{1,2}$|^[!~]{1,2}[A-Z_]{2,}[!~]{1,2}$|^\[\[.*\]\]$|%\(\w+\)s|(?:^|[^\w%])%[sdv](?:$|[^\w])|#\{[^}]*\}|\{[A-Za-z_][\w.]*\}|^\{\d?\}$"
+    r"|^<[^<>]*>$|^\[[^\[\]]*\]$|^@{1,2}\w+@{1,2}$|^__[A-Z_]+__$|^%[sdv@]|\*{3}|^\*+$|_{8}|#{4}|^-+$|\\\([A-Za-z_.]+\)"
 )
-_SIGNS = b"${}<>%#[@*\\"  # one of which every template has, or an underscore twice, or it begins with a dash
+_SIGNS = b"${}<>%#[@*\\!~"  # one of which every template has, or an underscore twice, or it begins with a dash
 _HASH = ("{SHA}", "{SSHA}", "{MD5}", "{CRYPT}", "{noop}", "{bcrypt}")  # how directories begin a password, not a template
 _RUN = re.compile(r"([^A/\s])\1{7}")  # base64 of bytes without or with every bit is a run of A or of strokes
 _CYCLE = re.compile(r"(.{1,6})\1{3,}.{0,5}", re.DOTALL)

@@ -12,6 +12,8 @@ _TAKES = frozenset(word.encode() for word in WORDS["code"]["takes"])
 _TYPES = tuple(word.encode() for word in WORDS["code"]["types"])
 _IN_SQL = re.compile(rb"(?i:\b(?:create|alter|grant)\b)")
 # How a test ended, in a line of its log; and what stands beside a password that is called the same.
+_KEYWORD = re.compile(rb"^[\"'],\s*(?!with:|value:)\w+:\s*[\"']?$")
+_LISTED = re.compile(rb"[A-Za-z]+(?:[_.-][0-9A-Za-z]+)*")
 _SYMBOL = re.compile(rb"(?:^|[\s(,\[]):$")  # before a name in Ruby
 PASSED = frozenset({b"PASS", b"XPASS"})
 _OUTCOME = re.compile(rb"(?m)^[ \t]*(?:(?:--- )?(?:X?PASS|X?FAIL|SKIP|UNSUPPORTED|UNTESTED|UNRESOLVED|ERROR|ok|not ok)\b|=== )")
@@ -45,7 +47,14 @@ def _is_something_else(name: bytes, gap: bytes, before: bytes) -> bool:
     if before[-1:] in {b"=", b":"} and gap.lstrip(b"\"'` ")[:1] == b"," and not _SYMBOL.search(before[-2:]):
         # itself the value in "password=a-password", "next=…"
         return True
+    if _KEYWORD.search(gap) or (before[-1:] == b"$" and gap.strip(b"\"' ") == b"|"):  # another argument's value; a shell's pipe
+        return True
     return gap[:1] == b"." or gap == b"->" or gap[:2] == b"* "  # a sentence ends; a member; one of a shell's patterns
+
+
+def is_listed(gap: bytes, value: bytes, behind: bytes) -> bool:
+    """Tell whether a name and what follows it are among the words of a list."""
+    return gap.lstrip(b"\"'`")[:1] == b"," and behind[:1] == b"," and _LISTED.fullmatch(value) is not None
 
 
 def is_type(name: bytes) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.judge.array import array_before
-from outcrop.scanner.judge.between import PASSED, goes_with, is_outcome, is_parameter, is_type
+from outcrop.scanner.judge.between import PASSED, goes_with, is_listed, is_outcome, is_parameter, is_type
 from outcrop.scanner.judge.members import members, opens_list
 from outcrop.scanner.judge.name import Noun, is_about, noun_of
 from outcrop.scanner.judge.outright import goes_on, is_outright
@@ -40,7 +40,7 @@ _CALLED = re.compile(rb"[A-Za-z_$][\w$.]*[(\[]")
 _CALLED_OR_TAG = re.compile(_CALLED.pattern + rb"|.*<[A-Za-z/!]")
 _BRACKETS = b"<>(){}[]"
 _PAIRS = ((b"(", b")"), (b"[", b"]"), (b"{", b"}"), (b"<", b">"))
-_BACKSLASH, _COMMA, _BACKTICK = b"\\,`"
+_BACKSLASH, _COMMA, _BACKTICK, _AT = b"\\,`@"
 _QUOTES, _SPACES = b"\"'`", b" \t"
 _OPENS = frozenset({b"(", b"[", b"{"})  # behind a bare word: a call, an index
 _LEADS = _QUOTES + b">;["  # stands before a value that is quoted or the content of an element
@@ -220,6 +220,8 @@ def _by_name(  # noqa: PLR0911 - a way out for each way to stand
     if value is None or value.end() - left > _LONGEST or _is_label(name, value[0]):
         return None
     right = value.end()
+    if is_listed(gap, value[0], data[right + 1 : right + 3]) and not is_drawn(value[0]):
+        return None
     outright = (OUTRIGHT,) if noun is Noun.PASSWORD and is_outright(name, gap, line, is_bare=is_bare) else ()
     if is_bare:
         return _unquoted(data, left, right, noun, gap=gap, line=line, outright=outright)
@@ -260,6 +262,8 @@ def _nearest_name(before: bytes, last_word: re.Pattern[bytes]) -> tuple[int, int
 
 def _unquoted(data: bytes, left: int, right: int, noun: Noun, *, gap: bytes, line: bytes, outright: tuple[str, ...]) -> Candidate | None:
     """Judge a value without quotes: no call and no index, and in code nothing that could be a variable."""
+    if data[left] == _AT and gap.strip() == b"-":  # who says so
+        return None
     said = gap.strip() in {b"is", b"was"}
     if gap[-1:] in _SPACES and goes_on(data, right):
         outright = ()

@@ -54,11 +54,16 @@ def table(data: bytes, end: int) -> tuple[list[Cell], int]:
     if not columns or len(list(filter(None, names))) < 2 or (mark != _BAR and not names[-1]):  # lines of a list, each with a comma
         return [], stop
     outright = mark != _BAR and all(any(map(known.search, names)) for known in (_KNOWS_WHOSE, _KNOWS_WHERE))
-    found = []
+    found: list[Cell] = []
+    is_open = False  # a cell with line breaks in it
     for left, right in _lines(data, stop + 1, ruled=mark == _BAR):
         row = list(_row(data, left, right, mark))
-        if len(row) == len(names):
+        if not is_open and len(row) == len(names):
             found += [Cell(*row[at], noun, outright) for at, noun in columns if _may_be_one(data[slice(*row[at])])]
+        breaks = mark != _BAR and data.count(b'"', left, right) % 2 == 1
+        if not (is_open or breaks or len(row) == len(names)):  # a sentence, as the heading may have been
+            break
+        is_open ^= breaks
         stop = right
     return found, stop
 

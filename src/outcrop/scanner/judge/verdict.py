@@ -58,6 +58,7 @@ _WRITTEN = re.compile(
 _WITH_SIGNS = 10  # characters from which on it shows
 _KINDS_A_CHARACTER, _BITS_A_CHARACTER = 0.55, 0.3  # of 137,000 texts from programs with the marks of code 1 in 550 has so many
 _LONG = 32
+_UPLOADED = (".png", ".jpg", ".jpeg", ".gif", ".svg", ".pdf", ".zip", ".csv", ".json", ".html", ".txt")  # whatever a file's name is made of
 _LONGEST_WITH_NOUN, _LONGEST_OF_WORDS = 80, 24  # in a longer one they stand by chance
 _MARKED = re.compile(r"[-_./:]")
 _LONG_RUNS = re.compile(r"[A-Z]?[a-z]{4,}|[A-Z]{5,}")
@@ -126,6 +127,8 @@ def weigh(value: bytes, noun: Noun, place: str, around: tuple[str, ...] = ()) ->
 
 def _by_its_letters(value: bytes, text: str, shape: Shape, noun: Noun) -> Shape:
     """Give the shape of a value whose letters tell that it only has the marks of something else."""
+    if shape is Shape.PLACE and text.lower().endswith(_UPLOADED):
+        return shape
     if shape in _NEVER and ((len(value) >= _LONG and _is_noise(value)) or (shape in _MARKED_UP and is_drawn_with_signs(text))):
         return Shape.OTHER
     if shape is Shape.WORDS and value.isascii() and not _CONSTANT.fullmatch(text):
