@@ -54,7 +54,7 @@ def _is_something_else(name: bytes, gap: bytes, before: bytes) -> bool:
 
 def is_listed(gap: bytes, value: bytes, behind: bytes) -> bool:
     """Tell whether a name and what follows it are among the words of a list."""
-    return gap.lstrip(b"\"'`")[:1] == b"," and behind[:1] == b"," and _LISTED.fullmatch(value) is not None
+    return gap.lstrip(b"\"'`")[:1] == b"," and behind == b"," and _LISTED.fullmatch(value) is not None
 
 
 def is_type(name: bytes) -> bool:

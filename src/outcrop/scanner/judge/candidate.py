@@ -220,7 +220,7 @@ def _by_name(  # noqa: PLR0911 - a way out for each way to stand
     if value is None or value.end() - left > _LONGEST or _is_label(name, value[0]):
         return None
     right = value.end()
-    if is_listed(gap, value[0], data[right + 1 : right + 3]) and not is_drawn(value[0]):
+    if is_listed(gap, value[0], data[right + 1 : right + 2]) and not is_drawn(value[0]):
         return None
     outright = (OUTRIGHT,) if noun is Noun.PASSWORD and is_outright(name, gap, line, is_bare=is_bare) else ()
     if is_bare:
