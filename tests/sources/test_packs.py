@@ -123,7 +123,7 @@ def test_a_list_that_nobody_reads_to_its_end_leaves_nothing_behind(repo: Repo, t
     assert next(blobs)[0] == blob
     blobs.close()
     for _ in range(100):
-        if threading.active_count() == before:
+        if threading.active_count() <= before:
             break
         time.sleep(0.05)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # one of an earlier test may have ended meanwhile

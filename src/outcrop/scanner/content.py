@@ -1,7 +1,7 @@
 """One file's content into hits, however large it is and whatever it is packed in."""
 
 import marshal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from outcrop.scanner.kept import Rules
 from outcrop.scanner.packed import FIRST_BYTES, is_packed
 from outcrop.scanner.rule import Rule, Strength
 from outcrop.scanner.ruleset import RuleSet
+from outcrop.scanner.versions import Version, see
 
 PIECE = 32 << 20  # what is held in memory of a content that comes as a stream
 PART = 4 << 20  # what one process takes on of a large file, at most
@@ -115,6 +116,19 @@ def scan_stretch(ruleset: RuleSet, stretch: Stretch, floor: Confidence) -> Itera
             yield name, Found([("", hit) for hit in hits]), stop - start
         else:
             yield name, _NOTHING, stop - start
+
+
+def scan_versions(ruleset: RuleSet, versions: Sequence[tuple[bytes, Version]], floor: Confidence) -> Iterator[tuple[bytes, Found, int]]:
+    """Scan versions of files, each by its name and behind the one it was made of; give each with its size."""
+    see(ruleset, [version for _, version in versions if not is_packed(version.content)])
+    for name, version in versions:
+        content = version.content
+        if version.seen is None:
+            yield name, scan_content(ruleset, content, floor), len(content)
+        elif version.seen:
+            yield name, Found([("", hit) for hit in find(ruleset, content, floor, seen=version.ends())]), len(content)
+        else:
+            yield name, _NOTHING, len(content)
 
 
 def scan_stream(ruleset: RuleSet, read: Callable[[int], bytes], floor: Confidence) -> Found:

@@ -61,6 +61,11 @@ class Form(NamedTuple):
     joining: str = ""  # with a width: what may not follow the value beside letters, digits and _
 
     @property
+    def widest(self) -> int:
+        """Give how many characters the trigger can have where it leads to something: elsewhere one that does not count may have more."""
+        return self.trigger_max if self.before or self.after else min(self.trigger_max, self.longest)
+
+    @property
     def reach(self) -> tuple[int, int]:
         """Give how far before and after a trigger's end a match, and what bounds it, can lie."""
         beyond = 0 if self.whole else self.longest - self.trigger_min

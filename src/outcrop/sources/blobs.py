@@ -1,21 +1,28 @@
-"""Blobs of a repository, read by as many `git cat-file` processes as there are workers."""
+"""Objects of a repository, read from its packs, and what is not as usual by `git cat-file`: one process for each worker."""
 
 import subprocess
 import threading
+from binascii import unhexlify
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import IO, Self
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.content import Found, Stretch, Wire, scan_stream, scan_stretch, to_wire
+from outcrop.scanner.content import Found, Stretch, Wire, scan_stream, scan_stretch, scan_versions, to_wire
 from outcrop.scanner.ruleset import RuleSet
+from outcrop.scanner.versions import Version
 from outcrop.sources import gitcall
+from outcrop.sources.packfile import Packs
 from outcrop.sources.parallel import Emit
 from outcrop.sources.repository import Repository
 
 _BUFFER = 2 << 20  # small, so that git goes on while we scan; an object of half of it is read alone
 _REPORT_EVERY = 8 << 20
+_AT_ONCE = 1 << 20  # bytes of versions that are scanned together
+_MOST_LEFT = 10_000  # objects for which git is started
 _MOST_RESTARTS = 1_000
 _MISSING, _CUT = "object is missing or damaged", "object is damaged: only its beginning was read"
 UNREAD = {_MISSING, _CUT}
@@ -56,8 +63,10 @@ def scanned(
     repository: Repository, ruleset: RuleSet, floor: Confidence, batches: Iterable[list[bytes]]
 ) -> Iterator[tuple[bytes, Found | str, int]]:
     """Scan blobs one after the other; give each with what it holds, or why it could not be read, and its size."""
-    for item in stretches(repository, batches):
-        if isinstance(item, Stretch):
+    for item in _read(repository, batches):
+        if isinstance(item, list):
+            yield from scan_versions(ruleset, item, floor)
+        elif isinstance(item, Stretch):
             yield from scan_stretch(ruleset, item, floor)
         elif item[1] is None:
             yield item[0], _MISSING, 0
@@ -93,18 +102,46 @@ class Large:
 
 def contents(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[tuple[bytes, bytes | Large | None]]:
     """Give objects with their bytes, one by one; None for one that git cannot give."""
-    for item in stretches(repository, batches):
-        if isinstance(item, Stretch):
+    for item in _read(repository, batches):
+        if isinstance(item, list):
+            yield from ((oid, version.content) for oid, version in item)
+        elif isinstance(item, Stretch):
             yield from ((oid, item.bytes(start, stop)) for oid, start, stop in item.contents)
         else:
             yield item
 
 
 Item = Stretch | tuple[bytes, Large | None]
+Versions = list[tuple[bytes, Version]]
 
 
-def stretches(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[Item]:
-    """Give objects many at a time; large ones, and those that git cannot give, alone.
+def _read(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[Item | Versions]:
+    """Give objects many at a time: from the packs, and what they do not give from git."""
+    with closing(Packs(repository.objects)) as packs:
+        versions: Versions = []
+        left: list[bytes] = []
+        size = 0
+        for oid in chain.from_iterable(batches):
+            version = packs.version(unhexlify(oid))
+            if version is None:
+                left.append(oid)
+            else:
+                versions.append((oid, version))
+                size += len(version.content)
+            if size > _AT_ONCE:
+                yield versions
+                versions, size = [], 0
+            if len(left) >= _MOST_LEFT:
+                yield from _asked(repository, [left])
+                left = []
+        if versions:
+            yield versions
+        if left:
+            yield from _asked(repository, [left])
+
+
+def _asked(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[Item]:
+    """Ask git for objects, many at a time; large ones, and those that git cannot give, alone.
 
     git ends at a damaged object. The rest is then asked for again, without its buffer, so that the first one
     without an answer is the damaged one.

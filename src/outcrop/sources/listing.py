@@ -24,7 +24,7 @@ _LIST = ["cat-file", "--batch-check=%(objecttype) %(objectsize:disk) %(objectnam
 _EVERY = ["--batch-all-objects", "--unordered"]
 _MANY = 1_000_000  # objects from which on git is told which there are
 _GIVEN = 4_096  # of which it is told at a time
-_VIEW = {"core.packedGitLimit": "32m"}  # nothing else is at work yet
+_VIEW = {"core.packedGitLimit": "16m"}  # nothing else is at work yet
 _TOGETHER = 300_000  # blobs that are put in order together, which takes 120 bytes for each
 _SIZE = 6  # bytes in which a size is kept
 _WHOLE = b""  # the base of what is no change

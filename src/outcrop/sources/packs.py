@@ -18,9 +18,9 @@ from outcrop.sources.rows import Ids
 WIDTH = 20  # bytes of an id; of longer ones, which few repositories have, git tells
 _HEADER = struct.Struct(">4sI")
 _MAGIC, _VERSION = b"\xfftOc", 2
-_NAMES = _HEADER.size + 4 * 256  # where the ids begin, behind how many of them begin with each byte
+NAMES = _HEADER.size + 4 * 256  # where the ids begin, behind how many of them begin with each byte
 _OF_EACH = WIDTH + 8  # its id, a sum and an offset
-_FAR = 1 << 31  # an offset with this bit is the number of one in the table of large ones
+FAR = 1 << 31  # an offset with this bit is the number of one in the table of large ones
 _BLOCK = 1 << 18  # bytes
 _TOGETHER = 1 << 16  # objects that are put in order together, on average
 
@@ -34,21 +34,21 @@ class _Index(NamedTuple):
 def many_ids(folders: Sequence[Path], *, least: int) -> Iterator[bytes] | None:
     """Give the id of each object once, in binary; None where there are fewer than so many, or where an index is of another kind."""
     try:
-        found = [(path, size) for folder in folders for path, size in _files(folder / "pack")]
+        found = [(path, size) for folder in folders for path, size in files_in(folder / "pack")]
     except OSError:
         return None  # git tells what is wrong
     if sum(size for path, size in found if path.suffix == ".idx") < least * _OF_EACH:
         return None
     packs = {path: size for path, size in found if path.suffix == ".pack"}
     paths = [path for path, _ in found if path.with_suffix(".pack") in packs and path.suffix == ".idx"]  # git sees no others either
-    counts = [_count(path) for path in paths]
+    counts = [count_of(path) for path in paths]
     indexes = [
         _Index(path, count, packs[path.with_suffix(".pack")]) for path, count in zip(paths, counts, strict=True) if count is not None
     ]
     return _each_once(folders, indexes) if indexes and len(indexes) == len(paths) else None
 
 
-def _files(folder: Path) -> list[tuple[Path, int]]:
+def files_in(folder: Path) -> list[tuple[Path, int]]:
     try:
         with os.scandir(folder) as entries:
             return sorted((Path(entry.path), entry.stat().st_size) for entry in entries if entry.is_file())
@@ -56,18 +56,18 @@ def _files(folder: Path) -> list[tuple[Path, int]]:
         return []
 
 
-def _count(path: Path) -> int | None:
+def count_of(path: Path) -> int | None:
     """Read how many objects an index has; None where it is of another kind, or damaged."""
     try:
         with path.open("rb") as file:
-            head = file.read(_NAMES)
+            head = file.read(NAMES)
             size = os.fstat(file.fileno()).st_size
     except OSError:
         return None
-    if len(head) < _NAMES or _HEADER.unpack_from(head) != (_MAGIC, _VERSION):
+    if len(head) < NAMES or _HEADER.unpack_from(head) != (_MAGIC, _VERSION):
         return None
     count = int.from_bytes(head[-4:], "big")
-    rest = size - _NAMES - count * _OF_EACH - 2 * WIDTH  # two sums of all, and large offsets
+    rest = size - NAMES - count * _OF_EACH - 2 * WIDTH  # two sums of all, and large offsets
     return count if rest >= 0 and rest % 8 == 0 and rest // 8 <= count else None
 
 
@@ -96,13 +96,13 @@ def _in_order(index: _Index) -> Iterator[bytes]:
     It is read and not mapped: a mapped file that somebody cuts ends the process.
     """
     with index.path.open("rb", buffering=0) as file:
-        file.seek(_NAMES + index.objects * (WIDTH + 4))
+        file.seek(NAMES + index.objects * (WIDTH + 4))
         offsets = _table("I", file, index.objects)
         far = _table("Q", file, (os.fstat(file.fileno()).st_size - file.tell() - 2 * WIDTH) // 8)
 
         def far_too(number: int) -> int:
             offset = offsets[number]
-            return offset if offset < _FAR else far[offset - _FAR]
+            return offset if offset < FAR else far[offset - FAR]
 
         place_of = far_too if far else offsets.__getitem__
         parts = [array("I") for _ in range(index.objects // _TOGETHER + 1)]
@@ -122,7 +122,7 @@ def _names(file: FileIO, numbers: Iterable[int]) -> Iterator[bytes]:
         begin = number * WIDTH - at
         if begin + WIDTH > len(block):
             at, begin = at + begin, 0
-            block = os.pread(file.fileno(), _BLOCK, _NAMES + at)
+            block = os.pread(file.fileno(), _BLOCK, NAMES + at)
             if len(block) < WIDTH:
                 raise ValueError("the index has been cut")
         yield block[begin : begin + WIDTH]

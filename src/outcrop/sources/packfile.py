@@ -1,0 +1,273 @@
+"""Objects read from packs by ourselves, as versions of one another: git would tell what they are, but not what of them is new.
+
+Whatever is not as usual is left to git: what is loose, large, damaged, or written in a way that few repositories have. Files are read
+and not mapped: a mapped file that somebody cuts ends the process.
+"""
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from math import isqrt
+from pathlib import Path
+
+from dulwich.errors import ApplyDeltaError
+
+from outcrop.scanner.versions import LEAST, Copied, Version
+from outcrop.sources.packs import FAR, NAMES, WIDTH, count_of, files_in
+
+try:
+    from dulwich._pack import apply_delta  # type: ignore[import-not-found]  # of dulwich only this, which is compiled: all of its reading of packs takes 30 ms to load
+except ImportError:  # where nobody has compiled it
+    from dulwich.pack import apply_delta
+
+_MOST_PACKS = 128  # each takes two open files
+_LARGEST = 1 << 20  # bytes of an object
+_MOST_STEPS = 4_096  # from an object to the one that is no change: git makes 50, and 4,095 at most
+_KEPT = 4 << 20  # bytes of objects on the way to the last one
+_HEAD = 4_096  # bytes that are read of an object at first
+_MORE = 1 << 18
+_SPARSE = 24  # a change that has so many times fewer bytes than what it makes is worth reading step by step
+_WHOLE, _OF_OFFSET, _OF_NAME = {1, 2, 3, 4}, 6, 7  # kinds of entries
+_Place = tuple["_Pack", int]
+_DAMAGED = (OSError, ValueError, IndexError, MemoryError, zlib.error, ApplyDeltaError)
+
+
+class Packs:
+    """The packs of a repository, and the objects that the last one was made of."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._packs = [pack for folder in folders for pack in _opened(folder / "pack")][:_MOST_PACKS]
+        # From one that is no change to the last that was read: families are read one after the other.
+        self._path: dict[_Place, Version] = {}
+        self._size = 0
+
+    def close(self) -> None:
+        for pack in self._packs:
+            pack.close()
+
+    def version(self, oid: bytes) -> Version | None:
+        """Give an object, and what it has from the one it is a change of; None where git is to be asked."""
+        try:
+            place = self._find(oid)
+            return self._read(place) if place else None
+        except _DAMAGED:
+            return None
+
+    def _find(self, oid: bytes) -> _Place | None:
+        for number, pack in enumerate(self._packs):
+            offset = pack.find(oid)
+            if offset is not None:
+                if number:  # the next one is most likely here too
+                    self._packs.insert(0, self._packs.pop(number))
+                return pack, offset
+        return None
+
+    def _read(self, place: _Place) -> Version:
+        """Read an object from the nearest that is kept, or that is no change; those between are made anew."""
+        steps: list[tuple[_Place, bytes]] = []
+        at = place
+        while (version := self._path.get(at)) is None:
+            base, data = at[0].entry(at[1])
+            if base is None:
+                version = Version(data)
+                break
+            steps.append((at, data))
+            found = (at[0], base) if isinstance(base, int) else self._find(base)
+            if found is None or len(steps) > _MOST_STEPS:
+                raise ValueError("what it is a change of is not here")
+            at = found
+        self._go_back(at)
+        self._keep(at, version)
+        while steps:
+            at, delta = steps.pop()
+            version = _changed(version, delta, is_wanted=not steps)
+            self._keep(at, version)
+        return version
+
+    def _go_back(self, place: _Place) -> None:
+        """Forget a place, and what lies behind it on the way; or all of a way on which it does not lie."""
+        while self._path:
+            last, version = self._path.popitem()
+            self._size -= len(version.content)
+            if last == place:
+                return
+
+    def _keep(self, place: _Place, version: Version) -> None:
+        self._path[place] = version
+        self._size += len(version.content)
+        while self._size > _KEPT:
+            first = next(iter(self._path))
+            self._size -= len(self._path.pop(first).content)
+
+
+def _opened(folder: Path) -> Iterator["_Pack"]:
+    """Open the packs of a folder that can be read here; git tells what is wrong with the others."""
+    with suppress(OSError):
+        for path, _ in files_in(folder):
+            if path.suffix == ".idx" and (objects := count_of(path)):
+                with suppress(OSError):
+                    yield _Pack(path, objects)
+
+
+class _Pack:
+    """A pack and its index."""
+
+    def __init__(self, index: Path, objects: int) -> None:
+        self._objects = objects
+        self._index = os.open(index, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._pack = os.open(index.with_suffix(".pack"), os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            os.close(self._index)
+            raise
+        fan_out = os.pread(self._index, NAMES, 0)[-4 * 256 :]
+        self._fan_out = (0, *struct.unpack(">256I", fan_out)) if len(fan_out) == 4 * 256 else (0,) * 257
+        self._near = 8 + 3 * isqrt(objects // 256 + 1)  # ids are spread evenly: so far from where one should be it is seldom
+
+    def close(self) -> None:
+        os.close(self._index)
+        os.close(self._pack)
+
+    def find(self, oid: bytes) -> int | None:
+        """Give where an object stands in the pack."""
+        low, high = self._fan_out[oid[0]], self._fan_out[oid[0] + 1]
+        guess = low + ((high - low) * int.from_bytes(oid[1:4], "big") >> 24)
+        first, last = max(low, guess - self._near), min(high, guess + self._near)
+        number = self._number(oid, first, last)
+        if number is None and (first, last) != (low, high):
+            number = self._number(oid, low, high)
+        return None if number is None else self._offset(number)
+
+    def _number(self, oid: bytes, first: int, last: int) -> int | None:
+        names = os.pread(self._index, max(0, last - first) * WIDTH, NAMES + first * WIDTH)
+        at = names.find(oid)
+        while at >= 0 and at % WIDTH:
+            at = names.find(oid, at + 1)
+        return first + at // WIDTH if at >= 0 else None
+
+    def _offset(self, number: int) -> int:
+        offset = int.from_bytes(os.pread(self._index, 4, NAMES + self._objects * (WIDTH + 4) + number * 4), "big")
+        if offset < FAR:
+            return offset
+        return int.from_bytes(os.pread(self._index, 8, NAMES + self._objects * (WIDTH + 8) + (offset - FAR) * 8), "big")
+
+    def entry(self, offset: int) -> tuple[int | bytes | None, bytes]:
+        """Read what stands at a place: a whole object, or a change with the place or the name of what it is a change of."""
+        head = os.pread(self._pack, _HEAD, offset)
+        sign = head[0]
+        kind, size, at, shift = sign >> 4 & 7, sign & 15, 1, 4
+        while sign & 0x80:
+            sign = head[at]
+            size |= (sign & 0x7F) << shift
+            at += 1
+            shift += 7
+        base: int | bytes | None = None
+        if kind == _OF_OFFSET:
+            sign = head[at]
+            at += 1
+            back = sign & 0x7F
+            while sign & 0x80:
+                sign = head[at]
+                back = (back + 1) << 7 | sign & 0x7F
+                at += 1
+            base = offset - back
+        elif kind == _OF_NAME:
+            base = head[at : at + WIDTH]
+            at += WIDTH
+        elif kind not in _WHOLE:
+            raise ValueError("an unknown kind of object")
+        if size > _LARGEST or (isinstance(base, int) and not 0 < base < offset):
+            raise ValueError("an object that is large, or a change of nothing")
+        return base, self._inflated(memoryview(head)[at:], size, offset + len(head))
+
+    def _inflated(self, head: memoryview, size: int, behind: int) -> bytes:
+        """Unpack so many bytes, and not more."""
+        inflate = zlib.decompressobj()
+        data = inflate.decompress(head, size + 1)
+        if not inflate.eof:
+            parts = [data]
+            left = size + 1 - len(data)
+            while left and not inflate.eof and (more := os.pread(self._pack, min(max(left, _HEAD), _MORE), behind)):
+                behind += len(more)
+                parts.append(inflate.decompress(more, left))
+                left -= len(parts[-1])
+            data = b"".join(parts)
+        if not inflate.eof or len(data) != size:
+            raise ValueError("an object that is damaged")
+        return data
+
+
+def _changed(base: Version, delta: bytes, *, is_wanted: bool) -> Version:
+    """Carry a change out. What is only on the way to another one is not told apart."""
+    _, at = _number(delta, 0)
+    size, at = _number(delta, at)
+    if size > _LARGEST:
+        raise ValueError("an object that is large")
+    content: bytes = apply_delta(base.content, delta)[0]
+    if is_wanted and len(delta) * _SPARSE < size:
+        return Version(content, base, _copied(delta, at))
+    return Version(content)
+
+
+def _number(delta: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        sign = delta[at]
+        at += 1
+        number |= (sign & 0x7F) << shift
+        shift += 7
+        if not sign & 0x80:
+            return number, at
+
+
+def _copied(delta: bytes, at: int) -> list[Copied]:
+    """Give what a change copies, if it is enough to be of use; what it copies piece by piece, as one."""
+    copied: list[Copied] = []
+    start = place = origin = 0  # what is at hand began in the new text and in the old one
+    while at < len(delta):
+        sign = delta[at]
+        at += 1
+        if sign < 0x80:
+            if place - start >= LEAST:
+                copied.append((start, place, origin))
+            at += sign
+            place += sign
+            start = place
+            continue
+        width, mask, shift = _LAYOUT[sign]
+        number = int.from_bytes(delta[at : at + width], "little")
+        source, size = (number & mask, number >> shift) if mask else _with_zeros(delta[at : at + width], sign)
+        at += width
+        if start == place:
+            origin = source
+        elif source != origin + place - start:
+            if place - start >= LEAST:
+                copied.append((start, place, origin))
+            start, origin = place, source
+        place += size or 1 << 16
+    if place - start >= LEAST:
+        copied.append((start, place, origin))
+    return copied
+
+
+def _layout(sign: int) -> tuple[int, int, int]:
+    """Tell how a place and a size are written behind a sign: in how many bytes, and how many of them are the place.
+
+    Of both only bytes that are not zero are written, and the sign's bits tell which. The mask is zero where one is left out before others.
+    """
+    place, size = sign & 15, sign >> 4 & 7
+    width = place.bit_count()
+    is_plain = not place & (place + 1) and not size & (size + 1) and place
+    return width + size.bit_count(), (1 << 8 * width) - 1 if is_plain else 0, 8 * width
+
+
+_LAYOUT = [_layout(sign) for sign in range(256)]
+
+
+def _with_zeros(written: bytes, sign: int) -> tuple[int, int]:
+    """Read a place and a size of which some bytes are left out."""
+    given = iter(written)
+    place = sum(next(given) << 8 * bit for bit in range(4) if sign >> bit & 1)
+    return place, sum(next(given) << 8 * bit for bit in range(3) if sign >> bit & 16)
