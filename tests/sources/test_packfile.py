@@ -229,6 +229,30 @@ def test_what_is_held_on_the_way_is_bounded(repo: Repo, monkeypatch: pytest.Monk
     packs.close()
 
 
+def test_changes_that_are_large_are_not_held_all_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packfile, "_MOST_HELD", 3 * len(DELTA))
+    entries = [GOOD]
+    for size in range(5, 25, 3):
+        delta = varint(size) + varint(size + 3) + bytes([0x90, size]) + b"\3new"
+        entries.append(entry(6, len(delta), delta, bytes([len(entries[-1])])))
+    packs = Packs([made(tmp_path, entries)])
+    first, *_, fourth, _, _, _, last = names(len(entries))
+    assert packs.version(last) is None
+    assert [version and version.content for version in map(packs.version, (fourth, last))] == [b"hello" + b"new" * 3, None]
+    assert packs.version(first) is not None
+    packs.close()
+
+
+def test_what_was_read_does_not_hold_what_it_was_made_of(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blobs, "_AT_ONCE", 1)
+    (tmp_path / "work").mkdir()
+    repository = open_local(repo.path / ".git", tmp_path / "work")
+    oids = [repo.git("rev-parse", f"HEAD~{back}:a").encode() for back in range(30)]
+    given = [version for item in blobs._read(repository, [oids]) if isinstance(item, list) for _, version in item]
+    assert len(given) == 30
+    assert all(version.base is None for version in given[:-1])
+
+
 # --- and what is found
 
 

@@ -27,6 +27,10 @@ class Version:
         self.copied = copied
         self.seen: Seen | None = None
 
+    def let_go(self) -> None:
+        """Forget what it was made of: otherwise the last of a thousand versions would hold them all."""
+        self.base, self.copied = None, ()
+
     def ends(self) -> Seen:
         """Give what was seen, by where it ends in the content itself."""
         length = len(self.content)
@@ -53,7 +57,7 @@ def see(ruleset: RuleSet, versions: Sequence[Version]) -> None:
                 plan.append((first, last, at - begin, None))
                 at += min(stop, len(version.content) + 2) - begin
         plans.append(plan)
-        version.seen, version.base, version.copied = [], None, ()  # to be filled before what was made of it
+        version.seen = []  # to be filled before what was made of it
     seen = sorted(first_pass(ruleset, b"".join(text)))
     for version, plan in zip(versions, plans, strict=True):
         assert version.seen is not None  # noqa: S101 - for the type checker

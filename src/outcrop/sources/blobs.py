@@ -130,6 +130,7 @@ def _read(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[It
                 size += len(version.content)
             if size > _AT_ONCE:
                 yield versions
+                _let_go(versions)
                 versions, size = [], 0
             if len(left) >= _MOST_LEFT:
                 yield from _asked(repository, [left])
@@ -138,6 +139,11 @@ def _read(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[It
             yield versions
         if left:
             yield from _asked(repository, [left])
+
+
+def _let_go(versions: Versions) -> None:
+    for _, version in versions:
+        version.let_go()
 
 
 def _asked(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[Item]:

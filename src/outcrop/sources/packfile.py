@@ -25,6 +25,7 @@ except ImportError:  # where nobody has compiled it
 _MOST_PACKS = 128  # each takes two open files
 _LARGEST = 1 << 20  # bytes of an object
 _MOST_STEPS = 4_096  # from an object to the one that is no change: git makes 50, and 4,095 at most
+_MOST_HELD = 32 << 20  # bytes of the changes between the two
 _KEPT = 4 << 20  # bytes of objects on the way to the last one
 _HEAD = 4_096  # bytes that are read of an object at first
 _MORE = 1 << 18
@@ -67,6 +68,7 @@ class Packs:
     def _read(self, place: _Place) -> Version:
         """Read an object from the nearest that is kept, or that is no change; those between are made anew."""
         steps: list[tuple[_Place, bytes]] = []
+        held = 0
         at = place
         while (version := self._path.get(at)) is None:
             base, data = at[0].entry(at[1])
@@ -74,9 +76,10 @@ class Packs:
                 version = Version(data)
                 break
             steps.append((at, data))
+            held += len(data)
             found = (at[0], base) if isinstance(base, int) else self._find(base)
-            if found is None or len(steps) > _MOST_STEPS:
-                raise ValueError("what it is a change of is not here")
+            if found is None or len(steps) > _MOST_STEPS or held > _MOST_HELD:
+                raise ValueError("what it is a change of is not here, or too far away")
             at = found
         self._go_back(at)
         self._keep(at, version)
