@@ -139,6 +139,24 @@ def test_a_damaged_index_is_never_more_than_that(repo: Repo) -> None:
         read(repo, list(given))
 
 
+def test_no_more_files_are_open_than_packs_are_read(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        repo.commit({"b": f"pack {number}\n" * 99})
+        repo.git("repack", "-dq")
+    monkeypatch.setattr(packfile, "_MOST_PACKS", 2)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    packs = Packs([objects(repo)])
+    assert len(list(Path("/proc/self/fd").iterdir())) == before + 4
+    packs.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_ids_that_are_not_where_they_should_be_are_looked_for(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = everything(repo)
+    monkeypatch.setattr(packfile, "isqrt", lambda _: -2)
+    assert read(repo, list(given)) == given
+
+
 def varint(number: int) -> bytes:
     low, number = number & 0x7F, number >> 7
     return bytes([low | 0x80]) + varint(number) if number else bytes([low])

@@ -5,10 +5,10 @@ and not mapped: a mapped file that somebody cuts ends the process.
 """
 
 import os
-import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from math import isqrt
 from pathlib import Path
 
@@ -22,10 +22,11 @@ try:
 except ImportError:  # where nobody has compiled it
     from dulwich.pack import apply_delta
 
-_MOST_PACKS = 128  # each takes two open files
+_MOST_PACKS = 64  # each takes two open files
 _LARGEST = 1 << 20  # bytes of an object
 _MOST_STEPS = 4_096  # from an object to the one that is no change: git makes 50, and 4,095 at most
 _MOST_HELD = 32 << 20  # bytes of the changes between the two
+_MOST_NAMES = 1 << 16  # ids that begin alike: so many have one of 256 beginnings among 16 million
 _KEPT = 4 << 20  # bytes of objects on the way to the last one
 _HEAD = 4_096  # bytes that are read of an object at first
 _MORE = 1 << 18
@@ -39,7 +40,7 @@ class Packs:
     """The packs of a repository, and the objects that the last one was made of."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        self._packs = [pack for folder in folders for pack in _opened(folder / "pack")][:_MOST_PACKS]
+        self._packs = list(islice((pack for folder in folders for pack in _opened(folder / "pack")), _MOST_PACKS))
         # From one that is no change to the last that was read: families are read one after the other.
         self._path: dict[_Place, Version] = {}
         self._size = 0
@@ -126,7 +127,8 @@ class _Pack:
             os.close(self._index)
             raise
         fan_out = os.pread(self._index, NAMES, 0)[-4 * 256 :]
-        self._fan_out = (0, *struct.unpack(">256I", fan_out)) if len(fan_out) == 4 * 256 else (0,) * 257
+        counts = [int.from_bytes(fan_out[at : at + 4], "big") for at in range(0, 4 * 256, 4)]
+        self._fan_out = [0, *(min(count, objects) for count in counts)]
         self._near = 8 + 3 * isqrt(objects // 256 + 1)  # ids are spread evenly: so far from where one should be it is seldom
 
     def close(self) -> None:
@@ -139,7 +141,7 @@ class _Pack:
         guess = low + ((high - low) * int.from_bytes(oid[1:4], "big") >> 24)
         first, last = max(low, guess - self._near), min(high, guess + self._near)
         number = self._number(oid, first, last)
-        if number is None and (first, last) != (low, high):
+        if number is None and self._near < high - low <= _MOST_NAMES:
             number = self._number(oid, low, high)
         return None if number is None else self._offset(number)
 
