@@ -512,6 +512,6 @@ class TestMembers:
         "more", ['"plain", ', '"tokens=[", ', '",tokens=[k=",', 'k:"tokens=[",', "tokens=[k=", "\n- 'tokens: ['", "\ntokens: (k:"]
     )
     def test_a_list_without_end_takes_no_longer_for_it(self, more):
-        started = time.perf_counter()
+        started = time.process_time()
         assert values("tokens = [" + more * 100_000) == values("tokens:" + more * 100_000) == []
-        assert time.perf_counter() - started < 10
+        assert time.process_time() - started < 15

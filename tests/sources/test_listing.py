@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from outcrop.sources import listing
+from outcrop.sources import gitcall, listing
 from outcrop.sources.listing import listed
 from outcrop.sources.repository import Repository, open_local
 from tests.sources.conftest import Repo
@@ -67,3 +67,12 @@ def test_what_is_known_is_left_out_and_changes_of_it_are_not(packed: Repository)
     ]
     assert sorted(order) == sorted(known.keys() - read)
     assert noted == set(order)
+
+
+def test_a_git_that_has_ended_before_it_was_told_everything_is_left_quietly(repo: Repo) -> None:
+    with gitcall.start(repo.path / ".git", ["cat-file", "--batch"], stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"still to be told")
+        process.kill()
+        process.wait()
+    assert process.stdin.closed

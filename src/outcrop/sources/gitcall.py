@@ -7,6 +7,7 @@ import resource
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import IO
 
 from outcrop.domain.errors import OperatorError
@@ -65,6 +66,14 @@ def environment(config: Mapping[str, str] | None = None, *, protocols: str = "")
     return env
 
 
+class Git(subprocess.Popen[bytes]):
+    """A git that may have ended before it was told everything: then what is left is nobody's."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            super().__exit__(kind, error, trace)
+
+
 def start(
     repository: Path,
     arguments: Sequence[str],
@@ -73,10 +82,10 @@ def start(
     stderr: int | IO[bytes] = subprocess.DEVNULL,
     memory: int = 32 * _GIGA,
     config: Mapping[str, str] | None = None,
-) -> "subprocess.Popen[bytes]":
+) -> Git:
     """Start git on one of our own repositories, with its output to be read."""
     try:
-        process = subprocess.Popen(
+        process = Git(
             command(repository, *arguments),
             stdin=stdin,
             stdout=subprocess.PIPE,
