@@ -136,7 +136,7 @@ def test_a_damaged_index_is_never_more_than_that(repo: Repo) -> None:
         for _ in range(30):
             damaged[chance.randrange(8, len(whole))] = chance.randrange(256)
         index.write_bytes(damaged)
-        read(repo, list(given))
+        assert {content for content in read(repo, list(given)).values() if content} <= set(given.values())
 
 
 def test_no_more_files_are_open_than_packs_are_read(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
