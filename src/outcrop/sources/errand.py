@@ -17,6 +17,7 @@ from outcrop.sources import excerpts, files, git
 from outcrop.sources.base import Located, Origin, Outcome, Progress
 from outcrop.sources.clone import COMMIT_REF, Remote, clone, fetch_commit, listed_refs
 from outcrop.sources.git import Known, Standing
+from outcrop.sources.holding import files_of, holds
 from outcrop.sources.repository import Repository, find_git_folder, open_local
 from outcrop.sources.workspace import work_folder
 
@@ -102,7 +103,7 @@ def _of_files(errand: Errand, ruleset: RuleSet, progress: Progress) -> Brought:
 
 def _in_file(root: Path, one: Standing, ruleset: RuleSet) -> bool:
     """Tell whether a file still holds a value; where that cannot be said, it does."""
-    return any(_file_holds(root / os.fsdecode(path), one.value, ruleset) for path in git.files_of(one.path))
+    return any(_file_holds(root / os.fsdecode(path), one.value, ruleset) for path in files_of(one.path))
 
 
 def _file_holds(path: Path, value: str | None, ruleset: RuleSet) -> bool:
@@ -113,7 +114,7 @@ def _file_holds(path: Path, value: str | None, ruleset: RuleSet) -> bool:
         return False
     except OSError:
         return True
-    return value is None or len(content) > _READ or git.holds(ruleset, content, value.encode("utf-8", "surrogateescape"))
+    return value is None or len(content) > _READ or holds(ruleset, content, value)
 
 
 def _size(repository: Repository) -> int:

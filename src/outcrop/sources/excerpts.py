@@ -8,7 +8,7 @@ from outcrop.scanner.excerpt import excerpts_in
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.sources import blobs, files
 from outcrop.sources.base import Located
-from outcrop.sources.git import files_of
+from outcrop.sources.holding import files_of
 from outcrop.sources.repository import Repository
 
 _LARGEST = 32 << 20  # bytes of a file that has excerpts: it is held in memory

@@ -9,14 +9,14 @@ from pathlib import Path
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner.content import Found, Wire, from_wire, scan_content, to_wire
+from outcrop.scanner.content import Found, Wire, from_wire, to_wire
 from outcrop.scanner.kept import Rules
 from outcrop.scanner.ruleset import RuleSet
-from outcrop.scanner.unpack import Budget, texts
 from outcrop.sources import blobs, gitcall, history
 from outcrop.sources import seen as memory
 from outcrop.sources.base import Located, Origin, Outcome, Progress, for_path, member, one_line, shown
 from outcrop.sources.history import Places
+from outcrop.sources.holding import files_of, holds
 from outcrop.sources.listing import INCOMPLETE, listed
 from outcrop.sources.parallel import spread
 from outcrop.sources.repository import Repository, refs_state, state
@@ -26,7 +26,6 @@ from outcrop.sources.seen import Seen
 _Key = tuple[bytes | None, str]  # a path with its member, and a value
 _AGAIN = 100  # blobs that are read again: enough for neighbours in the pack to share their bases, few enough to be spread
 _AT_ONCE = 2_000  # blobs that a process is given
-_PIECE = 1 << 20
 _NEWEST = 1_000  # commits behind which it is looked whether all is there, where older ones were looked at before
 
 
@@ -133,42 +132,9 @@ def _stands(scan: Scan, one: Standing, places: Places, tips: list[bytes]) -> boo
         if versions is None:
             return True
         given = blobs.contents(scan.repository, [versions]) if versions else ()
-        if any(_holds(scan, content, one.value) for _, content in given):
+        if any(holds(scan.ruleset, content, one.value) for _, content in given):
             return True
     return False
-
-
-def files_of(path: bytes) -> list[bytes]:
-    """Give the files that a path can stand for: itself, and those of which it may be a member, named after a `!`."""
-    parts = path.split(b"!")
-    return [b"!".join(parts[:count]) for count in range(len(parts), 0, -1)]
-
-
-def _holds(scan: Scan, content: bytes | blobs.Large | None, value: str) -> bool:
-    raw = value.encode("utf-8", "surrogateescape")
-    if content is None:
-        return True  # it cannot be read: nothing is known
-    if isinstance(content, blobs.Large):
-        return _streams(content, raw)
-    return holds(scan.ruleset, content, raw)
-
-
-def holds(ruleset: RuleSet, content: bytes, raw: bytes) -> bool:
-    """Tell whether a content holds a value: as it is, packed, or in a form that the rules see through."""
-    if any(raw in text for text in (content, *(text for _, text in texts(content, Budget())))):
-        return True
-    hits = scan_content(ruleset, content, Confidence.LOW).hits
-    return any(reveal(hit.secret).encode("utf-8", "surrogateescape") == raw for _, hit in hits)
-
-
-def _streams(content: blobs.Large, raw: bytes) -> bool:
-    """Look for a value in an object that is too large to be held."""
-    kept = b""
-    while piece := content.read(_PIECE):
-        if raw in kept + piece:
-            return True
-        kept = (kept + piece)[-len(raw) :]
-    return content.cut
 
 
 def _unread(scan: Scan, tips: list[bytes], known: Known) -> Iterator[list[bytes]]:

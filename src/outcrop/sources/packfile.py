@@ -17,8 +17,8 @@ from dulwich.errors import ApplyDeltaError
 from outcrop.scanner.versions import LEAST, Copied, Version
 from outcrop.sources.packs import FAR, NAMES, WIDTH, count_of, files_in
 
-try:
-    from dulwich._pack import apply_delta  # type: ignore[import-not-found]  # of dulwich only this, which is compiled: all of its reading of packs takes 30 ms to load
+try:  # of dulwich only this, which is compiled: all of its reading of packs takes 30 ms to load
+    from dulwich._pack import apply_delta  # type: ignore[import-not-found]
 except ImportError:  # where nobody has compiled it
     from dulwich.pack import apply_delta
 
@@ -161,13 +161,10 @@ class _Pack:
     def entry(self, offset: int) -> tuple[int | bytes | None, bytes]:
         """Read what stands at a place: a whole object, or a change with the place or the name of what it is a change of."""
         head = os.pread(self._pack, _HEAD, offset)
-        sign = head[0]
-        kind, size, at, shift = sign >> 4 & 7, sign & 15, 1, 4
-        while sign & 0x80:
-            sign = head[at]
-            size |= (sign & 0x7F) << shift
-            at += 1
-            shift += 7
+        kind, size, at = head[0] >> 4 & 7, head[0] & 15, 1
+        if head[0] & 0x80:
+            more, at = _written(head, at)
+            size |= more << 4
         base: int | bytes | None = None
         if kind == _OF_OFFSET:
             sign = head[at]
@@ -206,8 +203,8 @@ class _Pack:
 
 def _changed(base: Version, delta: bytes, *, is_wanted: bool) -> Version:
     """Carry a change out. What is only on the way to another one is not told apart."""
-    _, at = _number(delta, 0)
-    size, at = _number(delta, at)
+    _, at = _written(delta, 0)
+    size, at = _written(delta, at)
     if size > _LARGEST:
         raise ValueError("an object that is large")
     content: bytes = apply_delta(base.content, delta)[0]
@@ -216,10 +213,11 @@ def _changed(base: Version, delta: bytes, *, is_wanted: bool) -> Version:
     return Version(content)
 
 
-def _number(delta: bytes, at: int) -> tuple[int, int]:
+def _written(data: bytes, at: int) -> tuple[int, int]:
+    """Read a number that is written in seven bits of each byte, the lowest first; give where it ends too."""
     number = shift = 0
     while True:
-        sign = delta[at]
+        sign = data[at]
         at += 1
         number |= (sign & 0x7F) << shift
         shift += 7
