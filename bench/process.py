@@ -57,8 +57,13 @@ class _Watch(threading.Thread):
         pause = 0.0
         while not self.ended.wait(pause):
             began = time.perf_counter()
-            self.peak = max(self.peak, sum(_pss(pid) for pid in _tree(self.pid)))
+            if (memory := self._memory()) > self.peak:
+                # For a moment a process that is being started has its parent's memory, which would be counted twice.
+                self.peak = max(self.peak, min(memory, self._memory()))
             pause = max(_INTERVAL, 20 * (time.perf_counter() - began))
+
+    def _memory(self) -> int:
+        return sum(_pss(pid) for pid in _tree(self.pid))
 
 
 def _tree(root: int) -> list[int]:

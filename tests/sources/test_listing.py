@@ -1,26 +1,29 @@
-"""All blobs, each once, in the order in which git has the least to do."""
+"""All blobs, each once, and each behind the one it is a change of, whoever tells of them."""
 
+import itertools
+import random
 import subprocess
+import threading
+import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from outcrop.sources import gitcall, listing
-from outcrop.sources.listing import listed
+from outcrop.sources import families, gitcall, listing
+from outcrop.sources.listing import INCOMPLETE, listed
 from outcrop.sources.repository import Repository, open_local
 from tests.sources.conftest import Repo
 
 
-@pytest.fixture(params=["sha1", "sha256"])
-def packed(request: pytest.FixtureRequest, tmp_path: Path) -> Repository:
-    """A repository with 40 versions of each of three files, packed as changes of each other."""
-    repo = Repo(tmp_path / "packed", f"--object-format={request.param}")
-    for version in range(40):
-        repo.commit({name: "".join(f"{name} {line} {version if line == version else 0}\n" for line in range(300)) for name in "abc"})
-    repo.git("repack", "-adfq", "--depth=5", "--window=20")
-    (tmp_path / "work").mkdir()
-    return open_local(repo.path / ".git", tmp_path / "work")
+def opened(repo: Repo, work: Path) -> Repository:
+    work.mkdir()
+    return open_local(repo.path / ".git", work)
+
+
+def told(repository: Repository) -> list[bytes]:
+    return [oid for batch in listed(repository, (), lambda _: None, 2) for oid in batch]
 
 
 def bases(repository: Repository) -> dict[bytes, bytes]:
@@ -30,30 +33,71 @@ def bases(repository: Repository) -> dict[bytes, bytes]:
     return {oid: base for kind, oid, base in map(bytes.split, out.splitlines()) if kind == b"blob"}
 
 
+def versions(repo: Repo, count: int, part: int = 0) -> None:
+    for version in range(count):
+        repo.commit({name: "".join(f"{name} {line} {version if line == version else part}\n" for line in range(300)) for name in "abc"})
+
+
+def no_git(*_: object, **__: object) -> None:
+    raise AssertionError("git is not needed here")
+
+
+@pytest.fixture(params=["sha1", "named", "sha256"])
+def packed(request: pytest.FixtureRequest, tmp_path: Path) -> Repository:
+    """A repository with 40 versions of each of three files, packed as changes of each other, which are told by place or by name."""
+    repo = Repo(tmp_path / "packed", *([f"--object-format={request.param}"] if request.param != "named" else []))
+    versions(repo, 40)
+    repo.git("config", "repack.useDeltaBaseOffset", str(request.param != "named").lower())
+    repo.git("repack", "-adfq", "--depth=5", "--window=20")
+    return opened(repo, tmp_path / "work")
+
+
+@pytest.fixture
+def mixed(repo: Repo) -> Repo:
+    """Three packs that have objects in common, and loose objects, of which one is in a pack too."""
+    for part in range(2):
+        versions(repo, 10, part)
+        repo.git("repack", "-adq" if part == 0 else "-dq")
+    everything = repo.git("cat-file", "--batch-all-objects", "--batch-check=%(objectname)").split()
+    repo.git("pack-objects", "--quiet", ".git/objects/pack/pack", given="\n".join(everything[:20]).encode())
+    repo.git("unpack-objects", "-q", given=max((repo.path / ".git/objects/pack").glob("*.pack")).read_bytes())
+    repo.commit({"d": "loose\n"})
+    return repo
+
+
 def test_every_blob_is_listed_once_and_behind_its_base(packed: Repository) -> None:
     known = bases(packed)
-    order = [oid for batch in listed(packed, (), lambda _: None) for oid in batch]
+    order = told(packed)
     assert sorted(order) == sorted(known)
     place = {oid: at for at, oid in enumerate(order)}
     changes = {oid: base for oid, base in known.items() if base in known}
     assert len(changes) > 60
     assert all(place[base] < place[oid] for oid, base in changes.items())
+    assert packed.gaps == []
 
 
-def test_where_blobs_are_put_in_order_some_at_a_time_each_is_listed_once(packed: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "_TOGETHER", 7)
-    order = [oid for batch in listed(packed, (), lambda _: None) for oid in batch]
-    assert sorted(order) == sorted(bases(packed))
+@pytest.mark.parametrize("together", [1, 7, 50])
+def test_where_blobs_are_put_in_order_some_at_a_time_each_is_listed_once(
+    packed: Repository, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    monkeypatch.setattr(listing, "_TOGETHER", together)
+    monkeypatch.setattr(families, "_TOGETHER", together * 20)
+    monkeypatch.setattr(families, "_BLOCK", 100)
+    monkeypatch.setattr(listing, "_GIVEN", 10)
+    assert sorted(told(packed)) == sorted(bases(packed))
 
 
-def test_a_family_is_told_to_its_end_before_the_next_one(packed: Repository) -> None:
+def test_a_family_is_told_to_its_end_before_the_next_one(packed: Repository, request: pytest.FixtureRequest) -> None:
     known = bases(packed)
 
     def whole(oid: bytes) -> bytes:
         return whole(known[oid]) if known[oid] in known else oid
 
-    families = [whole(oid) for batch in listed(packed, (), lambda _: None) for oid in batch]
-    assert sum(one != other for one, other in pairwise(families)) == len(set(families)) - 1
+    families_told = [whole(oid) for oid in told(packed)]
+    parts = 1 + sum(one != other for one, other in pairwise(families_told))
+    by_name = parts != len(set(families_told))  # then git tells of the changes, after what is none
+    assert parts == len(set(families_told)) * (1 + by_name)
+    assert by_name == ("named" in request.node.name)
 
 
 def test_what_is_known_is_left_out_and_changes_of_it_are_not(packed: Repository) -> None:
@@ -62,11 +106,89 @@ def test_what_is_known_is_left_out_and_changes_of_it_are_not(packed: Repository)
     noted: set[bytes] = set()
     order = [
         oid
-        for batch in listed(packed, {bytes.fromhex(oid.decode()) for oid in read}, lambda oid: noted.add(oid.hex().encode()))
+        for batch in listed(packed, {bytes.fromhex(oid.decode()) for oid in read}, lambda oid: noted.add(oid.hex().encode()), 2)
         for oid in batch
     ]
     assert sorted(order) == sorted(known.keys() - read)
     assert noted == set(order)
+
+
+def test_git_is_not_asked_where_all_is_as_usual(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    versions(repo, 5)
+    repo.git("repack", "-adfq")
+    repository = opened(repo, tmp_path / "work")
+    monkeypatch.setattr(gitcall, "start", no_git)
+    assert len(told(repository)) == 15
+
+
+def test_each_blob_is_told_once_whatever_holds_it(mixed: Repo, tmp_path: Path) -> None:
+    repository = opened(mixed, tmp_path / "work")
+    assert len(list((repository.objects[0] / "pack").glob("*.idx"))) == 3
+    assert sorted(told(repository)) == sorted(bases(repository))
+    assert repository.gaps == []
+
+
+@pytest.mark.parametrize("width", ["sha1", "sha256"])
+def test_loose_objects_alone_are_told(tmp_path: Path, width: str) -> None:
+    repo = Repo(tmp_path / "loose", f"--object-format={width}")
+    repo.commit({"a": "one\n", "b": "two\n"})
+    assert len(told(opened(repo, tmp_path / "work"))) == 2
+
+
+def test_nothing_is_told_of_nothing(repo: Repo, tmp_path: Path) -> None:
+    assert told(opened(repo, tmp_path / "work")) == []
+
+
+def cut_index(pack: Path, _: random.Random) -> None:
+    index = pack.with_suffix(".idx")
+    index.write_bytes(index.read_bytes()[:-1])
+
+
+def cut_pack(pack: Path, _: random.Random) -> None:
+    pack.write_bytes(pack.read_bytes()[: pack.stat().st_size // 2])
+
+
+def spoil_heads(pack: Path, chance: random.Random) -> None:
+    """Write something else over the heads of entries: other kinds, changes of what does not stand there."""
+    data = bytearray(pack.read_bytes())
+    with pack.with_suffix(".idx").open("rb") as file:
+        shown = subprocess.run(["git", "show-index"], stdin=file, capture_output=True, check=True).stdout
+    for line in chance.sample(shown.splitlines(), 20):
+        at = int(line.split()[0])
+        data[at : at + 3] = chance.randbytes(3)
+    pack.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [cut_index, cut_pack, *[spoil_heads] * 5])
+def test_what_is_damaged_is_told_as_git_tells_it(
+    repo: Repo, tmp_path: Path, damage: Callable[[Path, random.Random], None], request: pytest.FixtureRequest
+) -> None:
+    versions(repo, 20)
+    repo.git("repack", "-adfq")
+    (pack,) = (repo.path / ".git" / "objects" / "pack").glob("*.pack")
+    for file in (pack, pack.with_suffix(".idx")):
+        file.chmod(0o600)
+    damage(pack, random.Random(request.node.name))
+    ours, by_git = opened(repo, tmp_path / "ours"), opened(repo, tmp_path / "git")
+    everything = listing.Rows(tmp_path)
+    listing._ask_git(by_git, None, (), everything)
+    of_git = {row[: -listing._SIZE].hex().encode() for row in everything}
+    everything.close()
+    assert of_git <= set(told(ours)) or ours.gaps == by_git.gaps == [INCOMPLETE]
+
+
+def test_a_list_that_nobody_reads_to_its_end_leaves_nothing_behind(repo: Repo, tmp_path: Path) -> None:
+    repo.commit({"d": "loose\n"})
+    blob = bytes.fromhex(repo.git("rev-parse", "HEAD:d"))
+    before = threading.active_count()
+    blobs = listing._blobs(opened(repo, tmp_path / "work"), itertools.repeat(blob))
+    assert next(blobs)[0] == blob
+    blobs.close()
+    for _ in range(100):
+        if threading.active_count() <= before:
+            break
+        time.sleep(0.05)
+    assert threading.active_count() <= before  # one of an earlier test may have ended meanwhile
 
 
 def test_a_git_that_has_ended_before_it_was_told_everything_is_left_quietly(repo: Repo) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from outcrop.scanner.versions import Version
-from outcrop.sources import blobs, packfile
+from outcrop.sources import blobs, packfile, packindex
 from outcrop.sources.packfile import Packs
 from outcrop.sources.repository import open_local
 from tests.sources.conftest import Repo, Scan, token
@@ -153,7 +153,7 @@ def test_no_more_files_are_open_than_packs_are_read(repo: Repo, monkeypatch: pyt
 
 def test_ids_that_are_not_where_they_should_be_are_looked_for(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     given = everything(repo)
-    monkeypatch.setattr(packfile, "isqrt", lambda _: -2)
+    monkeypatch.setattr(packindex, "isqrt", lambda _: -2)
     assert read(repo, list(given)) == given
 
 

@@ -54,7 +54,7 @@ def _scanned(scan: Scan, seen: Seen, objects: str, refs: str) -> Outcome:
     """Scan what has not been seen yet, and keep what is known from now on."""
     outcome = Outcome()
     new_objects, new_refs = seen.objects != objects, seen.refs != refs
-    found = _read(scan, _batches(scan.repository, seen, objects=new_objects, refs=new_refs), outcome)
+    found = _read(scan, _batches(scan, seen, objects=new_objects, refs=new_refs), outcome)
     if new_objects or new_refs:
         _attribute(scan, seen, found, outcome)
     outcome.located = list(_located(found, seen.places, seen.tips))
@@ -143,7 +143,7 @@ def _unread(scan: Scan, tips: list[bytes], known: Known) -> Iterator[list[bytes]
     fresh = history.new_blobs(scan.repository, tips, old) if old else None
     order = history.new_commits(scan.repository, tips, old) if old else None
     if fresh is None or order is None:  # nothing was read before, or something is missing: everything that is there is read
-        yield from listed(scan.repository, (), lambda _: None)
+        yield from listed(scan.repository, (), lambda _: None, scan.jobs)
         return
     # What new commits bring to a path is read though its blob be an old one: at its old path it may have been nothing to tell.
     brought = history.changed(scan.repository, order, scan.jobs, [])
@@ -242,10 +242,10 @@ def _telling(found: Mapping[bytes, Found], located: list[Located]) -> list[bytes
     return [oid for oid, content in found.items() if oid in wanted or content.gaps]
 
 
-def _batches(repository: Repository, seen: Seen, *, objects: bool, refs: bool) -> Iterator[list[bytes]]:
+def _batches(scan: Scan, seen: Seen, *, objects: bool, refs: bool) -> Iterator[list[bytes]]:
     """Give the blobs to read: those that held something before, if they are still there, and those never seen."""
     if objects:
-        yield from listed(repository, Ids(seen.scanned), seen.scanned.add)
+        yield from listed(scan.repository, Ids(seen.scanned), seen.scanned.add, scan.jobs)
     else:
         again = seen.with_hits if refs else seen.telling
         yield from (again[at : at + _AGAIN] for at in range(0, len(again), _AGAIN))

@@ -10,7 +10,7 @@ from typing import IO
 from outcrop.sources import gitcall
 from outcrop.sources.base import Origin
 from outcrop.sources.blobs import Large, contents
-from outcrop.sources.parallel import Emit, spread
+from outcrop.sources.parallel import Emit, share
 from outcrop.sources.repository import OID, Repository
 
 _CHUNK = 2_000  # commits
@@ -120,7 +120,7 @@ def place(repository: Repository, order: list[bytes], blobs: Collection[bytes], 
         return found
     chunks = [(start, order[start : start + _CHUNK]) for start in range(0, len(order), _CHUNK)]
     work = _placing(repository, blobs)
-    for told in spread(chunks, work, min(jobs, len(chunks))):
+    for told in share(chunks, work, min(jobs, len(chunks))):
         if isinstance(told, str):
             gaps.append(told)
             continue

@@ -1,61 +1,123 @@
-"""Which blobs a repository has, in the order in which git reads them at the least cost."""
+"""Which blobs a repository has, each behind the one it is a change of: then what it is made of need not be made anew."""
 
 import contextlib
 import os
+import re
 import subprocess
 import tempfile
 import threading
 from binascii import unhexlify
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import closing
 from itertools import islice
+from pathlib import Path
 from typing import IO
 
 from outcrop.sources import gitcall
-from outcrop.sources.packs import WIDTH, many_ids
+from outcrop.sources.families import blobs_of
+from outcrop.sources.packfile import DAMAGED, Pack
+from outcrop.sources.packindex import WIDTH, indexes_in
 from outcrop.sources.repository import Repository
-from outcrop.sources.rows import Rows
+from outcrop.sources.rows import Ids, Rows
 
 INCOMPLETE = "the object store is damaged: some objects were not scanned"
-_BATCH_BYTES = 3 << 20  # as they are packed
+_BATCH_BYTES = 1 << 20  # as they are packed
 _BATCH_BLOBS = 20_000
 _LIST = ["cat-file", "--batch-check=%(objecttype) %(objectsize:disk) %(objectname) %(deltabase)", "--buffer"]
 _EVERY = ["--batch-all-objects", "--unordered"]
-_MANY = 1_000_000  # objects from which on git is told which there are
-_GIVEN = 4_096  # of which it is told at a time
+_GIVEN = 4_096  # objects of which git is told at a time
 _VIEW = {"core.packedGitLimit": "16m"}  # nothing else is at work yet
-_TOGETHER = 300_000  # blobs that are put in order together, which takes 120 bytes for each
+_TOGETHER = 300_000  # blobs of which git tells that are put in order together, which takes 120 bytes for each
+_IS_LOOSE = re.compile("[0-9a-f]{38}(?:[0-9a-f]{24})?")  # what git names a file, in a folder named by the first two digits
 _SIZE = 6  # bytes in which a size is kept
 _WHOLE = b""  # the base of what is no change
 
 
-def listed(repository: Repository, known: Container[bytes], seen: Callable[[bytes], None]) -> Iterator[list[bytes]]:
+def listed(repository: Repository, known: Container[bytes], seen: Callable[[bytes], None], jobs: int) -> Iterator[list[bytes]]:
     """Give the ids of all blobs that are not known, family by family, in batches of about equal work.
 
-    What is known, and is noted as seen, is so by its id in bytes.
+    What is known, and is noted as seen, is so by its id in bytes. All are put in order before the first is read: then the processes that
+    read them do not begin with what the order was made of.
     """
     with closing(Rows(repository.folder)) as order:
-        changes: defaultdict[bytes, bytearray] = defaultdict(bytearray)  # by the blob of which they are changes
-        count = 0
-        for oid, size, base in _blobs(repository):
-            if oid not in known:
-                seen(oid)
-                changes[base] += oid + size.to_bytes(_SIZE, "big")
-                count += 1
-                if count % _TOGETHER == 0:
-                    _put_by_family(changes, order, len(oid) + _SIZE)
-        if changes:
-            _put_by_family(changes, order, len(oid) + _SIZE)
-        yield from _batches(order)
+        try:
+            _put_in_order(repository, known, order, jobs)
+        except DAMAGED:  # git tells what is wrong
+            order.clear()
+            _ask_git(repository, None, known, order)
+        yield from _batches(order, seen)
+
+
+def _put_in_order(repository: Repository, known: Container[bytes], order: Rows, jobs: int) -> None:
+    """Read the packs, and ask git for what is not as usual."""
+    indexes = [index for folder in repository.objects for index in indexes_in(folder)]
+    loose = [folder for folder in repository.objects if any(_loose(folder))]
+    is_new = Ids(()).add if loose or len(indexes) > 1 else lambda _: True
+    with closing(Rows(repository.folder)) as left:
+
+        def leave(oid: bytes) -> None:
+            if is_new(oid):
+                left.add(oid)
+
+        for oid in (oid for folder in loose for oid in _loose(folder)):
+            leave(oid)
+        for index in indexes:
+            with closing(Pack(index)) as pack:
+                blobs = blobs_of(pack, jobs, leave)
+                order.extend(_row(oid, size) for oid, size in blobs if is_new(oid) and oid not in known)
+        if left.width:
+            _ask_git(repository, left, known, order)
+
+
+def _loose(folder: Path) -> Iterator[bytes]:
+    for number in range(256):
+        try:
+            names = os.listdir(folder / f"{number:02x}")
+        except OSError:
+            continue
+        for name in filter(_IS_LOOSE.fullmatch, names):
+            if len(name) != 2 * WIDTH - 2:
+                raise ValueError("an object with a longer id")
+            yield bytes.fromhex(f"{number:02x}{name}")
+
+
+def _row(oid: bytes, size: int) -> bytes:
+    return oid + size.to_bytes(_SIZE, "big")
+
+
+def _batches(order: Rows, seen: Callable[[bytes], None]) -> Iterator[list[bytes]]:
+    batch: list[bytes] = []
+    work = 0
+    for entry in order:
+        oid = entry[:-_SIZE]
+        seen(oid)
+        batch.append(oid.hex().encode())
+        work += int.from_bytes(entry[-_SIZE:], "big")
+        if work > _BATCH_BYTES or len(batch) >= _BATCH_BLOBS:
+            yield batch
+            batch, work = [], 0
+    if batch:
+        yield batch
+
+
+def _ask_git(repository: Repository, given: Iterable[bytes] | None, known: Container[bytes], order: Rows) -> None:
+    """Put those of the given objects in order that are blobs, or of all that there are."""
+    changes: defaultdict[bytes, bytearray] = defaultdict(bytearray)  # by the blob of which they are changes
+    count = 0
+    for oid, size, base in _blobs(repository, given):
+        if oid not in known:
+            row = _row(oid, size)
+            changes[base] += row
+            count += 1
+            if count % _TOGETHER == 0:
+                _put_by_family(changes, order, len(row))
+    if changes:
+        _put_by_family(changes, order, len(row))
 
 
 def _put_by_family(changes: dict[bytes, bytearray], order: Rows, width: int) -> None:
-    """Put each blob's changes behind it, with theirs, so that git need not make it anew for each of them.
-
-    Last come those whose base is not among the blobs. All are put in order before the first is read: then the processes that read them
-    do not begin with what the order was made of.
-    """
+    """Put each blob's changes behind it, with theirs. Last come those whose base is not among the blobs."""
     while changes:
         first = changes.pop(_WHOLE, None) or changes.pop(next(iter(changes)))
         for at in range(0, len(first), width):
@@ -67,27 +129,13 @@ def _put_by_family(changes: dict[bytes, bytearray], order: Rows, width: int) -> 
                 ahead += changes.pop(entry[:-_SIZE], b"")
 
 
-def _batches(order: Rows) -> Iterator[list[bytes]]:
-    batch: list[bytes] = []
-    work = 0
-    for entry in order:
-        batch.append(entry[:-_SIZE].hex().encode())
-        work += int.from_bytes(entry[-_SIZE:], "big")
-        if work > _BATCH_BYTES or len(batch) >= _BATCH_BLOBS:
-            yield batch
-            batch, work = [], 0
-    if batch:
-        yield batch
-
-
-def _blobs(repository: Repository) -> Iterator[tuple[bytes, int, bytes]]:
-    """Give every blob that there is, its size as it is packed, and its base; ids in bytes."""
+def _blobs(repository: Repository, given: Iterable[bytes] | None) -> Iterator[tuple[bytes, int, bytes]]:
+    """Give the blobs among the given objects, or among all, their size as they are packed, and their base; ids in bytes."""
     any_damaged = False
-    given = many_ids(repository.objects, least=_MANY)
     command, stdin = ([*_LIST, *_EVERY], subprocess.DEVNULL) if given is None else (_LIST, subprocess.PIPE)
     with tempfile.TemporaryFile() as errors, gitcall.start(repository.folder, command, stdin=stdin, stderr=errors, config=_VIEW) as process:
         assert process.stdout is not None  # noqa: S101 - for the type checker
-        giver = _Giver(process.stdin, given) if process.stdin and given else None
+        giver = _Giver(process.stdin, iter(given)) if process.stdin and given is not None else None
         for line in process.stdout:
             if line.startswith(b"blob "):
                 _, size, oid, base = line.split()
@@ -113,7 +161,7 @@ class _Giver(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        with contextlib.suppress(OSError, ValueError, IndexError), self._stdin as stdin:  # git has ended, or an index is damaged
+        with contextlib.suppress(OSError, ValueError), self._stdin as stdin:  # git has ended
             while some := list(islice(self._ids, _GIVEN)):
                 stdin.write(b"".join(some).hex("\n", WIDTH).encode() + b"\n")
             self.told_all = True

@@ -9,13 +9,12 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from math import isqrt
 from pathlib import Path
 
 from dulwich.errors import ApplyDeltaError
 
 from outcrop.scanner.versions import LEAST, Copied, Version
-from outcrop.sources.packs import FAR, NAMES, WIDTH, count_of, files_in
+from outcrop.sources.packindex import WIDTH, Index, indexes_in
 
 try:  # of dulwich only this, which is compiled: all of its reading of packs takes 30 ms to load
     from dulwich._pack import apply_delta  # type: ignore[import-not-found]
@@ -26,21 +25,20 @@ _MOST_PACKS = 64  # each takes two open files
 _LARGEST = 1 << 20  # bytes of an object
 _MOST_STEPS = 4_096  # from an object to the one that is no change: git makes 50, and 4,095 at most
 _MOST_HELD = 32 << 20  # bytes of the changes between the two
-_MOST_NAMES = 1 << 16  # ids that begin alike: so many have one of 256 beginnings among 16 million
 _KEPT = 4 << 20  # bytes of objects on the way to the last one
-_HEAD = 4_096  # bytes that are read of an object at first
+_FIRST = 4_096  # bytes that are read of an object at first
 _MORE = 1 << 18
 _SPARSE = 24  # a change that has so many times fewer bytes than what it makes is worth reading step by step
-_WHOLE, _OF_OFFSET, _OF_NAME = {1, 2, 3, 4}, 6, 7  # kinds of entries
-_Place = tuple["_Pack", int]
-_DAMAGED = (OSError, ValueError, IndexError, MemoryError, zlib.error, ApplyDeltaError)
+_WHOLE, OF_OFFSET, _OF_NAME = {1, 2, 3, 4}, 6, 7  # kinds of entries
+_Place = tuple["Pack", int]
+DAMAGED = (OSError, ValueError, IndexError, MemoryError, zlib.error, ApplyDeltaError)
 
 
 class Packs:
     """The packs of a repository, and the objects that the last one was made of."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        self._packs = list(islice((pack for folder in folders for pack in _opened(folder / "pack")), _MOST_PACKS))
+        self._packs = list(islice((pack for folder in folders for pack in _opened(folder)), _MOST_PACKS))
         # From one that is no change to the last that was read: families are read one after the other.
         self._path: dict[_Place, Version] = {}
         self._size = 0
@@ -54,12 +52,12 @@ class Packs:
         try:
             place = self._find(oid)
             return self._read(place) if place else None
-        except _DAMAGED:
+        except DAMAGED:
             return None
 
     def _find(self, oid: bytes) -> _Place | None:
         for number, pack in enumerate(self._packs):
-            offset = pack.find(oid)
+            offset = pack.index.find(oid)
             if offset is not None:
                 if number:  # the next one is most likely here too
                     self._packs.insert(0, self._packs.pop(number))
@@ -106,83 +104,49 @@ class Packs:
             self._size -= len(self._path.pop(first).content)
 
 
-def _opened(folder: Path) -> Iterator["_Pack"]:
+def _opened(folder: Path) -> Iterator["Pack"]:
     """Open the packs of a folder that can be read here; git tells what is wrong with the others."""
     with suppress(OSError):
-        for path, _ in files_in(folder):
-            if path.suffix == ".idx" and (objects := count_of(path)):
-                with suppress(OSError):
-                    yield _Pack(path, objects)
+        for path in indexes_in(folder):
+            with suppress(OSError, ValueError):
+                yield Pack(path)
 
 
-class _Pack:
-    """A pack and its index."""
+class Pack:
+    """A pack that is open, with its index. One that cannot be read here raises OSError or ValueError."""
 
-    def __init__(self, index: Path, objects: int) -> None:
-        self._objects = objects
-        self._index = os.open(index, os.O_RDONLY | os.O_CLOEXEC)
+    def __init__(self, index: Path) -> None:
+        self.index = Index(index)
         try:
-            self._pack = os.open(index.with_suffix(".pack"), os.O_RDONLY | os.O_CLOEXEC)
+            self._file = os.open(index.with_suffix(".pack"), os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
-            os.close(self._index)
+            self.index.close()
             raise
-        fan_out = os.pread(self._index, NAMES, 0)[-4 * 256 :]
-        counts = [int.from_bytes(fan_out[at : at + 4], "big") for at in range(0, 4 * 256, 4)]
-        self._fan_out = [0, *(min(count, objects) for count in counts)]
-        self._near = 8 + 3 * isqrt(objects // 256 + 1)  # ids are spread evenly: so far from where one should be it is seldom
+        self.size = os.fstat(self._file).st_size
 
     def close(self) -> None:
-        os.close(self._index)
-        os.close(self._pack)
+        self.index.close()
+        os.close(self._file)
 
-    def find(self, oid: bytes) -> int | None:
-        """Give where an object stands in the pack."""
-        low, high = self._fan_out[oid[0]], self._fan_out[oid[0] + 1]
-        guess = low + ((high - low) * int.from_bytes(oid[1:4], "big") >> 24)
-        first, last = max(low, guess - self._near), min(high, guess + self._near)
-        number = self._number(oid, first, last)
-        if number is None and self._near < high - low <= _MOST_NAMES:
-            number = self._number(oid, low, high)
-        return None if number is None else self._offset(number)
-
-    def _number(self, oid: bytes, first: int, last: int) -> int | None:
-        names = os.pread(self._index, max(0, last - first) * WIDTH, NAMES + first * WIDTH)
-        at = names.find(oid)
-        while at >= 0 and at % WIDTH:
-            at = names.find(oid, at + 1)
-        return first + at // WIDTH if at >= 0 else None
-
-    def _offset(self, number: int) -> int:
-        offset = int.from_bytes(os.pread(self._index, 4, NAMES + self._objects * (WIDTH + 4) + number * 4), "big")
-        if offset < FAR:
-            return offset
-        return int.from_bytes(os.pread(self._index, 8, NAMES + self._objects * (WIDTH + 8) + (offset - FAR) * 8), "big")
+    def read(self, offset: int, size: int) -> bytes:
+        """Read so many bytes of the pack, or fewer where it ends."""
+        return os.pread(self._file, size, offset)
 
     def entry(self, offset: int) -> tuple[int | bytes | None, bytes]:
         """Read what stands at a place: a whole object, or a change with the place or the name of what it is a change of."""
-        head = os.pread(self._pack, _HEAD, offset)
-        kind, size, at = head[0] >> 4 & 7, head[0] & 15, 1
-        if head[0] & 0x80:
-            more, at = _written(head, at)
-            size |= more << 4
+        data = self.read(offset, _FIRST)
+        kind, size, back, at = head_of(data, 0)
         base: int | bytes | None = None
-        if kind == _OF_OFFSET:
-            sign = head[at]
-            at += 1
-            back = sign & 0x7F
-            while sign & 0x80:
-                sign = head[at]
-                back = (back + 1) << 7 | sign & 0x7F
-                at += 1
+        if kind == OF_OFFSET:
             base = offset - back
         elif kind == _OF_NAME:
-            base = head[at : at + WIDTH]
+            base = data[at : at + WIDTH]
             at += WIDTH
         elif kind not in _WHOLE:
             raise ValueError("an unknown kind of object")
         if size > _LARGEST or (isinstance(base, int) and not 0 < base < offset):
             raise ValueError("an object that is large, or a change of nothing")
-        return base, self._inflated(memoryview(head)[at:], size, offset + len(head))
+        return base, self._inflated(memoryview(data)[at:], size, offset + len(data))
 
     def _inflated(self, head: memoryview, size: int, behind: int) -> bytes:
         """Unpack so many bytes, and not more."""
@@ -191,7 +155,7 @@ class _Pack:
         if not inflate.eof:
             parts = [data]
             left = size + 1 - len(data)
-            while left and not inflate.eof and (more := os.pread(self._pack, min(max(left, _HEAD), _MORE), behind)):
+            while left and not inflate.eof and (more := self.read(behind, min(max(left, _FIRST), _MORE))):
                 behind += len(more)
                 parts.append(inflate.decompress(more, left))
                 left -= len(parts[-1])
@@ -199,6 +163,29 @@ class _Pack:
         if not inflate.eof or len(data) != size:
             raise ValueError("an object that is damaged")
         return data
+
+
+def head_of(data: bytes, at: int) -> tuple[int, int, int, int]:
+    """Read the head of an entry: its kind, its size, how far before it stands what it is a change of, and where the head ends."""
+    sign = data[at]
+    kind, size = sign >> 4 & 7, sign & 15
+    at += 1
+    shift = 4
+    while sign & 0x80:
+        sign = data[at]
+        size |= (sign & 0x7F) << shift
+        shift += 7
+        at += 1
+    back = 0
+    if kind == OF_OFFSET:
+        sign = data[at]
+        at += 1
+        back = sign & 0x7F
+        while sign & 0x80:
+            sign = data[at]
+            back = (back + 1) << 7 | sign & 0x7F
+            at += 1
+    return kind, size, back, at
 
 
 def _changed(base: Version, delta: bytes, *, is_wanted: bool) -> Version:

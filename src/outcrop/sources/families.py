@@ -1,0 +1,122 @@
+"""The blobs of a pack, family by family: read off the heads of its entries, which tell what each is a change of.
+
+git lists objects too, but remembers each that it has told: with many that takes more memory than all of a scan.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+
+from outcrop.sources.packfile import OF_OFFSET, Pack
+from outcrop.sources.packindex import WIDTH
+from outcrop.sources.parallel import Emit, spread
+
+_BLOCK = 1 << 18  # bytes of a pack that are read together
+_HEAD = 64  # bytes that the head of an entry has at most
+_TOGETHER = 1 << 15  # objects whose heads a process reads before it tells
+_FEW = 8  # objects among which one is looked for by its place
+_ODD, _BLOB = 0, 3
+_KINDS = {1, 2, 3, 4}  # commits, trees, blobs and tags
+
+Blob = tuple[bytes, int]  # its id, and its size as it is packed
+
+
+def blobs_of(pack: Pack, jobs: int, leave: Callable[[bytes], None]) -> Iterator[Blob]:
+    """Give the blobs of a pack, each before what is a change of it; what is not as usual is left to git."""
+    numbers, starts = pack.index.in_order(pack.size)
+    names = pack.index.names()
+
+    def name(at: int) -> bytes:
+        number = numbers[at] * WIDTH
+        return names[number : number + WIDTH]
+
+    stops = starts[1:]
+    stops.append(pack.size)
+    for at in _in_families(pack, starts, jobs, lambda at: leave(name(at))):
+        yield name(at), stops[at] - starts[at]
+
+
+def _in_families(pack: Pack, starts: "array[int]", jobs: int, leave: Callable[[int], None]) -> Iterator[int]:
+    """Give how many objects stand before each blob, each behind its base; tell of those of which that is not clear."""
+    kinds, bases = _heads(pack, starts, jobs)
+    blobs, parents = array("I", [0]), array("I", [0])  # by number, from one on; 0 is no blob
+    for at, base in enumerate(bases):
+        kind = kinds[at] = kinds[base - 1] if base else kinds[at]
+        if kind == _BLOB:
+            parents.append(bases[base - 1] if base else 0)
+            bases[at] = len(blobs)  # from now on its number
+            blobs.append(at)
+        elif kind not in _KINDS:
+            leave(at)
+    below, beside = array("I", bytes(4 * len(blobs))), array("I", bytes(4 * len(blobs)))
+    for number in range(len(blobs) - 1, 0, -1):
+        parent = parents[number]
+        beside[number], below[parent] = below[parent], number
+    ahead = [below[0]] if below[0] else []
+    while ahead:
+        number = ahead.pop()
+        if beside[number]:
+            ahead.append(beside[number])
+        if below[number]:
+            ahead.append(below[number])
+        yield blobs[number]
+
+
+def _heads(pack: Pack, starts: "array[int]", jobs: int) -> tuple[bytearray, "array[int]"]:
+    """Read the kind of each object, and what it is a change of: by how many stand before that, from one on; 0 is no change."""
+    kinds, bases = bytearray(len(starts)), array("I", bytes(4 * len(starts)))
+    find = _finder(starts)
+
+    def work(parts: Iterator[int], emit: Emit) -> None:
+        for first in parts:
+            emit((first, *_read(pack, starts[first : first + _TOGETHER], find)))
+
+    for first, kinds_read, bases_read in spread(range(0, len(starts), _TOGETHER), work, jobs):
+        kinds[first : first + _TOGETHER] = kinds_read
+        bases[first : first + _TOGETHER] = bases_read
+    return kinds, bases
+
+
+def _read(pack: Pack, starts: "array[int]", find: Callable[[int], int]) -> tuple[bytearray, "array[int]"]:
+    kinds, bases = bytearray(), array("I")
+    begin, block = 0, b""
+    for start in starts:
+        at = start - begin
+        if at + _HEAD > len(block):
+            begin, at, block = start, 0, pack.read(start, _BLOCK)
+        sign = block[at] if block else 0
+        kind, base = sign >> 4 & 7, 0
+        if kind == OF_OFFSET:
+            while sign & 0x80:
+                at += 1
+                sign = block[at]
+            at += 1
+            sign = block[at]
+            back = sign & 0x7F
+            while sign & 0x80:
+                at += 1
+                sign = block[at]
+                back = (back + 1) << 7 | sign & 0x7F
+            kind, base = _ODD, find(start - back)
+        kinds.append(kind)
+        bases.append(base)
+    return kinds, bases
+
+
+def _finder(starts: "array[int]") -> Callable[[int], int]:
+    """Give a function that tells how many objects stand before the one at a place, and that one; 0 where there is none."""
+    end = starts[-1] if starts else 0
+    shift = (end // max(1, len(starts)) * _FEW).bit_length()
+    before = array("I", bytes(4 * ((end >> shift) + 2)))  # how many stand before each stretch of the pack
+    for at, start in enumerate(starts, 1):
+        before[(start >> shift) + 1] = at
+    before = array("I", accumulate(before, max))
+
+    def find(start: int) -> int:
+        if not 0 <= start <= end:
+            return 0
+        at = bisect_left(starts, start, before[start >> shift], before[(start >> shift) + 1])
+        return at + 1 if starts[at] == start else 0
+
+    return find
