@@ -37,6 +37,7 @@ def test_each_batch_is_done_once(shared: Shared, count: int, jobs: int) -> None:
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_a_process_that_has_become_large_gives_way_to_another(monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
     monkeypatch.setattr(parallel, "_MOST_OWN", 0)
+    monkeypatch.setattr(parallel, "_LEAST_WORK", 0)
     told = list(spread(range(20), tell_who, jobs))
     assert sorted(batch for batch, *_ in told) == list(range(20))
     assert len({pid for _, pid, _ in told}) >= 20 - jobs  # the first batch is there before it has looked at itself
@@ -44,6 +45,7 @@ def test_a_process_that_has_become_large_gives_way_to_another(monkeypatch: pytes
 
 def test_so_that_what_is_kept_for_each_batch_does_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "_MOST_OWN", 40 << 20)
+    monkeypatch.setattr(parallel, "_LEAST_WORK", 0)
     kept: list[bytes] = []
 
     def keep(batches: Iterator[int], emit: Emit) -> None:
@@ -55,6 +57,12 @@ def test_so_that_what_is_kept_for_each_batch_does_not_add_up(monkeypatch: pytest
     assert sorted(batch for batch, _ in told) == list(range(30))
     assert max(own for _, own in told) < (40 + 8 + 16) << 20  # 240 in all, 120 for each process
     assert max(own for _, own in told) > 40 << 20
+
+
+def test_a_process_that_has_only_begun_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "_MOST_OWN", 0)
+    told = list(spread(range(20), tell_who, 2))
+    assert len({pid for _, pid, _ in told}) <= 2
 
 
 def test_a_failure_is_told_without_its_text(shared: Shared) -> None:

@@ -23,6 +23,7 @@ Emit = Callable[[Any], None]
 Work = Callable[[Iterator[Any], Emit], None]
 
 _MOST_OWN = 20 << 20  # bytes with which a process gives way to another: engines and heaps keep all that they once had
+_LEAST_WORK = 5.0  # seconds of CPU time before it does: the next one has to warm up
 
 
 def cores() -> int:
@@ -181,7 +182,7 @@ def _run(  # noqa: PLR0917 - what it has, and where it stands among the others
         yield from first
         while not has_grown and (batch := queue.get()) is not None:
             yield batch
-            has_grown = _own() > _MOST_OWN
+            has_grown = time.process_time() > _LEAST_WORK and _own() > _MOST_OWN
 
     try:
         work(mine(), writer.send)
