@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from outcrop.scanner import loader
 from outcrop.scanner import ruleset as module
 from outcrop.scanner.detect import first_pass
+from outcrop.scanner.loader import load_paths
 from outcrop.scanner.rule import RuleError
-from outcrop.scanner.ruleset import RuleSet, _to_cache, _used, load
+from outcrop.scanner.ruleset import RuleSet, _to_cache, _used, load, read
 from tests.rulesets import cached_in, github_token, ruleset, values
 
 OWN = "issuer = 'Acme'\n[[rule]]\nid = 'acme'\nname = 'Acme'\nsecret_type = 'acme'\npattern = 'acme_[0-9a-f]{16}'\n"
@@ -141,6 +143,30 @@ def test_a_file_that_is_not_there_is_told_although_the_others_are_in_the_cache(o
     for _ in range(2):
         with pytest.raises(RuleError, match=r"none\.toml: No such file"):
             load([own, tmp_path / "none.toml"], built_in=False, cache=tmp_path / "cache")
+
+
+def test_what_is_wrong_with_own_rules_is_told_before_the_built_in_ones_are_read(own, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "BUILT_IN", tmp_path / "not there")
+    with pytest.raises(RuleError, match=r"none\.toml: No such file"):
+        load([own, tmp_path / "none.toml"])
+    with pytest.raises(RuleError, match=r"not there: No such file"):
+        load([own])
+
+
+def test_beside_own_rules_the_built_in_ones_come_from_the_cache_and_are_the_same(own, tmp_path, monkeypatch):
+    built_in = tmp_path / "built-in.toml"
+    built_in.write_text(OWN.replace("acme", "dunder"))
+    monkeypatch.setattr(module, "BUILT_IN", built_in)
+    anew, _ = read([own], cache=tmp_path / "cache")
+    load(cache=tmp_path / "cache")
+    with monkeypatch.context() as patched:
+        patched.setattr(loader, "load_paths", lambda paths: [] if built_in in paths else load_paths(paths))
+        again, _ = read([own], cache=tmp_path / "cache")
+    assert [rule.id for rule in anew] == ["dunder", "acme"]
+    assert again == anew
+    own.write_text(OWN.replace("acme", "dunder"))
+    with pytest.raises(RuleError, match=r"own\.toml:6: rule dunder: is already defined in .*built-in\.toml:6"):
+        load([own], cache=tmp_path / "cache")
 
 
 def test_rules_from_the_cache_say_where_they_were_read(own, tmp_path):

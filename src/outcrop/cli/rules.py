@@ -12,7 +12,7 @@ from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.loader import load_paths
 from outcrop.scanner.proof import failures
-from outcrop.scanner.ruleset import BUILT_IN, load, make
+from outcrop.scanner.ruleset import load, make, read
 from outcrop.services.local_scan import Options, scan
 from outcrop.sources.base import one_line
 from outcrop.sources.parallel import cores
@@ -36,7 +36,7 @@ def list_rules(
     """Show every rule."""
     records = [
         {"id": rule.id, "name": rule.name, "secret_type": rule.secret_type, "issuer": rule.issuer, "impact": rule.impact}
-        for rule in sorted(load_paths([BUILT_IN, *(own or [])]), key=lambda rule: rule.id)
+        for rule in sorted(read(own or [], cache=cache_folder())[0], key=lambda rule: rule.id)
     ]
     if as_json:
         print(orjson.dumps(records).decode())

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -51,18 +52,19 @@ class _FileIn(Strict):
     rule: list[dict[str, Any]] = Field(min_length=1)
 
 
-def load_paths(paths: list[Path]) -> list[Rule]:
-    """Load rule files, and folders of them, in the order of their names; an id that comes twice is refused."""
-    rules: list[Rule] = []
-    seen: dict[str, str] = {}
-    for path in paths:
-        for file in files_of(path):
-            for rule in load_text(_read(Path(file)), file):
-                if rule.id in seen:
-                    raise RuleError(f"{rule.origin}: rule {rule.id}: is already defined in {seen[rule.id]}")
-                seen[rule.id] = rule.origin
-                rules.append(rule)
-    return rules
+def load_paths(paths: Sequence[Path]) -> list[Rule]:
+    """Load rule files, and folders of them, in the order of their names."""
+    return each_once(rule for path in paths for file in files_of(path) for rule in load_text(_read(Path(file)), file))
+
+
+def each_once(rules: Iterable[Rule]) -> list[Rule]:
+    """Refuse an id that comes twice."""
+    seen: dict[str, Rule] = {}
+    for rule in rules:
+        if rule.id in seen:
+            raise RuleError(f"{rule.origin}: rule {rule.id}: is already defined in {seen[rule.id].origin}")
+        seen[rule.id] = rule
+    return list(seen.values())
 
 
 def _read(path: Path) -> str:

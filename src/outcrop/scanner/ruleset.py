@@ -75,7 +75,7 @@ def load(own: Sequence[Path] = (), *, built_in: bool = True, gitleaks: Path | No
     version = _version([*paths, *(_files_of(gitleaks) if gitleaks else [])], cache)
     if cache is not None and (kept := _from_cache(cache, version)):
         return kept
-    rules, notes = _read(paths, gitleaks)
+    rules, notes = read(own, built_in=built_in, gitleaks=gitleaks, cache=cache)
     made = make(rules, version, notes)
     if cache is not None:
         _to_cache(cache, made)
@@ -93,17 +93,23 @@ def kept(cache: Path, version: str) -> RuleSet | None:
     return _from_cache(cache, version)
 
 
-def _read(paths: Sequence[Path], gitleaks: Path | None) -> tuple[list[Rule], list[str]]:
-    """Read rule files. What reads them is loaded here, and not by a scan whose rules are in the cache."""
-    from outcrop.scanner.gitleaks import load_gitleaks  # noqa: PLC0415
-    from outcrop.scanner.loader import load_paths  # noqa: PLC0415
+def read(
+    own: Sequence[Path] = (), *, built_in: bool = True, gitleaks: Path | None = None, cache: Path | None = None
+) -> tuple[list[Rule], list[str]]:
+    """Read rules without compiling them. What reads their files is loaded here, and not by a scan whose rules are in the cache.
 
-    rules = load_paths(list(paths))
-    if gitleaks is None:
-        return rules, []
-    more, notes = load_gitleaks(gitleaks)
+    A user's own are read first: what is wrong with them is told at once, and reading the built-in ones takes seconds.
+    """
+    from outcrop.scanner.gitleaks import load_gitleaks  # noqa: PLC0415
+    from outcrop.scanner.loader import each_once, load_paths  # noqa: PLC0415
+
+    mine = load_paths(list(own))
+    more, notes = load_gitleaks(gitleaks) if gitleaks else ([], [])
+    ready = _from_cache(cache, _version([BUILT_IN], cache)) if built_in and cache is not None else None
+    theirs = list(ready.rules) if ready else load_paths([BUILT_IN]) if built_in else []
+    rules = each_once([*theirs, *mine])
     known = {rule.id for rule in rules}
-    return rules + [rule._replace(id=f"gitleaks-{rule.id}") if rule.id in known else rule for rule in more], notes
+    return rules + [rule._replace(id=f"gitleaks-{rule.id}") if rule.id in known else rule for rule in more], list(notes)
 
 
 def make(rules: Sequence[Rule], version: str = "", notes: Sequence[str] = ()) -> RuleSet:

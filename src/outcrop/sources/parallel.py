@@ -40,10 +40,10 @@ def spread(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[Any]:
     queue: multiprocessing.Queue[Any] = context.Queue(maxsize=jobs * 2)
     processes: dict[Connection, BaseProcess] = {}
     left = iter(batches)
-    _trim()
     gc.freeze()  # what is there is shared, for as long as nobody writes to it, as looking through it would
 
     def begin(*first: Any) -> None:
+        _trim()
         reader, writer = context.Pipe(duplex=False)
         process = context.Process(target=_run, args=(first, queue, writer, work, [*processes, reader], os.getpid()), daemon=True)
         process.start()
