@@ -148,21 +148,44 @@ def cut_pack(pack: Path, _: random.Random) -> None:
     pack.write_bytes(pack.read_bytes()[: pack.stat().st_size // 2])
 
 
+def places(pack: Path) -> list[int]:
+    with pack.with_suffix(".idx").open("rb") as file:
+        shown = subprocess.run(["git", "show-index"], stdin=file, capture_output=True, check=True).stdout
+    return [int(line.split()[0]) for line in shown.splitlines()]
+
+
 def spoil_heads(pack: Path, chance: random.Random) -> None:
     """Write something else over the heads of entries: other kinds, changes of what does not stand there."""
     data = bytearray(pack.read_bytes())
-    with pack.with_suffix(".idx").open("rb") as file:
-        shown = subprocess.run(["git", "show-index"], stdin=file, capture_output=True, check=True).stdout
-    for line in chance.sample(shown.splitlines(), 20):
-        at = int(line.split()[0])
+    for at in chance.sample(places(pack), 20):
         data[at : at + 3] = chance.randbytes(3)
     pack.write_bytes(data)
 
 
-@pytest.mark.parametrize("damage", [cut_index, cut_pack, *[spoil_heads] * 5])
+def lengthen_heads(pack: Path, chance: random.Random) -> None:
+    """Let heads of changes go on without an end."""
+    data = bytearray(pack.read_bytes())
+    for at in chance.sample(places(pack), 5):
+        data[at : at + 100] = b"\xe0" + b"\xff" * 99
+    pack.write_bytes(data)
+
+
+def cut_head(pack: Path, _: random.Random) -> None:
+    """End a pack within the head of its last change."""
+    data = pack.read_bytes()
+    last = max(at for at in places(pack) if data[at] >> 4 & 7 == 6)
+    pack.write_bytes(data[: last + 2])
+
+
+@pytest.mark.parametrize("damage", [cut_index, cut_pack, cut_head, lengthen_heads, *[spoil_heads] * 5])
 def test_what_is_damaged_is_told_as_git_tells_it(
-    repo: Repo, tmp_path: Path, damage: Callable[[Path, random.Random], None], request: pytest.FixtureRequest
+    repo: Repo,
+    tmp_path: Path,
+    damage: Callable[[Path, random.Random], None],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(families, "_TOGETHER", 30)  # by processes, whose errors would end the scan
     versions(repo, 20)
     repo.git("repack", "-adfq")
     (pack,) = (repo.path / ".git" / "objects" / "pack").glob("*.pack")
@@ -175,6 +198,19 @@ def test_what_is_damaged_is_told_as_git_tells_it(
     of_git = {row[: -listing._SIZE].hex().encode() for row in everything}
     everything.close()
     assert of_git <= set(told(ours)) or ours.gaps == by_git.gaps == [INCOMPLETE]
+
+
+def test_a_pack_is_read_in_parts_by_processes_as_by_one(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    versions(repo, 20)
+    repo.git("repack", "-adfq")
+    repository = opened(repo, tmp_path / "work")
+    by_one = told(repository)
+    started: list[int] = []
+    spread = families.spread
+    monkeypatch.setattr(families, "_TOGETHER", 30)
+    monkeypatch.setattr(families, "spread", lambda parts, work, jobs: started.append(len(parts)) or spread(parts, work, jobs))
+    assert told(repository) == by_one
+    assert started == [4]  # of 120 objects
 
 
 def test_a_list_that_nobody_reads_to_its_end_leaves_nothing_behind(repo: Repo, tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ git lists objects too, but remembers each that it has told: with many that takes
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import accumulate
 
-from outcrop.sources.packfile import OF_OFFSET, Pack
+from outcrop.sources.packfile import OF_OFFSET, Pack, head_of
 from outcrop.sources.packindex import WIDTH
 from outcrop.sources.parallel import Emit, spread
 
@@ -65,8 +66,10 @@ def _in_families(pack: Pack, starts: "array[int]", jobs: int, leave: Callable[[i
 
 def _heads(pack: Pack, starts: "array[int]", jobs: int) -> tuple[bytearray, "array[int]"]:
     """Read the kind of each object, and what it is a change of: by how many stand before that, from one on; 0 is no change."""
-    kinds, bases = bytearray(len(starts)), array("I", bytes(4 * len(starts)))
     find = _finder(starts)
+    if len(starts) <= _TOGETHER:  # of so few a process is not started, and of many packs most are small
+        return _read(pack, starts, find)
+    kinds, bases = bytearray(len(starts)), array("I", bytes(4 * len(starts)))
 
     def work(parts: Iterator[int], emit: Emit) -> None:
         for first in parts:
@@ -85,20 +88,11 @@ def _read(pack: Pack, starts: "array[int]", find: Callable[[int], int]) -> tuple
         at = start - begin
         if at + _HEAD > len(block):
             begin, at, block = start, 0, pack.read(start, _BLOCK)
-        sign = block[at] if block else 0
-        kind, base = sign >> 4 & 7, 0
+        kind, base = block[at] >> 4 & 7 if block else _ODD, 0
         if kind == OF_OFFSET:
-            while sign & 0x80:
-                at += 1
-                sign = block[at]
-            at += 1
-            sign = block[at]
-            back = sign & 0x7F
-            while sign & 0x80:
-                at += 1
-                sign = block[at]
-                back = (back + 1) << 7 | sign & 0x7F
-            kind, base = _ODD, find(start - back)
+            kind = _ODD  # until it is known what its base is
+            with suppress(IndexError):  # a head without an end
+                base = find(start - head_of(block[at : at + _HEAD], 0)[2])
         kinds.append(kind)
         bases.append(base)
     return kinds, bases
