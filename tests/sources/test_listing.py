@@ -199,6 +199,24 @@ def test_what_is_damaged_is_told_as_git_tells_it(
     assert of_git <= set(told(ours)) or ours.gaps == by_git.gaps == [INCOMPLETE]
 
 
+def test_what_cannot_be_read_of_a_pack_is_left_to_git(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    versions(repo, 20)
+    repo.git("repack", "-adfq")
+    repository = opened(repo, tmp_path / "work")
+    by_one = told(repository)
+    whole = families.Pack.read
+
+    def read(pack: families.Pack, offset: int, size: int) -> bytes:
+        if offset > pack.size // 3:
+            raise OSError("input/output error")
+        return whole(pack, offset, size)
+
+    monkeypatch.setattr(families, "_TOGETHER", 30)
+    monkeypatch.setattr(families, "_BLOCK", 200)
+    monkeypatch.setattr(families.Pack, "read", read)
+    assert sorted(told(repository)) == sorted(by_one)
+
+
 def test_a_pack_is_read_in_parts_by_processes_as_by_one(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     versions(repo, 20)
     repo.git("repack", "-adfq")

@@ -32,10 +32,8 @@ def blobs_of(pack: Pack, jobs: int, leave: Callable[[bytes], None]) -> Iterator[
         number = numbers[at] * WIDTH
         return names[number : number + WIDTH]
 
-    stops = starts[1:]
-    stops.append(pack.size)
     for at in _in_families(pack, starts, jobs, lambda at: leave(name(at))):
-        yield name(at), stops[at] - starts[at]
+        yield name(at), (starts[at + 1] if at + 1 < len(starts) else pack.size) - starts[at]
 
 
 def _in_families(pack: Pack, starts: "array[int]", jobs: int, leave: Callable[[int], None]) -> Iterator[int]:
@@ -87,7 +85,9 @@ def _read(pack: Pack, starts: "array[int]", find: Callable[[int], int]) -> tuple
     for start in starts:
         at = start - begin
         if at + _HEAD > len(block):
-            begin, at, block = start, 0, pack.read(start, _BLOCK)
+            begin, at, block = start, 0, b""
+            with suppress(OSError):  # git tells what is wrong with it
+                block = pack.read(start, _BLOCK)
         kind, base = block[at] >> 4 & 7 if block else _ODD, 0
         if kind == OF_OFFSET:
             kind = _ODD  # until it is known what its base is
