@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import itertools
 import json
 import random
 import re
@@ -18,7 +19,7 @@ from outcrop.scanner.content import scan_content
 from outcrop.scanner.decode import _base64_piece, base64_pieces, unescaped
 from outcrop.scanner.detect import find
 from outcrop.scanner.ruleset import make
-from tests.rulesets import github_token, hits, ruleset
+from tests.rulesets import BASE62, drawn, github_token, hits, ruleset
 
 TOKEN = github_token("decode")
 RAW = TOKEN.encode()
@@ -301,3 +302,59 @@ def test_what_is_remembered_of_escapes_is_bounded():
     for number in range(25_000):
         rules.note_barren(str(number))
     assert len(rules.barren) <= 10_000
+
+
+@given(st.lists(st.sampled_from([b"a", b"bc ", b"\\u0041", b"%41", b"\\x0a", b"\n", b"\n\n", b"%0a"]), max_size=60))
+def test_the_lines_that_have_decoded_characters(parts):
+    data = b"".join(parts)
+    piece = unescaped(data, 0, len(data))
+    starts, stops = piece.changed_lines() if piece else ([], [])
+    lines = list(zip(starts, stops, strict=True))
+    decoded = {at - 1 for at in piece.decoded_at} if piece else set()
+    assert decoded == {at for start, stop in lines for at in range(start, stop + 1) if at in decoded}
+    for start, stop in lines:
+        assert start == 0 or piece.text[start - 1 : start] == b"\n"
+        assert stop == len(piece.text) or piece.text[stop : stop + 1] == b"\n"
+        assert any(start <= at < stop for at in decoded)
+    assert all(one[0] <= other[0] and one[1] < other[1] for one, other in itertools.pairwise(lines))
+
+
+AROUND_ESCAPES = [
+    b'text = "caf\\u0065"', b"GET /?q=a%20b%3Dc", b"", b"plain text", b"key = ^", b'"token": "^"', b"# %7B", b"token=%22^%22",
+    b"a\\x0a^\\x0ab",
+    b"aws_access_key_id = AKIA^", b"password:\n  $", b'pass\\u0077ord =\n  "$"', b"<key>pass\\x77ord</key>\n<string>$</string>",
+    b"password = \\u0022$\\u0022", b"%2Fpassword=$",
+    b"\\u0022password\\u0022: \\u0022$\\u0022",
+    b"-----BEGIN RSA PRIVATE KEY-----", b"curl -u admin:$ https%3A//x", b"https:\\/\\/u:$@h.corp\\/x",
+    b"machine h\\u002e\nlogin a\npassword $",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_is_lost_where_what_decoding_left_as_it_was_is_not_looked_at_again(monkeypatch, seed):
+    chance = random.Random(f"touched {seed}")
+    texts = []
+    for _ in range(60):
+        lines = chance.choices(AROUND_ESCAPES, k=chance.randrange(1, 12))
+        text = b"\n".join(lines)
+        while b"^" in text:
+            text = text.replace(b"^", github_token(chance.random()).encode(), 1)
+        while b"$" in text:
+            text = text.replace(b"$", drawn(BASE62, 18, chance.random()).encode(), 1)
+        texts.append(text)
+    found = [{reveal(hit.secret) for hit in find(ruleset(), text)} for text in texts]
+    looked_at = []
+    monkeypatch.setattr(detect, "_touched", lambda _ruleset, _piece, seen: looked_at.append(len(seen)) or seen)
+    ruleset().barren.clear()
+    assert found == [{reveal(hit.secret) for hit in find(ruleset(), text)} for text in texts]
+    assert sum(map(len, found)) > 100 < sum(looked_at)
+
+
+def test_what_decoding_left_as_it_was_is_not_looked_at_again(monkeypatch):
+    near = b'password = "k%sx"\ntoken = "ghp_%s"\n' % (b"0" * 10, b"a" * 36)
+    data = b'text = "\\u0041"\n' + b"# nothing\n" * 20 + near * 20
+    kept = []
+    original = detect._touched
+    monkeypatch.setattr(detect, "_touched", lambda *given: kept.append(original(*given)) or kept[-1])
+    find(ruleset(), data)
+    assert kept == [[]]

@@ -130,6 +130,29 @@ def test_wherever_in_a_text_a_form_matches_the_first_pass_has_seen_it():
     assert missed == []
 
 
+def test_what_is_said_to_stand_in_one_line_does():
+    lines = {name: form for name, form in forms(ruleset()).items() if form.in_line}
+    beyond = []
+    for name, form in lines.items():
+        tree = parser.parse(form.regex, 0)
+        beyond += [name for seed in range(8) if b"\n" in Writer(random.Random(f"{name} {seed}")).write(tree, tree.state.flags)[1:-1]]
+    assert beyond == []
+    assert 300 < len(lines) < len(forms(ruleset())) - 300
+
+
+@pytest.mark.parametrize(
+    ("pattern", "in_line"),
+    [
+        ("abc[0-9]{4}", True), (r"(?:^|[^a-z])abc(?:$|[^a-z])", True), (r"\nabc\n", True), ("[^a]bc[^d]", True),
+        (r"(?:\\[nrt]|\s)abc", True),
+        (r"a\nb", False), ("a[^b]c", False), (r"a\s?b", False), (r"\s{2}a", False), (r"a(?:\s|,)*", False), ("(?s:a.b)", False),
+        ("a.b", True), (r"(?:\n|\r\n)abc", False), ("a(?:b|(?s:.)c)d", False), (r"(?:x\n|y)abc", False), (r"abc\s", True),
+    ],
+)  # fmt: skip
+def test_whether_a_match_goes_beyond_a_line(pattern, in_line):
+    assert regex.in_line(pattern) is in_line
+
+
 @pytest.mark.parametrize(
     "text", ["--password=k8s!Lm2Zx9v", "\t-Password 'k8s!Lm2Zx9v'", r'"\tdiscord.com/api/webhooks/769176247475070317/{}"']
 )

@@ -96,6 +96,18 @@ class Piece(NamedTuple):
         row = bisect_right(self.decoded_at, max(0, start))
         return row < len(self.decoded_at) and self.decoded_at[row] <= stop
 
+    def changed_lines(self) -> tuple[list[int], list[int]]:
+        """Give where the lines begin and end that have decoded characters; a line break that is one belongs to both sides of it."""
+        starts: list[int] = []
+        stops: list[int] = []
+        text, at, count = self.text, 0, len(self.decoded_at)
+        while at < count:
+            starts.append(text.rfind(b"\n", 0, self.decoded_at[at] - 1) + 1)
+            stop = text.find(b"\n", self.decoded_at[at])
+            stops.append(stop if stop >= 0 else len(text))
+            at = bisect_right(self.decoded_at, stops[-1])
+        return starts, stops
+
     def changed_in_run(self, end: int) -> bool:
         """Tell whether a run of base64 around a place may have a decoded character: nothing else stands between the two."""
         row = bisect_right(self.decoded_at, end)

@@ -225,11 +225,16 @@ def _touched(ruleset: RuleSet, piece: Piece, seen: Seen) -> Seen:
     if not piece.changes:
         return seen
     count = ruleset.count
+    starts, stops = piece.changed_lines()
     kept = []
     for end, number in seen:
         if number < count:
-            before, after = ruleset.reach(number)
-            is_touched = piece.changed(end - before, end + after)
+            before, after, back = ruleset.reach(number)
+            if back is None:
+                is_touched = piece.changed(end - before, end + after)
+            else:  # by the last line that begins before it and has a decoded character
+                row = bisect_left(starts, end) - 1
+                is_touched = row >= 0 and stops[row] >= end - back
         else:  # base64, or an escape that is itself one
             is_touched = number >= count + 4 or piece.changed_in_run(end)
         if is_touched:

@@ -79,7 +79,8 @@ def make_form(given: FormIn) -> Form:
             raise regex.PatternError("pattern must end with what stands before the first member, and be at most 450 characters wide")
         after = MOST
     drawn = bool(given.entropy) and strength is Strength.CONTEXT if given.drawn is None else given.drawn
-    return form._replace(before=before, after=after, until=given.until or None, judge=given.judge, drawn=drawn)
+    in_line = not (before or after or given.judge) and form.in_line
+    return form._replace(before=before, after=after, until=given.until or None, judge=given.judge, drawn=drawn, in_line=in_line)
 
 
 def _check(given: FormIn, within: int) -> None:
@@ -174,6 +175,7 @@ def own_form(
         longest=longest or regex.width(regex.parse(whole))[1],
         literals=tuple(text.decode("latin-1") for text in regex.literals(whole)),
         whole=found.whole and not word,
+        in_line=regex.in_line(whole),
         strength=strength,
         confidence=confidence,
         entropy=entropy,

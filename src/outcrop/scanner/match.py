@@ -7,7 +7,8 @@ import re2  # type: ignore[import-untyped]
 
 from outcrop.scanner.regex import PatternError
 
-_ANYWHERE, _WHOLLY = re2._re2.RE2.Anchor.UNANCHORED, re2._re2.RE2.Anchor.ANCHOR_BOTH  # noqa: SLF001
+_ANCHOR = re2._re2.RE2.Anchor  # noqa: SLF001
+_ANYWHERE, _FROM_HERE, _WHOLLY = _ANCHOR.UNANCHORED, _ANCHOR.ANCHOR_START, _ANCHOR.ANCHOR_BOTH
 _NONE = (-1, -1)
 
 
@@ -38,8 +39,13 @@ def spans(pattern: Any, data: bytes, at: int, stop: int) -> list[tuple[int, int]
     return None if found[0] == _NONE else found
 
 
-def matches_wholly(pattern: Any, data: bytes) -> bool:
-    return bool(pattern._regexp.Match(_WHOLLY, data, 0, len(data))[0] != _NONE)  # noqa: SLF001
+def begins_with(pattern: Any, data: bytes, at: int, stop: int) -> bool:
+    """Tell whether a match begins here."""
+    return bool(pattern._regexp.Match(_FROM_HERE, data, at, stop)[0] != _NONE)  # noqa: SLF001
+
+
+def matches_wholly(pattern: Any, data: bytes, at: int = 0, stop: int | None = None) -> bool:
+    return bool(pattern._regexp.Match(_WHOLLY, data, at, len(data) if stop is None else stop)[0] != _NONE)  # noqa: SLF001
 
 
 @lru_cache(maxsize=64)

@@ -13,15 +13,16 @@ from operator import eq
 from outcrop.scanner.match import compile_regex, matches_wholly, spans
 
 # What people write where a credential would go.
-_FILL_IN = compile_regex(
-    r"(?i)example|placeholder|redacted|change[_-]?(?:me|it|this)|dummy|foobar|notreal|not[_-]?(?:a[_-]?)?(?:real|valid|secret)|invalid|sanitized"
+FILL_IN = (
+    r"(?i:example|placeholder|redacted|change[_-]?(?:me|it|this)|dummy|foobar|notreal|not[_-]?(?:a[_-]?)?(?:real|valid|secret)|invalid|sanitized"
     r"|your[_-]?(?:api|app|secret|token|key|pass|pwd|access|auth|client|own|account|user|db|database|bot|private)|^your[_-]|[_-]your[_-]"
     r"|(?:replace|insert|paste|enter)[ _-]?(?:me|with|this|your|the|here)|put[ _-](?:your|the|here)"
     r"|goes[_-]?here|bytes?[_-]long|(?:key|token|secret|password)[_-]here"
     r"|to[_-]be[_-](?:set|replaced|filled|changed|defined)|sample[_-]|fake[_-]?(?:api|key|token|secret|pass|cred|value|auth|access|client)"
     r"|(?:^|[^0-9A-Za-z])(?:fake|mock|todo|fixme|none|null|undefined)(?:$|[^0-9A-Za-z])|x{6}"
-    r"|12345678|23456789|98765432|01234567|abcdefgh|bcdefghi|qwertyui|deadbeefdead|a1b2c3d4|1a2b3c4d|abcdef01|abcdef12|c0ffeec0ffee"
+    r"|12345678|23456789|98765432|01234567|abcdefgh|bcdefghi|qwertyui|deadbeefdead|a1b2c3d4|1a2b3c4d|abcdef01|abcdef12|c0ffeec0ffee)"
 )
+_FILL_IN = compile_regex(FILL_IN)
 _LONG = 400  # a key block contains any word by chance
 _SHORT_ELLIPSIS = 80
 
@@ -40,16 +41,17 @@ _NOUN = (
     r"user(?:name)?|login|pass(?:word|wort|wd|phrase|code)?|passw|pwd|pw|secret|token|key|api[\s_.-]?key|auth"
     r"|cred(?:ential)?s?|value|string|text"
 )
-_WORD = compile_regex(
-    r"(?i)(?:(?:my|your|the|our|some|any|an?|new|old|db|database|user|admin|root|test|default|real|actual|plain|valid|wrong|bad|good|correct|super|app|api|client"
+WORD = (
+    r"(?i:(?:(?:my|your|the|our|some|any|an?|new|old|db|database|user|admin|root|test|default|real|actual|plain|valid|wrong|bad|good|correct|super|app|api|client"
     r"|access|refresh|bearer|private|public|session|service|shared|secret|base64|encoded|encrypted|hashed|sql|mysql|postgres|mongo|redis|smtp|ftp|http|proxy)[\s_.-]?)*"
     rf"(?:{_NOUN})(?:[\s_.-]?(?:{_NOUN}|here|id|name|hash|file|path))*[\s_.-]?[0-9]?[!?.:*]{{0,3}}"
     r"|(?:test|tester|testing|demo|foo|bar|baz|qux|abc|abcd|abcde|abcdef|asdf|asdfgh|qwerty|hello|temp|tmp|blah)[\s_.-]?(?:[0-9]|123)?"
     r"|root|admin|administrator|guest|postgres|postgresql|mysql|mariadb|mongo|mongodb|mongoadmin|redis|rabbitmq|rabbit|sa|minio|minioadmin|elastic|neo4j|odoo"
     r"|none|null|nil|true|false|undefined|empty|hidden|masked|removed|censored|todo|tbd|tba|fixme|n/?a|unset|unknown|blank|optional|required|disabled|enabled"
     r"|localhost|anonymous|dev|development|prod|production|staging|local|x{1,5}|x-oauth-basic|x-token-auth|0{1,8}|1{1,8}|1234?5?6?7?|654321|321|yes|no|on|off"
-    r"|public|default|change|replace|insert|random|nothing|something|anything|whatever|thisisasecret"
+    r"|public|default|change|replace|insert|random|nothing|something|anything|whatever|thisisasecret)"
 )
+_WORD = compile_regex(WORD)
 _WORDS_UP_TO = 48
 _BASE64 = re.compile(r"[0-9A-Za-z+/]{6,46}={0,2}")
 
@@ -91,11 +93,11 @@ def text_of(raw: bytes) -> str:
 def is_placeholder(value: str) -> bool:
     """Tell whether a value is a stand-in rather than a credential. What is quickly ruled out is not looked for."""
     raw = value.encode("utf-8", "surrogateescape")
-    block = value.startswith("-----BEGIN")
-    if (_may_be_template(raw) and not block and not value.startswith(_HASH) and spans(_TEMPLATE, raw, 0, len(raw))) or _repeats(value):
-        return True
     size = len(value)
     if is_filled_in(raw) or (6 <= size <= _LONG and len(set(value)) < 3):
+        return True
+    block = value.startswith("-----BEGIN")
+    if (_may_be_template(raw) and not block and not value.startswith(_HASH) and spans(_TEMPLATE, raw, 0, len(raw))) or _repeats(value):
         return True
     if (block or size <= _SHORT_ELLIPSIS) and ("..." in value or "…" in value):
         return True

@@ -56,6 +56,45 @@ def has_anchor(tree: Any) -> bool:
     return any(code == op.AT or any(map(has_anchor, inside(code, value))) for code, value in tree)
 
 
+def in_line(pattern: str) -> bool:
+    """Tell whether no match goes beyond a line: a line break may stand at either end of one, where it bounds it, and nowhere else."""
+    tree = parse(pattern)
+    first, last = int(_bounds(tree[:1])), int(_bounds(tree[-1:]))
+    return not _breaks(tree[first : len(tree) - last])
+
+
+def _bounds(tree: Any, *, dot: bool = False) -> bool:
+    """Tell whether a match is a line break alone, or has none."""
+    if width(tree)[1] <= 1 or not _breaks(tree, dot=dot):
+        return True
+    code, value = tree[0]
+    if len(tree) > 1 or code not in {op.SUBPATTERN, op.BRANCH}:
+        return False
+    return all(_bounds(part, dot=dot or _is_dotted(code, value)) for part in inside(code, value))
+
+
+def _breaks(tree: Any, *, dot: bool = False) -> bool:
+    """Tell whether a match can have a line break in it."""
+    for code, value in tree:
+        if code == op.ANY and dot:
+            return True
+        if code in {op.LITERAL, op.NOT_LITERAL} and (value == _BREAK) is (code == op.LITERAL):
+            return True
+        if code == op.IN and _BREAK in members(value):
+            return True
+        if any(_breaks(part, dot=dot or _is_dotted(code, value)) for part in inside(code, value)):
+            return True
+    return False
+
+
+def _is_dotted(code: Any, value: Any) -> bool:
+    """Tell whether a dot in a group stands for a line break too."""
+    return code == op.SUBPATTERN and bool(value[1] & re.DOTALL)
+
+
+_BREAK = ord("\n")
+
+
 def literal_prefixes(pattern: str) -> list[bytes]:
     """Give the case-sensitive literals one of which every match begins with; none where there is no such list."""
     return [text for text, _ in _prefixes(list(parse(pattern)))]

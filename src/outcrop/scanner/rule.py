@@ -59,6 +59,7 @@ class Form(NamedTuple):
     drawn: bool = False  # the value is made by chance: one that is spelled in words is something else
     value_at: int = 0  # where in the pattern the value begins, behind what leads to it: without one there, that need not be followed
     joining: str = ""  # with a width: what may not follow the value beside letters, digits and _
+    in_line: bool = False  # all that it looks at stands in one line, but for the line breaks that bound it
 
     @property
     def widest(self) -> int:

@@ -6,21 +6,31 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from threading import local
+from typing import NamedTuple
 from uuid import uuid4
 
 import hyperscan
 
+from outcrop.scanner.judge.candidate import LED_TO
 from outcrop.scanner.kept import Rules, from_lines, to_lines
-from outcrop.scanner.rule import Form, Rule, files_of
+from outcrop.scanner.rule import JUDGED_BEFORE, Form, Rule, files_of
 
 BUILT_IN = Path(__file__).parent.parent / "rules"
-ENGINE = 34  # part of the version: raise it when the same rules would find something else
+ENGINE = 35  # part of the version: raise it when the same rules would find something else
 _ENGINES = f"{ENGINE} {hyperscan.__version__} {Rule._fields} {Form._fields}".encode()  # type: ignore[attr-defined]
 _SUFFIXES = (".db", ".json")
 _KEPT = 30 * 86_400  # seconds
 _UNFINISHED = 60.0  # seconds after which nobody is still writing
 _MOST_BARREN = 2_000
 _VERSION = 32  # hexadecimal digits
+
+
+class Reach(NamedTuple):
+    """How far around a trigger's end something matters."""
+
+    before: int
+    after: int
+    back: int | None = None  # where nothing behind its line matters: how far before it a line must end that does
 
 
 class RuleSet:
@@ -34,7 +44,7 @@ class RuleSet:
         self.count = len(rules.triggers)
         self.barren: set[bytes] = set()  # stretches by name in which nothing was found: versions of one file repeat them
         self._of_thread = local()
-        self._reach: dict[int, tuple[int, int]] = {}
+        self._reach: dict[int, Reach] = {}
         self._triggered: dict[int, list[tuple[Rule, Form]]] = {}
 
     def triggered(self, number: int) -> list[tuple[Rule, Form]]:
@@ -44,15 +54,11 @@ class RuleSet:
             known = self._triggered[number] = [((rule := self.rules[at]), rule.forms[form]) for at, form in self.rules.triggers[number]]
         return known
 
-    def reach(self, number: int) -> tuple[int, int]:
-        """Give how far around a trigger's end any of its forms looks, companions included."""
+    def reach(self, number: int) -> Reach:
+        """Give how far around a trigger's end any of its forms looks, required companions included."""
         known = self._reach.get(number)
         if known is None:
-            before = after = 0
-            for rule, form in self.triggered(number):
-                more = max((part.within for part in rule.parts), default=0)
-                before, after = max(before, form.reach[0] + more), max(after, form.reach[1] + more)
-            known = self._reach[number] = before, after
+            known = self._reach[number] = _widest([_reach_of(rule, form) for rule, form in self.triggered(number)])
         return known
 
     def note_barren(self, stretch: bytes) -> None:
@@ -67,6 +73,23 @@ class RuleSet:
             self._of_thread.scratch = hyperscan.Scratch(self.database)
         scratch: hyperscan.Scratch = self._of_thread.scratch
         return scratch
+
+
+def _reach_of(rule: Rule, form: Form) -> Reach:
+    more = max((part.within for part in rule.parts if part.required), default=0)  # others make no other finding of it
+    before, after = form.reach
+    back = None
+    if form.judge in LED_TO:  # of a value the line is read, and somewhat more of what stands before it
+        back = JUDGED_BEFORE + max(LED_TO[form.judge])
+    elif form.in_line and not more:
+        back = 2  # with the mark behind a value
+    return Reach(before + more, after + more, back)
+
+
+def _widest(reaches: list[Reach]) -> Reach:
+    back = [reach.back for reach in reaches if reach.back is not None]
+    before, after = max(reach.before for reach in reaches), max(reach.after for reach in reaches)
+    return Reach(before, after, max(back) if len(back) == len(reaches) else None)
 
 
 def load(own: Sequence[Path] = (), *, built_in: bool = True, gitleaks: Path | None = None, cache: Path | None = None) -> RuleSet:

@@ -13,6 +13,7 @@ _TYPES = tuple(word.encode() for word in WORDS["code"]["types"])
 _IN_SQL = re.compile(rb"(?i:\b(?:create|alter|grant)\b)")
 # How a test ended, in a line of its log; and what stands beside a password that is called the same.
 _KEYWORD = re.compile(rb"^[\"'],\s*(?!with:|value:)\w+:\s*[\"']?$")
+_ATTRIBUTE = re.compile(rb"^[\"']\s+(?!value|default|content|data)[\w:.-]+\s?=\s?[\"']$")
 _LISTED = re.compile(rb"[A-Za-z]+(?:[_.-][0-9A-Za-z]+)*")
 _SYMBOL = re.compile(rb"(?:^|[\s(,\[]):$")  # before a name in Ruby
 PASSED = frozenset({b"PASS", b"XPASS"})
@@ -47,7 +48,9 @@ def _is_something_else(name: bytes, gap: bytes, before: bytes) -> bool:
     if before[-1:] in {b"=", b":"} and gap.lstrip(b"\"'` ")[:1] == b"," and not _SYMBOL.search(before[-2:]):
         # itself the value in "password=a-password", "next=…"
         return True
-    if _KEYWORD.search(gap) or (before[-1:] == b"$" and gap.strip(b"\"' ") == b"|"):  # another argument's value; a shell's pipe
+    if _KEYWORD.search(gap) or _ATTRIBUTE.search(gap):  # another's value
+        return True
+    if before[-1:] == b"$" and gap.strip(b"\"' ") == b"|":  # a shell's pipe
         return True
     return gap[:1] == b"." or gap == b"->" or gap[:2] == b"* "  # a sentence ends; a member; one of a shell's patterns
 

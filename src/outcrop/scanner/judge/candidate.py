@@ -8,6 +8,7 @@ from typing import NamedTuple
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.judge.array import array_before
 from outcrop.scanner.judge.between import PASSED, goes_with, is_listed, is_outcome, is_parameter, is_type
+from outcrop.scanner.judge.dismissed import is_dismissed
 from outcrop.scanner.judge.members import members, opens_list
 from outcrop.scanner.judge.name import Noun, is_about, noun_of
 from outcrop.scanner.judge.outright import goes_on, is_outright
@@ -99,7 +100,7 @@ def assigned(
             left, is_bare = end - bare, True
         else:
             continue
-        if left <= done or taken(left, end):
+        if left <= done or taken(left, end) or (not doubtful and is_dismissed(data, left, is_bare=is_bare)):
             continue
         found, offset = _judged_at(data, left, kind, is_bare=is_bare, doubtful=doubtful)
         if found is None or (found.confidence is Confidence.LOW and not doubtful) or not leads(end):
