@@ -2,6 +2,7 @@
 
 import base64
 import random
+import re
 import string
 from collections.abc import Callable, Sequence
 
@@ -32,6 +33,35 @@ def kinds(rules: Sequence[Rule]) -> dict[str, Line]:
         "escapes": lambda chance: "text = '" + "".join(f"\\u{ord(sign):04x}" for sign in chance.choices(string.ascii_letters, k=12)) + "'",
         "base64": lambda chance: f'blob = "{base64.b64encode(b"key ghp_" + chance.randbytes(40)).decode()}"',
     }
+
+
+def in_code() -> dict[str, Line]:
+    """Give the kinds that code, configuration and manuals are full of, whatever rules there are: a word, and no credential behind it."""
+    lower, upper, hexadecimal, base62 = (
+        string.ascii_lowercase,
+        string.ascii_uppercase,
+        string.digits + "abcdef",
+        string.ascii_letters + string.digits,
+    )
+
+    def line(template: str) -> Line:
+        signs = {"a": lower, "A": upper, "h": hexadecimal, "x": base62}
+        return lambda chance: re.sub(r"<([aAhx])(\d+)>", lambda match: "".join(chance.choices(signs[match[1]], k=int(match[2]))), template)
+
+    templates = (
+        '<x4>_password = "changeme<x2>"', "<a4>.password=password", 'aws_key = "AKIA<A9>EXAMPLE"', "token: ghp_<x36>",
+        'api_key="your-api-key-<x8>"',
+        'password = os.environ["<A6>_PASSWORD"]', '<a5>_token = os.getenv("<A5>_TOKEN")', "  apiKey: process.env.<A5>_API_KEY,",
+        'stripe = "sk_live_xxxxxxxxxxxxxxxxxxxxxxxx<x8>"', 'url = "postgres://user:password@<a8>.local/db"', "AUTH_TOKEN=${<A8>_TOKEN}",
+        'url = "postgres://${USER}:${PASS}@<a8>.local/db"', "commit <h40>", "    --hash=sha256:<h64>", '  integrity "sha512-<x86>=="',
+        "id: <h8>-<h4>-4<h3>-a<h3>-<h12>", "api_key_id: <h8>-<h4>-4<h3>-a<h3>-<h12>", "  password: {{ .Values.<a6>.password }}",
+        "TOKEN=<your-<a6>-token>", '<input type="password" name="password" id="<a6>" placeholder="Password">', "password: ******** <a4>",
+        "def check_password(self, <a6>, password=None):", "        self.<a5>_token = token", "-----BEGIN RSA PRIVATE KEY----- <x6>",
+        "The password for <a6> must be at least 12 characters long and the secret key is rotated.", "data:image/png;base64,<x200>",
+        'secret_name: "<a5>-<a6>-credentials"', 'assert client.login(username="<a5>", password="test")', 's = "caf\\u00e9 \\u0041<a5>"',
+        "GET /search?q=<a5>%20<a5>%2F<a4>%3D1",
+    )  # fmt: skip
+    return {template: line(template) for template in templates}
 
 
 def _spoilt(examples: Sequence[tuple[Rule, str]], spoil: Callable[[str, random.Random], str]) -> Line:

@@ -254,6 +254,7 @@ def _hard(work: Path, tools: Sequence[Tool], tree: Corpus, size: int, start: lis
         for name, make in (
             ("minified JavaScript on one line", scan_corpus.minified),
             ("near misses on every line", scan_corpus.near_misses),
+            ("code that is no credential on every line", scan_corpus.near_misses_in_code),
         )
     }
     ordinary = _made("ordinary sources", work / f"ordinary-{size // MB}", partial(scan_corpus.ordinary, size=size))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from bench.near_misses import kinds
+from bench.near_misses import Line, in_code, kinds
 from outcrop.scanner.detect import find
 from outcrop.scanner.loader import load_paths
 from outcrop.scanner.ruleset import BUILT_IN, load
@@ -370,9 +370,19 @@ def ordinary(folder: Path, size: int) -> Corpus:
 
 
 def near_misses(folder: Path, size: int) -> Corpus:
+    """Write examples of the rules, each spoilt in one way."""
+    return _of_kinds(folder / "near_misses.py", size, kinds(load_paths([BUILT_IN])))
+
+
+def near_misses_in_code(folder: Path, size: int) -> Corpus:
+    """Write what code and configuration have instead of a credential."""
+    return _of_kinds(folder / "near_misses.txt", size, in_code())
+
+
+def _of_kinds(path: Path, size: int, of_kinds: dict[str, Line]) -> Corpus:
     """Write what is almost a credential on every line, of every kind by turns, and nothing that is found as one."""
     chance = random.Random("near misses")
-    every = list(kinds(load_paths([BUILT_IN])).values())
+    every = list(of_kinds.values())
     ruleset = load(cache=cache_folder())
 
     def piece() -> str:
@@ -381,7 +391,7 @@ def near_misses(folder: Path, size: int) -> Corpus:
             lines = [line for number, line in enumerate(lines, 1) if number not in found]
         return "".join(lines)
 
-    return _hard_file(folder / "near_misses.py", size, piece)
+    return _hard_file(path, size, piece)
 
 
 def _hard_file(path: Path, size: int, piece: Callable[[], str]) -> Corpus:
