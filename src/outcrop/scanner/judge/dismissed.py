@@ -1,35 +1,35 @@
 """What one look tells to be no credential, so that it need not be judged.
 
 Most of what stands behind a word for a credential is code, or says that something else goes there, and a file may be full
-of it. What is dismissed here would be judged as none or as doubtful: this is only quicker.
+of it. Of what is dismissed here only names (members, variables of the environment) would ever be judged as more than doubtful.
 """
 
 import re
 
-from outcrop.scanner.match import begins_with, compile_regex, matches_wholly
+from outcrop.scanner.match import begins_with, compiled, matches_wholly
 from outcrop.scanner.placeholder import FILL_IN, WORD
 
 _LONGEST = 400
 # A call or an index, what a shell or a template fills in, a member, and a word that says what would stand there.
 _MEMBER = r"(?:self|this|(?:[A-Za-z_]+\.){0,3}env)\.[A-Za-z_$][\w$.]*"
-_BARE = compile_regex(rf"[A-Za-z_$][\w$.]*[(\[]|\$[({{]|(?:{_MEMBER}|{WORD})(?:[,;]|[)\]}}]{{1,2}}[,;:]?)?(?:\s|$)")
-_QUOTED = compile_regex(rf"[\"'`](?:(?s:.*)(?:{FILL_IN})(?s:.*)|{WORD})[\"'`]")
+_BARE = rf"[A-Za-z_$][\w$.]*[(\[]|\$[({{]|(?:{_MEMBER}|{WORD})(?:[,;]|[)\]}}]{{1,2}}[,;:]?)?(?:\s|$)"
+_QUOTED = rf"[\"'`](?:(?s:.*)(?:{FILL_IN})(?s:.*)|{WORD})[\"'`]"
 _QUOTES, _SPACES = b"\"'`", b" \t"
 _OF_SCHEMES = b"NRYnry"  # ends one of the words that may stand before a value in a header
 _ENVIRONMENT = re.compile(rb"(?i:env)[A-Za-z_.:]{0,12}[(\[][\"'`]$")  # what is asked of it is a name
 
 
 def is_dismissed(data: bytes, left: int, *, is_bare: bool) -> bool:
-    """Tell whether what begins here is surely no credential; is it no credential, this may not know it."""
+    """Tell whether what begins here is surely no credential. Of most that is none this does not know it."""
     if is_bare:
         if data[left - 1] in _SPACES and data[left - 2] in _OF_SCHEMES:
             return False
-        return begins_with(_BARE, data, left, min(left + _LONGEST, len(data)))
+        return begins_with(compiled(_BARE), data, left, min(left + _LONGEST, len(data)))
     quote = data[left - 1]
     if quote not in _QUOTES or b"{" in data[max(0, left - 5) : left]:  # of an object the members are judged
         return False
     stop = data.find(quote, left, left + _LONGEST)
-    return stop > 0 and (matches_wholly(_QUOTED, data, left - 1, stop + 1) or is_of_environment(data, left))
+    return stop > 0 and (matches_wholly(compiled(_QUOTED), data, left - 1, stop + 1) or is_of_environment(data, left))
 
 
 def is_of_environment(data: bytes, left: int) -> bool:
