@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outcrop.sources.rows import Ids, Rows, rows_of
+from outcrop.sources.rows import Ids, Names, Rows, rows_of
 
 
 def drawn(count: int, width: int = 20) -> list[bytes]:
@@ -61,3 +61,22 @@ def test_ids_are_told_from_others(width: int) -> None:
     assert not any(oid in known for oid in others)
     assert not any(oid[:9] + bytes([oid[9] ^ 1]) + oid[10:] in known for oid in among)
     assert among[0] not in Ids(())
+
+
+def test_ids_that_somebody_made_to_begin_or_end_alike_are_told_apart() -> None:
+    known = Ids(())
+    assert all(known.add(b"\xab" * 16 + number.to_bytes(4, "big")) for number in range(5_000))
+    assert all(known.add(number.to_bytes(4, "big") + b"\xab" * 16) for number in range(5_000))
+    assert not known.add(b"\xab" * 16 + b"\0\0\0\1")
+
+
+@pytest.mark.parametrize("width", [20, 32])
+def test_names_are_as_they_were_printed(width: int) -> None:
+    ids = [oid.hex().encode() for oid in drawn(5_000, width)]
+    names = Names(b"".join(oid + b"\n" for oid in ids))
+    assert (len(names), list(names), names[-1], names[2:5], names[4_990:6_000]) == (5_000, ids, ids[-1], ids[2:5], ids[4_990:])
+    assert list(reversed(names[:3])) == ids[2::-1]
+
+
+def test_no_names() -> None:
+    assert (len(Names(b"")), list(Names(b"")), Names(b"")[0:5], bool(Names(b""))) == (0, [], [], False)

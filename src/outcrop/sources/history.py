@@ -12,6 +12,7 @@ from outcrop.sources.base import Origin
 from outcrop.sources.blobs import Large, contents
 from outcrop.sources.parallel import Emit, share
 from outcrop.sources.repository import OID, Repository
+from outcrop.sources.rows import Names
 
 _CHUNK = 2_000  # commits
 _MOST_RESTARTS = 1_000
@@ -31,7 +32,7 @@ _DIFF = ["diff-tree", "--stdin", "-r", "-c", "--root", "--raw", "-z", "--no-rena
 Places = dict[bytes, dict[bytes, tuple[int, bytes]]]
 
 
-def commits(repository: Repository, tips: Sequence[bytes], gaps: list[str], *, since: bytes | None = None) -> list[bytes]:
+def commits(repository: Repository, tips: Sequence[bytes], gaps: list[str], *, since: bytes | None = None) -> Sequence[bytes]:
     """Give the commits that these reach, parents before children."""
     limits = [*tips, *([b"^" + since] if since else [])]
     if not tips:
@@ -42,7 +43,7 @@ def commits(repository: Repository, tips: Sequence[bytes], gaps: list[str], *, s
     if code:
         gaps.append("some commits are missing or damaged: their history is not followed")
         code, out = gitcall.output(repository.folder, *base, "--ignore-missing-links", given=given)
-    return out.split() if code == 0 else _walked(repository, list(tips), since)
+    return Names(out) if code == 0 else _walked(repository, list(tips), since)
 
 
 def usable_tips(repository: Repository, gaps: list[str]) -> list[bytes]:
@@ -113,21 +114,23 @@ def _header(content: bytes | Large | None) -> list[bytes]:
     return raw.partition(b"\n\n")[0].split(b"\n")
 
 
-def place(repository: Repository, order: list[bytes], blobs: Collection[bytes], jobs: int, gaps: list[str]) -> Places:
+def place(repository: Repository, order: Sequence[bytes], blobs: Collection[bytes], jobs: int, gaps: list[str]) -> Places:
     """Find for each blob the paths it stood at, each with the rank and id of the oldest commit."""
     found: Places = {}
     if not blobs or not order:
         return found
-    chunks = [(start, order[start : start + _CHUNK]) for start in range(0, len(order), _CHUNK)]
+    starts = range(0, len(order), _CHUNK)
+    chunks = ((start, list(order[start : start + _CHUNK])) for start in starts)
     work = _placing(repository, blobs)
-    for told in share(chunks, work, min(jobs, len(chunks))):
+    names: dict[bytes, bytes] = {}  # thousands of versions of a file stand at one path
+    for told in share(chunks, work, min(jobs, len(starts))):
         if isinstance(told, str):
             gaps.append(told)
             continue
         for oid, path, rank, commit in told:
             paths = found.setdefault(oid, {})
             if path not in paths or rank < paths[path][0]:
-                paths[path] = (rank, commit)
+                paths[names.setdefault(path, path)] = (rank, commit)
     for oid, paths in found.items():
         if len(paths) > _MOST_PATHS and not isinstance(blobs, _Everything):
             gaps.append(f"a file stands at more than {_MOST_PATHS:,} paths: only the oldest are told")
@@ -135,13 +138,13 @@ def place(repository: Repository, order: list[bytes], blobs: Collection[bytes], 
     return found
 
 
-def changed(repository: Repository, order: list[bytes], jobs: int, gaps: list[str]) -> Places:
+def changed(repository: Repository, order: Sequence[bytes], jobs: int, gaps: list[str]) -> Places:
     """Give every blob that these commits brought, placed."""
     return place(repository, order, _Everything(), jobs, gaps)
 
 
 def place_and_miss(
-    repository: Repository, order: list[bytes], blobs: Collection[bytes], jobs: int, gaps: list[str], *, there: Container[bytes]
+    repository: Repository, order: Sequence[bytes], blobs: Collection[bytes], jobs: int, gaps: list[str], *, there: Container[bytes]
 ) -> tuple[Places, set[bytes]]:
     """Find the paths of blobs, and on the same way what these commits have brought that is not there; what is, is told by ids in binary."""
     found = place(repository, order, _OrMissing(blobs, there), jobs, gaps) if blobs else {}
@@ -309,11 +312,11 @@ def new_blobs(repository: Repository, tips: Sequence[bytes], old: Sequence[bytes
     return None if code else out.split()
 
 
-def new_commits(repository: Repository, tips: Sequence[bytes], old: Sequence[bytes]) -> list[bytes] | None:
+def new_commits(repository: Repository, tips: Sequence[bytes], old: Sequence[bytes]) -> Sequence[bytes] | None:
     """Give the commits that the tips reach and the old ones do not; None where the walk meets something missing."""
     given = b"".join(b"%s\n" % tip for tip in [*tips, *(b"^" + tip for tip in old)])
     code, out = gitcall.output(repository.folder, "rev-list", "--topo-order", "--reverse", "--stdin", given=given)
-    return None if code else out.split()
+    return None if code else Names(out)
 
 
 def blobs_at(repository: Repository, tips: Sequence[bytes], path: bytes) -> list[bytes] | None:

@@ -1,11 +1,12 @@
 """What is known of each object of a repository, which may have millions: on disk, and in memory by a few bytes of each."""
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, overload
 
 _AT_ONCE = 1 << 12  # rows that are read or written together
+_ALL_BITS = (1 << 64) - 1
 
 
 class Rows:
@@ -61,23 +62,52 @@ def rows_of(file: IO[bytes], width: int) -> Iterator[bytes]:
 
 
 class Ids:
-    """Tells whether an id in binary is one of these, by ten bytes of it, which no two have in common: a set takes ten times the memory.
+    """Tells whether an id in binary is one of these, by seven bytes of its hash: a set takes ten times the memory.
 
-    Nor does a process that was forked write to it by looking, as it would to a set, of which it would then have its own.
+    The hash is another one in every run, so nobody can make two objects that have it in common. Nor does a process that was
+    forked write to it by looking, as it would to a set, of which it would then have its own.
     """
 
     def __init__(self, ids: Iterable[bytes]) -> None:
-        self._rows = rows = [bytearray() for _ in range(1 << 14)]
+        self._rows = [bytearray() for _ in range(1 << 14)]
         for oid in ids:
-            rows[(oid[0] << 8 | oid[1]) >> 2] += oid[2:10]
+            row, key = self._place(oid)
+            row += key
+
+    def _place(self, oid: bytes) -> tuple[bytearray, bytes]:
+        """Give where an id is noted, and by what."""
+        key = (hash(oid) & _ALL_BITS).to_bytes(8, "big")
+        return self._rows[key[0] << 6 | key[1] >> 2], key[1:]
 
     def add(self, oid: bytes) -> bool:
         """Add an id; tell whether it was not among them."""
-        if oid in self:
+        row, key = self._place(oid)
+        if row.find(key) >= 0:
             return False
-        self._rows[(oid[0] << 8 | oid[1]) >> 2] += oid[2:10]
+        row += key
         return True
 
     def __contains__(self, oid: Any) -> bool:
-        row: bytearray = self._rows[(oid[0] << 8 | oid[1]) >> 2]
-        return row.find(oid[2:10]) >= 0  # half the time of `in`
+        key = (hash(oid) & _ALL_BITS).to_bytes(8, "big")
+        return self._rows[key[0] << 6 | key[1] >> 2].find(key[1:]) >= 0  # half the time of `in`
+
+
+class Names(Sequence[bytes]):
+    """Ids in hexadecimal digits as git prints them, a line each, held in binary: a list of them takes five times the memory."""
+
+    def __init__(self, lines: bytes) -> None:
+        self._width = lines.find(b"\n") // 2
+        self._ids = bytes.fromhex(lines.decode())  # which passes over line breaks
+
+    def __len__(self) -> int:
+        return len(self._ids) // self._width if self._ids else 0
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[bytes]: ...
+    def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
+        numbers = range(len(self))[at]
+        if isinstance(numbers, int):
+            return self._ids[numbers * self._width : (numbers + 1) * self._width].hex().encode()
+        return [self[number] for number in numbers]
