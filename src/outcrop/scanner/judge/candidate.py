@@ -15,7 +15,7 @@ from outcrop.scanner.judge.outright import goes_on, is_outright
 from outcrop.scanner.judge.tables import table
 from outcrop.scanner.judge.verdict import OUTRIGHT, is_drawn, is_drawn_with_signs, weigh
 from outcrop.scanner.judge.words import WORDS
-from outcrop.scanner.placeholder import is_filled_in, is_placeholder, text_of
+from outcrop.scanner.placeholder import is_placeholder, text_of
 
 # Forms whose pattern leads up to the value: how many of its characters the pattern takes, quoted and bare.
 LED_TO = {"noun": (4, 4), "key": (12, 16)}
@@ -100,7 +100,7 @@ def assigned(
             left, is_bare = end - bare, True
         else:
             continue
-        if left <= done or taken(left, end) or (not doubtful and is_dismissed(data, left, is_bare=is_bare)):
+        if left <= done or taken(left, end):
             continue
         found, offset = _judged_at(data, left, kind, is_bare=is_bare, doubtful=doubtful)
         if found is None or (found.confidence is Confidence.LOW and not doubtful) or not leads(end):
@@ -192,7 +192,7 @@ def _beside(  # noqa: PLR0917 - a cached function is quicker without names
     before = data[:left]
     if before[-1] in _SPACES and (scheme := _BEHIND_SCHEME.search(before)):
         before, is_bare = before[: scheme.start()], False
-    if _CALLED.match(data, left) if is_bare else not doubtful and _is_filled_in(data, left):
+    if (is_bare and _CALLED.match(data, left)) or (not doubtful and is_dismissed(data, left, is_bare=is_bare)):
         return None
     return _by_name(data, left, before, kind, is_bare=is_bare, is_line=is_line)
 
@@ -229,13 +229,6 @@ def _by_name(  # noqa: PLR0911 - a way out for each way to stand
     if before[-1] not in _QUOTES:
         return _judged(data, left, right, noun, "element", outright)
     return _quoted(data, left, right, noun, quote=before[-1], gap=gap, outright=outright)
-
-
-def _is_filled_in(data: bytes, left: int) -> bool:
-    """Tell whether a value in quotes says that another goes in its place; of an object the members are judged."""
-    quoted = _QUOTED.get(data[left - 1])
-    value = quoted.match(data, left) if quoted and b"{" not in data[max(0, left - 5) : left] else None
-    return value is not None and is_filled_in(value[0])
 
 
 def _quoted(data: bytes, left: int, right: int, noun: Noun, *, quote: int, gap: bytes, outright: tuple[str, ...]) -> Candidate | None:

@@ -10,20 +10,17 @@ from outcrop.scanner.match import begins_with, compiled, matches_wholly
 from outcrop.scanner.placeholder import FILL_IN, WORD
 
 _LONGEST = 400
-# A call or an index, what a shell or a template fills in, a member, and a word that says what would stand there.
+# What a shell or a template fills in, a member, and a word that says what would stand there.
 _MEMBER = r"(?:self|this|(?:[A-Za-z_]+\.){0,3}env)\.[A-Za-z_$][\w$.]*"
-_BARE = rf"[A-Za-z_$][\w$.]*[(\[]|\$[({{]|(?:{_MEMBER}|{WORD})(?:[,;]|[)\]}}]{{1,2}}[,;:]?)?(?:\s|$)"
+_BARE = rf"\$[({{]|(?:{_MEMBER}|{WORD})(?:[,;]|[)\]}}]{{1,2}}[,;:]?)?(?:\s|$)"
 _QUOTED = rf"[\"'`](?:(?s:.*)(?:{FILL_IN})(?s:.*)|{WORD})[\"'`]"
-_QUOTES, _SPACES = b"\"'`", b" \t"
-_OF_SCHEMES = b"NRYnry"  # ends one of the words that may stand before a value in a header
+_QUOTES = b"\"'`"
 _ENVIRONMENT = re.compile(rb"(?i:env)[A-Za-z_.:]{0,12}[(\[][\"'`]$")  # what is asked of it is a name
 
 
 def is_dismissed(data: bytes, left: int, *, is_bare: bool) -> bool:
     """Tell whether what begins here is surely no credential. Of most that is none this does not know it."""
     if is_bare:
-        if data[left - 1] in _SPACES and data[left - 2] in _OF_SCHEMES:
-            return False
         return begins_with(compiled(_BARE), data, left, min(left + _LONGEST, len(data)))
     quote = data[left - 1]
     if quote not in _QUOTES or b"{" in data[max(0, left - 5) : left]:  # of an object the members are judged
