@@ -13,7 +13,8 @@ setup: $(VENV)/.ready
 
 $(VENV)/.ready: requirements.txt pyproject.toml tools/make-venv
 	tools/make-venv $(PYTHON) $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	@# All that is needed is pinned. Left to look for it, an older pip takes the newest of what a package wants with an extra, which is not.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 
