@@ -26,9 +26,9 @@ def is_dismissed(data: bytes, left: int, *, is_bare: bool) -> bool:
     if quote not in _QUOTES or b"{" in data[max(0, left - 5) : left]:  # of an object the members are judged
         return False
     stop = data.find(quote, left, left + _LONGEST)
-    return stop > 0 and (matches_wholly(compiled(_QUOTED), data, left - 1, stop + 1) or is_of_environment(data, left))
+    return stop > 0 and (matches_wholly(compiled(_QUOTED), data, left - 1, stop + 1) or _is_of_environment(data, left))
 
 
-def is_of_environment(data: bytes, left: int) -> bool:
+def _is_of_environment(data: bytes, left: int) -> bool:
     """Tell whether a value in quotes is what a variable of the environment is called."""
     return data[left - 2] in b"([" and _ENVIRONMENT.search(data, max(0, left - 24), left) is not None
