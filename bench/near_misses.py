@@ -37,15 +37,10 @@ def kinds(rules: Sequence[Rule]) -> dict[str, Line]:
 
 def in_code() -> dict[str, Line]:
     """Give the kinds that code, configuration and manuals are full of, whatever rules there are: a word, and no credential behind it."""
-    lower, upper, hexadecimal, base62 = (
-        string.ascii_lowercase,
-        string.ascii_uppercase,
-        string.digits + "abcdef",
-        string.ascii_letters + string.digits,
-    )
+    letters, digits = string.ascii_lowercase, string.digits
+    signs = {"a": letters, "A": letters.upper(), "h": digits + "abcdef", "x": string.ascii_letters + digits}
 
     def line(template: str) -> Line:
-        signs = {"a": lower, "A": upper, "h": hexadecimal, "x": base62}
         return lambda chance: re.sub(r"<([aAhx])(\d+)>", lambda match: "".join(chance.choices(signs[match[1]], k=int(match[2]))), template)
 
     templates = (

@@ -146,6 +146,7 @@ def test_what_is_said_to_stand_in_one_line_does():
         ("abc[0-9]{4}", True), (r"(?:^|[^a-z])abc(?:$|[^a-z])", True), (r"\nabc\n", True), ("[^a]bc[^d]", True),
         (r"(?:\\[nrt]|\s)abc", True),
         (r"a\nb", False), ("a[^b]c", False), (r"a\s?b", False), (r"\s{2}a", False), (r"a(?:\s|,)*", False), ("(?s:a.b)", False),
+        ("(?s)a.b", False),
         ("a.b", True), (r"(?:\n|\r\n)abc", False), ("a(?:b|(?s:.)c)d", False), (r"(?:x\n|y)abc", False), (r"abc\s", True),
     ],
 )  # fmt: skip

@@ -59,11 +59,12 @@ def has_anchor(tree: Any) -> bool:
 def in_line(pattern: str) -> bool:
     """Tell whether no match goes beyond a line: a line break may stand at either end of one, where it bounds it, and nowhere else."""
     tree = parse(pattern)
-    first, last = int(_bounds(tree[:1])), int(_bounds(tree[-1:]))
-    return not _breaks(tree[first : len(tree) - last])
+    dot = bool(tree.state.flags & re.DOTALL)
+    first, last = int(_bounds(tree[:1], dot=dot)), int(_bounds(tree[-1:], dot=dot))
+    return not _breaks(tree[first : len(tree) - last], dot=dot)
 
 
-def _bounds(tree: Any, *, dot: bool = False) -> bool:
+def _bounds(tree: Any, *, dot: bool) -> bool:
     """Tell whether a match is a line break alone, or has none."""
     if width(tree)[1] <= 1 or not _breaks(tree, dot=dot):
         return True
@@ -73,7 +74,7 @@ def _bounds(tree: Any, *, dot: bool = False) -> bool:
     return all(_bounds(part, dot=dot or _is_dotted(code, value)) for part in inside(code, value))
 
 
-def _breaks(tree: Any, *, dot: bool = False) -> bool:
+def _breaks(tree: Any, *, dot: bool) -> bool:
     """Tell whether a match can have a line break in it."""
     for code, value in tree:
         if code == op.ANY and dot:

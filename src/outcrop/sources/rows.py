@@ -88,12 +88,12 @@ class Ids:
         return True
 
     def __contains__(self, oid: Any) -> bool:
-        key = (hash(oid) & _ALL_BITS).to_bytes(8, "big")
-        return self._rows[key[0] << 6 | key[1] >> 2].find(key[1:]) >= 0  # half the time of `in`
+        row, key = self._place(oid)
+        return row.find(key) >= 0  # half the time of `in`
 
 
 class Names(Sequence[bytes]):
-    """Ids in hexadecimal digits as git prints them, a line each, held in binary: a list of them takes five times the memory."""
+    """Ids in hexadecimal digits as git prints them, a line each, held in binary: a list of them takes four times the memory."""
 
     def __init__(self, lines: bytes) -> None:
         self._width = lines.find(b"\n") // 2
