@@ -5,6 +5,7 @@ import atexit
 import gc
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ from tests.backend import Backend, Server, running_server
 for name in [name for name in os.environ if name.startswith("OUTCROP_")]:
     del os.environ[name]  # the machine's own settings are not the tests'
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # commands that tests start would read all of the code anew, each time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has it ignored by what runs in its background
 os.environ["OUTCROP_VALIDATE"] = "off"  # no issuer is asked; tests of checks ask stand-ins
 
 if "PYTEST_XDIST_WORKER" not in os.environ:  # one cache for the run, and never the user's own
