@@ -326,7 +326,9 @@ AROUND_ESCAPES = [
     b"password = \\u0022$\\u0022", b"%2Fpassword=$",
     b"\\u0022password\\u0022: \\u0022$\\u0022",
     b"-----BEGIN RSA PRIVATE KEY-----", b"curl -u admin:$ https%3A//x", b"https:\\/\\/u:$@h.corp\\/x",
-    b"machine h\\u002e\nlogin a\npassword $",
+    b"machine h\\u002e\nlogin a\npassword $", b"create user \\x61", b"IDENTIFIED BY '$'", b"PASS: $", b"--- FAIL\\x3a a", b"PASS $",
+    b"secret: $", b"encryption key \\x3d {",
+    b"  0x3d, 0x91, 0x07, 0xe2, 0x5b, 0xc4, 0x68, 0xaf, 0x12, 0xd9, 0x70, 0x3e, 0xb5, 0x46, 0x8c, 0xf1};",
 ]  # fmt: skip
 
 
@@ -350,9 +352,10 @@ def test_nothing_is_lost_where_what_decoding_left_as_it_was_is_not_looked_at_aga
     assert sum(map(len, found)) > 100 < sum(looked_at)
 
 
-def test_what_decoding_left_as_it_was_is_not_looked_at_again(monkeypatch):
+@pytest.mark.parametrize("away", [0, 1, 20])
+def test_what_decoding_left_as_it_was_is_not_looked_at_again(monkeypatch, away):
     near = b'password = "k%sx"\ntoken = "ghp_%s"\n' % (b"0" * 10, b"a" * 36)
-    data = b'text = "\\u0041"\n' + b"# nothing\n" * 20 + near * 20
+    data = b'text = "\\u0041"\n' + b"# nothing\n" * away + near * 20
     kept = []
     original = detect._touched
     monkeypatch.setattr(detect, "_touched", lambda *given: kept.append(original(*given)) or kept[-1])

@@ -10,10 +10,10 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.confirm import Hit, Shares, confirm, led_to, nearest, nowhere
 from outcrop.scanner.decode import Piece, after_words, base64_pieces, escaped_stretches, unescaped
-from outcrop.scanner.judge.candidate import LEADING
+from outcrop.scanner.judge.candidate import LEADING, is_named_in_line
 from outcrop.scanner.placeholder import text_of
 from outcrop.scanner.rule import Form, Rule, Strength
-from outcrop.scanner.ruleset import RuleSet
+from outcrop.scanner.ruleset import IN_LINE, RuleSet
 
 ALLOW = b"outcrop:allow"
 _ALLOW_WITHIN = 1_000  # in a line of megabytes the mark must stand near
@@ -213,28 +213,28 @@ def _seen_in(ruleset: RuleSet, pieces: list[Piece]) -> Iterator[Seen]:
     at = start = 0
     for piece in pieces:
         stop = start + len(piece.text)
-        first = at
-        while at < len(seen) and seen[at][0] <= stop + 1:  # what ends with the line break behind a piece may end with the piece
-            at += 1
-        yield _touched(ruleset, piece, [(min(end, stop) - start, number) for end, number in seen[first:at] if end > start])
+        first, at = at, bisect_left(seen, (stop + 2, 0), at)  # what ends with the line break behind a piece may end with the piece
+        mine = [(min(end, stop) - start, number) for end, number in seen[first:at] if end > start]
+        yield _touched(ruleset, piece, mine) if mine and piece.changes else mine
         start = stop + 1
 
 
 def _touched(ruleset: RuleSet, piece: Piece, seen: Seen) -> Seen:
     """Leave out what was seen where decoding has changed nothing: it has been looked at as it stood."""
-    if not piece.changes:
-        return seen
     count = ruleset.count
     starts, stops = piece.changed_lines()
+    row, last = -1, len(starts) - 1
     kept = []
     for end, number in seen:
+        while row < last and starts[row + 1] < end:  # the last line that begins before it and has a decoded character
+            row += 1
         if number < count:
-            before, after, back = ruleset.reach(number)
+            before, after, back, judge = ruleset.reach(number)
             if back is None:
                 is_touched = piece.changed(end - before, end + after)
-            else:  # by the last line that begins before it and has a decoded character
-                row = bisect_left(starts, end) - 1
-                is_touched = row >= 0 and stops[row] >= end - back
+            else:
+                behind = end - stops[row] if row >= 0 else end + back + 1
+                is_touched = behind <= IN_LINE or (behind <= back and not (judge and is_named_in_line(piece.text, end, judge)))
         else:  # base64, or an escape that is itself one
             is_touched = number >= count + 4 or piece.changed_in_run(end)
         if is_touched:

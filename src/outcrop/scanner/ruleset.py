@@ -16,13 +16,14 @@ from outcrop.scanner.kept import Rules, from_lines, to_lines
 from outcrop.scanner.rule import JUDGED_BEFORE, Form, Rule, files_of
 
 BUILT_IN = Path(__file__).parent.parent / "rules"
-ENGINE = 35  # part of the version: raise it when the same rules would find something else
+ENGINE = 36  # part of the version: raise it when the same rules would find something else
 _ENGINES = f"{ENGINE} {hyperscan.__version__} {Rule._fields} {Form._fields}".encode()  # type: ignore[attr-defined]
 _SUFFIXES = (".db", ".json")
 _KEPT = 30 * 86_400  # seconds
 _UNFINISHED = 60.0  # seconds after which nobody is still writing
 _MOST_BARREN = 2_000
 _VERSION = 32  # hexadecimal digits
+IN_LINE = 2  # with the mark behind a value
 
 
 class Reach(NamedTuple):
@@ -31,6 +32,7 @@ class Reach(NamedTuple):
     before: int
     after: int
     back: int | None = None  # where nothing behind its line matters: how far before it a line must end that does
+    judge: str = ""  # by which the line alone matters where the name stands in it
 
 
 class RuleSet:
@@ -78,15 +80,16 @@ class RuleSet:
 def _reach_of(rule: Rule, form: Form) -> Reach:
     more = max((part.within for part in rule.parts if part.required), default=0)  # others make no other finding of it
     before, after = form.reach
-    back = None
+    if more:
+        return Reach(before + more, after + more)
     if form.judge in LED_TO:  # of a value the line is read, and somewhat more of what stands before it
-        back = JUDGED_BEFORE + max(LED_TO[form.judge])
-    elif form.in_line and not more:
-        back = 2  # with the mark behind a value
-    return Reach(before + more, after + more, back)
+        return Reach(before, after, JUDGED_BEFORE + max(LED_TO[form.judge]), form.judge)
+    return Reach(before, after, IN_LINE if form.in_line else None)
 
 
 def _widest(reaches: list[Reach]) -> Reach:
+    if len(reaches) == 1:
+        return reaches[0]
     back = [reach.back for reach in reaches if reach.back is not None]
     before, after = max(reach.before for reach in reaches), max(reach.after for reach in reaches)
     return Reach(before, after, max(back) if len(back) == len(reaches) else None)

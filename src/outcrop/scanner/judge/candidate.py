@@ -1,7 +1,7 @@
 """From where the first pass saw something to a name, a value and what stands around them, judged."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ LEADING = frozenset({*LED_TO, "members", "table"})  # these, and one whose patte
 _LONGEST = 400  # bytes of a value
 _LOOK_BACK = 128  # what is read before a value: the name, and the line it stands in
 _LOOK_AHEAD = _LONGEST + 8  # its end, and what follows
+_MANY = 1_000  # places in a text from which on most are taken to be none, and none to come again
 _GOES_ON = frozenset({b"+", b"%", b","})  # how the next line may go on with an expression
 _MAY_GO_ON = _GOES_ON | {b" ", b"\t", b"\r", b"\n", b"\v", b"\f"}
 # The last word of a kind in what stands before a value.
@@ -52,7 +53,7 @@ _OBJECT = re.compile(rb"[\"'`]\{[ \t]?\\{0,3}[\"']$")  # how one begins that is 
 _MEMBER = re.compile(rb"([\w.-]*)\\{0,3}[\"']?[ \t]?:[ \t]?\\{0,3}[\"']([^\x00-\x20\x7f\"'\\]{16,200})\\{0,3}[\"']")
 _SCHEME = re.compile(rb"(?i:bearer|token|apikey)[ \t]")  # how the value of a header begins
 _BEHIND_SCHEME = re.compile(rb"(?<=[\"'`])" + _SCHEME.pattern + rb"$")
-_SCHEMES = b"BbTtAa"
+_SCHEMES, _SCHEME_ENDS = b"BbTtAa", b"RrNnYy"
 _INNER = re.compile(rb"(?i:value|default)[\"'][ \t]?:[ \t]?[\"']")  # what an object calls the value of what it is
 _INNERS = b"VvDd"
 _LIFETIME = re.compile(rb"[a-z]{1,10} [^\n\"'`=]{3,30}=[^\n\"'`]{0,20}\"")  # of a type in Rust, up to the value: `&'static str = "`
@@ -79,7 +80,7 @@ _ELSEWHERE = Candidate(Confidence.LOW, 0, 0)  # what names it, or makes that a n
 
 
 def assigned(
-    data: bytes, ends: Iterable[int], kind: str, taken: Callable[[int, int], bool], leads: Callable[[int], bool], *, doubtful: bool
+    data: bytes, ends: Sequence[int], kind: str, taken: Callable[[int, int], bool], leads: Callable[[int], bool], *, doubtful: bool
 ) -> Iterator[Candidate]:
     """Judge the values whose first characters end at these places, each beside the name before it; not those that are taken.
 
@@ -88,6 +89,7 @@ def assigned(
     """
     quoted, bare = LED_TO[kind]
     done = -1
+    at_once = not doubtful and len(ends) > _MANY  # what is dismissed is not even cut out to be remembered
     for end in sorted({*ends, *(_further(data, ends, quoted) if kind == "noun" else ())}):
         if data[end - 1] == _COMMA and kind == "key":
             if end > done and (found := _array(data, end)) is not None:
@@ -100,9 +102,9 @@ def assigned(
             left, is_bare = end - bare, True
         else:
             continue
-        if left <= done or taken(left, end):
+        if left <= done or (at_once and _is_none(data, left, is_bare=is_bare)) or taken(left, end):
             continue
-        found, offset = _judged_at(data, left, kind, is_bare=is_bare, doubtful=doubtful)
+        found, offset = _judged_at(data, left, kind, is_bare=is_bare, dismiss=not (doubtful or at_once))
         if found is None or (found.confidence is Confidence.LOW and not doubtful) or not leads(end):
             continue
         right = found.right + offset
@@ -156,7 +158,7 @@ def _further(data: bytes, ends: Iterable[int], quoted: int) -> Iterator[int]:
             yield behind.end() + quoted
 
 
-def _judged_at(data: bytes, left: int, kind: str, *, is_bare: bool, doubtful: bool) -> tuple[Candidate | None, int]:
+def _judged_at(data: bytes, left: int, kind: str, *, is_bare: bool, dismiss: bool) -> tuple[Candidate | None, int]:
     """Judge the value that begins here in its line, which is mostly enough, or in what stands around it; give where that begins."""
     begin = left - _LOOK_BACK if left > _LOOK_BACK else 0
     end = data.find(b"\n", left, left + _LOOK_AHEAD)
@@ -165,11 +167,21 @@ def _judged_at(data: bytes, left: int, kind: str, *, is_bare: bool, doubtful: bo
     else:
         stop = end + (3 if data[end + 1 : end + 2] in _MAY_GO_ON and data[end + 1 : end + 3].lstrip()[:1] in _GOES_ON else 1)
     line = (data.rfind(b"\n", begin, left) + 1) or begin
-    found = _beside(data[line:stop], left - line, kind, is_bare, True, doubtful)
+    found = _beside(data[line:stop], left - line, kind, is_bare, True, dismiss)
     if found is not _ELSEWHERE:
         return found, line
-    found = _beside(data[begin : left + _LOOK_AHEAD if is_bare else stop], left - begin, kind, is_bare, False, doubtful)
+    found = _beside(data[begin : left + _LOOK_AHEAD if is_bare else stop], left - begin, kind, is_bare, False, dismiss)
     return None if found is _ELSEWHERE else found, begin
+
+
+def is_named_in_line(data: bytes, end: int, kind: str) -> bool:
+    """Tell whether a value whose first characters end here has its name in its line, which is then all that it is judged by."""
+    stop = end - max(LED_TO[kind])
+    begin = max(0, stop - _LOOK_BACK)
+    line = data[(data.rfind(b"\n", begin, stop) + 1) or begin : stop] if stop > 0 else b""
+    name = line[slice(*_nearest_name(line, _LAST_WORD[kind]))]
+    is_array = kind == "key" and data[end - 1] == _COMMA
+    return name != b"" and name not in PASSED and name.lower() != b"identified by" and not is_array
 
 
 def _array(data: bytes, end: int) -> Candidate | None:
@@ -186,15 +198,25 @@ def _array(data: bytes, end: int) -> Candidate | None:
 
 @lru_cache(maxsize=4_096)  # versions of one file repeat the same lines thousands of times
 def _beside(  # noqa: PLR0917 - a cached function is quicker without names
-    data: bytes, left: int, kind: str, is_bare: bool, is_line: bool, doubtful: bool
+    data: bytes, left: int, kind: str, is_bare: bool, is_line: bool, dismiss: bool
 ) -> Candidate | None:
     """Judge a value in its line, or in all that matters around it. A call, and what is to be filled in, is none, whatever it is called."""
     before = data[:left]
     if before[-1] in _SPACES and (scheme := _BEHIND_SCHEME.search(before)):
         before, is_bare = before[: scheme.start()], False
-    if (is_bare and _CALLED.match(data, left)) or (not doubtful and is_dismissed(data, left, is_bare=is_bare)):
+    if (is_bare and _CALLED.match(data, left)) or (dismiss and is_dismissed(data, left, is_bare=is_bare)):
         return None
     return _by_name(data, left, before, kind, is_bare=is_bare, is_line=is_line)
+
+
+def _is_none(data: bytes, left: int, *, is_bare: bool) -> bool:
+    """Tell whether a value is none, as it is told beside its line; what stands behind a header's scheme is left to that."""
+    if is_bare:
+        if data[left - 1] in _SPACES and data[left - 2] in _SCHEME_ENDS and _BEHIND_SCHEME.search(data, max(0, left - 8), left):
+            return False
+        if _CALLED.match(data, left, left + _LOOK_AHEAD):
+            return True
+    return is_dismissed(data, left, is_bare=is_bare)
 
 
 def _by_name(  # noqa: PLR0911 - a way out for each way to stand
