@@ -120,6 +120,32 @@ def test_what_stands_there_plainly_too_is_told_once_where_it_is_plain(encode):
         assert hit.start == text.index(RAW) or b"%22" in text
 
 
+AWS_ID = "AKIA" + drawn("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", 16, "id")
+AWS_SECRET = drawn(BASE62 + "+/", 40, "aws")
+
+
+def escaped(value: str) -> str:
+    return f"\\u{ord(value[0]):04x}{value[1:]}"
+
+
+@pytest.mark.parametrize("key_id", [AWS_ID, escaped(AWS_ID)])
+@pytest.mark.parametrize("secret", [AWS_SECRET, escaped(AWS_SECRET)])
+@pytest.mark.parametrize(
+    "line", ['"aws_access_key_id": "{0}", "aws_secret_access_key": "{1}"', '"aws_secret_access_key": "{1}"\n"id": "{0}"']
+)
+def test_a_pair_is_one_whichever_of_the_two_is_escaped(line, key_id, secret):
+    (hit,) = hits(line.format(key_id, secret))
+    assert reveal(hit.secret) == AWS_SECRET
+    assert {name: reveal(part) for name, part in hit.parts.items()} == {"access_key_id": AWS_ID}
+    assert hit.encoding == (() if secret == AWS_SECRET else ("escaped",))
+
+
+def test_an_id_beside_an_escaped_secret_that_is_told_elsewhere_is_told_too():
+    apart = "# nothing\n" * 400
+    found = hits(f'"aws_secret_access_key": "{AWS_SECRET}"\n{apart}"id": "{AWS_ID}", "aws_secret_access_key": "{escaped(AWS_SECRET)}"')
+    assert [reveal(hit.secret) for hit in found] == [AWS_SECRET, AWS_ID]
+
+
 def test_escapes_in_base64_and_base64_in_escapes():
     inner = base64.b64encode(b'{"t": "' + every("\\u{:04x}") + b'", "https://"')
     (hit,) = hits(b"x = " + inner)

@@ -250,8 +250,11 @@ def _told_once(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
     """
     if not decoded:
         return plain
-    decoded = list(_not_known({reveal(hit.secret): _RANK[hit.strength] for hit in plain}, decoded))
+    _complete(plain, decoded)
     named = _overlaps(hit.span for hit in decoded if hit.strength is not Strength.GENERIC and hit.confidence is not Confidence.LOW)
+    decoded = list(_not_known({reveal(hit.secret): _RANK[hit.strength] for hit in plain}, decoded))
+    paired = {(hit.rule.id, reveal(part)) for hit in decoded if hit.confidence is not Confidence.LOW for part in hit.parts.values()}
+    plain = [hit for hit in plain if hit.part is None or (hit.rule.id, reveal(hit.secret)) not in paired]
     again = {reveal(hit.secret) for hit in decoded}
     plain = [hit for hit in plain if not ((hit.strength is Strength.GENERIC or reveal(hit.secret) in again) and named(*hit.span))]
     known = _overlaps(hit.span for hit in plain if not _is_doubtful(hit))
@@ -259,6 +262,14 @@ def _told_once(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
     surer = _overlaps(hit.span for hit in every if not _is_doubtful(hit))
     doubtful = best(hit for hit in every if _is_doubtful(hit) and not surer(*hit.span))
     return [*(hit for hit in every if not _is_doubtful(hit)), *doubtful]
+
+
+def _complete(plain: list[Hit], decoded: list[Hit]) -> None:
+    """Give secrets that stand there plainly the companions that are written in an encoding."""
+    known = {(hit.rule.id, hit.start): hit for hit in plain}
+    for hit in decoded:
+        if hit.parts and (same := known.get((hit.rule.id, hit.start))) is not None:
+            same.parts = hit.parts | same.parts
 
 
 def _not_known(known: dict[str, int], hits: list[Hit]) -> Iterator[Hit]:
