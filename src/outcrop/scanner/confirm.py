@@ -17,7 +17,7 @@ from outcrop.scanner.decode import base64_value
 from outcrop.scanner.entropy import is_random
 from outcrop.scanner.judge.candidate import LED_TO, Candidate, assigned, held, matched, tabled
 from outcrop.scanner.judge.letters import is_spelled
-from outcrop.scanner.match import compiled, ends_with, matches_wholly, spans
+from outcrop.scanner.match import compiled, ends_with, matches_wholly, spans, with_value
 from outcrop.scanner.placeholder import is_placeholder, text_of
 from outcrop.scanner.regex import WORD
 from outcrop.scanner.rule import Form, Rule, Strength
@@ -138,7 +138,7 @@ def _matches(rule: Rule, form: Form, data: bytes, window: tuple[int, int], taken
         return
     if form.value_at and spans(compiled(form.regex[form.value_at :]), data, at, stop) is None:
         return  # to follow a word through all that may stand behind it costs ten times as much
-    pattern, group = _pattern(form.regex)
+    pattern, group = with_value(form.regex)
     while (found := spans(pattern, data, at, stop)) is not None:
         left, right = found[group] if group else _first(found)
         if left >= right or taken(left, right):  # an alternative without the group
@@ -167,13 +167,6 @@ def _unless_allowed(hit: Hit, data: bytes, match: tuple[int, int]) -> Hit | None
 def _first(found: list[tuple[int, int]]) -> tuple[int, int]:
     """Give the first group that holds anything, else the whole match."""
     return next((span for span in found[1:] if span[0] < span[1]), found[0])
-
-
-@lru_cache(maxsize=4096)
-def _pattern(text: str) -> tuple[Any, int]:
-    """Give a pattern, and the number of the group that is the value; 0 where it does not say."""
-    pattern = compiled(text)
-    return pattern, pattern.groupindex.get(b"secret", 0)
 
 
 @lru_cache(maxsize=64)
@@ -276,18 +269,3 @@ def _weighed(rule: Rule, form: Form, data: bytes, found: Candidate) -> Hit:
     hit = Hit(rule, secret, found.left, found.right, form.strength, found.confidence, found.placeholder)
     hit.weighed, hit.bare = True, found.bare
     return hit
-
-
-def nearest(pattern: str, data: bytes, hit: Hit, within: int) -> tuple[int, int] | None:
-    """Give where the companion of a hit stands that is nearest to it, where there is one."""
-    found, group = _pattern(pattern)
-    best: tuple[int, int] | None = None
-    distance = within + 1
-    at, stop = max(0, hit.start - within), min(len(data), hit.end + within)
-    while (match := spans(found, data, at, stop)) is not None:
-        left, right = match[group]
-        at = max(right, at + 1)
-        gap = max(hit.start - right, left - hit.end)
-        if 0 <= gap < distance:
-            best, distance = (left, right), gap
-    return best

@@ -7,11 +7,11 @@ from hashlib import blake2b
 from itertools import accumulate
 
 from outcrop.domain.finding import Confidence
-from outcrop.domain.secret import Secret, reveal
-from outcrop.scanner.confirm import Hit, Shares, confirm, led_to, nearest, nowhere
+from outcrop.domain.secret import reveal
+from outcrop.scanner.companions import pair, whole
+from outcrop.scanner.confirm import Hit, Shares, confirm, led_to, nowhere
 from outcrop.scanner.decode import Piece, after_words, base64_pieces, escaped_stretches, unescaped
 from outcrop.scanner.judge.candidate import LEADING, is_named_in_line
-from outcrop.scanner.placeholder import text_of
 from outcrop.scanner.rule import Form, Rule, Strength
 from outcrop.scanner.ruleset import IN_LINE, RuleSet
 
@@ -102,9 +102,9 @@ def _by_number(seen: Seen) -> dict[int, list[int]]:
 
 def _told_apart(hits: list[Hit], data: bytes, floor: Confidence) -> list[Hit]:
     """Let each value be told once, by the rule that knows most of it and with its companions."""
-    hits = [hit for hit in hits if not hit.rule.parts or _whole(hit, data)]
+    hits = whole(hits, data)
     hits = [*best(hit for hit in hits if not hit.rule.placed), *_of_each(hit for hit in hits if hit.rule.placed)]
-    companions = _pair((hit for hit in hits if hit.rule.parts and _SURE[hit.confidence] <= _SURE[floor]), data)
+    companions = pair((hit for hit in hits if _SURE[hit.confidence] <= _SURE[floor]), data)
     return _unpaired(hits, companions, floor)
 
 
@@ -115,23 +115,6 @@ def _of_each(hits: Iterable[Hit]) -> Iterator[Hit]:
         by_rule.setdefault(hit.rule.id, []).append(hit)
     for mine in by_rule.values():
         yield from best(mine)
-
-
-def _whole(hit: Hit, data: bytes) -> bool:
-    """Tell whether a hit has near it what it requires: one that lacks it is none."""
-    return hit.part is not None or all(nearest(part.regex, data, hit, part.within) for part in hit.rule.parts if part.required)
-
-
-def _pair(hits: Iterable[Hit], data: bytes) -> dict[int, list[int]]:
-    """Give secrets their companions, the nearest of each kind; tell where those of each hit stand, by the hit's id."""
-    companions: dict[int, list[int]] = {}
-    for hit in hits:
-        for part in hit.rule.parts if hit.part is None else ():
-            place = nearest(part.regex, data, hit, part.within)
-            if place is not None:
-                hit.parts[part.name] = Secret(text_of(data[place[0] : place[1]]))
-                companions.setdefault(id(hit), []).append(place[0])
-    return companions
 
 
 def _unpaired(hits: list[Hit], companions: dict[int, list[int]], floor: Confidence) -> list[Hit]:

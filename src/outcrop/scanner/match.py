@@ -30,6 +30,13 @@ def compiled(pattern: str) -> Any:
     return compile_regex(pattern)
 
 
+@lru_cache(maxsize=4096)
+def with_value(pattern: str) -> tuple[Any, int]:
+    """Compile a pattern, and give the number of the group that is the value; 0 where it does not say."""
+    made = compiled(pattern)
+    return made, made.groupindex.get(b"secret", 0)
+
+
 def spans(pattern: Any, data: bytes, at: int, stop: int) -> list[tuple[int, int]] | None:
     """Give where the first match between two places stands, and its groups; None where there is none.
 
