@@ -25,7 +25,7 @@ def test_the_companion_is_the_nearest_that_is_near_enough(seed):
     around = ["".join(chance.choices(["<abc>", "<d>", ".", "....", "-" * 15], k=chance.randrange(6))) for _ in range(2)]
     text = "SECRET".join(around)
     hit = hit_at(len(around[0]), len(around[0]) + 6, part)
-    companions.pair([hit], text.encode())
+    companions.pair([hit], text.encode(), lambda _: True)
     ids = [(at + 1, text.index(">", at)) for at in range(len(text)) if text[at] == "<"]
     gaps = [(max(hit.start - right, left - hit.end), left, right) for left, right in ids]
     # The brackets count as well: a companion is near enough when all that makes it one is.
@@ -48,8 +48,16 @@ def test_the_companion_is_the_nearest_that_is_near_enough(seed):
 def test_pairs_in_a_row_are_each_with_their_own(text, pairs):
     part = Part("id", r"<(?P<secret>[a-z]+)>", within=12)
     mine = [hit_at(at, at + 1, part) for at in range(len(text)) if text[at] == "S"]
-    companions.pair(mine, text.encode())
+    companions.pair(mine, text.encode(), lambda _: True)
     assert "".join(reveal(hit.parts["id"]) for hit in mine) == pairs
+
+
+def test_a_stand_in_takes_part_in_a_row_and_is_not_told():
+    ids = ["AKIA" + drawn("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", 16, at) for at in range(3)]
+    secrets = [drawn(BASE62 + "+/", 40, 0), drawn(BASE62, 33, 1) + "EXAMPLE", drawn(BASE62 + "+/", 40, 2)]
+    text = "".join(f"AWS_ACCESS_KEY_ID={one}\nAWS_SECRET_ACCESS_KEY={other}\n" for one, other in zip(ids, secrets, strict=True))
+    told = [(reveal(hit.secret), [reveal(part) for part in hit.parts.values()]) for hit in hits(text)]
+    assert told == [(secrets[0], [ids[0]]), (ids[1], []), (secrets[2], [ids[2]])]
 
 
 def test_what_lacks_a_companion_that_it_requires_is_left_out():

@@ -1,7 +1,7 @@
 """Secrets and what belongs to them: each gets its companion of each kind, the nearest or the next in a row, and lacks none it requires."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from outcrop.domain.secret import Secret
 from outcrop.scanner.confirm import Hit
@@ -19,11 +19,11 @@ def whole(hits: list[Hit], data: bytes) -> list[Hit]:
     return [hit for hit in hits if id(hit) not in lacking] if lacking else hits
 
 
-def pair(hits: Iterable[Hit], data: bytes) -> dict[int, list[int]]:
-    """Give secrets their companions, the nearest of each kind; tell where those of each hit stand, by the hit's id."""
+def pair(hits: Iterable[Hit], data: bytes, is_told: Callable[[Hit], bool]) -> dict[int, list[int]]:
+    """Give secrets that are told their companions; tell where those of each stand, by the hit's id. Every secret takes part in a row."""
     companions: dict[int, list[int]] = {}
     for hit, part, place in _beside(hits, data):
-        if place is not None:
+        if place is not None and is_told(hit):
             hit.parts[part.name] = Secret(text_of(data[place[0] : place[1]]))
             companions.setdefault(id(hit), []).append(place[0])
     return companions

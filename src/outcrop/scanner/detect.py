@@ -104,7 +104,7 @@ def _told_apart(hits: list[Hit], data: bytes, floor: Confidence) -> list[Hit]:
     """Let each value be told once, by the rule that knows most of it and with its companions."""
     hits = whole(hits, data)
     hits = [*best(hit for hit in hits if not hit.rule.placed), *_of_each(hit for hit in hits if hit.rule.placed)]
-    companions = pair((hit for hit in hits if _SURE[hit.confidence] <= _SURE[floor]), data)
+    companions = pair(hits, data, lambda hit: _SURE[hit.confidence] <= _SURE[floor])
     return _unpaired(hits, companions, floor)
 
 
