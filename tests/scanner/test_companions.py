@@ -43,6 +43,7 @@ def test_the_companion_is_the_nearest_that_is_near_enough(seed):
         ("....S.<b>....S.....", "bb"),  # one for two
         ("S.S.<a>", "aa"),
         ("<a>..S.<b>", "b"),
+        ("<a>....S.<b>....S.<c>", "bc"),  # one too many: the nearest
     ],
 )
 def test_pairs_in_a_row_are_each_with_their_own(text, pairs):

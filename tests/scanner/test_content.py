@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner import content
+from outcrop.scanner import companions, content
 from outcrop.scanner.content import Found, Stretch, from_wire, parts_of, scan_content, scan_part, scan_stream, scan_stretch, to_wire
 from outcrop.scanner.detect import find
 from tests.rulesets import BASE64, drawn, github_token, ruleset
@@ -32,6 +32,7 @@ def small(monkeypatch):
     monkeypatch.setattr(content, "_OVERLAP", 700)
     monkeypatch.setattr(content, "_CONTEXT", 700)
     monkeypatch.setattr(content, "_NEAR", 300)
+    monkeypatch.setattr(companions, "_ROW", 150)
 
 
 def lines_of(chance: random.Random, count: int) -> bytes:

@@ -1,6 +1,7 @@
 """Runs over GitHub and over git: which sources a target consists of, what is recorded of each, and what a failure leaves."""
 
 import base64
+import contextlib
 import io
 import threading
 import zipfile
@@ -421,6 +422,16 @@ def kill_children(pipeline: Pipeline) -> None:
         child._process.join()
 
 
+def is_cloning(pipeline: Pipeline) -> bool:
+    """Tell whether a git is still at work whose parent was killed: what it writes is swept when it has ended."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            said = (process / "cmdline").read_text(errors="replace").split("\0")
+            if Path(said[0]).name == "git" and str(pipeline.cache) in f"{said} {(process / 'cwd').readlink()}":
+                return True
+    return False
+
+
 def test_a_child_process_that_dies_at_work_fails_its_source_and_is_replaced(pipeline: Pipeline, account: Account) -> None:
     spec, shop = one_repository(pipeline)
 
@@ -435,6 +446,7 @@ def test_a_child_process_that_dies_at_work_fails_its_source_and_is_replaced(pipe
     run = pipeline.wait(run_now(pipeline.tools, account, spec, lambda _: None, by="a test"))  # what it leaves is swept by the next one
     killing.join()
     pipeline.git.delay = 0
+    until(lambda: not is_cloning(pipeline), "git to end")
     assert run.status is ScanStatus.FAILED
     assert "ended before its work was done" in (run.error or "")
     run = pipeline.scan(account, spec)

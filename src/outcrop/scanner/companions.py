@@ -12,6 +12,8 @@ from outcrop.scanner.rule import Part
 Place = tuple[int, int]
 Sides = tuple[Place | None, Place | None]
 
+_ROW = 4_000  # characters of a row of pairs that are read to each side: the parts of a large file are read each by itself
+
 
 def whole(hits: list[Hit], data: bytes) -> list[Hit]:
     """Leave out the hits that have not near them what they require."""
@@ -43,16 +45,37 @@ def _beside(hits: Iterable[Hit], data: bytes, *, only_required: bool = False) ->
 
 
 def _nearest(part: Part, hits: list[Hit], data: bytes) -> Iterator[Place | None]:
-    """Give where the companion of each hit stands."""
+    """Give where the companion of each hit stands.
+
+    Where each pair is followed by the next, the id of the next may be nearer to a secret than its own. Such a row is read from its ends:
+    if it begins with a companion, or ends with a hit, each hit has the one before it. Of a row whose ends are far the same is assumed.
+    """
     sides = list(_sides(part, hits, data))
-    for chain in _chains(sides):
-        first, last = sides[chain.start][0], sides[chain.stop - 1][1]
-        for at in chain:
-            before, behind = sides[at]
-            if (first is None) == (last is None):
-                yield _nearer(hits[at], before, behind)
-            else:
-                yield behind if first is None else before
+    for at, (before, behind) in enumerate(sides):
+        if before is None or behind is None:
+            yield before or behind
+            continue
+        opens, closes = _goes_beyond(hits, sides, at, -1), _goes_beyond(hits, sides, at, 1)
+        if opens is not None and opens == closes:
+            yield before if hits[at].start - before[1] <= behind[0] - hits[at].end else behind
+        else:
+            yield behind if opens is False or closes else before
+
+
+def _goes_beyond(hits: list[Hit], sides: list[Sides], at: int, step: int) -> bool | None:
+    """Tell whether a row goes on with a companion beyond the last of its hits on a side; None where that is too far away to tell."""
+    side = 0 if step < 0 else 1
+    last = at
+    while (
+        0 <= last + step < len(hits)
+        and abs(hits[last + step].start - hits[at].start) <= _ROW
+        and sides[last][side] is not None
+        and sides[last][side] == sides[last + step][1 - side]
+    ):
+        last += step
+    if abs(hits[last].start - hits[at].start) > _ROW // 2:  # it may well go on where nothing is read
+        return None
+    return sides[last][side] is not None
 
 
 def _sides(part: Part, hits: list[Hit], data: bytes) -> Iterator[Sides]:
@@ -64,24 +87,6 @@ def _sides(part: Part, hits: list[Hit], data: bytes) -> Iterator[Sides]:
         is_before = before >= 0 and found[before][1][0] >= hit.start - part.within  # all that makes it one
         is_behind = behind < len(found) and found[behind][1][1] <= hit.end + part.within
         yield found[before][0] if is_before else None, found[behind][0] if is_behind else None
-
-
-def _chains(sides: list[Sides]) -> Iterator[range]:
-    """Give the runs of hits with one companion between any two: if there is none at one end, each hit has the one towards the other end.
-
-    Where each pair is followed by the next, the id of the next may be nearer to a secret than its own.
-    """
-    start = 0
-    for at, (_, behind) in enumerate(sides):
-        if behind is None or at + 1 == len(sides) or sides[at + 1][0] != behind:
-            yield range(start, at + 1)
-            start = at + 1
-
-
-def _nearer(hit: Hit, before: Place | None, behind: Place | None) -> Place | None:
-    if before is None or behind is None:
-        return before or behind
-    return before if hit.start - before[1] <= behind[0] - hit.end else behind
 
 
 def _windows(within: int, hits: list[Hit], size: int) -> Iterator[Place]:
