@@ -11,6 +11,7 @@ import outcrop
 from bench.near_misses import kinds
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
+from outcrop.scanner import confirm
 from outcrop.scanner.confirm import _remembered
 from outcrop.scanner.detect import find
 from outcrop.scanner.loader import load_text
@@ -40,6 +41,13 @@ class TestOneValueOneFinding:
     def test_a_specific_rule_names_what_a_generic_one_sees_too(self, text):
         (hit,) = hits(text)
         assert (hit.rule.id, hit.strength, reveal(hit.secret)) == ("github_pat_classic", Strength.CHECKSUM, TOKEN)
+
+    def test_what_a_rule_names_by_itself_is_not_judged_by_one_that_knows_less(self, monkeypatch):
+        judged = []
+        original = confirm._judge
+        monkeypatch.setattr(confirm, "_judge", lambda rule, *rest: judged.append(rule.id) or original(rule, *rest))
+        assert values("postgres://crm:Kaffee-um-9@pg.corp/crm postgres://user:password@pg.corp/crm") == ["Kaffee-um-9"]
+        assert judged == ["postgres_uri", "postgres_uri"]
 
     def test_a_value_that_stands_twice_is_two_hits_of_the_text(self):
         assert [hit.line for hit in hits(f"{TOKEN}\n{TOKEN}\n")] == [1, 2]

@@ -274,6 +274,11 @@ class TestPlace:
     def test_an_array_that_counts_or_is_no_key_is_none(self, text):
         assert values(text) == []
 
+    @pytest.mark.parametrize("lifetime", ["static", "a", "b", "v", "de"])
+    def test_a_type_in_rust_may_have_any_lifetime(self, lifetime):
+        value = drawn(BASE62, 24, lifetime)
+        assert values(f"const API_TOKEN: &'{lifetime} str = \"{value}\";") == [value]
+
     def test_a_user_may_stand_before_his_password(self):
         assert values("ID:crm/PW:k8s!Lm2Zx9v\n(User: crm/Password:k8s!Lm2Zx9v)\n") == ["k8s!Lm2Zx9v"] * 2
         assert values("https://crm.corp/a:b/token:k8sq0Lm2Zx9v\n") == []

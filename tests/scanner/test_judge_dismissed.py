@@ -12,7 +12,10 @@ from outcrop.scanner.judge.dismissed import is_dismissed
 from tests.rulesets import drawn, hits, values
 
 BASE62 = string.ascii_letters + string.digits
-NAMES = ("password", "db_password", "apiKey", "api_key", "token", "SECRET", "client_secret", "auth_token", "passphrase", "pass", "psk")
+NAMES = (
+    "password", "db_password", "apiKey", "api_key", "token", "SECRET", "client_secret", "auth_token", "passphrase", "pass", "psk",
+    "api_key_id", "tokenName", "public_key", "session",
+)  # fmt: skip
 GAPS = (
     " = ",
     "=",
@@ -26,6 +29,8 @@ GAPS = (
     "(",
     ", ",
     "\n  ",
+    " =\n    ",
+    ": |\n  ",
     " = get(",
     ' = "Bearer ',
     "= Bearer ",
@@ -76,20 +81,20 @@ def test_what_is_dismissed_is_no_finding(monkeypatch, seed):
 def test_in_a_text_that_is_full_of_it_the_same_is_found(monkeypatch, seed):
     chance = random.Random(f"at once {seed}")
     text = "\n".join(line(chance) for _ in range(400))
-    monkeypatch.setattr(candidate, "_MANY", 20)
+    monkeypatch.setattr(candidate, "MANY", 20)
     at_once = []
     original = candidate._is_none
     monkeypatch.setattr(candidate, "_is_none", lambda *place, **more: original(*place, **more) and not at_once.append(place))
     found = values(text)
     assert len(at_once) > 40 < len(found)
-    monkeypatch.setattr(candidate, "_MANY", len(text))
+    monkeypatch.setattr(candidate, "MANY", len(text))
     candidate._beside.cache_clear()
     assert found == values(text)
 
 
 @pytest.mark.parametrize("begin", ["self.", "aB3$d["])
 def test_behind_a_scheme_nothing_is_a_call_or_a_member(monkeypatch, begin):
-    monkeypatch.setattr(candidate, "_MANY", 0)
+    monkeypatch.setattr(candidate, "MANY", 0)
     value = begin + drawn(BASE62, 18, begin)
     assert values(f'auth_token = "Bearer {value}"') == [value]
 

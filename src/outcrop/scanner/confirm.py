@@ -15,7 +15,7 @@ from outcrop.scanner.allowed import spared
 from outcrop.scanner.checksum import CHECKSUMS
 from outcrop.scanner.decode import base64_value
 from outcrop.scanner.entropy import is_random
-from outcrop.scanner.judge.candidate import LED_TO, Candidate, assigned, held, matched, tabled
+from outcrop.scanner.judge.candidate import LED_TO, MANY, Candidate, assigned, held, matched, tabled
 from outcrop.scanner.judge.letters import is_spelled
 from outcrop.scanner.match import compiled, ends_with, matches_wholly, spans, with_value
 from outcrop.scanner.placeholder import is_placeholder, text_of
@@ -74,7 +74,7 @@ def confirm(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares 
         return
     by_line = bool(rule.allowed) and any(one.target == "line" for one in rule.allowed)  # of which a window may hold only a part
     for start, stop in _windows(form, data, ends):
-        if stop - start > _REMEMBERED_WIDTH or by_line or taken(start, stop):
+        if stop - start > _REMEMBERED_WIDTH or by_line or len(ends) > MANY or taken(start, stop):
             yield from _matches(rule, form, data, (start, stop), taken)
             continue
         # Versions of one file repeat the same lines thousands of times.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.confirm import Hit
-from outcrop.scanner.detect import characters, find, first_pass
+from outcrop.scanner.detect import by_number, characters, ends_in, find, first_pass
 from outcrop.scanner.kept import Rules
 from outcrop.scanner.packed import FIRST_BYTES, is_packed
 from outcrop.scanner.rule import Rule, Strength
@@ -96,7 +96,7 @@ _NOTHING = Found()
 
 def scan_stretch(ruleset: RuleSet, stretch: Stretch, floor: Confidence) -> Iterator[tuple[bytes, Found, int]]:
     """Scan many small contents by one first pass, and look closer at those in which it saw something; give each with its size."""
-    seen = sorted(first_pass(ruleset, stretch.view))
+    seen = first_pass(ruleset, stretch.view)
     seen.append((stretch.length + 2, 0))
     buffer = stretch.buffer
     is_text = buffer.find(b"\0", 0, stretch.length) < 0
@@ -110,9 +110,9 @@ def scan_stretch(ruleset: RuleSet, stretch: Stretch, floor: Confidence) -> Itera
         if (buffer[start] in FIRST_BYTES or not is_text) and is_packed(buffer, start, stop):
             yield name, scan_content(ruleset, stretch.bytes(start, stop), floor), stop - start
         elif at > first:
-            mine = [(min(end, stop) - start, number) for end, number in seen[first:at]]
+            mine = by_number((min(end, stop) - start, number) for end, number in seen[first:at])
             at -= seen[at - 1][0] > stop  # what ends at the line break behind this one may belong to the next
-            hits = find(ruleset, stretch.bytes(start, stop), floor, seen=mine)
+            hits = find(ruleset, stretch.bytes(start, stop), floor, ends=mine)
             yield name, Found([("", hit) for hit in hits]), stop - start
         else:
             yield name, _NOTHING, stop - start
@@ -126,7 +126,7 @@ def scan_versions(ruleset: RuleSet, versions: Sequence[tuple[bytes, Version]], f
         if version.seen is None:
             yield name, scan_content(ruleset, content, floor), len(content)
         elif version.seen:
-            yield name, Found([("", hit) for hit in find(ruleset, content, floor, seen=version.ends())]), len(content)
+            yield name, Found([("", hit) for hit in find(ruleset, content, floor, ends=by_number(version.ends()))]), len(content)
         else:
             yield name, _NOTHING, len(content)
 
@@ -196,8 +196,8 @@ def scan_part(ruleset: RuleSet, data: bytes, part: Part, floor: Confidence) -> F
 def _hits_in(ruleset: RuleSet, data: bytes, part: Part, stop: int, floor: Confidence) -> Iterator[tuple[str, Hit]]:
     """Give the hits that begin behind a part's context and before a place in it: the others are told by its neighbours."""
     first = max(0, part.context - _NEAR)
-    seen = first_pass(ruleset, memoryview(data)[first : stop + _NEAR])
-    for hit in find(ruleset, data, floor, at=part.at, seen=[(first + end, number) for end, number in seen]):
+    ends = ends_in(ruleset, memoryview(data)[first : stop + _NEAR], first)
+    for hit in find(ruleset, data, floor, at=part.at, ends=ends):
         if part.context <= hit.start < stop:
             yield "", replace(hit, start=hit.start + part.offset, end=hit.end + part.offset)
 

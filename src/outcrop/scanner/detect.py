@@ -1,6 +1,7 @@
 """Bytes in, hits out: the first pass says where to look, the second looks, and every value is told once and in its place."""
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from hashlib import blake2b
@@ -24,10 +25,11 @@ _SURE = {Confidence.HIGH: 0, Confidence.MEDIUM: 1, Confidence.LOW: 2}
 
 
 Seen = list[tuple[int, int]]  # where the first pass saw a trigger end, and the trigger's number
+Ends = dict[int, list[int]]  # the same of one text by the trigger's number, in order
 
 
 def first_pass(ruleset: RuleSet, data: bytes | memoryview) -> Seen:
-    """Look for every trigger at once."""
+    """Look for every trigger at once in many texts, with a line break between them; give what was seen in order."""
     seen: Seen = []
     add = seen.append
 
@@ -35,27 +37,48 @@ def first_pass(ruleset: RuleSet, data: bytes | memoryview) -> Seen:
         add((end, number))
 
     ruleset.database.scan(data, match_event_handler=matched, scratch=ruleset.scratch)  # type: ignore[type-var]  # takes any buffer
+    seen.sort()
     return seen
 
 
+def ends_in(ruleset: RuleSet, data: bytes | memoryview, offset: int = 0) -> Ends:
+    """Look for every trigger at once in one text, of which these data stand at an offset."""
+    ends: Ends = defaultdict(list)
+
+    def matched(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
+        ends[number].append(end + offset)
+
+    ruleset.database.scan(data, match_event_handler=matched, scratch=ruleset.scratch)  # type: ignore[type-var]
+    for mine in ends.values():
+        mine.sort()
+    return ends
+
+
+def by_number(seen: Iterable[tuple[int, int]]) -> Ends:
+    """Give by the trigger's number what was seen in one of many texts."""
+    ends: Ends = defaultdict(list)
+    for end, number in seen:
+        ends[number].append(end)
+    return ends
+
+
 def find(
-    ruleset: RuleSet, data: bytes, floor: Confidence = Confidence.MEDIUM, *, at: tuple[int, int] = (1, 1), seen: Seen | None = None
+    ruleset: RuleSet, data: bytes, floor: Confidence = Confidence.MEDIUM, *, at: tuple[int, int] = (1, 1), ends: Ends | None = None
 ) -> list[Hit]:
     """Find the credentials of one text that are at least as sure as the floor, in the order they stand in.
 
-    `at` is the line and column of the text's first character, where it is a piece of a longer one.
+    `at` is the line and column of the text's first character, where it is a piece of a longer one; `ends` what was seen in it.
     """
-    seen = first_pass(ruleset, data) if seen is None else seen
-    if not seen:
+    ends = ends_in(ruleset, data) if ends is None else ends
+    if not ends:
         return []
-    hits = [hit for hit in _find(ruleset, data, seen, 0, floor) if _SURE[hit.confidence] <= _SURE[floor]]
+    hits = [hit for hit in _find(ruleset, data, ends, 0, floor) if _SURE[hit.confidence] <= _SURE[floor]]
     if hits:
         _place(hits, data, at)
     return hits
 
 
-def _find(ruleset: RuleSet, data: bytes, seen: Seen, depth: int, floor: Confidence) -> list[Hit]:
-    ends = _by_number(seen)
+def _find(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confidence) -> list[Hit]:
     hits: list[Hit] = []
     generic: list[tuple[Rule, Form, int]] = []
     count = ruleset.count
@@ -80,24 +103,14 @@ def _find(ruleset: RuleSet, data: bytes, seen: Seen, depth: int, floor: Confiden
     return hits
 
 
-def _generic(
-    forms: list[tuple[Rule, Form, int]], data: bytes, ends: dict[int, list[int]], hits: list[Hit], *, doubtful: bool
-) -> Iterator[Hit]:
+def _generic(forms: list[tuple[Rule, Form, int]], data: bytes, ends: Ends, hits: list[Hit], *, doubtful: bool) -> Iterator[Hit]:
     """Give what generic rules find. What another names by itself, found whole or wanting, need not be judged by one that knows less."""
-    named = _overlaps(hit.span for hit in hits if not (hit.part or hit.rule.parts or hit.rule.placed)) if hits else nowhere
+    named = _overlaps(hit.span for hit in hits if not (hit.part or hit.rule.placed or hit.rule.requires)) if hits else nowhere
     for rule, form, number in forms:
         if form.judge in LEADING:
             yield from led_to(rule, form, data, ends[number], named, doubtful=doubtful)
         else:
             yield from confirm(rule, form, data, ends[number], named)
-
-
-def _by_number(seen: Seen) -> dict[int, list[int]]:
-    """Give where each trigger ended, in order."""
-    ends: dict[int, list[int]] = {}
-    for end, number in sorted(seen):
-        ends.setdefault(number, []).append(end)
-    return ends
 
 
 def _told_apart(hits: list[Hit], data: bytes, floor: Confidence) -> list[Hit]:
@@ -162,26 +175,31 @@ def _is_doubtful(hit: Hit) -> bool:
     return hit.strength is Strength.GENERIC and hit.confidence is Confidence.LOW
 
 
-def _decoded(ruleset: RuleSet, data: bytes, ends: dict[int, list[int]], depth: int, floor: Confidence) -> list[Hit]:
+def _decoded(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confidence) -> list[Hit]:
     """Find what is written in an encoding."""
     count = ruleset.count
     found: list[Hit] = []
     pieces = list(base64_pieces(data, {phase: ends[count + phase] for phase in range(4) if count + phase in ends}))
+    for piece, seen in zip(pieces, _seen_in(ruleset, pieces), strict=True):
+        found += _inside(ruleset, piece, seen, depth, floor)
     escapes = [*ends.get(count + 4, ()), *after_words(data, ends.get(count + 5, []))]
-    names = [b""] * len(pieces)
     for start, stop in escaped_stretches(data, sorted(escapes)):
         name = _name_of(data, start, stop, f"{depth} {floor}")
-        if name not in ruleset.barren and (escaped := unescaped(data, start, stop)) is not None:
-            pieces.append(escaped)
-            names.append(name)
-    for piece, name, seen in zip(pieces, names, _seen_in(ruleset, pieces), strict=True):
-        inside = _find(ruleset, piece.text, seen, depth + 1, floor) if seen else []
-        if name and not inside:
-            ruleset.note_barren(name)
-        for hit in inside:
-            if not piece.cuts(hit.start, hit.end):
-                start = piece.origin(hit.start)
-                found.append(replace(hit, start=start, end=max(start, piece.origin(hit.end)), encoding=(piece.encoding, *hit.encoding)))
+        if name not in ruleset.barren and (plain := unescaped(data, start, stop)) is not None:
+            hits = _inside(ruleset, plain, _touched(ruleset, plain, ends_in(ruleset, plain.text)), depth, floor)
+            if not hits:
+                ruleset.note_barren(name)
+            found += hits
+    return found
+
+
+def _inside(ruleset: RuleSet, piece: Piece, ends: Ends, depth: int, floor: Confidence) -> list[Hit]:
+    """Give what a decoded stretch holds by where it stands in the text it was decoded from."""
+    found = []
+    for hit in _find(ruleset, piece.text, ends, depth + 1, floor) if ends else ():
+        if not piece.cuts(hit.start, hit.end):
+            start = piece.origin(hit.start)
+            found.append(replace(hit, start=start, end=max(start, piece.origin(hit.end)), encoding=(piece.encoding, *hit.encoding)))
     return found
 
 
@@ -190,39 +208,44 @@ def _name_of(data: bytes, start: int, stop: int, more: str) -> bytes:
     return blake2b(data[start:stop], digest_size=16, person=f"{start > 0:d}{stop < len(data):d} {more}".encode()).digest()
 
 
-def _seen_in(ruleset: RuleSet, pieces: list[Piece]) -> Iterator[Seen]:
-    """Give what the first pass sees in each piece, in all of them by one call, where decoding has changed something."""
-    seen = sorted(first_pass(ruleset, b"\n".join(piece.text for piece in pieces))) if pieces else []
+def _seen_in(ruleset: RuleSet, pieces: list[Piece]) -> Iterator[Ends]:
+    """Give what the first pass sees in each piece, in all of them by one call: of base64 a text may be full."""
+    seen = first_pass(ruleset, b"\n".join(piece.text for piece in pieces)) if pieces else []
     at = start = 0
     for piece in pieces:
         stop = start + len(piece.text)
         first, at = at, bisect_left(seen, (stop + 2, 0), at)  # what ends with the line break behind a piece may end with the piece
-        mine = [(min(end, stop) - start, number) for end, number in seen[first:at] if end > start]
-        yield _touched(ruleset, piece, mine) if mine and piece.changes else mine
+        yield by_number((min(end, stop) - start, number) for end, number in seen[first:at] if end > start)
         start = stop + 1
 
 
-def _touched(ruleset: RuleSet, piece: Piece, seen: Seen) -> Seen:
+def _touched(ruleset: RuleSet, piece: Piece, ends: Ends) -> Ends:
     """Leave out what was seen where decoding has changed nothing: it has been looked at as it stood."""
     count = ruleset.count
-    starts, stops = piece.changed_lines()
+    lines = piece.changed_lines()
+    touched = {}
+    for number, mine in ends.items():
+        if number >= count:  # base64, or an escape that is itself one
+            kept = mine if number >= count + 4 else [end for end in mine if piece.changed_in_run(end)]
+        elif (reach := ruleset.reach(number)).back is None:
+            kept = [end for end in mine if piece.changed(end - reach.before, end + reach.after)]
+        else:
+            kept = list(_in_changed_lines(piece.text, lines, mine, reach.back, reach.judge))
+        if kept:
+            touched[number] = kept
+    return touched
+
+
+def _in_changed_lines(text: bytes, lines: tuple[list[int], list[int]], ends: list[int], back: int, judge: str) -> Iterator[int]:
+    """Give those that stand in a line with a decoded character, or so near behind one that it matters."""
+    starts, stops = lines
     row, last = -1, len(starts) - 1
-    kept = []
-    for end, number in seen:
-        while row < last and starts[row + 1] < end:  # the last line that begins before it and has a decoded character
+    for end in ends:
+        while row < last and starts[row + 1] < end:  # the last such line that begins before it
             row += 1
-        if number < count:
-            before, after, back, judge = ruleset.reach(number)
-            if back is None:
-                is_touched = piece.changed(end - before, end + after)
-            else:
-                behind = end - stops[row] if row >= 0 else end + back + 1
-                is_touched = behind <= IN_LINE or (behind <= back and not (judge and is_named_in_line(piece.text, end, judge)))
-        else:  # base64, or an escape that is itself one
-            is_touched = number >= count + 4 or piece.changed_in_run(end)
-        if is_touched:
-            kept.append((end, number))
-    return kept
+        behind = end - stops[row] if row >= 0 else end + back + 1
+        if behind <= IN_LINE or (behind <= back and not (judge and is_named_in_line(text, end, judge))):
+            yield end
 
 
 def _told_once(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:

@@ -106,6 +106,11 @@ class Rule(NamedTuple):
         return bool(self.paths or self.only or (self.allowed and any(one.paths for one in self.allowed)))
 
     @property
+    def requires(self) -> bool:
+        """Tell whether a value alone, without something else near it, is nothing."""
+        return bool(self.parts) and any(part.required for part in self.parts)
+
+    @property
     def unproved(self) -> "Rule":
         """Give the rule without its proof, which no scan needs and which is most of it."""
         return self._replace(examples=(), counterexamples=())

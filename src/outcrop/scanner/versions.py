@@ -58,7 +58,7 @@ def see(ruleset: RuleSet, versions: Sequence[Version]) -> None:
                 at += min(stop, len(version.content) + 2) - begin
         plans.append(plan)
         version.seen = []  # to be filled before what was made of it
-    seen = sorted(first_pass(ruleset, b"".join(text)))
+    seen = first_pass(ruleset, b"".join(text))
     for version, plan in zip(versions, plans, strict=True):
         assert version.seen is not None  # noqa: S101 - for the type checker
         for first, last, shift, base in plan:

@@ -23,7 +23,7 @@ LEADING = frozenset({*LED_TO, "members", "table"})  # these, and one whose patte
 _LONGEST = 400  # bytes of a value
 _LOOK_BACK = 128  # what is read before a value: the name, and the line it stands in
 _LOOK_AHEAD = _LONGEST + 8  # its end, and what follows
-_MANY = 1_000  # places in a text from which on most are taken to be none, and none to come again
+MANY = 1_000  # places in a text from which on most are taken to be none, and none to come again
 _GOES_ON = frozenset({b"+", b"%", b","})  # how the next line may go on with an expression
 _MAY_GO_ON = _GOES_ON | {b" ", b"\t", b"\r", b"\n", b"\v", b"\f"}
 # The last word of a kind in what stands before a value.
@@ -42,7 +42,7 @@ _CALLED = re.compile(rb"[A-Za-z_$][\w$.]*[(\[]")
 _CALLED_OR_TAG = re.compile(_CALLED.pattern + rb"|.*<[A-Za-z/!]")
 _BRACKETS = b"<>(){}[]"
 _PAIRS = ((b"(", b")"), (b"[", b"]"), (b"{", b"}"), (b"<", b">"))
-_BACKSLASH, _COMMA, _BACKTICK, _AT = b"\\,`@"
+_BACKSLASH, _COMMA, _BACKTICK, _AT, _APOSTROPHE, _AMPERSAND = b"\\,`@'&"
 _QUOTES, _SPACES = b"\"'`", b" \t"
 _OPENS = frozenset({b"(", b"[", b"{"})  # behind a bare word: a call, an index
 _LEADS = _QUOTES + b">;["  # stands before a value that is quoted or the content of an element
@@ -89,7 +89,7 @@ def assigned(
     """
     quoted, bare = LED_TO[kind]
     done = -1
-    at_once = not doubtful and len(ends) > _MANY  # what is dismissed is not even cut out to be remembered
+    at_once = not doubtful and len(ends) > MANY  # what is dismissed is not even cut out to be remembered
     for end in sorted({*ends, *(_further(data, ends, quoted) if kind == "noun" else ())}):
         if data[end - 1] == _COMMA and kind == "key":
             if end > done and (found := _array(data, end)) is not None:
@@ -102,7 +102,7 @@ def assigned(
             left, is_bare = end - bare, True
         else:
             continue
-        if left <= done or (at_once and _is_none(data, left, is_bare=is_bare)) or taken(left, end):
+        if left <= done or (at_once and _is_none(data, left, kind, is_bare=is_bare)) or taken(left, end):
             continue
         found, offset = _judged_at(data, left, kind, is_bare=is_bare, dismiss=not (doubtful or at_once))
         if found is None or (found.confidence is Confidence.LOW and not doubtful) or not leads(end):
@@ -146,11 +146,11 @@ def _further(data: bytes, ends: Iterable[int], quoted: int) -> Iterator[int]:
     """Give where the first characters end of a value further on: behind a header's scheme, a type with a lifetime, the name of a value."""
     for end in ends:
         left = end - quoted
-        if data[left - 2 : left] == b"&'":
+        if data[left - 1] == _APOSTROPHE and data[left - 2] == _AMPERSAND:
             behind = _LIFETIME.match(data, left)
-        elif data[left] in _SCHEMES:
+        elif (first := data[left]) in _SCHEMES:
             behind = _SCHEME.match(data, left)
-        elif data[left] in _INNERS:
+        elif first in _INNERS:
             behind = _INNER.match(data, left)
         else:
             continue
@@ -179,7 +179,8 @@ def is_named_in_line(data: bytes, end: int, kind: str) -> bool:
     stop = end - max(LED_TO[kind])
     begin = max(0, stop - _LOOK_BACK)
     line = data[(data.rfind(b"\n", begin, stop) + 1) or begin : stop] if stop > 0 else b""
-    name = line[slice(*_nearest_name(line, _LAST_WORD[kind]))]
+    start, after, _ = _named(line, kind)
+    name = line[start:after]
     is_array = kind == "key" and data[end - 1] == _COMMA
     return name != b"" and name not in PASSED and name.lower() != b"identified by" and not is_array
 
@@ -209,25 +210,28 @@ def _beside(  # noqa: PLR0917 - a cached function is quicker without names
     return _by_name(data, left, before, kind, is_bare=is_bare, is_line=is_line)
 
 
-def _is_none(data: bytes, left: int, *, is_bare: bool) -> bool:
+def _is_none(data: bytes, left: int, kind: str, *, is_bare: bool) -> bool:
     """Tell whether a value is none, as it is told beside its line; what stands behind a header's scheme is left to that."""
     if is_bare:
         if data[left - 1] in _SPACES and data[left - 2] in _SCHEME_ENDS and _BEHIND_SCHEME.search(data, max(0, left - 8), left):
             return False
         if _CALLED.match(data, left, left + _LOOK_AHEAD):
             return True
-    return is_dismissed(data, left, is_bare=is_bare)
+    if is_dismissed(data, left, is_bare=is_bare):
+        return True
+    begin = left - _LOOK_BACK if left > _LOOK_BACK else 0
+    _, end, noun = _named(data[(data.rfind(b"\n", begin, left) + 1) or begin : left], kind)
+    return noun is None and end > 0
 
 
 def _by_name(  # noqa: PLR0911 - a way out for each way to stand
     data: bytes, left: int, before: bytes, kind: str, *, is_bare: bool, is_line: bool
 ) -> Candidate | None:
     """Judge a value by the nearest name before it."""
-    start, end = _nearest_name(before, _LAST_WORD[kind])
-    name = before[start:end]
-    noun = noun_of(name)
+    start, end, noun = _named(before, kind)
     if noun is None:
         return None if end else _ELSEWHERE
+    name = before[start:end]
     gap, line = before[end:], before[before.rfind(b"\n", 0, start) + 1 : start]
     if is_bare and name in PASSED and is_line:  # whether it is how a test ended is told by what stands around it
         return _ELSEWHERE
@@ -260,6 +264,13 @@ def _quoted(data: bytes, left: int, right: int, noun: Noun, *, quote: int, gap: 
     while data[right - 1] == _BACKSLASH:  # an escaped quote ends it
         right -= 1
     return _judged(data, left, right, noun, "quoted", (*_doubts(gap, data[right + 1 : right + 4]), *outright))
+
+
+@lru_cache(maxsize=4_096)  # what stands before values comes again where they do not
+def _named(before: bytes, kind: str) -> tuple[int, int, Noun | None]:
+    """Give where the last name of a kind stands, and what it says that a value is."""
+    start, end = _nearest_name(before, _LAST_WORD[kind])
+    return start, end, noun_of(before[start:end])
 
 
 def _nearest_name(before: bytes, last_word: re.Pattern[bytes]) -> tuple[int, int]:
