@@ -364,7 +364,7 @@ def test_nothing_is_lost_where_what_decoding_left_as_it_was_is_not_looked_at_aga
     texts = []
     for _ in range(60):
         lines = chance.choices(AROUND_ESCAPES, k=chance.randrange(1, 12))
-        text = b"\n".join(lines)
+        text = b"\n".join(line + b"\n# nothing at all" * chance.choice((0, 0, chance.randrange(40))) for line in lines)
         while b"^" in text:
             text = text.replace(b"^", github_token(chance.random()).encode(), 1)
         while b"$" in text:
@@ -372,10 +372,41 @@ def test_nothing_is_lost_where_what_decoding_left_as_it_was_is_not_looked_at_aga
         texts.append(text)
     found = [{reveal(hit.secret) for hit in find(ruleset(), text)} for text in texts]
     looked_at = []
-    monkeypatch.setattr(detect, "_touched", lambda _ruleset, _piece, seen: looked_at.extend(map(len, seen.values())) or seen)
+
+    def everything(rules, piece, _ends):
+        seen = detect.ends_in(rules, piece.text)
+        looked_at.extend(map(len, seen.values()))
+        return seen
+
+    monkeypatch.setattr(detect, "_touched", everything)
     ruleset().barren.clear()
     assert found == [{reveal(hit.secret) for hit in find(ruleset(), text)} for text in texts]
     assert sum(map(len, found)) > 100 < sum(looked_at)
+
+
+@pytest.mark.parametrize("row", range(7))
+def test_a_key_that_begins_far_before_an_escape_is_told_once_and_decoded(row):
+    lines = wrapped(drawn(BASE62, 640, "far").encode(), 64).split(b"\n")
+    key = [b"-----BEGIN RSA PRIVATE KEY-----", *lines, b"-----END RSA PRIVATE KEY-----"]
+    written = [*key[: row + 1], lines[row][:20] + b"\\u00%02x" % lines[row][20] + lines[row][21:], *key[row + 2 :]]
+    (hit,) = hits(b"nothing\n" * 50 + b"\n".join(written) + b"\n" + b"nothing\n" * 50)
+    if row < 6:
+        assert (reveal(hit.secret).encode(), hit.encoding) == (b"\n".join(key), ("escaped",))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("postgres://crm:Kaffee%40um%3D9@pg.corp/crm", "Kaffee%40um%3D9"),
+        ("postgres://crm:Kaffee%2Fum9@pg.corp/crm", "Kaffee%2Fum9"),
+        ("https://crm:Kaffee%40um9@pg.corp/crm", "Kaffee%40um9"),
+        ('"postgres://crm:Kaffee\\u0040um9@pg.corp/crm"', "Kaffee@um9"),
+        ("url=postgres%3A%2F%2Fcrm:Kaffee%40um9@pg.corp%2Fcrm", "Kaffee@um9"),
+    ],
+)
+def test_a_password_in_an_address_is_told_once_and_with_the_escapes_that_addresses_have(text, value):
+    (hit,) = hits(text)
+    assert reveal(hit.secret) == value
 
 
 @pytest.mark.parametrize("away", [0, 1, 20])

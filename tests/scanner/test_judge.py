@@ -277,7 +277,7 @@ class TestPlace:
     @pytest.mark.parametrize("lifetime", ["static", "a", "b", "v", "de"])
     def test_a_type_in_rust_may_have_any_lifetime(self, lifetime):
         value = drawn(BASE62, 24, lifetime)
-        assert values(f"const API_TOKEN: &'{lifetime} str = \"{value}\";") == [value]
+        assert values(f'const API_TOKEN: &\'{lifetime} str = "{value}";') == [value]
 
     def test_a_user_may_stand_before_his_password(self):
         assert values("ID:crm/PW:k8s!Lm2Zx9v\n(User: crm/Password:k8s!Lm2Zx9v)\n") == ["k8s!Lm2Zx9v"] * 2

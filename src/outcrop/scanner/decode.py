@@ -126,6 +126,11 @@ class Piece(NamedTuple):
             return self.start + position
         return self.original_at[row] + position - self.decoded_at[row]
 
+    def place(self, origin: int) -> int:
+        """Give where a position of the original stands in the text with its escapes decoded."""
+        row = bisect_right(self.original_at, origin) - 1
+        return origin - self.start if row < 0 else self.decoded_at[row] + origin - self.original_at[row]
+
 
 def base64_literals(prefixes: Iterable[bytes]) -> dict[int, list[bytes]]:
     """Give the base64 forms of literals, by how many characters into a group of four they end."""

@@ -1,11 +1,12 @@
 """Bytes in, hits out: the first pass says where to look, the second looks, and every value is told once and in its place."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import accumulate
+from urllib.parse import unquote
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
@@ -14,7 +15,7 @@ from outcrop.scanner.confirm import Hit, Shares, confirm, led_to, nowhere
 from outcrop.scanner.decode import Piece, after_words, base64_pieces, escaped_stretches, unescaped
 from outcrop.scanner.judge.candidate import LEADING, is_named_in_line
 from outcrop.scanner.rule import Form, Rule, Strength
-from outcrop.scanner.ruleset import IN_LINE, RuleSet
+from outcrop.scanner.ruleset import IN_LINE, NEAR, RuleSet
 
 ALLOW = b"outcrop:allow"
 _ALLOW_WITHIN = 1_000  # in a line of megabytes the mark must stand near
@@ -26,6 +27,7 @@ _SURE = {Confidence.HIGH: 0, Confidence.MEDIUM: 1, Confidence.LOW: 2}
 
 Seen = list[tuple[int, int]]  # where the first pass saw a trigger end, and the trigger's number
 Ends = dict[int, list[int]]  # the same of one text by the trigger's number, in order
+Lines = tuple[list[int], list[int]]  # where they begin and end
 
 
 def first_pass(ruleset: RuleSet, data: bytes | memoryview) -> Seen:
@@ -186,7 +188,7 @@ def _decoded(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confi
     for start, stop in escaped_stretches(data, sorted(escapes)):
         name = _name_of(data, start, stop, f"{depth} {floor}")
         if name not in ruleset.barren and (plain := unescaped(data, start, stop)) is not None:
-            hits = _inside(ruleset, plain, _touched(ruleset, plain, ends_in(ruleset, plain.text)), depth, floor)
+            hits = _inside(ruleset, plain, _touched(ruleset, plain, ends), depth, floor)
             if not hits:
                 ruleset.note_barren(name)
             found += hits
@@ -220,11 +222,11 @@ def _seen_in(ruleset: RuleSet, pieces: list[Piece]) -> Iterator[Ends]:
 
 
 def _touched(ruleset: RuleSet, piece: Piece, ends: Ends) -> Ends:
-    """Leave out what was seen where decoding has changed nothing: it has been looked at as it stood."""
+    """Give what is seen in a text where its decoded characters matter; the rest has been looked at as it stood, with these ends."""
     count = ruleset.count
     lines = piece.changed_lines()
     touched = {}
-    for number, mine in ends.items():
+    for number, mine in _around(ruleset, piece, lines, ends).items():
         if number >= count:  # base64, or an escape that is itself one
             kept = mine if number >= count + 4 else [end for end in mine if piece.changed_in_run(end)]
         elif (reach := ruleset.reach(number)).back is None:
@@ -236,7 +238,33 @@ def _touched(ruleset: RuleSet, piece: Piece, ends: Ends) -> Ends:
     return touched
 
 
-def _in_changed_lines(text: bytes, lines: tuple[list[int], list[int]], ends: list[int], back: int, judge: str) -> Iterator[int]:
+def _around(ruleset: RuleSet, piece: Piece, lines: Lines, ends: Ends) -> Ends:
+    """Look for every trigger around the lines that have decoded characters. Those that look further than that were seen as it stood."""
+    near: Ends = defaultdict(list)
+    text = memoryview(piece.text)
+    for first, last in _windows(*lines):
+        for number, mine in ends_in(ruleset, text[first:last], first).items():
+            near[number] += mine
+    start, stop = piece.start, piece.origin(len(text))
+    for number, mine in ends.items():
+        if number < ruleset.count and ruleset.reach(number).is_far:
+            far = map(piece.place, mine[bisect_right(mine, start) : bisect_right(mine, stop)])
+            near[number] = sorted({*near[number], *far})
+    return near
+
+
+def _windows(starts: list[int], stops: list[int]) -> Iterator[tuple[int, int]]:
+    """Give lines with what is near them, neighbouring ones as one."""
+    first, last = max(0, starts[0] - NEAR), stops[0] + NEAR
+    for start, stop in zip(starts, stops, strict=True):
+        if start - NEAR > last:
+            yield first, last
+            first = start - NEAR
+        last = stop + NEAR
+    yield first, last
+
+
+def _in_changed_lines(text: bytes, lines: Lines, ends: list[int], back: int, judge: str) -> Iterator[int]:
     """Give those that stand in a line with a decoded character, or so near behind one that it matters."""
     starts, stops = lines
     row, last = -1, len(starts) - 1
@@ -257,6 +285,7 @@ def _told_once(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
     if not decoded:
         return plain
     _complete(plain, decoded)
+    plain, decoded = _as_written_or_decoded(plain, decoded)
     named = _overlaps(hit.span for hit in decoded if hit.strength is not Strength.GENERIC and hit.confidence is not Confidence.LOW)
     decoded = list(_not_known({reveal(hit.secret): _RANK[hit.strength] for hit in plain}, decoded))
     paired = {(hit.rule.id, reveal(part)) for hit in decoded if hit.confidence is not Confidence.LOW for part in hit.parts.values()}
@@ -276,6 +305,18 @@ def _complete(plain: list[Hit], decoded: list[Hit]) -> None:
     for hit in decoded:
         if hit.parts and (same := known.get((hit.rule.id, hit.start))) is not None:
             same.parts = hit.parts | same.parts
+
+
+def _as_written_or_decoded(plain: list[Hit], decoded: list[Hit]) -> tuple[list[Hit], list[Hit]]:
+    """Let what one rule finds at one place as it is written and decoded be told decoded; but an address writes its password in escapes."""
+    known = {(hit.rule.id, hit.start): hit for hit in plain if hit.strength is not Strength.GENERIC}
+    less: set[int] = set()
+    for hit in decoded:
+        same = known.get((hit.rule.id, hit.start))
+        if same is not None and hit.confidence is not Confidence.LOW:
+            is_address = same.confidence is not Confidence.LOW and unquote(reveal(same.secret)) == reveal(hit.secret)
+            less.add(id(hit if is_address else same))
+    return [hit for hit in plain if id(hit) not in less], [hit for hit in decoded if id(hit) not in less]
 
 
 def _not_known(known: dict[str, int], hits: list[Hit]) -> Iterator[Hit]:

@@ -16,7 +16,7 @@ from outcrop.scanner.kept import Rules, from_lines, to_lines
 from outcrop.scanner.rule import JUDGED_BEFORE, Form, Rule, files_of
 
 BUILT_IN = Path(__file__).parent.parent / "rules"
-ENGINE = 36  # part of the version: raise it when the same rules would find something else
+ENGINE = 37  # part of the version: raise it when the same rules would find something else
 _ENGINES = f"{ENGINE} {hyperscan.__version__} {Rule._fields} {Form._fields}".encode()  # type: ignore[attr-defined]
 _SUFFIXES = (".db", ".json")
 _KEPT = 30 * 86_400  # seconds
@@ -24,6 +24,7 @@ _UNFINISHED = 60.0  # seconds after which nobody is still writing
 _MOST_BARREN = 2_000
 _VERSION = 32  # hexadecimal digits
 IN_LINE = 2  # with the mark behind a value
+NEAR = 300  # as wide nearly all triggers are at most
 
 
 class Reach(NamedTuple):
@@ -33,6 +34,11 @@ class Reach(NamedTuple):
     after: int
     back: int | None = None  # where nothing behind its line matters: how far before it a line must end that does
     judge: str = ""  # by which the line alone matters where the name stands in it
+
+    @property
+    def is_far(self) -> bool:
+        """Tell whether what matters may stand in another line that is not near."""
+        return self.back is None and self.before + self.after > NEAR
 
 
 class RuleSet:
