@@ -400,6 +400,7 @@ def test_a_key_that_begins_far_before_an_escape_is_told_once_and_decoded(row):
         ("postgres://crm:Kaffee%40um%3D9@pg.corp/crm", "Kaffee%40um%3D9"),
         ("postgres://crm:Kaffee%2Fum9@pg.corp/crm", "Kaffee%2Fum9"),
         ("https://crm:Kaffee%40um9@pg.corp/crm", "Kaffee%40um9"),
+        ('"postgres://crm:Kaffee%40um9@pg.corp/crm" # \\u0041', "Kaffee%40um9"),
         ('"postgres://crm:Kaffee\\u0040um9@pg.corp/crm"', "Kaffee@um9"),
         ("url=postgres%3A%2F%2Fcrm:Kaffee%40um9@pg.corp%2Fcrm", "Kaffee@um9"),
     ],

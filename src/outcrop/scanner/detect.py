@@ -314,8 +314,9 @@ def _as_written_or_decoded(plain: list[Hit], decoded: list[Hit]) -> tuple[list[H
     for hit in decoded:
         same = known.get((hit.rule.id, hit.start))
         if same is not None and hit.confidence is not Confidence.LOW:
-            is_address = same.confidence is not Confidence.LOW and unquote(reveal(same.secret)) == reveal(hit.secret)
-            less.add(id(hit if is_address else same))
+            written = reveal(same.secret)
+            is_right = same.confidence is not Confidence.LOW and reveal(hit.secret) in {written, unquote(written)}
+            less.add(id(hit if is_right else same))
     return [hit for hit in plain if id(hit) not in less], [hit for hit in decoded if id(hit) not in less]
 
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.judge.array import array_before
-from outcrop.scanner.judge.between import PASSED, goes_with, is_listed, is_outcome, is_parameter, is_type
+from outcrop.scanner.judge.before import ELSEWHERE, IN_NAMES, LAST_PLURAL, LAST_WORD, led_from, nearest_name
+from outcrop.scanner.judge.between import PASSED, is_listed, is_outcome, is_type
 from outcrop.scanner.judge.dismissed import is_dismissed
 from outcrop.scanner.judge.members import members, opens_list
 from outcrop.scanner.judge.name import Noun, is_about, noun_of
@@ -26,14 +27,6 @@ _LOOK_AHEAD = _LONGEST + 8  # its end, and what follows
 MANY = 1_000  # places in a text from which on most are taken to be none, and none to come again
 _GOES_ON = frozenset({b"+", b"%", b","})  # how the next line may go on with an expression
 _MAY_GO_ON = _GOES_ON | {b" ", b"\t", b"\r", b"\n", b"\v", b"\f"}
-# The last word of a kind in what stands before a value.
-_LAST_WORD = {
-    "noun": re.compile(rb"(?s:.*)(pass|pwd|pswd|secret|token|cred|psk|api[_.-]?key|contrase|kennwort|wachtwoord|senha|pw|identified by)"),
-    "key": re.compile(rb"(?s:.*)(key|auth|salt|nonce|seed|jwt|bearer|cipher|hmac|session|licen[cs]e|otp)"),
-}
-_LAST_PLURAL = re.compile(rb"(?s:.*)(passwords|passwds|secrets|tokens|keys)")
-_NAME = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-" + bytes(range(0x80, 0x100))
-_TAIL = re.compile(rb"[0-9A-Za-z_.\x80-\xff-]*")
 _VALUE = re.compile(rb"[^\x00-\x20\x7f\"'`<>]{1,401}")
 _QUOTED = {quote: re.compile(rb"[^\x00-\x1f\x7f%c]{1,401}" % quote) for quote in b"\"'`"}
 _UNQUOTED = re.compile(rb"[^\x00-\x20\x7f\"'`<>(){}\[\]]{1,401}")
@@ -117,7 +110,7 @@ def held(data: bytes, ends: Iterable[int], taken: Callable[[int, int], bool], *,
     """Judge the values of lists and mappings with a plural for a name, which begin at these places: each must be more than a word."""
     for end in ends:
         begins = end if opens_list(data, end) else data.rfind(b"\n", 0, end)
-        start, stop = _nearest_name(before := data[max(0, begins - _LOOK_BACK) : begins], _LAST_PLURAL)
+        start, stop = nearest_name(before := data[max(0, begins - _LOOK_BACK) : begins], LAST_PLURAL)
         noun = noun_of(before[start:stop])
         if noun not in {Noun.PASSWORD, Noun.SECRET}:
             continue
@@ -179,8 +172,7 @@ def is_named_in_line(data: bytes, end: int, kind: str) -> bool:
     stop = end - max(LED_TO[kind])
     begin = max(0, stop - _LOOK_BACK)
     line = data[(data.rfind(b"\n", begin, stop) + 1) or begin : stop] if stop > 0 else b""
-    start, after, _ = _named(line, kind)
-    name = line[start:after]
+    name = line[slice(*nearest_name(line, LAST_WORD[kind]))]
     is_array = kind == "key" and data[end - 1] == _COMMA
     return name != b"" and name not in PASSED and name.lower() != b"identified by" and not is_array
 
@@ -191,7 +183,7 @@ def _array(data: bytes, end: int) -> Candidate | None:
     if array is None:
         return None
     left, right, value = array
-    start, stop = _nearest_name(before := data[max(0, left - _LOOK_BACK) : left], _LAST_WORD["key"])
+    start, stop = nearest_name(before := data[max(0, left - _LOOK_BACK) : left], LAST_WORD["key"])
     noun = noun_of(before[start:stop])
     confidence = weigh(value.hex().encode(), noun, "quoted").confidence if noun else None
     return _candidate(data, left, right, confidence)
@@ -220,25 +212,19 @@ def _is_none(data: bytes, left: int, kind: str, *, is_bare: bool) -> bool:
     if is_dismissed(data, left, is_bare=is_bare):
         return True
     begin = left - _LOOK_BACK if left > _LOOK_BACK else 0
-    _, end, noun = _named(data[(data.rfind(b"\n", begin, left) + 1) or begin : left], kind)
-    return noun is None and end > 0
+    return led_from(data[(data.rfind(b"\n", begin, left) + 1) or begin : left], kind, is_bare, True) is None
 
 
 def _by_name(  # noqa: PLR0911 - a way out for each way to stand
     data: bytes, left: int, before: bytes, kind: str, *, is_bare: bool, is_line: bool
 ) -> Candidate | None:
     """Judge a value by the nearest name before it."""
-    start, end, noun = _named(before, kind)
-    if noun is None:
-        return None if end else _ELSEWHERE
-    name = before[start:end]
-    gap, line = before[end:], before[before.rfind(b"\n", 0, start) + 1 : start]
-    if is_bare and name in PASSED and is_line:  # whether it is how a test ended is told by what stands around it
-        return _ELSEWHERE
-    if is_bare and (is_parameter(line) or is_outcome(data, start, name)):
+    found = led_from(before, kind, is_bare, is_line)
+    if found is None or found is ELSEWHERE:
+        return None if found is None else _ELSEWHERE
+    start, name, noun, gap, line = found
+    if is_bare and is_outcome(data, start, name):
         return None
-    if not goes_with(name, gap, before[:start], line):
-        return _ELSEWHERE if name.lower() == b"identified by" else None
     is_bare = is_bare and b"\n" not in gap  # in a list of names and values it has a line of its own
     if b"{" in gap and _OBJECT.search(gap):
         return _member(data, left)
@@ -264,27 +250,6 @@ def _quoted(data: bytes, left: int, right: int, noun: Noun, *, quote: int, gap: 
     while data[right - 1] == _BACKSLASH:  # an escaped quote ends it
         right -= 1
     return _judged(data, left, right, noun, "quoted", (*_doubts(gap, data[right + 1 : right + 4]), *outright))
-
-
-@lru_cache(maxsize=4_096)  # what stands before values comes again where they do not
-def _named(before: bytes, kind: str) -> tuple[int, int, Noun | None]:
-    """Give where the last name of a kind stands, and what it says that a value is."""
-    start, end = _nearest_name(before, _LAST_WORD[kind])
-    return start, end, noun_of(before[start:end])
-
-
-def _nearest_name(before: bytes, last_word: re.Pattern[bytes]) -> tuple[int, int]:
-    """Give where the last name with such a word in it stands."""
-    small = before.lower()
-    word = last_word.match(small)
-    if word is None:
-        return 0, 0
-    at = word.start(1)
-    start = len(before[:at].rstrip(_NAME))
-    if small.startswith(b"identified by", at):
-        return start, at + len(b"identified by")
-    tail = _TAIL.match(before, at)
-    return start, len(before[: tail.end() if tail else at].rstrip(b".-"))
 
 
 def _unquoted(data: bytes, left: int, right: int, noun: Noun, *, gap: bytes, line: bytes, outright: tuple[str, ...]) -> Candidate | None:
@@ -335,7 +300,7 @@ def matched(data: bytes, span: tuple[int, int], name: tuple[int, int] | None, pl
 
 def _from_its_beginning(data: bytes, start: int, end: int) -> bytes:
     before = data[max(0, start - _LOOK_BACK) : start]
-    return before[len(before.rstrip(_NAME)) :] + data[start:end]
+    return before[len(before.rstrip(IN_NAMES)) :] + data[start:end]
 
 
 def _judged(  # noqa: PLR0917 - the value, its name, its place

@@ -26,7 +26,7 @@ def is_dismissed(data: bytes, left: int, *, is_bare: bool) -> bool:
     if quote not in _QUOTES or data.find(b"{", left - 5 if left > 5 else 0, left) >= 0:  # of an object the members are judged
         return False
     stop = data.find(quote, left, left + _LONGEST)
-    return stop > 0 and (matches_wholly(compiled(_QUOTED), data, left - 1, stop + 1) or _is_of_environment(data, left))
+    return stop > 0 and (_is_of_environment(data, left) or matches_wholly(compiled(_QUOTED), data, left - 1, stop + 1))
 
 
 def _is_of_environment(data: bytes, left: int) -> bool:
