@@ -1,6 +1,6 @@
 """`make bench-scan`: `outcrop scan` beside Kingfisher, over a source tree and a git history with planted credentials.
 
-python -m bench.scan [--repo PATH] [--quick] [--hard] [--runs N] [--work DIR]; what is made in the work folder is used again by the next run.
+python -m bench.scan [--repo PATH] [--quick] [--hard] [--runs N] [--work DIR]; what is made in the folder is used by the next run.
 """
 
 import argparse
