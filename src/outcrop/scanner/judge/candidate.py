@@ -170,8 +170,7 @@ def _judged_at(data: bytes, left: int, kind: str, *, is_bare: bool, dismiss: boo
 def is_named_in_line(data: bytes, end: int, kind: str) -> bool:
     """Tell whether a value whose first characters end here has its name in its line, which is then all that it is judged by."""
     stop = end - max(LED_TO[kind])
-    begin = max(0, stop - _LOOK_BACK)
-    line = data[(data.rfind(b"\n", begin, stop) + 1) or begin : stop] if stop > 0 else b""
+    line = _line_before(data, stop) if stop > 0 else b""
     name = line[slice(*nearest_name(line, LAST_WORD[kind]))]
     is_array = kind == "key" and data[end - 1] == _COMMA
     return name != b"" and name not in PASSED and name.lower() != b"identified by" and not is_array
@@ -211,8 +210,13 @@ def _is_none(data: bytes, left: int, kind: str, *, is_bare: bool) -> bool:
             return True
     if is_dismissed(data, left, is_bare=is_bare):
         return True
+    return led_from(_line_before(data, left), kind, is_bare, True) is None
+
+
+def _line_before(data: bytes, left: int) -> bytes:
+    """Give what stands before a place in its line, as far as it is read."""
     begin = left - _LOOK_BACK if left > _LOOK_BACK else 0
-    return led_from(data[(data.rfind(b"\n", begin, left) + 1) or begin : left], kind, is_bare, True) is None
+    return data[(data.rfind(b"\n", begin, left) + 1) or begin : left]
 
 
 def _by_name(  # noqa: PLR0911 - a way out for each way to stand
