@@ -49,6 +49,17 @@ class TestOneValueOneFinding:
         assert values("postgres://crm:Kaffee-um-9@pg.corp/crm postgres://user:password@pg.corp/crm") == ["Kaffee-um-9"]
         assert judged == ["postgres_uri", "postgres_uri"]
 
+    def test_what_a_rule_names_is_not_even_matched_by_one_that_knows_less(self, monkeypatch):
+        matched = []
+        original = confirm._matches
+        monkeypatch.setattr(confirm, "_matches", lambda rule, *rest: matched.append(rule.id) or original(rule, *rest))
+        named = "postgres://crm:Kaffee-um-9@pg.corp/crm mongodb://crm:${PASS}@m.corp/crm postgres://user:password@pg.corp/crm "
+        assert values(named) == ["Kaffee-um-9"]
+        assert set(matched) == {"postgres_uri", "mongodb_uri"}
+        matched.clear()
+        assert values(f"{named}ftp://crm:Tee-um-8@f.corp {named}") == ["Kaffee-um-9", "Tee-um-8", "Kaffee-um-9"]
+        assert matched.count("basic_auth_url") == 1
+
     def test_a_value_that_stands_twice_is_two_hits_of_the_text(self):
         assert [hit.line for hit in hits(f"{TOKEN}\n{TOKEN}\n")] == [1, 2]
 

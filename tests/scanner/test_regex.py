@@ -18,7 +18,7 @@ from outcrop.scanner.confirm import _alone, _around, _matches, _windows, nowhere
 from outcrop.scanner.detect import best, find, first_pass
 from outcrop.scanner.judge.candidate import LED_TO, _further
 from outcrop.scanner.loader import load_text
-from outcrop.scanner.match import compiled, ends_with
+from outcrop.scanner.match import compile_regex, compiled, ends_with, loose, spans
 from outcrop.scanner.regex import PatternError
 from outcrop.scanner.rule import Form, Rule
 from outcrop.scanner.ruleset import RuleSet, make
@@ -130,6 +130,55 @@ def test_wherever_in_a_text_a_form_matches_the_first_pass_has_seen_it():
     assert missed == []
 
 
+@pytest.mark.parametrize(
+    ("pattern", "loosened", "exact"),
+    [
+        ("[a-z]{2,40}=[0-9]{3,5}", "[a-z]{2,}=[0-9]{3,5}", 44), (r"key\s{0,30}?.{1,64}", r"key\s{0,}?.{1,}", 34),
+        (r"\{3,60}\\[{3,60}]{0,60}[]a]{1,99}[^]\]]{1,99}", r"\{3,60}\\[{3,60}]{0,}[]a]{1,}[^]\]]{1,}", 69),
+        (r"\x41{0,80}(?:[a-f]{0,50}x){0,40}", r"\x41{0,}(?:[a-f]{0,}x){0,40}", 50),
+        ("[a-f]{32}(?:ab){0,90}[0-9]{2,29}", "[a-f]{32}(?:ab){0,90}[0-9]{2,29}", regex.UNBOUNDED),
+    ],
+)  # fmt: skip
+def test_far_bounds_are_left_away_and_it_is_known_up_to_where_they_do_not_matter(pattern, loosened, exact):
+    assert (regex.loosened(pattern), regex.exact(pattern)) == (loosened, exact)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "behind"),
+    [
+        ("a(?P<secret>[0-9]+)", 0), ("a(?P<secret>[0-9]+)@[a-z]", 2), ("(?P<secret>a)(?:bc|de)", 2), ("(?P<secret>a)(?:$|[^a])", None),
+        ("(?P<secret>a)b{1,2}", None), ("(?:(?P<secret>a)|b)", None), ("ab", None), ("(?P<name>ab)", None),
+    ],
+)  # fmt: skip
+def test_how_many_characters_stand_behind_a_value_where_these_are_always_as_many(pattern, behind):
+    assert regex.behind_value(pattern) == behind
+
+
+def test_without_its_far_bounds_a_form_matches_the_same_up_to_there():
+    """Texts are written with and without the bounds, so that some of them are too long."""
+    other, same, longer = [], 0, 0
+    for name, form in forms(ruleset()).items():
+        chance = random.Random(f"loosened {name}")
+        for pattern in (form.regex, regex.loosened(form.regex)) * 3:
+            data = written(pattern, chance)
+            found = spans(loose(form.regex)[0], data, 0, len(data))
+            if found is not None and found[0][1] - found[0][0] > form.exact:
+                longer += 1
+                continue
+            same += found is not None
+            other += [name] if found != spans(compiled(form.regex), data, 0, len(data)) else []
+    assert other == []
+    assert same > 3_000
+    assert longer > 500
+
+
+def test_a_lead_is_told_to_end_a_text_exactly_where_its_whole_pattern_says_so():
+    for form in [form for form in forms(ruleset()).values() if form.judge in LED_TO]:
+        whole, chance = compile_regex(rf"(?:{form.regex})\z"), random.Random(form.regex)
+        texts = [written(pattern, chance)[:size] for pattern in (form.regex, regex.loosened(form.regex)) * 300 for size in (60, 400)]
+        assert [text for text in texts if ends_with(text, form.regex, form.exact) != bool(whole.search(text))] == []
+
+
 def test_what_is_said_to_stand_in_one_line_does():
     lines = {name: form for name, form in forms(ruleset()).items() if form.in_line}
     beyond = []
@@ -166,7 +215,7 @@ def test_a_trigger_of_its_own_ends_wherever_its_pattern_does():
     (form,) = (form for form in forms(ruleset()).values() if form.judge == "noun")
     number = numbers(ruleset())[form.regex]
     tree, chance = parser.parse(form.regex, 0), random.Random("led to")
-    texts = [text for text in (Writer(chance).write(tree, 0) for _ in range(3_000)) if ends_with(text, form.regex)]
+    texts = [text for text in (Writer(chance).write(tree, 0) for _ in range(3_000)) if ends_with(text, form.regex, form.exact)]
     assert len(texts) > 2_000
     missed = []
     for text in texts:

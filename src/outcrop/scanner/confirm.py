@@ -17,7 +17,7 @@ from outcrop.scanner.decode import base64_value
 from outcrop.scanner.entropy import is_random
 from outcrop.scanner.judge.candidate import LED_TO, MANY, Candidate, assigned, held, matched, tabled
 from outcrop.scanner.judge.letters import is_spelled
-from outcrop.scanner.match import compiled, ends_with, matches_wholly, spans, with_value
+from outcrop.scanner.match import compiled, ends_with, loose, matches_wholly, spans
 from outcrop.scanner.placeholder import is_placeholder, text_of
 from outcrop.scanner.regex import WORD
 from outcrop.scanner.rule import Form, Rule, Strength
@@ -72,6 +72,8 @@ def confirm(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares 
     if form.width and taken is nowhere:
         yield from _alone(rule, form, data, ends)
         return
+    if taken is not nowhere and (behind := form.behind) is not None:
+        ends = [end for end in ends if not taken(end - behind - 1, end - behind)]  # all of its matches end there
     by_line = bool(rule.allowed) and any(one.target == "line" for one in rule.allowed)  # of which a window may hold only a part
     for start, stop in _windows(form, data, ends):
         if stop - start > _REMEMBERED_WIDTH or by_line or len(ends) > MANY or taken(start, stop):
@@ -136,10 +138,14 @@ def _matches(rule: Rule, form: Form, data: bytes, window: tuple[int, int], taken
     at, stop = window
     if not form.whole and not _has_all(_encoded(form.literals), data, at, stop):
         return
-    if form.value_at and spans(compiled(form.regex[form.value_at :]), data, at, stop) is None:
+    if form.value_at and spans(loose(form.regex[form.value_at :])[0], data, at, stop) is None:
         return  # to follow a word through all that may stand behind it costs ten times as much
-    pattern, group = with_value(form.regex)
+    (pattern, group), exact = loose(form.regex), form.exact
     while (found := spans(pattern, data, at, stop)) is not None:
+        left, right = found[0]
+        if right - left > exact:
+            pattern, exact = compiled(form.regex), stop
+            continue
         left, right = found[group] if group else _first(found)
         if left >= right or taken(left, right):  # an alternative without the group
             at = max(found[0][1], at + 1)
@@ -259,7 +265,7 @@ def _led_to(form: Form, data: bytes, ends: list[int], taken: Shares, *, doubtful
         return (tabled if form.judge == "table" else held)(data, ends, taken, doubtful=doubtful)
 
     def leads(end: int) -> bool:
-        return ends_with(data[max(0, end - _LED) : end], form.regex)
+        return ends_with(data[max(0, end - _LED) : end], form.regex, form.exact)
 
     return assigned(data, ends, form.judge, taken, leads, doubtful=doubtful)
 

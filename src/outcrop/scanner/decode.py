@@ -64,11 +64,12 @@ _ESCAPE = tuple(
     )
 )
 _MARKS = {ord("u"): b"\\u00", ord("x"): b"\\x"} | dict.fromkeys(b"0234567", b"%")  # before each code, by the second sign
-_CHARACTER = {b"\\/": b"/", b'\\"': b'"', b"\\'": b"'", b"=3D": b"="}  # other ways to write a visible character or a space
+_CHARACTER = {b"\\/": b"/", b'\\"': b'"', b"\\'": b"'", b"=3D": b"="}  # each way to write one visible character, or a space
 for _code in range(32, 127):
-    for _spelling in (f"&#{_code};", f"&#{_code:03};", f"&#x{_code:02x};", f"&#x{_code:02X};"):
-        _CHARACTER[_spelling.encode()] = bytes([_code])
-_ENTITY, _OTHERS, _QUOTES = ord("&"), b"&=\x1b", b"/\"'"
+    for _hex in (f"{_code:02x}", f"{_code:02X}"):
+        for _spelling in (f"&#{_code};", f"&#{_code:03};", f"&#x{_hex};", f"%{_hex}", f"\\x{_hex}", f"\\u00{_hex}"):
+            _CHARACTER[_spelling.encode()] = bytes([_code])
+_ENTITY, _COLOUR = b"&\x1b"
 _BEFORE, _AFTER = 400, 2_400  # an escape is read in this much of its surroundings
 
 
@@ -294,14 +295,10 @@ def unescaped(data: bytes, start: int, stop: int) -> Piece | None:
     original_at: list[int] = []
     length, last = 0, start
     for match in sorted((match for escape in _ESCAPE for match in escape.finditer(data, start, stop)), key=re.Match.start):
-        written = match[0]
-        if written[0] in _OTHERS or written[1] in _QUOTES:
-            decoded = _CHARACTER.get(written, b"" if written[0] == _ENTITY else b" ")  # a colour ends a word
-            if not decoded:
-                continue
-        else:
-            decoded = bytes.fromhex(written.replace(_MARKS[written[1]], b"").decode())
         begin, end = match.span()
+        decoded = _CHARACTER.get(written := match[0]) or _several(written)
+        if not decoded:
+            continue
         out += data[last:begin], decoded
         length += begin - last
         count = len(decoded)
@@ -314,3 +311,10 @@ def unescaped(data: bytes, start: int, stop: int) -> Piece | None:
         return None
     out.append(data[last:stop])
     return Piece(b"".join(out), "escaped", start, tuple(decoded_at), tuple(original_at), (start > 0, stop < len(data)))
+
+
+def _several(written: bytes) -> bytes:
+    """Decode escapes side by side; a colour ends a word, and an entity of something else is none."""
+    if written[0] in {_ENTITY, _COLOUR}:
+        return b" " if written[0] == _COLOUR else b""
+    return bytes.fromhex(written.replace(_MARKS[written[1]], b"").decode())

@@ -83,6 +83,7 @@ def find(
 def _find(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confidence) -> list[Hit]:
     hits: list[Hit] = []
     generic: list[tuple[Rule, Form, int]] = []
+    named: list[tuple[int, int]] = []
     count = ruleset.count
     lowered = b""
     for number in sorted(ends):
@@ -93,10 +94,13 @@ def _find(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confiden
                     continue
             if form.strength is Strength.GENERIC:
                 generic.append((rule, form, number))
-            else:
-                hits += confirm(rule, form, data, ends[number])
+                continue
+            mine = list(confirm(rule, form, data, ends[number]))
+            hits += mine
+            if not (form.part or rule.placed or rule.requires):
+                named += [(hit.start, hit.end) for hit in mine]
     if generic:
-        hits += _generic(generic, data, ends, hits, doubtful=floor is Confidence.LOW)
+        hits += _generic(generic, data, ends, _overlaps(named) if named else nowhere, doubtful=floor is Confidence.LOW)
     decoded = _decoded(ruleset, data, ends, depth, floor) if depth < _DEPTH and max(ends) >= count else []
     if floor is not Confidence.LOW and all(hit.confidence is Confidence.LOW for hit in (*decoded, *hits)):
         return []  # nothing but near misses, which a file may be full of
@@ -105,9 +109,8 @@ def _find(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confiden
     return hits
 
 
-def _generic(forms: list[tuple[Rule, Form, int]], data: bytes, ends: Ends, hits: list[Hit], *, doubtful: bool) -> Iterator[Hit]:
+def _generic(forms: list[tuple[Rule, Form, int]], data: bytes, ends: Ends, named: Shares, *, doubtful: bool) -> Iterator[Hit]:
     """Give what generic rules find. What another names by itself, found whole or wanting, need not be judged by one that knows less."""
-    named = _overlaps(hit.span for hit in hits if not (hit.part or hit.rule.placed or hit.rule.requires)) if hits else nowhere
     for rule, form, number in forms:
         if form.judge in LEADING:
             yield from led_to(rule, form, data, ends[number], named, doubtful=doubtful)

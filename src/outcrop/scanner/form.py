@@ -167,14 +167,17 @@ def own_form(
     """Make a form of a full pattern that has its group `secret`."""
     _compiles("pattern", whole)
     found = _trigger("trigger", own, as_written) if own else _trigger("pattern", word or whole, trigger)
+    ends_match = found.whole and not word
     return Form(
         regex=whole,
         trigger=found.pattern,
         trigger_min=found.min_width,
         trigger_max=found.max_width,
         longest=longest or regex.width(regex.parse(whole))[1],
+        exact=regex.exact(whole),
         literals=tuple(text.decode("latin-1") for text in regex.literals(whole)),
-        whole=found.whole and not word,
+        whole=ends_match,
+        behind=regex.behind_value(whole) if ends_match else None,
         in_line=regex.in_line(whole),
         strength=strength,
         confidence=confidence,

@@ -5,7 +5,7 @@ from typing import Any
 
 import re2  # type: ignore[import-untyped]
 
-from outcrop.scanner.regex import PatternError
+from outcrop.scanner.regex import PatternError, loosened
 
 _ANCHOR = re2._re2.RE2.Anchor  # noqa: SLF001
 _ANYWHERE, _FROM_HERE, _WHOLLY = _ANCHOR.UNANCHORED, _ANCHOR.ANCHOR_START, _ANCHOR.ANCHOR_BOTH
@@ -28,6 +28,11 @@ def compile_regex(pattern: str) -> Any:
 def compiled(pattern: str) -> Any:
     """Compile a pattern of the second pass the first time it is needed."""
     return compile_regex(pattern)
+
+
+def loose(pattern: str) -> tuple[Any, int]:
+    """Compile a pattern without its far bounds, and give the number of the group that is the value; 0 where it does not say."""
+    return with_value(loosened(pattern))
 
 
 @lru_cache(maxsize=4096)
@@ -61,6 +66,9 @@ def _at_the_end(pattern: str) -> Any:
 
 
 @lru_cache(maxsize=4_096)  # versions of one file repeat the same lines thousands of times
-def ends_with(text: bytes, pattern: str) -> bool:
+def ends_with(text: bytes, pattern: str, exact: int) -> bool:
     """Tell whether a text ends with a match."""
+    found = spans(_at_the_end(loosened(pattern)), text, 0, len(text))
+    if found is None or found[0][1] - found[0][0] <= exact:
+        return found is not None
     return spans(_at_the_end(pattern), text, 0, len(text)) is not None

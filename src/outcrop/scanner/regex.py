@@ -96,6 +96,17 @@ def _is_dotted(code: Any, value: Any) -> bool:
 _BREAK = ord("\n")
 
 
+def behind_value(pattern: str) -> int | None:
+    """Give how many characters every match has behind its value; None where that is not always as many."""
+    tree = parse(pattern)
+    group = tree.state.groupdict.get("secret")
+    at = next((at for at, (code, value) in enumerate(tree) if group and code == op.SUBPATTERN and value[0] == group), None)
+    if at is None:
+        return None
+    low, high = width(tree[at + 1 :])
+    return low if low == high else None
+
+
 def literal_prefixes(pattern: str) -> list[bytes]:
     """Give the case-sensitive literals one of which every match begins with; none where there is no such list."""
     return [text for text, _ in _prefixes(list(parse(pattern)))]
@@ -141,6 +152,27 @@ def last_characters(pattern: str) -> set[int]:
 
 def first_characters(pattern: str) -> set[int]:
     return _edge(list(parse(pattern)), last=False)
+
+
+# A character in one way or another, and how often: of the groups that come several times the bounds are mostly small.
+_CHARACTER = r"(\\x[0-9A-Fa-f]{2}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\.)"
+_TIMES = re.compile(_CHARACTER + r"(?:\{(\d+),(\d+)\})?", re.DOTALL)
+FAR = 30  # a bound from which on the second pass takes twice as long, and to compile it three times
+
+
+@lru_cache(maxsize=4096)
+def loosened(pattern: str) -> str:
+    """Leave away how often a character comes at most, where that is often: all that the pattern matches is matched, and more."""
+    return _TIMES.sub(lambda times: f"{times[1]}{{{times[2]},}}" if int(times[3] or 0) >= FAR else times[0], pattern)
+
+
+def exact(pattern: str) -> int:
+    """Give how long a match of the loosened pattern can be that is surely one of the pattern itself, and the one that it would give.
+
+    Both prefer the same among all that they can match. What comes too often is longer by that, and the rest is not shorter than ever.
+    """
+    far = [int(times[3]) - int(times[2]) for times in _TIMES.finditer(pattern) if int(times[3] or 0) >= FAR]
+    return min(far) + width(parse(pattern))[0] if far else UNBOUNDED
 
 
 _REFUSED = {

@@ -40,6 +40,7 @@ class Form(NamedTuple):
     trigger_min: int
     trigger_max: int
     longest: int  # no match is followed further than this
+    exact: int  # the pattern without its far bounds gives the same match where that is no longer than this
     strength: Strength
     confidence: Confidence
     entropy: float = 0.0  # bits per character that the value must have
@@ -52,6 +53,7 @@ class Form(NamedTuple):
     part: str | None = None  # the form is a companion that is worth a finding when no partner stands near
     judge: str | None = None  # how the value stands beside its name, where the two are weighed
     whole: bool = False  # the trigger ends where the match ends
+    behind: int | None = None  # then, how many characters stand between the end of the value and there
     width: int = 0  # of a value that is all of its pattern, the boundaries aside; 0 where the first pass does not tell where one stands
     narrowest: int = 0  # as its width, where it is always as wide
     begins: tuple[str, ...] = ()  # otherwise, how it begins
