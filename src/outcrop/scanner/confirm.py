@@ -24,6 +24,7 @@ from outcrop.scanner.rule import Form, Rule, Strength
 
 _REMEMBERED, _REMEMBERED_WIDTH = 500, 4_096  # what was found in a stretch, while it is likely to come again
 _LED = 512  # bytes in which a pattern leads from a name to its value: more than a judge sees
+_LOW = Confidence.LOW  # a member is looked up at each use
 # A form by its id, held so that the id stays its own; where the stretch began; the hits in it.
 _remembered: dict[tuple[int, bytes, bool, bool], tuple[Form, int, list["Hit"]]] = {}
 
@@ -249,7 +250,7 @@ def _judge(rule: Rule, form: Form, data: bytes, left: int, right: int) -> Hit | 
     wrong = form.checksum is not None and not CHECKSUMS[form.checksum](value)
     placeholder = not wrong and is_placeholder(value)
     if wrong or placeholder:
-        confidence = Confidence.LOW
+        confidence = _LOW
     return Hit(rule, Secret(value, wholly=rule.password), left, right, form.strength, confidence, placeholder, form.part)
 
 

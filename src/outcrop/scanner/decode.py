@@ -9,6 +9,7 @@ import binascii
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
@@ -48,6 +49,7 @@ ESCAPES = (
     r"=3D[0-9A-Za-z]",
 )
 _FURTHER = re.compile(rf"(?:\\u00{_VISIBLE})++|(?:\\x{_ANY})++|(?:%(?:25)?{_SIGN})++|".encode())
+_GOES_ON = (b"\\", b"%")
 # A quoted value in code that itself stands in a string, as in notebooks: looked at only after a word that matters.
 QUOTED = r"[=:] ?\\[\"']"
 _WORD = re.compile(rb"(?i:key|token|secret|passw|pwd|auth|credential)")
@@ -277,7 +279,7 @@ def escaped_stretches(data: bytes, ends: list[int]) -> Iterator[tuple[int, int]]
     start = stop = 0
     for first in ends:
         end = first
-        while (further := _FURTHER.match(data, end)) is not None and further.end() > end:
+        while data[end : end + 1] in _GOES_ON and (further := _FURTHER.match(data, end)) is not None and further.end() > end:
             end = further.end()
         if first - _BEFORE > stop:
             if stop:
@@ -294,23 +296,31 @@ def unescaped(data: bytes, start: int, stop: int) -> Piece | None:
     decoded_at: list[int] = []
     original_at: list[int] = []
     length, last = 0, start
-    for match in sorted((match for escape in _ESCAPE for match in escape.finditer(data, start, stop)), key=re.Match.start):
+    for match in _escapes(data, start, stop):
         begin, end = match.span()
         decoded = _CHARACTER.get(written := match[0]) or _several(written)
         if not decoded:
             continue
         out += data[last:begin], decoded
-        length += begin - last
-        count = len(decoded)
-        wide = (end - begin) // count
-        decoded_at += range(length + 1, length + count + 1)
-        original_at += range(begin + wide, end + 1, wide)
-        length += count
+        length += begin - last + 1
+        decoded_at.append(length)
+        if (count := len(decoded)) > 1:
+            wide = (end - begin) // count
+            decoded_at += range(length + 1, length + count)
+            original_at += range(begin + wide, end, wide)
+            length += count - 1
+        original_at.append(end)
         last = end
     if not decoded_at:
         return None
     out.append(data[last:stop])
     return Piece(b"".join(out), "escaped", start, tuple(decoded_at), tuple(original_at), (start > 0, stop < len(data)))
+
+
+def _escapes(data: bytes, start: int, stop: int) -> list[re.Match[bytes]]:
+    """Give the escapes of a stretch in their order: mostly they are of one kind."""
+    found = [mine for escape in _ESCAPE if (mine := list(escape.finditer(data, start, stop)))]
+    return found[0] if len(found) == 1 else sorted(chain.from_iterable(found), key=re.Match.start)
 
 
 def _several(written: bytes) -> bytes:

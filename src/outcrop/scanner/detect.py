@@ -23,6 +23,7 @@ _DEPTH = 3  # text in text in text
 _CONTINUATION = bytes(range(0x80, 0xC0))
 _RANK = {strength: rank for rank, strength in enumerate(Strength)}
 _SURE = {Confidence.HIGH: 0, Confidence.MEDIUM: 1, Confidence.LOW: 2}
+_LOW, _GENERIC = Confidence.LOW, Strength.GENERIC  # a member is looked up at each use, and these are used for every near miss
 
 
 Seen = list[tuple[int, int]]  # where the first pass saw a trigger end, and the trigger's number
@@ -92,7 +93,7 @@ def _find(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confiden
                 lowered = lowered or data.lower()
                 if not any(word.encode() in lowered for word in form.keywords):
                     continue
-            if form.strength is Strength.GENERIC:
+            if form.strength is _GENERIC:
                 generic.append((rule, form, number))
                 continue
             mine = list(confirm(rule, form, data, ends[number]))
@@ -100,9 +101,9 @@ def _find(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confiden
             if not (form.part or rule.placed or rule.requires):
                 named += [(hit.start, hit.end) for hit in mine]
     if generic:
-        hits += _generic(generic, data, ends, _overlaps(named) if named else nowhere, doubtful=floor is Confidence.LOW)
+        hits += _generic(generic, data, ends, _overlaps(named) if named else nowhere, doubtful=floor is _LOW)
     decoded = _decoded(ruleset, data, ends, depth, floor) if depth < _DEPTH and max(ends) >= count else []
-    if floor is not Confidence.LOW and all(hit.confidence is Confidence.LOW for hit in (*decoded, *hits)):
+    if floor is not _LOW and all(hit.confidence is _LOW for hit in (*decoded, *hits)):
         return []  # nothing but near misses, which a file may be full of
     hits = _told_once(_told_apart(hits, data, floor), decoded)
     hits.sort(key=lambda hit: (hit.start, hit.end, hit.rule.id))
@@ -137,7 +138,7 @@ def _of_each(hits: Iterable[Hit]) -> Iterator[Hit]:
 
 def _unpaired(hits: list[Hit], companions: dict[int, list[int]], floor: Confidence) -> list[Hit]:
     """Leave out the companions of a secret that is reported: they are told with it."""
-    reported = [hit for hit in hits if hit.confidence is not Confidence.LOW and _SURE[hit.confidence] <= _SURE[floor]]
+    reported = [hit for hit in hits if hit.confidence is not _LOW and _SURE[hit.confidence] <= _SURE[floor]]
     taken = {(hit.rule.id, start) for hit in reported for start in companions.get(id(hit), ())}
     return [hit for hit in hits if hit.part is None or (hit.rule.id, hit.start) not in taken]
 
@@ -177,7 +178,7 @@ def _best(hits: list[Hit]) -> list[Hit]:
 
 def _is_doubtful(hit: Hit) -> bool:
     """Tell whether a hit must hide no other: where doubtful values are not wanted they are not even made."""
-    return hit.strength is Strength.GENERIC and hit.confidence is Confidence.LOW
+    return hit.strength is _GENERIC and hit.confidence is _LOW
 
 
 def _decoded(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confidence) -> list[Hit]:
@@ -289,14 +290,14 @@ def _told_once(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
         return plain
     _complete(plain, decoded)
     plain, decoded = _as_written_or_decoded(plain, decoded)
-    named = _overlaps(hit.span for hit in decoded if hit.strength is not Strength.GENERIC and hit.confidence is not Confidence.LOW)
+    named = _overlaps(hit.span for hit in decoded if hit.strength is not _GENERIC and hit.confidence is not _LOW)
     decoded = list(_not_known({reveal(hit.secret): _RANK[hit.strength] for hit in plain}, decoded))
-    paired = {(hit.rule.id, reveal(part)) for hit in decoded if hit.confidence is not Confidence.LOW for part in hit.parts.values()}
+    paired = {(hit.rule.id, reveal(part)) for hit in decoded if hit.confidence is not _LOW for part in hit.parts.values()}
     plain = [hit for hit in plain if hit.part is None or (hit.rule.id, reveal(hit.secret)) not in paired]
     again = {reveal(hit.secret) for hit in decoded}
-    plain = [hit for hit in plain if not ((hit.strength is Strength.GENERIC or reveal(hit.secret) in again) and named(*hit.span))]
+    plain = [hit for hit in plain if not ((hit.strength is _GENERIC or reveal(hit.secret) in again) and named(*hit.span))]
     known = _overlaps(hit.span for hit in plain if not _is_doubtful(hit))
-    every = plain + [hit for hit in decoded if hit.strength is not Strength.GENERIC or not known(*hit.span)]
+    every = plain + [hit for hit in decoded if hit.strength is not _GENERIC or not known(*hit.span)]
     surer = _overlaps(hit.span for hit in every if not _is_doubtful(hit))
     doubtful = best(hit for hit in every if _is_doubtful(hit) and not surer(*hit.span))
     return [*(hit for hit in every if not _is_doubtful(hit)), *doubtful]
@@ -312,13 +313,13 @@ def _complete(plain: list[Hit], decoded: list[Hit]) -> None:
 
 def _as_written_or_decoded(plain: list[Hit], decoded: list[Hit]) -> tuple[list[Hit], list[Hit]]:
     """Let what one rule finds at one place as it is written and decoded be told decoded; but an address writes its password in escapes."""
-    known = {(hit.rule.id, hit.start): hit for hit in plain if hit.strength is not Strength.GENERIC}
+    known = {(hit.rule.id, hit.start): hit for hit in plain if hit.strength is not _GENERIC}
     less: set[int] = set()
     for hit in decoded:
         same = known.get((hit.rule.id, hit.start))
-        if same is not None and hit.confidence is not Confidence.LOW:
+        if same is not None and hit.confidence is not _LOW:
             written = reveal(same.secret)
-            is_right = same.confidence is not Confidence.LOW and reveal(hit.secret) in {written, unquote(written)}
+            is_right = same.confidence is not _LOW and reveal(hit.secret) in {written, unquote(written)}
             less.add(id(hit if is_right else same))
     return [hit for hit in plain if id(hit) not in less], [hit for hit in decoded if id(hit) not in less]
 

@@ -57,6 +57,7 @@ _ENDS = re.compile(
 _JOINTS = b"_.-:/ "
 _ESCAPED = re.compile(rb"\\u([0-9A-Fa-f]{4})")
 _COMMENT = re.compile(rb"#|//|^\s*(?:\*|--|;|<!--|%|REM\b|rem\b)")
+_LOW = Confidence.LOW  # a member is looked up at each use
 
 
 class Candidate(NamedTuple):
@@ -95,13 +96,13 @@ def assigned(
             left, is_bare = end - bare, True
         else:
             continue
-        if left <= done or (at_once and _is_none(data, left, kind, is_bare=is_bare)) or taken(left, end):
+        if left <= done or taken(left, end) or (at_once and _is_none(data, left, kind, is_bare=is_bare)):
             continue
         found, offset = _judged_at(data, left, kind, is_bare=is_bare, dismiss=not (doubtful or at_once))
-        if found is None or (found.confidence is Confidence.LOW and not doubtful) or not leads(end):
+        if found is None or (found.confidence is _LOW and not doubtful) or not leads(end):
             continue
         right = found.right + offset
-        if found.confidence is not Confidence.LOW:
+        if found.confidence is not _LOW:
             done = right
         yield found._replace(left=found.left + offset, right=right)
 
@@ -117,7 +118,7 @@ def held(data: bytes, ends: Iterable[int], taken: Callable[[int, int], bool], *,
         for left, right, name, place in members(data, end):
             is_other = noun is Noun.SECRET and is_about(name)  # of passwords it is mostly whose they are
             found = None if is_other or taken(left, right) else _judged(data, left, right, Noun.SECRET, place)
-            if found is not None and (doubtful or found.confidence is not Confidence.LOW):
+            if found is not None and (doubtful or found.confidence is not _LOW):
                 yield found._replace(bare=place == "bare" and not is_drawn(data[left : found.right]))
 
 
@@ -131,7 +132,7 @@ def tabled(data: bytes, ends: Iterable[int], taken: Callable[[int, int], bool], 
         for left, right, noun, outright in found:
             doubts = (OUTRIGHT,) if outright and noun is Noun.PASSWORD else ()
             judged = None if taken(left, right) else _judged(data, left, right, noun, "quoted", doubts)
-            if judged is not None and (doubtful or judged.confidence is not Confidence.LOW):
+            if judged is not None and (doubtful or judged.confidence is not _LOW):
                 yield judged
 
 
@@ -325,7 +326,7 @@ def _candidate(data: bytes, left: int, right: int, confidence: Confidence | None
     if confidence is None:
         return None
     placeholder = is_placeholder(text_of(data[left:right]))
-    return Candidate(Confidence.LOW if placeholder else confidence, left, right, placeholder=placeholder)
+    return Candidate(_LOW if placeholder else confidence, left, right, placeholder=placeholder)
 
 
 def _is_label(name: bytes, value: bytes) -> bool:

@@ -26,9 +26,5 @@ def is_dismissed(data: bytes, left: int, *, is_bare: bool) -> bool:
     if quote not in _QUOTES or data.find(b"{", left - 5 if left > 5 else 0, left) >= 0:  # of an object the members are judged
         return False
     stop = data.find(quote, left, left + _LONGEST)
-    return stop > 0 and (_is_of_environment(data, left) or matches_wholly(compiled(_QUOTED), data, left - 1, stop + 1))
-
-
-def _is_of_environment(data: bytes, left: int) -> bool:
-    """Tell whether a value in quotes is what a variable of the environment is called."""
-    return data[left - 2] in b"([" and _ENVIRONMENT.search(data, max(0, left - 24), left) is not None
+    is_asked = data[left - 2] in b"([" and _ENVIRONMENT.search(data, max(0, left - 24), left) is not None
+    return stop > 0 and (is_asked or matches_wholly(compiled(_QUOTED), data, left - 1, stop + 1))
