@@ -85,7 +85,7 @@ class Writer:
 
 def written(pattern: str, chance: random.Random) -> bytes:
     """Write a match in random surroundings."""
-    tree = parser.parse(pattern, 0)
+    tree = regex.parse(pattern)
     writer = Writer(chance)
     match = writer.write(tree, tree.state.flags)
     before = b"" if writer.at_start else writer.around()
