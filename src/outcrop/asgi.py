@@ -58,9 +58,12 @@ def create_app(
     portal = create_portal(base_url=base_url, github_host=github_host, own_rules=own_rules, document=description, notice=notice)
 
     async def doors(scope: Scope, receive: Receive, send: Send) -> None:
-        await (portal if scope["type"] == "http" and not _is_for_programs(scope["path"]) else app)(scope, receive, send)
+        await (portal.app if scope["type"] == "http" and not _is_for_programs(scope["path"]) else app)(scope, receive, send)
 
-    return Gate(doors, base_url=base_url, rate_limit=rate_limit, cors_origins=cors_origins or [])
+    def too_late(scope: Scope) -> Response | None:
+        return None if _is_for_programs(scope["path"]) else portal.too_late(scope)
+
+    return Gate(doors, base_url=base_url, rate_limit=rate_limit, cors_origins=cors_origins or [], too_late=too_late)
 
 
 def _is_for_programs(path: str) -> bool:

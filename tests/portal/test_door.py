@@ -1,12 +1,16 @@
 """Who gets in, what a form must prove, and what every answer carries."""
 
+import asyncio
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from outcrop.domain.account import Plan, Role
+from outcrop.services import sessions
 from outcrop.settings import Settings
 from outcrop.store.keyring import Keys
 from tests.backend import Backend, Tenant, running_server
@@ -211,6 +215,24 @@ def test_what_is_not_there_is_told_to_a_person_and_to_a_program(owner: Person) -
         "/export/findings.exe",
     ):
         assert owner.get(path).status_code == 404, path
+
+
+def test_what_is_not_there_in_time_is_told_to_a_person_and_to_a_program(owner: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def waits(*_: Any, **__: Any) -> None:
+        await asyncio.sleep(30)
+
+    monkeypatch.setattr(sessions, "resume", waits)
+    with capture_logs() as logs, ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(owner.client.get, "/", headers={"Accept": accept}) for accept in ("text/html", "application/json")]
+        page, told = (one.result() for one in asked)
+    assert (page.status_code, told.status_code) == (500, 500)
+    assert "took too long" in page.text
+    assert page.text.startswith("<!doctype html>")
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+    assert page.headers["Cache-Control"] == "no-store"
+    assert told.json()["error"] == "internal_error"
+    ids = {answer.headers["X-Request-Id"] for answer in (page, told)}
+    assert ids == {entry["request_id"] for entry in logs if entry["event"] == "request_timed_out"}
 
 
 # --- roles and accounts

@@ -1,8 +1,8 @@
 """Puts the pages together, and gives every answer the headers that keep a browser from running what it should not."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
@@ -42,9 +42,16 @@ _NOT_KEPT = (b"cache-control", b"no-store")
 _TITLES = {400: "That did not work", 403: "Not allowed", 404: "Nothing here", 405: "That cannot be done here", 500: "Something went wrong"}
 
 
+class Portal(NamedTuple):
+    """All pages, and what is answered in place of one that is not there in time."""
+
+    app: ASGIApp
+    too_late: Callable[[Scope], Response]
+
+
 def create_portal(
     *, base_url: str, github_host: str, own_rules: Sequence[Path], document: dict[str, Any], notice: str | None = None
-) -> ASGIApp:
+) -> Portal:
     """Make the portal; it is handed the runtime by whoever serves it."""
     renderer = Renderer(notice)
 
@@ -67,7 +74,15 @@ def create_portal(
     app.router.redirect_slashes = False
     secure = urlsplit(base_url).scheme == "https"
     setattr(app.state, STATE, House(base_url, Cookies(secure=secure), renderer, github_host, tuple(own_rules), document))
-    return _with_headers(app)
+
+    def too_late(scope: Scope) -> Response:
+        request = Request({**scope, "app": app, "state": {}})
+        said = "this took too long and was stopped; it was logged under this answer's X-Request-Id"
+        response = _failure(request, 500, "internal_error", said)
+        response.raw_headers += [*_HEADERS, _NOT_KEPT]
+        return response
+
+    return Portal(_with_headers(app), too_late)
 
 
 def _with_headers(app: ASGIApp) -> ASGIApp:
