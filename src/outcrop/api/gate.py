@@ -6,6 +6,7 @@ The order is fixed: redirect, 401, 403, 429, and only then anything about paths,
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -47,7 +48,7 @@ class Gate:
         scope = {**scope, errors.REQUEST_ID: answer.request_id}
         if self.https and scope["scheme"] == "https":
             answer.headers.append(_HSTS)
-        timer = asyncio.get_running_loop().call_later(DEADLINE, lambda: answer.give_up(self.too_late(scope)))
+        timer = asyncio.get_running_loop().call_later(DEADLINE, answer.give_up, partial(self.too_late, scope))
         try:
             await self._pass(scope, receive, answer)
         except asyncio.CancelledError:
@@ -137,12 +138,12 @@ class Answer:
     async def respond(self, response: Response, scope: Scope, receive: Receive) -> None:
         await response(scope, receive, self.send)
 
-    def give_up(self, page: Response | None) -> None:
+    def give_up(self, page: Callable[[], Response | None]) -> None:
         """Answer now, whatever the request is still waiting for, and stop it."""
         if self.started:
             return
         self.given_up = True
-        response = page or errors.internal_error(self.request_id)
+        response = page() or errors.internal_error(self.request_id)
         log.error("request_timed_out", request_id=self.request_id)
         self._last_words = asyncio.ensure_future(response({"type": "http"}, _nothing, self._forward))
         if self._task is not None:
