@@ -2,6 +2,7 @@
 
 import random
 import string
+from itertools import product
 
 import pytest
 
@@ -9,6 +10,8 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.judge import candidate
 from outcrop.scanner.judge.dismissed import is_dismissed
+from outcrop.scanner.judge.name import Noun
+from outcrop.scanner.judge.verdict import OUTRIGHT, weigh
 from tests.rulesets import drawn, hits, values
 
 BASE62 = string.ascii_letters + string.digits
@@ -40,7 +43,7 @@ GAPS = (
 WORDS = (
     "changeme", "your-api-key", "password", "None", "null", "test", "admin", "example", "xxxxxx", "secret123", "token", "todo", "dummy",
     "fake-token", "insert your key", "foobar", "Qwerty1", "default", "12345678", "my_password", "${TOKEN}", "$(pass show db)", "{{ x }}",
-    "getToken()", "conf[", "load_key(path)", "user.name", "hunter2", "Tr0ub4dor&3", "correct horse", "x", "on", "n/a",
+    "getToken()", "conf[", "load_key(path)", "user.name", "hunter2", "Tr0ub4dor&3", "correct horse", "x", "on", "n/a", "Password123",
 )  # fmt: skip
 ENDS = ("", ",", ";", ")", "):", "]", "},", " ", "\\", "(", "[0]", "))", "&x=1", "|", "'", '"', "...", "!", "<", "\t# note")
 
@@ -101,12 +104,20 @@ def test_behind_a_scheme_nothing_is_a_call_or_a_member(monkeypatch, begin):
 
 @pytest.mark.parametrize(
     "text",
-    ['password = "changeme"', 'api_key: "your-api-key-1"', "db_password=password", "token = None,", "AUTH_TOKEN=${TOKEN}",
+    ['password = "changeme"', '"password": "Password123"', "secret=secret2024;",
+     'api_key: "your-api-key-1"', "db_password=password", "token = None,", "AUTH_TOKEN=${TOKEN}",
      "secret = get_secret(name)", "password = os.environ['DB_PASSWORD']", "token: process.env.API_TOKEN,"],
 )  # fmt: skip
 def test_what_a_file_may_be_full_of_is_dismissed(monkeypatch, text):
     monkeypatch.setattr(candidate, "_by_name", lambda *_, **__: pytest.fail("judged"))
     assert values(text) == []
+
+
+@pytest.mark.parametrize("word", ["password", "Passwort", "PASSWD", "passphrase", "Secret", "token"])
+def test_a_word_with_a_number_is_judged_as_none(word):
+    for number in ("1", "12", "123", "2024", "9999", "0007", "86"):
+        for noun, place, around in product(Noun, ("quoted", "bare", "element"), ((), (OUTRIGHT,))):
+            assert weigh(f"{word}{number}".encode(), noun, place, around).confidence is None
 
 
 def test_who_wants_doubtful_values_is_told_them():

@@ -91,6 +91,9 @@ def test_a_random_token_is_never_a_stand_in(alphabet):
     assert sum(map(is_placeholder, tokens)) < 4
 
 
-@given(st.text("ab01Zé-", max_size=60) | st.text(max_size=40), st.sampled_from([0.5, 2.5, 3.0, 3.5, 4.0, 4.5]))
+@given(
+    st.text("ab01Zé-", max_size=60) | st.text("abcdefgxxxxxxxx", max_size=50) | st.text(max_size=40),
+    st.sampled_from([0.5, 2.5, 3.0, 3.5, 4.0, 4.5]),
+)
 def test_a_value_is_random_where_its_entropy_says_so(value, bits):
     assert is_random(value, bits) == (bits_per_character(value) >= bits)

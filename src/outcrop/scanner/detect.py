@@ -98,7 +98,7 @@ def _find(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confiden
                 continue
             mine = list(confirm(rule, form, data, ends[number]))
             hits += mine
-            if not (form.part or rule.placed or rule.requires):
+            if not (rule.placed or rule.requires):
                 named += [(hit.start, hit.end) for hit in mine]
     if generic:
         hits += _generic(generic, data, ends, _overlaps(named) if named else nowhere, doubtful=floor is _LOW)

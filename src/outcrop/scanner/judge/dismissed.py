@@ -10,10 +10,11 @@ from outcrop.scanner.match import begins_with, compiled, matches_wholly
 from outcrop.scanner.placeholder import FILL_IN, WORD
 
 _LONGEST = 400
-# What a shell or a template fills in, a member, and a word that says what would stand there.
+# What a shell or a template fills in, a member, and a word that says what would stand there, also with a number.
 _MEMBER = r"(?:self|this|(?:[A-Za-z_]+\.){0,3}env)\.[A-Za-z_$][\w$.]*"
-_BARE = rf"\$[({{]|(?:{_MEMBER}|{WORD})(?:[,;]|[)\]}}]{{1,2}}[,;:]?)?(?:\s|$)"
-_QUOTED = rf"[\"'`](?:(?s:.*)(?:{FILL_IN})(?s:.*)|{WORD})[\"'`]"
+_WORD = rf"{WORD}|(?i:password|passwort|passwd|passphrase|secret|token)[0-9]{{1,4}}"
+_BARE = rf"\$[({{]|(?:{_MEMBER}|{_WORD})(?:[,;]|[)\]}}]{{1,2}}[,;:]?)?(?:\s|$)"
+_QUOTED = rf"[\"'`](?:(?s:.*)(?:{FILL_IN})(?s:.*)|{_WORD})[\"'`]"
 _QUOTES = b"\"'`"
 _ENVIRONMENT = re.compile(rb"(?i:env)[A-Za-z_.:]{0,12}[(\[][\"'`]$")  # what is asked of it is a name
 
