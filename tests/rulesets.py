@@ -32,7 +32,8 @@ def ruleset() -> RuleSet:
         flock(lock, LOCK_EX)
         made = load(cache=folder)
         if not file.exists():
-            file.write_text(json.dumps([(rule.examples, rule.counterexamples) for rule in load_paths([BUILT_IN])]))
+            read = made.rules if made.rules[0].examples else load_paths([BUILT_IN])  # unless a command has put them into the cache
+            file.write_text(json.dumps([(rule.examples, rule.counterexamples) for rule in read]))
     given = json.loads(file.read_text())
     rules = [
         rule._replace(examples=tuple(examples), counterexamples=tuple(others))

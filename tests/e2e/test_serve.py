@@ -148,6 +148,15 @@ def test_a_killed_parent_takes_its_children_along_and_the_next_one_adopts_the_da
     assert wait_for(lambda: not processes_of(folder), "every process to be gone") is True
 
 
+def test_a_child_that_does_not_end_by_itself_is_ended_after_its_parent() -> None:
+    stubborn = (
+        "import signal, time; from outcrop.cli import process; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        "process.PATIENCE = 0.3; process._end_with_parent(); time.sleep(60)"
+    )
+    ended = subprocess.run([sys.executable, "-c", stubborn], stdin=subprocess.DEVNULL, timeout=30, check=False)
+    assert ended.returncode == -signal.SIGKILL
+
+
 def test_a_killed_child_is_started_again(folder: Path) -> None:
     with serving(folder) as (process, base_url):
         wait_for(lambda: ready(base_url), "the service to be ready")

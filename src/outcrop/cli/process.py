@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from outcrop.asgi import create_app
-from outcrop.cli.serve import Part, work_until_told
+from outcrop.cli.serve import PATIENCE, Part, work_until_told
 from outcrop.cli.session import run, start
 from outcrop.runtime import open_runtime
 from outcrop.settings import Settings
@@ -40,10 +41,12 @@ def process(
 
 
 def _end_with_parent() -> None:
-    """Standard input is a pipe that nobody writes to: it ends when the parent is gone."""
+    """Standard input is a pipe that nobody writes to: it ends when the parent is gone. From then on no more time is given than it gives."""
     while os.read(0, 1024):  # not sys.stdin: a thread blocked in it spoils the interpreter's own end
         pass
     os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(PATIENCE)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class ApiProtocol(HttpToolsProtocol):

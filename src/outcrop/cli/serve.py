@@ -23,7 +23,7 @@ from outcrop.sources.parallel import cores
 
 _TOO_SOON = 3.0  # seconds: a child that dies sooner three times in a row will not live
 DEAD_AFTER = 20.0  # seconds without a sign of life, of which a worker gives four in that time
-_PATIENCE = 10.0  # seconds a child gets to finish what it is doing
+PATIENCE = 10.0  # seconds a child gets to finish what it is doing
 
 _WORKER_STATEMENT_TIMEOUT = 600.0
 
@@ -174,7 +174,7 @@ async def _child(command: list[str], environment: dict[str, str], fd: int) -> As
             with suppress(ProcessLookupError):
                 child.terminate()
             try:
-                await asyncio.wait_for(child.wait(), _PATIENCE)
+                await asyncio.wait_for(child.wait(), PATIENCE)
             except TimeoutError:
                 child.kill()
                 await child.wait()
