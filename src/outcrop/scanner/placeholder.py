@@ -23,6 +23,7 @@ FILL_IN = (
     r"|12345678|23456789|98765432|01234567|abcdefgh|bcdefghi|qwertyui|deadbeefdead|a1b2c3d4|1a2b3c4d|abcdef01|abcdef12|c0ffeec0ffee)"
 )
 _FILL_IN = compile_regex(FILL_IN)
+_MOSTLY = b"EXAMPLE"  # what it mostly is in a token
 _LONG = 400  # a key block contains any word by chance
 _SHORT_ELLIPSIS = 80
 
@@ -108,7 +109,7 @@ def is_placeholder(value: str) -> bool:
 
 def is_filled_in(raw: bytes) -> bool:
     """Tell whether a value says that another one goes in its place."""
-    return len(raw) <= _LONG and spans(_FILL_IN, raw, 0, len(raw)) is not None
+    return len(raw) <= _LONG and (_MOSTLY in raw or spans(_FILL_IN, raw, 0, len(raw)) is not None)
 
 
 def _may_be_template(raw: bytes) -> bool:
