@@ -72,7 +72,7 @@ def shown(path: bytes) -> str:
 
 
 def one_line(text: str) -> str:
-    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
 
 
 def _escaped(char: str) -> str:
