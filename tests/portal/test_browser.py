@@ -102,6 +102,56 @@ def test_twenty_findings_are_triaged_by_keyboard(stage: Backend, tenant: Tenant,
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
 
 
+def test_a_key_acts_once_and_on_what_is_focused_and_enter_in_a_note_chooses_nothing(stage: Backend, tenant: Tenant, seat: Seat) -> None:
+    fill(stage, tenant, 6)
+    page = seat.open("/findings")
+    rows = page.locator(".row[data-id]")
+    page.keyboard.press("j")
+    for _ in range(6):  # it is held
+        page.keyboard.down("f")
+        page.wait_for_timeout(60)
+    page.keyboard.up("f")
+    expect(rows).to_have_count(5)
+    page.wait_for_timeout(200)
+    expect(rows).to_have_count(5)
+    focused = rows.nth(2).get_attribute("data-id")
+    rows.nth(2).locator(".what").focus()
+    page.keyboard.press("s")
+    expect(page.locator(f'.row[data-id="{focused}"]')).to_have_count(0)
+    expect(rows).to_have_count(4)
+    page.get_by_role("button", name="Resolve").click()
+    expect(page.locator("#live")).to_contain_text("Choose a finding first")
+    rows.nth(0).get_by_role("checkbox").check()
+    expect(page.locator("[data-marked]")).to_have_text("1 marked")
+    page.get_by_label("Note").fill("rotated")
+    page.get_by_label("Note").press("Enter")
+    rows.nth(0).locator(".what").click()
+    page.get_by_label("Note").fill("rotated")
+    page.get_by_label("Note").press("Enter")
+    page.wait_for_timeout(200)
+    assert sorted(finding["status"] for finding in tenant.get("/findings").json()["data"]) == ["active"] * 5 + ["false_positive"]
+
+
+def test_a_view_goes_along_to_tabs_exports_and_back_from_a_finding(stage: Backend, tenant: Tenant, seat: Seat) -> None:
+    fill(stage, tenant, 12)
+    page = seat.open("/findings")
+    clear = page.get_by_role("link", name="Clear")
+    expect(clear).to_be_hidden()
+    page.get_by_label("Search").fill("file1")
+    expect(page.locator(".row[data-id]")).to_have_count(3)
+    expect(clear).to_be_visible()
+    expect(page.get_by_role("link", name="CSV")).to_have_attribute("href", "/export/findings.csv?q=file1&status=active")
+    page.get_by_role("link", name="All", exact=True).click()
+    expect(page).to_have_url(re.compile(r"/findings\?(q=file1&status=all|status=all&q=file1)$"))
+    expect(page.get_by_label("Search")).to_have_value("file1")
+    list_address = page.url
+    page.locator(".row .what").first.click()
+    page.get_by_role("button", name="Suppress").click()
+    expect(page.get_by_role("status").filter(has_text="suppressed")).to_be_visible()
+    page.get_by_role("link", name="← Findings").click()
+    expect(page).to_have_url(list_address)
+
+
 def test_search_as_you_type_has_an_address_that_can_be_shared_and_saved(stage: Backend, tenant: Tenant, seat: Seat) -> None:
     fill(stage, tenant)
     page = seat.open("/findings")

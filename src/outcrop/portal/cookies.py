@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 _LIFETIME = 30 * 86_400
 _FLASH_LENGTH = 300
+REFUSED = "!"  # begins a word for the next page that tells of something that was not done
 
 
 class Cookies:

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from outcrop.domain.account import PERMISSIONS, Permission
 from outcrop.domain.errors import ForbiddenError, NotFoundError
 from outcrop.domain.ids import parse_id
-from outcrop.portal.cookies import Cookies, csrf_of
+from outcrop.portal.cookies import REFUSED, Cookies, csrf_of
 from outcrop.portal.forms import Form, read_form
 from outcrop.portal.render import Renderer
 from outcrop.runtime import Runtime
@@ -80,11 +80,11 @@ class Visit:
             self.house.cookies.forget_flash(response)
         return response
 
-    def go(self, to: str, flash: str | None = None) -> Response:
+    def go(self, to: str, flash: str | None = None, *, refused: bool = False) -> Response:
         """Send the browser to another of our pages, with something to tell there."""
         response = RedirectResponse(relative(to), status_code=303)
         if flash is not None:
-            self.house.cookies.set_flash(response, flash)
+            self.house.cookies.set_flash(response, f"{REFUSED}{flash}" if refused else flash)
         return response
 
 
@@ -108,7 +108,7 @@ def _endpoint(handler: Handler, needs: Permission | None, *, own_transaction: bo
         form = await read_form(request) if request.method == "POST" else Form()
         async with entered(runtime.pool, lambda db: _resume(db, token)) as (db, signed):
             if signed is None or token is None:
-                return to_sign_in(request)
+                return to_sign_in(request, house)
             csrf = csrf_of(token)
             flash = house.cookies.flash(request)
             visit = Visit(request, house, db, runtime.pool, runtime.keys, signed, form, csrf, flash)
@@ -129,11 +129,16 @@ async def _resume(db: Connection, token: str | None) -> Signed | None:
     return None if token is None else await sessions.resume(db, token, now=now())
 
 
-def to_sign_in(request: Request) -> Response:
-    """Send to the sign-in page, and back after it to what can be asked for again."""
-    back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    to = f"/sign-in?next={quote(back, safe='/')}" if request.method == "GET" and back != "/" else "/sign-in"
-    return RedirectResponse(to, status_code=303)
+def to_sign_in(request: Request, house: House) -> Response:
+    """Send to the sign-in page, and back after it to what can be asked for again: of a form, the page that it was sent from."""
+    is_form = request.method == "POST"
+    page = urlsplit(request.headers.get("referer", "") if is_form else str(request.url))
+    is_ours = not is_form or page.netloc == request.headers.get("host")
+    back = relative(page.path + (f"?{page.query}" if page.query else "")) if is_ours else "/"
+    response = RedirectResponse(f"/sign-in?next={quote(back, safe='/')}" if back != "/" else "/sign-in", status_code=303)
+    if is_form and house.cookies.session(request) is not None:
+        house.cookies.set_flash(response, "Your session has ended, and nothing was changed. Sign in and do it once more.")
+    return response
 
 
 def check_form(request: Request, house: House, form: Form, csrf: str) -> None:

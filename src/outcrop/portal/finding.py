@@ -3,10 +3,10 @@
 from starlette.responses import Response
 
 from outcrop.domain.account import Permission
-from outcrop.domain.errors import BadInputError, NotFoundError
+from outcrop.domain.errors import NotFoundError
 from outcrop.domain.finding import NOTE_LENGTH, Action, Move, Outcome, Status, Triaged, outcome
 from outcrop.portal.door import Visit, get, now, post
-from outcrop.portal.findings import DONE
+from outcrop.portal.findings import DONE, read_note
 from outcrop.services import findings
 from outcrop.services.pipeline.start import request_validation
 
@@ -37,7 +37,7 @@ async def act(visit: Visit) -> Response:
     move = next((move for move in Move if move == visit.path("action")), None)
     if move is None:
         raise NotFoundError("there is nothing at this address")
-    outcomes = await findings.triage(visit.db, visit.keys, visit.account_id, [id_], move, note=_note(visit), by=visit.email, now=now())
+    outcomes = await findings.triage(visit.db, visit.keys, visit.account_id, [id_], move, note=read_note(visit), by=visit.email, now=now())
     told = {
         Triaged.CHANGED: f"The finding is {DONE[move]}.",
         Triaged.UNCHANGED: "Nothing changed: it already was.",
@@ -45,19 +45,12 @@ async def act(visit: Visit) -> Response:
     }.get(outcomes[0][1])
     if told is None:
         raise NotFoundError("no such finding")
-    return visit.go(f"/findings/{id_}", told)
-
-
-def _note(visit: Visit) -> str | None:
-    note = visit.form.get("note") or None
-    if note is not None and len(note) > NOTE_LENGTH:
-        raise BadInputError(f"a note has at most {NOTE_LENGTH} characters")
-    return note
+    return visit.go(f"/findings/{id_}", told, refused=outcomes[0][1] is Triaged.REFUSED)
 
 
 async def validate(visit: Visit) -> Response:
     id_ = visit.id("id")
-    await request_validation(visit.db, visit.keys, visit.account_id, id_, note=_note(visit), by=visit.email, moment=now())
+    await request_validation(visit.db, visit.keys, visit.account_id, id_, note=read_note(visit), by=visit.email, moment=now())
     return visit.go(f"/findings/{id_}", "Its issuer is being asked again. Load this page anew in a moment.")
 
 

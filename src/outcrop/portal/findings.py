@@ -7,7 +7,7 @@ from starlette.responses import JSONResponse, Response
 
 from outcrop.domain.account import Permission
 from outcrop.domain.errors import BadInputError
-from outcrop.domain.finding import Move, Status, Triaged
+from outcrop.domain.finding import NOTE_LENGTH, Move, Status, Triaged
 from outcrop.domain.ids import parse_id
 from outcrop.portal.door import Visit, get, now, post
 from outcrop.portal.queries import ALL, NAMES, SUPPRESSED, read_view
@@ -51,12 +51,19 @@ async def triage(visit: Visit) -> Response:
         raise BadInputError("no such action")
     if not ids or len(ids) > _MOST:
         raise BadInputError(f"mark 1 to {_MOST} findings first")
-    note = visit.form.get("note") or None
-    outcomes = await findings.triage(visit.db, visit.keys, visit.account_id, ids, move, note=note, by=visit.email, now=now())
-    told = _told(DONE[move], Counter(outcome for _, outcome in outcomes))
+    outcomes = await findings.triage(visit.db, visit.keys, visit.account_id, ids, move, note=read_note(visit), by=visit.email, now=now())
+    counted = Counter(outcome for _, outcome in outcomes)
+    told = _told(DONE[move], counted)
     if visit.request.headers.get("x-part") is not None:
         return JSONResponse({"message": told, "done": [str(id_) for id_, outcome in outcomes if outcome is Triaged.CHANGED]})
-    return visit.go("/findings?" + _same_view(visit.form.get("view")), told)
+    return visit.go("/findings?" + _same_view(visit.form.get("view")), told, refused=not counted[Triaged.CHANGED])
+
+
+def read_note(visit: Visit) -> str | None:
+    note = visit.form.get("note") or None
+    if note is not None and len(note) > NOTE_LENGTH:
+        raise BadInputError(f"a note has at most {NOTE_LENGTH} characters")
+    return note
 
 
 def _told(what: str, outcomes: "Counter[Triaged]") -> str:

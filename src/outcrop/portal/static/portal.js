@@ -23,10 +23,12 @@
     hiding = setTimeout(() => { toast.hidden = true; }, 5000);
   };
 
+  const ended = (answer) => answer.redirected && new URL(answer.url).pathname === "/sign-in";  // the session
+
   // A part of the page, asked for anew. The server knows by the header that only this part is wanted.
   const part = async (address, signal) => {
     const answer = await fetch(address, { headers: { "X-Part": "list" }, credentials: "same-origin", signal });
-    if (answer.redirected && new URL(answer.url).pathname === "/sign-in") { location.reload(); return null; }
+    if (ended(answer)) { location.reload(); return null; }
     return answer.ok ? answer.text() : null;
   };
   const show = (html) => {
@@ -49,6 +51,12 @@
     }, Number(going.dataset.poll));
   }
 
+  // The way back from a finding leads to the list as it was left.
+  const remember = () => { if (one("#triage")) sessionStorage.setItem("list", location.pathname + location.search); };
+  const left = sessionStorage.getItem("list");
+  if (left?.startsWith("/findings")) all("a[data-back]").forEach((back) => { back.setAttribute("href", left); });
+  remember();
+
   // Search as you type.
   const live = one("form[data-live]");
   if (live) {
@@ -69,7 +77,21 @@
       history.replaceState(null, "", to);
       const view = one("input[data-view]");
       if (view) view.value = new URL(to, location.href).search;
+      follow(to);
+      remember();
       show(html);
+    };
+    // What leads from the list elsewhere takes the view along.
+    const follow = (to) => {
+      const given = new URL(to, location.href).searchParams;
+      const link = (path, more) => {
+        const own = new URLSearchParams({ ...Object.fromEntries(given), ...more });
+        if (own.get("status") === "active" && path === "/findings") own.delete("status");
+        return `${path}${own.size ? `?${own}` : ""}`;
+      };
+      all("a[data-tab]").forEach((tab) => { tab.href = link("/findings", { status: tab.dataset.tab }); });
+      all("a[data-export]").forEach((a) => { a.href = link(a.dataset.export, { status: given.get("status") ?? "active" }); });
+      one("[data-clear]").hidden = ![...given.keys()].some((name) => name !== "status");
     };
     live.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(ask, 120); });
     live.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(typing); ask(); });
@@ -86,12 +108,21 @@
     const back = event.target.closest("[data-back]");
     if (back && document.referrer.startsWith(`${location.origin}/findings?`)) { event.preventDefault(); history.back(); }
   });
+  const boxes = () => all("#triage input[name=id]");
+  const count = () => {
+    const marked = boxes().filter((box) => box.checked).length;
+    const told = one("[data-marked]");
+    if (told) told.textContent = marked ? `${marked} marked` : "";
+  };
+  const NONE = "Choose a finding first: j and k move, Space marks.";
   document.addEventListener("submit", (event) => {
+    if (event.target.matches("#triage") && !boxes().some((box) => box.checked)) { event.preventDefault(); tell(NONE); return; }
     const asks = event.target.closest("[data-confirm]");
     if (asks && !confirm(asks.dataset.confirm)) event.preventDefault();
   });
   document.addEventListener("change", (event) => {
-    if (event.target.matches("[data-mark-all]")) all("#triage input[name=id]").forEach((box) => { box.checked = event.target.checked; });
+    if (event.target.matches("[data-mark-all]")) boxes().forEach((box) => { box.checked = event.target.checked; });
+    if (event.target.closest("#triage")) count();
     if (event.target.matches("[data-run-target]")) one("[data-run] button").formAction = event.target.value;
     if (event.target.matches("[data-kind]")) all("[data-kind-options]").forEach((set) => set.classList.toggle("waits", set.dataset.kindOptions !== event.target.value));
   });
@@ -99,13 +130,20 @@
   // Triage by keyboard: on the row that is lit, or on every row that is marked.
   const rows = () => all("#list .row[data-id]");
   const lit = () => one("#list .row.here");
-  const light = (row) => {
+  const mark = (row) => {
     lit()?.classList.remove("here");
+    row?.classList.add("here");
+  };
+  const light = (row) => {
+    mark(row);
     if (!row) return;
-    row.classList.add("here");
     row.scrollIntoView({ block: "nearest" });
     one(".what", row).focus({ preventScroll: true });
   };
+  document.addEventListener("focusin", (event) => {  // what is focused is what a key acts on
+    const row = event.target.closest("#list .row[data-id]");
+    if (row && row !== lit()) mark(row);
+  });
   const step = (by) => {
     const there = rows();
     const at = there.indexOf(lit());
@@ -120,12 +158,13 @@
     if (!button) { tell("That cannot be done in this view."); return; }
     const marked = rows().filter((row) => one("input[name=id]", row).checked);
     const chosen = marked.length ? marked : [lit()].filter(Boolean);
-    if (!chosen.length) { tell("Choose a finding first: j and k move, Space marks."); return; }
+    if (!chosen.length) { tell(NONE); return; }
     const body = new URLSearchParams({ csrf: csrf(), action, note: one("input[name=note]", form)?.value ?? "" });
     chosen.forEach((row) => body.append("id", row.dataset.id));
     busy = true;
     try {
       const answer = await fetch(form.getAttribute("action"), { method: "POST", body, headers: { "X-Part": "triage", Accept: "application/json" }, credentials: "same-origin" });
+      if (ended(answer)) { location.reload(); return; }
       const said = await answer.json();
       tell(said.message);
       if (!answer.ok) return;
@@ -142,6 +181,7 @@
       if (event.key === "Escape") event.target.blur();
       return;
     }
+    if (event.repeat && !"jk".includes(event.key)) return;  // a key that is held is pressed once
     const own = one(`button[data-key="${CSS.escape(event.key)}"]`);
     if (own) { event.preventDefault(); own.click(); return; }
     if (!one("#triage")) return;
@@ -154,6 +194,7 @@
       done();
       const box = one("input[name=id]", lit());
       box.checked = !box.checked;
+      count();
     } else if (ACTIONS[event.key] && !event.shiftKey) { done(); triage(ACTIONS[event.key]); }
   });
 
