@@ -232,8 +232,10 @@ def _page(rng: random.Random, total: int, per_page: int) -> int:
 
 def _questions(oracle: Oracle) -> Iterator[tuple[FindingQuery, int, list[Finding]]]:
     rng = random.Random(42)
-    for n in range(QUESTIONS):
+    for n in range(QUESTIONS + 30):
         asked = {"service": rng.choice(SERVICES)} if n % 12 == 0 else _filters(rng)
+        if n >= QUESTIONS:  # by score, what lies below the least one is in the same rollups
+            asked = {"service": rng.choice(SERVICES), "min_score": rng.choice(SCORES)}
         per_page = rng.choice([1, 2, 7, 25, 199, 200, rng.randint(1, 200)])
         query = FindingQuery(**asked, order_by=list(OrderBy)[n % 3], order_dir=list(OrderDir)[n // 3 % 2], per_page=per_page)
         total = oracle.total(query)

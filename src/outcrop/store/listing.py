@@ -140,6 +140,7 @@ async def _choose(db: Connection, account_id: int, query: FindingQuery) -> tuple
         below, total = await _range(db, cells, query, of_facets)
     else:
         total = await _count(db, account_id, query, facets)
+        below = 0 if dated else of_facets - total  # a score has no upper bound: what is not in the range lies below it
 
     if query.offset >= total:
         return total, "", []
