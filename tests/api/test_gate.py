@@ -37,6 +37,70 @@ DEADLINE = 5.0  # seconds in which every request is answered, whatever happened 
 RECOVERY = 5.0  # seconds after the database's return in which the service serves again
 
 
+# --- clients that do not read, and heads that do not end
+
+
+def _head(tenant: Tenant, path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {tenant.key}\r\n\r\n".encode()
+
+
+def test_who_does_not_read_an_answer_keeps_no_connection_from_the_others(settings: Settings, keys: Keys) -> None:
+    with running_server(settings, rate_limit=0) as server, Backend(settings, keys, server.base_url) as backend:
+        idle, other = backend.tenant(), backend.tenant()
+        backend.import_(idle.account, *(make_line(file_path="x" * 900, source_url=f"https://a.example/{'y' * 900}") for _ in range(200)))
+        port = int(server.base_url.rpartition(":")[2])
+        held = []
+        for _ in range(10):  # more than the pool has connections
+            sock = socket.socket()
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            sock.connect(("127.0.0.1", port))
+            sock.sendall(_head(idle, "/api/v1/findings?per_page=200") * 40)
+            held.append(sock)
+        time.sleep(2)
+        for _ in range(3):
+            assert other.get("/findings").status_code == 200
+            assert backend.client().get("/readyz").status_code == 200
+        for sock in held:
+            sock.close()
+
+
+def _answer(sock: socket.socket) -> bytes:
+    """Read until the other side closes."""
+    sock.settimeout(20)
+    said = b""
+    with suppress(ConnectionError):
+        while more := sock.recv(65_536):
+            said += more
+    return said
+
+
+@pytest.mark.parametrize("header", [b"X: " + b"a" * 2_000_000, b"".join(b"X%d: y\r\n" % n for n in range(60_000))], ids=["long", "many"])
+def test_a_head_that_is_too_long_is_refused(backend: Backend, header: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", int(backend.base_url.rpartition(":")[2]))) as sock:
+        with suppress(ConnectionError):
+            sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n" + header + b"\r\n\r\n")
+        said = _answer(sock)
+    assert said == b"" or (said.startswith(b"HTTP/1.1 400 ") and b'"error":"bad_request"' in said)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: a\r\n"], ids=["nothing", "half"])
+def test_a_head_that_does_not_end_is_not_waited_for(backend: Backend, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    monkeypatch.setattr("outcrop.cli.process.HEAD_SECONDS", 0.3)
+    with socket.create_connection(("127.0.0.1", int(backend.base_url.rpartition(":")[2]))) as sock:
+        sock.sendall(sent)
+        assert b'"error":"bad_request"' in _answer(sock)
+
+
+def test_heads_of_ordinary_length_and_long_bodies_are_taken(backend: Backend) -> None:
+    tenant = backend.tenant()
+    assert tenant.client.get("/api/v1/findings", headers={"X-Long": "a" * 40_000}).status_code == 200
+    assert tenant.client.post(f"/api/v1/findings/{UNKNOWN}/resolve", content=b"z" * 500_000).status_code in {404, 413, 415, 422}
+    with socket.create_connection(("127.0.0.1", int(backend.base_url.rpartition(":")[2]))) as sock:
+        sock.sendall(_head(tenant, "/api/v1/findings") * 700)  # one after the other, longer together than one may be
+        sock.settimeout(20)
+        assert sock.recv(12) == b"HTTP/1.1 200"
+
+
 # --- request ids
 
 

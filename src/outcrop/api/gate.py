@@ -94,15 +94,22 @@ class Gate:
             await answer.respond(errors.unauthorized(keys.Refusal.INVALID), scope, receive)
             return
         runtime: Runtime = scope["state"]["runtime"]
+        told: list[Message] = []
+
+        async def tell(message: Message) -> None:
+            told.append(message)
+
         async with entered(runtime.pool, lambda db: keys.enter(db, digest, limit=self.rate_limit)) as (db, entry):
             answer.headers += _window_headers(entry.window)
             if entry.caller is None:
                 assert entry.refusal is not None  # noqa: S101 - either the one or the other
-                await answer.respond(errors.refused(entry.refusal, entry.window), scope, receive)
-                return
-            answer.key_id = str(entry.caller.key_id)
-            visit = Visit(entry.caller, db, runtime.keys)
-            await self.app(_as_get(scope) | {SCOPE: visit, "path": _without_slash(scope["path"])}, receive, answer.send)
+                await errors.refused(entry.refusal, entry.window)(scope, receive, tell)
+            else:
+                answer.key_id = str(entry.caller.key_id)
+                visit = Visit(entry.caller, db, runtime.keys)
+                await self.app(_as_get(scope) | {SCOPE: visit, "path": _without_slash(scope["path"])}, receive, tell)
+        for message in told:  # the connection is given back by now: whoever does not read an answer keeps none from the others
+            await answer.send(message)
 
 
 class Answer:

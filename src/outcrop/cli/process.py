@@ -3,6 +3,7 @@
 A program of its own (`python -m outcrop.cli.process`), so that no other command waits for the web framework to be loaded.
 """
 
+import asyncio
 import os
 import signal
 import socket
@@ -22,6 +23,7 @@ from outcrop.runtime import open_runtime
 from outcrop.settings import Settings
 
 POOL_SIZE = 16  # connections of one API process: more would only queue inside the database
+HEAD_BYTES, HEAD_SECONDS = 64 << 10, 30.0  # of a request, before anybody knows who asks
 STATEMENT_TIMEOUT = 4.0  # seconds; an answer must be out within 5, the database there or not
 
 
@@ -50,7 +52,49 @@ def _end_with_parent() -> None:
 
 
 class ApiProtocol(HttpToolsProtocol):
-    """A request that cannot be parsed gets JSON like every other failure."""
+    """A request that cannot be parsed gets JSON like every other failure, and so does one whose head is too long or does not end."""
+
+    _head = 0  # bytes of a head that has not ended
+    _in_head = True
+    _too_slow: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_ended()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._wait_for_head()
+
+    def on_headers_complete(self) -> None:
+        self._head_ended()
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        went_on = self._in_head
+        super().data_received(data)
+        if went_on and self._in_head:
+            self._head += len(data)
+            if self._head > HEAD_BYTES:
+                self._refuse()
+
+    def _wait_for_head(self) -> None:
+        self._head_ended()
+        self._in_head = True
+        self._too_slow = self.loop.call_later(HEAD_SECONDS, self._refuse)
+
+    def _head_ended(self) -> None:
+        self._head, self._in_head = 0, False
+        if self._too_slow is not None:
+            self._too_slow.cancel()
+
+    def _refuse(self) -> None:
+        if not self.transport.is_closing():
+            self.send_400_response("")
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words, which are not JSON
         if self.cycle is not None and not self.cycle.response_complete:
