@@ -6,20 +6,19 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from outcrop.domain.errors import BadInputError, CodeNeededError, NotFoundError, SignInError, SignInLimitedError
+from outcrop.domain.errors import BadInputError, CodeNeededError, ForbiddenError, NotFoundError, SignInError, SignInLimitedError
 from outcrop.portal.cookies import csrf_of
 from outcrop.portal.door import STATE, House, Visit, check_form, now, post, relative
 from outcrop.portal.forms import Form, read_form
 from outcrop.runtime import Runtime
 from outcrop.services import sessions, team
+from outcrop.services.sessions import Signed
 
 
 async def sign_in_page(request: Request) -> Response:
-    house, runtime = _here(request)
-    if (token := house.cookies.session(request)) is not None:
-        async with runtime.pool.connection() as db:
-            if await sessions.resume(db, token, now=now()) is not None:
-                return RedirectResponse(relative(request.query_params.get("next", "/")), status_code=303)
+    house, _ = _here(request)
+    if await _signed(request) is not None:
+        return RedirectResponse(relative(request.query_params.get("next", "/")), status_code=303)
     return _ask(request, house, "sign_in.html", next=relative(request.query_params.get("next", "/")), email="", code=False)
 
 
@@ -29,6 +28,10 @@ async def sign_in(request: Request) -> Response:
     back = relative(form.get("next") or "/")
     try:
         _check(request, house, form)
+    except ForbiddenError:
+        check_form(request, house, form, form.get("csrf"))  # what another site sent is refused as ever; this is our own form
+        return await _ask_again(request, house, form.get("email"), back)
+    try:
         token = await sessions.sign_in(
             runtime.pool,
             runtime.keys,
@@ -59,6 +62,15 @@ async def sign_in(request: Request) -> Response:
     response = RedirectResponse(back, status_code=303)
     house.cookies.set_session(response, token)
     return response
+
+
+async def _ask_again(request: Request, house: House, email: str, back: str) -> Response:
+    """Answer a sign-in form that has lost its token: another tab has signed in since, or it was open for too long."""
+    signed = await _signed(request)
+    if signed is not None and signed.member.email.lower() == email.lower():
+        return RedirectResponse(back, status_code=303)
+    message = "this page was open for too long, or another tab has signed in: sign in once more"
+    return _ask(request, house, "sign_in.html", 403, message=message, next=back, email=email, code=False)
 
 
 async def sign_out(visit: Visit) -> Response:
@@ -94,13 +106,28 @@ async def join(request: Request) -> Response:
         await team.accept(runtime.pool, runtime.keys, token, password=form.raw("password"), now=now())
     except BadInputError as error:
         return _ask(request, house, "join.html", 400, link=link, message=error.message)
+    told = "Your password is set. Sign in with it."
+    if (other := await _signed(request)) is not None:
+        told = f"{other.member.email} is signed out here. {told}"
+        async with runtime.pool.connection() as db, db.transaction():
+            await sessions.sign_out(db, house.cookies.session(request) or "", now=now())
     response = RedirectResponse("/sign-in", status_code=303)
-    house.cookies.set_flash(response, "Your password is set. Sign in with it.")
+    house.cookies.forget_session(response)
+    house.cookies.set_flash(response, told)
     return response
 
 
 def _here(request: Request) -> tuple[House, Runtime]:
     return getattr(request.app.state, STATE), request.state.runtime
+
+
+async def _signed(request: Request) -> Signed | None:
+    """Tell who is signed in at this browser."""
+    house, runtime = _here(request)
+    if (token := house.cookies.session(request)) is None:
+        return None
+    async with runtime.pool.connection() as db:
+        return await sessions.resume(db, token, now=now())
 
 
 def _check(request: Request, house: House, form: Form) -> None:

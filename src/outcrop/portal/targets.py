@@ -14,6 +14,11 @@ from outcrop.portal.queries import whole_number
 from outcrop.services import targets
 from outcrop.services.pipeline.start import start_run
 
+# What an error says to who is at the command line, in the form's words.
+_HERE = {
+    "comes by --credential-stdin": "has a field of its own below",
+    "--type page": "the kind “Single page”",
+}
 KINDS = [kind for kind in TargetKind if kind is not TargetKind.FOLDER]
 
 
@@ -90,6 +95,8 @@ async def remove_target(visit: Visit) -> Response:
 
 
 def _form(visit: Visit, target: Target | None, typed: dict[str, Any], message: str | None = None) -> Response:
+    for elsewhere, here in _HERE.items():
+        message = message and message.replace(elsewhere, here)
     return visit.render(
         "target_form.html",
         400 if message else 200,
@@ -104,8 +111,15 @@ def _form(visit: Visit, target: Target | None, typed: dict[str, Any], message: s
 
 def _typed(visit: Visit) -> dict[str, Any]:
     """Give what was typed, to be shown again; never the credential."""
-    names = ("target", "kind", "schedule", "include", "exclude", *{name for chosen in OPTIONS.values() for name in chosen})
-    return {name: visit.form.get(name) for name in names}
+    form = visit.form
+    typed: dict[str, Any] = {name: form.get(name) for name in ("target", "kind", "schedule", "include", "exclude")}
+    for kind, options in OPTIONS.items():
+        for field in (f"{kind}.{name}" for name in options):
+            if f"{field}.shown" in form:
+                typed[field] = field in form
+            elif field in form:
+                typed[field] = form.get(field)
+    return typed | {"forget": "forget" in form}
 
 
 def _schedule(visit: Visit) -> Schedule:

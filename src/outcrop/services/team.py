@@ -176,6 +176,15 @@ async def begin_totp(db: Connection, keys: Keys, account: Account, member: Membe
     return Totp(secret, totp.address(secret, member.email))
 
 
+async def pending_totp(db: Connection, keys: Keys, account: Account, member: Member) -> Totp | None:
+    """Give the secret that is still to be confirmed: the app has it already, and another one would leave a dead entry there."""
+    factor = await second_factors.lock(db, account.id, member.id)
+    if factor is None or factor.confirmed:
+        return None
+    secret = reveal(keys.open(factor.box, account.id, member.id, wholly=True))
+    return Totp(secret, totp.address(secret, member.email))
+
+
 async def confirm_totp(db: Connection, keys: Keys, member: Member, code: str, now: datetime) -> list[str]:
     """Turn the second step on; give the recovery codes, each of which works once."""
     there = await accounts.lock_credentials(db, member.account, member.id)

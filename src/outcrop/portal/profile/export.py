@@ -4,9 +4,9 @@ from importlib.metadata import version
 
 from starlette.responses import Response, StreamingResponse
 
-from outcrop.domain.errors import NotFoundError
+from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.portal.door import Visit, get, now
-from outcrop.portal.queries import ALL, read_view
+from outcrop.portal.queries import ALL, NAMES, read_view
 from outcrop.services.exchange.writing import ExportFormat, export_findings
 
 _TYPES = {
@@ -26,10 +26,12 @@ async def export(visit: Visit) -> Response:
     if format_ is None:
         raise NotFoundError("there is nothing at this address")
     given = dict(visit.request.query_params)
-    query = read_view(given or {"status": ALL}).query
+    view = read_view(given or {"status": ALL})
+    if unread := [*view.problems, *(name.replace("_", " ") for name in NAMES if "\0" in given.get(name, ""))]:
+        raise BadInputError(f"nothing is exported, since this part of the view cannot be read: {', '.join(unread)}")
     name = f"outcrop-findings-{visit.signed.account.slug}-{now():%Y%m%d}.{format_}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    body = export_findings(visit.pool, visit.signed.account, query, format_, version=version("outcrop"), by=visit.email, now=now())
+    body = export_findings(visit.pool, visit.signed.account, view.query, format_, version=version("outcrop"), by=visit.email, now=now())
     return StreamingResponse(body, media_type=_TYPES[format_], headers=headers)
 
 

@@ -33,15 +33,16 @@ async def change_password(visit: Visit) -> Response:
 
 
 async def begin_totp(visit: Visit) -> Response:
-    totp = await team.begin_totp(visit.db, visit.keys, visit.signed.account, visit.signed.member, now=now())
-    return await _page(visit, secret=totp.secret, code=_picture(totp.uri))
+    new = await team.begin_totp(visit.db, visit.keys, visit.signed.account, visit.signed.member, now=now())
+    return await _page(visit, new=new)
 
 
 async def confirm_totp(visit: Visit) -> Response:
     try:
         recovery = await team.confirm_totp(visit.db, visit.keys, visit.signed.member, visit.form.get("code"), now=now())
     except OutcropError as error:
-        return await _page(visit, message=error.message)
+        pending = await team.pending_totp(visit.db, visit.keys, visit.signed.account, visit.signed.member)
+        return await _page(visit, message=error.message, new=pending)
     return await _page(visit, recovery=recovery)
 
 
@@ -75,8 +76,7 @@ async def _page(
     visit: Visit,
     *,
     message: str | None = None,
-    secret: str | None = None,
-    code: Markup | None = None,
+    new: team.Totp | None = None,
     recovery: list[str] | None = None,
 ) -> Response:
     return visit.render(
@@ -85,8 +85,8 @@ async def _page(
         sessions=await sessions.list_sessions(visit.db, visit.account_id, visit.signed.member.id),
         totp=await team.recovery_codes_left(visit.db, visit.signed.account, visit.signed.member),
         message=message,
-        secret=secret,
-        code=code,
+        secret=new and new.secret,
+        code=new and _picture(new.uri),
         recovery=recovery,
     )
 

@@ -1,9 +1,12 @@
 """The webhook: saved, its secret shown once, tested, removed; and every delivery there was."""
 
+from datetime import timedelta
+
 from starlette.responses import Response
 
 from outcrop.domain.account import Permission
 from outcrop.domain.errors import OutcropError
+from outcrop.domain.webhook import KEPT_DAYS
 from outcrop.portal.door import Visit, get, now, post
 from outcrop.services import webhooks
 
@@ -45,6 +48,7 @@ async def _page(visit: Visit, *, secret: str | None = None, message: str | None 
         400 if message else 200,
         webhook=await webhooks.get_webhook(visit.db, visit.account_id),
         deliveries=await webhooks.list_deliveries(visit.db, visit.account_id, limit=_SHOWN),
+        oldest=(now() - timedelta(days=KEPT_DAYS)).date(),
         secret=secret,
         message=message,
         typed=typed,

@@ -33,7 +33,10 @@
   };
   const show = (html) => {
     const list = one("#list");
+    const aside = one(".scroll", list)?.scrollLeft ?? 0;
     list.innerHTML = html;  // drawn by our own server, everything from outside escaped there
+    const table = one(".scroll", list);
+    if (table) table.scrollLeft = aside;
     localise(list);
     poll();
   };
@@ -219,6 +222,8 @@
   });
   document.addEventListener("submit", (event) => { if (event.target.matches("form[data-call]")) event.preventDefault(); });
 
+  // To load a page again that has shown something once must not send its form again, which would make another.
+  if (one(".once")) history.replaceState(null, "", all("a[aria-current=page]").at(-1)?.href ?? location.href);
   localise(document);
   poll();
 })();
