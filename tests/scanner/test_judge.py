@@ -1,5 +1,6 @@
 """The judge of generic values: what names say, what values are, and what comes of both in their place."""
 
+import base64
 import random
 import string
 import time
@@ -520,3 +521,18 @@ class TestMembers:
         started = time.process_time()
         assert values("tokens = [" + more * 100_000) == values("tokens:" + more * 100_000) == []
         assert time.process_time() - started < 15
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "cp1252"])
+def test_a_password_has_letters_of_any_encoding(encoding):
+    found = hits('password = "Xk9ö2vLp8Rt!"\n'.encode(encoding))
+    assert [reveal(hit.secret) for hit in found] == ["Xk9ö2vLp8Rt!"]
+
+
+@pytest.mark.parametrize("value", [b"\xf6\xf7\x80\x81\x90\x99abc!Xk92", b"Xk9\x852vLp8Rt!", b"Xk9\xd72vLp8Rt!", b"\xe4\xf6\xfcXk92vLp8Rt!"])
+def test_what_is_no_text_is_no_password(value):
+    assert hits(b'password = "' + value + b'"\n') == []
+
+
+def test_the_example_of_the_standard_is_no_finding():
+    assert values("Authorization: Basic " + base64.b64encode(b"Aladdin:open sesame").decode() + "\n") == []

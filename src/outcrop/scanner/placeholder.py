@@ -24,6 +24,7 @@ FILL_IN = (
 )
 _FILL_IN = compile_regex(FILL_IN)
 _MOSTLY = b"EXAMPLE"  # what it mostly is in a token
+_UNSEALED = b"Encryption: none"  # in a key of PuTTY's, which it does not make a stand-in
 _LONG = 400  # a key block contains any word by chance
 _SHORT_ELLIPSIS = 80
 
@@ -50,7 +51,7 @@ WORD = (
     r"|root|admin|administrator|guest|postgres|postgresql|mysql|mariadb|mongo|mongodb|mongoadmin|redis|rabbitmq|rabbit|sa|minio|minioadmin|elastic|neo4j|odoo"
     r"|none|null|nil|true|false|undefined|empty|hidden|masked|removed|censored|todo|tbd|tba|fixme|n/?a|unset|unknown|blank|optional|required|disabled|enabled"
     r"|localhost|anonymous|dev|development|prod|production|staging|local|x{1,5}|x-oauth-basic|x-token-auth|0{1,8}|1{1,8}|1234?5?6?7?|654321|321|yes|no|on|off"
-    r"|public|default|change|replace|insert|random|nothing|something|anything|whatever|thisisasecret)"
+    r"|base64|plain|plaintext|public|default|change|replace|insert|random|nothing|something|anything|whatever|thisisasecret)"
 )
 _WORD = compile_regex(WORD)
 _WORDS_UP_TO = 48
@@ -70,6 +71,7 @@ _PUBLISHED = frozenset(
         "08831f80b56414a9",  # jwt.io, the older signature
         "13d31e961a1ad8ec",  # RFC 7515 and RFC 7636
         "b8e148545b13c78b",  # RFC 6750
+        "e30592c37ff33ddb",  # RFC 7617
         "2cafc0970149a84f",  # Stripe documentation
         "f2d6ca16515033e5",  # Stripe documentation
         "0011cc25eb432071",  # Azure storage emulator
@@ -95,7 +97,7 @@ def is_placeholder(value: str) -> bool:
     """Tell whether a value is a stand-in rather than a credential. What is quickly ruled out is not looked for."""
     raw = value.encode("utf-8", "surrogateescape")
     size = len(value)
-    if is_filled_in(raw) or (6 <= size <= _LONG and len(set(value)) < 3):
+    if is_filled_in(raw.replace(_UNSEALED, b"")) or (6 <= size <= _LONG and len(set(value)) < 3):
         return True
     block = value.startswith("-----BEGIN")
     if (_may_be_template(raw) and not block and not value.startswith(_HASH) and spans(_TEMPLATE, raw, 0, len(raw))) or _repeats(value):

@@ -55,6 +55,8 @@ _ENDS = re.compile(
     rb"|&(?:quot|[lr][sd]quo|nbsp|#3[49]);|%26|\|$"
 )
 _JOINTS = b"_.-:/ "
+_ASCII = bytes(range(0x20, 0x7F))
+_FOREIGN_LETTERS = 2
 _ESCAPED = re.compile(rb"\\u([0-9A-Fa-f]{4})")
 _COMMENT = re.compile(rb"#|//|^\s*(?:\*|--|;|<!--|%|REM\b|rem\b)")
 _LOW = Confidence.LOW  # a member is looked up at each use
@@ -337,8 +339,8 @@ def _is_label(name: bytes, value: bytes) -> bool:
 def _is_text(value: bytes) -> bool:
     try:
         return value.decode("utf-8").isprintable()
-    except UnicodeDecodeError:
-        return False
+    except UnicodeDecodeError:  # letters of an older way of writing, of which a password has few
+        return len(letters := value.translate(None, _ASCII)) <= _FOREIGN_LETTERS and letters.decode("latin-1").isalpha()
 
 
 def _doubts(gap: bytes, after: bytes) -> tuple[str, ...]:

@@ -7,6 +7,15 @@ _FILES = (
     "|tgz|whl|com|org|net|io|app|dev|cloud|local|internal|localdomain"
 )
 SHAPES: dict[str, tuple[str, ...]] = {
+    # Tells by its beginning that it opens nothing, however much it looks drawn by chance: a key that pages show, what a database
+    # keeps of a password, the public half of a pair.
+    "known": (
+        r"pk_(?:live|test)_[0-9A-Za-z]{8,}",
+        r"SCRAM-SHA-(?:1|256|512)\$.*",
+        r"md5[0-9a-f]{32}",
+        r"\*[0-9A-F]{40}",
+        r"age1[02-9ac-hj-np-z]{58}",
+    ),
     # Says where the value stands: a template, a variable, a vault; or is the markup of a manual page, or the next option.
     "reference": (
         r".*(?:\$\{|\{\{|\}\}|#\{|<%|%>|%\(|\$\().*",

@@ -12,6 +12,7 @@ from outcrop.scanner.judge.shapes import SHAPES
 class Shape(StrEnum):
     """What there are patterns for."""
 
+    KNOWN = "known"
     REFERENCE = "reference"
     PUBLIC = "public"
     SEALED = "sealed"

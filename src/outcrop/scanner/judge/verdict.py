@@ -44,7 +44,7 @@ _OF_WORDS = frozenset({Shape.LETTERS, Shape.WORDS})
 _UNSPOKEN = 1.5  # bits a character from which on a phrase is of no language
 _UNPADDED = 8.0  # bits from which on letters before a padding are no words
 _UNWRITTEN = 16.0  # bits: whatever its numbers look like, nobody wrote this
-_NEVER = frozenset({Shape.REFERENCE, Shape.PUBLIC, Shape.SEALED, Shape.PLACE, Shape.WORDS, Shape.CODE})
+_NEVER = frozenset({Shape.KNOWN, Shape.REFERENCE, Shape.PUBLIC, Shape.SEALED, Shape.PLACE, Shape.WORDS, Shape.CODE})
 _MARKED_UP = frozenset({Shape.REFERENCE, Shape.WORDS, Shape.CODE})  # by its signs
 _RUNS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _CHANGES = re.compile(rb"[A-Za-z]+|[0-9]+|[^A-Za-z0-9]+")
@@ -127,7 +127,7 @@ def weigh(value: bytes, noun: Noun, place: str, around: tuple[str, ...] = ()) ->
 
 def _by_its_letters(value: bytes, text: str, shape: Shape, noun: Noun) -> Shape:
     """Give the shape of a value whose letters tell that it only has the marks of something else."""
-    if shape is Shape.PLACE and text.lower().endswith(_UPLOADED):
+    if shape is Shape.KNOWN or (shape is Shape.PLACE and text.lower().endswith(_UPLOADED)):
         return shape
     if shape in _NEVER and ((len(value) >= _LONG and _is_noise(value)) or (shape in _MARKED_UP and is_drawn_with_signs(text))):
         return Shape.OTHER
