@@ -83,6 +83,25 @@ class TestCheck:
         assert rules("check", "none.toml").err == "outcrop: none.toml: No such file or directory\n"
         assert rules("check").code == 2
 
+    @pytest.mark.parametrize("command", ["check", "test"])
+    def test_an_empty_path_is_not_the_current_folder(self, rules, command):
+        assert rules(command, "") == Ran(2, "", "outcrop: the path is empty\n")
+
+    @pytest.mark.parametrize("command", ["check", "test"])
+    def test_the_id_of_a_built_in_rule_is_told_as_a_scan_does(self, rules, tmp_path, command):
+        (tmp_path / "same.toml").write_text(GOOD.replace("acme_key", "github_pat_classic"))
+        ran = rules(command, "same.toml")
+        assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+        assert ran.err.startswith("outcrop: same.toml:7: rule github_pat_classic: is already defined in ")
+
+    def test_a_built_in_file_is_well_formed(self, rules):
+        assert rules("check", module.BUILT_IN / "github.toml").code == 0
+
+    @pytest.mark.parametrize("command", ["check", "test"])
+    def test_what_is_nested_too_deeply_is_told_in_one_line(self, rules, tmp_path, command):
+        (tmp_path / "deep.toml").write_text("x=" + "[" * 100_000)
+        assert rules(command, "deep.toml") == Ran(2, "", "outcrop: deep.toml: is nested too deeply\n")
+
 
 class TestTest:
     def test_good_examples(self, rules):

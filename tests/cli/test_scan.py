@@ -1,11 +1,13 @@
 """`outcrop scan` as users and CI systems call it."""
 
+import io
 import json
 import os
 import pty
 import select
 import subprocess
 import sys
+import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -88,6 +90,10 @@ class TestExitCodes:
             (["--type", "git", "src"], "src: is not a git repository"),
             (["git@github.com:a/b.git"], "only https addresses can be cloned"),
             (["http://user:pw@host/a"], "without a name or password"),
+            (["https://["], "an https address was given whose host cannot be read"),
+            (["https://me:pw@[::1"], "an https address was given whose host cannot be read"),
+            (["--since", "", "."], "--since is empty: give a revision"),
+            (["--since", "", "--account", "acme"], "--since is empty: give a revision"),
             (["ftp://user:pw@host/a"], "ftp://host/a: only https addresses can be cloned"),
         ],
     )  # fmt: skip
@@ -97,6 +103,32 @@ class TestExitCodes:
         assert message in " ".join(ran.err.replace("│", " ").split())
         assert "Traceback" not in ran.err
         assert ran.out in {"", "0 findings in 0 files, 0.0 MB\n"}
+
+    @pytest.mark.parametrize("address", ["https://[", "https://[::1", "https://me:hunter2@[x]/"])
+    def test_an_address_that_cannot_be_read_is_one_line_and_the_others_are_still_scanned(self, scan, address):
+        ran = scan("--json", address, "src")
+        assert (ran.code, len(ran.json), ran.err.count("\n")) == (2, 1, 1)
+        assert ran.err.startswith("outcrop: ")
+        assert "hunter2" not in ran.err
+
+    def test_a_fault_of_ours_is_not_taken_for_a_finding_and_shows_no_value(self, scan, monkeypatch):
+        def broken(*_: object) -> None:
+            try:
+                {}[TOKEN]
+            except KeyError as error:
+                raise ExceptionGroup(TOKEN, [ValueError(TOKEN)]) from error
+
+        monkeypatch.setattr("outcrop.services.local_scan.scan", broken)
+        ran = scan("--json", ".")
+        assert (ran.code, ran.out) == (2, "")
+        assert TOKEN not in ran.err
+        assert [line for line in ran.err.splitlines() if line.endswith("in broken")]
+        assert [line for line in ran.err.splitlines() if line in {"KeyError", "ValueError", "ExceptionGroup"}] == [
+            "KeyError",
+            "ValueError",
+            "ExceptionGroup",
+        ]
+        assert ran.err.splitlines()[-1] == "outcrop: ended by a fault of its own, ExceptionGroup: the lines above say where"
 
 
 class TestFormats:
@@ -214,6 +246,39 @@ class TestOptions:
         assert scan(".").out.endswith("; 1 not scanned\n")
         notes = scan("--format", "sarif", ".").json["runs"][0]["invocations"][0]["toolExecutionNotifications"]
         assert len(notes) == 1
+
+    @pytest.mark.parametrize("output", ["table", "json", "jsonl", "sarif"])
+    def test_whatever_a_member_of_an_archive_on_standard_input_is_called_its_gap_is_one_line(self, scan, output):
+        made = io.BytesIO()
+        with tarfile.open(fileobj=made, mode="w", format=tarfile.GNU_FORMAT, encoding="utf-8", errors="surrogateescape") as archive:
+            for name in (os.fsdecode(b"a\xffb"), "c\x1b[31m\x07\nd"):
+                member = tarfile.TarInfo(name)
+                content = b"7z\xbc\xaf\x27\x1c" + bytes(100)
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+        ran = scan("--format", output, "-", stdin=made.getvalue())
+        assert ran.code == 0, ran.err
+        first, second = ran.err.splitlines()
+        assert "a\\xffb" in first
+        assert "c\\x1b[31m\\x07\\nd" in second
+        assert not {"\x1b", "\x07"} & {*ran.out, *ran.err}
+
+    def test_a_target_never_moves_the_cursor_of_a_terminal(self, scan):
+        ran = scan("ssh://\x1b[31mfoo")
+        assert (ran.code, ran.err) == (2, "outcrop: ssh://\\x1b[31mfoo: only https addresses can be cloned\n")
+
+    def test_a_note_on_a_configuration_is_one_line(self, scan, tmp_path, monkeypatch):
+        monkeypatch.setattr(ruleset, "BUILT_IN", ruleset.BUILT_IN / "github.toml")
+        (tmp_path / "g.toml").write_text('"a\\u001b[31m\\nb" = 1\n')
+        ran = scan("--gitleaks-config", tmp_path / "g.toml", "clean.txt")
+        assert (ran.code, ran.err) == (0, f"outcrop: {tmp_path / 'g.toml'}: a\\x1b[31m\\nb: is not known\n")
+
+    @pytest.mark.parametrize("option", ["--rules", "--gitleaks-config"])
+    def test_rules_that_are_nested_too_deeply_are_one_line(self, scan, tmp_path, option):
+        (tmp_path / "deep.toml").write_text("x=" + "[" * 100_000)
+        ran = scan(option, tmp_path / "deep.toml", ".")
+        assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+        assert ran.err.endswith("deep.toml: is nested too deeply\n")
 
     def test_own_rules_beside_the_built_in_ones(self, scan, place, tmp_path, monkeypatch):
         monkeypatch.setattr(ruleset, "BUILT_IN", ruleset.BUILT_IN / "github.toml")  # one file is compiled at once

@@ -149,8 +149,28 @@ def test_escapes_and_classes_of_go_are_written_as_both_engines_read_them():
 
 def test_the_last_rule_of_an_id_counts(tmp_path):
     path = tmp_path / "g.toml"
-    path.write_text("[[rules]]\nid='a'\nregex='xx1'\n[[rules]]\nid='A'\nregex='yy2'\n")
+    path.write_text("[[rules]]\nid='a'\nregex='xx1'\n[[rules]]\nid='a'\nregex='yy2'\n")
     assert values("xx1 yy2", rules=make(load_gitleaks(path).rules)) == ["yy2"]
+
+
+def test_rules_whose_ids_are_written_alike_all_speak(tmp_path):
+    path = tmp_path / "g.toml"
+    long = "n" * 90
+    ids = ["My Rule", "my-rule", "my.rule", "my-rule-2", "MY RULE", long, f"{long}n"]
+    path.write_text("".join(f"[[rules]]\nid='{id_}'\nregex='tok{n}_[a-z]{{8}}'\n" for n, id_ in enumerate(ids)))
+    config = load_gitleaks(path)
+    told = ["my-rule", "my-rule-3", "my-rule-4", "my-rule-2", "my-rule-5", "n" * 80, "n" * 78 + "-2"]
+    assert [rule.id for rule in config.rules] == told
+    found = hits(" ".join(f"tok{n}_qlmdwert" for n in range(len(ids))), rules=make(config.rules))
+    assert [hit.rule.id for hit in found] == told
+
+
+def test_an_entropy_that_is_no_number_is_noted_and_the_rule_speaks(tmp_path):
+    path = tmp_path / "g.toml"
+    path.write_text("[[rules]]\nid='a'\nregex='tok_[a-z]{8}'\nentropy=nan\n")
+    config = load_gitleaks(path)
+    assert config.notes == [f"{path}:1: rule a: entropy: is not a number, and the rule told without it"]
+    assert values("tok_qlmdwert", rules=make(config.rules)) == ["tok_qlmdwert"]
 
 
 FAULTS = {
@@ -167,6 +187,7 @@ FAULTS = {
     "target": ("[[allowlists]]\nregexTarget='file'\nregexes=['a']\n", ": allowlists.0.regextarget: Input should be"),
     "negated class": ("[[rules]]\nid='a'\nregex='ab[[:^alpha:]]c'\n", ":1: rule a: has a class that is not known: [:^alpha:]"),
     "letters in a class": ("[[rules]]\nid='a'\nregex='ab[\u00e4\u00f6]c'\n", ":1: rule a: has a character beyond ASCII in a class"),
+    "a long number": ("x = " + "1" * 5_000, ": has a number of too many digits"),
     "two ways to extend": ("[extend]\nuseDefault=true\npath='x'\n", ": extend.path and extend.useDefault exclude each other"),
 }
 

@@ -75,6 +75,8 @@ FAULTS = {
     "a configuration of gitleaks": ("[[rules]]\nid = 'x'\nregex = 'y'\n", "f.toml: has [[rules]] and no [[rule]]: a configuration"),
     "syntax": (GOOD + "colour = red\n", "f.toml:8: Invalid value"),
     "syntax at the end": (GOOD + "colour = [", "f.toml:8: "),
+    "nested too deeply": (GOOD + "colour = " + "[" * 100_000, "f.toml: is nested too deeply"),
+    "a long number": (GOOD + "colour = " + "1" * 5_000, "f.toml: has a number of too many digits"),
 }  # fmt: skip
 
 

@@ -110,6 +110,23 @@ def test_everything_has_a_default(backend: Backend) -> None:
     assert found["first_seen_at"] == found["last_seen_at"]
 
 
+@pytest.mark.parametrize("kind", ["object", "list"])
+def test_a_detail_that_is_nested_too_deeply_is_refused_by_its_line(backend: Backend, kind: str) -> None:
+    def nested(levels: int) -> dict[str, object]:
+        value: object = 1
+        for _ in range(levels - 1):
+            value = {"a": value} if kind == "object" else [value]
+        return {"a": value}
+
+    tenant = backend.tenant()
+    for levels in (33, 101, 300, 900):
+        with pytest.raises(BadInputError, match=r"^line 2: validation_detail: is nested more than 32 deep$"):
+            backend.import_(tenant.account, make_line(), make_line(validation_detail=nested(levels)))
+    backend.import_(tenant.account, make_line(validation_detail=nested(32)))
+    (found,) = tenant.get("/findings").json()["data"]
+    assert found["validation_detail"]["a"] == nested(32)["a"]
+
+
 def test_an_import_sends_no_event_and_is_one_audit_line(backend: Backend) -> None:
     tenant = backend.tenant()
     backend.import_(tenant.account, make_line(status="resolved"), make_line(status="false_positive"))

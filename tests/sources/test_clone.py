@@ -85,11 +85,22 @@ def test_repository_that_is_not_there_is_one_line_without_the_password(server, t
         "https:///r",
         "https://h:99999/r",
         "https://h/r?x=1",
+        "https://[",
+        "https://[::1",
     ],
 )
 def test_other_addresses_are_refused(address, tmp_path):
     with pytest.raises(OperatorError):
         clone(Remote.parse(address), folder(tmp_path), Egress())
+    with pytest.raises(OperatorError):
+        clone(Remote(address), tmp_path, Egress())
+
+
+def test_an_address_that_cannot_be_read_is_not_repeated():
+    with pytest.raises(OperatorError) as error:
+        Remote.parse("https://me:hunter2hunter2@[::1")
+    assert "hunter2" not in error.value.message
+    assert error.value.__suppress_context__
 
 
 def test_credentials_do_not_stay_in_the_mirror(server, tmp_path):

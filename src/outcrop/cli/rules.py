@@ -10,9 +10,10 @@ import typer
 from outcrop.cli.exits import fail
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.loader import load_paths
+from outcrop.scanner.loader import each_once, load_paths
 from outcrop.scanner.proof import failures
-from outcrop.scanner.ruleset import load, make, read
+from outcrop.scanner.rule import Rule
+from outcrop.scanner.ruleset import BUILT_IN, load, make, read
 from outcrop.services.local_scan import Options, scan
 from outcrop.sources.base import one_line
 from outcrop.sources.parallel import cores
@@ -47,28 +48,43 @@ def list_rules(
 
 
 @app.command()
-def check(path: Annotated[Path, typer.Argument(metavar="PATH", help="A rule file, or a folder of them.")], as_json: AsJson = False) -> None:
+def check(path: Annotated[str, typer.Argument(metavar="PATH", help="A rule file, or a folder of them.")], as_json: AsJson = False) -> None:
     """Check that rules can be loaded; the first fault is told with its file and line."""
-    found = make(load_paths([path])).rules
+    found = make(_loaded(_given(path))).rules
     print(orjson.dumps({"rules": len(found)}).decode() if as_json else f"{len(found)} rules are well formed")
 
 
 @app.command("test")
 def run_tests(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="What to look through with the rules; or a rule file, to run its examples.")],
+    name: Annotated[str, typer.Argument(metavar="PATH", help="What to look through with the rules; or a rule file, to run its examples.")],
     rule: Annotated[list[str] | None, typer.Option("--rule", metavar="ID", help="Only what these rules find.")] = None,
     own: Annotated[list[Path] | None, typer.Option("--rules", help="Own rules beside the built-in ones.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what the rules find in a folder, with counts, at every confidence. Of a rule file, run the examples instead."""
+    path = _given(name)
     if path.suffix == ".toml" and path.is_file() and not (rule or own):
         _run_examples(path, as_json=as_json)
     else:
         _show_findings(path, rule or [], own or [], as_json=as_json)
 
 
-def _run_examples(path: Path, *, as_json: bool) -> None:
+def _given(name: str) -> Path:
+    if not name:  # a variable of a script that was not set: it would be the current folder
+        raise BadInputError("the path is empty")
+    return Path(name)
+
+
+def _loaded(path: Path) -> list[Rule]:
+    """Load rules as a scan would, beside the built-in ones; a built-in file itself can be given too."""
     mine = load_paths([path])
+    if not path.resolve().is_relative_to(BUILT_IN.resolve()):
+        each_once([*load(cache=cache_folder()).rules, *mine])
+    return mine
+
+
+def _run_examples(path: Path, *, as_json: bool) -> None:
+    mine = _loaded(path)
     known = load(cache=cache_folder())
     if any((same := known.rules.named(rule.id)) is None or same.bare != rule.bare for rule in mine):
         known = make([*(rule for rule in known.rules if rule.id not in {rule.id for rule in mine}), *mine])

@@ -21,7 +21,7 @@ from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.ruleset import load
 from outcrop.services import local_scan
 from outcrop.services.local_scan import LocalFinding, Options, Report
-from outcrop.sources.base import Progress
+from outcrop.sources.base import Progress, one_line
 from outcrop.sources.parallel import cores
 from outcrop.sources.workspace import cache_folder
 
@@ -76,6 +76,8 @@ def scan(  # noqa: PLR0917 - every option of the command
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Scan everything again.")] = False,
 ) -> None:
     """Find credentials. Exit code 0: none; 1: some; 2: a target could not be read."""
+    if since == "":  # a variable of a script that was not set: it would be the whole history
+        raise BadInputError("--since is empty: give a revision")
     if account is not None:
         given = {"--rules": rules, "--gitleaks-config": gitleaks_config, "--baseline": baseline, "--since": since, "--staged": staged}
         given |= {"--gitignore": gitignore, "--reveal": show_secrets, "--format": output in {Format.JSONL, Format.SARIF}}
@@ -109,7 +111,7 @@ def scan(  # noqa: PLR0917 - every option of the command
         **_reach(targets or []),
     )
     for note in options.ruleset.notes:
-        print(f"outcrop: {note}", file=sys.stderr)
+        print(f"outcrop: {one_line(note)}", file=sys.stderr)
     with ExitStack() as stack:
         report = local_scan.scan(targets or ["."], options, _progress(stack))
     asked = not no_validate and _validated(report, only_valid=only_valid)

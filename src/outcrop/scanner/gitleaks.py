@@ -1,8 +1,10 @@
 """Rules in the format of `gitleaks.toml`, so that people keep what they have written. What cannot be kept is told in notes."""
 
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -19,6 +21,7 @@ from outcrop.scanner.rule import Impact, Rule, RuleError, Strength
 
 _HEADING = re.compile(r"\s*\[\[\s*rules\s*\]\]", re.IGNORECASE)
 _REPLACED = ("description", "regex", "path", "secretgroup", "entropy")  # what a rule that extends another says instead of it
+_LONGEST_ID = 80
 
 
 class _Table(BaseModel):
@@ -93,7 +96,21 @@ def load_gitleaks(path: Path) -> Config:
     lists = [one for each in read for one in _lists(each.file)]
     _note_file(path, read, rules, notes)
     made = [_rule(at, rule, lists) for at, rule in rules.values() if _is_used(at, rule, notes)]
-    return Config(list({rule.id: rule for rule in made}.values()), notes)
+    return Config(_told_apart(made), notes)
+
+
+def _told_apart(rules: list[Rule]) -> list[Rule]:
+    """Number the later of rules whose ids differ only in what our ids do not have: capitals, spaces, dots."""
+    taken = {rule.id for rule in rules}
+    apart: dict[str, Rule] = {}
+    for rule in rules:
+        id_ = rule.id
+        if id_ in apart:
+            numbered = (f"{rule.id[: _LONGEST_ID - len(str(n)) - 1]}-{n}" for n in count(2))
+            id_ = next(one for one in numbered if one not in taken)
+            taken.add(id_)
+        apart[id_] = rule._replace(id=id_)
+    return list(apart.values())
 
 
 def _read(path: Path, notes: list[str]) -> _Read:
@@ -107,6 +124,10 @@ def _read(path: Path, notes: list[str]) -> _Read:
         raise RuleError(f"{path}: {error}") from None
     except ValidationError as error:
         raise RuleError(f"{path}: {_fault(error)}") from None
+    except ValueError:
+        raise RuleError(f"{path}: has a number of too many digits") from None
+    except RecursionError:
+        raise RuleError(f"{path}: is nested too deeply") from None
     if file.extend.path and file.extend.usedefault:
         raise RuleError(f"{path}: extend.path and extend.useDefault exclude each other")
     lines = [number for number, line in enumerate(text.split("\n"), 1) if _HEADING.match(line)]
@@ -115,10 +136,14 @@ def _read(path: Path, notes: list[str]) -> _Read:
         name = str(raw.get("id") or f"rule-{number + 1}")
         at = f"{path}:{lines[number]}" if number < len(lines) else str(path)
         try:
-            rules[name] = at, _RuleIn.model_validate(raw | {"id": name})
+            rule = _RuleIn.model_validate(raw | {"id": name})
         except ValidationError as error:
             raise RuleError(f"{at}: rule {name}: {_fault(error)}") from None
-        notes += (f"{at}: rule {name}: {key}: is not known" for key in _unknown(rules[name][1]))
+        if math.isnan(rule.entropy):  # no value has as much: the rule would find nothing
+            notes.append(f"{at}: rule {name}: entropy: is not a number, and the rule told without it")
+            rule = rule.model_copy(update={"entropy": 0.0})
+        rules[name] = at, rule
+        notes += (f"{at}: rule {name}: {key}: is not known" for key in _unknown(rule))
     notes += (f"{path}: {key}: is not known" for key in _unknown(file))
     return _Read(file, rules)
 
@@ -186,9 +211,9 @@ def _rule(at: str, raw: _RuleIn, everywhere: Iterable[_AllowIn]) -> Rule:
     except PatternError as error:
         raise RuleError(f"{at}: rule {raw.id}: {error}") from None
     return Rule(
-        id=re.sub(r"[^a-z0-9_-]", "-", raw.id.lower())[:80],
+        id=re.sub(r"[^a-z0-9_-]", "-", raw.id.lower())[:_LONGEST_ID],
         name=(raw.description or raw.id)[:120],
-        secret_type=re.sub(r"[^a-z0-9_-]", "-", raw.id.lower())[:80],
+        secret_type=re.sub(r"[^a-z0-9_-]", "-", raw.id.lower())[:_LONGEST_ID],
         issuer="gitleaks configuration",
         origin=at,
         impact=Impact.MEDIUM,

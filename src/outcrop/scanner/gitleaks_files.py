@@ -27,7 +27,7 @@ def _extends(path: Path) -> str:
     """Read what a file extends; what is wrong with it is said by what reads all of it."""
     try:
         table = lowered(tomllib.loads(path.read_text("utf-8-sig"))).get("extend")
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return ""
     named = table.get("path") if isinstance(table, dict) else None
     return named if isinstance(named, str) else ""

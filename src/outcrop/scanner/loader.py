@@ -83,6 +83,10 @@ def load_text(text: str, name: str) -> list[Rule]:
     except tomllib.TOMLDecodeError as error:
         message, _, line = str(error).removesuffix(")").partition(" (at line ")
         raise RuleError(f"{name}:{line.partition(',')[0] or text.count(chr(10)) + 1}: {message}") from None
+    except ValueError:
+        raise RuleError(f"{name}: has a number of too many digits") from None
+    except RecursionError:
+        raise RuleError(f"{name}: is nested too deeply") from None
     lines = _Lines(text, name)
     if "rules" in data and "rule" not in data:
         raise RuleError(f"{name}: has [[rules]] and no [[rule]]: a configuration of gitleaks is read by --gitleaks-config")

@@ -28,7 +28,10 @@ class Remote:
     @classmethod
     def parse(cls, url: str) -> "Remote":
         """Take name and password out of an address."""
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:  # not repeated: it may hold a password
+            raise OperatorError("an https address was given whose host cannot be read") from None
         if parts.username is None:
             return cls(url)
         return cls(
@@ -66,11 +69,11 @@ def fetch_commit(remote: Remote, commit: str, work: Path, egress: Egress) -> Rep
 
 def _reach(remote: Remote, work: Path, egress: Egress) -> tuple[str, dict[str, str]]:
     """Give the address for git and the configuration that keeps it there."""
-    parts = urlsplit(remote.url)
     try:
+        parts = urlsplit(remote.url)
         host, port = parts.hostname, parts.port or 443
     except ValueError:
-        host, port = None, 0
+        raise OperatorError("only https addresses of repositories can be cloned") from None
     if parts.scheme != "https" or not host or parts.query or parts.fragment:
         raise OperatorError("only https addresses of repositories can be cloned")
     address, at_port = resolve(host, port, egress)

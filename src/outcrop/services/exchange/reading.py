@@ -27,6 +27,7 @@ from outcrop.store.keyring import Keys
 _BATCH = 5_000
 _SORTED_IN = 40_000  # lines after which the search index is brought up to date: about 64 MB of its waiting list
 _INT4 = 2**31 - 1
+_DEEPEST = 32  # far more than anybody writes, and far less than what writes JSON can follow
 
 
 def _no_nul(text: str) -> str:
@@ -51,6 +52,19 @@ def _id(value: object) -> UUID:
     if isinstance(value, str) and (id_ := parse_id(value)) is not None:
         return id_
     raise PydanticCustomError("uuid_parsing", "should be a UUID in its 36-character form")
+
+
+def _shallow(value: object) -> object:
+    if not _fits(value, _DEEPEST):
+        raise PydanticCustomError("too_deep", "is nested more than {deepest} deep", {"deepest": _DEEPEST})
+    return value
+
+
+def _fits(value: object, levels: int) -> bool:
+    """Tell whether a value has at most so many levels; never goes deeper itself."""
+    if not isinstance(value, dict | list):
+        return True
+    return levels > 0 and all(_fits(item, levels - 1) for item in (value.values() if isinstance(value, dict) else value))
 
 
 Time = Annotated[datetime, BeforeValidator(_time)]
@@ -86,7 +100,7 @@ class ImportedFinding(_Shape):
     status: Status = Status.ACTIVE
     validation_status: Validation = Validation.UNVALIDATED
     validation_confidence: Confidence = Confidence.LOW
-    validation_detail: _Detail = _Detail()
+    validation_detail: Annotated[_Detail, BeforeValidator(_shallow)] = _Detail()
     composite_score: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False, strict=True)] = 0.0
     source_type: SourceType = SourceType.REPO
     source_visibility: Visibility = Visibility.UNKNOWN

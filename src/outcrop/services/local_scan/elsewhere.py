@@ -7,7 +7,7 @@ from outcrop.domain.scan import Gap
 from outcrop.domain.target import OPTIONS, Spec, TargetKind, parse_target
 from outcrop.services.local_scan.options import Options, Place
 from outcrop.services.local_scan.repository import scan_remote
-from outcrop.sources.base import Outcome, Progress
+from outcrop.sources.base import Outcome, Progress, one_line
 from outcrop.sources.clone import Remote
 from outcrop.sources.consist import Found
 from outcrop.sources.elsewhere import list_sources, look_at_site
@@ -24,7 +24,7 @@ def scan_elsewhere(target: str, options: Options, progress: Progress, told: list
         found_here = [Found(name, "git", remote.url, html_url=name.removesuffix(".git"), full_name=_full_name(name))]
     else:
         found_here = list_sources(Spec(kind, name, options=dict(OPTIONS[kind])), options.reach, gaps)
-    told += [(gap.what, gap.why) for gap in gaps]
+    told += [(one_line(gap.what), one_line(gap.why)) for gap in gaps]
     for found in found_here:
         place = Place(found.source, found.html_url or found.url, found.full_name, found.visibility, found.gist)
         if found.kind == "site":
@@ -36,7 +36,7 @@ def scan_elsewhere(target: str, options: Options, progress: Progress, told: list
         except OperatorError as error:
             if len(found_here) == 1:
                 raise
-            told.append((found.full_name or found.url, error.message))
+            told.append((one_line(found.full_name or found.url), one_line(error.message)))
 
 
 def _full_name(url: str) -> str | None:

@@ -10,7 +10,7 @@ from outcrop.scanner.content import scan_stream
 from outcrop.services.local_scan.findings import LocalFinding, described
 from outcrop.services.local_scan.options import IGNORE_FILE, Options, Place, TargetType, ignoring, nothing
 from outcrop.sources import files
-from outcrop.sources.base import Located, Outcome, Progress, for_path, member, shown
+from outcrop.sources.base import Located, Outcome, Progress, for_path, member, one_line, shown
 from outcrop.sources.repository import find_git_folder
 
 
@@ -38,7 +38,7 @@ def scan(targets: list[str], options: Options, progress: Progress) -> Report:
                 report.commits += outcome.commits
                 report.findings += described(outcome.located, place, options)
         except OutcropError as error:
-            report.failures.append(error.message)
+            report.failures.append(one_line(error.message))
         except OSError as error:  # a full disk, no more processes: what is true of this target need not be of the next
             report.failures.append(_failed(target, error))
     return report
@@ -96,7 +96,8 @@ def _scan_stdin(options: Options) -> Outcome:
 
     found = scan_stream(options.ruleset, read, options.floor)
     outcome = Outcome(located=[Located(hit, member(b"-", inner)) for inner, hit in for_path(found, b"-")], files=1, size=size)
-    outcome.gaps = [("-", reason) for reason in found.gaps]
+    for reason in found.gaps:
+        outcome.gap("-", reason)
     return outcome
 
 
