@@ -297,6 +297,86 @@ def test_since_tells_no_gap_of_a_submodule(line: Repo, scan: Scan, tmp_path: Pat
     assert scanned.gaps == []
 
 
+# A value that is not new where it stands
+
+
+def _told(repo: Repo, scan: Scan, *, by: str) -> list[str]:
+    """The paths that are told of what has been staged, before its commit or after it."""
+    if by == "since":
+        base = repo.git("rev-parse", "HEAD")
+        repo.commit()
+    scanned = scan(repo.path, staged=True) if by == "staged" else scan(repo.path, since=base)
+    assert scanned.gaps == []
+    return [finding["file_path"] for finding in scanned.findings]
+
+
+@pytest.mark.parametrize("by", ["staged", "since"])
+def test_a_copy_is_new_though_another_changed_file_held_the_value(repo: Repo, scan: Scan, by: str) -> None:
+    repo.commit({"a": f"{FIRST}\n"})
+    repo.write("a", f"changed\n{FIRST}\n")
+    repo.write("public/b", f"{FIRST}\n")
+    repo.git("add", "--all")
+    assert _told(repo, scan, by=by) == ["public/b"]
+
+
+@pytest.mark.parametrize("by", ["staged", "since"])
+@pytest.mark.parametrize("more", ["", "changed\n"])
+def test_a_value_that_moved_with_its_file_is_not_new(repo: Repo, scan: Scan, by: str, more: str) -> None:
+    repo.commit({"old": f"{FIRST}\n"})
+    repo.git("mv", "old", "new")
+    repo.write("new", f"{more}{FIRST}\n")
+    repo.git("add", "--all")
+    assert _told(repo, scan, by=by) == []
+
+
+@pytest.mark.parametrize("by", ["staged", "since"])
+def test_a_copy_is_new_though_its_file_has_moved(repo: Repo, scan: Scan, by: str) -> None:
+    repo.commit({"old": f"{FIRST}\n"})
+    repo.git("mv", "old", "new")
+    repo.write("copy", f"and\n{FIRST}\n")
+    repo.git("add", "--all")
+    assert _told(repo, scan, by=by) == ["copy"]
+
+
+@pytest.mark.parametrize("by", ["staged", "since"])
+def test_a_value_is_new_where_the_file_that_went_away_held_another(repo: Repo, scan: Scan, by: str) -> None:
+    repo.commit({"old": f"{SECOND}\n", "kept": f"{FIRST}\n"})
+    repo.write("new", f"{FIRST}\n")
+    (repo.path / "old").unlink()
+    repo.git("add", "--all")
+    assert _told(repo, scan, by=by) == ["new"]
+
+
+def test_since_follows_a_file_that_moves_twice(repo: Repo, scan: Scan) -> None:
+    base = repo.commit({"1": f"{FIRST}\n", "x": "clean\n"})
+    for number in (1, 2):
+        repo.git("mv", str(number), str(number + 1))
+        repo.commit({"x": f"{number}\n"})
+    assert scan(repo.path, since=base).findings == []
+
+
+def test_since_tells_where_a_new_value_has_moved(repo: Repo, scan: Scan) -> None:
+    base = repo.commit({"x": "clean\n"})
+    repo.commit({"old": f"{FIRST}\n"})
+    repo.git("mv", "old", "new")
+    repo.commit()
+    found = scan(repo.path, since=base).findings
+    assert [(f["file_path"], f["source_type"]) for f in found] == [("new", "repo"), ("old", "commit")]
+
+
+def test_since_sees_that_a_merge_has_moved_a_file(repo: Repo, scan: Scan) -> None:
+    base = repo.commit({"old": f"{FIRST}\n"})
+    repo.git("checkout", "--quiet", "-b", "side")
+    repo.commit({"b": "clean\n"})
+    repo.git("checkout", "--quiet", "main")
+    repo.commit({"c": "clean\n"})
+    repo.git("merge", "--quiet", "--no-commit", "--no-ff", "side")
+    repo.git("mv", "old", "new")
+    repo.commit()
+    assert repo.git("rev-list", "--count", "--merges", "HEAD") == "1"
+    assert scan(repo.path, since=base).findings == []
+
+
 # --staged
 
 
@@ -557,6 +637,23 @@ def test_a_head_that_points_at_nothing_hides_nothing(repo: Repo, scan: Scan) -> 
     scanned = scan(repo.path)
     assert scanned.of(FIRST)["source_type"] == "commit"
     (repo.path / ".git" / "HEAD").write_text("nonsense\n")
+    assert scan(repo.path).of(FIRST)["source_type"] == "commit"
+
+
+@pytest.mark.parametrize("names", [["dev", "master"], ["a", "b", "c"], ["c", "b", "a"]])
+def test_a_head_behind_several_symbolic_refs_is_a_tip(repo: Repo, scan: Scan, names: list[str]) -> None:
+    repo.commit({"a": f"{FIRST}\n"})
+    for name, to in zip(["HEAD", *(f"refs/heads/{name}" for name in names)], [*names, "main"], strict=True):
+        (repo.path / ".git" / name).write_text(f"ref: refs/heads/{to}\n")
+    assert repo.git("rev-parse", "HEAD") == repo.git("rev-parse", "main")
+    assert scan(repo.path).of(FIRST)["source_type"] == "repo"
+    assert scan(repo.path, staged=True).findings == []
+
+
+def test_symbolic_refs_that_lead_to_one_another_are_at_nothing(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": f"{FIRST}\n"})
+    for name, to in [("HEAD", "a"), ("refs/heads/a", "b"), ("refs/heads/b", "a")]:
+        (repo.path / ".git" / name).write_text(f"ref: refs/heads/{to}\n")
     assert scan(repo.path).of(FIRST)["source_type"] == "commit"
 
 

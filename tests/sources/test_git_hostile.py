@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from outcrop.sources import gitcall, history
+from tests.rulesets import cached_in
 from tests.sources.conftest import Outcrop, Repo, Scan, changed_bytes, listing, token, without_override
 
 FIRST, SECOND, THIRD = token("first"), token("second"), token("third")
@@ -457,6 +459,41 @@ def test_a_truncated_pack_is_told(repo: Repo, scan: Scan) -> None:
     scanned = scan(repo.path)
     assert SECOND in scanned.secrets
     assert scanned.gaps
+
+
+@pytest.mark.parametrize("damage", ["away", "cut", "changed", "forbidden"])
+def test_a_pack_that_comes_back_is_read_though_its_index_was_there(repo: Repo, outcrop: Outcrop, tmp_path: Path, damage: str) -> None:
+    brought = repo.commit({"a": f"{FIRST}\n"})
+    pack, kept = _packed(repo), tmp_path / "kept"
+    shutil.copyfile(pack, kept)
+    pack.chmod(0o600)
+    if damage == "away":
+        pack.unlink()
+    elif damage == "cut":
+        pack.write_bytes(b"")
+    elif damage == "changed":
+        changed_bytes(pack, 12, pack.stat().st_size - 12)
+    else:
+        pack.chmod(0)
+    home = {"XDG_CACHE_HOME": str(cached_in(tmp_path / "home"))}
+    lost = outcrop("scan", "--json", "--no-validate", repo.path, before=without_override, **home)
+    assert lost.findings == []
+    assert "objects that are not there" in lost.err
+    pack.unlink(missing_ok=True)
+    shutil.copyfile(kept, pack)
+    again = outcrop("scan", "--json", "--no-validate", repo.path, **home)
+    assert [(f["commit"], f["source_type"], f["file_path"]) for f in again.findings] == [(brought, "repo", "a")]
+    assert "not there" not in again.err
+
+
+def test_a_commit_that_is_whole_again_is_followed(pair: Repo, scan: Scan, tmp_path: Path) -> None:
+    file = pair.loose(oid(pair, "HEAD~1"))
+    kept = file.read_bytes()
+    changed_bytes(file, 0, 8)
+    assert scan(pair.path, cache=tmp_path / "cache").gaps != []
+    file.write_bytes(kept)
+    again, whole = scan(pair.path, cache=tmp_path / "cache"), scan(pair.path)
+    assert (again.findings, again.gaps) == (whole.findings, [])
 
 
 def test_a_damaged_tree_does_not_move_other_files_from_the_tip(repo: Repo, scan: Scan) -> None:

@@ -24,6 +24,7 @@ from outcrop.sources.rows import Ids, Rows
 from outcrop.sources.seen import Seen
 
 _Key = tuple[bytes | None, str]  # a path with its member, and a value
+_Holders = dict[str, set[bytes]]  # a value, and the paths of the files that held it before
 _AGAIN = 100  # blobs that are read again: enough for neighbours in the pack to share their bases, few enough to be spread
 _AT_ONCE = 2_000  # blobs that a process is given
 _NEWEST = 1_000  # commits behind which it is looked whether all is there, where older ones were looked at before
@@ -58,16 +59,22 @@ def _scanned(scan: Scan, seen: Seen, objects: str, refs: str) -> Outcome:
     if new_objects or new_refs:
         _attribute(scan, seen, found, outcome)
     outcome.located = list(_located(found, seen.places, seen.tips))
+    outcome.gaps += _gaps_of(found, seen.places)
     if new_objects or new_refs:
         seen.with_hits, seen.refs = list(found), refs
         seen.telling = _telling(found, outcome.located)
-        seen.objects = "" if INCOMPLETE in scan.repository.gaps else objects
+        seen.objects = objects if _is_whole(scan, seen, outcome) else ""
         seen.save(scan.repository.folder.parent)
     _describe(scan.repository, outcome.located)
-    outcome.gaps += _gaps_of(found, seen.places)
     scan.repository.gaps.extend(seen.gaps)
     _note_gaps(scan.repository, outcome)
     return outcome
+
+
+def _is_whole(scan: Scan, seen: Seen, outcome: Outcome) -> bool:
+    """Tell whether all that there is was read. What was not may be readable next time, though nothing has come or gone."""
+    unread = any(why in blobs.UNREAD for _, why in outcome.gaps)
+    return not (unread or INCOMPLETE in scan.repository.gaps or history.UNREAD.intersection(seen.gaps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +175,7 @@ def scan_commit(scan: Scan, commit: bytes) -> Outcome:
 def scan_since(scan: Scan, since: bytes) -> Outcome:
     """Scan what the commits after a revision brought, up to HEAD, or to all refs where it is at nothing.
 
-    A value that stood in the same file before is not new.
+    A value that stood in the same file before is not new, nor is one that has moved with its file.
     """
     outcome = Outcome()
     gaps: list[str] = []
@@ -178,10 +185,14 @@ def scan_since(scan: Scan, since: bytes) -> Outcome:
     places = history.changed(scan.repository, order, scan.jobs, gaps)
     found = _read(scan, [sorted(places)] if places else [], outcome)
     paths = sorted({path for oid in found for path in places.get(oid, ())})
-    before = [oid for oid in history.ids_at(scan.repository, since, paths) if oid] if paths else []
     tips = history.at_tip(scan.repository, _by_path(found, places))
-    old = _values(scan, before)
-    outcome.located = [one for one in _located(found, places, tips) if reveal(one.hit.secret) not in old]
+    old = _holders(scan, _files_at(scan, since, paths))
+    outcome.located = _new(_located(found, places, tips), old)
+    if outcome.located:
+        origins = {_commit(one) for one in outcome.located}
+        removed = history.removed(scan.repository, [commit for commit in order if commit in origins])
+        _hold(old, _holders(scan, _files_at(scan, since, sorted({path for gone in removed.values() for path in gone} - {*paths}))))
+        outcome.located = _unmoved(outcome.located, removed, old)
     _describe(scan.repository, outcome.located)
     outcome.gaps += [*_gaps_of(found, places), *(("history", gap) for gap in sorted(set(gaps)))]
     _note_gaps(scan.repository, outcome)
@@ -189,7 +200,10 @@ def scan_since(scan: Scan, since: bytes) -> Outcome:
 
 
 def scan_staged(scan: Scan, git_folder: Path, index: Path) -> Outcome:
-    """Scan what an index holds for the next commit; a value that the replaced version of a changed file held is not new."""
+    """Scan what an index holds for the next commit.
+
+    A value that the replaced version of a changed file held is not new, nor is one that has moved with its file.
+    """
     outcome = Outcome()
     base = scan.repository.head.decode() if scan.repository.head else _empty_tree(scan.repository)
     command = ["diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", base]
@@ -197,16 +211,21 @@ def scan_staged(scan: Scan, git_folder: Path, index: Path) -> Outcome:
     if code:
         raise OperatorError("--staged: the index, or the commit that HEAD names, cannot be read")
     places: Places = {}
-    before: list[bytes] = []
+    replaced: dict[bytes, bytes] = {}
+    removed: dict[bytes, bytes] = {}
     for fields, path in history.records(iter(out.split(b"\0"))):
         if path is not None:
-            _, mode, old, new, _ = fields.split(b" ")
-            before += [old] if old.strip(b"0") else []
+            _, mode, before, new, status = fields.split(b" ")
+            if before.strip(b"0"):
+                (removed if status == b"D" else replaced)[path] = before
             if new.strip(b"0") and mode != history.SUBMODULE:
                 places.setdefault(new, {})[path] = (0, b"")
     found = _read(scan, [sorted(places)] if places else [], outcome)
-    known = _values(scan, before) if found else set()
-    outcome.located = [one for one in _located(found, places, set()) if reveal(one.hit.secret) not in known]
+    old = _holders(scan, replaced) if found else {}
+    outcome.located = _new(_located(found, places, set()), old)
+    if outcome.located and removed:
+        _hold(old, _holders(scan, removed))
+        outcome.located = _unmoved(outcome.located, {b"": removed}, old)
     for one in outcome.located:
         one.origin, one.at_tip = None, True
     outcome.gaps += _gaps_of(found, places)
@@ -284,10 +303,54 @@ def _read(scan: Scan, batches: Iterable[list[bytes]], outcome: Outcome) -> Mappi
     return found
 
 
-def _values(scan: Scan, oids: list[bytes]) -> set[str]:
-    """Give the values that these blobs hold, unless by a mark."""
-    scanned = blobs.scanned(scan.repository, scan.ruleset, Confidence.LOW, [oids]) if oids else []
-    return {reveal(hit.secret) for _, found, _ in scanned if not isinstance(found, str) for _, hit in found.hits if not hit.allowed}
+def _files_at(scan: Scan, commit: bytes, paths: list[bytes]) -> dict[bytes, bytes]:
+    """Give those of these paths at which something stood in a commit, with its id."""
+    ids = history.ids_at(scan.repository, commit, paths) if paths else []
+    return {path: oid for path, oid in zip(paths, ids, strict=True) if oid}
+
+
+def _holders(scan: Scan, files: Mapping[bytes, bytes]) -> _Holders:
+    """Give the values that the blobs of these files hold, unless by a mark."""
+    paths: dict[bytes, set[bytes]] = {}
+    for path, oid in files.items():
+        paths.setdefault(oid, set()).add(path)
+    holders: _Holders = {}
+    for oid, found, _ in blobs.scanned(scan.repository, scan.ruleset, Confidence.LOW, [list(paths)]) if paths else ():
+        for hit in () if isinstance(found, str) else (hit for _, hit in found.hits if not hit.allowed):
+            holders.setdefault(reveal(hit.secret), set()).update(paths[oid])
+    return holders
+
+
+def _hold(old: _Holders, more: _Holders) -> None:
+    for value, paths in more.items():
+        old.setdefault(value, set()).update(paths)
+
+
+def _new(located: Iterable[Located], old: _Holders) -> list[Located]:
+    """Leave out what the same file held before."""
+    return [one for one in located if one.file not in old.get(reveal(one.hit.secret), ())]
+
+
+def _unmoved(located: list[Located], removed: Mapping[bytes, Mapping[bytes, bytes]], old: _Holders) -> list[Located]:
+    """Leave out what has only moved: the commit that brought it took away a file that held it before.
+
+    Each such file accounts for one other, first for one of the same content: what is in more has been copied. Commits come oldest first,
+    since a file may move more than once.
+    """
+    brought: dict[bytes, dict[str, dict[bytes, bytes | None]]] = {}
+    for one in located:
+        brought.setdefault(_commit(one), {}).setdefault(reveal(one.hit.secret), {})[one.file or b""] = one.first_blob
+    for commit, files in removed.items():
+        for value, places in brought.get(commit, {}).items():
+            gone = old.get(value, set()) & files.keys()
+            same = {files[path] for path in gone}
+            likely = sorted(places, key=lambda path: (places[path] not in same, path))
+            old.setdefault(value, set()).update(likely[: len(gone)])
+    return _new(located, old)
+
+
+def _commit(one: Located) -> bytes:
+    return one.origin.commit.encode() if one.origin else b""
 
 
 def _attribute(scan: Scan, seen: Seen, found: Mapping[bytes, Found], outcome: Outcome) -> None:

@@ -24,7 +24,9 @@ _MOST_STANDING = 16 << 20  # bytes of a list of what stands in a commit
 _MOST_PATHS = 1_000  # of one blob
 _PIECE = 1 << 18  # bytes of what git says of changes that are held
 _HEADER = 1 << 20  # bytes of a large commit that are read for who made it and from what
+_LOST = "some commits are missing or damaged: their history is not followed"
 _UNKNOWN = "the trees of a commit are missing, damaged or too large: what it changed is not wholly known"
+UNREAD = {_LOST, _UNKNOWN}
 _DIFF = ["diff-tree", "--stdin", "-r", "-c", "--root", "--raw", "-z", "--no-renames", "--no-abbrev", "--no-textconv", "--no-ext-diff"]
 
 
@@ -41,7 +43,7 @@ def commits(repository: Repository, tips: Sequence[bytes], gaps: list[str], *, s
     base = ["rev-list", "--topo-order", "--reverse", "--stdin"]
     code, out = gitcall.output(repository.folder, *base, given=given)
     if code:
-        gaps.append("some commits are missing or damaged: their history is not followed")
+        gaps.append(_LOST)
         code, out = gitcall.output(repository.folder, *base, "--ignore-missing-links", given=given)
     return Names(out) if code == 0 else _walked(repository, list(tips), since)
 
@@ -141,6 +143,24 @@ def place(repository: Repository, order: Sequence[bytes], blobs: Collection[byte
 def changed(repository: Repository, order: Sequence[bytes], jobs: int, gaps: list[str]) -> Places:
     """Give every blob that these commits brought, placed."""
     return place(repository, order, _Everything(), jobs, gaps)
+
+
+def removed(repository: Repository, order: Sequence[bytes]) -> dict[bytes, dict[bytes, bytes]]:
+    """Give what each of these commits took away: the path, and what stood there. git ends at a damaged tree, and tells no more."""
+    found: dict[bytes, dict[bytes, bytes]] = {}
+    with gitcall.start(repository.folder, [*_DIFF, "--diff-filter=D"], stdin=subprocess.PIPE, memory=_DIFF_MEMORY) as process:
+        assert process.stdout is not None  # noqa: S101 - for the type checker
+        feeder = threading.Thread(target=_give, args=(process, order), daemon=True)
+        feeder.start()
+        commit = b""
+        for fields, path in records(_parts(process.stdout)):
+            if path is None:
+                commit = fields
+            elif _new_id(fields) is None:
+                found.setdefault(commit, {})[path] = _old_id(fields)
+        process.wait()
+        feeder.join()
+    return found
 
 
 def place_and_miss(
@@ -252,7 +272,7 @@ class _Diff:
         self.whole = process.returncode == 0
 
 
-def _give(process: "subprocess.Popen[bytes]", oids: list[bytes]) -> None:
+def _give(process: "subprocess.Popen[bytes]", oids: Sequence[bytes]) -> None:
     assert process.stdin is not None  # noqa: S101 - for the type checker
     try:
         process.stdin.write(b"".join(oid + b"\n" for oid in oids))
@@ -283,6 +303,12 @@ def _new_id(fields: bytes) -> bytes | None:
     count = len(fields) - len(fields.lstrip(b":"))
     parts = fields.split(b" ")
     return None if parts[count] in {SUBMODULE, _ABSENT} else parts[2 * count + 1]
+
+
+def _old_id(fields: bytes) -> bytes:
+    """Give the blob before the change, of the first parent."""
+    count = len(fields) - len(fields.lstrip(b":"))
+    return fields.split(b" ")[count + 1]
 
 
 def at_tip(repository: Repository, places: dict[bytes, set[bytes]]) -> set[tuple[bytes, bytes]]:

@@ -103,8 +103,11 @@ def state(repository: Repository) -> str:
     digest = hashlib.sha256()
     for folder in repository.objects:
         for name in sorted(name for name in _names(folder / "pack") if name.endswith(".idx")):
+            path = folder / "pack" / name
             raw = os.fsencode(name)
-            with contextlib.suppress(OSError), (folder / "pack" / name).open("rb") as file:
+            with contextlib.suppress(OSError):  # an index whose pack is away says nothing of what can be read
+                raw += b" %d " % os.stat(path.with_suffix(".pack")).st_size
+            with contextlib.suppress(OSError), path.open("rb") as file:
                 file.seek(-min(40, os.fstat(file.fileno()).st_size), os.SEEK_END)
                 raw += file.read()  # the checksums of the pack and of its index
             digest.update(raw)
@@ -228,7 +231,7 @@ def _refs(folder: Path, gaps: list[str]) -> dict[bytes, bytes]:
                 symbolic[name] = content
             elif not file.endswith(b".lock"):
                 gaps.append(f"ref {shown(name)} cannot be read")
-    refs |= {name: found for name, content in symbolic.items() if (found := _resolve(content, refs))}
+    refs |= {name: found for name, content in symbolic.items() if (found := _resolve(_followed(content, symbolic), refs))}
     stash = _reflog(folder / "logs" / "refs" / "stash")
     return refs | {b"refs/stash@{%d}" % number: entry for number, entry in enumerate(stash)}
 
@@ -273,6 +276,13 @@ def _names(folder: Path) -> list[str]:
 def _reflog(path: Path) -> list[bytes]:
     """Give the entries of a reflog: older stashes are kept nowhere else."""
     return [parts[1] for line in _small(path, 1 << 22).split(b"\n") if len(parts := line.split(b" ", 2)) == 3 and OID.fullmatch(parts[1])]
+
+
+def _followed(content: bytes, symbolic: dict[bytes, bytes]) -> bytes:
+    """Give what the last of some symbolic refs says that lead to one another."""
+    for _ in range(_SYMBOLIC):
+        content = symbolic.get(content[4:].strip(), content)
+    return content
 
 
 def _resolve(content: bytes, refs: dict[bytes, bytes]) -> bytes | None:
