@@ -12,7 +12,7 @@ from outcrop.domain.secret import reveal
 from outcrop.scanner.content import Found, Wire, from_wire, to_wire
 from outcrop.scanner.kept import Rules
 from outcrop.scanner.ruleset import RuleSet
-from outcrop.sources import blobs, gitcall, history
+from outcrop.sources import blobs, gitcall, history, moved
 from outcrop.sources import seen as memory
 from outcrop.sources.base import Located, Origin, Outcome, Progress, for_path, member, one_line, shown
 from outcrop.sources.history import Places
@@ -24,7 +24,6 @@ from outcrop.sources.rows import Ids, Rows
 from outcrop.sources.seen import Seen
 
 _Key = tuple[bytes | None, str]  # a path with its member, and a value
-_Holders = dict[str, set[bytes]]  # a value, and the paths of the files that held it before
 _AGAIN = 100  # blobs that are read again: enough for neighbours in the pack to share their bases, few enough to be spread
 _AT_ONCE = 2_000  # blobs that a process is given
 _NEWEST = 1_000  # commits behind which it is looked whether all is there, where older ones were looked at before
@@ -186,13 +185,14 @@ def scan_since(scan: Scan, since: bytes) -> Outcome:
     found = _read(scan, [sorted(places)] if places else [], outcome)
     paths = sorted({path for oid in found for path in places.get(oid, ())})
     tips = history.at_tip(scan.repository, _by_path(found, places))
-    old = _holders(scan, _files_at(scan, since, paths))
-    outcome.located = _new(_located(found, places, tips), old)
+    old = moved.holders(scan.repository, scan.ruleset, moved.files_at(scan.repository, since, paths))
+    outcome.located = moved.new(_located(found, places, tips), old)
     if outcome.located:
-        origins = {_commit(one) for one in outcome.located}
+        origins = {moved.commit_of(one) for one in outcome.located}
         removed = history.removed(scan.repository, [commit for commit in order if commit in origins])
-        _hold(old, _holders(scan, _files_at(scan, since, sorted({path for gone in removed.values() for path in gone} - {*paths}))))
-        outcome.located = _unmoved(outcome.located, removed, old)
+        gone = sorted({path for files in removed.values() for path in files} - {*paths})
+        moved.hold(old, moved.holders(scan.repository, scan.ruleset, moved.files_at(scan.repository, since, gone)))
+        outcome.located = moved.unmoved(outcome.located, removed, old)
     _describe(scan.repository, outcome.located)
     outcome.gaps += [*_gaps_of(found, places), *(("history", gap) for gap in sorted(set(gaps)))]
     _note_gaps(scan.repository, outcome)
@@ -221,11 +221,11 @@ def scan_staged(scan: Scan, git_folder: Path, index: Path) -> Outcome:
             if new.strip(b"0") and mode != history.SUBMODULE:
                 places.setdefault(new, {})[path] = (0, b"")
     found = _read(scan, [sorted(places)] if places else [], outcome)
-    old = _holders(scan, replaced) if found else {}
-    outcome.located = _new(_located(found, places, set()), old)
+    old = moved.holders(scan.repository, scan.ruleset, replaced) if found else {}
+    outcome.located = moved.new(_located(found, places, set()), old)
     if outcome.located and removed:
-        _hold(old, _holders(scan, removed))
-        outcome.located = _unmoved(outcome.located, {b"": removed}, old)
+        moved.hold(old, moved.holders(scan.repository, scan.ruleset, removed))
+        outcome.located = moved.unmoved(outcome.located, {b"": removed}, old)
     for one in outcome.located:
         one.origin, one.at_tip = None, True
     outcome.gaps += _gaps_of(found, places)
@@ -301,56 +301,6 @@ def _read(scan: Scan, batches: Iterable[list[bytes]], outcome: Outcome) -> Mappi
             found.add(oid, to_wire(Found(gaps=[reason])))
         scan.progress(outcome)
     return found
-
-
-def _files_at(scan: Scan, commit: bytes, paths: list[bytes]) -> dict[bytes, bytes]:
-    """Give those of these paths at which something stood in a commit, with its id."""
-    ids = history.ids_at(scan.repository, commit, paths) if paths else []
-    return {path: oid for path, oid in zip(paths, ids, strict=True) if oid}
-
-
-def _holders(scan: Scan, files: Mapping[bytes, bytes]) -> _Holders:
-    """Give the values that the blobs of these files hold, unless by a mark."""
-    paths: dict[bytes, set[bytes]] = {}
-    for path, oid in files.items():
-        paths.setdefault(oid, set()).add(path)
-    holders: _Holders = {}
-    for oid, found, _ in blobs.scanned(scan.repository, scan.ruleset, Confidence.LOW, [list(paths)]) if paths else ():
-        for hit in () if isinstance(found, str) else (hit for _, hit in found.hits if not hit.allowed):
-            holders.setdefault(reveal(hit.secret), set()).update(paths[oid])
-    return holders
-
-
-def _hold(old: _Holders, more: _Holders) -> None:
-    for value, paths in more.items():
-        old.setdefault(value, set()).update(paths)
-
-
-def _new(located: Iterable[Located], old: _Holders) -> list[Located]:
-    """Leave out what the same file held before."""
-    return [one for one in located if one.file not in old.get(reveal(one.hit.secret), ())]
-
-
-def _unmoved(located: list[Located], removed: Mapping[bytes, Mapping[bytes, bytes]], old: _Holders) -> list[Located]:
-    """Leave out what has only moved: the commit that brought it took away a file that held it before.
-
-    Each such file accounts for one other, first for one of the same content: what is in more has been copied. Commits come oldest first,
-    since a file may move more than once.
-    """
-    brought: dict[bytes, dict[str, dict[bytes, bytes | None]]] = {}
-    for one in located:
-        brought.setdefault(_commit(one), {}).setdefault(reveal(one.hit.secret), {})[one.file or b""] = one.first_blob
-    for commit, files in removed.items():
-        for value, places in brought.get(commit, {}).items():
-            gone = old.get(value, set()) & files.keys()
-            same = {files[path] for path in gone}
-            likely = sorted(places, key=lambda path: (places[path] not in same, path))
-            old.setdefault(value, set()).update(likely[: len(gone)])
-    return _new(located, old)
-
-
-def _commit(one: Located) -> bytes:
-    return one.origin.commit.encode() if one.origin else b""
 
 
 def _attribute(scan: Scan, seen: Seen, found: Mapping[bytes, Found], outcome: Outcome) -> None:
