@@ -232,6 +232,18 @@ def test_a_deflated_member_with_a_wrong_checksum_is_unpacked():
     assert found_in(changed) == ({TOKEN}, ["a: cannot be unpacked (BadZipFile)"])
 
 
+@pytest.mark.parametrize("place", ["behind", "comment", "of a member"])
+def test_what_stands_beside_the_members_of_a_zip_is_read(place):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        member = zipfile.ZipInfo("a.txt")
+        member.comment = b"key " + TOKEN if place == "of a member" else b""
+        archive.writestr(member, b"nothing")
+        archive.comment = b"token = " + TOKEN if place == "comment" else b"a plain one"
+    data = out.getvalue() + (b"token = " + TOKEN + b"\n" if place == "behind" else b"")
+    assert [reveal(hit.secret) for _, hit in scan_content(ruleset(), data, Confidence.MEDIUM).hits] == [TOKEN.decode()]
+
+
 def test_members_of_a_zip_without_its_directory_are_unpacked():
     data = zipped({"a": WORDS, "b": HIDDEN, "c": WORDS})
     found, gaps = opened(data[: data.index(b"PK\1\2")])

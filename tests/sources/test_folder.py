@@ -34,6 +34,18 @@ def test_a_value_in_a_folder_has_its_place(folder: Path, scan: Scan) -> None:
     assert (found["file_path"], found["line_number"], found["column"], found["source_type"]) == ("a", 2, 2, "repo")
 
 
+def test_a_mark_before_the_text_is_no_column(folder: Path, scan: Scan) -> None:
+    (folder / "a").write_bytes(b"\xef\xbb\xbf" + f"x = {FIRST}\n\nx = {SECOND}\n".encode())
+    assert [(found["line_number"], found["column"]) for found in scan(folder).findings] == [(1, 5), (3, 5)]
+
+
+def test_a_tree_whose_git_folder_is_elsewhere_says_that_it_has_no_history(folder: Path, scan: Scan) -> None:
+    (folder / ".git").write_text("gitdir: /nowhere/.git/worktrees/x\n")
+    scanned = scan(folder)
+    assert scanned.secrets == [FIRST]
+    assert scanned.told("names a git folder that is not there")
+
+
 def test_an_empty_folder_is_clean(tmp_path: Path, outcrop: Outcrop) -> None:
     (tmp_path / "empty").mkdir()
     ran = outcrop("scan", "--json", "empty")

@@ -1,6 +1,7 @@
 """Bytes in, hits out: the first pass says where to look, the second looks, and every value is told once and in its place."""
 
 from bisect import bisect_left, bisect_right
+from codecs import BOM_UTF8
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -354,7 +355,7 @@ def characters(text: bytes) -> int:
 def _place(hits: list[Hit], data: bytes, at: tuple[int, int]) -> None:
     """Set line, column and whether the line says that the value is allowed."""
     line, column = at
-    counted = begin = 0
+    counted = begin = len(BOM_UTF8) if at == (1, 1) and data.startswith(BOM_UTF8) else 0  # no editor shows that mark
     for hit in hits:  # in the order of their starts, so each byte is counted once
         if lines := data.count(b"\n", counted, hit.start):
             line += lines

@@ -20,6 +20,7 @@ _MEMBERS = 100_000
 _SECONDS = 60.0
 _FIRST_STEP, _STEP = 1 << 9, 1 << 16  # bytes that a decompressor is given at a time: what it has given before damage is kept
 _BLOCK = 512  # of a tar
+_END, _END_SIZE = b"PK\5\6", 22  # the last record of a zip
 _LOCAL = struct.Struct("<4s5H3I2H")  # what stands before a member of a zip
 _ENCRYPTED, _DEFLATED = 1, 8
 _DESCRIPTOR = 24  # bytes that may stand behind a member of a zip
@@ -205,6 +206,14 @@ def _zip(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
                 budget.gaps.append(f"{member.filename}: cannot be unpacked ({type(error).__name__})")
                 content = _member(data, member.header_offset, budget)[1]
             yield member.filename, _counted(member.filename, content, budget)
+        if said := _beside_members(data, archive):
+            yield "", _counted("archive", _as_it_stands(said), budget)
+
+
+def _beside_members(data: bytes, archive: zipfile.ZipFile) -> bytes:
+    """Give the comments of a zip, and whatever was put behind it."""
+    end = data.rfind(_END) + _END_SIZE + len(archive.comment)
+    return b"\n".join(filter(None, (archive.comment, *(member.comment for member in archive.infolist()), data[end:])))
 
 
 def _without_directory(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:

@@ -52,6 +52,11 @@ def find_git_folder(path: Path) -> Path | None:
     return path if _looks_like_git(path) and os.path.isdir(path / "refs") else None
 
 
+def is_cut_off(path: Path) -> bool:
+    """Tell whether a working tree names a git folder that is not there: a worktree or submodule that was mounted by itself."""
+    return os.path.isfile(path / ".git") and _small(path / ".git").startswith(b"gitdir:") and find_git_folder(path) is None
+
+
 def _looks_like_git(path: Path) -> bool:
     return os.path.isfile(path / "HEAD") and (os.path.isdir(path / "objects") or os.path.isfile(path / "commondir"))
 

@@ -11,7 +11,7 @@ from outcrop.services.local_scan.findings import LocalFinding, described
 from outcrop.services.local_scan.options import IGNORE_FILE, Options, Place, TargetType, ignoring, nothing
 from outcrop.sources import files
 from outcrop.sources.base import Located, Outcome, Progress, for_path, member, one_line, shown
-from outcrop.sources.repository import find_git_folder
+from outcrop.sources.repository import find_git_folder, is_cut_off
 
 
 @dataclass(slots=True)
@@ -109,7 +109,10 @@ def _scan_folder(target: str, options: Options, progress: Progress) -> tuple[Out
         raise OperatorError(_failed(target, error)) from None
     own = ignoring(path / IGNORE_FILE) if path.is_dir() else None
     work = files.Folder(path, options.ruleset, options.floor, options.jobs, own.ignores if own else nothing, gitignore=options.gitignore)
-    return files.scan_folder(work, progress), Place(os.path.realpath(path))
+    outcome = files.scan_folder(work, progress)
+    if is_cut_off(path):
+        outcome.gap(".git", "names a git folder that is not there: files are read, their history is not")
+    return outcome, Place(os.path.realpath(path))
 
 
 def _without_user(url: str) -> str:
