@@ -28,16 +28,6 @@ FORMS = [
 ]
 
 
-@pytest.fixture
-def tenant(backend: Backend) -> Tenant:
-    return backend.tenant()
-
-
-@pytest.fixture
-def owner(backend: Backend, tenant: Tenant) -> Person:
-    return sign_in(backend, tenant)
-
-
 def test_every_page_is_there_with_data_and_without(backend: Backend, tenant: Tenant, owner: Person) -> None:
     assert [page for page in PAGES if "</html>" not in owner.page(page)] == []
     backend.import_(tenant.account, *(make_line() for _ in range(3)))

@@ -4,17 +4,7 @@ import pytest
 
 from tests.backend import Backend, Tenant
 from tests.factories import make_line, make_scan
-from tests.portal_client import Person, csrf_in, origin, sign_in
-
-
-@pytest.fixture
-def tenant(backend: Backend) -> Tenant:
-    return backend.tenant()
-
-
-@pytest.fixture
-def owner(backend: Backend, tenant: Tenant) -> Person:
-    return sign_in(backend, tenant)
+from tests.portal_client import Person, csrf_in, origin
 
 
 @pytest.fixture

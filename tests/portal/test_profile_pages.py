@@ -7,18 +7,7 @@ import pytest
 
 from tests.backend import Backend, Tenant, now
 from tests.factories import make_line
-from tests.portal_client import Person, shown_once, sign_in
-
-
-@pytest.fixture
-def tenant(backend: Backend) -> Tenant:
-    return backend.tenant()
-
-
-@pytest.fixture
-def owner(backend: Backend, tenant: Tenant) -> Person:
-    return sign_in(backend, tenant)
-
+from tests.portal_client import Person, shown_once
 
 # --- the second factor
 

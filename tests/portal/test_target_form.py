@@ -5,19 +5,9 @@ import re
 import pytest
 
 from tests.backend import Backend, Tenant
-from tests.portal_client import Person, sign_in
+from tests.portal_client import Person
 
 BAD = {"target": "not a target at all"}
-
-
-@pytest.fixture
-def tenant(backend: Backend) -> Tenant:
-    return backend.tenant()
-
-
-@pytest.fixture
-def owner(backend: Backend, tenant: Tenant) -> Person:
-    return sign_in(backend, tenant)
 
 
 def ticked(page: str) -> set[str]:
