@@ -1,9 +1,28 @@
-"""Who the tests of pages without a browser are: an account, and its owner at the portal."""
+"""Who the tests of pages are: an account and its owner at the portal; with a browser, what stands before it."""
+
+from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Browser
 
-from tests.backend import Backend, Tenant
+from outcrop.settings import Settings
+from outcrop.store.keyring import Keys
+from tests.backend import Backend, Tenant, running_server
+from tests.browser import running_browser
 from tests.portal_client import Person, sign_in
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with running_browser() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def stage(settings: Settings, keys: Keys) -> Iterator[Backend]:
+    """A server that knows its own address, as a browser's forms need it to."""
+    with running_server(settings, rate_limit=0) as server, Backend(settings, keys, server.base_url) as backend:
+        yield backend
 
 
 @pytest.fixture

@@ -12,27 +12,12 @@ from playwright.sync_api import Browser, Page, expect
 
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.scan import Gap, ScanStatus
-from outcrop.settings import Settings
-from outcrop.store.keyring import Keys
-from tests.backend import Backend, Tenant, now, running_server
-from tests.browser import WIDTHS, Troubles, needs_chromium, running_browser, sign_in
+from tests.backend import Backend, Tenant, now
+from tests.browser import WIDTHS, Troubles, needs_chromium, sign_in
 from tests.factories import make_line, make_scan
 from tests.portal_client import PASSWORD, make_person
 
 pytestmark = needs_chromium
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with running_browser() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
-def stage(settings: Settings, keys: Keys) -> Iterator[Backend]:
-    """A server that knows its own address, as a browser's forms need it to."""
-    with running_server(settings, rate_limit=0) as server, Backend(settings, keys, server.base_url) as backend:
-        yield backend
 
 
 @pytest.fixture

@@ -1,20 +1,16 @@
 """What is long or wide stays on the page: every page at every width from a small phone to a desktop, nothing cut, nothing out of reach."""
 
 import re
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-import pytest
 from playwright.sync_api import Browser
 
 from outcrop.domain.scan import Gap, ScanStatus
 from outcrop.domain.target import Schedule
 from outcrop.services import targets, views, webhooks
-from outcrop.settings import Settings
-from outcrop.store.keyring import Keys
-from tests.backend import Backend, Tenant, now, running_server
-from tests.browser import WIDTHS, needs_chromium, picture, running_browser, sign_in
+from tests.backend import Backend, Tenant, now
+from tests.browser import WIDTHS, needs_chromium, picture, sign_in
 from tests.factories import make_line, make_scan
 from tests.portal_client import PASSWORD, make_person
 
@@ -63,18 +59,6 @@ FAULTS = """() => {
   }
   return faults;
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with running_browser() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
-def stage(settings: Settings, keys: Keys) -> Iterator[Backend]:
-    with running_server(settings, rate_limit=0) as server, Backend(settings, keys, server.base_url) as backend:
-        yield backend
 
 
 def crowd(stage: Backend, tenant: Tenant) -> list[str]:

@@ -148,18 +148,10 @@ def changed(repository: Repository, order: Sequence[bytes], jobs: int, gaps: lis
 def removed(repository: Repository, order: Sequence[bytes]) -> dict[bytes, dict[bytes, bytes]]:
     """Give what each of these commits took away: the path, and what stood there. git ends at a damaged tree, and tells no more."""
     found: dict[bytes, dict[bytes, bytes]] = {}
-    with gitcall.start(repository.folder, [*_DIFF, "--diff-filter=D"], stdin=subprocess.PIPE, memory=_DIFF_MEMORY) as process:
-        assert process.stdout is not None  # noqa: S101 - for the type checker
-        feeder = threading.Thread(target=_give, args=(process, order), daemon=True)
-        feeder.start()
-        commit = b""
-        for fields, path in records(_parts(process.stdout)):
-            if path is None:
-                commit = fields
-            elif _new_id(fields) is None:
-                found.setdefault(commit, {})[path] = _old_id(fields)
-        process.wait()
-        feeder.join()
+    run = _Diff(repository, order)
+    for fields, path in run.told("--diff-filter=D"):
+        if _new_id(fields) is None:
+            found.setdefault(run.last, {})[path] = _old_id(fields)
     return found
 
 
@@ -251,22 +243,28 @@ def _standing(repository: Repository, commit: bytes, rank: int, blobs: Container
 class _Diff:
     """One `git diff-tree` over some commits: whether it came to its end, and the last commit it told of."""
 
-    def __init__(self, repository: Repository, oids: list[bytes]) -> None:
+    def __init__(self, repository: Repository, oids: Sequence[bytes]) -> None:
         self._repository = repository
         self._oids = oids
         self.whole = False
         self.last = b""
 
     def changes(self, ranks: dict[bytes, int], blobs: Container[bytes]) -> Iterator[Change]:
-        with gitcall.start(self._repository.folder, _DIFF, stdin=subprocess.PIPE, memory=_DIFF_MEMORY) as process:
+        for fields, path in self.told():
+            if (oid := _new_id(fields)) in blobs and oid is not None:
+                yield oid, path, ranks[self.last], self.last
+
+    def told(self, *options: str) -> Iterator[tuple[bytes, bytes]]:
+        """Give the fields of each change and its path."""
+        with gitcall.start(self._repository.folder, [*_DIFF, *options], stdin=subprocess.PIPE, memory=_DIFF_MEMORY) as process:
             assert process.stdout is not None  # noqa: S101 - for the type checker
             feeder = threading.Thread(target=_give, args=(process, self._oids), daemon=True)
             feeder.start()
             for fields, path in records(_parts(process.stdout)):
                 if path is None:
                     self.last = fields
-                elif (oid := _new_id(fields)) in blobs and oid is not None:
-                    yield oid, path, ranks[self.last], self.last
+                else:
+                    yield fields, path
             process.wait()
             feeder.join()
         self.whole = process.returncode == 0
