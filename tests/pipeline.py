@@ -77,13 +77,14 @@ class Repo:
         assert ran.returncode == 0, ran.stderr
         return os.fsdecode(ran.stdout).strip()
 
-    def commit(self, files: dict[str, str | bytes], *, branch: str = "main", parents: list[str] | None = None) -> str:
+    def commit(self, files: dict[str, str | bytes], *, branch: str = "main", parents: list[str] | None = None, message: str = "x") -> str:
         """Put a tree of exactly these files on a branch, after its tip or after other commits; give the commit's id."""
         tip = self.tip(branch)
         before = parents if parents is not None else [tip] if tip else []
         self.made += 1
         ref = f"refs/heads/{branch}"
-        stream = [f"commit {ref}\ncommitter Ben <ben@example.org> {FIRST_DAY + DAY * self.made} +0000\ndata 1\nx\n".encode()]
+        stream = [f"commit {ref}\ncommitter Ben <ben@example.org> {FIRST_DAY + DAY * self.made} +0000\n".encode()]
+        stream += [f"data {len(message.encode())}\n{message}\n".encode()]
         stream += [f"{'merge' if number else 'from'} {parent}\n".encode() for number, parent in enumerate(before)]
         stream += [b"deleteall\n"]
         for path, content in files.items():

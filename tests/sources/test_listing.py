@@ -1,4 +1,4 @@
-"""All blobs, each once, and each behind the one it is a change of, whoever tells of them."""
+"""All files, commits and tags, each once, and each behind the one it is a change of, whoever tells of them."""
 
 import itertools
 import random
@@ -27,10 +27,10 @@ def told(repository: Repository) -> list[bytes]:
 
 
 def bases(repository: Repository) -> dict[bytes, bytes]:
-    """Ask git what each blob is kept as a change of."""
+    """Ask git what each object that is no tree is kept as a change of."""
     command = ["git", "--git-dir", str(repository.folder), "cat-file", "--batch-all-objects"]
     out = subprocess.run([*command, "--batch-check=%(objecttype) %(objectname) %(deltabase)"], capture_output=True, check=True).stdout
-    return {oid: base for kind, oid, base in map(bytes.split, out.splitlines()) if kind == b"blob"}
+    return {oid: base for kind, oid, base in map(bytes.split, out.splitlines()) if kind != b"tree"}
 
 
 def versions(repo: Repo, count: int, part: int = 0) -> None:
@@ -47,6 +47,7 @@ def packed(request: pytest.FixtureRequest, tmp_path: Path) -> Repository:
     """A repository with 40 versions of each of three files, packed as changes of each other, which are told by place or by name."""
     repo = Repo(tmp_path / "packed", *([f"--object-format={request.param}"] if request.param != "named" else []))
     versions(repo, 40)
+    repo.git("tag", "-a", "-m", "the last", "v1")
     repo.git("config", "repack.useDeltaBaseOffset", str(request.param != "named").lower())
     repo.git("repack", "-adfq", "--depth=5", "--window=20")
     return opened(repo, tmp_path / "work")
@@ -65,7 +66,7 @@ def mixed(repo: Repo) -> Repo:
     return repo
 
 
-def test_every_blob_is_listed_once_and_behind_its_base(packed: Repository) -> None:
+def test_every_text_is_listed_once_and_behind_its_base(packed: Repository) -> None:
     known = bases(packed)
     order = told(packed)
     assert sorted(order) == sorted(known)
@@ -77,7 +78,7 @@ def test_every_blob_is_listed_once_and_behind_its_base(packed: Repository) -> No
 
 
 @pytest.mark.parametrize("together", [1, 7, 50])
-def test_where_blobs_are_put_in_order_some_at_a_time_each_is_listed_once(
+def test_where_texts_are_put_in_order_some_at_a_time_each_is_listed_once(
     packed: Repository, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
     monkeypatch.setattr(listing, "_TOGETHER", together)
@@ -117,10 +118,10 @@ def test_git_is_not_asked_where_all_is_as_usual(repo: Repo, tmp_path: Path, monk
     repo.git("repack", "-adfq")
     repository = opened(repo, tmp_path / "work")
     monkeypatch.setattr(gitcall, "start", no_git)
-    assert len(told(repository)) == 15
+    assert len(told(repository)) == 20  # fifteen files and five commits
 
 
-def test_each_blob_is_told_once_whatever_holds_it(mixed: Repo, tmp_path: Path) -> None:
+def test_each_text_is_told_once_whatever_holds_it(mixed: Repo, tmp_path: Path) -> None:
     repository = opened(mixed, tmp_path / "work")
     assert len(list((repository.objects[0] / "pack").glob("*.idx"))) == 3
     assert sorted(told(repository)) == sorted(bases(repository))
@@ -131,7 +132,7 @@ def test_each_blob_is_told_once_whatever_holds_it(mixed: Repo, tmp_path: Path) -
 def test_loose_objects_alone_are_told(tmp_path: Path, width: str) -> None:
     repo = Repo(tmp_path / "loose", f"--object-format={width}")
     repo.commit({"a": "one\n", "b": "two\n"})
-    assert len(told(opened(repo, tmp_path / "work"))) == 2
+    assert len(told(opened(repo, tmp_path / "work"))) == 3  # two files and their commit
 
 
 def test_nothing_is_told_of_nothing(repo: Repo, tmp_path: Path) -> None:
@@ -234,9 +235,9 @@ def test_a_list_that_nobody_reads_to_its_end_leaves_nothing_behind(repo: Repo, t
     repo.commit({"d": "loose\n"})
     blob = bytes.fromhex(repo.git("rev-parse", "HEAD:d"))
     before = threading.active_count()
-    blobs = listing._blobs(opened(repo, tmp_path / "work"), itertools.repeat(blob))
-    assert next(blobs)[0] == blob
-    blobs.close()
+    texts = listing._texts(opened(repo, tmp_path / "work"), itertools.repeat(blob))
+    assert next(texts)[0] == blob
+    texts.close()
     for _ in range(100):
         if threading.active_count() <= before:
             break

@@ -41,9 +41,13 @@ def objects(repo: Repo) -> Path:
 
 
 def everything(repo: Repo) -> dict[str, bytes]:
-    """Give all objects as git gives them."""
-    ids = repo.git("cat-file", "--batch-all-objects", "--batch-check=%(objectname) %(objecttype)").splitlines()
-    return {oid: cat(repo, kind, oid) for oid, kind in (line.split() for line in ids)}
+    """Give all files as git gives them."""
+    return {oid: cat(repo, "blob", oid) for oid in named(repo, "blob")}
+
+
+def named(repo: Repo, kind: str) -> list[str]:
+    ids = repo.git("cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)").splitlines()
+    return [line.split()[1] for line in ids if line.startswith(kind)]
 
 
 def cat(repo: Repo, kind: str, oid: str) -> bytes:
@@ -60,7 +64,7 @@ def read(repo: Repo, oids: list[str]) -> dict[str, bytes | None]:
 
 @pytest.mark.parametrize("by", ["offset", "name"])
 @pytest.mark.parametrize("index", ["2", "2,0x40"], ids=["near", "far"])
-def test_every_object_is_what_git_gives(repo: Repo, by: str, index: str) -> None:
+def test_every_file_is_what_git_gives(repo: Repo, by: str, index: str) -> None:
     """A change names what it is a change of by its place, or by its id; far places stand in a table of their own."""
     repo.git("-c", f"repack.usedeltabaseoffset={str(by == 'offset').lower()}", "repack", "-adfq")
     (pack,) = (objects(repo) / "pack").glob("*.pack")
@@ -73,6 +77,12 @@ def test_every_object_is_what_git_gives(repo: Repo, by: str, index: str) -> None
 def test_what_is_loose_is_left_to_git(repo: Repo) -> None:
     oid = repo.blob(b"loose\n")
     assert read(repo, [oid, "00" * 20, "ff" * 20]) == {oid: None, "00" * 20: None, "ff" * 20: None}
+
+
+def test_what_is_no_file_is_left_to_git(repo: Repo) -> None:
+    others = [*named(repo, "commit"), *named(repo, "tree")]
+    assert len(others) > 60
+    assert set(read(repo, others).values()) == {None}
 
 
 def test_an_object_may_be_in_any_of_several_packs(repo: Repo) -> None:
@@ -293,6 +303,7 @@ def test_objects_come_from_packs_and_from_git(repo: Repo, tmp_path: Path, monkey
     given = everything(repo) | {repo.blob(b"loose %d\n" % number): b"loose %d\n" % number for number in range(5)}
     large = bytes(1_100_000)
     given[repo.blob(large)] = large
+    given |= {oid: cat(repo, "commit", oid).partition(b"\n\n")[2] for oid in named(repo, "commit")}
     (tmp_path / "work").mkdir()
     repository = open_local(repo.path / ".git", tmp_path / "work")
     found = {

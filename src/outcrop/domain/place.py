@@ -5,6 +5,8 @@ from urllib.parse import quote, urlsplit
 
 from outcrop.domain.finding import SourceType
 
+# What git calls the files in which messages are written: no file of a repository can have such a path.
+COMMIT_MESSAGE, TAG_MESSAGE = b".git/COMMIT_EDITMSG", b".git/TAG_EDITMSG"
 _ON_THE_WEB = {SourceType.ENDPOINT, SourceType.JS_BUNDLE}
 
 
@@ -24,14 +26,16 @@ def identity(source: str, path: str, fingerprint: bytes) -> bytes:
     return hashlib.sha256(b"\0".join([source.encode(), path.encode("utf-8", "surrogateescape"), fingerprint])).digest()
 
 
-_BLOB = {"gitlab.com": "/-/blob/", "bitbucket.org": "/src/"}
+_GITHUB = ("/blob/", "/commit/")  # what stands before a file, and before a commit
+_HOSTS = {"github.com": _GITHUB, "gitlab.com": ("/-/blob/", "/-/commit/"), "bitbucket.org": ("/src/", "/commits/")}
 
 
 def line_address(base: str, commit: str | None, path: bytes | None, line: int, *, github: bool = False) -> str:
     """Give the address of a line on the hosts whose addresses are known, else of the repository."""
     base = base.removesuffix("/").removesuffix(".git")
-    host = urlsplit(base).hostname or ""
-    middle = "/blob/" if github or host == "github.com" else _BLOB.get(host)
-    if middle is None or commit is None or path is None:
+    known = _GITHUB if github else _HOSTS.get(urlsplit(base).hostname or "")
+    if known is None or commit is None or path is None:
         return base
-    return f"{base}{middle}{commit}/{quote(path.partition(b'!')[0])}#L{line}"
+    if path in {COMMIT_MESSAGE, TAG_MESSAGE}:
+        return f"{base}{known[1]}{commit}"
+    return f"{base}{known[0]}{commit}/{quote(path.partition(b'!')[0])}#L{line}"

@@ -1,4 +1,7 @@
-"""Objects of a repository, read from its packs, and what is not as usual by `git cat-file`: one process for each worker."""
+"""The texts of a repository's objects: files from its packs, and messages, and what is not as usual, by `git cat-file`.
+
+One git is started for each worker.
+"""
 
 import subprocess
 import threading
@@ -8,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import IO, Self
+from typing import IO, NamedTuple, Self
 
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.content import Found, Stretch, Wire, scan_stream, scan_stretch, scan_versions, to_wire
@@ -26,11 +29,20 @@ _MOST_LEFT = 10_000  # objects for which git is started
 _MOST_RESTARTS = 1_000
 _MISSING, _CUT = "object is missing or damaged", "object is damaged: only its beginning was read"
 UNREAD = {_MISSING, _CUT}
+_WITH_MESSAGE = {b"commit", b"tag"}
+_MESSAGE = b"\n\n"  # what stands before it
+_HEAD = 1 << 20  # bytes of a large commit within which it does
+
+
+class MessageOf(bytes):
+    """The id of a commit or a tag whose message was read."""
+
+    __slots__ = ()
 
 
 @dataclass(slots=True)
 class Read:
-    """What a worker tells: hits by blob, gaps by blob, and how far it has come."""
+    """What a worker tells: hits by object, gaps by object, and how far it has come."""
 
     hits: list[tuple[bytes, Wire]] = field(default_factory=list)
     gaps: list[tuple[bytes, str]] = field(default_factory=list)
@@ -39,14 +51,15 @@ class Read:
 
 
 def reader(repository: Repository, ruleset: RuleSet, floor: Confidence) -> Callable[[Iterator[list[bytes]], Emit], None]:
-    """Give the work of one process: read blobs, scan them, tell."""
+    """Give the work of one process: read files and messages, scan them, tell."""
 
     def work(batches: Iterator[list[bytes]], emit: Emit) -> None:
         told = Read()
         since = 0
         for oid, found, size in scanned(repository, ruleset, floor, batches):
-            told.blobs += 1
-            told.size += size
+            if not isinstance(oid, MessageOf):
+                told.blobs += 1
+                told.size += size
             if isinstance(found, str):
                 told.gaps.append((oid, found))
             elif found.hits or found.gaps:
@@ -62,7 +75,7 @@ def reader(repository: Repository, ruleset: RuleSet, floor: Confidence) -> Calla
 def scanned(
     repository: Repository, ruleset: RuleSet, floor: Confidence, batches: Iterable[list[bytes]]
 ) -> Iterator[tuple[bytes, Found | str, int]]:
-    """Scan blobs one after the other; give each with what it holds, or why it could not be read, and its size."""
+    """Scan files and messages one after the other; give each with what it holds, or why it could not be read, and its size."""
     for item in _read(repository, batches):
         if isinstance(item, list):
             yield from scan_versions(ruleset, item, floor)
@@ -95,20 +108,43 @@ class Large:
         self.cut = len(data) < size
         return data
 
+    def begin_behind(self, mark: bytes) -> None:
+        """Pass over what stands before a mark near the beginning."""
+        head = self.read(_HEAD)
+        before, found, behind = head.partition(mark)
+        kept = behind if found else before
+        self._beginning = kept + self._beginning
+        self._left += len(kept)
+        self.size = self._left
+
     def skip(self) -> None:
         while self._left and self.read(1 << 20):
             pass
 
 
-def contents(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[tuple[bytes, bytes | Large | None]]:
-    """Give objects with their bytes, one by one; None for one that git cannot give."""
+Content = tuple[bytes, bytes | Large | None]
+
+
+def contents(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[Content]:
+    """Give the text of files and messages, one by one; None for one that git cannot give."""
     for item in _read(repository, batches):
         if isinstance(item, list):
             yield from ((oid, version.content) for oid, version in item)
-        elif isinstance(item, Stretch):
-            yield from ((oid, item.bytes(start, stop)) for oid, start, stop in item.contents)
         else:
-            yield item
+            yield from _one_by_one(item)
+
+
+def whole(repository: Repository, oids: list[bytes]) -> Iterator[Content]:
+    """Give commits and tags as they are, with what stands before their messages."""
+    for item in _asked(repository, [oids], cut=False) if oids else ():
+        yield from _one_by_one(item)
+
+
+def _one_by_one(item: "Item") -> Iterator[Content]:
+    if isinstance(item, Stretch):
+        yield from ((oid, item.bytes(start, stop)) for oid, start, stop in item.contents)
+    else:
+        yield item
 
 
 Item = Stretch | tuple[bytes, Large | None]
@@ -146,8 +182,8 @@ def _let_go(versions: Versions) -> None:
         version.let_go()
 
 
-def _asked(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[Item]:
-    """Ask git for objects, many at a time; large ones, and those that git cannot give, alone.
+def _asked(repository: Repository, batches: Iterable[list[bytes]], *, cut: bool = True) -> Iterator[Item]:
+    """Ask git for objects, many at a time; large ones, and those that git cannot give, alone. Messages are cut out unless told.
 
     git ends at a damaged object. The rest is then asked for again, without its buffer, so that the first one
     without an answer is the damaged one.
@@ -155,11 +191,11 @@ def _asked(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[I
     source = iter(batches)
     left: deque[bytes] = deque()
     for _ in range(_MOST_RESTARTS):
-        with _CatFile(repository, left, source) as cat:
+        with _CatFile(repository, left, source, cut=cut) as cat:
             yield from cat.answers()
         if cat.complete:
             return
-        with _CatFile(repository, left) as careful:
+        with _CatFile(repository, left, cut=cut) as careful:
             yield from careful.answers()
         if left:
             yield left.popleft(), None
@@ -169,12 +205,13 @@ def _asked(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[I
 class _CatFile:
     """One `git cat-file --batch`: a thread feeds it, so that neither side waits for the other."""
 
-    def __init__(self, repository: Repository, left: deque[bytes], source: Iterator[list[bytes]] | None = None) -> None:
+    def __init__(self, repository: Repository, left: deque[bytes], source: Iterator[list[bytes]] | None = None, *, cut: bool) -> None:
         arguments = ["cat-file", "--batch", *(["--buffer"] if source is not None else [])]
         self._process = gitcall.start(repository.folder, arguments, stdin=subprocess.PIPE)
         self._left = left
         self._again = list(left)
         self._source = source
+        self._cut = cut
         self._ended = False
         self.complete = False
         self._feeder = threading.Thread(target=self._feed, daemon=True)
@@ -212,17 +249,20 @@ class _CatFile:
             length += count
             at = 1
             while True:
-                blobs, at, size = self._whole_objects(buffer, at, length)
-                if blobs:
-                    yield Stretch(buffer, at, blobs)
-                if size is None:
+                objects, at, ahead = self._whole_objects(buffer, at, length)
+                if objects:
+                    yield Stretch(buffer, at, objects)
+                if ahead is None:
                     break
-                if size < 0:
+                if ahead.size < 0:
                     yield self._left.popleft(), None
                     continue
-                large = Large(stream, size, bytes(memoryview(buffer)[at : min(length, at + size)]))
-                yield self._left.popleft(), large
-                at += size + 1
+                large = Large(stream, ahead.size, bytes(memoryview(buffer)[at : min(length, at + ahead.size)]))
+                oid = self._next(ahead.kind)
+                if isinstance(oid, MessageOf):
+                    large.begin_behind(_MESSAGE)
+                yield oid, large
+                at += ahead.size + 1
                 if at > length:  # its end, or only the line break after it, is still to come
                     large.skip()
                     stream.read(1)
@@ -234,22 +274,35 @@ class _CatFile:
         self._feeder.join()
         self.complete = self._ended and not self._left
 
-    def _whole_objects(self, buffer: bytearray, at: int, length: int) -> tuple[list[tuple[bytes, int, int]], int, int | None]:
-        """Give the objects that lie wholly in the buffer, where they end, and the size of a large one that follows.
-
-        The size is −1 for one that is missing, and None where the buffer ends.
-        """
-        blobs: list[tuple[bytes, int, int]] = []
+    def _whole_objects(self, buffer: bytearray, at: int, length: int) -> tuple[list[tuple[bytes, int, int]], int, "_Ahead | None"]:
+        """Give the objects that lie wholly in the buffer, where they end, and what follows: nothing where the buffer ends."""
+        objects: list[tuple[bytes, int, int]] = []
         while (end := buffer.find(b"\n", at, length)) >= 0:
             header = buffer[at:end].split()
             if len(header) != 3 or not header[2].isdigit():
-                return blobs, end + 1, -1
+                return objects, end + 1, _Ahead(-1)
             size = int(header[2])
-            start = end + 1
+            start, stop = end + 1, end + 1 + size
             if size > _BUFFER // 2:
-                return blobs, start, size
-            if start + size >= length:
+                return objects, start, _Ahead(size, bytes(header[1]))
+            if stop >= length:
                 break
-            blobs.append((self._left.popleft(), start, start + size))
-            at = start + size + 1
-        return blobs, at, None
+            oid = self._next(bytes(header[1]))
+            if isinstance(oid, MessageOf):
+                mark = buffer.find(_MESSAGE, start, stop)
+                start = mark + len(_MESSAGE) if mark >= 0 else stop
+            objects.append((oid, start, stop))
+            at = stop + 1
+        return objects, at, None
+
+    def _next(self, kind: bytes) -> bytes:
+        """Give the id of the object that git answers with now; what its text is, is seen by it."""
+        oid = self._left.popleft()
+        return MessageOf(oid) if self._cut and kind in _WITH_MESSAGE else oid
+
+
+class _Ahead(NamedTuple):
+    """An object that is to be read alone; its size is −1 where it is missing."""
+
+    size: int
+    kind: bytes = b""

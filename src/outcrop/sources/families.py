@@ -1,4 +1,4 @@
-"""The blobs of a pack, family by family: read off the heads of its entries, which tell what each is a change of.
+"""The files and messages of a pack, family by family: read off the heads of its entries, which tell what each is a change of.
 
 git lists objects too, but remembers each that it has told: with many that takes more memory than all of a scan.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import accumulate
 
-from outcrop.sources.packfile import OF_OFFSET, Pack, head_of
+from outcrop.sources.packfile import BLOB, OF_OFFSET, Pack, head_of
 from outcrop.sources.packindex import WIDTH
 from outcrop.sources.parallel import Emit, spread
 
@@ -17,14 +17,14 @@ _BLOCK = 1 << 18  # bytes of a pack that are read together
 _HEAD = 64  # bytes that the head of an entry has at most
 _TOGETHER = 1 << 15  # objects whose heads a process reads before it tells
 _FEW = 8  # objects among which one is looked for by its place
-_ODD, _BLOB = 0, 3
-_KINDS = {1, 2, 3, 4}  # commits, trees, blobs and tags
+_ODD, _COMMIT, _TREE, _TAG = 0, 1, 2, 4
+_TEXTS = {_COMMIT, BLOB, _TAG}  # what people have written
 
-Blob = tuple[bytes, int]  # its id, and its size as it is packed
+Text = tuple[bytes, int]  # its id, and its size as it is packed
 
 
-def blobs_of(pack: Pack, jobs: int, leave: Callable[[bytes], None]) -> Iterator[Blob]:
-    """Give the blobs of a pack, each before what is a change of it; what is not as usual is left to git."""
+def texts_of(pack: Pack, jobs: int, leave: Callable[[bytes], None]) -> Iterator[Text]:
+    """Give the objects of a pack that are no trees, each before what is a change of it; what is not as usual is left to git."""
     numbers, starts = pack.index.in_order(pack.size)
     names = pack.index.names()
 
@@ -37,19 +37,19 @@ def blobs_of(pack: Pack, jobs: int, leave: Callable[[bytes], None]) -> Iterator[
 
 
 def _in_families(pack: Pack, starts: "array[int]", jobs: int, leave: Callable[[int], None]) -> Iterator[int]:
-    """Give how many objects stand before each blob, each behind its base; tell of those of which that is not clear."""
+    """Give how many objects stand before each text, each behind its base; tell of those of which that is not clear."""
     kinds, bases = _heads(pack, starts, jobs)
-    blobs, parents = array("I", [0]), array("I", [0])  # by number, from one on; 0 is no blob
+    texts, parents = array("I", [0]), array("I", [0])  # by number, from one on; 0 is no text
     for at, base in enumerate(bases):
         kind = kinds[at] = kinds[base - 1] if base else kinds[at]
-        if kind == _BLOB:
+        if kind in _TEXTS:
             parents.append(bases[base - 1] if base else 0)
-            bases[at] = len(blobs)  # from now on its number
-            blobs.append(at)
-        elif kind not in _KINDS:
+            bases[at] = len(texts)  # from now on its number
+            texts.append(at)
+        elif kind != _TREE:
             leave(at)
-    below, beside = array("I", bytes(4 * len(blobs))), array("I", bytes(4 * len(blobs)))
-    for number in range(len(blobs) - 1, 0, -1):
+    below, beside = array("I", bytes(4 * len(texts))), array("I", bytes(4 * len(texts)))
+    for number in range(len(texts) - 1, 0, -1):
         parent = parents[number]
         beside[number], below[parent] = below[parent], number
     ahead = [below[0]] if below[0] else []
@@ -59,7 +59,7 @@ def _in_families(pack: Pack, starts: "array[int]", jobs: int, leave: Callable[[i
             ahead.append(beside[number])
         if below[number]:
             ahead.append(below[number])
-        yield blobs[number]
+        yield texts[number]
 
 
 def _heads(pack: Pack, starts: "array[int]", jobs: int) -> tuple[bytearray, "array[int]"]:

@@ -1,4 +1,4 @@
-"""A repository's whole history into located hits: every blob is read once, then the oldest commit of each hit is found."""
+"""A repository's whole history into located hits: every file and message is read once, then the oldest commit of each hit is found."""
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,6 +22,7 @@ from outcrop.sources.parallel import spread
 from outcrop.sources.repository import Repository, refs_state, state
 from outcrop.sources.rows import Ids, Rows
 from outcrop.sources.seen import Seen
+from outcrop.sources.tips import Tips, place_texts, tips_of
 
 _Key = tuple[bytes | None, str]  # a path with its member, and a value
 _AGAIN = 100  # blobs that are read again: enough for neighbours in the pack to share their bases, few enough to be spread
@@ -104,17 +105,18 @@ class Continued:
 
 
 def scan_on(scan: Scan, known: Known) -> Continued:
-    """Read the blobs that no known tip reaches, and again those that matter; attribute all of them in the whole history."""
+    """Read the files and messages that no known tip reaches, and again those that matter; attribute all of them in the whole history."""
     outcome = Outcome()
     gaps: list[str] = []
-    tips = history.usable_tips(scan.repository, gaps)
-    order = history.commits(scan.repository, tips, gaps)
-    history.missing(scan.repository, tips, gaps, newest=_NEWEST if known.tips else None)
+    tips = tips_of(scan.repository, gaps)
+    order = history.commits(scan.repository, tips.commits, gaps)
+    history.missing(scan.repository, tips.reaching, gaps, newest=_NEWEST if known.tips else None)
     found = _read(scan, _unread(scan, tips, known), outcome)
     outcome.commits = len(order)
     scan.progress(outcome)
     matter = {blob for one in known.standing for blob in one.blobs}
     places = history.place(scan.repository, order, {*found, *matter}, scan.jobs, gaps)
+    place_texts(scan.repository, tips, order, {*found, *matter}, places)
     outcome.located = list(_located(found, places, history.at_tip(scan.repository, _by_path(found, places))))
     _describe(scan.repository, outcome.located)
     outcome.gaps += _gaps_of(found, places)
@@ -122,8 +124,8 @@ def scan_on(scan: Scan, known: Known) -> Continued:
     _note_gaps(scan.repository, outcome)
     unread = any(reason in blobs.UNREAD for content in found.values() for reason in content.gaps)
     told = {(one.path, reveal(one.hit.secret)) for one in outcome.located}
-    there = [(one.path, one.value) in told or _stands(scan, one, places, tips) for one in known.standing]
-    return Continued(outcome, tuple(tips), there, whole=not (scan.repository.gaps or unread))
+    there = [(one.path, one.value) in told or _stands(scan, one, places, tips.commits) for one in known.standing]
+    return Continued(outcome, tuple(tips.commits), there, whole=not (scan.repository.gaps or unread))
 
 
 def _stands(scan: Scan, one: Standing, places: Places, tips: list[bytes]) -> bool:
@@ -143,18 +145,18 @@ def _stands(scan: Scan, one: Standing, places: Places, tips: list[bytes]) -> boo
     return False
 
 
-def _unread(scan: Scan, tips: list[bytes], known: Known) -> Iterator[list[bytes]]:
+def _unread(scan: Scan, tips: Tips, known: Known) -> Iterator[list[bytes]]:
     there = history.present(scan.repository, known.tips)
     old = [tip for tip in known.tips if tip in there]
-    fresh = history.new_blobs(scan.repository, tips, old) if old else None
-    order = history.new_commits(scan.repository, tips, old) if old else None
+    fresh = history.new_blobs(scan.repository, tips.reaching, old) if old else None
+    order = history.new_commits(scan.repository, tips.commits, old) if old else None
     if fresh is None or order is None:  # nothing was read before, or something is missing: everything that is there is read
         yield from listed(scan.repository, (), lambda _: None, scan.jobs)
         return
     # What new commits bring to a path is read though its blob be an old one: at its old path it may have been nothing to tell.
     brought = history.changed(scan.repository, order, scan.jobs, [])
     again = history.present(scan.repository, sorted({blob for one in known.standing for blob in one.blobs}))
-    wanted = list(dict.fromkeys([*fresh, *sorted(again | brought.keys())]))
+    wanted = list(dict.fromkeys([*fresh, *order, *tips.tags, *sorted(again | brought.keys())]))
     yield from (wanted[at : at + _AT_ONCE] for at in range(0, len(wanted), _AT_ONCE))
 
 
@@ -163,7 +165,8 @@ def scan_commit(scan: Scan, commit: bytes) -> Outcome:
     outcome = Outcome(commits=1)
     gaps: list[str] = []
     places = history.changed(scan.repository, [commit], 1, gaps)
-    found = _read(scan, [sorted(places)] if places else [], outcome)
+    place_texts(scan.repository, Tips(), [commit], [commit], places)
+    found = _read(scan, [sorted(places)], outcome)
     outcome.located = list(_located(found, places, set()))
     _describe(scan.repository, outcome.located)
     outcome.gaps += [*_gaps_of(found, places), *(("history", gap) for gap in sorted(set(gaps)))]
@@ -178,10 +181,11 @@ def scan_since(scan: Scan, since: bytes) -> Outcome:
     """
     outcome = Outcome()
     gaps: list[str] = []
-    ends = [scan.repository.head] if scan.repository.head else history.usable_tips(scan.repository, gaps)
+    ends = [scan.repository.head] if scan.repository.head else tips_of(scan.repository, gaps).commits
     order = history.commits(scan.repository, ends, gaps, since=since)
     outcome.commits = len(order)
     places = history.changed(scan.repository, order, scan.jobs, gaps)
+    place_texts(scan.repository, Tips(), order, order, places)
     found = _read(scan, [sorted(places)] if places else [], outcome)
     paths = sorted({path for oid in found for path in places.get(oid, ())})
     tips = history.at_tip(scan.repository, _by_path(found, places))
@@ -305,14 +309,15 @@ def _read(scan: Scan, batches: Iterable[list[bytes]], outcome: Outcome) -> Mappi
 
 def _attribute(scan: Scan, seen: Seen, found: Mapping[bytes, Found], outcome: Outcome) -> None:
     gaps: list[str] = []
-    tips = history.usable_tips(scan.repository, gaps)
-    order = history.commits(scan.repository, tips, gaps) if found else tips
+    tips = tips_of(scan.repository, gaps)
+    order = history.commits(scan.repository, tips.commits, gaps) if found else tips.commits
     outcome.commits = len(order)
     scan.progress(outcome)
     seen.places, lost = history.place_and_miss(
         scan.repository, order, set(found), scan.jobs, gaps, there=Ids(seen.scanned) if found else ()
     )
-    history.missing(scan.repository, tips, gaps, lost=lost if found else None)
+    place_texts(scan.repository, tips, order, found, seen.places)
+    history.missing(scan.repository, tips.reaching, gaps, lost=lost if found else None)
     seen.tips = history.at_tip(scan.repository, _by_path(found, seen.places))
     seen.gaps = sorted(set(gaps))
 

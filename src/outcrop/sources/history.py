@@ -9,7 +9,7 @@ from typing import IO
 
 from outcrop.sources import gitcall
 from outcrop.sources.base import Origin
-from outcrop.sources.blobs import Large, contents
+from outcrop.sources.blobs import Large, whole
 from outcrop.sources.parallel import Emit, share
 from outcrop.sources.repository import OID, Repository
 from outcrop.sources.rows import Names
@@ -48,14 +48,6 @@ def commits(repository: Repository, tips: Sequence[bytes], gaps: list[str], *, s
     return Names(out) if code == 0 else _walked(repository, list(tips), since)
 
 
-def usable_tips(repository: Repository, gaps: list[str]) -> list[bytes]:
-    """Give the tips that are commits, or tags of commits; one that is missing must not spoil the walk."""
-    found = _ids(repository, [tip + b"^{commit}" for tip in repository.tips])
-    if lost := found.count(None):
-        gaps.append(f"{lost} refs point at objects that are not there or are no commits")
-    return list(dict.fromkeys(oid for oid in found if oid))
-
-
 def missing(
     repository: Repository, tips: Sequence[bytes], gaps: list[str], *, lost: Collection[bytes] | None = None, newest: int | None = None
 ) -> None:
@@ -84,7 +76,7 @@ def _walked(repository: Repository, tips: list[bytes], since: bytes | None) -> l
     command = ["cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)", "--unordered"]
     _, out = gitcall.output(repository.folder, *command)
     there = [line[7:] for line in out.split(b"\n") if line.startswith(b"commit ")]
-    given = contents(repository, [[*there, *tips]])  # all in one go: asked generation by generation, a long history would take minutes
+    given = whole(repository, [*there, *tips])  # all in one go: asked generation by generation, a long history would take minutes
     parents = {oid: _parents(content) for oid, content in given}
     known = _reached(parents, [since], set()) if since else []
     return _reached(parents, tips, set(known))
@@ -110,8 +102,13 @@ def _parents(content: bytes | Large | None) -> list[bytes]:
     return [line[7:] for line in _header(content) if line.startswith(b"parent ") and OID.fullmatch(line[7:])]
 
 
+def named_by(tag: bytes | Large | None) -> bytes | None:
+    """Give what a tag names."""
+    return next((line[7:] for line in _header(tag) if line.startswith(b"object ") and OID.fullmatch(line[7:])), None)
+
+
 def _header(content: bytes | Large | None) -> list[bytes]:
-    """Give the lines before a commit's message, which may be of any length."""
+    """Give the lines before the message of a commit or a tag, which may be of any length."""
     raw = content.read(_HEADER) if isinstance(content, Large) else content or b""
     return raw.partition(b"\n\n")[0].split(b"\n")
 
@@ -214,30 +211,29 @@ def _changes(repository: Repository, chunk: list[bytes], start: int, blobs: Cont
             yield from single.changes(ranks, blobs)
             if not single.whole:
                 emit(_UNKNOWN)
-                yield from _standing(repository, oid, ranks[oid], blobs)
+                yield from ((blob, path, ranks[oid], oid) for blob, path in standing(repository, oid) if blob in blobs)
                 break
         left = list(rest)
 
 
 def _with_trees(repository: Repository, oids: list[bytes], emit: Emit) -> list[bytes]:
     """Leave out at once the commits whose tree is not there: in some partial clones that is nearly all of them."""
-    trees = _ids(repository, [oid + b"^{tree}" for oid in oids])
+    trees = answers(repository, [oid + b"^{tree}" for oid in oids])
     if None in trees:
         emit(_UNKNOWN)
     return [oid for oid, tree in zip(oids, trees, strict=True) if tree]
 
 
-def _standing(repository: Repository, commit: bytes, rank: int, blobs: Container[bytes]) -> Iterator[Change]:
-    """Give what stands in a commit whose changes cannot be told, as far as it can be read."""
-    with gitcall.start(repository.folder, ["ls-tree", "-r", "-z", "--full-tree", os.fsdecode(commit)]) as process:
+def standing(repository: Repository, tree: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Give the files that stand in a tree or a commit, each with its path, as far as they can be read."""
+    with gitcall.start(repository.folder, ["ls-tree", "-r", "-z", "--full-tree", os.fsdecode(tree)]) as process:
         assert process.stdout is not None  # noqa: S101 - for the type checker
         out = process.stdout.read(_MOST_STANDING)
         process.kill()
     for entry in out.split(b"\0")[:-1]:
         fields, _, path = entry.partition(b"\t")
-        oid = fields.split(b" ")[2]
-        if oid in blobs and not fields.startswith(SUBMODULE):
-            yield oid, path, rank, commit
+        if not fields.startswith(SUBMODULE):
+            yield fields.split(b" ")[2], path
 
 
 class _Diff:
@@ -320,12 +316,12 @@ def at_tip(repository: Repository, places: dict[bytes, set[bytes]]) -> set[tuple
 
 def ids_at(repository: Repository, commit: bytes, paths: list[bytes]) -> list[bytes | None]:
     """Give what stands at each path in a commit, None where nothing does."""
-    return _ids(repository, [commit + b":" + path for path in paths])
+    return answers(repository, [commit + b":" + path for path in paths])
 
 
 def present(repository: Repository, oids: Sequence[bytes]) -> set[bytes]:
     """Tell which of these objects are there."""
-    return {oid for oid in _ids(repository, list(oids)) if oid} if oids else set()
+    return {oid for oid in answers(repository, list(oids)) if oid} if oids else set()
 
 
 def new_blobs(repository: Repository, tips: Sequence[bytes], old: Sequence[bytes]) -> list[bytes] | None:
@@ -361,12 +357,12 @@ def blobs_at(repository: Repository, tips: Sequence[bytes], path: bytes) -> list
     return [oid for oid in out.split() if oid not in set(tips)] if code == 0 else None
 
 
-def _ids(repository: Repository, names: list[bytes]) -> list[bytes | None]:
-    """Give the objects that names stand for. git ends at a damaged object and at some odd paths: those are passed over."""
+def answers(repository: Repository, names: list[bytes], told: str = "%(objectname)") -> list[bytes | None]:
+    """Give what git tells of the objects that names stand for. It ends at a damaged one and at some odd paths: those are passed over."""
     found: list[bytes | None] = []
     for _ in range(_MOST_RESTARTS):
         given = b"".join(name + b"\0" for name in names[len(found) :])
-        code, out = gitcall.output(repository.folder, "cat-file", "-z", "--batch-check=%(objectname)", given=given)
+        code, out = gitcall.output(repository.folder, "cat-file", "-z", f"--batch-check={told}", given=given)
         found += _answers(out, names[len(found) :])
         if code == 0 or len(found) >= len(names):
             break
@@ -388,15 +384,22 @@ def _answers(out: bytes, names: list[bytes]) -> Iterator[bytes | None]:
 
 def describe(repository: Repository, oids: list[bytes]) -> dict[bytes, Origin]:
     """Read who made these commits, and when."""
-    given = contents(repository, [oids]) if oids else ()
-    return {oid: _described(oid, _header(content)) for oid, content in given}
+    return {oid: _described(oid, _header(content)) for oid, content in whole(repository, oids)}
 
 
 def _described(oid: bytes, header: list[bytes]) -> Origin:
     line = next((line[7:] for line in header if line.startswith(b"author ")), b"")
     who, _, when = line.rpartition(b"> ")
-    name = (who + b">" if who else line.strip()).decode("utf-8", "replace").strip()
-    return Origin(oid.decode(), name or None, _seconds(when))
+    encoding = next((line[9:] for line in header if line.startswith(b"encoding ")), b"utf-8")
+    return Origin(oid.decode(), _decoded(who + b">" if who else line, encoding).strip() or None, _seconds(when))
+
+
+def _decoded(name: bytes, encoding: bytes) -> str:
+    """Read a name in the encoding that its commit says it has; where that is none, or it has not, as UTF-8."""
+    try:
+        return name.decode(encoding.decode("ascii"))
+    except (LookupError, ValueError):
+        return name.decode("utf-8", "replace")
 
 
 def _seconds(when: bytes) -> int | None:

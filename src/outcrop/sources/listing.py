@@ -1,4 +1,4 @@
-"""Which blobs a repository has, each behind the one it is a change of: then what it is made of need not be made anew."""
+"""Which files and messages a repository has, each behind the one it is a change of: then what it is made of need not be made anew."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from outcrop.sources import gitcall
-from outcrop.sources.families import blobs_of
+from outcrop.sources.families import texts_of
 from outcrop.sources.packfile import DAMAGED, Pack
 from outcrop.sources.packindex import WIDTH, indexes_in
 from outcrop.sources.repository import Repository
@@ -23,19 +23,20 @@ from outcrop.sources.rows import Ids, Rows
 
 INCOMPLETE = "the object store is damaged: some objects were not scanned"
 _BATCH_BYTES = 1 << 20  # as they are packed
-_BATCH_BLOBS = 20_000
+_BATCH_OBJECTS = 20_000
 _LIST = ["cat-file", "--batch-check=%(objecttype) %(objectsize:disk) %(objectname) %(deltabase)", "--buffer"]
 _EVERY = ["--batch-all-objects", "--unordered"]
 _GIVEN = 4_096  # objects of which git is told at a time
 _VIEW = {"core.packedGitLimit": "16m"}  # nothing else is at work yet
-_TOGETHER = 300_000  # blobs of which git tells that are put in order together, which takes 120 bytes for each
+_TOGETHER = 300_000  # objects of which git tells that are put in order together, which takes 120 bytes for each
 _IS_LOOSE = re.compile("[0-9a-f]{38}(?:[0-9a-f]{24})?")  # what git names a file, in a folder named by the first two digits
 _SIZE = 6  # bytes in which a size is kept
 _WHOLE = b""  # the base of what is no change
+_TEXTS = (b"blob ", b"commit ", b"tag ")
 
 
 def listed(repository: Repository, known: Container[bytes], seen: Callable[[bytes], None], jobs: int) -> Iterator[list[bytes]]:
-    """Give the ids of all blobs that are not known, family by family, in batches of about equal work.
+    """Give the ids of all files, commits and tags that are not known, family by family, in batches of about equal work.
 
     What is known, and is noted as seen, is so by its id in bytes. All are put in order before the first is read: then the processes that
     read them do not begin with what the order was made of.
@@ -64,8 +65,8 @@ def _put_in_order(repository: Repository, known: Container[bytes], order: Rows, 
             leave(oid)
         for index in indexes:
             with closing(Pack(index)) as pack:
-                blobs = blobs_of(pack, jobs, leave)
-                order.extend(_row(oid, size) for oid, size in blobs if is_new(oid) and oid not in known)
+                texts = texts_of(pack, jobs, leave)
+                order.extend(_row(oid, size) for oid, size in texts if is_new(oid) and oid not in known)
         if left.width:
             _ask_git(repository, left, known, order)
 
@@ -94,7 +95,7 @@ def _batches(order: Rows, seen: Callable[[bytes], None]) -> Iterator[list[bytes]
         seen(oid)
         batch.append(oid.hex().encode())
         work += int.from_bytes(entry[-_SIZE:], "big")
-        if work > _BATCH_BYTES or len(batch) >= _BATCH_BLOBS:
+        if work > _BATCH_BYTES or len(batch) >= _BATCH_OBJECTS:
             yield batch
             batch, work = [], 0
     if batch:
@@ -102,10 +103,10 @@ def _batches(order: Rows, seen: Callable[[bytes], None]) -> Iterator[list[bytes]
 
 
 def _ask_git(repository: Repository, given: Iterable[bytes] | None, known: Container[bytes], order: Rows) -> None:
-    """Put those of the given objects in order that are blobs, or of all that there are."""
-    changes: defaultdict[bytes, bytearray] = defaultdict(bytearray)  # by the blob of which they are changes
+    """Put those of the given objects in order that are no trees, or of all that there are."""
+    changes: defaultdict[bytes, bytearray] = defaultdict(bytearray)  # by the object of which they are changes
     count = 0
-    for oid, size, base in _blobs(repository, given):
+    for oid, size, base in _texts(repository, given):
         if oid not in known:
             row = _row(oid, size)
             changes[base] += row
@@ -117,7 +118,7 @@ def _ask_git(repository: Repository, given: Iterable[bytes] | None, known: Conta
 
 
 def _put_by_family(changes: dict[bytes, bytearray], order: Rows, width: int) -> None:
-    """Put each blob's changes behind it, with theirs. Last come those whose base is not among the blobs."""
+    """Put each object's changes behind it, with theirs. Last come those whose base is not among them."""
     while changes:
         first = changes.pop(_WHOLE, None) or changes.pop(next(iter(changes)))
         for at in range(0, len(first), width):
@@ -129,15 +130,15 @@ def _put_by_family(changes: dict[bytes, bytearray], order: Rows, width: int) -> 
                 ahead += changes.pop(entry[:-_SIZE], b"")
 
 
-def _blobs(repository: Repository, given: Iterable[bytes] | None) -> Iterator[tuple[bytes, int, bytes]]:
-    """Give the blobs among the given objects, or among all, their size as they are packed, and their base; ids in bytes."""
+def _texts(repository: Repository, given: Iterable[bytes] | None) -> Iterator[tuple[bytes, int, bytes]]:
+    """Give the texts among the given objects, or among all, their size as they are packed, and their base; ids in bytes."""
     any_damaged = False
     command, stdin = ([*_LIST, *_EVERY], subprocess.DEVNULL) if given is None else (_LIST, subprocess.PIPE)
     with tempfile.TemporaryFile() as errors, gitcall.start(repository.folder, command, stdin=stdin, stderr=errors, config=_VIEW) as process:
         assert process.stdout is not None  # noqa: S101 - for the type checker
         giver = _Giver(process.stdin, iter(given)) if process.stdin and given is not None else None
         for line in process.stdout:
-            if line.startswith(b"blob "):
+            if line.startswith(_TEXTS):
                 _, size, oid, base = line.split()
                 yield unhexlify(oid), int(size), unhexlify(base) if base.strip(b"0") else _WHOLE
             elif line.endswith(b" missing\n"):  # listed, but not even its type can be read

@@ -1,7 +1,7 @@
-"""Objects read from packs by ourselves, as versions of one another: git would tell what they are, but not what of them is new.
+"""Files read from packs by ourselves, as versions of one another: git would tell what they are, but not what of them is new.
 
-Whatever is not as usual is left to git: what is loose, large, damaged, or written in a way that few repositories have. Files are read
-and not mapped: a mapped file that somebody cuts ends the process.
+Whatever is not as usual is left to git: what is loose, large, damaged, no file, or written in a way that few repositories have. Packs
+are read and not mapped: a mapped file that somebody cuts ends the process.
 """
 
 import os
@@ -29,7 +29,7 @@ _KEPT = 4 << 20  # bytes of objects on the way to the last one
 _FIRST = 4_096  # bytes that are read of an object at first
 _MORE = 1 << 18
 _SPARSE = 24  # a change that has so many times fewer bytes than what it makes is worth reading step by step
-_WHOLE, OF_OFFSET, _OF_NAME = {1, 2, 3, 4}, 6, 7  # kinds of entries
+BLOB, OF_OFFSET, _OF_NAME = 3, 6, 7  # kinds of entries
 _Place = tuple["Pack", int]
 DAMAGED = (OSError, ValueError, IndexError, MemoryError, zlib.error, ApplyDeltaError)
 
@@ -133,7 +133,7 @@ class Pack:
         return os.pread(self._file, size, offset)
 
     def entry(self, offset: int) -> tuple[int | bytes | None, bytes]:
-        """Read what stands at a place: a whole object, or a change with the place or the name of what it is a change of."""
+        """Read what stands at a place: a file, or a change with the place or the name of what it is a change of."""
         data = self.read(offset, _FIRST)
         kind, size, back, at = head_of(data, 0)
         base: int | bytes | None = None
@@ -142,8 +142,8 @@ class Pack:
         elif kind == _OF_NAME:
             base = data[at : at + WIDTH]
             at += WIDTH
-        elif kind not in _WHOLE:
-            raise ValueError("an unknown kind of object")
+        elif kind != BLOB:
+            raise ValueError("an object that is no file")
         if size > _LARGEST or (isinstance(base, int) and not 0 < base < offset):
             raise ValueError("an object that is large, or a change of nothing")
         return base, self._inflated(memoryview(data)[at:], size, offset + len(data))

@@ -1,0 +1,108 @@
+"""What an account's runs tell of the messages of commits and tags, from run to run."""
+
+from uuid import UUID
+
+from outcrop.domain.account import Account
+from outcrop.domain.excerpt import Excerpt
+from outcrop.domain.secret import Secret
+from outcrop.domain.target import Spec, TargetKind
+from outcrop.services import findings
+from tests.github_host import NAME
+from tests.pipeline import Hosted, Pipeline, owner_spec, token
+
+KEY, OTHER = token("said"), token("said later")
+FILES: dict[str, str | bytes] = {"a.txt": "plain\n"}
+
+
+def one_repository(pipeline: Pipeline) -> tuple[Spec, Hosted]:
+    owner = pipeline.owner()
+    return owner_spec(owner), pipeline.hosted(f"{owner}/shop", FILES)
+
+
+def excerpt(pipeline: Pipeline, account: Account, id_: UUID) -> Excerpt | None:
+    async def read() -> Excerpt | None:
+        async with pipeline.tools.pool.connection() as db:
+            return await findings.excerpt(db, pipeline.tools.keys, account.id, id_)
+
+    return pipeline.wait(read())
+
+
+def test_a_message_is_a_place_with_the_address_of_its_commit_and_an_excerpt(pipeline: Pipeline, account: Account) -> None:
+    spec, shop = one_repository(pipeline)
+    commit = shop.push(FILES, message=f"try it\n\nwith {KEY}\nand so on\n")
+    run = pipeline.scan(account, spec)
+    found = pipeline.finding(account)
+    assert (found["file_path"], found["line_number"], found["source_type"]) == (".git/COMMIT_EDITMSG", 3, "commit")
+    assert found["source_url"].endswith(f"/shop/commit/{commit}")
+    assert (run.findings_new, run.progress["blobs"]) == (1, 1)
+    assert excerpt(pipeline, account, found["id"]) == Excerpt(1, ("try it", "", f"with {Secret(KEY).masked()}", "and so on"), 2)
+
+
+def test_of_a_new_commit_the_message_is_read_and_an_old_one_is_seen_again(pipeline: Pipeline, account: Account) -> None:
+    spec, shop = one_repository(pipeline)
+    shop.push(FILES, message=KEY)
+    pipeline.scan(account, spec)
+    shop.push(FILES, message=OTHER)
+    run = pipeline.scan(account, spec)
+    assert (run.findings_new, run.findings_seen, run.findings_resolved) == (1, 2, 0)
+    assert sorted(one["seen_count"] for one in pipeline.findings(account)) == [1, 2]
+
+
+def test_a_message_that_was_rewritten_and_dropped_is_resolved(pipeline: Pipeline, account: Account) -> None:
+    spec, shop = one_repository(pipeline)
+    shop.push(FILES, message=KEY)
+    pipeline.scan(account, spec)
+    shop.repo.commit(FILES, parents=[], message="nothing to see")
+    shop.pushed(kept=False)
+    run = pipeline.scan(account, spec)
+    assert run.findings_resolved == 1
+    assert pipeline.finding(account)["status"] == "resolved"
+
+
+def test_a_message_that_moved_to_another_commit_is_the_same_finding(pipeline: Pipeline, account: Account) -> None:
+    spec, shop = one_repository(pipeline)
+    shop.push(FILES, message=KEY)
+    pipeline.scan(account, spec)
+    shop.repo.commit(FILES, parents=[], message=f"amended\n{KEY}")
+    shop.pushed(kept=False)
+    run = pipeline.scan(account, spec)
+    assert (run.findings_new, run.findings_seen, run.findings_resolved) == (0, 1, 0)
+    assert pipeline.finding(account)["status"] == "active"
+
+
+def test_a_tag_that_comes_later_is_read(pipeline: Pipeline, account: Account) -> None:
+    spec, shop = one_repository(pipeline)
+    pipeline.scan(account, spec)
+    shop.repo.git("tag", "-a", "-m", f"release {KEY}", "v1", "main")
+    shop.pushed()
+    assert pipeline.scan(account, spec).findings_new == 1
+    found = pipeline.finding(account)
+    assert found["file_path"] == ".git/TAG_EDITMSG"
+    assert found["source_url"].endswith(f"/shop/commit/{shop.repo.tip()}")
+    shop.repo.delete("refs/tags/v1")
+    shop.pushed()
+    assert pipeline.scan(account, spec).findings_resolved == 0, "the commit is still served, and with it perhaps its tag"
+
+
+def test_a_single_commit_is_looked_at_with_its_message(pipeline: Pipeline, account: Account) -> None:
+    _, shop = one_repository(pipeline)
+    commit = shop.push(FILES, message=f"only this {KEY}")
+    shop.push(FILES, message=OTHER)
+    run = pipeline.scan(account, Spec(TargetKind.COMMIT, f"https://{NAME}/{shop.full_name}/commit/{commit}"))
+    found = pipeline.finding(account)
+    assert (found["file_path"], found["commit_id"]) == (".git/COMMIT_EDITMSG", commit)
+    assert (run.progress["commits"], run.progress["blobs"]) == (1, 0)
+
+
+def test_a_file_that_only_a_tag_names_is_found_and_resolved_when_it_goes(pipeline: Pipeline, account: Account) -> None:
+    spec, shop = one_repository(pipeline)
+    pipeline.scan(account, spec)
+    blob = shop.repo.git("hash-object", "-w", "--stdin", given=f"{KEY}\n".encode())
+    shop.repo.git("tag", "key", blob)
+    shop.pushed()
+    assert pipeline.scan(account, spec).findings_new == 1
+    found = pipeline.finding(account)
+    assert (found["file_path"], found["commit_id"], found["source_url"].endswith("/shop")) == ("refs/tags/key", None, True)
+    shop.repo.delete("refs/tags/key")
+    shop.pushed()
+    assert pipeline.scan(account, spec).findings_resolved == 1
