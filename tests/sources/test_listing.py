@@ -194,9 +194,11 @@ def test_what_is_damaged_is_told_as_git_tells_it(
     damage(pack, random.Random(request.node.name))
     ours, by_git = opened(repo, tmp_path / "ours"), opened(repo, tmp_path / "git")
     everything = listing.Rows(tmp_path)
-    listing._ask_git(by_git, None, (), everything)
-    of_git = {row[: -listing._SIZE].hex().encode() for row in everything}
+    messages = listing.Rows(tmp_path)
+    listing._ask_git(by_git, None, listing._Order(everything, messages, ()))
+    of_git = {row[: -listing._SIZE].hex().encode() for row in [*everything, *messages]}
     everything.close()
+    messages.close()
     assert of_git <= set(told(ours)) or ours.gaps == by_git.gaps == [INCOMPLETE]
 
 
@@ -236,7 +238,7 @@ def test_a_list_that_nobody_reads_to_its_end_leaves_nothing_behind(repo: Repo, t
     blob = bytes.fromhex(repo.git("rev-parse", "HEAD:d"))
     before = threading.active_count()
     texts = listing._texts(opened(repo, tmp_path / "work"), itertools.repeat(blob))
-    assert next(texts)[0] == blob
+    assert next(texts)[1] == blob
     texts.close()
     for _ in range(100):
         if threading.active_count() <= before:

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import IO, NamedTuple, Self
 
 from outcrop.domain.finding import Confidence
@@ -32,6 +31,10 @@ UNREAD = {_MISSING, _CUT}
 _WITH_MESSAGE = {b"commit", b"tag"}
 _MESSAGE = b"\n\n"  # what stands before it
 _HEAD = 1 << 20  # bytes of a large commit within which it does
+
+
+class Messages(list[bytes]):
+    """Ids of commits and tags, whose messages are to be read: git has them sooner than we."""
 
 
 class MessageOf(bytes):
@@ -157,17 +160,19 @@ def _read(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[It
         versions: Versions = []
         left: list[bytes] = []
         size = 0
-        for oid in chain.from_iterable(batches):
-            version = packs.version(unhexlify(oid))
-            if version is None:
-                left.append(oid)
-            else:
+        for batch in batches:
+            for oid in batch if not isinstance(batch, Messages) else ():
+                version = packs.version(unhexlify(oid))
+                if version is None:
+                    left.append(oid)
+                    continue
                 versions.append((oid, version))
                 size += len(version.content)
-            if size > _AT_ONCE:
-                yield versions
-                _let_go(versions)
-                versions, size = [], 0
+                if size > _AT_ONCE:
+                    yield versions
+                    _let_go(versions)
+                    versions, size = [], 0
+            left += batch if isinstance(batch, Messages) else ()
             if len(left) >= _MOST_LEFT:
                 yield from _asked(repository, [left])
                 left = []

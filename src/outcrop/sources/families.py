@@ -1,4 +1,4 @@
-"""The files and messages of a pack, family by family: read off the heads of its entries, which tell what each is a change of.
+"""The blobs of a pack, family by family: read off the heads of its entries, which tell what each is a change of.
 
 git lists objects too, but remembers each that it has told: with many that takes more memory than all of a scan.
 """
@@ -18,13 +18,13 @@ _HEAD = 64  # bytes that the head of an entry has at most
 _TOGETHER = 1 << 15  # objects whose heads a process reads before it tells
 _FEW = 8  # objects among which one is looked for by its place
 _ODD, _COMMIT, _TREE, _TAG = 0, 1, 2, 4
-_TEXTS = {_COMMIT, BLOB, _TAG}  # what people have written
 
-Text = tuple[bytes, int]  # its id, and its size as it is packed
+Blob = tuple[bytes, int]  # its id, and its size as it is packed
+Tell = Callable[[bytes], None]
 
 
-def texts_of(pack: Pack, jobs: int, leave: Callable[[bytes], None]) -> Iterator[Text]:
-    """Give the objects of a pack that are no trees, each before what is a change of it; what is not as usual is left to git."""
+def blobs_of(pack: Pack, jobs: int, message: Tell, leave: Tell) -> Iterator[Blob]:
+    """Give the blobs of a pack, each before what is a change of it; tell of commits and tags, and of what is not as usual."""
     numbers, starts = pack.index.in_order(pack.size)
     names = pack.index.names()
 
@@ -32,24 +32,25 @@ def texts_of(pack: Pack, jobs: int, leave: Callable[[bytes], None]) -> Iterator[
         number = numbers[at] * WIDTH
         return names[number : number + WIDTH]
 
-    for at in _in_families(pack, starts, jobs, lambda at: leave(name(at))):
+    tell = {_COMMIT: message, _TAG: message}
+    for at in _in_families(pack, starts, jobs, lambda kind, at: tell.get(kind, leave)(name(at))):
         yield name(at), (starts[at + 1] if at + 1 < len(starts) else pack.size) - starts[at]
 
 
-def _in_families(pack: Pack, starts: "array[int]", jobs: int, leave: Callable[[int], None]) -> Iterator[int]:
-    """Give how many objects stand before each text, each behind its base; tell of those of which that is not clear."""
+def _in_families(pack: Pack, starts: "array[int]", jobs: int, tell: Callable[[int, int], None]) -> Iterator[int]:
+    """Give how many objects stand before each blob, each behind its base; tell of the others, and of what kind they are."""
     kinds, bases = _heads(pack, starts, jobs)
-    texts, parents = array("I", [0]), array("I", [0])  # by number, from one on; 0 is no text
+    blobs, parents = array("I", [0]), array("I", [0])  # by number, from one on; 0 is no blob
     for at, base in enumerate(bases):
         kind = kinds[at] = kinds[base - 1] if base else kinds[at]
-        if kind in _TEXTS:
+        if kind == BLOB:
             parents.append(bases[base - 1] if base else 0)
-            bases[at] = len(texts)  # from now on its number
-            texts.append(at)
+            bases[at] = len(blobs)  # from now on its number
+            blobs.append(at)
         elif kind != _TREE:
-            leave(at)
-    below, beside = array("I", bytes(4 * len(texts))), array("I", bytes(4 * len(texts)))
-    for number in range(len(texts) - 1, 0, -1):
+            tell(kind, at)
+    below, beside = array("I", bytes(4 * len(blobs))), array("I", bytes(4 * len(blobs)))
+    for number in range(len(blobs) - 1, 0, -1):
         parent = parents[number]
         beside[number], below[parent] = below[parent], number
     ahead = [below[0]] if below[0] else []
@@ -59,7 +60,7 @@ def _in_families(pack: Pack, starts: "array[int]", jobs: int, leave: Callable[[i
             ahead.append(beside[number])
         if below[number]:
             ahead.append(below[number])
-        yield texts[number]
+        yield blobs[number]
 
 
 def _heads(pack: Pack, starts: "array[int]", jobs: int) -> tuple[bytearray, "array[int]"]:

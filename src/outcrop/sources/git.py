@@ -156,8 +156,10 @@ def _unread(scan: Scan, tips: Tips, known: Known) -> Iterator[list[bytes]]:
     # What new commits bring to a path is read though its blob be an old one: at its old path it may have been nothing to tell.
     brought = history.changed(scan.repository, order, scan.jobs, [])
     again = history.present(scan.repository, sorted({blob for one in known.standing for blob in one.blobs}))
-    wanted = list(dict.fromkeys([*fresh, *order, *tips.tags, *sorted(again | brought.keys())]))
+    wanted = list(dict.fromkeys([*fresh, *sorted(again | brought.keys())]))
+    messages = [*order, *tips.tags]
     yield from (wanted[at : at + _AT_ONCE] for at in range(0, len(wanted), _AT_ONCE))
+    yield from (blobs.Messages(messages[at : at + _AT_ONCE]) for at in range(0, len(messages), _AT_ONCE))
 
 
 def scan_commit(scan: Scan, commit: bytes) -> Outcome:

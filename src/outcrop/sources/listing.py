@@ -10,12 +10,14 @@ from binascii import unhexlify
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import IO
 
 from outcrop.sources import gitcall
-from outcrop.sources.families import texts_of
+from outcrop.sources.blobs import Messages
+from outcrop.sources.families import blobs_of
 from outcrop.sources.packfile import DAMAGED, Pack
 from outcrop.sources.packindex import WIDTH, indexes_in
 from outcrop.sources.repository import Repository
@@ -28,29 +30,49 @@ _LIST = ["cat-file", "--batch-check=%(objecttype) %(objectsize:disk) %(objectnam
 _EVERY = ["--batch-all-objects", "--unordered"]
 _GIVEN = 4_096  # objects of which git is told at a time
 _VIEW = {"core.packedGitLimit": "16m"}  # nothing else is at work yet
-_TOGETHER = 300_000  # objects of which git tells that are put in order together, which takes 120 bytes for each
+_TOGETHER = 300_000  # blobs of which git tells that are put in order together, which takes 120 bytes for each
 _IS_LOOSE = re.compile("[0-9a-f]{38}(?:[0-9a-f]{24})?")  # what git names a file, in a folder named by the first two digits
 _SIZE = 6  # bytes in which a size is kept
 _WHOLE = b""  # the base of what is no change
 _TEXTS = (b"blob ", b"commit ", b"tag ")
+_MESSAGE_SIZE = 200  # bytes that most commits take
 
 
 def listed(repository: Repository, known: Container[bytes], seen: Callable[[bytes], None], jobs: int) -> Iterator[list[bytes]]:
-    """Give the ids of all files, commits and tags that are not known, family by family, in batches of about equal work.
+    """Give the ids of all blobs that are not known, family by family, in batches of about equal work, then those of commits and tags.
 
     What is known, and is noted as seen, is so by its id in bytes. All are put in order before the first is read: then the processes that
     read them do not begin with what the order was made of.
     """
-    with closing(Rows(repository.folder)) as order:
+    with closing(Rows(repository.folder)) as blobs, closing(Rows(repository.folder)) as messages:
+        order = _Order(blobs, messages, known)
         try:
-            _put_in_order(repository, known, order, jobs)
+            _put_in_order(repository, order, jobs)
         except DAMAGED:  # git tells what is wrong
             order.clear()
-            _ask_git(repository, None, known, order)
-        yield from _batches(order, seen)
+            _ask_git(repository, None, order)
+        yield from _batches(blobs, seen)
+        yield from map(Messages, _batches(messages, seen))
 
 
-def _put_in_order(repository: Repository, known: Container[bytes], order: Rows, jobs: int) -> None:
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What is to be read, each with its size as it is packed."""
+
+    blobs: Rows
+    messages: Rows
+    known: Container[bytes]
+
+    def clear(self) -> None:
+        self.blobs.clear()
+        self.messages.clear()
+
+    def say(self, oid: bytes, size: int = _MESSAGE_SIZE) -> None:
+        if oid not in self.known:
+            self.messages.add(_row(oid, size))
+
+
+def _put_in_order(repository: Repository, order: _Order, jobs: int) -> None:
     """Read the packs, and ask git for what is not as usual."""
     indexes = [index for folder in repository.objects for index in indexes_in(folder)]
     loose = [folder for folder in repository.objects if any(_loose(folder))]
@@ -61,14 +83,18 @@ def _put_in_order(repository: Repository, known: Container[bytes], order: Rows, 
             if is_new(oid):
                 left.add(oid)
 
+        def say(oid: bytes) -> None:
+            if is_new(oid):
+                order.say(oid)
+
         for oid in (oid for folder in loose for oid in _loose(folder)):
             leave(oid)
         for index in indexes:
             with closing(Pack(index)) as pack:
-                texts = texts_of(pack, jobs, leave)
-                order.extend(_row(oid, size) for oid, size in texts if is_new(oid) and oid not in known)
+                blobs = blobs_of(pack, jobs, say, leave)
+                order.blobs.extend(_row(oid, size) for oid, size in blobs if is_new(oid) and oid not in order.known)
         if left.width:
-            _ask_git(repository, left, known, order)
+            _ask_git(repository, left, order)
 
 
 def _loose(folder: Path) -> Iterator[bytes]:
@@ -102,23 +128,25 @@ def _batches(order: Rows, seen: Callable[[bytes], None]) -> Iterator[list[bytes]
         yield batch
 
 
-def _ask_git(repository: Repository, given: Iterable[bytes] | None, known: Container[bytes], order: Rows) -> None:
-    """Put those of the given objects in order that are no trees, or of all that there are."""
-    changes: defaultdict[bytes, bytearray] = defaultdict(bytearray)  # by the object of which they are changes
+def _ask_git(repository: Repository, given: Iterable[bytes] | None, order: _Order) -> None:
+    """Put the given objects in order, or all that there are."""
+    changes: defaultdict[bytes, bytearray] = defaultdict(bytearray)  # by the blob of which they are changes
     count = 0
-    for oid, size, base in _texts(repository, given):
-        if oid not in known:
+    for kind, oid, size, base in _texts(repository, given):
+        if kind != b"blob":
+            order.say(oid, size)
+        elif oid not in order.known:
             row = _row(oid, size)
             changes[base] += row
             count += 1
             if count % _TOGETHER == 0:
-                _put_by_family(changes, order, len(row))
+                _put_by_family(changes, order.blobs, len(row))
     if changes:
-        _put_by_family(changes, order, len(row))
+        _put_by_family(changes, order.blobs, len(row))
 
 
 def _put_by_family(changes: dict[bytes, bytearray], order: Rows, width: int) -> None:
-    """Put each object's changes behind it, with theirs. Last come those whose base is not among them."""
+    """Put each blob's changes behind it, with theirs. Last come those whose base is not among the blobs."""
     while changes:
         first = changes.pop(_WHOLE, None) or changes.pop(next(iter(changes)))
         for at in range(0, len(first), width):
@@ -130,8 +158,8 @@ def _put_by_family(changes: dict[bytes, bytearray], order: Rows, width: int) -> 
                 ahead += changes.pop(entry[:-_SIZE], b"")
 
 
-def _texts(repository: Repository, given: Iterable[bytes] | None) -> Iterator[tuple[bytes, int, bytes]]:
-    """Give the texts among the given objects, or among all, their size as they are packed, and their base; ids in bytes."""
+def _texts(repository: Repository, given: Iterable[bytes] | None) -> Iterator[tuple[bytes, bytes, int, bytes]]:
+    """Give those of the given objects, or of all, that are no trees: their kind, id, size as they are packed, and base; ids in bytes."""
     any_damaged = False
     command, stdin = ([*_LIST, *_EVERY], subprocess.DEVNULL) if given is None else (_LIST, subprocess.PIPE)
     with tempfile.TemporaryFile() as errors, gitcall.start(repository.folder, command, stdin=stdin, stderr=errors, config=_VIEW) as process:
@@ -139,11 +167,11 @@ def _texts(repository: Repository, given: Iterable[bytes] | None) -> Iterator[tu
         giver = _Giver(process.stdin, iter(given)) if process.stdin and given is not None else None
         for line in process.stdout:
             if line.startswith(_TEXTS):
-                _, size, oid, base = line.split()
-                yield unhexlify(oid), int(size), unhexlify(base) if base.strip(b"0") else _WHOLE
+                kind, size, oid, base = line.split()
+                yield kind, unhexlify(oid), int(size), unhexlify(base) if base.strip(b"0") else _WHOLE
             elif line.endswith(b" missing\n"):  # listed, but not even its type can be read
                 any_damaged = True
-                yield unhexlify(line.split()[0]), 0, _WHOLE
+                yield b"blob", unhexlify(line.split()[0]), 0, _WHOLE
         process.wait()
         if giver:
             giver.join()
