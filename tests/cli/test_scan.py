@@ -387,6 +387,17 @@ class TestBaseline:
         (place / "b.txt").write_text(TOKEN)
         assert [one["file_path"] for one in scan("--json", "--baseline", old, ".").json] == ["b.txt"]
 
+    @pytest.mark.parametrize("output", ["json", "jsonl", "sarif"])
+    def test_the_same_path_and_value_in_another_target_is_new(self, scan, place, tmp_path, output):
+        for name in ("first", "second"):
+            (place / name).mkdir()
+            (place / name / ".env").write_text(f"KEY={TOKEN}\n")
+        old = tmp_path / "old"
+        old.write_text(scan("--format", output, "first").out)
+        assert len(scan("--json", "--baseline", old, "first", "second").json) == 1
+        old.write_text(scan("--format", output, "first", "second").out)
+        assert scan("--json", "--baseline", old, "first", "second").json == []
+
     @pytest.mark.parametrize("text", ["rubbish", "{}", "[1]", '[{"a": 1}]', '{"runs": 3}', "[", "\xff", '{"runs": [{"results": [4]}]}',
                                       '[{"fingerprint": null}]', '[{"Fingerprint": "a:b:1"}]', '{"runs": [{}]}',
                                       '{"runs": [{"results": [{"ruleId": "x", "partialFingerprints": {"commitSha": "y"}}]}]}'])  # fmt: skip
@@ -401,7 +412,7 @@ class TestBaseline:
         secret = "Juni-9-Bergen!"
         (place / "p.txt").write_text(f"password = '{secret}'\n")
         records = scan("--json", ".").json
-        assert fingerprints(scan("--format", "sarif", ".").json) == {one["fingerprint"] for one in records}
+        assert fingerprints(scan("--format", "sarif", ".").json) == [one["fingerprint"] for one in records]
         assert all(len(one["fingerprint"].split(":")[1]) == 5 for one in records)
 
 

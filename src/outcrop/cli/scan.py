@@ -181,10 +181,10 @@ def _validated(report: Report, *, only_valid: bool) -> bool:
     return True
 
 
-def _baseline(file: Path | None) -> frozenset[str]:
+def _baseline(file: Path | None) -> list[str]:
     """Read the fingerprints of an earlier result, in any of the formats that this command prints."""
     if file is None:
-        return frozenset()
+        return []
     try:
         text = file.read_bytes()
     except OSError as error:
@@ -192,8 +192,8 @@ def _baseline(file: Path | None) -> frozenset[str]:
     try:
         records = _records(text.removeprefix(codecs.BOM_UTF8))
         if len(records) == 1 and "runs" in records[0]:
-            return frozenset(sarif.fingerprints(records[0]))
-        return frozenset("" + record["fingerprint"] for record in records)
+            return sarif.fingerprints(records[0])
+        return ["" + record["fingerprint"] for record in records]
     except (ValueError, TypeError, LookupError, AttributeError):
         raise BadInputError(f"--baseline {file}: is not a result of outcrop scan in json, jsonl or sarif") from None
 

@@ -38,12 +38,12 @@ def sarif(findings: Iterable[Mapping[str, Any]], gaps: Sequence[tuple[str, str]]
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def fingerprints(log: Mapping[str, Any]) -> set[str]:
+def fingerprints(log: Mapping[str, Any]) -> list[str]:
     """Read the fingerprints of the runs in a log that are ours; where there is none, that is a LookupError."""
     ours = [run for run in log["runs"] if run["tool"]["driver"]["name"] == TOOL]
     if not ours:
         raise LookupError
-    return {str(result["partialFingerprints"][FINGERPRINT]) for run in ours for result in run["results"]}
+    return [str(result["partialFingerprints"][FINGERPRINT]) for run in ours for result in run["results"]]
 
 
 def rule_of(finding: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.allowed import passes_at
 from outcrop.scanner.confirm import Hit
 from outcrop.scanner.score import Evidence, score
-from outcrop.services.local_scan.options import Options, Place
+from outcrop.services.local_scan.options import Place
 from outcrop.sources.base import Located, shown
 
 if TYPE_CHECKING:
@@ -40,14 +40,19 @@ class LocalFinding(NamedTuple):
         return self.evidence.validation is Validation.VALID
 
 
-def described(located: Iterable[Located], place: Place, options: Options) -> Iterator[LocalFinding]:
-    """Number, order and describe what was found; allowed, ignored and known ones are left out."""
+def described(located: Iterable[Located], place: Place, known: Counter[str]) -> Iterator[LocalFinding]:
+    """Number, order and describe what was found; allowed, ignored and known ones are left out.
+
+    Files of two targets can have the same path: what is known accounts for as many findings as it has, and those are taken off.
+    """
     kept = [one for one in located if not one.hit.allowed and not (one.file and place.ignored(one.file)) and not _passes(one)]
     kept.sort(key=_order)
     spread = Counter(reveal(one.hit.secret) for one in kept)
     prints = fingerprints(kept)
     for one, fingerprint in zip(kept, prints, strict=True):
-        if fingerprint not in options.baseline:
+        if known[fingerprint]:
+            known[fingerprint] -= 1
+        else:
             evidence = _evidence(one, place, spread[reveal(one.hit.secret)])
             path = one.hit.secret.masked_within(os.fsdecode(one.path)) if one.path else None
             yield LocalFinding(_fields(one, fingerprint, place, evidence), one.hit, evidence, path)

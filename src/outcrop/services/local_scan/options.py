@@ -1,7 +1,7 @@
 """What a caller of the scan can choose, and what all findings of one target share."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
@@ -29,7 +29,7 @@ class Options(NamedTuple):
     staged: bool = False
     since: str | None = None
     type: TargetType | None = None
-    baseline: frozenset[str] = frozenset()
+    baseline: Sequence[str] = ()  # fingerprints, each as often as it was told
     stdin: IO[bytes] | None = None
     kind: "TargetKind | None" = None  # of what stands elsewhere, where the guess would be wrong
     web_host: str = "github.com"

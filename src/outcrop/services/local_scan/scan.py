@@ -1,6 +1,7 @@
 """`outcrop scan` without an account: targets in, findings and gaps out, no database."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,7 @@ class Report:
 def scan(targets: list[str], options: Options, progress: Progress) -> Report:
     """Scan targets one after the other. One that cannot be read at all is told in `failures`; the rest is still scanned."""
     report = Report()
+    known = Counter(options.baseline)
     for target in targets:
         try:
             for outcome, place in _scan_target(target, options, progress, report):
@@ -36,7 +38,7 @@ def scan(targets: list[str], options: Options, progress: Progress) -> Report:
                 report.files += outcome.files
                 report.size += outcome.size
                 report.commits += outcome.commits
-                report.findings += described(outcome.located, place, options)
+                report.findings += described(outcome.located, place, known)
         except OutcropError as error:
             report.failures.append(one_line(error.message))
         except OSError as error:  # a full disk, no more processes: what is true of this target need not be of the next
