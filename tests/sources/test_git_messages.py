@@ -135,6 +135,21 @@ def test_a_tag_of_a_tag_is_read_and_the_one_that_only_it_names(repo: Repo, scan:
     assert report.gaps == []
 
 
+def test_very_many_tags_of_tags_end_somewhere_and_soon(repo: Repo, scan: Scan) -> None:
+    repo.commit({"a": f"{FIRST}\n"})
+    oid, kind = repo.git("rev-parse", "HEAD"), "commit"
+    for number in range(40):
+        raw = (
+            f"object {oid}\ntype {kind}\ntag {number}\ntagger A <a@example.org> 1700000000 +0000\n\n{SECOND if number == 39 else number}\n"
+        )
+        oid, kind = repo.blob(raw.encode(), "-t", "tag", "--literally"), "tag"
+    repo.git("update-ref", "refs/tags/last", oid)
+    repo.git("update-ref", "-d", "refs/heads/main")
+    report = scan(repo.path)
+    assert report.of(FIRST)["commit"] == report.of(SECOND)["commit"]
+    assert report.gaps == []
+
+
 def test_a_tag_that_was_deleted_is_told_as_unreachable(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": "clean\n"})
     repo.git("tag", "-a", "v1", "-m", FIRST)

@@ -360,7 +360,7 @@ def blobs_at(repository: Repository, tips: Sequence[bytes], path: bytes) -> list
 def answers(repository: Repository, names: list[bytes], told: str = "%(objectname)") -> list[bytes | None]:
     """Give what git tells of the objects that names stand for. It ends at a damaged one and at some odd paths: those are passed over."""
     found: list[bytes | None] = []
-    for _ in range(_MOST_RESTARTS):
+    for _ in range(_MOST_RESTARTS if names else 0):
         given = b"".join(name + b"\0" for name in names[len(found) :])
         code, out = gitcall.output(repository.folder, "cat-file", "-z", f"--batch-check={told}", given=given)
         found += _answers(out, names[len(found) :])

@@ -9,6 +9,7 @@ from outcrop.sources.blobs import whole
 from outcrop.sources.history import Places
 from outcrop.sources.repository import Repository
 
+_MOST_TAGS = 8  # one behind the other that are looked at: each step asks git anew
 _COMMIT, _TAG, _TREE, _BLOB = b"commit", b"tag", b"tree", b"blob"
 
 
@@ -30,11 +31,7 @@ class Tips:
 def tips_of(repository: Repository, gaps: list[str]) -> Tips:
     """Follow the refs, through tags and tags of tags; one that leads nowhere must not spoil the walk over the others."""
     kinds = _kinds(repository, repository.tips)
-    next_of: dict[bytes, bytes | None] = {}
-    while ahead := [oid for oid, kind in kinds.items() if kind == _TAG and oid not in next_of]:
-        next_of |= dict.fromkeys(ahead, None)
-        next_of |= {oid: history.named_by(content) for oid, content in whole(repository, ahead)}
-        kinds |= _kinds(repository, {named for oid in ahead if (named := next_of[oid]) and named not in kinds})
+    next_of = _through_tags(repository, kinds)
     ends = {tip: _end(tip, next_of) for tip in repository.tips}
     if lost := sum(kinds.get(end) not in {_COMMIT, _TREE, _BLOB} for end in ends.values()):
         gaps.append(f"{lost} refs point at objects that are not there")
@@ -46,6 +43,21 @@ def tips_of(repository: Repository, gaps: list[str]) -> Tips:
         trees=[end for end in found if kinds.get(end) == _TREE],
         files={end: names[end] for end in found if kinds.get(end) == _BLOB and end in names},
     )
+
+
+def _through_tags(repository: Repository, kinds: dict[bytes, bytes | None]) -> dict[bytes, bytes | None]:
+    """Give what each tag names, and add of what kind that is; where tags do not end, git tells what is behind them."""
+    next_of: dict[bytes, bytes | None] = {}
+    for step in range(_MOST_TAGS + 1):
+        ahead = [oid for oid, kind in kinds.items() if kind == _TAG and oid not in next_of]
+        if not ahead:
+            break
+        if step < _MOST_TAGS:
+            next_of |= {oid: history.named_by(content) for oid, content in whole(repository, ahead)}
+        else:
+            next_of |= zip(ahead, history.answers(repository, [oid + b"^{}" for oid in ahead]), strict=True)
+        kinds |= _kinds(repository, {named for oid in ahead if (named := next_of[oid]) and named not in kinds})
+    return next_of
 
 
 def _kinds(repository: Repository, oids: Collection[bytes]) -> dict[bytes, bytes | None]:
