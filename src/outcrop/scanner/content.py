@@ -4,6 +4,7 @@ import marshal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from io import BytesIO
 from typing import Any, NamedTuple
 
 from outcrop.domain.finding import Confidence
@@ -11,7 +12,7 @@ from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.confirm import Hit
 from outcrop.scanner.detect import by_number, characters, ends_in, find, first_pass
 from outcrop.scanner.kept import Rules
-from outcrop.scanner.packed import FIRST_BYTES, is_packed
+from outcrop.scanner.packed import FIRST_BYTES, begins_packed, ends_as_zip, is_packed
 from outcrop.scanner.rule import Rule, Strength
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.scanner.versions import Version, see
@@ -22,6 +23,7 @@ _OVERLAP = 256 << 10  # no credential is longer than this
 _CONTEXT = 64 << 10  # what stands before a credential and matters for it
 _NEAR = 16 << 10  # no further from where a credential begins is what the first pass sees of it: a word may stand 8,000 characters away
 _ARCHIVE = 256 << 20  # an archive is unpacked from memory
+_ZIP_MEMBER = b"PK\3\4"  # where one is in a content, a zip may stand behind something else
 
 
 @dataclass(slots=True)
@@ -64,7 +66,7 @@ def _hit(rule: Rule, value: str, parts: dict[str, str], *plain: Any) -> Hit:
 
 def scan_content(ruleset: RuleSet, data: bytes, floor: Confidence) -> Found:
     """Scan a content that is in memory."""
-    if not is_packed(data[:512]):
+    if not is_packed(data):
         return Found([("", hit) for hit in find(ruleset, data, floor)])
     from outcrop.scanner.unpack import Budget, texts  # noqa: PLC0415 - most scans meet nothing that is packed
 
@@ -134,12 +136,15 @@ def scan_versions(ruleset: RuleSet, versions: Sequence[tuple[bytes, Version]], f
 def scan_stream(ruleset: RuleSet, read: Callable[[int], bytes], floor: Confidence) -> Found:
     """Scan a content piece by piece; archives larger than a piece are unpacked from what fits."""
     piece = read(PIECE)
-    if is_packed(piece[:512]):
-        piece += read(_ARCHIVE - PIECE)
-        found = scan_content(ruleset, piece, floor)
-        if read(1):
-            found.gaps.append("only the beginning of this archive was unpacked")
-        return found
+    if begins_packed(piece) or _ZIP_MEMBER in piece:
+        whole = piece + read(_ARCHIVE - PIECE)
+        if is_packed(whole):
+            found = scan_content(ruleset, whole, floor)
+            if read(1):
+                found.gaps.append("only the beginning of this archive was unpacked")
+            return found
+        piece, read = whole[:PIECE], _again(whole[PIECE:], read)
+        del whole
     found = Found()
     part = _FIRST
     while piece:
@@ -147,10 +152,18 @@ def scan_stream(ruleset: RuleSet, read: Callable[[int], bytes], floor: Confidenc
         # What begins near the end of a piece is seen whole in the next one.
         stop = max(part.context, len(piece) - _OVERLAP) if more else len(piece) + 1
         found.hits += _hits_in(ruleset, piece, part, stop, floor)
+        if not more and ends_as_zip(piece, before=part.offset):
+            found.gaps.append("ends as an archive that is too large to be unpacked")
         kept = max(0, stop - _CONTEXT)
         part = Part(part.offset + kept, stop - kept, PIECE, _after(piece[:kept], part.at))
         piece = piece[kept:] + more if more else b""
     return found
+
+
+def _again(data: bytes, read: Callable[[int], bytes]) -> Callable[[int], bytes]:
+    """Give once more what was read too early, and then what follows it."""
+    early = BytesIO(data)
+    return lambda size: early.read(size) or read(size)
 
 
 class Part(NamedTuple):

@@ -36,7 +36,7 @@ def excerpts_in(ruleset: RuleSet, content: bytes, wanted: Sequence[tuple[bytes, 
     given: dict[int, Excerpt | None] = {}
     if not wanted:
         return []
-    members = texts(content, Budget()) if is_packed(content[:512]) else iter([("", content)])
+    members = texts(content, Budget()) if is_packed(content) else iter([("", content)])
     for name, text in members:
         behind = b"!" + name.encode("utf-8", "surrogateescape") if name else b""
         mine = [hit for path, hit in wanted if path.endswith(behind) and id(hit) not in given and _stands(hit, text)]

@@ -1,4 +1,7 @@
-"""What a file is by its first bytes: something to unpack, or to read as it is. What unpacks is loaded where there is such a file."""
+"""What a file is by its first bytes, or by its last: something to unpack, or to read as it is. What unpacks is loaded for such a file."""
+
+import re
+from struct import Struct
 
 _SEALED = {
     b"7z\xbc\xaf\x27\x1c": "7z",
@@ -9,15 +12,46 @@ _SEALED = {
 }
 # Of what is packed; what is so and begins otherwise has a zero among its first 512 bytes.
 FIRST_BYTES = frozenset(b"\x1fPB\xfd\xff\xfe") | {magic[0] for magic in _SEALED}
+ZIP_END = b"PK\5\6"
+_HAS_END = re.compile(ZIP_END)
+_ZIP_END = Struct("<8xHHLLH")  # the last record of a zip: members, and size and place of their directory
+ZIP_END_SIZE = _ZIP_END.size
+_ZIP_ENTRY, _ZIP_ENTRY_SIZE, _FAR = b"PK\1\2", 46, b"PK\6\7"
+_UNSAID = 0xFFFFFFFF
+TAIL = ZIP_END_SIZE + 0xFFFF  # what may stand behind a zip's last record is its comment
 
 
 def is_packed(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
-    """Tell by its first bytes whether a file is something to unpack rather than to read as it is."""
+    """Tell whether a file, given whole, is something to unpack rather than to read as it is."""
+    stop = len(data) if stop is None else stop
+    return begins_packed(data, start, stop) or ends_as_zip(data, start, stop)
+
+
+def begins_packed(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
+    """Tell by its first 512 bytes whether a file is something to unpack."""
     stop = len(data) if stop is None else stop
     if stop - start < 4 or (data[start] not in FIRST_BYTES and data.find(b"\0", start, min(start + 512, stop)) < 0):
         return False  # the usual case, told quickly
     head = bytes(data[start : min(start + 512, stop)])
     return opener_of(head) is not None or utf16_of(head) is not None or sealed_as(head) is not None
+
+
+def ends_as_zip(data: bytes | bytearray, start: int = 0, stop: int | None = None, before: int = 0) -> bool:
+    """Tell whether a zip stands at the end of a file, as behind a script or a program, of which so many bytes are not given."""
+    stop = len(data) if stop is None else stop
+    tail = max(start, stop - TAIL)
+    if data.find(b"\0", tail, stop) < 0 or _HAS_END.search(data, tail, stop) is None:
+        return False  # the usual cases: a text, and what else holds no zip, told in half the time that rfind takes
+    end = data.rfind(ZIP_END, tail, stop)
+    if stop - end < ZIP_END_SIZE:
+        return False
+    members, of_all, size, place, _ = _ZIP_END.unpack_from(data, end)
+    if place == _UNSAID or of_all == 0xFFFF:
+        return data[end - 20 : end - 16] == _FAR
+    directory = end - size
+    if members != of_all or not members * _ZIP_ENTRY_SIZE <= size <= end - start + before - place or not members:
+        return False
+    return directory < start or data[directory : directory + 4] == _ZIP_ENTRY
 
 
 def sealed_as(data: bytes) -> str | None:

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from outcrop.scanner.packed import opener_of, sealed_as, utf16_of
+from outcrop.scanner.packed import ZIP_END, ZIP_END_SIZE, ends_as_zip, opener_of, sealed_as, utf16_of
 
 _DEPTH = 6  # an image's tar, a layer's gzip, its tar, an archive in it, and a file in that
 _MEMBER = 128 << 20
@@ -20,7 +20,7 @@ _MEMBERS = 100_000
 _SECONDS = 60.0
 _FIRST_STEP, _STEP = 1 << 9, 1 << 16  # bytes that a decompressor is given at a time: what it has given before damage is kept
 _BLOCK = 512  # of a tar
-_END, _END_SIZE = b"PK\5\6", 22  # the last record of a zip
+_MEMBER_BEGINS = b"PK\3\4"
 _LOCAL = struct.Struct("<4s5H3I2H")  # what stands before a member of a zip
 _ENCRYPTED, _DEFLATED = 1, 8
 _DESCRIPTOR = 24  # bytes that may stand behind a member of a zip
@@ -53,7 +53,7 @@ class Budget:
 
 def texts(data: bytes, budget: Budget, name: str = "", depth: int = 0) -> Iterator[tuple[str, bytes]]:
     """Give the plain texts in a file, each with its name inside it; the file itself, under no name, where it is plain."""
-    opener = opener_of(data)
+    opener = opener_of(data) or ("zip" if ends_as_zip(data) else None)
     if opener is None:
         if kind := sealed_as(data):
             budget.gaps.append(f"{name or 'archive'}: is packed as {kind}, which is not unpacked")
@@ -190,12 +190,15 @@ def _zip(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
         yield from _without_directory(data, budget)
         return
     try:
-        archive = zipfile.ZipFile(io.BytesIO(data))
+        archive, first = _directory(data)
     except _BROKEN as error:
         budget.gaps.append(f"archive: cannot be unpacked ({type(error).__name__})")
         yield from _without_directory(data, budget)
         return
     with archive:
+        if before := data[:first]:  # a script or a program, or another zip
+            budget.bytes_left -= len(before)
+            yield "", before
         for member in archive.infolist():
             if member.is_dir() and not member.file_size:
                 continue
@@ -210,15 +213,24 @@ def _zip(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
             yield "", _counted("archive", _as_it_stands(said), budget)
 
 
+def _directory(data: bytes) -> tuple[zipfile.ZipFile, int]:
+    """Open a zip, and tell where its first member stands; one whose directory leads elsewhere is none."""
+    archive = zipfile.ZipFile(io.BytesIO(data))
+    places = [member.header_offset for member in archive.infolist()]
+    if not all(place >= 0 and data.startswith(_MEMBER_BEGINS, place) for place in places):
+        raise zipfile.BadZipFile
+    return archive, min(places, default=data.rfind(ZIP_END))
+
+
 def _beside_members(data: bytes, archive: zipfile.ZipFile) -> bytes:
     """Give the comments of a zip, and whatever was put behind it."""
-    end = data.rfind(_END) + _END_SIZE + len(archive.comment)
+    end = data.rfind(ZIP_END) + ZIP_END_SIZE + len(archive.comment)
     return b"\n".join(filter(None, (archive.comment, *(member.comment for member in archive.infolist()), data[end:])))
 
 
 def _without_directory(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
     """Give the members that a zip holds one after the other, whatever its directory says, and what stands between them."""
-    done, at = 0, data.find(b"PK\3\4")
+    done, at = 0, data.find(_MEMBER_BEGINS)
     while at >= 0:
         name, content, end = _member(data, at, budget)
         if content:
@@ -226,7 +238,7 @@ def _without_directory(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes
                 yield "", _as_it_stands(data[done:at])
             done = end
             yield name, _counted(name, content, budget)
-        at = data.find(b"PK\3\4", max(end, at + 4))
+        at = data.find(_MEMBER_BEGINS, max(end, at + 4))
     yield "", _as_it_stands(data[done:])
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.content import PART, Found, Part, Stretch, Wire, from_wire, parts_of, scan_part, scan_stream, scan_stretch, to_wire
-from outcrop.scanner.packed import is_packed
+from outcrop.scanner.packed import TAIL, begins_packed, ends_as_zip
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.sources.base import Located, Outcome, Progress, for_path, member, shown
 from outcrop.sources.ignoring import Ignoring
@@ -71,7 +71,11 @@ def _is_packed(path: bytes) -> bool:
     """Tell whether a file must be read from its beginning to its end; one that cannot be read need not be cut either."""
     try:
         with regular(path) as file:
-            return is_packed(file.read(512))
+            if begins_packed(file.read(512)):
+                return True
+            before = max(0, file.seek(0, os.SEEK_END) - TAIL)
+            file.seek(before)
+            return ends_as_zip(file.read(TAIL), before=before)
     except OSError:
         return True
 

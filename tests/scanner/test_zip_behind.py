@@ -1,0 +1,162 @@
+"""A zip behind a script, a program or another zip is unpacked, and what stands before it is read as it is."""
+
+import gzip
+import io
+import random
+import struct
+import zipapp
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from outcrop.domain.finding import Confidence
+from outcrop.domain.secret import reveal
+from outcrop.scanner import content, unpack
+from outcrop.scanner.content import Found, scan_content, scan_stream
+from outcrop.scanner.excerpt import excerpts_in
+from outcrop.scanner.packed import TAIL, ends_as_zip, is_packed
+from outcrop.scanner.unpack import Budget, texts
+from tests.rulesets import github_token, ruleset
+
+INSIDE, BEFORE = (github_token(seed).encode() for seed in ("inside a zip", "before a zip"))
+SCRIPT = b"#!/bin/bash\n# a launcher\ntoken=" + BEFORE + b"\nexec java -jar $0\nexit 0\n"
+PROGRAM = b"\x7fELF\2\1\1" + bytes(9) + random.Random(1).randbytes(20_000)
+
+
+def zipped(members: dict[str, bytes], comment: bytes = b"", method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+        archive.comment = comment
+    return out.getvalue()
+
+
+MEMBER = b"".join(b"line %d\n" % number for number in range(200)) + b"token = " + INSIDE + b"\n"
+ZIP = zipped({"a/b.txt": MEMBER})
+MANY = b"x" * 40 + b"\n"
+
+
+def told(found: Found) -> list[tuple[str, bytes, int, int]]:
+    return [(name, reveal(hit.secret).encode(), hit.line, hit.column) for name, hit in found.hits]
+
+
+def scanned(data: bytes) -> list[tuple[str, bytes, int, int]]:
+    found = scan_content(ruleset(), data, Confidence.MEDIUM)
+    assert found.gaps == []
+    return told(found)
+
+
+IN_MEMBER = ("a/b.txt", INSIDE, 201, 9)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (SCRIPT + ZIP, [("", BEFORE, 3, 7), IN_MEMBER]),
+        (PROGRAM + ZIP, [IN_MEMBER]),
+        (MANY * 5_000 + ZIP, [IN_MEMBER]),
+        (SCRIPT + ZIP + b"\n", [("", BEFORE, 3, 7), IN_MEMBER]),
+        (PROGRAM + zipped({"a/b.txt": MEMBER}, b"a comment " * 6_000), [IN_MEMBER]),
+        (PROGRAM + ZIP + random.Random(2).randbytes(20_000), [IN_MEMBER]),
+        (zipped({"c.txt": b"token " + BEFORE}) + ZIP, [("c.txt", BEFORE, 1, 7), IN_MEMBER]),
+    ],
+    ids=["script", "program", "long text", "line break behind", "comment", "signature behind", "zip"],
+)
+def test_a_zip_behind_something_is_unpacked(data, expected):
+    assert is_packed(data)
+    assert scanned(data) == expected
+
+
+def test_an_archive_made_by_zipapp_is_unpacked(tmp_path: Path):
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "__main__.py").write_bytes(MEMBER)
+    zipapp.create_archive(tmp_path / "app", tmp_path / "app.pyz", "/usr/bin/env python3", compressed=True)
+    assert scanned((tmp_path / "app.pyz").read_bytes()) == [("__main__.py", INSIDE, 201, 9)]
+
+
+def test_in_other_archives_it_is_unpacked_too():
+    packed = gzip.compress(zipped({"app.jar": SCRIPT + ZIP}, method=zipfile.ZIP_STORED))
+    assert scanned(packed) == [("app.jar", BEFORE, 3, 7), ("app.jar!a/b.txt", INSIDE, 201, 9)]
+
+
+def test_a_directory_that_says_where_it_is_in_the_whole_file_is_read():
+    out = io.BytesIO(SCRIPT)
+    out.seek(0, io.SEEK_END)
+    with zipfile.ZipFile(out, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/b.txt", MEMBER)
+    assert scanned(out.getvalue()) == [("", BEFORE, 3, 7), IN_MEMBER]
+
+
+def test_one_with_large_numbers_is_unpacked():
+    start, end = ZIP.index(b"PK\1\2"), ZIP.index(b"PK\5\6")
+    record = struct.pack("<4sQHHLLQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, 1, 1, end - start, start)
+    locator = struct.pack("<4sLQL", b"PK\6\7", 0, end, 1)
+    last = struct.pack("<4sHHHHLLH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0)
+    found = list(texts(PROGRAM + ZIP[:end] + record + locator + last, Budget()))
+    assert ("a/b.txt", MEMBER) in found
+
+
+@pytest.mark.parametrize("at", [0, 1, 4, 10, 12, 13, 16, 19])
+def test_what_only_looks_like_the_end_of_a_zip_is_read_as_it_is(at):
+    end = bytearray(ZIP[ZIP.index(b"PK\5\6") :])
+    assert not ends_as_zip(b"unzip: \0 " + BEFORE + bytes(end))
+    assert scanned(b"unzip: \0 " + BEFORE + b" PK\3\4 " + bytes(end) + b"PK\5\6") == [("", BEFORE, 1, 10)]
+    end[at] ^= 0xFF
+    data = SCRIPT + ZIP[: ZIP.index(b"PK\5\6")] + bytes(end)
+    assert ("", BEFORE) in [(name, value) for name, value, *_ in told(scan_content(ruleset(), data, Confidence.MEDIUM))]
+
+
+def test_a_directory_that_leads_nowhere_hides_nothing():
+    data = bytearray(SCRIPT + ZIP)
+    place = data.index(b"PK\1\2") + 42
+    data[place : place + 4] = struct.pack("<L", 7)
+    found = scan_content(ruleset(), bytes(data), Confidence.MEDIUM)
+    assert {value for _, value, *_ in told(found)} == {BEFORE, INSIDE}
+    assert found.gaps
+
+
+def test_very_many_zips_one_behind_the_other_end():
+    found = list(texts(ZIP * 50, budget := Budget()))
+    assert len(found) < 100
+    assert budget.gaps == ["archive: nested too deeply"]
+
+
+def test_what_stands_before_counts_for_the_bound_of_size(monkeypatch):
+    monkeypatch.setattr(unpack, "_TOTAL", 10_000)
+    budget = Budget(bytes_left=10_000)
+    assert not [name for name, _ in texts(PROGRAM + ZIP, budget) if name]
+    assert budget.gaps == ["archive: unpacks to too much"]
+
+
+def test_as_a_stream_it_is_unpacked_where_it_can_be_held(monkeypatch):
+    for name, size in (("PIECE", 2_000), ("_OVERLAP", 700), ("_CONTEXT", 700), ("_NEAR", 300), ("_ARCHIVE", 30_000)):
+        monkeypatch.setattr(content, name, size)
+
+    def stream(data: bytes) -> Found:
+        return scan_stream(ruleset(), io.BytesIO(data).read, Confidence.MEDIUM)
+
+    short = SCRIPT + zipped({"x": random.Random(3).randbytes(15_000), "a/b.txt": MEMBER})
+    assert len(short) > content.PIECE
+    assert told(stream(short)) == told(scan_content(ruleset(), short, Confidence.MEDIUM)) == [("", BEFORE, 3, 7), IN_MEMBER]
+    none = SCRIPT + b"PK\3\4" + random.Random(3).randbytes(40_000) + MEMBER
+    assert told(stream(none)) == told(scan_content(ruleset(), none, Confidence.MEDIUM))
+    assert stream(none).gaps == []
+    for long in (MANY * 100 + SCRIPT + ZIP, SCRIPT + zipped({"x": random.Random(3).randbytes(40_000), "a/b.txt": MEMBER})):
+        assert [value for _, value, *_ in told(stream(long))] == [BEFORE]
+        assert stream(long).gaps == ["ends as an archive that is too large to be unpacked"]
+
+
+def test_the_end_is_looked_for_no_further_than_it_can_be():
+    assert ends_as_zip(PROGRAM + ZIP + b"\n" * (TAIL - 22))
+    assert not ends_as_zip(PROGRAM + ZIP + b"\n" * (TAIL - 21))
+    assert ends_as_zip(b"..." + ZIP + b"...", 3, 3 + len(ZIP))
+    assert ends_as_zip(ZIP[-60:], before=len(ZIP) - 60)
+
+
+def test_an_excerpt_of_a_member_is_given():
+    data = SCRIPT + ZIP
+    hits = scan_content(ruleset(), data, Confidence.MEDIUM).hits
+    given = excerpts_in(ruleset(), data, [(b"app.jar" + (b"!" + name.encode() if name else b""), hit) for name, hit in hits])
+    assert [excerpt is not None and excerpt.first for excerpt in given] == [1, 199]
