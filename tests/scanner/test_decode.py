@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 import re
+import struct
 from urllib.parse import quote
 
 import pytest
@@ -18,6 +19,7 @@ from outcrop.scanner import detect
 from outcrop.scanner.content import scan_content
 from outcrop.scanner.decode import _base64_piece, base64_pieces, unescaped
 from outcrop.scanner.detect import find
+from outcrop.scanner.packed import is_packed
 from outcrop.scanner.ruleset import make
 from tests.rulesets import BASE62, drawn, github_token, hits, ruleset
 
@@ -216,20 +218,36 @@ def test_spaces_that_are_escaped_too_end_no_stretch(form):
     assert [reveal(hit.secret) for hit in hits(text)] == [TOKEN]
 
 
-CODECS = ["utf-16", "utf-16-le", "utf-16-be"]
+CODECS = ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"]
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_utf_16_with_and_without_its_mark(codec):
+def test_wide_characters_with_and_without_their_mark(codec):
     text = f"[section]\r\nname = caf\u00e9\r\ntoken = {TOKEN}\r\n".encode(codec)
     ((name, hit),) = scan_content(ruleset(), text, Confidence.MEDIUM).hits
     assert (name, reveal(hit.secret), hit.line, hit.column) == ("", TOKEN, 3, 9)
 
 
-def test_utf_16_be_with_its_mark():
-    text = b"\xfe\xff" + f"token = {TOKEN}".encode("utf-16-be")
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("first", ["token", "密码🔑"])
+def test_wide_characters_behind_their_mark(codec, first):
+    text = f"\ufeff{first:6}= {TOKEN}".encode(codec)
     ((_, hit),) = scan_content(ruleset(), text, Confidence.MEDIUM).hits
     assert (hit.line, hit.column) == (1, 9)
+
+
+@pytest.mark.parametrize("codec", ["utf-32-le", "utf-32-be"])
+def test_wide_characters_that_end_early_or_are_none_in_between(codec):
+    text = f"[section]\ntoken = {TOKEN}\n".encode(codec) + b"\xff" * 8 + "\n".encode(codec) + b"\0"
+    ((_, hit),) = scan_content(ruleset(), text, Confidence.MEDIUM).hits
+    assert (reveal(hit.secret), hit.line, hit.column) == (TOKEN, 2, 9)
+
+
+@pytest.mark.parametrize("order", "<>")
+def test_small_numbers_are_no_wide_characters(order):
+    text = struct.pack(f"{order}200I", *range(200)) + b"\ntoken = " + RAW + b"\n"
+    assert not is_packed(text)
+    assert [reveal(hit.secret) for _, hit in scan_content(ruleset(), text, Confidence.MEDIUM).hits] == [TOKEN]
 
 
 def test_gzip():

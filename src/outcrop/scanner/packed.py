@@ -12,6 +12,9 @@ _SEALED = {
 }
 # Of what is packed; what is so and begins otherwise has a zero among its first 512 bytes.
 FIRST_BYTES = frozenset(b"\x1fPB\xfd\xff\xfe") | {magic[0] for magic in _SEALED}
+_MARKS = ((b"\xff\xfe\0\0", "utf-32"), (b"\0\0\xfe\xff", "utf-32"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+_MOST, _HALF, _FEW = 0.8, 0.4, 0.1  # of the bytes
+_LETTERS = bytes(range(0x20, 0x7F)) + b"\t\r\n"
 ZIP_END = b"PK\5\6"
 _HAS_END = re.compile(ZIP_END)
 _ZIP_END = Struct("<8xHHLLH")  # the last record of a zip: members, and size and place of their directory
@@ -33,7 +36,7 @@ def begins_packed(data: bytes | bytearray, start: int = 0, stop: int | None = No
     if stop - start < 4 or (data[start] not in FIRST_BYTES and data.find(b"\0", start, min(start + 512, stop)) < 0):
         return False  # the usual case, told quickly
     head = bytes(data[start : min(start + 512, stop)])
-    return opener_of(head) is not None or utf16_of(head) is not None or sealed_as(head) is not None
+    return opener_of(head) is not None or wide_of(head) is not None or sealed_as(head) is not None
 
 
 def ends_as_zip(data: bytes | bytearray, start: int = 0, stop: int | None = None, before: int = 0) -> bool:
@@ -72,16 +75,30 @@ def opener_of(data: bytes) -> str | None:
     return "xz" if data[:6] == b"\xfd7zXZ\x00" else None
 
 
-def utf16_of(data: bytes) -> str | None:
-    """Tell UTF-16 by its mark, or by every other byte of its beginning being zero."""
-    if data[:2] == b"\xff\xfe" and data[2:4] != b"\0\0":
-        return "utf-16"
-    if data[:2] == b"\xfe\xff":
-        return "utf-16"
+def wide_of(data: bytes) -> str | None:
+    """Name the encoding of a text in UTF-16 or UTF-32, told by its mark, or by which bytes of its beginning are zero."""
+    mark = next((codec for mark, codec in _MARKS if data.startswith(mark)), None)
+    if mark:
+        return mark
     head = data[:256]
     if len(head) < 16 or b"\0" not in head:
         return None
-    even, odd = head[::2].count(0) / len(head[::2]), head[1::2].count(0) / len(head[1::2])
-    if odd > 0.8 and even < 0.1:
+    even, odd = _zeros(head, 0, 2), _zeros(head, 1, 2)
+    if odd > _MOST and even < _FEW:
         return "utf-16-le"
-    return "utf-16-be" if even > 0.8 and odd < 0.1 else None
+    if even > _MOST and odd < _FEW:
+        return "utf-16-be"
+    if min(even, odd) > _HALF and max(even, odd) > _MOST:
+        return "utf-32-le" if _in_fours(head, 0) else "utf-32-be" if _in_fours(head, 3) else None
+    return None
+
+
+def _zeros(head: bytes, first: int, step: int) -> float:
+    return head[first::step].count(0) / len(head[first::step])
+
+
+def _in_fours(head: bytes, at: int) -> bool:
+    """Tell whether of every four bytes one is a letter and the others are zero: small numbers are written so too."""
+    letters = head[at::4]
+    others = {0, 1, 2, 3} - {at}
+    return len(letters.translate(None, _LETTERS)) < _FEW * len(letters) and all(_zeros(head, other, 4) > _MOST for other in others)

@@ -1,4 +1,4 @@
-"""Archives, compressed files and UTF-16 into plain texts, within a bounded depth, size and time whatever the input claims."""
+"""Archives, compressed files and wide characters into plain texts, within a bounded depth, size and time whatever the input claims."""
 
 import bz2
 import io
@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from outcrop.scanner.packed import ZIP_END, ZIP_END_SIZE, ends_as_zip, opener_of, sealed_as, utf16_of
+from outcrop.scanner.packed import ZIP_END, ZIP_END_SIZE, ends_as_zip, opener_of, sealed_as, wide_of
 
 _DEPTH = 6  # an image's tar, a layer's gzip, its tar, an archive in it, and a file in that
 _MEMBER = 128 << 20
@@ -293,7 +293,7 @@ def _counted(name: str, content: bytes, budget: Budget) -> bytes:
 
 
 def _utf8(data: bytes) -> bytes:
-    encoding = utf16_of(data)
+    encoding = wide_of(data)
     return data.decode(encoding, "replace").encode("utf-8", "replace") if encoding else data
 
 
