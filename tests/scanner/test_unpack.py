@@ -306,6 +306,37 @@ def test_folders_in_a_tar_are_bounded_by_time_and_not_held():
     assert opened(data, clock=lambda: float(next(ticks))) == ([], ["archive: takes too long to unpack"])
 
 
+def cut_off() -> bytes:
+    whole = zipped({"a": WORDS, "b": WORDS})
+    return whole[: whole.index(b"PK\1\2")]
+
+
+def broken_tar() -> bytes:
+    return damaged(tarred({"a": b"x\n" * 3, "b": b"y", "c": HIDDEN}, tarfile.GNU_FORMAT), 1024 + 150)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"PK\3\4\n\n  " + TOKEN + b"\n",
+        b"PK\5\6" + bytes(20) + b"\n  " + TOKEN,
+        cut_off() + b"\n\n  " + TOKEN + b"\n",
+        b"PK\3\4 a\n b " + TOKEN + b"\n" + cut_off(),
+        cut_off() + b"\n" + TOKEN + b"\n" + cut_off() + b"end",
+        broken_tar(),
+    ],
+)
+def test_what_is_damaged_is_told_at_its_own_line(data):
+    (found,) = {(name, hit.line, hit.column) for name, hit in scan_content(ruleset(), data, Confidence.MEDIUM).hits}
+    at = data.index(TOKEN)
+    assert found == ("", 1 + data.count(b"\n", 0, at), at - data.rfind(b"\n", 0, at))
+
+
+def test_what_stands_behind_compressed_data_is_told_as_a_text_of_its_own():
+    found = scan_content(ruleset(), gzip.compress(b"a\nb\n") + b"\n x " + TOKEN, Confidence.MEDIUM)
+    assert [(hit.line, hit.column) for _, hit in found.hits] == [(2, 4)]
+
+
 @pytest.mark.parametrize(
     ("head", "kind"),
     [

@@ -23,7 +23,7 @@ _BLOCK = 512  # of a tar
 _MEMBER_BEGINS = b"PK\3\4"
 _LOCAL = struct.Struct("<4s5H3I2H")  # what stands before a member of a zip
 _ENCRYPTED, _DEFLATED = 1, 8
-_DESCRIPTOR = 24  # bytes that may stand behind a member of a zip
+_BLANK = bytes(byte if byte == 10 else 32 for byte in range(256))  # what is read elsewhere keeps its lines and columns
 _BROKEN = (
     OSError, EOFError, ValueError, KeyError, IndexError, RuntimeError, NotImplementedError, MemoryError, OverflowError,
     struct.error, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile,
@@ -53,6 +53,9 @@ class Budget:
 
 def texts(data: bytes, budget: Budget, name: str = "", depth: int = 0) -> Iterator[tuple[str, bytes]]:
     """Give the plain texts in a file, each with its name inside it; the file itself, under no name, where it is plain."""
+    if isinstance(data, _Plain):
+        yield name, data
+        return
     opener = opener_of(data) or ("zip" if ends_as_zip(data) else None)
     if opener is None:
         if kind := sealed_as(data):
@@ -165,12 +168,16 @@ def _compressed(data: bytes, budget: Budget, make: Callable[[], _Stream]) -> Ite
     del out  # of which there is a copy now
     yield "", content
     if rest:
-        yield "", _as_it_stands(rest)
+        yield "", _Plain(rest)
 
 
-def _as_it_stands(data: bytes) -> bytes:
-    """Give the bytes of something damaged so that it is not taken for an archive again."""
-    return b"\n" + data
+class _Plain(bytes):
+    """The bytes of something damaged, not to be taken for an archive again."""
+
+
+def _from(data: bytes, place: int) -> _Plain:
+    """Give what stands behind a place, at its own line and column."""
+    return _Plain(data[:place].translate(_BLANK) + data[place:])
 
 
 def _gzip(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
@@ -210,7 +217,7 @@ def _zip(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
                 content = _member(data, member.header_offset, budget)[1]
             yield member.filename, _counted(member.filename, content, budget)
         if said := _beside_members(data, archive):
-            yield "", _counted("archive", _as_it_stands(said), budget)
+            yield "", _Plain(_counted("archive", said, budget))
 
 
 def _directory(data: bytes) -> tuple[zipfile.ZipFile, int]:
@@ -230,16 +237,21 @@ def _beside_members(data: bytes, archive: zipfile.ZipFile) -> bytes:
 
 def _without_directory(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
     """Give the members that a zip holds one after the other, whatever its directory says, and what stands between them."""
-    done, at = 0, data.find(_MEMBER_BEGINS)
+    at = data.find(_MEMBER_BEGINS)
+    done = max(0, at)
+    if done:
+        yield "", _Plain(data[:done])
+    beside = bytearray(data[:done].translate(_BLANK))
     while at >= 0:
         name, content, end = _member(data, at, budget)
         if content:
-            if at - done > _DESCRIPTOR:
-                yield "", _as_it_stands(data[done:at])
+            beside += data[done:at]
+            beside += data[at:end].translate(_BLANK)
             done = end
             yield name, _counted(name, content, budget)
         at = data.find(_MEMBER_BEGINS, max(end, at + 4))
-    yield "", _as_it_stands(data[done:])
+    beside += data[done:]
+    yield "", _Plain(beside)
 
 
 def _member(data: bytes, at: int, budget: Budget) -> tuple[str, bytes, int]:
@@ -279,7 +291,8 @@ def _tar(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
         end = archive.offset
     if data[end : end + _BLOCK].strip(b"\0"):
         budget.gaps.append("archive: is damaged after its beginning")
-        yield "", _counted("archive", _as_it_stands(data[end:]), budget)
+        _counted("archive", data[end:], budget)
+        yield "", _from(data, end)
     elif rest := data[end:].lstrip(b"\0"):  # another one may follow
         yield "", _counted("archive", rest, budget)
 
