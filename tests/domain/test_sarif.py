@@ -1,7 +1,10 @@
 """The log has what SARIF 2.1.0 requires, and nothing that it does not know."""
 
 import json
+import ntpath
+import posixpath
 from typing import Any
+from urllib.parse import unquote, urljoin
 
 import pytest
 
@@ -71,15 +74,39 @@ def test_a_verdict_says_more_than_the_confidence(status, level):
         ("a.zip!b/c.txt", "a.zip!b/c.txt"),
         ("ä/ö#1?.txt", "%C3%A4/%C3%B6%231%3F.txt"),
         ("50%.txt", "50%25.txt"),
-        ("\\xff\\n.txt", "%5Cxff%5Cn.txt"),
+        ("\\xff\\n.txt", "./%5Cxff%5Cn.txt"),
         ("c:x/y", "c%3Ax/y"),
         (None, "unknown"),
+        ("a..b/c../..d/...", "a..b/c../..d/..."),
+        ("a.tar!./b", "a.tar!./b"),
+        ("a.zip!/etc/passwd", "a.zip!/etc/passwd"),
+        ("a.zip!../../../etc/passwd", "a.zip!%252E%252E/%252E%252E/%252E%252E/etc/passwd"),
+        ("a.zip!..\\..\\b", "a.zip!%252E%252E%5C%252E%252E%5Cb"),
+        ("../b/..", "%252E%252E/b/%252E%252E"),
+        ("/etc/passwd", ".//etc/passwd"),
+        ("//host.example/a", ".///host.example/a"),
+        ("\\\\host\\a", "./%5C%5Chost%5Ca"),
+        ("C:\\a", "./C%3A%5Ca"),
     ],
 )
 def test_a_path_is_a_relative_reference(path, uri):
     location = made(finding(file_path=path))["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
     assert location["artifactLocation"]["uri"] == uri
     assert location["region"] == {"startLine": 3, "startColumn": 7}
+
+
+@pytest.mark.parametrize("before", ["", "/", "a.zip!", "a.zip!/", "x/a.zip!b.jar!", ".", "./", "%2E%2E/"])
+@pytest.mark.parametrize(
+    "middle", ["..", "../..", "../../x/../../..", "..\\..", "..\\../..", "//host.example/..", "x/../../../y", "\\..\\.."]
+)
+def test_no_path_leads_out_of_the_tree(before, middle):
+    """Neither as an address, nor decoded and taken for a path of whichever system."""
+    location = made(finding(file_path=before + middle))["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
+    uri = location["artifactLocation"]["uri"]
+    base = "https://tree.example/one/two/"
+    assert urljoin(base, uri).startswith(base)
+    assert posixpath.normpath(posixpath.join("/one/two", unquote(uri))).startswith("/one/two/")
+    assert ntpath.normpath(ntpath.join("C:\\one\\two", unquote(uri))).startswith("C:\\one\\two\\")
 
 
 def test_columns_are_of_the_kind_that_they_are_counted_in():

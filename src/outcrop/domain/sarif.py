@@ -1,5 +1,6 @@
 """Findings as SARIF 2.1.0, the format that code hosts and CI systems show."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -10,6 +11,9 @@ _LEVELS_OF_VERDICTS = {"valid": "error", "invalid": "note"}
 TOOL = "outcrop"
 FINGERPRINT = "outcrop/v1"
 FINDING = "outcrop/finding/v1"  # an account's finding, by its id
+# Escaped twice: `%2E%2E` leads up just as `..` does, and some decode an address before they follow it.
+_UP, _UP_ESCAPED = re.compile(r"(?<![^/\\!])\.\.(?![^/\\])"), "%2E%2E"
+_FROM_ROOT = re.compile(r"[/\\]|[A-Za-z]:[/\\]")
 
 
 def sarif(findings: Iterable[Mapping[str, Any]], gaps: Sequence[tuple[str, str]], *, version: str, well: bool = True) -> dict[str, Any]:
@@ -60,8 +64,7 @@ def result_of(finding: Mapping[str, Any], rule_index: int, *, level: str, column
     where = finding["file_path"] or "unknown"
     text = f"{finding['pattern']['name']} {finding['matched_text']}"
     commit = f", commit {finding['commit'][:12]}" if finding["commit"] else ""
-    uri = quote(finding.get("path") or where, safe="/!@,;=+$&'()*~", errors="surrogateescape")
-    physical: dict[str, Any] = {"artifactLocation": {"uri": uri}}
+    physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(finding.get("path") or where)}}
     if finding["line_number"]:
         physical["region"] = {"startLine": finding["line_number"]} | ({"startColumn": column} if column else {})
     return {
@@ -72,6 +75,12 @@ def result_of(finding: Mapping[str, Any], rule_index: int, *, level: str, column
         "locations": [{"physicalLocation": physical}],
         "rank": finding["composite_score"],
     }
+
+
+def _uri(path: str) -> str:
+    """Write a path as a relative reference that stays in the tree: members of archives are called whatever their writer likes."""
+    inside = _UP.sub(_UP_ESCAPED, path)
+    return ("./" if _FROM_ROOT.match(path) else "") + quote(inside, safe="/!@,;=+$&'()*~", errors="surrogateescape")
 
 
 def _verdict(finding: Mapping[str, Any]) -> str:
