@@ -39,6 +39,49 @@ def rules(tmp_path, monkeypatch) -> Callable[..., Ran]:
     return lambda *arguments: run("rules", *arguments, folder=tmp_path, cache=tmp_path / "cache")
 
 
+MARK = "\x1b[31m"
+GITLEAKS = '[[rules]]\nid = "a\\u001b[31mb"\nregex = "ev(il"\n'
+
+
+class TestNothingMovesTheCursorOfATerminal:
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("id", GOOD.replace("acme_key", "a\\u001b[31mb").replace("'acme_", "'acme_(")),
+            ("value", GOOD.replace("secret_type = ", 'impact = "a\\u001b[31mb"\nsecret_type = ')),
+            ("key", GOOD + '"a\\u001b[31m" = 1\n'),
+            ("pattern", GOOD.replace("'acme_[0-9a-f]{16}'", '"acme_\\u001b[31m("')),
+            (f"file{MARK}", "[[rule]"),
+            (f"away{MARK}", None),
+        ],
+    )
+    def test_no_fault_of_a_rule_does(self, rules, tmp_path, name, text):
+        if text is not None:
+            (tmp_path / f"{name}.toml").write_text(text)
+        for ran in (rules("check", f"{name}.toml"), rules("list", "--rules", f"{name}.toml")):
+            assert ran.code == 2
+            assert "\x1b" not in ran.out + ran.err
+            assert ran.err.count("\n") == 1
+
+    def test_none_of_a_configuration_of_gitleaks_does(self, tmp_path):
+        (tmp_path / "g.toml").write_text(GITLEAKS)
+        ran = run("scan", "--no-validate", "--gitleaks-config", "g.toml", ".", folder=tmp_path, cache=tmp_path / "cache")
+        assert (ran.code, ran.err.partition(": pattern")[0]) == (2, "outcrop: g.toml:1: rule a\\x1b[31mb")
+
+    def test_no_name_of_a_rule_does(self, rules, tmp_path):
+        (tmp_path / "name.toml").write_text(GOOD.replace("Acme key", "Acme\\u001b[31m key"))
+        ran = rules("list", "--rules", "name.toml")
+        assert ran.code == 0
+        assert "\x1b" not in ran.out
+        assert "Acme\\x1b[31m key\n" in ran.out
+
+    def test_no_example_that_does_not_hold_does(self, rules, tmp_path):
+        (tmp_path / "name.toml").write_text(GOOD.replace('"nothing"', '"a\\u001b[31m acme_{{hex 16}}"'))
+        ran = rules("test", "name.toml")
+        assert ran.code == 2
+        assert "\x1b" not in ran.out
+
+
 class TestList:
     def test_every_rule_by_its_id(self, rules):
         ran = rules("list")

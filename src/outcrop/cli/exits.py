@@ -8,12 +8,15 @@ import sys
 from collections.abc import Iterator
 from typing import NoReturn
 
+from outcrop.domain.line import one_line
+
 _UNWRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 def fail(message: str) -> NoReturn:
+    """End with a line that names what is wrong; what it quotes, of a rule or a file's name, moves no cursor."""
     with contextlib.suppress(OSError):
-        print(f"outcrop: {message}", file=sys.stderr)
+        print(f"outcrop: {one_line(message)}", file=sys.stderr)
     sys.exit(2)
 
 

@@ -10,12 +10,12 @@ import typer
 from outcrop.cli.exits import fail
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence
+from outcrop.domain.line import one_line
 from outcrop.scanner.loader import each_once, load_paths
 from outcrop.scanner.proof import failures
 from outcrop.scanner.rule import Rule
 from outcrop.scanner.ruleset import BUILT_IN, load, make, read
 from outcrop.services.local_scan import Options, scan
-from outcrop.sources.base import one_line
 from outcrop.sources.parallel import cores
 from outcrop.sources.workspace import cache_folder
 
@@ -44,7 +44,7 @@ def list_rules(
         return
     width = max(len(record["id"]) for record in records)
     for record in records:
-        print(f"{record['id']:<{width}}  {record['name']}")
+        print(f"{record['id']:<{width}}  {one_line(record['name'])}")
 
 
 @app.command()
@@ -93,7 +93,7 @@ def _run_examples(path: Path, *, as_json: bool) -> None:
         print(orjson.dumps({"cases": count, "failed": [{"rule": rule, "reason": reason} for rule, reason in faults]}).decode())
     else:
         for rule, reason in faults:
-            print(f"{rule}: {reason}")
+            print(one_line(f"{rule}: {reason}"))
         print(f"{count - len(faults)} of {count} cases hold")
     if faults:
         fail(f"{len(faults)} cases of {path} do not hold")

@@ -17,11 +17,12 @@ from outcrop.cli.exits import fail, printing
 from outcrop.domain import sarif
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence
+from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.ruleset import load
 from outcrop.services import local_scan
 from outcrop.services.local_scan import LocalFinding, Options, Report
-from outcrop.sources.base import Progress, one_line
+from outcrop.sources.base import Progress
 from outcrop.sources.parallel import cores
 from outcrop.sources.workspace import cache_folder
 

@@ -11,9 +11,10 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
+from outcrop.domain.line import one_line
 from outcrop.domain.secret import reveal
 from outcrop.services.local_scan import Report
-from outcrop.sources.base import Outcome, Progress, one_line
+from outcrop.sources.base import Outcome, Progress
 
 
 @contextmanager

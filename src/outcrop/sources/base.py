@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from outcrop.domain.finding import SourceType
+from outcrop.domain.line import one_line as one_line  # noqa: PLC0414 - git's sources take it from here
 from outcrop.domain.secret import reveal
 from outcrop.scanner.allowed import named, passes_at
 from outcrop.scanner.confirm import Hit
@@ -69,15 +70,6 @@ Progress = Callable[[Outcome], None]
 def shown(path: bytes) -> str:
     """Write a path so that it stays on one line whatever it is made of; text that is text stays as it is."""
     return one_line(path.decode("utf-8", "surrogateescape"))
-
-
-def one_line(text: str) -> str:
-    return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
-
-
-def _escaped(char: str) -> str:
-    code = ord(char)
-    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else char.encode("unicode_escape").decode()
 
 
 def member(path: bytes | None, inner: str) -> bytes | None:

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 from outcrop.domain.errors import OperatorError
+from outcrop.domain.line import one_line
 from outcrop.domain.scan import Gap
 from outcrop.domain.target import OPTIONS, Spec, TargetKind, parse_target
 from outcrop.services.local_scan.options import Options, Place
 from outcrop.services.local_scan.repository import scan_remote
-from outcrop.sources.base import Outcome, Progress, one_line
+from outcrop.sources.base import Outcome, Progress
 from outcrop.sources.clone import Remote
 from outcrop.sources.consist import Found
 from outcrop.sources.elsewhere import list_sources, look_at_site

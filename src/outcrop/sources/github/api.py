@@ -11,9 +11,9 @@ from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 import orjson
 
 from outcrop.domain.errors import OperatorError
+from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret, reveal
 from outcrop.net.http import Answer, Http, HttpError
-from outcrop.sources.base import one_line
 from outcrop.sources.github.limits import GitHubError, Kind, Limits
 
 PER_PAGE = 100

@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Visibility
+from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret
 from outcrop.net.http import Http
-from outcrop.sources.base import one_line
 from outcrop.sources.github.api import PER_PAGE, Api, Etags, origin
 from outcrop.sources.github.limits import Clock, GitHubError, Limits, Sleep, Waiting
 
