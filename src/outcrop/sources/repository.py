@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from outcrop.domain.errors import OperatorError
-from outcrop.sources import gitcall
+from outcrop.sources import alternates, gitcall
 from outcrop.sources.base import shown
 
 OID = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -162,8 +162,8 @@ def _object_folders(first: Path, gaps: list[str]) -> tuple[Path, ...]:
             gaps.append("an object folder that the repository borrows from is missing")
             continue
         found.append(folder)
-        lines = _small(folder / "info" / "alternates", 1 << 16).split(b"\n") if depth < _ALTERNATES else []
-        ahead += [(_real(folder / os.fsdecode(line)), depth + 1) for line in lines if line and not line.startswith(b"#")]
+        named = alternates.folders(_small(folder / "info" / "alternates", 1 << 16)) if depth < _ALTERNATES else []
+        ahead += [(_real(folder / os.fsdecode(name)), depth + 1) for name in named]
     return tuple(found)
 
 
@@ -316,7 +316,7 @@ def _own(made: Repository, shallow: list[bytes]) -> Repository:
     (folder / "HEAD").write_text("ref: refs/heads/none\n")
     extensions = "[extensions]\n\tobjectformat = sha256\n" if sha256 else ""
     (folder / "config").write_text(f"[core]\n\trepositoryformatversion = {int(sha256)}\n\tbare = true\n{extensions}")
-    (folder / "objects" / "info" / "alternates").write_bytes(b"".join(_quoted(os.fsencode(path)) + b"\n" for path in made.objects))
+    (folder / "objects" / "info" / "alternates").write_bytes(b"".join(alternates.line(os.fsencode(path)) for path in made.objects))
     if shallow:
         (folder / "shallow").write_bytes(b"".join(oid + b"\n" for oid in shallow))
     return made
@@ -334,9 +334,3 @@ def _is_sha256(repository: Repository) -> bool:
         return 64 in lengths
     tips = [len(oid) for oid in repository.tips]
     return tips.count(64) > tips.count(40)
-
-
-def _quoted(path: bytes) -> bytes:
-    """Write a path for the alternates file so that a line break in it does no harm."""
-    escaped = b"".join(b"\\%03o" % c if c < 32 or c in b'"\\' or c > 126 else bytes([c]) for c in path)
-    return b'"' + escaped + b'"'
