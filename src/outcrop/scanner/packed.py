@@ -9,9 +9,27 @@ _SEALED = {
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\x04\x22\x4d\x18": "lz4",
     b"\x1f\x9d": "compress",
+    b"# v2 git bundle\n": "bundle of git",
+    b"# v3 git bundle\n": "bundle of git",
 }
-# Of what is packed; what is so and begins otherwise has a zero among its first 512 bytes.
-FIRST_BYTES = frozenset(b"\x1fPB\xfd\xff\xfe") | {magic[0] for magic in _SEALED}
+# What we can open and tell by its first bytes.
+_OPENED = {
+    b"\x1f\x8b": "gzip",
+    b"PK\3\4": "zip",
+    b"PK\5\6": "zip",
+    b"\xfd7zXZ\0": "xz",
+    b"!<arch>\ndebian-binary": "deb",
+    b"\xed\xab\xee\xdb": "rpm",
+    b"070701": "cpio",
+    b"070702": "cpio",
+}
+# The usual properties, a window of a power of two, and a size that is not told or below 256 GB.
+_LZMA = re.compile(
+    rb"\x5d\0(?:\0[\x01\x02\x04\x08\x10\x20\x40\x80]\0|\0\0[\x01\x02\x04\x08]|[\x10\x20\x40\x80]\0\0)(?:\xff{8}|.{4}[\0-\x3f]\0{3})",
+    re.DOTALL,
+)
+# Of what is packed; what is so and begins otherwise, as many texts do, has a zero among its first 512 bytes.
+FIRST_BYTES = (frozenset(b"\x1fPB\xfd\xff\xfe") | {magic[0] for magic in _SEALED}) - frozenset(b"#")
 _MARKS = ((b"\xff\xfe\0\0", "utf-32"), (b"\0\0\xfe\xff", "utf-32"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 _MOST, _HALF, _FEW = 0.8, 0.4, 0.1  # of the bytes
 _LETTERS = bytes(range(0x20, 0x7F)) + b"\t\r\n"
@@ -64,15 +82,13 @@ def sealed_as(data: bytes) -> str | None:
 
 def opener_of(data: bytes) -> str | None:
     """Name how a file is packed that we can open."""
-    if data[:2] == b"\x1f\x8b":
-        return "gzip"
-    if data[:4] in {b"PK\x03\x04", b"PK\x05\x06"}:
-        return "zip"
+    if known := next((kind for magic, kind in _OPENED.items() if data.startswith(magic)), None):
+        return known
     if data[257:262] == b"ustar":
         return "tar"
     if data[:3] == b"BZh" and data[4:10] == b"1AY&SY":
         return "bz2"
-    return "xz" if data[:6] == b"\xfd7zXZ\x00" else None
+    return "lzma" if _LZMA.match(data) else None
 
 
 def wide_of(data: bytes) -> str | None:

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from outcrop.scanner.packages import ar_members, cpio_members, rpm_payload
 from outcrop.scanner.packed import ZIP_END, ZIP_END_SIZE, ends_as_zip, opener_of, sealed_as, wide_of
 
 _DEPTH = 6  # an image's tar, a layer's gzip, its tar, an archive in it, and a file in that
@@ -192,6 +193,29 @@ def _xz(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
     return _compressed(data, budget, lambda: lzma.LZMADecompressor(memlimit=256 << 20))
 
 
+def _lzma(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
+    return _compressed(data, budget, lambda: lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=256 << 20))
+
+
+def _deb(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
+    return _each(ar_members(data), budget)
+
+
+def _cpio(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
+    return _each(cpio_members(data), budget)
+
+
+def _each(members: Iterator[tuple[str, bytes]], budget: Budget) -> Iterator[tuple[str, bytes]]:
+    return ((name, _counted(name, content[: _most(budget) + 1], budget)) for name, content in members)
+
+
+def _rpm(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
+    """Give what an rpm says of itself, its scripts among it, and what it installs."""
+    place = rpm_payload(data)
+    yield "", _Plain(data[:place])
+    yield "", _counted("archive", data[place:], budget)
+
+
 def _zip(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
     if data.count(b"PK\1\2") > _MEMBERS:  # a directory of millions would be held in memory
         yield from _without_directory(data, budget)
@@ -310,4 +334,4 @@ def _utf8(data: bytes) -> bytes:
     return data.decode(encoding, "replace").encode("utf-8", "replace") if encoding else data
 
 
-_OPENERS = {"gzip": _gzip, "zip": _zip, "tar": _tar, "bz2": _bz2, "xz": _xz}
+_OPENERS = {"gzip": _gzip, "zip": _zip, "tar": _tar, "bz2": _bz2, "xz": _xz, "lzma": _lzma, "deb": _deb, "rpm": _rpm, "cpio": _cpio}
