@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import hyperscan
 
 from outcrop.scanner.decode import ESCAPES, QUOTED, base64_literals
+from outcrop.scanner.embedded import EMBEDDED
 from outcrop.scanner.kept import by_trigger
 from outcrop.scanner.regex import literal_prefixes
 from outcrop.scanner.rule import Form, Impact, Rule, RuleError
@@ -33,6 +34,7 @@ def _database(rules: Sequence[Rule]) -> hyperscan.Database:
     for phase, literals in base64_literals({*_literals(rules), *_encoded(rules)}).items():
         expressions += [(escaped(literal), len(triggers) + phase) for literal in literals]
     expressions += [*((escape, len(triggers) + 4) for escape in ESCAPES), (QUOTED, len(triggers) + 5)]
+    expressions += [(word, len(triggers) + 6) for word in EMBEDDED]
     return _compiled(expressions)
 
 

@@ -14,6 +14,7 @@ from outcrop.domain.secret import reveal
 from outcrop.scanner.companions import pair, whole
 from outcrop.scanner.confirm import Hit, Shares, confirm, led_to, nowhere
 from outcrop.scanner.decode import Piece, after_words, base64_pieces, escaped_stretches, unescaped
+from outcrop.scanner.embedded import embedded
 from outcrop.scanner.judge.candidate import LEADING, is_named_in_line
 from outcrop.scanner.rule import Form, Rule, Strength
 from outcrop.scanner.ruleset import IN_LINE, NEAR, RuleSet
@@ -197,7 +198,17 @@ def _decoded(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confi
             if not hits:
                 ruleset.note_barren(name)
             found += hits
+    if depth < _DEPTH - 1 and count + 6 in ends:
+        found += _unpacked(ruleset, data, ends[count + 6], floor)
     return found
+
+
+def _unpacked(ruleset: RuleSet, data: bytes, ends: list[int], floor: Confidence) -> Iterator[Hit]:
+    """Find what is in archives that stand in a text; in what they hold no further ones are looked for."""
+    for text, start, stop, encoding in embedded(data, ends):
+        seen = ends_in(ruleset, text)
+        for hit in _find(ruleset, text, seen, _DEPTH - 1, floor) if seen else ():
+            yield replace(hit, start=start, end=stop, encoding=(*encoding, *hit.encoding))
 
 
 def _inside(ruleset: RuleSet, piece: Piece, ends: Ends, depth: int, floor: Confidence) -> list[Hit]:
@@ -232,6 +243,8 @@ def _touched(ruleset: RuleSet, piece: Piece, ends: Ends) -> Ends:
     lines = piece.changed_lines()
     touched = {}
     for number, mine in _around(ruleset, piece, lines, ends).items():
+        if number >= count + 6:
+            continue  # an archive is unpacked as it stands
         if number >= count:  # base64, or an escape that is itself one
             kept = mine if number >= count + 4 else [end for end in mine if piece.changed_in_run(end)]
         elif (reach := ruleset.reach(number)).back is None:

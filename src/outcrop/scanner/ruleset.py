@@ -42,7 +42,10 @@ class Reach(NamedTuple):
 
 
 class RuleSet:
-    """Rules with their database. A match's id is a trigger's number; then come the four phases of base64, an escape, an escaped quote."""
+    """Rules with their database.
+
+    A match's id is a trigger's number; then come the four phases of base64, an escape, an escaped quote, an archive in base64.
+    """
 
     def __init__(self, rules: Rules, version: str, database: hyperscan.Database, notes: Sequence[str] = ()) -> None:
         self.rules = rules

@@ -1,0 +1,113 @@
+"""An archive that stands in a text as base64 is unpacked, within bounds."""
+
+import base64
+import gzip
+import io
+import json
+import random
+import textwrap
+import time
+import zipfile
+
+import pytest
+
+from outcrop.domain.finding import Confidence
+from outcrop.domain.secret import reveal
+from outcrop.scanner.content import scan_content, scan_stream
+from outcrop.scanner.excerpt import excerpts_in
+from tests.rulesets import BASE64, drawn, github_token, ruleset
+
+TOKEN = github_token("embedded")
+WORDS = "".join(f"line {number} of the text\n" for number in range(300))
+HIDDEN = f"{WORDS}token: {TOKEN}\n"
+
+
+def gz(text: str) -> bytes:
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0))
+
+
+def zipped(text: str) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("index.js", text)
+    return base64.b64encode(out.getvalue())
+
+
+def told(data: bytes) -> list[tuple[str, int, int, tuple[str, ...]]]:
+    found = scan_content(ruleset(), data, Confidence.MEDIUM)
+    assert [name for name, _ in found.hits] == [""] * len(found.hits)
+    return [(reveal(hit.secret), hit.line, hit.column, hit.encoding) for _, hit in found.hits]
+
+
+PACKED = ("base64", "packed")
+
+
+@pytest.mark.parametrize(
+    ("data", "at", "encoding"),
+    [
+        (b"x: 1\nuser_data: " + gz(HIDDEN) + b"\n", (2, 12), PACKED),
+        (b'{"a": "' + gz(HIDDEN) + b'", "b": 1}', (1, 8), PACKED),
+        (b"UserData=" + gz(HIDDEN) + b" next", (1, 10), PACKED),
+        (gz(HIDDEN), (1, 1), PACKED),
+        (b"code: |\n" + textwrap.indent("\n".join(textwrap.wrap(gz(HIDDEN).decode(), 76)), "  ").encode() + b"\nnext: x\n", (2, 3), PACKED),
+        (b"data: " + gz(HIDDEN).replace(b"+", b"-").replace(b"/", b"_").rstrip(b"="), (1, 7), PACKED),
+        (b"ZipFile: " + zipped(HIDDEN) + b"\n", (1, 10), PACKED),
+        (b"data:\n  release: " + base64.b64encode(gz(json.dumps({"manifest": HIDDEN}))) + b"\n", (2, 12), ("base64", "base64", "packed")),
+        (b"x: " + gz(WORDS + "token: " + base64.b64encode(TOKEN.encode()).decode()), (1, 4), ("base64", "packed", "base64")),
+        (b"cut: " + gz(HIDDEN + drawn(BASE64, 5_000, 1))[:-1_000] + b"\n", (1, 6), PACKED),
+    ],
+    ids=["yaml", "json", "equals", "alone", "lines", "of addresses", "zip", "helm", "base64 inside", "cut off"],
+)
+def test_what_is_in_it_is_told_where_it_begins(data, at, encoding):
+    assert told(data) == [(TOKEN, *at, encoding)]
+
+
+def test_companions_in_it_are_told_together():
+    key, secret = f"AKIA{drawn('ABCDEFGH234567', 16, 1)}", drawn(BASE64, 40, 1)
+    data = b"x: " + gz(f"{WORDS}aws_access_key_id = {key}\naws_secret_access_key = {secret}\n")
+    ((_, hit),) = scan_content(ruleset(), data, Confidence.MEDIUM).hits
+    assert {reveal(hit.secret), *map(reveal, hit.parts.values())} == {key, secret}
+
+
+def test_several_values_of_one_and_several_archives():
+    others = [github_token(seed) for seed in range(4)]
+    data = b"a: " + gz(f"{WORDS}{others[0]}\n{others[1]}\n") + b"\n\nb: " + gz(f"{WORDS}{others[2]}\n") + b"\nc: " + others[3].encode()
+    assert [(value, line) for value, line, *_ in told(data)] == [(others[0], 1), (others[1], 1), (others[2], 3), (others[3], 4)]
+
+
+def test_a_large_one_is_read_to_its_end():
+    noise = drawn(BASE64, 1_000_000, 7)
+    assert [value for value, *_ in told(b"x: " + gz(noise + "\n" + HIDDEN))] == [TOKEN]
+
+
+def test_as_a_stream_it_is_the_same():
+    data = b"words\n" * 1_000 + b"x: " + gz(HIDDEN) + b"\n"
+    ((_, hit),) = scan_stream(ruleset(), io.BytesIO(data).read, Confidence.MEDIUM).hits
+    assert [(reveal(hit.secret), hit.line, hit.column, hit.encoding)] == told(data)
+
+
+@pytest.mark.parametrize("data", [b"H4sIA", b"x H4sIAAAA", b"UEsDBBQA", b"SDRzSUFB", b"SDRzSUFBQUFB" * 9, b"H4sIA=", b"a H4sIA\nH4sIA\n"])
+def test_what_only_begins_like_one_is_nothing(data):
+    assert told(data) == []
+    assert [value for value, *_ in told(data + b" \n" + TOKEN.encode())] == [TOKEN]
+
+
+def test_a_text_full_of_bombs_is_bounded():
+    bomb = b"x: " + gz("\0" * 5_000_000) + b"\n"
+    inner = gz((bomb * 400).decode())
+    before = time.process_time()
+    assert told(bomb * 300 + b"y: " + inner + b"\n") == []
+    assert time.process_time() - before < 20
+
+
+def test_nothing_of_it_stands_in_an_excerpt():
+    data = b"x: 1\ny: " + gz(HIDDEN) + b"\nz: 2\n"
+    ((_, hit),) = scan_content(ruleset(), data, Confidence.MEDIUM).hits
+    (excerpt,) = excerpts_in(ruleset(), data, [(b"a.yaml", hit)])
+    assert excerpt is not None
+    assert not any("H4sI" in line or data[60:90].decode() in line for line in excerpt.lines)
+
+
+def test_base64_of_noise_is_no_archive():
+    noise = base64.b64encode(random.Random(1).randbytes(200_000))
+    assert told(noise + b"\nUEsDB" + noise) == []
