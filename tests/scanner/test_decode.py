@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import io
 import itertools
 import json
 import random
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner import detect
-from outcrop.scanner.content import scan_content
+from outcrop.scanner.content import scan_content, scan_stream
 from outcrop.scanner.decode import _base64_piece, base64_pieces, unescaped
 from outcrop.scanner.detect import find
 from outcrop.scanner.packed import is_packed
@@ -241,6 +242,26 @@ def test_wide_characters_that_end_early_or_are_none_in_between(codec):
     text = f"[section]\ntoken = {TOKEN}\n".encode(codec) + b"\xff" * 8 + "\n".encode(codec) + b"\0"
     ((_, hit),) = scan_content(ruleset(), text, Confidence.MEDIUM).hits
     assert (reveal(hit.secret), hit.line, hit.column) == (TOKEN, 2, 9)
+
+
+WIDE = {
+    "program": b"MZ\x90\0" + bytes(300),
+    "document": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(300),
+    "registry": b"regf" + bytes(300),
+}
+
+
+@pytest.mark.parametrize("head", WIDE.values(), ids=WIDE)
+@pytest.mark.parametrize("shift", [0, 1])
+def test_wide_strings_between_others_are_read(head, shift):
+    other = github_token("narrow")
+    data = head + b"\n\n" + bytes(shift) + b"R" + f"token={TOKEN}".encode("utf-16-le") + b"\1\7 " + other.encode() + b"\0" + b"\xe9\0" * 20
+    found = scan_content(ruleset(), data, Confidence.MEDIUM).hits
+    assert [(name, reveal(hit.secret), hit.line) for name, hit in found] == [("", TOKEN, 3), ("", other, 3)]
+    assert found[1][1].start == data.index(other.encode())
+    assert [reveal(hit.secret) for _, hit in scan_stream(ruleset(), io.BytesIO(data).read, Confidence.MEDIUM).hits] == [TOKEN, other]
+    large = data + bytes(4 << 20)
+    assert [reveal(hit.secret) for _, hit in scan_content(ruleset(), large, Confidence.MEDIUM).hits] == [other]
 
 
 @pytest.mark.parametrize("order", "<>")

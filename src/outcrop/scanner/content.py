@@ -12,7 +12,7 @@ from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.confirm import Hit
 from outcrop.scanner.detect import by_number, characters, ends_in, find, first_pass
 from outcrop.scanner.kept import Rules
-from outcrop.scanner.packed import FIRST_BYTES, begins_packed, ends_as_zip, is_packed
+from outcrop.scanner.packed import FIRST_BYTES, begins_packed, ends_as_zip, has_wide_strings, is_packed
 from outcrop.scanner.rule import Rule, Strength
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.scanner.versions import Version, see
@@ -136,7 +136,7 @@ def scan_versions(ruleset: RuleSet, versions: Sequence[tuple[bytes, Version]], f
 def scan_stream(ruleset: RuleSet, read: Callable[[int], bytes], floor: Confidence) -> Found:
     """Scan a content piece by piece; archives larger than a piece are unpacked from what fits."""
     piece = read(PIECE)
-    if begins_packed(piece) or _ZIP_MEMBER in piece:
+    if begins_packed(piece) or has_wide_strings(piece) or _ZIP_MEMBER in piece:
         whole = piece + read(_ARCHIVE - PIECE)
         if is_packed(whole):
             found = scan_content(ruleset, whole, floor)

@@ -33,6 +33,8 @@ FIRST_BYTES = (frozenset(b"\x1fPB\xfd\xff\xfe") | {magic[0] for magic in _SEALED
 _MARKS = ((b"\xff\xfe\0\0", "utf-32"), (b"\0\0\xfe\xff", "utf-32"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 _MOST, _HALF, _FEW = 0.8, 0.4, 0.1  # of the bytes
 _LETTERS = bytes(range(0x20, 0x7F)) + b"\t\r\n"
+_WIDE = (b"MZ", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"regf")  # programs, documents and registries of Windows
+_WIDE_MOST = 4 << 20  # what is larger is read in parts, as it is
 ZIP_END = b"PK\5\6"
 _HAS_END = re.compile(ZIP_END)
 _ZIP_END = Struct("<8xHHLLH")  # the last record of a zip: members, and size and place of their directory
@@ -45,7 +47,7 @@ TAIL = ZIP_END_SIZE + 0xFFFF  # what may stand behind a zip's last record is its
 def is_packed(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
     """Tell whether a file, given whole, is something to unpack rather than to read as it is."""
     stop = len(data) if stop is None else stop
-    return begins_packed(data, start, stop) or ends_as_zip(data, start, stop)
+    return begins_packed(data, start, stop) or ends_as_zip(data, start, stop) or has_wide_strings(data, start, stop)
 
 
 def begins_packed(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
@@ -73,6 +75,12 @@ def ends_as_zip(data: bytes | bytearray, start: int = 0, stop: int | None = None
     if members != of_all or not members * _ZIP_ENTRY_SIZE <= size <= end - start + before - place or not members:
         return False
     return directory < start or data[directory : directory + 4] == _ZIP_ENTRY
+
+
+def has_wide_strings(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
+    """Tell whether a file, given whole, is of a kind that has its strings in UTF-16 between others."""
+    stop = len(data) if stop is None else stop
+    return data.startswith(_WIDE, start, stop) and stop - start <= _WIDE_MOST
 
 
 def sealed_as(data: bytes) -> str | None:

@@ -3,6 +3,7 @@
 import bz2
 import io
 import lzma
+import re
 import struct
 import tarfile
 import time
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from outcrop.scanner.packages import ar_members, cpio_members, rpm_payload
-from outcrop.scanner.packed import ZIP_END, ZIP_END_SIZE, ends_as_zip, opener_of, sealed_as, wide_of
+from outcrop.scanner.packed import ZIP_END, ZIP_END_SIZE, ends_as_zip, has_wide_strings, opener_of, sealed_as, wide_of
 
 _DEPTH = 6  # an image's tar, a layer's gzip, its tar, an archive in it, and a file in that
 _MEMBER = 128 << 20
@@ -25,6 +26,8 @@ _MEMBER_BEGINS = b"PK\3\4"
 _LOCAL = struct.Struct("<4s5H3I2H")  # what stands before a member of a zip
 _ENCRYPTED, _DEFLATED = 1, 8
 _BLANK = bytes(byte if byte == 10 else 32 for byte in range(256))  # what is read elsewhere keeps its lines and columns
+_KINDS = bytes(97 if byte in b"\t\r\n" or 32 <= byte < 127 else min(byte, 1) for byte in range(256))  # a letter, zero, another
+_WIDE_LETTERS, _WIDE_STRING = b"a\0" * 8, re.compile(rb"(?:a\0)++")
 _BROKEN = (
     OSError, EOFError, ValueError, KeyError, IndexError, RuntimeError, NotImplementedError, MemoryError, OverflowError,
     struct.error, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile,
@@ -330,8 +333,22 @@ def _counted(name: str, content: bytes, budget: Budget) -> bytes:
 
 
 def _utf8(data: bytes) -> bytes:
-    encoding = wide_of(data)
-    return data.decode(encoding, "replace").encode("utf-8", "replace") if encoding else data
+    if encoding := wide_of(data):
+        return data.decode(encoding, "replace").encode("utf-8", "replace")
+    return _narrowed(data) if has_wide_strings(data) else data
+
+
+def _narrowed(data: bytes) -> bytes:
+    """Write each string in UTF-16 as a plain one that takes as much room; a search for eight letters of one is quicker than a pattern."""
+    kinds = data.translate(_KINDS)
+    out = bytearray(data)
+    at = kinds.find(_WIDE_LETTERS)
+    while at >= 0:
+        wide = _WIDE_STRING.match(kinds, at)
+        end = wide.end() if wide else at + len(_WIDE_LETTERS)
+        out[at:end] = data[at:end:2] + bytes((end - at) // 2)
+        at = kinds.find(_WIDE_LETTERS, end)
+    return bytes(out)
 
 
 _OPENERS = {"gzip": _gzip, "zip": _zip, "tar": _tar, "bz2": _bz2, "xz": _xz, "lzma": _lzma, "deb": _deb, "rpm": _rpm, "cpio": _cpio}
