@@ -16,6 +16,7 @@ import typer
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from outcrop.api.proxies import behind_proxies
 from outcrop.asgi import create_app
 from outcrop.cli.serve import PATIENCE, Part, work_until_told
 from outcrop.cli.session import run, start
@@ -119,7 +120,7 @@ def _api(settings: Settings, fd: int, tls_cert: Path | None, tls_key: Path | Non
         notice=settings.notice,
     )
     config = uvicorn.Config(
-        app,
+        behind_proxies(app, settings.trusted_proxies) if settings.trusted_proxies else app,
         http=ApiProtocol,
         loop="uvloop",
         ws="none",
@@ -127,8 +128,7 @@ def _api(settings: Settings, fd: int, tls_cert: Path | None, tls_key: Path | Non
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=bool(settings.trusted_proxies),
-        forwarded_allow_ips=settings.trusted_proxies,
+        proxy_headers=False,
         timeout_graceful_shutdown=5,
         ssl_certfile=tls_cert,
         ssl_keyfile=tls_key,
