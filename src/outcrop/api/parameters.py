@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
+from outcrop.api import numbers
 from outcrop.api.errors import ParameterError
 from outcrop.domain.finding import NOTE_LENGTH, SourceType, Status, Validation
 from outcrop.domain.ids import ID_FORM, parse_id
@@ -21,20 +22,22 @@ QUERY_LENGTH = 1000
 QUERY_TERMS = 16
 _BLANK_IS_ABSENT = {"q", "note", "service"}
 _ECHOED = 200  # characters of a wrong value that are sent back
-_DIGITS_OF_A_HUGE_NUMBER = 1000  # beyond any page there can be; Python refuses to read far longer ones
 
 M = TypeVar("M", bound=BaseModel)
 
 
 def _integer(text: object) -> int:
-    if not isinstance(text, str) or re.fullmatch(r"-?[0-9]+", text) is None:
-        raise PydanticCustomError("int_parsing", "Input should be a valid integer, unable to parse string as an integer")
-    digits = text.lstrip("-").lstrip("0") or "0"
-    return int(digits[:_DIGITS_OF_A_HUGE_NUMBER]) * (-1 if text.startswith("-") else 1)
+    try:
+        number = numbers.integer(text) if isinstance(text, str) else None
+    except OverflowError:
+        raise PydanticCustomError("int_parsing_size", "Unable to parse input string as an integer, exceeded maximum size") from None
+    if number is not None:
+        return number
+    raise PydanticCustomError("int_parsing", "Input should be a valid integer, unable to parse string as an integer")
 
 
 def _number(text: object) -> float:
-    if isinstance(text, str) and re.fullmatch(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", text) and math.isfinite(number := float(text)):
+    if isinstance(text, str) and (number := numbers.bound(text)) is not None and math.isfinite(number):
         return number
     raise PydanticCustomError("float_parsing", "Input should be a valid number, unable to parse string as a number")
 
@@ -111,7 +114,6 @@ def _terms(text: str) -> tuple[str, ...]:
 
 # Bounds stand before the reader in each type: only there do they reach the description.
 READ_INTEGER = BeforeValidator(_integer)
-READ_NUMBER = BeforeValidator(_number)
 Boolean = Annotated[bool, BeforeValidator(_boolean)]
 Moment = Annotated[date | datetime, BeforeValidator(_moment), WithJsonSchema(_DATE_SCHEMA)]
 Text = Annotated[str, WithJsonSchema({"type": "string", "pattern": _NO_NUL})]
@@ -122,6 +124,7 @@ Terms = Annotated[
     AfterValidator(_terms),
     WithJsonSchema({"type": "string", "maxLength": QUERY_LENGTH, "pattern": _TERMS_PATTERN}),
 ]
+Score = Annotated[float, Field(ge=0, le=100), BeforeValidator(_number)]
 PageNumber = Annotated[int, Field(ge=1), READ_INTEGER]
 Absent = SkipJsonSchema[None]
 
@@ -136,7 +139,7 @@ class FindingParameters(_Parameters):
     validation: Validation | Absent = Field(None, description="What the issuer said of the credential (`validation_status`).")
     suppressed: Boolean | Absent = Field(None, description="Only suppressed findings, or only those that are not.")
     service: Text | Absent = Field(None, description="A label of `validation_detail.enabled_services`, exactly.")
-    min_score: Annotated[float, Field(ge=0, le=100), READ_NUMBER] | Absent = Field(None, description="At least this `composite_score`.")
+    min_score: Score | Absent = Field(None, description="At least this `composite_score`.")
     date_from: Moment | Absent = Field(None, description="First seen on or after; a date is the whole UTC day.")
     date_to: Moment | Absent = Field(None, description="First seen on or before; a date is the whole UTC day.")
     q: Terms | Absent = Field(None, description="Words that must each stand in `source_url`, `file_path` or `repo_full_name`.")
