@@ -132,7 +132,7 @@ def test_value_that_comes_back_is_news_again(site):
     run = site.scan()
     assert (site.finding["status"], site.finding["resolved_at"], site.finding["auto_resolved"]) == ("active", None, None)
     assert site.events == ["finding.new", "finding.new", "finding.resolved"]
-    assert run.findings_new == 0
+    assert (run.findings_new, run.findings_seen, run.findings_resolved) == (1, 1, 0)
 
 
 def test_stale_finding_that_is_served_unlinked_is_active_again(pipeline, site):

@@ -261,7 +261,7 @@ def test_what_was_taken_for_gone_and_is_seen_again_is_news_again(pipeline: Pipel
     shop.pushed()
     run = pipeline.scan(account, spec)
     after = pipeline.finding(account)
-    assert figures(run) == (0, 1, 0)
+    assert figures(run) == (1, 1, 0)
     assert (before["status"], after["status"], after["resolved_at"], after["auto_resolved"]) == ("resolved", "active", None, None)
     assert (after["id"], after["seen_count"]) == (before["id"], 2)
     assert events(pipeline, account) == ["finding.new", "finding.new", "finding.resolved"]

@@ -114,7 +114,7 @@ class ScanRunShape(_Described):
     started_at: Time | None
     finished_at: Time | None
     progress: ProgressShape
-    findings_new: Count
+    findings_new: Count = Field(description="Found for the first time, or back after they were resolved: as many `finding.new` were sent.")
     findings_seen: Count
     findings_resolved: Count
     coverage_gaps: list[GapShape] = Field(description="What the run could not look at, and why.")

@@ -98,7 +98,7 @@ async def _record(db: Connection, tools: Tools, part: Part, batch: _Batch, how: 
     places = await sources.spread(db, part.account_id, [fingerprint for _, fingerprint in batch.values()])
     records: list[Record] = []
     announced: list[Finding] = []
-    new = met = 0
+    met = 0
     for place, (sighting, fingerprint) in batch.items():
         known = there.get(place)
         count = places.get(fingerprint, 0) + (known is None)
@@ -117,7 +117,6 @@ async def _record(db: Connection, tools: Tools, part: Part, batch: _Batch, how: 
             await audit.append(db, part.account_id, audit.Line(moment, ACTOR, "finding.seen", str(finding.id), detail=change))
         if known is not None:
             await audit_change(db, part.account_id, known.finding, finding, by=ACTOR)
-        new += known is None
         met += known is None or known.last_scan_id != part.scan_id
         # What is closed is as it was: a credential that was erased for it is not stored again.
         kept = tools.keep_secrets and (known is None or finding.status is Status.ACTIVE)
@@ -144,7 +143,7 @@ async def _record(db: Connection, tools: Tools, part: Part, batch: _Batch, how: 
     await sources.set_occurrences(db, part.account_id, blobs, whole=extent is Extent.WHOLE)
     for finding in announced:
         await announce(db, part, EventType.NEW, finding, moment)
-    await scans.count(db, part.account_id, part.scan_id, part.source, new=new, seen=met)
+    await scans.count(db, part.account_id, part.scan_id, part.source, new=len(announced), seen=met)
 
 
 def _traits(hit: Hit, told: Said) -> Traits:
@@ -222,6 +221,7 @@ async def reopen(tools: Tools, part: Part, finding_ids: Sequence[UUID]) -> None:
             if locked is not None and (back := seen(locked[0]))[1]:
                 await findings.update_triage(db, part.account_id, back[0])
                 await announce(db, part, EventType.NEW, back[0], now())
+                await scans.count(db, part.account_id, part.scan_id, part.source, new=1)
 
 
 async def resolve_gone(tools: Tools, part: Part, finding_ids: Sequence[UUID]) -> int:
