@@ -17,6 +17,7 @@ from uuid import uuid4
 
 import httpx
 import jsonschema_rs
+import psycopg
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -42,13 +43,14 @@ SCAN = "/api/v1/scans/{scan_id}"
 EVERYWHERE = {"200", "400", "401", "403", "405", "429", "500"}
 LISTED = EVERYWHERE | {"422"}
 LOOKED_UP = LISTED | {"404"}
+CHANGED = LOOKED_UP | {"503"}
 OPERATIONS = {  # of the specification, and false_positive of its gaps: the name, the answers, the body of 200
     ("get", "/api/v1/findings"): ("list_findings", LISTED, "ListShape_FindingShape_"),
     ("get", FINDING): ("get_finding", LOOKED_UP, "SingleShape_FindingShape_"),
-    ("post", f"{FINDING}/suppress"): ("suppress_finding", LOOKED_UP, "SingleShape_MutationData_"),
-    ("post", f"{FINDING}/resolve"): ("resolve_finding", LOOKED_UP, "SingleShape_MutationData_"),
-    ("post", f"{FINDING}/restrict"): ("restrict_finding", LOOKED_UP, "SingleShape_MutationData_"),
-    ("post", f"{FINDING}/false_positive"): ("mark_false_positive", LOOKED_UP, "SingleShape_MutationData_"),
+    ("post", f"{FINDING}/suppress"): ("suppress_finding", CHANGED, "SingleShape_MutationData_"),
+    ("post", f"{FINDING}/resolve"): ("resolve_finding", CHANGED, "SingleShape_MutationData_"),
+    ("post", f"{FINDING}/restrict"): ("restrict_finding", CHANGED, "SingleShape_MutationData_"),
+    ("post", f"{FINDING}/false_positive"): ("mark_false_positive", CHANGED, "SingleShape_MutationData_"),
     ("get", "/api/v1/scans"): ("list_scans", LISTED, "ListShape_ScanRunShape_"),
     ("get", SCAN): ("get_scan", EVERYWHERE | {"404"}, "SingleShape_ScanRunShape_"),
 }
@@ -59,6 +61,7 @@ CODES = {  # what `error` can be, by status
     "405": {"method_not_allowed"},
     "429": {"rate_limited"},
     "500": {"internal_error"},
+    "503": {"busy"},
 }
 STATUSES = ["active", "resolved", "false_positive", "customer_restricted", "stale"]
 SOURCES = ["repo", "gist", "commit", "endpoint", "js_bundle"]
@@ -458,6 +461,11 @@ def test_what_happens_is_what_is_described(backend: Backend, document: Json, pla
     holds(_ask(Tenant(tenant.account, "", "", backend.client("x")), place, *ids), 401)
     holds(_ask(backend.tenant(Plan.STARTER), place, *ids), 403)
     holds(_unparsable(backend.base_url), 400)
+    if "503" in statuses:
+        backend.import_(tenant.account, held := make_line())
+        with psycopg.connect(backend.settings.database_url or "") as db:
+            db.execute("SELECT FROM findings WHERE id = %s FOR UPDATE", [held["id"]])
+            holds(_ask(tenant, place, held["id"], ids[1]), 503)
     with running_server(backend.settings, rate_limit=1) as server, Backend(backend.settings, backend.keys, server.base_url) as limited:
         hurried = limited.tenant()
         limited.import_(hurried.account, line)

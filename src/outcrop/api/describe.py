@@ -24,7 +24,7 @@ _RETRY = {"Retry-After": {"required": True, "schema": {"type": "integer", "minim
 
 
 def responses(
-    success: type[BaseModel], *, parameters: bool = True, lookup: bool = False, transition: bool = False
+    success: type[BaseModel], *, parameters: bool = True, lookup: bool = False, mutation: bool = False, transition: bool = False
 ) -> dict[int | str, dict[str, Any]]:
     """Give every response a route can send, with its body and headers."""
     described = {
@@ -36,6 +36,8 @@ def responses(
         429: _response(shapes.RateErrorShape, "Over the per-minute limit", _COUNTED | _RETRY),
         500: _response(shapes.InternalErrorShape, "A fault on the server's side", _COUNTED),
     }
+    if mutation:
+        described[503] = _response(shapes.BusyErrorShape, "Somebody else is changing the finding; nothing was changed", _COUNTED | _RETRY)
     if transition:
         told = "The finding's state does not allow this, or the request cannot be parsed"
         # A request that cannot be parsed is answered before it has an id.

@@ -9,10 +9,10 @@ from starlette.responses import Response
 
 from outcrop.api.shapes import json_response
 from outcrop.domain.account import API_MINIMUM
-from outcrop.domain.errors import BadInputError, NotFoundError, OutcropError, TransitionError
+from outcrop.domain.errors import BadInputError, BusyError, NotFoundError, OutcropError, TransitionError
 from outcrop.store.keys import Refusal, Window
 
-STATUS = {NotFoundError: 404, TransitionError: 400, BadInputError: 400}
+STATUS = {NotFoundError: 404, TransitionError: 400, BadInputError: 400, BusyError: 503}
 
 REQUEST_ID = "outcrop.request_id"  # where the gate puts it in the scope
 MISSING_AUTHORIZATION = "missing_authorization"
@@ -52,7 +52,8 @@ def internal_error(request_id: str) -> Response:
 
 async def _domain(_: Request, exc: Exception) -> Response:
     assert isinstance(exc, OutcropError)  # noqa: S101
-    return error(STATUS[type(exc)], exc.code, exc.message)
+    headers = {"Retry-After": str(exc.retry_after)} if isinstance(exc, BusyError) else None
+    return error(STATUS[type(exc)], exc.code, exc.message, headers)
 
 
 async def _parameters(_: Request, exc: Exception) -> Response:

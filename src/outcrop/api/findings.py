@@ -12,8 +12,8 @@ from outcrop.domain.finding import Action, public_fields
 from outcrop.services import findings
 
 router = APIRouter(prefix="/findings", tags=["findings"])
-_mutation = responses(shapes.SingleShape[shapes.MutationData], lookup=True)
-_transition = responses(shapes.SingleShape[shapes.MutationData], lookup=True, transition=True)
+_mutation = responses(shapes.SingleShape[shapes.MutationData], lookup=True, mutation=True)
+_transition = responses(shapes.SingleShape[shapes.MutationData], lookup=True, mutation=True, transition=True)
 _with_note = {"parameters": [FINDING_ID, *described(NoteParameters)]}
 
 

@@ -169,6 +169,10 @@ class InternalErrorShape(ErrorShape):
     request_id: Id
 
 
+class BusyErrorShape(ErrorShape):
+    error: Literal["busy"]
+
+
 class AuthErrorShape(_Described):
     error: Literal["missing_authorization", "invalid_token", "revoked_token"]
 

@@ -4,6 +4,7 @@ OutcropError            carries `code` and `message`; knows nothing of HTTP
 ├── NotFoundError       no such thing in this account
 ├── TransitionError     the finding's state does not allow the change
 ├── BadInputError       what was given cannot be used
+├── BusyError           somebody else is changing the same; `retry_after` seconds later it may be free
 ├── ForbiddenError      the member's role does not allow it
 ├── SignInError         nobody is signed in by this: `wrong`, `code_needed` or `limited`
 ├── PlanError           the account's plan does not include it; `minimum` is the smallest that does
@@ -33,6 +34,16 @@ class TransitionError(OutcropError):
 
 class BadInputError(OutcropError):
     code = "bad_request"
+
+
+class BusyError(OutcropError):
+    """Nothing was changed. The same may be asked for again."""
+
+    code = "busy"
+    retry_after = 1
+
+    def __init__(self) -> None:
+        super().__init__("somebody else is changing this right now, and nothing was changed here: try again in a moment")
 
 
 class ForbiddenError(OutcropError):

@@ -12,14 +12,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from outcrop.domain.errors import BadInputError, ForbiddenError, NotFoundError, OutcropError, PlanError, TransitionError
+from outcrop.domain.errors import OutcropError
 from outcrop.portal import finding, findings, overview, reference, scans, sign, targets
 from outcrop.portal.cookies import Cookies
-from outcrop.portal.door import STATE, House
+from outcrop.portal.door import STATE, House, headers_of, status_of
 from outcrop.portal.profile import ROUTES as PROFILE
 from outcrop.portal.render import Renderer
+from outcrop.portal.words import sentence
 
-STATUS: dict[type[OutcropError], int] = {NotFoundError: 404, TransitionError: 400, BadInputError: 400, ForbiddenError: 403, PlanError: 403}
 _POLICY = "; ".join(
     [
         "default-src 'none'",
@@ -39,7 +39,14 @@ _HEADERS = [
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 ]
 _NOT_KEPT = (b"cache-control", b"no-store")
-_TITLES = {400: "That did not work", 403: "Not allowed", 404: "Nothing here", 405: "That cannot be done here", 500: "Something went wrong"}
+_TITLES = {
+    400: "That did not work",
+    403: "Not allowed",
+    404: "Nothing here",
+    405: "That cannot be done here",
+    500: "Something went wrong",
+    503: "Not now",
+}
 
 
 class Portal(NamedTuple):
@@ -101,8 +108,7 @@ def _with_headers(app: ASGIApp) -> ASGIApp:
 
 async def _expected(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, OutcropError)  # noqa: S101
-    status = next((code for kind, code in STATUS.items() if isinstance(exc, kind)), 400)
-    return _failure(request, status, exc.code, exc.message)
+    return _failure(request, status_of(exc), exc.code, exc.message, headers_of(exc))
 
 
 async def _routing(request: Request, exc: Exception) -> Response:
@@ -125,6 +131,6 @@ def _failure(request: Request, status: int, code: str, message: str, headers: di
     house: House = getattr(request.app.state, STATE)
     visit = getattr(request.state, "visit", None)
     title = _TITLES.get(status, _TITLES[400])
-    page = house.renderer.page("failure.html", status, visit=visit, title=title, message=message[:1].upper() + message[1:])
+    page = house.renderer.page("failure.html", status, visit=visit, title=title, message=sentence(message))
     page.headers.update(headers or {})
     return page

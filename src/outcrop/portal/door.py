@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from outcrop.domain.account import PERMISSIONS, Permission
-from outcrop.domain.errors import ForbiddenError, NotFoundError
+from outcrop.domain.errors import BusyError, ForbiddenError, NotFoundError, OutcropError, PlanError
 from outcrop.domain.ids import parse_id
 from outcrop.portal.cookies import REFUSED, Cookies, csrf_of
 from outcrop.portal.forms import Form, read_form
@@ -25,6 +25,7 @@ from outcrop.store.db import Connection, Pool, entered
 from outcrop.store.keyring import Keys
 
 STATE = "portal"
+_STATUS: dict[type[OutcropError], int] = {NotFoundError: 404, ForbiddenError: 403, PlanError: 403, BusyError: 503}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +81,26 @@ class Visit:
             self.house.cookies.forget_flash(response)
         return response
 
+    def refuse(self, template: str, refusal: OutcropError, **values: Any) -> Response:
+        """Draw the page that a form was sent from, with why it was not done."""
+        response = self.render(template, status_of(refusal), message=refusal.message, **values)
+        response.headers.update(headers_of(refusal))
+        return response
+
     def go(self, to: str, flash: str | None = None, *, refused: bool = False) -> Response:
         """Send the browser to another of our pages, with something to tell there."""
         response = RedirectResponse(relative(to), status_code=303)
         if flash is not None:
             self.house.cookies.set_flash(response, f"{REFUSED}{flash}" if refused else flash)
         return response
+
+
+def status_of(error: OutcropError) -> int:
+    return next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 400)
+
+
+def headers_of(error: OutcropError) -> dict[str, str]:
+    return {"Retry-After": str(error.retry_after)} if isinstance(error, BusyError) else {}
 
 
 Handler: TypeAlias = Callable[[Visit], Awaitable[Response]]
@@ -96,7 +111,7 @@ def get(path: str, handler: Handler, needs: Permission | None = Permission.READ)
 
 
 def post(path: str, handler: Handler, needs: Permission | None = Permission.READ, *, long: bool = False) -> Route:
-    """A form. It is one transaction, unless the service it calls makes its own (`long`)."""
+    """A form. It is one transaction, unless the page or the service it calls makes its own (`long`)."""
     return Route(path, _endpoint(handler, needs, own_transaction=long), methods=["POST"])
 
 

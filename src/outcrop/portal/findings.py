@@ -2,15 +2,17 @@
 
 from collections import Counter
 from urllib.parse import parse_qsl, urlencode
+from uuid import UUID
 
 from starlette.responses import JSONResponse, Response
 
 from outcrop.domain.account import Permission
-from outcrop.domain.errors import BadInputError
+from outcrop.domain.errors import BadInputError, BusyError
 from outcrop.domain.finding import NOTE_LENGTH, Move, Status, Triaged
 from outcrop.domain.ids import parse_id
 from outcrop.portal.door import Visit, get, now, post
 from outcrop.portal.queries import ALL, NAMES, SUPPRESSED, read_view
+from outcrop.portal.words import sentence
 from outcrop.services import findings, views
 
 TABS = [
@@ -40,23 +42,36 @@ async def show_findings(visit: Visit) -> Response:
     if visit.request.headers.get("x-part") == "list":  # the page's script asks for the list alone while somebody types
         return visit.render("findings_list.html", view=view, page=page)
     saved = await views.list_views(visit.db, visit.signed.account)
-    return visit.render("findings.html", view=view, page=page, tabs=TABS, saved=saved)
+    return visit.render("findings.html", view=view, page=page, tabs=TABS, saved=saved, message=None, typed="")
 
 
 async def triage(visit: Visit) -> Response:
     """Do one thing to every finding that is marked; one that does not allow it keeps none of the others."""
+    try:
+        done, outcomes = await _triaged(visit)
+    except BusyError as refusal:
+        if visit.request.headers.get("x-part") is not None:
+            raise
+        return visit.go("/findings?" + _same_view(visit.form.get("view")), sentence(refusal.message), refused=True)
+    counted = Counter(outcome for _, outcome in outcomes)
+    told = _told(done, counted)
+    if visit.request.headers.get("x-part") is not None:
+        return JSONResponse({"message": told, "done": [str(id_) for id_, outcome in outcomes if outcome is Triaged.CHANGED]})
+    return visit.go("/findings?" + _same_view(visit.form.get("view")), told, refused=not counted[Triaged.CHANGED])
+
+
+async def _triaged(visit: Visit) -> tuple[str, list[tuple[UUID, Triaged]]]:
+    """Give what was to be done, and what became of each."""
     move = next((move for move in Move if move == visit.form.get("action")), None)
     ids = [id_ for text in visit.form.all("id") if (id_ := parse_id(text)) is not None]
     if move is None:
         raise BadInputError("no such action")
     if not ids or len(ids) > _MOST:
         raise BadInputError(f"mark 1 to {_MOST} findings first")
-    outcomes = await findings.triage(visit.db, visit.keys, visit.account_id, ids, move, note=read_note(visit), by=visit.email, now=now())
-    counted = Counter(outcome for _, outcome in outcomes)
-    told = _told(DONE[move], counted)
-    if visit.request.headers.get("x-part") is not None:
-        return JSONResponse({"message": told, "done": [str(id_) for id_, outcome in outcomes if outcome is Triaged.CHANGED]})
-    return visit.go("/findings?" + _same_view(visit.form.get("view")), told, refused=not counted[Triaged.CHANGED])
+    note = read_note(visit)
+    async with visit.db.transaction():
+        outcomes = await findings.triage(visit.db, visit.keys, visit.account_id, ids, move, note=note, by=visit.email, now=now())
+    return DONE[move], outcomes
 
 
 def read_note(visit: Visit) -> str | None:
@@ -82,8 +97,16 @@ def _same_view(address: str) -> str:
 
 
 async def save_view(visit: Visit) -> Response:
-    address = _same_view(visit.form.get("view"))
-    await views.save_view(visit.db, visit.signed.account, name=visit.form.get("name"), query=address, by=visit.email, now=now())
+    """Save the list that is looked at; where that cannot be, show it again with the name that was typed."""
+    address, name = _same_view(visit.form.get("view")), visit.form.get("name")
+    try:
+        async with visit.db.transaction():
+            await views.save_view(visit.db, visit.signed.account, name=name, query=address, by=visit.email, now=now())
+    except BadInputError as refusal:
+        view = read_view(dict(parse_qsl(address)))
+        page = await findings.list_findings(visit.db, visit.account_id, view.query)
+        saved = await views.list_views(visit.db, visit.signed.account)
+        return visit.refuse("findings.html", refusal, view=view, page=page, tabs=TABS, saved=saved, typed=name)
     return visit.go(f"/findings?{address}", "View saved.")
 
 
@@ -94,7 +117,7 @@ async def remove_view(visit: Visit) -> Response:
 
 ROUTES = [
     get("/findings", show_findings),
-    post("/findings/triage", triage, Permission.TRIAGE),
-    post("/views", save_view),
+    post("/findings/triage", triage, Permission.TRIAGE, long=True),
+    post("/views", save_view, long=True),
     post("/views/{id}/remove", remove_view),
 ]

@@ -113,3 +113,8 @@ def place(repo: str | None, path: str | None, url: str | None) -> str:
     """Name where a finding stands, as short as it can be told apart."""
     host = None if repo or url is None else url.partition("://")[2].partition("/")[0]
     return " · ".join(part for part in (repo or host, path) if part) or "unknown place"
+
+
+def sentence(message: str) -> str:
+    """Begin with a capital letter, unless it is an e-mail address that begins."""
+    return message if "@" in message.split(" ", 1)[0] else message[:1].upper() + message[1:]

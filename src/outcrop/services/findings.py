@@ -14,7 +14,7 @@ from outcrop.domain.secret import is_password
 from outcrop.scanner.advice import Advice, advice_for
 from outcrop.scanner.reasons import Reason, explain
 from outcrop.store import audit, findings, listing, outbox
-from outcrop.store.db import Connection
+from outcrop.store.db import Connection, unless_locked
 from outcrop.store.keyring import Keys
 
 
@@ -39,24 +39,24 @@ async def close_finding(
     db: Connection, keys: Keys, account_id: int, finding_id: UUID, action: Action, *, note: str | None, by: str, now: datetime
 ) -> Finding:
     """Resolve, restrict or mark as false positive: the change, its audit line and its event in one transaction."""
-    return (await _move(db, keys, account_id, finding_id, Move(action.value), note=note, by=by, now=now))[0]
+    return await _moved(db, keys, account_id, finding_id, Move(action.value), note=note, by=by, now=now)
 
 
 async def reopen_finding(
     db: Connection, keys: Keys, account_id: int, finding_id: UUID, *, note: str | None, by: str, now: datetime
 ) -> Finding:
     """Let a closed finding be active again; it sends nothing. The note stands in the history."""
-    return (await _move(db, keys, account_id, finding_id, Move.REOPEN, note=note, by=by, now=now))[0]
+    return await _moved(db, keys, account_id, finding_id, Move.REOPEN, note=note, by=by, now=now)
 
 
 async def suppress_finding(db: Connection, account_id: int, finding_id: UUID, *, by: str, now: datetime) -> Finding:
     """Hide a finding from the active view; its status stays."""
-    return (await _move(db, None, account_id, finding_id, Move.SUPPRESS, note=None, by=by, now=now))[0]
+    return await _moved(db, None, account_id, finding_id, Move.SUPPRESS, note=None, by=by, now=now)
 
 
 async def unsuppress_finding(db: Connection, account_id: int, finding_id: UUID, *, by: str, now: datetime) -> Finding:
     """Show a finding in the active view again."""
-    return (await _move(db, None, account_id, finding_id, Move.UNSUPPRESS, note=None, by=by, now=now))[0]
+    return await _moved(db, None, account_id, finding_id, Move.UNSUPPRESS, note=None, by=by, now=now)
 
 
 async def triage(
@@ -64,19 +64,27 @@ async def triage(
 ) -> list[tuple[UUID, Triaged]]:
     """Do the same to several, or to one with a note, in the caller's transaction; one that is refused does not undo the others.
 
-    The outcomes come in the order of the ids, each id once.
+    The outcomes come in the order of the ids, each id once. One that another transaction holds for long undoes them all.
     """
     outcomes: dict[UUID, Triaged] = {}
-    for finding_id in sorted(set(ids)):  # one order for everybody who locks several
-        try:
-            _, changed = await _move(db, keys, account_id, finding_id, move, note=note, by=by, now=now)
-        except NotFoundError:
-            outcomes[finding_id] = Triaged.MISSING
-        except TransitionError:  # raised before anything is written
-            outcomes[finding_id] = Triaged.REFUSED
-        else:
-            outcomes[finding_id] = Triaged.CHANGED if changed else Triaged.UNCHANGED
+    async with unless_locked(db):
+        for finding_id in sorted(set(ids)):  # one order for everybody who locks several
+            try:
+                _, changed = await _move(db, keys, account_id, finding_id, move, note=note, by=by, now=now)
+            except NotFoundError:
+                outcomes[finding_id] = Triaged.MISSING
+            except TransitionError:  # raised before anything is written
+                outcomes[finding_id] = Triaged.REFUSED
+            else:
+                outcomes[finding_id] = Triaged.CHANGED if changed else Triaged.UNCHANGED
     return [(finding_id, outcomes[finding_id]) for finding_id in dict.fromkeys(ids)]
+
+
+async def _moved(
+    db: Connection, keys: Keys | None, account_id: int, finding_id: UUID, move: Move, *, note: str | None, by: str, now: datetime
+) -> Finding:
+    async with unless_locked(db):
+        return (await _move(db, keys, account_id, finding_id, move, note=note, by=by, now=now))[0]
 
 
 async def _move(

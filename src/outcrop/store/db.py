@@ -10,7 +10,7 @@ from psycopg import IsolationLevel
 from psycopg.types.json import set_json_dumps, set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from outcrop.domain.errors import OperatorError
+from outcrop.domain.errors import BusyError, OperatorError
 
 set_json_loads(orjson.loads)
 set_json_dumps(orjson.dumps)
@@ -20,6 +20,7 @@ Pool: TypeAlias = AsyncConnectionPool[Connection]
 # What a caller sees when the database cannot be reached, or goes away in the middle.
 UNAVAILABLE = (psycopg.OperationalError, PoolTimeout)
 T = TypeVar("T")
+_LONGEST_LOCK = 1.0  # seconds: who asks has a connection that others wait for
 _LONGEST_WAIT = 10.0  # seconds for a connection, however long a statement may take
 
 
@@ -79,6 +80,16 @@ async def snapshot(db: Connection) -> AsyncIterator[None]:
         if not db.closed:
             await db.set_isolation_level(None)
             await db.set_read_only(None)
+
+
+@asynccontextmanager
+async def unless_locked(db: Connection) -> AsyncIterator[None]:
+    """Do something for a person in their transaction; where another holds a row for long they are told so, and the transaction is void."""
+    await db.execute(f"SET LOCAL lock_timeout = {int(_LONGEST_LOCK * 1000)}".encode())
+    try:
+        yield
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
+        raise BusyError from None
 
 
 @contextmanager

@@ -3,8 +3,6 @@
 from typing import Any
 from uuid import UUID
 
-from psycopg.errors import UniqueViolation
-
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.view import View
 from outcrop.store.db import Connection
@@ -13,13 +11,13 @@ _VIEW = "id, name, query, created_by, created_at"
 
 
 async def insert(db: Connection, account_id: int, view: View) -> None:
-    try:
-        await db.execute(
-            "INSERT INTO views (account_id, id, name, query, created_by, created_at) VALUES (%s, %s, %s, %s, %s, %s)",
-            [account_id, view.id, view.name, view.query, view.created_by, view.created_at],
-        )
-    except UniqueViolation:
-        raise BadInputError(f"there is a view named {view.name} already") from None
+    cursor = await db.execute(
+        """INSERT INTO views (account_id, id, name, query, created_by, created_at) VALUES (%s, %s, %s, %s, %s, %s)
+           ON CONFLICT (account_id, lower(name)) DO NOTHING""",
+        [account_id, view.id, view.name, view.query, view.created_by, view.created_at],
+    )
+    if not cursor.rowcount:
+        raise BadInputError(f"there is a view named {view.name} already")
 
 
 async def count(db: Connection, account_id: int) -> int:

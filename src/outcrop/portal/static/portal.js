@@ -224,6 +224,9 @@
 
   // To load a page again that has shown something once must not send its form again, which would make another.
   if (one(".once")) history.replaceState(null, "", all("a[aria-current=page]").at(-1)?.href ?? location.href);
+  // A page that was drawn in answer to a form is left by its own address, which can be loaded again.
+  const own = one("[data-address]");
+  if (own) history.replaceState(null, "", own.dataset.address);
   localise(document);
   poll();
 })();
