@@ -24,6 +24,7 @@ from outcrop.domain.account import Plan
 from outcrop.domain.errors import NotFoundError
 from outcrop.domain.finding import Action, Finding, SourceType, Status, Validation
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir, Page
+from outcrop.domain.secret import Clean
 from outcrop.runtime import Runtime, open_runtime
 from outcrop.services import accounts, exchange, findings
 from outcrop.settings import Settings
@@ -249,7 +250,7 @@ async def _triage(folder: Path, runtime: Runtime, account_id: int, count: int) -
         began = time.perf_counter()
         async with runtime.pool.connection() as db, db.transaction():
             await findings.close_finding(
-                db, runtime.keys, account_id, finding_id, dice.choice(list(Action)), note="n", by="b@example.com", now=corpus.NOW
+                db, runtime.keys, account_id, finding_id, dice.choice(list(Action)), note=Clean("n"), by="b@example.com", now=corpus.NOW
             )
         return time.perf_counter() - began
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypedDict
 
@@ -18,8 +19,11 @@ from outcrop.api.describe import describe
 from outcrop.api.errors import HANDLERS
 from outcrop.api.gate import Gate
 from outcrop.api.shapes import json_response
+from outcrop.notes import Notes
 from outcrop.portal.app import create_portal
 from outcrop.runtime import Runtime
+from outcrop.scanner.ruleset import load
+from outcrop.sources.workspace import cache_folder
 from outcrop.store.db import UNAVAILABLE
 
 PREFIX = "/api/v1"
@@ -46,6 +50,7 @@ def create_app(
         async with runtime as opened:
             yield {"runtime": opened}
 
+    notes = Notes(partial(load, own_rules, cache=cache_folder()))
     description = describe(api_router(), base_url)
     document = json_response(description)
 
@@ -55,7 +60,9 @@ def create_app(
     routes = [Route("/openapi.json", openapi), Route("/healthz", _healthz), Route("/readyz", _readyz), *_routes()]
     app = Starlette(routes=routes, exception_handlers=HANDLERS, lifespan=lifespan)
     app.router.redirect_slashes = False
-    portal = create_portal(base_url=base_url, github_host=github_host, own_rules=own_rules, document=description, notice=notice)
+    portal = create_portal(
+        base_url=base_url, github_host=github_host, own_rules=own_rules, document=description, notes=notes, notice=notice
+    )
 
     async def doors(scope: Scope, receive: Receive, send: Send) -> None:
         await (portal.app if scope["type"] == "http" and not _is_for_programs(scope["path"]) else app)(scope, receive, send)
@@ -63,7 +70,7 @@ def create_app(
     def too_late(scope: Scope) -> Response | None:
         return None if _is_for_programs(scope["path"]) else portal.too_late(scope)
 
-    return Gate(doors, base_url=base_url, rate_limit=rate_limit, cors_origins=cors_origins or [], too_late=too_late)
+    return Gate(doors, notes=notes, base_url=base_url, rate_limit=rate_limit, cors_origins=cors_origins or [], too_late=too_late)
 
 
 def _is_for_programs(path: str) -> bool:

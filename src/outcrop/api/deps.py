@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from outcrop.domain.account import Caller
+from outcrop.notes import Notes
 from outcrop.store.db import Connection
 from outcrop.store.keyring import Keys
 
@@ -16,6 +17,7 @@ class Visit:
     caller: Caller
     db: Connection
     keys: Keys
+    notes: Notes
 
 
 def visit(request: Request) -> Visit:

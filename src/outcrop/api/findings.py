@@ -75,8 +75,9 @@ async def mark_false_positive(request: Request) -> Response:
 async def _close(request: Request, action: Action) -> Response:
     here = visit(request)
     finding_id = parameters.finding_id(request.path_params["finding_id"])
-    note = parameters.read(NoteParameters, request.scope["query_string"]).note
     account_id, by = here.caller.account_id, here.caller.email
+    given = parameters.read(NoteParameters, request.scope["query_string"]).note
+    note = await here.notes.clean_note(here.db, here.keys, account_id, given)
     async with here.db.transaction():
         finding = await findings.close_finding(here.db, here.keys, account_id, finding_id, action, note=note, by=by, now=_now())
     return shapes.mutation_response(finding)

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from outcrop.api import errors
 from outcrop.api.deps import SCOPE, Visit
 from outcrop.domain.account import token_digest
+from outcrop.notes import Notes
 from outcrop.runtime import Runtime
 from outcrop.store import keys
 from outcrop.store.db import UNAVAILABLE, entered
@@ -31,9 +32,17 @@ log = structlog.get_logger()
 
 class Gate:
     def __init__(
-        self, app: ASGIApp, *, base_url: str, rate_limit: int | None, cors_origins: list[str], too_late: Callable[[Scope], Response | None]
+        self,
+        app: ASGIApp,
+        *,
+        notes: Notes,
+        base_url: str,
+        rate_limit: int | None,
+        cors_origins: list[str],
+        too_late: Callable[[Scope], Response | None],
     ) -> None:
         self.app = app
+        self.notes = notes
         self.too_late = too_late  # what is answered then, where that is not the API's own error
         self.base_url = base_url
         self.https = urlsplit(base_url).scheme == "https"
@@ -106,7 +115,7 @@ class Gate:
                 await errors.refused(entry.refusal, entry.window)(scope, receive, tell)
             else:
                 answer.key_id = str(entry.caller.key_id)
-                visit = Visit(entry.caller, db, runtime.keys)
+                visit = Visit(entry.caller, db, runtime.keys, self.notes)
                 await self.app(_as_get(scope) | {SCOPE: visit, "path": _without_slash(scope["path"])}, receive, tell)
         for message in told:  # the connection is given back by now: whoever does not read an answer keeps none from the others
             await answer.send(message)

@@ -10,7 +10,7 @@ from outcrop.demo.report import REPOSITORY
 from outcrop.demo.stand_ins import StandIns
 from outcrop.domain.account import Account
 from outcrop.domain.errors import OperatorError
-from outcrop.domain.finding import Move
+from outcrop.domain.finding import Move, cut_note
 from outcrop.domain.paging import FindingQuery
 from outcrop.domain.scan import ScanRun, ScanStatus, Trigger
 from outcrop.domain.target import Target
@@ -95,7 +95,7 @@ async def _triage(session: Session, account: Account) -> None:
     for path, secret_type, move, note, by in TRIAGE:
         chosen = [one.id for one in page.items if one.file_path == path and one.pattern_secret_type.startswith(secret_type)]
         async with session.db.transaction():
-            await findings.triage(session.db, session.keys, account.id, chosen, move, note=note, by=by, now=_now())
+            await findings.triage(session.db, session.keys, account.id, chosen, move, note=cut_note(note), by=by, now=_now())
 
 
 async def all_sent(session: Session, account: Account) -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from outcrop.domain.errors import TransitionError
+from outcrop.domain.secret import Clean
 
 NOTE_LENGTH = 500
 
@@ -179,9 +180,9 @@ def gone(finding: Finding, *, now: datetime) -> Finding | None:
     return replace(finding, status=Status.RESOLVED, resolved_at=now, resolution_evidence=evidence, current_line=None)
 
 
-def cut_note(note: str | None) -> str | None:
+def cut_note(note: str | None) -> Clean | None:
     """Keep a note within its length after masking made it longer; an empty one is none."""
-    return note[:NOTE_LENGTH] or None if note is not None else None
+    return Clean(note[:NOTE_LENGTH]) if note else None
 
 
 def suppress(finding: Finding, *, now: datetime) -> Finding:

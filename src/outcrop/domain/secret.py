@@ -1,11 +1,14 @@
 """A raw credential in memory: it prints masked everywhere, and one function reveals it."""
 
 import re
-from typing import NoReturn
+from typing import NewType, NoReturn
 from urllib.parse import quote, unquote
 
 MASK = "*" * 8
 MASK_WITHIN_FROM = 8  # shorter values stand in ordinary words too often to be replaced inside other texts
+
+# What a person has typed, with the credentials in it masked: only `outcrop.notes` makes one, and only such a text is stored.
+Clean = NewType("Clean", str)
 
 _LOOKS_MASKED = re.compile(r"[^*]{0,8}\*{4,}[^*]{0,8}", re.DOTALL)
 

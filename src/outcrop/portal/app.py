@@ -13,6 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from outcrop.domain.errors import OutcropError
+from outcrop.notes import Notes
 from outcrop.portal import finding, findings, overview, reference, scans, sign, targets
 from outcrop.portal.cookies import Cookies
 from outcrop.portal.door import STATE, House, headers_of, status_of
@@ -57,7 +58,7 @@ class Portal(NamedTuple):
 
 
 def create_portal(
-    *, base_url: str, github_host: str, own_rules: Sequence[Path], document: dict[str, Any], notice: str | None = None
+    *, base_url: str, github_host: str, own_rules: Sequence[Path], document: dict[str, Any], notes: Notes, notice: str | None = None
 ) -> Portal:
     """Make the portal; it is handed the runtime by whoever serves it."""
     renderer = Renderer(notice)
@@ -80,7 +81,7 @@ def create_portal(
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False
     secure = urlsplit(base_url).scheme == "https"
-    setattr(app.state, STATE, House(base_url, Cookies(secure=secure), renderer, github_host, tuple(own_rules), document))
+    setattr(app.state, STATE, House(base_url, Cookies(secure=secure), renderer, github_host, tuple(own_rules), document, notes))
 
     def too_late(scope: Scope) -> Response:
         request = Request({**scope, "app": app, "state": {}})

@@ -15,6 +15,8 @@ from starlette.routing import Route
 from outcrop.domain.account import PERMISSIONS, Permission
 from outcrop.domain.errors import BusyError, ForbiddenError, NotFoundError, OutcropError, PlanError
 from outcrop.domain.ids import parse_id
+from outcrop.domain.secret import Clean
+from outcrop.notes import Notes
 from outcrop.portal.cookies import REFUSED, Cookies, csrf_of
 from outcrop.portal.forms import Form, read_form
 from outcrop.portal.render import Renderer
@@ -35,9 +37,10 @@ class House:
     base_url: str
     cookies: Cookies
     renderer: Renderer
-    github_host: str = "github.com"
-    own_rules: tuple[Path, ...] = ()  # the operator's
-    document: dict[str, Any] = field(default_factory=dict)  # the API's description
+    github_host: str
+    own_rules: tuple[Path, ...]  # the operator's
+    document: dict[str, Any]  # the API's description
+    notes: Notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,10 @@ class Visit:
     @property
     def email(self) -> str:
         return self.signed.member.email
+
+    async def clean(self, text: str) -> Clean:
+        """Give what was typed as it may be stored: without credentials."""
+        return await self.house.notes.clean(self.db, self.keys, self.account_id, text)
 
     def may(self, permission: Permission) -> bool:
         return permission in PERMISSIONS[self.signed.member.role]

@@ -47,7 +47,7 @@ async def act(visit: Visit) -> Response:
     if move is None:
         raise NotFoundError("there is nothing at this address")
     try:
-        note = read_note(visit)
+        note = await read_note(visit)
         async with visit.db.transaction():
             outcomes = await findings.triage(visit.db, visit.keys, visit.account_id, [id_], move, note=note, by=visit.email, now=now())
     except (BadInputError, BusyError) as refusal:
@@ -65,7 +65,8 @@ async def act(visit: Visit) -> Response:
 async def validate(visit: Visit) -> Response:
     id_ = visit.id("id")
     try:
-        await request_validation(visit.db, visit.keys, visit.account_id, id_, note=read_note(visit), by=visit.email, moment=now())
+        note = await read_note(visit)
+        await request_validation(visit.db, visit.keys, visit.account_id, id_, note=note, by=visit.email, moment=now())
     except BadInputError as refusal:  # raised before anything is written
         return await _page(visit, refusal)
     return visit.go(f"/findings/{id_}", "Its issuer is being asked again. Load this page anew in a moment.")

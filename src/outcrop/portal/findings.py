@@ -8,8 +8,9 @@ from starlette.responses import JSONResponse, Response
 
 from outcrop.domain.account import Permission
 from outcrop.domain.errors import BadInputError, BusyError
-from outcrop.domain.finding import NOTE_LENGTH, Move, Status, Triaged
+from outcrop.domain.finding import NOTE_LENGTH, Move, Status, Triaged, cut_note
 from outcrop.domain.ids import parse_id
+from outcrop.domain.secret import Clean
 from outcrop.portal.door import Visit, get, now, post
 from outcrop.portal.queries import ALL, NAMES, SUPPRESSED, read_view
 from outcrop.portal.words import sentence
@@ -68,17 +69,17 @@ async def _triaged(visit: Visit) -> tuple[str, list[tuple[UUID, Triaged]]]:
         raise BadInputError("no such action")
     if not ids or len(ids) > _MOST:
         raise BadInputError(f"mark 1 to {_MOST} findings first")
-    note = read_note(visit)
+    note = await read_note(visit)
     async with visit.db.transaction():
         outcomes = await findings.triage(visit.db, visit.keys, visit.account_id, ids, move, note=note, by=visit.email, now=now())
     return DONE[move], outcomes
 
 
-def read_note(visit: Visit) -> str | None:
-    note = visit.form.get("note") or None
-    if note is not None and len(note) > NOTE_LENGTH:
+async def read_note(visit: Visit) -> Clean | None:
+    note = visit.form.get("note")
+    if len(note) > NOTE_LENGTH:
         raise BadInputError(f"a note has at most {NOTE_LENGTH} characters")
-    return note
+    return cut_note(await visit.clean(note)) if note else None
 
 
 def _told(what: str, outcomes: "Counter[Triaged]") -> str:
@@ -98,8 +99,9 @@ def _same_view(address: str) -> str:
 
 async def save_view(visit: Visit) -> Response:
     """Save the list that is looked at; where that cannot be, show it again with the name that was typed."""
-    address, name = _same_view(visit.form.get("view")), visit.form.get("name")
+    address, name = _same_view(visit.form.get("view")), (await visit.clean(visit.form.get("name")))[: views.NAME_LENGTH]
     try:
+        await _check_view(visit, address)
         async with visit.db.transaction():
             await views.save_view(visit.db, visit.signed.account, name=name, query=address, by=visit.email, now=now())
     except BadInputError as refusal:
@@ -108,6 +110,12 @@ async def save_view(visit: Visit) -> Response:
         saved = await views.list_views(visit.db, visit.signed.account)
         return visit.refuse("findings.html", refusal, view=view, page=page, tabs=TABS, saved=saved, typed=name)
     return visit.go(f"/findings?{address}", "View saved.")
+
+
+async def _check_view(visit: Visit, address: str) -> None:
+    typed = " ".join(value for _, value in parse_qsl(address))
+    if await visit.clean(typed) != typed:
+        raise BadInputError("what this view looks for holds a credential, which is kept nowhere in the open: take it out first")
 
 
 async def remove_view(visit: Visit) -> Response:

@@ -61,10 +61,30 @@ def excerpts(text: bytes, hits: Sequence[Hit], wanted: Sequence[Hit]) -> list[Ex
     """Give the lines around some of a text's hits; whatever any of its hits has found in them is masked."""
     chosen = wanted[:_MOST]
     regions = [(max(0, hit.start - _REACH), min(len(text), hit.start + _REACH)) for hit in chosen]
-    secrets = list({reveal(secret): secret for hit in hits for secret in (hit.secret, *hit.parts.values())}.values())
+    secrets = _secrets(hits)
     spans = _joined([*_where_hits_stand(text, hits), *_where_values_stand(text, secrets, regions)])
     given = [_excerpt(text, hit, region, spans) for hit, region in zip(chosen, regions, strict=True)]
     return [*(one if one is not None and not _tells(one, secrets) else None for one in given), *[None] * (len(wanted) - len(chosen))]
+
+
+def masked_text(ruleset: RuleSet, text: str) -> str:
+    """Give a text with everything masked in it that a scan would report, also where it stands there URL-encoded."""
+    data = text.encode("utf-8", "surrogatepass")
+    hits = find(ruleset, data)
+    spans = _joined([*_where_hits_stand(data, hits), *_where_values_stand(data, _secrets(hits), [(0, len(data))])])
+    out, at = b"", 0
+    for start, end, secret in spans:
+        out += data[at:start] + (MASK if secret is None else secret.masked()).encode("utf-8", "surrogatepass")
+        at = end
+    text = (out + data[at:]).decode("utf-8", "replace")
+    if "%" in text:
+        for secret in _secrets(find(ruleset, unquote(text).encode("utf-8", "surrogatepass"))):
+            text = secret.masked_within(text)
+    return text
+
+
+def _secrets(hits: Iterable[Hit]) -> list[Secret]:
+    return list({reveal(secret): secret for hit in hits for secret in (hit.secret, *hit.parts.values())}.values())
 
 
 def _tells(excerpt: Excerpt, secrets: Iterable[Secret]) -> bool:

@@ -10,7 +10,7 @@ from outcrop.domain.events import event_of
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import Action, Finding, Move, Triaged, cut_note, moved
 from outcrop.domain.paging import FindingQuery, Page
-from outcrop.domain.secret import is_password
+from outcrop.domain.secret import Clean, is_password
 from outcrop.scanner.advice import Advice, advice_for
 from outcrop.scanner.reasons import Reason, explain
 from outcrop.store import audit, findings, listing, outbox
@@ -36,14 +36,14 @@ async def explain_finding(db: Connection, account_id: int, finding_id: UUID) -> 
 
 
 async def close_finding(
-    db: Connection, keys: Keys, account_id: int, finding_id: UUID, action: Action, *, note: str | None, by: str, now: datetime
+    db: Connection, keys: Keys, account_id: int, finding_id: UUID, action: Action, *, note: Clean | None, by: str, now: datetime
 ) -> Finding:
     """Resolve, restrict or mark as false positive: the change, its audit line and its event in one transaction."""
     return await _moved(db, keys, account_id, finding_id, Move(action.value), note=note, by=by, now=now)
 
 
 async def reopen_finding(
-    db: Connection, keys: Keys, account_id: int, finding_id: UUID, *, note: str | None, by: str, now: datetime
+    db: Connection, keys: Keys, account_id: int, finding_id: UUID, *, note: Clean | None, by: str, now: datetime
 ) -> Finding:
     """Let a closed finding be active again; it sends nothing. The note stands in the history."""
     return await _moved(db, keys, account_id, finding_id, Move.REOPEN, note=note, by=by, now=now)
@@ -60,7 +60,7 @@ async def unsuppress_finding(db: Connection, account_id: int, finding_id: UUID, 
 
 
 async def triage(
-    db: Connection, keys: Keys, account_id: int, ids: Sequence[UUID], move: Move, *, note: str | None, by: str, now: datetime
+    db: Connection, keys: Keys, account_id: int, ids: Sequence[UUID], move: Move, *, note: Clean | None, by: str, now: datetime
 ) -> list[tuple[UUID, Triaged]]:
     """Do the same to several, or to one with a note, in the caller's transaction; one that is refused does not undo the others.
 
@@ -81,14 +81,14 @@ async def triage(
 
 
 async def _moved(
-    db: Connection, keys: Keys | None, account_id: int, finding_id: UUID, move: Move, *, note: str | None, by: str, now: datetime
+    db: Connection, keys: Keys | None, account_id: int, finding_id: UUID, move: Move, *, note: Clean | None, by: str, now: datetime
 ) -> Finding:
     async with unless_locked(db):
         return (await _move(db, keys, account_id, finding_id, move, note=note, by=by, now=now))[0]
 
 
 async def _move(
-    db: Connection, keys: Keys | None, account_id: int, finding_id: UUID, move: Move, *, note: str | None, by: str, now: datetime
+    db: Connection, keys: Keys | None, account_id: int, finding_id: UUID, move: Move, *, note: Clean | None, by: str, now: datetime
 ) -> tuple[Finding, bool]:
     """Write a move, its audit line and its event; give the finding after it, and whether anything changed."""
     if (locked := await findings.select_for_update(db, account_id, finding_id)) is None:

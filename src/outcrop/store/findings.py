@@ -187,6 +187,15 @@ async def boxes_of(db: Connection, account_id: int, finding_ids: Sequence[UUID])
     return dict(await cursor.fetchall())
 
 
+async def types_of(db: Connection, account_id: int, fingerprints: Sequence[bytes]) -> dict[bytes, str]:
+    """Give the types of the account's credentials among these."""
+    cursor = await db.execute(
+        "SELECT DISTINCT ON (fingerprint) fingerprint, pattern_secret_type FROM findings WHERE account_id = %s AND fingerprint = ANY(%s)",
+        [account_id, list(fingerprints)],
+    )
+    return dict(await cursor.fetchall())
+
+
 @asynccontextmanager
 async def bulk(db: Connection) -> AsyncIterator[None]:
     """One transaction for many batches, after which the indexes answer alone again.

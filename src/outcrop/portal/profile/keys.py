@@ -21,7 +21,7 @@ async def create_key(visit: Visit) -> Response:
         new = await keys.create_key(
             visit.db,
             visit.signed.account,
-            name=visit.form.get("name"),
+            name=await visit.clean(visit.form.get("name")),
             expires_at=_expiry(visit.form.get("expires")),
             by=visit.email,
             member=visit.email,

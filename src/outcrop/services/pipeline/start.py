@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.finding import cut_note
 from outcrop.domain.scan import ScanRun, ScanStatus, Trigger
-from outcrop.domain.secret import is_password
+from outcrop.domain.secret import Clean, is_password
 from outcrop.domain.target import Spec
 from outcrop.store import audit, findings, jobs, scans, verdicts
 from outcrop.store.db import Connection
@@ -51,7 +51,7 @@ async def defer(db: Connection, account_id: int, scan_id: UUID, source: str) -> 
 
 
 async def request_validation(
-    db: Connection, keys: Keys, account_id: int, finding_id: UUID, *, note: str | None, by: str, moment: datetime
+    db: Connection, keys: Keys, account_id: int, finding_id: UUID, *, note: Clean | None, by: str, moment: datetime
 ) -> None:
     """Have a worker ask about a finding's credential, in the caller's transaction; asked for twice meanwhile it is done once.
 

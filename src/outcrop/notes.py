@@ -1,0 +1,69 @@
+"""What people type (a note, a name) without the credentials in it: those of the account's findings, and any that the rules recognise."""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator
+from urllib.parse import unquote
+
+import structlog
+
+from outcrop.domain.errors import OutcropError
+from outcrop.domain.finding import cut_note
+from outcrop.domain.secret import MASK, MASK_WITHIN_FROM, Clean, Secret, is_password, reveal
+from outcrop.scanner.excerpt import masked_text
+from outcrop.scanner.ruleset import RuleSet
+from outcrop.store import findings
+from outcrop.store.db import Connection
+from outcrop.store.keyring import Keys
+
+_PATIENCE = 2.0  # seconds that whoever typed something waits for the rules
+_AROUND = "\"'`<>()[]{}.,;:!?*„“”‚‘’«»"  # what stands around a word and is not of it
+_PARTS = re.compile(r"[\s\"'`<>()\[\]{},;=|&]+|:(?=\S)")
+_DRAWN = re.compile(r"(?=[^\s]*[0-9])(?=[^\s]*[A-Z])[0-9A-Za-z_+/=.~-]{16,}")
+
+log = structlog.get_logger()
+
+
+class Notes:
+    """Loads the rules when the first text comes: most processes never get one, and compiling them takes seconds where nobody has yet."""
+
+    def __init__(self, load: Callable[[], RuleSet]) -> None:
+        self._load = load
+        self._loading: asyncio.Task[RuleSet] | None = None
+
+    async def clean(self, db: Connection, keys: Keys, account_id: int, text: str) -> Clean:
+        """Mask in a text whatever is a credential of the account, or looks like one."""
+        text = await _without_known(db, keys, account_id, text)
+        ruleset = await self._ruleset()
+        # While there are no rules yet, rather too much is masked than too little.
+        return Clean(_DRAWN.sub(MASK, text) if ruleset is None else masked_text(ruleset, text))
+
+    async def clean_note(self, db: Connection, keys: Keys, account_id: int, note: str | None) -> Clean | None:
+        return None if note is None else cut_note(await self.clean(db, keys, account_id, note))
+
+    async def _ruleset(self) -> RuleSet | None:
+        if self._loading is None:
+            self._loading = asyncio.create_task(asyncio.to_thread(self._load))
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._loading), _PATIENCE)
+        except TimeoutError:
+            return None
+        except (OutcropError, OSError) as error:  # the operator's own, which may be mended meanwhile
+            log.error("rules_not_loaded", error=str(error))  # noqa: TRY400 - what is wrong with them is all in its words
+            self._loading = None
+            return None
+
+
+async def _without_known(db: Connection, keys: Keys, account_id: int, text: str) -> str:
+    """Mask the credentials of the account's findings that stand in a text as words, whatever the rules would say of them."""
+    words = {keys.fingerprint_of(word): word for word in map(Secret, _words(text))}
+    known = await findings.types_of(db, account_id, list(words)) if words else {}
+    for fingerprint, type_ in sorted(known.items(), key=lambda one: -len(reveal(words[one[0]]))):
+        text = Secret(reveal(words[fingerprint]), wholly=is_password(type_)).masked_within(text)
+    return text
+
+
+def _words(text: str) -> Iterator[str]:
+    for written in {text, unquote(text)}:
+        for word in {*written.split(), *_PARTS.split(written)}:
+            yield from {one for one in (word, word.strip(_AROUND)) if len(one) >= MASK_WITHIN_FROM}
