@@ -28,7 +28,7 @@ def test_a_webhook_is_saved_shown_saved_anew_and_removed(webhook: Outcrop, outcr
     assert first == {"url": URL, "secret": first["secret"]}
     assert re.fullmatch(r"[0-9a-f]{64}", first["secret"])
     shown = webhook("show", "--json").json
-    assert shown == {"url": URL, "created_at": shown["created_at"], "last_success_at": None, "failures_in_a_row": 0}
+    assert shown == {"url": URL, "created_at": shown["created_at"], "last_success_at": None, "failures_in_a_row": 0, "unknown_in_a_row": 0}
     second = webhook("set", "https://other.example", "--json").json
     assert second["secret"] != first["secret"]
     assert webhook("show", "--json").json["url"] == "https://other.example"

@@ -83,6 +83,44 @@ def test_the_part_that_is_asked_for_again_tells_the_health_too(backend: Backend,
     assert whole.index('id="list"') < whole.index("1 failed in a row")
 
 
+def test_deliveries_of_which_nobody_knows_are_not_called_healthy(backend: Backend, tenant: Tenant, owner: Person) -> None:
+    backend.import_(tenant.account, make_line())
+    owner.post("/profile/webhook", url="https://receiver.example.com/in")
+    for outcome in ("ok", "unknown", "unknown", "failed"):
+        owner.post("/profile/webhook/test")
+        end_deliveries(backend, tenant, outcome)
+    for page in map(owner.page, ("/", "/profile/webhook")):
+        assert "Healthy" not in page
+        assert "1 failed in a row" in page
+        assert "2 with an unknown outcome" in page
+    owner.post("/profile/webhook/test")
+    end_deliveries(backend, tenant, "ok")
+    assert "Healthy" in owner.page("/profile/webhook")
+
+
+def end_deliveries(backend: Backend, tenant: Tenant, outcome: str) -> None:
+    """Do what a worker does when it has sent them."""
+    backend.sql(
+        """UPDATE outbox o SET claimed_at = now(), outcome = %s, webhook_id = w.id FROM webhooks w
+           WHERE w.account_id = o.account_id AND o.account_id = %s AND o.outcome IS NULL""",
+        outcome, tenant.account.id,
+    )  # fmt: skip
+
+
+# --- export
+
+
+def test_an_export_after_the_session_ended_shows_the_sign_in_page_and_saves_nothing(owner: Person) -> None:
+    page = owner.page("/profile/export")
+    assert page.count('href="/export/findings.') == 6
+    assert " download" not in page  # a browser would save whatever comes, the sign-in page too; the file itself says that it is one
+    assert owner.get("/export/findings.csv").headers["Content-Disposition"].startswith("attachment; ")
+    owner.post("/sign-out")
+    led = owner.get("/export/findings.csv")
+    assert (led.status_code, led.headers["Location"]) == (303, "/sign-in?next=/export/findings.csv")
+    assert "Content-Disposition" not in led.headers
+
+
 def test_a_delivery_links_to_a_finding_that_is_there_and_to_no_other(backend: Backend, tenant: Tenant, owner: Person) -> None:
     backend.import_(tenant.account, line := make_line())
     owner.post("/profile/webhook", url="https://receiver.example.com/in")
@@ -91,18 +129,6 @@ def test_a_delivery_links_to_a_finding_that_is_there_and_to_no_other(backend: Ba
     page = owner.page("/profile/webhook")
     assert "webhook.test" in page
     assert re.findall(r'href="(/findings/[^"]+)"', page) == [f"/findings/{line['id']}"]
-
-
-def end_deliveries(backend: Backend, tenant: Tenant, outcome: str) -> None:
-    """Do what a worker does when it has sent them."""
-    backend.sql(
-        """UPDATE outbox o SET claimed_at = now(), outcome = %s, webhook_id = w.id FROM webhooks w
-           WHERE w.account_id = o.account_id AND o.account_id = %s""",
-        outcome, tenant.account.id,
-    )  # fmt: skip
-
-
-# --- export
 
 
 @pytest.mark.parametrize("given", ["status=nonsense", "validation=x", "min_score=101", "date_from=yesterday", "q=a&source_type=%00"])

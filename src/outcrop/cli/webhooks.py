@@ -121,6 +121,7 @@ def _webhook(record: Webhook) -> dict[str, Any]:
         "created_at": record.created_at.isoformat(),
         "last_success_at": None if last is None else last.isoformat(),
         "failures_in_a_row": record.health.failures_in_a_row,
+        "unknown_in_a_row": record.health.unknown_in_a_row,
     }
 
 

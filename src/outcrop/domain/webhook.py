@@ -36,6 +36,7 @@ class State(StrEnum):
 class Health:
     last_success_at: datetime | None
     failures_in_a_row: int  # since then, of the last thousand deliveries
+    unknown_in_a_row: int = 0  # of the same: those whose sender died before it had an answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,13 +47,13 @@ async def _health(db: Connection, account_id: int, webhook_id: UUID) -> Health:
     )
     seq, at = await cursor.fetchone() or (0, None)
     cursor = await db.execute(
-        """SELECT count(*) FROM (
+        """SELECT count(*) FILTER (WHERE outcome = 'failed'), count(*) FILTER (WHERE outcome = 'unknown') FROM (
                SELECT webhook_id, outcome FROM outbox WHERE account_id = %s AND seq > %s ORDER BY seq DESC LIMIT %s) recent
-           WHERE webhook_id = %s AND outcome = 'failed'""",
+           WHERE webhook_id = %s""",
         [account_id, seq, _RECENT, webhook_id],
     )
-    row = await cursor.fetchone()
-    return Health(at, row[0] if row else 0)
+    failed, unknown = await cursor.fetchone() or (0, 0)
+    return Health(at, failed, unknown)
 
 
 async def select_delivery(db: Connection, account_id: int, delivery_id: UUID) -> Delivery | None:
