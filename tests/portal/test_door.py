@@ -193,6 +193,13 @@ def test_a_cookie_means_nothing_to_the_api_and_a_key_nothing_to_the_portal(owner
 
 def test_what_is_not_there_is_told_to_a_person_and_to_a_program(owner: Person) -> None:
     assert "Nothing here" in owner.get("/nothing").text
+    for page in (owner.get("/nothing"), owner.get("/findings/x/y/z"), owner.get("/findings/triage"), owner.get("/sign-out")):
+        assert page.status_code in {404, 405}
+        assert '<nav aria-label="Main">' in page.text
+        assert 'href="/findings"' in page.text
+        assert owner.email in page.text
+    stranger = owner.client.get("/nothing", headers={"Accept": "text/html", "Cookie": "outcrop_session=x"})
+    assert (stranger.status_code, owner.email in stranger.text) == (404, False)
     assert owner.client.get("/nothing", headers={"Accept": "application/json"}).json()["error"] == "not_found"
     assert owner.client.put("/findings", headers={"Accept": "*/*"}).status_code == 405
     for path in (

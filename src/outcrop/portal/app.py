@@ -16,7 +16,7 @@ from outcrop.domain.errors import OutcropError
 from outcrop.notes import Notes
 from outcrop.portal import finding, findings, overview, reference, scans, sign, targets
 from outcrop.portal.cookies import Cookies
-from outcrop.portal.door import STATE, House, headers_of, status_of
+from outcrop.portal.door import STATE, House, headers_of, recognise, status_of
 from outcrop.portal.profile import ROUTES as PROFILE
 from outcrop.portal.render import Renderer
 from outcrop.portal.words import sentence
@@ -114,6 +114,7 @@ async def _expected(request: Request, exc: Exception) -> Response:
 
 async def _routing(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, HTTPException)  # noqa: S101
+    await recognise(request)
     if exc.status_code == 405:
         allow = (exc.headers or {}).get("Allow", "")
         return _failure(request, 405, "method_not_allowed", f"this address takes {allow}", {"Allow": allow})

@@ -1,6 +1,7 @@
 """The way into every page: who is here, whether they may, and that a form was sent from one of our own pages."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +24,7 @@ from outcrop.portal.render import Renderer
 from outcrop.runtime import Runtime
 from outcrop.services import sessions
 from outcrop.services.sessions import Signed
-from outcrop.store.db import Connection, Pool, entered
+from outcrop.store.db import UNAVAILABLE, Connection, Pool, entered
 from outcrop.store.keyring import Keys
 
 STATE = "portal"
@@ -145,6 +146,18 @@ def _endpoint(handler: Handler, needs: Permission | None, *, own_transaction: bo
             return await handler(visit)
 
     return endpoint
+
+
+async def recognise(request: Request) -> None:
+    """Find out who asks for what has no page, so that they see it in their own frame; whoever it is, it is told to them."""
+    house: House = getattr(request.app.state, STATE)
+    if (token := house.cookies.session(request)) is None or "text/html" not in request.headers.get("accept", ""):
+        return
+    runtime: Runtime = request.state.runtime
+    with suppress(*UNAVAILABLE):
+        async with entered(runtime.pool, lambda db: _resume(db, token)) as (db, signed):
+            if signed is not None:
+                request.state.visit = Visit(request, house, db, runtime.pool, runtime.keys, signed, Form(), csrf_of(token))
 
 
 async def _resume(db: Connection, token: str | None) -> Signed | None:
