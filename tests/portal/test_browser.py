@@ -87,6 +87,49 @@ def test_twenty_findings_are_triaged_by_keyboard(stage: Backend, tenant: Tenant,
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
 
 
+def test_single_keys_can_be_switched_off_and_on_again(stage: Backend, tenant: Tenant, seat: Seat) -> None:
+    fill(stage, tenant, 3)
+    page = seat.open("/profile/security")
+    page.get_by_role("button", name="Switch them off").click()
+    expect(page.get_by_role("status").first).to_contain_text("switched off in this browser")
+    page = seat.open("/findings")
+    for key in "jrxfsk/?":
+        page.keyboard.press(key)
+    expect(page.locator(".row.here")).to_have_count(0)
+    expect(page.get_by_role("dialog", name="Keys")).not_to_be_visible()
+    expect(page.get_by_role("searchbox")).not_to_be_focused()
+    expect(page.get_by_role("button", name="Resolve").locator("kbd")).not_to_be_visible()
+    page.locator(".row[data-id] .what").first.click()
+    expect(page.get_by_role("heading", name="Triage")).to_be_visible()
+    page.keyboard.press("r")
+    page.wait_for_timeout(300)
+    assert [finding["status"] for finding in tenant.get("/findings").json()["data"]] == ["active"] * 3
+    page = seat.open("/profile/security")
+    page.get_by_role("button", name="Switch them on").click()
+    page = seat.open("/findings")
+    page.keyboard.press("j")
+    page.keyboard.press("r")
+    expect(page.locator(".row[data-id]")).to_have_count(2)
+
+
+def test_a_refusal_is_left_by_an_address_that_can_be_loaded_again(stage: Backend, tenant: Tenant, seat: Seat) -> None:
+    fill(stage, tenant, 1)
+    page = seat.open("/findings")
+    page.locator(".row[data-id] .what").first.click()
+    expect(page.get_by_role("heading", name="Triage")).to_be_visible()
+    own = page.url
+    page.get_by_label("Note").fill("once more")
+    with page.expect_response(lambda answer: answer.url.endswith("/validate")):
+        page.get_by_role("button", name="Check again").click()
+    expect(page.get_by_role("alert")).to_contain_text("Its credential is not stored")
+    expect(page.get_by_label("Note")).to_have_value("once more")
+    assert page.url == own
+    page.reload()
+    expect(page.get_by_role("heading", name="Triage")).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
+    seat.troubles.told.clear()  # a browser tells of every answer that is no success
+
+
 def test_a_key_acts_once_and_on_what_is_focused_and_enter_in_a_note_chooses_nothing(stage: Backend, tenant: Tenant, seat: Seat) -> None:
     fill(stage, tenant, 6)
     page = seat.open("/findings")

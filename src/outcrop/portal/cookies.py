@@ -1,4 +1,4 @@
-"""The portal's cookies: the session, a token before there is one, and a word for the next page."""
+"""The portal's cookies: the session, a token before there is one, a word for the next page, and whether single keys do something."""
 
 import hashlib
 import hmac
@@ -9,6 +9,8 @@ from starlette.responses import Response
 
 _LIFETIME = 30 * 86_400
 _FLASH_LENGTH = 300
+_LONGEST = 400 * 86_400  # that a browser keeps a cookie
+_OFF = "off"
 REFUSED = "!"  # begins a word for the next page that tells of something that was not done
 
 
@@ -18,7 +20,8 @@ class Cookies:
     def __init__(self, *, secure: bool) -> None:
         self._secure = secure
         prefix = "__Host-" if secure else ""
-        self._session, self._before, self._flash = (f"{prefix}outcrop_{name}" for name in ("session", "before", "flash"))
+        names = ("session", "before", "flash", "keys")
+        self._session, self._before, self._flash, self._keys = (f"{prefix}outcrop_{name}" for name in names)
 
     def session(self, request: Request) -> str | None:
         return request.cookies.get(self._session)
@@ -46,6 +49,16 @@ class Cookies:
 
     def forget_flash(self, response: Response) -> None:
         self._drop(response, self._flash)
+
+    def has_keys(self, request: Request) -> bool:
+        """Tell whether single keys act on findings. Who dictates, or hits keys by chance, has them switched off on that machine."""
+        return request.cookies.get(self._keys) != _OFF
+
+    def set_keys(self, response: Response, *, on: bool) -> None:
+        if on:
+            self._drop(response, self._keys)
+        else:
+            self._set(response, self._keys, _OFF, _LONGEST)
 
     @staticmethod
     def same(given: str, wanted: str) -> bool:

@@ -66,6 +66,10 @@ class Visit:
     def email(self) -> str:
         return self.signed.member.email
 
+    @property
+    def has_keys(self) -> bool:
+        return self.house.cookies.has_keys(self.request)
+
     async def clean(self, text: str) -> Clean:
         """Give what was typed as it may be stored: without credentials."""
         return await self.house.notes.clean(self.db, self.keys, self.account_id, text)

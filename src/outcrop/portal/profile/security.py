@@ -1,4 +1,4 @@
-"""One person's own: password, second factor, sessions."""
+"""One person's own: password, second factor, sessions, keys on the keyboard."""
 
 import segno
 from markupsafe import Markup
@@ -67,6 +67,14 @@ async def sign_out_everywhere(visit: Visit) -> Response:
     return visit.go("/profile/security", f"{ended} other session{'' if ended == 1 else 's'} signed out.")
 
 
+async def switch_keys(visit: Visit) -> Response:
+    """Let single keys act on findings, or not, in this browser (WCAG 2.1.4)."""
+    on = visit.form.get("keys") == "on"
+    response = visit.go("/profile/security", f"Single keys are switched {'on' if on else 'off'} in this browser.")
+    visit.house.cookies.set_keys(response, on=on)
+    return response
+
+
 def _picture(uri: str) -> Markup:
     """Draw the code that an authenticator app reads."""
     return Markup(segno.make(uri, error="m").svg_inline(scale=4, border=2, dark="#000", light="#fff"))  # noqa: S704 - segno's own drawing
@@ -97,6 +105,7 @@ ROUTES = [
     post("/profile/security/totp", begin_totp, None),
     post("/profile/security/totp/confirm", confirm_totp, None),
     post("/profile/security/totp/remove", remove_totp, None, long=True),
+    post("/profile/security/keys", switch_keys, None),
     post("/profile/security/sessions/{id}/end", end_session, None),
     post("/profile/security/sessions/end", sign_out_everywhere, None),
 ]

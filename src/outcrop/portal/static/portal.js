@@ -117,7 +117,7 @@
     const told = one("[data-marked]");
     if (told) told.textContent = marked ? `${marked} marked` : "";
   };
-  const NONE = "Choose a finding first: j and k move, Space marks.";
+  const NONE = `Choose a finding first${root.dataset.keys === "off" ? "." : ": j and k move, Space marks."}`;
   document.addEventListener("submit", (event) => {
     if (event.target.matches("#triage") && !boxes().some((box) => box.checked)) { event.preventDefault(); tell(NONE); return; }
     const asks = event.target.closest("[data-confirm]");
@@ -184,6 +184,7 @@
       if (event.key === "Escape") event.target.blur();
       return;
     }
+    if (root.dataset.keys === "off") return;  // whoever dictates, or hits keys by chance, has switched them off
     if (event.repeat && !"jk".includes(event.key)) return;  // a key that is held is pressed once
     const own = one(`button[data-key="${CSS.escape(event.key)}"]`);
     if (own) { event.preventDefault(); own.click(); return; }
