@@ -127,7 +127,6 @@ def test_a_refusal_is_left_by_an_address_that_can_be_loaded_again(stage: Backend
     page.reload()
     expect(page.get_by_role("heading", name="Triage")).to_be_visible()
     expect(page.get_by_role("alert")).to_have_count(0)
-    seat.troubles.told.clear()  # a browser tells of every answer that is no success
 
 
 def test_a_key_acts_once_and_on_what_is_focused_and_enter_in_a_note_chooses_nothing(stage: Backend, tenant: Tenant, seat: Seat) -> None:

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser
 from outcrop.domain.scan import Gap, ScanStatus
 from outcrop.domain.target import Schedule
 from outcrop.services import targets, views, webhooks
-from tests.backend import Backend, Tenant, now
+from tests.backend import Backend, Tenant, now, running_server
 from tests.browser import WIDTHS, needs_chromium, picture, sign_in
 from tests.factories import make_line, make_scan
 from tests.portal_client import PASSWORD, make_person
@@ -117,3 +117,15 @@ def test_nothing_is_cut_off_squeezed_or_out_of_reach_at_any_width(stage: Backend
                 picture(page, f"{width}-{re.sub('[^a-z]+', '-', path).strip('-') or 'overview'}")
     context.close()
     assert faults == []
+
+
+def test_a_notice_pushes_no_part_of_the_menu_out_of_sight(stage: Backend, browser: Browser) -> None:
+    email = make_person(stage, stage.tenant())
+    with running_server(stage.settings, rate_limit=0, notice="It will be away for an hour tonight. " * 8) as server:
+        context = browser.new_context(viewport={"width": 1440, "height": 900})
+        page = context.new_page()
+        sign_in(page, server.base_url, email, PASSWORD)
+        place = page.get_by_role("button", name="Sign out").bounding_box()
+        context.close()
+    assert place is not None
+    assert place["y"] + place["height"] <= 900

@@ -65,6 +65,7 @@ def test_a_name_that_is_taken_is_told_over_the_list_and_stays_typed(backend: Bac
     assert refused.status_code == 400
     assert 'class="wrong" role="alert">There is a view named MINE already' in refused.text
     assert '<details class="save" open>' in refused.text
+    assert '<a href="/findings" aria-current="page">Findings</a>' in refused.text
     assert 'placeholder="Name" value="MINE"' in refused.text
     assert 'name="q" value="settings"' in refused.text
     assert f'href="/findings/{finding}"' in refused.text
