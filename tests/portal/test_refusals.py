@@ -8,7 +8,7 @@ import pytest
 
 from tests.backend import Backend, Tenant
 from tests.factories import make_line
-from tests.portal_client import Person
+from tests.portal_client import Person, origin
 
 
 @pytest.fixture
@@ -71,3 +71,30 @@ def test_a_name_that_is_taken_is_told_over_the_list_and_stays_typed(backend: Bac
     assert f'href="/findings/{finding}"' in refused.text
     assert 'data-address="/findings?status=all&amp;q=settings"' in refused.text
     assert backend.sql("SELECT name FROM views WHERE account_id = %s", tenant.account.id) == [("Mine",)]
+
+
+@pytest.mark.parametrize(
+    ("form", "fields", "page", "told"),
+    [
+        ("/findings/triage", {"action": "resolve"}, "/findings?q=acme&page=2", "Mark 1 to 200 findings first"),
+        ("/profile/team/{}/remove", {}, "/profile/team", "is the last owner"),
+        ("/profile/team/{}/role", {"role": "king"}, "/profile/team", "Choose a role from the list"),
+    ],
+)
+def test_any_other_refusal_is_told_on_the_page_that_the_form_was_sent_from(
+    backend: Backend, tenant: Tenant, owner: Person, form: str, fields: dict[str, str], page: str, told: str
+) -> None:
+    ((own,),) = backend.sql("SELECT id FROM members WHERE account_id = %s", tenant.account.id)
+    refused = owner.post(form.format(own), fields, headers={"Referer": f"{origin(owner.client)}{page}"})
+    assert (refused.status_code, refused.headers["Location"]) == (303, page)
+    shown = owner.page(page)
+    assert 'class="wrong" role="alert">' in shown
+    assert told in shown
+
+
+@pytest.mark.parametrize(
+    "referer", ["https://elsewhere.example/findings", "{}/findings/triage/x", "{}/sign-out", "{}//elsewhere.example/", ""]
+)
+def test_a_refusal_leads_to_no_page_that_is_not_there_or_not_ours(owner: Person, referer: str) -> None:
+    refused = owner.post("/findings/triage", {"action": "resolve"}, headers={"Referer": referer.format(origin(owner.client))})
+    assert (refused.status_code, "Mark 1 to 200 findings first" in refused.text) == (400, True)

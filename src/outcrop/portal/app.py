@@ -9,14 +9,14 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from outcrop.domain.errors import OutcropError
+from outcrop.domain.errors import BadInputError, BusyError, OutcropError, PlanError, TransitionError
 from outcrop.notes import Notes
 from outcrop.portal import finding, findings, overview, reference, scans, sign, targets
 from outcrop.portal.cookies import Cookies
-from outcrop.portal.door import STATE, House, headers_of, recognise, status_of
+from outcrop.portal.door import STATE, House, Visit, headers_of, recognise, status_of
 from outcrop.portal.profile import ROUTES as PROFILE
 from outcrop.portal.render import Renderer
 from outcrop.portal.words import sentence
@@ -39,6 +39,8 @@ _HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 ]
+# What is told on the page that a form was sent from; all else has a page of its own.
+_REFUSALS = (BadInputError, BusyError, PlanError, TransitionError)
 _NOT_KEPT = (b"cache-control", b"no-store")
 _TITLES = {
     400: "That did not work",
@@ -109,6 +111,9 @@ def _with_headers(app: ASGIApp) -> ASGIApp:
 
 async def _expected(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, OutcropError)  # noqa: S101
+    visit: Visit | None = getattr(request.state, "visit", None)
+    if visit is not None and isinstance(exc, _REFUSALS) and _is_for_a_person(request) and (page := _sent_from(request)) is not None:
+        return visit.go(page, sentence(exc.message), refused=True)
     return _failure(request, status_of(exc), exc.code, exc.message, headers_of(exc))
 
 
@@ -126,9 +131,23 @@ async def _fault(request: Request, _: Exception) -> Response:
     return _failure(request, 500, "internal_error", "something went wrong here; it was logged under this answer's X-Request-Id")
 
 
+def _is_for_a_person(request: Request) -> bool:
+    return "text/html" in request.headers.get("accept", "")
+
+
+def _sent_from(request: Request) -> str | None:
+    """Give the page that a form was sent from, where that is one of ours and can be asked for again."""
+    page = urlsplit(request.headers.get("referer", ""))
+    if request.method != "POST" or page.netloc != request.headers.get("host"):
+        return None
+    asked = {"type": "http", "method": "GET", "path": page.path, "root_path": ""}
+    is_page = any(route.matches(asked)[0] is Match.FULL for route in request.app.routes)
+    return page._replace(scheme="", netloc="", fragment="").geturl() if is_page else None
+
+
 def _failure(request: Request, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response:
     """Tell a person on a page, and a program in JSON."""
-    if "text/html" not in request.headers.get("accept", ""):
+    if not _is_for_a_person(request):
         return JSONResponse({"error": code, "message": message}, status, headers)
     house: House = getattr(request.app.state, STATE)
     visit = getattr(request.state, "visit", None)
