@@ -42,6 +42,13 @@ def test_a_form_leads_back_to_the_page_of_the_list_that_it_was_sent_from(backend
     assert led.headers["Location"] == "/findings?q=a&page=2"
 
 
+@pytest.mark.parametrize("page", ["0", "-1", "1e2", "5.0", "\u0665", "9" * 16, "9" * 5000, "x"])
+def test_a_page_that_is_none_is_told_and_the_first_one_shown(owner: Person, finding: str, page: str) -> None:
+    shown = owner.page("/findings", page=page)
+    assert f"since it cannot be read: page “{page[:40]}”." in shown
+    assert f'href="/findings/{finding}"' in shown
+
+
 def test_whose_session_has_ended_is_told_so_and_led_back(backend: Backend, tenant: Tenant, owner: Person, finding: str) -> None:
     csrf, page = csrf_in(owner.page("/findings")), f"{origin(owner.client)}/findings?q=file"
     token = owner.client.cookies["outcrop_session"]

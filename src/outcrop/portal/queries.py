@@ -48,6 +48,8 @@ def read_view(given: Mapping[str, str]) -> View:
     tab = values.get("status", Status.ACTIVE)
     status = None if tab in {ALL, SUPPRESSED} else (choice(Status, "status") or Status.ACTIVE)
     page = values.pop("page", "1")
+    if not whole_number(page):
+        problems.append(f"page “{page[:40]}”")
     query = FindingQuery(
         status=status,
         suppressed=True if tab == SUPPRESSED else None,
