@@ -19,7 +19,7 @@ from outcrop.store.keyring import Keys
 _PATIENCE = 2.0  # seconds that whoever typed something waits for the rules
 _AROUND = "\"'`<>()[]{}.,;:!?*„“”‚‘’«»"  # what stands around a word and is not of it
 _PARTS = re.compile(r"[\s\"'`<>()\[\]{},;=|&]+|:(?=\S)")
-_DRAWN = re.compile(r"(?=[^\s]*[0-9])(?=[^\s]*[A-Z])[0-9A-Za-z_+/=.~-]{16,}")
+_DRAWN = re.compile(r"\b(?=\w*[0-9])(?=\w*[A-Z])(?=\w*[a-z])\w{20,}\b", re.ASCII)  # names of tickets have no small letters
 
 log = structlog.get_logger()
 
@@ -35,7 +35,7 @@ class Notes:
         """Mask in a text whatever is a credential of the account, or looks like one."""
         text = await _without_known(db, keys, account_id, text)
         ruleset = await self._ruleset()
-        # While there are no rules yet, rather too much is masked than too little.
+        # While there are no rules yet, only what nobody would take for a word or a number of a ticket is masked.
         return Clean(_DRAWN.sub(MASK, text) if ruleset is None else masked_text(ruleset, text))
 
     async def clean_note(self, db: Connection, keys: Keys, account_id: int, note: str | None) -> Clean | None:

@@ -246,12 +246,12 @@ def test_a_page_of_thousands_of_digits_is_empty_and_told_to_the_last_one(stage: 
     assert answer.json["meta"]["page"] == int(number)
 
 
-@pytest.mark.parametrize("path", ["/findings?page=", "/findings?q=settings&page=", "/scans?page=-"])
+@pytest.mark.parametrize("path", ["/findings?page=", "/findings?q=settings&page=", "/scans?page="])
 @pytest.mark.parametrize("digits", [4301, 5000, 60_000])
-def test_a_page_of_more_digits_than_a_reader_of_the_answer_takes_is_a_parameter_error(stage: Stage, path: str, digits: int) -> None:
-    answer = stage.get(path + "9" * digits)
-    only(answer, 422, "query", "page")
-    assert answer.json["detail"][0]["type"] == "int_parsing_size"
+def test_a_page_of_more_digits_than_a_reader_of_the_answer_takes_is_empty_and_the_largest(stage: Stage, path: str, digits: int) -> None:
+    answer = stage.get(path + "1" * digits)
+    assert answer.status == 200
+    assert (answer.json["data"], answer.json["meta"]["page"]) == ([], 10**4300 - 1)
 
 
 @pytest.mark.parametrize("zeros", [1, 100, 999, 1000, 5000])

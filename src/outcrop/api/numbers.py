@@ -6,17 +6,17 @@ from decimal import Decimal, InvalidOperation
 
 _INTEGER = re.compile(r"-?[0-9]+")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-MOST_DIGITS = 4_300  # what Python, and its reader of JSON, take
+_MOST_DIGITS = 4_300  # what Python, and its reader of JSON, take
 _LEAST = math.nextafter(0, 1)
 
 
 def integer(text: str) -> int | None:
-    """Read a whole number of at most so many digits that whoever reads the answer can read it too; None for what is no number."""
+    """Read a whole number; None for what is none. One with more digits than whoever reads the answer takes is as large as there is."""
     if _INTEGER.fullmatch(text) is None:
         return None
     digits = text.lstrip("-").lstrip("0") or "0"
-    if len(digits) > MOST_DIGITS:
-        raise OverflowError
+    if len(digits) > _MOST_DIGITS:
+        digits = "9" * _MOST_DIGITS
     return -int(digits) if text.startswith("-") else int(digits)
 
 

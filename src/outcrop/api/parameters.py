@@ -27,11 +27,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def _integer(text: object) -> int:
-    try:
-        number = numbers.integer(text) if isinstance(text, str) else None
-    except OverflowError:
-        raise PydanticCustomError("int_parsing_size", "Unable to parse input string as an integer, exceeded maximum size") from None
-    if number is not None:
+    if isinstance(text, str) and (number := numbers.integer(text)) is not None:
         return number
     raise PydanticCustomError("int_parsing", "Input should be a valid integer, unable to parse string as an integer")
 

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from outcrop.domain.finding import SourceType
-from outcrop.domain.line import one_line as one_line  # noqa: PLC0414 - git's sources take it from here
+from outcrop.domain.line import one_line
 from outcrop.domain.secret import reveal
 from outcrop.scanner.allowed import named, passes_at
 from outcrop.scanner.confirm import Hit

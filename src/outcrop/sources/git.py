@@ -8,13 +8,14 @@ from pathlib import Path
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
+from outcrop.domain.line import one_line
 from outcrop.domain.secret import reveal
 from outcrop.scanner.content import Found, Wire, from_wire, to_wire
 from outcrop.scanner.kept import Rules
 from outcrop.scanner.ruleset import RuleSet
 from outcrop.sources import blobs, gitcall, history, moved
 from outcrop.sources import seen as memory
-from outcrop.sources.base import Located, Origin, Outcome, Progress, for_path, member, one_line, shown
+from outcrop.sources.base import Located, Origin, Outcome, Progress, for_path, member, shown
 from outcrop.sources.history import Places
 from outcrop.sources.holding import files_of, holds
 from outcrop.sources.listing import INCOMPLETE, listed
