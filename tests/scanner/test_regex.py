@@ -16,7 +16,7 @@ from outcrop.domain.secret import reveal
 from outcrop.scanner import confirm, regex
 from outcrop.scanner.confirm import _alone, _around, _matches, _windows, nowhere
 from outcrop.scanner.detect import best, find, first_pass
-from outcrop.scanner.judge.candidate import LED_TO, _further
+from outcrop.scanner.judge.candidate import LED_TO, _places
 from outcrop.scanner.loader import load_text
 from outcrop.scanner.match import compile_regex, compiled, ends_with, loose, spans
 from outcrop.scanner.regex import PatternError
@@ -220,7 +220,7 @@ def test_a_trigger_of_its_own_ends_wherever_its_pattern_does():
     missed = []
     for text in texts:
         ends = {end for end, found in first_pass(ruleset(), text) if found == number}
-        if len(text) not in {*ends, *_further(text, ends, LED_TO["noun"][0])}:
+        if len(text) not in {*ends, *_places(text, ends, LED_TO["noun"][0])}:
             missed.append(text)
     assert missed == []
 

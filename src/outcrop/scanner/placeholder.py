@@ -49,6 +49,7 @@ WORD = (
     rf"(?:{_NOUN})(?:[\s_.-]?(?:{_NOUN}|here|id|name|hash|file|path))*[\s_.-]?[0-9]?[!?.:*]{{0,3}}"
     r"|(?:test|tester|testing|demo|foo|bar|baz|qux|abc|abcd|abcde|abcdef|asdf|asdfgh|qwerty|hello|temp|tmp|blah)[\s_.-]?(?:[0-9]|123)?"
     r"|root|admin|administrator|guest|postgres|postgresql|mysql|mariadb|mongo|mongodb|mongoadmin|redis|rabbitmq|rabbit|sa|minio|minioadmin|elastic|neo4j|odoo"
+    r"|tomcat|vagrant|bitnami|cassandra|wildfly|jboss|weblogic|jenkins|zabbix|keycloak|airflow|superset|sonar|kibana|wordpress|guacadmin|ubuntu|raspberry"
     r"|none|null|nil|true|false|undefined|empty|hidden|masked|removed|censored|todo|tbd|tba|fixme|n/?a|unset|unknown|blank|optional|required|disabled|enabled"
     r"|localhost|anonymous|dev|development|prod|production|staging|local|x{1,5}|x-oauth-basic|x-token-auth|0{1,8}|1{1,8}|1234?5?6?7?|654321|321|yes|no|on|off"
     r"|base64|plain|plaintext|public|default|change|replace|insert|random|nothing|something|anything|whatever|thisisasecret)"

@@ -10,6 +10,7 @@ from outcrop.scanner.judge.array import array_before
 from outcrop.scanner.judge.before import ELSEWHERE, IN_NAMES, LAST_PLURAL, LAST_WORD, led_from, nearest_name
 from outcrop.scanner.judge.between import PASSED, is_listed, is_outcome, is_type
 from outcrop.scanner.judge.dismissed import is_dismissed
+from outcrop.scanner.judge.identifiers import is_checksum, is_identifier
 from outcrop.scanner.judge.members import members, opens_list
 from outcrop.scanner.judge.name import Noun, is_about, noun_of
 from outcrop.scanner.judge.outright import goes_on, is_outright
@@ -86,7 +87,7 @@ def assigned(
     quoted, bare = LED_TO[kind]
     done = -1
     at_once = not doubtful and len(ends) > MANY  # what is dismissed is not even cut out to be remembered
-    for end in sorted({*ends, *(_further(data, ends, quoted) if kind == "noun" else ())}):
+    for end in sorted(set(_places(data, ends, quoted) if kind == "noun" else ends)):
         if data[end - 1] == _COMMA and kind == "key":
             if end > done and (found := _array(data, end)) is not None:
                 done = found.right
@@ -138,8 +139,11 @@ def tabled(data: bytes, ends: Iterable[int], taken: Callable[[int, int], bool], 
                 yield judged
 
 
-def _further(data: bytes, ends: Iterable[int], quoted: int) -> Iterator[int]:
-    """Give where the first characters end of a value further on: behind a header's scheme, a type with a lifetime, the name of a value."""
+def _places(data: bytes, ends: Iterable[int], quoted: int) -> Iterator[int]:
+    """Give these places, and those further on where what stands there may only lead to a value: a type with a lifetime, a value's name.
+
+    Behind a header's scheme stands the value itself, and nowhere else.
+    """
     for end in ends:
         left = end - quoted
         if data[left - 1] == _APOSTROPHE and data[left - 2] == _AMPERSAND:
@@ -149,7 +153,9 @@ def _further(data: bytes, ends: Iterable[int], quoted: int) -> Iterator[int]:
         elif first in _INNERS:
             behind = _INNER.match(data, left)
         else:
-            continue
+            behind = None
+        if behind is None or behind.re is not _SCHEME:
+            yield end
         if behind and behind.end() + quoted <= len(data):
             yield behind.end() + quoted
 
@@ -165,7 +171,7 @@ def _judged_at(data: bytes, left: int, kind: str, *, is_bare: bool, dismiss: boo
     line = (data.rfind(b"\n", begin, left) + 1) or begin
     found = _beside(data[line:stop], left - line, kind, is_bare, True, dismiss)
     if found is not _ELSEWHERE:
-        return found, line
+        return None if found and is_checksum(data, found.left + line, found.right + line) else found, line
     found = _beside(data[begin : left + _LOOK_AHEAD if is_bare else stop], left - begin, kind, is_bare, False, dismiss)
     return None if found is _ELSEWHERE else found, begin
 
@@ -237,7 +243,7 @@ def _by_name(  # noqa: PLR0911 - a way out for each way to stand
         return _member(data, left)
     behind_scheme = data[left - 1] in _SPACES
     value = (_UNQUOTED if is_bare else _VALUE if behind_scheme else _QUOTED.get(before[-1], _VALUE)).match(data, left)
-    if value is None or value.end() - left > _LONGEST or _is_label(name, value[0]):
+    if value is None or value.end() - left > _LONGEST or _is_label(name, value[0]) or is_identifier(name, value[0]):
         return None
     right = value.end()
     if is_listed(gap, value[0], data[right + 1 : right + 2]) and not is_drawn(value[0]):

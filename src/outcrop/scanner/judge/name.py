@@ -23,17 +23,17 @@ _ENDINGS = {
     Noun.SECRET: ("secret", "token", "apikey", "accesskey", "secretkey", "authkey"),
     Noun.KEY: ("key", "salt", "nonce"),
 }
-_OPENS_NOTHING = frozenset({"public", "pub", "pubkey", "encrypted", "crypted"})
+_OPENS_NOTHING = frozenset({"public", "pub", "pubkey", "encrypted", "crypted"})  # anywhere in the last part of a name with points
 _NAMES = WORDS["names"]
 
 
 @lru_cache(maxsize=8_192)
 def noun_of(name: bytes) -> Noun | None:
     """Read a name: the noun that its value goes by, None where it is no credential's name."""
-    words = [word.lower() for word in _WORD.findall(name.decode("utf-8", "replace"))]
+    words = _words_of(name)
     if words[-2:] == ["identified", "by"]:
         return Noun.PASSWORD
-    if not _OPENS_NOTHING.isdisjoint(words):
+    if not _OPENS_NOTHING.isdisjoint(_words_of(name.rpartition(b".")[2]) if b"." in name else words):
         return None
     for at in range(len(words) - 1, -1, -1):
         noun = _noun(words[at])
@@ -45,16 +45,20 @@ def noun_of(name: bytes) -> Noun | None:
     return None
 
 
+def _words_of(name: bytes) -> list[str]:
+    return [word.lower() for word in _WORD.findall(name.decode("utf-8", "replace"))]
+
+
 def is_noun(name: bytes) -> bool:
     """Tell whether a name ends with a noun itself: `setPassword`, not `splitpasswd` or `passValue`."""
-    words = _WORD.findall(name.decode("utf-8", "replace"))
-    return bool(words) and words[-1].lower() in _NOUN
+    words = _words_of(name)
+    return bool(words) and words[-1] in _NOUN
 
 
 def is_about(name: bytes) -> bool:
     """Tell whether a name ends with a word for what is known of a credential: `clientId`, `token_url`."""
-    words = _WORD.findall(name.decode("utf-8", "replace"))
-    return bool(words) and words[-1].lower() in _NAMES["not_before"]
+    words = _words_of(name)
+    return bool(words) and words[-1] in _NAMES["not_before"]
 
 
 def _as_named(noun: Noun, word: str, before: str, after: str) -> Noun | None:

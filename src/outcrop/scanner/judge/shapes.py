@@ -15,6 +15,8 @@ SHAPES: dict[str, tuple[str, ...]] = {
         r"md5[0-9a-f]{32}",
         r"\*[0-9A-F]{40}",
         r"age1[02-9ac-hj-np-z]{58}",
+        r"0x[0-9A-Fa-f]{40}",  # where a contract or an account of a chain is
+        r"A(?:IDA|ROA|GPA|IPA|NPA|NVA|SCA)[A-Z0-9]{16,17}",  # who somebody is at AWS
     ),
     # Says where the value stands: a template, a variable, a vault; or is the markup of a manual page, or the next option.
     "reference": (

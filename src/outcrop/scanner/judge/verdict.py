@@ -73,6 +73,9 @@ _A_WORD = re.compile(
     r"[a-z]{4,}[!?*]{0,2}|[a-z]{2,}(?:[-_][a-z]+)+"
     r"|(?=.*[a-z].*[a-z])[A-Za-z]+(?:[@!$*?+;~()#^]+[A-Za-z]+)+[!?*]{0,2}|[A-Z]{2,}(?:[!?*][A-Z]+)+"
 )
+# Two words with a point between them and digits behind them: a member of an object where code may stand, elsewhere a password.
+_DOTTED = re.compile(r"[A-Za-z]{3,}\.[A-Za-z]{3,}[0-9]{2}")
+_DOTTED_TEXT = re.compile(r"[a-z]{3,}\.[A-Z][a-z]{2,}[0-9]")
 _WITH_DIGITS = re.compile(r"[0-9]{0,6}([A-Za-z@$]{4,})[0-9]{1,8}[!?.*#@$]{0,2}")
 _ROWS = (
     "qwertyuiop", "asdfghjkl", "zxcvbnm", "1234567890", "abcdefghijklmnopqrstuvwxyz", "1qaz2wsx3edc4rfv5tgb", "qazwsxedcrfv", "9abcdef",
@@ -101,6 +104,8 @@ def weigh(value: bytes, noun: Noun, place: str, around: tuple[str, ...] = ()) ->
     shape, text = shape_of(value), value.decode("latin-1")
     outright = OUTRIGHT in around
     is_word = outright and shape in _OF_WORDS and _is_word(text, place)
+    if shape is Shape.CODE and noun is Noun.PASSWORD and _is_dotted(text, place, outright=outright):
+        shape = Shape.NUMBERED
     shape = Shape.LETTERS if is_word else _by_its_letters(value, text, shape, noun)
     if shape in _NEVER or len(value) < _SHORTEST[noun]:
         return Verdict(None, 0.0, ((shape, 0.0),))
@@ -137,6 +142,12 @@ def _by_its_letters(value: bytes, text: str, shape: Shape, noun: Noun) -> Shape:
         if _bits_of_words(text) >= _UNSPELLED[noun]:
             return Shape.LETTERS
     return shape
+
+
+def _is_dotted(text: str, place: str, *, outright: bool) -> bool:
+    if place == "bare":
+        return outright and _DOTTED.fullmatch(text) is not None
+    return (_DOTTED.fullmatch(text) or _DOTTED_TEXT.fullmatch(text)) is not None
 
 
 def is_drawn(value: bytes) -> bool:

@@ -42,7 +42,7 @@ WORDS: dict[str, dict[str, frozenset[str]]] = {
             page next prev previous site hot arrow shortcut translation message label csrf xsrf lookup group column field index map dict
             object bucket route query meta i18n lang locale header hashed encoded lexer parser syntax registry package lock action
             forward backward starting lifecycle sync resume watch scroll pagination etag finger fingerprint known websocket socket
-            manager dkim
+            manager dkim encrypted crypted
         """),
         # Before the noun: what is done with it, as labels and flags are called; only what nobody would write is a value there.
         "verbs": _words("""
@@ -96,7 +96,7 @@ WORDS: dict[str, dict[str, frozenset[str]]] = {
             remote internal external files compat define undef fail failed warn warning error incomplete mixed email phone username
             title keyring keychain stdin file expired changed updated omitted passthrough sensitive passwort heslo salasana haslo parola
             lozinka geslo sifre wachtwoord adgangskode kodeord losenord passord jelszo senha clave parool slaptazodis parole sandi
-            codice
+            codice contrasena motdepasse nouveau nueva
         """),
     },
     "code": {
