@@ -22,7 +22,7 @@ from outcrop.scanner.decode import _base64_piece, base64_pieces, unescaped
 from outcrop.scanner.detect import find
 from outcrop.scanner.packed import is_packed
 from outcrop.scanner.ruleset import make
-from tests.rulesets import BASE62, drawn, github_token, hits, ruleset
+from tests.rulesets import BASE62, drawn, github_token, hits, ruleset, values
 
 TOKEN = github_token("decode")
 RAW = TOKEN.encode()
@@ -70,6 +70,13 @@ def test_a_token_is_found_once_at_its_place(text):
     line, column = placed(text)
     found = hits(text.replace(b"^", b"", 1))
     assert [(reveal(hit.secret), hit.line, hit.column) for hit in found] == [(TOKEN, line, column)]
+
+
+def test_a_number_and_a_letter_are_the_sign_of_a_mail_only_in_one():
+    value = "k8sq0Lm2Zx9v"
+    assert values(f"password=3D{value}\n") == [f"3D{value}"]
+    for text in (f"<a href=3D'x'>\npassword=3D{value}\n", f"password=3D{value}\nuser=3Dcrm\n", f"Dear all,=20\npassword=3D{value}\n"):
+        assert values(text) == [value], text
 
 
 BASE64 = {"standard": base64.b64encode, "url-safe": base64.urlsafe_b64encode}

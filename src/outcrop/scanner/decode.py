@@ -50,8 +50,9 @@ ESCAPES = (
 )
 _FURTHER = re.compile(rf"(?:\\u00{_VISIBLE})++|(?:\\x{_ANY})++|(?:%(?:25)?{_SIGN})++|".encode())
 _GOES_ON = (b"\\", b"%")
-# A quoted value in code that itself stands in a string, as in notebooks: looked at only after a word that matters.
-QUOTED = r"[=:] ?\\[\"']"
+# A quoted value in code that itself stands in a string, as in notebooks, and before one a sign as mails write it: looked at only after a
+# word that matters.
+QUOTED = r"[=:] ?\\[\"']|=3D[ \"']"
 _WORD = re.compile(rb"(?i:key|token|secret|passw|pwd|auth|credential)")
 _BYTE = f"(?:{_VISIBLE}|0[ADad])"
 # One pattern for each sign, with which all of it begins: what lies between is then passed over four times as quickly.
@@ -71,6 +72,7 @@ for _code in range(32, 127):
     for _hex in (f"{_code:02x}", f"{_code:02X}"):
         for _spelling in (f"&#{_code};", f"&#{_code:03};", f"&#x{_hex};", f"%{_hex}", f"\\x{_hex}", f"\\u00{_hex}"):
             _CHARACTER[_spelling.encode()] = bytes([_code])
+_OF_MAIL = re.compile(rb"(?i:quoted-printable)|=20\r?\n|=E2=80=")
 _ENTITY, _COLOUR = b"&\x1b"
 _BEFORE, _AFTER = 400, 2_400  # an escape is read in this much of its surroundings
 
@@ -272,6 +274,13 @@ def _base64_piece(decoded: bytes, rows: list[tuple[int, int]], first: int) -> Pi
 def after_words(data: bytes, ends: list[int]) -> list[int]:
     """Keep the places shortly before which a word stands that names a credential."""
     return [end for end in ends if _WORD.search(data, max(0, end - 40), end)]
+
+
+def is_of_mail(data: bytes, start: int) -> bool:
+    """Tell whether what stands here begins with the rest of a sign as mails write it, and not with a number and a letter."""
+    if not data.startswith(b"=3D", start - 1):
+        return False
+    return data.find(b"=3D", start) >= 0 or data.find(b"=3D") != start - 1 or _OF_MAIL.search(data) is not None
 
 
 def escaped_stretches(data: bytes, ends: list[int]) -> Iterator[tuple[int, int]]:

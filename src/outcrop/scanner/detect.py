@@ -13,7 +13,7 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.companions import pair, whole
 from outcrop.scanner.confirm import Hit, Shares, confirm, led_to, nowhere
-from outcrop.scanner.decode import Piece, after_words, base64_pieces, escaped_stretches, unescaped
+from outcrop.scanner.decode import Piece, after_words, base64_pieces, escaped_stretches, is_of_mail, unescaped
 from outcrop.scanner.embedded import embedded
 from outcrop.scanner.judge.candidate import LEADING, is_named_in_line
 from outcrop.scanner.rule import Form, Rule, Strength
@@ -107,7 +107,7 @@ def _find(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confiden
     decoded = _decoded(ruleset, data, ends, depth, floor) if depth < _DEPTH and max(ends) >= count else []
     if floor is not _LOW and all(hit.confidence is _LOW for hit in (*decoded, *hits)):
         return []  # nothing but near misses, which a file may be full of
-    hits = _told_once(_told_apart(hits, data, floor), decoded)
+    hits = _told_once([hit for hit in _told_apart(hits, data, floor) if not _is_cut_wrong(hit, data)], decoded)
     hits.sort(key=lambda hit: (hit.start, hit.end, hit.rule.id))
     return hits
 
@@ -168,7 +168,7 @@ def _best(hits: list[Hit]) -> list[Hit]:
     kept: list[Hit] = []
     starts: list[int] = []
     spans: list[tuple[int, int]] = []
-    for hit in sorted(hits, key=lambda h: (_RANK[h.strength], _is_doubtful(h), h.start - h.end, _SURE[h.confidence], h.rule.id)):
+    for hit in sorted(hits, key=lambda h: (_RANK[h.strength], _is_doubtful(h), h.start - h.end, h.bare, _SURE[h.confidence], h.rule.id)):
         at = bisect_left(starts, hit.start)
         if (at > 0 and spans[at - 1][1] > hit.start) or (at < len(spans) and spans[at][0] < hit.end):
             continue
@@ -176,6 +176,11 @@ def _best(hits: list[Hit]) -> list[Hit]:
         spans.insert(at, (hit.start, hit.end))
         kept.append(hit)
     return kept
+
+
+def _is_cut_wrong(hit: Hit, data: bytes) -> bool:
+    """Tell whether a value begins inside an escape, behind which it is found too."""
+    return hit.strength is _GENERIC and data.startswith(b"3D", hit.start) and is_of_mail(data, hit.start)
 
 
 def _is_doubtful(hit: Hit) -> bool:
