@@ -1,7 +1,7 @@
 """What stands in a column for passwords: exports of browsers and password managers, tables of Markdown, rows that SQL inserts."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from outcrop.scanner.judge.name import Noun, noun_of
@@ -22,11 +22,15 @@ _CELLS = {mark: re.compile(rb"(?:\"((?:[^\"\n]|\"\")*+)\"|([^%b\n]*))(?:%b|$)" %
 _DIGEST = re.compile(
     rb"[0-9a-f]{32}|[0-9A-F]{32}|[0-9a-f]{40}|[0-9A-F]{40}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128}"
 )  # as databases keep them
+_NOTHING = rb"\N"  # where PostgreSQL writes none
+_COPIED = re.compile(rb"\)\s*(?i:from\s+stdin)[^\n;]{0,80};\r?\n")
+_COPY_ENDS = rb"\."
 _VALUES = re.compile(rb"\)\s*(?i:values)\s*\(")
 _VALUE = re.compile(
     rb"\s*+(?:[NE]?'((?:[^'\\\n]|''|\\.)*+)'|\"(?:[^\"\\\n]|\\.)*+\"|[^,()'\"\n]*+(?:\([^()\n]*+\)[^,()'\"\n]*+)?)\s*+([,)])"
 )
 _NEXT = re.compile(rb"\s*,\s*\(")
+_SETTING = frozenset({b"key", b"name"})
 _KNOWS_WHOSE = re.compile(rb"(?i:user|login|mail|name)")
 _KNOWS_WHERE = re.compile(rb"(?i:ur[il]|host|site|server)")
 
@@ -59,7 +63,7 @@ def table(data: bytes, end: int) -> tuple[list[Cell], int]:
     for left, right in _lines(data, stop + 1, ruled=mark == _BAR):
         row = list(_row(data, left, right, mark))
         if not is_open and len(row) == len(names):
-            found += [Cell(*row[at], noun, outright) for at, noun in columns if _may_be_one(data[slice(*row[at])])]
+            found += _cells(data, row, columns, outright=outright)
         breaks = mark != _BAR and data.count(b'"', left, right) % 2 == 1
         if not (is_open or breaks or len(row) == len(names)):  # a sentence, as the heading may have been
             break
@@ -69,18 +73,29 @@ def table(data: bytes, end: int) -> tuple[list[Cell], int]:
 
 
 def _columns(names: list[bytes]) -> list[tuple[int, Noun]]:
-    return [(at, noun) for at, name in enumerate(names) if (noun := noun_of(name)) is not None and noun is not Noun.KEY]
+    return _credentials(enumerate(names))
 
 
-def _may_be_one(value: bytes) -> bool:
-    return bool(value) and not _DIGEST.fullmatch(value)
+def _credentials(named: Iterable[tuple[int, bytes]]) -> list[tuple[int, Noun]]:
+    return [(at, noun) for at, name in named if (noun := noun_of(name)) is not None and noun is not Noun.KEY]
+
+
+def _cells(data: bytes, row: list[tuple[int, int]], columns: list[tuple[int, Noun]], *, outright: bool) -> list[Cell]:
+    return [Cell(*row[at], noun, outright) for at, noun in columns if _may_be_one(data[slice(*row[at])], noun)]
+
+
+def _may_be_one(value: bytes, noun: Noun) -> bool:
+    """Tell whether a cell holds anything; of a password databases keep a digest, a token is often made of the same digits."""
+    return value not in {b"", _NOTHING} and not (noun is Noun.PASSWORD and _DIGEST.fullmatch(value))
 
 
 def _inserted(data: bytes, at: int) -> tuple[list[Cell], int]:
-    """Give the values of rows that are inserted into the columns whose names begin here."""
+    """Give the values of rows that are inserted into the columns whose names begin here, or copied into them."""
     close = data.find(b")", at, at + _LONGEST)
-    values = _VALUES.match(data, close) if close > 0 else None
-    names = [name.strip(b" \t\r\n\"'`[]") for name in data[at:close].split(b",")] if values else []
+    values, copied = (_VALUES.match(data, close), _COPIED.match(data, close)) if close > 0 else (None, None)
+    names = [name.strip(b" \t\r\n\"'`[]") for name in data[at:close].split(b",")] if values or copied else []
+    if copied:
+        return _copied(data, copied.end(), names)
     columns = _columns(names)
     outright = any(map(_KNOWS_WHOSE.search, names))
     found: list[Cell] = []
@@ -88,9 +103,31 @@ def _inserted(data: bytes, at: int) -> tuple[list[Cell], int]:
     while values is not None and columns and values.end() < last:
         row, at = _inserted_row(data, values.end())
         if len(row) == len(names):
-            found += [Cell(*row[column], noun, outright) for column, noun in columns if _may_be_one(data[slice(*row[column])])]
+            found += _cells(data, row, columns, outright=outright)
         values = _NEXT.match(data, at)
     return found, at
+
+
+def _copied(data: bytes, at: int, names: list[bytes]) -> tuple[list[Cell], int]:
+    """Give what stands in the lines of a dump, one for each row with tabs between its values, up to the mark that ends them."""
+    columns, setting = _columns(names), _setting(names)
+    outright = any(map(_KNOWS_WHOSE.search, names))
+    found: list[Cell] = []
+    for left, right in _lines(data, at, ruled=False):
+        if data.startswith(_COPY_ENDS, left):
+            return found, right
+        row = list(_row(data, left, right, b"\t"))
+        if len(row) == len(names):
+            own = [(setting[1], data[slice(*row[setting[0]])])] if setting else []
+            found += _cells(data, row, [*columns, *_credentials(own)], outright=outright)
+        at = right
+    return found, at
+
+
+def _setting(names: list[bytes]) -> tuple[int, int] | None:
+    """Give the columns for the name and for the value of a setting."""
+    called = next((at for at, name in enumerate(names) if name.lower() in _SETTING), None)
+    return (called, names.index(b"value")) if called is not None and b"value" in names else None
 
 
 def _inserted_row(data: bytes, at: int) -> tuple[list[tuple[int, int]], int]:
