@@ -380,6 +380,33 @@ class TestPlace:
         found = scan_content(ruleset(), b"text = `\ntoken: k8sq0Lm2Zx9vQ4tRw\nsecret: clientSecretValue2\n`", Confidence.MEDIUM)
         assert [reveal(hit.secret) for _, hit in for_path(found, b"a.go")] == ["k8sq0Lm2Zx9vQ4tRw"]
 
+    def test_what_a_command_is_handed_is_told_in_code_too(self):
+        found = scan_content(ruleset(), b"cmdkey /add:srv01 /user:CORP\\crm /pass:Lagoon287%\n", Confidence.MEDIUM)
+        assert [reveal(hit.secret) for _, hit in for_path(found, b"setup.ps1")] == ["Lagoon287%"]
+
+    def test_two_words_with_a_point_are_a_member_where_code_may_stand(self):
+        for text in (
+            'password = "copper.Kettle92"',
+            "password: copper.Kettle92\n",
+            "PASSWORD=copper.kettle92\n",
+            "passwd = 'copper.Kettle9'",
+        ):
+            assert len(values(text)) == 1, text
+        for text in (
+            "login(password = copper.Kettle92)",
+            'token = "copper.Kettle92"',
+            "password: copper.Kettle9\n",
+            'password = "users.name92"',
+        ):
+            assert values(text) == [], text
+        found = scan_content(ruleset(), b"password = copper.Kettle92\n", Confidence.MEDIUM)
+        assert for_path(found, b"a.js") == []
+
+    def test_a_digest_is_a_packages_only_under_its_heading(self):
+        digest = drawn("0123456789abcdef", 40)
+        assert values(f"SPEC CHECKSUMS:\n  KeyPassword: {digest}\n") == []
+        assert values(f"SPEC CHECKSUMS:\n  A: {digest}\n\nKeyPassword: {digest}\n") == [digest]
+
     def test_a_parameter_ends_before_an_object_in_the_next(self):
         assert values("x = 'auth_user=crm&auth_pwd=k8sLm2Zx9v&data={ 1 }'") == ["k8sLm2Zx9v"]
 

@@ -6,6 +6,7 @@ from outcrop.scanner.judge.name import is_noun
 from outcrop.scanner.judge.words import WORDS
 
 _OPTION = re.compile(rb"\s/(?:p:)?$|(?:^|[\s(,;])[A-Za-z ]{2,12}[:=][ \t]?[^\s/:]+[ \t]?/$")  # of a command; or a user beside his password
+_OWNER = re.compile(rb"[ \t]*[\"']?[A-Za-z][\w.-]+:")
 _WHOLE = re.compile(rb"(?i)(?:passw(?:or)?d|passwort|passphrase|identified by)$")
 _SETS = (b"define", b"global", b"set", b"SET", b"setx", b"ENV", b"ARG", b"set -x")
 _TAKES = frozenset(word.encode() for word in WORDS["code"]["takes"])
@@ -56,16 +57,21 @@ def _is_something_else(name: bytes, gap: bytes, before: bytes) -> bool:
 
 
 def is_listed(gap: bytes, value: bytes, behind: bytes) -> bool:
-    """Tell whether a name and what follows it are among the words of a list."""
-    return gap.lstrip(b"\"'`")[:1] == b"," and behind == b"," and _LISTED.fullmatch(value) is not None
+    """Tell whether a name and what follows it are among the words of a list; what is called a value is none of them."""
+    return b":" not in gap and gap.lstrip(b"\"'`")[:1] == b"," and behind == b"," and _LISTED.fullmatch(value) is not None
 
 
 def is_type(name: bytes) -> bool:
     return name[:1].isupper() and name.lower().endswith(_TYPES)
 
 
-def is_parameter(line: bytes) -> bool:
-    """Tell by what stands before a name whether it stands for a value in an address, a query or a template; an option has a space."""
+def is_parameter(line: bytes, gap: bytes) -> bool:
+    """Tell by what stands before a name whether it stands for a value in an address, a query or a template; an option has a space.
+
+    With nothing but a word and a colon before it in its line a name is whole, as settings of several programs in one file are.
+    """
+    if line[-1:] == b":" and gap[:1] == b":" and _OWNER.fullmatch(line):
+        return False
     return (line[-1:] in {b":", b"/"} and not _OPTION.search(line)) or b"{{" in line
 
 

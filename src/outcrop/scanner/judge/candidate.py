@@ -33,7 +33,9 @@ _QUOTED = {quote: re.compile(rb"[^\x00-\x1f\x7f%c]{1,401}" % quote) for quote in
 _UNQUOTED = re.compile(rb"[^\x00-\x20\x7f\"'`<>(){}\[\]]{1,401}")
 _WITH_BRACKETS = re.compile(rb"[!#-&(-_a-~]{1,401}(?<![,;])")
 _CALLED = re.compile(rb"[A-Za-z_$][\w$.]*[(\[]")
-_CALLED_OR_TAG = re.compile(_CALLED.pattern + rb"|.*<[A-Za-z/!]")
+_USER = re.compile(rb"[\w.@+-]{1,40}:")  # before his password
+_VARIABLE = re.compile(rb"\$[A-Za-z_({]")
+_CALLED_OR_TAG = re.compile(_CALLED.pattern + rb"|.*<[A-Za-z/!]|q[qw]?\{")  # or in Perl's own quotes
 _BRACKETS = b"<>(){}[]"
 _PAIRS = ((b"(", b")"), (b"[", b"]"), (b"{", b"}"), (b"<", b">"))
 _BACKSLASH, _COMMA, _BACKTICK, _AT, _APOSTROPHE, _AMPERSAND = b"\\,`@'&"
@@ -246,6 +248,8 @@ def _by_name(  # noqa: PLR0911 - a way out for each way to stand
     if value is None or value.end() - left > _LONGEST or _is_label(name, value[0]) or is_identifier(name, value[0]):
         return None
     right = value.end()
+    if name[-7:].lower() == b"userpwd" and (user := _USER.match(data, left, right)):
+        left = user.end()
     if is_listed(gap, value[0], data[right + 1 : right + 2]) and not is_drawn(value[0]):
         return None
     outright = (OUTRIGHT,) if noun is Noun.PASSWORD and is_outright(name, gap, line, is_bare=is_bare) else ()
@@ -307,8 +311,15 @@ def _member(data: bytes, left: int) -> Candidate | None:
 
 def matched(data: bytes, span: tuple[int, int], name: tuple[int, int] | None, place: str) -> Candidate | None:
     """Judge the value of a form whose pattern takes all of it, and maybe only the end of its name; without a name it is a password."""
+    if name is None and _is_filled_in(data, *span):
+        return None
     noun = Noun.PASSWORD if name is None else noun_of(_from_its_beginning(data, *name))
     return None if noun is None else _judged(data, *span, noun, place)
+
+
+def _is_filled_in(data: bytes, left: int, right: int) -> bool:
+    """Tell whether a shell puts something into what is handed to a command: between apostrophes it does not."""
+    return data[left - 1 : left] != b"'" and _VARIABLE.search(data, left, right + 1) is not None
 
 
 def _from_its_beginning(data: bytes, start: int, end: int) -> bytes:
@@ -319,7 +330,7 @@ def _from_its_beginning(data: bytes, start: int, end: int) -> bytes:
 def _judged(  # noqa: PLR0917 - the value, its name, its place
     data: bytes, left: int, right: int, noun: Noun, place: str, doubts: tuple[str, ...] = ()
 ) -> Candidate | None:
-    if place in {"bare", "option", "element"} and (cut := _ENDS.search(data, left, right)):
+    if place in {"bare", "option", "said", "element"} and (cut := _ENDS.search(data, left, right)):
         right = cut.start()
     value = data[left:right]
     if b"\\u" in value:

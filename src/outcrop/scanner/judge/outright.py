@@ -12,7 +12,7 @@ _GAP = re.compile(
 )
 _OTHERWISE = re.compile(rb"""["'`][ \t]*:""")  # behind a question, the other answer
 _BEGINS = re.compile(rb"""[\s*{,"'`#/-]*""")  # before a name with which its line begins
-_ENDS = re.compile(rb"""[ \t]*["'`]?[ \t]*(?:[,;})\]]|#|//|\\n|\r?\n|$|</)""")  # behind a value with which its line ends
+_ENDS = re.compile(rb"""[ \t]*["'`]?[ \t]*(?:[,;})\]]|#|//|\\n|\r?\n|$|</|\*/|-->)""")  # behind a value with which its line ends
 
 
 def is_outright(name: bytes, gap: bytes, line: bytes, *, is_bare: bool) -> bool:

@@ -96,7 +96,7 @@ WORDS: dict[str, dict[str, frozenset[str]]] = {
             remote internal external files compat define undef fail failed warn warning error incomplete mixed email phone username
             title keyring keychain stdin file expired changed updated omitted passthrough sensitive passwort heslo salasana haslo parola
             lozinka geslo sifre wachtwoord adgangskode kodeord losenord passord jelszo senha clave parool slaptazodis parole sandi
-            codice contrasena motdepasse nouveau nueva
+            codice contrasena motdepasse
         """),
     },
     "code": {
