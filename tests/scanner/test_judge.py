@@ -366,6 +366,7 @@ class TestPlace:
         assert [hit.bare for hit in hits("password = Wint3r!Oslo\n")] == [True]
         for text in ("# password = Wint3r!Oslo\n", 'x = "a;password=Wint3r!Oslo"\n', "password = 'Wint3r!Oslo'\n"):
             assert [hit.bare for hit in hits(text)] == [False], text
+        assert [hit.bare for hit in hits("/* password = Wint3r!Oslo */\n")] == [False]
 
     def test_languages_with_quotes_are_code_and_configuration_is_not(self):
         assert all(map(is_code, (b"a/b.py", b"x.JS", b"lib.tar!main.go", b"q.sql")))

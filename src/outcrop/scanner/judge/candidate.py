@@ -61,7 +61,7 @@ _JOINTS = b"_.-:/ "
 _ASCII = bytes(range(0x20, 0x7F))
 _FOREIGN_LETTERS = 2
 _ESCAPED = re.compile(rb"\\u([0-9A-Fa-f]{4})")
-_COMMENT = re.compile(rb"#|//|^\s*(?:\*|--|;|<!--|%|REM\b|rem\b)")
+_COMMENT = re.compile(rb"#|//|/\*|^\s*(?:\*|--|;|<!--|%|REM\b|rem\b)")
 _LOW = Confidence.LOW  # a member is looked up at each use
 
 
