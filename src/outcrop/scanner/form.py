@@ -49,7 +49,7 @@ class FormIn(Strict):
     drawn: bool | None = None
     confidence: Literal["high", "medium", "low"] | None = None
     strength: Literal["prefix", "structured", "context", "generic"] | None = None
-    judge: Literal["noun", "key", "members", "table", "option", "said", "header", "call"] | None = None
+    judge: Literal["noun", "key", "members", "table", "option", "command", "said", "header", "call"] | None = None
     trigger: str | None = None  # what the first pass looks for instead of the pattern
 
 

@@ -311,7 +311,7 @@ def _member(data: bytes, left: int) -> Candidate | None:
 
 def matched(data: bytes, span: tuple[int, int], name: tuple[int, int] | None, place: str) -> Candidate | None:
     """Judge the value of a form whose pattern takes all of it, and maybe only the end of its name; without a name it is a password."""
-    if name is None and _is_filled_in(data, *span):
+    if place == "command" and _is_filled_in(data, *span):
         return None
     noun = Noun.PASSWORD if name is None else noun_of(_from_its_beginning(data, *name))
     return None if noun is None else _judged(data, *span, noun, place)
@@ -330,7 +330,7 @@ def _from_its_beginning(data: bytes, start: int, end: int) -> bytes:
 def _judged(  # noqa: PLR0917 - the value, its name, its place
     data: bytes, left: int, right: int, noun: Noun, place: str, doubts: tuple[str, ...] = ()
 ) -> Candidate | None:
-    if place in {"bare", "option", "said", "element"} and (cut := _ENDS.search(data, left, right)):
+    if place in {"bare", "option", "command", "said", "element"} and (cut := _ENDS.search(data, left, right)):
         right = cut.start()
     value = data[left:right]
     if b"\\u" in value:

@@ -24,7 +24,7 @@ POINTS = {
     Shape.HEX: 3.0, Shape.UUID: 2.5, Shape.PLAIN: 1.0, Shape.OTHER: 1.0, Shape.NUMBERED: 0.0, Shape.PHRASE: 0.0, Shape.LETTERS: -3.0,
     Shape.NUMBER: -1.5,
     # how it stands there
-    "bare": 0.0, "element": 0.0, "quoted": 0.0, "option": 0.0, "said": -3.0, "header": 1.5, "call": -0.5,
+    "bare": 0.0, "element": 0.0, "quoted": 0.0, "option": 0.0, "command": 0.0, "said": -3.0, "header": 1.5, "call": -0.5,
     # what else it is like
     "short": -1.0, "very short": -2.0, "long": 1.0, "very long": 2.0, "letters and digits": 1.0, "signs": 1.0, "both cases": 0.5,
     "a plain name": -3.0, "holds a noun": -4.0, "holds a common word": -1.5, "keyboard or sequence": -6.0, "repeats itself": -4.0,
@@ -179,7 +179,7 @@ def _may_be_name(text: str, shape: Shape, noun: Noun, place: str) -> bool:
     """Tell whether a value may stand for another, however its letters look: a name with a number, or what a manual calls an argument."""
     if shape is Shape.NUMBERED:
         return noun is not Noun.PASSWORD
-    return shape is Shape.LETTERS and place in {"bare", "option"} and len(text) < _LONG_ARGUMENT and text.isupper()
+    return shape is Shape.LETTERS and place in {"bare", "option", "command"} and len(text) < _LONG_ARGUMENT and text.isupper()
 
 
 def is_drawn_with_signs(text: str) -> bool:
