@@ -16,6 +16,7 @@ from outcrop.scanner.ruleset import RuleSet
 from outcrop.sources import blobs, gitcall, history, moved
 from outcrop.sources import seen as memory
 from outcrop.sources.base import Located, Origin, Outcome, Progress, for_path, member, shown
+from outcrop.sources.heads import describe
 from outcrop.sources.history import Places
 from outcrop.sources.holding import files_of, holds
 from outcrop.sources.listing import INCOMPLETE, listed
@@ -367,7 +368,7 @@ def _origin(commit: bytes) -> Origin | None:
 
 def _describe(repository: Repository, located: list[Located]) -> None:
     wanted = sorted({one.origin.commit.encode() for one in located if one.origin})
-    described = history.describe(repository, wanted)
+    described = describe(repository, wanted)
     for one in located:
         if one.origin:
             one.origin = described.get(one.origin.commit.encode(), one.origin)

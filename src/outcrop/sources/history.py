@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from typing import IO
 
 from outcrop.sources import gitcall
-from outcrop.sources.base import Origin
-from outcrop.sources.blobs import Large, whole
+from outcrop.sources.blobs import whole
+from outcrop.sources.heads import parents_of
 from outcrop.sources.parallel import Emit, share
-from outcrop.sources.repository import OID, Repository
+from outcrop.sources.repository import Repository
 from outcrop.sources.rows import Names
 
 _CHUNK = 2_000  # commits
@@ -23,7 +23,6 @@ _DIFF_MEMORY = 3 << 29  # git holds all changes of a commit: a small tree can un
 _MOST_STANDING = 16 << 20  # bytes of a list of what stands in a commit
 _MOST_PATHS = 1_000  # of one blob
 _PIECE = 1 << 18  # bytes of what git says of changes that are held
-_HEADER = 1 << 20  # bytes of a large commit that are read for who made it and from what
 _LOST = "some commits are missing or damaged: their history is not followed"
 _UNKNOWN = "the trees of a commit are missing, damaged or too large: what it changed is not wholly known"
 UNREAD = {_LOST, _UNKNOWN}
@@ -77,7 +76,7 @@ def _walked(repository: Repository, tips: list[bytes], since: bytes | None) -> l
     _, out = gitcall.output(repository.folder, *command)
     there = [line[7:] for line in out.split(b"\n") if line.startswith(b"commit ")]
     given = whole(repository, [*there, *tips])  # all in one go: asked generation by generation, a long history would take minutes
-    parents = {oid: _parents(content) for oid, content in given}
+    parents = {oid: parents_of(content) for oid, content in given}
     known = _reached(parents, [since], set()) if since else []
     return _reached(parents, tips, set(known))
 
@@ -96,21 +95,6 @@ def _reached(parents: dict[bytes, list[bytes]], tips: list[bytes], done: set[byt
                 stack.append((oid, True))
                 stack += [(parent, False) for parent in parents.get(oid, [])]
     return order
-
-
-def _parents(content: bytes | Large | None) -> list[bytes]:
-    return [line[7:] for line in _header(content) if line.startswith(b"parent ") and OID.fullmatch(line[7:])]
-
-
-def named_by(tag: bytes | Large | None) -> bytes | None:
-    """Give what a tag names."""
-    return next((line[7:] for line in _header(tag) if line.startswith(b"object ") and OID.fullmatch(line[7:])), None)
-
-
-def _header(content: bytes | Large | None) -> list[bytes]:
-    """Give the lines before the message of a commit or a tag, which may be of any length."""
-    raw = content.read(_HEADER) if isinstance(content, Large) else content or b""
-    return raw.partition(b"\n\n")[0].split(b"\n")
 
 
 def place(repository: Repository, order: Sequence[bytes], blobs: Collection[bytes], jobs: int, gaps: list[str]) -> Places:
@@ -380,29 +364,3 @@ def _answers(out: bytes, names: list[bytes]) -> Iterator[bytes | None]:
             return
         yield None if out.startswith(absent, at) else out[at:stop]
         at = stop + 1
-
-
-def describe(repository: Repository, oids: list[bytes]) -> dict[bytes, Origin]:
-    """Read who made these commits, and when."""
-    return {oid: _described(oid, _header(content)) for oid, content in whole(repository, oids)}
-
-
-def _described(oid: bytes, header: list[bytes]) -> Origin:
-    line = next((line[7:] for line in header if line.startswith(b"author ")), b"")
-    who, _, when = line.rpartition(b"> ")
-    encoding = next((line[9:] for line in header if line.startswith(b"encoding ")), b"utf-8")
-    return Origin(oid.decode(), _decoded(who + b">" if who else line, encoding).strip() or None, _seconds(when))
-
-
-def _decoded(name: bytes, encoding: bytes) -> str:
-    """Read a name in the encoding that its commit says it has; where that is none, or it has not, as UTF-8."""
-    try:
-        return name.decode(encoding.decode("ascii"))
-    except (LookupError, ValueError):
-        return name.decode("utf-8", "replace")
-
-
-def _seconds(when: bytes) -> int | None:
-    """Read a date; one before 1970 or after the year 9999 is none."""
-    digits = when.split(b" ")[0]
-    return int(digits) if digits.isdigit() and len(digits) < 20 and int(digits) < 253_402_300_800 else None

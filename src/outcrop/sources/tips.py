@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from outcrop.domain.place import COMMIT_MESSAGE, TAG_MESSAGE
 from outcrop.sources import history
 from outcrop.sources.blobs import whole
+from outcrop.sources.heads import named_by
 from outcrop.sources.history import Places
 from outcrop.sources.repository import Repository
 
@@ -53,7 +54,7 @@ def _through_tags(repository: Repository, kinds: dict[bytes, bytes | None]) -> d
         if not ahead:
             break
         if step < _MOST_TAGS:
-            next_of |= {oid: history.named_by(content) for oid, content in whole(repository, ahead)}
+            next_of |= {oid: named_by(content) for oid, content in whole(repository, ahead)}
         else:
             next_of |= zip(ahead, history.answers(repository, [oid + b"^{}" for oid in ahead]), strict=True)
         kinds |= _kinds(repository, {named for oid in ahead if (named := next_of[oid]) and named not in kinds})
