@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Iterator
+from time import monotonic
 from urllib.parse import unquote
 
 import structlog
@@ -16,7 +17,7 @@ from outcrop.store import findings
 from outcrop.store.db import Connection
 from outcrop.store.keyring import Keys
 
-_PATIENCE = 2.0  # seconds that whoever typed something waits for the rules
+_PATIENCE = 0.5  # seconds after the first text within which the rules are waited for
 _AROUND = "\"'`<>()[]{}.,;:!?*„“”‚‘’«»"  # what stands around a word and is not of it
 _PARTS = re.compile(r"[\s\"'`<>()\[\]{},;=|&]+|:(?=\S)")
 _DRAWN = re.compile(r"\b(?=\w*[0-9])(?=\w*[A-Z])(?=\w*[a-z])\w{20,}\b", re.ASCII)  # names of tickets have no small letters
@@ -30,6 +31,7 @@ class Notes:
     def __init__(self, load: Callable[[], RuleSet]) -> None:
         self._load = load
         self._loading: asyncio.Task[RuleSet] | None = None
+        self._until = 0.0
 
     async def clean(self, db: Connection, keys: Keys, account_id: int, text: str) -> Clean:
         """Mask in a text whatever is a credential of the account, or looks like one."""
@@ -44,8 +46,9 @@ class Notes:
     async def _ruleset(self) -> RuleSet | None:
         if self._loading is None:
             self._loading = asyncio.create_task(asyncio.to_thread(self._load))
+            self._until = monotonic() + _PATIENCE
         try:
-            return await asyncio.wait_for(asyncio.shield(self._loading), _PATIENCE)
+            return await asyncio.wait_for(asyncio.shield(self._loading), self._until - monotonic())
         except TimeoutError:
             return None
         except (OutcropError, OSError) as error:  # the operator's own, which may be mended meanwhile
