@@ -161,7 +161,10 @@ def _read(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[It
         left: list[bytes] = []
         size = 0
         for batch in batches:
-            for oid in batch if not isinstance(batch, Messages) else ():
+            if isinstance(batch, Messages):
+                yield from _asked(repository, [batch])
+                continue
+            for oid in batch:
                 version = packs.version(unhexlify(oid))
                 if version is None:
                     left.append(oid)
@@ -172,7 +175,6 @@ def _read(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[It
                     yield versions
                     _let_go(versions)
                     versions, size = [], 0
-            left += batch if isinstance(batch, Messages) else ()
             if len(left) >= _MOST_LEFT:
                 yield from _asked(repository, [left])
                 left = []

@@ -35,14 +35,15 @@ _IS_LOOSE = re.compile("[0-9a-f]{38}(?:[0-9a-f]{24})?")  # what git names a file
 _SIZE = 6  # bytes in which a size is kept
 _WHOLE = b""  # the base of what is no change
 _TEXTS = (b"blob ", b"commit ", b"tag ")
-_MESSAGE_SIZE = 200  # bytes that most commits take
+_MESSAGE_SIZE = 100  # bytes as which a message counts: half of what most commits take
 
 
 def listed(repository: Repository, known: Container[bytes], seen: Callable[[bytes], None], jobs: int) -> Iterator[list[bytes]]:
-    """Give the ids of all blobs that are not known, family by family, in batches of about equal work, then those of commits and tags.
+    """Give the ids of all blobs that are not known, family by family, in batches of about equal work; first those of commits and tags.
 
-    What is known, and is noted as seen, is so by its id in bytes. All are put in order before the first is read: then the processes that
-    read them do not begin with what the order was made of.
+    For messages git is asked, which gives back what it holds of an index before the others hold most. What is known, and is noted as
+    seen, is so by its id in bytes. All are put in order before the first is read: then the processes that read them do not begin with
+    what the order was made of.
     """
     with closing(Rows(repository.folder)) as blobs, closing(Rows(repository.folder)) as messages:
         order = _Order(blobs, messages, known)
@@ -51,8 +52,8 @@ def listed(repository: Repository, known: Container[bytes], seen: Callable[[byte
         except DAMAGED:  # git tells what is wrong
             order.clear()
             _ask_git(repository, None, order)
-        yield from _batches(blobs, seen)
         yield from map(Messages, _batches(messages, seen))
+        yield from _batches(blobs, seen)
 
 
 @dataclass(frozen=True, slots=True)
