@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 import psycopg
 
 from outcrop.domain.account import Account, Plan
+from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.scan import ScanRun, Trigger
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import OPTIONS, Schedule, Spec, Target, TargetKind
@@ -22,7 +23,7 @@ from outcrop.net.http import open_http
 from outcrop.scanner.loader import load_text
 from outcrop.scanner.ruleset import _to_cache, make
 from outcrop.scanner.sample import expand
-from outcrop.services import accounts
+from outcrop.services import accounts, findings
 from outcrop.services.pipeline.foreground import run_now
 from outcrop.services.pipeline.look import look_at_source
 from outcrop.services.pipeline.plan import plan_run
@@ -264,6 +265,15 @@ class Pipeline:
         """Give the one finding of an account."""
         (found,) = self.findings(account)
         return found
+
+    def excerpt(self, account: Account, id_: UUID) -> Excerpt | None:
+        """Give the lines around a finding, as they are shown."""
+
+        async def read() -> Excerpt | None:
+            async with self.tools.pool.connection() as db:
+                return await findings.excerpt(db, self.tools.keys, account.id, id_)
+
+        return self.wait(read())
 
     def events(self, account: Account) -> list[tuple[str, UUID]]:
         """Give the events that wait to be sent, in no order."""

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from cryptography.exceptions import InvalidTag
@@ -11,20 +11,11 @@ from outcrop.domain.account import Account
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import Spec, TargetKind
-from outcrop.services import findings
 from tests.pipeline import Pipeline, owner_spec, token
 from tests.site_runs import served
 from tests.web_host import page, script
 
 KEY, OTHER = token("excerpt"), token("beside")
-
-
-def excerpt(pipeline: Pipeline, account: Account, id_: UUID) -> Excerpt | None:
-    async def read() -> Excerpt | None:
-        async with pipeline.tools.pool.connection() as db:
-            return await findings.excerpt(db, pipeline.tools.keys, account.id, id_)
-
-    return pipeline.wait(read())
 
 
 def test_a_finding_in_git_has_the_lines_around_it_as_they_were_where_its_line_is_counted(pipeline: Pipeline, account: Account) -> None:
@@ -36,9 +27,9 @@ def test_a_finding_in_git_has_the_lines_around_it_as_they_were_where_its_line_is
     by_mask = {found["matched_text"]: found for found in pipeline.findings(account)}
     found = by_mask[Secret(KEY).masked()]
     lines = ("one", "two", f"key = '{Secret(KEY).masked()}'", f"other = '{Secret(OTHER).masked()}'", "last")
-    assert excerpt(pipeline, account, found["id"]) == Excerpt(1, lines, 2)
+    assert pipeline.excerpt(account, found["id"]) == Excerpt(1, lines, 2)
     assert (found["line_number"], found["current_line"]) == (3, 5)
-    assert excerpt(pipeline, account, by_mask[Secret(OTHER).masked()]["id"]) == Excerpt(2, lines[1:], 2)
+    assert pipeline.excerpt(account, by_mask[Secret(OTHER).masked()]["id"]) == Excerpt(2, lines[1:], 2)
     for row in pipeline.findings(account):
         assert b"key" not in row["excerpt_box"]
 
@@ -53,7 +44,7 @@ def test_it_follows_the_finding_to_another_place(pipeline: Pipeline, account: Ac
     pipeline.scan(account, owner_spec(owner))
     after = pipeline.finding(account)
     assert (after["id"], after["line_number"]) == (before["id"], 3)
-    assert excerpt(pipeline, account, after["id"]) == Excerpt(1, ("new", "history", Secret(KEY).masked()), 2)
+    assert pipeline.excerpt(account, after["id"]) == Excerpt(1, ("new", "history", Secret(KEY).masked()), 2)
 
 
 def test_one_of_where_it_stood_before_is_not_shown(pipeline: Pipeline, account: Account) -> None:
@@ -61,16 +52,16 @@ def test_one_of_where_it_stood_before_is_not_shown(pipeline: Pipeline, account: 
     pipeline.hosted(f"{owner}/shop", {"a.py": KEY})
     pipeline.scan(account, owner_spec(owner))
     id_ = pipeline.finding(account)["id"]
-    assert excerpt(pipeline, account, id_) is not None
+    assert pipeline.excerpt(account, id_) is not None
     pipeline.sql("UPDATE findings SET line_number = 9 WHERE id = %s", id_)
-    assert excerpt(pipeline, account, id_) is None
+    assert pipeline.excerpt(account, id_) is None
 
 
 def test_a_site_and_a_folder_have_them_too(pipeline: Pipeline, account: Account, tmp_path: Path) -> None:
     bundle = script("var a=1;" * 900 + f'k="{KEY}"' + ";b()" * 900)
     with served(pipeline, account, {"/": page('<script src="/app.js"></script>'), "/app.js": bundle}, "site.example") as runs:
         runs.scan()
-    shown = excerpt(pipeline, account, pipeline.finding(account)["id"])
+    shown = pipeline.excerpt(account, pipeline.finding(account)["id"])
     assert shown is not None
     assert Secret(KEY).masked() in shown.lines[shown.at]
     assert len(shown.lines[shown.at]) == 202
@@ -78,7 +69,7 @@ def test_a_site_and_a_folder_have_them_too(pipeline: Pipeline, account: Account,
     (tmp_path / "a.env").write_text(f"A=1\nKEY={OTHER}\n")
     pipeline.scan(account, Spec(TargetKind.FOLDER, str(tmp_path)))
     (found,) = (found for found in pipeline.findings(account) if found["file_path"] == "a.env")
-    assert excerpt(pipeline, account, found["id"]) == Excerpt(1, ("A=1", f"KEY={Secret(OTHER).masked()}"), 1)
+    assert pipeline.excerpt(account, found["id"]) == Excerpt(1, ("A=1", f"KEY={Secret(OTHER).masked()}"), 1)
 
 
 def test_where_no_credential_is_kept_no_line_is(pipeline: Pipeline, account: Account) -> None:
@@ -87,7 +78,7 @@ def test_where_no_credential_is_kept_no_line_is(pipeline: Pipeline, account: Acc
     pipeline.scan(account, owner_spec(owner), replace(pipeline.tools, keep_secrets=False))
     found = pipeline.finding(account)
     assert (found["secret_box"], found["excerpt_box"]) == (None, None)
-    assert excerpt(pipeline, account, found["id"]) is None
+    assert pipeline.excerpt(account, found["id"]) is None
 
 
 def test_whoever_erases_the_credential_erases_its_lines(pipeline: Pipeline, account: Account) -> None:

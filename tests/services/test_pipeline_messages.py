@@ -1,12 +1,9 @@
 """What an account's runs tell of the messages of commits and tags, from run to run."""
 
-from uuid import UUID
-
 from outcrop.domain.account import Account
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import Spec, TargetKind
-from outcrop.services import findings
 from tests.github_host import NAME
 from tests.pipeline import Hosted, Pipeline, owner_spec, token
 
@@ -19,14 +16,6 @@ def one_repository(pipeline: Pipeline) -> tuple[Spec, Hosted]:
     return owner_spec(owner), pipeline.hosted(f"{owner}/shop", FILES)
 
 
-def excerpt(pipeline: Pipeline, account: Account, id_: UUID) -> Excerpt | None:
-    async def read() -> Excerpt | None:
-        async with pipeline.tools.pool.connection() as db:
-            return await findings.excerpt(db, pipeline.tools.keys, account.id, id_)
-
-    return pipeline.wait(read())
-
-
 def test_a_message_is_a_place_with_the_address_of_its_commit_and_an_excerpt(pipeline: Pipeline, account: Account) -> None:
     spec, shop = one_repository(pipeline)
     commit = shop.push(FILES, message=f"try it\n\nwith {KEY}\nand so on\n")
@@ -35,7 +24,7 @@ def test_a_message_is_a_place_with_the_address_of_its_commit_and_an_excerpt(pipe
     assert (found["file_path"], found["line_number"], found["source_type"]) == (".git/COMMIT_EDITMSG", 3, "commit")
     assert found["source_url"].endswith(f"/shop/commit/{commit}")
     assert (run.findings_new, run.progress["blobs"]) == (1, 1)
-    assert excerpt(pipeline, account, found["id"]) == Excerpt(1, ("try it", "", f"with {Secret(KEY).masked()}", "and so on"), 2)
+    assert pipeline.excerpt(account, found["id"]) == Excerpt(1, ("try it", "", f"with {Secret(KEY).masked()}", "and so on"), 2)
 
 
 def test_of_a_new_commit_the_message_is_read_and_an_old_one_is_seen_again(pipeline: Pipeline, account: Account) -> None:

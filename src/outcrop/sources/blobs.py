@@ -29,8 +29,8 @@ _MOST_RESTARTS = 1_000
 _MISSING, _CUT = "object is missing or damaged", "object is damaged: only its beginning was read"
 UNREAD = {_MISSING, _CUT}
 _WITH_MESSAGE = {b"commit", b"tag"}
-_MESSAGE = b"\n\n"  # what stands before it
-_HEAD = 1 << 20  # bytes of a large commit within which it does
+MESSAGE = b"\n\n"  # what stands before it
+HEAD = 1 << 20  # bytes of a large commit within which it does
 
 
 class Messages(list[bytes]):
@@ -113,7 +113,7 @@ class Large:
 
     def begin_behind(self, mark: bytes) -> None:
         """Pass over what stands before a mark near the beginning."""
-        head = self.read(_HEAD)
+        head = self.read(HEAD)
         before, found, behind = head.partition(mark)
         kept = behind if found else before
         self._beginning = kept + self._beginning
@@ -267,7 +267,7 @@ class _CatFile:
                 large = Large(stream, ahead.size, bytes(memoryview(buffer)[at : min(length, at + ahead.size)]))
                 oid = self._next(ahead.kind)
                 if isinstance(oid, MessageOf):
-                    large.begin_behind(_MESSAGE)
+                    large.begin_behind(MESSAGE)
                 yield oid, large
                 at += ahead.size + 1
                 if at > length:  # its end, or only the line break after it, is still to come
@@ -296,8 +296,8 @@ class _CatFile:
                 break
             oid = self._next(bytes(header[1]))
             if isinstance(oid, MessageOf):
-                mark = buffer.find(_MESSAGE, start, stop)
-                start = mark + len(_MESSAGE) if mark >= 0 else stop
+                mark = buffer.find(MESSAGE, start, stop)
+                start = mark + len(MESSAGE) if mark >= 0 else stop
             objects.append((oid, start, stop))
             at = stop + 1
         return objects, at, None

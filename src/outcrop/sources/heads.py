@@ -1,10 +1,8 @@
 """What stands before the message of a commit or a tag: who made it and when, and what it comes from."""
 
 from outcrop.sources.base import Origin
-from outcrop.sources.blobs import Large, whole
+from outcrop.sources.blobs import HEAD, MESSAGE, Large, whole
 from outcrop.sources.repository import OID, Repository
-
-_HEADER = 1 << 20  # bytes of a large one that are read
 
 
 def parents_of(content: bytes | Large | None) -> list[bytes]:
@@ -19,8 +17,8 @@ def named_by(tag: bytes | Large | None) -> bytes | None:
 
 def _header(content: bytes | Large | None) -> list[bytes]:
     """Give the lines before the message of a commit or a tag, which may be of any length."""
-    raw = content.read(_HEADER) if isinstance(content, Large) else content or b""
-    return raw.partition(b"\n\n")[0].split(b"\n")
+    raw = content.read(HEAD) if isinstance(content, Large) else content or b""
+    return raw.partition(MESSAGE)[0].split(b"\n")
 
 
 def describe(repository: Repository, oids: list[bytes]) -> dict[bytes, Origin]:

@@ -16,7 +16,7 @@ from outcrop.scanner.ruleset import RuleSet
 from tests.backend import Backend, Tenant
 from tests.factories import make_line
 from tests.pipeline import token
-from tests.portal_client import Person, sign_in
+from tests.portal_client import Person
 from tests.rulesets import ruleset
 
 PASSWORD = "correct-horse" + "-battery"  # which no rule would recognise by itself
@@ -27,16 +27,6 @@ TOKEN = token("typed")
 def compiled() -> None:
     """The rules are in the cache: the server does not mask all that looks drawn."""
     ruleset()
-
-
-@pytest.fixture
-def tenant(backend: Backend) -> Tenant:
-    return backend.tenant()
-
-
-@pytest.fixture
-def owner(backend: Backend, tenant: Tenant) -> Person:
-    return sign_in(backend, tenant)
 
 
 @pytest.fixture
