@@ -238,7 +238,7 @@ def test_a_list_that_nobody_reads_to_its_end_leaves_nothing_behind(repo: Repo, t
     blob = bytes.fromhex(repo.git("rev-parse", "HEAD:d"))
     before = threading.active_count()
     texts = listing._texts(opened(repo, tmp_path / "work"), itertools.repeat(blob))
-    assert next(texts)[1] == blob
+    assert next(texts)[0] == blob
     texts.close()
     for _ in range(100):
         if threading.active_count() <= before:

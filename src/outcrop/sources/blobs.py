@@ -1,7 +1,4 @@
-"""The texts of a repository's objects: files from its packs, and messages, and what is not as usual, by `git cat-file`.
-
-One git is started for each worker.
-"""
+"""The texts of a repository's objects, files and messages: from its packs, and what is not as usual by `git cat-file`."""
 
 import subprocess
 import threading
@@ -10,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, NamedTuple, Self
 
 from outcrop.domain.finding import Confidence
@@ -34,7 +32,13 @@ HEAD = 1 << 20  # bytes of a large commit within which it does
 
 
 class Messages(list[bytes]):
-    """Ids of commits and tags, whose messages are to be read: git has them sooner than we."""
+    """Ids of commits and tags of one pack, with where they stand in it: then nobody has to look in its index, which git would map."""
+
+    def __init__(self, index: Path, places: Iterable[tuple[bytes, int]]) -> None:
+        ids, starts = zip(*places, strict=True)
+        super().__init__(ids)
+        self.of = index
+        self.starts: tuple[int, ...] = starts
 
 
 class MessageOf(bytes):
@@ -156,32 +160,56 @@ Versions = list[tuple[bytes, Version]]
 
 def _read(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[Item | Versions]:
     """Give objects many at a time: from the packs, and what they do not give from git."""
+    left: list[bytes] = []
+    yield from _from_packs(repository, batches, left)
+    if left:
+        yield from _asked(repository, [left])
+
+
+def _from_packs(repository: Repository, batches: Iterable[list[bytes]], left: list[bytes]) -> Iterator[Item | Versions]:
+    """Give what the packs have, and note what is left to git: that is asked meanwhile only where much is."""
     with closing(Packs(repository.objects)) as packs:
         versions: Versions = []
-        left: list[bytes] = []
         size = 0
         for batch in batches:
             if isinstance(batch, Messages):
-                yield from _asked(repository, [batch])
-                continue
-            for oid in batch:
-                version = packs.version(unhexlify(oid))
-                if version is None:
-                    left.append(oid)
-                    continue
-                versions.append((oid, version))
-                size += len(version.content)
-                if size > _AT_ONCE:
-                    yield versions
-                    _let_go(versions)
-                    versions, size = [], 0
+                yield from _messages(packs, batch, left)
+            else:
+                for oid in batch:
+                    version = packs.version(unhexlify(oid))
+                    if version is None:
+                        left.append(oid)
+                        continue
+                    versions.append((oid, version))
+                    size += len(version.content)
+                    if size > _AT_ONCE:
+                        yield versions
+                        _let_go(versions)
+                        versions, size = [], 0
             if len(left) >= _MOST_LEFT:
-                yield from _asked(repository, [left])
-                left = []
+                yield from _asked(repository, [left.copy()])
+                left.clear()
         if versions:
             yield versions
-        if left:
-            yield from _asked(repository, [left])
+
+
+def _messages(packs: Packs, batch: Messages, left: list[bytes]) -> Iterator[Stretch]:
+    """Give the messages of a pack many at a time; note what is left to git."""
+    buffer, contents = bytearray(b"\n"), list[tuple[bytes, int, int]]()
+    for oid, start in zip(batch, batch.starts, strict=True):
+        data = packs.with_message(batch.of, start)
+        if data is None:
+            left.append(oid)
+            continue
+        begin = len(buffer)
+        buffer += data.partition(MESSAGE)[2]
+        contents.append((MessageOf(oid), begin, len(buffer)))
+        buffer += b"\n"
+        if len(buffer) > _AT_ONCE:
+            yield Stretch(buffer, len(buffer), contents)
+            buffer, contents = bytearray(b"\n"), []
+    if contents:
+        yield Stretch(buffer, len(buffer), contents)
 
 
 def _let_go(versions: Versions) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import accumulate
 
-from outcrop.sources.packfile import BLOB, OF_OFFSET, Pack, head_of
+from outcrop.sources.packfile import BLOB, COMMIT, OF_OFFSET, TAG, TREE, Pack, head_of
 from outcrop.sources.packindex import WIDTH
 from outcrop.sources.parallel import Emit, spread
 
@@ -17,14 +17,16 @@ _BLOCK = 1 << 18  # bytes of a pack that are read together
 _HEAD = 64  # bytes that the head of an entry has at most
 _TOGETHER = 1 << 15  # objects whose heads a process reads before it tells
 _FEW = 8  # objects among which one is looked for by its place
-_ODD, _COMMIT, _TREE, _TAG = 0, 1, 2, 4
+_ODD = 0  # a kind of which git is to tell
 
 Blob = tuple[bytes, int]  # its id, and its size as it is packed
-Tell = Callable[[bytes], None]
 
 
-def blobs_of(pack: Pack, jobs: int, message: Tell, leave: Tell) -> Iterator[Blob]:
-    """Give the blobs of a pack, each before what is a change of it; tell of commits and tags, and of what is not as usual."""
+def blobs_of(pack: Pack, jobs: int, message: Callable[[bytes, int], None], leave: Callable[[bytes], None]) -> Iterator[Blob]:
+    """Give the blobs of a pack, each before what is a change of it.
+
+    Tell of commits and tags, with where they stand, and of what is not as usual.
+    """
     numbers, starts = pack.index.in_order(pack.size)
     names = pack.index.names()
 
@@ -32,8 +34,13 @@ def blobs_of(pack: Pack, jobs: int, message: Tell, leave: Tell) -> Iterator[Blob
         number = numbers[at] * WIDTH
         return names[number : number + WIDTH]
 
-    tell = {_COMMIT: message, _TAG: message}
-    for at in _in_families(pack, starts, jobs, lambda kind, at: tell.get(kind, leave)(name(at))):
+    def tell(kind: int, at: int) -> None:
+        if kind in (COMMIT, TAG):
+            message(name(at), starts[at])
+        else:
+            leave(name(at))
+
+    for at in _in_families(pack, starts, jobs, tell):
         yield name(at), (starts[at + 1] if at + 1 < len(starts) else pack.size) - starts[at]
 
 
@@ -47,7 +54,7 @@ def _in_families(pack: Pack, starts: "array[int]", jobs: int, tell: Callable[[in
             parents.append(bases[base - 1] if base else 0)
             bases[at] = len(blobs)  # from now on its number
             blobs.append(at)
-        elif kind != _TREE:
+        elif kind != TREE:
             tell(kind, at)
     below, beside = array("I", bytes(4 * len(blobs))), array("I", bytes(4 * len(blobs)))
     for number in range(len(blobs) - 1, 0, -1):

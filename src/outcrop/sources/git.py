@@ -159,9 +159,8 @@ def _unread(scan: Scan, tips: Tips, known: Known) -> Iterator[list[bytes]]:
     brought = history.changed(scan.repository, order, scan.jobs, [])
     again = history.present(scan.repository, sorted({blob for one in known.standing for blob in one.blobs}))
     wanted = list(dict.fromkeys([*fresh, *sorted(again | brought.keys())]))
-    messages = [*order, *tips.tags]
+    wanted += [*order, *tips.tags]  # for their messages
     yield from (wanted[at : at + _AT_ONCE] for at in range(0, len(wanted), _AT_ONCE))
-    yield from (blobs.Messages(messages[at : at + _AT_ONCE]) for at in range(0, len(messages), _AT_ONCE))
 
 
 def scan_commit(scan: Scan, commit: bytes) -> Outcome:

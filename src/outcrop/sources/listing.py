@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import struct
 import subprocess
 import tempfile
 import threading
@@ -10,8 +11,9 @@ from binascii import unhexlify
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import IO
 
@@ -35,15 +37,15 @@ _IS_LOOSE = re.compile("[0-9a-f]{38}(?:[0-9a-f]{24})?")  # what git names a file
 _SIZE = 6  # bytes in which a size is kept
 _WHOLE = b""  # the base of what is no change
 _TEXTS = (b"blob ", b"commit ", b"tag ")
-_MESSAGE_SIZE = 100  # bytes as which a message counts: half of what most commits take
+_PLACED = struct.Struct(f">{WIDTH}sIQ")  # the id of a commit or a tag, which pack it is in, and where
+_BATCH_MESSAGES = 5_000
 
 
 def listed(repository: Repository, known: Container[bytes], seen: Callable[[bytes], None], jobs: int) -> Iterator[list[bytes]]:
-    """Give the ids of all blobs that are not known, family by family, in batches of about equal work; first those of commits and tags.
+    """Give all commits and tags that are not known, then blobs, family by family, in batches of about equal work.
 
-    For messages git is asked, which gives back what it holds of an index before the others hold most. What is known, and is noted as
-    seen, is so by its id in bytes. All are put in order before the first is read: then the processes that read them do not begin with
-    what the order was made of.
+    What is known, and is noted as seen, is so by its id in bytes. All are put in order before the first is read: then the processes
+    that read them do not begin with what the order was made of.
     """
     with closing(Rows(repository.folder)) as blobs, closing(Rows(repository.folder)) as messages:
         order = _Order(blobs, messages, known)
@@ -52,25 +54,22 @@ def listed(repository: Repository, known: Container[bytes], seen: Callable[[byte
         except DAMAGED:  # git tells what is wrong
             order.clear()
             _ask_git(repository, None, order)
-        yield from map(Messages, _batches(messages, seen))
+        yield from _in_packs(messages, order.indexes, seen)
         yield from _batches(blobs, seen)
 
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """What is to be read, each with its size as it is packed."""
+    """What is to be read."""
 
-    blobs: Rows
-    messages: Rows
+    blobs: Rows  # each with its size as it is packed; also commits and tags of which only git tells
+    messages: Rows  # each with its place
     known: Container[bytes]
+    indexes: list[Path] = field(default_factory=list)  # of the packs in which messages stand
 
     def clear(self) -> None:
         self.blobs.clear()
         self.messages.clear()
-
-    def say(self, oid: bytes, size: int = _MESSAGE_SIZE) -> None:
-        if oid not in self.known:
-            self.messages.add(_row(oid, size))
 
 
 def _put_in_order(repository: Repository, order: _Order, jobs: int) -> None:
@@ -84,15 +83,16 @@ def _put_in_order(repository: Repository, order: _Order, jobs: int) -> None:
             if is_new(oid):
                 left.add(oid)
 
-        def say(oid: bytes) -> None:
-            if is_new(oid):
-                order.say(oid)
+        def place(oid: bytes, start: int) -> None:
+            if is_new(oid) and oid not in order.known:
+                order.messages.add(_PLACED.pack(oid, len(order.indexes) - 1, start))
 
         for oid in (oid for folder in loose for oid in _loose(folder)):
             leave(oid)
         for index in indexes:
+            order.indexes.append(index)
             with closing(Pack(index)) as pack:
-                blobs = blobs_of(pack, jobs, say, leave)
+                blobs = blobs_of(pack, jobs, place, leave)
                 order.blobs.extend(_row(oid, size) for oid, size in blobs if is_new(oid) and oid not in order.known)
         if left.width:
             _ask_git(repository, left, order)
@@ -129,14 +129,20 @@ def _batches(order: Rows, seen: Callable[[bytes], None]) -> Iterator[list[bytes]
         yield batch
 
 
+def _in_packs(messages: Rows, indexes: list[Path], seen: Callable[[bytes], None]) -> Iterator[Messages]:
+    for number, placed in groupby(map(_PLACED.unpack, messages), key=itemgetter(1)):
+        while some := [(oid, start) for oid, _, start in islice(placed, _BATCH_MESSAGES)]:
+            for oid, _ in some:
+                seen(oid)
+            yield Messages(indexes[number], ((oid.hex().encode(), start) for oid, start in some))
+
+
 def _ask_git(repository: Repository, given: Iterable[bytes] | None, order: _Order) -> None:
     """Put the given objects in order, or all that there are."""
     changes: defaultdict[bytes, bytearray] = defaultdict(bytearray)  # by the blob of which they are changes
     count = 0
-    for kind, oid, size, base in _texts(repository, given):
-        if kind != b"blob":
-            order.say(oid, size)
-        elif oid not in order.known:
+    for oid, size, base in _texts(repository, given):
+        if oid not in order.known:
             row = _row(oid, size)
             changes[base] += row
             count += 1
@@ -159,8 +165,8 @@ def _put_by_family(changes: dict[bytes, bytearray], order: Rows, width: int) -> 
                 ahead += changes.pop(entry[:-_SIZE], b"")
 
 
-def _texts(repository: Repository, given: Iterable[bytes] | None) -> Iterator[tuple[bytes, bytes, int, bytes]]:
-    """Give those of the given objects, or of all, that are no trees: their kind, id, size as they are packed, and base; ids in bytes."""
+def _texts(repository: Repository, given: Iterable[bytes] | None) -> Iterator[tuple[bytes, int, bytes]]:
+    """Give those of the given objects, or of all, that are no trees: their ids, sizes as they are packed, and bases; ids in bytes."""
     any_damaged = False
     command, stdin = ([*_LIST, *_EVERY], subprocess.DEVNULL) if given is None else (_LIST, subprocess.PIPE)
     with tempfile.TemporaryFile() as errors, gitcall.start(repository.folder, command, stdin=stdin, stderr=errors, config=_VIEW) as process:
@@ -168,11 +174,11 @@ def _texts(repository: Repository, given: Iterable[bytes] | None) -> Iterator[tu
         giver = _Giver(process.stdin, iter(given)) if process.stdin and given is not None else None
         for line in process.stdout:
             if line.startswith(_TEXTS):
-                kind, size, oid, base = line.split()
-                yield kind, unhexlify(oid), int(size), unhexlify(base) if base.strip(b"0") else _WHOLE
+                _, size, oid, base = line.split()
+                yield unhexlify(oid), int(size), unhexlify(base) if base.strip(b"0") else _WHOLE
             elif line.endswith(b" missing\n"):  # listed, but not even its type can be read
                 any_damaged = True
-                yield b"blob", unhexlify(line.split()[0]), 0, _WHOLE
+                yield unhexlify(line.split()[0]), 0, _WHOLE
         process.wait()
         if giver:
             giver.join()

@@ -1,7 +1,7 @@
-"""Files read from packs by ourselves, as versions of one another: git would tell what they are, but not what of them is new.
+"""Objects read from packs by ourselves: files as versions of one another, for git would not tell what of them is new.
 
-Whatever is not as usual is left to git: what is loose, large, damaged, no file, or written in a way that few repositories have. Packs
-are read and not mapped: a mapped file that somebody cuts ends the process.
+Whatever is not as usual is left to git: what is loose, large, damaged, or written in a way that few repositories have. Packs are read
+and not mapped: a mapped file that somebody cuts ends the process.
 """
 
 import os
@@ -29,7 +29,8 @@ _KEPT = 4 << 20  # bytes of objects on the way to the last one
 _FIRST = 4_096  # bytes that are read of an object at first
 _MORE = 1 << 18
 _SPARSE = 24  # a change that has so many times fewer bytes than what it makes is worth reading step by step
-BLOB, OF_OFFSET, _OF_NAME = 3, 6, 7  # kinds of entries
+COMMIT, TREE, BLOB, TAG, OF_OFFSET, _OF_NAME = 1, 2, 3, 4, 6, 7  # kinds of entries
+_FILES, _MESSAGES = (BLOB,), (COMMIT, TAG)
 _Place = tuple["Pack", int]
 DAMAGED = (OSError, ValueError, IndexError, MemoryError, zlib.error, ApplyDeltaError)
 
@@ -39,6 +40,7 @@ class Packs:
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._packs = list(islice((pack for folder in folders for pack in _opened(folder)), _MOST_PACKS))
+        self._by_index = {pack.index.path: pack for pack in self._packs}
         # From one that is no change to the last that was read: families are read one after the other.
         self._path: dict[_Place, Version] = {}
         self._size = 0
@@ -48,10 +50,18 @@ class Packs:
             pack.close()
 
     def version(self, oid: bytes) -> Version | None:
-        """Give an object, and what it has from the one it is a change of; None where git is to be asked."""
+        """Give a file, and what it has from the one it is a change of; None where git is to be asked."""
         try:
             place = self._find(oid)
-            return self._read(place) if place else None
+            return self._read(place, _FILES) if place else None
+        except DAMAGED:
+            return None
+
+    def with_message(self, index: Path, start: int) -> bytes | None:
+        """Give the commit or the tag at this place of the pack of an index; None where git is to be asked."""
+        pack = self._by_index.get(index)
+        try:
+            return self._read((pack, start), _MESSAGES).content if pack else None
         except DAMAGED:
             return None
 
@@ -64,13 +74,13 @@ class Packs:
                 return pack, offset
         return None
 
-    def _read(self, place: _Place) -> Version:
+    def _read(self, place: _Place, kinds: Sequence[int]) -> Version:
         """Read an object from the nearest that is kept, or that is no change; those between are made anew."""
         steps: list[tuple[_Place, bytes]] = []
         held = 0
         at = place
         while (version := self._path.get(at)) is None:
-            base, data = at[0].entry(at[1])
+            base, data = at[0].entry(at[1], kinds)
             if base is None:
                 version = Version(data)
                 break
@@ -132,8 +142,8 @@ class Pack:
         """Read so many bytes of the pack, or fewer where it ends."""
         return os.pread(self._file, size, offset)
 
-    def entry(self, offset: int) -> tuple[int | bytes | None, bytes]:
-        """Read what stands at a place: a file, or a change with the place or the name of what it is a change of."""
+    def entry(self, offset: int, kinds: Sequence[int]) -> tuple[int | bytes | None, bytes]:
+        """Read what stands at a place: an object of these kinds, or a change with the place or the name of what it is a change of."""
         data = self.read(offset, _FIRST)
         kind, size, back, at = head_of(data, 0)
         base: int | bytes | None = None
@@ -142,8 +152,8 @@ class Pack:
         elif kind == _OF_NAME:
             base = data[at : at + WIDTH]
             at += WIDTH
-        elif kind != BLOB:
-            raise ValueError("an object that is no file")
+        elif kind not in kinds:
+            raise ValueError("an object of another kind")
         if size > _LARGEST or (isinstance(base, int) and not 0 < base < offset):
             raise ValueError("an object that is large, or a change of nothing")
         return base, self._inflated(memoryview(data)[at:], size, offset + len(data))
