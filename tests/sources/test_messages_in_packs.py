@@ -111,6 +111,7 @@ def test_what_is_no_longer_where_it_was_is_left_to_git(repo: Repo, tmp_path: Pat
     repo.git("repack", "-adfq")
     given = {one[0]: one for one in blobs.contents(repository, batches)}
     assert texts(given) == {oid: text for oid, text in by_git(repo).items() if oid in given}
+    assert len(given) == 22
     assert sorted(asked) == sorted(given)
 
 
