@@ -8,7 +8,9 @@ import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
+from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
@@ -149,10 +151,24 @@ async def open_http(egress: Egress, *, user_agent: str = "outcrop", connections:
 
 def tls_context(egress: Egress) -> ssl.SSLContext:
     """Trust what the machine trusts, and the operator's own authority."""
+    paths = ssl.get_default_verify_paths()
+    return _trusting(egress.ca_file, *map(_changed, (paths.cafile, paths.capath, egress.ca_file)))
+
+
+@lru_cache(maxsize=4)
+def _trusting(own: Path | None, *_: int) -> ssl.SSLContext:
+    """Read whom to trust, which takes 40 ms: once, until the files change."""
     context = ssl.create_default_context()
-    if egress.ca_file:
-        context.load_verify_locations(egress.ca_file)
+    if own:
+        context.load_verify_locations(own)
     return context
+
+
+def _changed(path: str | Path | None) -> int:
+    try:
+        return Path(path).stat().st_mtime_ns if path else 0
+    except OSError:
+        return 0
 
 
 class _Guarded(AbstractResolver):
