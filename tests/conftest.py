@@ -8,6 +8,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import hypothesis
@@ -20,7 +21,7 @@ from outcrop.cli import session
 from outcrop.logs import set_up_logs
 from outcrop.runtime import prepare
 from outcrop.settings import Settings
-from outcrop.store import passwords
+from outcrop.store import keyring, passwords
 from outcrop.store.embedded import embedded_postgres
 from outcrop.store.keyring import Keys
 from tests.backend import Backend, Server, running_server
@@ -60,6 +61,8 @@ asyncio.SelectorEventLoop.close = _close_gently
 
 REAL_HASHER = passwords._HASHER
 passwords._HASHER = PasswordHasher(time_cost=1, memory_cost=8 << 10)  # a tenth of the work; hundreds of tests sign in
+
+keyring._wrapping_key = cache(keyring._wrapping_key)  # slow on purpose, and hundreds of tests open a database with the same one
 
 SECRET_KEY = "a key for the tests only, no secret"
 
