@@ -11,7 +11,7 @@ from outcrop.scanner import ruleset as module
 from outcrop.scanner.loader import load_paths
 from outcrop.scanner.ruleset import RuleSet, make
 from tests.command import Ran, run
-from tests.rulesets import github_token, ruleset
+from tests.rulesets import cached_in, github_token, ruleset
 
 GOOD = """issuer = "Acme"
 
@@ -36,7 +36,8 @@ def rules(tmp_path, monkeypatch) -> Callable[..., Ran]:
     monkeypatch.setattr("outcrop.cli.rules.load", lambda **_: few("github"))
     (tmp_path / "good.toml").write_text(GOOD)
     (tmp_path / "bad.toml").write_text(GOOD.replace("{16}'", "'").replace("[0-9a-f]", "[0-9"))
-    return lambda *arguments: run("rules", *arguments, folder=tmp_path, cache=tmp_path / "cache")
+    home = cached_in(tmp_path / "cache")  # reading all built-in rules takes seconds
+    return lambda *arguments: run("rules", *arguments, folder=tmp_path, cache=home)
 
 
 MARK = "\x1b[31m"
