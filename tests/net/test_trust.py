@@ -12,10 +12,10 @@ from tests.issuer import Play, issuer
 from tests.tls import certificate
 
 
-def changed_later(path: Path) -> None:
-    """Move the date of a file on: two changes may fall into one tick of the clock."""
-    now = path.stat().st_mtime_ns
-    os.utime(path, ns=(now, now + 1_000_000_000))
+def put(content: bytes, into: Path, *, day: int) -> None:
+    """Write a file of some day: two changes may fall into one tick of the clock."""
+    into.write_bytes(content)
+    os.utime(into, (day * 86_400, day * 86_400))
 
 
 def test_it_is_read_once(tmp_path: Path) -> None:
@@ -36,14 +36,11 @@ def test_an_authority_that_is_replaced_is_no_longer_trusted_and_its_successor_is
             async with open_http(egress) as http:
                 return (await http.get("https://a.example/", seconds=10)).status
 
-        trusted.write_bytes(other.read_bytes())
+        put(other.read_bytes(), trusted, day=1)
         with pytest.raises(HttpError):
             asyncio.run(ask())
-        trusted.write_bytes(one.ca.read_bytes())
-        changed_later(trusted)
+        put(one.ca.read_bytes(), trusted, day=2)
         assert asyncio.run(ask()) == 200
-        trusted.write_bytes(other.read_bytes())
-        changed_later(trusted)
-        changed_later(trusted)
+        put(other.read_bytes(), trusted, day=3)
         with pytest.raises(HttpError):
             asyncio.run(ask())

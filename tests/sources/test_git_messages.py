@@ -11,19 +11,12 @@ FIRST, SECOND, THIRD = token("first"), token("second"), token("third")
 COMMIT, TAG = ".git/COMMIT_EDITMSG", ".git/TAG_EDITMSG"
 
 
-def say(repo: Repo, message: str) -> str:
-    """Commit nothing but a message."""
-    repo.git("commit", "--quiet", "--allow-empty", "--cleanup=verbatim", "-F", "-", given=message.encode())
-    repo.commits += 1
-    return repo.git("rev-parse", "HEAD")
-
-
 @pytest.fixture(params=["loose", "packed", "sha256"])
 def said(request: pytest.FixtureRequest, tmp_path: Path) -> Repo:
     """A value in the message of the second of three commits, told by each way an object can be kept."""
     repo = Repo(tmp_path / "said", *(["--object-format=sha256"] if request.param == "sha256" else []))
     repo.commit({"a": "clean\n"})
-    say(repo, f"try the new key\n\ncurl -H 'Authorization: token {FIRST}'\n")
+    repo.say(f"try the new key\n\ncurl -H 'Authorization: token {FIRST}'\n")
     repo.commit({"a": "clean\nstill\n"})
     if request.param == "packed":
         repo.git("repack", "-adfq")
@@ -47,12 +40,12 @@ def test_messages_are_not_counted_as_files(said: Repo, scan: Scan) -> None:
 def test_a_rescan_tells_the_same_and_what_was_said_since(said: Repo, scan: Scan, tmp_path: Path) -> None:
     first = scan(said.path, cache=tmp_path / "cache")
     assert scan(said.path, cache=tmp_path / "cache").findings == first.findings == scan(said.path).findings
-    say(said, f"{SECOND}\n")
+    said.say(f"{SECOND}\n")
     assert sorted(scan(said.path, cache=tmp_path / "cache").secrets) == sorted([FIRST, SECOND])
 
 
 def test_the_oldest_message_that_has_a_value_counts(said: Repo, scan: Scan) -> None:
-    say(said, f"again {FIRST}\n")
+    said.say(f"again {FIRST}\n")
     assert scan(said.path).of(FIRST)["commit"] == said.git("rev-parse", "HEAD~2")
 
 
@@ -80,7 +73,7 @@ def test_what_stands_before_a_message_is_not_read(repo: Repo, scan: Scan) -> Non
 @pytest.mark.parametrize("behind", [0, 3_000_000], ids=["at the end", "in the middle"])
 def test_a_value_in_a_message_of_megabytes_is_found(repo: Repo, scan: Scan, behind: int) -> None:
     repo.commit({"a": "clean\n"})
-    say(repo, "words and words\n" * 200_000 + f"key {FIRST}\n" + "x y\n" * (behind // 4))
+    repo.say("words and words\n" * 200_000 + f"key {FIRST}\n" + "x y\n" * (behind // 4))
     repo.commit({"b": f"{SECOND}\n"})
     report = scan(repo.path)
     assert report.of(FIRST)["line_number"] == 200_001
@@ -89,7 +82,7 @@ def test_a_value_in_a_message_of_megabytes_is_found(repo: Repo, scan: Scan, behi
 
 
 def test_a_message_is_decoded_as_a_file_is(repo: Repo, scan: Scan) -> None:
-    say(repo, f"see {base64.b64encode(f'token={FIRST}'.encode()).decode()}\n")
+    repo.say(f"see {base64.b64encode(f'token={FIRST}'.encode()).decode()}\n")
     assert scan(repo.path).of(FIRST)["encoding"] == ["base64"]
 
 
@@ -105,7 +98,7 @@ def test_since_reads_the_messages_of_the_commits_after_it(said: Repo, scan: Scan
 
 
 def test_since_leaves_nothing_out_that_an_older_message_had(said: Repo, scan: Scan) -> None:
-    commit = say(said, f"once more {FIRST}\n")
+    commit = said.say(f"once more {FIRST}\n")
     assert scan(said.path, since="HEAD~1").of(FIRST)["commit"] == commit
 
 

@@ -14,10 +14,6 @@ from outcrop.sources.repository import open_local
 from tests.sources.conftest import Repo
 
 
-def say(repo: Repo, message: str) -> None:
-    repo.git("commit", "--quiet", "--allow-empty", "--cleanup=verbatim", "-F", "-", given=message.encode())
-
-
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
     """Commits whose messages are long and alike, so that git keeps some as changes of others, an empty one, and a tag."""
@@ -26,7 +22,7 @@ def repo(tmp_path: Path) -> Repo:
     text = [f"* line {number} was {chance.randrange(10**9)}" for number in range(200)]
     for number in range(20):
         text[number * 7] = f"* changed in {number}"
-        say(repo, "\n".join(["Subject", "", *text]) + "\n")
+        repo.say("\n".join(["Subject", "", *text]) + "\n")
     repo.git("commit", "--quiet", "--allow-empty", "--allow-empty-message", "-m", "")
     repo.git("tag", "-a", "-m", "what is released", "v1")
     repo.git("repack", "-adfq")
@@ -86,9 +82,9 @@ def test_they_come_many_at_a_time(repo: Repo, tmp_path: Path, monkeypatch: pytes
 
 
 def test_those_of_several_packs_are_told_once(repo: Repo, tmp_path: Path, asked: list[bytes]) -> None:
-    say(repo, "in a second pack\n")
+    repo.say("in a second pack\n")
     repo.git("repack", "-dq")
-    say(repo, "loose\n")
+    repo.say("loose\n")
     repository = open_local(repo.path / ".git", tmp_path / "work")
     ids = [oid for batch in listed(repository, (), lambda _: None, 1) for oid in batch]
     assert len(ids) == len(set(ids)) == 24
@@ -107,7 +103,7 @@ def test_those_of_a_pack_that_is_not_open_are_left_to_git(
 def test_what_is_no_longer_where_it_was_is_left_to_git(repo: Repo, tmp_path: Path, asked: list[bytes]) -> None:
     repository = open_local(repo.path / ".git", tmp_path / "work")
     batches = list(listed(repository, (), lambda _: None, 1))
-    say(repo, "what a repack brings\n")
+    repo.say("what a repack brings\n")
     repo.git("repack", "-adfq")
     given = {one[0]: one for one in blobs.contents(repository, batches)}
     assert texts(given) == {oid: text for oid, text in by_git(repo).items() if oid in given}
