@@ -28,7 +28,7 @@ from outcrop.domain.secret import Clean
 from outcrop.runtime import Runtime, open_runtime
 from outcrop.services import accounts, exchange, findings
 from outcrop.settings import Settings
-from outcrop.store import rows
+from outcrop.store.findings import rows
 
 SMALL_ACCOUNTS = 200
 PARTS = ("lists", "triage", "http", "oracle")

@@ -6,8 +6,8 @@ import re
 import string
 from collections.abc import Callable, Sequence
 
-from outcrop.scanner.rule import Rule, Strength
-from outcrop.scanner.sample import expand, marked
+from outcrop.scanner.rules.example_templates import expand, marked
+from outcrop.scanner.rules.model import Rule, Strength
 
 Line = Callable[[random.Random], str]
 _LONGEST = 400  # a line is a line: key blocks are left out

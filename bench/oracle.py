@@ -12,8 +12,8 @@ from outcrop.domain.finding import Finding, SourceType, Status, Validation
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir
 from outcrop.runtime import Runtime
 from outcrop.services import findings
-from outcrop.store import rows
 from outcrop.store.db import Connection
+from outcrop.store.findings import rows
 
 _TERMS = [corpus.RARE_TERM, corpus.COMMON_TERM, corpus.TWO_CHARACTERS, "Config", "a", "50%", "_", ".PY", "github.com/auth", "#l1"]
 _SERVICES = [corpus.COMMON_SERVICE, corpus.RARE_SERVICE, "stripe", "service7_read", "nothing"]

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 from bench.scan_corpus import Planter
-from tests.git_host import ENV, git_host
-from tests.github_host import github_host, together
-from tests.web_host import Route, page, script, web_host
+from tests.support.git_host import ENV, git_host
+from tests.support.github_host import github_host, together
+from tests.support.web_host import Route, page, script, web_host
 
 OWNER = "bench"
 _COMMITS, _FILES, _LINES = 20, 12, 120

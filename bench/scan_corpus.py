@@ -17,10 +17,10 @@ from typing import IO
 from urllib.parse import quote
 
 from bench.near_misses import Line, in_code, kinds
-from outcrop.scanner.detect import find
-from outcrop.scanner.loader import load_paths
-from outcrop.scanner.ruleset import BUILT_IN, load
-from outcrop.scanner.sample import expand, marked
+from outcrop.scanner.engine.detect import find
+from outcrop.scanner.engine.ruleset import BUILT_IN, load
+from outcrop.scanner.rules.example_templates import expand, marked
+from outcrop.scanner.rules.toml import load_paths
 from outcrop.sources.workspace import cache_folder
 
 EVERY = 2_000_000  # bytes of new text from one planted credential to the next

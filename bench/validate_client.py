@@ -13,11 +13,11 @@ from typing import Any
 
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
-from outcrop.scanner.loader import load_text
-from outcrop.scanner.rule import Rule
+from outcrop.scanner.rules.model import Rule
+from outcrop.scanner.rules.toml import load_text
+from outcrop.validation.batch import Wanted, check_all
 from outcrop.validation.engine import Mode, Validator
 from outcrop.validation.issuer import AT_ONCE, CONNECTIONS
-from outcrop.validation.many import Wanted, check_all
 
 _RULE = """
 issuer = "Issuer {number}"

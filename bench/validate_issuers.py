@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.tls import certificate
+from tests.support.tls import certificate
 
 _BODY = b'{"id": 1, "scopes": ["read", "write"]}'
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(_BODY), _BODY)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import uvloop
 
-from tests.tls import certificate
+from tests.support.tls import certificate
 
 _ANSWER = b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 

@@ -34,11 +34,11 @@ from outcrop.settings import Settings
 from outcrop.store import db as database
 from outcrop.store import outbox
 from outcrop.store.db import Pool
-from outcrop.store.embedded import embedded_postgres
+from outcrop.store.embedded.server import embedded_postgres
 from outcrop.store.keyring import Keys
 from outcrop.webhooks import USER_AGENT, sign
-from tests.backend import now
-from tests.factories import make_line
+from tests.support.backend import now
+from tests.support.factories import make_line
 
 GOOD, HANG = "https://good.example/in", "https://hang.example/in"
 _RATE = 100  # events a second where latency is measured

@@ -21,10 +21,11 @@ from outcrop.cli import session
 from outcrop.logs import set_up_logs
 from outcrop.runtime import prepare
 from outcrop.settings import Settings
-from outcrop.store import keyring, passwords
-from outcrop.store.embedded import embedded_postgres
+from outcrop.store import keyring
+from outcrop.store.embedded.server import embedded_postgres
 from outcrop.store.keyring import Keys
-from tests.backend import Backend, Server, running_server
+from outcrop.store.people import passwords
+from tests.support.backend import Backend, Server, running_server
 
 for name in [name for name in os.environ if name.startswith("OUTCROP_")]:
     del os.environ[name]  # the machine's own settings are not the tests'

@@ -22,7 +22,7 @@ from outcrop.api.shapes import json_response
 from outcrop.notes import Notes
 from outcrop.portal.app import create_portal
 from outcrop.runtime import Runtime
-from outcrop.scanner.ruleset import load
+from outcrop.scanner.engine.ruleset import load
 from outcrop.sources.workspace import cache_folder
 from outcrop.store.db import UNAVAILABLE
 

@@ -11,10 +11,10 @@ import structlog
 from outcrop.domain.errors import OutcropError
 from outcrop.domain.finding import cut_note
 from outcrop.domain.secret import MASK, MASK_WITHIN_FROM, Clean, Secret, is_password, reveal
-from outcrop.scanner.excerpt import masked_text
-from outcrop.scanner.ruleset import RuleSet
-from outcrop.store import findings
+from outcrop.scanner.engine.excerpt import masked_text
+from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.store.db import Connection
+from outcrop.store.findings import table
 from outcrop.store.keyring import Keys
 
 _PATIENCE = 0.5  # seconds after the first text within which the rules are waited for
@@ -60,7 +60,7 @@ class Notes:
 async def _without_known(db: Connection, keys: Keys, account_id: int, text: str) -> str:
     """Mask the credentials of the account's findings that stand in a text as words, whatever the rules would say of them."""
     words = {keys.fingerprint_of(word): word for word in map(Secret, _words(text))}
-    known = await findings.types_of(db, account_id, list(words)) if words else {}
+    known = await table.types_of(db, account_id, list(words)) if words else {}
     for fingerprint, type_ in sorted(known.items(), key=lambda one: -len(reveal(words[one[0]]))):
         text = Secret(reveal(words[fingerprint]), wholly=is_password(type_)).masked_within(text)
     return text

@@ -9,7 +9,7 @@ from outcrop.settings import Settings
 from outcrop.store import db as database
 from outcrop.store import schema
 from outcrop.store.db import Connection, Pool
-from outcrop.store.embedded import embedded_postgres
+from outcrop.store.embedded.server import embedded_postgres
 from outcrop.store.keyring import Keys, OperatorKey, unlock
 
 

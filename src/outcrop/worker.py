@@ -17,22 +17,23 @@ from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.net.post import Poster
 from outcrop.runtime import Runtime
-from outcrop.scanner.ruleset import load
+from outcrop.scanner.engine.ruleset import load
 from outcrop.services import sessions
 from outcrop.services.delivery import Courier
-from outcrop.services.pipeline.look import look_at_source
+from outcrop.services.pipeline.context import Tools, now
+from outcrop.services.pipeline.enqueue import LOOK_TASK, PLAN_TASK, VALIDATE_TASK
+from outcrop.services.pipeline.maintenance import erase_secrets, pick_up_orphans, pick_up_stalled, start_due, turn_stale
 from outcrop.services.pipeline.plan import plan_run
 from outcrop.services.pipeline.rescore import rescore
 from outcrop.services.pipeline.revalidate import answer_request, revalidate_due
-from outcrop.services.pipeline.start import LOOK_TASK, PLAN_TASK, VALIDATE_TASK
-from outcrop.services.pipeline.tools import Tools, now
-from outcrop.services.pipeline.upkeep import erase_secrets, pick_up_orphans, pick_up_stalled, start_due, turn_stale
+from outcrop.services.pipeline.run_source import look_at_source
 from outcrop.services.webhooks import forget_deliveries
 from outcrop.settings import Settings
-from outcrop.sources.crew import open_crew
+from outcrop.sources.isolated.process_pool import open_crew
 from outcrop.sources.workspace import cache_folder
-from outcrop.store import jobs, rollups
 from outcrop.store.db import UNAVAILABLE
+from outcrop.store.findings import rollups
+from outcrop.store.runs import jobs
 from outcrop.validation.engine import Mode, Validator
 from outcrop.validation.issuer import AT_ONCE, CONNECTIONS
 

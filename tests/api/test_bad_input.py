@@ -14,8 +14,8 @@ import pytest
 
 from outcrop.settings import Settings
 from outcrop.store.keyring import Keys
-from tests.backend import Backend, Server, Tenant
-from tests.factories import make_line, make_scan
+from tests.support.backend import Backend, Server, Tenant
+from tests.support.factories import make_line, make_scan
 
 LIST = ["status", "source_type", "validation", "suppressed", "service", "min_score", "date_from", "date_to", "q"]
 LIST += ["page", "per_page", "order_by", "order_dir"]

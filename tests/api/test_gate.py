@@ -26,11 +26,11 @@ from structlog.testing import capture_logs
 
 from outcrop.services import findings
 from outcrop.settings import Settings
-from outcrop.store.embedded import embedded_postgres
+from outcrop.store.embedded.server import embedded_postgres
 from outcrop.store.keyring import Keys
-from tests.backend import Backend, Tenant, running_server
-from tests.factories import make_line
-from tests.tls import certificate
+from tests.support.backend import Backend, Tenant, running_server
+from tests.support.factories import make_line
+from tests.support.tls import certificate
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 DEADLINE = 5.0  # seconds in which every request is answered, whatever happened to the database

@@ -1,7 +1,7 @@
 """The thin path through all layers."""
 
-from tests.backend import Backend
-from tests.factories import make_line
+from tests.support.backend import Backend
+from tests.support.factories import make_line
 
 
 def test_an_imported_finding_is_listed_read_and_resolved(backend: Backend) -> None:

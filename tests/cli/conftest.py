@@ -17,7 +17,7 @@ import pytest
 from outcrop.cli import main
 from outcrop.store.db import connect
 from outcrop.store.schema import migrate
-from tests.workers import new_database
+from tests.support.workers import new_database
 
 
 @dataclass(frozen=True)

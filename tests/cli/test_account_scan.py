@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.rulesets import github_token
-from tests.web_host import page, script, web_host
-from tests.workers import COMMAND, House, house, new_database, until
+from tests.support.rulesets import github_token
+from tests.support.web_host import page, script, web_host
+from tests.support.workers import COMMAND, House, house, new_database, until
 
 SLOW = 30.0  # seconds: longer than any test waits for one answer
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.backups import tables
 from tests.cli.conftest import Outcrop
-from tests.factories import make_line
-from tests.workers import new_database, until
+from tests.support.backups import tables
+from tests.support.factories import make_line
+from tests.support.workers import new_database, until
 
 FIELDS = ["file", "bytes", "made_at", "schema", "accounts", "findings", "rows"]
 
@@ -118,7 +118,7 @@ AT_A_POINT = """
 import itertools, os, signal, sys
 from outcrop.cli import main
 from outcrop.services import backup as service
-from outcrop.store import archive, backup
+from outcrop.store.backup import archive, tables
 where, number, how = sys.argv[1:4]
 owner = {"end": archive.Writer, "fill_table": backup, "_end_runs": service}[where]
 real, calls = getattr(owner, where), itertools.count(1)

@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.factories import make_line
-from tests.rulesets import github_token
+from tests.support.factories import make_line
+from tests.support.rulesets import github_token
 
 ROOT = Path(__file__).parents[2]
 PAPERS = (

@@ -5,9 +5,9 @@ from uuid import uuid4
 
 import pytest
 
-from tests.factories import make_line
-from tests.issuer import Play, issuer
-from tests.rulesets import cached_in, github_token
+from tests.support.factories import make_line
+from tests.support.issuer import Play, issuer
+from tests.support.rulesets import cached_in, github_token
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from tests.cli.conftest import Outcrop
-from tests.factories import make_line
-from tests.workers import new_database
+from tests.support.factories import make_line
+from tests.support.workers import new_database
 
 
 @pytest.fixture

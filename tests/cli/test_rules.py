@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from outcrop.scanner import ruleset as module
-from outcrop.scanner.loader import load_paths
-from outcrop.scanner.ruleset import RuleSet, make
-from tests.command import Ran, run
-from tests.rulesets import cached_in, github_token, ruleset
+from outcrop.scanner.engine import ruleset as module
+from outcrop.scanner.engine.ruleset import RuleSet, make
+from outcrop.scanner.rules.toml import load_paths
+from tests.support.command import Ran, run
+from tests.support.rulesets import cached_in, github_token, ruleset
 
 GOOD = """issuer = "Acme"
 

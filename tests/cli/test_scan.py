@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from outcrop.domain.sarif import fingerprints
-from outcrop.scanner import ruleset
-from tests.command import Ran, run
-from tests.rulesets import cached_in, drawn, github_token
-from tests.sarif import VALIDATOR
+from outcrop.scanner.engine import ruleset
+from tests.support.command import Ran, run
+from tests.support.rulesets import cached_in, drawn, github_token
+from tests.support.sarif import VALIDATOR
 
 TOKEN, OTHER = github_token("scan"), github_token("other")
 WRONG = TOKEN[:-6] + "000000"

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import Ran, run
-from tests.git_host import git_host
-from tests.github_host import GitHubHost, github_host, together
-from tests.pipeline import Repo, token
-from tests.rulesets import cached_in
-from tests.web_host import page, script, web_host
+from tests.support.command import Ran, run
+from tests.support.git_host import git_host
+from tests.support.github_host import GitHubHost, github_host, together
+from tests.support.pipeline import Repo, token
+from tests.support.rulesets import cached_in
+from tests.support.web_host import page, script, web_host
 
 FIRST, SECOND, THIRD = token("elsewhere 1"), token("elsewhere 2"), token("elsewhere 3")
 

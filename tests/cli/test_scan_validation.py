@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import Ran, run
-from tests.issuer import Asked, Issuer, Play, issuer
-from tests.rulesets import cached_in, github_token
-from tests.sarif import VALIDATOR
+from tests.support.command import Ran, run
+from tests.support.issuer import Asked, Issuer, Play, issuer
+from tests.support.rulesets import cached_in, github_token
+from tests.support.sarif import VALIDATOR
 
 JSON = {"Content-Type": "application/json"}
 ALIVE = Play(200, JSON | {"X-OAuth-Scopes": "repo, gist"}, b'{"login": "octo"}')

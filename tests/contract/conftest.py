@@ -6,7 +6,7 @@ import pytest
 
 from outcrop.settings import Settings
 from outcrop.store.keyring import Keys
-from tests.backend import Backend, Server, Tenant
+from tests.support.backend import Backend, Server, Tenant
 
 
 @pytest.fixture(scope="module")

@@ -30,8 +30,8 @@ from outcrop.api.errors import ParameterError
 from outcrop.api.parameters import FindingParameters, NoteParameters, ScanParameters
 from outcrop.asgi import api_router
 from outcrop.domain.account import Plan
-from tests.backend import Backend, Tenant, running_server
-from tests.factories import make_line, make_scan
+from tests.support.backend import Backend, Tenant, running_server
+from tests.support.factories import make_line, make_scan
 
 Json = dict[str, Any]
 

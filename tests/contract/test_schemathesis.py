@@ -25,8 +25,8 @@ from schemathesis.openapi.checks import RejectedPositiveData
 from outcrop.domain.finding import SourceType, Validation
 from outcrop.domain.finding import Status as FindingStatus
 from outcrop.domain.scan import Gap, ScanStatus, ScanType, Trigger
-from tests.backend import Backend, Tenant
-from tests.factories import make_line, make_scan
+from tests.support.backend import Backend, Tenant
+from tests.support.factories import make_line, make_scan
 
 LONGEST_RUN = 150.0  # seconds; a run takes a fifth of it where nothing else runs
 SLOWEST_ANSWER = 5.0  # seconds

@@ -13,8 +13,8 @@ from outcrop.services import accounts
 from outcrop.services import keys as key_service
 from outcrop.settings import Settings
 from outcrop.store.keyring import Keys
-from tests.backend import Backend, Tenant, now, running_server
-from tests.factories import make_line, make_scan
+from tests.support.backend import Backend, Tenant, now, running_server
+from tests.support.factories import make_line, make_scan
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 ROUTES = [

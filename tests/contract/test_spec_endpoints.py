@@ -9,8 +9,8 @@ import pytest
 
 from outcrop.domain.scan import ScanType
 from outcrop.settings import Settings
-from tests.backend import Backend, Tenant, running_server
-from tests.factories import make_line, make_scan
+from tests.support.backend import Backend, Tenant, running_server
+from tests.support.factories import make_line, make_scan
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 GET_ROUTES = ["/findings", f"/findings/{UNKNOWN}", "/scans", f"/scans/{UNKNOWN}"]

@@ -11,8 +11,8 @@ from outcrop.domain.account import Plan
 from outcrop.services import keys as key_service
 from outcrop.settings import Settings
 from outcrop.store.keyring import Keys
-from tests.backend import Backend, Tenant, now, running_server
-from tests.factories import make_line
+from tests.support.backend import Backend, Tenant, now, running_server
+from tests.support.factories import make_line
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 

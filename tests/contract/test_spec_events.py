@@ -15,10 +15,10 @@ from outcrop.domain.finding import Validation
 from outcrop.services import findings, webhooks
 from outcrop.store import outbox
 from outcrop.store.db import Connection
-from tests.backend import Backend, Tenant, now
-from tests.deliveries import HOST, Customer, Office, event_of, receiver
-from tests.factories import make_line
-from tests.issuer import Asked, Issuer, Play
+from tests.support.backend import Backend, Tenant, now
+from tests.support.deliveries import HOST, Customer, Office, event_of, receiver
+from tests.support.factories import make_line
+from tests.support.issuer import Asked, Issuer, Play
 
 NEW = {
     *("id", "status", "validation_status", "validation_confidence", "composite_score", "source_type", "source_visibility", "source_url"),

@@ -11,8 +11,8 @@ from psycopg import sql
 
 from outcrop.domain.scan import Gap, ScanStatus, ScanType, Trigger
 from outcrop.store.keyring import Keys
-from tests.backend import Backend, Tenant, now, running_server
-from tests.factories import make_line, make_scan
+from tests.support.backend import Backend, Tenant, now, running_server
+from tests.support.factories import make_line, make_scan
 
 UUID_FORM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 TIME_FORM = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\+00:00")

@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 
 from outcrop.domain.account import Role
 from outcrop.services import accounts
-from tests.backend import Backend, Tenant, now
-from tests.factories import make_line
+from tests.support.backend import Backend, Tenant, now
+from tests.support.factories import make_line
 
 STATUSES = ["active", "resolved", "false_positive", "customer_restricted", "stale"]
 ACTIONS = ["resolve", "restrict", "false_positive", "suppress"]

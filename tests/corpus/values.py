@@ -5,7 +5,7 @@ import re
 import string
 from collections.abc import Callable
 
-from outcrop.scanner.sample import expand
+from outcrop.scanner.rules.example_templates import expand
 
 _WORDS = [
     "amber", "anchor", "arrow", "atlas", "aurora", "badger", "basalt", "beacon", "birch", "bison", "breeze", "bronze", "canyon",

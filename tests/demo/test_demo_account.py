@@ -8,7 +8,7 @@ from outcrop.cli.demo import own_settings
 from outcrop.demo.account import find_account
 from outcrop.domain.errors import OperatorError
 from outcrop.runtime import Session
-from tests.backend import Backend, now
+from tests.support.backend import Backend, now
 
 
 def test_a_database_that_others_use_is_not_touched(backend: Backend) -> None:

@@ -18,11 +18,11 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.net.guard import Egress
 from outcrop.net.http import HttpError, open_http
-from outcrop.scanner.content import scan_content
+from outcrop.scanner.engine.scan import scan_content
 from outcrop.settings import Settings
 from outcrop.validation.engine import Mode, Validator
 from outcrop.webhooks import sign
-from tests.rulesets import ruleset
+from tests.support.rulesets import ruleset
 
 TEMPLATES = [*repositories.templates(), *site.templates()]
 NOW = datetime.now(UTC)

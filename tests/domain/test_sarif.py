@@ -9,7 +9,7 @@ from urllib.parse import unquote, urljoin
 import pytest
 
 from outcrop.domain.sarif import fingerprints, sarif
-from tests.sarif import VALIDATOR
+from tests.support.sarif import VALIDATOR
 
 
 def finding(**changes: Any) -> dict[str, Any]:

@@ -18,9 +18,9 @@ import pytest
 from playwright.sync_api import expect
 
 from outcrop.domain.finding import SourceType, Status, Validation
-from tests.browser import CHROMIUM, running_browser, sign_in
-from tests.portal_client import sign_in_by_form
-from tests.rulesets import cached_in
+from tests.support.browser import CHROMIUM, running_browser, sign_in
+from tests.support.portal_client import sign_in_by_form
+from tests.support.rulesets import cached_in
 
 COMMAND = str(Path(sys.executable).with_name("outcrop"))
 

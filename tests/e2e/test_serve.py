@@ -23,9 +23,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from outcrop.webhooks import verify
-from tests.deliveries import HOST, receiver
-from tests.factories import make_line
-from tests.issuer import Issuer
+from tests.support.deliveries import HOST, receiver
+from tests.support.factories import make_line
+from tests.support.issuer import Issuer
 
 COMMAND = str(Path(sys.executable).with_name("outcrop"))
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from outcrop.domain.target import TargetKind
-from outcrop.store.embedded import embedded_postgres
-from tests.backend import now
-from tests.factories import make_line
-from tests.workers import House, house, new_database, until
+from outcrop.store.embedded.server import embedded_postgres
+from tests.support.backend import now
+from tests.support.factories import make_line
+from tests.support.workers import House, house, new_database, until
 
 SLOW = 30.0  # seconds: longer than any test waits for one answer
 CLONE = ["refs", "pack", "pack"]  # what git asks for, once: the protocol, the refs, the objects

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from outcrop.net.guard import Egress
 from outcrop.net.post import Poster, PostError
-from tests.tls import certificate
+from tests.support.tls import certificate
 
 PUBLIC, OTHER = "93.184.215.14", "93.184.215.15"  # here they are this network's own
 METADATA, PRIVATE, LOOPBACK = "169.254.169.254", "10.1.2.3", "127.0.0.1"

@@ -8,8 +8,8 @@ import pytest
 
 from outcrop.net.guard import Egress
 from outcrop.net.http import HttpError, open_http, tls_context
-from tests.issuer import Play, issuer
-from tests.tls import certificate
+from tests.support.issuer import Play, issuer
+from tests.support.tls import certificate
 
 
 def put(content: bytes, into: Path, *, day: int) -> None:

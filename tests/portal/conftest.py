@@ -7,9 +7,9 @@ from playwright.sync_api import Browser
 
 from outcrop.settings import Settings
 from outcrop.store.keyring import Keys
-from tests.backend import Backend, Tenant, running_server
-from tests.browser import running_browser
-from tests.portal_client import Person, sign_in
+from tests.support.backend import Backend, Tenant, running_server
+from tests.support.browser import running_browser
+from tests.support.portal_client import Person, sign_in
 
 
 @pytest.fixture(scope="module")

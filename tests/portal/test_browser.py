@@ -12,10 +12,10 @@ from playwright.sync_api import Browser, Page, expect
 
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.scan import Gap, ScanStatus
-from tests.backend import Backend, Tenant, now
-from tests.browser import WIDTHS, Troubles, needs_chromium, sign_in
-from tests.factories import make_line, make_scan
-from tests.portal_client import PASSWORD, make_person
+from tests.support.backend import Backend, Tenant, now
+from tests.support.browser import WIDTHS, Troubles, needs_chromium, sign_in
+from tests.support.factories import make_line, make_scan
+from tests.support.portal_client import PASSWORD, make_person
 
 pytestmark = needs_chromium
 

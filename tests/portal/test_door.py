@@ -13,9 +13,9 @@ from outcrop.domain.account import Plan, Role
 from outcrop.services import sessions
 from outcrop.settings import Settings
 from outcrop.store.keyring import Keys
-from tests.backend import Backend, Tenant, running_server
-from tests.factories import make_line, make_scan
-from tests.portal_client import PASSWORD, Person, csrf_in, make_person, origin, sign_in, sign_in_by_form
+from tests.support.backend import Backend, Tenant, running_server
+from tests.support.factories import make_line, make_scan
+from tests.support.portal_client import PASSWORD, Person, csrf_in, make_person, origin, sign_in, sign_in_by_form
 
 PAGES = [
     *("/", "/findings", "/scans", "/targets", "/targets/new", "/reference", "/profile/keys", "/profile/webhook", "/profile/team"),

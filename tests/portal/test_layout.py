@@ -9,10 +9,10 @@ from playwright.sync_api import Browser
 from outcrop.domain.scan import Gap, ScanStatus
 from outcrop.domain.target import Schedule
 from outcrop.services import targets, views, webhooks
-from tests.backend import Backend, Tenant, now, running_server
-from tests.browser import WIDTHS, needs_chromium, picture, sign_in
-from tests.factories import make_line, make_scan
-from tests.portal_client import PASSWORD, make_person
+from tests.support.backend import Backend, Tenant, now, running_server
+from tests.support.browser import WIDTHS, needs_chromium, picture, sign_in
+from tests.support.factories import make_line, make_scan
+from tests.support.portal_client import PASSWORD, make_person
 
 pytestmark = needs_chromium
 

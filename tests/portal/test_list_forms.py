@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.backend import Backend, Tenant
-from tests.factories import make_line, make_scan
-from tests.portal_client import Person, csrf_in, origin
+from tests.support.backend import Backend, Tenant
+from tests.support.factories import make_line, make_scan
+from tests.support.portal_client import Person, csrf_in, origin
 
 
 @pytest.fixture

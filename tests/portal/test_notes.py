@@ -12,12 +12,12 @@ import pytest
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import NOTE_LENGTH
 from outcrop.notes import Notes
-from outcrop.scanner.ruleset import RuleSet
-from tests.backend import Backend, Tenant
-from tests.factories import make_line
-from tests.pipeline import token
-from tests.portal_client import Person
-from tests.rulesets import ruleset
+from outcrop.scanner.engine.ruleset import RuleSet
+from tests.support.backend import Backend, Tenant
+from tests.support.factories import make_line
+from tests.support.pipeline import token
+from tests.support.portal_client import Person
+from tests.support.rulesets import ruleset
 
 PASSWORD = "correct-horse" + "-battery"  # which no rule would recognise by itself
 TOKEN = token("typed")

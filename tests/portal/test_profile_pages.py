@@ -5,9 +5,9 @@ import re
 import pyotp
 import pytest
 
-from tests.backend import Backend, Tenant, now
-from tests.factories import make_line
-from tests.portal_client import Person, shown_once
+from tests.support.backend import Backend, Tenant, now
+from tests.support.factories import make_line
+from tests.support.portal_client import Person, shown_once
 
 # --- the second factor
 

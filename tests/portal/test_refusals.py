@@ -6,9 +6,9 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from tests.backend import Backend, Tenant
-from tests.factories import make_line
-from tests.portal_client import Person, origin
+from tests.support.backend import Backend, Tenant
+from tests.support.factories import make_line
+from tests.support.portal_client import Person, origin
 
 
 @pytest.fixture

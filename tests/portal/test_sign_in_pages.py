@@ -7,8 +7,8 @@ import pytest
 
 from outcrop.domain.account import Role
 from outcrop.services import team
-from tests.backend import Backend, Tenant, now
-from tests.portal_client import PASSWORD, Person, csrf_in, make_person, origin, sign_in, sign_in_by_form
+from tests.support.backend import Backend, Tenant, now
+from tests.support.portal_client import PASSWORD, Person, csrf_in, make_person, origin, sign_in, sign_in_by_form
 
 NEW = "four unrelated words here"
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from tests.backend import Backend, Tenant
-from tests.portal_client import Person
+from tests.support.backend import Backend, Tenant
+from tests.support.portal_client import Person
 
 BAD = {"target": "not a target at all"}
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from outcrop.scanner.proof import failures
-from tests.rulesets import ruleset
+from outcrop.scanner.engine.example_test import failures
+from tests.support.rulesets import ruleset
 
 
 @pytest.mark.parametrize("rule", ruleset().rules, ids=lambda rule: rule.id)

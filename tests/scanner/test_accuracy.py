@@ -4,11 +4,11 @@ import pytest
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner.content import scan_content
-from outcrop.sources.base import for_path
+from outcrop.scanner.engine.scan import scan_content
+from outcrop.sources.located import for_path
 from tests.corpus.make import Made, corpus
 from tests.corpus.tally import Finding, Tally, tally
-from tests.rulesets import ruleset
+from tests.support.rulesets import ruleset
 
 
 def findings(made: Made) -> list[Finding]:

@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from outcrop.scanner.advice import advice_for
-from outcrop.scanner.rule import Rule
-from tests.rulesets import ruleset
+from outcrop.scanner.rules.advice import advice_for
+from outcrop.scanner.rules.model import Rule
+from tests.support.rulesets import ruleset
 
 
 def is_good(rule: Rule) -> bool:
@@ -64,5 +64,8 @@ def test_rules_of_the_operator_come_first_and_broken_ones_are_passed_over(tmp_pa
 
 
 def test_nothing_is_compiled_and_no_engine_loaded() -> None:
-    asked = "import sys, outcrop.scanner.advice as a; a.advice_for('stripe_secret_key', 'stripe'); sys.exit('hyperscan' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", asked], check=False, timeout=30).returncode == 0
+    program = (
+        "import sys, outcrop.scanner.rules.advice as advice; "
+        "advice.advice_for('stripe_secret_key', 'stripe'); sys.exit('hyperscan' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=30).returncode == 0

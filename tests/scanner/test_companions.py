@@ -6,10 +6,10 @@ import pytest
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret, reveal
-from outcrop.scanner import companions
-from outcrop.scanner.confirm import Hit
-from outcrop.scanner.rule import Part, Strength
-from tests.rulesets import BASE62, drawn, hits, ruleset
+from outcrop.scanner.engine import companions
+from outcrop.scanner.engine.confirm import Hit
+from outcrop.scanner.rules.model import Part, Strength
+from tests.support.rulesets import BASE62, drawn, hits, ruleset
 
 RULE = next(rule for rule in ruleset().rules if rule.id == "aws_access_key")
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner import companions, content
-from outcrop.scanner.content import Found, Stretch, from_wire, parts_of, scan_content, scan_part, scan_stream, scan_stretch, to_wire
-from outcrop.scanner.detect import find
-from tests.rulesets import BASE64, drawn, github_token, ruleset
+from outcrop.scanner.engine import companions, scan
+from outcrop.scanner.engine.detect import find
+from outcrop.scanner.engine.scan import Found, Stretch, from_wire, parts_of, scan_content, scan_part, scan_stream, scan_stretch, to_wire
+from tests.support.rulesets import BASE64, drawn, github_token, ruleset
 
 MEDIUM = Confidence.MEDIUM
 
@@ -27,11 +27,11 @@ def told(found: Found) -> list[tuple]:
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setattr(content, "PIECE", 2_000)
-    monkeypatch.setattr(content, "PART", 1_500)
-    monkeypatch.setattr(content, "_OVERLAP", 700)
-    monkeypatch.setattr(content, "_CONTEXT", 700)
-    monkeypatch.setattr(content, "_NEAR", 300)
+    monkeypatch.setattr(scan, "PIECE", 2_000)
+    monkeypatch.setattr(scan, "PART", 1_500)
+    monkeypatch.setattr(scan, "_OVERLAP", 700)
+    monkeypatch.setattr(scan, "_CONTEXT", 700)
+    monkeypatch.setattr(scan, "_NEAR", 300)
     monkeypatch.setattr(companions, "_ROW", 150)
 
 
@@ -104,7 +104,7 @@ def test_short_reads_are_no_end(small):
 def test_an_archive_that_does_not_fit_is_read_as_far_as_it_does(small, monkeypatch):
     data = gzip.compress(b"token = " + github_token(1).encode() + b"\n" + random.Random(1).randbytes(9_000))
     assert told(scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM)) == told(scan_content(ruleset(), data, MEDIUM))
-    monkeypatch.setattr(content, "_ARCHIVE", 4_000)
+    monkeypatch.setattr(scan, "_ARCHIVE", 4_000)
     found = scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM)
     assert len(found.hits) == 1
     assert "only the beginning of this archive was unpacked" in found.gaps

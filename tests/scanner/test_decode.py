@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner import detect
-from outcrop.scanner.content import scan_content, scan_stream
-from outcrop.scanner.decode import _base64_piece, base64_pieces, unescaped
-from outcrop.scanner.detect import find
-from outcrop.scanner.packed import is_packed
-from outcrop.scanner.ruleset import make
-from tests.rulesets import BASE62, drawn, github_token, hits, ruleset, values
+from outcrop.scanner.engine import detect
+from outcrop.scanner.engine.detect import find
+from outcrop.scanner.engine.ruleset import make
+from outcrop.scanner.engine.scan import scan_content, scan_stream
+from outcrop.scanner.text.encodings import _base64_piece, base64_pieces, unescaped
+from outcrop.scanner.text.magic import is_packed
+from tests.support.rulesets import BASE62, drawn, github_token, hits, ruleset, values
 
 TOKEN = github_token("decode")
 RAW = TOKEN.encode()

@@ -11,14 +11,14 @@ import outcrop
 from bench.near_misses import kinds
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner import confirm
-from outcrop.scanner.confirm import _remembered
-from outcrop.scanner.detect import find
-from outcrop.scanner.loader import load_text
-from outcrop.scanner.rule import Strength
-from outcrop.scanner.ruleset import make
-from outcrop.scanner.sample import expand, marked
-from tests.rulesets import BASE62, BASE64, drawn, github_token, hits, ruleset, values
+from outcrop.scanner.engine import confirm
+from outcrop.scanner.engine.confirm import _remembered
+from outcrop.scanner.engine.detect import find
+from outcrop.scanner.engine.ruleset import make
+from outcrop.scanner.rules.example_templates import expand, marked
+from outcrop.scanner.rules.model import Strength
+from outcrop.scanner.rules.toml import load_text
+from tests.support.rulesets import BASE62, BASE64, drawn, github_token, hits, ruleset, values
 
 LOW, MEDIUM, HIGH = Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH
 TOKEN = github_token("detect")

@@ -13,9 +13,9 @@ import pytest
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner.content import scan_content, scan_stream
-from outcrop.scanner.excerpt import excerpts_in
-from tests.rulesets import BASE64, drawn, github_token, ruleset
+from outcrop.scanner.engine.excerpt import excerpts_in
+from outcrop.scanner.engine.scan import scan_content, scan_stream
+from tests.support.rulesets import BASE64, drawn, github_token, ruleset
 
 TOKEN = github_token("embedded")
 WORDS = "".join(f"line {number} of the text\n" for number in range(300))

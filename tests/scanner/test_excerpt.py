@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import MASK, Secret, reveal
-from outcrop.scanner.confirm import Hit
-from outcrop.scanner.content import scan_content
-from outcrop.scanner.excerpt import WIDTH, excerpts, excerpts_in
-from outcrop.scanner.loader import load_text
-from outcrop.scanner.rule import Strength
-from outcrop.scanner.sample import expand
-from tests.rulesets import BASE64, drawn, github_token, ruleset
+from outcrop.scanner.engine.confirm import Hit
+from outcrop.scanner.engine.excerpt import WIDTH, excerpts, excerpts_in
+from outcrop.scanner.engine.scan import scan_content
+from outcrop.scanner.rules.example_templates import expand
+from outcrop.scanner.rules.model import Strength
+from outcrop.scanner.rules.toml import load_text
+from tests.support.rulesets import BASE64, drawn, github_token, ruleset
 
 (RULE,) = load_text(
     """

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.allowed import Allowed, passes_at
-from outcrop.scanner.content import scan_content
-from outcrop.scanner.gitleaks import load_gitleaks
-from outcrop.scanner.go_pattern import _scoped_flags, translate
-from outcrop.scanner.rule import RuleError
-from outcrop.scanner.ruleset import RuleSet, load, make
-from outcrop.sources.base import for_path
-from tests.rulesets import hits, values
+from outcrop.scanner.engine.ruleset import RuleSet, load, make
+from outcrop.scanner.engine.scan import scan_content
+from outcrop.scanner.patterns.go_regex import _scoped_flags, translate
+from outcrop.scanner.rules.allowlist import Allowed, passes_at
+from outcrop.scanner.rules.gitleaks_config import load_gitleaks
+from outcrop.scanner.rules.model import RuleError
+from outcrop.sources.located import for_path
+from tests.support.rulesets import hits, values
 
 CONFIG = r"""
 title = "our own"
@@ -383,7 +383,7 @@ def test_what_is_not_done_is_noted_and_stays_noted_in_the_cache(tmp_path, monkey
         loaded = load(built_in=False, gitleaks=path, cache=tmp_path / "cache")
         assert [rule.id for rule in loaded.rules] == ["pair"]
         assert loaded.notes == notes
-        monkeypatch.setattr("outcrop.scanner.gitleaks.load_gitleaks", None)
+        monkeypatch.setattr("outcrop.scanner.rules.gitleaks_config.load_gitleaks", None)
 
 
 def test_rules_in_the_cache_pass_the_same_and_a_file_that_is_extended_counts(tmp_path, monkeypatch):

@@ -9,16 +9,16 @@ import pytest
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner.content import scan_content
-from outcrop.scanner.judge.language import is_code
-from outcrop.scanner.judge.letters import random_bits
-from outcrop.scanner.judge.name import Noun, noun_of
-from outcrop.scanner.judge.shapes import SHAPES
-from outcrop.scanner.judge.value import Shape, shape_of
-from outcrop.scanner.judge.verdict import OUTRIGHT, POINTS, weigh
-from outcrop.scanner.sample import marked
-from outcrop.sources.base import for_path
-from tests.rulesets import github_token, hits, ruleset, values
+from outcrop.scanner.engine.scan import scan_content
+from outcrop.scanner.generic.language import is_code
+from outcrop.scanner.generic.names import Noun, noun_of
+from outcrop.scanner.generic.randomness import random_bits
+from outcrop.scanner.generic.score import OUTRIGHT, POINTS, weigh
+from outcrop.scanner.generic.shapes import SHAPES
+from outcrop.scanner.generic.values import Shape, shape_of
+from outcrop.scanner.rules.example_templates import marked
+from outcrop.sources.located import for_path
+from tests.support.rulesets import github_token, hits, ruleset, values
 
 BASE62 = string.ascii_letters + string.digits
 

@@ -8,11 +8,11 @@ import pytest
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner.judge import candidate
-from outcrop.scanner.judge.dismissed import is_dismissed
-from outcrop.scanner.judge.name import Noun
-from outcrop.scanner.judge.verdict import OUTRIGHT, weigh
-from tests.rulesets import drawn, hits, values
+from outcrop.scanner.generic import find
+from outcrop.scanner.generic.dismissed import is_dismissed
+from outcrop.scanner.generic.names import Noun
+from outcrop.scanner.generic.score import OUTRIGHT, weigh
+from tests.support.rulesets import drawn, hits, values
 
 BASE62 = string.ascii_letters + string.digits
 NAMES = (
@@ -61,9 +61,9 @@ def line(chance: random.Random) -> str:
 
 @pytest.fixture(autouse=True)
 def nothing_remembered():
-    candidate._beside.cache_clear()
+    find._beside.cache_clear()
     yield
-    candidate._beside.cache_clear()
+    find._beside.cache_clear()
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -71,11 +71,11 @@ def test_what_is_dismissed_is_no_finding(monkeypatch, seed):
     chance = random.Random(f"dismissed {seed}")
     texts = [line(chance) + chance.choice(("\n", "", "\n\n" + line(chance))) for _ in range(300)]
     dismissed = []
-    monkeypatch.setattr(candidate, "is_dismissed", lambda *place, **more: is_dismissed(*place, **more) and not dismissed.append(place))
+    monkeypatch.setattr(find, "is_dismissed", lambda *place, **more: is_dismissed(*place, **more) and not dismissed.append(place))
     with_it = [values(text) for text in texts]
     assert len(dismissed) > 10
-    monkeypatch.setattr(candidate, "is_dismissed", lambda *_, **__: False)
-    candidate._beside.cache_clear()
+    monkeypatch.setattr(find, "is_dismissed", lambda *_, **__: False)
+    find._beside.cache_clear()
     assert with_it == [values(text) for text in texts]
     assert any(with_it)
 
@@ -84,20 +84,20 @@ def test_what_is_dismissed_is_no_finding(monkeypatch, seed):
 def test_in_a_text_that_is_full_of_it_the_same_is_found(monkeypatch, seed):
     chance = random.Random(f"at once {seed}")
     text = "\n".join(line(chance) for _ in range(400))
-    monkeypatch.setattr(candidate, "MANY", 20)
+    monkeypatch.setattr(find, "MANY", 20)
     at_once = []
-    original = candidate._is_none
-    monkeypatch.setattr(candidate, "_is_none", lambda *place, **more: original(*place, **more) and not at_once.append(place))
+    original = find._is_none
+    monkeypatch.setattr(find, "_is_none", lambda *place, **more: original(*place, **more) and not at_once.append(place))
     found = values(text)
     assert len(at_once) > 40 < len(found)
-    monkeypatch.setattr(candidate, "MANY", len(text))
-    candidate._beside.cache_clear()
+    monkeypatch.setattr(find, "MANY", len(text))
+    find._beside.cache_clear()
     assert found == values(text)
 
 
 @pytest.mark.parametrize("begin", ["self.", "aB3$d["])
 def test_behind_a_scheme_nothing_is_a_call_or_a_member(monkeypatch, begin):
-    monkeypatch.setattr(candidate, "MANY", 0)
+    monkeypatch.setattr(find, "MANY", 0)
     value = begin + drawn(BASE62, 18, begin)
     assert values(f'auth_token = "Bearer {value}"') == [value]
 
@@ -109,7 +109,7 @@ def test_behind_a_scheme_nothing_is_a_call_or_a_member(monkeypatch, begin):
      "secret = get_secret(name)", "password = os.environ['DB_PASSWORD']", "token: process.env.API_TOKEN,"],
 )  # fmt: skip
 def test_what_a_file_may_be_full_of_is_dismissed(monkeypatch, text):
-    monkeypatch.setattr(candidate, "_by_name", lambda *_, **__: pytest.fail("judged"))
+    monkeypatch.setattr(find, "_by_name", lambda *_, **__: pytest.fail("judged"))
     assert values(text) == []
 
 

@@ -6,8 +6,8 @@ import string
 import pytest
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.judge.verdict import is_drawn_with_signs
-from tests.rulesets import hits, values
+from outcrop.scanner.generic.score import is_drawn_with_signs
+from tests.support.rulesets import hits, values
 
 SIGNS = "!#$%&()*+,-./:;<=>?@[]^_{|}~"  # all but quotes and backslash
 OF_A_SHELL = "!@#$%^&*()_+-="

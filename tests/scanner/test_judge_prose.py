@@ -2,8 +2,8 @@
 
 import pytest
 
-from outcrop.scanner.judge.letters import is_spelled
-from tests.rulesets import BASE64, drawn, values
+from outcrop.scanner.generic.randomness import is_spelled
+from tests.support.rulesets import BASE64, drawn, values
 
 SECRET = drawn(BASE64, 40, "beside prose")
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from outcrop.scanner.judge.tables import table
-from tests.rulesets import BASE62, drawn, hits, values
+from outcrop.scanner.generic.tables import table
+from tests.support.rulesets import BASE62, drawn, hits, values
 
 DRAWN = "kX8#mQ2wL9"
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.check import checks_of
-from outcrop.scanner.loader import load_paths, load_text
-from outcrop.scanner.proof import failures
-from outcrop.scanner.rule import RuleError, Strength
-from outcrop.scanner.ruleset import BUILT_IN, load, make
-from tests.rulesets import BASE62, drawn, own_rules, values
+from outcrop.scanner.engine.example_test import failures
+from outcrop.scanner.engine.ruleset import BUILT_IN, load, make
+from outcrop.scanner.rules.check_spec import checks_of
+from outcrop.scanner.rules.model import RuleError, Strength
+from outcrop.scanner.rules.toml import load_paths, load_text
+from tests.support.rulesets import BASE62, drawn, own_rules, values
 
 HEAD = 'issuer = "Acme"\n\n[[rule]]\nid = "acme_key"\nname = "Acme key"\nsecret_type = "acme"\n'
 GOOD = HEAD + "pattern = 'acme_[0-9a-f]{16}'\n"

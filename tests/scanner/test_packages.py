@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner import unpack
-from outcrop.scanner.content import scan_content
-from outcrop.scanner.packed import is_packed
-from outcrop.scanner.unpack import Budget, texts
-from tests.rulesets import github_token, ruleset
+from outcrop.scanner.engine.scan import scan_content
+from outcrop.scanner.text import archives
+from outcrop.scanner.text.archives import Budget, texts
+from outcrop.scanner.text.magic import is_packed
 from tests.scanner.test_unpack import tarred
+from tests.support.rulesets import github_token, ruleset
 
 TOKEN = github_token("packages").encode()
 WORDS = b"".join(b"line %d of the text\n" % number for number in range(300))
@@ -94,7 +94,7 @@ def test_what_only_begins_like_one_is_read_as_it_is():
 
 
 def test_a_long_member_is_cut_and_told(monkeypatch):
-    monkeypatch.setattr(unpack, "_MEMBER", 1_000)
+    monkeypatch.setattr(archives, "_MEMBER", 1_000)
     found = list(texts(cpio({"a": b"x" * 5_000}), budget := Budget()))
     assert [(name, len(text)) for name, text in found] == [("a", 1_001)]
     assert budget.gaps == ["a: only its beginning was read"]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outcrop.scanner.entropy import bits_per_character, is_random
-from outcrop.scanner.placeholder import is_placeholder
+from outcrop.scanner.generic.placeholders import is_placeholder
+from outcrop.scanner.patterns.entropy import bits_per_character, is_random
 
 STAND_INS = [
     *r"""

@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 
 from outcrop.domain.finding import Confidence, Finding, SourceType, Status, Validation, Visibility
-from outcrop.scanner.reasons import MOST, explain, reasons
-from outcrop.scanner.rule import Impact, Strength
-from outcrop.scanner.score import VERSION, Evidence, score
+from outcrop.scanner.risk.reasons import MOST, explain, reasons
+from outcrop.scanner.risk.score import VERSION, Evidence, score
+from outcrop.scanner.rules.model import Impact, Strength
 
 BASE = Evidence(Validation.VALID, Confidence.HIGH, Strength.CHECKSUM, Impact.CRITICAL, SourceType.REPO, Visibility.PUBLIC)
 

@@ -13,17 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outcrop.domain.secret import reveal
-from outcrop.scanner import confirm, regex
-from outcrop.scanner.confirm import _alone, _around, _matches, _windows, nowhere
-from outcrop.scanner.detect import best, find, first_pass
-from outcrop.scanner.judge.candidate import LED_TO, _places
-from outcrop.scanner.loader import load_text
-from outcrop.scanner.match import compile_regex, compiled, ends_with, loose, spans
-from outcrop.scanner.regex import PatternError
-from outcrop.scanner.rule import Form, Rule
-from outcrop.scanner.ruleset import RuleSet, make
-from outcrop.scanner.trigger import _set, alternatives, trigger
-from tests.rulesets import BASE62, drawn, ruleset
+from outcrop.scanner.engine import confirm
+from outcrop.scanner.engine.confirm import _alone, _around, _matches, _windows, nowhere
+from outcrop.scanner.engine.detect import best, find, first_pass
+from outcrop.scanner.engine.ruleset import RuleSet, make
+from outcrop.scanner.generic.find import LED_TO, _places
+from outcrop.scanner.patterns import regex_ast
+from outcrop.scanner.patterns.prefilter import _set, alternatives, trigger
+from outcrop.scanner.patterns.re2_match import compile_regex, compiled, ends_with, loose, spans
+from outcrop.scanner.patterns.regex_ast import PatternError
+from outcrop.scanner.rules.model import Form, Rule
+from outcrop.scanner.rules.toml import load_text
+from tests.support.rulesets import BASE62, drawn, ruleset
 
 AROUND = b"abzAZ09_-+/=.,:;\"'`<>(){}[]\\ \t\r\n\x0b\x00\x80\xff"
 
@@ -85,7 +86,7 @@ class Writer:
 
 def written(pattern: str, chance: random.Random) -> bytes:
     """Write a match in random surroundings."""
-    tree = regex.parse(pattern)
+    tree = regex_ast.parse(pattern)
     writer = Writer(chance)
     match = writer.write(tree, tree.state.flags)
     before = b"" if writer.at_start else writer.around()
@@ -136,11 +137,11 @@ def test_wherever_in_a_text_a_form_matches_the_first_pass_has_seen_it():
         ("[a-z]{2,40}=[0-9]{3,5}", "[a-z]{2,}=[0-9]{3,5}", 44), (r"key\s{0,30}?.{1,64}", r"key\s{0,}?.{1,}", 34),
         (r"\{3,60}\\[{3,60}]{0,60}[]a]{1,99}[^]\]]{1,99}", r"\{3,60}\\[{3,60}]{0,}[]a]{1,}[^]\]]{1,}", 69),
         (r"\x41{0,80}(?:[a-f]{0,50}x){0,40}", r"\x41{0,}(?:[a-f]{0,}x){0,40}", 50),
-        ("[a-f]{32}(?:ab){0,90}[0-9]{2,29}", "[a-f]{32}(?:ab){0,90}[0-9]{2,29}", regex.UNBOUNDED),
+        ("[a-f]{32}(?:ab){0,90}[0-9]{2,29}", "[a-f]{32}(?:ab){0,90}[0-9]{2,29}", regex_ast.UNBOUNDED),
     ],
 )  # fmt: skip
 def test_far_bounds_are_left_away_and_it_is_known_up_to_where_they_do_not_matter(pattern, loosened, exact):
-    assert (regex.loosened(pattern), regex.exact(pattern)) == (loosened, exact)
+    assert (regex_ast.loosened(pattern), regex_ast.exact(pattern)) == (loosened, exact)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +152,7 @@ def test_far_bounds_are_left_away_and_it_is_known_up_to_where_they_do_not_matter
     ],
 )  # fmt: skip
 def test_how_many_characters_stand_behind_a_value_where_these_are_always_as_many(pattern, behind):
-    assert regex.behind_value(pattern) == behind
+    assert regex_ast.behind_value(pattern) == behind
 
 
 def test_without_its_far_bounds_a_form_matches_the_same_up_to_there():
@@ -159,7 +160,7 @@ def test_without_its_far_bounds_a_form_matches_the_same_up_to_there():
     other, same, longer = [], 0, 0
     for name, form in forms(ruleset()).items():
         chance = random.Random(f"loosened {name}")
-        for pattern in (form.regex, regex.loosened(form.regex)) * 3:
+        for pattern in (form.regex, regex_ast.loosened(form.regex)) * 3:
             data = written(pattern, chance)
             found = spans(loose(form.regex)[0], data, 0, len(data))
             if found is not None and found[0][1] - found[0][0] > form.exact:
@@ -175,7 +176,7 @@ def test_without_its_far_bounds_a_form_matches_the_same_up_to_there():
 def test_a_lead_is_told_to_end_a_text_exactly_where_its_whole_pattern_says_so():
     for form in [form for form in forms(ruleset()).values() if form.judge in LED_TO]:
         whole, chance = compile_regex(rf"(?:{form.regex})\z"), random.Random(form.regex)
-        texts = [written(pattern, chance)[:size] for pattern in (form.regex, regex.loosened(form.regex)) * 300 for size in (60, 400)]
+        texts = [written(pattern, chance)[:size] for pattern in (form.regex, regex_ast.loosened(form.regex)) * 300 for size in (60, 400)]
         assert [text for text in texts if ends_with(text, form.regex, form.exact) != bool(whole.search(text))] == []
 
 
@@ -200,7 +201,7 @@ def test_what_is_said_to_stand_in_one_line_does():
     ],
 )  # fmt: skip
 def test_whether_a_match_goes_beyond_a_line(pattern, in_line):
-    assert regex.in_line(pattern) is in_line
+    assert regex_ast.in_line(pattern) is in_line
 
 
 @pytest.mark.parametrize(
@@ -429,7 +430,7 @@ def test_what_cannot_be_matched_in_linear_time_or_says_nothing_is_refused(patter
 
 def test_deep_nesting_is_refused_and_not_a_crash():
     with pytest.raises(PatternError):
-        regex.parse("(" * 5_000 + "a" + ")" * 5_000)
+        regex_ast.parse("(" * 5_000 + "a" + ")" * 5_000)
 
 
 def test_signs_that_python_warns_about_are_taken_without_a_word():

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from outcrop.scanner import loader
-from outcrop.scanner import ruleset as module
-from outcrop.scanner.detect import first_pass
-from outcrop.scanner.loader import load_paths
-from outcrop.scanner.rule import RuleError
-from outcrop.scanner.ruleset import RuleSet, _to_cache, _used, load, read
-from tests.rulesets import cached_in, github_token, ruleset, values
+from outcrop.scanner.engine import ruleset as module
+from outcrop.scanner.engine.detect import first_pass
+from outcrop.scanner.engine.ruleset import RuleSet, _to_cache, _used, load, read
+from outcrop.scanner.rules import toml
+from outcrop.scanner.rules.model import RuleError
+from outcrop.scanner.rules.toml import load_paths
+from tests.support.rulesets import cached_in, github_token, ruleset, values
 
 OWN = "issuer = 'Acme'\n[[rule]]\nid = 'acme'\nname = 'Acme'\nsecret_type = 'acme'\npattern = 'acme_[0-9a-f]{16}'\n"
 TEXT = f"token = acme_0f1e9d3c7b5a2846 {github_token(1)}\n"
@@ -160,7 +160,7 @@ def test_beside_own_rules_the_built_in_ones_come_from_the_cache_and_are_the_same
     anew, _ = read([own], cache=tmp_path / "cache")
     load(cache=tmp_path / "cache")
     with monkeypatch.context() as patched:
-        patched.setattr(loader, "load_paths", lambda paths: [] if built_in in paths else load_paths(paths))
+        patched.setattr(toml, "load_paths", lambda paths: [] if built_in in paths else load_paths(paths))
         again, _ = read([own], cache=tmp_path / "cache")
     assert [rule.id for rule in anew] == ["dunder", "acme"]
     assert again == anew

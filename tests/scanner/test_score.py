@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from outcrop.domain.finding import Confidence, SourceType, Validation, Visibility
-from outcrop.scanner.rule import Impact, Strength
-from outcrop.scanner.score import VERSION, Evidence, is_test_path, is_vendored_path, score
+from outcrop.scanner.risk.score import VERSION, Evidence, is_test_path, is_vendored_path, score
+from outcrop.scanner.rules.model import Impact, Strength
 
 BASE = Evidence(
     Validation.VALID, Confidence.HIGH, Strength.CHECKSUM, Impact.CRITICAL, SourceType.REPO, Visibility.PUBLIC, services=("read",)

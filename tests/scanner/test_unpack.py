@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner import unpack
-from outcrop.scanner.content import scan_content
-from outcrop.scanner.packed import is_packed
-from outcrop.scanner.unpack import Budget, texts
-from tests.rulesets import github_token, ruleset
+from outcrop.scanner.engine.scan import scan_content
+from outcrop.scanner.text import archives
+from outcrop.scanner.text.archives import Budget, texts
+from outcrop.scanner.text.magic import is_packed
+from tests.support.rulesets import github_token, ruleset
 
 TOKEN = github_token("unpack").encode()
 
@@ -110,7 +110,7 @@ def test_size_is_bounded(monkeypatch):
     found, gaps = opened(zipped({str(n): b"x" * 1000 for n in range(10)}), bytes_left=3_500)
     assert sum(len(text) for _, text in found) <= 3_500
     assert gaps[-1] == "archive: unpacks to too much"
-    monkeypatch.setattr(unpack, "_MEMBER", 5_000)
+    monkeypatch.setattr(archives, "_MEMBER", 5_000)
     for bomb in (gzip.compress(b"\0" * 10_000_000), bz2.compress(b"\0" * 10_000_000), lzma.compress(b"\0" * 10_000_000)):
         found, gaps = opened(bomb)
         assert [len(text) for _, text in found] == [5_000]

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner import versions
-from outcrop.scanner.content import scan_content, scan_versions
-from outcrop.scanner.detect import first_pass
-from outcrop.scanner.versions import Copied, Version, see
-from tests.rulesets import github_token, ruleset
+from outcrop.scanner.engine import delta_scan
+from outcrop.scanner.engine.delta_scan import Copied, Version, see
+from outcrop.scanner.engine.detect import first_pass
+from outcrop.scanner.engine.scan import scan_content, scan_versions
 from tests.scanner.test_content import pieces, told
+from tests.support.rulesets import github_token, ruleset
 
 LOW = Confidence.LOW
 
@@ -93,7 +93,7 @@ def test_what_was_copied_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> N
         read.append(len(data))
         return first_pass(rules, data)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(versions, "first_pass", counted)
+    monkeypatch.setattr(delta_scan, "first_pass", counted)
     base = Version(ordinary(1, 100_000))
     chain = [base]
     for number in range(10):
@@ -110,7 +110,7 @@ def test_a_base_that_was_not_read_is_of_no_use() -> None:
 
 
 def test_rules_whose_triggers_are_wide_read_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions, "_WIDEST", 10)
+    monkeypatch.setattr(delta_scan, "_WIDEST", 10)
     base = Version(ordinary(1, 9_000))
     version = changed(base, [(0, 0, b"new\n")])
-    assert versions._parts(version, 11) == [(2, len(version.content) + 2, -2, None)]
+    assert delta_scan._parts(version, 11) == [(2, len(version.content) + 2, -2, None)]

@@ -12,12 +12,13 @@ import pytest
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner import content, unpack
-from outcrop.scanner.content import Found, scan_content, scan_stream
-from outcrop.scanner.excerpt import excerpts_in
-from outcrop.scanner.packed import TAIL, ends_as_zip, is_packed
-from outcrop.scanner.unpack import Budget, texts
-from tests.rulesets import github_token, ruleset
+from outcrop.scanner.engine import scan
+from outcrop.scanner.engine.excerpt import excerpts_in
+from outcrop.scanner.engine.scan import Found, scan_content, scan_stream
+from outcrop.scanner.text import archives
+from outcrop.scanner.text.archives import Budget, texts
+from outcrop.scanner.text.magic import TAIL, ends_as_zip, is_packed
+from tests.support.rulesets import github_token, ruleset
 
 INSIDE, BEFORE = (github_token(seed).encode() for seed in ("inside a zip", "before a zip"))
 SCRIPT = b"#!/bin/bash\n# a launcher\ntoken=" + BEFORE + b"\nexec java -jar $0\nexit 0\n"
@@ -124,7 +125,7 @@ def test_very_many_zips_one_behind_the_other_end():
 
 
 def test_what_stands_before_counts_for_the_bound_of_size(monkeypatch):
-    monkeypatch.setattr(unpack, "_TOTAL", 10_000)
+    monkeypatch.setattr(archives, "_TOTAL", 10_000)
     budget = Budget(bytes_left=10_000)
     assert not [name for name, _ in texts(PROGRAM + ZIP, budget) if name]
     assert budget.gaps == ["archive: unpacks to too much"]
@@ -132,13 +133,13 @@ def test_what_stands_before_counts_for_the_bound_of_size(monkeypatch):
 
 def test_as_a_stream_it_is_unpacked_where_it_can_be_held(monkeypatch):
     for name, size in (("PIECE", 2_000), ("_OVERLAP", 700), ("_CONTEXT", 700), ("_NEAR", 300), ("_ARCHIVE", 30_000)):
-        monkeypatch.setattr(content, name, size)
+        monkeypatch.setattr(scan, name, size)
 
     def stream(data: bytes) -> Found:
         return scan_stream(ruleset(), io.BytesIO(data).read, Confidence.MEDIUM)
 
     short = SCRIPT + zipped({"x": random.Random(3).randbytes(15_000), "a/b.txt": MEMBER})
-    assert len(short) > content.PIECE
+    assert len(short) > scan.PIECE
     assert told(stream(short)) == told(scan_content(ruleset(), short, Confidence.MEDIUM)) == [("", BEFORE, 3, 7), IN_MEMBER]
     none = SCRIPT + b"PK\3\4" + random.Random(3).randbytes(40_000) + MEMBER
     assert told(stream(none)) == told(scan_content(ruleset(), none, Confidence.MEDIUM))

@@ -6,8 +6,8 @@ import pytest
 
 from outcrop.domain.account import Account
 from outcrop.store.keyring import Keys
-from tests.members import nobody_has_tried
-from tests.pipeline import Pipeline, open_pipeline
+from tests.support.members import nobody_has_tried
+from tests.support.pipeline import Pipeline, open_pipeline
 
 __all__ = ["nobody_has_tried"]
 

@@ -14,13 +14,13 @@ from outcrop import worker
 from outcrop.domain.account import Account
 from outcrop.domain.errors import BadInputError, NotFoundError, OperatorError
 from outcrop.net.http import open_http
+from outcrop.services.pipeline.context import Tools, now
+from outcrop.services.pipeline.enqueue import request_validation
+from outcrop.services.pipeline.maintenance import ERASED_AFTER, erase_secrets
 from outcrop.services.pipeline.revalidate import revalidate_due, validate_again
-from outcrop.services.pipeline.start import request_validation
-from outcrop.services.pipeline.tools import Tools, now
-from outcrop.services.pipeline.upkeep import ERASED_AFTER, erase_secrets
 from outcrop.validation.engine import Mode, Validator
-from tests.issuer import Issuer, Play, issuer
-from tests.pipeline import Pipeline, repository_spec, token
+from tests.support.issuer import Issuer, Play, issuer
+from tests.support.pipeline import Pipeline, repository_spec, token
 
 JSON = {"Content-Type": "application/json"}
 ALIVE = Play(200, JSON | {"X-OAuth-Scopes": "repo"}, b'{"login": "octo"}')

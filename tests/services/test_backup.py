@@ -15,17 +15,18 @@ import pytest
 
 from outcrop.domain.errors import BadInputError, OperatorError, OutcropError
 from outcrop.domain.secret import reveal
-from outcrop.services import accounts, upkeep
+from outcrop.services import accounts, maintenance
 from outcrop.services.backup import Restored
-from outcrop.store import backup, keyring, schema
 from outcrop.store import db as database
-from outcrop.store.archive import PIECE, Archive, Header, Writer
+from outcrop.store import keyring, schema
+from outcrop.store.backup import tables as backup_tables
+from outcrop.store.backup.archive import PIECE, Archive, Header, Writer
 from outcrop.store.keyring import OperatorKey
-from tests import backups
-from tests.backups import CREDENTIAL, OPERATOR, backed_up, checked, fill, form, kept, plain_owner, restored, rows, tables
-from tests.deliveries import HOST, SECRET_KEY, Customer, Office, open_office, receiver
-from tests.issuer import Issuer
-from tests.workers import new_database
+from tests.support import backups
+from tests.support.backups import CREDENTIAL, OPERATOR, backed_up, checked, fill, form, kept, plain_owner, restored, rows, tables
+from tests.support.deliveries import HOST, SECRET_KEY, Customer, Office, open_office, receiver
+from tests.support.issuer import Issuer
+from tests.support.workers import new_database
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def hooks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
 def examined(url: str) -> dict[str, bool]:
     async def main() -> dict[str, bool]:
         async with await database.connect(url) as db:
-            return {check.name: check.ok for check in await upkeep.examine(db, OPERATOR)}
+            return {check.name: check.ok for check in await maintenance.examine(db, OPERATOR)}
 
     return asyncio.run(main())
 
@@ -81,8 +82,8 @@ def examined(url: str) -> dict[str, bool]:
 
 
 def test_every_table_is_backed_up_or_left_out_for_a_reason(office: Office) -> None:
-    assert set(backup.TABLES) | backup.LEFT_OUT.keys() == tables(office.url)
-    assert not set(backup.TABLES) & backup.LEFT_OUT.keys()
+    assert set(backup_tables.TABLES) | backup_tables.LEFT_OUT.keys() == tables(office.url)
+    assert not set(backup_tables.TABLES) & backup_tables.LEFT_OUT.keys()
 
 
 def test_everything_comes_back_as_it_was_for_an_owner_who_is_no_superuser(office: Office, back: tuple[str, Restored]) -> None:
@@ -396,8 +397,8 @@ def test_a_server_that_is_slow_is_waited_for_and_nothing_is_gathered_meanwhile(b
     async def main() -> int:
         async with await database.connect(back[0]) as db, db.transaction():
             await db.execute("TRUNCATE etags")  # rows are frozen only where nobody can have seen others
-            table = backup.Table("etags", ["account_id", "key", "etag", "body"])
-            return await backup.fill_table(db, table, pieces(db.info.backend_pid))
+            table = backup_tables.Table("etags", ["account_id", "key", "etag", "body"])
+            return await backup_tables.fill_table(db, table, pieces(db.info.backend_pid))
 
     assert asyncio.run(main()) == 30
     assert 0 < while_it_stood[0] < 5

@@ -14,17 +14,18 @@ from structlog.testing import capture_logs
 
 from outcrop import webhooks as receiving
 from outcrop.domain.account import WEBHOOK_PLANS, Plan
+from outcrop.domain.audit import Filter
 from outcrop.domain.errors import BadInputError
-from outcrop.domain.trail import Filter
 from outcrop.net.post import PostError, Reply
-from outcrop.services import accounts, trail, webhooks
+from outcrop.services import accounts, webhooks
+from outcrop.services import audit as audit_service
 from outcrop.services.delivery import SLOTS, Courier
 from outcrop.store import audit
 from outcrop.store import db as database
-from tests.backend import now
-from tests.deliveries import HOST, Office, event_of, open_office, receiver
-from tests.issuer import Asked, Issuer, Play
-from tests.workers import new_database
+from tests.support.backend import now
+from tests.support.deliveries import HOST, Office, event_of, open_office, receiver
+from tests.support.issuer import Asked, Issuer, Play
+from tests.support.workers import new_database
 
 
 @pytest.fixture(scope="module")
@@ -306,7 +307,7 @@ def test_the_trail_is_read_in_pages_newest_first(office: Office) -> None:
         office.backend.run(lambda db, line=line: audit.append(db, customer.account.id, line))
 
     def page(wanted: Filter | None = None, before: int | None = None) -> list[tuple[int, audit.Line]]:
-        return office.backend.run(lambda db: trail.list_trail(db, customer.account, wanted, limit=2, before=before))
+        return office.backend.run(lambda db: audit_service.list_trail(db, customer.account, wanted, limit=2, before=before))
 
     first = page()
     assert [line.target for _, line in first] == ["4", "3"]

@@ -16,9 +16,9 @@ import pytest
 from outcrop.domain.webhook import Delivery
 from outcrop.net.guard import Egress
 from outcrop.services import webhooks
-from tests.deliveries import Office, open_office
-from tests.hostile import KINDS, name_of
-from tests.workers import new_database
+from tests.support.deliveries import Office, open_office
+from tests.support.hostile import KINDS, name_of
+from tests.support.workers import new_database
 
 TIMEOUT = "no whole answer within 10 seconds"
 # What is written: outcome, status, reason.
@@ -61,7 +61,7 @@ class Seen:
 def seen(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     """Deliver to all of them at the same time."""
     folder = tmp_path_factory.mktemp("hostile")
-    command = [sys.executable, "-m", "tests.hostile", str(folder)]
+    command = [sys.executable, "-m", "tests.support.hostile", str(folder)]
     with (
         open_office(new_database(cluster, f"hostile_{worker_id}"), folder) as office,
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process,

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from outcrop.services.delivery import give_up_orphans
-from tests.backend import now
-from tests.couriers import POINTS
-from tests.deliveries import HOST, Office, open_office, receiver
-from tests.issuer import Issuer, Play
-from tests.workers import new_database, until
+from tests.support.backend import now
+from tests.support.couriers import POINTS
+from tests.support.deliveries import HOST, Office, open_office, receiver
+from tests.support.issuer import Issuer, Play
+from tests.support.workers import new_database, until
 
 UNKNOWN = ("unknown", None, "the worker died before there was an answer")
 OK = ("ok", 200, None)
@@ -51,7 +51,7 @@ def office(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def parent(office: Office, hooks: Issuer) -> Iterator[Callable[[str], Any]]:
-    command = [sys.executable, "-m", "tests.couriers", office.url, str(hooks.port), str(hooks.ca)]
+    command = [sys.executable, "-m", "tests.support.couriers", office.url, str(hooks.port), str(hooks.ca)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
 
         def ask(line: str) -> Any:

@@ -11,9 +11,9 @@ from outcrop.domain.account import Account
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import Spec, TargetKind
-from tests.pipeline import Pipeline, owner_spec, token
-from tests.site_runs import served
-from tests.web_host import page, script
+from tests.support.pipeline import Pipeline, owner_spec, token
+from tests.support.site_runs import served
+from tests.support.web_host import page, script
 
 KEY, OTHER = token("excerpt"), token("beside")
 

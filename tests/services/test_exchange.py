@@ -7,8 +7,8 @@ from cryptography.exceptions import InvalidTag
 
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.secret import Secret, reveal
-from tests.backend import Backend
-from tests.factories import make_line
+from tests.support.backend import Backend
+from tests.support.factories import make_line
 
 SECRET = "made-up-" + "Zk4" * 8
 

@@ -17,10 +17,10 @@ from outcrop.domain.paging import FindingQuery
 from outcrop.services.exchange import ExportFormat, export_findings
 from outcrop.services.findings import list_findings
 from outcrop.store import db as database
-from outcrop.store import walk
-from tests.backend import Backend, Tenant, now
-from tests.factories import make_line
-from tests.sarif import VALIDATOR
+from outcrop.store.findings import export
+from tests.support.backend import Backend, Tenant, now
+from tests.support.factories import make_line
+from tests.support.sarif import VALIDATOR
 
 JO = "jo@example.com"
 SECRET = "made-up-" + "Xp9" * 8
@@ -70,7 +70,7 @@ def many(count: int) -> list[dict[str, Any]]:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stretches so short that there are many."""
-    monkeypatch.setattr(walk, "_STRETCH", 7)
+    monkeypatch.setattr(export, "_STRETCH", 7)
 
 
 def test_an_import_of_an_export_gives_the_same_findings(backend: Backend, short: None) -> None:

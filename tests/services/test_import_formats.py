@@ -13,9 +13,9 @@ from outcrop.domain.secret import Secret
 from outcrop.services.exchange import ExportFormat, Imported, ImportFormat, import_findings
 from outcrop.services.exchange.elements import ITEM, elements
 from outcrop.services.exchange.formats.place import repository_of
-from tests.backend import Backend, Tenant, now
-from tests.factories import make_line
 from tests.services.test_export import exported
+from tests.support.backend import Backend, Tenant, now
+from tests.support.factories import make_line
 
 VALUE, OTHER = "made-up-" + "Lm3" * 10, "made-up-" + "Vb8" * 10
 

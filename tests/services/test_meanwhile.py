@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from outcrop.services.pipeline.tools import meanwhile
+from outcrop.services.pipeline.context import meanwhile
 
 
 def test_it_goes_on_while_the_body_runs_and_no_longer():

@@ -21,10 +21,10 @@ from outcrop.domain.finding import Action
 from outcrop.services import exchange, findings
 from outcrop.services.exchange.formats import PlaceError
 from outcrop.store import db as database
-from outcrop.store import listing, rollups
 from outcrop.store.db import Connection
-from tests.backend import Backend, Tenant
-from tests.factories import make_line
+from outcrop.store.findings import listing, rollups
+from tests.support.backend import Backend, Tenant
+from tests.support.factories import make_line
 
 Json = dict[str, Any]
 

@@ -8,8 +8,8 @@ from typing import Any
 from outcrop.domain.finding import SourceType, Status, Validation
 from outcrop.domain.scan import Gap
 from outcrop.services.overview import DAYS, URGENT, Overview, overview
-from tests.backend import Backend, Tenant
-from tests.factories import make_line, make_scan
+from tests.support.backend import Backend, Tenant
+from tests.support.factories import make_line, make_scan
 
 NOW = datetime(2026, 3, 1, 0, 30, tzinfo=UTC)
 

@@ -17,10 +17,10 @@ from outcrop.domain.scan import ScanRun, ScanStatus
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import Spec, TargetKind
 from outcrop.services.pipeline.foreground import run_now
-from outcrop.sources.github import api as github_api
-from tests.github_host import Fault, error, secondary
-from tests.pipeline import GIST, NAME, Hosted, Pipeline, Repo, owner_spec, plain_spec, repository_spec, token
-from tests.workers import until
+from outcrop.sources.hosts import github as github_api
+from tests.support.github_host import Fault, error, secondary
+from tests.support.pipeline import GIST, NAME, Hosted, Pipeline, Repo, owner_spec, plain_spec, repository_spec, token
+from tests.support.workers import until
 
 
 def paths(pipeline: Pipeline, account: Account, **wanted: object) -> list[str]:

@@ -4,8 +4,8 @@ from outcrop.domain.account import Account
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import Spec, TargetKind
-from tests.github_host import NAME
-from tests.pipeline import Hosted, Pipeline, owner_spec, token
+from tests.support.github_host import NAME
+from tests.support.pipeline import Hosted, Pipeline, owner_spec, token
 
 KEY, OTHER = token("said"), token("said later")
 FILES: dict[str, str | bytes] = {"a.txt": "plain\n"}

@@ -10,10 +10,10 @@ import pytest
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.target import TargetKind
-from tests.pipeline import token
-from tests.site_runs import linked, served, site_spec, whys
 from tests.sources.conftest import Repo
-from tests.web_host import Route, moved, page, script, text
+from tests.support.pipeline import token
+from tests.support.site_runs import linked, served, site_spec, whys
+from tests.support.web_host import Route, moved, page, script, text
 
 SITE, CDN = "http://site.example", "http://cdn.example"
 
@@ -128,7 +128,7 @@ def test_value_in_an_address_is_masked_in_other_findings_there(pipeline, account
 
 
 def test_value_in_an_address_is_masked_when_it_was_not_met_yet(pipeline, account, monkeypatch):
-    monkeypatch.setattr("outcrop.services.pipeline.look_site._RECORD_AT", 1)
+    monkeypatch.setattr("outcrop.services.pipeline.site_source._RECORD_AT", 1)
     value = token("listed only")
     routes = {"/": page("home"), "/sitemap.xml": text(f"{SITE}/for/{value}"), f"/for/{value}": text(f"key = {token('there')}")}
     with served(pipeline, account, routes) as runs:
@@ -300,7 +300,7 @@ def test_git_folder_that_cannot_be_looked_through_is_a_gap_and_no_more(pipeline,
     async def broken(*_: object) -> None:
         raise OperatorError("the process that looked at it ended before its work was done")
 
-    monkeypatch.setattr("outcrop.sources.crew.Crew.run", broken)
+    monkeypatch.setattr("outcrop.sources.isolated.process_pool.Crew.run", broken)
     with served(pipeline, account, {"/": page(f"<p>{token('home')}</p>")}, fallback=GitFolder(repo)) as runs:
         run = runs.scan(site_spec(leak_places=True))
     assert (run.status, runs.paths) == ("completed", ["/"])

@@ -11,11 +11,11 @@ import pytest
 
 from outcrop.domain.target import TargetKind
 from outcrop.net.guard import Egress
-from outcrop.services.pipeline.upkeep import turn_stale
+from outcrop.services.pipeline.maintenance import turn_stale
 from outcrop.sources.web.crawl import Site
-from tests.pipeline import token
-from tests.site_runs import Gate, SiteRuns, linked, served, site_spec, whys
-from tests.web_host import Reply, Route, moved, page, script, text
+from tests.support.pipeline import token
+from tests.support.site_runs import Gate, SiteRuns, linked, served, site_spec, whys
+from tests.support.web_host import Reply, Route, moved, page, script, text
 
 SITE = "http://site.example"
 OTHER_RULE = """
@@ -192,7 +192,7 @@ SAYS_NOTHING: dict[str, Route] = {
 
 @pytest.mark.parametrize("is_linked", [True, False], ids=["linked", "unlinked"])
 def test_answer_that_says_nothing_resolves_nothing(pipeline, account, monkeypatch, is_linked):
-    monkeypatch.setattr("outcrop.sources.web.visit._SECONDS", 0.3)
+    monkeypatch.setattr("outcrop.sources.web.polite_client._SECONDS", 0.3)
     routes = {"/": linked(*SAYS_NOTHING)} | {path: linked(value=token(path)) for path in SAYS_NOTHING}
     with served(pipeline, account, routes) as runs:
         runs.scan()
@@ -292,7 +292,7 @@ def test_script_that_two_sites_load_at_the_same_time_is_one_finding(pipeline, ac
 
 
 def test_run_counts_a_finding_once_that_another_run_meets_meanwhile(pipeline, account, monkeypatch):
-    monkeypatch.setattr("outcrop.services.pipeline.look_site._RECORD_AT", 1)
+    monkeypatch.setattr("outcrop.services.pipeline.site_source._RECORD_AT", 1)
     gate = Gate(page("at last"))
     tag = '<script src="http://cdn.example/tag.js"></script>'
     routes: dict[str, Route] = {"a.example/": page(f'{tag}<a href="/gate">g</a>'), "b.example/": page(tag), "/gate": gate}

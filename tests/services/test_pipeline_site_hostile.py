@@ -15,10 +15,10 @@ from uuid import UUID
 import pytest
 
 from outcrop.sources.web.crawl import Site
-from tests.pipeline import token
-from tests.site_runs import Gate, SiteRuns, linked, served, site_spec, whys
 from tests.sources.conftest import Repo
-from tests.web_host import Reply, Route, moved, page, script, text
+from tests.support.pipeline import token
+from tests.support.site_runs import Gate, SiteRuns, linked, served, site_spec, whys
+from tests.support.web_host import Reply, Route, moved, page, script, text
 
 SITE = "http://site.example"
 
@@ -69,7 +69,7 @@ def drips(handler: Any) -> Reply | None:
 
 
 def test_slow_answers_are_gaps(pipeline, account, monkeypatch):
-    monkeypatch.setattr("outcrop.sources.web.visit._SECONDS", 0.3)
+    monkeypatch.setattr("outcrop.sources.web.polite_client._SECONDS", 0.3)
     with served(pipeline, account, {"/": linked("/slow", "/ok"), "/slow": drips, "/ok": text(token("ok"))}) as runs:
         run = runs.scan()
     assert (runs.paths, whys(run, "/slow")) == (["/ok"], ["no whole answer within 0.3 seconds"])
@@ -351,7 +351,7 @@ async def cancel_at(gate: Gate, runs: SiteRuns, run_id: UUID, source: str, recor
 
 
 def test_run_that_was_stopped_records_nothing_twice(pipeline, account, monkeypatch):
-    monkeypatch.setattr("outcrop.services.pipeline.look_site._RECORD_AT", 1)
+    monkeypatch.setattr("outcrop.services.pipeline.site_source._RECORD_AT", 1)
     gate = Gate(text(token("behind")))
     routes: dict[str, Route] = {"/": linked("/a", "/b", "/gate"), "/a": text(token("a")), "/b": text(token("b")), "/gate": gate}
     with served(pipeline, account, routes) as runs:

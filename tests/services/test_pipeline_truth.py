@@ -16,10 +16,10 @@ from outcrop.domain.target import Spec
 from outcrop.services import findings as triage
 from outcrop.services.pipeline import record as recording
 from outcrop.services.pipeline.foreground import run_now
-from outcrop.services.pipeline.look import look_at_source
-from tests.backend import now
-from tests.git_host import GitHost
-from tests.pipeline import Hosted, Pipeline, Repo, owner_spec, plain_spec, repository_spec, token
+from outcrop.services.pipeline.run_source import look_at_source
+from tests.support.backend import now
+from tests.support.git_host import GitHost
+from tests.support.pipeline import Hosted, Pipeline, Repo, owner_spec, plain_spec, repository_spec, token
 
 KEY = token("key")
 

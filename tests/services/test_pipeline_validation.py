@@ -10,13 +10,13 @@ import pytest
 
 from outcrop.domain.account import Account
 from outcrop.net.http import open_http
-from outcrop.scanner.score import VERSION
+from outcrop.scanner.risk.score import VERSION
+from outcrop.services.pipeline.context import Tools
 from outcrop.services.pipeline.rescore import rescore
 from outcrop.services.pipeline.revalidate import revalidate_due
-from outcrop.services.pipeline.tools import Tools
 from outcrop.validation.engine import Mode, Validator
-from tests.issuer import Issuer, Play, issuer
-from tests.pipeline import Pipeline, repository_spec, token
+from tests.support.issuer import Issuer, Play, issuer
+from tests.support.pipeline import Pipeline, repository_spec, token
 
 JSON = {"Content-Type": "application/json"}
 ALIVE = Play(200, JSON | {"X-OAuth-Scopes": "repo, admin:org"}, b'{"login": "octo"}')

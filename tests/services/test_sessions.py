@@ -13,11 +13,11 @@ from argon2 import PasswordHasher
 from outcrop.domain.account import Account, Plan, Role
 from outcrop.domain.errors import NotFoundError, SignInError
 from outcrop.services import accounts, sessions
-from outcrop.store import passwords
 from outcrop.store.db import Connection, Pool
-from tests.backend import Backend
+from outcrop.store.people import passwords
 from tests.conftest import REAL_HASHER
-from tests.members import NOW, PASSWORD, QUICK, add_member, count_statements, everything_stored, resume, sign_in, trail, with_pool
+from tests.support.backend import Backend
+from tests.support.members import NOW, PASSWORD, QUICK, add_member, count_statements, everything_stored, resume, sign_in, trail, with_pool
 
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 WRONG = "another pass phrase"

@@ -11,15 +11,16 @@ import pytest
 from cryptography.exceptions import InvalidTag
 
 from outcrop.domain.account import Account
+from outcrop.domain.audit import Filter
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.secret import Secret, reveal
 from outcrop.domain.target import OPTIONS, Schedule, Spec, Target, TargetKind
-from outcrop.domain.trail import Filter
 from outcrop.services import accounts
 from outcrop.services import targets as service
-from outcrop.store import audit, targets
+from outcrop.store import audit
 from outcrop.store import db as database
-from tests.backend import Backend
+from outcrop.store.runs import targets
+from tests.support.backend import Backend
 
 NOW = datetime(2026, 4, 5, 6, 7, 8, tzinfo=UTC)
 TOKEN = "ghp_" + "made0up1for2tests3only" * 2

@@ -13,8 +13,8 @@ from outcrop.domain.errors import BadInputError, ForbiddenError, NotFoundError, 
 from outcrop.domain.link import LinkKind
 from outcrop.services import accounts, sessions, team
 from outcrop.store.db import Pool
-from tests.backend import Backend
-from tests.members import NOW, PASSWORD, add_member, everything_stored, resume, sign_in, trail, with_pool
+from tests.support.backend import Backend
+from tests.support.members import NOW, PASSWORD, add_member, everything_stored, resume, sign_in, trail, with_pool
 
 DAY, STEP = timedelta(days=1), timedelta(seconds=30)
 NEW = "a new long pass phrase"

@@ -8,8 +8,8 @@ import pytest
 from outcrop.domain.errors import NotFoundError, TransitionError
 from outcrop.domain.finding import Action, Finding, Move, Status, Triaged
 from outcrop.services import findings
-from tests.backend import Backend, Tenant, now
-from tests.factories import make_line
+from tests.support.backend import Backend, Tenant, now
+from tests.support.factories import make_line
 
 JO = "jo@example.com"
 SECRET = "made-up-" + "Qw7" * 8

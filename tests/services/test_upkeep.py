@@ -22,17 +22,17 @@ from outcrop.runtime import prepare
 from outcrop.services import accounts
 from outcrop.services import targets as target_service
 from outcrop.services.pipeline import plan
-from outcrop.services.pipeline.look import look_at_source
-from outcrop.services.pipeline.start import defer, start_run
-from outcrop.services.pipeline.tools import MOST_TRIES, Tools, now
-from outcrop.services.pipeline.upkeep import pick_up_orphans, pick_up_stalled, start_due, turn_stale
+from outcrop.services.pipeline.context import MOST_TRIES, Tools, now
+from outcrop.services.pipeline.enqueue import defer, start_run
+from outcrop.services.pipeline.maintenance import pick_up_orphans, pick_up_stalled, start_due, turn_stale
+from outcrop.services.pipeline.run_source import look_at_source
 from outcrop.settings import Settings
-from outcrop.sources.consist import Found
+from outcrop.sources.resolve_target import Found
 from outcrop.store import db as database
-from outcrop.store import jobs, scans
 from outcrop.store.db import Connection
-from tests.backend import Backend, Tenant
-from tests.factories import make_line, make_scan
+from outcrop.store.runs import jobs, scans
+from tests.support.backend import Backend, Tenant
+from tests.support.factories import make_line, make_scan
 
 T = TypeVar("T")
 SITE = Spec(TargetKind.SITE, "https://shop.example/", options=dict(OPTIONS[TargetKind.SITE]))
@@ -232,7 +232,7 @@ def test_an_error_that_nobody_thought_of_is_tried_three_times_and_told_by_its_ki
     async def broken(*_: object) -> None:
         raise KeyError("a value that is nobody's business")
 
-    monkeypatch.setattr("outcrop.services.pipeline.look.look_at_site", broken)
+    monkeypatch.setattr("outcrop.services.pipeline.run_source.look_at_site", broken)
     scan_id = start(backend, tenant, "https://shop.example")
     for _ in range(MOST_TRIES - 1):
         with pytest.raises(KeyError):
@@ -250,7 +250,7 @@ def test_a_look_that_is_told_to_stop_at_any_moment_is_no_try(backend: Backend, t
         scan_id = start(backend, tenant, "https://shop.example")
         with monkeypatch.context() as patch:
             if moment.endswith("end_source"):
-                patch.setattr("outcrop.services.pipeline.look.look_at_site", nothing)
+                patch.setattr("outcrop.services.pipeline.run_source.look_at_site", nothing)
             patch.setattr(f"outcrop.services.pipeline.{moment}", stopped)
             with pytest.raises(asyncio.CancelledError):
                 look(backend, tenant, scan_id, "https://shop.example")
@@ -429,7 +429,8 @@ def test_a_migrated_database_needs_nothing_of_the_queue(empty: str) -> None:
     migrate(empty)
     program = (
         "import asyncio, sys\n"
-        "from outcrop.store import db, jobs\n"
+        "from outcrop.store import db\n"
+        "from outcrop.store.runs import jobs\n"
         "async def main():\n"
         "    async with await db.connect(sys.argv[1]) as connection, connection.transaction():\n"
         "        await jobs.migrate(connection)\n"

@@ -8,8 +8,8 @@ from outcrop.domain.account import Account
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.view import View
 from outcrop.services import accounts, views
-from tests.backend import Backend
-from tests.members import NOW, trail
+from tests.support.backend import Backend
+from tests.support.members import NOW, trail
 
 QUERY = "status=active&min_score=80&q=a%26b"
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from outcrop.domain.secret import reveal
-from outcrop.scanner.ruleset import RuleSet
-from outcrop.scanner.sample import expand
+from outcrop.scanner.engine.ruleset import RuleSet
+from outcrop.scanner.rules.example_templates import expand
 from outcrop.services import local_scan
 from outcrop.services.local_scan import Options, Report
-from tests import rulesets
-from tests.rulesets import cached_in
+from tests.support import rulesets
+from tests.support.rulesets import cached_in
 
 FIRST_DAY = 1_700_000_000  # the author date of a repository's first commit; each commit is a day younger
 DAY = 86_400

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outcrop.sources.alternates import folders, line
+from outcrop.sources.git.alternates import folders, line
 from tests.sources.conftest import Repo, Scan, token
 
 FIRST = token("first")

@@ -7,7 +7,7 @@ import pytest
 
 from outcrop.domain.finding import Confidence
 from outcrop.sources.files import Read, reader
-from tests.rulesets import github_token, ruleset
+from tests.support.rulesets import github_token, ruleset
 
 TOKEN = f"token = {github_token('changing')}\n".encode()
 

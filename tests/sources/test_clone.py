@@ -8,8 +8,8 @@ import pytest
 
 from outcrop.domain.errors import OperatorError
 from outcrop.net.guard import Egress
-from outcrop.sources.clone import Remote, clone
-from tests.git_host import ENV, GitHost, git_host
+from outcrop.sources.git.clone import Remote, clone
+from tests.support.git_host import ENV, GitHost, git_host
 
 
 def git(*arguments: str, cwd: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.rulesets import cached_in
 from tests.sources.conftest import DAY, FIRST_DAY, Outcrop, Repo, Scan, listing, token, without_override
+from tests.support.rulesets import cached_in
 
 FIRST, SECOND, THIRD = token("first"), token("second"), token("third")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from outcrop.sources import gitcall, history
-from tests.rulesets import cached_in
+from outcrop.sources.git import attribution, command
 from tests.sources.conftest import Outcrop, Repo, Scan, changed_bytes, listing, token, without_override
+from tests.support.rulesets import cached_in
 
 FIRST, SECOND, THIRD = token("first"), token("second"), token("third")
 
@@ -679,7 +679,7 @@ def test_folders_hundreds_deep_are_scanned(repo: Repo, scan: Scan) -> None:
 
 
 def test_a_tree_that_unfolds_to_billions_of_files_ends(pair: Repo, scan: Scan, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "_DIFF_MEMORY", 24 << 20)
+    monkeypatch.setattr(attribution, "_DIFF_MEMORY", 24 << 20)
     tree = pair.tree(("100644", b"x", pair.blob(f"{THIRD}\n".encode())))
     for _ in range(10):
         tree = pair.tree(*(("40000", b"d%d" % number, tree) for number in range(10)))
@@ -877,7 +877,7 @@ def test_blobs_around_the_size_of_the_buffer_are_each_scanned(repo: Repo, scan: 
 
 def test_what_git_may_use_is_bounded_from_its_start(repo: Repo) -> None:
     repo.commit({"a": "x"})
-    with gitcall.start(repo.path / ".git", ["cat-file", "--batch"], stdin=subprocess.PIPE, memory=1 << 30) as git:
+    with command.start(repo.path / ".git", ["cat-file", "--batch"], stdin=subprocess.PIPE, memory=1 << 30) as git:
         limits = Path(f"/proc/{git.pid}/limits").read_text()
         git.communicate(b"")
     bounds = {name: re.search(rf"^Max {name} +(\S+)", limits, re.MULTILINE)[1] for name in ("core file size", "address space", "data size")}

@@ -15,11 +15,11 @@ from outcrop.domain.finding import Visibility
 from outcrop.domain.secret import Secret
 from outcrop.net.guard import Egress
 from outcrop.net.http import Answer, open_http
-from outcrop.sources.clone import Remote, clone
-from outcrop.sources.github.client import GitHub, GitHubError, HostedGist, HostedRepository
-from outcrop.sources.github.limits import Limits
-from tests.git_host import ENV, git_host
-from tests.github_host import FIRST_DAY, Fault, GitHubHost, error, github_host, secondary, together
+from outcrop.sources.git.clone import Remote, clone
+from outcrop.sources.hosts.github_client import GitHub, GitHubError, HostedGist, HostedRepository
+from outcrop.sources.hosts.github_limits import Limits
+from tests.support.git_host import ENV, git_host
+from tests.support.github_host import FIRST_DAY, Fault, GitHubHost, error, github_host, secondary, together
 
 TOKEN = "ghp_made-up-for-the-tests-no-real-one"
 SHA = "5b1ea7ed" * 5
@@ -667,7 +667,7 @@ def test_pages_that_lead_back_end(host, refused):
 
 
 def test_pages_without_an_end_end(host, refused, monkeypatch):
-    monkeypatch.setattr("outcrop.sources.github.api._MOST_PAGES", 5)
+    monkeypatch.setattr("outcrop.sources.hosts.github._MOST_PAGES", 5)
     host.add_repo("ada/one")
     made = host._page
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outcrop.sources.ignoring import Ignoring
+from outcrop.sources.gitignore import Ignoring
 from tests.sources.conftest import Repo, Scan, token
 
 NAMES = [

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from outcrop.sources import families, gitcall, listing
-from outcrop.sources.listing import INCOMPLETE, listed
-from outcrop.sources.repository import Repository, open_local
+from outcrop.sources.git import command, enumerate_objects
+from outcrop.sources.git.enumerate_objects import INCOMPLETE, listed
+from outcrop.sources.git.packs import delta_chains
+from outcrop.sources.git.repository import Repository, open_local
 from tests.sources.conftest import Repo
 
 
@@ -81,10 +82,10 @@ def test_every_text_is_listed_once_and_behind_its_base(packed: Repository) -> No
 def test_where_texts_are_put_in_order_some_at_a_time_each_is_listed_once(
     packed: Repository, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
-    monkeypatch.setattr(listing, "_TOGETHER", together)
-    monkeypatch.setattr(families, "_TOGETHER", together * 20)
-    monkeypatch.setattr(families, "_BLOCK", 100)
-    monkeypatch.setattr(listing, "_GIVEN", 10)
+    monkeypatch.setattr(enumerate_objects, "_TOGETHER", together)
+    monkeypatch.setattr(delta_chains, "_TOGETHER", together * 20)
+    monkeypatch.setattr(delta_chains, "_BLOCK", 100)
+    monkeypatch.setattr(enumerate_objects, "_GIVEN", 10)
     assert sorted(told(packed)) == sorted(bases(packed))
 
 
@@ -117,7 +118,7 @@ def test_git_is_not_asked_where_all_is_as_usual(repo: Repo, tmp_path: Path, monk
     versions(repo, 5)
     repo.git("repack", "-adfq")
     repository = opened(repo, tmp_path / "work")
-    monkeypatch.setattr(gitcall, "start", no_git)
+    monkeypatch.setattr(command, "start", no_git)
     assert len(told(repository)) == 20  # fifteen files and five commits
 
 
@@ -185,7 +186,7 @@ def test_what_is_damaged_is_told_as_git_tells_it(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(families, "_TOGETHER", 30)  # by processes, whose errors would end the scan
+    monkeypatch.setattr(delta_chains, "_TOGETHER", 30)  # by processes, whose errors would end the scan
     versions(repo, 20)
     repo.git("repack", "-adfq")
     (pack,) = (repo.path / ".git" / "objects" / "pack").glob("*.pack")
@@ -193,10 +194,10 @@ def test_what_is_damaged_is_told_as_git_tells_it(
         file.chmod(0o600)
     damage(pack, random.Random(request.node.name))
     ours, by_git = opened(repo, tmp_path / "ours"), opened(repo, tmp_path / "git")
-    everything = listing.Rows(tmp_path)
-    messages = listing.Rows(tmp_path)
-    listing._ask_git(by_git, None, listing._Order(everything, messages, ()))
-    of_git = {row[: -listing._SIZE].hex().encode() for row in [*everything, *messages]}
+    everything = enumerate_objects.Rows(tmp_path)
+    messages = enumerate_objects.Rows(tmp_path)
+    enumerate_objects._ask_git(by_git, None, enumerate_objects._Order(everything, messages, ()))
+    of_git = {row[: -enumerate_objects._SIZE].hex().encode() for row in [*everything, *messages]}
     everything.close()
     messages.close()
     assert of_git <= set(told(ours)) or ours.gaps == by_git.gaps == [INCOMPLETE]
@@ -207,16 +208,16 @@ def test_what_cannot_be_read_of_a_pack_is_left_to_git(repo: Repo, tmp_path: Path
     repo.git("repack", "-adfq")
     repository = opened(repo, tmp_path / "work")
     by_one = told(repository)
-    whole = families.Pack.read
+    whole = delta_chains.Pack.read
 
-    def read(pack: families.Pack, offset: int, size: int) -> bytes:
+    def read(pack: delta_chains.Pack, offset: int, size: int) -> bytes:
         if offset > pack.size // 3:
             raise OSError("input/output error")
         return whole(pack, offset, size)
 
-    monkeypatch.setattr(families, "_TOGETHER", 30)
-    monkeypatch.setattr(families, "_BLOCK", 200)
-    monkeypatch.setattr(families.Pack, "read", read)
+    monkeypatch.setattr(delta_chains, "_TOGETHER", 30)
+    monkeypatch.setattr(delta_chains, "_BLOCK", 200)
+    monkeypatch.setattr(delta_chains.Pack, "read", read)
     assert sorted(told(repository)) == sorted(by_one)
 
 
@@ -226,9 +227,9 @@ def test_a_pack_is_read_in_parts_by_processes_as_by_one(repo: Repo, tmp_path: Pa
     repository = opened(repo, tmp_path / "work")
     by_one = told(repository)
     started: list[int] = []
-    spread = families.spread
-    monkeypatch.setattr(families, "_TOGETHER", 30)
-    monkeypatch.setattr(families, "spread", lambda parts, work, jobs: started.append(len(parts)) or spread(parts, work, jobs))
+    spread = delta_chains.spread
+    monkeypatch.setattr(delta_chains, "_TOGETHER", 30)
+    monkeypatch.setattr(delta_chains, "spread", lambda parts, work, jobs: started.append(len(parts)) or spread(parts, work, jobs))
     assert told(repository) == by_one
     assert started == [4]  # of 120 objects
 
@@ -237,7 +238,7 @@ def test_a_list_that_nobody_reads_to_its_end_leaves_nothing_behind(repo: Repo, t
     repo.commit({"d": "loose\n"})
     blob = bytes.fromhex(repo.git("rev-parse", "HEAD:d"))
     before = threading.active_count()
-    texts = listing._texts(opened(repo, tmp_path / "work"), itertools.repeat(blob))
+    texts = enumerate_objects._texts(opened(repo, tmp_path / "work"), itertools.repeat(blob))
     assert next(texts)[0] == blob
     texts.close()
     for _ in range(100):
@@ -248,7 +249,7 @@ def test_a_list_that_nobody_reads_to_its_end_leaves_nothing_behind(repo: Repo, t
 
 
 def test_a_git_that_has_ended_before_it_was_told_everything_is_left_quietly(repo: Repo) -> None:
-    with gitcall.start(repo.path / ".git", ["cat-file", "--batch"], stdin=subprocess.PIPE) as process:
+    with command.start(repo.path / ".git", ["cat-file", "--batch"], stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
         process.stdin.write(b"still to be told")
         process.kill()

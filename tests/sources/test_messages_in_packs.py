@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from outcrop.sources import blobs, packfile
-from outcrop.sources.blobs import MessageOf
-from outcrop.sources.listing import listed
-from outcrop.sources.repository import open_local
+from outcrop.sources.git import objects
+from outcrop.sources.git.enumerate_objects import listed
+from outcrop.sources.git.objects import MessageOf
+from outcrop.sources.git.packs import pack
+from outcrop.sources.git.repository import open_local
 from tests.sources.conftest import Repo
 
 
@@ -42,12 +43,12 @@ def by_git(repo: Repo) -> dict[bytes, bytes]:
     return given
 
 
-def by_us(repo: Repo, work: Path) -> dict[bytes, blobs.Content]:
+def by_us(repo: Repo, work: Path) -> dict[bytes, objects.Content]:
     repository = open_local(repo.path / ".git", work)
-    return {one[0]: one for one in blobs.contents(repository, listed(repository, (), lambda _: None, 1)) if isinstance(one[0], MessageOf)}
+    return {one[0]: one for one in objects.contents(repository, listed(repository, (), lambda _: None, 1)) if isinstance(one[0], MessageOf)}
 
 
-def texts(given: dict[bytes, blobs.Content]) -> dict[bytes, object]:
+def texts(given: dict[bytes, objects.Content]) -> dict[bytes, object]:
     return {oid: content for oid, (_, content) in given.items()}
 
 
@@ -55,14 +56,14 @@ def texts(given: dict[bytes, blobs.Content]) -> dict[bytes, object]:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Give what git was asked for."""
     ids: list[bytes] = []
-    ask = blobs._asked
+    ask = objects._asked
 
-    def note(repository: blobs.Repository, batches: Iterable[list[bytes]], *, cut: bool = True) -> object:
+    def note(repository: objects.Repository, batches: Iterable[list[bytes]], *, cut: bool = True) -> object:
         batches = list(batches)
         ids.extend(oid for batch in batches for oid in batch)
         return ask(repository, batches, cut=cut)
 
-    monkeypatch.setattr(blobs, "_asked", note)
+    monkeypatch.setattr(objects, "_asked", note)
     return ids
 
 
@@ -77,7 +78,7 @@ def test_they_are_those_that_git_gives_and_git_is_not_asked(repo: Repo, tmp_path
 
 
 def test_they_come_many_at_a_time(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blobs, "_AT_ONCE", 10_000)
+    monkeypatch.setattr(objects, "_AT_ONCE", 10_000)
     assert texts(by_us(repo, tmp_path / "work")) == by_git(repo)
 
 
@@ -95,7 +96,7 @@ def test_those_of_several_packs_are_told_once(repo: Repo, tmp_path: Path, asked:
 def test_those_of_a_pack_that_is_not_open_are_left_to_git(
     repo: Repo, tmp_path: Path, asked: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packfile, "_MOST_PACKS", 0)
+    monkeypatch.setattr(pack, "_MOST_PACKS", 0)
     assert texts(by_us(repo, tmp_path / "work")) == by_git(repo)
     assert sorted(asked) == sorted(by_git(repo))
 
@@ -105,7 +106,7 @@ def test_what_is_no_longer_where_it_was_is_left_to_git(repo: Repo, tmp_path: Pat
     batches = list(listed(repository, (), lambda _: None, 1))
     repo.say("what a repack brings\n")
     repo.git("repack", "-adfq")
-    given = {one[0]: one for one in blobs.contents(repository, batches)}
+    given = {one[0]: one for one in objects.contents(repository, batches)}
     assert texts(given) == {oid: text for oid, text in by_git(repo).items() if oid in given}
     assert len(given) == 22
     assert sorted(asked) == sorted(given)
@@ -121,6 +122,6 @@ def test_a_damaged_one_is_told_and_the_others_are_read(repo: Repo, tmp_path: Pat
         file.seek(int(start) + 10)
         file.write(b"\0\0\0\0")
     repository = open_local(repo.path / ".git", tmp_path / "work")
-    given = {one[0]: one for one in blobs.contents(repository, listed(repository, (), lambda _: None, 1))}
+    given = {one[0]: one for one in objects.contents(repository, listed(repository, (), lambda _: None, 1))}
     assert given.pop(oid.encode())[1] is None
     assert texts(given) == {name: text for name, text in good.items() if name != oid.encode()}

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from outcrop.scanner.versions import Version
-from outcrop.sources import blobs, packfile, packindex
-from outcrop.sources.packfile import Packs
-from outcrop.sources.repository import open_local
+from outcrop.scanner.engine.delta_scan import Version
+from outcrop.sources.git import objects
+from outcrop.sources.git.packs import index, pack
+from outcrop.sources.git.packs.pack import Packs
+from outcrop.sources.git.repository import open_local
 from tests.sources.conftest import Repo, Scan, token
 
 LINES = 400
@@ -36,7 +37,7 @@ def repo(tmp_path: Path) -> Repo:
     return repo
 
 
-def objects(repo: Repo) -> Path:
+def objects_folder(repo: Repo) -> Path:
     return repo.path / ".git" / "objects"
 
 
@@ -55,7 +56,7 @@ def cat(repo: Repo, kind: str, oid: str) -> bytes:
 
 
 def read(repo: Repo, oids: list[str]) -> dict[str, bytes | None]:
-    packs = Packs([objects(repo)])
+    packs = Packs([objects_folder(repo)])
     try:
         return {oid: version and version.content for oid in oids for version in [packs.version(bytes.fromhex(oid))]}
     finally:
@@ -67,7 +68,7 @@ def read(repo: Repo, oids: list[str]) -> dict[str, bytes | None]:
 def test_every_file_is_what_git_gives(repo: Repo, by: str, index: str) -> None:
     """A change names what it is a change of by its place, or by its id; far places stand in a table of their own."""
     repo.git("-c", f"repack.usedeltabaseoffset={str(by == 'offset').lower()}", "repack", "-adfq")
-    (pack,) = (objects(repo) / "pack").glob("*.pack")
+    (pack,) = (objects_folder(repo) / "pack").glob("*.pack")
     pack.with_suffix(".idx").unlink()
     repo.git("index-pack", f"--index-version={index}", str(pack))
     given = everything(repo)
@@ -90,13 +91,13 @@ def test_an_object_may_be_in_any_of_several_packs(repo: Repo) -> None:
         repo.commit({"b": f"pack {number}\n" * 99})
         repo.git("repack", "-dq")
     given = everything(repo)
-    assert len(list((objects(repo) / "pack").glob("*.pack"))) == 4
+    assert len(list((objects_folder(repo) / "pack").glob("*.pack"))) == 4
     assert read(repo, list(given)) == given
 
 
 def test_what_a_version_has_from_another_one_is_told(repo: Repo) -> None:
     oids = [repo.git("rev-parse", f"HEAD~{back}:a") for back in range(30)]
-    packs = Packs([objects(repo)])
+    packs = Packs([objects_folder(repo)])
     told = 0
     for version in filter(None, (packs.version(bytes.fromhex(oid)) for oid in oids)):
         for start, stop, origin in version.copied:
@@ -111,7 +112,7 @@ def test_a_size_or_place_is_written_without_its_zeros() -> None:
     base = Version(bytes(range(256)) * 1_024)
     delta = varint(1 << 18) + varint(65_536 + 256 + 0x1234 + 3)
     delta += bytes([0x80]) + bytes([0x80 | 2 | 32, 5, 1]) + bytes([0x80 | 5 | 48, 7, 3, 0x34, 0x12]) + b"\3new"
-    version = packfile._changed(base, delta, is_wanted=True)
+    version = pack._changed(base, delta, is_wanted=True)
     assert version.content == base.content[:65_536] + base.content[1_280:1_536] + base.content[0x30007 : 0x30007 + 0x1234] + b"new"
     assert version.copied == [(0, 65_536, 0), (65_792, 65_792 + 0x1234, 0x30007)]  # the one between is too short to be of use
 
@@ -122,7 +123,7 @@ def test_a_size_or_place_is_written_without_its_zeros() -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_damage_is_never_more_than_something_for_git(repo: Repo, seed: int) -> None:
     given = everything(repo)
-    (pack,) = (objects(repo) / "pack").glob("*.pack")
+    (pack,) = (objects_folder(repo) / "pack").glob("*.pack")
     whole = pack.read_bytes()
     pack.chmod(0o600)
     chance = random.Random(seed)
@@ -137,7 +138,7 @@ def test_damage_is_never_more_than_something_for_git(repo: Repo, seed: int) -> N
 
 def test_a_damaged_index_is_never_more_than_that(repo: Repo) -> None:
     given = everything(repo)
-    (index,) = (objects(repo) / "pack").glob("*.idx")
+    (index,) = (objects_folder(repo) / "pack").glob("*.idx")
     whole = index.read_bytes()
     index.chmod(0o600)
     chance = random.Random(1)
@@ -153,9 +154,9 @@ def test_no_more_files_are_open_than_packs_are_read(repo: Repo, monkeypatch: pyt
     for number in range(4):
         repo.commit({"b": f"pack {number}\n" * 99})
         repo.git("repack", "-dq")
-    monkeypatch.setattr(packfile, "_MOST_PACKS", 2)
+    monkeypatch.setattr(pack, "_MOST_PACKS", 2)
     before = len(list(Path("/proc/self/fd").iterdir()))
-    packs = Packs([objects(repo)])
+    packs = Packs([objects_folder(repo)])
     assert len(list(Path("/proc/self/fd").iterdir())) == before + 4
     packs.close()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
@@ -163,7 +164,7 @@ def test_no_more_files_are_open_than_packs_are_read(repo: Repo, monkeypatch: pyt
 
 def test_ids_that_are_not_where_they_should_be_are_looked_for(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     given = everything(repo)
-    monkeypatch.setattr(packindex, "isqrt", lambda _: -2)
+    monkeypatch.setattr(index, "isqrt", lambda _: -2)
     assert read(repo, list(given)) == given
 
 
@@ -246,8 +247,8 @@ def test_changes_of_one_another_have_an_end(tmp_path: Path) -> None:
 
 
 def test_what_is_held_on_the_way_is_bounded(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packfile, "_KEPT", 3 * len(lines(30)))
-    packs = Packs([objects(repo)])
+    monkeypatch.setattr(pack, "_KEPT", 3 * len(lines(30)))
+    packs = Packs([objects_folder(repo)])
     given = everything(repo)
     for oid, content in given.items():
         version = packs.version(bytes.fromhex(oid))
@@ -258,7 +259,7 @@ def test_what_is_held_on_the_way_is_bounded(repo: Repo, monkeypatch: pytest.Monk
 
 
 def test_changes_that_are_large_are_not_held_all_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packfile, "_MOST_HELD", 3 * len(DELTA))
+    monkeypatch.setattr(pack, "_MOST_HELD", 3 * len(DELTA))
     entries = [GOOD]
     for size in range(5, 25, 3):
         delta = varint(size) + varint(size + 3) + bytes([0x90, size]) + b"\3new"
@@ -272,11 +273,11 @@ def test_changes_that_are_large_are_not_held_all_at_once(tmp_path: Path, monkeyp
 
 
 def test_what_was_read_does_not_hold_what_it_was_made_of(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blobs, "_AT_ONCE", 1)
+    monkeypatch.setattr(objects, "_AT_ONCE", 1)
     (tmp_path / "work").mkdir()
     repository = open_local(repo.path / ".git", tmp_path / "work")
     oids = [repo.git("rev-parse", f"HEAD~{back}:a").encode() for back in range(30)]
-    given = [version for item in blobs._read(repository, [oids]) if isinstance(item, list) for _, version in item]
+    given = [version for item in objects._read(repository, [oids]) if isinstance(item, list) for _, version in item]
     assert len(given) == 30
     assert all(version.base is None for version in given[:-1])
 
@@ -298,8 +299,8 @@ def test_a_scan_of_packs_tells_what_one_of_loose_objects_does(tmp_path: Path, sc
 
 
 def test_objects_come_from_packs_and_from_git(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blobs, "_MOST_LEFT", 2)
-    monkeypatch.setattr(blobs, "_AT_ONCE", 10_000)
+    monkeypatch.setattr(objects, "_MOST_LEFT", 2)
+    monkeypatch.setattr(objects, "_AT_ONCE", 10_000)
     given = everything(repo) | {repo.blob(b"loose %d\n" % number): b"loose %d\n" % number for number in range(5)}
     large = bytes(1_100_000)
     given[repo.blob(large)] = large
@@ -307,7 +308,7 @@ def test_objects_come_from_packs_and_from_git(repo: Repo, tmp_path: Path, monkey
     (tmp_path / "work").mkdir()
     repository = open_local(repo.path / ".git", tmp_path / "work")
     found = {
-        oid.decode(): content.read(1 << 21) if isinstance(content, blobs.Large) else content
-        for oid, content in blobs.contents(repository, [[oid.encode() for oid in given]])
+        oid.decode(): content.read(1 << 21) if isinstance(content, objects.Large) else content
+        for oid, content in objects.contents(repository, [[oid.encode() for oid in given]])
     }
     assert found == given

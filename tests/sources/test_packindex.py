@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from outcrop.sources import packindex
-from outcrop.sources.packindex import WIDTH, Index, indexes_in
+from outcrop.sources.git.packs import index as pack_index
+from outcrop.sources.git.packs.index import WIDTH, Index, indexes_in
 from tests.sources.conftest import Repo
 
 
@@ -33,11 +33,11 @@ def by_place(index: Path) -> list[tuple[int, str]]:
     return sorted((int(line.split()[0]), line.split()[1].decode()) for line in shown.splitlines())
 
 
-@pytest.mark.parametrize("together", [packindex._TOGETHER, 7])
+@pytest.mark.parametrize("together", [pack_index._TOGETHER, 7])
 @pytest.mark.parametrize("version", ["2", "2,0x400"], ids=["near", "far"])
 def test_the_order_is_that_of_the_pack(repo: Repo, pack: Path, monkeypatch: pytest.MonkeyPatch, version: str, together: int) -> None:
     """Offsets beyond two gigabytes stand in a table of their own; git can be told to put others there."""
-    monkeypatch.setattr(packindex, "_TOGETHER", together)
+    monkeypatch.setattr(pack_index, "_TOGETHER", together)
     path = index_anew(repo, pack, version)
     with closing(Index(path)) as index:
         numbers, starts = index.in_order(pack.stat().st_size)

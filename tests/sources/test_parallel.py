@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from outcrop.domain.errors import OperatorError
-from outcrop.sources import parallel
-from outcrop.sources.parallel import Emit, share, spread
+from outcrop.sources import fork_pool
+from outcrop.sources.fork_pool import Emit, share, spread
 
-Shared = Callable[[Iterable[Any], parallel.Work, int], Iterator[Any]]
+Shared = Callable[[Iterable[Any], fork_pool.Work, int], Iterator[Any]]
 
 
 def tell_who(batches: Iterator[int], emit: Emit) -> None:
@@ -36,22 +36,22 @@ def test_each_batch_is_done_once(shared: Shared, count: int, jobs: int) -> None:
 
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_a_process_that_has_become_large_gives_way_to_another(monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
-    monkeypatch.setattr(parallel, "_MOST_OWN", 0)
-    monkeypatch.setattr(parallel, "_LEAST_WORK", 0)
+    monkeypatch.setattr(fork_pool, "_MOST_OWN", 0)
+    monkeypatch.setattr(fork_pool, "_LEAST_WORK", 0)
     told = list(spread(range(20), tell_who, jobs))
     assert sorted(batch for batch, *_ in told) == list(range(20))
     assert len({pid for _, pid, _ in told}) >= 20 - jobs  # the first batch is there before it has looked at itself
 
 
 def test_so_that_what_is_kept_for_each_batch_does_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "_MOST_OWN", 40 << 20)
-    monkeypatch.setattr(parallel, "_LEAST_WORK", 0)
+    monkeypatch.setattr(fork_pool, "_MOST_OWN", 40 << 20)
+    monkeypatch.setattr(fork_pool, "_LEAST_WORK", 0)
     kept: list[bytes] = []
 
     def keep(batches: Iterator[int], emit: Emit) -> None:
         for batch in batches:
             kept.append(os.urandom(8 << 20))
-            emit((batch, parallel._own()))
+            emit((batch, fork_pool._own()))
 
     told = list(spread(range(30), keep, 2))
     assert sorted(batch for batch, _ in told) == list(range(30))
@@ -60,7 +60,7 @@ def test_so_that_what_is_kept_for_each_batch_does_not_add_up(monkeypatch: pytest
 
 
 def test_a_process_that_has_only_begun_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "_MOST_OWN", 0)
+    monkeypatch.setattr(fork_pool, "_MOST_OWN", 0)
     told = list(spread(range(20), tell_who, 2))
     assert len({pid for _, pid, _ in told}) <= 2
 

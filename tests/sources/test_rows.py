@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outcrop.sources.rows import Ids, Names, Rows, rows_of
+from outcrop.sources.git.id_sets import Ids, Names, Rows, rows_of
 
 
 def drawn(count: int, width: int = 20) -> list[bytes]:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from outcrop.domain.finding import SourceType
-from tests.web_host import START, moved, page, script, text, visit, web_host
+from tests.support.web_host import START, moved, page, script, text, visit, web_host
 
 # What is fetched
 

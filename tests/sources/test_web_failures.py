@@ -11,7 +11,7 @@ import pytest
 from outcrop.domain.finding import SourceType
 from outcrop.net.http import open_http
 from outcrop.sources.web.crawl import Site, crawl
-from tests.web_host import START, WebHost, moved, page, script, text, visit, web_host
+from tests.support.web_host import START, WebHost, moved, page, script, text, visit, web_host
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 500, 502])

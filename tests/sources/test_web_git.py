@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from outcrop.net.http import open_http
-from outcrop.sources import gitcall
-from outcrop.sources.repository import Repository
+from outcrop.sources.git import command
+from outcrop.sources.git.repository import Repository
 from outcrop.sources.web.git_folder import Limits, fetch_repository
 from outcrop.sources.web.git_objects import index_ids, unpack
 from tests.sources.conftest import Repo
-from tests.web_host import WebHost, page, text, web_host
+from tests.support.web_host import WebHost, page, text, web_host
 
 
 class Served:
@@ -43,9 +43,9 @@ def fetch(host: WebHost, work: Path, limits: Limits | None = None) -> Repository
 
 def contents(repository: Repository) -> set[bytes]:
     """Every blob that came."""
-    _, listing = gitcall.output(repository.folder, "cat-file", "--batch-all-objects", "--batch-check")
+    _, listing = command.output(repository.folder, "cat-file", "--batch-all-objects", "--batch-check")
     ids = [line.split()[0].decode() for line in listing.splitlines() if b" blob " in line]
-    return {gitcall.output(repository.folder, "cat-file", "blob", oid)[1] for oid in ids}
+    return {command.output(repository.folder, "cat-file", "blob", oid)[1] for oid in ids}
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_loose_objects_are_walked_from_the_branch(filled, tmp_path):
     assert contents(found) == {b"first\n", b"second\n", b"b\n"}
     assert found.head == found.refs[b"refs/heads/main"] == filled.git("rev-parse", "HEAD").encode()
     assert found.gaps == []
-    assert gitcall.output(found.folder, "fsck", "--strict")[0] == 0
+    assert command.output(found.folder, "fsck", "--strict")[0] == 0
 
 
 def test_packs_are_indexed_by_ourselves(filled, tmp_path):
@@ -151,7 +151,7 @@ def test_a_shallow_clone_says_so(filled, tmp_path):
         found = fetch(host, tmp_path / "work")
     assert contents(found) == {b"second\n", b"b\n"}
     assert "the clone is shallow: older history is not there" in found.gaps
-    assert gitcall.output(found.folder, "rev-list", "--all")[1].count(b"\n") == 1
+    assert command.output(found.folder, "rev-list", "--all")[1].count(b"\n") == 1
 
 
 def test_nothing_of_the_folder_is_configuration_or_a_path_of_ours(filled, tmp_path):

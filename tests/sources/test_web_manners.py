@@ -10,7 +10,7 @@ import pytest
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.sources.web.crawl import Site, crawl
-from tests.web_host import START, Asked, moved, page, script, text, visit, web_host
+from tests.support.web_host import START, Asked, moved, page, script, text, visit, web_host
 
 
 def test_robots_txt_is_kept_and_told():

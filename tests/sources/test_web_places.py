@@ -12,7 +12,7 @@ import pytest
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.sources.web.crawl import Look, Site, look_again, returning
-from tests.web_host import WebHost, moved, page, script, text, visit, web_host
+from tests.support.web_host import WebHost, moved, page, script, text, visit, web_host
 
 # Places
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from outcrop.domain.errors import OperatorError
-from outcrop.scanner import ruleset
+from outcrop.scanner.engine import ruleset
 from outcrop.sources.workspace import cache_folder, sweep, work_folder
-from tests.command import run
-from tests.rulesets import cached_in
 from tests.sources.conftest import Outcrop, Repo, Scan, token, without_override
+from tests.support.command import run
+from tests.support.rulesets import cached_in
 
 FIRST = token("first")
 

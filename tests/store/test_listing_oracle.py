@@ -17,10 +17,10 @@ from outcrop.domain.account import Account
 from outcrop.domain.finding import Finding, Resolution, SourceType, Status, Validation, Visibility
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir, Page
 from outcrop.settings import Settings
-from outcrop.store import listing, rollups
 from outcrop.store.db import Connection
+from outcrop.store.findings import listing, rollups
 from outcrop.store.keyring import Keys
-from tests.backend import Backend
+from tests.support.backend import Backend
 
 FINDINGS = 3_000
 QUESTIONS = 240

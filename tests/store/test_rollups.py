@@ -27,14 +27,17 @@ from outcrop.services import accounts
 from outcrop.services import findings as triage
 from outcrop.settings import Settings
 from outcrop.store import db as database
-from outcrop.store import findings, keys, rollups, schema
+from outcrop.store import schema
 from outcrop.store.db import Connection
-from outcrop.store.facets import facets_of
-from outcrop.store.findings import Record
-from outcrop.store.rollups import Cells
-from tests.backend import Backend, now
+from outcrop.store.findings import rollups
+from outcrop.store.findings import table as finding_table
+from outcrop.store.findings.facets import facets_of
+from outcrop.store.findings.rollups import Cells
+from outcrop.store.findings.table import Record
+from outcrop.store.people import keys
 from tests.conftest import SECRET_KEY
-from tests.factories import make_line, make_scan
+from tests.support.backend import Backend, now
+from tests.support.factories import make_line, make_scan
 
 DAYS = [
     datetime(1970, 1, 1, tzinfo=UTC),
@@ -457,9 +460,11 @@ def test_triage_does_not_wait_for_an_open_import(store: Backend) -> None:
 
     async def at_once(importer: Connection) -> None:
         assert store.settings.database_url is not None
-        async with await database.connect(store.settings.database_url) as db, findings.bulk(importer):
+        async with await database.connect(store.settings.database_url) as db, finding_table.bulk(importer):
             # New findings, and an old one written again: their cells are those the triage below counts in.
-            await findings.upsert_batch(importer, account.id, [_record(id_, 50.0) for id_ in [*(uuid4() for _ in range(300)), there[5]]])
+            await finding_table.upsert_batch(
+                importer, account.id, [_record(id_, 50.0) for id_ in [*(uuid4() for _ in range(300)), there[5]]]
+            )
             async with asyncio.timeout(1):
                 async with db.transaction():
                     await triage.close_finding(

@@ -11,11 +11,11 @@ import pytest
 from outcrop.domain.finding import Validation
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
-from outcrop.scanner.loader import load_text
-from outcrop.scanner.rule import Rule
+from outcrop.scanner.rules.model import Rule
+from outcrop.scanner.rules.toml import load_text
+from outcrop.validation.batch import Wanted, check_all
 from outcrop.validation.engine import Mode, Validator
-from outcrop.validation.many import Wanted, check_all
-from tests.issuer import Issuer, Play, issuer
+from tests.support.issuer import Issuer, Play, issuer
 
 T = TypeVar("T")
 OK = Play(200, {"Content-Type": "application/json"}, b'{"id": 1}')

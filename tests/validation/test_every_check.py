@@ -9,15 +9,15 @@ import pytest
 
 from outcrop.net.guard import Egress
 from outcrop.net.http import Answer, open_http
-from outcrop.scanner.check import Check, Reply, Request, check_for, checks_of
-from outcrop.scanner.rule import Rule
-from outcrop.scanner.sample import expand, marked
-from outcrop.validation.answer import judge
+from outcrop.scanner.rules.check_spec import Check, Reply, Request, check_for, checks_of
+from outcrop.scanner.rules.example_templates import expand, marked
+from outcrop.scanner.rules.model import Rule
 from outcrop.validation.engine import Mode, Validator
-from outcrop.validation.request import fill
+from outcrop.validation.http.request import fill
+from outcrop.validation.http.response import judge
 from outcrop.validation.verdict import Verdict
-from tests.issuer import Asked, Issuer, Play, issuer
-from tests.rulesets import ruleset
+from tests.support.issuer import Asked, Issuer, Play, issuer
+from tests.support.rulesets import ruleset
 
 Ask = Callable[[Rule, Check], Verdict]
 CHECKS: dict[str, tuple[Rule, Check]] = {

@@ -2,9 +2,9 @@
 
 import pytest
 
-from outcrop.scanner.loader import RuleError, load_text
+from outcrop.scanner.rules.toml import RuleError, load_text
 from outcrop.validation.engine import Mode
-from tests.issuer import Play
+from tests.support.issuer import Play
 from tests.validation.test_engine import OK, rule, stand_in, with_validator
 
 __all__ = ["stand_in"]  # a fixture

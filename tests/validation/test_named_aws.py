@@ -10,13 +10,13 @@ from urllib.parse import parse_qsl, quote
 import pytest
 
 from outcrop.net.http import open_http
-from outcrop.scanner.check import checks_of
-from outcrop.validation.aws import aws
+from outcrop.scanner.rules.check_spec import checks_of
+from outcrop.validation.cloud.aws import aws
+from outcrop.validation.cloud.sigv4 import Keys, sign
 from outcrop.validation.engine import Mode, Validator
-from outcrop.validation.sigv4 import Keys, sign
 from outcrop.validation.verdict import Verdict
-from tests.issuer import Asked, Issuer, Play, issuer
-from tests.named import no_turn, rules_of
+from tests.support.issuer import Asked, Issuer, Play, issuer
+from tests.support.named import no_turn, rules_of
 
 RULES = rules_of("aws")
 KEY_ID, TEMPORARY_ID = "AKIA" + "Q" * 16, "ASIA" + "Q" * 16

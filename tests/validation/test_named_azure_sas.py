@@ -7,8 +7,8 @@ import pytest
 
 from outcrop.net.http import open_http
 from outcrop.validation.engine import Mode, Validator
-from tests.issuer import Issuer, Play, issuer
-from tests.named import check_in, rules_of, run_named
+from tests.support.issuer import Issuer, Play, issuer
+from tests.support.named import check_in, rules_of, run_named
 
 SIGNED = "sp=racwdl&st=2024-01-01T00:00:00Z&se=2099-01-01T00%3A00%3A00Z&sv=2022-11-02&sr=c&sig=" + "a" * 43 + "%3D"
 BLOB, FILE, QUEUE = (f"https://acmestore1.{kind}.core.windows.net" for kind in ("blob", "file", "queue"))

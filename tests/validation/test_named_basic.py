@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from outcrop.net.guard import Egress
-from tests.issuer import Issuer, Play, issuer
-from tests.named import check_in, run_named
+from tests.support.issuer import Issuer, Play, issuer
+from tests.support.named import check_in, run_named
 
 PASSWORD = "S3cr3t!pw"
 RIGHT = "Basic " + base64.b64encode(f"deploy:{PASSWORD}".encode()).decode()

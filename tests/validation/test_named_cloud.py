@@ -11,8 +11,8 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from tests.issuer import Asked, Issuer, Play, issuer
-from tests.named import check_in, run_named
+from tests.support.issuer import Asked, Issuer, Play, issuer
+from tests.support.named import check_in, run_named
 
 HOSTS = (
     "oauth2.googleapis.com", "cloudresourcemanager.googleapis.com", "login.microsoftonline.com", "management.azure.com",

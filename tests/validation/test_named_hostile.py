@@ -7,7 +7,7 @@ import time
 import pytest
 
 from outcrop.net.guard import Egress
-from tests.named import asked_of, check_in, run_named
+from tests.support.named import asked_of, check_in, run_named
 
 PASSWORD = "S3cr3t!pw"
 

@@ -8,8 +8,8 @@ import struct
 import pytest
 
 from outcrop.net.guard import Egress
-from outcrop.validation import bson
-from tests.named import asked_of, check_in, run_named
+from outcrop.validation.logins import bson
+from tests.support.named import asked_of, check_in, run_named
 
 PASSWORD = "S3cr3t!pw"
 

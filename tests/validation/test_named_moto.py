@@ -15,9 +15,9 @@ from urllib.parse import urlencode
 import pytest
 
 from outcrop.validation.verdict import Verdict
-from tests.issuer import Asked, Issuer, Play, issuer
-from tests.named import check_in, run_named
-from tests.servers import free_port
+from tests.support.issuer import Asked, Issuer, Play, issuer
+from tests.support.named import check_in, run_named
+from tests.support.servers import free_port
 
 REGIONAL = ("ec2", "lambda", "sqs", "sns", "rds", "dynamodb", "kms", "secretsmanager", "api.ecr", "ssm")
 HOSTS = tuple(f"{name}.amazonaws.com" for name in ("sts", "s3", "iam", *(f"{one}.us-east-1" for one in REGIONAL)))

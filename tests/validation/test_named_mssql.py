@@ -8,12 +8,12 @@ import pytest
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner.detect import find
-from outcrop.scanner.ruleset import RuleSet, load
-from outcrop.validation.mssql import login_in
-from outcrop.validation.request import UnfitError
-from tests.named import RULES, asked_of
-from tests.tls import certificate
+from outcrop.scanner.engine.detect import find
+from outcrop.scanner.engine.ruleset import RuleSet, load
+from outcrop.validation.http.request import UnfitError
+from outcrop.validation.logins.mssql import login_in
+from tests.support.named import RULES, asked_of
+from tests.support.tls import certificate
 
 PASSWORD = "S3cr3t!pw"
 

@@ -8,8 +8,8 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from tests.named import asked_of
-from tests.tls import certificate
+from tests.support.named import asked_of
+from tests.support.tls import certificate
 
 USER, PASSWORD = "shop", "S3cr3t!pw"
 NONCE = bytes(range(1, 21))

@@ -9,9 +9,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
 
 from outcrop.net.guard import Egress
-from outcrop.validation.jwt import read as read_jwt
-from outcrop.validation.private_key import read as read_key
-from tests.named import check_in, run_named
+from outcrop.validation.offline.jwt import read as read_jwt
+from outcrop.validation.offline.private_key import read as read_key
+from tests.support.named import check_in, run_named
 
 NOW = 1_700_000_000
 

@@ -14,10 +14,10 @@ import psycopg
 import pytest
 
 from outcrop.net.guard import Egress
-from outcrop.store.postgres_binaries import NAMESPACE, find_programs
+from outcrop.store.embedded.binaries import NAMESPACE, find_programs
 from outcrop.validation.verdict import Verdict
-from tests.named import asked_of, check_in, run_named
-from tests.tls import certificate
+from tests.support.named import asked_of, check_in, run_named
+from tests.support.tls import certificate
 
 PASSWORD = "S3cr3t!pw:ü"
 HBA = """

@@ -9,14 +9,14 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
-from outcrop.scanner.check import checks_of
-from outcrop.scanner.detect import find
-from outcrop.scanner.ruleset import RuleSet, load
+from outcrop.scanner.engine.detect import find
+from outcrop.scanner.engine.ruleset import RuleSet, load
+from outcrop.scanner.rules.check_spec import checks_of
 from outcrop.services.validation import validate_one
 from outcrop.validation.engine import Mode, Validator
-from outcrop.validation.named import NAMED
+from outcrop.validation.registry import NAMED
 from outcrop.validation.verdict import Verdict
-from tests.named import RULES
+from tests.support.named import RULES
 from tests.validation.test_named_servers import redis
 
 FILES = [

@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
-from tests.named import asked_of
-from tests.tls import certificate
+from tests.support.named import asked_of
+from tests.support.tls import certificate
 
 PASSWORD = "S3cr3t!pw"
 

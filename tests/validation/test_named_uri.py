@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from outcrop.validation.request import UnfitError
-from outcrop.validation.uri import Login, read_dsn, read_uri
+from outcrop.validation.http.request import UnfitError
+from outcrop.validation.logins.uri import Login, read_dsn, read_uri
 
 PORTS = {"postgresql": 5432, "mysql": 3306, "mongodb": 27017}
 

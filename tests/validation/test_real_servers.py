@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from outcrop.net.guard import Egress
-from outcrop.scanner.check import Check
+from outcrop.scanner.rules.check_spec import Check
 from outcrop.validation.verdict import Verdict
-from tests import servers
-from tests.named import run_named
+from tests.support import servers
+from tests.support.named import run_named
 
 PASSWORD = "S3cr3t!pw"
 MARIADB_USERS = f"""

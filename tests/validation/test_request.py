@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outcrop.scanner.check import Request
-from outcrop.validation.request import UnfitError, fill
+from outcrop.scanner.rules.check_spec import Request
+from outcrop.validation.http.request import UnfitError, fill
 
 
 @given(st.text(min_size=1, max_size=60))

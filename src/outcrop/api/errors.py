@@ -10,7 +10,7 @@ from starlette.responses import Response
 from outcrop.api.shapes import json_response
 from outcrop.domain.account import API_MINIMUM
 from outcrop.domain.errors import BadInputError, BusyError, NotFoundError, OutcropError, TransitionError
-from outcrop.store.keys import Refusal, Window
+from outcrop.store.people.keys import Refusal, Window
 
 STATUS = {NotFoundError: 404, TransitionError: 400, BadInputError: 400, BusyError: 503}
 

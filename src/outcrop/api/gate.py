@@ -19,9 +19,9 @@ from outcrop.api.deps import SCOPE, Visit
 from outcrop.domain.account import token_digest
 from outcrop.notes import Notes
 from outcrop.runtime import Runtime
-from outcrop.store import keys
 from outcrop.store.db import UNAVAILABLE, entered
-from outcrop.store.keys import Window
+from outcrop.store.people import keys
+from outcrop.store.people.keys import Window
 
 DEADLINE = 4.5  # seconds until an answer that is not there yet becomes a 500
 _OPEN = {"/healthz", "/readyz"}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from outcrop.cli.commands import tree
-from outcrop.cli.exits import fail, printing, standing, told
+from outcrop.cli.streams import fail, printing, standing, told
 from outcrop.domain.errors import OutcropError
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from outcrop.cli.exits import fail
 from outcrop.cli.session import OPERATOR, print_json, run, show, start
+from outcrop.cli.streams import fail
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.scan import ScanRun, ScanStatus, public_fields
 from outcrop.domain.target import OPTIONS, Spec, TargetKind, parse_target
@@ -15,7 +15,7 @@ from outcrop.runtime import open_runtime
 from outcrop.services import accounts
 from outcrop.services.pipeline.foreground import run_now
 from outcrop.settings import Settings
-from outcrop.sources.parallel import cores
+from outcrop.sources.fork_pool import cores
 from outcrop.store.db import UNAVAILABLE
 from outcrop.worker import open_tools
 

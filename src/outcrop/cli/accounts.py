@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from outcrop.cli import session as cli
-from outcrop.cli.exits import fail
 from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, show_all, start
+from outcrop.cli.streams import fail
 from outcrop.domain.account import Account, ApiKey, Plan
 from outcrop.runtime import open_session
 from outcrop.services import accounts, keys

@@ -10,9 +10,10 @@ import typer
 
 from outcrop.cli import session as cli
 from outcrop.cli.session import AsJson, Slug, run, show_all, start
-from outcrop.domain.trail import OUTCOMES, Filter
+from outcrop.domain.audit import OUTCOMES, Filter
 from outcrop.runtime import open_session
-from outcrop.services import accounts, trail
+from outcrop.services import accounts
+from outcrop.services.audit import read_trail
 
 COLUMNS = ["at", "actor", "action", "target", "outcome", "detail"]
 
@@ -43,7 +44,7 @@ def audit(
 
     async def main() -> list[dict[str, Any]]:
         async with open_session(settings) as session:
-            lines = trail.read_trail(session.db, await accounts.get_account(session.db, slug), wanted)
+            lines = read_trail(session.db, await accounts.get_account(session.db, slug), wanted)
             if form is Form.JSONL:
                 await _write(lines)
                 return []

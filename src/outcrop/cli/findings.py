@@ -13,7 +13,7 @@ from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Finding, public_fields
 from outcrop.domain.ids import parse_id
 from outcrop.runtime import open_session
-from outcrop.scanner.reasons import Reason
+from outcrop.scanner.risk.reasons import Reason
 from outcrop.services import accounts, findings
 
 

@@ -7,16 +7,16 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from outcrop.cli.exits import fail
+from outcrop.cli.streams import fail
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence
 from outcrop.domain.line import one_line
-from outcrop.scanner.loader import each_once, load_paths
-from outcrop.scanner.proof import failures
-from outcrop.scanner.rule import Rule
-from outcrop.scanner.ruleset import BUILT_IN, load, make, read
+from outcrop.scanner.engine.example_test import failures
+from outcrop.scanner.engine.ruleset import BUILT_IN, load, make, read
+from outcrop.scanner.rules.model import Rule
+from outcrop.scanner.rules.toml import each_once, load_paths
 from outcrop.services.local_scan import Options, scan
-from outcrop.sources.parallel import cores
+from outcrop.sources.fork_pool import cores
 from outcrop.sources.workspace import cache_folder
 
 app = typer.Typer(

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import orjson
 import typer
 
-from outcrop.cli.exits import fail, printing
+from outcrop.cli.streams import fail, printing
 from outcrop.domain import sarif
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret, reveal
-from outcrop.scanner.ruleset import load
+from outcrop.scanner.engine.ruleset import load
 from outcrop.services import local_scan
 from outcrop.services.local_scan import LocalFinding, Options, Report
-from outcrop.sources.base import Progress
-from outcrop.sources.parallel import cores
+from outcrop.sources.fork_pool import cores
+from outcrop.sources.located import Progress
 from outcrop.sources.workspace import cache_folder
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _reach(targets: list[str]) -> dict[str, Any]:
         return {}
     from outcrop.net.guard import Egress  # noqa: PLC0415 - a scan of files needs none of it
     from outcrop.settings import environment_settings  # noqa: PLC0415
-    from outcrop.sources.elsewhere import Reach  # noqa: PLC0415
+    from outcrop.sources.remote import Reach  # noqa: PLC0415
 
     settings = environment_settings()
     egress = Egress.of(settings)
@@ -169,7 +169,7 @@ def _validated(report: Report, *, only_valid: bool) -> bool:
         if only_valid:
             raise BadInputError("--only-valid needs issuers to be asked, and OUTCROP_VALIDATE=off asks none")
         return False
-    from outcrop.cli.ask import ask_about  # noqa: PLC0415 - a client, and every check
+    from outcrop.cli.scan_validation import ask_about  # noqa: PLC0415 - a client, and every check
 
     with ExitStack() as stack:
         ask_about(report, settings, _counting(stack))

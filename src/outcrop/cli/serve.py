@@ -19,7 +19,7 @@ from outcrop.cli.session import run, start
 from outcrop.domain.errors import BadInputError, OperatorError
 from outcrop.runtime import database_url, open_runtime, prepare
 from outcrop.settings import Settings, is_loopback
-from outcrop.sources.parallel import cores
+from outcrop.sources.fork_pool import cores
 
 _TOO_SOON = 3.0  # seconds: a child that dies sooner three times in a row will not live
 DEAD_AFTER = 20.0  # seconds without a sign of life, of which a worker gives four in that time

@@ -13,7 +13,7 @@ from outcrop.domain.secret import Secret
 from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind
 from outcrop.runtime import open_session
 from outcrop.services import accounts, targets
-from outcrop.services.pipeline.start import start_run
+from outcrop.services.pipeline.enqueue import start_run
 
 E = TypeVar("E", bound=StrEnum)
 

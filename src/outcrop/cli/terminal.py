@@ -14,7 +14,7 @@ from rich.text import Text
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import reveal
 from outcrop.services.local_scan import Report
-from outcrop.sources.base import Outcome, Progress
+from outcrop.sources.located import Outcome, Progress
 
 
 @contextmanager

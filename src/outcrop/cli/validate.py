@@ -16,10 +16,10 @@ from outcrop.domain.ids import parse_id
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.runtime import open_runtime
-from outcrop.scanner.ruleset import RuleSet, load
+from outcrop.scanner.engine.ruleset import RuleSet, load
 from outcrop.services import accounts
+from outcrop.services.pipeline.context import Asking
 from outcrop.services.pipeline.revalidate import validate_again
-from outcrop.services.pipeline.tools import Asking
 from outcrop.services.validation import Checked, validate_one
 from outcrop.settings import Settings
 from outcrop.sources.workspace import cache_folder

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from outcrop.demo.planted import Fate, Planted
-from outcrop.scanner.check import Check, Reply, check_for, checks_of
-from outcrop.scanner.ruleset import BUILT_IN
+from outcrop.scanner.engine.ruleset import BUILT_IN
+from outcrop.scanner.rules.check_spec import Check, Reply, check_for, checks_of
 
 _JSON = {"Content-Type": "application/json"}
 _XML = {"Content-Type": "text/xml"}

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from outcrop.scanner.sample import expand
+from outcrop.scanner.rules.example_templates import expand
 
 _MARK = re.compile(r"«([a-z0-9_]+) ([a-z]+) ([a-z0-9-]+)\|(.*?)»", re.DOTALL)
 

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 from outcrop.demo.stand_ins import GONE
 from outcrop.domain.finding import Status, Validation
 from outcrop.domain.secret import Secret
-from outcrop.scanner.sample import expand
+from outcrop.scanner.rules.example_templates import expand
 
 REPOSITORY = "acme/legacy-billing"
 ADDRESS = f"https://{GONE}/{REPOSITORY}"

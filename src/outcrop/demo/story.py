@@ -17,7 +17,7 @@ from outcrop.domain.target import Target
 from outcrop.domain.webhook import State
 from outcrop.runtime import Session
 from outcrop.services import findings, scans, targets, webhooks
-from outcrop.services.pipeline.start import start_run
+from outcrop.services.pipeline.enqueue import start_run
 
 Show = Callable[[str], None]
 _PATIENCE = 180.0  # seconds for all runs; they take a few

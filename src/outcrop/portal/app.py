@@ -14,12 +14,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from outcrop.domain.errors import BadInputError, BusyError, OutcropError, PlanError, TransitionError
 from outcrop.notes import Notes
-from outcrop.portal import finding, findings, overview, reference, scans, sign, targets
+from outcrop.portal import finding, findings, overview, reference, scans, sign_in, targets
 from outcrop.portal.cookies import Cookies
-from outcrop.portal.door import STATE, House, Visit, headers_of, recognise, status_of
+from outcrop.portal.labels import sentence
 from outcrop.portal.profile import ROUTES as PROFILE
 from outcrop.portal.render import Renderer
-from outcrop.portal.words import sentence
+from outcrop.portal.request import STATE, House, Visit, headers_of, recognise, status_of
 
 _POLICY = "; ".join(
     [
@@ -70,7 +70,7 @@ def create_portal(
 
     routes = [
         Route("/static/{address:path}", static, methods=["GET"]),
-        *sign.ROUTES,
+        *sign_in.ROUTES,
         *overview.ROUTES,
         *findings.ROUTES,
         *finding.ROUTES,

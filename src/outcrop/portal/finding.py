@@ -7,10 +7,10 @@ from starlette.responses import Response
 from outcrop.domain.account import Permission
 from outcrop.domain.errors import BadInputError, BusyError, NotFoundError, OutcropError
 from outcrop.domain.finding import NOTE_LENGTH, Action, Move, Outcome, Status, Triaged, outcome
-from outcrop.portal.door import Visit, get, now, post
 from outcrop.portal.findings import DONE, read_note
+from outcrop.portal.request import Visit, get, now, post
 from outcrop.services import findings
-from outcrop.services.pipeline.start import request_validation
+from outcrop.services.pipeline.enqueue import request_validation
 
 
 async def show_finding(visit: Visit) -> Response:

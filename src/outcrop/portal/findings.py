@@ -11,9 +11,9 @@ from outcrop.domain.errors import BadInputError, BusyError
 from outcrop.domain.finding import NOTE_LENGTH, Move, Status, Triaged, cut_note
 from outcrop.domain.ids import parse_id
 from outcrop.domain.secret import Clean
-from outcrop.portal.door import Visit, get, now, post
+from outcrop.portal.labels import sentence
 from outcrop.portal.queries import ALL, NAMES, SUPPRESSED, read_view
-from outcrop.portal.words import sentence
+from outcrop.portal.request import Visit, get, now, post
 from outcrop.services import findings, views
 
 TABS = [

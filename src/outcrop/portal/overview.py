@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from outcrop.domain.account import Permission
-from outcrop.portal.door import Visit, get, now
+from outcrop.portal.request import Visit, get, now
 from outcrop.services import overview, webhooks
 
 

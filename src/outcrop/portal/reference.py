@@ -4,7 +4,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from outcrop.portal.door import Visit, get
+from outcrop.portal.request import Visit, get
 
 
 async def show_reference(visit: Visit) -> Response:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from outcrop.domain.account import Permission
-from outcrop.portal import charts, words
+from outcrop.portal import charts, labels
 
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
@@ -40,7 +40,7 @@ class Renderer:
         self._environment.globals |= {
             "static": self._addresses.__getitem__,
             "may": Permission,
-            "words": words,
+            "labels": labels,
             "charts": charts,
             "query": query_string,
             "notice": notice,
@@ -49,9 +49,9 @@ class Renderer:
             "time": time_tag,
             "day": lambda moment: moment.strftime("%-d %b %Y"),
             "number": lambda value: f"{value:,}",
-            "size": words.size,
+            "size": labels.size,
             "href": web_address,
-            "level": words.level,
+            "level": labels.level,
             "coded": coded,
         }
 

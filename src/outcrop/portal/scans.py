@@ -3,8 +3,8 @@
 from starlette.responses import Response
 
 from outcrop.domain.scan import ScanType
-from outcrop.portal.door import Visit, get
 from outcrop.portal.queries import whole_number
+from outcrop.portal.request import Visit, get
 from outcrop.services import scans, targets
 
 _PER_PAGE = 25

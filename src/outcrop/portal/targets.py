@@ -9,10 +9,10 @@ from outcrop.domain.errors import BadInputError
 from outcrop.domain.scan import Trigger
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, parse_target
-from outcrop.portal.door import Visit, get, now, post
 from outcrop.portal.queries import whole_number
+from outcrop.portal.request import Visit, get, now, post
 from outcrop.services import targets
-from outcrop.services.pipeline.start import start_run
+from outcrop.services.pipeline.enqueue import start_run
 
 # What an error says to who is at the command line, in the form's words.
 _HERE = {

@@ -6,8 +6,9 @@ from uuid import uuid4
 
 from outcrop.domain.account import SLUG, Account, Member, Plan, Role, checked_email, checked_password
 from outcrop.domain.errors import BadInputError, NotFoundError
-from outcrop.store import accounts, attempts, audit, passwords, sessions
+from outcrop.store import audit
 from outcrop.store.db import Connection
+from outcrop.store.people import accounts, passwords, sessions, sign_in_attempts
 
 
 async def create_account(db: Connection, *, slug: str, plan: Plan, email: str, by: str, now: datetime) -> Account:
@@ -70,7 +71,7 @@ async def reset_password(db: Connection, email: str, password: str | None, *, by
     chosen, generated = _password(password)
     await accounts.update_password(db, account_id, member.id, await passwords.hashed(chosen))
     await sessions.delete_all(db, account_id, member.id)
-    await attempts.clear(db, member.email)
+    await sign_in_attempts.clear(db, member.email)
     await audit.append(db, account_id, audit.Line(now, by, "user.reset_password", member.email))
     return member, generated
 

@@ -8,10 +8,12 @@ from datetime import datetime
 from typing import BinaryIO
 
 from outcrop.domain.errors import BadInputError, OperatorError
-from outcrop.store import audit, backup, keyring, outbox, scans, schema
-from outcrop.store.archive import Archive, Header, Writer
+from outcrop.store import audit, keyring, outbox, schema
+from outcrop.store.backup import tables as backup_tables
+from outcrop.store.backup.archive import Archive, Header, Writer
 from outcrop.store.db import Connection
 from outcrop.store.keyring import OperatorKey, Wrapped
+from outcrop.store.runs import scans
 
 _MAY_BE_SENT = "restored from a backup: it may have been sent since"
 _CUT_OFF = "it had not ended when the backup was made"
@@ -27,7 +29,7 @@ class BackedUp:
 
 async def back_up(db: Connection, operator: OperatorKey, file: BinaryIO, *, version: str, now: datetime, progress: Progress) -> BackedUp:
     """Write everything as it is at this moment; the database is only read."""
-    async with backup.standing_still(db) as contents:
+    async with backup_tables.standing_still(db) as contents:
         if (wrapped := await keyring.load(db)) is None:
             raise OperatorError("there is nothing to back up: the database has no account yet")
         keys = keyring.open_wrapped(wrapped, operator, "this database")
@@ -41,7 +43,7 @@ async def back_up(db: Connection, operator: OperatorKey, file: BinaryIO, *, vers
                 writer.take(piece)
                 progress(writer.size)
 
-            rows[table.name] = await backup.read_table(db, table, take)
+            rows[table.name] = await backup_tables.read_table(db, table, take)
             writer.end(rows[table.name])
     writer.seal(keys.vouch_for)
     return BackedUp(contents.schema, writer.size, rows)
@@ -86,13 +88,13 @@ class Restored:
 async def restore(db: Connection, file: BinaryIO, name: str, checked: Checked, *, by: str, now: datetime, progress: Progress) -> Restored:
     """Fill an empty database from a backup that was checked, in the caller's transaction."""
     archive = Archive(file, name)
-    async with backup.laid_bare(db, checked.header.schema) as tables:
+    async with backup_tables.laid_bare(db, checked.header.schema) as tables:
         rows = await _fill(db, archive, tables, progress)
         if rows is None:
             raise BadInputError(f"{name} does not hold the tables of schema {checked.header.schema}: nothing is restored from it")
         if archive.digest != checked.digest:
             raise _altered(name)
-    await backup.set_sequences(db, checked.header.sequences)
+    await backup_tables.set_sequences(db, checked.header.sequences)
     await keyring.store(db, checked.keyring)
     migrated = await schema.migrate(db)
     deliveries = await outbox.give_up_all(db, reason=_MAY_BE_SENT, now=now)
@@ -103,7 +105,7 @@ async def restore(db: Connection, file: BinaryIO, name: str, checked: Checked, *
     return Restored(rows, migrated, deliveries, runs)
 
 
-async def _fill(db: Connection, archive: Archive, tables: dict[str, backup.Table], progress: Progress) -> dict[str, int] | None:
+async def _fill(db: Connection, archive: Archive, tables: dict[str, backup_tables.Table], progress: Progress) -> dict[str, int] | None:
     """Fill every table, each once and with all of its columns; None where the file holds others, or not as many rows as it says."""
 
     def told(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -116,7 +118,7 @@ async def _fill(db: Connection, archive: Archive, tables: dict[str, backup.Table
         table = tables.get(stored.name)
         if table is None or stored.name in rows or stored.columns != table.columns:
             return None
-        rows[stored.name] = await backup.fill_table(db, table, told(stored.pieces))
+        rows[stored.name] = await backup_tables.fill_table(db, table, told(stored.pieces))
         if rows[stored.name] != stored.rows:
             return None
     return rows if rows.keys() == tables.keys() else None

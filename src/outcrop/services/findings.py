@@ -11,10 +11,11 @@ from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import Action, Finding, Move, Triaged, cut_note, moved
 from outcrop.domain.paging import FindingQuery, Page
 from outcrop.domain.secret import Clean, is_password
-from outcrop.scanner.advice import Advice, advice_for
-from outcrop.scanner.reasons import Reason, explain
-from outcrop.store import audit, findings, listing, outbox
+from outcrop.scanner.risk.reasons import Reason, explain
+from outcrop.scanner.rules.advice import Advice, advice_for
+from outcrop.store import audit, outbox
 from outcrop.store.db import Connection, unless_locked
+from outcrop.store.findings import listing, table
 from outcrop.store.keyring import Keys
 
 
@@ -23,14 +24,14 @@ async def list_findings(db: Connection, account_id: int, query: FindingQuery) ->
 
 
 async def get_finding(db: Connection, account_id: int, finding_id: UUID) -> Finding:
-    if (finding := await findings.select(db, account_id, finding_id)) is None:
+    if (finding := await table.select(db, account_id, finding_id)) is None:
         raise NotFoundError("no such finding")
     return finding
 
 
 async def explain_finding(db: Connection, account_id: int, finding_id: UUID) -> tuple[Finding, list[Reason]]:
     """Give a finding with the reasons of its score."""
-    if (found := await findings.select_with_score(db, account_id, finding_id)) is None:
+    if (found := await table.select_with_score(db, account_id, finding_id)) is None:
         raise NotFoundError("no such finding")
     return found[0], explain(found[1], found[0])
 
@@ -91,7 +92,7 @@ async def _move(
     db: Connection, keys: Keys | None, account_id: int, finding_id: UUID, move: Move, *, note: Clean | None, by: str, now: datetime
 ) -> tuple[Finding, bool]:
     """Write a move, its audit line and its event; give the finding after it, and whether anything changed."""
-    if (locked := await findings.select_for_update(db, account_id, finding_id)) is None:
+    if (locked := await table.select_for_update(db, account_id, finding_id)) is None:
         raise NotFoundError("no such finding")
     finding, box = locked
     if note is not None and box is not None and keys is not None:
@@ -100,7 +101,7 @@ async def _move(
     after = moved(finding, move, note=note, by=by, now=now)
     if after is None:
         return finding, False
-    await findings.update_triage(db, account_id, after)
+    await table.update_triage(db, account_id, after)
     status = {} if after.status is finding.status else {"from": finding.status, "to": after.status}
     detail = status | ({} if note is None else {"note": note})
     await audit.append(db, account_id, audit.Line(now, by, f"finding.{move}", str(finding_id), detail=detail))
@@ -116,7 +117,7 @@ async def history(db: Connection, account_id: int, finding_id: UUID) -> list[aud
 
 async def excerpt(db: Connection, keys: Keys, account_id: int, finding_id: UUID) -> Excerpt | None:
     """Give the lines around a finding's credential, masked; None where none are kept, or only of where it stood before."""
-    if (kept := await findings.select_excerpt(db, account_id, finding_id)) is None:
+    if (kept := await table.select_excerpt(db, account_id, finding_id)) is None:
         return None
     line, box = kept
     found = keys.open_excerpt(box, account_id, finding_id)
@@ -125,10 +126,10 @@ async def excerpt(db: Connection, keys: Keys, account_id: int, finding_id: UUID)
 
 async def advice(db: Connection, account_id: int, finding: Finding, own_rules: Sequence[Path] = ()) -> Advice:
     """Give what to do about a finding now; `own_rules` are those that the operator has added."""
-    rule = await findings.select_rule(db, account_id, finding.id)
+    rule = await table.select_rule(db, account_id, finding.id)
     return advice_for(rule, finding.pattern_secret_type, own_rules)
 
 
 async def other_places(db: Connection, account_id: int, finding_id: UUID, limit: int = 20) -> list[Finding]:
     """Give where else the same credential stands, highest score first."""
-    return await findings.select_same(db, account_id, finding_id, limit)
+    return await table.select_same(db, account_id, finding_id, limit)

@@ -8,8 +8,9 @@ from uuid import UUID, uuid4
 from outcrop.domain.account import Account, ApiKey, new_token, token_digest, token_hint
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.ids import parse_id
-from outcrop.store import audit, keys
+from outcrop.store import audit
 from outcrop.store.db import Connection
+from outcrop.store.people import keys
 
 NAME_LENGTH = 100
 

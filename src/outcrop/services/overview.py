@@ -9,9 +9,10 @@ from typing import TypeVar
 from outcrop.domain.finding import Finding, SourceType, Status, Validation
 from outcrop.domain.paging import FindingQuery
 from outcrop.domain.scan import ScanRun
-from outcrop.store import counts, listing, scans
-from outcrop.store.counts import Day
 from outcrop.store.db import Connection
+from outcrop.store.findings import counts, listing
+from outcrop.store.findings.counts import Day
+from outcrop.store.runs import scans
 
 K = TypeVar("K", bound=Hashable)
 DAYS = 30

@@ -4,8 +4,8 @@ from outcrop.domain.errors import NotFoundError
 from outcrop.domain.ids import parse_id
 from outcrop.domain.paging import Page
 from outcrop.domain.scan import ScanRun, ScanType
-from outcrop.store import scans
 from outcrop.store.db import Connection
+from outcrop.store.runs import scans
 
 
 async def list_scans(db: Connection, account_id: int, *, type_: ScanType | None, page: int, per_page: int) -> Page[ScanRun]:

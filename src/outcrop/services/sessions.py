@@ -16,10 +16,11 @@ from outcrop.domain.account import EMAIL_LENGTH, PASSWORD_LENGTHS
 from outcrop.domain.errors import CodeNeededError, NotFoundError, SignInError, SignInLimitedError
 from outcrop.domain.secret import reveal
 from outcrop.domain.session import SessionLine, Signed
-from outcrop.store import accounts, attempts, audit, links, passwords, second_factors, sessions
-from outcrop.store.accounts import Credentials
+from outcrop.store import audit
 from outcrop.store.db import Connection, Pool
 from outcrop.store.keyring import Keys
+from outcrop.store.people import accounts, links, passwords, second_factors, sessions, sign_in_attempts
+from outcrop.store.people.accounts import Credentials
 
 __all__ = ["SessionLine", "Signed", "end_session", "list_sessions", "resume", "sign_in", "sign_out", "sign_out_everywhere", "sweep"]
 
@@ -62,7 +63,7 @@ async def sign_in(
     """
     email = _text(email.strip(), EMAIL_LENGTH)
     async with pool.connection() as db, db.transaction():
-        begun = await attempts.begin(db, email, _network(address), now=now)
+        begun = await sign_in_attempts.begin(db, email, _network(address), now=now)
         known = None if begun.id is None else await accounts.select_credentials(db, email)
     if begun.id is None:
         raise SignInLimitedError(begun.retry_after)
@@ -91,7 +92,7 @@ async def _compare(pool: Pool, this: _Try, known: Credentials | None, password: 
         return right, await passwords.hashed(password) if outdated else None
     except passwords.BusyError:
         async with pool.connection() as db:
-            await attempts.forget(db, this.attempt)
+            await sign_in_attempts.forget(db, this.attempt)
         raise SignInLimitedError(_BUSY) from None
 
 
@@ -103,7 +104,7 @@ async def _decide(db: Connection, keys: Keys, this: _Try, there: Credentials | N
     factor = await second_factors.lock(db, there.account_id, there.member.id)
     if factor is not None and factor.confirmed:
         if not this.code.strip():
-            await attempts.forget(db, this.attempt)
+            await sign_in_attempts.forget(db, this.attempt)
             return CodeNeededError()
         secret = reveal(keys.open(factor.box, there.account_id, there.member.id, wholly=True))
         step = totp.used_step(secret, this.code, after=factor.last_step, now=this.now)
@@ -117,14 +118,14 @@ async def _decide(db: Connection, keys: Keys, this: _Try, there: Credentials | N
 
 
 async def _fail(db: Connection, this: _Try, there: Credentials | None, reason: str) -> SignInError:
-    await attempts.fail(db, this.attempt)
+    await sign_in_attempts.fail(db, this.attempt)
     if there is not None:
         await audit.append(db, there.account_id, this.line(there, "failed", wrong=reason))
     return SignInError()
 
 
 async def _open(db: Connection, this: _Try, there: Credentials, detail: dict[str, object]) -> str:
-    await attempts.clear(db, there.member.email)
+    await sign_in_attempts.clear(db, there.member.email)
     if this.replaces is not None and (old := _digest(this.replaces)) is not None:
         await sessions.delete(db, old)
     token = secrets.token_urlsafe(32)
@@ -170,7 +171,7 @@ async def end_session(db: Connection, account_id: int, member_id: UUID, session_
 
 async def sweep(db: Connection, *, now: datetime) -> int:
     """Forget sessions that are over, links that have expired, and tries that no longer count."""
-    return await sessions.sweep(db, now=now) + await links.sweep(db, now=now) + await attempts.sweep(db, now=now)
+    return await sessions.sweep(db, now=now) + await links.sweep(db, now=now) + await sign_in_attempts.sweep(db, now=now)
 
 
 def _digest(token: str) -> bytes | None:

@@ -10,9 +10,10 @@ from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.ids import parse_id
 from outcrop.domain.secret import Secret, reveal
 from outcrop.domain.target import Schedule, Spec, Target, TargetKind, choose, identity, parse_target
-from outcrop.store import audit, targets
+from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.keyring import Keys
+from outcrop.store.runs import targets
 
 PATTERN_LENGTH = 500
 PATTERNS = 100

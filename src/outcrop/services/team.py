@@ -16,10 +16,11 @@ from outcrop.domain.account import PERMISSIONS, Account, Member, Role, checked_e
 from outcrop.domain.errors import BadInputError, ForbiddenError, NotFoundError, SignInError, SignInLimitedError
 from outcrop.domain.link import LIFETIME, Link, LinkKind
 from outcrop.domain.secret import Secret, reveal
-from outcrop.store import accounts, attempts, audit, links, passwords, second_factors, sessions
-from outcrop.store.accounts import Credentials
+from outcrop.store import audit
 from outcrop.store.db import Connection, Pool
 from outcrop.store.keyring import Keys
+from outcrop.store.people import accounts, links, passwords, second_factors, sessions, sign_in_attempts
+from outcrop.store.people.accounts import Credentials
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 256 bits
 _BUSY = 5  # seconds to wait where too many passwords are being looked at
@@ -108,7 +109,7 @@ async def accept(pool: Pool, _keys: Keys, token: str, *, password: str, now: dat
             await accounts.update_password(db, taken.account_id, member_id, password_hash)
             ended = await sessions.delete_all(db, taken.account_id, member_id)
             line = audit.Line(now, link.email, "user.set_password", link.email, detail={"sessions_ended": ended})
-        await attempts.clear(db, link.email)
+        await sign_in_attempts.clear(db, link.email)
         await audit.append(db, taken.account_id, line)
         member = await accounts.find_member(db, taken.account_id, member_id)
         assert member is not None  # noqa: S101 - just written, in this transaction
@@ -228,7 +229,7 @@ async def drop_totp(db: Connection, email: str, *, by: str, now: datetime) -> Me
 async def _confirm(pool: Pool, member: Member, password: str, action: str, *, now: datetime) -> Credentials:
     """Have who is signed in show that they know the password: as many tries as at the door, counted with those."""
     async with pool.connection() as db, db.transaction():
-        begun = await attempts.begin(db, member.email, None, now=now)
+        begun = await sign_in_attempts.begin(db, member.email, None, now=now)
         known = None if begun.id is None else await accounts.lock_credentials(db, member.account, member.id)
     if begun.id is None:
         raise SignInLimitedError(begun.retry_after)
@@ -238,9 +239,9 @@ async def _confirm(pool: Pool, member: Member, password: str, action: str, *, no
         raise SignInLimitedError(_BUSY) from None
     async with pool.connection() as db, db.transaction():
         if right and known is not None:
-            await attempts.clear(db, member.email)
+            await sign_in_attempts.clear(db, member.email)
             return known
-        await attempts.fail(db, begun.id)
+        await sign_in_attempts.fail(db, begun.id)
         if known is not None:
             await audit.append(db, known.account_id, audit.Line(now, member.email, action, member.email, "failed", {"wrong": "password"}))
     raise SignInError("the password is wrong")

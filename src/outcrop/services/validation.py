@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence, SourceType, Visibility
 from outcrop.domain.secret import reveal
-from outcrop.scanner.confirm import Hit
-from outcrop.scanner.detect import find
-from outcrop.scanner.rule import Rule, Strength
-from outcrop.scanner.ruleset import RuleSet
-from outcrop.scanner.score import Evidence, Score, score
+from outcrop.scanner.engine.confirm import Hit
+from outcrop.scanner.engine.detect import find
+from outcrop.scanner.engine.ruleset import RuleSet
+from outcrop.scanner.risk.score import Evidence, Score, score
+from outcrop.scanner.rules.model import Rule, Strength
+from outcrop.validation.batch import Wanted, check_all
 from outcrop.validation.engine import Validator
-from outcrop.validation.many import Wanted, check_all
 from outcrop.validation.verdict import Verdict
 
 

@@ -6,8 +6,9 @@ from uuid import UUID, uuid4
 from outcrop.domain.account import Account
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.view import View
-from outcrop.store import accounts, audit, views
+from outcrop.store import audit
 from outcrop.store.db import Connection
+from outcrop.store.people import accounts, views
 
 NAME_LENGTH, QUERY_LENGTH, MOST = 60, 2_000, 100
 

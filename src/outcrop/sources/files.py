@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.content import PART, Found, Part, Stretch, Wire, from_wire, parts_of, scan_part, scan_stream, scan_stretch, to_wire
-from outcrop.scanner.packed import TAIL, begins_packed, ends_as_zip
-from outcrop.scanner.ruleset import RuleSet
-from outcrop.sources.base import Located, Outcome, Progress, for_path, member, shown
-from outcrop.sources.ignoring import Ignoring
-from outcrop.sources.parallel import Emit, spread
+from outcrop.scanner.engine.ruleset import RuleSet
+from outcrop.scanner.engine.scan import PART, Found, Part, Stretch, Wire, from_wire, parts_of, scan_part, scan_stream, scan_stretch, to_wire
+from outcrop.scanner.text.magic import TAIL, begins_packed, ends_as_zip
+from outcrop.sources.fork_pool import Emit, spread
+from outcrop.sources.gitignore import Ignoring
+from outcrop.sources.located import Located, Outcome, Progress, for_path, member, shown
 
 _FIRST_BATCH, _BATCH = 64 << 10, 8 << 20  # bytes: small at first, since nobody has anything to do before
 _FILE = 4 << 10  # what a file costs before it is read, in bytes that could be read instead

@@ -7,7 +7,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from outcrop.domain.trail import Filter
+from outcrop.domain.audit import Filter
 from outcrop.store.db import Connection
 
 

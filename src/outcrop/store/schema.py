@@ -4,8 +4,8 @@ import re
 from importlib.resources import files
 
 from outcrop.domain.errors import OperatorError
-from outcrop.store import jobs
 from outcrop.store.db import Connection, one
+from outcrop.store.runs import jobs
 
 _LOCK_MIGRATE = 7_264_001  # advisory locks: any number, but always the same one
 _OLDEST_SERVER = 150000

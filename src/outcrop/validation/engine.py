@@ -7,13 +7,13 @@ from enum import StrEnum
 
 from outcrop.domain.finding import Validation
 from outcrop.net.http import Http
-from outcrop.scanner.check import Check, Request, check_for, checks_of
-from outcrop.scanner.rule import Rule
-from outcrop.validation import canary
-from outcrop.validation.ask import Turn, ask, is_below
+from outcrop.scanner.rules.check_spec import Check, Request, check_for, checks_of
+from outcrop.scanner.rules.model import Rule
+from outcrop.validation.http.check import Turn, ask, is_below
+from outcrop.validation.http.request import UnfitError, fill
 from outcrop.validation.issuer import Issuer, PausedError
-from outcrop.validation.named import NAMED
-from outcrop.validation.request import UnfitError, fill
+from outcrop.validation.offline import canary
+from outcrop.validation.registry import NAMED
 from outcrop.validation.verdict import Verdict, error, unreachable, unvalidated
 
 A_SECOND = 10.0  # requests to one issuer

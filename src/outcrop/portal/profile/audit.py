@@ -6,11 +6,11 @@ import orjson
 from starlette.responses import Response, StreamingResponse
 
 from outcrop.domain.account import Permission
+from outcrop.domain.audit import Filter
 from outcrop.domain.errors import BadInputError
-from outcrop.domain.trail import Filter
-from outcrop.portal.door import Visit, get, now
 from outcrop.portal.queries import whole_number
-from outcrop.services import trail
+from outcrop.portal.request import Visit, get, now
+from outcrop.services import audit
 
 _PER_PAGE = 100
 _FIELDS = ("action", "actor", "target", "outcome")
@@ -23,7 +23,7 @@ async def show_audit(visit: Visit) -> Response:
     wanted = Filter(action=action, actor=actor, target=target, outcome=outcome)
     before = whole_number(given.get("before", ""))
     try:
-        lines, message = await trail.list_trail(visit.db, visit.signed.account, wanted, limit=_PER_PAGE, before=before), None
+        lines, message = await audit.list_trail(visit.db, visit.signed.account, wanted, limit=_PER_PAGE, before=before), None
     except BadInputError as error:
         lines, message = [], error.message
     return visit.render("audit.html", lines=lines, chosen=chosen, more=len(lines) == _PER_PAGE, message=message)
@@ -34,7 +34,7 @@ async def export_audit(visit: Visit) -> Response:
 
     async def body() -> AsyncIterator[bytes]:
         async with pool.connection() as db:
-            async for line in trail.read_trail(db, account):
+            async for line in audit.read_trail(db, account):
                 yield orjson.dumps(line) + b"\n"
 
     name = f"outcrop-audit-{account.slug}-{now():%Y%m%d}.jsonl"

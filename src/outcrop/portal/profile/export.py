@@ -5,8 +5,8 @@ from importlib.metadata import version
 from starlette.responses import Response, StreamingResponse
 
 from outcrop.domain.errors import BadInputError, NotFoundError
-from outcrop.portal.door import Visit, get, now
 from outcrop.portal.queries import ALL, NAMES, read_view
+from outcrop.portal.request import Visit, get, now
 from outcrop.services.exchange.writing import ExportFormat, export_findings
 
 _TYPES = {

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from outcrop.domain.account import REQUESTS_PER_MINUTE, Permission
 from outcrop.domain.errors import BadInputError, NotFoundError
-from outcrop.portal.door import Visit, get, now, post
+from outcrop.portal.request import Visit, get, now, post
 from outcrop.services import keys
 from outcrop.services.keys import NewKey
 

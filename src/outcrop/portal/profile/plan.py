@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from outcrop.domain.account import REQUESTS_PER_MINUTE, Plan
-from outcrop.portal.door import Visit, get
+from outcrop.portal.request import Visit, get
 
 
 async def show_plan(visit: Visit) -> Response:

@@ -5,7 +5,7 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from outcrop.domain.errors import OutcropError
-from outcrop.portal.door import Visit, get, now, post
+from outcrop.portal.request import Visit, get, now, post
 from outcrop.services import sessions, team
 
 

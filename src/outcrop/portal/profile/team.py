@@ -4,7 +4,7 @@ from starlette.responses import Response
 
 from outcrop.domain.account import Permission, Role, manages
 from outcrop.domain.errors import BadInputError
-from outcrop.portal.door import Visit, get, now, post
+from outcrop.portal.request import Visit, get, now, post
 from outcrop.services import accounts, team
 
 

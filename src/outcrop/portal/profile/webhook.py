@@ -7,7 +7,7 @@ from starlette.responses import Response
 from outcrop.domain.account import Permission
 from outcrop.domain.errors import OutcropError
 from outcrop.domain.webhook import KEPT_DAYS
-from outcrop.portal.door import Visit, get, now, post
+from outcrop.portal.request import Visit, get, now, post
 from outcrop.services import webhooks
 
 _SHOWN = 50

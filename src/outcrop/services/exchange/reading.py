@@ -19,9 +19,10 @@ from outcrop.domain.place import identity, source_of
 from outcrop.domain.secret import MASK, Secret, is_masked, is_password
 from outcrop.services.exchange.formats import ImportFormat, PlaceError, records
 from outcrop.services.exchange.formats import Record as Given
-from outcrop.store import audit, findings
+from outcrop.store import audit
 from outcrop.store.db import Connection
-from outcrop.store.findings import Record
+from outcrop.store.findings import table
+from outcrop.store.findings.table import Record
 from outcrop.store.keyring import Keys
 
 _BATCH = 5_000
@@ -145,16 +146,16 @@ async def import_findings(
     read = _Reader(keys, account.id, now, keep_secrets=keep_secrets, source=None if format_ is ImportFormat.OUTCROP else format_.value)
     batches = _in_batches(read.records(given, progress))
     lines = new = 0
-    async with findings.bulk(db):
+    async with table.bulk(db):
         loop = asyncio.get_running_loop()
         batch = await loop.run_in_executor(None, next, batches, None)
         while batch:
             following = loop.run_in_executor(None, next, batches, None)  # read on while the database writes
             try:
                 lines += len(batch)
-                new += await findings.upsert_batch(db, account.id, await _placed(db, keys, account.id, batch))
+                new += await table.upsert_batch(db, account.id, await _placed(db, keys, account.id, batch))
                 if lines % _SORTED_IN < _BATCH:
-                    await findings.sort_in(db)
+                    await table.sort_in(db)
             finally:
                 await asyncio.wait([following])
             batch = following.result()
@@ -179,9 +180,9 @@ def _in_batches(records: Iterator[_Numbered]) -> Iterator[list[_Numbered]]:
 async def _placed(db: Connection, keys: Keys, account_id: int, batch: list[_Numbered]) -> list[Record]:
     """Let one credential at one place be one finding: a line without an id finds the one that is there; the last line of an id wins."""
     places = [n.record.identity for n in batch if n.record.identity is not None]
-    at = await findings.ids_at(db, account_id, places) if places else {}
+    at = await table.ids_at(db, account_id, places) if places else {}
     without = [n.record.finding.id for n in batch if n.record.fingerprint is None and n.id_given]
-    boxes = await findings.boxes_of(db, account_id, without) if without else {}
+    boxes = await table.boxes_of(db, account_id, without) if without else {}
     records: dict[UUID, Record] = {}
     for numbered in batch:
         record = numbered.record

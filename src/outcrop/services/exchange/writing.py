@@ -15,7 +15,7 @@ from outcrop.domain.finding import Status, Validation, public_fields
 from outcrop.domain.paging import FindingQuery
 from outcrop.store import audit
 from outcrop.store.db import Pool
-from outcrop.store.walk import Found, walk
+from outcrop.store.findings.export import Found, walk
 
 
 class ExportFormat(StrEnum):

@@ -8,10 +8,10 @@ from outcrop.domain.scan import Gap
 from outcrop.domain.target import OPTIONS, Spec, TargetKind, parse_target
 from outcrop.services.local_scan.options import Options, Place
 from outcrop.services.local_scan.repository import scan_remote
-from outcrop.sources.base import Outcome, Progress
-from outcrop.sources.clone import Remote
-from outcrop.sources.consist import Found
-from outcrop.sources.elsewhere import list_sources, look_at_site
+from outcrop.sources.git.clone import Remote
+from outcrop.sources.located import Outcome, Progress
+from outcrop.sources.remote import list_sources, look_at_site
+from outcrop.sources.resolve_target import Found
 
 
 def scan_elsewhere(target: str, options: Options, progress: Progress, told: list[tuple[str, str]]) -> Iterator[tuple[Outcome, Place]]:

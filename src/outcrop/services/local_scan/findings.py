@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from outcrop.domain.finding import Confidence, SourceType, Status, Validation
 from outcrop.domain.place import line_address
 from outcrop.domain.secret import Secret, reveal
-from outcrop.scanner.allowed import passes_at
-from outcrop.scanner.confirm import Hit
-from outcrop.scanner.score import Evidence, score
+from outcrop.scanner.engine.confirm import Hit
+from outcrop.scanner.risk.score import Evidence, score
+from outcrop.scanner.rules.allowlist import passes_at
 from outcrop.services.local_scan.options import Place
-from outcrop.sources.base import Located, shown
+from outcrop.sources.located import Located, shown
 
 if TYPE_CHECKING:
     from outcrop.validation.verdict import Verdict

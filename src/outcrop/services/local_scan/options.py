@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 from outcrop.domain.finding import Confidence, Visibility
-from outcrop.scanner.ruleset import RuleSet
-from outcrop.sources.ignoring import Ignoring
+from outcrop.scanner.engine.ruleset import RuleSet
+from outcrop.sources.gitignore import Ignoring
 
 if TYPE_CHECKING:
     from outcrop.domain.target import TargetKind
-    from outcrop.sources.elsewhere import Reach
+    from outcrop.sources.remote import Reach
 
 IGNORE_FILE = ".outcropignore"
 TargetType = Literal["folder", "git", "stdin", "elsewhere"]

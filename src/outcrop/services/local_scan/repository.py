@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from outcrop.domain.errors import OperatorError
 from outcrop.services.local_scan.options import IGNORE_FILE, Options, Place, ignoring, nothing
-from outcrop.sources import git
-from outcrop.sources.base import Outcome, Progress, shown
-from outcrop.sources.clone import COMMIT_REF, Remote, clone, fetch_commit
-from outcrop.sources.ignoring import Ignoring
-from outcrop.sources.repository import Repository, find_git_folder, open_local, resolve
+from outcrop.sources.git import scan as git_scan
+from outcrop.sources.git.clone import COMMIT_REF, Remote, clone, fetch_commit
+from outcrop.sources.git.repository import Repository, find_git_folder, open_local, resolve
+from outcrop.sources.gitignore import Ignoring
+from outcrop.sources.located import Outcome, Progress, shown
 from outcrop.sources.workspace import work_folder
 
 if TYPE_CHECKING:
-    from outcrop.sources.consist import Found
+    from outcrop.sources.resolve_target import Found
 
 
 def scan_git(target: str, options: Options, progress: Progress) -> tuple[Outcome, Place]:
@@ -27,12 +27,12 @@ def scan_git(target: str, options: Options, progress: Progress) -> tuple[Outcome
         own = ignoring(Path(target) / IGNORE_FILE)
         place = Place(os.path.realpath(target), ignored=own.ignores_wholly if own else _ignoring_at_head(repository))
         key = os.fsencode(os.path.realpath(git_folder))
-        run = git.Scan(repository, options.ruleset, options.floor, options.jobs, progress, options.cache, key)
+        run = git_scan.Scan(repository, options.ruleset, options.floor, options.jobs, progress, options.cache, key)
         if options.staged:
-            return git.scan_staged(run, git_folder, _index(Path(target), git_folder)), place
+            return git_scan.scan_staged(run, git_folder, _index(Path(target), git_folder)), place
         if options.since:
-            return git.scan_since(run, resolve(repository, options.since)), place
-        return git.scan_history(run), place
+            return git_scan.scan_since(run, resolve(repository, options.since)), place
+        return git_scan.scan_history(run), place
 
 
 def _index(target: Path, git_folder: Path) -> Path:
@@ -47,14 +47,14 @@ def scan_remote(found: "Found", remote: Remote, place: Place, options: Options, 
     with work_folder(options.work) as work:
         if found.commit:
             repository = fetch_commit(remote, found.commit, work, options.reach.egress)
-            run = git.Scan(repository, options.ruleset, options.floor, options.jobs, progress)
-            return git.scan_commit(run, repository.refs[COMMIT_REF]), place
+            run = git_scan.Scan(repository, options.ruleset, options.floor, options.jobs, progress)
+            return git_scan.scan_commit(run, repository.refs[COMMIT_REF]), place
         repository = clone(remote, work, options.reach.egress)
-        run = git.Scan(repository, options.ruleset, options.floor, options.jobs, progress)
-        outcome = git.scan_since(run, resolve(repository, options.since)) if options.since else git.scan_history(run)
+        run = git_scan.Scan(repository, options.ruleset, options.floor, options.jobs, progress)
+        outcome = git_scan.scan_since(run, resolve(repository, options.since)) if options.since else git_scan.scan_history(run)
         return outcome, place._replace(ignored=_ignoring_at_head(repository))
 
 
 def _ignoring_at_head(repository: Repository) -> Callable[[bytes], bool]:
-    text = git.file_at_head(repository, IGNORE_FILE.encode())
+    text = git_scan.file_at_head(repository, IGNORE_FILE.encode())
     return Ignoring(text).ignores_wholly if text else nothing

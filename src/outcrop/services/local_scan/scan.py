@@ -8,12 +8,12 @@ from pathlib import Path
 
 from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.line import one_line
-from outcrop.scanner.content import scan_stream
+from outcrop.scanner.engine.scan import scan_stream
 from outcrop.services.local_scan.findings import LocalFinding, described
 from outcrop.services.local_scan.options import IGNORE_FILE, Options, Place, TargetType, ignoring, nothing
 from outcrop.sources import files
-from outcrop.sources.base import Located, Outcome, Progress, for_path, member, shown
-from outcrop.sources.repository import find_git_folder, is_cut_off
+from outcrop.sources.git.repository import find_git_folder, is_cut_off
+from outcrop.sources.located import Located, Outcome, Progress, for_path, member, shown
 
 
 @dataclass(slots=True)

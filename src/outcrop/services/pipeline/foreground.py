@@ -7,11 +7,11 @@ from secrets import randbits
 from outcrop.domain.account import Account
 from outcrop.domain.scan import ScanRun, Trigger
 from outcrop.domain.target import Spec
-from outcrop.services.pipeline.look import look_at_source
+from outcrop.services.pipeline.context import Tools, meanwhile, now
+from outcrop.services.pipeline.enqueue import start_run
 from outcrop.services.pipeline.plan import plan_run
-from outcrop.services.pipeline.start import start_run
-from outcrop.services.pipeline.tools import Tools, meanwhile, now
-from outcrop.store import scans
+from outcrop.services.pipeline.run_source import look_at_source
+from outcrop.store.runs import scans
 
 _LOOK_EVERY = 0.5  # seconds between two looks at how far it has come
 

@@ -8,14 +8,15 @@ from uuid import UUID
 from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.scan import Gap, ScanStatus, SourceState
 from outcrop.domain.target import Spec, TargetKind
-from outcrop.services.pipeline.hosts import credential, github
-from outcrop.services.pipeline.start import defer
-from outcrop.services.pipeline.tools import ACTOR, MOST_TRIES, Part, Tools, now
-from outcrop.sources.consist import Found, sources_of
-from outcrop.sources.github.client import GitHubError
-from outcrop.store import audit, scans
+from outcrop.services.pipeline.context import ACTOR, MOST_TRIES, Part, Tools, now
+from outcrop.services.pipeline.enqueue import defer
+from outcrop.services.pipeline.github_access import credential, github
+from outcrop.sources.hosts.github_client import GitHubError
+from outcrop.sources.resolve_target import Found, sources_of
+from outcrop.store import audit
 from outcrop.store.db import Connection
-from outcrop.store.scans import PLAN
+from outcrop.store.runs import scans
+from outcrop.store.runs.scans import PLAN
 
 _AT_ONCE = 100
 

@@ -11,17 +11,19 @@ from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import Confidence, Finding, SourceType, Status, Validation, Visibility, gone, seen
 from outcrop.domain.place import identity
 from outcrop.domain.secret import MASK, Secret, reveal
-from outcrop.scanner.confirm import Hit
+from outcrop.scanner.engine.confirm import Hit
+from outcrop.services.pipeline.context import ACTOR, Part, Tools, now
 from outcrop.services.pipeline.masking import Masking
-from outcrop.services.pipeline.scoring import Traits, scored
-from outcrop.services.pipeline.tools import ACTOR, Part, Tools, now
-from outcrop.services.pipeline.verify import apply, audit_change, judged, verify
-from outcrop.store import audit, findings, outbox, scans, sources
+from outcrop.services.pipeline.score import Traits, scored
+from outcrop.services.pipeline.validate import apply, audit_change, judged, verify
+from outcrop.store import audit, outbox
 from outcrop.store.db import Connection
-from outcrop.store.findings import Record
+from outcrop.store.findings import table
+from outcrop.store.findings.table import Record
+from outcrop.store.findings.verdicts import Said
 from outcrop.store.keyring import Keys
-from outcrop.store.sources import There
-from outcrop.store.verdicts import Said
+from outcrop.store.runs import scans, sources
+from outcrop.store.runs.sources import There
 
 BATCH = 500
 
@@ -137,8 +139,8 @@ async def _record(db: Connection, tools: Tools, part: Part, batch: _Batch, how: 
                 score_detail=detail,
             )
         )
-    await findings.open_batch(db)
-    await findings.upsert_batch(db, part.account_id, records)
+    await table.open_batch(db)
+    await table.upsert_batch(db, part.account_id, records)
     blobs = [(record.finding.id, batch[record.identity][0].blobs) for record in records if record.identity]
     await sources.set_occurrences(db, part.account_id, blobs, whole=extent is Extent.WHOLE)
     for finding in announced:
@@ -217,9 +219,9 @@ async def reopen(tools: Tools, part: Part, finding_ids: Sequence[UUID]) -> None:
     """Let findings that were taken for gone, and are there all the same, be active again."""
     for finding_id in finding_ids:
         async with tools.pool.connection() as db, db.transaction():
-            locked = await findings.select_for_update(db, part.account_id, finding_id)
+            locked = await table.select_for_update(db, part.account_id, finding_id)
             if locked is not None and (back := seen(locked[0]))[1]:
-                await findings.update_triage(db, part.account_id, back[0])
+                await table.update_triage(db, part.account_id, back[0])
                 await announce(db, part, EventType.NEW, back[0], now())
                 await scans.count(db, part.account_id, part.scan_id, part.source, new=1)
 
@@ -230,10 +232,10 @@ async def resolve_gone(tools: Tools, part: Part, finding_ids: Sequence[UUID]) ->
     for finding_id in finding_ids:
         async with tools.pool.connection() as db, db.transaction():
             moment = now()
-            locked = await findings.select_for_update(db, part.account_id, finding_id)
+            locked = await table.select_for_update(db, part.account_id, finding_id)
             if locked is None or (closed := gone(locked[0], now=moment)) is None:
                 continue
-            await findings.update_triage(db, part.account_id, closed)
+            await table.update_triage(db, part.account_id, closed)
             await announce(db, part, EventType.RESOLVED, closed, moment)
             await scans.count(db, part.account_id, part.scan_id, part.source, resolved=1)
             resolved += 1

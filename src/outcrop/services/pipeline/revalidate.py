@@ -7,13 +7,14 @@ from uuid import UUID
 from outcrop.domain.errors import BadInputError, NotFoundError, OperatorError, OutcropError
 from outcrop.domain.finding import Finding, Validation
 from outcrop.domain.secret import is_password, reveal
-from outcrop.services.pipeline.start import ASKED, stored_credential
-from outcrop.services.pipeline.tools import ACTOR, Asks, now
-from outcrop.services.pipeline.verify import SOON, apply, said
-from outcrop.store import audit, findings, verdicts
-from outcrop.store.verdicts import Due, Stored
+from outcrop.services.pipeline.context import ACTOR, Asks, now
+from outcrop.services.pipeline.enqueue import ASKED, stored_credential
+from outcrop.services.pipeline.validate import SOON, apply, said
+from outcrop.store import audit
+from outcrop.store.findings import table, verdicts
+from outcrop.store.findings.verdicts import Due, Stored
+from outcrop.validation.batch import Wanted, check_all
 from outcrop.validation.engine import Mode
-from outcrop.validation.many import Wanted, check_all
 from outcrop.validation.verdict import Verdict
 
 EVERY = timedelta(days=1)
@@ -100,7 +101,7 @@ async def _ask_now(asks: Asks, account_id: int, finding_id: UUID, *, by: str) ->
     async with asks.pool.connection() as db, db.transaction():
         await verdicts.save(db, account_id, {one.fingerprint: word})
         await apply(db, account_id, one.fingerprint, word, by=by)
-        finding = await findings.select(db, account_id, finding_id)
+        finding = await table.select(db, account_id, finding_id)
     if finding is None:
         raise NotFoundError("no such finding")
     return finding

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from outcrop.net.http import Http, HttpError
-from outcrop.sources import gitcall
-from outcrop.sources.repository import Repository, open_mirror
+from outcrop.sources.git import command
+from outcrop.sources.git.repository import Repository, open_mirror
 from outcrop.sources.web.git_objects import ids_in, index_ids, packed_ids, references, unpack
-from outcrop.sources.web.places import is_git_head
+from outcrop.sources.web.leak_paths import is_git_head
 
 _NAMES = (
     "heads/main", "heads/master", "heads/develop", "heads/dev", "heads/staging", "heads/production", "heads/prod", "heads/release",
@@ -136,7 +136,7 @@ class _Fetching:
         path = self.folder / "objects" / "pack" / name
         path.write_bytes(raw)
         # Whoever reads the repository later is given no pack that cannot be read.
-        with gitcall.start(self.folder, ["index-pack", str(path)], memory=4 << 30) as process:
+        with command.start(self.folder, ["index-pack", str(path)], memory=4 << 30) as process:
             try:
                 process.communicate(timeout=self.limits.seconds)
             except BaseException as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from outcrop.sources import gitcall
+from outcrop.sources.git import command
 
 _ID = re.compile(rb"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
 _NOTHING = b"0" * 40
@@ -88,13 +88,13 @@ def index_ids(raw: bytes) -> set[bytes]:
 def packed_ids(folder: Path) -> tuple[set[bytes], set[bytes]]:
     """Give the ids of all objects in a repository of ours, and the ids that they refer to."""
     form = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
-    _, listing = gitcall.output(folder, "cat-file", "--batch-all-objects", "--unordered", form)
+    _, listing = command.output(folder, "cat-file", "--batch-all-objects", "--unordered", form)
     rows = [line.split() for line in listing.splitlines()]
     had = {row[0] for row in rows if len(row) == 3}
     linking = iter([row[0] for row in rows if len(row) == 3 and row[1] != b"blob" and int(row[2]) <= _LARGEST])
     referred: set[bytes] = set()
     while batch := list(islice(linking, _BATCH)):
-        _, out = gitcall.output(folder, "cat-file", "--batch", given=b"".join(oid + b"\n" for oid in batch))
+        _, out = command.output(folder, "cat-file", "--batch", given=b"".join(oid + b"\n" for oid in batch))
         for kind, content in _answers(out):
             referred |= _refers(kind, content)
     return had, referred

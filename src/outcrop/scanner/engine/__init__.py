@@ -1,0 +1,1 @@
+"""Find credentials in texts: trigger scan, confirmation, companions, position."""

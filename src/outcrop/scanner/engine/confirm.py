@@ -1,0 +1,278 @@
+"""The second pass: the full pattern where the first pass saw something, and a judgement of every value that it gives.
+
+A file may hold something that is almost a credential on every line, so what is done for each place is as little as possible.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from outcrop.domain.finding import Confidence
+from outcrop.domain.secret import Secret
+from outcrop.scanner.generic.find import LED_TO, MANY, Candidate, assigned, held, matched, tabled
+from outcrop.scanner.generic.placeholders import is_placeholder, text_of
+from outcrop.scanner.generic.randomness import is_spelled
+from outcrop.scanner.patterns.checksums import CHECKSUMS
+from outcrop.scanner.patterns.entropy import is_random
+from outcrop.scanner.patterns.re2_match import compiled, ends_with, loose, matches_wholly, spans
+from outcrop.scanner.patterns.regex_ast import WORD
+from outcrop.scanner.rules.allowlist import spared
+from outcrop.scanner.rules.model import Form, Rule, Strength
+from outcrop.scanner.text.encodings import base64_value
+
+_REMEMBERED, _REMEMBERED_WIDTH = 500, 4_096  # what was found in a stretch, while it is likely to come again
+_LED = 512  # bytes in which a pattern leads from a name to its value: more than a judge sees
+_LOW = Confidence.LOW  # a member is looked up at each use
+# A form by its id, held so that the id stays its own; where the stretch began; the hits in it.
+_remembered: dict[tuple[int, bytes, bool, bool], tuple[Form, int, list["Hit"]]] = {}
+
+
+@dataclass(slots=True)
+class Hit:
+    """A credential in a text. `start` and `end` are where its value stands; line and column count from 1."""
+
+    rule: Rule
+    secret: Secret
+    start: int
+    end: int
+    strength: Strength
+    confidence: Confidence
+    placeholder: bool = False
+    part: str | None = None
+    parts: dict[str, Secret] = field(default_factory=dict)
+    encoding: tuple[str, ...] = ()
+    line: int = 0
+    column: int = 0
+    allowed: bool = False
+    weighed: bool = False  # by what it looks like: any rule that knows its issuer knows more
+    bare: bool = False  # unquoted: a value where configuration is written, an expression where code is
+    spared: tuple[int, ...] = ()  # lists of the rule by which it passes in certain files or commits
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.start, self.end
+
+    def moved(self, by: int) -> "Hit":
+        """Give the same hit elsewhere, before it has companions and a line."""
+        hit = Hit(self.rule, self.secret, self.start + by, self.end + by, self.strength, self.confidence, self.placeholder, self.part)
+        hit.weighed, hit.bare, hit.spared = self.weighed, self.bare, self.spared
+        return hit
+
+
+Shares = Callable[[int, int], bool]
+
+
+def nowhere(_start: int, _end: int) -> bool:
+    return False
+
+
+def confirm(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares = nowhere) -> Iterator[Hit]:
+    """Give the hits of a form around the places where its trigger ended, and none at a place that is taken."""
+    if form.width and taken is nowhere:
+        yield from _alone(rule, form, data, ends)
+        return
+    if taken is not nowhere and (behind := form.behind) is not None:
+        ends = [end for end in ends if not taken(end - behind - 1, end - behind)]  # all of its matches end there
+    by_line = bool(rule.allowed) and any(one.target == "line" for one in rule.allowed)  # of which a window may hold only a part
+    for start, stop in _windows(form, data, ends):
+        if stop - start > _REMEMBERED_WIDTH or by_line or len(ends) > MANY or taken(start, stop):
+            yield from _matches(rule, form, data, (start, stop), taken)
+            continue
+        # Versions of one file repeat the same lines thousands of times.
+        key = (id(form), data[start:stop], start == 0, stop == len(data))
+        known = _remembered.get(key)
+        if known is not None:
+            yield from [hit.moved(start - known[1]) for hit in known[2]]
+            continue
+        hits = list(_matches(rule, form, data, (start, stop), taken))
+        if len(_remembered) >= _REMEMBERED:
+            _remembered.clear()
+        _remembered[key] = form, start, hits
+        yield from hits
+
+
+def _alone(rule: Rule, form: Form, data: bytes, ends: list[int]) -> Iterator[Hit]:
+    """Give the hits of a form that is all trigger: the first pass has matched it, and its width or its beginning says where it began."""
+    size, last, before = len(data), -1, 0
+    inside = _inside(form.joining)
+    for end in ends:
+        # The trigger ends behind the mark that ends the value, or at the end of the text.
+        right = end if end == size and data[end - 1] in inside else end - 1
+        if right < size and data[right] in inside:
+            continue
+        # Such a mark stands in no value but near its beginning: none goes from before the one that came before to here.
+        least, before = max(last, right - form.width, before - form.narrowest), right
+        left = right - form.width if form.narrowest == form.width else _beginning(form, data, least, right)
+        if left is None:
+            yield from _matches(rule, form, data, (max(0, least - 2), min(end + 1, size)), nowhere)
+        elif left > last and not _goes_before(data, left) and (hit := _judge(rule, form, data, left, right)) is not None:
+            last = right
+            yield hit
+
+
+def _goes_before(data: bytes, left: int) -> bool:
+    """Tell whether a letter stands before a value that is not an escaped one: the first pass looks for the letter only."""
+    return left > 0 and data[left - 1] in b"nrt" and data[max(0, left - 2) : left - 1] != b"\\"
+
+
+def _beginning(form: Form, data: bytes, least: int, right: int) -> int | None:
+    """Give where a value begins that ends here: at the only beginning of one; None where there are several."""
+    found = None
+    least, most = max(0, least), right - form.narrowest
+    for literal in _encoded(form.begins):
+        at = data.find(literal, least, most + len(literal))
+        if at >= 0:
+            if found is not None or data.find(literal, at + 1, most + len(literal)) >= 0:
+                return None
+            found = at
+    return found
+
+
+@lru_cache(maxsize=64)
+def _inside(joining: str) -> bytes:
+    return WORD + joining.encode()
+
+
+def _matches(rule: Rule, form: Form, data: bytes, window: tuple[int, int], taken: Shares) -> Iterator[Hit]:
+    at, stop = window
+    if not form.whole and not _has_all(_encoded(form.literals), data, at, stop):
+        return
+    if form.value_at and spans(loose(form.regex[form.value_at :])[0], data, at, stop) is None:
+        return  # to follow a word through all that may stand behind it costs ten times as much
+    (pattern, group), exact = loose(form.regex), form.exact
+    while (found := spans(pattern, data, at, stop)) is not None:
+        left, right = found[0]
+        if right - left > exact:
+            pattern, exact = compiled(form.regex), stop
+            continue
+        left, right = found[group] if group else _first(found)
+        if left >= right or taken(left, right):  # an alternative without the group
+            at = max(found[0][1], at + 1)
+            continue
+        if form.judge is None:
+            hit = _judge(rule, form, data, left, right)
+            hit = _unless_allowed(hit, data, found[0]) if hit is not None and rule.allowed else hit
+        else:
+            name = _name(form.regex)
+            candidate = matched(data, (left, right), found[name] if name else None, form.judge)
+            hit = _weighed(rule, form, data, candidate) if candidate else None
+        if hit is not None:
+            yield hit
+        at = max(hit.end if hit else left, at + 1)  # a value that is none may hold the word before the next
+
+
+def _unless_allowed(hit: Hit, data: bytes, match: tuple[int, int]) -> Hit | None:
+    by_place = spared(hit.rule.allowed, data, hit.span, match)
+    if by_place is None:
+        return None
+    hit.spared = by_place
+    return hit
+
+
+def _first(found: list[tuple[int, int]]) -> tuple[int, int]:
+    """Give the first group that holds anything, else the whole match."""
+    return next((span for span in found[1:] if span[0] < span[1]), found[0])
+
+
+@lru_cache(maxsize=64)
+def _name(text: str) -> int:
+    """Give the number of the group that holds what the value is called; 0 where there is none."""
+    return int(compiled(text).groupindex.get(b"name", 0))
+
+
+@lru_cache(maxsize=4096)
+def _encoded(literals: tuple[str, ...]) -> list[bytes]:
+    return [text.encode("latin-1") for text in literals]
+
+
+def _has_all(words: list[bytes], data: bytes, at: int, stop: int) -> bool:
+    """Tell whether these stand in a stretch, one after the other: a beginning without its end need not be matched."""
+    for word in words:
+        at = data.find(word, at, stop) + len(word)
+        if at < len(word):
+            return False
+    return True
+
+
+def _windows(form: Form, data: bytes, ends: list[int]) -> Iterator[tuple[int, int]]:
+    """Give the stretches in which a match can lie, overlapping ones as one, up to where the form says that they end."""
+    windows = _around(form, ends, len(data))
+    if form.until is None:
+        yield from windows
+        return
+    for window in windows:
+        for start, stop in _between(compiled(form.until), data, window):
+            if bisect_right(ends, stop) > bisect_right(ends, start):
+                yield start, stop
+
+
+def _between(bound: Any, data: bytes, window: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """Cut a stretch at each of its bounds; a bound belongs to what stands on either side of it."""
+    start, stop = window
+    at = start
+    while (found := spans(bound, data, at, stop)) is not None:
+        left, right = found[0]
+        yield start, right
+        start, at = left, max(right, at + 1)
+    yield start, stop
+
+
+def _around(form: Form, ends: list[int], size: int) -> Iterator[tuple[int, int]]:
+    start, stop = -1, -1
+    before, after = form.reach
+    for end in ends:
+        left = end - before
+        if left > stop or stop < 0:
+            if stop >= 0:
+                yield start, stop
+            start = max(0, left)
+        stop = end + after
+        stop = min(stop, size)
+    if stop >= 0:
+        yield start, stop
+
+
+def _judge(rule: Rule, form: Form, data: bytes, left: int, right: int) -> Hit | None:
+    raw = data[left:right]
+    if rule.decode == "base64":
+        plain = base64_value(raw)
+        if plain is None:
+            return None
+        raw = plain
+    value = text_of(raw)
+    if form.exclude is not None and matches_wholly(compiled(form.exclude), raw):
+        return None
+    if (form.entropy and not is_random(value, form.entropy)) or (form.drawn and is_spelled(value)):
+        return None
+    confidence = form.confidence
+    wrong = form.checksum is not None and not CHECKSUMS[form.checksum](value)
+    placeholder = not wrong and is_placeholder(value)
+    if wrong or placeholder:
+        confidence = _LOW
+    return Hit(rule, Secret(value, wholly=rule.password), left, right, form.strength, confidence, placeholder, form.part)
+
+
+def led_to(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares, *, doubtful: bool) -> Iterator[Hit]:
+    """Judge the values to which a pattern leads; the first pass may also have seen what only looks like one from afar."""
+    for found in _led_to(form, data, ends, taken, doubtful=doubtful):
+        if not taken(found.left, found.right):
+            yield _weighed(rule, form, data, found)
+
+
+def _led_to(form: Form, data: bytes, ends: list[int], taken: Shares, *, doubtful: bool) -> Iterator[Candidate]:
+    if form.judge not in LED_TO:
+        return (tabled if form.judge == "table" else held)(data, ends, taken, doubtful=doubtful)
+
+    def leads(end: int) -> bool:
+        return ends_with(data[max(0, end - _LED) : end], form.regex, form.exact)
+
+    return assigned(data, ends, form.judge, taken, leads, doubtful=doubtful)
+
+
+def _weighed(rule: Rule, form: Form, data: bytes, found: Candidate) -> Hit:
+    secret = Secret(text_of(data[found.left : found.right]), wholly=rule.password)
+    hit = Hit(rule, secret, found.left, found.right, form.strength, found.confidence, found.placeholder)
+    hit.weighed, hit.bare = True, found.bare
+    return hit

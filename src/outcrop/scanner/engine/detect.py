@@ -1,0 +1,387 @@
+"""Bytes in, hits out: the first pass says where to look, the second looks, and every value is told once and in its place."""
+
+from bisect import bisect_left, bisect_right
+from codecs import BOM_UTF8
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from hashlib import blake2b
+from itertools import accumulate
+from urllib.parse import unquote
+
+from outcrop.domain.finding import Confidence
+from outcrop.domain.secret import reveal
+from outcrop.scanner.engine.companions import pair, whole
+from outcrop.scanner.engine.confirm import Hit, Shares, confirm, led_to, nowhere
+from outcrop.scanner.engine.ruleset import IN_LINE, NEAR, RuleSet
+from outcrop.scanner.generic.find import LEADING, is_named_in_line
+from outcrop.scanner.rules.model import Form, Rule, Strength
+from outcrop.scanner.text.base64_archives import embedded
+from outcrop.scanner.text.encodings import Piece, after_words, base64_pieces, escaped_stretches, is_of_mail, unescaped
+
+ALLOW = b"outcrop:allow"
+_ALLOW_WITHIN = 1_000  # in a line of megabytes the mark must stand near
+_DEPTH = 3  # text in text in text
+_CONTINUATION = bytes(range(0x80, 0xC0))
+_RANK = {strength: rank for rank, strength in enumerate(Strength)}
+_SURE = {Confidence.HIGH: 0, Confidence.MEDIUM: 1, Confidence.LOW: 2}
+_LOW, _GENERIC = Confidence.LOW, Strength.GENERIC  # a member is looked up at each use, and these are used for every near miss
+
+
+Seen = list[tuple[int, int]]  # where the first pass saw a trigger end, and the trigger's number
+Ends = dict[int, list[int]]  # the same of one text by the trigger's number, in order
+Lines = tuple[list[int], list[int]]  # where they begin and end
+
+
+def first_pass(ruleset: RuleSet, data: bytes | memoryview) -> Seen:
+    """Look for every trigger at once in many texts, with a line break between them; give what was seen in order."""
+    seen: Seen = []
+    add = seen.append
+
+    def matched(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
+        add((end, number))
+
+    ruleset.database.scan(data, match_event_handler=matched, scratch=ruleset.scratch)  # type: ignore[type-var]  # takes any buffer
+    seen.sort()
+    return seen
+
+
+def ends_in(ruleset: RuleSet, data: bytes | memoryview, offset: int = 0) -> Ends:
+    """Look for every trigger at once in one text, of which these data stand at an offset."""
+    ends: Ends = defaultdict(list)
+
+    def matched(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
+        ends[number].append(end + offset)
+
+    ruleset.database.scan(data, match_event_handler=matched, scratch=ruleset.scratch)  # type: ignore[type-var]
+    for mine in ends.values():
+        mine.sort()
+    return ends
+
+
+def by_number(seen: Iterable[tuple[int, int]]) -> Ends:
+    """Give by the trigger's number what was seen in one of many texts."""
+    ends: Ends = defaultdict(list)
+    for end, number in seen:
+        ends[number].append(end)
+    return ends
+
+
+def find(
+    ruleset: RuleSet, data: bytes, floor: Confidence = Confidence.MEDIUM, *, at: tuple[int, int] = (1, 1), ends: Ends | None = None
+) -> list[Hit]:
+    """Find the credentials of one text that are at least as sure as the floor, in the order they stand in.
+
+    `at` is the line and column of the text's first character, where it is a piece of a longer one; `ends` what was seen in it.
+    """
+    ends = ends_in(ruleset, data) if ends is None else ends
+    if not ends:
+        return []
+    hits = [hit for hit in _find(ruleset, data, ends, 0, floor) if _SURE[hit.confidence] <= _SURE[floor]]
+    if hits:
+        _place(hits, data, at)
+    return hits
+
+
+def _find(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confidence) -> list[Hit]:
+    hits: list[Hit] = []
+    generic: list[tuple[Rule, Form, int]] = []
+    named: list[tuple[int, int]] = []
+    count = ruleset.count
+    lowered = b""
+    for number in sorted(ends):
+        for rule, form in ruleset.triggered(number) if number < count else ():
+            if form.keywords:
+                lowered = lowered or data.lower()
+                if not any(word.encode() in lowered for word in form.keywords):
+                    continue
+            if form.strength is _GENERIC:
+                generic.append((rule, form, number))
+                continue
+            mine = list(confirm(rule, form, data, ends[number]))
+            hits += mine
+            if not (rule.placed or rule.requires):
+                named += [(hit.start, hit.end) for hit in mine]
+    if generic:
+        hits += _generic(generic, data, ends, _overlaps(named) if named else nowhere, doubtful=floor is _LOW)
+    decoded = _decoded(ruleset, data, ends, depth, floor) if depth < _DEPTH and max(ends) >= count else []
+    if floor is not _LOW and all(hit.confidence is _LOW for hit in (*decoded, *hits)):
+        return []  # nothing but near misses, which a file may be full of
+    hits = _told_once([hit for hit in _told_apart(hits, data, floor) if not _is_cut_wrong(hit, data)], decoded)
+    hits.sort(key=lambda hit: (hit.start, hit.end, hit.rule.id))
+    return hits
+
+
+def _generic(forms: list[tuple[Rule, Form, int]], data: bytes, ends: Ends, named: Shares, *, doubtful: bool) -> Iterator[Hit]:
+    """Give what generic rules find. What another names by itself, found whole or wanting, need not be judged by one that knows less."""
+    for rule, form, number in forms:
+        if form.judge in LEADING:
+            yield from led_to(rule, form, data, ends[number], named, doubtful=doubtful)
+        else:
+            yield from confirm(rule, form, data, ends[number], named)
+
+
+def _told_apart(hits: list[Hit], data: bytes, floor: Confidence) -> list[Hit]:
+    """Let each value be told once, by the rule that knows most of it and with its companions."""
+    hits = whole(hits, data)
+    hits = [*best(hit for hit in hits if not hit.rule.placed), *_of_each(hit for hit in hits if hit.rule.placed)]
+    companions = pair(hits, data, lambda hit: _SURE[hit.confidence] <= _SURE[floor])
+    return _unpaired(hits, companions, floor)
+
+
+def _of_each(hits: Iterable[Hit]) -> Iterator[Hit]:
+    """Let each rule for certain files name a value once. Which of them applies is known later: until then none gives way to another."""
+    by_rule: dict[str, list[Hit]] = {}
+    for hit in hits:
+        by_rule.setdefault(hit.rule.id, []).append(hit)
+    for mine in by_rule.values():
+        yield from best(mine)
+
+
+def _unpaired(hits: list[Hit], companions: dict[int, list[int]], floor: Confidence) -> list[Hit]:
+    """Leave out the companions of a secret that is reported: they are told with it."""
+    reported = [hit for hit in hits if hit.confidence is not _LOW and _SURE[hit.confidence] <= _SURE[floor]]
+    taken = {(hit.rule.id, start) for hit in reported for start in companions.get(id(hit), ())}
+    return [hit for hit in hits if hit.part is None or (hit.rule.id, hit.start) not in taken]
+
+
+def best(hits: Iterable[Hit]) -> Iterator[Hit]:
+    """Let each value be named once, by the surest rule: what overlaps a better hit is left out."""
+    together: list[Hit] = []
+    reached = 0
+    for hit in sorted(hits, key=_start):
+        if together and hit.start >= reached:
+            yield from _best(together)
+            together = []
+        together.append(hit)
+        reached = max(reached, hit.end) if len(together) > 1 else hit.end
+    yield from _best(together)
+
+
+def _start(hit: Hit) -> int:
+    return hit.start
+
+
+def _best(hits: list[Hit]) -> list[Hit]:
+    if len(hits) < 2:  # as nearly always
+        return hits
+    kept: list[Hit] = []
+    starts: list[int] = []
+    spans: list[tuple[int, int]] = []
+    for hit in sorted(hits, key=lambda h: (_RANK[h.strength], _is_doubtful(h), h.start - h.end, h.bare, _SURE[h.confidence], h.rule.id)):
+        at = bisect_left(starts, hit.start)
+        if (at > 0 and spans[at - 1][1] > hit.start) or (at < len(spans) and spans[at][0] < hit.end):
+            continue
+        starts.insert(at, hit.start)
+        spans.insert(at, (hit.start, hit.end))
+        kept.append(hit)
+    return kept
+
+
+def _is_cut_wrong(hit: Hit, data: bytes) -> bool:
+    """Tell whether a value begins inside an escape, behind which it is found too."""
+    return hit.strength is _GENERIC and data.startswith(b"3D", hit.start) and is_of_mail(data, hit.start)
+
+
+def _is_doubtful(hit: Hit) -> bool:
+    """Tell whether a hit must hide no other: where doubtful values are not wanted they are not even made."""
+    return hit.strength is _GENERIC and hit.confidence is _LOW
+
+
+def _decoded(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confidence) -> list[Hit]:
+    """Find what is written in an encoding."""
+    count = ruleset.count
+    found: list[Hit] = []
+    pieces = list(base64_pieces(data, {phase: ends[count + phase] for phase in range(4) if count + phase in ends}))
+    for piece, seen in zip(pieces, _seen_in(ruleset, pieces), strict=True):
+        found += _inside(ruleset, piece, seen, depth, floor)
+    escapes = [*ends.get(count + 4, ()), *after_words(data, ends.get(count + 5, []))]
+    for start, stop in escaped_stretches(data, sorted(escapes)):
+        name = _name_of(data, start, stop, f"{depth} {floor}")
+        if name not in ruleset.barren and (plain := unescaped(data, start, stop)) is not None:
+            hits = _inside(ruleset, plain, _touched(ruleset, plain, ends), depth, floor)
+            if not hits:
+                ruleset.note_barren(name)
+            found += hits
+    if depth < _DEPTH - 1 and count + 6 in ends:
+        found += _unpacked(ruleset, data, ends[count + 6], floor)
+    return found
+
+
+def _unpacked(ruleset: RuleSet, data: bytes, ends: list[int], floor: Confidence) -> Iterator[Hit]:
+    """Find what is in archives that stand in a text; in what they hold no further ones are looked for."""
+    for text, start, stop, encoding in embedded(data, ends):
+        seen = ends_in(ruleset, text)
+        for hit in _find(ruleset, text, seen, _DEPTH - 1, floor) if seen else ():
+            yield replace(hit, start=start, end=stop, encoding=(*encoding, *hit.encoding))
+
+
+def _inside(ruleset: RuleSet, piece: Piece, ends: Ends, depth: int, floor: Confidence) -> list[Hit]:
+    """Give what a decoded stretch holds by where it stands in the text it was decoded from."""
+    found = []
+    for hit in _find(ruleset, piece.text, ends, depth + 1, floor) if ends else ():
+        if not piece.cuts(hit.start, hit.end):
+            start = piece.origin(hit.start)
+            found.append(replace(hit, start=start, end=max(start, piece.origin(hit.end)), encoding=(piece.encoding, *hit.encoding)))
+    return found
+
+
+def _name_of(data: bytes, start: int, stop: int, more: str) -> bytes:
+    """Name a stretch by all that matters for what is found in it."""
+    return blake2b(data[start:stop], digest_size=16, person=f"{start > 0:d}{stop < len(data):d} {more}".encode()).digest()
+
+
+def _seen_in(ruleset: RuleSet, pieces: list[Piece]) -> Iterator[Ends]:
+    """Give what the first pass sees in each piece, in all of them by one call: of base64 a text may be full."""
+    seen = first_pass(ruleset, b"\n".join(piece.text for piece in pieces)) if pieces else []
+    at = start = 0
+    for piece in pieces:
+        stop = start + len(piece.text)
+        first, at = at, bisect_left(seen, (stop + 2, 0), at)  # what ends with the line break behind a piece may end with the piece
+        yield by_number((min(end, stop) - start, number) for end, number in seen[first:at] if end > start)
+        start = stop + 1
+
+
+def _touched(ruleset: RuleSet, piece: Piece, ends: Ends) -> Ends:
+    """Give what is seen in a text where its decoded characters matter; the rest has been looked at as it stood, with these ends."""
+    count = ruleset.count
+    lines = piece.changed_lines()
+    touched = {}
+    for number, mine in _around(ruleset, piece, lines, ends).items():
+        if number >= count + 6:
+            continue  # an archive is unpacked as it stands
+        if number >= count:  # base64, or an escape that is itself one
+            kept = mine if number >= count + 4 else [end for end in mine if piece.changed_in_run(end)]
+        elif (reach := ruleset.reach(number)).back is None:
+            kept = [end for end in mine if piece.changed(end - reach.before, end + reach.after)]
+        else:
+            kept = list(_in_changed_lines(piece.text, lines, mine, reach.back, reach.judge))
+        if kept:
+            touched[number] = kept
+    return touched
+
+
+def _around(ruleset: RuleSet, piece: Piece, lines: Lines, ends: Ends) -> Ends:
+    """Look for every trigger around the lines that have decoded characters. Those that look further than that were seen as it stood."""
+    near: Ends = defaultdict(list)
+    text = memoryview(piece.text)
+    for first, last in _windows(*lines):
+        for number, mine in ends_in(ruleset, text[first:last], first).items():
+            near[number] += mine
+    start, stop = piece.start, piece.origin(len(text))
+    for number, mine in ends.items():
+        if number < ruleset.count and ruleset.reach(number).is_far:
+            far = map(piece.place, mine[bisect_right(mine, start) : bisect_right(mine, stop)])
+            near[number] = sorted({*near[number], *far})
+    return near
+
+
+def _windows(starts: list[int], stops: list[int]) -> Iterator[tuple[int, int]]:
+    """Give lines with what is near them, neighbouring ones as one."""
+    first, last = max(0, starts[0] - NEAR), stops[0] + NEAR
+    for start, stop in zip(starts, stops, strict=True):
+        if start - NEAR > last:
+            yield first, last
+            first = start - NEAR
+        last = stop + NEAR
+    yield first, last
+
+
+def _in_changed_lines(text: bytes, lines: Lines, ends: list[int], back: int, judge: str) -> Iterator[int]:
+    """Give those that stand in a line with a decoded character, or so near behind one that it matters."""
+    starts, stops = lines
+    row, last = -1, len(starts) - 1
+    for end in ends:
+        while row < last and starts[row + 1] < end:  # the last such line that begins before it
+            row += 1
+        behind = end - stops[row] if row >= 0 else end + back + 1
+        if behind <= IN_LINE or (behind <= back and not (judge and is_named_in_line(text, end, judge))):
+            yield end
+
+
+def _told_once(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
+    """Add what is written in an encoding, unless its value is known already and the rule knows no more of it.
+
+    Where a value and what it decodes to are both hits, a generic one gives way; of two generic ones the decoded one.
+    A rule that has decoded the value itself gives way to one that names it, and what is doubtful to whatever else there is.
+    """
+    if not decoded:
+        return plain
+    _complete(plain, decoded)
+    plain, decoded = _as_written_or_decoded(plain, decoded)
+    named = _overlaps(hit.span for hit in decoded if hit.strength is not _GENERIC and hit.confidence is not _LOW)
+    decoded = list(_not_known({reveal(hit.secret): _RANK[hit.strength] for hit in plain}, decoded))
+    paired = {(hit.rule.id, reveal(part)) for hit in decoded if hit.confidence is not _LOW for part in hit.parts.values()}
+    plain = [hit for hit in plain if hit.part is None or (hit.rule.id, reveal(hit.secret)) not in paired]
+    again = {reveal(hit.secret) for hit in decoded}
+    plain = [hit for hit in plain if not ((hit.strength is _GENERIC or reveal(hit.secret) in again) and named(*hit.span))]
+    known = _overlaps(hit.span for hit in plain if not _is_doubtful(hit))
+    every = plain + [hit for hit in decoded if hit.strength is not _GENERIC or not known(*hit.span)]
+    surer = _overlaps(hit.span for hit in every if not _is_doubtful(hit))
+    doubtful = best(hit for hit in every if _is_doubtful(hit) and not surer(*hit.span))
+    return [*(hit for hit in every if not _is_doubtful(hit)), *doubtful]
+
+
+def _complete(plain: list[Hit], decoded: list[Hit]) -> None:
+    """Give secrets that stand there plainly the companions that are written in an encoding."""
+    known = {(hit.rule.id, hit.start): hit for hit in plain}
+    for hit in decoded:
+        if hit.parts and (same := known.get((hit.rule.id, hit.start))) is not None:
+            same.parts = hit.parts | same.parts
+
+
+def _as_written_or_decoded(plain: list[Hit], decoded: list[Hit]) -> tuple[list[Hit], list[Hit]]:
+    """Let what one rule finds at one place as it is written and decoded be told decoded; but an address writes its password in escapes."""
+    known = {(hit.rule.id, hit.start): hit for hit in plain if hit.strength is not _GENERIC}
+    less: set[int] = set()
+    for hit in decoded:
+        same = known.get((hit.rule.id, hit.start))
+        if same is not None and hit.confidence is not _LOW:
+            written = reveal(same.secret)
+            is_right = same.confidence is not _LOW and reveal(hit.secret) in {written, unquote(written)}
+            less.add(id(hit if is_right else same))
+    return [hit for hit in plain if id(hit) not in less], [hit for hit in decoded if id(hit) not in less]
+
+
+def _not_known(known: dict[str, int], hits: list[Hit]) -> Iterator[Hit]:
+    """Give the hits whose value is not known yet, or not by a rule that knows as much of it."""
+    for hit in hits:
+        value, rank = reveal(hit.secret), _RANK[hit.strength]
+        if rank < known.get(value, len(_RANK)):
+            known[value] = rank
+            yield hit
+
+
+def _overlaps(spans: Iterable[tuple[int, int]]) -> Shares:
+    """Give a function that tells whether a stretch shares a place with one of these."""
+    order = sorted(spans)
+    starts = [start for start, _ in order]
+    reached = list(accumulate((end for _, end in order), max))
+
+    def shares(start: int, end: int) -> bool:
+        before = bisect_left(starts, end)
+        return before > 0 and reached[before - 1] > start
+
+    return shares
+
+
+def characters(text: bytes) -> int:
+    """Count the characters of UTF-8, however it was cut."""
+    return len(text) if text.isascii() else len(text.translate(None, _CONTINUATION))
+
+
+def _place(hits: list[Hit], data: bytes, at: tuple[int, int]) -> None:
+    """Set line, column and whether the line says that the value is allowed."""
+    line, column = at
+    counted = begin = len(BOM_UTF8) if at == (1, 1) and data.startswith(BOM_UTF8) else 0  # no editor shows that mark
+    for hit in hits:  # in the order of their starts, so each byte is counted once
+        if lines := data.count(b"\n", counted, hit.start):
+            line += lines
+            counted = begin = data.rfind(b"\n", counted, hit.start) + 1
+            column = 1
+        column += characters(data[counted : hit.start])
+        counted = hit.start
+        hit.line, hit.column = line, column
+        stop = data.find(b"\n", hit.end, hit.end + _ALLOW_WITHIN)
+        around = data[max(begin, hit.start - _ALLOW_WITHIN) : stop if stop >= 0 else hit.end + _ALLOW_WITHIN]
+        hit.allowed = ALLOW in around

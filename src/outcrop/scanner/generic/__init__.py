@@ -1,0 +1,1 @@
+"""Find credentials of no known issuer by their name, value and context."""

@@ -1,0 +1,1 @@
+"""Regular expressions, prefilters, entropy and checksums."""

@@ -1,0 +1,1 @@
+"""Score a finding and explain the score."""

@@ -1,0 +1,1 @@
+"""Turn files into texts: character encodings, archives, packages."""

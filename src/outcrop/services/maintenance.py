@@ -1,0 +1,41 @@
+"""Looking after the service: is everything as it should be, and a new key for the stored credentials."""
+
+import os
+from dataclasses import dataclass
+from datetime import datetime
+
+from outcrop.domain.errors import OperatorError
+from outcrop.store import audit, keyring, schema
+from outcrop.store import db as database
+from outcrop.store.db import Connection
+from outcrop.store.findings import rollups
+from outcrop.store.keyring import OperatorKey
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    ok: bool
+    detail: str
+
+
+async def examine(db: Connection, operator: OperatorKey) -> list[Check]:
+    """Check everything that can be checked; a failed check stops only those that need it."""
+    checks = [Check("database", ok=True, detail=await database.describe(db))]
+    pending = await schema.pending_migrations(db)
+    checks.append(Check("schema", not pending, f"to be applied: {', '.join(pending)}" if pending else "up to date"))
+    if pending:
+        return checks
+    try:
+        await keyring.unlock(db, operator, os.urandom(80))
+        checks.append(Check("secret key", ok=True, detail="fits"))
+    except OperatorError as error:
+        checks.append(Check("secret key", ok=False, detail=error.message))
+    wrong = await rollups.mismatches(db)
+    checks.append(Check("counts", not wrong, f"{len(wrong)} cells differ from a recount" if wrong else "equal to a recount"))
+    return checks
+
+
+async def rotate_key(db: Connection, operator: OperatorKey, new: str, *, by: str, now: datetime) -> None:
+    await keyring.rotate(db, operator, new, os.urandom(16))
+    await audit.append(db, None, audit.Line(now, by, "secrets.rotate"))

@@ -1,0 +1,80 @@
+"""What sets workers to work, written in the caller's transaction. It needs nothing of what the work itself needs."""
+
+from dataclasses import asdict
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from outcrop.domain.errors import BadInputError, NotFoundError
+from outcrop.domain.finding import cut_note
+from outcrop.domain.scan import ScanRun, ScanStatus, Trigger
+from outcrop.domain.secret import Clean, is_password
+from outcrop.domain.target import Spec
+from outcrop.store import audit
+from outcrop.store.db import Connection
+from outcrop.store.findings import table, verdicts
+from outcrop.store.findings.verdicts import Stored
+from outcrop.store.keyring import Keys
+from outcrop.store.runs import jobs, scans
+from outcrop.store.runs.scans import PLAN
+
+PLAN_TASK, LOOK_TASK, VALIDATE_TASK = "plan_run", "look_at_source", "validate_finding"
+ASKED = "finding.revalidate"  # that a person asked; what came of it is finding.validate
+
+
+async def start_run(
+    db: Connection,
+    account_id: int,
+    spec: Spec,
+    *,
+    trigger: Trigger,
+    target_id: UUID | None,
+    moment: datetime,
+    by: str,
+    foreground: int | None = None,
+) -> ScanRun:
+    """Make a run and, in the same transaction, the job that plans it, unless the caller does it in the foreground."""
+    run = ScanRun(uuid4(), spec.scan_type, ScanStatus.QUEUED, trigger, spec.shown, moment)
+    await scans.insert(db, account_id, run, target_id=target_id, spec=asdict(spec), foreground=foreground)
+    await scans.add_sources(db, account_id, run.id, [(PLAN, {})])
+    detail = {"trigger": trigger, "target": spec.shown} | ({} if target_id is None else {"target_id": str(target_id)})
+    await audit.append(db, account_id, audit.Line(moment, by, "scan.start", str(run.id), detail=detail))
+    if foreground is None:
+        await defer(db, account_id, run.id, PLAN)
+    return run
+
+
+async def defer(db: Connection, account_id: int, scan_id: UUID, source: str) -> None:
+    """Have a worker do one part of a run: its plan, or one of its sources, which nobody else looks at meanwhile."""
+    arguments = {"account_id": account_id, "scan_id": str(scan_id)}
+    if source == PLAN:
+        await jobs.defer(db, PLAN_TASK, [(f"plan {scan_id}", arguments)])
+    else:
+        await jobs.defer(db, LOOK_TASK, [(f"{account_id} {source}", arguments | {"source": source})])
+
+
+async def request_validation(
+    db: Connection, keys: Keys, account_id: int, finding_id: UUID, *, note: Clean | None, by: str, moment: datetime
+) -> None:
+    """Have a worker ask about a finding's credential, in the caller's transaction; asked for twice meanwhile it is done once.
+
+    The note stands in the history, without the credential.
+    """
+    stored = await stored_credential(db, account_id, finding_id)
+    if note is not None:
+        secret = keys.open(stored.box, account_id, stored.finding_id, wholly=is_password(stored.secret_type))
+        note = cut_note(secret.masked_within(note))
+    detail = {} if note is None else {"note": note}
+    await audit.append(db, account_id, audit.Line(moment, by, ASKED, str(finding_id), detail=detail))
+    lock = f"validate {account_id} {finding_id}"
+    if not await jobs.is_waiting(db, lock):
+        arguments = {"account_id": account_id, "finding_id": str(finding_id), "by": by}
+        await jobs.defer(db, VALIDATE_TASK, [(lock, arguments)], jobs.ASKED)
+
+
+async def stored_credential(db: Connection, account_id: int, finding_id: UUID) -> Stored:
+    """Give a finding's credential as it is stored, or say why it cannot be asked about."""
+    if (stored := await verdicts.stored(db, account_id, finding_id)) is not None:
+        return stored
+    if await table.select(db, account_id, finding_id) is None:
+        raise NotFoundError("no such finding")
+    raise BadInputError("its credential is not stored: it never was, or was erased after the finding was closed")

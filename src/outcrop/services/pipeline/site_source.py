@@ -1,0 +1,210 @@
+"""A web site: what it serves is read as it comes; what it no longer serves is asked for once more, and then resolved."""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import aclosing
+from http import HTTPStatus
+from time import monotonic
+from urllib.parse import unquote, urlsplit
+
+from outcrop.domain.errors import OperatorError
+from outcrop.domain.finding import Confidence, SourceType, Status, Visibility
+from outcrop.domain.place import identity
+from outcrop.domain.scan import Gap
+from outcrop.domain.secret import MASK, Secret, reveal
+from outcrop.scanner.engine.excerpt import excerpts_in
+from outcrop.scanner.engine.ruleset import RuleSet
+from outcrop.scanner.engine.scan import scan_content
+from outcrop.services.pipeline.context import Look, Part, Tools, now
+from outcrop.services.pipeline.masking import Masking
+from outcrop.services.pipeline.record import Sighting, opened_path, record, resolve_gone
+from outcrop.sources.isolated.repository_job import Errand
+from outcrop.sources.located import for_path, shown
+from outcrop.sources.resolve_target import Found
+from outcrop.sources.web.crawl import Look as Again
+from outcrop.sources.web.crawl import Resource, Site, crawl, look_again, returning
+from outcrop.sources.web.git_folder import fetch_repository
+from outcrop.sources.workspace import work_folder
+from outcrop.store.runs import scans, sources
+from outcrop.store.runs.sources import Standing
+
+_OPEN = {Status.ACTIVE, Status.STALE}
+_RECORD_AT = 200  # sightings that wait to be recorded
+_TELL_EVERY = 2.0
+_GIT_HEAD = "/.git/HEAD"
+_BEHIND = "/.git!"  # what an open git folder holds stands behind this
+
+
+async def look_at_site(tools: Tools, part: Part, found: Found, token: Secret | None, look: Look) -> None:
+    """Crawl a site, record what it serves, and judge what it served before."""
+    headers = {} if token is None else {"Authorization": reveal(token)}
+    site = Site.of(found.url, found.options, found.include, found.exclude, headers)
+    waiting: list[Sighting] = []
+    met: set[bytes] = set()
+    origins = {part.source}
+    pages = size = 0
+    last = monotonic()
+
+    def tell(what: str, why: str) -> None:
+        look.gaps.append(Gap(_veiled(tools.ruleset, what), why))
+
+    # An iterator that is not closed goes on asking after a run was cancelled.
+    async with aclosing(crawl(tools.http, site, tell)) as resources:
+        async for resource in resources:
+            origins.add(resource.origin)
+            pages += 1
+            size += len(resource.body)
+            # What proves who we are went to the site's own origin only: what others serve is open to everybody.
+            visibility = found.visibility if resource.origin == part.source else Visibility.PUBLIC
+            sightings, unread = await asyncio.to_thread(_sightings, tools.ruleset, resource, visibility)
+            waiting += sightings
+            for why in unread:
+                tell(resource.url, why)
+            if resource.source_type is SourceType.ENDPOINT and resource.file_path.endswith(_GIT_HEAD):
+                waiting += await _behind(tools, resource, visibility, headers if resource.origin == part.source else {}, look)
+            look.progress = {"pages": pages, "bytes": size}
+            if len(waiting) >= _RECORD_AT:
+                met |= await record(tools, part, waiting)
+                waiting = []
+            if monotonic() - last > _TELL_EVERY:
+                last = monotonic()
+                async with tools.pool.connection() as db:
+                    await scans.set_progress(db, part.account_id, part.scan_id, part.source, look.progress)
+    met |= await record(tools, part, waiting)
+    look.gaps += await _judge(tools, part, site, origins, met)
+    if not pages and look.gaps:
+        raise OperatorError(look.gaps.pop(0).why)  # the start's own: whoever catches it tells it with the site's name
+
+
+def _sightings(ruleset: RuleSet, resource: Resource, visibility: Visibility) -> tuple[list[Sighting], list[str]]:
+    """Give the credentials that a text holds, and what of it could not be read."""
+    path = resource.path.encode("utf-8", "surrogateescape")
+    held = scan_content(ruleset, resource.body, Confidence.MEDIUM)
+    hits = for_path(held, path)
+    excerpts = excerpts_in(ruleset, resource.body, [(b"!" + inner.encode("utf-8", "surrogateescape"), hit) for inner, hit in hits])
+    secrets = [hit.secret for _, hit in hits]
+    url = _veiled(ruleset, resource.url, secrets) if hits else ""
+    names = {inner: _veiled(ruleset, resource.file_path + (f"!{inner}" if inner else ""), secrets) for inner, _ in hits}
+    return [
+        Sighting(
+            hit=hit,
+            path=path + (b"!" + inner.encode("utf-8", "surrogateescape") if inner else b""),
+            source_type=resource.source_type,
+            visibility=visibility,
+            source_url=url,
+            repo_full_name=None,
+            file_path=names[inner],
+            line=hit.line,
+            current_line=hit.line,
+            source=resource.origin,
+            media_type=resource.media_type,
+            excerpt=excerpt,
+        )
+        for (inner, hit), excerpt in zip(hits, excerpts, strict=True)
+    ], held.gaps
+
+
+def _veiled(ruleset: RuleSet, text: str, secrets: Iterable[Secret] = ()) -> str:
+    """Mask every credential in an address or a name: one that stands on another page too, or on none."""
+    found = scan_content(ruleset, unquote(text).encode("utf-8", "surrogateescape"), Confidence.MEDIUM)
+    return Masking([*secrets, *(hit.secret for _, hit in found.hits)], [text])(text)
+
+
+async def _behind(tools: Tools, resource: Resource, visibility: Visibility, headers: dict[str, str], look: Look) -> list[Sighting]:
+    """Look through an open git folder."""
+    with work_folder(tools.work) as folder:
+        repository = await fetch_repository(tools.http, resource.url, folder, headers=headers)
+        if repository is None:
+            return []
+        look.gaps += [Gap(resource.url, why) for why in repository.gaps]
+        try:
+            brought = await tools.crew.run(Errand(folder=repository.folder, jobs=tools.jobs), lambda *_: None)
+        except OperatorError as error:  # nothing that a folder holds ends the look at the site
+            look.gaps.append(Gap(resource.url, error.message))
+            return []
+    base = urlsplit(resource.url).path.removesuffix("/HEAD") + "!"
+    look.gaps += [Gap(_veiled(tools.ruleset, f"{resource.url}: {where}" if where else resource.url), why) for where, why in brought.gaps]
+    return [
+        Sighting(
+            hit=one.hit,
+            path=base.encode() + one.path,
+            source_type=SourceType.ENDPOINT,
+            visibility=visibility,
+            source_url=resource.url,
+            repo_full_name=None,
+            file_path=_veiled(tools.ruleset, base + shown(one.path)),
+            line=one.hit.line,
+            current_line=one.current_line,
+            commit=one.origin.commit if one.origin else None,
+            source=resource.origin,
+            media_type=resource.media_type,
+            excerpt=one.excerpt,
+        )
+        for one in brought.located
+        if one.path is not None
+    ]
+
+
+async def _judge(tools: Tools, part: Part, site: Site, origins: set[str], met: set[bytes]) -> list[Gap]:
+    """Ask once more for the address of each finding that this run has not met, as whoever it was seen by; give what was left out."""
+    stranger, guest = returning(tools.http, site, known=False), returning(tools.http, site, known=True)
+    end = monotonic() + site.seconds
+    for origin in sorted(origins):
+        for (url, is_public), group in (await _unmet(tools, part, origin, met)).items():
+            if not is_public and not (site.headers and origin == part.source):
+                continue  # it was seen with a credential that this run does not have
+            if monotonic() > end:
+                return [Gap(origin, f"{site.seconds:g} seconds are over: not every finding was asked for again")]
+            again = await look_again(stranger if is_public else guest, url)
+            for one in group:
+                await _settle(tools, part, one, await _is_there(tools, part, one, again))
+    return []
+
+
+async def _unmet(tools: Tools, part: Part, origin: str, met: set[bytes]) -> dict[tuple[str, bool], list[Standing]]:
+    """Give the open findings that this run has not met, by their address and whether anybody may see it."""
+    async with tools.pool.connection() as db:
+        standing = await sources.findings_in(db, part.account_id, origin)
+    found: dict[tuple[str, bool], list[Standing]] = {}
+    for one in standing:
+        url = one.finding.source_url
+        if one.last_scan_id == part.scan_id or one.finding.status not in _OPEN or url is None or MASK in url:
+            continue  # an address that held a credential is not kept
+        if identity(origin, _path(tools, part, one), one.fingerprint) not in met:
+            found.setdefault((url, one.finding.source_visibility is Visibility.PUBLIC), []).append(one)
+    return found
+
+
+def _path(tools: Tools, part: Part, one: Standing) -> str:
+    return opened_path(tools.keys, part.account_id, one.finding.id, one.path).decode("utf-8", "surrogateescape")
+
+
+async def _is_there(tools: Tools, part: Part, one: Standing, again: Again) -> bool | None:
+    """Tell whether the address still serves the value; None where its answer says nothing about it."""
+    if again.failed:
+        return None
+    if again.status in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
+        return False
+    if again.status != HTTPStatus.OK or again.media_type != one.media_type or _BEHIND in _path(tools, part, one):
+        return None
+    return await asyncio.to_thread(_holds, tools, part, one, again.body)
+
+
+def _holds(tools: Tools, part: Part, one: Standing, body: bytes) -> bool | None:
+    value = None if one.box is None else reveal(tools.keys.open(one.box, part.account_id, one.finding.id, wholly=True))
+    if value is not None and value.encode("utf-8", "surrogateescape") in body:
+        return True
+    hits = scan_content(tools.ruleset, body, Confidence.LOW).hits
+    if any(tools.keys.fingerprint_of(hit.secret) == one.fingerprint for _, hit in hits):
+        return True
+    return None if value is None else False  # without the value nobody knows whether only the rules have changed
+
+
+async def _settle(tools: Tools, part: Part, one: Standing, verdict: bool | None) -> None:
+    """Resolve what is gone, and count what is there as seen."""
+    if verdict is False:
+        await resolve_gone(tools, part, [one.finding.id])
+    elif verdict:
+        async with tools.pool.connection() as db, db.transaction():
+            seen = await sources.touch(db, part.account_id, [one.finding.id], scan_id=part.scan_id, now=now())
+            await scans.count(db, part.account_id, part.scan_id, part.source, seen=seen)

@@ -1,0 +1,1 @@
+"""Scan git repositories and their history."""

@@ -1,0 +1,1 @@
+"""Read objects directly from git pack files."""

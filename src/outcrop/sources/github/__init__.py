@@ -1,1 +1,0 @@
-"""GitHub and GitHub Enterprise Server, over their REST API."""

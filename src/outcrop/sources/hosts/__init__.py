@@ -1,0 +1,1 @@
+"""Code hosts: list their repositories, gists and commits."""

@@ -1,0 +1,1 @@
+"""Scan repositories in child processes."""

@@ -1,0 +1,1 @@
+"""Back up and restore all tables."""

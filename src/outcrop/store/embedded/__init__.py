@@ -1,0 +1,1 @@
+"""Run a private PostgreSQL in the data folder."""

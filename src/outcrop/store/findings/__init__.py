@@ -1,0 +1,1 @@
+"""Findings: write, list, count, export."""

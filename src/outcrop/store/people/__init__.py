@@ -1,0 +1,1 @@
+"""Accounts, members, API keys, sessions and saved views."""

@@ -1,0 +1,155 @@
+"""Accounts and their members."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.errors import UniqueViolation
+
+from outcrop.domain.account import Account, Member, Plan, Role
+from outcrop.domain.errors import BadInputError
+from outcrop.store.db import Connection
+from outcrop.store.findings.rollups import LOCK_FOLD
+
+_ACCOUNT = "id, slug, plan, email, created_at"
+_MEMBER = "m.id, a.slug, m.email, m.role, m.created_at"
+
+
+async def insert(db: Connection, *, slug: str, plan: Plan, email: str, now: datetime) -> Account:
+    try:
+        cursor = await db.execute(
+            f"INSERT INTO accounts (slug, plan, email, created_at) VALUES (%s, %s, %s, %s) RETURNING {_ACCOUNT}".encode(),
+            [slug, plan, email, now],
+        )
+    except UniqueViolation:
+        raise BadInputError(f"there is an account {slug} already") from None
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101
+    return _account(row)
+
+
+async def select(db: Connection, slug: str) -> Account | None:
+    cursor = await db.execute(f"SELECT {_ACCOUNT} FROM accounts WHERE slug = %s".encode(), [slug])
+    row = await cursor.fetchone()
+    return None if row is None else _account(row)
+
+
+async def select_all(db: Connection) -> list[Account]:
+    cursor = await db.execute(f"SELECT {_ACCOUNT} FROM accounts ORDER BY slug".encode())
+    return [_account(row) for row in await cursor.fetchall()]
+
+
+async def update_plan(db: Connection, account_id: int, plan: Plan) -> None:
+    await db.execute("UPDATE accounts SET plan = %s WHERE id = %s", [plan, account_id])
+
+
+async def delete(db: Connection, account_id: int) -> None:
+    """Remove every trace of the account. The fold is kept out meanwhile, so that it writes no count of it again."""
+    await db.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK_FOLD])
+    await db.execute("DELETE FROM accounts WHERE id = %s", [account_id])
+    await db.execute("DELETE FROM audit WHERE account_id = %s", [account_id])
+    await db.execute("DELETE FROM rollups WHERE account_id = %s", [account_id])
+    await db.execute("DELETE FROM rollup_deltas WHERE account_id = %s", [account_id])
+
+
+@dataclass(frozen=True, slots=True)
+class NewMember:
+    id: UUID
+    email: str
+    role: Role
+    password_hash: str
+
+
+async def insert_member(db: Connection, account_id: int, member: NewMember, *, now: datetime) -> None:
+    try:
+        await db.execute(
+            "INSERT INTO members (id, account_id, email, role, password_hash, created_at) VALUES (%s, %s, %s, %s, %s, %s)",
+            [member.id, account_id, member.email, member.role, member.password_hash, now],
+        )
+    except UniqueViolation:
+        raise BadInputError(f"{member.email} is a member of an account already") from None
+
+
+async def select_members(db: Connection, account_id: int | None = None) -> list[Member]:
+    """List one account's members, or everyone's for the operator."""
+    cursor = await db.execute(
+        f"""SELECT {_MEMBER} FROM members m JOIN accounts a ON a.id = m.account_id
+            WHERE %s::int IS NULL OR a.id = %s ORDER BY a.slug, m.email""".encode(),
+        [account_id, account_id],
+    )
+    return [Member(id_, slug, email, Role(role), created) for id_, slug, email, role, created in await cursor.fetchall()]
+
+
+async def select_member(db: Connection, email: str) -> tuple[int, Member] | None:
+    """Lock a member; give the account's id with it."""
+    cursor = await db.execute(
+        f"""SELECT a.id, {_MEMBER} FROM members m JOIN accounts a ON a.id = m.account_id
+            WHERE lower(m.email) = lower(%s) FOR UPDATE OF m""".encode(),
+        [email],
+    )
+    row = await cursor.fetchone()
+    return None if row is None else (row[0], Member(row[1], row[2], row[3], Role(row[4]), row[5]))
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a member's password is compared with."""
+
+    account_id: int
+    member: Member
+    password_hash: str = field(repr=False)
+
+
+_CREDENTIALS = f"SELECT a.id, {_MEMBER}, m.password_hash FROM members m JOIN accounts a ON a.id = m.account_id"
+
+
+async def select_credentials(db: Connection, email: str) -> Credentials | None:
+    """Find who an e-mail address belongs to, whatever the account: nobody has said yet who they are."""
+    cursor = await db.execute(f"{_CREDENTIALS} WHERE lower(m.email) = lower(%s)".encode(), [email])
+    return _credentials(await cursor.fetchone())
+
+
+async def lock_credentials(db: Connection, slug: str, member_id: UUID) -> Credentials | None:
+    """Keep a member as it is until the transaction ends."""
+    cursor = await db.execute(f"{_CREDENTIALS} WHERE a.slug = %s AND m.id = %s FOR UPDATE OF m".encode(), [slug, member_id])
+    return _credentials(await cursor.fetchone())
+
+
+async def hold(db: Connection, account_id: int) -> None:
+    """Let one change after the other happen to an account's members, until the transaction ends."""
+    await db.execute("SELECT 1 FROM accounts WHERE id = %s FOR NO KEY UPDATE", [account_id])
+
+
+async def find_member(db: Connection, account_id: int, member_id: UUID) -> Member | None:
+    cursor = await db.execute(
+        f"SELECT {_MEMBER} FROM members m JOIN accounts a ON a.id = m.account_id WHERE a.id = %s AND m.id = %s".encode(),
+        [account_id, member_id],
+    )
+    row = await cursor.fetchone()
+    return None if row is None else Member(row[0], row[1], row[2], Role(row[3]), row[4])
+
+
+async def count_owners(db: Connection, account_id: int) -> int:
+    row = await (await db.execute("SELECT count(*) FROM members WHERE account_id = %s AND role = 'owner'", [account_id])).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+async def update_role(db: Connection, account_id: int, member_id: UUID, role: Role) -> None:
+    await db.execute("UPDATE members SET role = %s WHERE account_id = %s AND id = %s", [role, account_id, member_id])
+
+
+async def delete_member(db: Connection, account_id: int, member_id: UUID) -> None:
+    await db.execute("DELETE FROM members WHERE account_id = %s AND id = %s", [account_id, member_id])
+
+
+async def update_password(db: Connection, account_id: int, member_id: UUID, password_hash: str) -> None:
+    await db.execute("UPDATE members SET password_hash = %s WHERE account_id = %s AND id = %s", [password_hash, account_id, member_id])
+
+
+def _account(row: tuple[int, str, str, str, datetime]) -> Account:
+    return Account(row[0], row[1], Plan(row[2]), row[3], row[4])
+
+
+def _credentials(row: tuple[Any, ...] | None) -> Credentials | None:
+    return None if row is None else Credentials(row[0], Member(row[1], row[2], row[3], Role(row[4]), row[5]), row[6])

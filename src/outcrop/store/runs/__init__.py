@@ -1,0 +1,1 @@
+"""Targets, sources, scan runs and jobs."""

@@ -1,0 +1,1 @@
+"""Validate credentials of AWS, Azure and Google Cloud."""

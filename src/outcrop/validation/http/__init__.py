@@ -1,0 +1,1 @@
+"""Validate a credential with HTTP requests that its rule file describes."""

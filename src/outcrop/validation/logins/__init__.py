@@ -1,0 +1,1 @@
+"""Validate logins of databases, message brokers and HTTP basic authentication."""

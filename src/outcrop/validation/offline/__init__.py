@@ -1,0 +1,1 @@
+"""Validate credentials without a network connection."""

@@ -1,0 +1,1 @@
+"""Factories, servers, git hosts and browsers for the tests."""

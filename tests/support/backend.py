@@ -1,0 +1,156 @@
+"""Filling and asking the service in tests: accounts, keys, findings, HTTP clients and plain SQL."""
+
+import asyncio
+import io
+import json
+import secrets
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+import psycopg
+import uvicorn
+
+from outcrop.asgi import create_app
+from outcrop.cli.process import ApiProtocol
+from outcrop.domain.account import Account, Plan
+from outcrop.domain.scan import ScanRun
+from outcrop.runtime import open_runtime
+from outcrop.services import accounts, exchange
+from outcrop.services import keys as key_service
+from outcrop.settings import Settings
+from outcrop.store import db as database
+from outcrop.store.db import Connection
+from outcrop.store.findings import rollups
+from outcrop.store.keyring import Keys
+from outcrop.store.runs import scans
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Server:
+    base_url: str
+
+
+@contextmanager
+def running_server(settings: Settings, *, base_url: str | None = None, rate_limit: int | None = None, **options: Any) -> Iterator[Server]:
+    """Serve the application on a free loopback port, in a thread."""
+    runtime = open_runtime(settings, pool_size=8, statement_timeout=4)
+    app = create_app(runtime, base_url=base_url or "http://127.0.0.1", rate_limit=rate_limit, **options)
+    config = uvicorn.Config(app, port=0, http=ApiProtocol, ws="none", log_config=None, access_log=False, server_header=False, lifespan="on")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        if not thread.is_alive():
+            raise RuntimeError("the test server did not start")
+        time.sleep(0.01)
+    try:
+        yield Server(f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}")
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """An account with a key and a client that uses it."""
+
+    account: Account
+    key: str
+    key_id: str
+    client: httpx.Client
+
+    def get(self, path: str, **params: Any) -> httpx.Response:
+        return self.client.get(f"/api/v1{path}", params=params)
+
+    def post(self, path: str, **params: Any) -> httpx.Response:
+        return self.client.post(f"/api/v1{path}", params=params)
+
+    def finding(self, id_: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.get(f"/findings/{id_}").raise_for_status().json()["data"]
+        return found
+
+
+class Backend:
+    def __init__(self, settings: Settings, keys: Keys, base_url: str) -> None:
+        self.settings = settings
+        self.keys = keys
+        self.base_url = base_url
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.close()
+
+    def tenant(self, plan: Plan = Plan.GROWTH, slug: str | None = None) -> Tenant:
+        """Make an account with one key."""
+        slug = slug or f"t-{secrets.token_hex(6)}"
+        account = self.run(lambda db: accounts.create_account(db, slug=slug, plan=plan, email=f"{slug}@example.com", by="test", now=now()))
+        key_id, token = self.key(account)
+        return Tenant(account, token, key_id, self.client(token))
+
+    def key(self, account: Account, *, member: str | None = None, expires_at: datetime | None = None) -> tuple[str, str]:
+        new = self.run(
+            lambda db: key_service.create_key(db, account, name="test", expires_at=expires_at, by="test", member=member, now=now())
+        )
+        return str(new.key.id), new.token
+
+    def client(self, token: str | None = None) -> httpx.Client:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        return self._stack.enter_context(httpx.Client(base_url=self.base_url, headers=headers, timeout=30, trust_env=False, verify=False))
+
+    def import_(self, account: Account, *lines: dict[str, Any]) -> exchange.Imported:
+        """Import findings as `outcrop import` does."""
+        file = io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+
+        async def work(db: Connection) -> exchange.Imported:
+            return await exchange.import_findings(
+                db, self.keys, account, file, keep_secrets=True, by="test", now=now(), progress=lambda _: None
+            )
+
+        return self.run(work, transaction=False)
+
+    def scan(self, account: Account, run: ScanRun) -> None:
+        self.run(lambda db: scans.insert(db, account.id, run))
+
+    def fold(self) -> int:
+        return self.run(rollups.fold, transaction=False)
+
+    def sql(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        assert self.settings.database_url is not None
+        with psycopg.connect(self.settings.database_url, autocommit=True) as db:
+            cursor = db.execute(query.encode(), values)
+            return cursor.fetchall() if cursor.description else []
+
+    def run(self, work: Callable[[Connection], Awaitable[T]], *, transaction: bool = True) -> T:
+        """Run a service or store function on a connection of its own."""
+
+        async def main() -> T:
+            assert self.settings.database_url is not None
+            async with await database.connect(self.settings.database_url) as db:
+                if not transaction:
+                    return await work(db)
+                async with db.transaction():
+                    return await work(db)
+
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(main())
+        with ThreadPoolExecutor(1) as thread:  # a test that drives a browser has a loop of its own
+            return thread.submit(lambda: asyncio.run(main())).result()
+
+
+def now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)

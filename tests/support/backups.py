@@ -1,0 +1,135 @@
+"""Backups in tests: a database with something in every table, and both commands' services as the commands call them."""
+
+import asyncio
+import io
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+from psycopg import sql
+
+from outcrop.services import backup as backups
+from outcrop.services.backup import BackedUp, Checked, Restored
+from outcrop.store import db as database
+from outcrop.store.backup.tables import LEFT_OUT
+from outcrop.store.keyring import OperatorKey
+from tests.support.backend import now
+from tests.support.deliveries import SECRET_KEY, Customer, Office
+from tests.support.factories import make_line, make_scan
+
+OPERATOR = OperatorKey(SECRET_KEY, Path("/nonexistent"))
+CREDENTIAL = "made-up-" + "Qz7" * 9
+
+
+def backed_up(url: str, *, progress: Any = lambda _: None, operator: OperatorKey = OPERATOR) -> tuple[bytes, BackedUp]:
+    file = io.BytesIO()
+
+    async def main() -> BackedUp:
+        async with await database.connect(url) as db:
+            return await backups.back_up(db, operator, file, version="0.0.1", now=now(), progress=progress)
+
+    done = asyncio.run(main())
+    return file.getvalue(), done
+
+
+def checked(file: bytes, *, operator: OperatorKey = OPERATOR) -> Checked:
+    return asyncio.run(backups.check(io.BytesIO(file), "it", operator, progress=lambda _: None))
+
+
+def restored(url: str, file: bytes) -> Restored:
+    known = checked(file)
+
+    async def main() -> Restored:
+        async with await database.connect(url) as db, db.transaction():
+            return await backups.restore(db, io.BytesIO(file), "it", known, by="test", now=now(), progress=lambda _: None)
+
+    return asyncio.run(main())
+
+
+def plain_owner(cluster: str, name: str) -> str:
+    """Make an empty database whose owner is nothing else; give its address as that owner reaches it."""
+    with psycopg.connect(cluster, autocommit=True) as db:
+        db.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        db.execute(f"DROP ROLE IF EXISTS {name}")
+        db.execute(f"CREATE ROLE {name} LOGIN NOSUPERUSER")
+        db.execute(f"CREATE DATABASE {name} OWNER {name}")
+    return psycopg.conninfo.make_conninfo(cluster, dbname=name, user=name)
+
+
+def tables(url: str) -> set[str]:
+    with psycopg.connect(url) as db:
+        return {name for (name,) in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")}
+
+
+def rows(url: str, table: str, but: tuple[str, ...] = ()) -> list[str]:
+    """Every row of a table as text, some columns left out."""
+    with psycopg.connect(url) as db:
+        minus = sql.SQL("").join(sql.SQL(" - {}").format(sql.Literal(column)) for column in but)
+        query = sql.SQL("SELECT (to_jsonb(t){})::text FROM {} t ORDER BY 1").format(minus, sql.Identifier(table))
+        return [row for (row,) in db.execute(query)]
+
+
+def form(url: str) -> set[tuple[str, ...]]:
+    """Everything that a schema consists of beside its rows."""
+    queries = (
+        "SELECT 'index', indexdef FROM pg_indexes WHERE schemaname = 'public'",
+        "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid <> 0",
+        "SELECT 'trigger', pg_get_triggerdef(oid), tgenabled::text FROM pg_trigger WHERE NOT tgisinternal",
+        """SELECT 'function', pg_get_functiondef(p.oid) FROM pg_proc p
+           WHERE pronamespace = 'public'::regnamespace AND prokind = 'f'
+             AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')""",
+    )
+    with psycopg.connect(url) as db:
+        return {row for query in queries for row in db.execute(query.encode())}
+
+
+def fill(office: Office) -> Customer:
+    """Put something into every table; what no service is needed for is written by hand."""
+    customer = office.customer()
+    account = customer.account
+    member, run, ended, other = uuid4(), uuid4(), uuid4(), office.customer()
+    awkward = {"file_path": "a\tb\\n\u2028.py", "resolution_note": 'line\nbreak \\. "', "status": "resolved", "secret": CREDENTIAL + "x"}
+    office.backend.import_(account, make_line(secret=CREDENTIAL), make_line(**awkward), make_line(status="customer_restricted"))
+    office.backend.import_(other.account, make_line())
+    office.backend.sql("UPDATE findings SET composite_score = composite_score / 3")  # counted, and not folded yet
+    office.backend.key(account)
+    office.event(customer, 2)
+    for id_, status, finished in ((run, "running", None), (ended, "completed", now())):
+        office.backend.scan(account, make_scan(id=id_, status=status, finished_at=finished))
+    digest = uuid4().bytes
+    for statement, *values in (
+        ("INSERT INTO members VALUES (%s, %s, %s, 'owner', 'hash', now())", member, account.id, str(member)),
+        ("INSERT INTO sessions VALUES (%s, %s, %s, %s, now(), now(), '', '')", digest, uuid4(), account.id, member),
+        ("INSERT INTO links VALUES (%s, %s, %s, 'reset', '', 'owner', %s, null, '', now(), now())", digest, uuid4(), account.id, member),
+        ("INSERT INTO sign_in_attempts (email, at) VALUES (%s, now())", digest),
+        ("INSERT INTO rate_windows SELECT id, now(), 1, now() FROM api_keys",),
+        ("INSERT INTO second_factors VALUES (%s, %s, %s, 7, now())", member, account.id, digest),
+        ("INSERT INTO recovery_codes VALUES (%s, %s)", member, digest),
+        ("INSERT INTO views VALUES (%s, %s, 'mine', 'status=active', 'jo', now())", account.id, uuid4()),
+        (
+            "INSERT INTO targets VALUES (%s, %s, 'owner', 'github:acme', 'daily', '{a,\"b,c\"}', '{}', '{}', null, now(), now())",
+            account.id,
+            uuid4(),
+        ),
+        ("INSERT INTO sources VALUES (%s, 'github:1', null, '', %s, %s, now())", account.id, digest, ended),
+        ("INSERT INTO etags VALUES (%s, 'k', 'e', %s)", account.id, b"\x00\\\n\xff" * 9),
+        (
+            "INSERT INTO scan_sources (account_id, scan_id, source, spec, status) VALUES (%s, %s, 'github:1', '{}', 'running')",
+            account.id,
+            run,
+        ),
+        ("INSERT INTO occurrences SELECT account_id, id, %s FROM findings WHERE account_id = %s", digest, account.id),
+        ("INSERT INTO procrastinate_jobs (queue_name, task_name) VALUES ('outcrop', 'look_at_source')",),
+        ("UPDATE outbox SET claimed_at = now(), claimer = 5 WHERE ctid = (SELECT max(ctid) FROM outbox)",),
+        (
+            "INSERT INTO verdicts VALUES (%s, %s, 'valid', 'high', '', '{aws}', true, false, false, now()) ON CONFLICT DO NOTHING",
+            *(account.id, digest),
+        ),
+    ):
+        office.backend.sql(statement, *values)
+    return customer
+
+
+def kept(url: str) -> set[str]:
+    return tables(url) - LEFT_OUT.keys()

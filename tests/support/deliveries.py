@@ -1,0 +1,122 @@
+"""Deliveries in tests: accounts with webhooks on a database, a receiver behind real TLS, and the courier that serves them."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+from outcrop.domain.account import Account, Plan
+from outcrop.domain.events import Event, EventType
+from outcrop.net.guard import Egress
+from outcrop.net.post import Poster
+from outcrop.runtime import prepare
+from outcrop.services import accounts, webhooks
+from outcrop.services.delivery import SLOTS, Courier
+from outcrop.settings import Settings
+from outcrop.store import db as database
+from outcrop.store import outbox
+from outcrop.store.db import Connection
+from tests.support.backend import Backend, now
+from tests.support.factories import make_line
+from tests.support.issuer import Asked, Issuer, Play, issuer
+
+SECRET_KEY = "a key for the tests only, no secret"
+HOST = "hooks.example"
+
+
+@dataclass
+class Customer:
+    account: Account
+    secret: str = field(repr=False)
+
+
+@dataclass
+class Office:
+    """What the tests of deliveries work with; nobody else uses its database."""
+
+    backend: Backend
+
+    @property
+    def url(self) -> str:
+        assert self.backend.settings.database_url is not None
+        return self.backend.settings.database_url
+
+    def customer(self, url: str | None = f"https://{HOST}/in", plan: Plan = Plan.GROWTH) -> Customer:
+        """Make an account, with a webhook unless there is no address."""
+        slug = f"w-{uuid4().hex[:12]}"
+
+        async def make(db: Connection) -> Customer:
+            account = await accounts.create_account(db, slug=slug, plan=plan, email=f"{slug}@example.com", by="test", now=now())
+            secret = "" if url is None else await webhooks.save_webhook(db, self.backend.keys, account, url, by="test", now=now())
+            return Customer(account, secret)
+
+        return self.backend.run(make)
+
+    def event(self, customer: Customer, number: int = 1, **fields: Any) -> list[UUID]:
+        """Let events wait; give their ids."""
+        ids = [uuid4() for _ in range(number)]
+
+        async def write(db: Connection) -> None:
+            for id_ in ids:
+                finding = make_line(**fields)
+                event = Event(EventType.NEW, UUID(finding["id"]), finding)
+                await outbox.append(db, customer.account.id, event, event_id=id_, now=now())
+
+        self.backend.run(write)
+        return ids
+
+    def deliver(self, egress: Egress, *, seconds: float = 20, slots: int = SLOTS) -> None:
+        """Deliver until nothing waits and nothing is under way."""
+        asyncio.run(deliver_all(self.url, self.backend.keys, egress, seconds=seconds, slots=slots))
+
+    def outcomes(self, customer: Customer) -> list[tuple[str, int | None, str | None]]:
+        return self.backend.sql("SELECT outcome, status, reason FROM outbox WHERE account_id = %s ORDER BY seq", customer.account.id)  # type: ignore[return-value]
+
+    def trail(self, customer: Customer, action: str = "webhook.delivery") -> list[tuple[str, str, dict[str, Any]]]:
+        rows = self.backend.sql(
+            "SELECT target, outcome, detail FROM audit WHERE account_id = %s AND action = %s ORDER BY id", customer.account.id, action
+        )
+        return [(target, outcome, detail) for target, outcome, detail in rows]
+
+
+LEFT = "SELECT count(*) FROM outbox WHERE outcome IS NULL"
+
+
+async def deliver_all(url: str, keys: Any, egress: Egress, *, seconds: float = 20, slots: int = SLOTS) -> None:
+    async with database.open_pool(url, size=4, statement_timeout=20) as pool:
+        stop = asyncio.Event()
+        courier = asyncio.create_task(Courier(pool, keys, Poster(egress).post, slots=slots).run(stop))
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    async with pool.connection() as db:
+                        (left,) = await database.one(db, LEFT)
+                    if not left:
+                        return
+                    await asyncio.sleep(0.02)
+        finally:
+            stop.set()
+            await courier
+
+
+@contextmanager
+def open_office(url: str, folder: Path) -> Iterator[Office]:
+    settings = Settings(_env_file=None, database_url=url, data_dir=folder, secret_key=SECRET_KEY)
+    with Backend(settings, asyncio.run(prepare(settings, url)), "http://127.0.0.1") as backend:
+        yield Office(backend)
+
+
+@contextmanager
+def receiver(folder: Path, *hosts: str) -> Iterator[Issuer]:
+    """Answer 200 to everything, and keep what came."""
+    with issuer(folder, hosts or (HOST,), lambda _: Play()) as made:
+        yield made
+
+
+def event_of(asked: Asked) -> dict[str, Any]:
+    event: dict[str, Any] = json.loads(asked.body)
+    return event

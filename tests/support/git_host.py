@@ -1,0 +1,87 @@
+"""git's own http-backend behind real TLS on loopback."""
+
+import os
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from outcrop.net.guard import Egress
+from tests.support.tls import certificate
+
+ENV = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent"}
+
+
+@dataclass
+class GitHost:
+    port: int
+    ca: Path
+    delay: float = 0.0  # seconds before every answer
+    requests: list[tuple[str, str | None, str | None]] = field(default_factory=list)  # path, Host, Authorization
+
+    @property
+    def egress(self) -> Egress:
+        return Egress.parse(["127.0.0.0/8"], [f"git.example:443=127.0.0.1:{self.port}"], self.ca)
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """A client that has gone away is none of ours: its trace would stand in the output of whoever runs then."""
+
+
+@contextmanager
+def git_host(root: Path, folder: Path) -> Iterator[GitHost]:
+    """Serve every repository under a folder as `https://git.example/NAME.git`."""
+    cert, key = certificate(folder, "git.example")
+    told = GitHost(0, cert)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            told.requests.append((self.path, self.headers["Host"], self.headers["Authorization"]))
+            time.sleep(told.delay)
+            if self.path.startswith("/moved"):
+                self.send_response(302)
+                self.send_header("Location", self.path.replace("/moved", "/repo", 1))
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
+            path, _, query = self.path.partition("?")
+            body = self.rfile.read(int(self.headers["Content-Length"] or 0))
+            environment = ENV | {
+                "GIT_PROJECT_ROOT": str(root), "GIT_HTTP_EXPORT_ALL": "1", "PATH_INFO": path, "QUERY_STRING": query,
+                "REQUEST_METHOD": self.command, "CONTENT_TYPE": self.headers["Content-Type"] or "", "CONTENT_LENGTH": str(len(body)),
+                "GIT_PROTOCOL": self.headers["Git-Protocol"] or "", "HTTP_CONTENT_ENCODING": self.headers["Content-Encoding"] or "",
+            }  # fmt: skip
+            answer = subprocess.run(["git", "http-backend"], input=body, env=environment, capture_output=True, check=False).stdout
+            head, _, content = answer.partition(b"\r\n\r\n")
+            fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if line)
+            self.send_response(int(fields.pop("Status", "200").split()[0]))
+            for name, value in fields.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_POST = do_GET  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = _Server(("127.0.0.1", 0), Handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    told.port = server.server_port
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield told
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,412 @@
+"""A stand-in for GitHub's REST API on loopback: its published shapes, pages, etags, limits and failures.
+
+Names, status codes and headers follow GitHub's documentation; what GitHub does only in production (its real limits of
+requests a minute, replication delays) is set by hand. Repositories are cloned from `tests/git_host.py`.
+"""
+
+import asyncio
+import hashlib
+import json
+import ssl
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from outcrop.net.guard import Egress
+from tests.support.tls import certificate
+
+NAME = "api.git.example"
+DOCS = "https://docs.github.com/rest"
+FIRST_DAY = 1_700_000_000
+SECONDARY = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Fault:
+    """One answer in place of the real one."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+    cut: bool = False  # the connection ends in the middle of the body
+    path: str = ""  # only for addresses that hold this
+
+
+def error(status: int, message: str, **more: Any) -> Fault:
+    return Fault(status, json.dumps({"message": message, "documentation_url": DOCS, "status": str(status), **more}).encode())
+
+
+def secondary(status: int = 403, retry_after: int | None = None) -> Fault:
+    """A secondary limit, which tells how long it lasts or does not."""
+    made = error(status, SECONDARY)
+    made.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+    return made
+
+
+@dataclass
+class Asked:
+    method: str
+    path: str  # with the query
+    headers: dict[str, str]
+    status: int = 0
+
+
+@dataclass
+class GitHubHost:
+    """What the host holds and how it behaves; everything may be changed while it runs."""
+
+    repos: dict[str, Json] = field(default_factory=dict)  # full name → repository
+    gists: dict[str, Json] = field(default_factory=dict)
+    users: dict[str, Json] = field(default_factory=dict)  # login → user or organisation
+    members: dict[str, set[str]] = field(default_factory=dict)  # organisation → logins that see its private repositories
+    tokens: dict[str, str | None] = field(default_factory=dict)  # token → login; None: an app's, which is no user's
+    commits: dict[str, list[str]] = field(default_factory=dict)  # full name → ids; none: an empty repository
+    moved: dict[str, int] = field(default_factory=dict)  # an old full name, in lower case → id
+    blocked: dict[str, int] = field(default_factory=dict)  # full name → 451 or 403
+    faults: deque[Fault] = field(default_factory=deque)  # for the next requests, in this order
+    lifetimes: dict[str, int] = field(default_factory=dict)  # token → requests until it is revoked
+    clone_base: str = "https://git.example"
+    limit: int = 5_000
+    limit_status: int = 403
+    window: int = 3_600
+    moved_status: int = 301
+    link_on_304: bool = True
+    next_link: str | None = None  # in place of the true one
+    delay: float = 0.0  # before every answer
+    clock: Callable[[], float] = time.time
+    port: int = 0
+    ca: Path | None = None
+    prefix: str = ""  # /api/v3 for an Enterprise Server
+    used: int = 0
+    reset: int = 0
+    requests: list[Asked] = field(default_factory=list)
+
+    @property
+    def base_url(self) -> str:
+        return (f"https://{NAME}" if self.ca else f"http://127.0.0.1:{self.port}") + self.prefix
+
+    @property
+    def egress(self) -> Egress:
+        return Egress.parse(["127.0.0.0/8"], [f"{NAME}:443=127.0.0.1:{self.port}"], self.ca)
+
+    @property
+    def paths(self) -> list[str]:
+        return [asked.path for asked in self.requests]
+
+    def add_user(self, login: str, *, organisation: bool = False, members: tuple[str, ...] = ()) -> Json:
+        number = 1_000 + len(self.users)
+        kind = "Organization" if organisation else "User"
+        made = {"login": login, "id": number, "node_id": f"U_{number}", "type": kind, "site_admin": False, "name": login}
+        made |= {
+            "url": f"{self.base_url}/users/{login}",
+            "html_url": f"https://github.example/{login}",
+            "public_repos": 0,
+            "public_gists": 0,
+        }
+        self.users[login] = made
+        self.members[login] = set(members)
+        return made
+
+    def add_repo(self, full_name: str, *, visibility: str = "public", commits: tuple[str, ...] | None = None, **fields: Any) -> Json:
+        """Add a repository; its owner is made where there is none. No commits given: one that is made up."""
+        login, _, name = full_name.partition("/")
+        owner = self.users.get(login) or self.add_user(login)
+        number = 50_000 + len(self.repos)
+        made = {
+            "id": number,
+            "node_id": f"R_{number}",
+            "name": name,
+            "full_name": full_name,
+            "owner": {key: owner[key] for key in ("login", "id", "node_id", "type", "site_admin", "html_url")},
+            "private": visibility != "public",
+            "visibility": visibility,
+            "html_url": f"https://github.example/{full_name}",
+            "url": f"{self.base_url}/repos/{full_name}",
+            "clone_url": f"{self.clone_base}/{full_name}.git",
+            "description": None,
+            "fork": False,
+            "archived": False,
+            "disabled": False,
+            "has_wiki": True,
+            "size": 108,
+            "default_branch": "main",
+            "created_at": stamp(len(self.repos)),
+            "updated_at": stamp(len(self.repos) + 1),
+            "pushed_at": stamp(len(self.repos) + 1),
+        }
+        self.repos[full_name] = made | fields
+        self.commits[full_name] = [hashlib.sha1(full_name.encode()).hexdigest()] if commits is None else list(commits)
+        return self.repos[full_name]
+
+    def add_gist(self, login: str | None, *, public: bool = True, files: dict[str, str] | None = None) -> Json:
+        owner = None if login is None else self.users.get(login) or self.add_user(login)
+        gist_id = hashlib.md5(str(len(self.gists)).encode()).hexdigest()
+        made = {
+            "id": gist_id,
+            "node_id": f"G_{gist_id}",
+            "url": f"{self.base_url}/gists/{gist_id}",
+            "git_pull_url": f"{self.clone_base}/gist/{gist_id}.git",
+            "git_push_url": f"{self.clone_base}/gist/{gist_id}.git",
+            "html_url": f"https://gist.github.example/{gist_id}",
+            "public": public,
+            "created_at": stamp(len(self.gists)),
+            "updated_at": stamp(len(self.gists) + 1),
+            "description": None,
+            "comments": 0,
+            "truncated": False,
+            "owner": owner,
+            "files": {
+                name: {"filename": name, "type": "text/plain", "language": None, "size": len(text), "content": text}
+                for name, text in (files or {"a.txt": "text"}).items()
+            },
+        }
+        self.gists[gist_id] = made
+        return made
+
+    def rename(self, old: str, new: str) -> None:
+        repo = self.repos.pop(old)
+        self.moved[old.lower()] = repo["id"]
+        self.commits[new] = self.commits.pop(old)
+        self.repos[new] = repo | {
+            "name": new.partition("/")[2],
+            "full_name": new,
+            "clone_url": f"{self.clone_base}/{new}.git",
+            "html_url": f"https://github.example/{new}",
+        }
+
+    # What follows answers requests.
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        asked = Asked(request.method, request.path_qs, dict(request.headers))
+        self.requests.append(asked)
+        if self.delay:
+            await asyncio.sleep(self.delay)
+        fault = next((fault for fault in self.faults if fault.path in asked.path), None)
+        if fault is not None:
+            self.faults.remove(fault)
+        made = fault or self._answer(request)
+        asked.status = made.status
+        if made.cut:
+            return await _cut(request, made)
+        # The rate is told with every answer, but for those of a fault that tells its own.
+        return web.Response(status=made.status, body=made.body, headers=self._rate() | _plain(made) | made.headers)
+
+    def _answer(self, request: web.BaseRequest) -> Fault:
+        if not request.headers.get("User-Agent"):
+            return error(403, "Request forbidden by administrative rules.")
+        raw = request.headers.get("Authorization", "")
+        token = raw.removeprefix("Bearer ").removeprefix("token ")
+        if raw and (token not in self.tokens or self.lifetimes.get(token, 1) <= 0):
+            return error(401, "Bad credentials")
+        if token in self.lifetimes:
+            self.lifetimes[token] -= 1
+        if self.clock() >= self.reset:
+            self.used, self.reset = 0, int(self.clock()) + self.window
+        if self.used >= self.limit:
+            return error(self.limit_status, f"API rate limit exceeded for {'user ID 1' if raw else '127.0.0.1'}.")
+        made = self._route(request, self.tokens.get(token) if raw else None)
+        if made.status == 200:
+            # As on GitHub, an etag is good for one token, and covers the body but not the links to other pages.
+            etag = 'W/"' + hashlib.sha256(raw.encode() + made.body).hexdigest() + '"'
+            made.headers |= {"ETag": etag, "Vary": "Accept, Authorization", "Cache-Control": "private, max-age=60, s-maxage=60"}
+            if request.headers.get("If-None-Match") == etag:
+                made.status, made.body = 304, b""
+                if not self.link_on_304:
+                    made.headers.pop("Link", None)
+        self.used += made.status != 304 or not raw
+        return made
+
+    def _rate(self) -> dict[str, str]:
+        left = max(self.limit - self.used, 0)
+        return {
+            "X-RateLimit-Limit": str(self.limit), "X-RateLimit-Remaining": str(left), "X-RateLimit-Used": str(self.used),
+            "X-RateLimit-Reset": str(self.reset), "X-RateLimit-Resource": "core", "Date": formatdate(self.clock(), usegmt=True),
+        }  # fmt: skip
+
+    def _route(self, request: web.BaseRequest, login: str | None) -> Fault:
+        if not request.path.startswith(self.prefix + "/"):
+            return error(404, "Not Found")
+        match request.path.removeprefix(self.prefix).strip("/").split("/"):
+            case ["user"]:
+                return _json(self.users[login]) if login else error(403, "Resource not accessible by integration")
+            case ["user", "repos"]:
+                return self._page(request, self._sorted(request, self._owned(login, login)), "/user/repos")
+            case ["users", name]:
+                return _json(found) if (found := self._user(name)) else error(404, "Not Found")
+            case ["orgs" | "organizations" | "users" | "user", name, "repos"]:
+                return self._listed(request, name, login)
+            case ["gists"]:
+                return self._page(request, self._gists(login, secret=True), "/gists")
+            case ["users" | "user", name, "gists"]:
+                user = self._user(name)
+                gists = self._gists(user["login"], secret=False) if user else []
+                return self._page(request, gists, f"/user/{user['id']}/gists") if user else error(404, "Not Found")
+            case ["gists", gist_id]:
+                return _json(self.gists[gist_id]) if gist_id in self.gists else error(404, "Not Found")
+            case ["repositories", number, *rest]:
+                named = [name for name, repo in self.repos.items() if str(repo["id"]) == number]
+                return self._repo(request, named[0], rest, login) if named else error(404, "Not Found")
+            case ["repos", owner, name, *rest]:
+                return self._repo(request, f"{owner}/{name}", rest, login)
+        return error(404, "Not Found")
+
+    def _user(self, name: str) -> Json | None:
+        """By login in any case, or by id, which is what the links between pages hold."""
+        return next((user for user in self.users.values() if name.lower() in {user["login"].lower(), str(user["id"])}), None)
+
+    def _sees(self, repo: Json, login: str | None) -> bool:
+        owner = repo["owner"]["login"]
+        return not repo["private"] or (login is not None and (login == owner or login in self.members[owner]))
+
+    def _owned(self, owner: str | None, login: str | None) -> list[Json]:
+        return [repo for repo in self.repos.values() if repo["owner"]["login"] == owner and self._sees(repo, login)]
+
+    def _listed(self, request: web.BaseRequest, name: str, login: str | None) -> Fault:
+        user = self._user(name)
+        organisation = "/org" in request.path
+        if user is None or (user["type"] == "Organization") < organisation:
+            return error(404, "Not Found")
+        # A user's list is of the public ones, whoever asks.
+        found = self._owned(user["login"], login if user["type"] == "Organization" else None)
+        return self._page(request, self._sorted(request, found), f"/{'organizations' if organisation else 'user'}/{user['id']}/repos")
+
+    def _sorted(self, request: web.BaseRequest, repos: list[Json]) -> list[Json]:
+        key = {"created": "created_at", "updated": "updated_at", "pushed": "pushed_at"}.get(request.query.get("sort", ""), "full_name")
+        falling = request.query.get("direction", "asc" if key == "full_name" else "desc") == "desc"
+        return sorted(repos, key=lambda repo: repo[key] or "", reverse=falling)
+
+    def _gists(self, login: str | None, *, secret: bool) -> list[Json]:
+        """Without the content, which only a single gist has. Nobody's own list is everybody's public gists."""
+        found = [gist for gist in self.gists.values() if login is None or (gist["owner"] or {}).get("login") == login]
+        return [
+            gist | {"files": {name: {k: v for k, v in file.items() if k != "content"} for name, file in gist["files"].items()}}
+            for gist in reversed(found)
+            if gist["public"] or (secret and login)
+        ]
+
+    def _repo(self, request: web.BaseRequest, full_name: str, rest: list[str], login: str | None) -> Fault:
+        if number := self.moved.get(full_name.lower()):
+            target = "/".join([f"{self.base_url}/repositories/{number}", *rest])
+            made = error(self.moved_status, "Moved Permanently", url=target)
+            made.headers = {"Location": target + (f"?{request.query_string}" if request.query_string else "")}
+            return made
+        name = next((name for name in self.repos if name.lower() == full_name.lower()), "")
+        if not name or not self._sees(self.repos[name], login):
+            return error(404, "Not Found")
+        if name in self.blocked:
+            block = {
+                "reason": "dmca" if self.blocked[name] == 451 else "tos",
+                "created_at": stamp(0),
+                "html_url": "https://github.example/tos",
+            }
+            return error(self.blocked[name], "Repository access blocked", block=block)
+        match rest:
+            case []:
+                return _json(self.repos[name])
+            case ["commits", *_] if not self.commits[name]:
+                return error(409, "Git Repository is empty.")
+            case ["commits"]:
+                return self._page(request, [self._commit(name, sha) for sha in self.commits[name]], request.path)
+            case ["commits", sha]:
+                known = [full for full in self.commits[name] if full.startswith(sha)]
+                return _json(self._commit(name, known[0])) if len(known) == 1 else error(422, f"No commit found for SHA: {sha}")
+        return error(404, "Not Found")
+
+    def _commit(self, full_name: str, sha: str) -> Json:
+        who = {"name": "Ada", "email": "ada@example.org", "date": stamp(0)}
+        return {
+            "sha": sha,
+            "node_id": f"C_{sha}",
+            "url": f"{self.base_url}/repos/{full_name}/commits/{sha}",
+            "html_url": f"https://github.example/{full_name}/commit/{sha}",
+            "commit": {"message": "change", "author": who, "committer": who},
+            "parents": [],
+            "files": [{"filename": "a.txt", "status": "added", "additions": 1, "patch": " -0,0 +1 \n+text"}],
+        }
+
+    def _page(self, request: web.BaseRequest, items: list[Json], path: str) -> Fault:
+        size = min(int(request.query.get("per_page", "30")), 100)
+        page = int(request.query.get("page", "1"))
+        last = max(-(-len(items) // size), 1)
+        made = _json(items[(page - 1) * size : page * size])
+        numbers = {"prev": page - 1, "next": page + 1, "last": last, "first": 1}
+        given = {rel: n for rel, n in numbers.items() if (n < page if rel in {"prev", "first"} else n > page) and 1 <= n <= last}
+        links = {rel: f"{self.base_url}{path}?{urlencode({**request.query, 'page': n})}" for rel, n in given.items()}
+        if self.next_link:
+            links["next"] = self.next_link
+        if links:
+            made.headers["Link"] = ", ".join(f'<{url}>; rel="{rel}"' for rel, url in links.items())
+        return made
+
+
+def stamp(day: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(FIRST_DAY + 86_400 * day))
+
+
+def _json(value: Any) -> Fault:
+    return Fault(200, json.dumps(value).encode())
+
+
+def _plain(made: Fault) -> dict[str, str]:
+    return {"Content-Type": "application/json; charset=utf-8"} if made.body else {}
+
+
+async def _cut(request: web.BaseRequest, made: Fault) -> web.StreamResponse:
+    response = web.StreamResponse(status=made.status, headers={"Content-Length": str(len(made.body) + 100)})
+    await response.prepare(request)
+    await response.write(made.body)
+    assert request.transport is not None
+    request.transport.close()
+    return response
+
+
+@contextmanager
+def github_host(folder: Path | None = None, **settings: Any) -> Iterator[GitHubHost]:
+    """Run the stand-in on a port of its own, behind TLS as `https://api.git.example` where a folder is given for the certificate."""
+    host = GitHubHost(**settings)
+    context = None
+    if folder is not None:
+        place = folder / "github-tls"
+        place.mkdir()
+        host.ca, key = certificate(place, NAME)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(host.ca, key)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    async def start() -> web.ServerRunner:
+        runner = web.ServerRunner(web.Server(host.answer))
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+        host.port = runner.addresses[0][1]
+        return runner
+
+    try:
+        runner = asyncio.run_coroutine_threadsafe(start(), loop).result()
+        try:
+            yield host
+        finally:
+            asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def together(folder: Path, *parts: Egress) -> Egress:
+    """One way out to several stand-ins, each with a certificate of its own."""
+    trusted = folder / "all.pem"
+    trusted.write_bytes(b"".join(part.ca_file.read_bytes() for part in parts if part.ca_file))
+    return Egress(parts[0].allow, tuple(pair for part in parts for pair in part.connect_to), trusted)

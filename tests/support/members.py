@@ -1,0 +1,88 @@
+"""Members of an account in tests, and the services of signing in with a pool as a server has one."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import pytest
+from argon2 import PasswordHasher
+
+from outcrop.domain.account import Account, Member, Role
+from outcrop.domain.session import Signed
+from outcrop.services import sessions
+from outcrop.store import db as database
+from outcrop.store.db import Connection, Pool
+from outcrop.store.people import accounts, passwords
+from tests.support.backend import Backend
+
+T = TypeVar("T")
+PASSWORD = "a long pass phrase"
+NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
+QUICK = {"time_cost": 1, "memory_cost": 8, "parallelism": 1}  # the real parameters cost a test most of its time
+
+
+@cache
+def password_hash() -> str:
+    return PasswordHasher(**QUICK).hash(PASSWORD)
+
+
+@pytest.fixture
+def nobody_has_tried(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No failure of another test counts, and a hash is quickly made."""
+    backend.sql("TRUNCATE sign_in_attempts")
+    monkeypatch.setattr(passwords, "_HASHER", PasswordHasher(**QUICK))
+
+
+def add_member(backend: Backend, account: Account, role: Role = Role.OWNER, hashed: str | None = None) -> Member:
+    """Add a member with the tests' password."""
+    new = accounts.NewMember(uuid4(), f"{role}-{uuid4().hex[:8]}@example.com", role, hashed or password_hash())
+    backend.run(lambda db: accounts.insert_member(db, account.id, new, now=NOW))
+    return Member(new.id, account.slug, new.email, role, NOW)
+
+
+def with_pool(backend: Backend, work: Callable[[Pool], Awaitable[T]], size: int = 1) -> T:
+    async def main() -> T:
+        assert backend.settings.database_url is not None
+        async with database.open_pool(backend.settings.database_url, size=size, statement_timeout=30) as pool:
+            return await work(pool)
+
+    return asyncio.run(main())
+
+
+def sign_in(backend: Backend, email: str, password: str = PASSWORD, **given: Any) -> str:
+    given = {"code": None, "address": "192.0.2.1", "agent": "Firefox", "now": NOW} | given
+    return with_pool(backend, lambda pool: sessions.sign_in(pool, backend.keys, email=email, password=password, **given))
+
+
+def resume(backend: Backend, token: str, now: datetime = NOW) -> Signed | None:
+    return backend.run(lambda db: sessions.resume(db, token, now=now))
+
+
+def trail(backend: Backend, account: Account) -> list[tuple[str, str, str | None, str, dict[str, Any]]]:
+    """Every audit line but that of the account and its key: actor, action, target, outcome, detail."""
+    rows = backend.sql("SELECT actor, action, target, outcome, detail FROM audit WHERE account_id = %s ORDER BY id", account.id)
+    return [row for row in rows if row[1] not in {"account.create", "key.create"}]  # type: ignore[misc]
+
+
+def everything_stored(backend: Backend) -> str:
+    """The whole of every table that signing in writes to, as text."""
+    tables = ("sessions", "sign_in_attempts", "links", "second_factors", "recovery_codes", "members", "audit")
+    return "\n".join(row for table in tables for (row,) in backend.sql(f"SELECT t::text FROM {table} t"))
+
+
+async def count_statements(db: Connection, work: Callable[[], Awaitable[object]]) -> int:
+    """Count what a piece of work asks of the database."""
+    asked = 0
+    execute = db.execute
+
+    async def counted(*arguments: Any, **more: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return await execute(*arguments, **more)
+
+    db.execute = counted  # type: ignore[assignment,method-assign]
+    await work()
+    return asked

@@ -1,0 +1,72 @@
+"""The compiled rules, once for each test process, and small helpers around them."""
+
+import json
+import os
+import random
+import string
+from fcntl import LOCK_EX, flock
+from functools import cache
+from pathlib import Path
+
+from outcrop.domain.finding import Confidence
+from outcrop.domain.secret import reveal
+from outcrop.scanner.engine.confirm import Hit
+from outcrop.scanner.engine.detect import find
+from outcrop.scanner.engine.ruleset import BUILT_IN, RuleSet, _to_cache, load, make
+from outcrop.scanner.patterns.checksums import crc32_base62
+from outcrop.scanner.rules.cache_format import Rules
+from outcrop.scanner.rules.toml import load_paths, load_text
+from outcrop.sources.workspace import cache_folder
+
+BASE62 = string.ascii_letters + string.digits
+BASE64 = BASE62 + "+/"
+
+
+@cache
+def ruleset() -> RuleSet:
+    """Give the rules with their examples, which a cache does not keep. The first of the run's processes reads them, for commands too."""
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "examples.json"
+    with (folder / "compiling").open("w") as lock:
+        flock(lock, LOCK_EX)
+        made = load(cache=folder)
+        if not file.exists():
+            read = made.rules if made.rules[0].examples else load_paths([BUILT_IN])  # unless a command has put them into the cache
+            file.write_text(json.dumps([(rule.examples, rule.counterexamples) for rule in read]))
+    given = json.loads(file.read_text())
+    rules = [
+        rule._replace(examples=tuple(examples), counterexamples=tuple(others))
+        for rule, (examples, others) in zip(made.rules, given, strict=True)
+    ]
+    return RuleSet(Rules.of(rules), made.version, made.database)
+
+
+def cached_in(home: Path) -> Path:
+    """Put the compiled rules where a command finds them with XDG_CACHE_HOME, so that it need not compile them."""
+    _to_cache(home / "outcrop", ruleset())
+    return home
+
+
+def own_rules(text: str, name: str = "own.toml") -> RuleSet:
+    """Compile the rules of one text, and nothing else."""
+    return make(load_text(text, name))
+
+
+def drawn(alphabet: str, length: int, seed: object = None) -> str:
+    chance = random.Random(str(seed)) if seed is not None else random.Random(os.urandom(8))
+    return "".join(chance.choice(alphabet) for _ in range(length))
+
+
+def github_token(seed: object = None) -> str:
+    """Make up a token with a right checksum."""
+    body = drawn(BASE62, 30, seed)
+    return f"ghp_{body}{crc32_base62(body)}"
+
+
+def values(data: bytes | str, floor: Confidence = Confidence.MEDIUM, rules: RuleSet | None = None) -> list[str]:
+    return [reveal(hit.secret) for hit in hits(data, floor, rules)]
+
+
+def hits(data: bytes | str, floor: Confidence = Confidence.MEDIUM, rules: RuleSet | None = None) -> list[Hit]:
+    return find(rules or ruleset(), data.encode() if isinstance(data, str) else data, floor)

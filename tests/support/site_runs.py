@@ -1,0 +1,148 @@
+"""Runs of an account over sites on loopback, in tests: the real pipeline, the client allowed to reach the test's own host by name only."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+from outcrop.domain.account import Account
+from outcrop.domain.scan import ScanRun, Trigger
+from outcrop.domain.secret import Secret
+from outcrop.domain.target import OPTIONS, Schedule, Spec, Target, TargetKind
+from outcrop.net.guard import Egress
+from outcrop.net.http import open_http
+from outcrop.services.pipeline.context import Tools
+from outcrop.services.pipeline.enqueue import start_run
+from outcrop.services.pipeline.plan import plan_run
+from outcrop.services.pipeline.run_source import look_at_source
+from outcrop.store.runs import targets
+from tests.support.backend import now
+from tests.support.pipeline import Pipeline
+from tests.support.web_host import START, Reply, Route, WebHost, page, web_host
+
+T = TypeVar("T")
+LONGEST = 60.0  # seconds that a run may take here
+
+
+def site_spec(start: str = START, *include: str, exclude: tuple[str, ...] = (), kind: TargetKind = TargetKind.SITE, **options: int) -> Spec:
+    return Spec(kind, start, include, exclude, OPTIONS[kind] | options)
+
+
+@dataclass
+class SiteRuns:
+    """Runs of one account over what one host serves."""
+
+    pipeline: Pipeline
+    account: Account
+    host: WebHost
+    egress: Egress | None = None
+    _targets: dict[str, UUID] = field(default_factory=dict)
+
+    def scan(self, spec: Spec | None = None, *, credential: str | None = None) -> ScanRun:
+        """Run a site from its beginning to its end. No work is left behind."""
+        run_id = self.wait(self.run(spec or site_spec(), credential=credential))
+        self.pipeline.assert_no_work_is_left()
+        return self.pipeline.told(self.account, run_id)
+
+    async def run(self, spec: Spec, tools: Tools | None = None, *, credential: str | None = None) -> UUID:
+        target_id = await self._target(spec, credential) if credential else None
+        run_id, names = await self.plan(spec, target_id)
+        for name in names:
+            await self.look(run_id, name, tools)
+        return run_id
+
+    async def plan(self, spec: Spec, target_id: UUID | None = None) -> tuple[UUID, list[str]]:
+        tools = self.pipeline.tools
+        async with tools.pool.connection() as db, db.transaction():
+            run = await start_run(
+                db, self.account.id, spec, trigger=Trigger.CLI, target_id=target_id, moment=now(), by="a test", foreground=1
+            )
+        return run.id, await plan_run(tools, self.account.id, run.id, deferred=False)
+
+    async def look(self, run_id: UUID, source: str, tools: Tools | None = None) -> None:
+        egress = self.egress or self.host.egress
+        async with open_http(egress) as http:
+            await look_at_source(replace(tools or self.pipeline.tools, http=http, egress=egress), self.account.id, run_id, source)
+
+    async def _target(self, spec: Spec, credential: str) -> UUID:
+        """Give a target with a credential of its own, one for each credential."""
+        if credential not in self._targets:
+            target = Target(uuid4(), spec, Schedule.OFF, now())
+            box = self.pipeline.tools.keys.seal(Secret(credential), self.account.id, target.id)
+            async with self.pipeline.tools.pool.connection() as db, db.transaction():
+                await targets.insert(db, self.account.id, target, box)
+            self._targets[credential] = target.id
+        return self._targets[credential]
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.pipeline.wait(asyncio.wait_for(work, LONGEST))
+
+    # --- what came of it
+
+    @property
+    def findings(self) -> list[dict[str, Any]]:
+        return self.pipeline.findings(self.account)
+
+    @property
+    def finding(self) -> dict[str, Any]:
+        return self.pipeline.finding(self.account)
+
+    def at(self, path: str) -> dict[str, Any]:
+        """Give the one finding at a path."""
+        (found,) = [one for one in self.findings if one["file_path"] == path]
+        return found
+
+    @property
+    def paths(self) -> list[str]:
+        return [one["file_path"] for one in self.findings]
+
+    @property
+    def statuses(self) -> dict[str, str]:
+        return {one["file_path"]: one["status"] for one in self.findings}
+
+    @property
+    def events(self) -> list[str]:
+        return [name for name, _ in self.pipeline.events(self.account)]
+
+    def tables_with(self, *values: str) -> set[str]:
+        """Give the tables in which one of these values stands anywhere, as text or as bytes."""
+        names = self.pipeline.sql("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        sought = [*values, *(value.encode().hex() for value in values)]
+        query = 'SELECT 1 FROM (SELECT t::text AS all_of_it FROM "{}" t) r, unnest(%s::text[]) v WHERE strpos(all_of_it, v) > 0 LIMIT 1'
+        return {name for (name,) in names if self.pipeline.sql(query.format(name), sought)}
+
+
+@contextmanager
+def served(pipeline: Pipeline, account: Account, routes: dict[str, Route], *names: str, **more: Any) -> Iterator[SiteRuns]:
+    """Serve a site for runs of an account; the table can be changed between them."""
+    with web_host(routes, *names, **more) as host:
+        yield SiteRuns(pipeline, account, host)
+
+
+def linked(*paths: str, value: str | None = None) -> Route:
+    """Make a page with links, and a value."""
+    return page("".join(f'<a href="{path}">{path}</a>' for path in paths) + (f"<p>key = {value}</p>" if value else ""))
+
+
+class Gate:
+    """An answer that waits until it is let go."""
+
+    def __init__(self, answer: Reply) -> None:
+        self.answer = answer
+        self.asked, self.open = threading.Event(), threading.Event()
+
+    def __call__(self, _: object) -> Reply:
+        self.asked.set()
+        self.open.wait(20)
+        return self.answer
+
+    async def reached(self) -> None:
+        assert await asyncio.to_thread(self.asked.wait, 20)
+
+
+def whys(run: ScanRun, part: str = "") -> list[str]:
+    """Give why the run could not look at what has this in its address."""
+    return [gap.why for gap in run.coverage_gaps if part in gap.what]
