@@ -23,12 +23,17 @@ SPLITS: tuple[Split, ...] = ("seen", "held_out")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--per-block", type=float, default=11, help="how many times each template is used, about")
+    parser.add_argument(
+        "--per-block", type=float, default=11, help="how many times each template is used, about"
+    )
     parser.add_argument("--work", type=Path, default=Path(".bench"))
     arguments = parser.parse_args()
     work = arguments.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
-    readers: list[tuple[Tool, Callable[[bytes, Path], Found]]] = [(_outcrop(work), _by_outcrop), (_kingfisher(work), _by_kingfisher)]
+    readers: list[tuple[Tool, Callable[[bytes, Path], Found]]] = [
+        (_outcrop(work), _by_outcrop),
+        (_kingfisher(work), _by_kingfisher),
+    ]
     totals: dict[tuple[str, str], Tally] = {}
     for split in SPLITS:
         made = list(corpus(split, arguments.per_block))
@@ -49,7 +54,9 @@ def _written(made: list[Made], folder: Path) -> Path:
     return folder
 
 
-def _judged(made: list[Made], folder: Path, work: Path, tool: Tool, read: Callable[[bytes, Path], Found]) -> dict[str, Tally]:
+def _judged(
+    made: list[Made], folder: Path, work: Path, tool: Tool, read: Callable[[bytes, Path], Found]
+) -> dict[str, Tally]:
     """Run a tool over the files and judge what it says, kind by kind."""
     report, output = work / "accuracy.json", work / "accuracy.out"
     command = tool.command(folder, report, ())
@@ -92,11 +99,28 @@ def _sum(kinds: dict[str, Tally]) -> Tally:
 
 
 def _by_kind(split: Split, judged: list[dict[str, Tally]]) -> None:
-    heads = ["kind", "positives", "negatives", "precision, outcrop", "recall", "F1", "precision, kingfisher", "recall", "F1"]
+    heads = [
+        "kind",
+        "positives",
+        "negatives",
+        "precision, outcrop",
+        "recall",
+        "F1",
+        "precision, kingfisher",
+        "recall",
+        "F1",
+    ]
     rows = []
     for kind in sorted(judged[0]):
         first = judged[0][kind]
-        rows.append([kind, first.found + first.missed, first.negatives, *(cell for kinds in judged for cell in _figures(kinds[kind]))])
+        rows.append(
+            [
+                kind,
+                first.found + first.missed,
+                first.negatives,
+                *(cell for kinds in judged for cell in _figures(kinds[kind])),
+            ]
+        )
     table(f"By kind, {split.replace('_', ' ')} templates", heads, rows)
 
 
@@ -107,12 +131,33 @@ def _figures(one: Tally) -> list[str]:
 
 
 def _summary(totals: dict[tuple[str, str], Tally]) -> None:
-    heads = ["templates", "tool", "positives", "found", "negatives", "flagged", "share", "wrong", "precision", "recall", "F1"]
+    heads = [
+        "templates",
+        "tool",
+        "positives",
+        "found",
+        "negatives",
+        "flagged",
+        "share",
+        "wrong",
+        "precision",
+        "recall",
+        "F1",
+    ]
     rows = []
     for (split, name), one in totals.items():
         share = f"{one.flagged / max(one.negatives, 1):.4f}"
         counts = [one.found + one.missed, one.found, one.negatives, one.flagged, share, one.wrong]
-        rows.append([split.replace("_", " "), name, *counts, f"{one.precision:.4f}", f"{one.recall:.4f}", f"{one.f1:.4f}"])
+        rows.append(
+            [
+                split.replace("_", " "),
+                name,
+                *counts,
+                f"{one.precision:.4f}",
+                f"{one.recall:.4f}",
+                f"{one.f1:.4f}",
+            ]
+        )
     table(f"`outcrop scan` beside {KINGFISHER} on labelled files", heads, rows)
 
 

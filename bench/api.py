@@ -71,7 +71,14 @@ async def _fill(folder: Path, runtime: Runtime, count: int) -> tuple[int, int]:
             small = await accounts.get_account(db, "small-7")
         except NotFoundError:
             for slug in ["big", *(f"small-{n}" for n in range(SMALL_ACCOUNTS))]:
-                await accounts.create_account(db, slug=slug, plan=Plan.ENTERPRISE, email=f"{slug}@example.com", by="bench", now=corpus.NOW)
+                await accounts.create_account(
+                    db,
+                    slug=slug,
+                    plan=Plan.ENTERPRISE,
+                    email=f"{slug}@example.com",
+                    by="bench",
+                    now=corpus.NOW,
+                )
         else:
             return big.id, small.id
     for n in range(SMALL_ACCOUNTS):
@@ -80,7 +87,11 @@ async def _fill(folder: Path, runtime: Runtime, count: int) -> tuple[int, int]:
     corpus.write(folder / "big.jsonl", count, seed=1)
     seconds, memory = await _import(folder, "big", folder / "big.jsonl")
     figures = [f"{count:,}", f"{seconds:,.1f}", f"{count / seconds:,.0f}", f"{memory / 2**20:,.0f}"]
-    table("Import, `outcrop import`", ["findings", "seconds", "findings a second", "peak resident memory, MiB"], [figures])
+    table(
+        "Import, `outcrop import`",
+        ["findings", "seconds", "findings a second", "peak resident memory, MiB"],
+        [figures],
+    )
     async with runtime.pool.connection() as db:
         return (await accounts.get_account(db, "big")).id, (await accounts.get_account(db, "small-7")).id
 
@@ -90,7 +101,14 @@ async def _import_small(runtime: Runtime, slug: str, path: Path) -> None:
         account = await accounts.get_account(db, slug)
         with path.open("rb") as file:
             await exchange.import_findings(
-                db, runtime.keys, account, file, keep_secrets=True, by="bench", now=corpus.NOW, progress=lambda _: None
+                db,
+                runtime.keys,
+                account,
+                file,
+                keep_secrets=True,
+                by="bench",
+                now=corpus.NOW,
+                progress=lambda _: None,
             )
 
 
@@ -130,8 +148,14 @@ def _cases(total: int) -> list[tuple[str, str, FindingQuery]]:
     """Name, goal and query of everything that is measured."""
     q = FindingQuery
     last = total // 25
-    days30: dict[str, Any] = {"seen_from": corpus.NOW - timedelta(days=400), "seen_before": corpus.NOW - timedelta(days=370)}
-    years2: dict[str, Any] = {"seen_from": corpus.NOW - timedelta(days=800), "seen_before": corpus.NOW - timedelta(days=70)}
+    days30: dict[str, Any] = {
+        "seen_from": corpus.NOW - timedelta(days=400),
+        "seen_before": corpus.NOW - timedelta(days=370),
+    }
+    years2: dict[str, Any] = {
+        "seen_from": corpus.NOW - timedelta(days=800),
+        "seen_before": corpus.NOW - timedelta(days=70),
+    }
     cases = [
         ("no filter, page 1", "10", q()),
         ("no filter, middle page", "40", q(page=last // 2)),
@@ -140,14 +164,36 @@ def _cases(total: int) -> list[tuple[str, str, FindingQuery]]:
     for order in OrderBy:
         for direction in OrderDir:
             cases.append((f"{order} {direction}, page 1", "10", q(order_by=order, order_dir=direction)))
-            cases.append((f"{order} {direction}, page at 0.3", "40", q(order_by=order, order_dir=direction, page=last * 3 // 10)))
-    three: dict[str, Any] = {"status": Status.ACTIVE, "validation": Validation.VALID, "source_type": SourceType.COMMIT}
-    rare: dict[str, Any] = {"status": Status.CUSTOMER_RESTRICTED, "validation": Validation.ERROR, "source_type": SourceType.GIST}
+            cases.append(
+                (
+                    f"{order} {direction}, page at 0.3",
+                    "40",
+                    q(order_by=order, order_dir=direction, page=last * 3 // 10),
+                )
+            )
+    three: dict[str, Any] = {
+        "status": Status.ACTIVE,
+        "validation": Validation.VALID,
+        "source_type": SourceType.COMMIT,
+    }
+    rare: dict[str, Any] = {
+        "status": Status.CUSTOMER_RESTRICTED,
+        "validation": Validation.ERROR,
+        "source_type": SourceType.GIST,
+    }
     cases += [
         ("status", "10", q(status=Status.ACTIVE)),
         ("status, deep", "40", q(status=Status.ACTIVE, page=last // 5)),
-        ("status, deep by first_seen_at", "40", q(status=Status.ACTIVE, page=last // 5, order_by=OrderBy.FIRST_SEEN_AT)),
-        ("status, deep by last_seen_at", "40", q(status=Status.ACTIVE, page=last // 5, order_by=OrderBy.LAST_SEEN_AT)),
+        (
+            "status, deep by first_seen_at",
+            "40",
+            q(status=Status.ACTIVE, page=last // 5, order_by=OrderBy.FIRST_SEEN_AT),
+        ),
+        (
+            "status, deep by last_seen_at",
+            "40",
+            q(status=Status.ACTIVE, page=last // 5, order_by=OrderBy.LAST_SEEN_AT),
+        ),
         ("status + validation + source_type", "10", q(**three)),
         ("status + validation + source_type, deep", "40", q(**three, page=last // 40)),
         ("the same, a rare triple", "10", q(**rare)),
@@ -170,9 +216,21 @@ def _cases(total: int) -> list[tuple[str, str, FindingQuery]]:
         ("2 years + min_score 50.5, deep", "300", q(**years2, min_score=50.5, page=last // 6)),
         ("service common + status", "300", q(service=corpus.COMMON_SERVICE, status=Status.ACTIVE)),
         ("service common + 30 days", "300", q(service=corpus.COMMON_SERVICE, **days30)),
-        ("service common + 2 years + status, deep", "300", q(service=corpus.COMMON_SERVICE, **years2, status=Status.ACTIVE, page=500)),
-        ("service common by first_seen_at", "300", q(service=corpus.COMMON_SERVICE, order_by=OrderBy.FIRST_SEEN_AT)),
-        ("service common by last_seen_at, deep", "2 s", q(service=corpus.COMMON_SERVICE, order_by=OrderBy.LAST_SEEN_AT, page=2000)),
+        (
+            "service common + 2 years + status, deep",
+            "300",
+            q(service=corpus.COMMON_SERVICE, **years2, status=Status.ACTIVE, page=500),
+        ),
+        (
+            "service common by first_seen_at",
+            "300",
+            q(service=corpus.COMMON_SERVICE, order_by=OrderBy.FIRST_SEEN_AT),
+        ),
+        (
+            "service common by last_seen_at, deep",
+            "2 s",
+            q(service=corpus.COMMON_SERVICE, order_by=OrderBy.LAST_SEEN_AT, page=2000),
+        ),
         ("q rare", "100", q(terms=(corpus.RARE_TERM,))),
         ("q in 1 of 10", "600", q(terms=(corpus.COMMON_TERM,))),
         ("q in 1 of 10, deep", "600", q(terms=(corpus.COMMON_TERM,), page=2000)),
@@ -202,9 +260,15 @@ async def _lists(runtime: Runtime, account_id: int, small_id: int) -> None:
         lines = [["25 rows by primary key", ms(base.p50), ms(base.p99), "1", "", ""]]
         for name, goal, query in _cases(first.total):
             lines.append(await _measured(name, goal, base, lambda query=query: page_of(account_id, query)))  # type: ignore[misc]
-        lines.append(await _measured("a small account, page 1", "10", base, lambda: page_of(small_id, FindingQuery())))
+        lines.append(
+            await _measured("a small account, page 1", "10", base, lambda: page_of(small_id, FindingQuery()))
+        )
         small_search = FindingQuery(terms=(corpus.COMMON_TERM,))
-        lines.append(await _measured("a small account, q in 1 of 10", "100", base, lambda: page_of(small_id, small_search)))
+        lines.append(
+            await _measured(
+                "a small account, q in 1 of 10", "100", base, lambda: page_of(small_id, small_search)
+            )
+        )
     heads = ["list", "p50, ms", "p99, ms", "× by key", "goal, ×", "met"]
     table(f"Lists over {first.total:,} findings in one account", heads, lines)
 
@@ -250,7 +314,14 @@ async def _triage(folder: Path, runtime: Runtime, account_id: int, count: int) -
         began = time.perf_counter()
         async with runtime.pool.connection() as db, db.transaction():
             await findings.close_finding(
-                db, runtime.keys, account_id, finding_id, dice.choice(list(Action)), note=Clean("n"), by="b@example.com", now=corpus.NOW
+                db,
+                runtime.keys,
+                account_id,
+                finding_id,
+                dice.choice(list(Action)),
+                note=Clean("n"),
+                by="b@example.com",
+                now=corpus.NOW,
             )
         return time.perf_counter() - began
 
@@ -273,7 +344,13 @@ async def _triage(folder: Path, runtime: Runtime, account_id: int, count: int) -
     process.wait()
     lines = [
         ["no import", ms(alone.p50), ms(alone.p99), "1", "1"],
-        ["import running", ms(beside.p50), ms(beside.p99), f"{beside / alone:.2f}", f"{beside.p99 / alone.p99:.2f}"],
+        [
+            "import running",
+            ms(beside.p50),
+            ms(beside.p99),
+            f"{beside / alone:.2f}",
+            f"{beside.p99 / alone.p99:.2f}",
+        ],
     ]
     note = "" if still_running else " (the import ended before the measurement did)"
     table(f"Triage in the same account{note}, goal 2×", ["", "p50, ms", "p99, ms", "p50 ×", "p99 ×"], lines)

@@ -19,7 +19,14 @@ RARE_SERVICE = "fastly_purge"  # in one finding of 10,000
 _STATUSES = ["active", "resolved", "false_positive", "customer_restricted", "stale"]
 _VALIDATIONS = ["valid", "invalid", "unvalidated", "error", "unreachable"]
 _SOURCES = ["repo", "gist", "commit", "endpoint", "js_bundle"]
-_SERVICES = [COMMON_SERVICE, "aws_s3", "github_repo", "stripe", "slack_chat", *(f"service{n}_read" for n in range(150))]
+_SERVICES = [
+    COMMON_SERVICE,
+    "aws_s3",
+    "github_repo",
+    "stripe",
+    "slack_chat",
+    *(f"service{n}_read" for n in range(150)),
+]
 _WORDS = [
     *("config", "deploy", "settings", "api", "auth", "backend", "cache", "client", "core", "data", "env"),
     *("helpers", "infra", "jobs", "lib", "main", "ops", "server", "test", "web"),

@@ -29,7 +29,11 @@ async def compare(runtime: Runtime, settings: Settings, account_id: int) -> None
     """Load both servers in turn, several rounds, one process each."""
     async with runtime.pool.connection() as db, db.transaction():
         account = await accounts.get_account(db, "big")
-        token = (await keys.create_key(db, account, name="bench", expires_at=None, by="bench", member=None, now=datetime.now(UTC))).token
+        token = (
+            await keys.create_key(
+                db, account, name="bench", expires_at=None, by="bench", member=None, now=datetime.now(UTC)
+            )
+        ).token
     environment = os.environ | {
         "OUTCROP_DATA_DIR": str(settings.data_dir),
         "OUTCROP_DATABASE_URL": str(runtime.pool.conninfo),
@@ -45,7 +49,9 @@ async def compare(runtime: Runtime, settings: Settings, account_id: int) -> None
     try:
         await _answers(ours)
         await _answers(bare)
-        request = f"GET /api/v1/findings HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
+        request = (
+            f"GET /api/v1/findings HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
+        )
         rates: dict[int, list[float]] = {ours: [], bare: []}
         for _ in range(_ROUNDS):
             for port in (ours, bare):
@@ -58,9 +64,17 @@ async def compare(runtime: Runtime, settings: Settings, account_id: int) -> None
             server.wait()
     lines = [
         ["bare Starlette route, the page query only", f"{best[bare]:,.0f}", "1"],
-        ["GET /api/v1/findings: key, rate limit, validation, JSON", f"{best[ours]:,.0f}", f"{best[ours] / best[bare]:.2f}"],
+        [
+            "GET /api/v1/findings: key, rate limit, validation, JSON",
+            f"{best[ours]:,.0f}",
+            f"{best[ours] / best[bare]:.2f}",
+        ],
     ]
-    table(f"HTTP, page 1, {_CONNECTIONS} connections, one process each; goal 0.6", ["", "requests a second", "of bare"], lines)
+    table(
+        f"HTTP, page 1, {_CONNECTIONS} connections, one process each; goal 0.6",
+        ["", "requests a second", "of bare"],
+        lines,
+    )
 
 
 async def _load(port: int, request: bytes) -> float:
@@ -74,7 +88,11 @@ async def _load(port: int, request: bytes) -> float:
             head = await reader.readuntil(b"\r\n\r\n")
             if not head.startswith(b"HTTP/1.1 200"):
                 raise SystemExit(f"not a 200: {head[:80]!r}")
-            length = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length"))
+            length = next(
+                int(line.split(b":")[1])
+                for line in head.split(b"\r\n")
+                if line.lower().startswith(b"content-length")
+            )
             await reader.readexactly(length)
             done += 1
         writer.close()
@@ -123,7 +141,9 @@ def _bare(port: int) -> None:
             await startup()
         await app(scope, receive, send)  # type: ignore[arg-type]
 
-    uvicorn.run(lifespan, port=port, loop="uvloop", http="httptools", ws="none", log_level="error", access_log=False)
+    uvicorn.run(
+        lifespan, port=port, loop="uvloop", http="httptools", ws="none", log_level="error", access_log=False
+    )
 
 
 if __name__ == "__main__":

@@ -46,4 +46,7 @@ def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) ->
     print("| " + " | ".join(head.ljust(width) for head, width in zip(heads, widths, strict=True)) + " |")
     print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
     for row in cells:
-        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |", flush=True)
+        print(
+            "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |",
+            flush=True,
+        )

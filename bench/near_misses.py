@@ -17,20 +17,35 @@ _TEMPLATES = 300  # expansions that are kept for each kind, from which lines are
 def kinds(rules: Sequence[Rule]) -> dict[str, Line]:
     """Give the kinds of near misses, each a function that writes one line."""
     every = [(rule, example) for rule in rules for example in rule.examples if "\n" not in example]
-    sure = [(rule, example) for rule, example in every if rule.forms[0].strength in {Strength.PREFIX, Strength.CHECKSUM}]
+    sure = [
+        (rule, example)
+        for rule, example in every
+        if rule.forms[0].strength in {Strength.PREFIX, Strength.CHECKSUM}
+    ]
     context = [(rule, example) for rule, example in every if rule.forms[0].strength is Strength.CONTEXT]
     checksum = [(rule, example) for rule, example in every if rule.forms[0].strength is Strength.CHECKSUM]
     bare = _spoilt(context, lambda value, _: f"\0{value}\0")
     return {
         "too short": _spoilt(sure, lambda value, _: value[: min(len(value) * 2 // 3, 18)]),
-        "a wrong sign": _spoilt(sure, lambda value, _: f"{value[: len(value) // 2]}~!{value[len(value) // 2 :]}"),
-        "a wrong checksum": _spoilt(checksum, lambda value, chance: value[:-10] + "".join(chance.choices(string.ascii_lowercase, k=10))),
+        "a wrong sign": _spoilt(
+            sure, lambda value, _: f"{value[: len(value) // 2]}~!{value[len(value) // 2 :]}"
+        ),
+        "a wrong checksum": _spoilt(
+            checksum,
+            lambda value, chance: value[:-10] + "".join(chance.choices(string.ascii_lowercase, k=10)),
+        ),
         "too even": _spoilt(sure, lambda value, _: value[:8] + "ab" * (len(value) // 2 - 4)),
         "a placeholder": _spoilt(sure, lambda value, _: f"{value[:8]}EXAMPLE{value[15:]}"),
         "a word without a value": _spoilt(context, lambda _, __: ""),
         "a value without its word": lambda chance: bare(chance).split("\0")[1],
-        "a password to fill in": lambda chance: f'password = "${{{"".join(chance.choices(string.ascii_letters, k=12))}}}"',
-        "escapes": lambda chance: "text = '" + "".join(f"\\u{ord(sign):04x}" for sign in chance.choices(string.ascii_letters, k=12)) + "'",
+        "a password to fill in": lambda chance: (
+            f'password = "${{{"".join(chance.choices(string.ascii_letters, k=12))}}}"'
+        ),
+        "escapes": lambda chance: (
+            "text = '"
+            + "".join(f"\\u{ord(sign):04x}" for sign in chance.choices(string.ascii_letters, k=12))
+            + "'"
+        ),
         "base64": lambda chance: f'blob = "{base64.b64encode(b"key ghp_" + chance.randbytes(40)).decode()}"',
     }
 
@@ -41,7 +56,11 @@ def in_code() -> dict[str, Line]:
     signs = {"a": letters, "A": letters.upper(), "h": digits + "abcdef", "x": string.ascii_letters + digits}
 
     def line(template: str) -> Line:
-        return lambda chance: re.sub(r"<([aAhx])(\d+)>", lambda match: "".join(chance.choices(signs[match[1]], k=int(match[2]))), template)
+        return lambda chance: re.sub(
+            r"<([aAhx])(\d+)>",
+            lambda match: "".join(chance.choices(signs[match[1]], k=int(match[2]))),
+            template,
+        )
 
     templates = (
         '<x4>_password = "changeme<x2>"', "<a4>.password=password", 'aws_key = "AKIA<A9>EXAMPLE"', "token: ghp_<x36>",

@@ -15,7 +15,18 @@ from outcrop.services import findings
 from outcrop.store.db import Connection
 from outcrop.store.findings import rows
 
-_TERMS = [corpus.RARE_TERM, corpus.COMMON_TERM, corpus.TWO_CHARACTERS, "Config", "a", "50%", "_", ".PY", "github.com/auth", "#l1"]
+_TERMS = [
+    corpus.RARE_TERM,
+    corpus.COMMON_TERM,
+    corpus.TWO_CHARACTERS,
+    "Config",
+    "a",
+    "50%",
+    "_",
+    ".PY",
+    "github.com/auth",
+    "#l1",
+]
 _SERVICES = [corpus.COMMON_SERVICE, corpus.RARE_SERVICE, "stripe", "service7_read", "nothing"]
 
 
@@ -47,7 +58,9 @@ def _random_query(dice: random.Random) -> FindingQuery:
     def maybe(chance: float, value: Any) -> Any:
         return value if dice.random() < chance else None
 
-    start = corpus.NOW - timedelta(days=dice.randrange(corpus.SPAN_DAYS + 20), seconds=dice.choice([0, 43200, dice.randrange(86400)]))
+    start = corpus.NOW - timedelta(
+        days=dice.randrange(corpus.SPAN_DAYS + 20), seconds=dice.choice([0, 43200, dice.randrange(86400)])
+    )
     return FindingQuery(
         status=maybe(0.3, dice.choice(list(Status))),
         source_type=maybe(0.2, dice.choice(list(SourceType))),
@@ -103,6 +116,9 @@ async def _naive(db: Connection, account_id: int, query: FindingQuery) -> tuple[
         [*values, query.offset, query.per_page],
     )
     total, ids = await cursor.fetchone() or (0, [])
-    cursor = await db.execute(f"SELECT {rows.COLUMNS} FROM findings WHERE account_id = %s AND id = ANY(%s)".encode(), [account_id, ids])
+    cursor = await db.execute(
+        f"SELECT {rows.COLUMNS} FROM findings WHERE account_id = %s AND id = ANY(%s)".encode(),
+        [account_id, ids],
+    )
     found = {row[0]: rows.finding(row) for row in await cursor.fetchall()}
     return total, [found[id_] for id_ in ids]

@@ -60,19 +60,31 @@ class Service:
         return json.loads(ran.stdout)
 
     def account(self, slug: str) -> str:
-        self.outcrop("account", "create", slug, "--plan", "enterprise", "--email", f"{slug}@example.com", "--json")
+        self.outcrop(
+            "account", "create", slug, "--plan", "enterprise", "--email", f"{slug}@example.com", "--json"
+        )
         self.keys[slug] = self.outcrop("key", "create", "--account", slug, "--name", "bench", "--json")["key"]
         return slug
 
     def runs(self, slug: str) -> list[dict[str, Any]]:
-        request = urllib.request.Request(f"{self.base_url}/api/v1/scans", headers={"Authorization": f"Bearer {self.keys[slug]}"})
+        request = urllib.request.Request(
+            f"{self.base_url}/api/v1/scans", headers={"Authorization": f"Bearer {self.keys[slug]}"}
+        )
         with urllib.request.urlopen(request, timeout=10) as answer:
             return list(json.load(answer)["data"])
 
 
 @contextmanager
 def _hosts(work: Path, repositories: int, pages: int, delay: float) -> Iterator[dict[str, str]]:
-    command = [sys.executable, "-m", "bench.pipeline_hosts", str(work), str(repositories), str(pages), str(delay)]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.pipeline_hosts",
+        str(work),
+        str(repositories),
+        str(pages),
+        str(delay),
+    ]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
@@ -85,15 +97,23 @@ def _hosts(work: Path, repositories: int, pages: int, delay: float) -> Iterator[
 def _service(work: Path, hosts: dict[str, str]) -> Iterator[Service]:
     """Serve the API on a fresh database, without a worker: runs are made in the foreground, or by workers that are counted."""
     shutil.rmtree(work / "data", ignore_errors=True)
-    own = {"OUTCROP_DATA_DIR": str(work / "data"), "XDG_CACHE_HOME": str(work / "cache"), "OUTCROP_LOG_FORMAT": "json"}
+    own = {
+        "OUTCROP_DATA_DIR": str(work / "data"),
+        "XDG_CACHE_HOME": str(work / "cache"),
+        "OUTCROP_LOG_FORMAT": "json",
+    }
     own["OUTCROP_VALIDATE"] = "off"  # nothing is asked of anybody outside
     environment = os.environ | hosts | own
-    with subprocess.Popen([OUTCROP, "serve", "--port", "0", "--no-worker"], env=environment, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [OUTCROP, "serve", "--port", "0", "--no-worker"], env=environment, stderr=subprocess.PIPE
+    ) as process:
         try:
             assert process.stderr is not None
             for line in process.stderr:
                 if b'"serving"' in line:
-                    threading.Thread(target=process.stderr.read, daemon=True).start()  # a full pipe would stop the service
+                    threading.Thread(
+                        target=process.stderr.read, daemon=True
+                    ).start()  # a full pipe would stop the service
                     yield Service(work, environment, json.loads(line)["base_url"])
                     return
             raise SystemExit("the service did not start")
@@ -107,7 +127,10 @@ def _account_scan(service: Service, slug: str, target: str, *options: str) -> tu
         service.account(slug)
     output = service.work / "run.json"
     took = run(
-        [OUTCROP, "scan", "--account", slug, "--json", "--jobs", "1", *options, target], service.environment, output=output, well=[0]
+        [OUTCROP, "scan", "--account", slug, "--json", "--jobs", "1", *options, target],
+        service.environment,
+        output=output,
+        well=[0],
     )
     return took, json.loads(output.read_bytes())
 
@@ -128,11 +151,21 @@ def _repositories(service: Service, count: int) -> None:
     idle, _ = _account_scan(service, "repos", f"github:{OWNER}", "--type", "gists")
     rows = [
         ["`outcrop scan` of all", f"{plain.wall:.1f}", f"{plain.cpu:.1f}", found, ""],
-        ["account run", f"{first.wall:.1f}", f"{first.cpu:.1f}", told["findings_new"], f"{told['findings_new'] / first.wall:.0f}"],
+        [
+            "account run",
+            f"{first.wall:.1f}",
+            f"{first.cpu:.1f}",
+            told["findings_new"],
+            f"{told['findings_new'] / first.wall:.0f}",
+        ],
         ["with nothing new", f"{again.wall:.1f}", f"{again.cpu:.1f}", nothing["findings_new"], ""],
         ["with nothing to do at all", f"{idle.wall:.1f}", f"{idle.cpu:.1f}", "", ""],
     ]
-    table(f"{count} repositories, `--jobs 1`", ["", "seconds", "CPU seconds", "findings", "recorded a second"], rows)
+    table(
+        f"{count} repositories, `--jobs 1`",
+        ["", "seconds", "CPU seconds", "findings", "recorded a second"],
+        rows,
+    )
     overhead, share = first.wall / plain.wall - 1, again.wall / first.wall
     rows = [
         ["overhead over `outcrop scan`", f"{overhead:.0%}", "15%", "yes" if overhead < 0.15 else "no"],
@@ -153,7 +186,11 @@ def _site(service: Service, pages: int) -> None:
             f"{progress['pages'] / took.wall:.0f}",
         ]
     ]
-    table(f"A site of {pages} pages and scripts", ["resources", "MB", "findings", "seconds", "resources a second"], rows)
+    table(
+        f"A site of {pages} pages and scripts",
+        ["resources", "MB", "findings", "seconds", "resources a second"],
+        rows,
+    )
 
 
 def _memory(work: Path, count: int) -> None:
@@ -195,9 +232,21 @@ def _shared(work: Path, count: int) -> None:
                 for process in started:
                     process.wait()
         alone = alone or seconds
-        rows.append([str(workers), f"{seconds:.1f}", f"{count / seconds:.1f}", f"{alone / seconds:.2f}", latest["status"]])
+        rows.append(
+            [
+                str(workers),
+                f"{seconds:.1f}",
+                f"{count / seconds:.1f}",
+                f"{alone / seconds:.2f}",
+                latest["status"],
+            ]
+        )
     heads = ["workers", "seconds", "repositories a second", "× one worker", "status"]
-    table(f"{count} repositories shared by workers with `--jobs 1`, answers after {_SHARED_DELAY * 1000:.0f} ms", heads, rows)
+    table(
+        f"{count} repositories shared by workers with `--jobs 1`, answers after {_SHARED_DELAY * 1000:.0f} ms",
+        heads,
+        rows,
+    )
 
 
 if __name__ == "__main__":

@@ -21,19 +21,31 @@ _COMMITS, _FILES, _LINES = 20, 12, 120
 
 
 def main() -> None:
-    folder, repositories, pages, delay = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+    folder, repositories, pages, delay = (
+        Path(sys.argv[1]),
+        int(sys.argv[2]),
+        int(sys.argv[3]),
+        float(sys.argv[4]),
+    )
     root = folder / "served"
     for number in range(repositories):
         if not (root / OWNER / f"r{number}.git").exists():
             _make_repository(root / OWNER / f"r{number}.git", number)
     tls = folder / f"tls-{os.getpid()}"
     tls.mkdir()
-    with git_host(root, tls) as git, github_host(tls) as github, web_host(_site(pages), "site.example") as site:
+    with (
+        git_host(root, tls) as git,
+        github_host(tls) as github,
+        web_host(_site(pages), "site.example") as site,
+    ):
         git.delay = github.delay = delay
         for number in range(repositories):
             github.add_repo(f"{OWNER}/r{number}", has_wiki=False)
         out = together(tls, git.egress, github.egress)
-        pairs = [f"{host}:{port}={address}:{to}" for host, port, address, to in [*out.connect_to, *site.egress.connect_to]]
+        pairs = [
+            f"{host}:{port}={address}:{to}"
+            for host, port, address, to in [*out.connect_to, *site.egress.connect_to]
+        ]
         settings = {
             "OUTCROP_GITHUB_API_URL": github.base_url,
             "OUTCROP_EGRESS_ALLOW": "127.0.0.0/8",
@@ -57,12 +69,19 @@ def _make_repository(path: Path, number: int) -> None:
             for _ in range(8):
                 lines[chance.randrange(len(lines))] = _line(chance, words)
         for _, written in planter.due(200_000):
-            changed["src/settings.py"] = [*files.get("src/settings.py", []), written.decode("utf-8", "replace").rstrip("\n")]
+            changed["src/settings.py"] = [
+                *files.get("src/settings.py", []),
+                written.decode("utf-8", "replace").rstrip("\n"),
+            ]
             files["src/settings.py"] = changed["src/settings.py"]
         stream.append(_commit(commit, changed))
     path.mkdir(parents=True)
-    subprocess.run(["git", "init", "--quiet", "--bare", "--initial-branch=main", str(path)], check=True, env=ENV)
-    subprocess.run(["git", "-C", str(path), "fast-import", "--quiet"], check=True, env=ENV, input=b"".join(stream))
+    subprocess.run(
+        ["git", "init", "--quiet", "--bare", "--initial-branch=main", str(path)], check=True, env=ENV
+    )
+    subprocess.run(
+        ["git", "-C", str(path), "fast-import", "--quiet"], check=True, env=ENV, input=b"".join(stream)
+    )
 
 
 def _line(chance: random.Random, words: list[str]) -> str:
@@ -86,10 +105,20 @@ def _site(pages: int) -> dict[str, Route]:
     routes: dict[str, Route] = {}
     for number in range(pages // 2):
         text = "\n".join(_line(chance, words) for _ in range(100))
-        links = "".join(f'<a href="/p{child}.html">more</a>' for child in range(8 * number + 1, 8 * number + 9) if child < pages // 2)
-        routes["/" if number == 0 else f"/p{number}.html"] = page(f'<body>{links}<p>{text}</p><script src="/js/b{number}.js"></script>')
-        secret = "".join(written.decode("utf-8", "replace") for ending, written in planter.due(200_000) if ending is None)
-        routes[f"/js/b{number}.js"] = script("\n".join(f"// {_line(chance, words)}" for _ in range(400)) + f"\n{secret}\n")
+        links = "".join(
+            f'<a href="/p{child}.html">more</a>'
+            for child in range(8 * number + 1, 8 * number + 9)
+            if child < pages // 2
+        )
+        routes["/" if number == 0 else f"/p{number}.html"] = page(
+            f'<body>{links}<p>{text}</p><script src="/js/b{number}.js"></script>'
+        )
+        secret = "".join(
+            written.decode("utf-8", "replace") for ending, written in planter.due(200_000) if ending is None
+        )
+        routes[f"/js/b{number}.js"] = script(
+            "\n".join(f"// {_line(chance, words)}" for _ in range(400)) + f"\n{secret}\n"
+        )
     return routes
 
 

@@ -67,7 +67,9 @@ def main() -> None:
 async def _fill(folder: Path, count: int) -> str:
     async with open_session(Settings(_env_file=None, data_dir=folder / "data")) as session:
         account = await _account(session, folder, count)
-        new = await keys.create_key(session.db, account, name="bench", expires_at=None, by="bench", member=None, now=corpus.NOW)
+        new = await keys.create_key(
+            session.db, account, name="bench", expires_at=None, by="bench", member=None, now=corpus.NOW
+        )
         return new.token
 
 
@@ -76,19 +78,34 @@ async def _account(session: Session, folder: Path, count: int) -> Account:
         return await accounts.get_account(session.db, "portal")
     except NotFoundError:
         pass
-    account = await accounts.create_account(session.db, slug="portal", plan=Plan.ENTERPRISE, email=EMAIL, by="bench", now=corpus.NOW)
-    await accounts.create_member(session.db, account, email=EMAIL, role=Role.OWNER, password=PASSWORD, by="bench", now=corpus.NOW)
+    account = await accounts.create_account(
+        session.db, slug="portal", plan=Plan.ENTERPRISE, email=EMAIL, by="bench", now=corpus.NOW
+    )
+    await accounts.create_member(
+        session.db, account, email=EMAIL, role=Role.OWNER, password=PASSWORD, by="bench", now=corpus.NOW
+    )
     corpus.write(folder / "portal.jsonl", count, seed=1)
     with (folder / "portal.jsonl").open("rb") as file:
         await exchange.import_findings(
-            session.db, session.keys, account, file, keep_secrets=True, by="bench", now=corpus.NOW, progress=lambda _: None
+            session.db,
+            session.keys,
+            account,
+            file,
+            keep_secrets=True,
+            by="bench",
+            now=corpus.NOW,
+            progress=lambda _: None,
         )
     return account
 
 
 @contextmanager
 def _served(folder: Path) -> Iterator[str]:
-    environment = os.environ | {"OUTCROP_DATA_DIR": str(folder / "data"), "OUTCROP_RATE_LIMIT_PER_MINUTE": "0", "OUTCROP_VALIDATE": "off"}
+    environment = os.environ | {
+        "OUTCROP_DATA_DIR": str(folder / "data"),
+        "OUTCROP_RATE_LIMIT_PER_MINUTE": "0",
+        "OUTCROP_VALIDATE": "off",
+    }
     command = [str(Path(sys.executable).with_name("outcrop")), "serve", "--port", "0"]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -117,7 +134,9 @@ def _wait(base_url: str) -> None:
 def _measure(base_url: str, key: str, rounds: int) -> None:
     with (
         httpx.Client(base_url=base_url, timeout=60, trust_env=False) as person,
-        httpx.Client(base_url=base_url, timeout=60, trust_env=False, headers={"Authorization": f"Bearer {key}"}) as program,
+        httpx.Client(
+            base_url=base_url, timeout=60, trust_env=False, headers={"Authorization": f"Bearer {key}"}
+        ) as program,
     ):
         token = re.search(r'name="csrf" value="([0-9a-f]+)"', person.get("/sign-in").text)
         assert token is not None
@@ -147,7 +166,11 @@ def _measure(base_url: str, key: str, rounds: int) -> None:
                 ]
             )
     columns = ["page", "p50, ms", "p99, ms", "× the API", "kB", "kB, first view", "usable in the browser, ms"]
-    table(f"The portal, {rounds} rounds; goals: the list at most 2× the API, under 100 kB first view included", columns, rows)
+    table(
+        f"The portal, {rounds} rounds; goals: the list at most 2× the API, under 100 kB first view included",
+        columns,
+        rows,
+    )
 
 
 def _raw(client: httpx.Client, path: str) -> Iterator[bytes]:
@@ -181,7 +204,9 @@ def _usable(base_url: str, finding: str) -> dict[str, float]:
             page.wait_for_url(f"{base_url}/")
             for path in PAGES:
                 page.goto(base_url + path.replace("FINDING", f"/findings/{finding}"))
-                found.setdefault(path, []).append(page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"))
+                found.setdefault(path, []).append(
+                    page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")
+                )
             context.close()
         browser.close()
     return {path: sorted(times)[2] for path, times in found.items()}

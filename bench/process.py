@@ -34,7 +34,9 @@ def run(command: Sequence[str], environment: Mapping[str, str], *, output: Path,
         watch.join()
         if code not in well:
             errors.seek(0)
-            raise SystemExit(f"{command[0]} ended with {code}: {errors.read().decode(errors='replace')[-2000:]}")
+            raise SystemExit(
+                f"{command[0]} ended with {code}: {errors.read().decode(errors='replace')[-2000:]}"
+            )
     return Run(wall, _children_cpu() - before, watch.peak)
 
 

@@ -55,7 +55,9 @@ def main() -> None:
     corpora = _corpora(work, sizes, arguments.repo)
     start = _startup(work, tools, arguments.runs)
     if not arguments.hard:
-        measured = {name: _interleaved(work, tools, corpus, arguments.runs) for name, corpus in corpora.items()}
+        measured = {
+            name: _interleaved(work, tools, corpus, arguments.runs) for name, corpus in corpora.items()
+        }
         _compare(corpora, measured)
         _recall(corpora, measured)
         _rescan(work, tools[0], corpora["history"], measured["history"][0], arguments.runs)
@@ -69,7 +71,9 @@ def main() -> None:
 @dataclass(frozen=True)
 class Tool:
     name: str
-    command: Callable[[Path, Path, Sequence[str]], list[str]]  # of a target, a file for the report, and options both programs have
+    command: Callable[
+        [Path, Path, Sequence[str]], list[str]
+    ]  # of a target, a file for the report, and options both programs have
     environment: dict[str, str]
     well: tuple[int, ...]  # exit codes with which all is well
     values: Callable[[bytes], Iterable[str]]  # what a report names
@@ -84,7 +88,9 @@ class Tool:
             took = run(command, self.environment, output=output, well=self.well)
             return took, list(self.values(report.read_bytes()))
         except ValueError:  # no JSON: a crash can have the exit code of findings
-            raise SystemExit(f"{self.name} failed: {output.with_suffix('.err').read_text()[-2000:]}") from None
+            raise SystemExit(
+                f"{self.name} failed: {output.with_suffix('.err').read_text()[-2000:]}"
+            ) from None
         finally:
             for file in (report, output, output.with_suffix(".err")):
                 file.unlink(missing_ok=True)
@@ -95,9 +101,24 @@ def _outcrop(work: Path) -> Tool:
 
     def command(target: Path, _report: Path, options: Sequence[str]) -> list[str]:
         cache = [] if "--cache" in options else ["--no-cache"]
-        return [program, "scan", "--no-validate", "--json", "--reveal", *cache, *(one for one in options if one != "--cache"), str(target)]
+        return [
+            program,
+            "scan",
+            "--no-validate",
+            "--json",
+            "--reveal",
+            *cache,
+            *(one for one in options if one != "--cache"),
+            str(target),
+        ]
 
-    return Tool("outcrop", command, {"XDG_CACHE_HOME": str(work / "cache")}, (0, 1), lambda report: _texts(json.loads(report), "secret"))
+    return Tool(
+        "outcrop",
+        command,
+        {"XDG_CACHE_HOME": str(work / "cache")},
+        (0, 1),
+        lambda report: _texts(json.loads(report), "secret"),
+    )
 
 
 def _kingfisher(work: Path) -> Tool:
@@ -105,17 +126,35 @@ def _kingfisher(work: Path) -> Tool:
     venv = work / KINGFISHER.replace("==", "-")
     if not (programs := list(venv.glob("lib/python*/site-packages/kingfisher/bin/kingfisher"))):
         subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
-        subprocess.run([str(venv / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", KINGFISHER], check=True)
+        subprocess.run(
+            [str(venv / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", KINGFISHER],
+            check=True,
+        )
         programs = list(venv.glob("lib/python*/site-packages/kingfisher/bin/kingfisher"))
 
     def command(target: Path, report: Path, options: Sequence[str]) -> list[str]:
-        fixed = ["--no-validate", "--no-update-check", "--git-repo-timeout", "0", "--format", "json", "-o", str(report)]
+        fixed = [
+            "--no-validate",
+            "--no-update-check",
+            "--git-repo-timeout",
+            "0",
+            "--format",
+            "json",
+            "-o",
+            str(report),
+        ]
         return [str(programs[0]), "scan", *fixed, *options, str(target)]
 
     def values(report: bytes) -> Iterable[str]:
-        return _texts([found["finding"] for found in json.loads(report)["findings"]], "snippet") if report.strip() else []
+        return (
+            _texts([found["finding"] for found in json.loads(report)["findings"]], "snippet")
+            if report.strip()
+            else []
+        )
 
-    return Tool("kingfisher", command, {"KF_RULE_CACHE_DIR": str(work / "kingfisher-rules")}, (0, 200), values)
+    return Tool(
+        "kingfisher", command, {"KF_RULE_CACHE_DIR": str(work / "kingfisher-rules")}, (0, 200), values
+    )
 
 
 def _texts(found: Iterable[dict[str, Any]], name: str) -> list[str]:
@@ -132,7 +171,11 @@ def _corpora(work: Path, sizes: Sizes, repository: Path | None) -> dict[str, Cor
         "history": _made("history", history, partial(scan_corpus.history, size=sizes.history)),
     }
     for tag, name in (("half", "history 1/2"), ("quarter", "history 1/4")):
-        corpora[name] = _made(name, work / f"{history.stem}-{tag}.git", partial(scan_corpus.part_of_history, whole=history, tag=tag))
+        corpora[name] = _made(
+            name,
+            work / f"{history.stem}-{tag}.git",
+            partial(scan_corpus.part_of_history, whole=history, tag=tag),
+        )
     if repository:
         corpora["--repo"] = scan_corpus.mirror(work / "repo.git", repository.resolve())
     return corpora
@@ -141,7 +184,9 @@ def _corpora(work: Path, sizes: Sizes, repository: Path | None) -> dict[str, Cor
 def _made(name: str, path: Path, make: Callable[[Path], Corpus]) -> Corpus:
     began = time.perf_counter()
     corpus = made_once(path, make)
-    _say(f"{name}: {corpus.size / MB:,.0f} MB, {len(corpus.planted)} planted; ready after {time.perf_counter() - began:,.0f} s")
+    _say(
+        f"{name}: {corpus.size / MB:,.0f} MB, {len(corpus.planted)} planted; ready after {time.perf_counter() - began:,.0f} s"
+    )
     return corpus
 
 
@@ -160,7 +205,9 @@ class Measured:
     values: list[str]
 
 
-def _interleaved(work: Path, tools: Sequence[Tool], corpus: Corpus, runs: int, *options: str) -> list[Measured]:
+def _interleaved(
+    work: Path, tools: Sequence[Tool], corpus: Corpus, runs: int, *options: str
+) -> list[Measured]:
     """Run the tools by turns, so that a slow minute of the machine hits both; the files are in the page cache."""
     _read_through(corpus.path)
     taken: list[list[tuple[Run, list[str]]]] = [[] for _ in tools]
@@ -173,7 +220,11 @@ def _interleaved(work: Path, tools: Sequence[Tool], corpus: Corpus, runs: int, *
 
 def _median(runs: Sequence[Run]) -> Run:
     middle = statistics.median
-    return Run(middle(one.wall for one in runs), middle(one.cpu for one in runs), int(middle(one.memory for one in runs)))
+    return Run(
+        middle(one.wall for one in runs),
+        middle(one.cpu for one in runs),
+        int(middle(one.memory for one in runs)),
+    )
 
 
 def _read_through(folder: Path) -> None:
@@ -206,7 +257,11 @@ def _compare(corpora: dict[str, Corpus], measured: dict[str, list[Measured]]) ->
         row += _ratio(ours.run.cpu, theirs.run.cpu, 1)
         row += _ratio(ours.run.memory / 2**20, theirs.run.memory / 2**20, 0)
         rows.append(row)
-    table(f"`outcrop scan` beside {KINGFISHER}, {os.cpu_count()} cores ({platform.machine()}), medians", heads, rows)
+    table(
+        f"`outcrop scan` beside {KINGFISHER}, {os.cpu_count()} cores ({platform.machine()}), medians",
+        heads,
+        rows,
+    )
 
 
 def _ratio(ours: float, theirs: float, places: int) -> list[str]:
@@ -217,25 +272,48 @@ def _recall(corpora: dict[str, Corpus], measured: dict[str, list[Measured]]) -> 
     rows = []
     for name, corpus in corpora.items():
         planted = Counter(one.encoding for one in corpus.planted)
-        found = [Counter(one.encoding for one in corpus.planted if _is_named(one, tool.values)) for tool in measured[name]]
+        found = [
+            Counter(one.encoding for one in corpus.planted if _is_named(one, tool.values))
+            for tool in measured[name]
+        ]
         rows += [
-            [name, encoding, planted[encoding], *(count[encoding] for count in found)] for encoding in scan_corpus.ENCODINGS if planted
+            [name, encoding, planted[encoding], *(count[encoding] for count in found)]
+            for encoding in scan_corpus.ENCODINGS
+            if planted
         ]
         if planted:
             rows.append([name, "all", planted.total(), *(count.total() for count in found)])
-    table("Planted credentials that are reported", ["", "written as", "planted", "outcrop", "kingfisher"], rows)
+    table(
+        "Planted credentials that are reported", ["", "written as", "planted", "outcrop", "kingfisher"], rows
+    )
 
 
 def _is_named(planted: Planted, values: list[str]) -> bool:
     """Tell whether a report names one of the values, as it is or as it was written."""
-    return any(value in one or (len(one) >= 16 and one in planted.written) for one in values for value in planted.values)
+    return any(
+        value in one or (len(one) >= 16 and one in planted.written)
+        for one in values
+        for value in planted.values
+    )
 
 
 def _rescan(work: Path, tool: Tool, history: Corpus, without_cache: Measured, runs: int) -> None:
     tool.scan(work, history.path, "--cache")
     again = _median([tool.scan(work, history.path, "--cache")[0] for _ in range(runs)])
-    rows = [[f"{history.size / GB:.2f}", f"{without_cache.run.wall:.1f}", f"{again.wall:.2f}", "1", "yes" if again.wall < 1 else "no"]]
-    table("The history again, with nothing new", ["GB", "without the cache, seconds", "again, seconds", "goal", "met"], rows)
+    rows = [
+        [
+            f"{history.size / GB:.2f}",
+            f"{without_cache.run.wall:.1f}",
+            f"{again.wall:.2f}",
+            "1",
+            "yes" if again.wall < 1 else "no",
+        ]
+    ]
+    table(
+        "The history again, with nothing new",
+        ["GB", "without the cache, seconds", "again, seconds", "goal", "met"],
+        rows,
+    )
 
 
 def _linear(corpora: dict[str, Corpus], measured: dict[str, list[Measured]]) -> None:
@@ -249,7 +327,9 @@ def _linear(corpora: dict[str, Corpus], measured: dict[str, list[Measured]]) -> 
     table("Time and memory as the history grows", heads, rows)
 
 
-def _hard(work: Path, tools: Sequence[Tool], tree: Corpus, size: int, start: list[Measured], runs: int) -> None:
+def _hard(
+    work: Path, tools: Sequence[Tool], tree: Corpus, size: int, start: list[Measured], runs: int
+) -> None:
     """Compare hard files with usual ones, in two ways."""
     hard = {
         name: _made(name, work / f"{name.partition(' ')[0]}-{size // MB}", partial(make, size=size))
@@ -259,17 +339,28 @@ def _hard(work: Path, tools: Sequence[Tool], tree: Corpus, size: int, start: lis
             ("code that is no credential on every line", scan_corpus.near_misses_in_code),
         )
     }
-    ordinary = _made("ordinary sources", work / f"ordinary-{size // MB}", partial(scan_corpus.ordinary, size=size))
+    ordinary = _made(
+        "ordinary sources", work / f"ordinary-{size // MB}", partial(scan_corpus.ordinary, size=size)
+    )
 
     def by_cpu(corpus: Corpus) -> list[float]:
         took = _interleaved(work, tools, corpus, runs, "--jobs", "1")
-        return [corpus.size / MB / max(one.run.cpu - idle.run.cpu, 0.01) for one, idle in zip(took, start, strict=True)]
+        return [
+            corpus.size / MB / max(one.run.cpu - idle.run.cpu, 0.01)
+            for one, idle in zip(took, start, strict=True)
+        ]
 
     def by_clock(corpus: Corpus) -> list[float]:
         return [corpus.size / MB / one.run.wall for one in _interleaved(work, tools, corpus, runs)]
 
-    _of_usual("Hard files, one process, without the start: MB per CPU second", {"the tree": tree} | hard, by_cpu)
-    _of_usual("Hard files as they are met, each by itself: MB per second, start included", {"ordinary sources": ordinary} | hard, by_clock)
+    _of_usual(
+        "Hard files, one process, without the start: MB per CPU second", {"the tree": tree} | hard, by_cpu
+    )
+    _of_usual(
+        "Hard files as they are met, each by itself: MB per second, start included",
+        {"ordinary sources": ordinary} | hard,
+        by_clock,
+    )
 
 
 def _of_usual(title: str, corpora: dict[str, Corpus], rate: Callable[[Corpus], list[float]]) -> None:

@@ -46,7 +46,9 @@ _WRITTEN: dict[str, Callable[[str], bytes]] = {
     "plain": lambda text: f"{text}\n".encode(),
     "base64": lambda text: b'SETTINGS = "' + base64.b64encode(f"# settings\n{text}\n".encode()) + b'"\n',
     "percent": lambda text: f'CALL = "https://ci.shop.io/run?with={quote(text, safe="")}"\n'.encode(),
-    "unicode": lambda text: b'SETTINGS = "' + "".join(f"\\u{ord(sign):04x}" for sign in text).encode() + b'"\n',
+    "unicode": lambda text: (
+        b'SETTINGS = "' + "".join(f"\\u{ord(sign):04x}" for sign in text).encode() + b'"\n'
+    ),
     "utf-16": lambda text: f"# settings\n{text}\n".encode("utf-16"),
     "gzip": lambda text: gzip.compress(f"# settings\n{text}\n".encode(), mtime=0),
 }
@@ -100,7 +102,9 @@ def made_once(path: Path, make: Callable[[Path], Corpus]) -> Corpus:
         if path.exists():  # an earlier run was interrupted
             shutil.rmtree(path)
         corpus = make(path)
-        manifest.write_text(json.dumps({"size": corpus.size, "planted": [asdict(one) for one in corpus.planted]}))
+        manifest.write_text(
+            json.dumps({"size": corpus.size, "planted": [asdict(one) for one in corpus.planted]})
+        )
     read = json.loads(manifest.read_text())
     return Corpus(path, read["size"], [Planted(**one) for one in read["planted"]])
 
@@ -121,7 +125,11 @@ def _sources() -> list[_Source]:
     found = []
     for path in sorted(root.rglob("*")):
         inner = path.relative_to(root)
-        if path.suffix in _TEXTS and path.is_file() and not {"site-packages", "dist-packages"} & set(inner.parts):
+        if (
+            path.suffix in _TEXTS
+            and path.is_file()
+            and not {"site-packages", "dist-packages"} & set(inner.parts)
+        ):
             content = path.read_bytes()
             if 200 < len(content) < 1_000_000 and b"\0" not in content:
                 found.append(_Source(inner.as_posix(), content.splitlines(keepends=True), len(content)))
@@ -151,7 +159,10 @@ class _Editor:
 
 
 def _editor(sources: list[_Source], seed: str) -> _Editor:
-    return _Editor([line for source in sources for line in source.lines if source.path.endswith(".py")], random.Random(seed))
+    return _Editor(
+        [line for source in sources for line in source.lines if source.path.endswith(".py")],
+        random.Random(seed),
+    )
 
 
 # --- a tree
@@ -174,7 +185,9 @@ def tree(folder: Path, size: int) -> Corpus:
             else:
                 lines.insert(editor.chance.randrange(len(lines)), written)
         path.write_bytes(b"".join(lines))
-    return Corpus(folder, sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()), planter.planted)
+    return Corpus(
+        folder, sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()), planter.planted
+    )
 
 
 # --- a history
@@ -223,7 +236,9 @@ def mirror(folder: Path, repository: Path) -> Corpus:
 
 def unpacked_size(folder: Path) -> int:
     ask = ["--batch-all-objects", "--unordered", "--batch-check=%(objecttype) %(objectsize)"]
-    out = subprocess.run(["git", "-C", str(folder), "cat-file", *ask], check=True, stdout=subprocess.PIPE).stdout
+    out = subprocess.run(
+        ["git", "-C", str(folder), "cat-file", *ask], check=True, stdout=subprocess.PIPE
+    ).stdout
     return sum(int(line[5:]) for line in out.splitlines() if line.startswith(b"blob "))
 
 
@@ -257,7 +272,9 @@ def _plan(sources: list[_Source], size: int, chance: random.Random) -> Iterator[
         if phase == 30:
             yield _Commit(sorted(topics.items()), merge=True)
             topics.clear()
-        changes = change(set(chance.choices(groups[topic], cum_weights=weights[topic], k=chance.randint(1, 6))))
+        changes = change(
+            set(chance.choices(groups[topic], cum_weights=weights[topic], k=chance.randint(1, 6)))
+        )
         if topic:
             topics.update(changes)
         tag = tags.pop(0)[1] if tags and planned >= tags[0][0] * 1.05 and not topic else None
@@ -269,7 +286,9 @@ def _plan(sources: list[_Source], size: int, chance: random.Random) -> Iterator[
 _Beside = dict[tuple[int, int], list[bytes]]
 
 
-def _write_blobs(out: IO[bytes], sources: list[_Source], versions: Counter[int], planter: Planter) -> tuple[dict[int, int], _Beside]:
+def _write_blobs(
+    out: IO[bytes], sources: list[_Source], versions: Counter[int], planter: Planter
+) -> tuple[dict[int, int], _Beside]:
     """Write all versions of one file after another: git packs them well at once. Every third planted line goes with the next version.
 
     Give the mark of each file's first version, and what else is to be said in the commits that bring a version.
@@ -304,11 +323,15 @@ def _write_blobs(out: IO[bytes], sources: list[_Source], versions: Counter[int],
             first.setdefault(number, mark)
         for name, written, version in files:
             path = f"{Path(source.path).parent.as_posix()}/{name}".removeprefix("./")
-            beside.setdefault((number, version), []).append(b"M 100644 :%d %s\n" % (blob(written), path.encode()))
+            beside.setdefault((number, version), []).append(
+                b"M 100644 :%d %s\n" % (blob(written), path.encode())
+            )
     return first, beside
 
 
-def _write_commits(out: IO[bytes], sources: list[_Source], commits: list[_Commit], first: dict[int, int], beside: _Beside) -> None:
+def _write_commits(
+    out: IO[bytes], sources: list[_Source], commits: list[_Commit], first: dict[int, int], beside: _Beside
+) -> None:
     """Write the commits; now and then one renames a file, and one deletes a file that may come back later."""
     chance = random.Random("commits")
     paths = [source.path for source in sources]
@@ -318,7 +341,10 @@ def _write_commits(out: IO[bytes], sources: list[_Source], commits: list[_Commit
         branch = b"topic" if commit.topic else b"main"
         who = b"Dev %d <dev%d@shop.io> %d +0000" % (number % 23, number % 23, _START + number * _DAY // 30)
         said = b"merge topic" if commit.merge else b"change %d" % number
-        out.write(b"commit refs/heads/%s\nauthor %s\ncommitter %s\ndata %d\n%s\n" % (branch, who, who, len(said), said))
+        out.write(
+            b"commit refs/heads/%s\nauthor %s\ncommitter %s\ndata %d\n%s\n"
+            % (branch, who, who, len(said), said)
+        )
         if commit.topic and not on_topic:
             out.write(b"from refs/heads/main\n")
         if commit.merge:
@@ -348,7 +374,9 @@ def minified(folder: Path, size: int) -> Corpus:
     """Write JavaScript on one line: short names, and texts of all kinds."""
     chance = random.Random("minified")
     words = [
-        line.decode(errors="replace").strip().replace('"', "'").replace("\\", "/") for source in _sources() for line in source.lines[::40]
+        line.decode(errors="replace").strip().replace('"', "'").replace("\\", "/")
+        for source in _sources()
+        for line in source.lines[::40]
     ]
     letters = string.ascii_letters
 

@@ -20,7 +20,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--checks", type=int, default=10_000)
     parser.add_argument("--issuers", type=int, default=50)
-    parser.add_argument("--a-second", type=int, default=20, help="requests a second that each issuer may be sent")
+    parser.add_argument(
+        "--a-second", type=int, default=20, help="requests a second that each issuer may be sent"
+    )
     parser.add_argument("--delay", type=float, default=0.1, help="seconds before every answer")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
@@ -30,10 +32,22 @@ def main() -> None:
             assert issuers.stdout is not None
             assert issuers.stdin is not None
             there = issuers.stdout.readline()
-            asking = [sys.executable, "-m", "bench.validate_client", made, str(given.checks), str(given.a_second)]
+            asking = [
+                sys.executable,
+                "-m",
+                "bench.validate_client",
+                made,
+                str(given.checks),
+                str(given.a_second),
+            ]
             # The shell only hands the description on; it is told what to read by the file's name.
             (folder / "there.json").write_bytes(there)
-            ran = run(["sh", "-c", 'exec "$@" < "$0"', str(folder / "there.json"), *asking], {}, output=folder / "told.json", well=[0])
+            ran = run(
+                ["sh", "-c", 'exec "$@" < "$0"', str(folder / "there.json"), *asking],
+                {},
+                output=folder / "told.json",
+                well=[0],
+            )
             issuers.stdin.close()
             seen = json.loads(issuers.stdout.readline())
         told = json.loads((folder / "told.json").read_bytes())
@@ -42,9 +56,24 @@ def main() -> None:
     title = f"{given.checks:,} credentials of {given.issuers} issuers, answers after {given.delay * 1000:.0f} ms, {given.a_second}/s each"
     rows = [
         ["checks a second", f"{rate:,.0f}", f"≥ {_GOAL_A_SECOND}", _yes(rate >= _GOAL_A_SECOND)],
-        ["CPU per check, ms", f"{told['cpu'] / given.checks * 1000:.2f}", "≤ 2", _yes(told["cpu"] / given.checks <= 0.002)],
-        ["peak memory, MB", f"{ran.memory / 1e6:.0f}", f"< {_GOAL_MEMORY / 1e6:.0f}", _yes(ran.memory < _GOAL_MEMORY)],
-        ["most requests in any second at one issuer", seen["most"], f"≤ {given.a_second}", _yes(seen["most"] <= given.a_second)],
+        [
+            "CPU per check, ms",
+            f"{told['cpu'] / given.checks * 1000:.2f}",
+            "≤ 2",
+            _yes(told["cpu"] / given.checks <= 0.002),
+        ],
+        [
+            "peak memory, MB",
+            f"{ran.memory / 1e6:.0f}",
+            f"< {_GOAL_MEMORY / 1e6:.0f}",
+            _yes(ran.memory < _GOAL_MEMORY),
+        ],
+        [
+            "most requests in any second at one issuer",
+            seen["most"],
+            f"≤ {given.a_second}",
+            _yes(seen["most"] <= given.a_second),
+        ],
         ["each asked about once, and valid", f"{seen['requests']:,}", f"{given.checks:,}", _yes(well)],
     ]
     table(title, ["", "measured", "goal", "met"], rows)

@@ -53,13 +53,27 @@ def _rule(folder: Path, number: int, host: str) -> Rule:
 async def _main(folder: Path, checks: int, a_second: float, there: dict[str, Any]) -> dict[str, Any]:
     rules = [_rule(folder, number, host) for number, host in enumerate(there["hosts"])]
     wanted = [Wanted(rules[n % len(rules)], f"key{n % len(rules)}_{n:032x}", {}) for n in range(checks)]
-    egress = Egress.parse([], [f"{host}:443=127.0.0.1:{there['port']}" for host in there["hosts"]], Path(there["ca"]))
+    egress = Egress.parse(
+        [], [f"{host}:443=127.0.0.1:{there['port']}" for host in there["hosts"]], Path(there["ca"])
+    )
     statuses: Counter[str] = Counter()
     async with open_http(egress, connections=CONNECTIONS, per_host=AT_ONCE) as http:
         cpu, began = time.process_time(), time.perf_counter()
-        await check_all(Validator(http, Mode.SAFE, a_second=a_second), wanted, lambda _, verdict: statuses.update([verdict.status]))
-        return {"seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu, "statuses": statuses}
+        await check_all(
+            Validator(http, Mode.SAFE, a_second=a_second),
+            wanted,
+            lambda _, verdict: statuses.update([verdict.status]),
+        )
+        return {
+            "seconds": time.perf_counter() - began,
+            "cpu": time.process_time() - cpu,
+            "statuses": statuses,
+        }
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(_main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), json.load(sys.stdin)))))
+    print(
+        json.dumps(
+            asyncio.run(_main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), json.load(sys.stdin)))
+        )
+    )

@@ -14,7 +14,10 @@ from pathlib import Path
 from tests.support.tls import certificate
 
 _BODY = b'{"id": 1, "scopes": ["read", "write"]}'
-_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(_BODY), _BODY)
+_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (
+    len(_BODY),
+    _BODY,
+)
 
 
 class Answering(asyncio.Protocol):
@@ -34,7 +37,11 @@ class Answering(asyncio.Protocol):
         self.unread += data
         while b"\r\n\r\n" in self.unread:
             head, _, self.unread = self.unread.partition(b"\r\n\r\n")
-            host = next(line for line in head.split(b"\r\n") if line.lower().startswith(b"host:"))[5:].strip().decode()
+            host = (
+                next(line for line in head.split(b"\r\n") if line.lower().startswith(b"host:"))[5:]
+                .strip()
+                .decode()
+            )
             self.seen.setdefault(host, []).append(time.monotonic())
             asyncio.get_running_loop().call_later(self.delay, self.answer)
 
@@ -60,10 +67,18 @@ async def main() -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     seen: dict[str, list[float]] = {}
-    server = await asyncio.get_running_loop().create_server(lambda: Answering(seen, delay), "127.0.0.1", 0, ssl=context, backlog=1024)
-    print(json.dumps({"port": server.sockets[0].getsockname()[1], "ca": str(cert), "hosts": hosts}), flush=True)
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Answering(seen, delay), "127.0.0.1", 0, ssl=context, backlog=1024
+    )
+    print(
+        json.dumps({"port": server.sockets[0].getsockname()[1], "ca": str(cert), "hosts": hosts}), flush=True
+    )
     await asyncio.to_thread(sys.stdin.read)
-    told = {"requests": sum(map(len, seen.values())), "issuers": len(seen), "most": max(map(most_in_a_second, seen.values()))}
+    told = {
+        "requests": sum(map(len, seen.values())),
+        "issuers": len(seen),
+        "most": max(map(most_in_a_second, seen.values())),
+    }
     print(json.dumps(told), flush=True)
 
 

@@ -98,7 +98,9 @@ class Bench:
 
     async def account(self, slug: str, url: str) -> Account:
         async with self.pool.connection() as db, db.transaction():
-            made = await accounts.create_account(db, slug=slug, plan=Plan.GROWTH, email=f"{slug}@example.com", by="bench", now=now())
+            made = await accounts.create_account(
+                db, slug=slug, plan=Plan.GROWTH, email=f"{slug}@example.com", by="bench", now=now()
+            )
             await webhooks.save_webhook(db, self.keys, made, url, by="bench", now=now())
             return made
 
@@ -135,7 +137,9 @@ class Bench:
     @asynccontextmanager
     async def courier(self) -> AsyncIterator[None]:
         stop = asyncio.Event()
-        running = asyncio.create_task(Courier(self.pool, self.keys, Poster(self.receiver.egress).post).run(stop))
+        running = asyncio.create_task(
+            Courier(self.pool, self.keys, Poster(self.receiver.egress).post).run(stop)
+        )
         try:
             yield
         finally:
@@ -184,12 +188,23 @@ async def _throughput(bench: Bench, events: int, pairs: int) -> None:
         await bench.fill([account], part)
         ours, our_cpu = await _timed(lambda: _delivered(bench))
         ratios.append(bare / ours)
-        rows.append([number + 1, f"{part / bare:,.0f}", f"{part / ours:,.0f}", f"{bare / ours:.2f}", f"{bare_cpu:.1f}", f"{our_cpu:.1f}"])
+        rows.append(
+            [
+                number + 1,
+                f"{part / bare:,.0f}",
+                f"{part / ours:,.0f}",
+                f"{bare / ours:.2f}",
+                f"{bare_cpu:.1f}",
+                f"{our_cpu:.1f}",
+            ]
+        )
     median = statistics.median(ratios)
     heads = ["pair", "bare POSTs a second", "deliveries a second", "ratio", "CPU s, bare", "CPU s, ours"]
     table(f"{events:,} events to one receiver on loopback, TLS, a connection each", heads, rows)
     table(
-        "Goal", ["", "measured", "goal", "met"], [["deliveries of bare POSTs", f"{median:.2f}", "0.70", "yes" if median >= 0.7 else "no"]]
+        "Goal",
+        ["", "measured", "goal", "met"],
+        [["deliveries of bare POSTs", f"{median:.2f}", "0.70", "yes" if median >= 0.7 else "no"]],
     )
     await bench.forget()
 
@@ -204,7 +219,9 @@ async def _bare(bench: Bench, count: int) -> None:
     """Send the same bodies with the same headers by the same client, and nothing else."""
     poster = Poster(bench.receiver.egress)
     body = json.dumps({"event": "finding.new", "finding": make_line(source_url=None)}).encode()
-    headers = {"Content-Type": "application/json", "User-Agent": USER_AGENT} | sign(body, "0" * 64, id_=str(uuid4()), timestamp=1)
+    headers = {"Content-Type": "application/json", "User-Agent": USER_AGENT} | sign(
+        body, "0" * 64, id_=str(uuid4()), timestamp=1
+    )
     left = count
 
     async def one_after_the_other() -> None:
@@ -243,7 +260,9 @@ async def _hanging(bench: Bench, pairs: int, seconds: float) -> None:
         return timing(bench.receiver.latencies())
 
     await half(hang=False)
-    await _pairs(half, pairs, "The others' deliveries while 5 of 50 receivers hang, ms from the change to its arrival")
+    await _pairs(
+        half, pairs, "The others' deliveries while 5 of 50 receivers hang, ms from the change to its arrival"
+    )
 
 
 async def _triage(bench: Bench, pairs: int) -> None:
@@ -259,7 +278,9 @@ async def _triage(bench: Bench, pairs: int) -> None:
             for id_ in ids:
                 began = time.perf_counter()
                 async with bench.pool.connection() as db, db.transaction():
-                    await close_finding(db, bench.keys, account.id, id_, Action.RESOLVE, note=None, by="bench", now=now())
+                    await close_finding(
+                        db, bench.keys, account.id, id_, Action.RESOLVE, note=None, by="bench", now=now()
+                    )
                 samples.append(time.perf_counter() - began)
                 await asyncio.sleep(0.01)
         await bench.forget()
@@ -273,7 +294,9 @@ async def _findings(bench: Bench, account: Account) -> list[UUID]:
     lines = [make_line() for _ in range(_TRIAGED)]
     file = io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
     async with bench.pool.connection() as db:
-        await exchange.import_findings(db, bench.keys, account, file, keep_secrets=False, by="bench", now=now(), progress=lambda _: None)
+        await exchange.import_findings(
+            db, bench.keys, account, file, keep_secrets=False, by="bench", now=now(), progress=lambda _: None
+        )
     return [UUID(line["id"]) for line in lines]
 
 

@@ -29,8 +29,12 @@ from tests.support.backend import Backend, Server, running_server
 
 for name in [name for name in os.environ if name.startswith("OUTCROP_")]:
     del os.environ[name]  # the machine's own settings are not the tests'
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # commands that tests start would read all of the code anew, each time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has it ignored by what runs in its background
+os.environ.pop(
+    "PYTHONDONTWRITEBYTECODE", None
+)  # commands that tests start would read all of the code anew, each time
+signal.signal(
+    signal.SIGINT, signal.default_int_handler
+)  # a shell has it ignored by what runs in its background
 os.environ["OUTCROP_VALIDATE"] = "off"  # no issuer is asked; tests of checks ask stand-ins
 
 if "PYTEST_XDIST_WORKER" not in os.environ:  # one cache for the run, and never the user's own
@@ -61,9 +65,13 @@ def _close_gently(loop: asyncio.SelectorEventLoop) -> None:
 asyncio.SelectorEventLoop.close = _close_gently
 
 REAL_HASHER = passwords._HASHER
-passwords._HASHER = PasswordHasher(time_cost=1, memory_cost=8 << 10)  # a tenth of the work; hundreds of tests sign in
+passwords._HASHER = PasswordHasher(
+    time_cost=1, memory_cost=8 << 10
+)  # a tenth of the work; hundreds of tests sign in
 
-keyring._wrapping_key = cache(keyring._wrapping_key)  # slow on purpose, and hundreds of tests open a database with the same one
+keyring._wrapping_key = cache(
+    keyring._wrapping_key
+)  # slow on purpose, and hundreds of tests open a database with the same one
 
 SECRET_KEY = "a key for the tests only, no secret"
 

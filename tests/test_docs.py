@@ -15,7 +15,9 @@ from outcrop.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 DOCS = "\n".join(path.read_text() for path in sorted((ROOT / "docs").glob("*.md")))
-SETTINGS = [str(field.validation_alias or f"OUTCROP_{name.upper()}") for name, field in Settings.model_fields.items()]
+SETTINGS = [
+    str(field.validation_alias or f"OUTCROP_{name.upper()}") for name, field in Settings.model_fields.items()
+]
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -41,7 +43,13 @@ def test_every_route_and_its_parameters_are_documented() -> None:
 
 
 def test_every_error_code_is_documented() -> None:
-    codes = {kind.code for kind in STATUS} | {"missing_authorization", "invalid_token", "revoked_token", "plan_required", "rate_limited"}
+    codes = {kind.code for kind in STATUS} | {
+        "missing_authorization",
+        "invalid_token",
+        "revoked_token",
+        "plan_required",
+        "rate_limited",
+    }
     for code in codes | {"internal_error", "method_not_allowed"}:
         assert code in DOCS
     assert all(issubclass(kind, OutcropError) for kind in STATUS)
@@ -58,7 +66,10 @@ def test_every_command_is_documented() -> None:
     assert len(commands) > 15
     for command in commands:
         group, _, rest = command.partition(" ")
-        assert re.search(rf"`(outcrop )?{command}\b|outcrop {command}\b|`{group}[^`]*`[^|]*`{rest}`|`{group} [^|]*`{rest}", DOCS), command
+        assert re.search(
+            rf"`(outcrop )?{command}\b|outcrop {command}\b|`{group}[^`]*`[^|]*`{rest}`|`{group} [^|]*`{rest}",
+            DOCS,
+        ), command
 
 
 def test_no_file_names_a_registry_or_a_link_that_leads_nowhere() -> None:

@@ -21,7 +21,9 @@ ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/webhooks.md").read_text()
 SECRET = "0123456789abcdef" * 4
 NOW = 1_790_000_000
-PLANES = "".join(chr(plane * 0x10000 + at) for plane in range(17) for at in (0x41, 0x2603, 0xFFFD) if plane or at != 0x41)
+PLANES = "".join(
+    chr(plane * 0x10000 + at) for plane in range(17) for at in (0x41, 0x2603, 0xFFFD) if plane or at != 0x41
+)
 
 
 def body(**given: Any) -> bytes:
@@ -40,7 +42,9 @@ def signed(raw: bytes, secret: str = SECRET, at: int = NOW) -> dict[str, str]:
 
 BODIES = {
     "every plane of Unicode": body(finding={"file_path": PLANES}),
-    "escapes": json.dumps({"delivered_at": datetime.fromtimestamp(NOW, UTC).isoformat(), "finding": {"file_path": PLANES}}).encode(),
+    "escapes": json.dumps(
+        {"delivered_at": datetime.fromtimestamp(NOW, UTC).isoformat(), "finding": {"file_path": PLANES}}
+    ).encode(),
     "control characters": body(finding={"file_path": "".join(map(chr, range(32)))}),
     "large": body(finding={"file_path": "é" * 100_000}),
     "Z": body(delivered_at=datetime.fromtimestamp(NOW, UTC).isoformat().replace("+00:00", "Z")),
@@ -59,7 +63,9 @@ def test_openssl_makes_the_same_signatures(name: str) -> None:
 
 
 def _openssl(message: bytes, *options: str) -> str:
-    ran = subprocess.run(["openssl", "dgst", "-sha256", *options, "-r"], input=message, capture_output=True, check=True)
+    ran = subprocess.run(
+        ["openssl", "dgst", "-sha256", *options, "-r"], input=message, capture_output=True, check=True
+    )
     return ran.stdout.split()[0].decode()
 
 
@@ -83,13 +89,38 @@ REFUSED: dict[str, tuple[bytes, Mapping[str, str], str, str]] = {
     "no signature": (RAW, {}, SECRET, "no X-Service-Signature"),
     "another secret": (RAW, GOOD, "f" * 64, "X-Service-Signature does not fit"),
     "another body": (RAW + b" ", GOOD, SECRET, "X-Service-Signature does not fit"),
-    "another scheme": (RAW, GOOD | {"X-Service-Signature": GOOD["X-Service-Signature"][7:]}, SECRET, "does not begin with sha256="),
-    "cut short": (RAW, GOOD | {"X-Service-Signature": GOOD["X-Service-Signature"][:-1]}, SECRET, "does not fit"),
+    "another scheme": (
+        RAW,
+        GOOD | {"X-Service-Signature": GOOD["X-Service-Signature"][7:]},
+        SECRET,
+        "does not begin with sha256=",
+    ),
+    "cut short": (
+        RAW,
+        GOOD | {"X-Service-Signature": GOOD["X-Service-Signature"][:-1]},
+        SECRET,
+        "does not fit",
+    ),
     "no ASCII": (RAW, GOOD | {"X-Service-Signature": "sha256=\udcffé"}, SECRET, "does not fit"),
-    "in capitals": (RAW, GOOD | {"X-Service-Signature": f"sha256={GOOD['X-Service-Signature'][7:].upper()}"}, SECRET, "does not fit"),
+    "in capitals": (
+        RAW,
+        GOOD | {"X-Service-Signature": f"sha256={GOOD['X-Service-Signature'][7:].upper()}"},
+        SECRET,
+        "does not fit",
+    ),
     "another id": (RAW, GOOD | {"webhook-id": "other"}, SECRET, "webhook-signature does not fit"),
-    "another time": (RAW, GOOD | {"webhook-timestamp": str(NOW + 1)}, SECRET, "webhook-signature does not fit"),
-    "another version": (RAW, GOOD | {"webhook-signature": GOOD["webhook-signature"].replace("v1,", "v2,")}, SECRET, "does not fit"),
+    "another time": (
+        RAW,
+        GOOD | {"webhook-timestamp": str(NOW + 1)},
+        SECRET,
+        "webhook-signature does not fit",
+    ),
+    "another version": (
+        RAW,
+        GOOD | {"webhook-signature": GOOD["webhook-signature"].replace("v1,", "v2,")},
+        SECRET,
+        "does not fit",
+    ),
     "no id": (RAW, _without(GOOD, "webhook-id"), SECRET, "webhook-id"),
     "no time": (RAW, _without(GOOD, "webhook-timestamp"), SECRET, "webhook-timestamp"),
     "a time in words": (RAW, GOOD | {"webhook-timestamp": "now"}, SECRET, "no number of seconds"),
@@ -107,16 +138,32 @@ def test_what_does_not_fit_is_refused_with_a_reason_and_without_the_secret(why: 
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"{", b"[]", b"\xff", b"{}", body(delivered_at=1), body(delivered_at="x"), body(delivered_at="2026-01-01T00:00:00")]
+    "raw",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"\xff",
+        b"{}",
+        body(delivered_at=1),
+        body(delivered_at="x"),
+        body(delivered_at="2026-01-01T00:00:00"),
+    ],
 )
 def test_a_body_that_is_no_event_is_refused_however_well_it_is_signed(raw: bytes) -> None:
     with pytest.raises(VerificationError):
         verify(raw, signed(raw), SECRET, now=NOW)
 
 
-@pytest.mark.parametrize(("age", "good"), [(0, True), (300, True), (301, False), (-300, True), (-301, False), (86_400, False)])
+@pytest.mark.parametrize(
+    ("age", "good"), [(0, True), (300, True), (301, False), (-300, True), (-301, False), (86_400, False)]
+)
 def test_what_was_sent_more_than_five_minutes_ago_is_refused(age: int, *, good: bool) -> None:
-    for headers in (GOOD, _without(GOOD, "X-Service-Signature"), {"X-Service-Signature": GOOD["X-Service-Signature"]}):
+    for headers in (
+        GOOD,
+        _without(GOOD, "X-Service-Signature"),
+        {"X-Service-Signature": GOOD["X-Service-Signature"]},
+    ):
         if good:
             verify(RAW, headers, SECRET, now=NOW + age)
         else:
@@ -140,7 +187,9 @@ def test_text_in_place_of_the_raw_body_is_a_mistake_of_the_caller() -> None:
 def test_signatures_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
     compared = []
     real = hmac.compare_digest
-    monkeypatch.setattr("outcrop.webhooks.hmac.compare_digest", lambda a, b: compared.append((a, b)) or real(a, b))
+    monkeypatch.setattr(
+        "outcrop.webhooks.hmac.compare_digest", lambda a, b: compared.append((a, b)) or real(a, b)
+    )
     verify(RAW, GOOD, SECRET, now=NOW)
     assert len(compared) == 2
 
@@ -153,7 +202,9 @@ def test_it_needs_nothing_but_the_standard_library() -> None:
         "rest = {name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names) - {'outcrop', '__main__', '__mp_main__'}\n"
         "print(sorted(name for name in rest if not name.startswith('_')))"
     )
-    ran = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True
+    )
     assert ran.stdout.splitlines() == ["['outcrop', 'outcrop.webhooks']", "[]"]
 
 
@@ -174,7 +225,9 @@ def test_the_shell_examples_run_and_know_a_genuine_request(tmp_path: Path) -> No
 
     def run(script: str, **more: str) -> str:
         environment = {"PATH": os.environ["PATH"]} | values | more
-        return subprocess.run(["sh", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False).stdout
+        return subprocess.run(
+            ["sh", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        ).stdout
 
     assert run(first) == "genuine\n"
     assert run(first, SECRET="f" * 64) == ""

@@ -57,20 +57,39 @@ def create_app(
     async def openapi(_: Request) -> Response:
         return document
 
-    routes = [Route("/openapi.json", openapi), Route("/healthz", _healthz), Route("/readyz", _readyz), *_routes()]
+    routes = [
+        Route("/openapi.json", openapi),
+        Route("/healthz", _healthz),
+        Route("/readyz", _readyz),
+        *_routes(),
+    ]
     app = Starlette(routes=routes, exception_handlers=HANDLERS, lifespan=lifespan)
     app.router.redirect_slashes = False
     portal = create_portal(
-        base_url=base_url, github_host=github_host, own_rules=own_rules, document=description, notes=notes, notice=notice
+        base_url=base_url,
+        github_host=github_host,
+        own_rules=own_rules,
+        document=description,
+        notes=notes,
+        notice=notice,
     )
 
     async def doors(scope: Scope, receive: Receive, send: Send) -> None:
-        await (portal.app if scope["type"] == "http" and not _is_for_programs(scope["path"]) else app)(scope, receive, send)
+        await (portal.app if scope["type"] == "http" and not _is_for_programs(scope["path"]) else app)(
+            scope, receive, send
+        )
 
     def too_late(scope: Scope) -> Response | None:
         return None if _is_for_programs(scope["path"]) else portal.too_late(scope)
 
-    return Gate(doors, notes=notes, base_url=base_url, rate_limit=rate_limit, cors_origins=cors_origins or [], too_late=too_late)
+    return Gate(
+        doors,
+        notes=notes,
+        base_url=base_url,
+        rate_limit=rate_limit,
+        cors_origins=cors_origins or [],
+        too_late=too_late,
+    )
 
 
 def _is_for_programs(path: str) -> bool:
@@ -86,8 +105,15 @@ def api_router() -> APIRouter:
 
 def _routes() -> list[Route]:
     """Give the same functions as plain routes: they read their parameters themselves, and FastAPI's way to them is a sixth of a request."""
-    described = [route for router in (findings.router, scans.router) for route in router.routes if isinstance(route, APIRoute)]
-    return [Route(PREFIX + route.path, route.endpoint, methods=list(route.methods or ())) for route in described]
+    described = [
+        route
+        for router in (findings.router, scans.router)
+        for route in router.routes
+        if isinstance(route, APIRoute)
+    ]
+    return [
+        Route(PREFIX + route.path, route.endpoint, methods=list(route.methods or ())) for route in described
+    ]
 
 
 async def _healthz(_: Request) -> Response:

@@ -20,7 +20,9 @@ from outcrop.store.keyring import Keys
 _PATIENCE = 0.5  # seconds after the first text within which the rules are waited for
 _AROUND = "\"'`<>()[]{}.,;:!?*„“”‚‘’«»"  # what stands around a word and is not of it
 _PARTS = re.compile(r"[\s\"'`<>()\[\]{},;=|&]+|:(?=\S)")
-_DRAWN = re.compile(r"\b(?=\w*[0-9])(?=\w*[A-Z])(?=\w*[a-z])\w{20,}\b", re.ASCII)  # names of tickets have no small letters
+_DRAWN = re.compile(
+    r"\b(?=\w*[0-9])(?=\w*[A-Z])(?=\w*[a-z])\w{20,}\b", re.ASCII
+)  # names of tickets have no small letters
 
 log = structlog.get_logger()
 

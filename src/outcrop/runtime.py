@@ -62,9 +62,13 @@ class Runtime:
 
 
 @asynccontextmanager
-async def open_runtime(settings: Settings, *, pool_size: int, statement_timeout: float) -> AsyncIterator[Runtime]:
+async def open_runtime(
+    settings: Settings, *, pool_size: int, statement_timeout: float
+) -> AsyncIterator[Runtime]:
     async with AsyncExitStack() as stack:
         url = stack.enter_context(database_url(settings))
         keys = await prepare(settings, url)
-        pool = await stack.enter_async_context(database.open_pool(url, size=pool_size, statement_timeout=statement_timeout))
+        pool = await stack.enter_async_context(
+            database.open_pool(url, size=pool_size, statement_timeout=statement_timeout)
+        )
         yield Runtime(pool, keys, url)

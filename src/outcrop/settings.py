@@ -22,7 +22,12 @@ Listed = Annotated[list[str], NoDecode, BeforeValidator(_listed)]
 
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(
-        env_prefix="OUTCROP_", env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True, hide_input_in_errors=True
+        env_prefix="OUTCROP_",
+        env_file=".env",
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        hide_input_in_errors=True,
     )
 
     data_dir: Path = Path("~/.local/share/outcrop")
@@ -69,7 +74,9 @@ class Settings(BaseSettings):
     @classmethod
     def _api(cls, value: str) -> str:
         parts = urlsplit(value)
-        if not parts.hostname or (parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname))):
+        if not parts.hostname or (
+            parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname))
+        ):
             raise ValueError("must be an https address such as https://api.github.com or https://HOST/api/v3")
         return value.rstrip("/")
 
@@ -126,7 +133,9 @@ def environment_settings() -> Settings:
     except OperatorError:  # whatever it was to say, nobody is asked
         return given.model_copy(update={"validate_": "off"})
     validate = "off" if beside.validate_ == "off" else given.validate_
-    return given.model_copy(update={"validate_": validate, "egress_closed": given.egress_closed or beside.egress_closed})
+    return given.model_copy(
+        update={"validate_": validate, "egress_closed": given.egress_closed or beside.egress_closed}
+    )
 
 
 def _read(make: Callable[[], Settings]) -> Settings:

@@ -32,13 +32,17 @@ def sign(body: bytes, secret: str, *, id_: str, timestamp: int) -> dict[str, str
     }
 
 
-def verify(body: bytes, headers: Mapping[str, str], secret: str, *, now: float | None = None, window: float = WINDOW) -> dict[str, Any]:
+def verify(
+    body: bytes, headers: Mapping[str, str], secret: str, *, now: float | None = None, window: float = WINDOW
+) -> dict[str, Any]:
     """Check a request by its raw body, its headers (names in any case) and the secret that was shown when the webhook was saved.
 
     Every signature that is there must be right, and one must be there. Give the event; raise VerificationError otherwise.
     """
     if isinstance(body, str):
-        raise TypeError("give the raw body as bytes: text that was decoded, or parsed and written again, has another signature")
+        raise TypeError(
+            "give the raw body as bytes: text that was decoded, or parsed and written again, has another signature"
+        )
     given = {name.lower(): value for name, value in headers.items()}
     if not secret:
         raise VerificationError("the secret is empty")
@@ -78,9 +82,13 @@ def _check_standard(body: bytes, header: str, secret: str, given: Mapping[str, s
 
 def _check_age(at: float, moment: float, window: float, name: str) -> None:
     if at < moment - window:
-        raise VerificationError(f"{name} is more than {window:g} seconds ago: it may be an old request, played again")
+        raise VerificationError(
+            f"{name} is more than {window:g} seconds ago: it may be an old request, played again"
+        )
     if at > moment + window:
-        raise VerificationError(f"{name} is more than {window:g} seconds ahead: one of the two clocks is wrong")
+        raise VerificationError(
+            f"{name} is more than {window:g} seconds ahead: one of the two clocks is wrong"
+        )
 
 
 def _event(body: bytes) -> dict[str, Any]:
@@ -113,7 +121,9 @@ def _standard(body: bytes, secret: str, id_: str, timestamp: str) -> str:
     try:
         key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
     except (binascii.Error, ValueError):
-        raise VerificationError("the secret is not the one that was shown: 64 hexadecimal characters") from None
+        raise VerificationError(
+            "the secret is not the one that was shown: 64 hexadecimal characters"
+        ) from None
     signed = b"%s.%s.%s" % (id_.encode(), timestamp.encode(), body)
     return base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
 

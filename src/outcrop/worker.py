@@ -22,7 +22,13 @@ from outcrop.services import sessions
 from outcrop.services.delivery import Courier
 from outcrop.services.pipeline.context import Tools, now
 from outcrop.services.pipeline.enqueue import LOOK_TASK, PLAN_TASK, VALIDATE_TASK
-from outcrop.services.pipeline.maintenance import erase_secrets, pick_up_orphans, pick_up_stalled, start_due, turn_stale
+from outcrop.services.pipeline.maintenance import (
+    erase_secrets,
+    pick_up_orphans,
+    pick_up_stalled,
+    start_due,
+    turn_stale,
+)
 from outcrop.services.pipeline.plan import plan_run
 from outcrop.services.pipeline.rescore import rescore
 from outcrop.services.pipeline.revalidate import answer_request, revalidate_due
@@ -58,7 +64,9 @@ async def open_tools(settings: Settings, runtime: Runtime, jobs: int) -> AsyncIt
         cache = cache_folder()
         rules = [settings.rules] if settings.rules else []
         ruleset = await asyncio.to_thread(load, rules, cache=cache)
-        issuers = await stack.enter_async_context(open_http(egress, connections=CONNECTIONS, per_host=AT_ONCE))
+        issuers = await stack.enter_async_context(
+            open_http(egress, connections=CONNECTIONS, per_host=AT_ONCE)
+        )
         validator = Validator(issuers, Mode(settings.validate_))
         stack.push_async_callback(validator.close)
         yield Tools(
@@ -70,16 +78,22 @@ async def open_tools(settings: Settings, runtime: Runtime, jobs: int) -> AsyncIt
             validator=validator,
             egress=egress,
             github_url=settings.github_api_url,
-            github_token=None if settings.github_token is None else Secret(settings.github_token.get_secret_value(), wholly=True),
+            github_token=None
+            if settings.github_token is None
+            else Secret(settings.github_token.get_secret_value(), wholly=True),
             keep_secrets=settings.keep_secrets != "none",
             jobs=jobs,
             work=cache,
         )
 
 
-async def work(runtime: Runtime, settings: Settings, stop: asyncio.Event, *, jobs: int, dead_after: float) -> None:
+async def work(
+    runtime: Runtime, settings: Settings, stop: asyncio.Event, *, jobs: int, dead_after: float
+) -> None:
     """Work until told to stop; a database that is away is waited for."""
-    logging.getLogger("procrastinate").setLevel(logging.CRITICAL)  # what it has to tell is told here, without a traceback
+    logging.getLogger("procrastinate").setLevel(
+        logging.CRITICAL
+    )  # what it has to tell is told here, without a traceback
     async with open_tools(settings, runtime, jobs) as tools:
         chores = [
             _every(FOLD_EVERY, stop, lambda: _fold(runtime)),
@@ -94,7 +108,9 @@ async def work(runtime: Runtime, settings: Settings, stop: asyncio.Event, *, job
             _every(_HOUR, stop, lambda: _sweep(runtime)),
         ]
         courier = Courier(runtime.pool, runtime.keys, Poster(tools.egress).post)
-        lasting = [asyncio.create_task(work) for work in (_jobs(runtime, tools, stop, dead_after), courier.run(stop))]
+        lasting = [
+            asyncio.create_task(work) for work in (_jobs(runtime, tools, stop, dead_after), courier.run(stop))
+        ]
         tasks = [asyncio.create_task(chore) for chore in chores]
         told = asyncio.create_task(stop.wait())
         await asyncio.wait({told, *tasks, *lasting}, return_when=asyncio.FIRST_COMPLETED)
@@ -150,7 +166,10 @@ async def _jobs(runtime: Runtime, tools: Tools, stop: asyncio.Event, dead_after:
 async def _take_jobs(app: procrastinate.App, jobs_at_once: int, dead_after: float) -> None:
     """Take jobs as they come, as many at once as there are child processes; what a person waits for is not behind them."""
     async with app.open_async():
-        at_once = {jobs.QUEUE: jobs_at_once + 1, jobs.ASKED: _ASKED_AT_ONCE}  # a plan mostly waits for the host
+        at_once = {
+            jobs.QUEUE: jobs_at_once + 1,
+            jobs.ASKED: _ASKED_AT_ONCE,
+        }  # a plan mostly waits for the host
         workers = [
             asyncio.create_task(
                 app.run_worker_async(
@@ -179,14 +198,20 @@ async def _take_jobs(app: procrastinate.App, jobs_at_once: int, dead_after: floa
 class _Again(procrastinate.BaseRetryStrategy):
     """However often: how many times a source may be tried is counted where it is taken, and being told to stop is no try."""
 
-    def get_retry_decision(self, *, exception: BaseException, job: procrastinate.jobs.Job) -> procrastinate.RetryDecision:
-        wait = 0 if isinstance(exception, asyncio.CancelledError) else min(2 * (job.attempts + 1), _LONGEST_WAIT)
+    def get_retry_decision(
+        self, *, exception: BaseException, job: procrastinate.jobs.Job
+    ) -> procrastinate.RetryDecision:
+        wait = (
+            0 if isinstance(exception, asyncio.CancelledError) else min(2 * (job.attempts + 1), _LONGEST_WAIT)
+        )
         return procrastinate.RetryDecision(retry_in={"seconds": wait})
 
 
 def _app(url: str, tools: Tools) -> procrastinate.App:
     # A database that is away is found out soon: whoever waits for a connection cannot be told to stop.
-    app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url, min_size=1, max_size=6, timeout=_GRACE))
+    app = procrastinate.App(
+        connector=procrastinate.PsycopgConnector(conninfo=url, min_size=1, max_size=6, timeout=_GRACE)
+    )
 
     @app.task(name=PLAN_TASK, retry=_Again())
     async def plan(account_id: int, scan_id: str) -> None:
@@ -216,5 +241,7 @@ def _told(**about: str) -> Iterator[None]:
             log.warning("database_unavailable", error=type(error).__name__, **about)
         else:
             frame = traceback.extract_tb(error.__traceback__)[-1]
-            log.error("job_failed", error=type(error).__name__, at=f"{frame.filename}:{frame.lineno}", **about)  # noqa: TRY400
+            log.error(  # noqa: TRY400
+                "job_failed", error=type(error).__name__, at=f"{frame.filename}:{frame.lineno}", **about
+            )
         raise

@@ -17,7 +17,17 @@ from outcrop.store.keyring import Keys
 from tests.support.backend import Backend, Server, Tenant
 from tests.support.factories import make_line, make_scan
 
-LIST = ["status", "source_type", "validation", "suppressed", "service", "min_score", "date_from", "date_to", "q"]
+LIST = [
+    "status",
+    "source_type",
+    "validation",
+    "suppressed",
+    "service",
+    "min_score",
+    "date_from",
+    "date_to",
+    "q",
+]
 LIST += ["page", "per_page", "order_by", "order_dir"]
 SCANS = ["type", "limit", "page"]
 CLOSING = ["resolve", "restrict", "false_positive"]
@@ -93,7 +103,9 @@ class Stage:
         ]
         return [self.backend.sql(query, self.tenant.account.id) for query in queries]
 
-    def ask(self, method: str, target: str, headers: dict[str, str] | None = None, body: Any = None, **how: Any) -> Answer:
+    def ask(
+        self, method: str, target: str, headers: dict[str, str] | None = None, body: Any = None, **how: Any
+    ) -> Answer:
         """Send the target as it is, with the account's key unless told otherwise."""
         connection = http.client.HTTPConnection(*self.address, timeout=10)
         began = time.monotonic()
@@ -105,7 +117,10 @@ class Stage:
         finally:
             connection.close()
         seconds = time.monotonic() - began
-        return checked(Answer(response.status, {n.lower(): v for n, v in response.getheaders()}, content, seconds), method)
+        return checked(
+            Answer(response.status, {n.lower(): v for n, v in response.getheaders()}, content, seconds),
+            method,
+        )
 
     def get(self, path_and_query: str) -> Answer:
         return self.ask("GET", f"/api/v1{path_and_query}")
@@ -162,14 +177,31 @@ def only(answer: Answer, status: int, *loc: str | int) -> None:
 
 # --- NUL and bad UTF-8
 
-BAD_BYTES = ["%00", "a%00b", "%FF", "%C3", "%C0%80", "%ED%A0%80", "%F8%88%80%80%80", "%F4%90%80%80", "ok%E2%82"]
+BAD_BYTES = [
+    "%00",
+    "a%00b",
+    "%FF",
+    "%C3",
+    "%C0%80",
+    "%ED%A0%80",
+    "%F8%88%80%80%80",
+    "%F4%90%80%80",
+    "ok%E2%82",
+]
 
 
 @pytest.mark.parametrize("bad", BAD_BYTES)
 def test_nul_and_bad_utf8_in_any_parameter_is_a_parameter_error(stage: Stage, bad: str) -> None:
     for name in LIST:
         only(stage.get(f"/findings?{name}={bad}"), 422, "query", name)
-        only(stage.get(f"/findings?per_page=3&{name}={bad}&x=1" if name != "per_page" else f"/findings?{name}={bad}"), 422, "query", name)
+        only(
+            stage.get(
+                f"/findings?per_page=3&{name}={bad}&x=1" if name != "per_page" else f"/findings?{name}={bad}"
+            ),
+            422,
+            "query",
+            name,
+        )
     for name in SCANS:
         only(stage.get(f"/scans?{name}={bad}"), 422, "query", name)
     for action in CLOSING:
@@ -192,7 +224,12 @@ def test_nul_and_bad_utf8_in_a_scan_id_is_not_found(stage: Stage, bad: str) -> N
 
 @pytest.mark.parametrize("bad", BAD_BYTES)
 def test_bad_bytes_elsewhere_in_the_path_are_not_found(stage: Stage, bad: str) -> None:
-    for path in (f"/{bad}", f"/findings/{stage.id}/{bad}", f"/findings/{stage.id}/resolve{bad}", f"/find{bad}ings"):
+    for path in (
+        f"/{bad}",
+        f"/findings/{stage.id}/{bad}",
+        f"/findings/{stage.id}/resolve{bad}",
+        f"/find{bad}ings",
+    ):
         assert stage.post(path).status == 404
 
 
@@ -201,7 +238,10 @@ def test_bad_bytes_in_a_parameter_that_is_not_known_are_ignored(stage: Stage, ba
     assert stage.get(f"/findings?unheard={bad}&{bad}=1&{bad}").json == stage.get("/findings").json
 
 
-@pytest.mark.parametrize("target", ["/findings?q=%", "/findings?q=%zz", "/findings?q=%u0041", "/findings?service=%4", "/findings?q=%25%"])
+@pytest.mark.parametrize(
+    "target",
+    ["/findings?q=%", "/findings?q=%zz", "/findings?q=%u0041", "/findings?service=%4", "/findings?q=%25%"],
+)
 def test_a_broken_percent_escape_is_plain_text(stage: Stage, target: str) -> None:
     assert stage.get(target).json["meta"]["total"] == 0
 
@@ -220,13 +260,20 @@ def test_bytes_that_no_url_may_hold_are_answered_all_the_same(stage: Stage) -> N
 
 
 @pytest.mark.parametrize("page", [10**9, 2**31, 2**32, 2**63 - 1, 2**63, 2**64, 10**30, 10**900])
-@pytest.mark.parametrize("filters", ["", "&q=settings", "&service=aws", "&min_score=1", "&date_from=2026-01-01&min_score=1"])
+@pytest.mark.parametrize(
+    "filters", ["", "&q=settings", "&service=aws", "&min_score=1", "&date_from=2026-01-01&min_score=1"]
+)
 def test_a_page_of_any_size_is_empty(stage: Stage, page: int, filters: str) -> None:
     for per_page in (1, 25, 200):
         answer = stage.get(f"/findings?page={page}&per_page={per_page}{filters}")
         assert answer.status == 200
         assert answer.json["data"] == []
-        assert answer.json["meta"] == {"total": 2, "page": page, "per_page": per_page, "pages": -(-2 // per_page)}
+        assert answer.json["meta"] == {
+            "total": 2,
+            "page": page,
+            "per_page": per_page,
+            "pages": -(-2 // per_page),
+        }
 
 
 @pytest.mark.parametrize("page", [2**31, 2**63, 10**30])
@@ -237,7 +284,9 @@ def test_a_page_of_scan_runs_of_any_size_is_empty(stage: Stage, page: int) -> No
 
 @pytest.mark.parametrize("path", ["/findings?page=", "/findings?q=settings&page=", "/scans?page="])
 @pytest.mark.parametrize("digits", [1000, 1001, 4300])
-def test_a_page_of_thousands_of_digits_is_empty_and_told_to_the_last_one(stage: Stage, path: str, digits: int) -> None:
+def test_a_page_of_thousands_of_digits_is_empty_and_told_to_the_last_one(
+    stage: Stage, path: str, digits: int
+) -> None:
     number = "1" + "2" * (digits - 2) + "3"
     answer = stage.get(path + number)
     assert answer.status == 200
@@ -248,7 +297,9 @@ def test_a_page_of_thousands_of_digits_is_empty_and_told_to_the_last_one(stage: 
 
 @pytest.mark.parametrize("path", ["/findings?page=", "/findings?q=settings&page=", "/scans?page="])
 @pytest.mark.parametrize("digits", [4301, 5000, 60_000])
-def test_a_page_of_more_digits_than_a_reader_of_the_answer_takes_is_empty_and_the_largest(stage: Stage, path: str, digits: int) -> None:
+def test_a_page_of_more_digits_than_a_reader_of_the_answer_takes_is_empty_and_the_largest(
+    stage: Stage, path: str, digits: int
+) -> None:
     answer = stage.get(path + "1" * digits)
     assert answer.status == 200
     assert (answer.json["data"], answer.json["meta"]["page"]) == ([], 10**4300 - 1)
@@ -256,7 +307,12 @@ def test_a_page_of_more_digits_than_a_reader_of_the_answer_takes_is_empty_and_th
 
 @pytest.mark.parametrize("zeros", [1, 100, 999, 1000, 5000])
 def test_zeros_in_front_of_a_number_change_nothing(stage: Stage, zeros: int) -> None:
-    for target in ("/findings?page={}1", "/findings?per_page={}25", "/scans?limit={}20", "/findings?min_score={}1"):
+    for target in (
+        "/findings?page={}1",
+        "/findings?per_page={}25",
+        "/scans?limit={}20",
+        "/findings?min_score={}1",
+    ):
         plain = stage.get(target.format(""))
         assert plain.status == 200
         answer = stage.get(target.format("0" * zeros))
@@ -298,7 +354,12 @@ NO_INTEGERS += ["[1]", "nan", "null", "''", "1;2", "--1", "-"]
 
 @pytest.mark.parametrize("value", NO_INTEGERS)
 def test_what_is_no_integer_is_a_parameter_error(stage: Stage, value: str) -> None:
-    for target, name in (("/findings", "page"), ("/findings", "per_page"), ("/scans", "limit"), ("/scans", "page")):
+    for target, name in (
+        ("/findings", "page"),
+        ("/findings", "per_page"),
+        ("/scans", "limit"),
+        ("/scans", "page"),
+    ):
         only(stage.get(f"{target}?{name}={value}"), 422, "query", name)
 
 
@@ -319,10 +380,39 @@ NO_SCORES = [
     "1_0",
     ".5",
 ]
-NO_SCORES += ["5.", "%2B5", "5%20", "%205", "5%0A", "%EF%BC%95", "%D9%A5", "5,5", "five", "true", "1e", "e1", "--5", "9" * 5000]
+NO_SCORES += [
+    "5.",
+    "%2B5",
+    "5%20",
+    "%205",
+    "5%0A",
+    "%EF%BC%95",
+    "%D9%A5",
+    "5,5",
+    "five",
+    "true",
+    "1e",
+    "e1",
+    "--5",
+    "9" * 5000,
+]
 # What is no more than a float's last bit, or less than any, away from a bound.
-NO_SCORES += ["100.0000000000000001", "100." + "0" * 5000 + "1", "1.000000000000000000001e2", "-1e-400", "-0." + "0" * 5000 + "1"]
-NO_SCORES += ["1e99999999999999999999", "-1e-99999999999999999999", "1e-99999999999999999999", "", "%20", "%E2%88%925", "1e2&min_score=1e2"]
+NO_SCORES += [
+    "100.0000000000000001",
+    "100." + "0" * 5000 + "1",
+    "1.000000000000000000001e2",
+    "-1e-400",
+    "-0." + "0" * 5000 + "1",
+]
+NO_SCORES += [
+    "1e99999999999999999999",
+    "-1e-99999999999999999999",
+    "1e-99999999999999999999",
+    "",
+    "%20",
+    "%E2%88%925",
+    "1e2&min_score=1e2",
+]
 
 
 @pytest.mark.parametrize("value", NO_SCORES)
@@ -331,7 +421,22 @@ def test_a_score_that_is_no_number_from_0_to_100_is_a_parameter_error(stage: Sta
 
 
 @pytest.mark.parametrize(
-    "value", ["0", "-0", "-0.0", "-0e0", "0.0", "1e-400", "72.5", "72.50", "7.25e1", "7.25E1", "7.25e%2B1", "007.25e01", "0e400"]
+    "value",
+    [
+        "0",
+        "-0",
+        "-0.0",
+        "-0e0",
+        "0.0",
+        "1e-400",
+        "72.5",
+        "72.50",
+        "7.25e1",
+        "7.25E1",
+        "7.25e%2B1",
+        "007.25e01",
+        "0e400",
+    ],
 )
 def test_a_score_is_read_as_a_number(stage: Stage, value: str) -> None:
     assert stage.get(f"/findings?min_score={value}").json["meta"]["total"] == 2
@@ -339,10 +444,20 @@ def test_a_score_is_read_as_a_number(stage: Stage, value: str) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["72.50000000000001", "72.5000000000000000000001", "73", "1e2", "100.000", "1" + "0" * 5002 + "e-5000", "0." + "0" * 5000 + "1"],
+    [
+        "72.50000000000001",
+        "72.5000000000000000000001",
+        "73",
+        "1e2",
+        "100.000",
+        "1" + "0" * 5002 + "e-5000",
+        "0." + "0" * 5000 + "1",
+    ],
 )
 def test_a_score_is_a_bound_to_the_last_digit(stage: Stage, value: str) -> None:
-    assert stage.get(f"/findings?min_score={value}").json["meta"]["total"] == (2 if value.startswith("0.0") else 0)
+    assert stage.get(f"/findings?min_score={value}").json["meta"]["total"] == (
+        2 if value.startswith("0.0") else 0
+    )
 
 
 @pytest.mark.parametrize("value", ["True", "1", "0", "yes", "on", "null", "TRUE", "%20true"])
@@ -352,9 +467,39 @@ def test_what_is_neither_true_nor_false_is_a_parameter_error(stage: Stage, value
 
 # --- dates
 
-NO_DATES = ["20240101", "1700000000", "1700000000000", "1.7e9", "0", "-1", "2024", "2024-02", "2024-02-30", "2023-02-29", "2024-13-01"]
-NO_DATES += ["2024-00-01", "2024-01-00", "0000-01-01", "0000-00-00", "10000-01-01", "-2024-01-01", "2024-1-1", "2024-001", "2024-W01"]
-NO_DATES += ["2024-W01-1", "24-01-01", "2024/01/01", "01.01.2024", "2024-01-01T", "2024-01-01T24:00:00", "2024-01-01T25:00:00"]
+NO_DATES = [
+    "20240101",
+    "1700000000",
+    "1700000000000",
+    "1.7e9",
+    "0",
+    "-1",
+    "2024",
+    "2024-02",
+    "2024-02-30",
+    "2023-02-29",
+    "2024-13-01",
+]
+NO_DATES += [
+    "2024-00-01",
+    "2024-01-00",
+    "0000-01-01",
+    "0000-00-00",
+    "10000-01-01",
+    "-2024-01-01",
+    "2024-1-1",
+    "2024-001",
+    "2024-W01",
+]
+NO_DATES += [
+    "2024-W01-1",
+    "24-01-01",
+    "2024/01/01",
+    "01.01.2024",
+    "2024-01-01T",
+    "2024-01-01T24:00:00",
+    "2024-01-01T25:00:00",
+]
 NO_DATES += [
     "2024-01-01T00:60:00",
     "2024-01-01T00:00:61",
@@ -363,7 +508,12 @@ NO_DATES += [
     "2024-01-01T00:00:00.",
     "2024-01-01T1:00:00Z",
 ]
-NO_DATES += ["2024-01-01T00:00:00%2B24:00", "2024-01-01T00:00:00%2B99:99", "2024-01-01T00:00:00%2B00:60", "2024-01-01T00:00:00%2B0000"]
+NO_DATES += [
+    "2024-01-01T00:00:00%2B24:00",
+    "2024-01-01T00:00:00%2B99:99",
+    "2024-01-01T00:00:00%2B00:60",
+    "2024-01-01T00:00:00%2B0000",
+]
 NO_DATES += [
     "2024-01-01T00:00:00%2B00",
     "2024-01-01T00:00:00ZZ",
@@ -372,7 +522,17 @@ NO_DATES += [
     "%202024-01-01",
     "2024-01-01%20",
 ]
-NO_DATES += ["2024-01-01T00:00:00,5Z", "%D9%A2%D9%A0%D9%A2%D9%A4-01-01", "now", "today", "infinity", "-infinity", "epoch", "null", "P1D"]
+NO_DATES += [
+    "2024-01-01T00:00:00,5Z",
+    "%D9%A2%D9%A0%D9%A2%D9%A4-01-01",
+    "now",
+    "today",
+    "infinity",
+    "-infinity",
+    "epoch",
+    "null",
+    "P1D",
+]
 NO_DATES += [
     "0000-12-31T23:59:59-14:00",
     "2024-01-01;2024-01-02",
@@ -420,12 +580,16 @@ def test_what_is_no_date_is_a_parameter_error(stage: Stage, value: str) -> None:
     ],
 )
 @pytest.mark.parametrize("filters", ["", "&q=settings", "&min_score=1", "&service=aws"])
-def test_a_date_bounds_to_the_second(stage: Stage, value: str, from_it: int, to_it: int, filters: str) -> None:
+def test_a_date_bounds_to_the_second(
+    stage: Stage, value: str, from_it: int, to_it: int, filters: str
+) -> None:
     assert stage.get(f"/findings?date_from={value}{filters}").json["meta"]["total"] == from_it
     assert stage.get(f"/findings?date_to={value}{filters}").json["meta"]["total"] == to_it
 
 
-@pytest.mark.parametrize("value", ["0001-01-01T00:00:00%2B14:00", "9999-12-31T23:59:59-14:00", "2016-12-31T23:59:60Z"])
+@pytest.mark.parametrize(
+    "value", ["0001-01-01T00:00:00%2B14:00", "9999-12-31T23:59:59-14:00", "2016-12-31T23:59:60Z"]
+)
 def test_a_moment_beyond_the_calendar_is_an_answer_too(stage: Stage, value: str) -> None:
     for name in ("date_from", "date_to"):
         assert stage.get(f"/findings?{name}={value}").status in {200, 422}
@@ -453,7 +617,16 @@ def test_a_q_of_white_space_only_has_no_terms(stage: Stage, blank: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "form", ["{n}={v}&{n}={v}", "{n}={v}&x=1&{n}={v}", "{n}=&{n}={v}", "{n}={v}&{n}=", "{n}={v}&{n}", "{n}&{n}", "{n}={v}&{e}={v}"]
+    "form",
+    [
+        "{n}={v}&{n}={v}",
+        "{n}={v}&x=1&{n}={v}",
+        "{n}=&{n}={v}",
+        "{n}={v}&{n}=",
+        "{n}={v}&{n}",
+        "{n}&{n}",
+        "{n}={v}&{e}={v}",
+    ],
 )
 def test_a_parameter_twice_is_a_parameter_error(stage: Stage, form: str) -> None:
     def doubled(name: str, value: str) -> str:
@@ -471,7 +644,21 @@ def test_a_parameter_twice_is_a_parameter_error(stage: Stage, form: str) -> None
 
 
 @pytest.mark.parametrize(
-    "query", ["&", "&&", "=", "=1", "&=&", "x=1&x=2", "%3D=1", "q%00=1", "Q=1", "status%20=x", "filter[status]=x", "?status=x"]
+    "query",
+    [
+        "&",
+        "&&",
+        "=",
+        "=1",
+        "&=&",
+        "x=1&x=2",
+        "%3D=1",
+        "q%00=1",
+        "Q=1",
+        "status%20=x",
+        "filter[status]=x",
+        "?status=x",
+    ],
 )
 def test_an_unknown_parameter_is_ignored(stage: Stage, query: str) -> None:
     assert stage.get(f"/findings?{query}").json == stage.get("/findings").json
@@ -542,10 +729,20 @@ def signs(settings: Settings, keys: Keys, server: Server) -> Iterator[Stage]:
     """One finding for each sign, in path and service, beside one with neither."""
     with Backend(settings, keys, server.base_url) as backend:
         tenant = backend.tenant()
-        plain = make_line(file_path="plain", source_url=None, repo_full_name=None, validation_detail={"enabled_services": ["plain"]})
+        plain = make_line(
+            file_path="plain",
+            source_url=None,
+            repo_full_name=None,
+            validation_detail={"enabled_services": ["plain"]},
+        )
         lines = [
             plain
-            | make_line(file_path=f"a{sign}z", source_url=None, repo_full_name=None, validation_detail={"enabled_services": [f"a{sign}z"]})
+            | make_line(
+                file_path=f"a{sign}z",
+                source_url=None,
+                repo_full_name=None,
+                validation_detail={"enabled_services": [f"a{sign}z"]},
+            )
             for sign in SIGNS
         ]
         backend.import_(tenant.account, plain, *lines)
@@ -556,7 +753,9 @@ def signs(settings: Settings, keys: Keys, server: Server) -> Iterator[Stage]:
 def test_a_sign_in_q_is_a_plain_character(signs: Stage, sign: str) -> None:
     listed = signs.get(f"/findings?per_page=200&q={quote(sign, safe='')}").json
     terms = sign.casefold().split()
-    expected = sorted(f"a{other}z" for other in SIGNS if all(term in f"a{other}z".casefold() for term in terms))
+    expected = sorted(
+        f"a{other}z" for other in SIGNS if all(term in f"a{other}z".casefold() for term in terms)
+    )
     expected += ["plain"] if all(term in "plain" for term in terms) else []
     assert sorted(finding["file_path"] for finding in listed["data"]) == sorted(expected)
     assert listed["meta"]["total"] == len(expected)
@@ -607,7 +806,11 @@ def test_a_body_is_ignored(fresh: Stage, kind: str, action: str) -> None:
 def test_a_chunked_body_is_ignored(fresh: Stage, action: str) -> None:
     chunks = iter([b'{"note": ', b'"from the body"}'])
     answer = fresh.ask(
-        "POST", f"/api/v1/findings/{fresh.id}/{action}?note=asked", {"Transfer-Encoding": "chunked"}, chunks, encode_chunked=True
+        "POST",
+        f"/api/v1/findings/{fresh.id}/{action}?note=asked",
+        {"Transfer-Encoding": "chunked"},
+        chunks,
+        encode_chunked=True,
     )
     assert answer.status == 200
     assert fresh.tenant.finding(fresh.id)["resolution_note"] == (None if action == "suppress" else "asked")
@@ -623,7 +826,12 @@ def test_a_body_of_a_get_is_ignored(stage: Stage, kind: str) -> None:
 @pytest.mark.parametrize("kind", BODIES)
 def test_a_body_saves_no_refused_request(stage: Stage, kind: str) -> None:
     headers, body = BODIES[kind]
-    assert stage.ask("POST", f"/api/v1/findings/{stage.id}/resolve", headers | {"Authorization": "Bearer x"}, body).status == 401
+    assert (
+        stage.ask(
+            "POST", f"/api/v1/findings/{stage.id}/resolve", headers | {"Authorization": "Bearer x"}, body
+        ).status
+        == 401
+    )
     assert stage.ask("POST", "/api/v1/findings/1/resolve", headers, body).status == 422
     assert stage.ask("POST", "/api/v1/findings", headers, body).status == 405
 
@@ -637,9 +845,17 @@ def test_a_client_that_waits_to_be_told_to_continue_is_answered(fresh: Stage) ->
 # --- methods
 
 
-@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "MKCOL", "LOCK", "PURGE", "SEARCH"])
+@pytest.mark.parametrize(
+    "method", ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "MKCOL", "LOCK", "PURGE", "SEARCH"]
+)
 def test_a_wrong_method_changes_nothing(stage: Stage, method: str) -> None:
-    for path in ("/findings", f"/findings/{stage.id}", f"/findings/{stage.id}/resolve", "/scans", f"/scans/{stage.scan_id}"):
+    for path in (
+        "/findings",
+        f"/findings/{stage.id}",
+        f"/findings/{stage.id}/resolve",
+        "/scans",
+        f"/scans/{stage.scan_id}",
+    ):
         answer = stage.ask(method, f"/api/v1{path}?note=x")
         assert (answer.status, answer.json["error"]) == (405, "method_not_allowed")
         assert answer.headers["allow"]
@@ -679,7 +895,9 @@ def head_with(*values: bytes, target: bytes = b"/api/v1/findings", method: bytes
     return b"\r\n".join([*lines, *(b"Authorization: " + value for value in values), b"", b""])
 
 
-@pytest.mark.parametrize("value", BAD_HEADERS, ids=[repr(value[:24]) + f" of {len(value)}" for value in BAD_HEADERS])
+@pytest.mark.parametrize(
+    "value", BAD_HEADERS, ids=[repr(value[:24]) + f" of {len(value)}" for value in BAD_HEADERS]
+)
 def test_any_authorization_that_is_no_key_is_an_invalid_token(stage: Stage, value: bytes) -> None:
     value = value.replace(b"{key}", stage.tenant.key.encode())
     target = f"/api/v1/findings/{stage.id}/resolve".encode()
@@ -735,18 +953,29 @@ def test_a_request_that_cannot_be_parsed_is_a_bad_request(stage: Stage, kind: st
     assert answer.json["error"] == "bad_request"
 
 
-@pytest.mark.parametrize("chunk", [b"zz\r\nnote\r\n0\r\n\r\n", b"-1\r\n\r\n", b"ffffffffffffffffff\r\nx", b"4\r\nnote0\r\n\r\n"], ids=repr)
+@pytest.mark.parametrize(
+    "chunk",
+    [b"zz\r\nnote\r\n0\r\n\r\n", b"-1\r\n\r\n", b"ffffffffffffffffff\r\nx", b"4\r\nnote0\r\n\r\n"],
+    ids=repr,
+)
 def test_where_a_body_that_cannot_be_parsed_is_refused_nothing_is_changed(fresh: Stage, chunk: bytes) -> None:
     head = f"POST /api/v1/findings/{fresh.id}/resolve HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {fresh.tenant.key}\r\n"
     before = fresh.rows()
     answer = fresh.send(head.encode() + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n" + chunk)
     assert answer.status in {200, 400}  # ignored like any other body, or refused
     time.sleep(0.2)  # a request that was let in goes on after its connection is closed
-    assert ("unchanged" if fresh.rows() == before else "changed") == {200: "changed", 400: "unchanged"}[answer.status]
+    assert ("unchanged" if fresh.rows() == before else "changed") == {200: "changed", 400: "unchanged"}[
+        answer.status
+    ]
 
 
 def test_a_connection_that_is_closed_in_the_middle_harms_nobody(stage: Stage) -> None:
-    for raw in (b"", b"G", b"GET /api/v1/findings HT", head_with(b"Bearer " + stage.tenant.key.encode())[:-2]):
+    for raw in (
+        b"",
+        b"G",
+        b"GET /api/v1/findings HT",
+        head_with(b"Bearer " + stage.tenant.key.encode())[:-2],
+    ):
         for _ in range(5):
             with socket.create_connection(stage.address, timeout=5) as sock:
                 sock.sendall(raw)
@@ -767,7 +996,9 @@ def test_two_requests_in_one_packet_get_two_answers(stage: Stage) -> None:
 
 @pytest.mark.parametrize("upgrade", ["websocket", "h2c", "nonsense"])
 def test_a_wish_for_another_protocol_is_answered_in_this_one(stage: Stage, upgrade: str) -> None:
-    answer = stage.ask("GET", "/api/v1/findings", {"Connection": "Upgrade", "Upgrade": upgrade, "Sec-WebSocket-Key": "AAAA"})
+    answer = stage.ask(
+        "GET", "/api/v1/findings", {"Connection": "Upgrade", "Upgrade": upgrade, "Sec-WebSocket-Key": "AAAA"}
+    )
     assert answer.json == stage.get("/findings").json
 
 
@@ -782,7 +1013,10 @@ def test_hundreds_of_headers_are_answered(stage: Stage) -> None:
 
 def test_a_note_on_a_finding_with_a_long_credential_is_answered_at_once(fresh: Stage) -> None:
     # The credential is looked for in the note, URL-encoded too: that must not take longer the longer the credential is.
-    line = make_line(secret="".join(random.Random(7).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=65_536)), file_path="long")
+    line = make_line(
+        secret="".join(random.Random(7).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=65_536)),
+        file_path="long",
+    )
     fresh.backend.import_(fresh.tenant.account, line)
     assert fresh.post(f"/findings/{line['id']}/resolve?note=100%25+done").status == 200
 

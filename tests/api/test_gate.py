@@ -44,10 +44,21 @@ def _head(tenant: Tenant, path: str) -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {tenant.key}\r\n\r\n".encode()
 
 
-def test_who_does_not_read_an_answer_keeps_no_connection_from_the_others(settings: Settings, keys: Keys) -> None:
-    with running_server(settings, rate_limit=0) as server, Backend(settings, keys, server.base_url) as backend:
+def test_who_does_not_read_an_answer_keeps_no_connection_from_the_others(
+    settings: Settings, keys: Keys
+) -> None:
+    with (
+        running_server(settings, rate_limit=0) as server,
+        Backend(settings, keys, server.base_url) as backend,
+    ):
         idle, other = backend.tenant(), backend.tenant()
-        backend.import_(idle.account, *(make_line(file_path="x" * 900, source_url=f"https://a.example/{'y' * 900}") for _ in range(200)))
+        backend.import_(
+            idle.account,
+            *(
+                make_line(file_path="x" * 900, source_url=f"https://a.example/{'y' * 900}")
+                for _ in range(200)
+            ),
+        )
         port = int(server.base_url.rpartition(":")[2])
         held = []
         for _ in range(10):  # more than the pool has connections
@@ -74,7 +85,11 @@ def _answer(sock: socket.socket) -> bytes:
     return said
 
 
-@pytest.mark.parametrize("header", [b"X: " + b"a" * 2_000_000, b"".join(b"X%d: y\r\n" % n for n in range(60_000))], ids=["long", "many"])
+@pytest.mark.parametrize(
+    "header",
+    [b"X: " + b"a" * 2_000_000, b"".join(b"X%d: y\r\n" % n for n in range(60_000))],
+    ids=["long", "many"],
+)
 def test_a_head_that_is_too_long_is_refused(backend: Backend, header: bytes) -> None:
     with socket.create_connection(("127.0.0.1", int(backend.base_url.rpartition(":")[2]))) as sock:
         with suppress(ConnectionError):
@@ -84,7 +99,9 @@ def test_a_head_that_is_too_long_is_refused(backend: Backend, header: bytes) -> 
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: a\r\n"], ids=["nothing", "half"])
-def test_a_head_that_does_not_end_is_not_waited_for(backend: Backend, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+def test_a_head_that_does_not_end_is_not_waited_for(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
     monkeypatch.setattr("outcrop.cli.process.HEAD_SECONDS", 0.3)
     with socket.create_connection(("127.0.0.1", int(backend.base_url.rpartition(":")[2]))) as sock:
         sock.sendall(sent)
@@ -94,9 +111,16 @@ def test_a_head_that_does_not_end_is_not_waited_for(backend: Backend, monkeypatc
 def test_heads_of_ordinary_length_and_long_bodies_are_taken(backend: Backend) -> None:
     tenant = backend.tenant()
     assert tenant.client.get("/api/v1/findings", headers={"X-Long": "a" * 40_000}).status_code == 200
-    assert tenant.client.post(f"/api/v1/findings/{UNKNOWN}/resolve", content=b"z" * 500_000).status_code in {404, 413, 415, 422}
+    assert tenant.client.post(f"/api/v1/findings/{UNKNOWN}/resolve", content=b"z" * 500_000).status_code in {
+        404,
+        413,
+        415,
+        422,
+    }
     with socket.create_connection(("127.0.0.1", int(backend.base_url.rpartition(":")[2]))) as sock:
-        sock.sendall(_head(tenant, "/api/v1/findings") * 700)  # one after the other, longer together than one may be
+        sock.sendall(
+            _head(tenant, "/api/v1/findings") * 700
+        )  # one after the other, longer together than one may be
         sock.settimeout(20)
         assert sock.recv(12) == b"HTTP/1.1 200"
 
@@ -145,7 +169,9 @@ def fails_with_500(answer: httpx.Response) -> str:
     return str(body["request_id"])
 
 
-def test_a_fault_is_told_by_its_request_id_alone_and_logged_under_it(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_is_told_by_its_request_id_alone_and_logged_under_it(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # "500: server-side fault"
     tenant = backend.tenant()
 
@@ -161,7 +187,9 @@ def test_a_fault_is_told_by_its_request_id_alone_and_logged_under_it(backend: Ba
         request_id = fails_with_500(answer)
         assert "nobody" not in answer.text
         assert "RuntimeError" not in answer.text
-        (failed,) = [line for line in logs if line["event"] == "request_failed" and line["request_id"] == request_id]
+        (failed,) = [
+            line for line in logs if line["event"] == "request_failed" and line["request_id"] == request_id
+        ]
         assert (failed["log_level"], failed["error"]) == ("error", "RuntimeError")
         (told,) = [line for line in logs if line["event"] == "request" and line["request_id"] == request_id]
         assert told["status"] == 500
@@ -189,11 +217,16 @@ def test_a_fault_leaves_no_transaction_behind(backend: Backend, monkeypatch: pyt
 
 @contextmanager
 def server_of_its_own(settings: Settings, keys: Keys) -> Iterator[Backend]:
-    with running_server(settings, rate_limit=0) as server, Backend(settings, keys, server.base_url) as backend:
+    with (
+        running_server(settings, rate_limit=0) as server,
+        Backend(settings, keys, server.base_url) as backend,
+    ):
         yield backend
 
 
-def at_once(client: httpx.Client, count: int, path: str = "/api/v1/findings", method: str = "GET") -> list[tuple[httpx.Response, float]]:
+def at_once(
+    client: httpx.Client, count: int, path: str = "/api/v1/findings", method: str = "GET"
+) -> list[tuple[httpx.Response, float]]:
     """Ask many times at once; give every answer with the seconds it took."""
 
     def ask(_: int) -> tuple[httpx.Response, float]:
@@ -206,7 +239,9 @@ def at_once(client: httpx.Client, count: int, path: str = "/api/v1/findings", me
 
 
 def test_broken_connections_are_replaced(backend: Backend, keys: Keys) -> None:
-    connected = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    connected = (
+        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
     others = backend.sql(connected)
     with server_of_its_own(backend.settings, keys) as own, capture_logs():
         tenant = own.tenant()
@@ -220,7 +255,9 @@ def test_broken_connections_are_replaced(backend: Backend, keys: Keys) -> None:
         assert [tenant.get("/findings").status_code for _ in range(20)] == [200] * 20
 
 
-def test_who_waits_for_a_locked_row_is_answered_in_time_and_changes_nothing_later(settings: Settings, keys: Keys) -> None:
+def test_who_waits_for_a_locked_row_is_answered_in_time_and_changes_nothing_later(
+    settings: Settings, keys: Keys
+) -> None:
     assert settings.database_url is not None
     with server_of_its_own(settings, keys) as backend, capture_logs() as logs:
         tenant = backend.tenant()
@@ -231,11 +268,20 @@ def test_who_waits_for_a_locked_row_is_answered_in_time_and_changes_nothing_late
             answers = at_once(tenant.client, 20, f"/api/v1/findings/{line['id']}/resolve", "POST")
         for answer, seconds in answers:
             assert seconds < DEADLINE
-            assert (answer.status_code, answer.headers["Retry-After"], answer.json()["error"]) == (503, "1", "busy")
+            assert (answer.status_code, answer.headers["Retry-After"], answer.json()["error"]) == (
+                503,
+                "1",
+                "busy",
+            )
         assert len({answer.headers["X-Request-Id"] for answer, _ in answers}) == 20
         time.sleep(0.5)  # the log is written after the answer
         # every request is told once, with what was answered
-        assert sorted(entry["status"] for entry in logs if entry["event"] == "request" and entry["method"] == "POST") == [503] * 20
+        assert (
+            sorted(
+                entry["status"] for entry in logs if entry["event"] == "request" and entry["method"] == "POST"
+            )
+            == [503] * 20
+        )
         assert tenant.finding(line["id"])["status"] == "active"
         assert [seconds < 1 for _, seconds in at_once(tenant.client, 20)] == [True] * 20
         assert tenant.post(f"/findings/{line['id']}/resolve").status_code == 200
@@ -251,7 +297,9 @@ class Running:
 
 
 @contextmanager
-def served(settings: Settings, log: Path, *options: str, port: int = 0, **environment: str) -> Iterator[Running]:
+def served(
+    settings: Settings, log: Path, *options: str, port: int = 0, **environment: str
+) -> Iterator[Running]:
     """Run the real `outcrop serve`; its standard error goes to a file."""
     assert settings.database_url is not None
     assert settings.secret_key is not None
@@ -263,7 +311,12 @@ def served(settings: Settings, log: Path, *options: str, port: int = 0, **enviro
     command = [sys.executable, "-m", "outcrop", "serve", "--port", str(port), "--no-worker", *options]
     with log.open("wb") as file:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file, env=os.environ | own | environment, cwd=log.parent
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=file,
+            env=os.environ | own | environment,
+            cwd=log.parent,
         )
     try:
         until(20, lambda: "serving" in log.read_text() or process.poll() is not None)
@@ -300,10 +353,16 @@ def listens(port: int) -> bool:
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_the_log_holds_neither_query_strings_nor_keys(backend: Backend, tmp_path: Path, form: str) -> None:
     tenant = backend.tenant()
-    backend.import_(tenant.account, line := make_line(secret="the-raw-credential-0123456789", file_path=f"log-{form}"))
+    backend.import_(
+        tenant.account, line := make_line(secret="the-raw-credential-0123456789", file_path=f"log-{form}")
+    )
     marker = "hunter2-marker"
     wrong_key = tenant.key[:-8] + "Zz" + tenant.key[-6:]
-    environment = {"OUTCROP_LOG_LEVEL": "debug", "OUTCROP_LOG_FORMAT": form, "OUTCROP_RATE_LIMIT_PER_MINUTE": "9"}
+    environment = {
+        "OUTCROP_LOG_LEVEL": "debug",
+        "OUTCROP_LOG_FORMAT": form,
+        "OUTCROP_RATE_LIMIT_PER_MINUTE": "9",
+    }
     with (
         served(backend.settings, tmp_path / "log", **environment) as running,
         httpx.Client(base_url=running.base_url, trust_env=False) as client,
@@ -314,12 +373,20 @@ def test_the_log_holds_neither_query_strings_nor_keys(backend: Backend, tmp_path
             ("GET", f"/api/v1/findings?status={marker}", with_key),
             ("GET", f"/api/v1/findings?{marker}=1", with_key),
             ("GET", f"/api/v1/findings/{UNKNOWN}?{marker}", with_key),
-            ("POST", f"/api/v1/findings/{line['id']}/resolve?note={marker}+the-raw-credential-0123456789", with_key),
+            (
+                "POST",
+                f"/api/v1/findings/{line['id']}/resolve?note={marker}+the-raw-credential-0123456789",
+                with_key,
+            ),
             ("PUT", f"/api/v1/findings?{marker}", with_key),
             ("GET", f"/api/v1/nowhere?{marker}", with_key),
             ("GET", f"/api/v1/findings?{marker}", {"Authorization": f"Bearer {wrong_key}"}),
             ("GET", f"/api/v1/findings?{marker}", {"Authorization": f"Basic {marker}"}),
-            ("GET", f"/api/v1/findings?{marker}", {"X-Request-Id": marker, "User-Agent": marker, "Referer": marker, "Cookie": marker}),
+            (
+                "GET",
+                f"/api/v1/findings?{marker}",
+                {"X-Request-Id": marker, "User-Agent": marker, "Referer": marker, "Cookie": marker},
+            ),
             ("GET", f"/openapi.json?{marker}", {}),
             ("GET", f"/healthz?{marker}", {}),
         ]
@@ -328,9 +395,32 @@ def test_the_log_holds_neither_query_strings_nor_keys(backend: Backend, tmp_path
         with socket.create_connection(("127.0.0.1", httpx.URL(running.base_url).port), timeout=5) as sock:
             sock.sendall(f"{marker} /?{marker}\r\n\r\n".encode())
             assert b"400 Bad Request" in sock.recv(4096)
-    assert [answer.status_code for answer in answers] == [200, 422, 200, 404, 200, 405, 404, 401, 401, 401, 200, 200, 200, 200, 429]
+    assert [answer.status_code for answer in answers] == [
+        200,
+        422,
+        200,
+        404,
+        200,
+        405,
+        404,
+        401,
+        401,
+        401,
+        200,
+        200,
+        200,
+        200,
+        429,
+    ]
     log = running.log.read_text()
-    for secret in (marker, tenant.key, wrong_key, tenant.key[12:], "the-raw-credential", "a key for the tests only"):
+    for secret in (
+        marker,
+        tenant.key,
+        wrong_key,
+        tenant.key[12:],
+        "the-raw-credential",
+        "a key for the tests only",
+    ):
         assert secret not in log
     for answer in answers:
         assert log.count(answer.headers["X-Request-Id"]) == 1
@@ -339,7 +429,9 @@ def test_the_log_holds_neither_query_strings_nor_keys(backend: Backend, tmp_path
     assert "Traceback" not in log
     if form == "json":
         entries = {
-            entry["request_id"]: entry for line in log.splitlines() if line.startswith("{") and "request_id" in (entry := json.loads(line))
+            entry["request_id"]: entry
+            for line in log.splitlines()
+            if line.startswith("{") and "request_id" in (entry := json.loads(line))
         }
         told = [entries[answer.headers["X-Request-Id"]] for answer in answers]
         assert [entry["status"] for entry in told] == [answer.status_code for answer in answers]
@@ -349,14 +441,19 @@ def test_the_log_holds_neither_query_strings_nor_keys(backend: Backend, tmp_path
 
 def test_a_path_cannot_forge_a_line_of_the_log(backend: Backend, tmp_path: Path) -> None:
     forged = "forged-line"
-    with served(backend.settings, tmp_path / "log", OUTCROP_LOG_FORMAT="text") as running, httpx.Client(trust_env=False) as client:
+    with (
+        served(backend.settings, tmp_path / "log", OUTCROP_LOG_FORMAT="text") as running,
+        httpx.Client(trust_env=False) as client,
+    ):
         for sign in ("%0A", "%0D", "%1B%5B2J", "%C2%85", "%E2%80%A8", "%00", "%08"):
             url = httpx.URL(running.base_url).copy_with(raw_path=f"/x{sign}{forged}".encode())
             assert client.get(url).status_code == 404
     log = running.log.read_bytes().decode()
     assert log.count(forged) == 7
     assert not any(line.startswith(forged) for line in re.split(r"[\n\r]", log))
-    assert sorted({char for char in log if not char.isprintable() and char != "\n"}) == []  # nor speak to a terminal
+    assert (
+        sorted({char for char in log if not char.isprintable() and char != "\n"}) == []
+    )  # nor speak to a terminal
 
 
 # --- https by itself
@@ -365,7 +462,9 @@ def test_a_path_cannot_forge_a_line_of_the_log(backend: Backend, tmp_path: Path)
 def test_a_server_with_a_certificate_serves_https(backend: Backend, tmp_path: Path) -> None:
     tenant = backend.tenant()
     cert, key = certificate(tmp_path)
-    with served(backend.settings, tmp_path / "log", "--tls-cert", str(cert), "--tls-key", str(key)) as running:
+    with served(
+        backend.settings, tmp_path / "log", "--tls-cert", str(cert), "--tls-key", str(key)
+    ) as running:
         assert running.base_url.startswith("https://")
         context = ssl.create_default_context(cafile=str(cert))
         with httpx.Client(base_url=running.base_url, verify=context, trust_env=False) as client:
@@ -376,7 +475,9 @@ def test_a_server_with_a_certificate_serves_https(backend: Backend, tmp_path: Pa
     assert "max-age=" in refused.headers["Strict-Transport-Security"]
 
 
-def test_only_a_trusted_proxy_may_say_that_a_request_came_over_https(backend: Backend, tmp_path: Path) -> None:
+def test_only_a_trusted_proxy_may_say_that_a_request_came_over_https(
+    backend: Backend, tmp_path: Path
+) -> None:
     tenant = backend.tenant()
     codes = []
     for proxies in ("192.0.2.1", "127.0.0.1"):
@@ -432,8 +533,16 @@ class Away:
 def away(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Away]:
     folder = tmp_path_factory.mktemp("away")
     with embedded_postgres(folder) as url:
-        settings = Settings(_env_file=None, database_url=url, data_dir=folder, secret_key="a key for the tests only, no secret")
-        with running_server(settings, rate_limit=0) as server, Backend(settings, None, server.base_url) as backend:
+        settings = Settings(
+            _env_file=None,
+            database_url=url,
+            data_dir=folder,
+            secret_key="a key for the tests only, no secret",
+        )
+        with (
+            running_server(settings, rate_limit=0) as server,
+            Backend(settings, None, server.base_url) as backend,
+        ):
             yield Away(folder, backend, backend.tenant())
 
 

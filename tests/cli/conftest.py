@@ -46,8 +46,15 @@ def house(cluster: str, worker_id: str) -> tuple[str, list[str]]:
 
     asyncio.run(made())
     with psycopg.connect(url) as db:
-        tables = [name for (name,) in db.execute("SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public'")]
-        return url, [table for table in tables if db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is None]
+        tables = [
+            name
+            for (name,) in db.execute(
+                "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public'"
+            )
+        ]
+        return url, [
+            table for table in tables if db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is None
+        ]
 
 
 @pytest.fixture
@@ -57,7 +64,11 @@ def environment(house: tuple[str, list[str]], tmp_path: Path) -> dict[str, str]:
     with psycopg.connect(url) as db:
         db.execute("SET session_replication_role = replica")  # in any order, the audit trail too
         db.execute("; ".join(f"DELETE FROM {table}" for table in tables))
-    return os.environ | {"OUTCROP_DATABASE_URL": url, "OUTCROP_DATA_DIR": str(tmp_path / "data"), "COLUMNS": "200"}
+    return os.environ | {
+        "OUTCROP_DATABASE_URL": url,
+        "OUTCROP_DATA_DIR": str(tmp_path / "data"),
+        "COLUMNS": "200",
+    }
 
 
 @pytest.fixture

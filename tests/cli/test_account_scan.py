@@ -22,9 +22,19 @@ def there(cluster: str, worker_id: str, tmp_path: Path) -> Iterator[House]:
         yield made
 
 
-def scan(there: House, *arguments: str, account: str = "acme", **more: str) -> "subprocess.CompletedProcess[str]":
+def scan(
+    there: House, *arguments: str, account: str = "acme", **more: str
+) -> "subprocess.CompletedProcess[str]":
     command = [COMMAND, "scan", "--account", account, "--jobs", "1", *arguments]
-    return subprocess.run(command, env=there.environment | more, cwd=there.folder, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        command,
+        env=there.environment | more,
+        cwd=there.folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 def newest(there: House) -> dict[str, Any]:
@@ -34,7 +44,10 @@ def newest(there: House) -> dict[str, Any]:
 
 def looking(there: House) -> str:
     """Wait until a run looks at a source; give the run's id."""
-    until(lambda: there.backend.sql("SELECT 1 FROM scan_sources WHERE status = 'running' AND source <> 'plan'"), "a look at a source")
+    until(
+        lambda: there.backend.sql("SELECT 1 FROM scan_sources WHERE status = 'running' AND source <> 'plan'"),
+        "a look at a source",
+    )
     return str(newest(there)["id"])
 
 
@@ -44,22 +57,33 @@ def test_every_kind_of_target_is_a_run_of_the_account(there: House) -> None:
     folder = there.folder / "folder"
     folder.mkdir()
     (folder / "a.py").write_text(f"key = '{github_token('folder')}'\n")
-    subprocess.run(["git", "clone", "--quiet", str(there.folder / "repositories/shop.git"), str(there.folder / "local")], check=True)
+    subprocess.run(
+        ["git", "clone", "--quiet", str(there.folder / "repositories/shop.git"), str(there.folder / "local")],
+        check=True,
+    )
     routes = {"/": page('<script src="/app.js"></script>'), "/app.js": script(f'k="{github_token("site")}"')}
     (certificates := there.folder / "site").mkdir()
     with web_host(routes, tls=certificates) as site:
         ca = there.folder / "every.pem"
-        ca.write_bytes(Path(there.environment["OUTCROP_EGRESS_CA_FILE"]).read_bytes() + (site.ca or Path()).read_bytes())
+        ca.write_bytes(
+            Path(there.environment["OUTCROP_EGRESS_CA_FILE"]).read_bytes() + (site.ca or Path()).read_bytes()
+        )
         way = f"{there.environment['OUTCROP_EGRESS_CONNECT_TO']},site.example:443=127.0.0.1:{site.port}"
         targets = ["folder", "local", remote, "github:acme", "https://site.example/"]
         done = scan(there, "--json", *targets, OUTCROP_EGRESS_CONNECT_TO=way, OUTCROP_EGRESS_CA_FILE=str(ca))
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     runs = json.loads(done.stdout)
-    assert [run["target"] for run in runs] == [str(folder), str(there.folder / "local"), remote, "github:acme", "https://site.example/"]
-    assert {(run["status"], run["trigger"], run["error"], run["waiting"], run["findings_new"]) for run in runs} == {
-        ("completed", "cli", None, None, 1)
-    }
+    assert [run["target"] for run in runs] == [
+        str(folder),
+        str(there.folder / "local"),
+        remote,
+        "github:acme",
+        "https://site.example/",
+    ]
+    assert {
+        (run["status"], run["trigger"], run["error"], run["waiting"], run["findings_new"]) for run in runs
+    } == {("completed", "cli", None, None, 1)}
     assert [run["type"] for run in runs] == ["github"] * 4 + ["scrape"]
     assert runs == sorted(there.tenant.get("/scans").json()["data"], key=runs.index), "the API tells the same"
     assert len(there.recorded()) == 5

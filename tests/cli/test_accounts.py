@@ -16,8 +16,15 @@ def one_line(text: str) -> bool:
 
 
 def test_an_account_is_made_listed_changed_and_deleted(outcrop: Outcrop) -> None:
-    made = outcrop("account", "create", "acme", "--plan", "starter", "--email", "sec@acme.example", "--json").json
-    assert made == {"slug": "acme", "plan": "starter", "email": "sec@acme.example", "created_at": made["created_at"]}
+    made = outcrop(
+        "account", "create", "acme", "--plan", "starter", "--email", "sec@acme.example", "--json"
+    ).json
+    assert made == {
+        "slug": "acme",
+        "plan": "starter",
+        "email": "sec@acme.example",
+        "created_at": made["created_at"],
+    }
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", made["created_at"])
     assert outcrop("account", "set-plan", "acme", "growth", "--json").json == made | {"plan": "growth"}
     assert outcrop("account", "list", "--json").json == [made | {"plan": "growth"}]
@@ -45,7 +52,11 @@ def test_wrong_calls_are_one_line_and_exit_2(outcrop: Outcrop) -> None:
         ran = outcrop(*call)
         assert (ran.code, ran.out) == (2, ""), call
         assert one_line(ran.err), ran.err
-    for call in (("account", "create", "x2", "--plan", "gold", "--email", "a@b.example"), ("nonsense",), ("key", "create")):
+    for call in (
+        ("account", "create", "x2", "--plan", "gold", "--email", "a@b.example"),
+        ("nonsense",),
+        ("key", "create"),
+    ):
         ran = outcrop(*call)
         assert ran.code == 2
         assert "Traceback" not in ran.err
@@ -58,11 +69,25 @@ def test_a_member_gets_a_password_that_is_shown_once(outcrop: Outcrop) -> None:
     assert made["role"] == "owner"
     assert len(made["password"]) >= 16
     given = outcrop(
-        "user", "create", "--account", "acme", "al@acme.example", "--password-stdin", "--json", stdin="a long pass phrase\n"
+        "user",
+        "create",
+        "--account",
+        "acme",
+        "al@acme.example",
+        "--password-stdin",
+        "--json",
+        stdin="a long pass phrase\n",
     ).json
     assert given == {"email": "al@acme.example", "role": "member", "password": None}
-    assert outcrop("user", "create", "--account", "acme", "short@acme.example", "--password-stdin", stdin="short\n").code == 2
-    assert outcrop("user", "create", "--account", "acme", "JO@acme.example").code == 2, "one address, whatever its case"
+    assert (
+        outcrop(
+            "user", "create", "--account", "acme", "short@acme.example", "--password-stdin", stdin="short\n"
+        ).code
+        == 2
+    )
+    assert outcrop("user", "create", "--account", "acme", "JO@acme.example").code == 2, (
+        "one address, whatever its case"
+    )
     listed = outcrop("user", "list", "--account", "acme", "--json").json
     assert [(u["email"], u["role"], u["account"]) for u in listed] == [
         ("al@acme.example", "member", "acme"),
@@ -70,23 +95,38 @@ def test_a_member_gets_a_password_that_is_shown_once(outcrop: Outcrop) -> None:
     ]
     reset = outcrop("user", "reset-password", "jo@acme.example", "--json").json
     assert reset["password"] not in {None, made["password"]}
-    assert outcrop("user", "remove", "jo@acme.example", "--json").json == {"email": "jo@acme.example", "removed": True}
+    assert outcrop("user", "remove", "jo@acme.example", "--json").json == {
+        "email": "jo@acme.example",
+        "removed": True,
+    }
     assert [u["email"] for u in outcrop("user", "list", "--json").json] == ["al@acme.example"]
 
 
 def test_a_link_lets_a_member_join_or_set_a_new_password(outcrop: Outcrop) -> None:
     create(outcrop)
     made = outcrop("user", "invite", "--account", "acme", "jo@acme.example", "--role", "owner", "--json").json
-    assert made == {"email": "jo@acme.example", "role": "owner", "link": made["link"], "expires_at": made["expires_at"]}
+    assert made == {
+        "email": "jo@acme.example",
+        "role": "owner",
+        "link": made["link"],
+        "expires_at": made["expires_at"],
+    }
     assert re.fullmatch(r"http://127\.0\.0\.1:8000/join/[\w-]{43}", made["link"])
     assert outcrop("user", "list", "--json").json == [], "nobody has joined yet"
     outcrop("user", "create", "--account", "acme", "al@acme.example")
     base = "https://outcrop.example.com"
-    reset = outcrop("user", "reset-password", "al@acme.example", "--link", "--json", OUTCROP_BASE_URL=base + "/").json
+    reset = outcrop(
+        "user", "reset-password", "al@acme.example", "--link", "--json", OUTCROP_BASE_URL=base + "/"
+    ).json
     assert reset == {"email": "al@acme.example", "link": reset["link"], "expires_at": reset["expires_at"]}
     assert re.fullmatch(re.escape(base) + r"/join/[\w-]{43}", reset["link"])
-    assert datetime.fromisoformat(made["expires_at"]) - datetime.fromisoformat(reset["expires_at"]) > timedelta(days=5)
-    assert outcrop("user", "totp-off", "al@acme.example", "--json").json == {"email": "al@acme.example", "totp": False}
+    assert datetime.fromisoformat(made["expires_at"]) - datetime.fromisoformat(
+        reset["expires_at"]
+    ) > timedelta(days=5)
+    assert outcrop("user", "totp-off", "al@acme.example", "--json").json == {
+        "email": "al@acme.example",
+        "totp": False,
+    }
     for call in (
         ("invite", "--account", "acme", "al@acme.example"),
         ("invite", "--account", "missing", "x@acme.example"),
@@ -99,16 +139,30 @@ def test_a_link_lets_a_member_join_or_set_a_new_password(outcrop: Outcrop) -> No
         assert (ran.code, ran.out) == (2, ""), call
         assert one_line(ran.err), ran.err
     trail = outcrop("audit", "--account", "acme", "--json")
-    assert [line["action"] for line in trail.json] == ["account.create", "user.invite", "user.create", "user.reset_link"]
+    assert [line["action"] for line in trail.json] == [
+        "account.create",
+        "user.invite",
+        "user.create",
+        "user.reset_link",
+    ]
     assert all(link.rpartition("/")[2] not in trail.out for link in (made["link"], reset["link"]))
 
 
-def test_a_key_is_shown_once_and_only_its_digest_is_kept(outcrop: Outcrop, environment: dict[str, str]) -> None:
+def test_a_key_is_shown_once_and_only_its_digest_is_kept(
+    outcrop: Outcrop, environment: dict[str, str]
+) -> None:
     import psycopg  # noqa: PLC0415
 
     create(outcrop)
-    made = outcrop("key", "create", "--account", "acme", "--name", "ci", "--expires-at", "2999-01-01T00:00:00Z", "--json").json
-    assert made == {"id": made["id"], "name": "ci", "key": made["key"], "expires_at": "2999-01-01T00:00:00+00:00"}
+    made = outcrop(
+        "key", "create", "--account", "acme", "--name", "ci", "--expires-at", "2999-01-01T00:00:00Z", "--json"
+    ).json
+    assert made == {
+        "id": made["id"],
+        "name": "ci",
+        "key": made["key"],
+        "expires_at": "2999-01-01T00:00:00+00:00",
+    }
     assert token_digest(made["key"]) is not None
     (listed,) = outcrop("key", "list", "--account", "acme", "--json").json
     assert made["key"] not in str(listed)

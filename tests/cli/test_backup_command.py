@@ -31,7 +31,9 @@ def other(cluster: str, worker_id: str) -> str:
 def file(outcrop: Outcrop, tmp_path: Path) -> Path:
     """A backup of an account with findings; its secret key is a file in the data folder."""
     outcrop("account", "create", "acme", "--plan", "growth", "--email", "a@acme.example")
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps(make_line(file_path=f"{n}.py")) + "\n" for n in range(3)))
+    (tmp_path / "in.jsonl").write_text(
+        "".join(json.dumps(make_line(file_path=f"{n}.py")) + "\n" for n in range(3))
+    )
     outcrop("import", "--account", "acme", "in.jsonl")
     (tmp_path / "in.jsonl").unlink()
     assert outcrop("backup", "it.backup").code == 0
@@ -55,17 +57,31 @@ def test_a_backup_tells_what_it_holds_and_what_it_does_not(
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     key = Path(environment["OUTCROP_DATA_DIR"]) / "secret.key"
     last = outcrop("backup", "third.backup").out.splitlines()[-1]
-    assert last == f"The secret key ({key}) is not in it and a restore needs it: keep a copy, apart from the backup."
+    assert (
+        last
+        == f"The secret key ({key}) is not in it and a restore needs it: keep a copy, apart from the backup."
+    )
     assert key.read_bytes().strip() not in file.read_bytes()
 
 
 def test_what_is_restored_is_served_by_every_command(outcrop: Outcrop, file: Path, other: str) -> None:
     exported = outcrop("export", "--account", "acme", "--format", "jsonl").out
     done = outcrop("restore", "it.backup", "--json", OUTCROP_DATABASE_URL=other).json
-    assert list(done) == ["file", "made_at", "schema", "migrated", *FIELDS[4:], "deliveries_unknown", "runs_ended"]
+    assert list(done) == [
+        "file",
+        "made_at",
+        "schema",
+        "migrated",
+        *FIELDS[4:],
+        "deliveries_unknown",
+        "runs_ended",
+    ]
     assert (done["accounts"], done["findings"], done["migrated"], done["deliveries_unknown"]) == (1, 3, [], 0)
     assert all(check["ok"] for check in outcrop("doctor", "--json", OUTCROP_DATABASE_URL=other).json)
-    assert outcrop("export", "--account", "acme", "--format", "jsonl", OUTCROP_DATABASE_URL=other).out == exported
+    assert (
+        outcrop("export", "--account", "acme", "--format", "jsonl", OUTCROP_DATABASE_URL=other).out
+        == exported
+    )
     (line,) = [
         line
         for line in outcrop("audit", "--account", "acme", "--json", OUTCROP_DATABASE_URL=other).json
@@ -77,7 +93,9 @@ def test_what_is_restored_is_served_by_every_command(outcrop: Outcrop, file: Pat
     assert again.err.startswith("outcrop: the database is not empty: restore into a new one")
 
 
-def test_wrong_calls_are_one_line_each_and_leave_nothing(outcrop: Outcrop, file: Path, other: str, tmp_path: Path) -> None:
+def test_wrong_calls_are_one_line_each_and_leave_nothing(
+    outcrop: Outcrop, file: Path, other: str, tmp_path: Path
+) -> None:
     (tmp_path / "cut.backup").write_bytes(file.read_bytes()[:-1])
     (tmp_path / "text").write_text("no backup\n")
     os.mkfifo(tmp_path / "pipe")
@@ -90,16 +108,36 @@ def test_wrong_calls_are_one_line_each_and_leave_nothing(outcrop: Outcrop, file:
         (("backup", "no/it.backup"), {}, "cannot write"),
         (("backup", "."), {}, "is there already"),
         (("backup", "new"), elsewhere, "nothing to back up"),
-        (("backup", "new"), {"OUTCROP_SECRET_KEY": "some other key of enough length"}, "does not fit this database"),
-        (("backup", "new"), {"OUTCROP_DATABASE_URL": "postgresql://u:pass-word@127.0.0.1:1/x"}, "cannot reach the database"),
+        (
+            ("backup", "new"),
+            {"OUTCROP_SECRET_KEY": "some other key of enough length"},
+            "does not fit this database",
+        ),
+        (
+            ("backup", "new"),
+            {"OUTCROP_DATABASE_URL": "postgresql://u:pass-word@127.0.0.1:1/x"},
+            "cannot reach the database",
+        ),
         (("restore", "missing"), elsewhere, "cannot read missing: No such file"),
         (("restore", "."), elsewhere, "cannot read .: Is a directory"),
         (("restore", "pipe"), elsewhere, "it must be a file"),
         (("restore", "text"), elsewhere, "text is no backup of Outcrop"),
         (("restore", "cut.backup"), elsewhere, "cut.backup is cut short or was altered"),
-        (("restore", "it.backup"), elsewhere | {"OUTCROP_SECRET_KEY": "some other key of enough length"}, "does not fit this backup"),
-        (("restore", "it.backup"), elsewhere | {"OUTCROP_DATA_DIR": str(tmp_path / "new")}, "the secret key of this backup is needed"),
-        (("restore", "it.backup"), {"OUTCROP_DATABASE_URL": "postgresql://u:pass-word@127.0.0.1:1/x"}, "cannot reach the database"),
+        (
+            ("restore", "it.backup"),
+            elsewhere | {"OUTCROP_SECRET_KEY": "some other key of enough length"},
+            "does not fit this backup",
+        ),
+        (
+            ("restore", "it.backup"),
+            elsewhere | {"OUTCROP_DATA_DIR": str(tmp_path / "new")},
+            "the secret key of this backup is needed",
+        ),
+        (
+            ("restore", "it.backup"),
+            {"OUTCROP_DATABASE_URL": "postgresql://u:pass-word@127.0.0.1:1/x"},
+            "cannot reach the database",
+        ),
     ):
         ran = outcrop(*arguments, **more)
         assert (ran.code, ran.out) == (2, ""), arguments
@@ -132,15 +170,28 @@ main()
 """
 
 
-def struck(environment: dict[str, str], folder: Path, *arguments: str, limit: Callable[[], None] | None = None) -> tuple[int, str]:
+def struck(
+    environment: dict[str, str], folder: Path, *arguments: str, limit: Callable[[], None] | None = None
+) -> tuple[int, str]:
     """Run a command that gets a signal when it comes to a function for the n-th time; give its exit code and what it said."""
     command = [sys.executable, "-c", AT_A_POINT, *arguments]
-    ran = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False, preexec_fn=limit, timeout=60)
+    ran = subprocess.run(
+        command,
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=limit,
+        timeout=60,
+    )
     assert ran.stdout == ""
     return ran.returncode, ran.stderr
 
 
-def test_a_backup_that_is_broken_off_leaves_no_file(environment: dict[str, str], file: Path, tmp_path: Path) -> None:
+def test_a_backup_that_is_broken_off_leaves_no_file(
+    environment: dict[str, str], file: Path, tmp_path: Path
+) -> None:
     before = sorted(tmp_path.iterdir())
     for how, code in (("SIGKILL", -signal.SIGKILL), ("SIGINT", 130), ("SIGTERM", 143)):
         assert struck(environment, tmp_path, "end", "6", how, "backup", "new.backup")[0] == code
@@ -159,13 +210,18 @@ def test_a_restore_that_is_broken_off_leaves_an_empty_database(
     ):
         assert struck(theirs, file.parent, where, number, how, "restore", "it.backup")[0] == code
         with psycopg.connect(other, autocommit=True) as db:
-            until(lambda db=db: (db.execute(here).fetchone() or (False,))[0], "the dead command's connection to be gone")
+            until(
+                lambda db=db: (db.execute(here).fetchone() or (False,))[0],
+                "the dead command's connection to be gone",
+            )
         assert tables(other) == set()
     told = outcrop("restore", "it.backup", OUTCROP_DATABASE_URL=other).out.splitlines()[-1]
     assert told.startswith("Keys, members and passwords are those of 20")
 
 
-def test_a_disk_that_is_full_is_one_line_and_leaves_no_file(environment: dict[str, str], file: Path, tmp_path: Path) -> None:
+def test_a_disk_that_is_full_is_one_line_and_leaves_no_file(
+    environment: dict[str, str], file: Path, tmp_path: Path
+) -> None:
     """As far as a limit of the size of files is like it."""
 
     def limit() -> None:

@@ -62,7 +62,9 @@ def test_no_paper_with_examples_is_left_out() -> None:
     assert set(ELSEWHERE) <= {line for lines in PAPER.values() for line in lines}
 
 
-@pytest.mark.parametrize("line", [line for lines in PAPER.values() for line in lines if line.split()[1] in ENDLESS])
+@pytest.mark.parametrize(
+    "line", [line for lines in PAPER.values() for line in lines if line.split()[1] in ENDLESS]
+)
 def test_a_command_that_goes_on_has_the_options_of_its_example(outcrop, line):
     told = outcrop(line.split()[1], "--help")
     assert told.code == 0
@@ -74,7 +76,12 @@ def test_every_other_example_runs(outcrop, environment, tmp_path, subtests):
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop/settings.py").write_text(f'TOKEN = "{github_token()}"\n')
     (tmp_path / "findings.jsonl").write_text(json.dumps(make_line()) + "\n")
-    for command in ("init -q -b main", "add shop", "-c user.name=x -c user.email=x@acme.example commit -qm x", "branch origin/main"):
+    for command in (
+        "init -q -b main",
+        "add shop",
+        "-c user.name=x -c user.email=x@acme.example commit -qm x",
+        "branch origin/main",
+    ):
         subprocess.run(["git", *command.split()], cwd=tmp_path, check=True)
 
     def asked(sql: str) -> str:
@@ -88,11 +95,23 @@ def test_every_other_example_runs(outcrop, environment, tmp_path, subtests):
         "target remove": "SELECT id FROM targets",
         "finding": "SELECT id FROM findings",
     }
-    for line in [line for lines in PAPER.values() for line in lines if line.split()[1] not in ENDLESS and line not in ELSEWHERE]:
-        for one in spelled_out(line)[: 2 if " import " in line else None]:  # tests/services/test_import_formats.py has the others
+    for line in [
+        line
+        for lines in PAPER.values()
+        for line in lines
+        if line.split()[1] not in ENDLESS and line not in ELSEWHERE
+    ]:
+        for one in spelled_out(line)[
+            : 2 if " import " in line else None
+        ]:  # tests/services/test_import_formats.py has the others
             words = shlex.split(one.partition(" > ")[0].rpartition("| ")[2])[1:]
             kind = next((key for key in meant if " ".join(words).startswith(key)), "")
-            fills = {"SLUG": "acme", "FILE": "findings.jsonl", "PATH": str(ROOT / "src/outcrop/rules/github.toml"), "TARGET...": "shop"}
+            fills = {
+                "SLUG": "acme",
+                "FILE": "findings.jsonl",
+                "PATH": str(ROOT / "src/outcrop/rules/github.toml"),
+                "TARGET...": "shop",
+            }
             if kind:
                 fills["ID"] = asked(meant[kind])
             ran = outcrop(*(fills.get(word, word) for word in words), stdin="x" * 40, OUTCROP_VALIDATE="off")

@@ -43,7 +43,10 @@ def test_a_finding_that_is_not_there(outcrop, finding):
         (("finding", "--account", "none", finding), "outcrop: there is no account 'none'\n"),
         (("validate", "--account", "acme", "--finding", str(uuid4())), "outcrop: no such finding\n"),
         (("validate", "--account", "acme", "--finding", "7"), "outcrop: '7' is no id of a finding\n"),
-        (("validate", "--account", "acme", "--finding", finding), "outcrop: no rule says how to ask about its credential\n"),
+        (
+            ("validate", "--account", "acme", "--finding", finding),
+            "outcrop: no rule says how to ask about its credential\n",
+        ),
     ):
         ran = outcrop(*arguments, OUTCROP_VALIDATE="safe")
         assert (ran.code, ran.out, ran.err) == (2, "", message)
@@ -51,7 +54,13 @@ def test_a_finding_that_is_not_there(outcrop, finding):
 
 @pytest.mark.parametrize(
     "arguments",
-    [(), ("--finding", "x"), ("--account", "acme"), ("--type", "a", "--finding", "b", "--account", "c"), ("--type", "a", "--account", "c")],
+    [
+        (),
+        ("--finding", "x"),
+        ("--account", "acme"),
+        ("--type", "a", "--finding", "b", "--account", "c"),
+        ("--type", "a", "--account", "c"),
+    ],
 )
 def test_either_a_type_or_a_finding_is_given(outcrop, arguments):
     ran = outcrop("validate", *arguments)
@@ -65,7 +74,9 @@ def test_switched_off_nothing_is_asked_and_that_is_told(outcrop, finding):
 
 def test_from_a_run_to_another_verdict(outcrop, tmp_path):
     """A run asks, the command shows why the score is as it is, the credential is revoked, and asking again says so."""
-    alive = Play(200, {"Content-Type": "application/json", "X-OAuth-Scopes": "admin:org"}, b'{"login": "octo"}')
+    alive = Play(
+        200, {"Content-Type": "application/json", "X-OAuth-Scopes": "admin:org"}, b'{"login": "octo"}'
+    )
     (folder := tmp_path / "shop").mkdir()
     (folder / "a.py").write_text(f"x = '{github_token('command')}'\n")
     (certificates := tmp_path / "issuer").mkdir()
@@ -77,14 +88,38 @@ def test_from_a_run_to_another_verdict(outcrop, tmp_path):
             "XDG_CACHE_HOME": str(cached_in(tmp_path / "cache")),
         }
         outcrop("account", "create", "acme", "--plan", "growth", "--email", "a@acme.example")
-        assert outcrop("scan", "--account", "acme", "--jobs", "1", str(folder), "--json", **settings).json["findings_new"] == 1
-        (new,) = [line for line in outcrop("audit", "--account", "acme", "--json").json if line["action"] == "finding.new"]
+        assert (
+            outcrop("scan", "--account", "acme", "--jobs", "1", str(folder), "--json", **settings).json[
+                "findings_new"
+            ]
+            == 1
+        )
+        (new,) = [
+            line
+            for line in outcrop("audit", "--account", "acme", "--json").json
+            if line["action"] == "finding.new"
+        ]
         shown = outcrop("finding", "--account", "acme", new["target"], "--json").json
         assert sum(reason["points"] for reason in shown["score"]) == shown["composite_score"]
-        assert shown["score"][0] == {"name": "liveness", "points": 40, "most": 40, "sentence": "valid: GitHub accepts the token"}
+        assert shown["score"][0] == {
+            "name": "liveness",
+            "points": 40,
+            "most": 40,
+            "sentence": "valid: GitHub accepts the token",
+        }
         assert shown["score"][2]["sentence"] == "it opens github_admin_org"
-        stand_in.respond = lambda _: Play(401, {"Content-Type": "application/json"}, b'{"message": "Bad credentials"}')
-        again = outcrop("validate", "--account", "acme", "--finding", new["target"], "--json", **settings).json
-    assert (again["validation_status"], again["validation_confidence"], again["composite_score"] <= 15) == ("invalid", "high", True)
-    actions = [(line["actor"], line["action"]) for line in outcrop("audit", "--account", "acme", "--json").json]
+        stand_in.respond = lambda _: Play(
+            401, {"Content-Type": "application/json"}, b'{"message": "Bad credentials"}'
+        )
+        again = outcrop(
+            "validate", "--account", "acme", "--finding", new["target"], "--json", **settings
+        ).json
+    assert (again["validation_status"], again["validation_confidence"], again["composite_score"] <= 15) == (
+        "invalid",
+        "high",
+        True,
+    )
+    actions = [
+        (line["actor"], line["action"]) for line in outcrop("audit", "--account", "acme", "--json").json
+    ]
     assert actions[-2:] == [("operator", "finding.revalidate"), ("operator", "finding.validate")]

@@ -23,7 +23,9 @@ def here(tmp_path, monkeypatch):
 def test_a_file_of_settings_in_what_is_scanned_opens_nothing(here):
     usual = environment_settings()
     (here / ".env").write_text(FOREIGN)
-    assert load_settings().github_api_url == "https://api.foreign.example", "the file is one that the service would read"
+    assert load_settings().github_api_url == "https://api.foreign.example", (
+        "the file is one that the service would read"
+    )
     assert environment_settings() == usual
 
 

@@ -20,7 +20,11 @@ from tests.support.workers import new_database
 def environment(cluster: str, tmp_path: Path, worker_id: str) -> dict[str, str]:
     """An empty database, and an empty data folder."""
     url = new_database(cluster, f"operate_{worker_id}")
-    return os.environ | {"OUTCROP_DATABASE_URL": url, "OUTCROP_DATA_DIR": str(tmp_path / "data"), "COLUMNS": "200"}
+    return os.environ | {
+        "OUTCROP_DATABASE_URL": url,
+        "OUTCROP_DATA_DIR": str(tmp_path / "data"),
+        "COLUMNS": "200",
+    }
 
 
 def test_the_version_is_told(outcrop: Outcrop) -> None:
@@ -30,8 +34,13 @@ def test_the_version_is_told(outcrop: Outcrop) -> None:
 
 def test_a_command_loads_nothing_that_only_others_need() -> None:
     loaded = "import sys; from outcrop.cli.commands import tree; tree({!r}); print(*sys.modules)"
-    for command, others in {"account": {"fastapi", "hyperscan", "outcrop.worker"}, "serve": {"fastapi", "outcrop.worker"}}.items():
-        ran = subprocess.run([sys.executable, "-c", loaded.format(command)], capture_output=True, text=True, check=True)
+    for command, others in {
+        "account": {"fastapi", "hyperscan", "outcrop.worker"},
+        "serve": {"fastapi", "outcrop.worker"},
+    }.items():
+        ran = subprocess.run(
+            [sys.executable, "-c", loaded.format(command)], capture_output=True, text=True, check=True
+        )
         assert others & set(ran.stdout.split()) == set()
 
 
@@ -42,7 +51,9 @@ def test_migrate_applies_once(outcrop: Outcrop) -> None:
     assert outcrop("migrate", "--json").json == {"applied": []}
 
 
-def test_doctor_is_content_with_a_new_database_and_names_a_wrong_count(outcrop: Outcrop, environment: dict[str, str]) -> None:
+def test_doctor_is_content_with_a_new_database_and_names_a_wrong_count(
+    outcrop: Outcrop, environment: dict[str, str]
+) -> None:
     before = outcrop("doctor", "--json")
     assert before.code == 2
     assert [c["ok"] for c in json.loads(before.out)] == [True, False], "nothing is migrated yet"
@@ -69,12 +80,16 @@ def test_a_database_that_is_not_utf8_is_refused(outcrop: Outcrop, cluster: str, 
     with psycopg.connect(cluster, autocommit=True) as db:
         db.execute(f"DROP DATABASE IF EXISTS {name}")
         db.execute(f"CREATE DATABASE {name} ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
-    ran = outcrop("account", "list", OUTCROP_DATABASE_URL=psycopg.conninfo.make_conninfo(cluster, dbname=name))
+    ran = outcrop(
+        "account", "list", OUTCROP_DATABASE_URL=psycopg.conninfo.make_conninfo(cluster, dbname=name)
+    )
     assert ran.code == 2
     assert "LATIN1" in ran.err
 
 
-def test_the_secret_key_is_made_once_kept_private_and_must_fit(outcrop: Outcrop, environment: dict[str, str]) -> None:
+def test_the_secret_key_is_made_once_kept_private_and_must_fit(
+    outcrop: Outcrop, environment: dict[str, str]
+) -> None:
     outcrop("account", "list")
     file = Path(environment["OUTCROP_DATA_DIR"]) / "secret.key"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -112,10 +127,17 @@ def test_rotating_replaces_the_file_and_keeps_what_is_stored_readable(
     # An operator who keeps the key elsewhere is shown the new one.
     shown = outcrop("secrets", "rotate", "--json", OUTCROP_SECRET_KEY=new).json
     assert outcrop("account", "list", OUTCROP_SECRET_KEY=shown["new_key"]).code == 0
-    assert outcrop("secrets", "rotate", "--new-key-stdin", stdin="short\n", OUTCROP_SECRET_KEY=shown["new_key"]).code == 2
+    assert (
+        outcrop(
+            "secrets", "rotate", "--new-key-stdin", stdin="short\n", OUTCROP_SECRET_KEY=shown["new_key"]
+        ).code
+        == 2
+    )
 
 
-def test_a_rotation_that_died_before_the_file_was_renamed_is_finished(outcrop: Outcrop, environment: dict[str, str]) -> None:
+def test_a_rotation_that_died_before_the_file_was_renamed_is_finished(
+    outcrop: Outcrop, environment: dict[str, str]
+) -> None:
     outcrop("account", "list")
     file = Path(environment["OUTCROP_DATA_DIR"]) / "secret.key"
     old = file.read_text()
@@ -144,7 +166,10 @@ def test_a_rotation_that_died_before_the_file_was_renamed_is_finished(outcrop: O
         (['{"first_seen_at": 20240101}'], "line 1: first_seen_at:"),
         (['{"source_url": "a\\u0000b"}'], "line 1: source_url:"),
         (['{"source_url": "\\ud800"}'], "line 1: is not JSON"),
-        (['{"validation_detail": {"enabled_services": "aws"}}'], "line 1: validation_detail.enabled_services:"),
+        (
+            ['{"validation_detail": {"enabled_services": "aws"}}'],
+            "line 1: validation_detail.enabled_services:",
+        ),
         (['{"resolution_note": "' + "n" * 501 + '"}'], "line 1: resolution_note:"),
     ],
 )
@@ -155,20 +180,32 @@ def test_a_bad_line_is_named_and_nothing_is_imported(outcrop: Outcrop, lines: li
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
     assert len(ran.err.strip().splitlines()) == 1
-    assert outcrop("import", "--account", "acme", "-", "--json", stdin="\n".join(good)).json == {"lines": 3, "new": 3, "updated": 0}
+    assert outcrop("import", "--account", "acme", "-", "--json", stdin="\n".join(good)).json == {
+        "lines": 3,
+        "new": 3,
+        "updated": 0,
+    }
 
 
 def test_the_value_of_a_bad_line_is_never_repeated(outcrop: Outcrop) -> None:
     outcrop("account", "create", "acme", "--plan", "growth", "--email", "a@b.example")
     secret = "made-up-" + "Zk4" * 8
-    for line in ({"secret": secret, "status": secret}, {"secret": [secret]}, {"matched_text": secret}, {"id": secret}):
+    for line in (
+        {"secret": secret, "status": secret},
+        {"secret": [secret]},
+        {"matched_text": secret},
+        {"id": secret},
+    ):
         ran = outcrop("import", "--account", "acme", "-", stdin=json.dumps(line))
         assert ran.code == 2
         assert secret not in ran.err
 
 
 def test_a_file_or_account_that_is_not_there_is_one_line(outcrop: Outcrop) -> None:
-    assert outcrop("import", "--account", "acme", "missing.jsonl").err == "outcrop: cannot read missing.jsonl: No such file or directory\n"
+    assert (
+        outcrop("import", "--account", "acme", "missing.jsonl").err
+        == "outcrop: cannot read missing.jsonl: No such file or directory\n"
+    )
     assert outcrop("import", "--account", "acme", "-").code == 2
 
 
@@ -193,13 +230,19 @@ def test_a_wrong_setting_is_named_in_one_line(outcrop: Outcrop, name: str, value
 
 
 def test_serving_in_the_clear_beyond_loopback_is_refused(outcrop: Outcrop) -> None:
-    for call in (("serve", "--host", "0.0.0.0"), ("serve", "--tls-cert", "missing.pem"), ("serve", "--tls-cert", "a", "--tls-key", "b")):
+    for call in (
+        ("serve", "--host", "0.0.0.0"),
+        ("serve", "--tls-cert", "missing.pem"),
+        ("serve", "--tls-cert", "a", "--tls-key", "b"),
+    ):
         ran = outcrop(*call)
         assert (ran.code, ran.out) == (2, ""), ran.err
         assert len(ran.err.strip().splitlines()) == 1
 
 
-def test_export_gives_back_what_import_took_and_an_unknown_account_is_one_line(outcrop: Outcrop, tmp_path: Path) -> None:
+def test_export_gives_back_what_import_took_and_an_unknown_account_is_one_line(
+    outcrop: Outcrop, tmp_path: Path
+) -> None:
     outcrop("account", "create", "acme", "--plan", "growth", "--email", "a@acme.example")
     outcrop("account", "create", "copy", "--plan", "growth", "--email", "c@acme.example")
     given = [make_line(file_path=f"{n}.py") for n in range(3)]
@@ -209,7 +252,11 @@ def test_export_gives_back_what_import_took_and_an_unknown_account_is_one_line(o
     assert (out.code, out.err) == (0, "")
     assert {line["id"] for line in map(json.loads, out.out.splitlines())} == {line["id"] for line in given}
     (tmp_path / "out.jsonl").write_text(out.out)
-    assert outcrop("import", "--account", "copy", "out.jsonl", "--json").json == {"lines": 3, "new": 3, "updated": 0}
+    assert outcrop("import", "--account", "copy", "out.jsonl", "--json").json == {
+        "lines": 3,
+        "new": 3,
+        "updated": 0,
+    }
     assert outcrop("export", "--account", "copy", "--format", "jsonl").out == out.out
     assert outcrop("export", "--account", "acme", "--format", "csv").out.startswith("id,status,")
     nobody = outcrop("export", "--account", "nobody", "--format", "sarif")

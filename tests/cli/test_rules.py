@@ -66,7 +66,15 @@ class TestNothingMovesTheCursorOfATerminal:
 
     def test_none_of_a_configuration_of_gitleaks_does(self, tmp_path):
         (tmp_path / "g.toml").write_text(GITLEAKS)
-        ran = run("scan", "--no-validate", "--gitleaks-config", "g.toml", ".", folder=tmp_path, cache=tmp_path / "cache")
+        ran = run(
+            "scan",
+            "--no-validate",
+            "--gitleaks-config",
+            "g.toml",
+            ".",
+            folder=tmp_path,
+            cache=tmp_path / "cache",
+        )
         assert (ran.code, ran.err.partition(": pattern")[0]) == (2, "outcrop: g.toml:1: rule a\\x1b[31mb")
 
     def test_no_name_of_a_rule_does(self, rules, tmp_path):
@@ -114,7 +122,9 @@ class TestCheck:
         for more in ([], ["--json"]):
             ran = rules("check", "bad.toml", *more)
             assert (ran.code, ran.out) == (2, "")
-            assert ran.err.startswith("outcrop: bad.toml:7: rule acme_key: pattern unterminated character set")
+            assert ran.err.startswith(
+                "outcrop: bad.toml:7: rule acme_key: pattern unterminated character set"
+            )
             assert ran.err.count("\n") == 1
 
     def test_a_folder(self, rules, tmp_path):
@@ -154,11 +164,31 @@ class TestTest:
 
     FAULTS = (
         ('"nothing"]', '"acme_{{hex 16}}"]', "counterexample is found: acme_{{hex 16}}"),
-        ('"key = «acme_{{hex 16}}»"', '"key = «acme_{{hex 17}}»"', "example is not found: key = «acme_{{hex 17}}»"),
-        ('"key = «acme_{{hex 16}}»"', '"«key = acme_{{hex 16}}»"', "example is found otherwise: «key = acme_{{hex 16}}»"),
-        ('"key = «acme_{{hex 16}}»"', '"key = acme_{{hex 16}}"', "example marks no value with «»: key = acme_{{hex 16}}"),
-        ('"key = «acme_{{hex 16}}»"', '"{{hex 99999999999}}"', "example cannot be filled: 99999999999 is more than 100,000"),
-        ('"key = «acme_{{hex 16}}»"', '"{{nonsense 3}}"', "example cannot be filled: {{nonsense 3}} is not known in an example"),
+        (
+            '"key = «acme_{{hex 16}}»"',
+            '"key = «acme_{{hex 17}}»"',
+            "example is not found: key = «acme_{{hex 17}}»",
+        ),
+        (
+            '"key = «acme_{{hex 16}}»"',
+            '"«key = acme_{{hex 16}}»"',
+            "example is found otherwise: «key = acme_{{hex 16}}»",
+        ),
+        (
+            '"key = «acme_{{hex 16}}»"',
+            '"key = acme_{{hex 16}}"',
+            "example marks no value with «»: key = acme_{{hex 16}}",
+        ),
+        (
+            '"key = «acme_{{hex 16}}»"',
+            '"{{hex 99999999999}}"',
+            "example cannot be filled: 99999999999 is more than 100,000",
+        ),
+        (
+            '"key = «acme_{{hex 16}}»"',
+            '"{{nonsense 3}}"',
+            "example cannot be filled: {{nonsense 3}} is not known in an example",
+        ),
     )
 
     @pytest.mark.parametrize(("old", "new", "reason"), FAULTS)
@@ -184,7 +214,10 @@ class TestFindings:
     @pytest.fixture
     def look(self, rules, tmp_path, monkeypatch) -> Callable[..., Ran]:
         known = few("github", "generic")
-        monkeypatch.setattr("outcrop.cli.rules.load", lambda own=(), **_: make([*known.rules, *load_paths(own)]) if own else known)
+        monkeypatch.setattr(
+            "outcrop.cli.rules.load",
+            lambda own=(), **_: make([*known.rules, *load_paths(own)]) if own else known,
+        )
         folder = tmp_path / "project"
         folder.mkdir()
         (folder / "a.env").write_text(
@@ -205,7 +238,10 @@ class TestFindings:
 
     def test_one_rule(self, look):
         found = look("--rule", "github_pat_classic", "--json").json
-        assert (found["files"], found["rules"]) == (2, [{"id": "github_pat_classic", "high": 1, "medium": 0, "low": 1}])
+        assert (found["files"], found["rules"]) == (
+            2,
+            [{"id": "github_pat_classic", "high": 1, "medium": 0, "low": 1}],
+        )
         assert [(one["file_path"], one["line_number"], one["confidence"]) for one in found["findings"]] == [
             ("a.env", 1, "high"),
             ("a.env", 3, "low"),

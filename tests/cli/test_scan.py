@@ -123,12 +123,17 @@ class TestExitCodes:
         assert (ran.code, ran.out) == (2, "")
         assert TOKEN not in ran.err
         assert [line for line in ran.err.splitlines() if line.endswith("in broken")]
-        assert [line for line in ran.err.splitlines() if line in {"KeyError", "ValueError", "ExceptionGroup"}] == [
+        assert [
+            line for line in ran.err.splitlines() if line in {"KeyError", "ValueError", "ExceptionGroup"}
+        ] == [
             "KeyError",
             "ValueError",
             "ExceptionGroup",
         ]
-        assert ran.err.splitlines()[-1] == "outcrop: ended by a fault of its own, ExceptionGroup: the lines above say where"
+        assert (
+            ran.err.splitlines()[-1]
+            == "outcrop: ended by a fault of its own, ExceptionGroup: the lines above say where"
+        )
 
 
 class TestFormats:
@@ -138,7 +143,17 @@ class TestFormats:
         (one,) = ran.json
         assert ran.out.count("\n") == 1
         shown = {
-            name: one[name] for name in ("rule", "confidence", "file_path", "line_number", "column", "source_type", "encoding", "parts")
+            name: one[name]
+            for name in (
+                "rule",
+                "confidence",
+                "file_path",
+                "line_number",
+                "column",
+                "source_type",
+                "encoding",
+                "parts",
+            )
         }
         assert shown == {
             "rule": "github_pat_classic", "confidence": "high", "file_path": "src/a.py", "line_number": 2, "column": 6,
@@ -176,13 +191,22 @@ class TestFormats:
 
     @pytest.mark.parametrize(
         ("name", "uri"),
-        [(b"a b#?.txt", "a%20b%23%3F.txt"), (b"a\nb", "a%0Ab"), (b"a\xffb", "a%FFb"), (b"a\\nb", "a%5Cnb"), ("\u00e9".encode(), "%C3%A9")],
+        [
+            (b"a b#?.txt", "a%20b%23%3F.txt"),
+            (b"a\nb", "a%0Ab"),
+            (b"a\xffb", "a%FFb"),
+            (b"a\\nb", "a%5Cnb"),
+            ("\u00e9".encode(), "%C3%A9"),
+        ],
     )
     def test_sarif_names_the_file_as_it_is(self, scan, place, name, uri):
         (place / os.fsdecode(name)).write_text(OTHER)
         log = scan("--format", "sarif", ".").json
         VALIDATOR.validate(log)
-        uris = [result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in log["runs"][0]["results"]]
+        uris = [
+            result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+            for result in log["runs"][0]["results"]
+        ]
         assert sorted(uris) == sorted([uri, "src/a.py"])
 
     @pytest.mark.parametrize("output", ["table", "json", "jsonl", "sarif"])
@@ -198,7 +222,9 @@ class TestFormats:
         assert TOKEN in scan("--reveal", ".").out
 
     def test_a_value_never_moves_the_cursor_of_a_terminal(self, scan, place, tmp_path, monkeypatch):
-        monkeypatch.setattr(ruleset, "BUILT_IN", ruleset.BUILT_IN / "github.toml")  # one file is compiled at once
+        monkeypatch.setattr(
+            ruleset, "BUILT_IN", ruleset.BUILT_IN / "github.toml"
+        )  # one file is compiled at once
         (tmp_path / "own.toml").write_text(OWN.replace("acme_[0-9a-f]{16}", "acme_(?P<secret>[^ ]{8,40})"))
         (place / "src" / "a.py").write_text("acme_\x1b[2J0f1e\n9d3c\x1b]0;x\x07 \n")
         for more in ([], ["--reveal"]):
@@ -217,14 +243,20 @@ class TestFormats:
 class TestOptions:
     def test_confidence(self, scan, place):
         (place / "w.txt").write_text(f"{WRONG}\npassword = 'Juni-9-Bergen!'\n")
-        found = {level: [one["rule"] for one in scan("--json", "--confidence", level, ".").json] for level in ("high", "medium", "low")}
+        found = {
+            level: [one["rule"] for one in scan("--json", "--confidence", level, ".").json]
+            for level in ("high", "medium", "low")
+        }
         assert found["high"] == ["github_pat_classic"]
         assert sorted(found["medium"]) == ["generic_password", "github_pat_classic"]
         assert sorted(found["low"]) == ["generic_password", "github_pat_classic", "github_pat_classic"]
 
     def test_several_targets(self, scan, place):
         (place / "b.txt").write_text(OTHER)
-        assert [one["file_path"] for one in scan("--json", "src", "b.txt", "clean.txt").json] == ["a.py", "b.txt"]
+        assert [one["file_path"] for one in scan("--json", "src", "b.txt", "clean.txt").json] == [
+            "a.py",
+            "b.txt",
+        ]
 
     def test_the_current_folder_unless_told(self, scan):
         assert scan("--json").json == scan("--json", ".").json
@@ -248,9 +280,13 @@ class TestOptions:
         assert len(notes) == 1
 
     @pytest.mark.parametrize("output", ["table", "json", "jsonl", "sarif"])
-    def test_whatever_a_member_of_an_archive_on_standard_input_is_called_its_gap_is_one_line(self, scan, output):
+    def test_whatever_a_member_of_an_archive_on_standard_input_is_called_its_gap_is_one_line(
+        self, scan, output
+    ):
         made = io.BytesIO()
-        with tarfile.open(fileobj=made, mode="w", format=tarfile.GNU_FORMAT, encoding="utf-8", errors="surrogateescape") as archive:
+        with tarfile.open(
+            fileobj=made, mode="w", format=tarfile.GNU_FORMAT, encoding="utf-8", errors="surrogateescape"
+        ) as archive:
             for name in (os.fsdecode(b"a\xffb"), "c\x1b[31m\x07\nd"):
                 member = tarfile.TarInfo(name)
                 content = b"7z\xbc\xaf\x27\x1c" + bytes(100)
@@ -281,10 +317,15 @@ class TestOptions:
         assert ran.err.endswith("deep.toml: is nested too deeply\n")
 
     def test_own_rules_beside_the_built_in_ones(self, scan, place, tmp_path, monkeypatch):
-        monkeypatch.setattr(ruleset, "BUILT_IN", ruleset.BUILT_IN / "github.toml")  # one file is compiled at once
+        monkeypatch.setattr(
+            ruleset, "BUILT_IN", ruleset.BUILT_IN / "github.toml"
+        )  # one file is compiled at once
         (tmp_path / "own.toml").write_text(OWN)
         (place / "b.txt").write_text(ACME)
-        assert [one["rule"] for one in scan("--json", "--rules", tmp_path / "own.toml", ".").json] == ["acme", "github_pat_classic"]
+        assert [one["rule"] for one in scan("--json", "--rules", tmp_path / "own.toml", ".").json] == [
+            "acme",
+            "github_pat_classic",
+        ]
 
     def test_a_rule_with_the_id_of_a_built_in_one_is_refused(self, scan, tmp_path):
         (tmp_path / "own.toml").write_text(OWN.replace("'acme'", "'github_pat_classic'", 1))
@@ -294,16 +335,24 @@ class TestOptions:
 
     def test_a_gitleaks_configuration(self, scan, place, tmp_path, monkeypatch):
         monkeypatch.setattr(ruleset, "BUILT_IN", ruleset.BUILT_IN / "github.toml")
-        (tmp_path / "g.toml").write_text("[[rules]]\nid = 'acme'\ndescription = 'Acme'\nregex = '''acme_[0-9a-f]{16}'''\n")
+        (tmp_path / "g.toml").write_text(
+            "[[rules]]\nid = 'acme'\ndescription = 'Acme'\nregex = '''acme_[0-9a-f]{16}'''\n"
+        )
         (place / "b.txt").write_text(ACME)
-        assert [one["rule"] for one in scan("--json", "--gitleaks-config", tmp_path / "g.toml", ".").json] == ["acme", "github_pat_classic"]
+        assert [
+            one["rule"] for one in scan("--json", "--gitleaks-config", tmp_path / "g.toml", ".").json
+        ] == ["acme", "github_pat_classic"]
 
-    def test_what_a_gitleaks_configuration_lets_pass_and_what_of_it_is_not_done(self, scan, place, tmp_path, monkeypatch):
+    def test_what_a_gitleaks_configuration_lets_pass_and_what_of_it_is_not_done(
+        self, scan, place, tmp_path, monkeypatch
+    ):
         monkeypatch.setattr(ruleset, "BUILT_IN", ruleset.BUILT_IN / "github.toml")
         (place / "src" / "a.py").write_text(f"{ACME}\n")
         (place / "b.txt").write_text(f"{ACME}\n")
         commit(place)
-        first = subprocess.run(["git", "-C", str(place), "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        first = subprocess.run(
+            ["git", "-C", str(place), "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+        ).stdout.strip()
         config = tmp_path / "g.toml"
         rule = "[[rules]]\nid = 'acme'\nregex = 'acme_[0-9a-f]{16}'\n[[rules.allowlists]]\n"
         for text, found in (
@@ -317,7 +366,10 @@ class TestOptions:
         config.write_text("[[rules]]\nid = 'named'\npath = 'x'\n")
         ran = scan("--json", "--gitleaks-config", config, ".")
         assert (ran.code, ran.json) == (0, [])
-        assert ran.err == f"outcrop: {config}:1: rule named: is for files by their names alone: it finds nothing\n"
+        assert (
+            ran.err
+            == f"outcrop: {config}:1: rule named: is for files by their names alone: it finds nothing\n"
+        )
 
     def test_a_marked_line_and_ignored_paths_are_left_out(self, scan, place):
         (place / "b.txt").write_text(f"{OTHER} outcrop:allow\n")
@@ -352,7 +404,9 @@ class TestOptions:
 
 class TestBaseline:
     @pytest.mark.parametrize("output", ["json", "jsonl", "sarif"])
-    def test_what_an_earlier_result_holds_is_left_out_wherever_its_line_went(self, scan, place, tmp_path, output):
+    def test_what_an_earlier_result_holds_is_left_out_wherever_its_line_went(
+        self, scan, place, tmp_path, output
+    ):
         old = tmp_path / "old"
         old.write_text(scan("--format", output, ".").out)
         assert scan("--json", "--baseline", old, ".").json == []
@@ -365,7 +419,11 @@ class TestBaseline:
     @pytest.mark.parametrize("output", ["json", "jsonl", "sarif"])
     def test_a_result_may_be_written_otherwise_by_an_editor(self, scan, tmp_path, output):
         old = tmp_path / "old"
-        old.write_text("\ufeff" + json.dumps(json.loads(scan("--format", output, ".").out), indent=2).replace("\n", "\r\n") + "\n\n")
+        old.write_text(
+            "\ufeff"
+            + json.dumps(json.loads(scan("--format", output, ".").out), indent=2).replace("\n", "\r\n")
+            + "\n\n"
+        )
         assert scan("--json", "--baseline", old, ".").json == []
 
     @pytest.mark.parametrize("output", ["json", "jsonl", "sarif"])
@@ -406,7 +464,9 @@ class TestBaseline:
         old.write_bytes(text.encode("latin-1"))
         ran = scan("--json", "--baseline", old, ".")
         assert (ran.code, ran.out) == (2, "")
-        assert ran.err == f"outcrop: --baseline {old}: is not a result of outcrop scan in json, jsonl or sarif\n"
+        assert (
+            ran.err == f"outcrop: --baseline {old}: is not a result of outcrop scan in json, jsonl or sarif\n"
+        )
 
     def test_fingerprints_are_those_of_the_log_and_confirm_no_password(self, scan, place):
         secret = "Juni-9-Bergen!"
@@ -422,7 +482,12 @@ def test_as_a_process(place, cache):
     environment = {"PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": str(cache), "HOME": str(place)}
     value = drawn("0123456789abcdef", 32, 1)
     ran = subprocess.run(
-        command, cwd=place, input=f"datadog_api_key = {value}\n".encode(), capture_output=True, env=environment, check=False
+        command,
+        cwd=place,
+        input=f"datadog_api_key = {value}\n".encode(),
+        capture_output=True,
+        env=environment,
+        check=False,
     )
     assert ran.returncode == 1
     assert [one["rule"] for one in json.loads(ran.stdout)] == ["datadog_api_key", "github_pat_classic"]
@@ -434,7 +499,15 @@ def test_progress_is_shown_where_it_can_be_taken_back(place, cache, term, shown)
     main, other = pty.openpty()
     command = [sys.executable, "-m", "outcrop", "scan", "--json", "--no-validate", "src"]
     environment = {"PATH": "/usr/bin:/bin", "XDG_CACHE_HOME": str(cache), "HOME": str(place), "TERM": term}
-    ran = subprocess.run(command, cwd=place, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=other, env=environment, check=False)
+    ran = subprocess.run(
+        command,
+        cwd=place,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=other,
+        env=environment,
+        check=False,
+    )
     os.set_blocking(main, False)
     told = os.read(main, 10_000) if select.select([main], [], [], 0)[0] else b""
     os.close(main)

@@ -25,10 +25,14 @@ class Elsewhere:
         self.repo = repo
 
     def scan(self, *arguments: str) -> Ran:
-        return run("scan", "--json", "--reveal", "--jobs", "1", *arguments, folder=self.folder, cache=self.cache)
+        return run(
+            "scan", "--json", "--reveal", "--jobs", "1", *arguments, folder=self.folder, cache=self.cache
+        )
 
     def found(self, *arguments: str) -> list[tuple[str, str, str]]:
-        return sorted((one["secret"], one["source_type"], one["source_url"]) for one in self.scan(*arguments).json)
+        return sorted(
+            (one["secret"], one["source_type"], one["source_url"]) for one in self.scan(*arguments).json
+        )
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +46,19 @@ def elsewhere(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> I
     repo = Repo(served / "acme" / "shop.git")
     repo.commit({"a.py": f"x = '{FIRST}'\n"})
     site = {"/": page('<script src="/app.js"></script>'), "/app.js": script(f'const t = "{THIRD}";')}
-    with git_host(served, tmp_path) as git, github_host(tmp_path) as github, web_host(site, "site.example") as web:
+    with (
+        git_host(served, tmp_path) as git,
+        github_host(tmp_path) as github,
+        web_host(site, "site.example") as web,
+    ):
         github.add_user("acme", organisation=True)
         github.add_repo("acme/shop", has_wiki=False, commits=(repo.git("rev-parse", "main"),))
         Repo(served / "gist" / f"{github.add_gist('jo')['id']}.git").commit({"notes.txt": f"{SECOND}\n"})
         out = together(tmp_path, git.egress, github.egress)
-        pairs = [f"{host}:{port}={address}:{to}" for host, port, address, to in [*out.connect_to, *web.egress.connect_to]]
+        pairs = [
+            f"{host}:{port}={address}:{to}"
+            for host, port, address, to in [*out.connect_to, *web.egress.connect_to]
+        ]
         monkeypatch.setenv("OUTCROP_EGRESS_ALLOW", "127.0.0.0/8")
         monkeypatch.setenv("OUTCROP_EGRESS_CONNECT_TO", ",".join(pairs))
         monkeypatch.setenv("OUTCROP_EGRESS_CA_FILE", str(out.ca_file))
@@ -57,9 +68,10 @@ def elsewhere(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 def test_an_owner_is_every_public_repository(elsewhere):
     ran = elsewhere.scan("github:acme")
-    assert [(one["secret"], one["source_type"], one["repo_full_name"], one["source_visibility"]) for one in ran.json] == [
-        (FIRST, "repo", "acme/shop", "public")
-    ]
+    assert [
+        (one["secret"], one["source_type"], one["repo_full_name"], one["source_visibility"])
+        for one in ran.json
+    ] == [(FIRST, "repo", "acme/shop", "public")]
     assert ran.code == 1
 
 

@@ -66,13 +66,18 @@ def scan(place: Path, cache: Path) -> Scan:
 def test_each_credential_is_asked_about_once_and_every_place_has_the_verdict(stand_in, scan):
     ran = scan("--json", ".")
     assert (ran.code, ran.err) == (1, "")
-    assert [(one["file_path"], one["validation_status"], one["validation_confidence"]) for one in ran.json] == [
+    assert [
+        (one["file_path"], one["validation_status"], one["validation_confidence"]) for one in ran.json
+    ] == [
         ("a.py", "valid", "high"),
         ("b.py", "invalid", "high"),
         ("c.py", "valid", "high"),
     ]
     alive, dead, _ = ran.json
-    assert alive["validation_detail"] == {"enabled_services": ["github_gist", "github_repo"], "reason": "GitHub accepts the token"}
+    assert alive["validation_detail"] == {
+        "enabled_services": ["github_gist", "github_repo"],
+        "reason": "GitHub accepts the token",
+    }
     assert (alive["score"]["liveness"], alive["composite_score"]) == (40, sum(alive["score"].values()))
     assert (dead["score"]["liveness"], dead["composite_score"] <= 15) == (0, True)
     assert len(stand_in.asked) == 2
@@ -81,7 +86,15 @@ def test_each_credential_is_asked_about_once_and_every_place_has_the_verdict(sta
 
 def test_every_format_tells_the_verdict_and_the_reason(stand_in, scan):
     table = scan(".")
-    assert table.out.splitlines()[0].split() == ["score", "verdict", "rule", "place", "commit", "credential", "because"]
+    assert table.out.splitlines()[0].split() == [
+        "score",
+        "verdict",
+        "rule",
+        "place",
+        "commit",
+        "credential",
+        "because",
+    ]
     assert "GitHub accepts the token; opens github_gist, github_repo" in table.out.splitlines()[1]
     assert table.out.splitlines()[-1].endswith("; 2 valid")
     lines = [json.loads(line) for line in scan("--format", "jsonl", ".").out.splitlines()]
@@ -122,7 +135,12 @@ def test_what_asks_is_not_loaded_where_nobody_is_asked(place, cache, off):
     code += "print(sorted({n for n in sys.modules if n.startswith('outcrop.validation') or n == 'aiohttp'}), file=sys.stderr)"
     environment = os.environ | {"XDG_CACHE_HOME": str(cache), "OUTCROP_VALIDATE": "safe" if off else "off"}
     ran = subprocess.run(
-        [sys.executable, "-c", code, *off, "--jobs", "1", "."], cwd=place, env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, *off, "--jobs", "1", "."],
+        cwd=place,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "3 findings" in ran.stdout
     assert ran.stderr == "[]\n"

@@ -23,7 +23,19 @@ def target(outcrop: Outcrop) -> Outcrop:
 
 
 def test_a_target_is_added_listed_and_removed(target: Outcrop, outcrop: Outcrop) -> None:
-    added = target("add", "github:acme", "--schedule", "daily", "--include", "shop-*", "--include", "b", "--exclude", "c", "--json").json
+    added = target(
+        "add",
+        "github:acme",
+        "--schedule",
+        "daily",
+        "--include",
+        "shop-*",
+        "--include",
+        "b",
+        "--exclude",
+        "c",
+        "--json",
+    ).json
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", added["created_at"])
     assert added == {
         "id": added["id"],
@@ -39,12 +51,26 @@ def test_a_target_is_added_listed_and_removed(target: Outcrop, outcrop: Outcrop)
     }
     assert target("list", "--json").json == [added]
     shown = target("list").out.splitlines()
-    assert shown[0].split() == ["id", "kind", "target", "schedule", "has_credential", "created_at", "next_run_at"]
+    assert shown[0].split() == [
+        "id",
+        "kind",
+        "target",
+        "schedule",
+        "has_credential",
+        "created_at",
+        "next_run_at",
+    ]
     assert added["id"] in shown[1]
     assert target("remove", added["id"], "--json").json == {"id": added["id"], "removed": True}
     assert target("list", "--json").json == []
-    actions = [(line["actor"], line["action"], line["target"]) for line in outcrop("audit", "--account", "acme", "--json").json]
-    assert actions[1:] == [("operator", "target.add", added["id"]), ("operator", "target.remove", added["id"])]
+    actions = [
+        (line["actor"], line["action"], line["target"])
+        for line in outcrop("audit", "--account", "acme", "--json").json
+    ]
+    assert actions[1:] == [
+        ("operator", "target.add", added["id"]),
+        ("operator", "target.remove", added["id"]),
+    ]
 
 
 def test_without_a_schedule_there_is_no_next_run(target: Outcrop) -> None:
@@ -57,13 +83,27 @@ def test_without_a_schedule_there_is_no_next_run(target: Outcrop) -> None:
 def test_every_option_is_stored(target: Outcrop) -> None:
     owner = target("add", "github:acme", "--forks", "--no-archived", "--no-wikis", "--gists", "--json").json
     assert owner["options"] == {"forks": True, "archived": False, "wikis": False, "gists": True}
-    default = target("add", "github:other", "--no-forks", "--archived", "--wikis", "--no-gists", "--json").json
+    default = target(
+        "add", "github:other", "--no-forks", "--archived", "--wikis", "--no-gists", "--json"
+    ).json
     assert default["options"] == {"forks": False, "archived": True, "wikis": True, "gists": False}
-    site = target("add", "https://example.com", "--leak-places", "--ignore-robots", "--depth", "0", "--pages", "7", "--json").json
+    site = target(
+        "add",
+        "https://example.com",
+        "--leak-places",
+        "--ignore-robots",
+        "--depth",
+        "0",
+        "--pages",
+        "7",
+        "--json",
+    ).json
     assert site["options"] == {"depth": 0, "pages": 7, "leak_places": True, "robots": False}
 
 
-def test_a_credential_is_shown_nowhere_and_stored_encrypted(target: Outcrop, outcrop: Outcrop, environment: dict[str, str]) -> None:
+def test_a_credential_is_shown_nowhere_and_stored_encrypted(
+    target: Outcrop, outcrop: Outcrop, environment: dict[str, str]
+) -> None:
     runs = [
         target("add", "github:acme", "--credential-stdin", "--json", stdin=f"{TOKEN}\r\nmore\n"),
         target("add", "github:acme", "--credential-stdin", stdin=f"{TOKEN}\n"),  # refused: there already
@@ -80,7 +120,9 @@ def test_a_credential_is_shown_nowhere_and_stored_encrypted(target: Outcrop, out
         assert TOKEN not in ran.out + ran.err
         assert TOKEN[4:16] not in ran.out + ran.err, "not even a part of it"
     with psycopg.connect(environment["OUTCROP_DATABASE_URL"]) as db:
-        tables = [name for (name,) in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
+        tables = [
+            name for (name,) in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        ]
         rows = [row for name in tables for (row,) in db.execute(f"SELECT t::text FROM {name} t")]
         boxes = [box for (box,) in db.execute("SELECT credential_box FROM targets")]
     assert "targets" in tables
@@ -110,7 +152,9 @@ def test_a_credential_is_shown_nowhere_and_stored_encrypted(target: Outcrop, out
         ("--account", "acme", "github:acme", "--credential-stdin"),  # nothing on standard input
     ],
 )
-def test_what_cannot_be_added_is_one_line_and_exit_2(target: Outcrop, outcrop: Outcrop, arguments: tuple[str, ...]) -> None:
+def test_what_cannot_be_added_is_one_line_and_exit_2(
+    target: Outcrop, outcrop: Outcrop, arguments: tuple[str, ...]
+) -> None:
     ran = outcrop("target", "add", *arguments)
     assert (ran.code, ran.out) == (2, "")
     assert one_line(ran.err), ran.err
@@ -134,7 +178,13 @@ def test_other_wrong_calls_are_one_line_and_exit_2(target: Outcrop, outcrop: Out
         assert one_line(ran.err), ran.err
     assert len(target("list", "--json").json) == 1
     assert len(outcrop("target", "list", "--account", "other", "--json").json) == 1
-    for call in (("add",), ("remove",), ("list", "--account"), ("add", "--account", "acme", "github:x", "--depth", "deep"), ("paint",)):
+    for call in (
+        ("add",),
+        ("remove",),
+        ("list", "--account"),
+        ("add", "--account", "acme", "github:x", "--depth", "deep"),
+        ("paint",),
+    ):
         ran = outcrop("target", *call)
         assert ran.code == 2
         assert "Traceback" not in ran.err

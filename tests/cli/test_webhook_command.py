@@ -23,17 +23,27 @@ def webhook(outcrop: Outcrop) -> Outcrop:
     return run
 
 
-def test_a_webhook_is_saved_shown_saved_anew_and_removed(webhook: Outcrop, outcrop: Outcrop, environment: dict[str, str]) -> None:
+def test_a_webhook_is_saved_shown_saved_anew_and_removed(
+    webhook: Outcrop, outcrop: Outcrop, environment: dict[str, str]
+) -> None:
     first = webhook("set", URL, "--json").json
     assert first == {"url": URL, "secret": first["secret"]}
     assert re.fullmatch(r"[0-9a-f]{64}", first["secret"])
     shown = webhook("show", "--json").json
-    assert shown == {"url": URL, "created_at": shown["created_at"], "last_success_at": None, "failures_in_a_row": 0, "unknown_in_a_row": 0}
+    assert shown == {
+        "url": URL,
+        "created_at": shown["created_at"],
+        "last_success_at": None,
+        "failures_in_a_row": 0,
+        "unknown_in_a_row": 0,
+    }
     second = webhook("set", "https://other.example", "--json").json
     assert second["secret"] != first["secret"]
     assert webhook("show", "--json").json["url"] == "https://other.example"
     with psycopg.connect(environment["OUTCROP_DATABASE_URL"]) as db:
-        everything = db.execute("SELECT w::text FROM webhooks w UNION ALL SELECT a::text FROM audit a").fetchall()
+        everything = db.execute(
+            "SELECT w::text FROM webhooks w UNION ALL SELECT a::text FROM audit a"
+        ).fetchall()
     for secret in (first["secret"], second["secret"]):
         assert secret not in str(everything)
         assert secret.encode().hex() not in str(everything)
@@ -64,11 +74,22 @@ def test_a_webhook_is_saved_shown_saved_anew_and_removed(webhook: Outcrop, outcr
             "",
             "https://a b.example/",
         ),
-        *("https://user@hooks.acme.example/", "https://user:pw@hooks.acme.example/", "https://hooks.acme.example:0/", "https://h:99999/"),
-        *("https://hooks.acme.example/\r\nX: y", "https://hooks.acme.example\\@evil.example/", f"https://h.example/{'x' * 2000}"),
+        *(
+            "https://user@hooks.acme.example/",
+            "https://user:pw@hooks.acme.example/",
+            "https://hooks.acme.example:0/",
+            "https://h:99999/",
+        ),
+        *(
+            "https://hooks.acme.example/\r\nX: y",
+            "https://hooks.acme.example\\@evil.example/",
+            f"https://h.example/{'x' * 2000}",
+        ),
     ],
 )
-def test_an_address_that_is_no_https_address_is_refused_and_nothing_changes(webhook: Outcrop, url: str) -> None:
+def test_an_address_that_is_no_https_address_is_refused_and_nothing_changes(
+    webhook: Outcrop, url: str
+) -> None:
     before = webhook("set", URL, "--json").json
     ran = webhook("set", "--", url)
     assert (ran.code, ran.out) == (2, "")
@@ -76,18 +97,25 @@ def test_an_address_that_is_no_https_address_is_refused_and_nothing_changes(webh
     assert webhook("show", "--json").json["url"] == before["url"]
 
 
-def test_a_plan_without_webhooks_is_told_so_and_can_still_remove_one(webhook: Outcrop, outcrop: Outcrop) -> None:
+def test_a_plan_without_webhooks_is_told_so_and_can_still_remove_one(
+    webhook: Outcrop, outcrop: Outcrop
+) -> None:
     webhook("set", URL)
     outcrop("account", "set-plan", "acme", "starter")
     for call in (("set", URL), ("test",), ("again", ID)):
         ran = webhook(*call)
-        assert (ran.code, ran.err) == (2, "outcrop: the plan starter has no webhook: it takes growth or higher\n")
+        assert (ran.code, ran.err) == (
+            2,
+            "outcrop: the plan starter has no webhook: it takes growth or higher\n",
+        )
     assert webhook("remove").code == 0
     outcrop("account", "set-plan", "acme", "enterprise")
     assert webhook("set", URL).code == 0
 
 
-def test_test_events_and_repetitions_wait_in_the_log(webhook: Outcrop, outcrop: Outcrop, environment: dict[str, str]) -> None:
+def test_test_events_and_repetitions_wait_in_the_log(
+    webhook: Outcrop, outcrop: Outcrop, environment: dict[str, str]
+) -> None:
     webhook("set", URL)
     sent = webhook("test", "--json").json
     assert sent == {
@@ -107,10 +135,18 @@ def test_test_events_and_repetitions_wait_in_the_log(webhook: Outcrop, outcrop: 
     ran = webhook("again", sent["id"])
     assert (ran.code, ran.err) == (2, "outcrop: this delivery has not ended yet\n")
     with psycopg.connect(environment["OUTCROP_DATABASE_URL"]) as db:
-        db.execute("UPDATE outbox SET claimed_at = '2026-01-02T03:04:05.6Z', outcome = 'failed', status = 500, ms = 12, answer = '\\xff41'")
+        db.execute(
+            "UPDATE outbox SET claimed_at = '2026-01-02T03:04:05.6Z', outcome = 'failed', status = 500, ms = 12, answer = '\\xff41'"
+        )
     again = webhook("again", sent["id"], "--json").json
     assert (again["state"], again["again_of"]) == ("waiting", sent["id"])
-    ended = sent | {"state": "failed", "status": 500, "ms": 12, "answer": "\ufffdA", "sent_at": "2026-01-02T03:04:05+00:00"}
+    ended = sent | {
+        "state": "failed",
+        "status": 500,
+        "ms": 12,
+        "answer": "\ufffdA",
+        "sent_at": "2026-01-02T03:04:05+00:00",
+    }
     assert webhook("log", "--json").json == [again, ended]
     assert webhook("log", "--limit", "1", "--json").json == [again]
     assert webhook("log", "--before", again["id"], "--json").json == [ended]
@@ -119,10 +155,14 @@ def test_test_events_and_repetitions_wait_in_the_log(webhook: Outcrop, outcrop: 
     assert webhook("again", "x").code == 2
     outcrop("account", "create", "other", "--plan", "growth", "--email", "a@b.example")
     outcrop("webhook", "set", "--account", "other", URL)
-    assert outcrop("webhook", "again", "--account", "other", sent["id"]).code == 2, "another account's delivery is none"
+    assert outcrop("webhook", "again", "--account", "other", sent["id"]).code == 2, (
+        "another account's delivery is none"
+    )
     assert outcrop("webhook", "log", "--account", "other", "--json").json == []
     trail = outcrop("audit", "--account", "acme", "--action", "webhook.again", "--json").json
-    assert [(line["target"], line["detail"]) for line in trail] == [(again["id"], {"event": "webhook.test", "again_of": sent["id"]})]
+    assert [(line["target"], line["detail"]) for line in trail] == [
+        (again["id"], {"event": "webhook.test", "again_of": sent["id"]})
+    ]
 
 
 def test_the_audit_trail_is_filtered_and_exported_line_by_line(webhook: Outcrop, outcrop: Outcrop) -> None:
@@ -139,19 +179,37 @@ def test_the_audit_trail_is_filtered_and_exported_line_by_line(webhook: Outcrop,
     assert actions("--action", "key.c") == []
     assert actions("--target", key) == ["key.create", "key.revoke"]
     assert actions("--target", key, "--action", "key.create") == ["key.create"]
-    assert actions("--actor", "nobody") == actions("--outcome", "failed") == actions("--since", "2999-01-01") == []
-    assert actions("--outcome", "ok", "--actor", "operator", "--since", "2020-01-01", "--until", "2999-01-01") == actions()
+    assert (
+        actions("--actor", "nobody")
+        == actions("--outcome", "failed")
+        == actions("--since", "2999-01-01")
+        == []
+    )
+    assert (
+        actions("--outcome", "ok", "--actor", "operator", "--since", "2020-01-01", "--until", "2999-01-01")
+        == actions()
+    )
     assert actions("--until", "2020-01-01") == []
     exported = outcrop("audit", "--account", "acme", "--format", "jsonl")
-    assert [json.loads(line) for line in exported.out.splitlines()] == outcrop("audit", "--account", "acme", "--json").json
-    assert outcrop("audit", "--account", "acme", "--format", "json").json == outcrop("audit", "--account", "acme", "--json").json
+    assert [json.loads(line) for line in exported.out.splitlines()] == outcrop(
+        "audit", "--account", "acme", "--json"
+    ).json
+    assert (
+        outcrop("audit", "--account", "acme", "--format", "json").json
+        == outcrop("audit", "--account", "acme", "--json").json
+    )
     for wrong in (("--outcome", "fine"), ("--since", "yesterday"), ("--format", "xml")):
         ran = outcrop("audit", "--account", "acme", *wrong)
         assert (ran.code, ran.out) == (2, "")
 
 
-@pytest.mark.parametrize("statement", ["UPDATE audit SET actor = 'x'", "DELETE FROM audit", "TRUNCATE audit", "TRUNCATE accounts CASCADE"])
-def test_the_audit_trail_refuses_to_be_changed(webhook: Outcrop, environment: dict[str, str], statement: str) -> None:
+@pytest.mark.parametrize(
+    "statement",
+    ["UPDATE audit SET actor = 'x'", "DELETE FROM audit", "TRUNCATE audit", "TRUNCATE accounts CASCADE"],
+)
+def test_the_audit_trail_refuses_to_be_changed(
+    webhook: Outcrop, environment: dict[str, str], statement: str
+) -> None:
     webhook("set", URL)
     with psycopg.connect(environment["OUTCROP_DATABASE_URL"], autocommit=True) as db:
         before = db.execute("SELECT * FROM audit ORDER BY id").fetchall()

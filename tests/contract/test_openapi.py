@@ -97,7 +97,11 @@ def document(backend: Backend) -> Json:
 
 
 def _operations(document: Json) -> dict[tuple[str, str], Json]:
-    return {(method, path): operation for path, item in document["paths"].items() for method, operation in item.items()}
+    return {
+        (method, path): operation
+        for path, item in document["paths"].items()
+        for method, operation in item.items()
+    }
 
 
 def _query(operation: Json) -> dict[str, Json]:
@@ -114,7 +118,19 @@ def test_the_document_is_valid_openapi(document: Json) -> None:
 
 
 KEYWORDS = {  # all that is used; a misspelt one would be allowed by JSON Schema and mean nothing
-    *("$ref", "additionalProperties", "anyOf", "const", "default", "description", "enum", "format", "items", "maxItems", "maxLength"),
+    *(
+        "$ref",
+        "additionalProperties",
+        "anyOf",
+        "const",
+        "default",
+        "description",
+        "enum",
+        "format",
+        "items",
+        "maxItems",
+        "maxLength",
+    ),
     *("maximum", "minItems", "minLength", "minimum", "pattern", "properties", "required", "title", "type"),
 }
 
@@ -150,7 +166,9 @@ def test_every_schema_says_only_what_json_schema_knows(document: Json) -> None:
         assert set(schema) <= KEYWORDS, at
         jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema)
         if "$ref" in schema:
-            assert schema["$ref"].removeprefix("#/components/schemas/") in document["components"]["schemas"], at
+            assert (
+                schema["$ref"].removeprefix("#/components/schemas/") in document["components"]["schemas"]
+            ), at
 
 
 def test_every_named_schema_is_used(document: Json) -> None:
@@ -187,7 +205,9 @@ def test_the_description_is_the_snapshot(document: Json) -> None:
     text = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     if os.environ.get("WRITE_OPENAPI_SNAPSHOT"):
         SNAPSHOT.write_text(text, "utf-8")
-    assert text == SNAPSHOT.read_text("utf-8"), f"the API's description changed; where that is meant, write it anew: {REGENERATE}"
+    assert text == SNAPSHOT.read_text("utf-8"), (
+        f"the API's description changed; where that is meant, write it anew: {REGENERATE}"
+    )
 
 
 # --- parameters
@@ -197,7 +217,17 @@ def test_bounds_enums_and_defaults_are_the_specifications(document: Json) -> Non
     operations = _operations(document)
     query = _query(operations["get", "/api/v1/findings"])
     assert list(query) == [
-        *("status", "source_type", "validation", "suppressed", "service", "min_score", "date_from", "date_to", "q"),
+        *(
+            "status",
+            "source_type",
+            "validation",
+            "suppressed",
+            "service",
+            "min_score",
+            "date_from",
+            "date_to",
+            "q",
+        ),
         *("page", "per_page", "order_by", "order_dir"),
     ]
     assert {name: query[name] for name in FINDING_QUERY} == FINDING_QUERY
@@ -214,7 +244,9 @@ def test_bounds_enums_and_defaults_are_the_specifications(document: Json) -> Non
 def test_ids_in_paths_are_described(document: Json) -> None:
     for (_, path), operation in _operations(document).items():
         described = [p for p in operation["parameters"] if p["in"] == "path"]
-        assert [p["name"] for p in described] == [name for name in ("finding_id", "scan_id") if f"{{{name}}}" in path]
+        assert [p["name"] for p in described] == [
+            name for name in ("finding_id", "scan_id") if f"{{{name}}}" in path
+        ]
         for parameter in described:
             assert parameter["required"]
             if parameter["name"] == "finding_id":
@@ -224,7 +256,16 @@ def test_ids_in_paths_are_described(document: Json) -> None:
                 assert valid(id_)
                 assert valid(id_.upper())
                 assert not any(
-                    valid(text) for text in ("", "x", id_ + "0", id_.replace("-", ""), f"{{{id_}}}", f"urn:uuid:{id_}", id_ + "\n")
+                    valid(text)
+                    for text in (
+                        "",
+                        "x",
+                        id_ + "0",
+                        id_.replace("-", ""),
+                        f"{{{id_}}}",
+                        f"urn:uuid:{id_}",
+                        id_ + "\n",
+                    )
                 )
             else:
                 assert parameter["schema"] == {"type": "string", "minLength": 1}
@@ -234,7 +275,9 @@ def _accepted(model: type[Any], name: str, text: str) -> bool:
     try:
         parameters.read(model, urlencode({name: text}).encode())
     except ParameterError as error:
-        return [problem for problem in error.detail if problem["loc"] != ["query", name]] != []  # blamed on another one: no refusal of it
+        return [
+            problem for problem in error.detail if problem["loc"] != ["query", name]
+        ] != []  # blamed on another one: no refusal of it
     return True
 
 
@@ -285,7 +328,10 @@ def test_every_day_of_the_calendar_is_a_date_and_no_other() -> None:
         ("2026-02-03T04:05:06 02:00", "2026-02-03T02:05:06+00:00"),  # a plus sign that was not encoded
         ("2026-02-03T04:05:06-23:59", "2026-02-04T04:04:06+00:00"),
         ("2026-02-03T04:05:06.000000000000", "2026-02-03T04:05:06+00:00"),
-        ("2026-02-03T04:05:06.0000000001Z", "2026-02-03T04:05:07+00:00"),  # after the whole second, and no finding lies between
+        (
+            "2026-02-03T04:05:06.0000000001Z",
+            "2026-02-03T04:05:07+00:00",
+        ),  # after the whole second, and no finding lies between
         ("0001-01-01T00:00:00+01:00", "0001-01-01T00:00:00+00:00"),
         ("9999-12-31T23:59:59-01:00", "9999-12-31T23:59:59.999999+00:00"),
         ("9999-12-31T23:59:59.5Z", "9999-12-31T23:59:59.999999+00:00"),
@@ -318,15 +364,24 @@ def test_a_time_is_read_as_described(text: str, moment: str | None) -> None:
 
 
 _TIMES = st.from_regex(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,12})?)?([Zz]|[-+ ][0-9]{2}:[0-9]{2})?)?", fullmatch=True
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,12})?)?([Zz]|[-+ ][0-9]{2}:[0-9]{2})?)?",
+    fullmatch=True,
 )
 _SPACES = [chr(code) for code in range(0x110000) if chr(code).isspace()]
-_WORDS = st.lists(st.sampled_from(["a", "ü", "/", "\ufeff", "\u200b", "\u180e", *_SPACES]), max_size=70).map("".join)
+_WORDS = st.lists(st.sampled_from(["a", "ü", "/", "\ufeff", "\u200b", "\u180e", *_SPACES]), max_size=70).map(
+    "".join
+)
 _FLOATS = st.floats(-1, 101) | st.floats()
-_WHOLE = st.integers(-3, 300).map(str) | st.integers().map(str) | _FLOATS.filter(lambda f: not f.is_integer()).map(repr)
+_WHOLE = (
+    st.integers(-3, 300).map(str)
+    | st.integers().map(str)
+    | _FLOATS.filter(lambda f: not f.is_integer()).map(repr)
+)
 _VALUES = {
     "date_from": _TIMES | st.text(max_size=30) | st.datetimes().map(str) | st.dates().map(str),
-    "q": _WORDS | st.text(max_size=40) | st.lists(st.sampled_from("xy"), min_size=14, max_size=18).map(" ".join),
+    "q": _WORDS
+    | st.text(max_size=40)
+    | st.lists(st.sampled_from("xy"), min_size=14, max_size=18).map(" ".join),
     "service": st.text(max_size=10),
     "min_score": _WHOLE | _FLOATS.map(repr),
     "page": _WHOLE,
@@ -423,14 +478,20 @@ def _holds(document: Json, place: tuple[str, str], answer: httpx.Response) -> No
     for name, header in response.get("headers", {}).items():
         if name in answer.headers:
             text = answer.headers[name]
-            jsonschema_rs.validator_for(header["schema"]).validate(int(text) if header["schema"]["type"] == "integer" else text)
+            jsonschema_rs.validator_for(header["schema"]).validate(
+                int(text) if header["schema"]["type"] == "integer" else text
+            )
         else:
             assert not header.get("required"), f"{name} is missing"
     told = {name.lower() for name in response.get("headers", {})}
-    assert set(answer.headers) <= told | {"content-type", "content-length", "date", "connection"}, "a header is not described"
+    assert set(answer.headers) <= told | {"content-type", "content-length", "date", "connection"}, (
+        "a header is not described"
+    )
 
 
-def _ask(tenant: Tenant, place: tuple[str, str], finding_id: str, scan_id: str, **params: str) -> httpx.Response:
+def _ask(
+    tenant: Tenant, place: tuple[str, str], finding_id: str, scan_id: str, **params: str
+) -> httpx.Response:
     method, path = place
     return tenant.client.request(method, path.format(finding_id=finding_id, scan_id=scan_id), params=params)
 
@@ -453,7 +514,11 @@ def test_what_happens_is_what_is_described(backend: Backend, document: Json, pla
     if "404" in statuses:
         holds(_ask(tenant, place, str(uuid4()), "no such run"), 404)
     if "422" in statuses:
-        wrong = {"note": "x" * 501, "page": "0"} if "suppress" not in place[1] and place != ("get", FINDING) else {}
+        wrong = (
+            {"note": "x" * 501, "page": "0"}
+            if "suppress" not in place[1] and place != ("get", FINDING)
+            else {}
+        )
         holds(_ask(tenant, place, ids[0] if wrong else "x", ids[1], **wrong), 422)
     other = "POST" if place[0] == "get" else "GET"
     holds(tenant.client.request(other, place[1].format(finding_id=ids[0], scan_id=ids[1])), 405)
@@ -466,7 +531,10 @@ def test_what_happens_is_what_is_described(backend: Backend, document: Json, pla
         with psycopg.connect(backend.settings.database_url or "") as db:
             db.execute("SELECT FROM findings WHERE id = %s FOR UPDATE", [held["id"]])
             holds(_ask(tenant, place, held["id"], ids[1]), 503)
-    with running_server(backend.settings, rate_limit=1) as server, Backend(backend.settings, backend.keys, server.base_url) as limited:
+    with (
+        running_server(backend.settings, rate_limit=1) as server,
+        Backend(backend.settings, backend.keys, server.base_url) as limited,
+    ):
         hurried = limited.tenant()
         limited.import_(hurried.account, line)
         limited.scan(hurried.account, run)
@@ -498,7 +566,9 @@ def test_a_fault_is_answered_as_described(
     assert "on purpose" not in answer.text
     _holds(document, place, answer)
     assert answer.json()["request_id"] == answer.headers["x-request-id"]
-    assert [line["request_id"] for line in logs if line["event"] == "request_failed"] == [answer.headers["x-request-id"]]
+    assert [line["request_id"] for line in logs if line["event"] == "request_failed"] == [
+        answer.headers["x-request-id"]
+    ]
 
 
 def _unparsable(base_url: str) -> httpx.Response:
@@ -523,8 +593,14 @@ def test_a_refused_state_is_answered_as_described(backend: Backend, document: Js
 
 def test_findings_and_runs_of_every_shape_hold_to_their_description(backend: Backend, document: Json) -> None:
     tenant = backend.tenant()
-    lines = [make_line(status=s, source_type=t, validation_status=v) for s, t, v in zip(STATUSES, SOURCES, VALIDATIONS, strict=True)]
-    lines += [{"id": str(uuid4())}, {"id": str(uuid4()), "first_seen_at": "0001-01-01T00:00:00Z", "last_seen_at": "9999-12-31T23:59:59Z"}]
+    lines = [
+        make_line(status=s, source_type=t, validation_status=v)
+        for s, t, v in zip(STATUSES, SOURCES, VALIDATIONS, strict=True)
+    ]
+    lines += [
+        {"id": str(uuid4())},
+        {"id": str(uuid4()), "first_seen_at": "0001-01-01T00:00:00Z", "last_seen_at": "9999-12-31T23:59:59Z"},
+    ]
     backend.import_(tenant.account, *lines)
     tenant.post(f"/findings/{lines[0]['id']}/resolve", note="n" * 500).raise_for_status()
     tenant.post(f"/findings/{lines[1]['id']}/suppress").raise_for_status()
@@ -577,7 +653,9 @@ print(json.dumps(seen))
 
 
 def _python(*arguments: str, folder: Path) -> str:
-    done = subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -597,7 +675,9 @@ def test_a_client_generated_from_it_works(backend: Backend, document: Json, tmp_
     )
     assert "warning" not in told.lower()
     (tmp_path / "use.py").write_text(CLIENT)
-    seen = json.loads(_python("-W", "error", "use.py", backend.base_url, tenant.key, *ids, str(run.id), folder=tmp_path))
+    seen = json.loads(
+        _python("-W", "error", "use.py", backend.base_url, tenant.key, *ids, str(run.id), folder=tmp_path)
+    )
     assert seen == {
         "list": [3, 3, [sorted(ids)[1]]],
         "none": 0,
@@ -613,4 +693,7 @@ def test_a_client_generated_from_it_works(backend: Backend, document: Json, tmp_
         "scans": [1, [str(run.id)]],
         "scan": "github:acme",
     }
-    assert tenant.finding(ids[0])["resolution_evidence"] == {"auto_resolved": False, "resolved_by": tenant.account.email}
+    assert tenant.finding(ids[0])["resolution_evidence"] == {
+        "auto_resolved": False,
+        "resolved_by": tenant.account.email,
+    }

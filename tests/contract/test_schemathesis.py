@@ -42,16 +42,24 @@ OPERATIONS = {
 }
 # A finding's state is not in its address, so no description of a parameter can rule these answers out.
 REFUSING = {"POST /api/v1/findings/{finding_id}/resolve", "POST /api/v1/findings/{finding_id}/restrict"}
-WELL_FORMED = {"finding_id": re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"), "scan_id": re.compile(".+", re.DOTALL)}
+WELL_FORMED = {
+    "finding_id": re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"),
+    "scan_id": re.compile(".+", re.DOTALL),
+}
 
-FEW_OF_EVERYTHING = {"generation": {"max-examples": 8}, "phases": {"coverage": {"generate-duplicate-query-parameters": True}}}
+FEW_OF_EVERYTHING = {
+    "generation": {"max-examples": 8},
+    "phases": {"coverage": {"generate-duplicate-query-parameters": True}},
+}
 MANY_PARAMETERS = {  # the key is always right, so that every case gets as far as its parameters
     "generation": {"max-examples": 30, "with-security-parameters": False},
     "phases": {
         "examples": {"enabled": False},
         "coverage": {"enabled": False},
         "stateful": {"enabled": False},
-        "fuzzing": {"extra-data-sources": {"responses": False}},  # it would ask for the same two ids over and over
+        "fuzzing": {
+            "extra-data-sources": {"responses": False}
+        },  # it would ask for the same two ids over and over
     },
 }
 
@@ -67,7 +75,9 @@ class Report:
 
 
 @pytest.mark.parametrize("options", [FEW_OF_EVERYTHING, MANY_PARAMETERS], ids=["everything", "parameters"])
-def test_the_service_holds_to_its_description(backend: Backend, tmp_path: Path, options: dict[str, Any]) -> None:
+def test_the_service_holds_to_its_description(
+    backend: Backend, tmp_path: Path, options: dict[str, Any]
+) -> None:
     owner, stranger = backend.tenant(), backend.tenant()
     _fill(backend, owner)
     backend.import_(stranger.account, make_line())
@@ -80,8 +90,12 @@ def test_the_service_holds_to_its_description(backend: Backend, tmp_path: Path, 
         assert 200 in report.statuses(operation), f"{operation} was never asked with real ids"
     if options is FEW_OF_EVERYTHING:
         assert all({401, 405} <= report.statuses(operation) for operation in OPERATIONS)
-        assert all(422 in report.statuses(operation) for operation in OPERATIONS - {"GET /api/v1/scans/{scan_id}"})
-        assert backend.sql("SELECT used FROM rate_windows WHERE key_id = %s", UUID(stranger.key_id)), "the stranger never tried"
+        assert all(
+            422 in report.statuses(operation) for operation in OPERATIONS - {"GET /api/v1/scans/{scan_id}"}
+        )
+        assert backend.sql("SELECT used FROM rate_windows WHERE key_id = %s", UUID(stranger.key_id)), (
+            "the stranger never tried"
+        )
     else:
         assert all(400 in report.statuses(operation) for operation in REFUSING)
         assert all(404 in report.statuses(operation) for operation in OPERATIONS if "_id}" in operation)
@@ -91,7 +105,9 @@ def _fill(backend: Backend, tenant: Tenant) -> None:
     """Some dozens of findings, and a scan run in every state. The ids are fixed, so that each run makes the same requests."""
     start = datetime(2026, 1, 1, 23, 59, 59, tzinfo=UTC)
     lines = []
-    for n, (status, source, validation) in enumerate(product(FindingStatus, SourceType, list(Validation)[::2])):
+    for n, (status, source, validation) in enumerate(
+        product(FindingStatus, SourceType, list(Validation)[::2])
+    ):
         seen = start + timedelta(hours=7 * n)
         line = make_line(
             id=str(UUID(int=n * 2**64 + n, version=4)),
@@ -102,10 +118,18 @@ def _fill(backend: Backend, tenant: Tenant) -> None:
             first_seen_at=seen.isoformat(),
             last_seen_at=(seen + timedelta(days=n % 5)).isoformat(),
             suppressed_at=seen.isoformat() if n % 4 == 0 else None,
-            validation_detail={"enabled_services": ["aws", f"aws_{n % 3}"][: n % 3], "checked": {"by": "test"}},
+            validation_detail={
+                "enabled_services": ["aws", f"aws_{n % 3}"][: n % 3],
+                "checked": {"by": "test"},
+            },
         )
         if n % 10 == 0:
-            line |= {"source_url": None, "repo_full_name": None, "file_path": "ünï/çødé 100%_\\.py", "line_number": None}
+            line |= {
+                "source_url": None,
+                "repo_full_name": None,
+                "file_path": "ünï/çødé 100%_\\.py",
+                "line_number": None,
+            }
         lines.append(line)
     backend.import_(tenant.account, *lines)
     for n, (type_, status, trigger) in enumerate(product(ScanType, ScanStatus, Trigger)):
@@ -126,10 +150,17 @@ def _fill(backend: Backend, tenant: Tenant) -> None:
         backend.scan(tenant.account, run)
 
 
-def _config(backend: Backend, folder: Path, owner: Tenant, stranger: Tenant, options: dict[str, Any]) -> SchemathesisConfig:
+def _config(
+    backend: Backend, folder: Path, owner: Tenant, stranger: Tenant, options: dict[str, Any]
+) -> SchemathesisConfig:
     people = folder / "people.json"  # two accounts that must not see each other's findings
-    headers = {name: [{"name": "Authorization", "value": f"Bearer {tenant.key}"}] for name, tenant in (("a", owner), ("b", stranger))}
-    people.write_text(json.dumps({"auth": [{"name": name, "fixedHeaders": header} for name, header in headers.items()]}))
+    headers = {
+        name: [{"name": "Authorization", "value": f"Bearer {tenant.key}"}]
+        for name, tenant in (("a", owner), ("b", stranger))
+    }
+    people.write_text(
+        json.dumps({"auth": [{"name": name, "fixedHeaders": header} for name, header in headers.items()]})
+    )
     return SchemathesisConfig.from_dict(
         {
             "seed": 1,
@@ -148,12 +179,19 @@ def _run(backend: Backend, owner: Tenant, config: SchemathesisConfig) -> Report:
     schema = schemathesis.openapi.from_url(f"{backend.base_url}/openapi.json", config=config)
 
     ids = {
-        name: [str(id_) for (id_,) in backend.sql(f"SELECT id FROM {table} WHERE account_id = %s ORDER BY id", owner.account.id)]
+        name: [
+            str(id_)
+            for (id_,) in backend.sql(
+                f"SELECT id FROM {table} WHERE account_id = %s ORDER BY id", owner.account.id
+            )
+        ]
         for name, table in (("finding_id", "findings"), ("scan_id", "scans"))
     }
 
     @schema.hook
-    def map_path_parameters(context: HookContext, path_parameters: dict[str, Any] | None) -> dict[str, Any] | None:
+    def map_path_parameters(
+        context: HookContext, path_parameters: dict[str, Any] | None
+    ) -> dict[str, Any] | None:
         """Ask for something that is there in three cases out of four; the generated value decides which."""
         for name, value in (path_parameters or {}).items():
             number = zlib.crc32(str(value).encode())
@@ -162,8 +200,14 @@ def _run(backend: Backend, owner: Tenant, config: SchemathesisConfig) -> Report:
         return path_parameters
 
     @schema.hook
-    def filter_failure(context: HookContext, failure: Failure, case: schemathesis.Case, response: Response) -> bool:
-        refused = response.status_code == 400 and response.json()["error"] == "invalid_transition" and case.operation.label in REFUSING
+    def filter_failure(
+        context: HookContext, failure: Failure, case: schemathesis.Case, response: Response
+    ) -> bool:
+        refused = (
+            response.status_code == 400
+            and response.json()["error"] == "invalid_transition"
+            and case.operation.label in REFUSING
+        )
         return not (isinstance(failure, RejectedPositiveData) and refused)
 
     report = Report()
@@ -186,7 +230,9 @@ def _note(event: events.ScenarioFinished, report: Report) -> None:
     recorder = event.recorder
     for case_id, interaction in recorder.interactions.items():
         if interaction.response is not None and case_id in recorder.cases:
-            report.answers[recorder.cases[case_id].value.operation.label, interaction.response.status_code] += 1
+            report.answers[
+                recorder.cases[case_id].value.operation.label, interaction.response.status_code
+            ] += 1
     for checks in recorder.checks.values():
         for check in checks:
             report.checks[check.name] += 1
@@ -194,5 +240,9 @@ def _note(event: events.ScenarioFinished, report: Report) -> None:
                 told = check.failure_info
                 report.failures.append(
                     f"{event.phase.value}: {check.name}: "
-                    + (f"{told.failure.title}\n{told.failure.message}\n{told.code_sample}" if told else "crashed")
+                    + (
+                        f"{told.failure.title}\n{told.failure.message}\n{told.code_sample}"
+                        if told
+                        else "crashed"
+                    )
                 )

@@ -66,16 +66,22 @@ def refused_with_401(answer: httpx.Response, code: str) -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES + WRONG_OTHERWISE)
-def test_every_request_needs_a_key_before_anything_else_is_told(anyone: httpx.Client, method: str, path: str) -> None:
+def test_every_request_needs_a_key_before_anything_else_is_told(
+    anyone: httpx.Client, method: str, path: str
+) -> None:
     # 401 {"error": "missing_authorization"}: no Authorization header
     refused_with_401(anyone.request(method, path), "missing_authorization")
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES + WRONG_OTHERWISE)
-def test_a_token_that_matches_no_key_is_told_before_anything_else(anyone: httpx.Client, tenant: Tenant, method: str, path: str) -> None:
+def test_a_token_that_matches_no_key_is_told_before_anything_else(
+    anyone: httpx.Client, tenant: Tenant, method: str, path: str
+) -> None:
     # 401 {"error": "invalid_token"}: token matches no active key
     wrong = tenant.key[:-7] + ("A" if tenant.key[-7] != "A" else "B") + tenant.key[-6:]
-    refused_with_401(anyone.request(method, path, headers={"Authorization": f"Bearer {wrong}"}), "invalid_token")
+    refused_with_401(
+        anyone.request(method, path, headers={"Authorization": f"Bearer {wrong}"}), "invalid_token"
+    )
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
@@ -90,15 +96,32 @@ def test_a_head_without_a_key_is_refused_without_a_body(anyone: httpx.Client) ->
 
 
 @pytest.mark.parametrize(
-    "form", ["", "Bearer", "Basic {key}", "Token {key}", "{key}", "Bearer{key}", "Bearer {key} {key}", "Bearer, {key}"]
+    "form",
+    [
+        "",
+        "Bearer",
+        "Basic {key}",
+        "Token {key}",
+        "{key}",
+        "Bearer{key}",
+        "Bearer {key} {key}",
+        "Bearer, {key}",
+    ],
 )
-def test_a_wrong_scheme_or_an_empty_token_is_an_invalid_token(anyone: httpx.Client, tenant: Tenant, form: str) -> None:
+def test_a_wrong_scheme_or_an_empty_token_is_an_invalid_token(
+    anyone: httpx.Client, tenant: Tenant, form: str
+) -> None:
     header = {"Authorization": form.format(key=tenant.key)}
     refused_with_401(anyone.get("/api/v1/findings", headers=header), "invalid_token")
 
 
-@pytest.mark.parametrize("change", ["upper case", "lower case", "one less", "one more", "other checksum", "another of the same form"])
-def test_a_token_must_match_exactly(anyone: httpx.Client, tenant: Tenant, starter: Tenant, change: str) -> None:
+@pytest.mark.parametrize(
+    "change",
+    ["upper case", "lower case", "one less", "one more", "other checksum", "another of the same form"],
+)
+def test_a_token_must_match_exactly(
+    anyone: httpx.Client, tenant: Tenant, starter: Tenant, change: str
+) -> None:
     key = tenant.key
     changed = {
         "upper case": key.upper(),
@@ -109,22 +132,32 @@ def test_a_token_must_match_exactly(anyone: httpx.Client, tenant: Tenant, starte
         "another of the same form": starter.key[:20] + key[20:],
     }[change]
     assert changed != key
-    refused_with_401(anyone.get("/api/v1/findings", headers={"Authorization": f"Bearer {changed}"}), "invalid_token")
+    refused_with_401(
+        anyone.get("/api/v1/findings", headers={"Authorization": f"Bearer {changed}"}), "invalid_token"
+    )
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
 def test_the_scheme_may_be_written_in_any_case(anyone: httpx.Client, tenant: Tenant, scheme: str) -> None:
-    assert anyone.get("/api/v1/findings", headers={"Authorization": f"{scheme} {tenant.key}"}).status_code == 200
+    assert (
+        anyone.get("/api/v1/findings", headers={"Authorization": f"{scheme} {tenant.key}"}).status_code == 200
+    )
 
 
 def test_a_key_in_the_query_or_in_a_cookie_is_no_key(anyone: httpx.Client, tenant: Tenant) -> None:
     # "No OAuth flow, no session cookies."
-    refused_with_401(anyone.get("/api/v1/findings", params={"access_token": tenant.key}), "missing_authorization")
-    refused_with_401(anyone.get("/api/v1/findings", headers={"Cookie": f"session={tenant.key}"}), "missing_authorization")
+    refused_with_401(
+        anyone.get("/api/v1/findings", params={"access_token": tenant.key}), "missing_authorization"
+    )
+    refused_with_401(
+        anyone.get("/api/v1/findings", headers={"Cookie": f"session={tenant.key}"}), "missing_authorization"
+    )
 
 
 def test_no_answer_sets_a_cookie(anyone: httpx.Client, tenant: Tenant) -> None:
-    answers = [tenant.client.request(method, path) for method, path in ROUTES] + [anyone.get("/api/v1/findings")]
+    answers = [tenant.client.request(method, path) for method, path in ROUTES] + [
+        anyone.get("/api/v1/findings")
+    ]
     assert not any("set-cookie" in answer.headers for answer in answers)
 
 
@@ -155,13 +188,17 @@ def test_a_key_has_no_expiry_unless_one_is_set(stage: Backend, tenant: Tenant) -
 
 def test_a_key_that_is_revoked_and_expired_is_revoked(stage: Backend, tenant: Tenant) -> None:
     id_, token = stage.key(tenant.account)
-    stage.sql("UPDATE api_keys SET expires_at = now() - interval '1 s', revoked_at = now() WHERE id = %s", id_)
+    stage.sql(
+        "UPDATE api_keys SET expires_at = now() - interval '1 s', revoked_at = now() WHERE id = %s", id_
+    )
     refused_with_401(stage.client(token).get("/api/v1/findings"), "revoked_token")
 
 
 def test_keys_are_stored_so_that_they_cannot_be_shown_again(stage: Backend, tenant: Tenant) -> None:
     # "Keys are created in the portal and shown exactly once."
-    assert stage.sql("SELECT count(*) FROM api_keys k WHERE k::text LIKE %s", f"%{tenant.key[20:]}%") == [(0,)]
+    assert stage.sql("SELECT count(*) FROM api_keys k WHERE k::text LIKE %s", f"%{tenant.key[20:]}%") == [
+        (0,)
+    ]
     assert stage.sql("SELECT count(*) FROM audit a WHERE a::text LIKE %s", f"%{tenant.key[20:]}%") == [(0,)]
     assert stage.sql("SELECT count(*) FROM api_keys WHERE id = %s", tenant.key_id) == [(1,)]
 
@@ -169,7 +206,11 @@ def test_keys_are_stored_so_that_they_cannot_be_shown_again(stage: Backend, tena
 def test_keys_belong_to_the_account_and_outlive_the_member(stage: Backend, tenant: Tenant) -> None:
     # "Keys belong to the account, not a user. Removing a team member does not revoke keys."
     email = f"{uuid4().hex}@example.com"
-    stage.run(lambda db: accounts.create_member(db, tenant.account, email=email, role=Role.ADMIN, password="p" * 12, by="test", now=now()))
+    stage.run(
+        lambda db: accounts.create_member(
+            db, tenant.account, email=email, role=Role.ADMIN, password="p" * 12, by="test", now=now()
+        )
+    )
     _, token = stage.key(tenant.account, member=email)
     stage.run(lambda db: accounts.remove_member(db, email, by="test", now=now()))
     assert stage.client(token).get("/api/v1/findings").status_code == 200
@@ -179,14 +220,19 @@ def test_every_key_of_an_account_sees_the_same_findings(stage: Backend) -> None:
     tenant = stage.tenant()
     stage.import_(tenant.account, line := make_line())
     _, token = stage.key(tenant.account, member="someone@example.com")
-    assert stage.client(token).get(f"/api/v1/findings/{line['id']}").json() == tenant.get(f"/findings/{line['id']}").json()
+    assert (
+        stage.client(token).get(f"/api/v1/findings/{line['id']}").json()
+        == tenant.get(f"/findings/{line['id']}").json()
+    )
 
 
 # --- the plan
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES + WRONG_OTHERWISE)
-def test_a_plan_without_api_access_is_refused_before_anything_else(starter: Tenant, method: str, path: str) -> None:
+def test_a_plan_without_api_access_is_refused_before_anything_else(
+    starter: Tenant, method: str, path: str
+) -> None:
     # 403 {"error": "plan_required", "minimum": "growth"}: plan lacks API access
     answer = starter.client.request(method, path)
     assert answer.status_code == 403
@@ -205,7 +251,9 @@ def test_a_change_of_plan_counts_from_the_next_request(stage: Backend) -> None:
     tenant = stage.tenant()
     codes = []
     for plan in (Plan.STARTER, Plan.ENTERPRISE, Plan.STARTER, Plan.GROWTH):
-        stage.run(lambda db, plan=plan: accounts.set_plan(db, tenant.account.slug, plan, by="test", now=now()))
+        stage.run(
+            lambda db, plan=plan: accounts.set_plan(db, tenant.account.slug, plan, by="test", now=now())
+        )
         codes.append(tenant.get("/findings").status_code)
     assert codes == [403, 200, 403, 200]
 
@@ -229,7 +277,10 @@ def test_a_revoked_key_of_a_small_plan_is_told_as_revoked(stage: Backend) -> Non
 @pytest.fixture(scope="module")
 def secure(settings: Settings, keys: Keys) -> Iterator[Backend]:
     """A service whose base address is https; the proxy in front of it says how a request came."""
-    with running_server(settings, base_url=HTTPS, rate_limit=0) as server, Backend(settings, keys, server.base_url) as backend:
+    with (
+        running_server(settings, base_url=HTTPS, rate_limit=0) as server,
+        Backend(settings, keys, server.base_url) as backend,
+    ):
         yield backend
 
 
@@ -315,7 +366,9 @@ def cors_headers(answer: httpx.Response) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("origin", [ORIGIN, "null", "http://127.0.0.1", "*"])
-def test_cross_origin_requests_are_not_allowed_by_default(anyone: httpx.Client, tenant: Tenant, origin: str) -> None:
+def test_cross_origin_requests_are_not_allowed_by_default(
+    anyone: httpx.Client, tenant: Tenant, origin: str
+) -> None:
     # "Cross-origin (browser) requests are not allowed by default."
     preflight = anyone.options("/api/v1/findings", headers={"Origin": origin} | PREFLIGHT)
     refused_with_401(preflight, "missing_authorization")
@@ -352,11 +405,17 @@ def test_a_named_origin_may_ask_first(browsers: Backend) -> None:
     assert answer.is_success
     allowed = cors_headers(answer)
     assert allowed["access-control-allow-origin"] == ORIGIN
-    assert {method.strip() for method in allowed["access-control-allow-methods"].split(",")} >= {"GET", "POST"}
+    assert {method.strip() for method in allowed["access-control-allow-methods"].split(",")} >= {
+        "GET",
+        "POST",
+    }
     assert allowed["access-control-allow-headers"].lower() == "authorization"
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example.com", f"{ORIGIN}.evil.example", f"{ORIGIN}:444", ORIGIN.upper(), "null", "", "*"])
+@pytest.mark.parametrize(
+    "origin",
+    ["https://evil.example.com", f"{ORIGIN}.evil.example", f"{ORIGIN}:444", ORIGIN.upper(), "null", "", "*"],
+)
 def test_no_other_origin_is_allowed(browsers: Backend, tenant: Tenant, origin: str) -> None:
     get = browsers.client(tenant.key).get("/api/v1/findings", headers={"Origin": origin})
     asked = browsers.client().options("/api/v1/findings", headers={"Origin": origin} | PREFLIGHT)
@@ -372,7 +431,11 @@ def test_options_that_is_no_preflight_is_a_method_like_any_other(browsers: Backe
 def test_csrf_protection_does_not_apply(stage: Backend, tenant: Tenant) -> None:
     # "CSRF protection does not apply to `/api/*`."
     stage.import_(tenant.account, line := make_line())
-    foreign: dict[str, Any] = {"Origin": "https://evil.example.com", "Referer": "https://evil.example.com/", "Sec-Fetch-Site": "cross-site"}
+    foreign: dict[str, Any] = {
+        "Origin": "https://evil.example.com",
+        "Referer": "https://evil.example.com/",
+        "Sec-Fetch-Site": "cross-site",
+    }
     assert tenant.client.post(f"/api/v1/findings/{line['id']}/resolve", headers=foreign).status_code == 200
 
 

@@ -14,20 +14,54 @@ from tests.support.factories import make_line, make_scan
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 GET_ROUTES = ["/findings", f"/findings/{UNKNOWN}", "/scans", f"/scans/{UNKNOWN}"]
-POST_ROUTES = [f"/findings/{UNKNOWN}/{action}" for action in ("suppress", "resolve", "restrict", "false_positive")]
+POST_ROUTES = [
+    f"/findings/{UNKNOWN}/{action}" for action in ("suppress", "resolve", "restrict", "false_positive")
+]
 
 
 # The findings that every list below is made of; the letter is the finding's name and the end of its id.
 FINDINGS: dict[str, dict[str, Any]] = {
-    "a": {"composite_score": 90, "first_seen_at": "2026-01-01T00:00:00Z", "last_seen_at": "2026-05-01T00:00:00Z"},
-    "b": {"composite_score": 80, "first_seen_at": "2026-01-01T23:59:59Z", "last_seen_at": "2026-04-01T00:00:00Z", "status": "resolved"},
-    "c": {"composite_score": 80, "first_seen_at": "2026-01-02T00:00:00Z", "last_seen_at": "2026-04-01T00:00:00Z", "status": "stale"},
-    "d": {"composite_score": 79.5, "first_seen_at": "2026-01-02T12:00:00Z", "status": "false_positive", "source_type": "gist"},
-    "e": {"composite_score": 50, "first_seen_at": "2026-01-03T00:00:00Z", "status": "customer_restricted", "source_type": "commit"},
+    "a": {
+        "composite_score": 90,
+        "first_seen_at": "2026-01-01T00:00:00Z",
+        "last_seen_at": "2026-05-01T00:00:00Z",
+    },
+    "b": {
+        "composite_score": 80,
+        "first_seen_at": "2026-01-01T23:59:59Z",
+        "last_seen_at": "2026-04-01T00:00:00Z",
+        "status": "resolved",
+    },
+    "c": {
+        "composite_score": 80,
+        "first_seen_at": "2026-01-02T00:00:00Z",
+        "last_seen_at": "2026-04-01T00:00:00Z",
+        "status": "stale",
+    },
+    "d": {
+        "composite_score": 79.5,
+        "first_seen_at": "2026-01-02T12:00:00Z",
+        "status": "false_positive",
+        "source_type": "gist",
+    },
+    "e": {
+        "composite_score": 50,
+        "first_seen_at": "2026-01-03T00:00:00Z",
+        "status": "customer_restricted",
+        "source_type": "commit",
+    },
     "f": {"composite_score": 50, "validation_status": "invalid", "source_type": "endpoint"},
     "g": {"composite_score": 50, "validation_status": "unvalidated", "source_type": "js_bundle"},
-    "h": {"composite_score": 0, "validation_status": "error", "validation_detail": {"enabled_services": ["github"]}},
-    "i": {"composite_score": 100, "validation_status": "unreachable", "validation_detail": {"enabled_services": ["AWS", "stripe"]}},
+    "h": {
+        "composite_score": 0,
+        "validation_status": "error",
+        "validation_detail": {"enabled_services": ["github"]},
+    },
+    "i": {
+        "composite_score": 100,
+        "validation_status": "unreachable",
+        "validation_detail": {"enabled_services": ["AWS", "stripe"]},
+    },
     "j": {
         "composite_score": 10,
         "source_url": "https://Files.Example.com/Reports?id=7",
@@ -43,7 +77,9 @@ NAMES = {id_: name for name, id_ in IDS.items()}
 def tenant(stage: Backend) -> Tenant:
     tenant = stage.tenant()
     defaults = {"first_seen_at": "2026-02-01T00:00:00Z", "last_seen_at": "2026-03-01T00:00:00Z"}
-    stage.import_(tenant.account, *(make_line(id=IDS[name], **(defaults | given)) for name, given in FINDINGS.items()))
+    stage.import_(
+        tenant.account, *(make_line(id=IDS[name], **(defaults | given)) for name, given in FINDINGS.items())
+    )
     return tenant
 
 
@@ -77,7 +113,11 @@ def test_only_get_and_post_are_used(tenant: Tenant, path: str, method: str) -> N
 @pytest.mark.parametrize("path", GET_ROUTES)
 def test_a_reading_address_takes_no_post(tenant: Tenant, path: str) -> None:
     answer = tenant.post(path)
-    assert (answer.status_code, answer.headers["Allow"], answer.json()["error"]) == (405, "GET, HEAD", "method_not_allowed")
+    assert (answer.status_code, answer.headers["Allow"], answer.json()["error"]) == (
+        405,
+        "GET, HEAD",
+        "method_not_allowed",
+    )
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
@@ -87,12 +127,16 @@ def test_a_changing_address_takes_no_get(tenant: Tenant, path: str, method: str)
     assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
 
 
-def test_post_takes_its_arguments_from_the_query_and_needs_neither_body_nor_content_type(stage: Backend) -> None:
+def test_post_takes_its_arguments_from_the_query_and_needs_neither_body_nor_content_type(
+    stage: Backend,
+) -> None:
     # "POST endpoints take their arguments from query parameters; no request body and no Content-Type are needed."
     tenant = stage.tenant()
     line = make_line()
     stage.import_(tenant.account, line)
-    request = tenant.client.build_request("POST", f"/api/v1/findings/{line['id']}/resolve?note=from+the%20query")
+    request = tenant.client.build_request(
+        "POST", f"/api/v1/findings/{line['id']}/resolve?note=from+the%20query"
+    )
     assert "content-type" not in request.headers
     assert not request.content
     assert tenant.client.send(request).status_code == 200
@@ -151,7 +195,18 @@ def test_the_slash_form_of_a_change_changes(stage: Backend) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["", "/", "/nowhere", "/findings//", "/finding", f"/findings/{UNKNOWN}/delete", "/team", "/billing", "/rules"]
+    "path",
+    [
+        "",
+        "/",
+        "/nowhere",
+        "/findings//",
+        "/finding",
+        f"/findings/{UNKNOWN}/delete",
+        "/team",
+        "/billing",
+        "/rules",
+    ],
 )
 def test_what_the_specification_does_not_name_is_not_there(tenant: Tenant, path: str) -> None:
     # "Read team, billing, configuration: no. Write integrations: no. Create suppression rules: no (planned)."
@@ -173,7 +228,11 @@ def test_a_scan_cannot_be_triggered_through_the_api(stage: Backend) -> None:
 
 def stripped(answer: httpx.Response) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
     """Everything of an answer but what names the request and the moment."""
-    return answer.status_code, answer.content, [(n, v) for n, v in answer.headers.raw if n.lower() not in {b"x-request-id", b"date"}]
+    return (
+        answer.status_code,
+        answer.content,
+        [(n, v) for n, v in answer.headers.raw if n.lower() not in {b"x-request-id", b"date"}],
+    )
 
 
 @pytest.mark.parametrize(
@@ -209,7 +268,9 @@ def test_another_accounts_scan_run_is_byte_for_byte_as_unknown_as_any(stage: Bac
     other = stage.tenant()
     stage.scan(other.account, run := make_scan())
     assert other.get(f"/scans/{run.id}").status_code == 200
-    answers = [stripped(tenant.get(f"/scans/{id_}")) for id_ in (str(run.id), UNKNOWN, "no-uuid-at-all", "x" * 36)]
+    answers = [
+        stripped(tenant.get(f"/scans/{id_}")) for id_ in (str(run.id), UNKNOWN, "no-uuid-at-all", "x" * 36)
+    ]
     assert answers.count(answers[0]) == 4
     assert answers[0][0] == 404
     assert json.loads(answers[0][1])["error"] == "not_found"
@@ -232,7 +293,13 @@ def test_lists_hold_nothing_of_other_accounts(stage: Backend, tenant: Tenant) ->
             "data": [],
             "meta": {"total": 0, "page": 1, "per_page": 25 if path == "/findings" else 20, "pages": 0},
         }
-    for params in ({"q": "settings"}, {"service": "aws"}, {"min_score": 1}, {"date_from": "2020-01-01"}, {"status": "active"}):
+    for params in (
+        {"q": "settings"},
+        {"service": "aws"},
+        {"min_score": 1},
+        {"date_from": "2020-01-01"},
+        {"status": "active"},
+    ):
         assert other.get("/findings", **params).json()["meta"]["total"] == 0
 
 
@@ -252,15 +319,21 @@ def test_lists_hold_nothing_of_other_accounts(stage: Backend, tenant: Tenant) ->
         f" {UNKNOWN}",
     ],
 )
-@pytest.mark.parametrize("form", ["/findings/{}", "/findings/{}/resolve", "/findings/{}/restrict", "/findings/{}/suppress"])
-def test_a_finding_id_that_is_no_uuid_in_its_36_character_form_is_a_parameter_error(tenant: Tenant, id_: str, form: str) -> None:
+@pytest.mark.parametrize(
+    "form", ["/findings/{}", "/findings/{}/resolve", "/findings/{}/restrict", "/findings/{}/suppress"]
+)
+def test_a_finding_id_that_is_no_uuid_in_its_36_character_form_is_a_parameter_error(
+    tenant: Tenant, id_: str, form: str
+) -> None:
     # "Path: `finding_id` string (UUID)."
     answer = tenant.client.request("GET" if form.endswith("}") else "POST", f"/api/v1{form.format(id_)}")
     assert answer.status_code == 422
     assert [entry["loc"] for entry in answer.json()["detail"]] == [["path", "finding_id"]]
 
 
-@pytest.mark.parametrize("odd", ["dashes elsewhere", "no dashes", "braces", "urn", "digits of another script"])
+@pytest.mark.parametrize(
+    "odd", ["dashes elsewhere", "no dashes", "braces", "urn", "digits of another script"]
+)
 def test_a_scan_run_is_found_by_its_36_character_form_only(stage: Backend, odd: str) -> None:
     # "Path: `scan_id` string."
     tenant = stage.tenant()
@@ -286,21 +359,29 @@ def test_without_parameters_the_list_is_sorted_by_score_from_the_highest(tenant:
 
 @pytest.mark.parametrize(
     ("status", "expected"),
-    [("active", "afghij"), ("resolved", "b"), ("stale", "c"), ("false_positive", "d"), ("customer_restricted", "e")],
+    [
+        ("active", "afghij"),
+        ("resolved", "b"),
+        ("stale", "c"),
+        ("false_positive", "d"),
+        ("customer_restricted", "e"),
+    ],
 )
 def test_status_filters(tenant: Tenant, status: str, expected: str) -> None:
     assert the_set(tenant, status=status) == expected
 
 
 @pytest.mark.parametrize(
-    ("source_type", "expected"), [("repo", "abchij"), ("gist", "d"), ("commit", "e"), ("endpoint", "f"), ("js_bundle", "g")]
+    ("source_type", "expected"),
+    [("repo", "abchij"), ("gist", "d"), ("commit", "e"), ("endpoint", "f"), ("js_bundle", "g")],
 )
 def test_source_type_filters(tenant: Tenant, source_type: str, expected: str) -> None:
     assert the_set(tenant, source_type=source_type) == expected
 
 
 @pytest.mark.parametrize(
-    ("validation", "expected"), [("valid", "abcdej"), ("invalid", "f"), ("unvalidated", "g"), ("error", "h"), ("unreachable", "i")]
+    ("validation", "expected"),
+    [("valid", "abcdej"), ("invalid", "f"), ("unvalidated", "g"), ("error", "h"), ("unreachable", "i")],
 )
 def test_validation_filters_on_validation_status(tenant: Tenant, validation: str, expected: str) -> None:
     assert the_set(tenant, validation=validation) == expected
@@ -308,7 +389,16 @@ def test_validation_filters_on_validation_status(tenant: Tenant, validation: str
 
 @pytest.mark.parametrize(
     ("service", "expected"),
-    [("aws", "abcdefgj"), ("aws_s3", "abcdefgj"), ("AWS", "i"), ("stripe", "i"), ("github", "h"), ("Stripe", ""), ("strip", ""), ("s", "")],
+    [
+        ("aws", "abcdefgj"),
+        ("aws_s3", "abcdefgj"),
+        ("AWS", "i"),
+        ("stripe", "i"),
+        ("github", "h"),
+        ("Stripe", ""),
+        ("strip", ""),
+        ("s", ""),
+    ],
 )
 def test_service_is_one_label_exactly(tenant: Tenant, service: str, expected: str) -> None:
     # "an enabled service/capability label from `validation_detail.enabled_services`"
@@ -360,7 +450,9 @@ JANUARY = "abcde"  # a and b on the 1st, c and d on the 2nd, e on the 3rd; every
         ({"date_from": "0001-01-01", "date_to": "9999-12-31"}, "abcdefghij"),
     ],
 )
-def test_dates_bound_first_seen_at_both_ends_included(tenant: Tenant, params: dict[str, str], expected: str) -> None:
+def test_dates_bound_first_seen_at_both_ends_included(
+    tenant: Tenant, params: dict[str, str], expected: str
+) -> None:
     # "date_from: first seen on or after; date_to: first seen on or before"
     assert the_set(tenant, **params) == expected
     assert the_set(tenant, order_by="last_seen_at", **params) == expected
@@ -369,7 +461,9 @@ def test_dates_bound_first_seen_at_both_ends_included(tenant: Tenant, params: di
 
 
 def test_a_plus_that_a_url_made_a_space_still_is_an_offset(tenant: Tenant) -> None:
-    answer = tenant.client.get("/api/v1/findings?date_from=2026-01-02T01:00:00+01:00&date_to=2026-01-02T01:00:00+01:00")
+    answer = tenant.client.get(
+        "/api/v1/findings?date_from=2026-01-02T01:00:00+01:00&date_to=2026-01-02T01:00:00+01:00"
+    )
     assert [NAMES[finding["id"]] for finding in answer.json()["data"]] == ["c"]
 
 
@@ -461,7 +555,9 @@ def test_an_unknown_parameter_is_ignored(tenant: Tenant) -> None:
     ("order_by", "ascending"),
     [("composite_score", "hjgfedcbai"), ("first_seen_at", "abcdejihgf"), ("last_seen_at", "jihgfedcba")],
 )
-def test_the_list_is_sorted_as_asked_and_ties_by_id_in_the_same_direction(tenant: Tenant, order_by: str, ascending: str) -> None:
+def test_the_list_is_sorted_as_asked_and_ties_by_id_in_the_same_direction(
+    tenant: Tenant, order_by: str, ascending: str
+) -> None:
     # order_by: `composite_score`, `first_seen_at` or `last_seen_at`; order_dir: `asc` or `desc`
     assert names(tenant, order_by=order_by, order_dir="asc") == ascending
     assert names(tenant, order_by=order_by, order_dir="desc") == ascending[::-1]
@@ -475,14 +571,20 @@ def test_the_list_is_sorted_as_asked_and_ties_by_id_in_the_same_direction(tenant
 
 @pytest.mark.parametrize("order_by", ["composite_score", "first_seen_at", "last_seen_at"])
 @pytest.mark.parametrize("order_dir", ["asc", "desc"])
-@pytest.mark.parametrize("filters", [{}, {"q": "e"}, {"service": "aws"}, {"min_score": 1}, {"validation": "valid"}], ids=str)
-def test_the_pages_together_are_the_whole_list(tenant: Tenant, order_by: str, order_dir: str, filters: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "filters", [{}, {"q": "e"}, {"service": "aws"}, {"min_score": 1}, {"validation": "valid"}], ids=str
+)
+def test_the_pages_together_are_the_whole_list(
+    tenant: Tenant, order_by: str, order_dir: str, filters: dict[str, Any]
+) -> None:
     # "1-based page"; "results per page"
     whole = tenant.get("/findings", order_by=order_by, order_dir=order_dir, per_page=200, **filters).json()
     total = whole["meta"]["total"]
     found = []
     for page in range(1, -(-total // 3) + 1):
-        body = tenant.get("/findings", order_by=order_by, order_dir=order_dir, per_page=3, page=page, **filters).json()
+        body = tenant.get(
+            "/findings", order_by=order_by, order_dir=order_dir, per_page=3, page=page, **filters
+        ).json()
         assert body["meta"] == {"total": total, "page": page, "per_page": 3, "pages": -(-total // 3)}
         assert len(body["data"]) == min(3, total - 3 * (page - 1))
         found += body["data"]
@@ -490,12 +592,18 @@ def test_the_pages_together_are_the_whole_list(tenant: Tenant, order_by: str, or
 
 
 def test_an_empty_result_has_no_pages(tenant: Tenant) -> None:
-    for params in ({"q": "nothing-of-the-kind"}, {"service": "none"}, {"status": "active", "source_type": "gist"}):
+    for params in (
+        {"q": "nothing-of-the-kind"},
+        {"service": "none"},
+        {"status": "active", "source_type": "gist"},
+    ):
         body = tenant.get("/findings", **params).json()
         assert body == {"data": [], "meta": {"total": 0, "page": 1, "per_page": 25, "pages": 0}}
 
 
-@pytest.mark.parametrize("filters", [{}, {"q": "e"}, {"service": "aws"}, {"date_from": "2026-01-01"}], ids=str)
+@pytest.mark.parametrize(
+    "filters", [{}, {"q": "e"}, {"service": "aws"}, {"date_from": "2026-01-01"}], ids=str
+)
 def test_a_page_past_the_end_is_empty(tenant: Tenant, filters: dict[str, str]) -> None:
     first = tenant.get("/findings", per_page=5, **filters).json()["meta"]
     for page in (first["pages"] + 1, 1000, 2**63, 10**30):
@@ -524,7 +632,10 @@ def runs(stage: Backend) -> Tenant:
     first = make_scan().created_at
     for n in range(25):
         type_ = ScanType.SCRAPE if n % 5 == 0 else ScanType.GITHUB
-        stage.scan(tenant.account, make_scan(type=type_, created_at=first.replace(minute=max(n, 1)), target=f"{n:02}"))
+        stage.scan(
+            tenant.account,
+            make_scan(type=type_, created_at=first.replace(minute=max(n, 1)), target=f"{n:02}"),
+        )
     return tenant
 
 
@@ -540,7 +651,10 @@ def test_scan_runs_are_listed_newest_first_twenty_at_a_time(runs: Tenant) -> Non
 
 def test_scan_runs_are_filtered_by_type(runs: Tenant) -> None:
     # "`type` (string, optional: `github` or `scrape`)"
-    scrapes, repositories = runs.get("/scans", type="scrape", limit=100).json(), runs.get("/scans", type="github", limit=100).json()
+    scrapes, repositories = (
+        runs.get("/scans", type="scrape", limit=100).json(),
+        runs.get("/scans", type="github", limit=100).json(),
+    )
     assert (scrapes["meta"]["total"], repositories["meta"]["total"]) == (5, 20)
     assert {run["type"] for run in scrapes["data"]} == {"scrape"}
     assert {run["type"] for run in repositories["data"]} == {"github"}
@@ -561,7 +675,10 @@ def test_scan_runs_have_pages(runs: Tenant) -> None:
         assert body["meta"] == {"total": 25, "page": page, "per_page": 10, "pages": 3}
         found += body["data"]
     assert found == whole
-    assert runs.get("/scans", page=10**30).json() == {"data": [], "meta": {"total": 25, "page": 10**30, "per_page": 20, "pages": 2}}
+    assert runs.get("/scans", page=10**30).json() == {
+        "data": [],
+        "meta": {"total": 25, "page": 10**30, "per_page": 20, "pages": 2},
+    }
 
 
 @pytest.mark.parametrize("value", ["", "Github", "web", "github,scrape"])
@@ -591,23 +708,49 @@ def test_the_description_is_served_without_a_key_and_names_every_route(stage: Ba
         ("/api/v1/scans", "get"),
         ("/api/v1/scans/{scan_id}", "get"),
     }
-    assert not any("requestBody" in operation for item in described["paths"].values() for operation in item.values())
+    assert not any(
+        "requestBody" in operation for item in described["paths"].values() for operation in item.values()
+    )
 
 
 def test_the_description_names_every_parameter_with_its_default(stage: Backend) -> None:
     paths = stage.client().get("/openapi.json").json()["paths"]
-    parameters = {parameter["name"]: parameter for parameter in paths["/api/v1/findings"]["get"]["parameters"]}
+    parameters = {
+        parameter["name"]: parameter for parameter in paths["/api/v1/findings"]["get"]["parameters"]
+    }
     assert parameters.keys() == {
-        *("status", "source_type", "validation", "service", "min_score", "date_from", "date_to", "q", "page", "per_page"),
+        *(
+            "status",
+            "source_type",
+            "validation",
+            "service",
+            "min_score",
+            "date_from",
+            "date_to",
+            "q",
+            "page",
+            "per_page",
+        ),
         *("order_by", "order_dir", "suppressed"),
     }
     assert not any(parameter["required"] for parameter in parameters.values())
-    defaults = {name: parameter["schema"]["default"] for name, parameter in parameters.items() if "default" in parameter["schema"]}
+    defaults = {
+        name: parameter["schema"]["default"]
+        for name, parameter in parameters.items()
+        if "default" in parameter["schema"]
+    }
     assert defaults == {"page": 1, "per_page": 25, "order_by": "composite_score", "order_dir": "desc"}
-    scans = {parameter["name"]: parameter["schema"].get("default") for parameter in paths["/api/v1/scans"]["get"]["parameters"]}
+    scans = {
+        parameter["name"]: parameter["schema"].get("default")
+        for parameter in paths["/api/v1/scans"]["get"]["parameters"]
+    }
     assert scans == {"type": None, "limit": 20, "page": 1}
     for action in ("resolve", "restrict", "false_positive"):
-        (note,) = [p for p in paths[f"/api/v1/findings/{{finding_id}}/{action}"]["post"]["parameters"] if p["in"] == "query"]
+        (note,) = [
+            p
+            for p in paths[f"/api/v1/findings/{{finding_id}}/{action}"]["post"]["parameters"]
+            if p["in"] == "query"
+        ]
         assert (note["name"], note["required"], note["schema"]["maxLength"]) == ("note", False, 500)
 
 

@@ -45,7 +45,11 @@ def test_an_unknown_address_beside_the_api_is_not_found_either(stage: Backend) -
 @pytest.mark.parametrize("path", ["/openapi.json", "/healthz", "/readyz"])
 def test_an_open_route_takes_get_only(stage: Backend, path: str) -> None:
     answer = stage.client().post(path)
-    assert (answer.status_code, answer.headers["Allow"], answer.json()["error"]) == (405, "GET, HEAD", "method_not_allowed")
+    assert (answer.status_code, answer.headers["Allow"], answer.json()["error"]) == (
+        405,
+        "GET, HEAD",
+        "method_not_allowed",
+    )
 
 
 def test_what_is_wrong_is_told_in_a_fixed_order(settings: Settings, keys: Keys) -> None:
@@ -83,7 +87,12 @@ def test_what_is_wrong_is_told_in_a_fixed_order(settings: Settings, keys: Keys) 
         ("/findings", "page", ["1", "2", "1000000"], ["0", "-1"]),
         ("/scans", "limit", ["1", "2", "99", "100"], ["0", "-1", "101"]),
         ("/scans", "page", ["1", "2", "1000000"], ["0", "-1"]),
-        ("/findings", "min_score", ["0", "0.5", "99.9", "100", "1e2", "100.0"], ["-0.1", "-1", "100.0001", "101", "1e3"]),
+        (
+            "/findings",
+            "min_score",
+            ["0", "0.5", "99.9", "100", "1e2", "100.0"],
+            ["-0.1", "-1", "100.0001", "101", "1e3"],
+        ),
     ],
 )
 def test_a_number_is_allowed_from_its_least_to_its_greatest(
@@ -104,12 +113,17 @@ def test_a_number_is_allowed_from_its_least_to_its_greatest(
 @pytest.fixture(scope="module")
 def limited(settings: Settings, keys: Keys) -> Iterator[Backend]:
     """A service that lets five requests a minute through."""
-    with running_server(settings, rate_limit=5) as server, Backend(settings, keys, server.base_url) as backend:
+    with (
+        running_server(settings, rate_limit=5) as server,
+        Backend(settings, keys, server.base_url) as backend,
+    ):
         yield backend
 
 
 def rate(answer: httpx.Response) -> tuple[int, int, int]:
-    limit, remaining, reset = (int(answer.headers[f"RateLimit-{name}"]) for name in ("Limit", "Remaining", "Reset"))
+    limit, remaining, reset = (
+        int(answer.headers[f"RateLimit-{name}"]) for name in ("Limit", "Remaining", "Reset")
+    )
     return limit, remaining, reset
 
 
@@ -118,7 +132,16 @@ def test_exactly_the_limit_is_let_through_and_every_answer_tells_what_is_left(li
     tenant = limited.tenant()
     answers = [tenant.get("/findings") for _ in range(8)]
     assert [answer.status_code for answer in answers] == [200] * 5 + [429] * 3
-    assert [rate(answer)[:2] for answer in answers] == [(5, 4), (5, 3), (5, 2), (5, 1), (5, 0), (5, 0), (5, 0), (5, 0)]
+    assert [rate(answer)[:2] for answer in answers] == [
+        (5, 4),
+        (5, 3),
+        (5, 2),
+        (5, 1),
+        (5, 0),
+        (5, 0),
+        (5, 0),
+        (5, 0),
+    ]
     resets = [rate(answer)[2] for answer in answers]
     assert resets == sorted(resets, reverse=True)
     assert all(50 <= reset <= 60 for reset in resets)
@@ -164,7 +187,9 @@ def test_a_refused_request_changes_nothing(limited: Backend) -> None:
     for _ in range(5):
         tenant.get("/findings")
     assert tenant.post(f"/findings/{line['id']}/resolve").status_code == 429
-    assert limited.sql("SELECT status FROM findings WHERE account_id = %s", tenant.account.id) == [("active",)]
+    assert limited.sql("SELECT status FROM findings WHERE account_id = %s", tenant.account.id) == [
+        ("active",)
+    ]
 
 
 def test_after_a_minute_a_new_window_opens_with_its_first_request(limited: Backend) -> None:
@@ -172,11 +197,15 @@ def test_after_a_minute_a_new_window_opens_with_its_first_request(limited: Backe
     for _ in range(6):
         answer = tenant.get("/findings")
     assert answer.status_code == 429
-    limited.sql("UPDATE rate_windows SET started_at = started_at - interval '57 s' WHERE key_id = %s", tenant.key_id)
+    limited.sql(
+        "UPDATE rate_windows SET started_at = started_at - interval '57 s' WHERE key_id = %s", tenant.key_id
+    )
     almost = tenant.get("/findings")
     assert almost.status_code == 429
     assert 1 <= int(almost.headers["Retry-After"]) <= 3
-    limited.sql("UPDATE rate_windows SET started_at = started_at - interval '3 s' WHERE key_id = %s", tenant.key_id)
+    limited.sql(
+        "UPDATE rate_windows SET started_at = started_at - interval '3 s' WHERE key_id = %s", tenant.key_id
+    )
     answers = [tenant.get("/findings") for _ in range(6)]
     assert [answer.status_code for answer in answers] == [200] * 5 + [429]
     assert rate(answers[0])[:2] == (5, 4)
@@ -211,7 +240,9 @@ def test_open_routes_have_no_limit(limited: Backend) -> None:
 
 
 @pytest.mark.parametrize("already", [0, 11])
-def test_two_servers_share_the_count_exactly_whoever_comes_at_once(settings: Settings, keys: Keys, already: int) -> None:
+def test_two_servers_share_the_count_exactly_whoever_comes_at_once(
+    settings: Settings, keys: Keys, already: int
+) -> None:
     with (
         running_server(settings, rate_limit=20) as one,
         running_server(settings, rate_limit=20) as two,
@@ -229,12 +260,16 @@ def test_two_servers_share_the_count_exactly_whoever_comes_at_once(settings: Set
         assert Counter(answer.status_code for answer in answers) == {200: 20 - already, 429: 40 + already}
         left = sorted(rate(answer)[1] for answer in answers if answer.status_code == 200)
         assert left == list(range(20 - already))
-        assert all(1 <= int(answer.headers["Retry-After"]) <= 60 for answer in answers if answer.status_code == 429)
+        assert all(
+            1 <= int(answer.headers["Retry-After"]) <= 60 for answer in answers if answer.status_code == 429
+        )
         assert backend.sql("SELECT used FROM rate_windows WHERE key_id = %s", tenant.key_id) == [(20,)]
 
 
 @pytest.mark.parametrize(("plan", "limit"), [(Plan.GROWTH, 300), (Plan.ENTERPRISE, 1200)])
-def test_without_a_setting_the_plan_sets_the_limit(settings: Settings, keys: Keys, plan: Plan, limit: int) -> None:
+def test_without_a_setting_the_plan_sets_the_limit(
+    settings: Settings, keys: Keys, plan: Plan, limit: int
+) -> None:
     # "Gap: the numeric per-minute request limit: not shown" -> 300 on growth, 1,200 on enterprise
     with running_server(settings) as server, Backend(settings, keys, server.base_url) as backend:
         tenant = backend.tenant(plan)

@@ -21,11 +21,38 @@ from tests.support.factories import make_line
 from tests.support.issuer import Asked, Issuer, Play
 
 NEW = {
-    *("id", "status", "validation_status", "validation_confidence", "composite_score", "source_type", "source_visibility", "source_url"),
-    *("repo_full_name", "file_path", "line_number", "matched_text", "pattern", "first_seen_at", "last_seen_at", "seen_count"),
+    *(
+        "id",
+        "status",
+        "validation_status",
+        "validation_confidence",
+        "composite_score",
+        "source_type",
+        "source_visibility",
+        "source_url",
+    ),
+    *(
+        "repo_full_name",
+        "file_path",
+        "line_number",
+        "matched_text",
+        "pattern",
+        "first_seen_at",
+        "last_seen_at",
+        "seen_count",
+    ),
 }
 RESOLVED = {
-    *("id", "status", "resolved_at", "resolution_note", "resolution_evidence", "validation_status", "composite_score", "source_url"),
+    *(
+        "id",
+        "status",
+        "resolved_at",
+        "resolution_note",
+        "resolution_evidence",
+        "validation_status",
+        "composite_score",
+        "source_url",
+    ),
     *("matched_text", "pattern"),
 }
 FALSE_POSITIVE = {"id", "status", "source_url", "pattern"}
@@ -48,7 +75,9 @@ class Customs:
 
     def save(self, url: str = f"https://{HOST}/in") -> str:
         return self.stage.run(
-            lambda db: webhooks.save_webhook(db, self.stage.keys, self.tenant.account, url, by="jo@acme.example", now=now())
+            lambda db: webhooks.save_webhook(
+                db, self.stage.keys, self.tenant.account, url, by="jo@acme.example", now=now()
+            )
         )
 
     def finding(self, **given: Any) -> str:
@@ -77,7 +106,9 @@ def test_the_secret_has_32_bytes_and_changes_with_every_save(customs: Customs) -
 
 def test_removing_clears_both_and_there_is_no_pause(customs: Customs) -> None:
     # "Removing the webhook clears both URL and secret; there is no paused state."
-    customs.stage.run(lambda db: webhooks.remove_webhook(db, customs.tenant.account, by="jo@acme.example", now=now()))
+    customs.stage.run(
+        lambda db: webhooks.remove_webhook(db, customs.tenant.account, by="jo@acme.example", now=now())
+    )
     assert customs.stage.run(lambda db: webhooks.get_webhook(db, customs.tenant.account.id)) is None
     assert customs.stage.sql("SELECT * FROM webhooks WHERE account_id = %s", customs.tenant.account.id) == []
     customs.tenant.post(f"/findings/{customs.finding()}/resolve")
@@ -98,7 +129,10 @@ def test_resolving_sends_the_specified_body_and_headers(customs: Customs) -> Non
     assert before <= datetime.fromisoformat(event["delivered_at"]) <= datetime.now(UTC)
     shown = customs.tenant.finding(id_)
     assert event["finding"] == {name: shown[name] for name in RESOLVED}, "the same shape as by id"
-    assert event["finding"]["resolution_evidence"] == {"auto_resolved": False, "resolved_by": customs.tenant.account.email}
+    assert event["finding"]["resolution_evidence"] == {
+        "auto_resolved": False,
+        "resolved_by": customs.tenant.account.email,
+    }
     mac = hmac.new(customs.customer.secret.encode(), asked.body, hashlib.sha256).hexdigest()
     assert asked.headers["X-Service-Signature"] == f"sha256={mac}"
     assert asked.headers["Content-Type"] == "application/json"
@@ -116,12 +150,16 @@ def test_a_false_positive_sends_its_subset(customs: Customs) -> None:
 
 
 @pytest.mark.parametrize("validation", Validation)
-def test_a_new_finding_is_told_with_a_validation_that_the_event_knows(customs: Customs, validation: Validation) -> None:
+def test_a_new_finding_is_told_with_a_validation_that_the_event_knows(
+    customs: Customs, validation: Validation
+) -> None:
     id_ = customs.finding(validation_status=validation)
 
     async def announce(db: Connection) -> None:
         found = await findings.get_finding(db, customs.tenant.account.id, UUID(id_))
-        await outbox.append(db, customs.tenant.account.id, event_about(EventType.NEW, found), event_id=uuid4(), now=now())
+        await outbox.append(
+            db, customs.tenant.account.id, event_about(EventType.NEW, found), event_id=uuid4(), now=now()
+        )
 
     customs.stage.run(announce)
     (asked,) = customs.sent()
@@ -135,7 +173,11 @@ def test_a_new_finding_is_told_with_a_validation_that_the_event_knows(customs: C
 
 def test_nothing_is_sent_for_what_sends_no_event(customs: Customs) -> None:
     """Restricting, suppressing, importing, and changes that change nothing."""
-    one, two, three = customs.finding(), customs.finding(status="resolved"), customs.finding(status="false_positive")
+    one, two, three = (
+        customs.finding(),
+        customs.finding(status="resolved"),
+        customs.finding(status="false_positive"),
+    )
     customs.tenant.post(f"/findings/{one}/restrict").raise_for_status()
     customs.tenant.post(f"/findings/{one}/restrict").raise_for_status()
     customs.tenant.post(f"/findings/{one}/suppress").raise_for_status()

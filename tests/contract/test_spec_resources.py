@@ -18,13 +18,41 @@ UUID_FORM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f
 TIME_FORM = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\+00:00")
 
 FINDING_FIELDS = {
-    *("id", "status", "validation_status", "validation_confidence", "validation_detail", "composite_score", "source_type"),
-    *("source_visibility", "source_url", "repo_full_name", "file_path", "line_number", "matched_text", "pattern", "first_seen_at"),
+    *(
+        "id",
+        "status",
+        "validation_status",
+        "validation_confidence",
+        "validation_detail",
+        "composite_score",
+        "source_type",
+    ),
+    *(
+        "source_visibility",
+        "source_url",
+        "repo_full_name",
+        "file_path",
+        "line_number",
+        "matched_text",
+        "pattern",
+        "first_seen_at",
+    ),
     *("last_seen_at", "seen_count", "resolved_at", "resolution_note", "resolution_evidence"),
 }
 ADDITIVE_FIELDS = {"suppressed_at", "current_line", "allowed_in_source"}
 SCAN_FIELDS = {
-    *("id", "type", "status", "trigger", "target", "created_at", "started_at", "finished_at", "progress", "findings_new"),
+    *(
+        "id",
+        "type",
+        "status",
+        "trigger",
+        "target",
+        "created_at",
+        "started_at",
+        "finished_at",
+        "progress",
+        "findings_new",
+    ),
     *("findings_seen", "findings_resolved", "coverage_gaps", "error", "waiting"),
 }
 MASK = "*" * 8
@@ -97,7 +125,10 @@ def test_times_made_by_the_service_have_the_same_form(stage: Backend, tenant: Te
     times = [finding[name] for name in ("first_seen_at", "last_seen_at", "resolved_at", "suppressed_at")]
     times += [run_shown[name] for name in ("created_at", "started_at", "finished_at")]
     assert all(TIME_FORM.fullmatch(time) for time in times)
-    assert all(before.isoformat() <= finding[name] <= now().isoformat() for name in ("resolved_at", "suppressed_at", "first_seen_at"))
+    assert all(
+        before.isoformat() <= finding[name] <= now().isoformat()
+        for name in ("resolved_at", "suppressed_at", "first_seen_at")
+    )
 
 
 def test_times_are_utc_whatever_zone_the_database_keeps(backend: Backend, keys: Keys) -> None:
@@ -108,11 +139,16 @@ def test_times_are_utc_whatever_zone_the_database_keeps(backend: Backend, keys: 
     name = sql.Identifier(database).as_string(None)
     backend.sql(f"ALTER DATABASE {name} SET timezone = 'Asia/Kolkata'")
     try:
-        with running_server(backend.settings, rate_limit=0) as server, Backend(backend.settings, keys, server.base_url) as other:
+        with (
+            running_server(backend.settings, rate_limit=0) as server,
+            Backend(backend.settings, keys, server.base_url) as other,
+        ):
             client = other.client(tenant.key)
             assert client.post(f"/api/v1/findings/{line['id']}/resolve").status_code == 200
             shown = client.get(f"/api/v1/findings/{line['id']}").json()["data"]
-            day = client.get("/api/v1/findings", params={"date_from": "2026-01-02", "date_to": "2026-01-02"}).json()["meta"]["total"]
+            day = client.get(
+                "/api/v1/findings", params={"date_from": "2026-01-02", "date_to": "2026-01-02"}
+            ).json()["meta"]["total"]
     finally:
         backend.sql(f"ALTER DATABASE {name} RESET timezone")
     assert shown["first_seen_at"] == line["first_seen_at"]
@@ -148,8 +184,15 @@ def test_a_mutation_answers_with_id_and_status_only(stage: Backend, tenant: Tena
     # Mutation: {"data": {"id": <uuid>, "status": <string>}}
     line = make_line()
     stage.import_(tenant.account, line)
-    status = {"suppress": "active", "resolve": "resolved", "restrict": "customer_restricted", "false_positive": "false_positive"}[action]
-    assert tenant.post(f"/findings/{line['id']}/{action}").json() == {"data": {"id": line["id"], "status": status}}
+    status = {
+        "suppress": "active",
+        "resolve": "resolved",
+        "restrict": "customer_restricted",
+        "false_positive": "false_positive",
+    }[action]
+    assert tenant.post(f"/findings/{line['id']}/{action}").json() == {
+        "data": {"id": line["id"], "status": status}
+    }
 
 
 # --- Finding
@@ -164,7 +207,11 @@ def test_a_finding_shows_every_field_as_it_is_known(stage: Backend, tenant: Tena
         suppressed_at="2026-03-05T05:06:07+00:00",
         current_line=14,
         allowed_in_source=True,
-        validation_detail={"enabled_services": ["aws", "aws_s3"], "account": "1234", "nested": {"deep": [1, None, True]}},
+        validation_detail={
+            "enabled_services": ["aws", "aws_s3"],
+            "account": "1234",
+            "nested": {"deep": [1, None, True]},
+        },
     )
     assert imported(stage, tenant, line) == line
 
@@ -190,12 +237,32 @@ def test_what_is_not_known_is_null_and_its_key_is_there(stage: Backend, tenant: 
 
 
 def test_every_field_has_its_type(stage: Backend, tenant: Tenant) -> None:
-    line = make_line(status="resolved", resolution_note="n", resolution_evidence={"auto_resolved": False, "resolved_by": "a@example.com"})
+    line = make_line(
+        status="resolved",
+        resolution_note="n",
+        resolution_evidence={"auto_resolved": False, "resolved_by": "a@example.com"},
+    )
     finding = imported(stage, tenant, line)
     types = {
         str: (
-            *("id", "status", "validation_status", "validation_confidence", "source_type", "source_visibility", "source_url"),
-            *("repo_full_name", "file_path", "matched_text", "first_seen_at", "last_seen_at", "resolved_at", "resolution_note"),
+            *(
+                "id",
+                "status",
+                "validation_status",
+                "validation_confidence",
+                "source_type",
+                "source_visibility",
+                "source_url",
+            ),
+            *(
+                "repo_full_name",
+                "file_path",
+                "matched_text",
+                "first_seen_at",
+                "last_seen_at",
+                "resolved_at",
+                "resolution_note",
+            ),
         ),
         int: ("line_number", "seen_count"),
         float: ("composite_score",),
@@ -220,7 +287,9 @@ def test_every_field_has_its_type(stage: Backend, tenant: Tenant) -> None:
         ("source_visibility", ["public", "internal", "private", "unknown"]),
     ],
 )
-def test_every_value_of_an_enumeration_is_shown_as_it_is(stage: Backend, tenant: Tenant, field: str, values: list[str]) -> None:
+def test_every_value_of_an_enumeration_is_shown_as_it_is(
+    stage: Backend, tenant: Tenant, field: str, values: list[str]
+) -> None:
     lines = [make_line(**{field: value}) for value in values]
     stage.import_(tenant.account, *lines)
     assert [tenant.finding(line["id"])[field] for line in lines] == values
@@ -236,19 +305,31 @@ def test_a_composite_score_is_a_number_from_0_to_100(stage: Backend, tenant: Ten
 def test_a_source_url_keeps_tokens_that_are_not_the_credential(stage: Backend, tenant: Tenant) -> None:
     # "location of the exposure; may contain tokens that were part of the original URL"
     url = "https://files.example.com/a%20b?signature=0123456789abcdef&expires=99#L1"
-    assert imported(stage, tenant, make_line(source_url=url, secret="quite-another-credential-1234"))["source_url"] == url
+    assert (
+        imported(stage, tenant, make_line(source_url=url, secret="quite-another-credential-1234"))[
+            "source_url"
+        ]
+        == url
+    )
 
 
 def test_texts_come_back_exactly_as_they_were(stage: Backend, tenant: Tenant) -> None:
-    texts = {"source_url": "https://example.com/ü?x=\u2028", "repo_full_name": "ACME/Šop", "file_path": "a b/\t'\"\\%_/😀/é\u0301"}
+    texts = {
+        "source_url": "https://example.com/ü?x=\u2028",
+        "repo_full_name": "ACME/Šop",
+        "file_path": "a b/\t'\"\\%_/😀/é\u0301",
+    }
     finding = imported(stage, tenant, make_line(**texts))
     assert {name: finding[name] for name in texts} == texts
 
 
 @pytest.mark.parametrize(
-    ("length", "shown"), [(1, 0), (7, 0), (8, 1), (15, 1), (16, 2), (23, 2), (24, 3), (31, 3), (32, 4), (40, 4), (4000, 4)]
+    ("length", "shown"),
+    [(1, 0), (7, 0), (8, 1), (15, 1), (16, 2), (23, 2), (24, 3), (31, 3), (32, 4), (40, 4), (4000, 4)],
 )
-def test_matched_text_shows_an_eighth_at_each_end_and_at_most_four(stage: Backend, tenant: Tenant, length: int, shown: int) -> None:
+def test_matched_text_shows_an_eighth_at_each_end_and_at_most_four(
+    stage: Backend, tenant: Tenant, length: int, shown: int
+) -> None:
     # "always masked; the raw credential is never returned" - min(4, length // 8) characters around exactly eight stars
     secret = ("0123456789abcdefghijklmnopqrstuvwxyz" * 120)[:length]
     finding = imported(stage, tenant, make_line(secret=secret, matched_text=secret[:300]))
@@ -258,7 +339,10 @@ def test_matched_text_shows_an_eighth_at_each_end_and_at_most_four(stage: Backen
 @pytest.mark.parametrize("secret_type", ["password", "database_password", "PASSWORD"])
 def test_a_password_is_masked_wholly(stage: Backend, secret_type: str) -> None:
     tenant = stage.tenant()  # the same credential at the same place is one finding of an account
-    line = make_line(secret="correct-horse-battery-staple-1234567890", pattern={"name": "A password", "secret_type": secret_type})
+    line = make_line(
+        secret="correct-horse-battery-staple-1234567890",
+        pattern={"name": "A password", "secret_type": secret_type},
+    )
     assert imported(stage, tenant, line)["matched_text"] == MASK
 
 
@@ -276,7 +360,9 @@ WRITINGS = {
 
 
 @pytest.mark.parametrize("writing", WRITINGS)
-def test_the_credential_is_masked_wherever_it_stands_however_it_is_written(stage: Backend, writing: str) -> None:
+def test_the_credential_is_masked_wherever_it_stands_however_it_is_written(
+    stage: Backend, writing: str
+) -> None:
     tenant = stage.tenant()  # the same credential at the same place is one finding of an account
     # "A detected credential of 8 characters and more is masked in every field it stands in, also URL-encoded"
     raw = WRITINGS[writing]
@@ -299,7 +385,9 @@ def test_the_credential_is_masked_wherever_it_stands_however_it_is_written(stage
 def test_the_credential_is_masked_in_the_name_of_its_pattern_too(stage: Backend, tenant: Tenant) -> None:
     # "the raw credential is never returned"; importers of other tools' reports may find it in a rule's name
     secret = f"named-{uuid4().hex}"
-    finding = imported(stage, tenant, make_line(secret=secret, pattern={"name": f"Token {secret}", "secret_type": "token"}))
+    finding = imported(
+        stage, tenant, make_line(secret=secret, pattern={"name": f"Token {secret}", "secret_type": "token"})
+    )
     assert finding["pattern"]["name"] == f"Token {secret[:4]}{MASK}{secret[-4:]}"
 
 
@@ -310,7 +398,9 @@ def test_the_raw_credential_stands_nowhere_in_the_tables_either(stage: Backend, 
     tenant.post(f"/findings/{line['id']}/resolve", note=f"it was {secret}").raise_for_status()
     assert tenant.finding(line["id"])["resolution_note"] == f"it was {secret[:4]}{MASK}{secret[-4:]}"
     for table in ("findings", "finding_search", "finding_services", "audit", "outbox"):
-        assert stage.sql(f"SELECT count(*) FROM {table} t WHERE t::text LIKE %s", f"%{secret[5:30]}%") == [(0,)], table
+        assert stage.sql(f"SELECT count(*) FROM {table} t WHERE t::text LIKE %s", f"%{secret[5:30]}%") == [
+            (0,)
+        ], table
 
 
 @pytest.mark.parametrize("writing", ["plainly", "url-encoded", "with every byte encoded"])
@@ -326,7 +416,11 @@ def test_a_note_given_over_the_api_is_masked_too(stage: Backend, action: str, wr
 def test_a_password_in_a_note_is_masked_wholly(stage: Backend, tenant: Tenant) -> None:
     # "passwords wholly ... masked in every field it stands in (a URL, a path, a note)"
     password = "correct-horse-battery-staple-1234567890"
-    line = make_line(secret=password, source_url=f"https://u:{password}@example.com/", pattern={"name": "P", "secret_type": "password"})
+    line = make_line(
+        secret=password,
+        source_url=f"https://u:{password}@example.com/",
+        pattern={"name": "P", "secret_type": "password"},
+    )
     stage.import_(tenant.account, line)
     tenant.post(f"/findings/{line['id']}/resolve", note=f"was {password}").raise_for_status()
     finding = tenant.finding(line["id"])
@@ -334,7 +428,9 @@ def test_a_password_in_a_note_is_masked_wholly(stage: Backend, tenant: Tenant) -
     assert finding["resolution_note"] == f"was {MASK}"
 
 
-def test_a_note_stays_within_500_characters_when_the_credential_in_it_is_masked(stage: Backend, tenant: Tenant) -> None:
+def test_a_note_stays_within_500_characters_when_the_credential_in_it_is_masked(
+    stage: Backend, tenant: Tenant
+) -> None:
     # "resolution_note: optional note, maximum 500 characters"; a mask may be longer than the credential
     line = make_line(secret="8letters")
     stage.import_(tenant.account, line)
@@ -345,20 +441,32 @@ def test_a_note_stays_within_500_characters_when_the_credential_in_it_is_masked(
 
 
 def test_a_credential_is_never_masked_in_the_name_of_the_repository(stage: Backend, tenant: Tenant) -> None:
-    finding = imported(stage, tenant, make_line(secret="acme-widgets", repo_full_name="acme-widgets/shop", file_path="acme-widgets/a"))
+    finding = imported(
+        stage,
+        tenant,
+        make_line(secret="acme-widgets", repo_full_name="acme-widgets/shop", file_path="acme-widgets/a"),
+    )
     assert finding["repo_full_name"] == "acme-widgets/shop"
     assert finding["file_path"] == "a********s/a"
 
 
-def test_a_credential_of_fewer_than_eight_characters_leaves_other_fields_alone(stage: Backend, tenant: Tenant) -> None:
+def test_a_credential_of_fewer_than_eight_characters_leaves_other_fields_alone(
+    stage: Backend, tenant: Tenant
+) -> None:
     path = "shorty7/shorty7"
     assert imported(stage, tenant, make_line(secret="shorty7", file_path=path))["file_path"] == path
-    assert imported(stage, tenant, make_line(secret="shorty_8", file_path="in/shorty_8"))["file_path"] == "in/s********8"
+    assert (
+        imported(stage, tenant, make_line(secret="shorty_8", file_path="in/shorty_8"))["file_path"]
+        == "in/s********8"
+    )
 
 
 def test_resolved_at_and_evidence_are_there_on_resolved_findings_only(stage: Backend, tenant: Tenant) -> None:
     # "resolved_at: present on resolved findings"
-    given = {"resolved_at": "2026-03-04T05:06:07+00:00", "resolution_evidence": {"auto_resolved": True, "resolved_by": None}}
+    given = {
+        "resolved_at": "2026-03-04T05:06:07+00:00",
+        "resolution_evidence": {"auto_resolved": True, "resolved_by": None},
+    }
     for status in ("active", "stale", "customer_restricted", "false_positive"):
         finding = imported(stage, tenant, make_line(status=status, **given))
         assert (finding["resolved_at"], finding["resolution_evidence"]) == (None, None), status
@@ -406,7 +514,9 @@ def test_a_scan_run_shows_all_its_fields(stage: Backend, tenant: Tenant) -> None
 
 @pytest.mark.parametrize("type_", list(ScanType))
 @pytest.mark.parametrize("status", list(ScanStatus))
-def test_a_scan_run_is_the_same_object_in_list_and_single_form(stage: Backend, type_: ScanType, status: ScanStatus) -> None:
+def test_a_scan_run_is_the_same_object_in_list_and_single_form(
+    stage: Backend, type_: ScanType, status: ScanStatus
+) -> None:
     tenant = stage.tenant()
     stage.scan(tenant.account, run := make_scan(type=type_, status=status))
     (listed,) = tenant.get("/scans").json()["data"]
@@ -440,7 +550,9 @@ def test_a_scan_run_is_the_same_object_in_list_and_single_form(stage: Backend, t
         ("/scans", {"page": "0"}),
     ],
 )
-def test_a_parameter_error_names_each_parameter_once(tenant: Tenant, path: str, wrong: dict[str, str]) -> None:
+def test_a_parameter_error_names_each_parameter_once(
+    tenant: Tenant, path: str, wrong: dict[str, str]
+) -> None:
     # {"detail": [{"loc": [...], "msg": string, "type": string, "input": any (optional), "ctx": object (optional)}]}
     answer = tenant.get(path, **wrong)
     assert answer.status_code == 422

@@ -22,7 +22,16 @@ STAYS = {("resolved", "resolve"), ("customer_restricted", "restrict"), ("false_p
 REFUSED = {("false_positive", "resolve"), ("resolved", "restrict"), ("false_positive", "restrict")}
 
 RESOLVED_FIELDS = {
-    *("id", "status", "resolved_at", "resolution_note", "resolution_evidence", "validation_status", "composite_score", "source_url"),
+    *(
+        "id",
+        "status",
+        "resolved_at",
+        "resolution_note",
+        "resolution_evidence",
+        "validation_status",
+        "composite_score",
+        "source_url",
+    ),
     *("matched_text", "pattern"),
 }
 FALSE_POSITIVE_FIELDS = {"id", "status", "source_url", "pattern"}
@@ -30,8 +39,15 @@ FALSE_POSITIVE_FIELDS = {"id", "status", "source_url", "pattern"}
 
 def line_in(status: str, **given: Any) -> dict[str, Any]:
     """Make a finding with everything that its status can have."""
-    closed = {"resolution_note": "the note before"} if status in {"resolved", "false_positive", "customer_restricted"} else {}
-    resolved = {"resolved_at": "2026-03-04T05:06:07+00:00", "resolution_evidence": {"auto_resolved": True, "resolved_by": None}}
+    closed = (
+        {"resolution_note": "the note before"}
+        if status in {"resolved", "false_positive", "customer_restricted"}
+        else {}
+    )
+    resolved = {
+        "resolved_at": "2026-03-04T05:06:07+00:00",
+        "resolution_evidence": {"auto_resolved": True, "resolved_by": None},
+    }
     return make_line(status=status) | closed | (resolved if status == "resolved" else {}) | given
 
 
@@ -83,15 +99,29 @@ def test_every_action_in_every_state(
     elif action == "suppress":
         # "finding is hidden from the active view; status is not changed"
         assert began <= after["suppressed_at"] <= now().isoformat()
-        expected, lines, sent = before | {"suppressed_at": after["suppressed_at"]}, [(email, "finding.suppress", "ok", {})], []
+        expected, lines, sent = (
+            before | {"suppressed_at": after["suppressed_at"]},
+            [(email, "finding.suppress", "ok", {})],
+            [],
+        )
     else:
-        expected = before | {"status": TARGET[action], "resolution_note": "the new note", "resolved_at": None, "resolution_evidence": None}
+        expected = before | {
+            "status": TARGET[action],
+            "resolution_note": "the new note",
+            "resolved_at": None,
+            "resolution_evidence": None,
+        }
         if action == "resolve":
             assert began <= after["resolved_at"] <= now().isoformat()
             evidence = {"auto_resolved": False, "resolved_by": email}
             expected |= {"resolved_at": after["resolved_at"], "resolution_evidence": evidence}
-        lines = [(email, f"finding.{action}", "ok", {"from": status, "to": TARGET[action], "note": "the new note"})]
-        kinds = {"resolve": ("finding.resolved", RESOLVED_FIELDS), "false_positive": ("finding.false_positive", FALSE_POSITIVE_FIELDS)}
+        lines = [
+            (email, f"finding.{action}", "ok", {"from": status, "to": TARGET[action], "note": "the new note"})
+        ]
+        kinds = {
+            "resolve": ("finding.resolved", RESOLVED_FIELDS),
+            "false_positive": ("finding.false_positive", FALSE_POSITIVE_FIELDS),
+        }
         sent = []
         if action in kinds:
             event, fields = kinds[action]
@@ -103,7 +133,9 @@ def test_every_action_in_every_state(
 
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("status", STATUSES)
-def test_the_same_action_again_gives_the_same_answer_and_changes_nothing(stage: Backend, tenant: Tenant, status: str, action: str) -> None:
+def test_the_same_action_again_gives_the_same_answer_and_changes_nothing(
+    stage: Backend, tenant: Tenant, status: str, action: str
+) -> None:
     # "idempotent: current state returned, not rewritten"
     id_ = ready(stage, tenant, status)["id"]
     first = tenant.post(f"/findings/{id_}/{action}", note="first")
@@ -116,11 +148,16 @@ def test_the_same_action_again_gives_the_same_answer_and_changes_nothing(stage: 
 # --- resolve
 
 
-def test_the_resolved_event_carries_exactly_what_the_specification_lists(stage: Backend, tenant: Tenant) -> None:
+def test_the_resolved_event_carries_exactly_what_the_specification_lists(
+    stage: Backend, tenant: Tenant
+) -> None:
     # `finding.resolved`: id, status, resolved_at, resolution_note, resolution_evidence, validation_status, composite_score, source_url,
     # matched_text, pattern
     finding = ready(
-        stage, tenant, secret="a-credential-of-32-characters-00", source_url="https://x.example/?t=a-credential-of-32-characters-00"
+        stage,
+        tenant,
+        secret="a-credential-of-32-characters-00",
+        source_url="https://x.example/?t=a-credential-of-32-characters-00",
     )
     tenant.post(f"/findings/{finding['id']}/resolve", note="rotated: a-credential-of-32-characters-00")
     after = tenant.finding(finding["id"])
@@ -143,11 +180,18 @@ def test_the_resolved_event_carries_exactly_what_the_specification_lists(stage: 
     ]
 
 
-def test_the_false_positive_event_carries_exactly_what_the_specification_lists(stage: Backend, tenant: Tenant) -> None:
+def test_the_false_positive_event_carries_exactly_what_the_specification_lists(
+    stage: Backend, tenant: Tenant
+) -> None:
     # `finding.false_positive`: id, status, source_url, pattern (subset)
     finding = ready(stage, tenant)
     tenant.post(f"/findings/{finding['id']}/false_positive", note="an example from the docs")
-    fields = {"id": finding["id"], "status": "false_positive", "source_url": finding["source_url"], "pattern": finding["pattern"]}
+    fields = {
+        "id": finding["id"],
+        "status": "false_positive",
+        "source_url": finding["source_url"],
+        "pattern": finding["pattern"],
+    }
     assert events(stage, finding["id"]) == [("finding.false_positive", fields)]
 
 
@@ -160,7 +204,9 @@ def test_an_event_keeps_its_null_values(stage: Backend, tenant: Tenant) -> None:
     assert finding["source_url"] is finding["resolution_note"] is None
 
 
-def test_an_event_belongs_to_the_account_and_has_an_id_and_a_time_of_its_own(stage: Backend, tenant: Tenant) -> None:
+def test_an_event_belongs_to_the_account_and_has_an_id_and_a_time_of_its_own(
+    stage: Backend, tenant: Tenant
+) -> None:
     finding = ready(stage, tenant)
     began = now()
     tenant.post(f"/findings/{finding['id']}/resolve")
@@ -176,14 +222,21 @@ def test_resolved_by_is_the_member_who_made_the_key(stage: Backend, tenant: Tena
     _, token = stage.key(tenant.account, member="maria@example.com")
     finding = ready(stage, tenant)
     stage.client(token).post(f"/api/v1/findings/{finding['id']}/resolve").raise_for_status()
-    assert tenant.finding(finding["id"])["resolution_evidence"] == {"auto_resolved": False, "resolved_by": "maria@example.com"}
+    assert tenant.finding(finding["id"])["resolution_evidence"] == {
+        "auto_resolved": False,
+        "resolved_by": "maria@example.com",
+    }
     assert [actor for actor, *_ in trail(stage, finding["id"])] == ["maria@example.com"]
 
 
 def test_resolved_by_stays_when_the_member_is_removed(stage: Backend, tenant: Tenant) -> None:
     # "Removing a team member does not revoke keys; keys are revoked separately."
     email = f"leaver-{tenant.account.slug}@example.com"
-    stage.run(lambda db: accounts.create_member(db, tenant.account, email=email, role=Role.MEMBER, password="p" * 12, by="test", now=now()))
+    stage.run(
+        lambda db: accounts.create_member(
+            db, tenant.account, email=email, role=Role.MEMBER, password="p" * 12, by="test", now=now()
+        )
+    )
     _, token = stage.key(tenant.account, member=email)
     stage.run(lambda db: accounts.remove_member(db, email, by="test", now=now()))
     finding = ready(stage, tenant)
@@ -201,11 +254,18 @@ def test_many_at_once_resolve_a_finding_once(stage: Backend, tenant: Tenant) -> 
     assert event["resolution_note"] == tenant.finding(id_)["resolution_note"]
 
 
-def test_resolve_and_false_positive_at_once_leave_a_trail_that_fits_the_end(stage: Backend, tenant: Tenant) -> None:
+def test_resolve_and_false_positive_at_once_leave_a_trail_that_fits_the_end(
+    stage: Backend, tenant: Tenant
+) -> None:
     for _ in range(5):
         id_ = ready(stage, tenant)["id"]
         with ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda action: tenant.post(f"/findings/{id_}/{action}"), ["resolve", "false_positive"] * 2))  # noqa: B023
+            list(
+                pool.map(
+                    lambda action: tenant.post(f"/findings/{id_}/{action}"),  # noqa: B023
+                    ["resolve", "false_positive"] * 2,
+                )
+            )
         moves = [(detail["from"], detail["to"]) for *_, detail in trail(stage, id_)]
         assert moves in (
             [("active", "resolved"), ("resolved", "false_positive")],
@@ -242,7 +302,11 @@ def test_a_move_out_of_resolved_clears_time_note_and_evidence(stage: Backend, te
     id_ = ready(stage, tenant, "resolved")["id"]
     tenant.post(f"/findings/{id_}/false_positive")
     after = tenant.finding(id_)
-    assert [after[name] for name in ("resolved_at", "resolution_note", "resolution_evidence")] == [None, None, None]
+    assert [after[name] for name in ("resolved_at", "resolution_note", "resolution_evidence")] == [
+        None,
+        None,
+        None,
+    ]
 
 
 @pytest.mark.parametrize("action", ["resolve", "restrict", "false_positive"])
@@ -253,11 +317,16 @@ def test_a_move_out_of_resolved_clears_time_note_and_evidence(stage: Backend, te
         (" ", " "),
         ("x" * 500, "x" * 500),
         ("😀" * 500, "😀" * 500),  # a note counts code points
-        ("line\none\ttab 'quoted' \"twice\" \\ % _ é\u0301", "line\none\ttab 'quoted' \"twice\" \\ % _ é\u0301"),
+        (
+            "line\none\ttab 'quoted' \"twice\" \\ % _ é\u0301",
+            "line\none\ttab 'quoted' \"twice\" \\ % _ é\u0301",
+        ),
     ],
     ids=["empty", "blank", "500", "500 astral", "signs"],
 )
-def test_a_note_is_kept_as_it_was_given(stage: Backend, tenant: Tenant, action: str, note: str, kept: str | None) -> None:
+def test_a_note_is_kept_as_it_was_given(
+    stage: Backend, tenant: Tenant, action: str, note: str, kept: str | None
+) -> None:
     # "optional note stored"
     id_ = ready(stage, tenant)["id"]
     assert tenant.post(f"/findings/{id_}/{action}", note=note).status_code == 200
@@ -266,7 +335,9 @@ def test_a_note_is_kept_as_it_was_given(stage: Backend, tenant: Tenant, action: 
 
 @pytest.mark.parametrize("action", ["resolve", "restrict", "false_positive"])
 @pytest.mark.parametrize("note", ["x" * 501, "😀" * 501])
-def test_a_note_of_more_than_500_characters_is_refused_and_changes_nothing(stage: Backend, tenant: Tenant, action: str, note: str) -> None:
+def test_a_note_of_more_than_500_characters_is_refused_and_changes_nothing(
+    stage: Backend, tenant: Tenant, action: str, note: str
+) -> None:
     # "`note` (string, optional, max 500 characters)"
     before = ready(stage, tenant)
     answer = tenant.post(f"/findings/{before['id']}/{action}", note=note)
@@ -280,7 +351,10 @@ def test_a_note_of_more_than_500_characters_is_refused_and_changes_nothing(stage
 
 
 def in_lists(tenant: Tenant, id_: str, **params: Any) -> bool:
-    listed = [finding["id"] for finding in tenant.get("/findings", per_page=200, **params).raise_for_status().json()["data"]]
+    listed = [
+        finding["id"]
+        for finding in tenant.get("/findings", per_page=200, **params).raise_for_status().json()["data"]
+    ]
     return id_ in listed
 
 
@@ -294,9 +368,19 @@ def test_a_suppressed_finding_is_hidden_from_the_active_view_only(stage: Backend
     assert not in_lists(tenant, finding["id"], status="active")
     assert tenant.get("/findings", status="active").json()["meta"]["total"] == 1
     assert tenant.get("/findings", status="active", q="settings").json()["meta"]["total"] == 1
-    for view in ({}, {"suppressed": "true"}, {"status": "active", "suppressed": "true"}, {"validation": "valid"}, {"q": "settings"}):
+    for view in (
+        {},
+        {"suppressed": "true"},
+        {"status": "active", "suppressed": "true"},
+        {"validation": "valid"},
+        {"q": "settings"},
+    ):
         assert in_lists(tenant, finding["id"], **view), view
-    for view in ({"suppressed": "false"}, {"status": "active", "suppressed": "false"}, {"status": "resolved"}):
+    for view in (
+        {"suppressed": "false"},
+        {"status": "active", "suppressed": "false"},
+        {"status": "resolved"},
+    ):
         assert not in_lists(tenant, finding["id"], **view), view
     assert in_lists(tenant, other["id"], suppressed="false")
     assert not in_lists(tenant, other["id"], suppressed="true")
@@ -311,7 +395,9 @@ def test_a_suppressed_finding_stays_in_the_lists_of_every_other_status(stage: Ba
 
 
 @pytest.mark.parametrize("action", ["resolve", "restrict", "false_positive"])
-def test_suppression_survives_a_change_of_status_and_events_are_still_sent(stage: Backend, tenant: Tenant, action: str) -> None:
+def test_suppression_survives_a_change_of_status_and_events_are_still_sent(
+    stage: Backend, tenant: Tenant, action: str
+) -> None:
     id_ = ready(stage, tenant, suppressed_at="2026-03-05T00:00:00+00:00")["id"]
     tenant.post(f"/findings/{id_}/{action}")
     after = tenant.finding(id_)
@@ -330,7 +416,9 @@ def test_suppress_takes_no_note(stage: Backend, tenant: Tenant) -> None:
 
 
 @pytest.mark.parametrize("table", ["outbox", "audit"])
-def test_a_change_its_audit_line_and_its_event_are_written_together_or_not_at_all(stage: Backend, table: str) -> None:
+def test_a_change_its_audit_line_and_its_event_are_written_together_or_not_at_all(
+    stage: Backend, table: str
+) -> None:
     tenant = stage.tenant()
     before = ready(stage, tenant)
     name = f"broken_{tenant.account.id}"

@@ -63,7 +63,13 @@ def _read(file: Path, split: Split) -> _Kind:
     for sign, text in zip(blocks[::2], blocks[1::2], strict=True):
         if sign == "=" or _held_out(text) == (split == "held_out"):
             by_sign[sign].append(text)
-    return _Kind(file.stem, head.partition("path: ")[2].strip(), "".join(by_sign["="]), tuple(by_sign["+"]), tuple(by_sign["-"]))
+    return _Kind(
+        file.stem,
+        head.partition("path: ")[2].strip(),
+        "".join(by_sign["="]),
+        tuple(by_sign["+"]),
+        tuple(by_sign["-"]),
+    )
 
 
 def _held_out(block: str) -> bool:
@@ -85,7 +91,12 @@ def _file(kind: _Kind, number: int, chance: random.Random) -> Made:
             text += value
             at = match.end()
         text += marked[at:]
-    return Made(kind.name, f"{kind.name}/{number}/{fill(kind.path, chance)}", text, tuple(label for label in labels if label.value))
+    return Made(
+        kind.name,
+        f"{kind.name}/{number}/{fill(kind.path, chance)}",
+        text,
+        tuple(label for label in labels if label.value),
+    )
 
 
 def _turn(blocks: tuple[str, ...], number: int, count: int) -> list[str]:

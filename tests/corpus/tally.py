@@ -64,4 +64,6 @@ def tally(made: Made, findings: Iterable[Finding]) -> Tally:
 def _names(finding: Finding, label: Label) -> bool:
     line, value = finding
     lines = label.value.count("\n")
-    return label.line <= line <= label.line + lines and (label.value in value or (len(value) >= 4 and value in label.value))
+    return label.line <= line <= label.line + lines and (
+        label.value in value or (len(value) >= 4 and value in label.value)
+    )

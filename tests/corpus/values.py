@@ -24,12 +24,16 @@ _FIRST = [
 _LEET = str.maketrans("aeiost", "431057")
 _SAFE = string.ascii_letters + string.digits
 _SIGNS = "!#$%*+-.:?@_~"
-_OWN = re.compile(r"\{\{(pw|pwurl|pwxml|token|django|user|host|word|snake|camel|Camel|UPPER|starfill|pick [^{}]+)\}\}")
+_OWN = re.compile(
+    r"\{\{(pw|pwurl|pwxml|token|django|user|host|word|snake|camel|Camel|UPPER|starfill|pick [^{}]+)\}\}"
+)
 
 
 def fill(template: str, chance: random.Random) -> str:
     """Fill a template: names and passwords here, random characters as in the examples of rules; ⟦ and ⟧ are literal braces."""
-    text = _OWN.sub(lambda match: _MAKERS[match[1].partition(" ")[0]](chance, match[1].partition(" ")[2]), template)
+    text = _OWN.sub(
+        lambda match: _MAKERS[match[1].partition(" ")[0]](chance, match[1].partition(" ")[2]), template
+    )
     return expand(text, str(chance.random())).replace("⟦", "{{").replace("⟧", "}}")
 
 
@@ -75,9 +79,15 @@ _MAKERS: dict[str, Callable[[random.Random, str], str]] = {
     "pwurl": lambda chance, _: _password(chance, "-._~!"),
     "pwxml": lambda chance, _: _password(chance, "!#*+-.:?@_~"),
     "token": lambda chance, _: _token(chance),
-    "django": lambda chance, _: _drawn(chance, string.ascii_lowercase + string.digits + "!@#$%^&*(-_=+)", 50, 50),
-    "user": lambda chance, _: chance.choice(_FIRST) + chance.choice(["", "_" + _word(chance), "." + _word(chance)]),
-    "host": lambda chance, _: f"{_word(chance)}.{_word(chance)}.{chance.choice(['corp', 'internal', 'lan', 'io'])}",
+    "django": lambda chance, _: _drawn(
+        chance, string.ascii_lowercase + string.digits + "!@#$%^&*(-_=+)", 50, 50
+    ),
+    "user": lambda chance, _: (
+        chance.choice(_FIRST) + chance.choice(["", "_" + _word(chance), "." + _word(chance)])
+    ),
+    "host": lambda chance, _: (
+        f"{_word(chance)}.{_word(chance)}.{chance.choice(['corp', 'internal', 'lan', 'io'])}"
+    ),
     "word": lambda chance, _: _word(chance),
     "snake": lambda chance, _: _snake(chance),
     "camel": lambda chance, _: _word(chance) + _word(chance).title(),

@@ -51,7 +51,9 @@ def test_every_planted_credential_is_found_by_its_rule(hits):
     assert len(planted) >= 40
     companions = {reveal(part) for hit in hits.values() for part in hit.parts.values()}
     for value, one in planted.items():
-        assert value in companions or any(value in found and hit.rule.id == one.rule for found, hit in hits.items()), one
+        assert value in companions or any(
+            value in found and hit.rule.id == one.rule for found, hit in hits.items()
+        ), one
 
 
 def test_no_whole_credential_stands_in_the_source():
@@ -65,13 +67,22 @@ def test_the_stand_ins_say_what_was_decided_over_real_tls_and_nobody_else_is_rea
 
     async def main():
         async with open_stand_ins(tmp_path / "example", NOW, lambda _: None) as stand_ins:
-            given = {name.removeprefix("OUTCROP_").lower(): value for name, value in stand_ins.environment.items()}
-            egress = Egress.of(Settings(**{name: value for name, value in given.items() if name.startswith("egress")}))
+            given = {
+                name.removeprefix("OUTCROP_").lower(): value for name, value in stand_ins.environment.items()
+            }
+            egress = Egress.of(
+                Settings(**{name: value for name, value in given.items() if name.startswith("egress")})
+            )
             async with open_http(egress) as http:
                 validator = Validator(http, Mode.SAFE, a_second=1000)
-                parts = {value: {name: reveal(part) for name, part in hit.parts.items()} for value, hit in hits.items()}
+                parts = {
+                    value: {name: reveal(part) for name, part in hit.parts.items()}
+                    for value, hit in hits.items()
+                }
                 asked = [(value, hit) for value, hit in hits.items() if value in planted]
-                told = await asyncio.gather(*(validator.check(hit.rule, value, parts[value]) for value, hit in asked))
+                told = await asyncio.gather(
+                    *(validator.check(hit.rule, value, parts[value]) for value, hit in asked)
+                )
                 with pytest.raises(HttpError, match="OUTCROP_EGRESS_CONNECT_TO"):
                     await http.get("https://elsewhere.example/")
                 served = await http.get("https://www.acme.example/")
@@ -89,7 +100,9 @@ def test_the_stand_ins_say_what_was_decided_over_real_tls_and_nobody_else_is_rea
 
 def test_a_stand_in_knows_nothing_but_what_was_planted():
     issuers = Issuers(planted_in(TEMPLATES))
-    said = issuers.answer(Question("api.github.com", "/user", "", {"Authorization": "Bearer somebody's own"}, b""))
+    said = issuers.answer(
+        Question("api.github.com", "/user", "", {"Authorization": "Bearer somebody's own"}, b"")
+    )
     assert (said.status, b"made-up" in said.body) == (401, True)
 
 
@@ -97,7 +110,11 @@ def test_the_receiver_believes_only_what_is_signed_with_its_secret():
     shown: list[str] = []
     receiver = Receiver(shown.append)
     receiver.secret = "ab" * 32
-    event = {"event": "finding.new", "delivered_at": datetime.now(UTC).isoformat(), "finding": {"pattern": {"name": "A key"}}}
+    event = {
+        "event": "finding.new",
+        "delivered_at": datetime.now(UTC).isoformat(),
+        "finding": {"pattern": {"name": "A key"}},
+    }
     body = json.dumps(event).encode()
     headers = sign(body, receiver.secret, id_="1", timestamp=int(datetime.now(UTC).timestamp()))
     assert receiver.receive(body, headers) == 204

@@ -31,7 +31,16 @@ def test_only_a_well_formed_key_has_a_digest() -> None:
     token = new_token(bytes(range(32)))
     assert token_digest(token) is not None
     wrong = token[:-1] + ("0" if token[-1] != "0" else "1")
-    for text in (wrong, token[:-1], token + "0", "", "outcrop_", token.replace("outcrop_", "OUTCROP_"), token + "\n", "ü" * 57):
+    for text in (
+        wrong,
+        token[:-1],
+        token + "0",
+        "",
+        "outcrop_",
+        token.replace("outcrop_", "OUTCROP_"),
+        token + "\n",
+        "ü" * 57,
+    ):
         assert token_digest(text) is None
 
 
@@ -46,7 +55,9 @@ def test_a_higher_role_may_do_all_that_a_lower_one_may(lower: Role, higher: Role
 
 
 def test_the_documented_table_of_roles_is_the_real_one() -> None:
-    rows = re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|([^|]*)\|([^|]*)\|$", (DOCS / "accounts.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(\w+)` \|[^|]*\|([^|]*)\|([^|]*)\|([^|]*)\|$", (DOCS / "accounts.md").read_text(), re.MULTILINE
+    )
     documented = {
         role: frozenset(Permission(name) for name, *marks in rows if marks[column].strip() == "yes")
         for column, role in enumerate([Role.OWNER, Role.ADMIN, Role.MEMBER])

@@ -77,7 +77,9 @@ def test_every_state_takes_every_action_as_the_table_says(action: Action, status
             resolved = action is Action.RESOLVE
             assert (closed.status, closed.resolution_note) == (TARGET[action], "n")
             assert closed.resolved_at == (NOW if resolved else None)
-            assert closed.resolution_evidence == (Resolution(auto_resolved=False, resolved_by="a@example.com") if resolved else None)
+            assert closed.resolution_evidence == (
+                Resolution(auto_resolved=False, resolved_by="a@example.com") if resolved else None
+            )
 
 
 def test_restricting_sends_no_event() -> None:
@@ -104,7 +106,12 @@ def test_whatever_is_closed_can_be_reopened_and_nothing_is_left_of_how_it_was_cl
         case Outcome.MOVES:
             again = reopen(finding)
             assert again is not None
-            assert (again.status, again.resolved_at, again.resolution_note, again.resolution_evidence) == (Status.ACTIVE, None, None, None)
+            assert (again.status, again.resolved_at, again.resolution_note, again.resolution_evidence) == (
+                Status.ACTIVE,
+                None,
+                None,
+                None,
+            )
 
 
 def test_what_was_hidden_is_shown_again() -> None:
@@ -122,6 +129,12 @@ def test_a_move_that_changes_nothing_is_none() -> None:
 
 
 def test_the_documented_table_of_transitions_is_the_real_one() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (\w+) \| (\w+) \|$", (DOCS / "api.md").read_text(), re.MULTILINE)
-    documented = {(action, Status(status)): word for status, *words in rows for action, word in zip(Action, words, strict=True)}
+    rows = re.findall(
+        r"^\| `(\w+)` \| (\w+) \| (\w+) \| (\w+) \|$", (DOCS / "api.md").read_text(), re.MULTILINE
+    )
+    documented = {
+        (action, Status(status)): word
+        for status, *words in rows
+        for action, word in zip(Action, words, strict=True)
+    }
     assert documented == {(action, status): outcome(action, status) for action in Action for status in Status}

@@ -49,7 +49,9 @@ def test_each_result_points_at_its_rule():
     (run,) = made(finding(), finding(rule="other"), finding(line_number=9))["runs"]
     rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
     assert rules == ["acme_key", "other"]
-    assert [rules[result["ruleIndex"]] for result in run["results"]] == [result["ruleId"] for result in run["results"]]
+    assert [rules[result["ruleIndex"]] for result in run["results"]] == [
+        result["ruleId"] for result in run["results"]
+    ]
 
 
 @pytest.mark.parametrize(("confidence", "level"), [("high", "error"), ("medium", "warning"), ("low", "note")])
@@ -57,7 +59,10 @@ def test_the_level_is_the_confidence(confidence, level):
     assert made(finding(confidence=confidence))["runs"][0]["results"][0]["level"] == level
 
 
-@pytest.mark.parametrize(("status", "level"), [("valid", "error"), ("invalid", "note"), ("error", "warning"), ("unreachable", "warning")])
+@pytest.mark.parametrize(
+    ("status", "level"),
+    [("valid", "error"), ("invalid", "note"), ("error", "warning"), ("unreachable", "warning")],
+)
 def test_a_verdict_says_more_than_the_confidence(status, level):
     detail = {"enabled_services": ["acme_read"], "reason": "so it is"}
     given = finding(confidence="medium", validation_status=status, validation_detail=detail)
@@ -97,11 +102,23 @@ def test_a_path_is_a_relative_reference(path, uri):
 
 @pytest.mark.parametrize("before", ["", "/", "a.zip!", "a.zip!/", "x/a.zip!b.jar!", ".", "./", "%2E%2E/"])
 @pytest.mark.parametrize(
-    "middle", ["..", "../..", "../../x/../../..", "..\\..", "..\\../..", "//host.example/..", "x/../../../y", "\\..\\.."]
+    "middle",
+    [
+        "..",
+        "../..",
+        "../../x/../../..",
+        "..\\..",
+        "..\\../..",
+        "//host.example/..",
+        "x/../../../y",
+        "\\..\\..",
+    ],
 )
 def test_no_path_leads_out_of_the_tree(before, middle):
     """Neither as an address, nor decoded and taken for a path of whichever system."""
-    location = made(finding(file_path=before + middle))["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
+    location = made(finding(file_path=before + middle))["runs"][0]["results"][0]["locations"][0][
+        "physicalLocation"
+    ]
     uri = location["artifactLocation"]["uri"]
     base = "https://tree.example/one/two/"
     assert urljoin(base, uri).startswith(base)
@@ -117,7 +134,9 @@ def test_gaps_and_failures_are_told():
     (run,) = made(gaps=(("a.zip", "cannot be unpacked"),), well=False)["runs"]
     (invocation,) = run["invocations"]
     assert invocation["executionSuccessful"] is False
-    assert [note["message"]["text"] for note in invocation["toolExecutionNotifications"]] == ["not scanned: a.zip: cannot be unpacked"]
+    assert [note["message"]["text"] for note in invocation["toolExecutionNotifications"]] == [
+        "not scanned: a.zip: cannot be unpacked"
+    ]
 
 
 def test_fingerprints_are_read_back():

@@ -12,7 +12,10 @@ from outcrop.domain.secret import MASK, Secret, is_masked, reveal
 VALUE = "made-up " + "Qx7/+" * 6
 
 
-@pytest.mark.parametrize(("length", "shown"), [(1, 0), (7, 0), (8, 1), (15, 1), (16, 2), (24, 3), (31, 3), (32, 4), (40, 4), (1000, 4)])
+@pytest.mark.parametrize(
+    ("length", "shown"),
+    [(1, 0), (7, 0), (8, 1), (15, 1), (16, 2), (24, 3), (31, 3), (32, 4), (40, 4), (1000, 4)],
+)
 def test_a_mask_shows_an_eighth_at_each_end_and_four_characters_at_most(length: int, shown: int) -> None:
     value = "".join(chr(ord("a") + n % 26) for n in range(length))
     assert Secret(value).masked() == value[:shown] + MASK + (value[-shown:] if shown else "")
@@ -28,7 +31,15 @@ def test_no_way_of_printing_shows_the_value() -> None:
         raise ValueError(secret)  # noqa: TRY301
     except ValueError:
         printed = traceback.format_exc()
-    for text in (str(secret), repr(secret), f"{secret}", f"{secret:>80}", repr([secret]), repr({"secret": secret}), printed):
+    for text in (
+        str(secret),
+        repr(secret),
+        f"{secret}",
+        f"{secret:>80}",
+        repr([secret]),
+        repr({"secret": secret}),
+        printed,
+    ):
         assert VALUE not in text
     assert reveal(secret) == VALUE
 
@@ -52,7 +63,10 @@ def test_a_secret_is_not_serialised(serialise: object) -> None:
 )
 def test_a_credential_is_masked_inside_other_texts_however_it_is_written(written: str) -> None:
     secret = Secret(VALUE)
-    assert secret.masked_within(f"https://example.com/?token={written}&x=1") == f"https://example.com/?token={secret.masked()}&x=1"
+    assert (
+        secret.masked_within(f"https://example.com/?token={written}&x=1")
+        == f"https://example.com/?token={secret.masked()}&x=1"
+    )
 
 
 def test_characters_beyond_ascii_are_masked_too() -> None:
@@ -70,6 +84,8 @@ def test_masked_texts_are_known(text: str) -> None:
     assert is_masked(text)
 
 
-@pytest.mark.parametrize("text", ["", "plain", "***", "A" * 20 + "****", "****" + "b" * 9, "a**b**c", "abc****def****ghi"])
+@pytest.mark.parametrize(
+    "text", ["", "plain", "***", "A" * 20 + "****", "****" + "b" * 9, "a**b**c", "abc****def****ghi"]
+)
 def test_what_shows_too_much_is_not_masked(text: str) -> None:
     assert not is_masked(text)

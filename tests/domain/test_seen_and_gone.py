@@ -7,7 +7,10 @@ import pytest
 from outcrop.domain.finding import Finding, Resolution, Status, gone, seen
 from tests.domain.test_finding import NOW, make_finding
 
-AUTOMATIC, BY_A_PERSON = Resolution(auto_resolved=True, resolved_by=None), Resolution(auto_resolved=False, resolved_by="a@example.com")
+AUTOMATIC, BY_A_PERSON = (
+    Resolution(auto_resolved=True, resolved_by=None),
+    Resolution(auto_resolved=False, resolved_by="a@example.com"),
+)
 
 
 def resolved(evidence: Resolution) -> Finding:
@@ -24,7 +27,12 @@ def test_seen_again_after_a_person_resolved_it_stays_unless_a_check_proves_it_al
     finding = resolved(BY_A_PERSON)
     assert seen(finding) == (finding, False)
     back, news = seen(finding, proven=True)
-    assert (back.status, back.resolved_at, back.resolution_evidence, news) == (Status.ACTIVE, None, None, True)
+    assert (back.status, back.resolved_at, back.resolution_evidence, news) == (
+        Status.ACTIVE,
+        None,
+        None,
+        True,
+    )
 
 
 @pytest.mark.parametrize("status", [Status.ACTIVE, Status.FALSE_POSITIVE, Status.CUSTOMER_RESTRICTED])
@@ -43,7 +51,12 @@ def test_seen_again_while_stale_is_active_and_no_news() -> None:
 def test_gone_is_resolved_by_nobody_and_stands_on_no_line(status: Status) -> None:
     closed = gone(replace(make_finding(status), current_line=7, suppressed_at=NOW), now=NOW)
     assert closed is not None
-    assert (closed.status, closed.resolved_at, closed.resolution_evidence, closed.current_line) == (Status.RESOLVED, NOW, AUTOMATIC, None)
+    assert (closed.status, closed.resolved_at, closed.resolution_evidence, closed.current_line) == (
+        Status.RESOLVED,
+        NOW,
+        AUTOMATIC,
+        None,
+    )
     assert closed.suppressed_at == NOW
 
 

@@ -4,7 +4,17 @@ import pytest
 
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.scan import ScanType
-from outcrop.domain.target import EVERY, LONGEST, OPTIONS, Schedule, Spec, TargetKind, choose, identity, parse_target
+from outcrop.domain.target import (
+    EVERY,
+    LONGEST,
+    OPTIONS,
+    Schedule,
+    Spec,
+    TargetKind,
+    choose,
+    identity,
+    parse_target,
+)
 
 OWNER, REPOSITORY, GISTS, GIST, COMMIT, SITE, PAGE, FOLDER = TargetKind
 ID = "aa5a315d61ae9438b18d"
@@ -28,7 +38,11 @@ SHA = "0123456789abcdef0123456789abcdef01234567"
         ("HTTPS://WWW.GitHub.COM:443/Acme/shop//", REPOSITORY, "https://github.com/Acme/shop"),
         ("https://github.com/acme/shop?tab=readme#top", REPOSITORY, "https://github.com/acme/shop"),
         ("https://github.com/gist/1234", REPOSITORY, "https://github.com/gist/1234"),
-        ("https://git.example.com:8443/team/shop.git/", REPOSITORY, "https://git.example.com:8443/team/shop.git"),
+        (
+            "https://git.example.com:8443/team/shop.git/",
+            REPOSITORY,
+            "https://git.example.com:8443/team/shop.git",
+        ),
         ("https://gitlab.com/a/b/c.git", REPOSITORY, "https://gitlab.com/a/b/c.git"),
         ("gists:jo", GISTS, "gists:jo"),
         ("https://gist.github.com/jo", GISTS, "gists:jo"),
@@ -36,9 +50,21 @@ SHA = "0123456789abcdef0123456789abcdef01234567"
         (f"https://gist.github.com/{ID}.git", GIST, f"https://gist.github.com/{ID}"),
         (f"https://GIST.github.com/jo/{ID}/", GIST, f"https://gist.github.com/{ID}"),
         ("https://gist.github.com/jo/1234", GIST, "https://gist.github.com/1234"),
-        (f"https://github.com/acme/shop/commit/{SHA.upper()}#diff-1", COMMIT, f"https://github.com/acme/shop/commit/{SHA}"),
-        ("https://github.com/acme/shop/commit/0123abc/", COMMIT, "https://github.com/acme/shop/commit/0123abc"),
-        (f"https://codeberg.org/acme/shop/commit/{SHA}", COMMIT, f"https://codeberg.org/acme/shop/commit/{SHA}"),
+        (
+            f"https://github.com/acme/shop/commit/{SHA.upper()}#diff-1",
+            COMMIT,
+            f"https://github.com/acme/shop/commit/{SHA}",
+        ),
+        (
+            "https://github.com/acme/shop/commit/0123abc/",
+            COMMIT,
+            "https://github.com/acme/shop/commit/0123abc",
+        ),
+        (
+            f"https://codeberg.org/acme/shop/commit/{SHA}",
+            COMMIT,
+            f"https://codeberg.org/acme/shop/commit/{SHA}",
+        ),
         ("https://example.com", SITE, "https://example.com/"),
         ("http://EXAMPLE.com:80/Docs/", SITE, "http://example.com/Docs/"),
         ("https://example.com.:8443/a?b=c#d", SITE, "https://example.com:8443/a?b=c"),
@@ -66,7 +92,11 @@ def test_a_target_is_guessed_and_has_one_form(text: str, kind: TargetKind, name:
         ("https://github.com/acme", SITE, "https://github.com/acme"),
         (f"https://gist.ghe.example/jo/{ID}.git/", GIST, f"https://gist.ghe.example/jo/{ID}.git"),
         ("https://git.example.com/jo/notes.git", GIST, "https://git.example.com/jo/notes.git"),
-        (f"https://git.example.com/a/b/commit/{SHA}", REPOSITORY, f"https://git.example.com/a/b/commit/{SHA}"),
+        (
+            f"https://git.example.com/a/b/commit/{SHA}",
+            REPOSITORY,
+            f"https://git.example.com/a/b/commit/{SHA}",
+        ),
     ],
 )
 def test_a_kind_that_is_given_decides(text: str, kind: TargetKind, name: str) -> None:
@@ -196,12 +226,23 @@ def test_the_longest_target_is_taken() -> None:
 
 
 def test_names_of_github_are_the_same_in_capitals_and_other_addresses_are_not() -> None:
-    for kind, name in ((OWNER, "github:Acme"), (GISTS, "gists:Jo"), (REPOSITORY, "https://github.com/Acme/Shop")):
+    for kind, name in (
+        (OWNER, "github:Acme"),
+        (GISTS, "gists:Jo"),
+        (REPOSITORY, "https://github.com/Acme/Shop"),
+    ):
         assert identity(kind, name) == identity(kind, name.lower())
-    for kind, name in ((REPOSITORY, "https://git.example/Shop.git"), (SITE, "https://example.com/A"), (PAGE, "https://github.com/A")):
+    for kind, name in (
+        (REPOSITORY, "https://git.example/Shop.git"),
+        (SITE, "https://example.com/A"),
+        (PAGE, "https://github.com/A"),
+    ):
         assert identity(kind, name) != identity(kind, name.lower())
     assert identity(SITE, "https://example.com/") != identity(PAGE, "https://example.com/")
-    assert identity(REPOSITORY, "https://ghe.example/A/b", web_host="ghe.example") == (REPOSITORY, "https://ghe.example/a/b")
+    assert identity(REPOSITORY, "https://ghe.example/A/b", web_host="ghe.example") == (
+        REPOSITORY,
+        "https://ghe.example/a/b",
+    )
 
 
 def test_options_are_those_of_the_kind() -> None:

@@ -15,7 +15,10 @@ def at(seconds: int) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-@pytest.mark.parametrize(("seconds", "code"), [(59, "287082"), (1111111109, "081804"), (1234567890, "005924"), (20000000000, "353130")])
+@pytest.mark.parametrize(
+    ("seconds", "code"),
+    [(59, "287082"), (1111111109, "081804"), (1234567890, "005924"), (20000000000, "353130")],
+)
 def test_codes_are_those_of_the_standard(seconds: int, code: str) -> None:
     assert totp.used_step(SECRET, code, after=0, now=at(seconds)) == seconds // 30
 
@@ -39,7 +42,10 @@ def test_what_is_no_code_is_wrong(code: str) -> None:
 
 
 def test_the_address_is_what_apps_read() -> None:
-    assert totp.address(SECRET, "jo+x@acme.example") == f"otpauth://totp/Outcrop:jo%2Bx%40acme.example?secret={SECRET}&issuer=Outcrop"
+    assert (
+        totp.address(SECRET, "jo+x@acme.example")
+        == f"otpauth://totp/Outcrop:jo%2Bx%40acme.example?secret={SECRET}&issuer=Outcrop"
+    )
 
 
 def test_a_recovery_code_is_read_however_it_is_typed() -> None:

@@ -44,13 +44,18 @@ class Shown:
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OUTCROP_")}
-    return kept | {"OUTCROP_DATA_DIR": str(tmp_path / "data"), "XDG_CACHE_HOME": str(cached_in(tmp_path / "cache"))}
+    return kept | {
+        "OUTCROP_DATA_DIR": str(tmp_path / "data"),
+        "XDG_CACHE_HOME": str(cached_in(tmp_path / "cache")),
+    }
 
 
 @contextmanager
 def demo(environment: dict[str, str]) -> Iterator[Shown]:
     """Run the demo until its closing screen is there; then stop it as Ctrl-C does, and look whether anything stays behind."""
-    with subprocess.Popen([COMMAND, "demo", "--port", "0"], env=environment, stdout=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(
+        [COMMAND, "demo", "--port", "0"], env=environment, stdout=subprocess.PIPE, text=True
+    ) as running:
         assert running.stdout is not None
         text = ""
         for line in running.stdout:
@@ -98,7 +103,9 @@ def test_the_first_minute_and_a_second_one(environment: dict[str, str]) -> None:
         answer = fetch(first.after("Try it"))
         assert answer.status_code == 200
         assert {row["validation_status"] for row in answer.json()["data"]} == {"valid"}
-        rows = fetch(first.after("Try it").replace("validation=valid&per_page=3", "per_page=200")).json()["data"]
+        rows = fetch(first.after("Try it").replace("validation=valid&per_page=3", "per_page=200")).json()[
+            "data"
+        ]
         assert 30 <= len(rows) <= 80
         assert {row["status"] for row in rows} == set(Status)
         assert {row["validation_status"] for row in rows} == set(Validation)
@@ -116,10 +123,14 @@ def test_the_first_minute_and_a_second_one(environment: dict[str, str]) -> None:
         assert overview.status_code == 200
         assert "stand-ins on this machine answer for the issuers" in overview.text
     with demo(environment) as second:
-        assert fetch(first.after("Try it").replace(first.after("Portal"), second.after("Portal"))).json() == {"error": "revoked_token"}
+        assert fetch(first.after("Try it").replace(first.after("Portal"), second.after("Portal"))).json() == {
+            "error": "revoked_token"
+        }
         assert login(second, first.after("Password")).status_code != 200
         assert login(second, second.after("Password")).status_code == 200
-        assert fetch(second.after("Try it").replace("validation=valid&per_page=3", "per_page=1")).json()["meta"]["total"] == len(rows)
+        assert fetch(second.after("Try it").replace("validation=valid&per_page=3", "per_page=1")).json()[
+            "meta"
+        ]["total"] == len(rows)
         assert second.events == {"webhook.test": 1}
         if CHROMIUM is not None:  # else tests/portal says how to get one
             walk_the_portal(second)
@@ -133,7 +144,9 @@ def walk_the_portal(shown: Shown) -> None:
         page.set_default_timeout(30_000)
         sign_in(page, base, shown.after("E-mail"), shown.after("Password"))
         page.goto(f"{base}/targets")
-        page.get_by_role("row", name=re.compile(r"www\.acme\.example")).get_by_role("button", name="Run now").click()
+        page.get_by_role("row", name=re.compile(r"www\.acme\.example")).get_by_role(
+            "button", name="Run now"
+        ).click()
         expect(page.locator(".scan-completed")).to_be_visible(timeout=60_000)
         expect(page.get_by_text("findings seen")).to_be_visible()
         page.goto(f"{base}/findings?validation=valid")
@@ -150,7 +163,14 @@ def walk_the_portal(shown: Shown) -> None:
 def test_a_port_that_is_taken_is_one_clear_line(environment: dict[str, str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        done = subprocess.run([COMMAND, "demo", "--port", port], env=environment, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(
+            [COMMAND, "demo", "--port", port],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(rf"outcrop: cannot listen on 127\.0\.0\.1 port {port}: .*\n", done.stderr)
     assert not Path(environment["OUTCROP_DATA_DIR"]).exists()

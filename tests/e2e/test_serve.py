@@ -32,7 +32,13 @@ COMMAND = str(Path(sys.executable).with_name("outcrop"))
 
 def outcrop(folder: Path, *arguments: str, stdin: str = "") -> Any:
     done = subprocess.run(
-        [COMMAND, *arguments, "--json"], env=_environment(folder), input=stdin, capture_output=True, text=True, timeout=120, check=False
+        [COMMAND, *arguments, "--json"],
+        env=_environment(folder),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -47,9 +53,17 @@ def serving(folder: Path, *arguments: str, **more: str) -> Iterator[tuple[subpro
     """Run the service on a free port; give the process and its base address."""
     log = folder.parent / "serve.log"
     with log.open("w") as file:
-        process = subprocess.Popen([COMMAND, "serve", "--port", "0", *arguments], env=_environment(folder, **more), stderr=file, text=True)
+        process = subprocess.Popen(
+            [COMMAND, "serve", "--port", "0", *arguments],
+            env=_environment(folder, **more),
+            stderr=file,
+            text=True,
+        )
     try:
-        yield process, wait_for(lambda: re.search(r'"base_url": "([^"]+)"', log.read_text()), "the service to start")[1]
+        yield (
+            process,
+            wait_for(lambda: re.search(r'"base_url": "([^"]+)"', log.read_text()), "the service to start")[1],
+        )
     finally:
         if process.poll() is None:
             process.terminate()
@@ -108,7 +122,10 @@ def test_a_customers_first_day(folder: Path, hooks: Issuer) -> None:
     webhook = outcrop(folder, "webhook", "set", "--account", "acme", f"https://{HOST}/in")
     line = make_line()
     assert outcrop(folder, "import", "--account", "acme", "-", stdin=json.dumps(line))["new"] == 1
-    egress = {"OUTCROP_EGRESS_CONNECT_TO": f"{HOST}:443=127.0.0.1:{hooks.port}", "OUTCROP_EGRESS_CA_FILE": str(hooks.ca)}
+    egress = {
+        "OUTCROP_EGRESS_CONNECT_TO": f"{HOST}:443=127.0.0.1:{hooks.port}",
+        "OUTCROP_EGRESS_CA_FILE": str(hooks.ca),
+    }
     with serving(folder, "--processes", "2", **egress) as (process, base_url):
         wait_for(lambda: ready(base_url), "the service to be ready")
         # A command beside the running service uses the same database.
@@ -118,7 +135,9 @@ def test_a_customers_first_day(folder: Path, hooks: Issuer) -> None:
             assert client.get("/api/v1/findings").json()["data"][0]["id"] == line["id"]
             assert client.post(f"/api/v1/findings/{line['id']}/resolve?note=done").status_code == 200
             (event,) = wait_for(lambda: hooks.asked, "the event to arrive")
-            assert verify(event.body, event.headers, webhook["secret"])["finding"]["resolution_note"] == "done"
+            assert (
+                verify(event.body, event.headers, webhook["secret"])["finding"]["resolution_note"] == "done"
+            )
             outcrop(folder, "key", "revoke", key["id"])
             assert client.get("/api/v1/findings").json() == {"error": "revoked_token"}
         process.send_signal(signal.SIGINT)
@@ -153,14 +172,18 @@ def test_a_child_that_does_not_end_by_itself_is_ended_after_its_parent() -> None
         "import signal, time; from outcrop.cli import process; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
         "process.PATIENCE = 0.3; process._end_with_parent(); time.sleep(60)"
     )
-    ended = subprocess.run([sys.executable, "-c", stubborn], stdin=subprocess.DEVNULL, timeout=30, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", stubborn], stdin=subprocess.DEVNULL, timeout=30, check=False
+    )
     assert ended.returncode == -signal.SIGKILL
 
 
 def test_a_killed_child_is_started_again(folder: Path) -> None:
     with serving(folder) as (process, base_url):
         wait_for(lambda: ready(base_url), "the service to be ready")
-        (child,) = [pid for pid in processes_of(folder) if b"\0api\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        (child,) = [
+            pid for pid in processes_of(folder) if b"\0api\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
         os.kill(child, signal.SIGKILL)
         wait_for(lambda: child not in processes_of(folder), "the child to be gone")
         wait_for(lambda: ready(base_url), "the service to be back")
@@ -173,7 +196,12 @@ def test_a_taken_port_is_one_line(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         done = subprocess.run(
-            [COMMAND, "serve", "--port", port], env=_environment(folder), capture_output=True, text=True, timeout=60, check=False
+            [COMMAND, "serve", "--port", port],
+            env=_environment(folder),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
     assert done.returncode == 2
     assert f"cannot listen on 127.0.0.1 port {port}" in done.stderr
@@ -200,7 +228,10 @@ def test_behind_a_proxy_the_forwarded_scheme_is_believed_only_from_it(folder: Pa
         wait_for(lambda: ready(address), "the service to be ready")
         assert httpx.get(f"{address}/api/v1/findings", headers=forwarded, trust_env=False).status_code == 401
         redirected = httpx.get(f"{address}/api/v1/findings?q=a%20b", trust_env=False)
-        assert (redirected.status_code, redirected.headers["location"]) == (308, "https://outcrop.example.com/api/v1/findings?q=a%20b")
+        assert (redirected.status_code, redirected.headers["location"]) == (
+            308,
+            "https://outcrop.example.com/api/v1/findings?q=a%20b",
+        )
     with serving(folder, **base) as (_, _base):
         address = f"http://127.0.0.1:{port_of(folder)}"
         wait_for(lambda: ready(address), "the service to be ready")
@@ -232,6 +263,8 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
         .sign(key, hashes.SHA256())
     )
     (folder / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     (folder / "key.pem").write_bytes(private)
     return folder / "cert.pem", folder / "key.pem"

@@ -29,17 +29,35 @@ def test_a_run_of_a_target_waits_for_a_worker_and_can_be_followed(there: House) 
     names = there.organisation("acme", 3)
     target = there.outcrop("target", "add", "--account", "acme", "github:acme")
     first = there.outcrop("target", "run", "--account", "acme", target["id"])
-    assert (first["status"], first["trigger"], first["target"], first["started_at"]) == ("queued", "cli", "github:acme", None)
+    assert (first["status"], first["trigger"], first["target"], first["started_at"]) == (
+        "queued",
+        "cli",
+        "github:acme",
+        None,
+    )
     assert there.status(first["id"]) == "queued"
     there.git.delay = 0.3
     there.worker()
-    seen = until(lambda: run if 0 < (run := there.run(first["id"]))["progress"]["targets"] < 3 else None, "some sources to be done")
-    assert (seen["status"], seen["finished_at"], seen["findings_new"]) == ("running", None, seen["progress"]["targets"])
+    seen = until(
+        lambda: run if 0 < (run := there.run(first["id"]))["progress"]["targets"] < 3 else None,
+        "some sources to be done",
+    )
+    assert (seen["status"], seen["finished_at"], seen["findings_new"]) == (
+        "running",
+        None,
+        seen["progress"]["targets"],
+    )
     there.git.delay = 0
     done = there.ended(first["id"])
     assert (done["status"], done["error"], done["coverage_gaps"]) == ("completed", None, [])
     assert (done["findings_new"], done["findings_seen"], done["findings_resolved"]) == (3, 3, 0)
-    assert done["progress"] == {"targets": 3, "commits": 3, "blobs": 3, "pages": 0, "bytes": done["progress"]["bytes"]}
+    assert done["progress"] == {
+        "targets": 3,
+        "commits": 3,
+        "blobs": 3,
+        "pages": 0,
+        "bytes": done["progress"]["bytes"],
+    }
     assert done["created_at"] <= done["started_at"] <= done["finished_at"]
     assert there.recorded() == [(name, 1, 1) for name in names]
     time.sleep(1.1)  # times are whole seconds
@@ -74,8 +92,13 @@ def test_two_runs_of_one_repository_look_at_it_one_after_the_other(there: House)
     runs = [there.start(TargetKind.REPOSITORY, address) for _ in range(2)]
     there.worker(jobs=2)
     ended = [there.ended(scan_id) for scan_id in runs]
-    assert sorted((run["status"], run["findings_new"], run["findings_seen"]) for run in ended) == [("completed", 0, 1), ("completed", 1, 1)]
-    assert there.asked("shop") == [*CLONE, "refs", "pack"], "one after the other, and the second had nothing to bring"
+    assert sorted((run["status"], run["findings_new"], run["findings_seen"]) for run in ended) == [
+        ("completed", 0, 1),
+        ("completed", 1, 1),
+    ]
+    assert there.asked("shop") == [*CLONE, "refs", "pack"], (
+        "one after the other, and the second had nothing to bring"
+    )
     ((_, seen, events),) = there.recorded()
     assert (seen, events) == (2, 1)
 
@@ -93,7 +116,12 @@ def test_what_a_killed_worker_was_at_is_done_by_another_and_recorded_once(there:
     assert there.status(scan_id) == "interrupted"
     second = there.worker(jobs=2)
     run = there.ended(scan_id)
-    assert (run["status"], run["findings_new"], run["findings_seen"], run["progress"]["targets"]) == ("completed", 3, 3, 3)
+    assert (run["status"], run["findings_new"], run["findings_seen"], run["progress"]["targets"]) == (
+        "completed",
+        3,
+        3,
+        3,
+    )
     assert there.recorded() == [(name, 1, 1) for name in names]
     assert sorted(tries for _, tries, _ in there.sources(scan_id).values()) in ([1, 2, 2], [2, 2, 2])
     until(lambda: there.jobs() == 0, "nothing to be left to do")
@@ -111,22 +139,32 @@ def test_a_source_that_kills_three_workers_has_failed_and_the_rest_is_done(there
         before = len(there.hanging)
         process = there.worker()
         until(lambda n=before: len(there.hanging) > n, "the worker to be at it")
-        until(lambda: sum(state == "done" for state, _, _ in there.sources(scan_id).values()) == 1, "the other source to be done")
+        until(
+            lambda: sum(state == "done" for state, _, _ in there.sources(scan_id).values()) == 1,
+            "the other source to be done",
+        )
         process.kill()
         process.wait()
     there.worker()
     run = there.ended(scan_id)
     assert (run["status"], run["error"], run["findings_new"]) == ("completed", None, 1)
     assert run["coverage_gaps"] == [{"what": bad, "why": "its worker has died 3 times"}]
-    assert sorted(there.sources(scan_id).values()) == [("done", 1, None), ("failed", 4, "its worker has died 3 times")]
+    assert sorted(there.sources(scan_id).values()) == [
+        ("done", 1, None),
+        ("failed", 4, "its worker has died 3 times"),
+    ]
     assert there.recorded() == [(good, 1, 1)]
     until(lambda: there.jobs() == 0, "nothing to be left to do")
 
 
 @pytest.mark.parametrize(
-    ("number", "to_all"), [(signal.SIGTERM, False), (signal.SIGINT, True)], ids=["by its manager", "by Ctrl-C, with all of its processes"]
+    ("number", "to_all"),
+    [(signal.SIGTERM, False), (signal.SIGINT, True)],
+    ids=["by its manager", "by Ctrl-C, with all of its processes"],
 )
-def test_a_worker_that_is_told_to_stop_gives_back_what_it_was_at(there: House, number: signal.Signals, *, to_all: bool) -> None:
+def test_a_worker_that_is_told_to_stop_gives_back_what_it_was_at(
+    there: House, number: signal.Signals, *, to_all: bool
+) -> None:
     address = there.repository("shop")
     there.git.delay = SLOW
     scan_id = there.start(TargetKind.REPOSITORY, address)

@@ -33,7 +33,16 @@ NAMES: dict[str, list[list[str]]] = {
     "changes-back.example": [[LOOPBACK], [PUBLIC]],
     "none.example": [[]],
 }
-LITERALS = ["127.0.0.1", "[::1]", "10.1.2.3", "169.254.169.254", "2130706433", "0x7f000001", "127.1", "[::ffff:127.0.0.1]"]
+LITERALS = [
+    "127.0.0.1",
+    "[::1]",
+    "10.1.2.3",
+    "169.254.169.254",
+    "2130706433",
+    "0x7f000001",
+    "127.1",
+    "[::ffff:127.0.0.1]",
+]
 
 
 class LyingNameServer(asyncio.DatagramProtocol):
@@ -57,7 +66,11 @@ class LyingNameServer(asyncio.DatagramProtocol):
         if kind == 1:
             self.asked[name] = self.asked.get(name, 0) + 1
         now = answers[min(max(self.asked.get(name, 1), 1), len(answers)) - 1]
-        found = [socket.inet_pton(family, one) for one in now if family and (":" in one) == (family == socket.AF_INET6)]
+        found = [
+            socket.inet_pton(family, one)
+            for one in now
+            if family and (":" in one) == (family == socket.AF_INET6)
+        ]
         head = data[:2] + struct.pack("!HHHHH", 0x8180, 1, len(found), 0, 0)
         records = b"".join(b"\xc0\x0c" + struct.pack("!HHIH", kind, 1, 0, len(raw)) + raw for raw in found)
         self.transport.sendto(head + question + records, addr)  # type: ignore[attr-defined]
@@ -99,7 +112,9 @@ async def main(folder: Path) -> None:
     for host in [*NAMES, *LITERALS]:
         reached.clear()
         try:
-            ended: object = (await poster.post(f"https://{host}/", {}, b"{}", seconds=10, most=1000, keep=10)).status
+            ended: object = (
+                await poster.post(f"https://{host}/", {}, b"{}", seconds=10, most=1000, keep=10)
+            ).status
         except PostError as error:
             ended = error.reason
         sys.stdout.write(json.dumps([host, ended, list(reached), names.asked.get(host, 0)]) + "\n")

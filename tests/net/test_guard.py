@@ -17,7 +17,15 @@ NOT_PUBLIC = [
     "::", "::1", "::127.0.0.1", "::ffff:127.0.0.1", "::ffff:8.8.8.8", "64:ff9b::7f00:1", "64:ff9b:1::1", "100::1", "2001::1", "2001:db8::1",
     "2002:7f00:1::", "3fff::1", "fc00::1", "fd00:ec2::254", "fe80::1", "fec0::1", "ff02::1",
 ]  # fmt: skip
-PUBLIC = ["1.1.1.1", "8.8.8.8", "140.82.112.3", "100.63.255.255", "172.32.0.1", "2606:4700::1111", "2a00:1450:4001::1"]
+PUBLIC = [
+    "1.1.1.1",
+    "8.8.8.8",
+    "140.82.112.3",
+    "100.63.255.255",
+    "172.32.0.1",
+    "2606:4700::1111",
+    "2a00:1450:4001::1",
+]
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
@@ -54,7 +62,9 @@ def test_connect_to_replaces_the_address_of_a_name():
 @pytest.mark.parametrize("host", ["api.github.com", "1.1.1.1", "127.0.0.1", "git.example"])
 def test_a_closed_guard_lets_nothing_through_but_what_is_named(host, monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: pytest.fail("a name was looked up"))
-    closed = Egress.parse(["127.0.0.0/8", "1.1.1.1/32"], ["git.example:8443=127.0.0.1:9443"], None, closed=True)
+    closed = Egress.parse(
+        ["127.0.0.0/8", "1.1.1.1/32"], ["git.example:8443=127.0.0.1:9443"], None, closed=True
+    )
     with pytest.raises(EgressError, match="OUTCROP_EGRESS_CONNECT_TO"):
         resolve(host, 443, closed)
     assert resolve("git.example", 8443, closed) == ("127.0.0.1", 9443)

@@ -17,19 +17,35 @@ REFUSED = set(NAMES) - {"good.example", "changes.example", "none.example"}
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[object, list[str], int]]:
     """Ask for every name inside a network of its own, where even public addresses are this machine's."""
     folder = tmp_path_factory.mktemp("inside")
-    command = ["unshare", "--user", "--map-root-user", "--net", "--mount", sys.executable, "-m", "tests.net.inside", str(folder)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=Path(__file__).parents[2])
+    command = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--net",
+        "--mount",
+        sys.executable,
+        "-m",
+        "tests.net.inside",
+        str(folder),
+    ]
+    ran = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, cwd=Path(__file__).parents[2]
+    )
     assert ran.returncode == 0, ran.stderr
     lines = [json.loads(line) for line in ran.stdout.splitlines()]
     return {host: (ended, reached, asked) for host, ended, reached, asked in lines}
 
 
-def test_a_public_address_is_connected_to_after_one_look_up(told: dict[str, tuple[object, list[str], int]]) -> None:
+def test_a_public_address_is_connected_to_after_one_look_up(
+    told: dict[str, tuple[object, list[str], int]],
+) -> None:
     assert told["good.example"] == (200, [PUBLIC], 1)
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
-def test_a_name_that_leads_inside_is_not_connected_to(told: dict[str, tuple[object, list[str], int]], name: str) -> None:
+def test_a_name_that_leads_inside_is_not_connected_to(
+    told: dict[str, tuple[object, list[str], int]], name: str
+) -> None:
     ended, reached, _ = told[name]
     assert (ended, reached) == (NOT_PUBLIC, [])
 
@@ -45,6 +61,8 @@ def test_a_name_without_an_address_is_told(told: dict[str, tuple[object, list[st
 
 
 @pytest.mark.parametrize("host", LITERALS)
-def test_an_address_in_place_of_a_name_is_checked_too(told: dict[str, tuple[object, list[str], int]], host: str) -> None:
+def test_an_address_in_place_of_a_name_is_checked_too(
+    told: dict[str, tuple[object, list[str], int]], host: str
+) -> None:
     ended, reached, _ = told[host]
     assert (ended, reached) == (NOT_PUBLIC, [])

@@ -21,7 +21,10 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def stage(settings: Settings, keys: Keys) -> Iterator[Backend]:
     """A server that knows its own address, as a browser's forms need it to."""
-    with running_server(settings, rate_limit=0) as server, Backend(settings, keys, server.base_url) as backend:
+    with (
+        running_server(settings, rate_limit=0) as server,
+        Backend(settings, keys, server.base_url) as backend,
+    ):
         yield backend
 
 

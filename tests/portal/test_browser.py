@@ -38,7 +38,9 @@ class Seat:
 
 @pytest.fixture
 def seat(browser: Browser, stage: Backend, tenant: Tenant) -> Iterator[Seat]:
-    context = browser.new_context(viewport={"width": WIDTHS["desktop"], "height": 900}, timezone_id="Asia/Tokyo", locale="en-GB")
+    context = browser.new_context(
+        viewport={"width": WIDTHS["desktop"], "height": 900}, timezone_id="Asia/Tokyo", locale="en-GB"
+    )
     page = context.new_page()
     page.set_default_timeout(20_000)
     troubles = Troubles(context)
@@ -112,7 +114,9 @@ def test_single_keys_can_be_switched_off_and_on_again(stage: Backend, tenant: Te
     expect(page.locator(".row[data-id]")).to_have_count(2)
 
 
-def test_a_refusal_is_left_by_an_address_that_can_be_loaded_again(stage: Backend, tenant: Tenant, seat: Seat) -> None:
+def test_a_refusal_is_left_by_an_address_that_can_be_loaded_again(
+    stage: Backend, tenant: Tenant, seat: Seat
+) -> None:
     fill(stage, tenant, 1)
     page = seat.open("/findings")
     page.locator(".row[data-id] .what").first.click()
@@ -129,7 +133,9 @@ def test_a_refusal_is_left_by_an_address_that_can_be_loaded_again(stage: Backend
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
-def test_a_key_acts_once_and_on_what_is_focused_and_enter_in_a_note_chooses_nothing(stage: Backend, tenant: Tenant, seat: Seat) -> None:
+def test_a_key_acts_once_and_on_what_is_focused_and_enter_in_a_note_chooses_nothing(
+    stage: Backend, tenant: Tenant, seat: Seat
+) -> None:
     fill(stage, tenant, 6)
     page = seat.open("/findings")
     rows = page.locator(".row[data-id]")
@@ -156,10 +162,14 @@ def test_a_key_acts_once_and_on_what_is_focused_and_enter_in_a_note_chooses_noth
     page.get_by_label("Note").fill("rotated")
     page.get_by_label("Note").press("Enter")
     page.wait_for_timeout(200)
-    assert sorted(finding["status"] for finding in tenant.get("/findings").json()["data"]) == ["active"] * 5 + ["false_positive"]
+    assert sorted(finding["status"] for finding in tenant.get("/findings").json()["data"]) == [
+        "active"
+    ] * 5 + ["false_positive"]
 
 
-def test_a_view_goes_along_to_tabs_exports_and_back_from_a_finding(stage: Backend, tenant: Tenant, seat: Seat) -> None:
+def test_a_view_goes_along_to_tabs_exports_and_back_from_a_finding(
+    stage: Backend, tenant: Tenant, seat: Seat
+) -> None:
     fill(stage, tenant, 12)
     page = seat.open("/findings")
     clear = page.get_by_role("link", name="Clear")
@@ -167,7 +177,9 @@ def test_a_view_goes_along_to_tabs_exports_and_back_from_a_finding(stage: Backen
     page.get_by_label("Search").fill("file1")
     expect(page.locator(".row[data-id]")).to_have_count(3)
     expect(clear).to_be_visible()
-    expect(page.get_by_role("link", name="CSV")).to_have_attribute("href", "/export/findings.csv?q=file1&status=active")
+    expect(page.get_by_role("link", name="CSV")).to_have_attribute(
+        "href", "/export/findings.csv?q=file1&status=active"
+    )
     page.get_by_role("link", name="All", exact=True).click()
     expect(page).to_have_url(re.compile(r"/findings\?(q=file1&status=all|status=all&q=file1)$"))
     expect(page.get_by_label("Search")).to_have_value("file1")
@@ -179,7 +191,9 @@ def test_a_view_goes_along_to_tabs_exports_and_back_from_a_finding(stage: Backen
     expect(page).to_have_url(list_address)
 
 
-def test_search_as_you_type_has_an_address_that_can_be_shared_and_saved(stage: Backend, tenant: Tenant, seat: Seat) -> None:
+def test_search_as_you_type_has_an_address_that_can_be_shared_and_saved(
+    stage: Backend, tenant: Tenant, seat: Seat
+) -> None:
     fill(stage, tenant)
     page = seat.open("/findings")
     page.keyboard.press("/")
@@ -199,11 +213,15 @@ def test_search_as_you_type_has_an_address_that_can_be_shared_and_saved(stage: B
     expect(page.get_by_role("alert")).to_contain_text("cannot be read")
 
 
-def test_one_finding_is_read_and_closed_with_a_note_and_reopened(stage: Backend, tenant: Tenant, seat: Seat) -> None:
+def test_one_finding_is_read_and_closed_with_a_note_and_reopened(
+    stage: Backend, tenant: Tenant, seat: Seat
+) -> None:
     stage.import_(tenant.account, line := make_line())
     page = seat.open(f"/findings/{line['id']}")
     expect(page.get_by_role("heading", name="What to do now")).to_be_visible()
-    expect(page.get_by_role("link", name="https://github.com/acme/shop")).to_have_attribute("rel", re.compile("noopener"))
+    expect(page.get_by_role("link", name="https://github.com/acme/shop")).to_have_attribute(
+        "rel", re.compile("noopener")
+    )
     page.get_by_label("Note").fill("rotated on Monday")
     page.get_by_role("button", name="Resolve").click()
     expect(page.get_by_role("status").first).to_contain_text("resolved")
@@ -248,13 +266,17 @@ def test_a_webhook_is_saved_its_secret_shown_once_and_removed(tenant: Tenant, se
     assert all(re.fullmatch("[0-9a-f]{64}", secret) for secret in secrets)
     assert len(set(secrets)) == 2
     page.get_by_role("button", name="Send a test event").click()
-    expect(page.get_by_role("row", name=re.compile(r"webhook\.test"))).to_contain_text("On its way")  # no worker runs here
+    expect(page.get_by_role("row", name=re.compile(r"webhook\.test"))).to_contain_text(
+        "On its way"
+    )  # no worker runs here
     assert not any(secret in page.content() for secret in secrets)
     page.get_by_role("button", name="Remove the webhook").click()
     expect(page.get_by_role("heading", name="Have events sent to you")).to_be_visible()
 
 
-def test_somebody_is_invited_joins_and_gets_a_role(stage: Backend, browser: Browser, tenant: Tenant, seat: Seat) -> None:
+def test_somebody_is_invited_joins_and_gets_a_role(
+    stage: Backend, browser: Browser, tenant: Tenant, seat: Seat
+) -> None:
     page = seat.open("/profile/team")
     guest = f"guest-{tenant.account.slug}@example.com"
     page.get_by_label("E-mail address").fill(guest)
@@ -376,7 +398,10 @@ def test_scanned_text_is_never_run(stage: Backend, tenant: Tenant, seat: Seat) -
     assert len(set(PAYLOADS)) == len(PAYLOADS) >= 200
     lines = []
     for number, payload in enumerate(PAYLOADS):
-        line = make_line(status="resolved" if number % 2 else "active", pattern={"name": payload[:90], "secret_type": payload[:90]})
+        line = make_line(
+            status="resolved" if number % 2 else "active",
+            pattern={"name": payload[:90], "secret_type": payload[:90]},
+        )
         line |= {name: payload.replace("\x01", "") for name in fields}
         line["matched_text"] = "********"
         line["validation_detail"] = {"enabled_services": ["aws"], "reason": payload}
@@ -398,19 +423,40 @@ def test_scanned_text_is_never_run(stage: Backend, tenant: Tenant, seat: Seat) -
     for path in pages:
         seat.open(path)
         assert page.locator("pre .line").count() >= (6 if path in pages[-len(read) :] else 0), path
-        assert page.evaluate("window.hit === undefined && document.querySelector('base, iframe, [onerror], main script') === null"), path
+        assert page.evaluate(
+            "window.hit === undefined && document.querySelector('base, iframe, [onerror], main script') === null"
+        ), path
         for link in page.locator("main a").all():
             assert re.match(r"(/|\?|#|https?://)", link.get_attribute("href") or ""), path
     assert seat.troubles.dialogs == []
 
 
 ALL_PAGES = [
-    *("/", "/findings", "/findings?status=all", "/scans", "/targets", "/targets/new", "/reference", "/profile/keys", "/profile/webhook"),
-    *("/profile/team", "/profile/security", "/profile/plan", "/profile/audit", "/profile/export", "/nothing-here"),
+    *(
+        "/",
+        "/findings",
+        "/findings?status=all",
+        "/scans",
+        "/targets",
+        "/targets/new",
+        "/reference",
+        "/profile/keys",
+        "/profile/webhook",
+    ),
+    *(
+        "/profile/team",
+        "/profile/security",
+        "/profile/plan",
+        "/profile/audit",
+        "/profile/export",
+        "/nothing-here",
+    ),
 ]
 
 
-def test_no_page_has_a_fault_that_axe_finds_in_light_or_dark(stage: Backend, browser: Browser, tenant: Tenant) -> None:
+def test_no_page_has_a_fault_that_axe_finds_in_light_or_dark(
+    stage: Backend, browser: Browser, tenant: Tenant
+) -> None:
     fill(stage, tenant)
     stage.scan(tenant.account, run := make_scan(started_at=now(), finished_at=now()))
     email = make_person(stage, tenant)
@@ -423,8 +469,12 @@ def test_no_page_has_a_fault_that_axe_finds_in_light_or_dark(stage: Backend, bro
         # What a page is made of is the same in the dark; only its colours are not.
         for scheme, only in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
             page.emulate_media(color_scheme=scheme)
-            for violation in axe.run(page, options={"resultTypes": ["violations"]} | only).response["violations"]:
-                faults.append((scheme, path, violation["id"], [node["target"] for node in violation["nodes"]][:3]))
+            for violation in axe.run(page, options={"resultTypes": ["violations"]} | only).response[
+                "violations"
+            ]:
+                faults.append(
+                    (scheme, path, violation["id"], [node["target"] for node in violation["nodes"]][:3])
+                )
 
     page.goto(f"{stage.base_url}/sign-in")
     look("/sign-in")

@@ -15,15 +15,46 @@ from outcrop.settings import Settings
 from outcrop.store.keyring import Keys
 from tests.support.backend import Backend, Tenant, running_server
 from tests.support.factories import make_line, make_scan
-from tests.support.portal_client import PASSWORD, Person, csrf_in, make_person, origin, sign_in, sign_in_by_form
+from tests.support.portal_client import (
+    PASSWORD,
+    Person,
+    csrf_in,
+    make_person,
+    origin,
+    sign_in,
+    sign_in_by_form,
+)
 
 PAGES = [
-    *("/", "/findings", "/scans", "/targets", "/targets/new", "/reference", "/profile/keys", "/profile/webhook", "/profile/team"),
+    *(
+        "/",
+        "/findings",
+        "/scans",
+        "/targets",
+        "/targets/new",
+        "/reference",
+        "/profile/keys",
+        "/profile/webhook",
+        "/profile/team",
+    ),
     *("/profile/security", "/profile/plan", "/profile/audit", "/profile/export"),
 ]
 FORMS = [
-    *("/sign-out", "/findings/triage", "/views", "/targets", "/profile/keys", "/profile/webhook", "/profile/webhook/remove"),
-    *("/profile/webhook/test", "/profile/team/invite", "/profile/security/password", "/profile/security/totp"),
+    *(
+        "/sign-out",
+        "/findings/triage",
+        "/views",
+        "/targets",
+        "/profile/keys",
+        "/profile/webhook",
+        "/profile/webhook/remove",
+    ),
+    *(
+        "/profile/webhook/test",
+        "/profile/team/invite",
+        "/profile/security/password",
+        "/profile/security/totp",
+    ),
     *("/profile/security/sessions/end",),
 ]
 
@@ -72,11 +103,16 @@ def test_files_that_pages_load_may_be_kept_for_ever(owner: Person) -> None:
 # --- signing in
 
 
-def test_a_wrong_password_and_an_unknown_address_get_the_same_answer(backend: Backend, tenant: Tenant) -> None:
+def test_a_wrong_password_and_an_unknown_address_get_the_same_answer(
+    backend: Backend, tenant: Tenant
+) -> None:
     email = make_person(backend, tenant)
     client = backend.client()
     pages = []
-    for who, password in ((email, "wrong wrong wrong"), (f"nobody-{tenant.account.slug}@example.com", "wrong wrong wrong")):
+    for who, password in (
+        (email, "wrong wrong wrong"),
+        (f"nobody-{tenant.account.slug}@example.com", "wrong wrong wrong"),
+    ):
         answer = sign_in_by_form(client, who, password)
         assert answer.status_code == 401
         pages.append(answer.text.replace(who, ""))
@@ -89,7 +125,11 @@ def test_the_session_cookie_is_kept_from_scripts_and_other_sites(backend: Backen
     client = backend.client()
     answer = sign_in_by_form(client, email, PASSWORD, next="/findings?status=stale")
     assert answer.headers["Location"] == "/findings?status=stale"
-    cookie = next(value for value in answer.headers.get_list("Set-Cookie") if "session" in value and "Max-Age=0" not in value)
+    cookie = next(
+        value
+        for value in answer.headers.get_list("Set-Cookie")
+        if "session" in value and "Max-Age=0" not in value
+    )
     assert "HttpOnly" in cookie
     assert "SameSite=lax" in cookie
     assert "Path=/" in cookie
@@ -97,7 +137,8 @@ def test_the_session_cookie_is_kept_from_scripts_and_other_sites(backend: Backen
 
 
 @pytest.mark.parametrize(
-    "elsewhere", ["https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:alert(1)", "\\\\evil", "x"]
+    "elsewhere",
+    ["https://evil.example/", "//evil.example/", "/\\evil.example", "javascript:alert(1)", "\\\\evil", "x"],
 )
 def test_signing_in_leads_nowhere_else(backend: Backend, tenant: Tenant, elsewhere: str) -> None:
     email = make_person(backend, tenant)
@@ -151,9 +192,14 @@ def attempts(person: Person, finding: str) -> Iterator[dict[str, Any]]:
     yield {"data": {key: value for key, value in good.items() if key != "csrf"}, "headers": here}
 
 
-def test_a_form_from_elsewhere_changes_nothing(backend: Backend, tenant: Tenant, owner: Person, finding: str) -> None:
+def test_a_form_from_elsewhere_changes_nothing(
+    backend: Backend, tenant: Tenant, owner: Person, finding: str
+) -> None:
     other = sign_in(backend, backend.tenant())
-    of_another = {"data": {"csrf": other.csrf(), "id": finding, "action": "resolve"}, "headers": {"Origin": origin(owner.client)}}
+    of_another = {
+        "data": {"csrf": other.csrf(), "id": finding, "action": "resolve"},
+        "headers": {"Origin": origin(owner.client)},
+    }
     for attempt in [*attempts(owner, finding), of_another]:
         answer = owner.client.post("/findings/triage", **attempt)
         assert answer.status_code == 403, attempt
@@ -174,10 +220,15 @@ def test_the_sign_in_form_has_its_token_too(backend: Backend, tenant: Tenant) ->
     ]:
         assert client.post("/sign-in", data=data, headers=headers).status_code == 403
     fresh = backend.client()  # a browser that has not loaded the form
-    assert fresh.post("/sign-in", data=fields | {"csrf": csrf}, headers={"Origin": origin(fresh)}).status_code == 403
+    assert (
+        fresh.post("/sign-in", data=fields | {"csrf": csrf}, headers={"Origin": origin(fresh)}).status_code
+        == 403
+    )
 
 
-@pytest.mark.parametrize("body", [b"\xff=\xff", b"csrf=%00", b"a" * 300_000, b"&".join(b"a=1" for _ in range(3000))])
+@pytest.mark.parametrize(
+    "body", [b"\xff=\xff", b"csrf=%00", b"a" * 300_000, b"&".join(b"a=1" for _ in range(3000))]
+)
 def test_a_form_that_cannot_be_read_is_refused(owner: Person, body: bytes) -> None:
     answer = owner.client.post("/findings/triage", content=body, headers={"Origin": origin(owner.client)})
     assert answer.status_code in {400, 403}
@@ -186,14 +237,21 @@ def test_a_form_that_cannot_be_read_is_refused(owner: Person, body: bytes) -> No
 # --- doors do not mix
 
 
-def test_a_cookie_means_nothing_to_the_api_and_a_key_nothing_to_the_portal(owner: Person, tenant: Tenant) -> None:
+def test_a_cookie_means_nothing_to_the_api_and_a_key_nothing_to_the_portal(
+    owner: Person, tenant: Tenant
+) -> None:
     assert owner.client.get("/api/v1/findings").json() == {"error": "missing_authorization"}
     assert tenant.client.get("/").headers["Location"] == "/sign-in"
 
 
 def test_what_is_not_there_is_told_to_a_person_and_to_a_program(owner: Person) -> None:
     assert "Nothing here" in owner.get("/nothing").text
-    for page in (owner.get("/nothing"), owner.get("/findings/x/y/z"), owner.get("/findings/triage"), owner.get("/sign-out")):
+    for page in (
+        owner.get("/nothing"),
+        owner.get("/findings/x/y/z"),
+        owner.get("/findings/triage"),
+        owner.get("/sign-out"),
+    ):
         assert page.status_code in {404, 405}
         assert '<nav aria-label="Main">' in page.text
         assert 'href="/findings"' in page.text
@@ -213,13 +271,18 @@ def test_what_is_not_there_is_told_to_a_person_and_to_a_program(owner: Person) -
         assert owner.get(path).status_code == 404, path
 
 
-def test_what_is_not_there_in_time_is_told_to_a_person_and_to_a_program(owner: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_there_in_time_is_told_to_a_person_and_to_a_program(
+    owner: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def waits(*_: Any, **__: Any) -> None:
         await asyncio.sleep(30)
 
     monkeypatch.setattr(sessions, "resume", waits)
     with capture_logs() as logs, ThreadPoolExecutor(2) as pool:
-        asked = [pool.submit(owner.client.get, "/", headers={"Accept": accept}) for accept in ("text/html", "application/json")]
+        asked = [
+            pool.submit(owner.client.get, "/", headers={"Accept": accept})
+            for accept in ("text/html", "application/json")
+        ]
         page, told = (one.result() for one in asked)
     assert (page.status_code, told.status_code) == (500, 500)
     assert "took too long" in page.text
@@ -254,7 +317,10 @@ def test_a_member_reads_and_triages_and_nothing_else(backend: Backend, tenant: T
 
 def test_an_admin_appoints_no_owner(backend: Backend, tenant: Tenant) -> None:
     admin = sign_in(backend, tenant, Role.ADMIN)
-    assert admin.post("/profile/team/invite", email="boss@example.com", role="owner").status_code in {400, 403}
+    assert admin.post("/profile/team/invite", email="boss@example.com", role="owner").status_code in {
+        400,
+        403,
+    }
     assert 'value="owner"' not in admin.page("/profile/team")
 
 
@@ -272,8 +338,18 @@ def test_nothing_of_another_account_can_be_reached(backend: Backend, tenant: Ten
     for path in (f"/findings/{line['id']}", f"/scans/{run.id}", f"/targets/{target}"):
         assert owner.get(path).status_code == 404, path
     for path in (
-        *(f"/findings/{line['id']}/resolve", f"/findings/{line['id']}/validate", f"/targets/{target}/run", f"/targets/{target}/remove"),
-        *(f"/targets/{target}", f"/views/{view_id}/remove", f"/profile/keys/{other.key_id}/revoke", f"/profile/team/{member}/remove"),
+        *(
+            f"/findings/{line['id']}/resolve",
+            f"/findings/{line['id']}/validate",
+            f"/targets/{target}/run",
+            f"/targets/{target}/remove",
+        ),
+        *(
+            f"/targets/{target}",
+            f"/views/{view_id}/remove",
+            f"/profile/keys/{other.key_id}/revoke",
+            f"/profile/team/{member}/remove",
+        ),
     ):
         assert owner.post(path).status_code == 404, path
     assert owner.post(f"/profile/team/{member}/role", role="member").status_code == 404

@@ -20,8 +20,25 @@ pytestmark = needs_chromium
 ALL_WIDTHS = sorted({320, 640, 641, 768, 769, 912, 913, 1024, 1120, 1248, 1249, 1407, 1408, *WIDTHS.values()})
 
 PAGES = [
-    *("/", "/findings", "/findings?status=all", "/scans", "/targets", "/targets/new", "/reference", "/profile/keys", "/profile/webhook"),
-    *("/profile/team", "/profile/security", "/profile/plan", "/profile/audit", "/profile/export", "/nothing-here"),
+    *(
+        "/",
+        "/findings",
+        "/findings?status=all",
+        "/scans",
+        "/targets",
+        "/targets/new",
+        "/reference",
+        "/profile/keys",
+        "/profile/webhook",
+    ),
+    *(
+        "/profile/team",
+        "/profile/security",
+        "/profile/plan",
+        "/profile/audit",
+        "/profile/export",
+        "/nothing-here",
+    ),
 ]
 
 # A text that an ancestor cuts off, a table that is squeezed or must be scrolled where there is room, a menu with entries out of sight.
@@ -65,7 +82,10 @@ def crowd(stage: Backend, tenant: Tenant) -> list[str]:
     """Give an account something on every page, with the longest names that come from outside; give the pages."""
     account, by = tenant.account, {"by": f"owner-{tenant.account.slug}@example.com", "now": now()}
     checks = ["valid", "invalid", "unvalidated", "error", "unreachable"]
-    lines = [make_line(composite_score=100 - n, repo_full_name=f"acme/r{n}", validation_status=checks[n % 5]) for n in range(12)]
+    lines = [
+        make_line(composite_score=100 - n, repo_full_name=f"acme/r{n}", validation_status=checks[n % 5])
+        for n in range(12)
+    ]
     long = make_line(
         composite_score=99.5,
         repo_full_name="acme/" + "r" * 100,
@@ -73,10 +93,17 @@ def crowd(stage: Backend, tenant: Tenant) -> list[str]:
         source_url="https://github.com/acme/" + "r" * 100 + "/blob/main/" + "f" * 120,
         pattern={"name": "Connection string of a database with a password in it", "secret_type": "t" * 60},
         status="false_positive",
-        validation_detail={"enabled_services": ["aws", "s" * 80], "reason": "the host has answered " + "x" * 80},
+        validation_detail={
+            "enabled_services": ["aws", "s" * 80],
+            "reason": "the host has answered " + "x" * 80,
+        },
     )
     stage.import_(account, *lines, long)
-    stage.run(lambda db: webhooks.save_webhook(db, stage.keys, account, "https://receiver.example.com/" + "in" * 60, **by))
+    stage.run(
+        lambda db: webhooks.save_webhook(
+            db, stage.keys, account, "https://receiver.example.com/" + "in" * 60, **by
+        )
+    )
     for line in lines[:3]:
         tenant.post(f"/findings/{line['id']}/resolve", note="rotated").raise_for_status()
     tenant.post(f"/findings/{lines[0]['id']}/suppress").raise_for_status()
@@ -87,17 +114,38 @@ def crowd(stage: Backend, tenant: Tenant) -> list[str]:
     )  # fmt: skip
 
     def add(text: str, schedule: Schedule, **options: Any) -> None:
-        given: dict[str, Any] = {"kind": None, "include": (), "exclude": (), "chosen": options, "credential": None}
-        stage.run(lambda db: targets.add_target(db, stage.keys, account, text, schedule=schedule, **given, **by))
+        given: dict[str, Any] = {
+            "kind": None,
+            "include": (),
+            "exclude": (),
+            "chosen": options,
+            "credential": None,
+        }
+        stage.run(
+            lambda db: targets.add_target(db, stage.keys, account, text, schedule=schedule, **given, **by)
+        )
 
     add("github:acme", Schedule.DAILY)
     add("https://www.example.com/" + "path" * 30, Schedule.OFF)
-    for status, target in ((ScanStatus.COMPLETED, "github:acme/shop"), (ScanStatus.FAILED, "https://www.example.com/" + "path" * 30)):
+    for status, target in (
+        (ScanStatus.COMPLETED, "github:acme/shop"),
+        (ScanStatus.FAILED, "https://www.example.com/" + "path" * 30),
+    ):
         gaps = (Gap("/" + "big" * 60, "too large"),)
-        run = make_scan(status=status, target=target, started_at=now() - timedelta(minutes=3), finished_at=now(), coverage_gaps=gaps)
+        run = make_scan(
+            status=status,
+            target=target,
+            started_at=now() - timedelta(minutes=3),
+            finished_at=now(),
+            coverage_gaps=gaps,
+        )
         stage.scan(account, run)
     stage.run(lambda db: views.save_view(db, account, name="W" * 60, query="validation=valid", **by))
-    (site,) = (target for target in stage.run(lambda db: targets.list_targets(db, account)) if target.schedule is Schedule.OFF)
+    (site,) = (
+        target
+        for target in stage.run(lambda db: targets.list_targets(db, account))
+        if target.schedule is Schedule.OFF
+    )
     return [*PAGES, f"/findings/{long['id']}", f"/scans/{run.id}", f"/targets/{site.id}"]
 
 
@@ -121,7 +169,9 @@ def test_nothing_is_cut_off_squeezed_or_out_of_reach_at_any_width(stage: Backend
 
 def test_a_notice_pushes_no_part_of_the_menu_out_of_sight(stage: Backend, browser: Browser) -> None:
     email = make_person(stage, stage.tenant())
-    with running_server(stage.settings, rate_limit=0, notice="It will be away for an hour tonight. " * 8) as server:
+    with running_server(
+        stage.settings, rate_limit=0, notice="It will be away for an hour tonight. " * 8
+    ) as server:
         context = browser.new_context(viewport={"width": 1440, "height": 900})
         page = context.new_page()
         sign_in(page, server.base_url, email, PASSWORD)

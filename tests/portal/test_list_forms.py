@@ -14,17 +14,24 @@ def finding(backend: Backend, tenant: Tenant) -> str:
 
 
 @pytest.mark.parametrize("form", ["/findings/triage", "/findings/{}/resolve", "/findings/{}/validate"])
-def test_a_note_is_no_longer_than_the_specification_says(tenant: Tenant, owner: Person, finding: str, form: str) -> None:
+def test_a_note_is_no_longer_than_the_specification_says(
+    tenant: Tenant, owner: Person, finding: str, form: str
+) -> None:
     refused = owner.post(form.format(finding), {"id": finding, "action": "resolve", "note": "x" * 501})
     assert (refused.status_code, "at most 500 characters" in refused.text) == (400, True)
     assert tenant.finding(finding)["status"] == "active"
-    assert owner.post("/findings/triage", {"id": finding, "action": "resolve", "note": "x" * 500}).status_code == 303
+    assert (
+        owner.post("/findings/triage", {"id": finding, "action": "resolve", "note": "x" * 500}).status_code
+        == 303
+    )
     assert tenant.finding(finding)["resolution_note"] == "x" * 500
 
 
 def test_what_was_not_done_is_told_as_a_refusal(tenant: Tenant, owner: Person, finding: str) -> None:
     assert owner.post(f"/findings/{finding}/false_positive").status_code == 303
-    assert 'class="flash" role="status">The finding is marked as false positive.' in owner.page(f"/findings/{finding}")
+    assert 'class="flash" role="status">The finding is marked as false positive.' in owner.page(
+        f"/findings/{finding}"
+    )
     for form in (f"/findings/{finding}/resolve", "/findings/triage"):
         led = owner.post(form, {"id": finding, "action": "resolve"}).headers["Location"]
         shown = owner.page(led)
@@ -34,7 +41,9 @@ def test_what_was_not_done_is_told_as_a_refusal(tenant: Tenant, owner: Person, f
     assert tenant.finding(finding)["status"] == "false_positive"
 
 
-def test_a_form_leads_back_to_the_page_of_the_list_that_it_was_sent_from(backend: Backend, tenant: Tenant, owner: Person) -> None:
+def test_a_form_leads_back_to_the_page_of_the_list_that_it_was_sent_from(
+    backend: Backend, tenant: Tenant, owner: Person
+) -> None:
     backend.import_(tenant.account, *(make_line() for _ in range(52)))
     assert 'name="view" value="?q=a&amp;page=2"' in owner.page("/findings", q="a", page=2)
     (first, *_) = tenant.get("/findings").json()["data"]
@@ -49,17 +58,23 @@ def test_a_page_that_is_none_is_told_and_the_first_one_shown(owner: Person, find
     assert f'href="/findings/{finding}"' in shown
 
 
-def test_whose_session_has_ended_is_told_so_and_led_back(backend: Backend, tenant: Tenant, owner: Person, finding: str) -> None:
+def test_whose_session_has_ended_is_told_so_and_led_back(
+    backend: Backend, tenant: Tenant, owner: Person, finding: str
+) -> None:
     csrf, page = csrf_in(owner.page("/findings")), f"{origin(owner.client)}/findings?q=file"
     token = owner.client.cookies["outcrop_session"]
     owner.post("/sign-out")
     owner.client.cookies.set("outcrop_session", token)
     sent = {"csrf": csrf, "id": finding, "action": "resolve"}
-    answer = owner.client.post("/findings/triage", data=sent, headers={"Origin": origin(owner.client), "Referer": page})
+    answer = owner.client.post(
+        "/findings/triage", data=sent, headers={"Origin": origin(owner.client), "Referer": page}
+    )
     assert (answer.status_code, answer.headers["Location"]) == (303, "/sign-in?next=/findings%3Fq%3Dfile")
     assert "Your session has ended, and nothing was changed." in owner.get(answer.headers["Location"]).text
     assert tenant.finding(finding)["status"] == "active"
-    elsewhere = owner.client.post("/findings/triage", data=sent, headers={"Referer": "https://elsewhere.example/findings?q=file"})
+    elsewhere = owner.client.post(
+        "/findings/triage", data=sent, headers={"Referer": "https://elsewhere.example/findings?q=file"}
+    )
     assert elsewhere.headers["Location"] == "/sign-in"
 
 
@@ -70,7 +85,9 @@ def test_the_view_that_is_looked_at_can_be_exported(backend: Backend, tenant: Te
     assert ("one.py" in exported, "two.py" in exported) == (True, False)
 
 
-def test_behind_the_last_page_there_is_a_way_back(backend: Backend, tenant: Tenant, owner: Person, finding: str) -> None:
+def test_behind_the_last_page_there_is_a_way_back(
+    backend: Backend, tenant: Tenant, owner: Person, finding: str
+) -> None:
     backend.scan(tenant.account, make_scan())
     for path in ("/scans", "/findings"):
         shown = owner.page(path, page=99)

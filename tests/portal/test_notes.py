@@ -41,14 +41,23 @@ def finding(backend: Backend, tenant: Tenant) -> str:
 def everything(backend: Backend, tenant: Tenant, owner: Person) -> str:
     """Give all that is stored of a tenant in the open, and all that it can export."""
     tables = ("findings", "audit", "outbox", "views", "api_keys")
-    rows = [backend.sql(f"SELECT t::text FROM {table} t WHERE account_id = %s", tenant.account.id) for table in tables]
+    rows = [
+        backend.sql(f"SELECT t::text FROM {table} t WHERE account_id = %s", tenant.account.id)
+        for table in tables
+    ]
     return "\n".join(
-        [str(rows), *(owner.page(f"/export/findings.{kind}") for kind in ("csv", "jsonl", "sarif")), owner.page("/profile/audit.jsonl")]
+        [
+            str(rows),
+            *(owner.page(f"/export/findings.{kind}") for kind in ("csv", "jsonl", "sarif")),
+            owner.page("/profile/audit.jsonl"),
+        ]
     )
 
 
 @pytest.mark.parametrize("typed", [TOKEN, PASSWORD])
-@pytest.mark.parametrize("form", ["it was {}", "it was “{}”.", "pw={},", "see https://example.com/?a={}&b=1", "({})"])
+@pytest.mark.parametrize(
+    "form", ["it was {}", "it was “{}”.", "pw={},", "see https://example.com/?a={}&b=1", "({})"]
+)
 def test_a_credential_in_a_note_is_stored_nowhere(
     backend: Backend, tenant: Tenant, owner: Person, finding: str, typed: str, form: str
 ) -> None:
@@ -113,7 +122,9 @@ def test_a_note_that_masking_makes_longer_is_cut(backend: Backend, tenant: Tenan
     assert (len(kept), "Kq7-vTz9" in kept) == (NOTE_LENGTH, False)
 
 
-def test_names_are_masked_and_a_view_that_looks_for_a_credential_is_not_saved(backend: Backend, tenant: Tenant, owner: Person) -> None:
+def test_names_are_masked_and_a_view_that_looks_for_a_credential_is_not_saved(
+    backend: Backend, tenant: Tenant, owner: Person
+) -> None:
     assert owner.post("/views", name=f"of {TOKEN}", view="?q=acme").status_code == 303
     assert owner.post("/profile/keys", name=f"for {TOKEN}").status_code == 200
     refused = owner.post("/views", name="mine", view=f"?q={TOKEN}")
@@ -122,7 +133,9 @@ def test_names_are_masked_and_a_view_that_looks_for_a_credential_is_not_saved(ba
     assert (kept.count("********") >= 4, TOKEN in kept) == (True, False)
 
 
-def test_without_rules_yet_what_looks_drawn_is_masked(backend: Backend, tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_rules_yet_what_looks_drawn_is_masked(
+    backend: Backend, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("outcrop.notes._PATIENCE", 0.2)
     go = threading.Event()
 
@@ -143,7 +156,10 @@ def test_without_rules_yet_what_looks_drawn_is_masked(backend: Backend, tenant: 
         await notes._loading
         return [first, await notes.clean(db, backend.keys, tenant.account.id, typed)]
 
-    assert backend.run(work) == [typed.replace(TOKEN, "********"), typed.replace(TOKEN, f"{TOKEN[:4]}********{TOKEN[-4:]}")]
+    assert backend.run(work) == [
+        typed.replace(TOKEN, "********"),
+        typed.replace(TOKEN, f"{TOKEN[:4]}********{TOKEN[-4:]}"),
+    ]
 
 
 def test_rules_that_cannot_be_loaded_keep_nobody_from_their_note(backend: Backend, tenant: Tenant) -> None:
@@ -152,5 +168,8 @@ def test_rules_that_cannot_be_loaded_keep_nobody_from_their_note(backend: Backen
 
     notes = Notes(broken)
     for _ in range(2):
-        assert backend.run(lambda db: notes.clean(db, backend.keys, tenant.account.id, f"it was {TOKEN}")) == "it was ********"
+        assert (
+            backend.run(lambda db: notes.clean(db, backend.keys, tenant.account.id, f"it was {TOKEN}"))
+            == "it was ********"
+        )
     assert asyncio.run(notes.clean_note(None, backend.keys, 1, None)) is None

@@ -50,28 +50,43 @@ def test_a_secret_that_is_confirmed_or_was_never_made_is_not_shown(owner: Person
 # --- the webhook
 
 
-def test_a_webhook_that_was_never_tried_is_not_called_healthy(backend: Backend, tenant: Tenant, owner: Person) -> None:
+def test_a_webhook_that_was_never_tried_is_not_called_healthy(
+    backend: Backend, tenant: Tenant, owner: Person
+) -> None:
     backend.import_(tenant.account, make_line())  # the overview of an empty account is another one
     assert owner.post("/profile/webhook", url="https://receiver.example.com/in").status_code == 200
     pages = ("/", "/profile/webhook")
-    assert [("Not tried yet" in page, "Healthy" in page) for page in map(owner.page, pages)] == [(True, False)] * 2
+    assert [("Not tried yet" in page, "Healthy" in page) for page in map(owner.page, pages)] == [
+        (True, False)
+    ] * 2
     owner.post("/profile/webhook/test")
-    assert [("Not tried yet" in page, "Healthy" in page) for page in map(owner.page, pages)] == [(True, False)] * 2
+    assert [("Not tried yet" in page, "Healthy" in page) for page in map(owner.page, pages)] == [
+        (True, False)
+    ] * 2
     end_deliveries(backend, tenant, "ok")
-    assert [("Not tried yet" in page, "Healthy" in page) for page in map(owner.page, pages)] == [(False, True)] * 2
+    assert [("Not tried yet" in page, "Healthy" in page) for page in map(owner.page, pages)] == [
+        (False, True)
+    ] * 2
 
 
-def test_a_webhook_whose_deliveries_are_forgotten_is_not_called_untried(backend: Backend, tenant: Tenant, owner: Person) -> None:
+def test_a_webhook_whose_deliveries_are_forgotten_is_not_called_untried(
+    backend: Backend, tenant: Tenant, owner: Person
+) -> None:
     backend.import_(tenant.account, make_line())
     owner.post("/profile/webhook", url="https://receiver.example.com/in")
-    backend.sql("UPDATE webhooks SET created_at = created_at - interval '32 days' WHERE account_id = %s", tenant.account.id)
+    backend.sql(
+        "UPDATE webhooks SET created_at = created_at - interval '32 days' WHERE account_id = %s",
+        tenant.account.id,
+    )
     for page in map(owner.page, ("/", "/profile/webhook")):
         assert "Nothing sent in 30 days" in page
         assert "Not tried yet" not in page
         assert "none yet" not in page
 
 
-def test_the_part_that_is_asked_for_again_tells_the_health_too(backend: Backend, tenant: Tenant, owner: Person) -> None:
+def test_the_part_that_is_asked_for_again_tells_the_health_too(
+    backend: Backend, tenant: Tenant, owner: Person
+) -> None:
     owner.post("/profile/webhook", url="https://receiver.example.com/in")
     owner.post("/profile/webhook/test")
     end_deliveries(backend, tenant, "failed")
@@ -83,7 +98,9 @@ def test_the_part_that_is_asked_for_again_tells_the_health_too(backend: Backend,
     assert whole.index('id="list"') < whole.index("1 failed in a row")
 
 
-def test_deliveries_of_which_nobody_knows_are_not_called_healthy(backend: Backend, tenant: Tenant, owner: Person) -> None:
+def test_deliveries_of_which_nobody_knows_are_not_called_healthy(
+    backend: Backend, tenant: Tenant, owner: Person
+) -> None:
     backend.import_(tenant.account, make_line())
     owner.post("/profile/webhook", url="https://receiver.example.com/in")
     for outcome in ("ok", "unknown", "unknown", "failed"):
@@ -113,7 +130,9 @@ def end_deliveries(backend: Backend, tenant: Tenant, outcome: str) -> None:
 def test_an_export_after_the_session_ended_shows_the_sign_in_page_and_saves_nothing(owner: Person) -> None:
     page = owner.page("/profile/export")
     assert page.count('href="/export/findings.') == 6
-    assert " download" not in page  # a browser would save whatever comes, the sign-in page too; the file itself says that it is one
+    assert (
+        " download" not in page
+    )  # a browser would save whatever comes, the sign-in page too; the file itself says that it is one
     assert owner.get("/export/findings.csv").headers["Content-Disposition"].startswith("attachment; ")
     owner.post("/sign-out")
     led = owner.get("/export/findings.csv")
@@ -121,7 +140,9 @@ def test_an_export_after_the_session_ended_shows_the_sign_in_page_and_saves_noth
     assert "Content-Disposition" not in led.headers
 
 
-def test_a_delivery_links_to_a_finding_that_is_there_and_to_no_other(backend: Backend, tenant: Tenant, owner: Person) -> None:
+def test_a_delivery_links_to_a_finding_that_is_there_and_to_no_other(
+    backend: Backend, tenant: Tenant, owner: Person
+) -> None:
     backend.import_(tenant.account, line := make_line())
     owner.post("/profile/webhook", url="https://receiver.example.com/in")
     owner.post("/profile/webhook/test")
@@ -131,8 +152,13 @@ def test_a_delivery_links_to_a_finding_that_is_there_and_to_no_other(backend: Ba
     assert re.findall(r'href="(/findings/[^"]+)"', page) == [f"/findings/{line['id']}"]
 
 
-@pytest.mark.parametrize("given", ["status=nonsense", "validation=x", "min_score=101", "date_from=yesterday", "q=a&source_type=%00"])
-def test_an_export_of_a_view_that_cannot_be_read_is_refused(backend: Backend, tenant: Tenant, owner: Person, given: str) -> None:
+@pytest.mark.parametrize(
+    "given",
+    ["status=nonsense", "validation=x", "min_score=101", "date_from=yesterday", "q=a&source_type=%00"],
+)
+def test_an_export_of_a_view_that_cannot_be_read_is_refused(
+    backend: Backend, tenant: Tenant, owner: Person, given: str
+) -> None:
     backend.import_(tenant.account, make_line())
     refused = owner.get(f"/export/findings.csv?{given}")
     assert refused.status_code == 400
@@ -142,7 +168,10 @@ def test_an_export_of_a_view_that_cannot_be_read_is_refused(backend: Backend, te
 
 def test_an_export_holds_the_view_or_everything(backend: Backend, tenant: Tenant, owner: Person) -> None:
     backend.import_(tenant.account, make_line(), make_line(status="resolved"), make_line(status="resolved"))
-    counts = {view: len(owner.page(f"/export/findings.jsonl{view}").splitlines()) for view in ("", "?status=resolved", "?status=active")}
+    counts = {
+        view: len(owner.page(f"/export/findings.jsonl{view}").splitlines())
+        for view in ("", "?status=resolved", "?status=active")
+    }
     assert counts == {"": 3, "?status=resolved": 2, "?status=active": 1}
 
 

@@ -38,20 +38,28 @@ def test_a_finding_that_is_being_changed_is_shown_with_the_note_and_a_refusal(
     assert owner.post(f"/findings/{finding}/resolve").status_code == 303
 
 
-def test_of_several_none_is_changed_while_one_is_being_changed(backend: Backend, tenant: Tenant, owner: Person, finding: str) -> None:
+def test_of_several_none_is_changed_while_one_is_being_changed(
+    backend: Backend, tenant: Tenant, owner: Person, finding: str
+) -> None:
     backend.import_(tenant.account, *(others := [make_line(), make_line()]))
     ids = [finding, *(str(line["id"]) for line in others)]
     sent = {"id": ids, "action": "resolve", "view": "?q=acme"}
     with held(backend, max(ids)):
-        asked = owner.post("/findings/triage", sent, headers={"X-Part": "triage", "Accept": "application/json"})
+        asked = owner.post(
+            "/findings/triage", sent, headers={"X-Part": "triage", "Accept": "application/json"}
+        )
         led = owner.post("/findings/triage", sent)
     assert led.headers["Location"] == "/findings?q=acme"
-    assert 'class="wrong" role="alert">Somebody else is changing this right now' in owner.page(led.headers["Location"])
+    assert 'class="wrong" role="alert">Somebody else is changing this right now' in owner.page(
+        led.headers["Location"]
+    )
     assert (asked.status_code, asked.headers["Retry-After"], asked.json()["error"]) == (503, "1", "busy")
     assert {tenant.finding(id_)["status"] for id_ in ids} == {"active"}
 
 
-def test_a_credential_that_is_not_stored_is_told_where_it_was_asked_about(owner: Person, finding: str) -> None:
+def test_a_credential_that_is_not_stored_is_told_where_it_was_asked_about(
+    owner: Person, finding: str
+) -> None:
     refused = owner.post(f"/findings/{finding}/validate", note="once more, please")
     assert refused.status_code == 400
     assert 'class="wrong" role="alert">Its credential is not stored' in refused.text
@@ -59,7 +67,9 @@ def test_a_credential_that_is_not_stored_is_told_where_it_was_asked_about(owner:
     assert '<h2 id="act">Triage</h2>' in refused.text
 
 
-def test_a_name_that_is_taken_is_told_over_the_list_and_stays_typed(backend: Backend, tenant: Tenant, owner: Person, finding: str) -> None:
+def test_a_name_that_is_taken_is_told_over_the_list_and_stays_typed(
+    backend: Backend, tenant: Tenant, owner: Person, finding: str
+) -> None:
     assert owner.post("/views", name="Mine", view="?q=acme").status_code == 303
     refused = owner.post("/views", name="MINE", view="?q=settings&status=all")
     assert refused.status_code == 400
@@ -76,7 +86,12 @@ def test_a_name_that_is_taken_is_told_over_the_list_and_stays_typed(backend: Bac
 @pytest.mark.parametrize(
     ("form", "fields", "page", "told"),
     [
-        ("/findings/triage", {"action": "resolve"}, "/findings?q=acme&page=2", "Mark 1 to 200 findings first"),
+        (
+            "/findings/triage",
+            {"action": "resolve"},
+            "/findings?q=acme&page=2",
+            "Mark 1 to 200 findings first",
+        ),
         ("/profile/team/{}/remove", {}, "/profile/team", "is the last owner"),
         ("/profile/team/{}/role", {"role": "king"}, "/profile/team", "Choose a role from the list"),
     ],
@@ -93,8 +108,17 @@ def test_any_other_refusal_is_told_on_the_page_that_the_form_was_sent_from(
 
 
 @pytest.mark.parametrize(
-    "referer", ["https://elsewhere.example/findings", "{}/findings/triage/x", "{}/sign-out", "{}//elsewhere.example/", ""]
+    "referer",
+    [
+        "https://elsewhere.example/findings",
+        "{}/findings/triage/x",
+        "{}/sign-out",
+        "{}//elsewhere.example/",
+        "",
+    ],
 )
 def test_a_refusal_leads_to_no_page_that_is_not_there_or_not_ours(owner: Person, referer: str) -> None:
-    refused = owner.post("/findings/triage", {"action": "resolve"}, headers={"Referer": referer.format(origin(owner.client))})
+    refused = owner.post(
+        "/findings/triage", {"action": "resolve"}, headers={"Referer": referer.format(origin(owner.client))}
+    )
     assert (refused.status_code, "Mark 1 to 200 findings first" in refused.text) == (400, True)

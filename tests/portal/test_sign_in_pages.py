@@ -8,7 +8,15 @@ import pytest
 from outcrop.domain.account import Role
 from outcrop.services import team
 from tests.support.backend import Backend, Tenant, now
-from tests.support.portal_client import PASSWORD, Person, csrf_in, make_person, origin, sign_in, sign_in_by_form
+from tests.support.portal_client import (
+    PASSWORD,
+    Person,
+    csrf_in,
+    make_person,
+    origin,
+    sign_in,
+    sign_in_by_form,
+)
 
 NEW = "four unrelated words here"
 
@@ -29,7 +37,9 @@ def focused(page: str) -> list[str]:
 # --- two tabs
 
 
-def test_the_second_of_two_tabs_leads_on_where_the_first_has_signed_in(backend: Backend, tenant: Tenant) -> None:
+def test_the_second_of_two_tabs_leads_on_where_the_first_has_signed_in(
+    backend: Backend, tenant: Tenant
+) -> None:
     email = make_person(backend, tenant)
     client = backend.client()
     csrf = csrf_in(client.get("/sign-in").text)
@@ -41,7 +51,9 @@ def test_the_second_of_two_tabs_leads_on_where_the_first_has_signed_in(backend: 
     assert client.cookies["outcrop_session"] == token  # the session is the first tab's
 
 
-def test_the_second_of_two_tabs_leads_nobody_into_the_account_of_another(backend: Backend, tenant: Tenant) -> None:
+def test_the_second_of_two_tabs_leads_nobody_into_the_account_of_another(
+    backend: Backend, tenant: Tenant
+) -> None:
     first, second = make_person(backend, tenant), make_person(backend, backend.tenant())
     client = backend.client()
     csrf = csrf_in(client.get("/sign-in").text)
@@ -49,11 +61,15 @@ def test_the_second_of_two_tabs_leads_nobody_into_the_account_of_another(backend
     asked = send(client, "/sign-in", csrf=csrf, email=second, password=PASSWORD)
     assert asked.status_code == 403
     assert "open for too long" in asked.text
-    assert send(client, "/sign-in", csrf=csrf_in(asked.text), email=second, password=PASSWORD).status_code == 303
+    assert (
+        send(client, "/sign-in", csrf=csrf_in(asked.text), email=second, password=PASSWORD).status_code == 303
+    )
     assert second in client.get("/profile/plan").text
 
 
-def test_a_sign_in_form_without_its_token_is_shown_again_and_signs_nobody_in(backend: Backend, tenant: Tenant) -> None:
+def test_a_sign_in_form_without_its_token_is_shown_again_and_signs_nobody_in(
+    backend: Backend, tenant: Tenant
+) -> None:
     email = make_person(backend, tenant)
     for token in ("", "0" * 64, "gone"):
         client = backend.client()
@@ -66,7 +82,9 @@ def test_a_sign_in_form_without_its_token_is_shown_again_and_signs_nobody_in(bac
         assert "open for too long" in asked.text
         assert f'value="{email}"' in asked.text
         assert PASSWORD not in asked.text
-        done = send(client, "/sign-in", csrf=csrf_in(asked.text), email=email, password=PASSWORD, next="/scans")
+        done = send(
+            client, "/sign-in", csrf=csrf_in(asked.text), email=email, password=PASSWORD, next="/scans"
+        )
         assert (done.status_code, done.headers["Location"]) == (303, "/scans")
 
 
@@ -75,7 +93,9 @@ def test_a_sign_in_form_of_another_site_is_not_shown_again(backend: Backend, ten
     client = backend.client()
     fields = {"csrf": csrf_in(client.get("/sign-in").text), "email": email, "password": PASSWORD}
     for data in (fields, fields | {"csrf": "0" * 64}, fields | {"csrf": ""}):
-        refused = client.post("/sign-in", data=data, headers={"Origin": "https://evil.example", "Accept": "text/html"})
+        refused = client.post(
+            "/sign-in", data=data, headers={"Origin": "https://evil.example", "Accept": "text/html"}
+        )
         assert refused.status_code == 403
         assert "another site" in refused.text
         assert 'name="password"' not in refused.text
@@ -90,20 +110,29 @@ def test_the_first_empty_field_is_focused(backend: Backend, tenant: Tenant) -> N
     client = backend.client()
     assert focused(client.get("/sign-in").text) == ["email"]
     assert focused(sign_in_by_form(client, email, "wrong wrong wrong").text) == ["password"]
-    assert focused(sign_in_by_form(client, email, "wrong wrong wrong", code="1").text) == ["password"]  # it is asked for anew too
+    assert focused(sign_in_by_form(client, email, "wrong wrong wrong", code="1").text) == [
+        "password"
+    ]  # it is asked for anew too
     assert focused(sign_in_by_form(client, "", "wrong wrong wrong").text) == ["email"]
 
 
 # --- joining
 
 
-def test_who_joins_at_the_browser_of_another_has_signed_that_one_out(backend: Backend, tenant: Tenant) -> None:
+def test_who_joins_at_the_browser_of_another_has_signed_that_one_out(
+    backend: Backend, tenant: Tenant
+) -> None:
     owner: Person = sign_in(backend, tenant)
     session = owner.client.cookies["outcrop_session"]
     guest = f"guest-{tenant.account.slug}@example.com"
-    token = backend.run(lambda db: team.invite(db, tenant.account, "test", email=guest, role=Role.MEMBER, now=now()))
+    token = backend.run(
+        lambda db: team.invite(db, tenant.account, "test", email=guest, role=Role.MEMBER, now=now())
+    )
     form = {"csrf": csrf_in(owner.page(f"/join/{token}"))}
-    assert send(owner.client, f"/join/{token}", **form, password=NEW, again="another one altogether").status_code == 400
+    assert (
+        send(owner.client, f"/join/{token}", **form, password=NEW, again="another one altogether").status_code
+        == 400
+    )
     assert owner.get("/").status_code == 200  # nothing was set, nobody is signed out
     joined = send(owner.client, f"/join/{token}", **form, password=NEW, again=NEW)
     assert (joined.status_code, joined.headers["Location"]) == (303, "/sign-in")
@@ -119,7 +148,12 @@ def test_who_joins_at_the_browser_of_another_has_signed_that_one_out(backend: Ba
 
 def test_who_joins_where_nobody_is_signed_in_is_told_of_nobody(backend: Backend, tenant: Tenant) -> None:
     guest = f"guest-{tenant.account.slug}@example.com"
-    token = backend.run(lambda db: team.invite(db, tenant.account, "test", email=guest, role=Role.MEMBER, now=now()))
+    token = backend.run(
+        lambda db: team.invite(db, tenant.account, "test", email=guest, role=Role.MEMBER, now=now())
+    )
     client = backend.client()
     send(client, f"/join/{token}", csrf=csrf_in(client.get(f"/join/{token}").text), password=NEW, again=NEW)
-    assert '<p class="flash" role="status">Your password is set. Sign in with it.</p>' in client.get("/sign-in").text
+    assert (
+        '<p class="flash" role="status">Your password is set. Sign in with it.</p>'
+        in client.get("/sign-in").text
+    )

@@ -22,8 +22,16 @@ def shown(page: str) -> dict[str, str]:
 def test_what_was_ticked_and_typed_is_there_after_an_error(owner: Person) -> None:
     form = owner.page("/targets/new")
     assert ticked(form) == {"owner.archived", "owner.wikis", "repository.wikis", "site.robots", "page.robots"}
-    chosen = {"owner.forks": "on", "owner.wikis": "on", "site.leak_places": "on", "site.depth": "7", "site.pages": ""}
-    refused = owner.post("/targets", BAD | shown(form) | chosen, kind="owner", schedule="weekly", include="*.py", exclude="")
+    chosen = {
+        "owner.forks": "on",
+        "owner.wikis": "on",
+        "site.leak_places": "on",
+        "site.depth": "7",
+        "site.pages": "",
+    }
+    refused = owner.post(
+        "/targets", BAD | shown(form) | chosen, kind="owner", schedule="weekly", include="*.py", exclude=""
+    )
     assert refused.status_code == 400
     assert ticked(refused.text) == {"owner.forks", "owner.wikis", "site.leak_places"}
     assert 'name="site.depth" value="7"' in refused.text
@@ -32,13 +40,27 @@ def test_what_was_ticked_and_typed_is_there_after_an_error(owner: Person) -> Non
     assert '<textarea name="include" rows="2">*.py</textarea>' in refused.text
 
 
-def test_what_was_changed_of_a_target_is_there_after_an_error(backend: Backend, tenant: Tenant, owner: Person) -> None:
-    given = {"target": "https://www.example.com/", "kind": "site", "include": "/a*", "credential": "a-token-of-theirs"}
+def test_what_was_changed_of_a_target_is_there_after_an_error(
+    backend: Backend, tenant: Tenant, owner: Person
+) -> None:
+    given = {
+        "target": "https://www.example.com/",
+        "kind": "site",
+        "include": "/a*",
+        "credential": "a-token-of-theirs",
+    }
     assert owner.post("/targets", given, schedule="off").status_code == 303
     target = backend.sql("SELECT id FROM targets WHERE account_id = %s", tenant.account.id)[0][0]
     form = owner.page(f"/targets/{target}")
     assert ticked(form) == {"site.robots"}
-    changed = {"site.leak_places": "on", "site.depth": "999", "include": "", "schedule": "hourly", "forget": "on", "credential": "another"}
+    changed = {
+        "site.leak_places": "on",
+        "site.depth": "999",
+        "include": "",
+        "schedule": "hourly",
+        "forget": "on",
+        "credential": "another",
+    }
     refused = owner.post(f"/targets/{target}", shown(form) | changed)
     assert refused.status_code == 400
     assert ticked(refused.text) == {"site.leak_places", "forget"}

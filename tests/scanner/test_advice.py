@@ -23,11 +23,17 @@ def test_every_rule_has_steps_and_good_links() -> None:
 
 
 def test_a_rule_says_more_than_its_file() -> None:
-    general, own = advice_for("github_pat_classic", "github"), advice_for("github_app_installation_token", "github")
+    general, own = (
+        advice_for("github_pat_classic", "github"),
+        advice_for("github_app_installation_token", "github"),
+    )
     assert general.links[0][1] == "https://github.com/settings/tokens"
     assert own.links[0][1] != general.links[0][1]
     assert "within an hour" in own.steps[0]
-    assert advice_for("cloudflare_global_key", "cloudflare_global").links == advice_for("cloudflare_api_token", "cloudflare").links
+    assert (
+        advice_for("cloudflare_global_key", "cloudflare_global").links
+        == advice_for("cloudflare_api_token", "cloudflare").links
+    )
 
 
 @pytest.mark.parametrize(

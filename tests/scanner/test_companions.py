@@ -22,7 +22,10 @@ def hit_at(start: int, end: int, part: Part) -> Hit:
 def test_the_companion_is_the_nearest_that_is_near_enough(seed):
     chance = random.Random(f"nearest {seed}")
     part = Part("id", r"<(?P<secret>[a-z]+)>", within=chance.choice([5, 20, 60]))
-    around = ["".join(chance.choices(["<abc>", "<d>", ".", "....", "-" * 15], k=chance.randrange(6))) for _ in range(2)]
+    around = [
+        "".join(chance.choices(["<abc>", "<d>", ".", "....", "-" * 15], k=chance.randrange(6)))
+        for _ in range(2)
+    ]
     text = "SECRET".join(around)
     hit = hit_at(len(around[0]), len(around[0]) + 6, part)
     companions.pair([hit], text.encode(), lambda _: True)
@@ -30,7 +33,9 @@ def test_the_companion_is_the_nearest_that_is_near_enough(seed):
     gaps = [(max(hit.start - right, left - hit.end), left, right) for left, right in ids]
     # The brackets count as well: a companion is near enough when all that makes it one is.
     near = [one for one in gaps if hit.start - part.within < one[1] and one[2] < hit.end + part.within]
-    assert {name: reveal(found) for name, found in hit.parts.items()} == ({"id": text[slice(*min(near)[1:])]} if near else {})
+    assert {name: reveal(found) for name, found in hit.parts.items()} == (
+        {"id": text[slice(*min(near)[1:])]} if near else {}
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,7 +61,10 @@ def test_pairs_in_a_row_are_each_with_their_own(text, pairs):
 def test_a_stand_in_takes_part_in_a_row_and_is_not_told():
     ids = ["AKIA" + drawn("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", 16, at) for at in range(3)]
     secrets = [drawn(BASE62 + "+/", 40, 0), drawn(BASE62, 33, 1) + "EXAMPLE", drawn(BASE62 + "+/", 40, 2)]
-    text = "".join(f"AWS_ACCESS_KEY_ID={one}\nAWS_SECRET_ACCESS_KEY={other}\n" for one, other in zip(ids, secrets, strict=True))
+    text = "".join(
+        f"AWS_ACCESS_KEY_ID={one}\nAWS_SECRET_ACCESS_KEY={other}\n"
+        for one, other in zip(ids, secrets, strict=True)
+    )
     told = [(reveal(hit.secret), [reveal(part) for part in hit.parts.values()]) for hit in hits(text)]
     assert told == [(secrets[0], [ids[0]]), (ids[1], []), (secrets[2], [ids[2]])]
 
@@ -74,7 +82,10 @@ def test_a_text_that_is_full_of_pairs_is_looked_through_once(monkeypatch):
     looks = []
     original = companions.spans
     monkeypatch.setattr(companions, "spans", lambda *given: looks.append(given) or original(*given))
-    text = "".join(f"aws_access_key_id = {one}\naws_secret_access_key = {other}\n" for one, other in zip(ids, secrets, strict=True))
+    text = "".join(
+        f"aws_access_key_id = {one}\naws_secret_access_key = {other}\n"
+        for one, other in zip(ids, secrets, strict=True)
+    )
     paired = {reveal(hit.secret): reveal(hit.parts["access_key_id"]) for hit in hits(text) if hit.parts}
     assert len(paired) > 190
     assert paired.items() <= dict(zip(secrets, ids, strict=True)).items()

@@ -12,7 +12,17 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine import companions, scan
 from outcrop.scanner.engine.detect import find
-from outcrop.scanner.engine.scan import Found, Stretch, from_wire, parts_of, scan_content, scan_part, scan_stream, scan_stretch, to_wire
+from outcrop.scanner.engine.scan import (
+    Found,
+    Stretch,
+    from_wire,
+    parts_of,
+    scan_content,
+    scan_part,
+    scan_stream,
+    scan_stretch,
+    to_wire,
+)
 from tests.support.rulesets import BASE64, drawn, github_token, ruleset
 
 MEDIUM = Confidence.MEDIUM
@@ -20,7 +30,18 @@ MEDIUM = Confidence.MEDIUM
 
 def told(found: Found) -> list[tuple]:
     return [
-        (name, hit.rule.id, reveal(hit.secret), hit.start, hit.end, hit.line, hit.column, hit.allowed, hit.encoding, sorted(hit.parts))
+        (
+            name,
+            hit.rule.id,
+            reveal(hit.secret),
+            hit.start,
+            hit.end,
+            hit.line,
+            hit.column,
+            hit.allowed,
+            hit.encoding,
+            sorted(hit.parts),
+        )
         for name, hit in found.hits
     ]
 
@@ -57,7 +78,13 @@ def in_parts(data: bytes, jobs: int) -> Found:
     parts = list(parts_of(io.BytesIO(data).read, len(data), jobs))
     read = [data[part.offset :][: part.size] for part in parts]
     assert sum(part.own(len(own)) for part, own in zip(parts, read, strict=True)) == len(data)
-    return Found([hit for part, own in zip(parts, read, strict=True) for hit in scan_part(ruleset(), own, part, MEDIUM).hits])
+    return Found(
+        [
+            hit
+            for part, own in zip(parts, read, strict=True)
+            for hit in scan_part(ruleset(), own, part, MEDIUM).hits
+        ]
+    )
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -69,7 +96,9 @@ def test_pieces_and_parts_give_what_the_whole_gives(small, seed):
 
 
 @pytest.mark.parametrize("size", [0, 1, 1_299, 1_300, 1_301, 1_999, 2_000, 2_001, 2_599, 2_600, 2_601, 3_300])
-@pytest.mark.parametrize("at", [0, 560, 580, 600, 1_260, 1_280, 1_299, 1_300, 1_955, 1_965, 1_999, 2_000, 2_550])
+@pytest.mark.parametrize(
+    "at", [0, 560, 580, 600, 1_260, 1_280, 1_299, 1_300, 1_955, 1_965, 1_999, 2_000, 2_550]
+)
 def test_a_token_at_any_place_around_the_border_of_a_piece(small, size, at):
     token = github_token((size, at)).encode()
     data = b"\n".join([b"x" * 50] * 60)[:at] + b" " + token + b" "
@@ -103,7 +132,9 @@ def test_short_reads_are_no_end(small):
 
 def test_an_archive_that_does_not_fit_is_read_as_far_as_it_does(small, monkeypatch):
     data = gzip.compress(b"token = " + github_token(1).encode() + b"\n" + random.Random(1).randbytes(9_000))
-    assert told(scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM)) == told(scan_content(ruleset(), data, MEDIUM))
+    assert told(scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM)) == told(
+        scan_content(ruleset(), data, MEDIUM)
+    )
     monkeypatch.setattr(scan, "_ARCHIVE", 4_000)
     found = scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM)
     assert len(found.hits) == 1
@@ -111,7 +142,11 @@ def test_an_archive_that_does_not_fit_is_read_as_far_as_it_does(small, monkeypat
 
 
 def test_an_empty_content():
-    assert told(scan_stream(ruleset(), io.BytesIO().read, MEDIUM)) == told(scan_content(ruleset(), b"", MEDIUM)) == []
+    assert (
+        told(scan_stream(ruleset(), io.BytesIO().read, MEDIUM))
+        == told(scan_content(ruleset(), b"", MEDIUM))
+        == []
+    )
 
 
 def test_hits_travel_between_processes_unchanged():
@@ -124,7 +159,20 @@ def test_hits_travel_between_processes_unchanged():
 
 pieces = st.lists(
     st.one_of(
-        st.sampled_from([b"\n", b" ", b"x", b'"', b"token = ", b"password = '", b"'", b"AKIA", b"\r\n", b"-----BEGIN PRIVATE KEY-----"]),
+        st.sampled_from(
+            [
+                b"\n",
+                b" ",
+                b"x",
+                b'"',
+                b"token = ",
+                b"password = '",
+                b"'",
+                b"AKIA",
+                b"\r\n",
+                b"-----BEGIN PRIVATE KEY-----",
+            ]
+        ),
         st.integers(0, 5).map(lambda seed: github_token(seed).encode()),
         st.integers(0, 5).map(lambda seed: drawn(BASE64, 40, seed).encode()),
         st.integers(0, 3).map(lambda seed: f"AKIA{drawn('ABCDEFGH234567', 16, seed)}".encode()),
@@ -153,4 +201,6 @@ def test_many_blobs_in_one_buffer_give_what_each_gives_alone(blobs):
 
 def test_a_plain_content_is_what_find_gives():
     data = lines_of(random.Random(6), 30)
-    assert told(scan_content(ruleset(), data, MEDIUM)) == told(Found([("", hit) for hit in find(ruleset(), data, MEDIUM)]))
+    assert told(scan_content(ruleset(), data, MEDIUM)) == told(
+        Found([("", hit) for hit in find(ruleset(), data, MEDIUM)])
+    )

@@ -75,7 +75,11 @@ def test_a_token_is_found_once_at_its_place(text):
 def test_a_number_and_a_letter_are_the_sign_of_a_mail_only_in_one():
     value = "k8sq0Lm2Zx9v"
     assert values(f"password=3D{value}\n") == [f"3D{value}"]
-    for text in (f"<a href=3D'x'>\npassword=3D{value}\n", f"password=3D{value}\nuser=3Dcrm\n", f"Dear all,=20\npassword=3D{value}\n"):
+    for text in (
+        f"<a href=3D'x'>\npassword=3D{value}\n",
+        f"password=3D{value}\nuser=3Dcrm\n",
+        f"Dear all,=20\npassword=3D{value}\n",
+    ):
         assert values(text) == [value], text
 
 
@@ -97,7 +101,9 @@ def test_base64_in_every_alignment(encode, shift):
 @pytest.mark.parametrize("width", [64, 76])
 @pytest.mark.parametrize("before", [20, 37, 60, 71, 90, 122])
 def test_base64_over_many_lines(indent, end, width, before):
-    rows = wrapped(base64.b64encode(b"x" * before + b" " + RAW + b" " + b"y" * 150), width, indent).split(b"\n")
+    rows = wrapped(base64.b64encode(b"x" * before + b" " + RAW + b" " + b"y" * 150), width, indent).split(
+        b"\n"
+    )
     (hit,) = hits(b"data:" + end + end.join(rows) + end + b"next: 1" + end)
     assert reveal(hit.secret) == TOKEN
     at = (before + 1) * 4 // 3
@@ -105,7 +111,8 @@ def test_base64_over_many_lines(indent, end, width, before):
 
 
 @pytest.mark.xfail(
-    strict=True, reason="one in twenty wraps breaks a literal; to look for wrapped runs themselves takes the first pass from 500 to 58 MB/s"
+    strict=True,
+    reason="one in twenty wraps breaks a literal; to look for wrapped runs themselves takes the first pass from 500 to 58 MB/s",
 )
 def test_base64_whose_line_ends_in_the_beginning_of_the_token():
     (hit,) = hits(wrapped(base64.b64encode(b"x" * 54 + b" " + RAW + b" " + b"y" * 150), 76))
@@ -122,7 +129,9 @@ def test_a_password_in_an_address_is_told_once():
     assert len(hits("https://crm.corp/login?password=S3cr%40tPw1&x=1")) == 1
 
 
-@pytest.mark.parametrize("encode", [lambda raw: base64.b64encode(b" " + raw), lambda raw: quote(b'"' + raw + b'"').encode()])
+@pytest.mark.parametrize(
+    "encode", [lambda raw: base64.b64encode(b" " + raw), lambda raw: quote(b'"' + raw + b'"').encode()]
+)
 def test_what_stands_there_plainly_too_is_told_once_where_it_is_plain(encode):
     for text in (RAW + b"\n" + encode(RAW), encode(RAW) + b"\n" + RAW):
         (hit,) = hits(text)
@@ -141,7 +150,11 @@ def escaped(value: str) -> str:
 @pytest.mark.parametrize("key_id", [AWS_ID, escaped(AWS_ID)])
 @pytest.mark.parametrize("secret", [AWS_SECRET, escaped(AWS_SECRET)])
 @pytest.mark.parametrize(
-    "line", ['"aws_access_key_id": "{0}", "aws_secret_access_key": "{1}"', '"aws_secret_access_key": "{1}"\n"id": "{0}"']
+    "line",
+    [
+        '"aws_access_key_id": "{0}", "aws_secret_access_key": "{1}"',
+        '"aws_secret_access_key": "{1}"\n"id": "{0}"',
+    ],
 )
 def test_a_pair_is_one_whichever_of_the_two_is_escaped(line, key_id, secret):
     (hit,) = hits(line.format(key_id, secret))
@@ -152,7 +165,9 @@ def test_a_pair_is_one_whichever_of_the_two_is_escaped(line, key_id, secret):
 
 def test_an_id_beside_an_escaped_secret_that_is_told_elsewhere_is_told_too():
     apart = "# nothing\n" * 400
-    found = hits(f'"aws_secret_access_key": "{AWS_SECRET}"\n{apart}"id": "{AWS_ID}", "aws_secret_access_key": "{escaped(AWS_SECRET)}"')
+    found = hits(
+        f'"aws_secret_access_key": "{AWS_SECRET}"\n{apart}"id": "{AWS_ID}", "aws_secret_access_key": "{escaped(AWS_SECRET)}"'
+    )
     assert [reveal(hit.secret) for hit in found] == [AWS_SECRET, AWS_ID]
 
 
@@ -168,14 +183,26 @@ def test_escapes_in_base64_and_base64_in_escapes():
 def test_a_run_of_base64_of_which_one_character_is_escaped(between):
     run = base64.b64encode(b"key " + RAW + b" and more of it, up to the next row")
     for at in range(len(run)):
-        text = b'{"<a>": "\\u003cb", "x": "' + run[:at] + b"\\u%04x" % run[at] + run[at + 1 : 68] + between + run[68:] + b'"}'
+        text = (
+            b'{"<a>": "\\u003cb", "x": "'
+            + run[:at]
+            + b"\\u%04x" % run[at]
+            + run[at + 1 : 68]
+            + between
+            + run[68:]
+            + b'"}'
+        )
         assert [reveal(hit.secret) for hit in hits(text)] == [TOKEN]
 
 
 @pytest.mark.parametrize("before", [b"", b"\0", b"\0\1", b"\xff\0\1"])
 @pytest.mark.parametrize("after", [b"", b"\0\1\2", b"\xc3\xbc", b"\xff" * 20])
 def test_a_token_in_base64_of_what_is_no_text(before, after):
-    (hit,) = hits(b"blob: " + base64.b64encode(bytes(range(40)) + before + b" " + RAW + after + bytes(range(128, 160))) + b"\n")
+    (hit,) = hits(
+        b"blob: "
+        + base64.b64encode(bytes(range(40)) + before + b" " + RAW + after + bytes(range(128, 160)))
+        + b"\n"
+    )
     assert (reveal(hit.secret), hit.encoding) == (TOKEN, ("base64",))
 
 
@@ -190,7 +217,9 @@ def test_what_is_drawn_by_chance_is_not_decoded_where_a_literal_is_in_it(monkeyp
     drawn = random.Random(7).randbytes(60_000)
     blob = b"\n\n".join(base64.b64encode(b"ghp_" + drawn[at : at + 60]) for at in range(0, len(drawn), 60))
     pieces = []
-    monkeypatch.setattr(detect, "base64_pieces", lambda *given: pieces.extend(base64_pieces(*given)) or pieces)
+    monkeypatch.setattr(
+        detect, "base64_pieces", lambda *given: pieces.extend(base64_pieces(*given)) or pieces
+    )
     assert len(detect.first_pass(ruleset(), blob)) >= 1_000
     assert hits(blob) == []
     assert len(pieces) < 10
@@ -211,7 +240,10 @@ def test_a_password_by_its_name_in_base64_in_base64():
 
 
 @pytest.mark.parametrize("form", ["\\u{:04x}", "\\x{:02X}", "%{:02x}"])
-@pytest.mark.parametrize("around", [b"", b"41", b"\\u", b"\\u00", b"\\x4", b"%2", b"%25", b"%22", b"\\u0041 ", b"\\x20", b"\\u0020"])
+@pytest.mark.parametrize(
+    "around",
+    [b"", b"41", b"\\u", b"\\u00", b"\\x4", b"%2", b"%25", b"%22", b"\\u0041 ", b"\\x20", b"\\u0020"],
+)
 def test_escapes_side_by_side_are_seen_by_the_first_one_whatever_stands_before_it(form, around):
     """What is escaped wholly, over more than a piece is wide."""
     filler = "".join(form.format(ord(sign)) for sign in "=;" * 600)
@@ -262,13 +294,27 @@ WIDE = {
 @pytest.mark.parametrize("shift", [0, 1])
 def test_wide_strings_between_others_are_read(head, shift):
     other = github_token("narrow")
-    data = head + b"\n\n" + bytes(shift) + b"R" + f"token={TOKEN}".encode("utf-16-le") + b"\1\7 " + other.encode() + b"\0" + b"\xe9\0" * 20
+    data = (
+        head
+        + b"\n\n"
+        + bytes(shift)
+        + b"R"
+        + f"token={TOKEN}".encode("utf-16-le")
+        + b"\1\7 "
+        + other.encode()
+        + b"\0"
+        + b"\xe9\0" * 20
+    )
     found = scan_content(ruleset(), data, Confidence.MEDIUM).hits
     assert [(name, reveal(hit.secret), hit.line) for name, hit in found] == [("", TOKEN, 3), ("", other, 3)]
     assert found[1][1].start == data.index(other.encode())
-    assert [reveal(hit.secret) for _, hit in scan_stream(ruleset(), io.BytesIO(data).read, Confidence.MEDIUM).hits] == [TOKEN, other]
+    assert [
+        reveal(hit.secret) for _, hit in scan_stream(ruleset(), io.BytesIO(data).read, Confidence.MEDIUM).hits
+    ] == [TOKEN, other]
     large = data + bytes(4 << 20)
-    assert [reveal(hit.secret) for _, hit in scan_content(ruleset(), large, Confidence.MEDIUM).hits] == [other]
+    assert [reveal(hit.secret) for _, hit in scan_content(ruleset(), large, Confidence.MEDIUM).hits] == [
+        other
+    ]
 
 
 @pytest.mark.parametrize("order", "<>")
@@ -280,7 +326,9 @@ def test_small_numbers_are_no_wide_characters(order):
 
 def test_gzip():
     found = scan_content(ruleset(), gzip.compress(b"a\n b " + RAW), Confidence.MEDIUM)
-    assert [(name, reveal(hit.secret), hit.line, hit.column) for name, hit in found.hits] == [("", TOKEN, 2, 4)]
+    assert [(name, reveal(hit.secret), hit.line, hit.column) for name, hit in found.hits] == [
+        ("", TOKEN, 2, 4)
+    ]
 
 
 def test_columns_count_characters():
@@ -328,7 +376,12 @@ def test_a_position_in_base64_leads_back_to_the_group_that_holds_it(raw, width, 
 
 
 @given(
-    st.lists(st.sampled_from([b"a", b"\\u0041", b"%41", b"&#65;", b"&#x41;", b"\\x41", b'\\"', b"\n", b"%c3", b"\\", b"&#9;"]), max_size=40)
+    st.lists(
+        st.sampled_from(
+            [b"a", b"\\u0041", b"%41", b"&#65;", b"&#x41;", b"\\x41", b'\\"', b"\n", b"%c3", b"\\", b"&#9;"]
+        ),
+        max_size=40,
+    )
 )
 def test_a_position_among_escapes_leads_back_to_the_escape(parts):
     data = b"".join(parts)
@@ -357,7 +410,10 @@ def test_a_run_of_megabytes_is_decoded_in_linear_time():
 
 def test_escapes_in_which_nothing_was_found_are_not_decoded_again(monkeypatch):
     rules = make([rule for rule in ruleset().rules if rule.id == "github_pat_classic"])
-    barren, fruitful = b"text = '\\u0061\\u0062\\u0063'\n", b"text = '" + b"".join(b"\\u%04x" % sign for sign in RAW) + b"'\n"
+    barren, fruitful = (
+        b"text = '\\u0061\\u0062\\u0063'\n",
+        b"text = '" + b"".join(b"\\u%04x" % sign for sign in RAW) + b"'\n",
+    )
     decoded = []
     original = detect.unescaped
     monkeypatch.setattr(detect, "unescaped", lambda *stretch: decoded.append(stretch) or original(*stretch))
@@ -376,7 +432,11 @@ def test_what_is_remembered_of_escapes_is_bounded():
     assert len(rules.barren) <= 10_000
 
 
-@given(st.lists(st.sampled_from([b"a", b"bc ", b"\\u0041", b"%41", b"\\x0a", b"\n", b"\n\n", b"%0a"]), max_size=60))
+@given(
+    st.lists(
+        st.sampled_from([b"a", b"bc ", b"\\u0041", b"%41", b"\\x0a", b"\n", b"\n\n", b"%0a"]), max_size=60
+    )
+)
 def test_the_lines_that_have_decoded_characters(parts):
     data = b"".join(parts)
     piece = unescaped(data, 0, len(data))
@@ -410,7 +470,9 @@ def test_nothing_is_lost_where_what_decoding_left_as_it_was_is_not_looked_at_aga
     texts = []
     for _ in range(60):
         lines = chance.choices(AROUND_ESCAPES, k=chance.randrange(1, 12))
-        text = b"\n".join(line + b"\n# nothing at all" * chance.choice((0, 0, chance.randrange(40))) for line in lines)
+        text = b"\n".join(
+            line + b"\n# nothing at all" * chance.choice((0, 0, chance.randrange(40))) for line in lines
+        )
         while b"^" in text:
             text = text.replace(b"^", github_token(chance.random()).encode(), 1)
         while b"$" in text:
@@ -434,7 +496,11 @@ def test_nothing_is_lost_where_what_decoding_left_as_it_was_is_not_looked_at_aga
 def test_a_key_that_begins_far_before_an_escape_is_told_once_and_decoded(row):
     lines = wrapped(drawn(BASE62, 640, "far").encode(), 64).split(b"\n")
     key = [b"-----BEGIN RSA PRIVATE KEY-----", *lines, b"-----END RSA PRIVATE KEY-----"]
-    written = [*key[: row + 1], lines[row][:20] + b"\\u00%02x" % lines[row][20] + lines[row][21:], *key[row + 2 :]]
+    written = [
+        *key[: row + 1],
+        lines[row][:20] + b"\\u00%02x" % lines[row][20] + lines[row][21:],
+        *key[row + 2 :],
+    ]
     (hit,) = hits(b"nothing\n" * 50 + b"\n".join(written) + b"\n" + b"nothing\n" * 50)
     if row < 6:
         assert (reveal(hit.secret).encode(), hit.encoding) == (b"\n".join(key), ("escaped",))

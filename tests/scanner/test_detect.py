@@ -37,27 +37,44 @@ ID, ID2, SECRET = key_id(1), key_id(2), key_secret(1)
 
 
 class TestOneValueOneFinding:
-    @pytest.mark.parametrize("text", [f'password = "{TOKEN}"', f"token: {TOKEN}\n", f"https://u:{TOKEN}@h.io/x", f"API_KEY={TOKEN}\n"])
+    @pytest.mark.parametrize(
+        "text",
+        [f'password = "{TOKEN}"', f"token: {TOKEN}\n", f"https://u:{TOKEN}@h.io/x", f"API_KEY={TOKEN}\n"],
+    )
     def test_a_specific_rule_names_what_a_generic_one_sees_too(self, text):
         (hit,) = hits(text)
-        assert (hit.rule.id, hit.strength, reveal(hit.secret)) == ("github_pat_classic", Strength.CHECKSUM, TOKEN)
+        assert (hit.rule.id, hit.strength, reveal(hit.secret)) == (
+            "github_pat_classic",
+            Strength.CHECKSUM,
+            TOKEN,
+        )
 
     def test_what_a_rule_names_by_itself_is_not_judged_by_one_that_knows_less(self, monkeypatch):
         judged = []
         original = confirm._judge
-        monkeypatch.setattr(confirm, "_judge", lambda rule, *rest: judged.append(rule.id) or original(rule, *rest))
-        assert values("postgres://crm:Kaffee-um-9@pg.corp/crm postgres://user:password@pg.corp/crm") == ["Kaffee-um-9"]
+        monkeypatch.setattr(
+            confirm, "_judge", lambda rule, *rest: judged.append(rule.id) or original(rule, *rest)
+        )
+        assert values("postgres://crm:Kaffee-um-9@pg.corp/crm postgres://user:password@pg.corp/crm") == [
+            "Kaffee-um-9"
+        ]
         assert judged == ["postgres_uri", "postgres_uri"]
 
     def test_what_a_rule_names_is_not_even_matched_by_one_that_knows_less(self, monkeypatch):
         matched = []
         original = confirm._matches
-        monkeypatch.setattr(confirm, "_matches", lambda rule, *rest: matched.append(rule.id) or original(rule, *rest))
+        monkeypatch.setattr(
+            confirm, "_matches", lambda rule, *rest: matched.append(rule.id) or original(rule, *rest)
+        )
         named = "postgres://crm:Kaffee-um-9@pg.corp/crm mongodb://crm:${PASS}@m.corp/crm postgres://user:password@pg.corp/crm "
         assert values(named) == ["Kaffee-um-9"]
         assert set(matched) == {"postgres_uri", "mongodb_uri"}
         matched.clear()
-        assert values(f"{named}ftp://crm:Tee-um-8@f.corp {named}") == ["Kaffee-um-9", "Tee-um-8", "Kaffee-um-9"]
+        assert values(f"{named}ftp://crm:Tee-um-8@f.corp {named}") == [
+            "Kaffee-um-9",
+            "Tee-um-8",
+            "Kaffee-um-9",
+        ]
         assert matched.count("basic_auth_url") == 1
 
     def test_a_value_that_stands_twice_is_two_hits_of_the_text(self):
@@ -116,7 +133,10 @@ class TestPairs:
 
     def test_two_pairs_each_have_their_own(self):
         pairs = [(key_id(n), key_secret(n)) for n in range(5)]
-        text = "".join(f"[p{n}]\naws_access_key_id = {a}\naws_secret_access_key = {b}\n" for n, (a, b) in enumerate(pairs))
+        text = "".join(
+            f"[p{n}]\naws_access_key_id = {a}\naws_secret_access_key = {b}\n"
+            for n, (a, b) in enumerate(pairs)
+        )
         assert [(reveal(hit.parts["access_key_id"]), reveal(hit.secret)) for hit in hits(text)] == pairs
 
     def test_twilio_needs_its_account_or_its_word(self):
@@ -149,7 +169,10 @@ class TestAllowed:
         assert hits(f"{TOKEN} outcrop:allow")[0].allowed
 
     def test_with_crlf(self):
-        assert [hit.allowed for hit in hits(f"x = {TOKEN} outcrop:allow\r\ny = {github_token(2)}\r\n")] == [True, False]
+        assert [hit.allowed for hit in hits(f"x = {TOKEN} outcrop:allow\r\ny = {github_token(2)}\r\n")] == [
+            True,
+            False,
+        ]
 
     def test_in_a_line_of_megabytes_the_mark_stands_near(self):
         text = f"outcrop:allow {'x ' * 5_000}{TOKEN} {'y ' * 5_000} outcrop:allow"
@@ -184,7 +207,9 @@ class TestConfidence:
     def test_a_wrong_checksum_is_not_a_generic_finding_either(self):
         assert values(f'password = "{TOKEN[:-6]}000000"') == []
 
-    @pytest.mark.parametrize("text", ["AKIAIOSFODNN7" + "EXAMPLE", 'password = "changeme"', f"token = ghp_{'x' * 36}"])
+    @pytest.mark.parametrize(
+        "text", ["AKIAIOSFODNN7" + "EXAMPLE", 'password = "changeme"', f"token = ghp_{'x' * 36}"]
+    )
     def test_examples_and_placeholders_are_of_low_confidence(self, text):
         assert values(text) == []
         assert all(hit.confidence is LOW for hit in hits(text, LOW))
@@ -217,7 +242,9 @@ class TestKeyBlocks:
         assert hit.start == text.index("-----BEGIN")
 
     def test_ten_keys_are_ten_findings(self):
-        keys = [PEM.format("\n".join(drawn(BASE64, 64, f"{n} {line}") for line in range(12))) for n in range(10)]
+        keys = [
+            PEM.format("\n".join(drawn(BASE64, 64, f"{n} {line}") for line in range(12))) for n in range(10)
+        ]
         assert values("\n".join(keys)) == keys
 
     def test_a_key_in_base64(self):
@@ -248,7 +275,8 @@ def test_what_is_sure_enough_for_a_floor_is_found_at_every_lower_one():
     text = "\n".join(lines).encode()
     # A companion is told with its partner, or alone where that is not sure enough.
     low, medium, high = (
-        {(hit.start, hit.end, hit.rule.id) for hit in find(ruleset(), text, floor) if hit.part is None} for floor in reversed(Confidence)
+        {(hit.start, hit.end, hit.rule.id) for hit in find(ruleset(), text, floor) if hit.part is None}
+        for floor in reversed(Confidence)
     )
     assert high <= medium <= low
 
@@ -263,7 +291,9 @@ def test_what_is_sure_enough_for_a_floor_is_found_at_every_lower_one():
 )
 def test_a_stand_in_does_not_hide_a_value_that_is_none(line, floor):
     value = drawn(BASE62, 32, "behind")
-    assert any(found.endswith(value) and "your-secret" not in found for found in values(line.format(value), floor))
+    assert any(
+        found.endswith(value) and "your-secret" not in found for found in values(line.format(value), floor)
+    )
 
 
 def took(data: bytes, count: int | None = None) -> float:

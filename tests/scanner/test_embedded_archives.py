@@ -49,14 +49,39 @@ PACKED = ("base64", "packed")
         (b'{"a": "' + gz(HIDDEN) + b'", "b": 1}', (1, 8), PACKED),
         (b"UserData=" + gz(HIDDEN) + b" next", (1, 10), PACKED),
         (gz(HIDDEN), (1, 1), PACKED),
-        (b"code: |\n" + textwrap.indent("\n".join(textwrap.wrap(gz(HIDDEN).decode(), 76)), "  ").encode() + b"\nnext: x\n", (2, 3), PACKED),
+        (
+            b"code: |\n"
+            + textwrap.indent("\n".join(textwrap.wrap(gz(HIDDEN).decode(), 76)), "  ").encode()
+            + b"\nnext: x\n",
+            (2, 3),
+            PACKED,
+        ),
         (b"data: " + gz(HIDDEN).replace(b"+", b"-").replace(b"/", b"_").rstrip(b"="), (1, 7), PACKED),
         (b"ZipFile: " + zipped(HIDDEN) + b"\n", (1, 10), PACKED),
-        (b"data:\n  release: " + base64.b64encode(gz(json.dumps({"manifest": HIDDEN}))) + b"\n", (2, 12), ("base64", "base64", "packed")),
-        (b"x: " + gz(WORDS + "token: " + base64.b64encode(TOKEN.encode()).decode()), (1, 4), ("base64", "packed", "base64")),
+        (
+            b"data:\n  release: " + base64.b64encode(gz(json.dumps({"manifest": HIDDEN}))) + b"\n",
+            (2, 12),
+            ("base64", "base64", "packed"),
+        ),
+        (
+            b"x: " + gz(WORDS + "token: " + base64.b64encode(TOKEN.encode()).decode()),
+            (1, 4),
+            ("base64", "packed", "base64"),
+        ),
         (b"cut: " + gz(HIDDEN + drawn(BASE64, 5_000, 1))[:-1_000] + b"\n", (1, 6), PACKED),
     ],
-    ids=["yaml", "json", "equals", "alone", "lines", "of addresses", "zip", "helm", "base64 inside", "cut off"],
+    ids=[
+        "yaml",
+        "json",
+        "equals",
+        "alone",
+        "lines",
+        "of addresses",
+        "zip",
+        "helm",
+        "base64 inside",
+        "cut off",
+    ],
 )
 def test_what_is_in_it_is_told_where_it_begins(data, at, encoding):
     assert told(data) == [(TOKEN, *at, encoding)]
@@ -71,8 +96,20 @@ def test_companions_in_it_are_told_together():
 
 def test_several_values_of_one_and_several_archives():
     others = [github_token(seed) for seed in range(4)]
-    data = b"a: " + gz(f"{WORDS}{others[0]}\n{others[1]}\n") + b"\n\nb: " + gz(f"{WORDS}{others[2]}\n") + b"\nc: " + others[3].encode()
-    assert [(value, line) for value, line, *_ in told(data)] == [(others[0], 1), (others[1], 1), (others[2], 3), (others[3], 4)]
+    data = (
+        b"a: "
+        + gz(f"{WORDS}{others[0]}\n{others[1]}\n")
+        + b"\n\nb: "
+        + gz(f"{WORDS}{others[2]}\n")
+        + b"\nc: "
+        + others[3].encode()
+    )
+    assert [(value, line) for value, line, *_ in told(data)] == [
+        (others[0], 1),
+        (others[1], 1),
+        (others[2], 3),
+        (others[3], 4),
+    ]
 
 
 def test_a_large_one_is_read_to_its_end():
@@ -86,7 +123,10 @@ def test_as_a_stream_it_is_the_same():
     assert [(reveal(hit.secret), hit.line, hit.column, hit.encoding)] == told(data)
 
 
-@pytest.mark.parametrize("data", [b"H4sIA", b"x H4sIAAAA", b"UEsDBBQA", b"SDRzSUFB", b"SDRzSUFBQUFB" * 9, b"H4sIA=", b"a H4sIA\nH4sIA\n"])
+@pytest.mark.parametrize(
+    "data",
+    [b"H4sIA", b"x H4sIAAAA", b"UEsDBBQA", b"SDRzSUFB", b"SDRzSUFBQUFB" * 9, b"H4sIA=", b"a H4sIA\nH4sIA\n"],
+)
 def test_what_only_begins_like_one_is_nothing(data):
     assert told(data) == []
     assert [value for value, *_ in told(data + b" \n" + TOKEN.encode())] == [TOKEN]

@@ -35,13 +35,34 @@ examples = ['«own_{{lower 20}}»']
     "own.toml",
 )
 TOKEN, OTHER = github_token("excerpt"), github_token("other")
-PEM = "-----BEGIN RSA PRIVATE KEY-----\n" + "\n".join(drawn(BASE64, 64, n) for n in range(12)) + "\n-----END RSA PRIVATE KEY-----"
+PEM = (
+    "-----BEGIN RSA PRIVATE KEY-----\n"
+    + "\n".join(drawn(BASE64, 64, n) for n in range(12))
+    + "\n-----END RSA PRIVATE KEY-----"
+)
 
 
-def hit_at(text: bytes, start: int, value: str, *, end: int | None = None, encoding: tuple[str, ...] = (), **more: object) -> Hit:
+def hit_at(
+    text: bytes,
+    start: int,
+    value: str,
+    *,
+    end: int | None = None,
+    encoding: tuple[str, ...] = (),
+    **more: object,
+) -> Hit:
     """A hit as the detection would make it."""
     stop = start + len(value.encode()) if end is None else end
-    hit = Hit(RULE, Secret(value), start, stop, Strength.PREFIX, Confidence.HIGH, encoding=encoding, line=text.count(b"\n", 0, start) + 1)
+    hit = Hit(
+        RULE,
+        Secret(value),
+        start,
+        stop,
+        Strength.PREFIX,
+        Confidence.HIGH,
+        encoding=encoding,
+        line=text.count(b"\n", 0, start) + 1,
+    )
     hit.parts.update(more.get("parts", {}))  # type: ignore[call-overload]
     return hit
 
@@ -147,15 +168,22 @@ def test_a_member_of_an_archive_has_its_own_lines() -> None:
         archive.writestr("a/one.txt", f"first\n{TOKEN}\n")
         archive.writestr("two.txt", f"{OTHER}\n" * 2)
     shown = found_in(packed.getvalue())
-    assert [one.lines for one in shown[:2]] == [("first", Secret(TOKEN).masked()), (Secret(OTHER).masked(),) * 2]
+    assert [one.lines for one in shown[:2]] == [
+        ("first", Secret(TOKEN).masked()),
+        (Secret(OTHER).masked(),) * 2,
+    ]
 
 
 # --- never, whatever the text is
 
 
 _letters = st.sampled_from("abAB01+/ %_*é")
-_value = st.text(_letters, min_size=4, max_size=12) | st.text(_letters, min_size=32, max_size=34)  # of long ones four characters are shown
-_between = st.sampled_from(["", "", " ", "\n", "\r\n", "=", "%", "%25", "a", "ab", "*" * 8, "x" * 150, "ü", "\n\n\n"])
+_value = st.text(_letters, min_size=4, max_size=12) | st.text(
+    _letters, min_size=32, max_size=34
+)  # of long ones four characters are shown
+_between = st.sampled_from(
+    ["", "", " ", "\n", "\r\n", "=", "%", "%25", "a", "ab", "*" * 8, "x" * 150, "ü", "\n\n\n"]
+)
 
 
 @st.composite
@@ -197,7 +225,9 @@ def test_no_raw_value_of_any_hit_is_in_any_excerpt(document: tuple[bytes, list[H
         for other in hits:
             value = reveal(other.secret)
             assert value not in told
-            if "*" not in value and "%" not in value:  # else the mask, or what is decoded twice, can look like it
+            if (
+                "*" not in value and "%" not in value
+            ):  # else the mask, or what is decoded twice, can look like it
                 assert value not in unquote(told)
         assert shown.line == hit.line
         assert 1 <= len(shown.lines) <= 5
@@ -218,7 +248,11 @@ _TEMPLATES = [
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(_TEMPLATES), st.integers(0, 20), st.sampled_from(["", " ", "\n", ",", "&x=", '";a="', "\n\n"])),
+        st.tuples(
+            st.sampled_from(_TEMPLATES),
+            st.integers(0, 20),
+            st.sampled_from(["", " ", "\n", ",", "&x=", '";a="', "\n\n"]),
+        ),
         max_size=8,
     )
 )

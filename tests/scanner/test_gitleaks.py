@@ -157,7 +157,9 @@ def test_rules_whose_ids_are_written_alike_all_speak(tmp_path):
     path = tmp_path / "g.toml"
     long = "n" * 90
     ids = ["My Rule", "my-rule", "my.rule", "my-rule-2", "MY RULE", long, f"{long}n"]
-    path.write_text("".join(f"[[rules]]\nid='{id_}'\nregex='tok{n}_[a-z]{{8}}'\n" for n, id_ in enumerate(ids)))
+    path.write_text(
+        "".join(f"[[rules]]\nid='{id_}'\nregex='tok{n}_[a-z]{{8}}'\n" for n, id_ in enumerate(ids))
+    )
     config = load_gitleaks(path)
     told = ["my-rule", "my-rule-3", "my-rule-4", "my-rule-2", "my-rule-5", "n" * 80, "n" * 78 + "-2"]
     assert [rule.id for rule in config.rules] == told
@@ -178,17 +180,41 @@ FAULTS = {
     "rules": ("rules = 'x'\n", ": rules: Input should be a valid list"),
     "pattern": ("title = 'x'\n[[rules]]\nid='a'\nregex='('\n", ":2: rule a: pattern missing )"),
     "group": ("[[rules]]\nid='a'\nregex='(ab)c'\nsecretGroup=3\n", ":1: rule a: has no group 3"),
-    "too little": ("[[rules]]\nid='a'\nregex='a*'\n", ":1: rule a: pattern matches fewer than two characters"),
-    "entropy": ("[[rules]]\nid='a'\nregex='abc'\nentropy='x'\n", ":1: rule a: entropy: Input should be a valid number"),
+    "too little": (
+        "[[rules]]\nid='a'\nregex='a*'\n",
+        ":1: rule a: pattern matches fewer than two characters",
+    ),
+    "entropy": (
+        "[[rules]]\nid='a'\nregex='abc'\nentropy='x'\n",
+        ":1: rule a: entropy: Input should be a valid number",
+    ),
     "allowlist": ("[[rules]]\nid='a'\nregex='abc'\nallowlist.regexes=['[']\n", ":1: rule a: is not taken"),
-    "keywords": ("[[rules]]\nid='a'\nregex='abc'\nkeywords='abc'\n", ":1: rule a: keywords: Input should be a valid list"),
+    "keywords": (
+        "[[rules]]\nid='a'\nregex='abc'\nkeywords='abc'\n",
+        ":1: rule a: keywords: Input should be a valid list",
+    ),
     "one pattern": ("[allowlist]\nregexes='abc'\n", ": allowlist.regexes: Input should be a valid list"),
-    "condition": ("[[allowlists]]\ncondition='XOR'\npaths=['a']\n", ": allowlists.0.condition: String should match"),
-    "target": ("[[allowlists]]\nregexTarget='file'\nregexes=['a']\n", ": allowlists.0.regextarget: Input should be"),
-    "negated class": ("[[rules]]\nid='a'\nregex='ab[[:^alpha:]]c'\n", ":1: rule a: has a class that is not known: [:^alpha:]"),
-    "letters in a class": ("[[rules]]\nid='a'\nregex='ab[\u00e4\u00f6]c'\n", ":1: rule a: has a character beyond ASCII in a class"),
+    "condition": (
+        "[[allowlists]]\ncondition='XOR'\npaths=['a']\n",
+        ": allowlists.0.condition: String should match",
+    ),
+    "target": (
+        "[[allowlists]]\nregexTarget='file'\nregexes=['a']\n",
+        ": allowlists.0.regextarget: Input should be",
+    ),
+    "negated class": (
+        "[[rules]]\nid='a'\nregex='ab[[:^alpha:]]c'\n",
+        ":1: rule a: has a class that is not known: [:^alpha:]",
+    ),
+    "letters in a class": (
+        "[[rules]]\nid='a'\nregex='ab[\u00e4\u00f6]c'\n",
+        ":1: rule a: has a character beyond ASCII in a class",
+    ),
     "a long number": ("x = " + "1" * 5_000, ": has a number of too many digits"),
-    "two ways to extend": ("[extend]\nuseDefault=true\npath='x'\n", ": extend.path and extend.useDefault exclude each other"),
+    "two ways to extend": (
+        "[extend]\nuseDefault=true\npath='x'\n",
+        ": extend.path and extend.useDefault exclude each other",
+    ),
 }
 
 
@@ -204,7 +230,9 @@ def test_a_fault_is_told_with_file_and_rule(tmp_path, monkeypatch, text, message
 
 
 def lists(*text: str) -> str:
-    return "[[rules]]\nid = 'tok'\nregex = '''tok_([a-z]{8})'''\n" + "".join(f"[[rules.allowlists]]\n{one}\n" for one in text)
+    return "[[rules]]\nid = 'tok'\nregex = '''tok_([a-z]{8})'''\n" + "".join(
+        f"[[rules.allowlists]]\n{one}\n" for one in text
+    )
 
 
 LISTS = {
@@ -248,14 +276,23 @@ def test_what_a_list_lets_pass(tmp_path, text, cases):
 
 
 PLACES = {
-    "a rule's path": ("[[rules]]\nid='t'\nregex='tok_[a-z]{8}'\npath='(?i)\\.TF$'\n", {b"a.tf": 1, b"a.tf.txt": 0, b"z.zip!b.tf": 1}),
+    "a rule's path": (
+        "[[rules]]\nid='t'\nregex='tok_[a-z]{8}'\npath='(?i)\\.TF$'\n",
+        {b"a.tf": 1, b"a.tf.txt": 0, b"z.zip!b.tf": 1},
+    ),
     "everywhere": (
         "[allowlist]\npaths=['vendor/','[.]md$']\n[[rules]]\nid='t'\nregex='tok_[a-z]{8}'\n",
         {b"vendor/a": 0, b"a": 1, b"a.md": 0},
     ),
     "a rule's own": (lists("paths = ['^test/']"), {b"test/a": 0, b"a/test/a": 1}),
-    "in some files": (lists("condition = 'AND'\npaths = ['^test/']\nregexes = ['^q']"), {b"test/a": 0, b"a": 1}),
-    "another value in these": (lists("condition = 'AND'\npaths = ['^test/']\nregexes = ['^p']"), {b"test/a": 1, b"a": 1}),
+    "in some files": (
+        lists("condition = 'AND'\npaths = ['^test/']\nregexes = ['^q']"),
+        {b"test/a": 0, b"a": 1},
+    ),
+    "another value in these": (
+        lists("condition = 'AND'\npaths = ['^test/']\nregexes = ['^p']"),
+        {b"test/a": 1, b"a": 1},
+    ),
     "for another rule": ("[[allowlists]]\ntargetRules=['u']\npaths=['a']\n" + lists(), {b"a": 1}),
     "for this rule": ("[[allowlists]]\ntargetRules=['tok']\npaths=['a']\n" + lists(), {b"a": 0, b"b": 1}),
     "paths alone": (lists("condition = 'AND'\npaths = ['a']"), {b"a": 0, b"b": 1}),
@@ -272,7 +309,9 @@ def test_what_passes_by_its_path(tmp_path, text, cases):
 
 
 def test_a_rule_that_lets_a_value_pass_does_not_hide_it_from_another(tmp_path):
-    (tmp_path / "own.toml").write_text("issuer = 'A'\n[[rule]]\nid = 'own'\npattern = 'tok_(?P<secret>[a-z]{8})'\nstrength = 'generic'\n")
+    (tmp_path / "own.toml").write_text(
+        "issuer = 'A'\n[[rule]]\nid = 'own'\npattern = 'tok_(?P<secret>[a-z]{8})'\nstrength = 'generic'\n"
+    )
     for text in (lists("paths = ['^test/']"), lists("regexes = ['^q']"), lists() + "path = '^src/'\n"):
         (tmp_path / "g.toml").write_text(text)
         rules = load([tmp_path / "own.toml"], built_in=False, gitleaks=tmp_path / "g.toml")
@@ -285,14 +324,18 @@ def test_of_two_rules_for_certain_files_the_one_that_applies_speaks(tmp_path, na
     path = tmp_path / "g.toml"
     wide = "[[rules]]\nid = 'wide'\npath = 'tf$'\nregex = 'tok=(.[a-z]{8}.)'\n"
     path.write_text(wide + "[[rules]]\nid = 'narrow'\npath = 't(f|xt)$'\nregex = 'tok=.([a-z]{8})'\n")
-    hits = for_path(scan_content(make(load_gitleaks(path).rules), b"tok='qlmdwert'\n", Confidence.MEDIUM), name)
+    hits = for_path(
+        scan_content(make(load_gitleaks(path).rules), b"tok='qlmdwert'\n", Confidence.MEDIUM), name
+    )
     assert [hit.rule.id for _, hit in hits] == found
 
 
 def test_what_passes_by_its_commit():
     one, both = Allowed(commits=("c1",)), Allowed(every=True, commits=("c1",), paths="a")
     assert [passes_at((one,), (), b"a", commit) for commit in ("c1", "c2", "")] == [True, False, False]
-    assert [passes_at((both,), (0,), path, commit) for path, commit in ((b"a", "c1"), (b"a", "c2"), (b"b", "c1"))] == [True, False, False]
+    assert [
+        passes_at((both,), (0,), path, commit) for path, commit in ((b"a", "c1"), (b"a", "c2"), (b"b", "c1"))
+    ] == [True, False, False]
     assert not passes_at((both,), (), b"a", "c1")
 
 
@@ -332,7 +375,11 @@ def test_a_configuration_that_extends_another(tmp_path, monkeypatch):
     path = tmp_path / "deep" / "g.toml"
     path.write_text("\ufeff" + UPPER)
     config = load_gitleaks(path)
-    assert [(rule.id, rule.name) for rule in config.rules] == [("first", "from below"), ("second", "second"), ("fourth", "fourth")]
+    assert [(rule.id, rule.name) for rule in config.rules] == [
+        ("first", "from below"),
+        ("second", "second"),
+        ("fourth", "fourth"),
+    ]
     text = "one_qlmdwert one_plmdwert two_qlmdwert three_qlmdwert four_qlmdwert four_zzzdwert"
     assert values(text, rules=make(config.rules)) == ["one_plmdwert", "two_qlmdwert", "four_qlmdwert"]
     (tmp_path / "base.toml").unlink()
@@ -394,7 +441,9 @@ def test_rules_in_the_cache_pass_the_same_and_a_file_that_is_extended_counts(tmp
         loaded = load(built_in=False, gitleaks=Path("g.toml"), cache=tmp_path / "cache")
         assert values("one_qlmdwert one_plmdwert four_zzzdwert", rules=loaded) == ["one_plmdwert"]
     (tmp_path / "base.toml").write_text(BASE.replace("one_", "five_"))
-    assert values("one five_qlmdwert", rules=load(built_in=False, gitleaks=Path("g.toml"), cache=tmp_path / "cache")) == ["five_qlmdwert"]
+    assert values(
+        "one five_qlmdwert", rules=load(built_in=False, gitleaks=Path("g.toml"), cache=tmp_path / "cache")
+    ) == ["five_qlmdwert"]
 
 
 def test_a_rule_with_the_id_of_another_stands_beside_it(tmp_path):

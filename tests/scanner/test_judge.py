@@ -109,7 +109,14 @@ def test_every_shape_has_patterns_and_every_reason_its_points():
 
 
 def test_words_look_written_and_drawn_letters_do_not():
-    for word in ("password", "refreshToken", "Passwort", "configuration", "com.corp.auth.TokenProvider", "getUserName"):
+    for word in (
+        "password",
+        "refreshToken",
+        "Passwort",
+        "configuration",
+        "com.corp.auth.TokenProvider",
+        "getUserName",
+    ):
         assert random_bits(word) < 5, word
     for seed in range(50):
         assert random_bits(drawn(BASE62, 24, seed)) > 5
@@ -134,26 +141,40 @@ class TestWeighing:
             assert ("password", POINTS[Noun.PASSWORD]) in verdict.reasons
             assert ("part of an expression", POINTS["part of an expression"]) in verdict.reasons
 
-    @pytest.mark.parametrize("value", ["qwertyuiop12", "1qaz2wsx", "password1", "aaaabbbb1", "MyPassword99", "secret123"])
+    @pytest.mark.parametrize(
+        "value", ["qwertyuiop12", "1qaz2wsx", "password1", "aaaabbbb1", "MyPassword99", "secret123"]
+    )
     def test_what_people_type_without_thinking_is_no_finding(self, value):
         assert weigh(value.encode(), Noun.PASSWORD, "quoted").confidence in {None, Confidence.LOW}
 
-    @pytest.mark.parametrize("value", ["sunshine", "Geheimnis", "camelCaseName", "${X}", "/etc/passwd", "1.2.3", "a.b.c(d)"])
+    @pytest.mark.parametrize(
+        "value", ["sunshine", "Geheimnis", "camelCaseName", "${X}", "/etc/passwd", "1.2.3", "a.b.c(d)"]
+    )
     def test_words_references_places_and_code_are_nothing(self, value):
         assert weigh(value.encode(), Noun.PASSWORD, "quoted").confidence in {None, Confidence.LOW}
 
-    @pytest.mark.parametrize("value", ["xkqjwmztpl", "ciygd", "lua_ppuwxwwl", "axwytkcb-bbdrdt", "Qzkvwjtx", "924095", "mzqk"])
+    @pytest.mark.parametrize(
+        "value", ["xkqjwmztpl", "ciygd", "lua_ppuwxwwl", "axwytkcb-bbdrdt", "Qzkvwjtx", "924095", "mzqk"]
+    )
     def test_what_nobody_would_write_is_a_password_however_short(self, value):
         assert weigh(value.encode(), Noun.PASSWORD, "quoted").confidence is Confidence.MEDIUM
 
-    @pytest.mark.parametrize("value", ["ldap", "spam", "kms_key_id", "pki-acme", "csrf_token", "100000", "20240131", "新しいパスワード2"])
+    @pytest.mark.parametrize(
+        "value",
+        ["ldap", "spam", "kms_key_id", "pki-acme", "csrf_token", "100000", "20240131", "新しいパスワード2"],
+    )
     def test_syllables_round_numbers_and_labels_are_none(self, value):
         for noun in (Noun.SECRET, Noun.PASSWORD) if value != "20240131" else (Noun.SECRET,):
             assert weigh(value.encode(), noun, "quoted").confidence in {None, Confidence.LOW}
 
-    @pytest.mark.parametrize("value", ["vnzb ukyquf", "omq amqltypznj", "itnc ptx8 wk2t m3mk q4lx 7bcx vdes wrwh"])
+    @pytest.mark.parametrize(
+        "value", ["vnzb ukyquf", "omq amqltypznj", "itnc ptx8 wk2t m3mk q4lx 7bcx vdes wrwh"]
+    )
     def test_a_phrase_of_no_language_is_a_password(self, value):
-        assert weigh(value.encode(), Noun.PASSWORD, "quoted").confidence in {Confidence.MEDIUM, Confidence.HIGH}
+        assert weigh(value.encode(), Noun.PASSWORD, "quoted").confidence in {
+            Confidence.MEDIUM,
+            Confidence.HIGH,
+        }
 
     @pytest.mark.parametrize(
         "value",
@@ -177,19 +198,41 @@ class TestWeighing:
         assert weigh(b"443121408", Noun.SECRET, "bare").confidence is not Confidence.MEDIUM
 
     def test_bytes_that_count_up_are_filled_in(self):
-        assert weigh(bytes(range(16)).hex().encode(), Noun.SECRET, "quoted").confidence in {None, Confidence.LOW}
-        assert weigh(bytes(range(250, 10, -15)).hex().encode(), Noun.SECRET, "quoted").confidence in {None, Confidence.LOW}
+        assert weigh(bytes(range(16)).hex().encode(), Noun.SECRET, "quoted").confidence in {
+            None,
+            Confidence.LOW,
+        }
+        assert weigh(bytes(range(250, 10, -15)).hex().encode(), Noun.SECRET, "quoted").confidence in {
+            None,
+            Confidence.LOW,
+        }
         assert weigh(drawn("0123456789abcdef", 32).encode(), Noun.SECRET, "quoted").confidence is not None
 
-    @pytest.mark.parametrize("value", ["sunshine", "blue", "sunshine!", "copper-kettle", "paq;cow*sun", "veryPriv@ate", "IZ?PCT?OFX?LWO"])
+    @pytest.mark.parametrize(
+        "value",
+        ["sunshine", "blue", "sunshine!", "copper-kettle", "paq;cow*sun", "veryPriv@ate", "IZ?PCT?OFX?LWO"],
+    )
     def test_a_word_is_a_password_where_it_is_set_outright(self, value):
         assert weigh(value.encode(), Noun.PASSWORD, "quoted", (OUTRIGHT,)).confidence is Confidence.MEDIUM
 
     @pytest.mark.parametrize(
-        "value", ["string", "required", "heslo", "Geheimnis", "camelCaseName", "login.title", "USER_AGENT", "my-password"]
+        "value",
+        [
+            "string",
+            "required",
+            "heslo",
+            "Geheimnis",
+            "camelCaseName",
+            "login.title",
+            "USER_AGENT",
+            "my-password",
+        ],
     )
     def test_types_states_labels_and_names_are_none_even_there(self, value):
-        assert weigh(value.encode(), Noun.PASSWORD, "quoted", (OUTRIGHT,)).confidence in {None, Confidence.LOW}
+        assert weigh(value.encode(), Noun.PASSWORD, "quoted", (OUTRIGHT,)).confidence in {
+            None,
+            Confidence.LOW,
+        }
 
     def test_words_with_marks_are_names_where_nothing_is_quoted(self):
         assert weigh(b"copper-kettle", Noun.PASSWORD, "bare", (OUTRIGHT,)).confidence is None
@@ -198,7 +241,9 @@ class TestWeighing:
     def test_numbers_behind_a_word_make_it_a_password_where_it_is_set_outright(self, value):
         assert weigh(value.encode(), Noun.PASSWORD, "bare", (OUTRIGHT,)).confidence is Confidence.MEDIUM
 
-    @pytest.mark.parametrize("value", ["qwerty12345", "test123456", "1qaz2wsx", "password1", "MyPassword99", "secret123"])
+    @pytest.mark.parametrize(
+        "value", ["qwerty12345", "test123456", "1qaz2wsx", "password1", "MyPassword99", "secret123"]
+    )
     def test_numbers_behind_a_stand_in_do_not(self, value):
         assert weigh(value.encode(), Noun.PASSWORD, "bare", (OUTRIGHT,)).confidence in {None, Confidence.LOW}
 
@@ -257,7 +302,13 @@ class TestPlace:
         assert values("resetPassword: 'Wint3r!Oslo'; nextToken: '" + value + "'") == []
 
     @pytest.mark.parametrize(
-        "text", ["authKey := []byte{%s}", "key = new byte[] {%s};", "seed: [16]byte{%s},", "SecretKey = []byte{\n    %s,\n}"]
+        "text",
+        [
+            "authKey := []byte{%s}",
+            "key = new byte[] {%s};",
+            "seed: [16]byte{%s},",
+            "SecretKey = []byte{\n    %s,\n}",
+        ],
     )
     def test_an_array_of_bytes_is_judged_as_its_digits(self, text):
         chance = random.Random(7)
@@ -303,7 +354,9 @@ class TestPlace:
 
     def test_four_letters_that_nobody_would_write_are_a_password(self):
         assert values("MYSQL_ROOT_PASSWORD=xqdk\npassword: 'mzqk'\n") == ["xqdk", "mzqk"]
-        assert values("password: true\npassword = 'root'\ntoken = 'mzqk'\nauth = ['userpass', 'oidc']\n") == []
+        assert (
+            values("password: true\npassword = 'root'\ntoken = 'mzqk'\nauth = ['userpass', 'oidc']\n") == []
+        )
 
     def test_an_object_that_is_written_as_a_text_has_its_values_judged(self):
         drawn_value = drawn("0123456789abcdef", 32)
@@ -322,24 +375,39 @@ class TestPlace:
     def test_a_type_or_a_factory_wraps_the_value(self):
         assert values('password = new StringCredentialValue("k8s-Prod!7x");') == ["k8s-Prod!7x"]
         assert values('Secret secret = Secret.fromString("k8sq0Lm2Zx9v");') == ["k8sq0Lm2Zx9v"]
-        assert values('password = new StringValue("k8s-Prod!7x"); password = new StringLookup("k8s-Prod!8x");') == ["k8s-Prod!7x"]
-        assert values('secret = new SecretLookup("k8sq0Lm2Zx9v"); secret = Secret.lookup("k8sq0Lm2Zx9v");') == []
+        assert values(
+            'password = new StringValue("k8s-Prod!7x"); password = new StringLookup("k8s-Prod!8x");'
+        ) == ["k8s-Prod!7x"]
+        assert (
+            values('secret = new SecretLookup("k8sq0Lm2Zx9v"); secret = Secret.lookup("k8sq0Lm2Zx9v");') == []
+        )
 
     def test_the_value_may_stand_in_the_line_behind_its_sign(self):
         assert values('String PASSWORD =\n    "k8s-Prod!7x";') == ["k8s-Prod!7x"]
         assert values('password = (\n    "k8s-Prod!7x"\n)') == ["k8s-Prod!7x"]
-        assert values("names = ['password',\n    'k8s-Prod!7x']\npassword:\n    'algorithm': 'k8s-Prod!7x'\n") == []
+        assert (
+            values("names = ['password',\n    'k8s-Prod!7x']\npassword:\n    'algorithm': 'k8s-Prod!7x'\n")
+            == []
+        )
 
     def test_options_of_windows_are_no_addresses(self):
         assert values("msbuild /p:Password=k8s!Lm2Zx9v\nrun /password:k8s!Lm2Zx9v\n") == ["k8s!Lm2Zx9v"] * 2
         assert values("GET /users/:token=k8sq0Lm2Zx9v\npath/token:k8sq0Lm2Zx9v\n") == []
 
     def test_user_and_password_that_are_encoded_for_a_header(self):
-        assert values('auth = base64.b64encode(b"crm:k8s-Prod!7x"); btoa("crm:k8s-Prod!7x")') == ["k8s-Prod!7x"] * 2
-        assert values('base64.b64encode(b"user:password"); btoa(user + ":" + password); btoa("text/html:utf8")') == []
+        assert (
+            values('auth = base64.b64encode(b"crm:k8s-Prod!7x"); btoa("crm:k8s-Prod!7x")')
+            == ["k8s-Prod!7x"] * 2
+        )
+        assert (
+            values('base64.b64encode(b"user:password"); btoa(user + ":" + password); btoa("text/html:utf8")')
+            == []
+        )
 
     def test_the_password_of_an_account_whose_plugin_is_named(self):
-        assert values("ALTER USER x IDENTIFIED WITH mysql_native_password BY 'k8s!Lm2Zx9v';") == ["k8s!Lm2Zx9v"]
+        assert values("ALTER USER x IDENTIFIED WITH mysql_native_password BY 'k8s!Lm2Zx9v';") == [
+            "k8s!Lm2Zx9v"
+        ]
 
     def test_a_column_of_a_table_and_a_serialized_array_name_their_value(self):
         assert values("Password | `k8s!Lm2Zx9v`\n") == ["k8s!Lm2Zx9v"]
@@ -364,25 +432,40 @@ class TestPlace:
 
     def test_an_unquoted_value_is_marked_where_it_would_be_code(self):
         assert [hit.bare for hit in hits("password = Wint3r!Oslo\n")] == [True]
-        for text in ("# password = Wint3r!Oslo\n", 'x = "a;password=Wint3r!Oslo"\n', "password = 'Wint3r!Oslo'\n"):
+        for text in (
+            "# password = Wint3r!Oslo\n",
+            'x = "a;password=Wint3r!Oslo"\n',
+            "password = 'Wint3r!Oslo'\n",
+        ):
             assert [hit.bare for hit in hits(text)] == [False], text
         assert [hit.bare for hit in hits("/* password = Wint3r!Oslo */\n")] == [False]
 
     def test_languages_with_quotes_are_code_and_configuration_is_not(self):
         assert all(map(is_code, (b"a/b.py", b"x.JS", b"lib.tar!main.go", b"q.sql")))
-        assert not any(map(is_code, (b".env", b"a.yml", b"x.properties", b"run.sh", b"Dockerfile", b"py", b"notes.txt")))
+        assert not any(
+            map(is_code, (b".env", b"a.yml", b"x.properties", b"run.sh", b"Dockerfile", b"py", b"notes.txt"))
+        )
 
     def test_what_is_unquoted_is_told_of_configuration_only(self):
-        found = scan_content(ruleset(), b"password = Wint3r!Oslo\ntoken = 'k8sq0Lm2Zx9v'\n", Confidence.MEDIUM)
-        assert [reveal(hit.secret) for _, hit in for_path(found, b"a.conf")] == ["Wint3r!Oslo", "k8sq0Lm2Zx9v"]
+        found = scan_content(
+            ruleset(), b"password = Wint3r!Oslo\ntoken = 'k8sq0Lm2Zx9v'\n", Confidence.MEDIUM
+        )
+        assert [reveal(hit.secret) for _, hit in for_path(found, b"a.conf")] == [
+            "Wint3r!Oslo",
+            "k8sq0Lm2Zx9v",
+        ]
         assert [reveal(hit.secret) for _, hit in for_path(found, b"a.py")] == ["k8sq0Lm2Zx9v"]
 
     def test_what_nobody_would_call_a_variable_is_a_value_in_code_too(self):
-        found = scan_content(ruleset(), b"text = `\ntoken: k8sq0Lm2Zx9vQ4tRw\nsecret: clientSecretValue2\n`", Confidence.MEDIUM)
+        found = scan_content(
+            ruleset(), b"text = `\ntoken: k8sq0Lm2Zx9vQ4tRw\nsecret: clientSecretValue2\n`", Confidence.MEDIUM
+        )
         assert [reveal(hit.secret) for _, hit in for_path(found, b"a.go")] == ["k8sq0Lm2Zx9vQ4tRw"]
 
     def test_what_a_command_is_handed_is_told_in_code_too(self):
-        found = scan_content(ruleset(), b"cmdkey /add:srv01 /user:CORP\\crm /pass:Lagoon287%\n", Confidence.MEDIUM)
+        found = scan_content(
+            ruleset(), b"cmdkey /add:srv01 /user:CORP\\crm /pass:Lagoon287%\n", Confidence.MEDIUM
+        )
         assert [reveal(hit.secret) for _, hit in for_path(found, b"setup.ps1")] == ["Lagoon287%"]
 
     def test_two_words_with_a_point_are_a_member_where_code_may_stand(self):
@@ -416,12 +499,21 @@ class TestPlace:
         assert values('password = String::from("k8s-Prod!7x")') == ["k8s-Prod!7x"]
 
     def test_an_argument_is_a_value_where_the_method_is_called_like_one(self):
-        assert values('x.setPassword("k8s-Prod!7x"); y.token("k8sq0Lm2Zx9v")') == ["k8s-Prod!7x", "k8sq0Lm2Zx9v"]
-        assert values('splitpasswd("k8s-Prod!7x"); passValue("k8s-Prod!7x"); password.split("k8s-Prod!7x")') == []
+        assert values('x.setPassword("k8s-Prod!7x"); y.token("k8sq0Lm2Zx9v")') == [
+            "k8s-Prod!7x",
+            "k8sq0Lm2Zx9v",
+        ]
+        assert (
+            values('splitpasswd("k8s-Prod!7x"); passValue("k8s-Prod!7x"); password.split("k8s-Prod!7x")')
+            == []
+        )
 
     def test_the_argument_behind_a_variable_is_another_one(self):
         assert values('quote(self.password, "k8s-Prod!7x"); f(token, "k8sq0Lm2Zx9v")') == []
-        assert values('put("password", "k8s-Prod!7x"); set(API_TOKEN, "k8sq0Lm2Zx9v")') == ["k8s-Prod!7x", "k8sq0Lm2Zx9v"]
+        assert values('put("password", "k8s-Prod!7x"); set(API_TOKEN, "k8sq0Lm2Zx9v")') == [
+            "k8s-Prod!7x",
+            "k8sq0Lm2Zx9v",
+        ]
 
     def test_the_name_of_a_group_in_a_pattern_is_no_element(self):
         assert values("re.compile('(?P<token>k8sq0Lm2Zx9v)|(?<secret>k8sq0Lm2Zx9v)')") == []
@@ -461,19 +553,30 @@ class TestBadInput:
         assert len({hit.start for hit in found}) == len(found) == 250
 
     def test_a_million_near_misses(self):
-        lines = [f"password = get_{n}()\ntoken: config.{n}\nsecret = '${{{n}}}'\napi_key=<{n}>\n" for n in range(5_000)]
+        lines = [
+            f"password = get_{n}()\ntoken: config.{n}\nsecret = '${{{n}}}'\napi_key=<{n}>\n"
+            for n in range(5_000)
+        ]
         began = time.process_time()
         assert hits("".join(lines)) == []
         assert time.process_time() - began < 5
 
     def test_names_without_end(self):
-        for text in ("password" * 50_000 + '="k8s!Lm2Zx9v"', "password" + " " * 200_000 + '= "k8s!Lm2Zx9v"', "password=" * 50_000):
+        for text in (
+            "password" * 50_000 + '="k8s!Lm2Zx9v"',
+            "password" + " " * 200_000 + '= "k8s!Lm2Zx9v"',
+            "password=" * 50_000,
+        ):
             assert len(hits(text)) <= 1
 
 
-TEXT_OBJECT = '{"pineToken": "{\\"user\\": \\"mario\\", \\"client_id\\": \\"a441744a11e8de6e4e4e9b7ebc112e80\\"}",\n'
+TEXT_OBJECT = (
+    '{"pineToken": "{\\"user\\": \\"mario\\", \\"client_id\\": \\"a441744a11e8de6e4e4e9b7ebc112e80\\"}",\n'
+)
 BY_THE_LINE = {
-    "an object that is written as a text": (TEXT_OBJECT + '  {"name": "DB_PASSWORD", "value": "«lagoon-nebula-90-thistle»"},\n'),
+    "an object that is written as a text": (
+        TEXT_OBJECT + '  {"name": "DB_PASSWORD", "value": "«lagoon-nebula-90-thistle»"},\n'
+    ),
     "a name in the line before": '- name: DB_PASSWORD\n  value: "«Wint3r!Oslo»"\n',
     "a statement over several lines": "CREATE USER crm\n  IDENTIFIED BY '«Wint3r!Oslo»'\n",
     "nothing goes on": 'token = "«Wint3r-Oslo-9»"\nregion\n',
@@ -544,10 +647,22 @@ class TestMembers:
         assert values('x = "tokens = [' + ", ".join(f'\\"{value}\\"' for value in many) + ']"') == many
 
     def test_words_are_none(self):
-        assert values('tokens = ["identifier", "left-paren", "T_STRING"]; passwords = ["sunshine", "letmein"]') == []
+        assert (
+            values('tokens = ["identifier", "left-paren", "T_STRING"]; passwords = ["sunshine", "letmein"]')
+            == []
+        )
 
     @pytest.mark.parametrize(
-        "more", ['"plain", ', '"tokens=[", ', '",tokens=[k=",', 'k:"tokens=[",', "tokens=[k=", "\n- 'tokens: ['", "\ntokens: (k:"]
+        "more",
+        [
+            '"plain", ',
+            '"tokens=[", ',
+            '",tokens=[k=",',
+            'k:"tokens=[",',
+            "tokens=[k=",
+            "\n- 'tokens: ['",
+            "\ntokens: (k:",
+        ],
     )
     def test_a_list_without_end_takes_no_longer_for_it(self, more):
         started = time.process_time()
@@ -561,7 +676,10 @@ def test_a_password_has_letters_of_any_encoding(encoding):
     assert [reveal(hit.secret) for hit in found] == ["Xk9ö2vLp8Rt!"]
 
 
-@pytest.mark.parametrize("value", [b"\xf6\xf7\x80\x81\x90\x99abc!Xk92", b"Xk9\x852vLp8Rt!", b"Xk9\xd72vLp8Rt!", b"\xe4\xf6\xfcXk92vLp8Rt!"])
+@pytest.mark.parametrize(
+    "value",
+    [b"\xf6\xf7\x80\x81\x90\x99abc!Xk92", b"Xk9\x852vLp8Rt!", b"Xk9\xd72vLp8Rt!", b"\xe4\xf6\xfcXk92vLp8Rt!"],
+)
 def test_what_is_no_text_is_no_password(value):
     assert hits(b'password = "' + value + b'"\n') == []
 

@@ -45,13 +45,39 @@ WORDS = (
     "fake-token", "insert your key", "foobar", "Qwerty1", "default", "12345678", "my_password", "${TOKEN}", "$(pass show db)", "{{ x }}",
     "getToken()", "conf[", "load_key(path)", "user.name", "hunter2", "Tr0ub4dor&3", "correct horse", "x", "on", "n/a", "Password123",
 )  # fmt: skip
-ENDS = ("", ",", ";", ")", "):", "]", "},", " ", "\\", "(", "[0]", "))", "&x=1", "|", "'", '"', "...", "!", "<", "\t# note")
+ENDS = (
+    "",
+    ",",
+    ";",
+    ")",
+    "):",
+    "]",
+    "},",
+    " ",
+    "\\",
+    "(",
+    "[0]",
+    "))",
+    "&x=1",
+    "|",
+    "'",
+    '"',
+    "...",
+    "!",
+    "<",
+    "\t# note",
+)
 
 
 def line(chance: random.Random) -> str:
     """Write a name, what leads to a value, and a value of words and of what is drawn by chance, quoted or not."""
     parts = chance.choices(
-        (chance.choice(WORDS), drawn(BASE62 + "!@#$%^&*()[]{}-_", 14, chance.random()), drawn(BASE62, 9, chance.random())), k=2
+        (
+            chance.choice(WORDS),
+            drawn(BASE62 + "!@#$%^&*()[]{}-_", 14, chance.random()),
+            drawn(BASE62, 9, chance.random()),
+        ),
+        k=2,
     )
     value = chance.choice((parts[0], "".join(parts), "-".join(parts)))
     quote = chance.choice(("", "", '"', "'", "`"))
@@ -71,7 +97,11 @@ def test_what_is_dismissed_is_no_finding(monkeypatch, seed):
     chance = random.Random(f"dismissed {seed}")
     texts = [line(chance) + chance.choice(("\n", "", "\n\n" + line(chance))) for _ in range(300)]
     dismissed = []
-    monkeypatch.setattr(find, "is_dismissed", lambda *place, **more: is_dismissed(*place, **more) and not dismissed.append(place))
+    monkeypatch.setattr(
+        find,
+        "is_dismissed",
+        lambda *place, **more: is_dismissed(*place, **more) and not dismissed.append(place),
+    )
     with_it = [values(text) for text in texts]
     assert len(dismissed) > 10
     monkeypatch.setattr(find, "is_dismissed", lambda *_, **__: False)
@@ -87,7 +117,9 @@ def test_in_a_text_that_is_full_of_it_the_same_is_found(monkeypatch, seed):
     monkeypatch.setattr(find, "MANY", 20)
     at_once = []
     original = find._is_none
-    monkeypatch.setattr(find, "_is_none", lambda *place, **more: original(*place, **more) and not at_once.append(place))
+    monkeypatch.setattr(
+        find, "_is_none", lambda *place, **more: original(*place, **more) and not at_once.append(place)
+    )
     found = values(text)
     assert len(at_once) > 40 < len(found)
     monkeypatch.setattr(find, "MANY", len(text))
@@ -142,7 +174,10 @@ def test_what_is_asked_of_the_environment_is_a_name(before):
     name = drawn(BASE62, 20, "environment")
     assert values(f'password = {before}{name}"]\n'.replace('"', before[-1])) == []
     default = drawn(BASE62, 20, "default")
-    assert values(f"password = {before}{name}{before[-1]}, {before[-1]}{default}{before[-1]})\n") in ([], [default])
+    assert values(f"password = {before}{name}{before[-1]}, {before[-1]}{default}{before[-1]})\n") in (
+        [],
+        [default],
+    )
 
 
 def test_a_default_behind_a_variable_of_the_environment_is_found():

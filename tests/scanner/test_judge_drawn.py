@@ -15,7 +15,10 @@ OF_A_SHELL = "!@#$%^&*()_+-="
 
 def passwords(signs: str, length: int, count: int = 200) -> list[str]:
     chance = random.Random(f"{signs} {length}")
-    return ["".join(chance.choice(string.ascii_letters + string.digits + signs) for _ in range(length)) for _ in range(count)]
+    return [
+        "".join(chance.choice(string.ascii_letters + string.digits + signs) for _ in range(length))
+        for _ in range(count)
+    ]
 
 
 @pytest.mark.parametrize(

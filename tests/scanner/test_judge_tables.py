@@ -39,12 +39,17 @@ def test_what_stands_in_a_column_for_passwords_is_found_in_its_place(text):
 
 
 def test_a_cell_may_have_line_breaks():
-    assert values(f'name,password,note\na,{DRAWN},"one\ntwo, three\nfour"\nb,{DRAWN}9,x\n') == [DRAWN, f"{DRAWN}9"]
+    assert values(f'name,password,note\na,{DRAWN},"one\ntwo, three\nfour"\nb,{DRAWN}9,x\n') == [
+        DRAWN,
+        f"{DRAWN}9",
+    ]
 
 
 def test_a_column_for_tokens_holds_what_is_more_than_a_word():
     drawn_one = drawn(BASE62, 32)
-    assert values(f"| Service | API Key |\n|---|---|\n| maps | {drawn_one} |\n| mail | see-the-vault |\n") == [drawn_one]
+    assert values(
+        f"| Service | API Key |\n|---|---|\n| maps | {drawn_one} |\n| mail | see-the-vault |\n"
+    ) == [drawn_one]
     assert values(f"service,token\nmaps,{drawn_one}\nmail,sunnyharbour\n") == [drawn_one]
 
 

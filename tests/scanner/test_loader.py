@@ -108,13 +108,19 @@ def test_an_id_that_comes_twice_is_refused_with_both_places(tmp_path):
         (tmp_path / name).write_text(GOOD)
     with pytest.raises(RuleError) as raised:
         load_paths([tmp_path])
-    assert raised.value.message == f"{tmp_path}/b.toml:7: rule acme_key: is already defined in {tmp_path}/a.toml:7"
+    assert (
+        raised.value.message
+        == f"{tmp_path}/b.toml:7: rule acme_key: is already defined in {tmp_path}/a.toml:7"
+    )
 
 
 def test_the_id_of_a_built_in_rule_is_refused(tmp_path):
     own = tmp_path / "own.toml"
     own.write_text(GOOD.replace("acme_key", "github_pat_classic"))
-    with pytest.raises(RuleError, match=r"own\.toml:7: rule github_pat_classic: is already defined in .*/rules/github\.toml:\d+"):
+    with pytest.raises(
+        RuleError,
+        match=r"own\.toml:7: rule github_pat_classic: is already defined in .*/rules/github\.toml:\d+",
+    ):
         load_paths([BUILT_IN, own])
 
 
@@ -129,7 +135,9 @@ def test_a_folder_is_read_in_the_order_of_names_and_only_its_toml_files(tmp_path
 def test_a_pattern_that_only_the_first_pass_refuses_is_told_with_its_rule(tmp_path):
     path = tmp_path / "f.toml"
     path.write_text(HEAD + "pattern = '(?:(?:ab|cd|ef){900}[0-9]){900}'\n")
-    with pytest.raises(RuleError, match=r"f\.toml:7: rule acme_key: pattern is not taken by the linear-time engine"):
+    with pytest.raises(
+        RuleError, match=r"f\.toml:7: rule acme_key: pattern is not taken by the linear-time engine"
+    ):
         load([Path(path)], built_in=False)
 
 
@@ -222,7 +230,10 @@ class TestPieces:
         text = "issuer = 'x'\n[let]\nbody = '[0-9a-f]{16}'\n[[rule]]\nid = 'r'\nname = 'R'\nsecret_type = 'x'\npattern = 'acme_<<body>>'\n"
         text += "[[rule.also]]\npattern = 'corp_<<body>>'\n"
         rules = own_rules(text)
-        assert values("acme_81a0c2f4e6b8d013 corp_91a0c2f4e6b8d013", rules=rules) == ["acme_81a0c2f4e6b8d013", "corp_91a0c2f4e6b8d013"]
+        assert values("acme_81a0c2f4e6b8d013 corp_91a0c2f4e6b8d013", rules=rules) == [
+            "acme_81a0c2f4e6b8d013",
+            "corp_91a0c2f4e6b8d013",
+        ]
 
     def test_a_part_has_them_too(self):
         part = "[[rule.part]]\nname = 'id'\npattern = 'AC<<id>>'\nalone = true\n"
@@ -235,7 +246,10 @@ class TestPieces:
         assert values("corp_839164", rules=own_rules(text)) == ["corp_839164"]
 
     def test_a_trigger_of_its_own_is_for_patterns_that_lead_to_a_value(self):
-        with pytest.raises(RuleError, match=r"f.toml:8: rule acme_key: trigger needs a judge that a pattern leads to: noun or key"):
+        with pytest.raises(
+            RuleError,
+            match=r"f.toml:8: rule acme_key: trigger needs a judge that a pattern leads to: noun or key",
+        ):
             load_text(GOOD + "trigger = 'acme'\n", "f.toml")
 
     def test_what_only_a_trigger_of_its_own_sees_is_not_found(self):
@@ -244,13 +258,17 @@ class TestPieces:
         assert values('password="Tr0ub4dor.9"\npassword != "Tr0ub4dor.8"\n', rules=rules) == ["Tr0ub4dor.9"]
 
     def test_a_pattern_that_leads_to_a_list_ends_with_its_bracket(self):
-        head = "issuer = 'x'\n[[rule]]\nid = 'r'\nsecret_type = 'x'\nstrength = 'generic'\njudge = 'members'\n"
+        head = (
+            "issuer = 'x'\n[[rule]]\nid = 'r'\nsecret_type = 'x'\nstrength = 'generic'\njudge = 'members'\n"
+        )
         rules = own_rules(head + "pattern = '(?i:tokens)[ ]{0,3}<-[ ]{0,3}[(]'\n")
         assert values("tokens <- ('Zx8Kq2Lm4Np6Rt9Vb1Yc3WdE', 'Qw3zXc7VbN1tRy5U8fJ2kLm9')", rules=rules) == [
             "Zx8Kq2Lm4Np6Rt9Vb1Yc3WdE",
             "Qw3zXc7VbN1tRy5U8fJ2kLm9",
         ]
-        with pytest.raises(RuleError, match=r"f.toml:7: rule r: pattern must end with what stands before the first member"):
+        with pytest.raises(
+            RuleError, match=r"f.toml:7: rule r: pattern must end with what stands before the first member"
+        ):
             load_text(head + "pattern = '(?i:tokens)[ ]+'\n", "f.toml")
 
     def test_a_judge_that_is_not_known(self):
@@ -264,7 +282,11 @@ SHORT = 'issuer = "Acme Mail"\n[[rule]]\nid = "acmemail_api_key"\nword = "acme m
 def test_the_short_form_is_a_whole_rule():
     (rule,) = load_text(SHORT, "f.toml")
     assert (rule.name, rule.secret_type, rule.origin) == ("Acme Mail API key", "acmemail", "f.toml:5")
-    assert (rule.forms[0].strength, rule.forms[0].confidence, rule.forms[0].entropy) == (Strength.CONTEXT, Confidence.MEDIUM, 2.8)
+    assert (rule.forms[0].strength, rule.forms[0].confidence, rule.forms[0].entropy) == (
+        Strength.CONTEXT,
+        Confidence.MEDIUM,
+        2.8,
+    )
     assert len(rule.examples) >= 2
     assert len(rule.counterexamples) >= 2
     assert failures([rule], make([rule])) == (len(rule.examples) + len(rule.counterexamples), [])
@@ -285,7 +307,9 @@ def test_a_word_stands_in_the_ways_people_write_it(name):
     assert values(name + value + "\n", rules=own_rules(SHORT)) == [value]
 
 
-@pytest.mark.parametrize("name", ["INBOX_TOKEN=", "box of things whose key is ", "box: 3, key: ", "box_path="])
+@pytest.mark.parametrize(
+    "name", ["INBOX_TOKEN=", "box of things whose key is ", "box: 3, key: ", "box_path="]
+)
 def test_a_tight_word_must_be_part_of_the_name(name):
     rules = own_rules(SHORT.replace("acme mail", "box") + "tight = true\n")
     assert values(f"BOX_TOKEN={drawn('0123456789abcdef', 32, name)}", rules=rules)
@@ -313,7 +337,11 @@ def test_a_tight_word_is_told_in_a_name_below_its_heading_and_in_pairs_of_name_a
 
 def test_names_and_hashes_are_no_values_of_the_short_form():
     rules = own_rules(SHORT.replace("hex 32", "base62 32"))
-    for value in ("thisIsTheNameOfSomethingInTheCode"[:32], "THISISTHENAMEOFSOMETHINGINTHECOD", drawn("0123456789abcdef", 32, 1)):
+    for value in (
+        "thisIsTheNameOfSomethingInTheCode"[:32],
+        "THISISTHENAMEOFSOMETHINGINTHECOD",
+        drawn("0123456789abcdef", 32, 1),
+    ):
         assert values(f"acme_mail_key = {value}\n", rules=rules) == []
     assert values(f"acme_mail_key = {drawn(BASE62, 32, 1)}\n", rules=rules)
 

@@ -26,7 +26,11 @@ HIDDEN = WORDS + b"token = " + TOKEN + b"\n"
 def ar(members: dict[str, bytes]) -> bytes:
     out = b"!<arch>\n"
     for name, content in members.items():
-        out += b"%-16s%-12d%-6d%-6d%-8s%-10d`\n" % (name.encode(), 0, 0, 0, b"100644", len(content)) + content + b"\n" * (len(content) % 2)
+        out += (
+            b"%-16s%-12d%-6d%-6d%-8s%-10d`\n" % (name.encode(), 0, 0, 0, b"100644", len(content))
+            + content
+            + b"\n" * (len(content) % 2)
+        )
     return out
 
 
@@ -50,7 +54,11 @@ def rpm(payload: bytes, script: bytes = b"") -> bytes:
 
 FILES = {"./etc/app.env": HIDDEN, "./etc/folder": b"", "./x": b"odd"}
 DEB = ar(
-    {"debian-binary": b"2.0\n", "control.tar.gz": gzip.compress(tarred({"./control": WORDS})), "data.tar.xz": lzma.compress(tarred(FILES))}
+    {
+        "debian-binary": b"2.0\n",
+        "control.tar.gz": gzip.compress(tarred({"./control": WORDS})),
+        "data.tar.xz": lzma.compress(tarred(FILES)),
+    }
 )
 PACKAGES = {
     "deb": (DEB, "data.tar.xz!./etc/app.env"),
@@ -67,7 +75,9 @@ PACKAGES = {
 def test_what_a_package_installs_is_read_under_its_name(data, name):
     assert is_packed(data)
     found = scan_content(ruleset(), data, Confidence.MEDIUM)
-    assert [(inner, reveal(hit.secret).encode(), hit.line, hit.column) for inner, hit in found.hits] == [(name, TOKEN, 301, 9)]
+    assert [(inner, reveal(hit.secret).encode(), hit.line, hit.column) for inner, hit in found.hits] == [
+        (name, TOKEN, 301, 9)
+    ]
     assert found.gaps == []
 
 
@@ -86,7 +96,12 @@ def test_one_that_ends_early_is_told(data):
 
 
 def test_what_only_begins_like_one_is_read_as_it_is():
-    for head in (b"!<arch>\ndebian-binary", b"\xed\xab\xee\xdb\3\0", b"070701", b"\x5d\0\0\x80\0" + b"\xff" * 8):
+    for head in (
+        b"!<arch>\ndebian-binary",
+        b"\xed\xab\xee\xdb\3\0",
+        b"070701",
+        b"\x5d\0\0\x80\0" + b"\xff" * 8,
+    ):
         found = scan_content(ruleset(), head + b"\0 " + TOKEN, Confidence.MEDIUM)
         assert [reveal(hit.secret).encode() for _, hit in found.hits] == [TOKEN]
         assert len(found.gaps) == 1
@@ -101,7 +116,11 @@ def test_a_long_member_is_cut_and_told(monkeypatch):
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from(sorted(PACKAGES)), st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 255)), max_size=6), st.integers(0, 400))
+@given(
+    st.sampled_from(sorted(PACKAGES)),
+    st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 255)), max_size=6),
+    st.integers(0, 400),
+)
 def test_no_damage_is_a_crash_or_goes_unsaid(kind, changes, cut):
     data = bytearray(PACKAGES[kind][0])
     for at, value in changes:
@@ -112,4 +131,6 @@ def test_no_damage_is_a_crash_or_goes_unsaid(kind, changes, cut):
 
 def test_a_bundle_of_git_is_told():
     data = b"# v2 git bundle\n%040x refs/heads/main\n\nPACK\0\0\0\2" % 7 + random.Random(1).randbytes(200)
-    assert scan_content(ruleset(), data, Confidence.MEDIUM).gaps == ["archive: is packed as bundle of git, which is not unpacked"]
+    assert scan_content(ruleset(), data, Confidence.MEDIUM).gaps == [
+        "archive: is packed as bundle of git, which is not unpacked"
+    ]

@@ -51,7 +51,10 @@ PUBLISHED = [
     ("C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nD", "uVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="),
     ("6LeIxAcTAAAAAGG-vFI1", "TnRWxMZNFuojJ4WifJWe"),
     ("eyJhbGciOiJIUzI1NiJ9.eyJpZCI6MX0.", "SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c"),
-    ("eyJhbGciOiJIUzI1NiJ9.", "eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9lIn0.c2lnbmVkLXdpdGgtYW55dGhpbmc"),
+    (
+        "eyJhbGciOiJIUzI1NiJ9.",
+        "eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9lIn0.c2lnbmVkLXdpdGgtYW55dGhpbmc",
+    ),
 ]
 
 

@@ -12,7 +12,9 @@ from outcrop.scanner.risk.reasons import MOST, explain, reasons
 from outcrop.scanner.risk.score import VERSION, Evidence, score
 from outcrop.scanner.rules.model import Impact, Strength
 
-BASE = Evidence(Validation.VALID, Confidence.HIGH, Strength.CHECKSUM, Impact.CRITICAL, SourceType.REPO, Visibility.PUBLIC)
+BASE = Evidence(
+    Validation.VALID, Confidence.HIGH, Strength.CHECKSUM, Impact.CRITICAL, SourceType.REPO, Visibility.PUBLIC
+)
 
 
 def told(why: str | None = None, **changes) -> dict[str, str]:
@@ -24,9 +26,29 @@ def test_the_points_add_up_to_every_score():
     flags = {"placeholder": True}, {"test_mode": True}, {"canary": True}, {"path": "tests/a.py"}, {}
     services = (), ("a_read",), ("a_read", "a_write"), ("a_admin",)
     grid = itertools.product(
-        Validation, Confidence, Strength, Impact, SourceType, Visibility, flags, services, (False, True), ((0, 1), (7, 2), (90, 9))
+        Validation,
+        Confidence,
+        Strength,
+        Impact,
+        SourceType,
+        Visibility,
+        flags,
+        services,
+        (False, True),
+        ((0, 1), (7, 2), (90, 9)),
     )
-    for number, (validation, confidence, strength, impact, source, visibility, flag, labels, asked, (days, places)) in enumerate(grid):
+    for number, (
+        validation,
+        confidence,
+        strength,
+        impact,
+        source,
+        visibility,
+        flag,
+        labels,
+        asked,
+        (days, places),
+    ) in enumerate(grid):
         if number % 17:  # a part of them is enough, and quick
             continue
         evidence = Evidence(
@@ -89,12 +111,21 @@ def stored(**changes) -> Finding:
 def test_a_stored_score_is_explained_from_what_is_stored_with_it():
     evidence = BASE._replace(services=("a_read",), test_mode=True, path="a.py", days_since_seen=12, places=5)
     made = score(evidence)
-    traits = {"strength": "checksum", "impact": "critical", "placeholder": False, "test_mode": True, "canary": False, "asked": False}
+    traits = {
+        "strength": "checksum",
+        "impact": "critical",
+        "placeholder": False,
+        "test_mode": True,
+        "canary": False,
+        "asked": False,
+    }
     detail = {"version": VERSION, "parts": made.parts, **traits}
     found = explain(detail, stored(composite_score=made.total))
     assert found == reasons(evidence, made, "accepted")
     assert sum(reason.points for reason in found) == 40
-    assert [asdict(reason) for reason in found][-1]["sentence"] == "at most 40: it only works with made-up data"
+    assert [asdict(reason) for reason in found][-1][
+        "sentence"
+    ] == "at most 40: it only works with made-up data"
 
 
 def test_an_imported_score_says_so():

@@ -63,7 +63,9 @@ class Writer:
             return self.write(inner, (flags | on) & ~off)
         if code in {op.MAX_REPEAT, op.MIN_REPEAT}:
             low, high, inner = int(value[0]), int(value[1]), value[2]
-            count = self.chance.choice([low, low, min(high, low + 1), min(high, low + self.chance.randint(0, 150))])
+            count = self.chance.choice(
+                [low, low, min(high, low + 1), min(high, low + self.chance.randint(0, 150))]
+            )
             return b"".join(self.write(inner, flags) for _ in range(count))
         assert code == op.AT, code
         if value in {op.AT_BEGINNING, op.AT_BEGINNING_STRING}:
@@ -78,7 +80,9 @@ class Writer:
 
     def cased(self, code: int, flags: int) -> bytes:
         char = bytes([code])
-        return char.swapcase() if flags & re.IGNORECASE and code < 128 and self.chance.random() < 0.5 else char
+        return (
+            char.swapcase() if flags & re.IGNORECASE and code < 128 and self.chance.random() < 0.5 else char
+        )
 
     def around(self) -> bytes:
         return bytes(self.chance.choice(AROUND) for _ in range(self.chance.choice([0, 1, 2, 30, 700])))
@@ -104,7 +108,11 @@ def unseen(rules: RuleSet, form: Form, data: bytes) -> list[tuple[int, int]]:
     ends = [end for end, found in first_pass(rules, data) if found == number]
     windows = list(_around(form, ends, len(data)))
     spans = [match.span() for match in compiled(form.regex).finditer(data)]
-    return [(a, b) for a, b in spans if b - a <= form.longest and not any(start <= a and b <= stop for start, stop in windows)]
+    return [
+        (a, b)
+        for a, b in spans
+        if b - a <= form.longest and not any(start <= a and b <= stop for start, stop in windows)
+    ]
 
 
 def forms(rules: RuleSet) -> dict[str, Form]:
@@ -114,20 +122,29 @@ def forms(rules: RuleSet) -> dict[str, Form]:
 def matches(form: Form) -> Iterator[bytes]:
     """Write matches, alone and one behind the other: the engine has been met to see the first of several only."""
     chance = random.Random(form.regex)
-    alone = [with_word(form, written(form.regex, chance), chance) if form.after else written(form.regex, chance) for _ in range(6)]
+    alone = [
+        with_word(form, written(form.regex, chance), chance) if form.after else written(form.regex, chance)
+        for _ in range(6)
+    ]
     yield from alone
     yield b"\nx, ".join(alone)
 
 
 def test_whatever_a_form_matches_the_first_pass_has_seen():
-    assert [name for name, form in forms(ruleset()).items() if any(unseen(ruleset(), form, data) for data in matches(form))] == []
+    assert [
+        name
+        for name, form in forms(ruleset()).items()
+        if any(unseen(ruleset(), form, data) for data in matches(form))
+    ] == []
 
 
 def test_wherever_in_a_text_a_form_matches_the_first_pass_has_seen_it():
     missed = []
     for name, form in forms(ruleset()).items():
         data = next(matches(form))
-        missed += [(name, at) for at in range(1, 34) if unseen(ruleset(), form, b"x" * (at - 1) + b"\n" + data)]
+        missed += [
+            (name, at) for at in range(1, 34) if unseen(ruleset(), form, b"x" * (at - 1) + b"\n" + data)
+        ]
     assert missed == []
 
 
@@ -176,8 +193,14 @@ def test_without_its_far_bounds_a_form_matches_the_same_up_to_there():
 def test_a_lead_is_told_to_end_a_text_exactly_where_its_whole_pattern_says_so():
     for form in [form for form in forms(ruleset()).values() if form.judge in LED_TO]:
         whole, chance = compile_regex(rf"(?:{form.regex})\z"), random.Random(form.regex)
-        texts = [written(pattern, chance)[:size] for pattern in (form.regex, regex_ast.loosened(form.regex)) * 300 for size in (60, 400)]
-        assert [text for text in texts if ends_with(text, form.regex, form.exact) != bool(whole.search(text))] == []
+        texts = [
+            written(pattern, chance)[:size]
+            for pattern in (form.regex, regex_ast.loosened(form.regex)) * 300
+            for size in (60, 400)
+        ]
+        assert [
+            text for text in texts if ends_with(text, form.regex, form.exact) != bool(whole.search(text))
+        ] == []
 
 
 def test_what_is_said_to_stand_in_one_line_does():
@@ -185,7 +208,11 @@ def test_what_is_said_to_stand_in_one_line_does():
     beyond = []
     for name, form in lines.items():
         tree = parser.parse(form.regex, 0)
-        beyond += [name for seed in range(8) if b"\n" in Writer(random.Random(f"{name} {seed}")).write(tree, tree.state.flags)[1:-1]]
+        beyond += [
+            name
+            for seed in range(8)
+            if b"\n" in Writer(random.Random(f"{name} {seed}")).write(tree, tree.state.flags)[1:-1]
+        ]
     assert beyond == []
     assert 300 < len(lines) < len(forms(ruleset())) - 300
 
@@ -205,18 +232,29 @@ def test_whether_a_match_goes_beyond_a_line(pattern, in_line):
 
 
 @pytest.mark.parametrize(
-    "text", ["--password=k8s!Lm2Zx9v", "\t-Password 'k8s!Lm2Zx9v'", r'"\tdiscord.com/api/webhooks/769176247475070317/{}"']
+    "text",
+    [
+        "--password=k8s!Lm2Zx9v",
+        "\t-Password 'k8s!Lm2Zx9v'",
+        r'"\tdiscord.com/api/webhooks/769176247475070317/{}"',
+    ],
 )
 def test_what_begins_at_the_border_of_two_vectors_is_found(text):
     value = drawn(BASE62, 68, "webhook")
-    assert [at for at in range(70) if not find(ruleset(), b"x" * at + b"\n" + text.format(value).encode() + b"\n")] == []
+    assert [
+        at for at in range(70) if not find(ruleset(), b"x" * at + b"\n" + text.format(value).encode() + b"\n")
+    ] == []
 
 
 def test_a_trigger_of_its_own_ends_wherever_its_pattern_does():
     (form,) = (form for form in forms(ruleset()).values() if form.judge == "noun")
     number = numbers(ruleset())[form.regex]
     tree, chance = parser.parse(form.regex, 0), random.Random("led to")
-    texts = [text for text in (Writer(chance).write(tree, 0) for _ in range(3_000)) if ends_with(text, form.regex, form.exact)]
+    texts = [
+        text
+        for text in (Writer(chance).write(tree, 0) for _ in range(3_000))
+        if ends_with(text, form.regex, form.exact)
+    ]
     assert len(texts) > 2_000
     missed = []
     for text in texts:
@@ -293,7 +331,9 @@ ODD = [
 def odd() -> RuleSet:
     text = 'issuer = "Odd"\n'
     for number, pattern in enumerate(ODD):
-        text += f"[[rule]]\nid = 'odd-{number}'\nname = 'Odd'\nsecret_type = 'odd'\npattern = '''{pattern}'''\n"
+        text += (
+            f"[[rule]]\nid = 'odd-{number}'\nname = 'Odd'\nsecret_type = 'odd'\npattern = '''{pattern}'''\n"
+        )
     return make(load_text(text, "odd.toml"))
 
 
@@ -309,11 +349,17 @@ def test_whatever_an_odd_pattern_matches_the_first_pass_has_seen(number, seed):
 @pytest.mark.parametrize("number", range(len(ODD)), ids=ODD)
 def test_the_writer_writes_matches(number):
     pattern = compiled(odd().rules[number].forms[0].regex)
-    assert sum(pattern.search(written(ODD[number], random.Random(seed))) is not None for seed in range(100)) > 10
+    assert (
+        sum(pattern.search(written(ODD[number], random.Random(seed))) is not None for seed in range(100)) > 10
+    )
 
 
 def test_the_alternatives_of_a_trigger_match_what_it_matches():
-    assert alternatives("(?i:(?:ab|cd)e|fg)h{2}") == ["(?i:abe)(?:h){2}", "(?i:cde)(?:h){2}", "(?i:fg)(?:h){2}"]
+    assert alternatives("(?i:(?:ab|cd)e|fg)h{2}") == [
+        "(?i:abe)(?:h){2}",
+        "(?i:cde)(?:h){2}",
+        "(?i:fg)(?:h){2}",
+    ]
     assert alternatives("(?s)(?:xab|xcd).z") == ["(?s)xab.z", "(?s)xcd.z"]
     assert alternatives("(?:^|x)abc") == ["(?:(?:^|\\n)|x)abc"]
     assert len(alternatives("(?:" + "|".join(f"{n:04}" for n in range(500)) + ")x")) == 1
@@ -332,13 +378,17 @@ def test_a_pattern_that_ends_in_something_is_its_own_trigger():
 
 
 def test_what_only_begins_like_a_pattern_is_not_even_seen():
-    assert first_pass(ruleset(), b"AKIA" + b"A" * 15 + b" ghp_" + b"a" * 35 + b" xoxb-123456789012-1234") == []
+    assert (
+        first_pass(ruleset(), b"AKIA" + b"A" * 15 + b" ghp_" + b"a" * 35 + b" xoxb-123456789012-1234") == []
+    )
 
 
 def test_a_pattern_that_is_too_much_for_the_first_pass_is_looked_for_by_its_beginning():
     rule = next(one for one in ruleset().rules if one.id == "twitter_bearer")
     wide = rule.forms[-1]
-    whole = wide._replace(trigger=wide.regex.replace("?P<secret>", "?:"), trigger_max=wide.longest, whole=True)
+    whole = wide._replace(
+        trigger=wide.regex.replace("?P<secret>", "?:"), trigger_max=wide.longest, whole=True
+    )
     rules = make([rule._replace(forms=(whole,))])
     assert rules.rules[0].forms == (wide,)
     value = b"A" * 20 + drawn(BASE62, 90, "wide").encode()
@@ -356,7 +406,12 @@ def both_ways(rule: Rule, form: Form) -> tuple[list[tuple[int, int]], list[tuple
 
 
 def test_a_value_that_the_first_pass_knows_is_found_without_the_second_engine_where_that_finds_it():
-    found = {(rule.id, form.regex): both_ways(rule, form) for rule in ruleset().rules for form in rule.forms if form.width}
+    found = {
+        (rule.id, form.regex): both_ways(rule, form)
+        for rule in ruleset().rules
+        for form in rule.forms
+        if form.width
+    }
     assert len(found) > 100
     assert {name: both for name, both in found.items() if both[0] != both[1]} == {}
 
@@ -367,7 +422,12 @@ def beside_each_other(form: Form, chance: random.Random) -> bytes:
     parts = []
     for _ in range(chance.randrange(1, 7)):
         value, at = chance.choice(values), chance.randrange(1, 20)
-        spoilt = value[:-at], value + value[-at:], value[:at] + chance.choice(form.begins) + value[at:], chance.choice(form.begins)
+        spoilt = (
+            value[:-at],
+            value + value[-at:],
+            value[:at] + chance.choice(form.begins) + value[at:],
+            chance.choice(form.begins),
+        )
         parts.append(chance.choice([value, value, *spoilt, *' \n"-_=x/+.,', "\\n", " "]))
     return "".join(parts).encode("latin-1")
 
@@ -380,8 +440,14 @@ def test_where_a_value_begins_is_known_whatever_stands_beside_it(seed):
             if form.begins:
                 data = beside_each_other(form, random.Random(f"{seed} {form.regex}"))
                 if ends := sorted(end for end, found in first_pass(ruleset(), data) if found == number):
-                    near = [hit for window in _windows(form, data, ends) for hit in _matches(rule, form, data, window, nowhere)]
-                    assert {hit.span for hit in best(_alone(rule, form, data, ends))} == {hit.span for hit in best(near)}, (rule.id, data)
+                    near = [
+                        hit
+                        for window in _windows(form, data, ends)
+                        for hit in _matches(rule, form, data, window, nowhere)
+                    ]
+                    assert {hit.span for hit in best(_alone(rule, form, data, ends))} == {
+                        hit.span for hit in best(near)
+                    }, (rule.id, data)
                     count += 1
     assert count > 10
 
@@ -443,7 +509,12 @@ NESTED = [r"(?:aa+)+$", r"(?:a+a+)+b", r"(?:a|a)*?(?:a|aa)+c", r"(?:a{1,9}){2,20
 @pytest.mark.parametrize("pattern", NESTED)
 def test_nested_repetition_takes_linear_time_or_is_refused(pattern):
     try:
-        rules = make(load_text(f"issuer='x'\n[[rule]]\nid='x'\nname='x'\nsecret_type='x'\npattern='''(?P<secret>{pattern})'''", "x"))
+        rules = make(
+            load_text(
+                f"issuer='x'\n[[rule]]\nid='x'\nname='x'\nsecret_type='x'\npattern='''(?P<secret>{pattern})'''",
+                "x",
+            )
+        )
     except Exception as error:  # noqa: BLE001
         assert "pattern" in str(error)  # noqa: PT017
         return

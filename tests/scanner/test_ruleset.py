@@ -66,7 +66,9 @@ def test_all_rules_come_back_equal_and_quickly(tmp_path):
     assert tuple(kept.rules) == tuple(rule.unproved for rule in ruleset().rules)
     assert kept.count == ruleset().count
     for number in range(kept.count):
-        assert [form for _, form in kept.triggered(number)] == [form for _, form in ruleset().triggered(number)]
+        assert [form for _, form in kept.triggered(number)] == [
+            form for _, form in ruleset().triggered(number)
+        ]
     assert values(TEXT, rules=kept) == values(TEXT)
     assert not any(rule.examples or rule.counterexamples for rule in kept.rules)  # no scan needs them
 
@@ -80,7 +82,9 @@ DAMAGE = {
     "rules that are shorter": lambda content: b'[["x"]]',
     "a rule less": lambda content: content.rpartition(b"\n[")[0],
     "cut at its end": lambda content: content[:-1],
-    "another sign in the middle": lambda content: content[: len(content) // 2] + b"~" + content[len(content) // 2 + 1 :],
+    "another sign in the middle": lambda content: (
+        content[: len(content) // 2] + b"~" + content[len(content) // 2 + 1 :]
+    ),
 }
 
 
@@ -165,7 +169,9 @@ def test_beside_own_rules_the_built_in_ones_come_from_the_cache_and_are_the_same
     assert [rule.id for rule in anew] == ["dunder", "acme"]
     assert again == anew
     own.write_text(OWN.replace("acme", "dunder"))
-    with pytest.raises(RuleError, match=r"own\.toml:6: rule dunder: is already defined in .*built-in\.toml:6"):
+    with pytest.raises(
+        RuleError, match=r"own\.toml:6: rule dunder: is already defined in .*built-in\.toml:6"
+    ):
         load([own], cache=tmp_path / "cache")
 
 
@@ -233,7 +239,9 @@ def test_threads_can_scan_at_the_same_time():
     rules = ruleset()
     expected = sorted(first_pass(rules, data))
     with ThreadPoolExecutor(4) as threads:
-        assert all(sorted(seen) == expected for seen in threads.map(lambda _: first_pass(rules, data), range(24)))
+        assert all(
+            sorted(seen) == expected for seen in threads.map(lambda _: first_pass(rules, data), range(24))
+        )
 
 
 def test_rule_sets_that_nobody_uses_leave_the_cache_after_a_month(tmp_path):

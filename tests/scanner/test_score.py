@@ -9,7 +9,13 @@ from outcrop.scanner.risk.score import VERSION, Evidence, is_test_path, is_vendo
 from outcrop.scanner.rules.model import Impact, Strength
 
 BASE = Evidence(
-    Validation.VALID, Confidence.HIGH, Strength.CHECKSUM, Impact.CRITICAL, SourceType.REPO, Visibility.PUBLIC, services=("read",)
+    Validation.VALID,
+    Confidence.HIGH,
+    Strength.CHECKSUM,
+    Impact.CRITICAL,
+    SourceType.REPO,
+    Visibility.PUBLIC,
+    services=("read",),
 )
 
 
@@ -132,7 +138,18 @@ def test_caps(changes, total):
 def test_without_proof_of_life_no_score_reaches_eighty():
     kinds = itertools.product(Validation, Confidence, Strength, Impact, SourceType, Visibility, (1, 9))
     for validation, confidence, strength, impact, source, visibility, places in kinds:
-        result = score(Evidence(validation, confidence, strength, impact, source, visibility, places=places, services=tuple("abcdef")))
+        result = score(
+            Evidence(
+                validation,
+                confidence,
+                strength,
+                impact,
+                source,
+                visibility,
+                places=places,
+                services=tuple("abcdef"),
+            )
+        )
         assert 0 <= result.total <= (100 if validation is Validation.VALID else 79)
         assert result.total <= sum(result.parts.values())
         assert result.version == VERSION
@@ -140,19 +157,38 @@ def test_without_proof_of_life_no_score_reaches_eighty():
 
 @pytest.mark.parametrize(
     "path",
-    ["tests/a.py", "src/test_a.py", "a/spec/b.rb", "x.test.js", "docs/a.txt", "README.md", "a/Fixtures/b", "a.zip!test/b", "examples/a"],
+    [
+        "tests/a.py",
+        "src/test_a.py",
+        "a/spec/b.rb",
+        "x.test.js",
+        "docs/a.txt",
+        "README.md",
+        "a/Fixtures/b",
+        "a.zip!test/b",
+        "examples/a",
+    ],
 )
 def test_paths_of_tests_and_documentation(path):
     assert is_test_path(path)
 
 
-@pytest.mark.parametrize("path", ["src/contest.py", "latest/a.py", "src/attestation.go", "inspect/a", "a.mdx", "demonstrate.py"])
+@pytest.mark.parametrize(
+    "path", ["src/contest.py", "latest/a.py", "src/attestation.go", "inspect/a", "a.mdx", "demonstrate.py"]
+)
 def test_other_paths(path):
     assert not is_test_path(path)
 
 
 @pytest.mark.parametrize(
-    "path", ["vendor/a.go", "x/node_modules/b/c.js", "lib/python3/site-packages/d.py", "a.jar!vendor/e", "js/f.min.js"]
+    "path",
+    [
+        "vendor/a.go",
+        "x/node_modules/b/c.js",
+        "lib/python3/site-packages/d.py",
+        "a.jar!vendor/e",
+        "js/f.min.js",
+    ],
 )
 def test_paths_of_vendored_code(path):
     assert is_vendored_path(path)

@@ -70,7 +70,9 @@ def test_every_member_is_given_under_its_name(data):
     found, gaps = opened(data)
     assert (sorted(found), gaps) == (PLAIN, [])
     scanned = scan_content(ruleset(), data, Confidence.MEDIUM)
-    assert [(name, reveal(hit.secret).encode(), hit.line, hit.column) for name, hit in scanned.hits] == [("b/c.txt", TOKEN, 2, 5)]
+    assert [(name, reveal(hit.secret).encode(), hit.line, hit.column) for name, hit in scanned.hits] == [
+        ("b/c.txt", TOKEN, 2, 5)
+    ]
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
@@ -82,10 +84,20 @@ def test_a_compressed_file_has_no_name_inside(compress):
 
 def test_archives_in_archives_are_named_from_the_outermost():
     layer = tarred({"app/.env": TOKEN})
-    image = tarred({"manifest.json": b"{}", "abc/layer.tar": layer, "def.tar.gz": gzip.compress(tarred({"x.jar": zipped({"p/q": TOKEN})}))})
+    image = tarred(
+        {
+            "manifest.json": b"{}",
+            "abc/layer.tar": layer,
+            "def.tar.gz": gzip.compress(tarred({"x.jar": zipped({"p/q": TOKEN})})),
+        }
+    )
     found, gaps = opened(image)
     assert gaps == []
-    assert sorted(found) == [("abc/layer.tar!app/.env", TOKEN), ("def.tar.gz!x.jar!p/q", TOKEN), ("manifest.json", b"{}")]
+    assert sorted(found) == [
+        ("abc/layer.tar!app/.env", TOKEN),
+        ("def.tar.gz!x.jar!p/q", TOKEN),
+        ("manifest.json", b"{}"),
+    ]
 
 
 def test_utf_16_in_an_archive_is_read_as_text():
@@ -111,7 +123,11 @@ def test_size_is_bounded(monkeypatch):
     assert sum(len(text) for _, text in found) <= 3_500
     assert gaps[-1] == "archive: unpacks to too much"
     monkeypatch.setattr(archives, "_MEMBER", 5_000)
-    for bomb in (gzip.compress(b"\0" * 10_000_000), bz2.compress(b"\0" * 10_000_000), lzma.compress(b"\0" * 10_000_000)):
+    for bomb in (
+        gzip.compress(b"\0" * 10_000_000),
+        bz2.compress(b"\0" * 10_000_000),
+        lzma.compress(b"\0" * 10_000_000),
+    ):
         found, gaps = opened(bomb)
         assert [len(text) for _, text in found] == [5_000]
         assert gaps == ["compressed data is longer than what is read"]
@@ -185,7 +201,11 @@ def test_an_encrypted_member_is_a_gap():
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from(sorted(ARCHIVES)), st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 255)), max_size=6), st.integers(0, 400))
+@given(
+    st.sampled_from(sorted(ARCHIVES)),
+    st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 255)), max_size=6),
+    st.integers(0, 400),
+)
 def test_no_damage_is_a_crash_or_goes_unsaid(kind, changes, cut):
     data = bytearray(ARCHIVES[kind])
     for at, value in changes:
@@ -214,7 +234,10 @@ def test_a_wrong_checksum_of_compressed_data_spoils_nothing():
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
 def test_what_comes_before_damage_in_the_middle_is_read(compress):
     data = compress(b"token " + TOKEN + b"\n" + WORDS + random.Random(1).randbytes(3_000_000))
-    assert found_in(damaged(data, len(data) // 2)) == ({TOKEN}, ["compressed data is damaged after its beginning"])
+    assert found_in(damaged(data, len(data) // 2)) == (
+        {TOKEN},
+        ["compressed data is damaged after its beginning"],
+    )
 
 
 def test_a_token_in_the_last_of_very_many_streams_is_found():
@@ -223,7 +246,10 @@ def test_a_token_in_the_last_of_very_many_streams_is_found():
 
 def test_zeros_behind_compressed_data_are_no_damage_and_a_text_there_is_read():
     assert found_in(gzip.compress(WORDS) + bytes(1_000)) == (set(), [])
-    assert found_in(gzip.compress(WORDS) + b"token " + TOKEN + b"\n") == ({TOKEN}, ["compressed data is damaged after its beginning"])
+    assert found_in(gzip.compress(WORDS) + b"token " + TOKEN + b"\n") == (
+        {TOKEN},
+        ["compressed data is damaged after its beginning"],
+    )
 
 
 def test_a_deflated_member_with_a_wrong_checksum_is_unpacked():
@@ -241,7 +267,9 @@ def test_what_stands_beside_the_members_of_a_zip_is_read(place):
         archive.writestr(member, b"nothing")
         archive.comment = b"token = " + TOKEN if place == "comment" else b"a plain one"
     data = out.getvalue() + (b"token = " + TOKEN + b"\n" if place == "behind" else b"")
-    assert [reveal(hit.secret) for _, hit in scan_content(ruleset(), data, Confidence.MEDIUM).hits] == [TOKEN.decode()]
+    assert [reveal(hit.secret) for _, hit in scan_content(ruleset(), data, Confidence.MEDIUM).hits] == [
+        TOKEN.decode()
+    ]
 
 
 def test_members_of_a_zip_without_its_directory_are_unpacked():
@@ -249,7 +277,9 @@ def test_members_of_a_zip_without_its_directory_are_unpacked():
     found, gaps = opened(data[: data.index(b"PK\1\2")])
     assert [(name, text) for name, text in found if name] == [("a", WORDS), ("b", HIDDEN), ("c", WORDS)]
     assert gaps == ["archive: cannot be unpacked (BadZipFile)"]
-    assert dict(opened(data[: data.index(b"PK\3\4", 4) + 60])[0])["a"] == WORDS, "what was cut off hides nothing else"
+    assert dict(opened(data[: data.index(b"PK\3\4", 4) + 60])[0])["a"] == WORDS, (
+        "what was cut off hides nothing else"
+    )
 
 
 def test_a_member_of_a_zip_that_is_called_a_folder_is_read():
@@ -327,7 +357,9 @@ def broken_tar() -> bytes:
     ],
 )
 def test_what_is_damaged_is_told_at_its_own_line(data):
-    (found,) = {(name, hit.line, hit.column) for name, hit in scan_content(ruleset(), data, Confidence.MEDIUM).hits}
+    (found,) = {
+        (name, hit.line, hit.column) for name, hit in scan_content(ruleset(), data, Confidence.MEDIUM).hits
+    }
     at = data.index(TOKEN)
     assert found == ("", 1 + data.count(b"\n", 0, at), at - data.rfind(b"\n", 0, at))
 

@@ -20,7 +20,10 @@ LOW = Confidence.LOW
 def ordinary(seed: int, length: int) -> bytes:
     """Give lines in which there is nothing to find."""
     chance = random.Random(seed)
-    return b"".join(b"    %s(%d)\n" % (chance.choice([b"walk", b"paint", b"cook"]), chance.randrange(999)) for _ in range(length // 13))
+    return b"".join(
+        b"    %s(%d)\n" % (chance.choice([b"walk", b"paint", b"cook"]), chance.randrange(999))
+        for _ in range(length // 13)
+    )
 
 
 Edit = tuple[int, int, bytes]  # where, how many characters go, and what comes
@@ -45,14 +48,22 @@ edits = st.lists(st.tuples(st.integers(0, 20_000), st.sampled_from([0, 0, 1, 30,
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(0, 6_000), pieces), min_size=1, max_size=4), st.lists(edits, min_size=1, max_size=5), st.integers(1, 5)
+    st.lists(st.tuples(st.integers(0, 6_000), pieces), min_size=1, max_size=4),
+    st.lists(edits, min_size=1, max_size=5),
+    st.integers(1, 5),
 )
 def test_versions_give_what_each_gives_alone(first, later, together):
-    chain = [Version(b"".join(ordinary(number, length) + piece for number, (length, piece) in enumerate(first)))]
+    chain = [
+        Version(b"".join(ordinary(number, length) + piece for number, (length, piece) in enumerate(first)))
+    ]
     for change in later:
         chain.append(changed(chain[-1], change))
     named = [(b"%d" % number, version) for number, version in enumerate(chain)]
-    found = [one for at in range(0, len(named), together) for one in scan_versions(ruleset(), named[at : at + together], LOW)]
+    found = [
+        one
+        for at in range(0, len(named), together)
+        for one in scan_versions(ruleset(), named[at : at + together], LOW)
+    ]
     assert [name for name, _, _ in found] == [name for name, _ in named]
     for version, (_, what, size) in zip(chain, found, strict=True):
         assert told(what) == told(scan_content(ruleset(), version.content, LOW))
@@ -72,17 +83,23 @@ def test_a_token_is_seen_wherever_a_change_has_put_it(at: str) -> None:
         "is moved": (seam, 21, b""),
     }
     version = changed(base, [edit[at]])
-    scanned = {name: found for name, found, _ in scan_versions(ruleset(), [(b"old", base), (b"new", version)], LOW)}
+    scanned = {
+        name: found for name, found, _ in scan_versions(ruleset(), [(b"old", base), (b"new", version)], LOW)
+    }
     assert not scanned[b"old"].hits
     assert len(scanned[b"new"].hits) == (at != "is moved")
 
 
-@pytest.mark.parametrize("behind", [b"", b"\n", b"\n" + ordinary(4, 9_000)], ids=["by the end", "by a line break", "by lines"])
+@pytest.mark.parametrize(
+    "behind", [b"", b"\n", b"\n" + ordinary(4, 9_000)], ids=["by the end", "by a line break", "by lines"]
+)
 def test_a_token_is_seen_that_is_set_free_by_what_follows(behind: bytes) -> None:
     """No character of it is new."""
     base = Version(ordinary(1, 9_000) + github_token(3).encode() + b"xyz" + behind)
     version = changed(base, [(base.content.index(b"xyz"), 3, b"")])
-    scanned = {name: found for name, found, _ in scan_versions(ruleset(), [(b"old", base), (b"new", version)], LOW)}
+    scanned = {
+        name: found for name, found, _ in scan_versions(ruleset(), [(b"old", base), (b"new", version)], LOW)
+    }
     assert (len(scanned[b"old"].hits), len(scanned[b"new"].hits)) == (0, 1)
 
 

@@ -106,7 +106,9 @@ def test_what_only_looks_like_the_end_of_a_zip_is_read_as_it_is(at):
     assert scanned(b"unzip: \0 " + BEFORE + b" PK\3\4 " + bytes(end) + b"PK\5\6") == [("", BEFORE, 1, 10)]
     end[at] ^= 0xFF
     data = SCRIPT + ZIP[: ZIP.index(b"PK\5\6")] + bytes(end)
-    assert ("", BEFORE) in [(name, value) for name, value, *_ in told(scan_content(ruleset(), data, Confidence.MEDIUM))]
+    assert ("", BEFORE) in [
+        (name, value) for name, value, *_ in told(scan_content(ruleset(), data, Confidence.MEDIUM))
+    ]
 
 
 def test_a_directory_that_leads_nowhere_hides_nothing():
@@ -132,7 +134,13 @@ def test_what_stands_before_counts_for_the_bound_of_size(monkeypatch):
 
 
 def test_as_a_stream_it_is_unpacked_where_it_can_be_held(monkeypatch):
-    for name, size in (("PIECE", 2_000), ("_OVERLAP", 700), ("_CONTEXT", 700), ("_NEAR", 300), ("_ARCHIVE", 30_000)):
+    for name, size in (
+        ("PIECE", 2_000),
+        ("_OVERLAP", 700),
+        ("_CONTEXT", 700),
+        ("_NEAR", 300),
+        ("_ARCHIVE", 30_000),
+    ):
         monkeypatch.setattr(scan, name, size)
 
     def stream(data: bytes) -> Found:
@@ -140,11 +148,18 @@ def test_as_a_stream_it_is_unpacked_where_it_can_be_held(monkeypatch):
 
     short = SCRIPT + zipped({"x": random.Random(3).randbytes(15_000), "a/b.txt": MEMBER})
     assert len(short) > scan.PIECE
-    assert told(stream(short)) == told(scan_content(ruleset(), short, Confidence.MEDIUM)) == [("", BEFORE, 3, 7), IN_MEMBER]
+    assert (
+        told(stream(short))
+        == told(scan_content(ruleset(), short, Confidence.MEDIUM))
+        == [("", BEFORE, 3, 7), IN_MEMBER]
+    )
     none = SCRIPT + b"PK\3\4" + random.Random(3).randbytes(40_000) + MEMBER
     assert told(stream(none)) == told(scan_content(ruleset(), none, Confidence.MEDIUM))
     assert stream(none).gaps == []
-    for long in (MANY * 100 + SCRIPT + ZIP, SCRIPT + zipped({"x": random.Random(3).randbytes(40_000), "a/b.txt": MEMBER})):
+    for long in (
+        MANY * 100 + SCRIPT + ZIP,
+        SCRIPT + zipped({"x": random.Random(3).randbytes(40_000), "a/b.txt": MEMBER}),
+    ):
         assert [value for _, value, *_ in told(stream(long))] == [BEFORE]
         assert stream(long).gaps == ["ends as an archive that is too large to be unpacked"]
 
@@ -159,5 +174,7 @@ def test_the_end_is_looked_for_no_further_than_it_can_be():
 def test_an_excerpt_of_a_member_is_given():
     data = SCRIPT + ZIP
     hits = scan_content(ruleset(), data, Confidence.MEDIUM).hits
-    given = excerpts_in(ruleset(), data, [(b"app.jar" + (b"!" + name.encode() if name else b""), hit) for name, hit in hits])
+    given = excerpts_in(
+        ruleset(), data, [(b"app.jar" + (b"!" + name.encode() if name else b""), hit) for name, hit in hits]
+    )
     assert [excerpt is not None and excerpt.first for excerpt in given] == [1, 199]

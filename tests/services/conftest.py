@@ -13,7 +13,9 @@ __all__ = ["nobody_has_tried"]
 
 
 @pytest.fixture(scope="session")
-def _open_pipeline(database_url: str, keys: Keys, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
+def _open_pipeline(
+    database_url: str, keys: Keys, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pipeline]:
     with open_pipeline(database_url, keys, tmp_path_factory.mktemp("pipeline")) as made:
         yield made
 

@@ -71,7 +71,9 @@ def audited(pipeline: Pipeline, account: Account, *actions: str) -> list[tuple[A
 # --- on demand
 
 
-def test_a_person_asks_and_every_finding_of_the_credential_has_the_answer(pipeline, account, tools, stand_in, found):
+def test_a_person_asks_and_every_finding_of_the_credential_has_the_answer(
+    pipeline, account, tools, stand_in, found
+):
     there = found({"a.py": token("twice"), "b.py": token("twice"), "c.py": token("another")})
     stand_in.respond = lambda _: DEAD
     stand_in.asked.clear()
@@ -79,18 +81,26 @@ def test_a_person_asks_and_every_finding_of_the_credential_has_the_answer(pipeli
     assert (told.validation_status, told.composite_score <= 15) == ("invalid", True)
     assert len(stand_in.asked) == 1, "however fresh the last verdict is"
     after = {one["file_path"]: one for one in pipeline.findings(account)}
-    assert {path: one["validation_status"] for path, one in after.items()} == {"a.py": "invalid", "b.py": "invalid", "c.py": "valid"}
+    assert {path: one["validation_status"] for path, one in after.items()} == {
+        "a.py": "invalid",
+        "b.py": "invalid",
+        "c.py": "valid",
+    }
     assert after["b.py"]["score_detail"]["parts"]["liveness"] == 0
     lines = audited(pipeline, account, "finding.revalidate", "finding.validate")
     assert lines[0] == ("finding.revalidate", "ada@example.com", str(there["a.py"]["id"]), "ok", {})
     changes = [(actor, target, detail["from"], detail["to"]) for _, actor, target, _, detail in lines[1:]]
-    assert sorted(changes) == sorted(("ada@example.com", str(there[path]["id"]), "valid", "invalid") for path in ("a.py", "b.py"))
+    assert sorted(changes) == sorted(
+        ("ada@example.com", str(there[path]["id"]), "valid", "invalid") for path in ("a.py", "b.py")
+    )
 
 
 def test_asking_without_a_change_is_in_the_trail_as_well(pipeline, account, tools, found):
     there = found({"a.py": token("same")})
     pipeline.wait(validate_again(tools, account.id, there["a.py"]["id"], by="ada"))
-    assert [line[0] for line in audited(pipeline, account, "finding.revalidate", "finding.validate")] == ["finding.revalidate"]
+    assert [line[0] for line in audited(pipeline, account, "finding.revalidate", "finding.validate")] == [
+        "finding.revalidate"
+    ]
 
 
 def test_what_cannot_be_asked_about_is_told(pipeline, account, tools, found):
@@ -113,7 +123,9 @@ def test_what_cannot_be_asked_about_is_told(pipeline, account, tools, found):
 def request(pipeline: Pipeline, account: Account, finding_id: UUID, note: str | None = None) -> None:
     async def work() -> None:
         async with pipeline.tools.pool.connection() as db, db.transaction():
-            await request_validation(db, pipeline.tools.keys, account.id, finding_id, note=note, by="ada", moment=now())
+            await request_validation(
+                db, pipeline.tools.keys, account.id, finding_id, note=note, by="ada", moment=now()
+            )
 
     pipeline.wait(work())
 
@@ -149,7 +161,9 @@ def test_a_request_is_done_by_a_worker_once(pipeline, account, tools, stand_in, 
     assert pipeline.finding(account)["validation_status"] == "invalid"
     assert len(stand_in.asked) == 1
     lines = audited(pipeline, account, "finding.revalidate", "finding.validate")
-    assert [(line[0], line[1]) for line in lines] == [("finding.revalidate", "ada")] * 2 + [("finding.validate", "ada")]
+    assert [(line[0], line[1]) for line in lines] == [("finding.revalidate", "ada")] * 2 + [
+        ("finding.validate", "ada")
+    ]
 
 
 def test_the_note_of_a_request_is_in_the_trail_without_the_credential(pipeline, account, tools, found):
@@ -191,7 +205,9 @@ def test_what_nobody_could_tell_is_asked_about_sooner(pipeline, account, tools, 
     assert pipeline.wait(revalidate_due(tools)) == 0, "what is told holds for a day"
 
 
-def test_what_was_found_while_nobody_was_asked_is_asked_about_when_that_is_allowed(pipeline, account, tools, stand_in, found):
+def test_what_was_found_while_nobody_was_asked_is_asked_about_when_that_is_allowed(
+    pipeline, account, tools, stand_in, found
+):
     found({"a.py": token("later")}, pipeline.tools)
     assert (pipeline.finding(account)["validation_status"], stand_in.asked) == ("unvalidated", [])
     assert "checked_at" not in pipeline.finding(account)["validation_detail"]
@@ -227,9 +243,17 @@ def test_a_run_that_hears_something_else_says_so_of_every_place(pipeline, accoun
     age(pipeline, account, timedelta(days=2))
     stand_in.respond = lambda _: DEAD
     there = found({"b.py": token("moved")})  # another repository
-    assert {path: one["validation_status"] for path, one in there.items()} == {"a.py": "invalid", "b.py": "invalid"}
+    assert {path: one["validation_status"] for path, one in there.items()} == {
+        "a.py": "invalid",
+        "b.py": "invalid",
+    }
     ((_, actor, target, _, change),) = audited(pipeline, account, "finding.validate")
-    assert (actor, target, change["from"], change["to"]) == ("scan", str(there["a.py"]["id"]), "valid", "invalid")
+    assert (actor, target, change["from"], change["to"]) == (
+        "scan",
+        str(there["a.py"]["id"]),
+        "valid",
+        "invalid",
+    )
 
 
 # --- erased
@@ -254,13 +278,17 @@ def has_box(pipeline: Pipeline, account: Account) -> bool:
         ("active", timedelta(days=400), False),
     ],
 )
-def test_a_credential_is_erased_a_while_after_its_finding_was_closed(pipeline, account, tools, found, status, ago, erased):
+def test_a_credential_is_erased_a_while_after_its_finding_was_closed(
+    pipeline, account, tools, found, status, ago, erased
+):
     found({"a.py": token(f"{status} {ago}")})
     close(pipeline, account, status, ago=ago)
     pipeline.wait(erase_secrets(tools))
     assert has_box(pipeline, account) is not erased
     lines = audited(pipeline, account, "secrets.erase")
-    assert [(actor, detail) for _, actor, _, _, detail in lines] == ([("upkeep", {"findings": 1})] if erased else [])
+    assert [(actor, detail) for _, actor, _, _, detail in lines] == (
+        [("upkeep", {"findings": 1})] if erased else []
+    )
     assert pipeline.wait(erase_secrets(tools)) == 0
 
 
@@ -274,18 +302,27 @@ def test_the_time_of_closing_is_that_of_the_last_change(pipeline, account, tools
     assert now() - closed > timedelta(days=89)
     pipeline.sql("UPDATE findings SET seen_count = 9 WHERE account_id = %s", account.id)
     assert pipeline.finding(account)["closed_at"] == closed
-    pipeline.sql("UPDATE findings SET status = 'active', resolved_at = NULL, auto_resolved = NULL WHERE account_id = %s", account.id)
+    pipeline.sql(
+        "UPDATE findings SET status = 'active', resolved_at = NULL, auto_resolved = NULL WHERE account_id = %s",
+        account.id,
+    )
     assert pipeline.finding(account)["closed_at"] is None
 
 
 @pytest.mark.parametrize(("status", "kept"), [("resolved", True), ("false_positive", False)])
-def test_what_is_seen_again_is_stored_again_where_the_finding_is_open_again(pipeline, account, tools, status, kept):
+def test_what_is_seen_again_is_stored_again_where_the_finding_is_open_again(
+    pipeline, account, tools, status, kept
+):
     name = f"{pipeline.owner()}/shop"
     hosted = pipeline.hosted(name, {"a.py": token(f"again {status}")})
     pipeline.scan(account, repository_spec(name), tools)
-    resolved = "resolved_at = now() - interval '90 days', auto_resolved = true," if status == "resolved" else ""
+    resolved = (
+        "resolved_at = now() - interval '90 days', auto_resolved = true," if status == "resolved" else ""
+    )
     pipeline.sql(f"UPDATE findings SET {resolved} status = %s WHERE account_id = %s", status, account.id)
-    pipeline.sql("UPDATE findings SET closed_at = now() - interval '90 days' WHERE account_id = %s", account.id)
+    pipeline.sql(
+        "UPDATE findings SET closed_at = now() - interval '90 days' WHERE account_id = %s", account.id
+    )
     pipeline.wait(erase_secrets(tools))
     assert not has_box(pipeline, account)
     hosted.push({"a.py": token(f"again {status}"), "b.py": "more"})
@@ -293,10 +330,15 @@ def test_what_is_seen_again_is_stored_again_where_the_finding_is_open_again(pipe
     assert (pipeline.finding(account)["status"] == "active", has_box(pipeline, account)) == (kept, kept)
 
 
-def test_where_none_are_kept_none_are_stored_and_those_from_before_are_erased(pipeline, account, tools, found):
+def test_where_none_are_kept_none_are_stored_and_those_from_before_are_erased(
+    pipeline, account, tools, found
+):
     none = replace(tools, keep_secrets=False)
     found({"a.py": token("before")})
     found({"b.py": token("none")}, none)
-    assert {one["file_path"]: one["secret_box"] is None for one in pipeline.findings(account)} == {"a.py": False, "b.py": True}
+    assert {one["file_path"]: one["secret_box"] is None for one in pipeline.findings(account)} == {
+        "a.py": False,
+        "b.py": True,
+    }
     assert pipeline.wait(erase_secrets(none)) >= 1
     assert {one["secret_box"] for one in pipeline.findings(account)} == {None}

@@ -23,7 +23,19 @@ from outcrop.store.backup import tables as backup_tables
 from outcrop.store.backup.archive import PIECE, Archive, Header, Writer
 from outcrop.store.keyring import OperatorKey
 from tests.support import backups
-from tests.support.backups import CREDENTIAL, OPERATOR, backed_up, checked, fill, form, kept, plain_owner, restored, rows, tables
+from tests.support.backups import (
+    CREDENTIAL,
+    OPERATOR,
+    backed_up,
+    checked,
+    fill,
+    form,
+    kept,
+    plain_owner,
+    restored,
+    rows,
+    tables,
+)
 from tests.support.deliveries import HOST, SECRET_KEY, Customer, Office, open_office, receiver
 from tests.support.issuer import Issuer
 from tests.support.workers import new_database
@@ -86,9 +98,15 @@ def test_every_table_is_backed_up_or_left_out_for_a_reason(office: Office) -> No
     assert not set(backup_tables.TABLES) & backup_tables.LEFT_OUT.keys()
 
 
-def test_everything_comes_back_as_it_was_for_an_owner_who_is_no_superuser(office: Office, back: tuple[str, Restored]) -> None:
+def test_everything_comes_back_as_it_was_for_an_owner_who_is_no_superuser(
+    office: Office, back: tuple[str, Restored]
+) -> None:
     url, done = back
-    changed = {"audit": ("id",), "outbox": ("claimed_at", "outcome", "reason"), "scans": ("status", "finished_at", "error", "progress")}
+    changed = {
+        "audit": ("id",),
+        "outbox": ("claimed_at", "outcome", "reason"),
+        "scans": ("status", "finished_at", "error", "progress"),
+    }
     for table in sorted(kept(office.url)):
         before, after = (rows(url, table, changed.get(table, ())) for url in (office.url, back[0]))
         assert before, f"{table}: nothing to compare"
@@ -110,7 +128,9 @@ def test_a_stored_credential_opens_after_a_restore_and_is_in_no_backup_in_plain_
     office: Office, customer: Customer, file: bytes, back: tuple[str, Restored]
 ) -> None:
     archive = Archive(io.BytesIO(file), "it")
-    text = json.dumps(archive.header.keyring).encode() + b"".join(piece for table in archive.tables() for piece in table.pieces)
+    text = json.dumps(archive.header.keyring).encode() + b"".join(
+        piece for table in archive.tables() for piece in table.pieces
+    )
     assert b"acme/shop" in text
     for secret in (
         CREDENTIAL.encode(),
@@ -124,24 +144,35 @@ def test_a_stored_credential_opens_after_a_restore_and_is_in_no_backup_in_plain_
             assert written not in file
     with psycopg.connect(back[0]) as db:
         query = "SELECT secret_box, account_id, id FROM findings WHERE secret_box IS NOT NULL"
-        opened = {reveal(office.backend.keys.open(box, account, id_, wholly=True)) for box, account, id_ in db.execute(query)}
+        opened = {
+            reveal(office.backend.keys.open(box, account, id_, wholly=True))
+            for box, account, id_ in db.execute(query)
+        }
     assert opened == {CREDENTIAL, CREDENTIAL + "x"}
 
 
-def test_numbers_that_were_given_out_are_not_given_out_again(office: Office, customer: Customer, empty: str) -> None:
+def test_numbers_that_were_given_out_are_not_given_out_again(
+    office: Office, customer: Customer, empty: str
+) -> None:
     gone = office.customer().account
     office.backend.run(lambda db: accounts.delete_account(db, gone.slug))
     restored(empty, backed_up(office.url)[0])
     with psycopg.connect(empty) as db:
         query = "INSERT INTO accounts (slug, plan, email, created_at) VALUES ('new', 'growth', '', now()) RETURNING id"
         (made,) = db.execute(query).fetchone() or (0,)
-        (line,) = db.execute("INSERT INTO audit (at, actor, action, outcome) VALUES (now(), '', '', 'ok') RETURNING id").fetchone() or (0,)
+        (line,) = db.execute(
+            "INSERT INTO audit (at, actor, action, outcome) VALUES (now(), '', '', 'ok') RETURNING id"
+        ).fetchone() or (0,)
         assert made > gone.id
         assert line > office.backend.sql("SELECT max(id) FROM audit")[0][0]
 
 
-def test_what_is_written_meanwhile_is_wholly_in_it_or_not_at_all(office: Office, customer: Customer, empty: str) -> None:
-    office.backend.sql("INSERT INTO views SELECT account_id, gen_random_uuid(), 'short-lived', '', '', now() FROM webhooks")
+def test_what_is_written_meanwhile_is_wholly_in_it_or_not_at_all(
+    office: Office, customer: Customer, empty: str
+) -> None:
+    office.backend.sql(
+        "INSERT INTO views SELECT account_id, gen_random_uuid(), 'short-lived', '', '', now() FROM webhooks"
+    )
     before = {table: rows(office.url, table) for table in kept(office.url)}
     came: list[int] = []
 
@@ -164,8 +195,12 @@ def test_what_is_written_meanwhile_is_wholly_in_it_or_not_at_all(office: Office,
 # --- what must not happen twice
 
 
-def test_nothing_is_sent_that_may_have_been_sent_since(office: Office, hooks: Issuer, empty: str, tmp_path: Path) -> None:
-    office.backend.sql("UPDATE outbox SET claimed_at = now(), outcome = 'failed' WHERE outcome IS NULL")  # of other tests
+def test_nothing_is_sent_that_may_have_been_sent_since(
+    office: Office, hooks: Issuer, empty: str, tmp_path: Path
+) -> None:
+    office.backend.sql(
+        "UPDATE outbox SET claimed_at = now(), outcome = 'failed' WHERE outcome IS NULL"
+    )  # of other tests
     one = office.customer()
     (sent,) = office.event(one)
     office.deliver(hooks.egress)
@@ -194,27 +229,37 @@ def test_runs_that_had_not_ended_have_failed_and_every_account_is_told(back: tup
     with psycopg.connect(back[0]) as db:
         assert db.execute("SELECT count(*) FROM scans WHERE finished_at IS NULL").fetchone() == (0,)
         why = "it had not ended when the backup was made"
-        assert db.execute("SELECT status, error FROM scans WHERE error IS NOT NULL").fetchall() == [("failed", why)]
+        assert db.execute("SELECT status, error FROM scans WHERE error IS NOT NULL").fetchall() == [
+            ("failed", why)
+        ]
         lines = db.execute("SELECT outcome, detail FROM audit WHERE action = 'scan.finish'").fetchall()
         assert lines == [("failed", {"new": 0, "seen": 0, "resolved": 0, "error": why})]
-        told = db.execute("SELECT account_id, actor, detail FROM audit WHERE action = 'database.restore'").fetchall()
+        told = db.execute(
+            "SELECT account_id, actor, detail FROM audit WHERE action = 'database.restore'"
+        ).fetchall()
         every = db.execute("SELECT id FROM accounts").fetchall()
     assert sorted(account for account, _, _ in told) == sorted(account for (account,) in every)
     assert {actor for _, actor, _ in told} == {"test"}
-    assert all(set(detail) == {"made_at", "made_by", "deliveries_unknown", "runs_ended"} for _, _, detail in told)
+    assert all(
+        set(detail) == {"made_at", "made_by", "deliveries_unknown", "runs_ended"} for _, _, detail in told
+    )
 
 
 # --- other versions
 
 
-def test_a_backup_of_an_older_schema_is_migrated_and_counts_are_right(cluster: str, worker_id: str, empty: str) -> None:
+def test_a_backup_of_an_older_schema_is_migrated_and_counts_are_right(
+    cluster: str, worker_id: str, empty: str
+) -> None:
     older = new_database(cluster, f"older_{worker_id}")
 
     async def make() -> None:
         async with await database.connect(older) as db, db.transaction():
             await schema.make(db, 7)
             await keyring.store(db, keyring._wrap(keyring.Keys(b"d" * 32, b"f" * 32), SECRET_KEY, b"s" * 16))
-            await db.execute("""INSERT INTO accounts (slug, plan, email, created_at) VALUES ('acme', 'growth', '', now())""")
+            await db.execute(
+                """INSERT INTO accounts (slug, plan, email, created_at) VALUES ('acme', 'growth', '', now())"""
+            )
             await db.execute(
                 """INSERT INTO findings (account_id, id, status, validation_status, validation_confidence, validation_detail,
                        composite_score, source_type, source_visibility, matched_text, pattern_name, pattern_secret_type,
@@ -233,7 +278,9 @@ def test_a_backup_of_an_older_schema_is_migrated_and_counts_are_right(cluster: s
     assert back.migrated[-1] == max(back.migrated)
     assert set(examined(empty).values()) == {True}
     with psycopg.connect(empty) as db:
-        assert db.execute("SELECT status FROM findings WHERE closed_at IS NOT NULL").fetchall() == [("customer_restricted",)]
+        assert db.execute("SELECT status FROM findings WHERE closed_at IS NOT NULL").fetchall() == [
+            ("customer_restricted",)
+        ]
         assert db.execute("SELECT n FROM rollups WHERE kind = 11 ORDER BY n").fetchall() == [(1,), (1,)]
 
 
@@ -251,7 +298,9 @@ def test_a_newer_schema_is_refused(office: Office, file: bytes) -> None:
         checked(sealed(newer, office))
 
 
-def test_a_database_of_a_newer_program_is_not_backed_up_nor_an_empty_one(back: tuple[str, Restored], barren: str) -> None:
+def test_a_database_of_a_newer_program_is_not_backed_up_nor_an_empty_one(
+    back: tuple[str, Restored], barren: str
+) -> None:
     with psycopg.connect(back[0], autocommit=True) as db:
         db.execute("INSERT INTO migrations VALUES (9999, 'from the future', now())")
         with pytest.raises(OperatorError, match="newer version"):
@@ -272,9 +321,14 @@ def test_another_key_is_refused_and_none_too(file: bytes, tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == [], "no key is made"
 
 
-def test_a_rotation_that_is_under_way_is_left_alone_and_either_key_will_do(office: Office, customer: Customer, tmp_path: Path) -> None:
+def test_a_rotation_that_is_under_way_is_left_alone_and_either_key_will_do(
+    office: Office, customer: Customer, tmp_path: Path
+) -> None:
     operator = OperatorKey(None, tmp_path / "secret.key")
-    for now_, next_ in ((SECRET_KEY, "of a rotation that is not finished"), ("of before the rotation", SECRET_KEY)):
+    for now_, next_ in (
+        (SECRET_KEY, "of a rotation that is not finished"),
+        ("of before the rotation", SECRET_KEY),
+    ):
         operator.file.write_text(now_)
         operator.file.with_name("secret.key.new").write_text(next_)
         assert checked(backed_up(office.url, operator=operator)[0], operator=operator)
@@ -289,24 +343,33 @@ def test_a_file_that_somebody_without_the_keys_has_sealed_is_refused(office: Off
 
 
 @pytest.mark.parametrize(
-    "change", [{"data_key": "00" * 60}, {"check_value": "00"}, {"salt": "zz"}, {"more": "00"}, {"fingerprint_key": ""}]
+    "change",
+    [{"data_key": "00" * 60}, {"check_value": "00"}, {"salt": "zz"}, {"more": "00"}, {"fingerprint_key": ""}],
 )
-def test_a_file_with_other_keys_in_its_head_is_refused(office: Office, file: bytes, change: dict[str, str]) -> None:
+def test_a_file_with_other_keys_in_its_head_is_refused(
+    office: Office, file: bytes, change: dict[str, str]
+) -> None:
     header = checked(file).header
     with pytest.raises(OutcropError, match=r"are damaged|has no keys that"):
         checked(sealed(replace(header, keyring=header.keyring | change), office))
 
 
 @pytest.mark.parametrize("tables_of", ["none", "unknown", "twice", "columns", "rows"])
-def test_a_file_with_other_tables_is_refused_and_nothing_is_left(office: Office, file: bytes, barren: str, tables_of: str) -> None:
+def test_a_file_with_other_tables_is_refused_and_nothing_is_left(
+    office: Office, file: bytes, barren: str, tables_of: str
+) -> None:
     """Not even the keys let a file bring more than rows of our own tables."""
     archive, out = Archive(io.BytesIO(file), "it"), io.BytesIO()
     writer = Writer(out, archive.header)
     for stored in archive.tables() if tables_of != "none" else ():
         pieces = list(stored.pieces)
         for _ in range(2 if tables_of == "twice" and stored.name == "rollup_deltas" else 1):
-            columns = stored.columns[:-1] if tables_of == "columns" and stored.name == "views" else stored.columns
-            writer.begin("pg_authid" if tables_of == "unknown" and stored.name == "views" else stored.name, columns)
+            columns = (
+                stored.columns[:-1] if tables_of == "columns" and stored.name == "views" else stored.columns
+            )
+            writer.begin(
+                "pg_authid" if tables_of == "unknown" and stored.name == "views" else stored.name, columns
+            )
             for piece in pieces:
                 writer.take(piece)
             writer.end(stored.rows + (tables_of == "rows" and stored.name == "views"))
@@ -316,7 +379,9 @@ def test_a_file_with_other_tables_is_refused_and_nothing_is_left(office: Office,
     assert tables(barren) == set()
 
 
-def test_a_file_that_changes_between_the_two_readings_is_refused(office: Office, file: bytes, barren: str, monkeypatch) -> None:
+def test_a_file_that_changes_between_the_two_readings_is_refused(
+    office: Office, file: bytes, barren: str, monkeypatch
+) -> None:
     other = backed_up(office.url)[0]
     known = checked(file)
     monkeypatch.setattr(backups, "checked", lambda _: known)
@@ -325,7 +390,9 @@ def test_a_file_that_changes_between_the_two_readings_is_refused(office: Office,
     assert tables(barren) == set()
 
 
-def test_rows_that_the_database_does_not_take_are_told_without_their_values(office: Office, file: bytes, barren: str) -> None:
+def test_rows_that_the_database_does_not_take_are_told_without_their_values(
+    office: Office, file: bytes, barren: str
+) -> None:
     archive, out = Archive(io.BytesIO(file), "it"), io.BytesIO()
     writer = Writer(out, archive.header)
     for stored in archive.tables():
@@ -340,7 +407,9 @@ def test_rows_that_the_database_does_not_take_are_told_without_their_values(offi
     assert tables(barren) == set()
 
 
-def test_a_database_that_holds_anything_is_refused_and_stays_as_it_is(office: Office, file: bytes, barren: str) -> None:
+def test_a_database_that_holds_anything_is_refused_and_stays_as_it_is(
+    office: Office, file: bytes, barren: str
+) -> None:
     before = rows(office.url, "findings")
     with pytest.raises(OperatorError, match="the database is not empty"):
         restored(office.url, file)
@@ -367,7 +436,9 @@ def test_an_extension_of_the_operator_does_not_make_a_database_used(cluster: str
 
 
 def test_who_may_not_make_tables_is_told_in_one_line(file: bytes, barren: str, cluster: str) -> None:
-    stranger = psycopg.conninfo.make_conninfo(barren, user=psycopg.conninfo.conninfo_to_dict(barren)["dbname"].replace("barren", "backup"))
+    stranger = psycopg.conninfo.make_conninfo(
+        barren, user=psycopg.conninfo.conninfo_to_dict(barren)["dbname"].replace("barren", "backup")
+    )
     with pytest.raises(OutcropError) as told, database.plainly("nothing was restored"):
         restored(stranger, file)
     assert told.value.message.startswith("nothing was restored: permission denied")
@@ -375,11 +446,15 @@ def test_who_may_not_make_tables_is_told_in_one_line(file: bytes, barren: str, c
 
 def test_a_restored_table_needs_no_vacuum(back: tuple[str, Restored]) -> None:
     with psycopg.connect(back[0]) as db:
-        (pages, visible) = db.execute("SELECT relpages, relallvisible FROM pg_class WHERE relname = 'findings'").fetchone() or (0, 0)
+        (pages, visible) = db.execute(
+            "SELECT relpages, relallvisible FROM pg_class WHERE relname = 'findings'"
+        ).fetchone() or (0, 0)
     assert pages == visible > 0
 
 
-def test_a_server_that_is_slow_is_waited_for_and_nothing_is_gathered_meanwhile(back: tuple[str, Restored]) -> None:
+def test_a_server_that_is_slow_is_waited_for_and_nothing_is_gathered_meanwhile(
+    back: tuple[str, Restored],
+) -> None:
     taken: list[int] = []
     while_it_stood: list[int] = []
 

@@ -30,7 +30,9 @@ from tests.support.workers import new_database
 
 @pytest.fixture(scope="module")
 def office(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
-    with open_office(new_database(cluster, f"delivery_{worker_id}"), tmp_path_factory.mktemp("office")) as made:
+    with open_office(
+        new_database(cluster, f"delivery_{worker_id}"), tmp_path_factory.mktemp("office")
+    ) as made:
         yield made
 
 
@@ -47,7 +49,9 @@ def hooks(_hooks: Issuer) -> Issuer:
     return _hooks
 
 
-def test_an_event_is_posted_with_the_specified_headers_and_its_end_is_written(office: Office, hooks: Issuer) -> None:
+def test_an_event_is_posted_with_the_specified_headers_and_its_end_is_written(
+    office: Office, hooks: Issuer
+) -> None:
     customer = office.customer(f"https://{HOST}/in?a=b")
     (id_,) = office.event(customer, file_path="ü/€.py")
     hooks.respond = lambda _: Play(202, body=b"thanks")
@@ -69,15 +73,29 @@ def test_an_event_is_posted_with_the_specified_headers_and_its_end_is_written(of
     assert office.outcomes(customer) == [("ok", 202, None)]
     ((target, outcome, detail),) = office.trail(customer)
     assert (target, outcome) == (str(id_), "ok")
-    assert detail == {"event": "finding.new", "finding": event["finding"]["id"], "status": 202, "ms": detail["ms"]}
+    assert detail == {
+        "event": "finding.new",
+        "finding": event["finding"]["id"],
+        "status": 202,
+        "ms": detail["ms"],
+    }
     (logged,) = office.backend.run(lambda db: webhooks.list_deliveries(db, customer.account.id, limit=10))
-    assert (logged.id, logged.state, logged.status, logged.answer, logged.again_of) == (id_, "ok", 202, "thanks", None)
+    assert (logged.id, logged.state, logged.status, logged.answer, logged.again_of) == (
+        id_,
+        "ok",
+        202,
+        "thanks",
+        None,
+    )
 
 
 @pytest.mark.parametrize(
-    ("status", "outcome"), [(200, "ok"), (299, "ok"), (300, "failed"), (302, "failed"), (404, "failed"), (500, "failed")]
+    ("status", "outcome"),
+    [(200, "ok"), (299, "ok"), (300, "failed"), (302, "failed"), (404, "failed"), (500, "failed")],
 )
-def test_success_is_any_2xx_and_nothing_is_sent_twice(office: Office, hooks: Issuer, status: int, outcome: str) -> None:
+def test_success_is_any_2xx_and_nothing_is_sent_twice(
+    office: Office, hooks: Issuer, status: int, outcome: str
+) -> None:
     customer = office.customer()
     office.event(customer)
     hooks.respond = lambda _: Play(status, {"Location": f"https://{HOST}/elsewhere"})
@@ -87,11 +105,15 @@ def test_success_is_any_2xx_and_nothing_is_sent_twice(office: Office, hooks: Iss
     assert len(hooks.asked) == 1
 
 
-def test_without_a_webhook_or_with_too_small_a_plan_an_event_is_dropped(office: Office, hooks: Issuer) -> None:
+def test_without_a_webhook_or_with_too_small_a_plan_an_event_is_dropped(
+    office: Office, hooks: Issuer
+) -> None:
     none, small = office.customer(None), office.customer()
     office.event(none, 3)
     office.event(small)
-    office.backend.run(lambda db: accounts.set_plan(db, small.account.slug, Plan.STARTER, by="test", now=now()))
+    office.backend.run(
+        lambda db: accounts.set_plan(db, small.account.slug, Plan.STARTER, by="test", now=now())
+    )
     office.deliver(hooks.egress)
     assert office.outcomes(none) == [("dropped", None, "the account has no webhook")] * 3
     assert office.outcomes(small) == [("dropped", None, "the plan starter has no webhook")]
@@ -99,11 +121,15 @@ def test_without_a_webhook_or_with_too_small_a_plan_an_event_is_dropped(office: 
     assert hooks.asked == []
 
 
-def test_address_and_secret_are_those_at_the_claim_and_the_finding_that_of_the_change(office: Office, hooks: Issuer) -> None:
+def test_address_and_secret_are_those_at_the_claim_and_the_finding_that_of_the_change(
+    office: Office, hooks: Issuer
+) -> None:
     customer = office.customer("https://other.example/old")
     office.event(customer, matched_text="first********")
     new = office.backend.run(
-        lambda db: webhooks.save_webhook(db, office.backend.keys, customer.account, f"https://{HOST}/new", by="test", now=now())
+        lambda db: webhooks.save_webhook(
+            db, office.backend.keys, customer.account, f"https://{HOST}/new", by="test", now=now()
+        )
     )
     assert new != customer.secret
     office.deliver(hooks.egress)
@@ -120,7 +146,9 @@ def test_what_is_delivered_again_is_a_new_delivery_of_the_same_content(office: O
     hooks.respond = lambda _: Play(500)
     office.deliver(hooks.egress)
     hooks.respond = lambda _: Play(200)
-    again = office.backend.run(lambda db: webhooks.deliver_again(db, customer.account, first, by="jo@acme.example", now=now()))
+    again = office.backend.run(
+        lambda db: webhooks.deliver_again(db, customer.account, first, by="jo@acme.example", now=now())
+    )
     office.deliver(hooks.egress)
     one, two = hooks.asked
     assert [one.headers["webhook-id"], two.headers["webhook-id"]] == [str(first), str(again)]
@@ -129,16 +157,24 @@ def test_what_is_delivered_again_is_a_new_delivery_of_the_same_content(office: O
     assert office.outcomes(customer) == [("failed", 500, None), ("ok", 200, None)]
     newest, _ = office.backend.run(lambda db: webhooks.list_deliveries(db, customer.account.id, limit=10))
     assert (newest.id, newest.again_of) == (again, first)
-    assert office.trail(customer, "webhook.again") == [(str(again), "ok", {"event": "finding.new", "again_of": str(first)})]
+    assert office.trail(customer, "webhook.again") == [
+        (str(again), "ok", {"event": "finding.new", "again_of": str(first)})
+    ]
 
 
 def test_a_test_event_says_that_it_is_one(office: Office, hooks: Issuer) -> None:
     customer = office.customer()
-    id_ = office.backend.run(lambda db: webhooks.send_test(db, customer.account, by="jo@acme.example", now=now()))
+    id_ = office.backend.run(
+        lambda db: webhooks.send_test(db, customer.account, by="jo@acme.example", now=now())
+    )
     office.deliver(hooks.egress)
     (asked,) = hooks.asked
     event = receiving.verify(asked.body, asked.headers, customer.secret)
-    assert (event["event"], event["finding"]["test"], event["finding"]["id"]) == ("webhook.test", True, str(UUID(int=0)))
+    assert (event["event"], event["finding"]["test"], event["finding"]["id"]) == (
+        "webhook.test",
+        True,
+        str(UUID(int=0)),
+    )
     assert office.trail(customer, "webhook.test") == [(str(id_), "ok", {})]
 
 
@@ -156,7 +192,11 @@ def test_health_tells_the_last_success_and_the_failures_since(office: Office, ho
         hooks.respond = lambda _, status=status: Play(status)
         office.deliver(hooks.egress)
         assert health() == expected
-    office.backend.run(lambda db: webhooks.save_webhook(db, office.backend.keys, customer.account, f"https://{HOST}/", by="t", now=now()))
+    office.backend.run(
+        lambda db: webhooks.save_webhook(
+            db, office.backend.keys, customer.account, f"https://{HOST}/", by="t", now=now()
+        )
+    )
     assert health() == (False, 0), "another address begins anew"
 
 
@@ -240,12 +280,17 @@ def test_a_worker_that_is_told_to_stop_writes_what_it_knows(office: Office) -> N
             return time.monotonic() - at
 
     assert asyncio.run(main()) < 7
-    assert office.outcomes(customer) == [("ok", 200, None), ("unknown", None, "the worker was stopped before there was an answer")]
+    assert office.outcomes(customer) == [
+        ("ok", 200, None),
+        ("unknown", None, "the worker was stopped before there was an answer"),
+    ]
 
 
 def test_a_secret_that_cannot_be_opened_is_told_and_sent_nowhere(office: Office, hooks: Issuer) -> None:
     customer = office.customer()
-    office.backend.sql("UPDATE webhooks SET id = gen_random_uuid() WHERE account_id = %s", customer.account.id)
+    office.backend.sql(
+        "UPDATE webhooks SET id = gen_random_uuid() WHERE account_id = %s", customer.account.id
+    )
     office.event(customer)
     with capture_logs() as logs:
         office.deliver(hooks.egress)
@@ -307,7 +352,9 @@ def test_the_trail_is_read_in_pages_newest_first(office: Office) -> None:
         office.backend.run(lambda db, line=line: audit.append(db, customer.account.id, line))
 
     def page(wanted: Filter | None = None, before: int | None = None) -> list[tuple[int, audit.Line]]:
-        return office.backend.run(lambda db: audit_service.list_trail(db, customer.account, wanted, limit=2, before=before))
+        return office.backend.run(
+            lambda db: audit_service.list_trail(db, customer.account, wanted, limit=2, before=before)
+        )
 
     first = page()
     assert [line.target for _, line in first] == ["4", "3"]

@@ -64,7 +64,9 @@ def seen(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory)
     command = [sys.executable, "-m", "tests.support.hostile", str(folder)]
     with (
         open_office(new_database(cluster, f"hostile_{worker_id}"), folder) as office,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+        ) as process,
     ):
         assert process.stdin is not None
         assert process.stdout is not None
@@ -89,7 +91,10 @@ def seen(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory)
             {kind: deliveries_of(office, customer.account.id) for kind, customer in customers.items()},
             {kind: counts[kind][0] for kind in counts},
             {kind: counts[kind][1] for kind in counts},
-            {kind: [outcome for _, outcome, _ in office.trail(customer)] for kind, customer in customers.items()},
+            {
+                kind: [outcome for _, outcome, _ in office.trail(customer)]
+                for kind, customer in customers.items()
+            },
             seconds,
             watch.grown,
         )
@@ -139,7 +144,9 @@ def test_a_hostile_receiver_gets_one_request_and_its_end_is_written(seen: Seen, 
         assert (delivery.state, delivery.status, delivery.reason) == EXPECTED[kind]
         assert delivery.ms is not None
         assert delivery.ms < 11_000
-        assert len((delivery.answer or "").encode()) <= 2048 * 3, "a byte that is no text becomes a sign of three"
+        assert len((delivery.answer or "").encode()) <= 2048 * 3, (
+            "a byte that is no text becomes a sign of three"
+        )
     assert len(seen.deliveries[kind]) == AT_ONCE
     assert seen.trail[kind] == [EXPECTED[kind][0]] * AT_ONCE
     assert seen.connections[kind] == AT_ONCE

@@ -52,7 +52,9 @@ def office(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="module")
 def parent(office: Office, hooks: Issuer) -> Iterator[Callable[[str], Any]]:
     command = [sys.executable, "-m", "tests.support.couriers", office.url, str(hooks.port), str(hooks.ca)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+    ) as process:
 
         def ask(line: str) -> Any:
             assert process.stdin is not None
@@ -94,7 +96,10 @@ def test_a_courier_that_is_killed_at_a_point_of_the_delivery_sends_nothing_twice
 
 
 def test_couriers_that_are_killed_at_random_send_nothing_twice_and_account_for_everything(
-    office: Office, hooks: Issuer, parent: Callable[[str], Any], record_testsuite_property: Callable[[str, str], None]
+    office: Office,
+    hooks: Issuer,
+    parent: Callable[[str], Any],
+    record_testsuite_property: Callable[[str, str], None],
 ) -> None:
     customers = [office.customer() for _ in range(8)]
     ids = {str(id_) for customer in customers for id_ in office.event(customer, EVENTS // 8)}
@@ -105,14 +110,21 @@ def test_couriers_that_are_killed_at_random_send_nothing_twice_and_account_for_e
     until(lambda: given_up(office), "what is left open to be given up")
     received = Counter(asked.headers["webhook-id"] for asked in hooks.asked)
     accounts = [customer.account.id for customer in customers]
-    lines = office.backend.sql("SELECT target, outcome FROM audit WHERE account_id = ANY(%s) AND action = 'webhook.delivery'", accounts)
+    lines = office.backend.sql(
+        "SELECT target, outcome FROM audit WHERE account_id = ANY(%s) AND action = 'webhook.delivery'",
+        accounts,
+    )
     assert told["killed"] > 10
     assert max(received.values()) == 1, "none came twice"
     assert len(lines) == len(ids), "each is written once"
     outcomes = dict(lines)
-    record_testsuite_property("kills", f"{told['killed']} of couriers, {len(ids)} events: {dict(Counter(outcomes.values()))}")
+    record_testsuite_property(
+        "kills", f"{told['killed']} of couriers, {len(ids)} events: {dict(Counter(outcomes.values()))}"
+    )
     assert set(outcomes) == ids
     assert set(received) <= ids
     assert set(outcomes.values()) <= {"ok", "unknown"}
-    assert {id_ for id_, outcome in outcomes.items() if outcome == "ok"} <= set(received), "what is called delivered was"
+    assert {id_ for id_, outcome in outcomes.items() if outcome == "ok"} <= set(received), (
+        "what is called delivered was"
+    )
     assert Counter(outcomes.values())["ok"] > len(ids) / 10, "they got something done between two deaths"

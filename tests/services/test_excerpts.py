@@ -18,7 +18,9 @@ from tests.support.web_host import page, script
 KEY, OTHER = token("excerpt"), token("beside")
 
 
-def test_a_finding_in_git_has_the_lines_around_it_as_they_were_where_its_line_is_counted(pipeline: Pipeline, account: Account) -> None:
+def test_a_finding_in_git_has_the_lines_around_it_as_they_were_where_its_line_is_counted(
+    pipeline: Pipeline, account: Account
+) -> None:
     owner = pipeline.owner()
     shop = pipeline.hosted(f"{owner}/shop", {"a.py": f"one\ntwo\nkey = '{KEY}'\nother = '{OTHER}'\nlast\n"})
     pipeline.scan(account, owner_spec(owner))
@@ -59,7 +61,9 @@ def test_one_of_where_it_stood_before_is_not_shown(pipeline: Pipeline, account: 
 
 def test_a_site_and_a_folder_have_them_too(pipeline: Pipeline, account: Account, tmp_path: Path) -> None:
     bundle = script("var a=1;" * 900 + f'k="{KEY}"' + ";b()" * 900)
-    with served(pipeline, account, {"/": page('<script src="/app.js"></script>'), "/app.js": bundle}, "site.example") as runs:
+    with served(
+        pipeline, account, {"/": page('<script src="/app.js"></script>'), "/app.js": bundle}, "site.example"
+    ) as runs:
         runs.scan()
     shown = pipeline.excerpt(account, pipeline.finding(account)["id"])
     assert shown is not None
@@ -85,7 +89,9 @@ def test_whoever_erases_the_credential_erases_its_lines(pipeline: Pipeline, acco
     owner = pipeline.owner()
     pipeline.hosted(f"{owner}/shop", {"a.py": KEY})
     pipeline.scan(account, owner_spec(owner))
-    pipeline.sql("UPDATE findings SET secret_box = secret_box, seen_count = 7 WHERE account_id = %s", account.id)
+    pipeline.sql(
+        "UPDATE findings SET secret_box = secret_box, seen_count = 7 WHERE account_id = %s", account.id
+    )
     assert pipeline.finding(account)["excerpt_box"] is not None
     pipeline.sql("UPDATE findings SET secret_box = NULL WHERE account_id = %s", account.id)
     assert pipeline.finding(account)["excerpt_box"] is None

@@ -15,8 +15,17 @@ SECRET = "made-up-" + "Zk4" * 8
 
 def anywhere(backend: Backend, text: str) -> list[str]:
     """Every table that holds the text in any column."""
-    tables = [row[0] for row in backend.sql("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")]
-    return [table for table in tables if backend.sql(f'SELECT 1 FROM "{table}" t WHERE strpos(t::text, %s) > 0 LIMIT 1', text)]
+    tables = [
+        row[0]
+        for row in backend.sql(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
+        )
+    ]
+    return [
+        table
+        for table in tables
+        if backend.sql(f'SELECT 1 FROM "{table}" t WHERE strpos(t::text, %s) > 0 LIMIT 1', text)
+    ]
 
 
 def without_id(**given: object) -> dict[str, object]:
@@ -46,7 +55,9 @@ def test_a_box_opens_for_its_own_finding_only(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_lines_without_id_at_one_place_are_one_finding_that_keeps_its_credential(backend: Backend, *, together: bool) -> None:
+def test_lines_without_id_at_one_place_are_one_finding_that_keeps_its_credential(
+    backend: Backend, *, together: bool
+) -> None:
     tenant = backend.tenant()
     lines = [without_id(secret=SECRET, line_number=1), without_id(secret=SECRET, line_number=2)]
     if together:
@@ -57,12 +68,16 @@ def test_lines_without_id_at_one_place_are_one_finding_that_keeps_its_credential
     (found,) = tenant.get("/findings").json()["data"]
     assert found["line_number"] == 2
     assert backend.sql("SELECT secret_box IS NOT NULL FROM findings WHERE id = %s", found["id"]) == [(True,)]
-    assert tenant.post(f"/findings/{found['id']}/resolve", note=f"was {SECRET}").status_code == 200, "its box still opens"
+    assert tenant.post(f"/findings/{found['id']}/resolve", note=f"was {SECRET}").status_code == 200, (
+        "its box still opens"
+    )
     assert SECRET not in tenant.finding(found["id"])["resolution_note"]
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_the_same_id_again_without_the_credential_keeps_it_and_masks_by_it(backend: Backend, *, together: bool) -> None:
+def test_the_same_id_again_without_the_credential_keeps_it_and_masks_by_it(
+    backend: Backend, *, together: bool
+) -> None:
     tenant = backend.tenant()
     first = make_line(secret=SECRET, first_seen_at="2020-01-01T00:00:00Z")
     second = make_line(id=first["id"], source_url=f"https://x.example/?k={SECRET}")
@@ -75,10 +90,14 @@ def test_the_same_id_again_without_the_credential_keeps_it_and_masks_by_it(backe
     found = tenant.finding(first["id"])
     assert found["source_url"] == f"https://x.example/?k={Secret(SECRET).masked()}"
     assert found["first_seen_at"] == "2020-01-01T00:00:00+00:00"
-    assert backend.sql("SELECT secret_box IS NOT NULL, fingerprint IS NOT NULL FROM findings WHERE id = %s", first["id"]) == [(True, True)]
+    assert backend.sql(
+        "SELECT secret_box IS NOT NULL, fingerprint IS NOT NULL FROM findings WHERE id = %s", first["id"]
+    ) == [(True, True)]
 
 
-def test_another_id_for_the_same_credential_at_the_same_place_is_refused_by_its_line(backend: Backend) -> None:
+def test_another_id_for_the_same_credential_at_the_same_place_is_refused_by_its_line(
+    backend: Backend,
+) -> None:
     tenant = backend.tenant()
     first, second = make_line(secret=SECRET), make_line(secret=SECRET)
     with pytest.raises(BadInputError, match=rf"line 2: .*{first['id']}"):
@@ -104,8 +123,16 @@ def test_everything_has_a_default(backend: Backend) -> None:
     tenant = backend.tenant()
     backend.import_(tenant.account, {})
     (found,) = tenant.get("/findings").json()["data"]
-    assert (found["status"], found["validation_status"], found["validation_confidence"]) == ("active", "unvalidated", "low")
-    assert (found["source_type"], found["source_visibility"], found["matched_text"]) == ("repo", "unknown", "********")
+    assert (found["status"], found["validation_status"], found["validation_confidence"]) == (
+        "active",
+        "unvalidated",
+        "low",
+    )
+    assert (found["source_type"], found["source_visibility"], found["matched_text"]) == (
+        "repo",
+        "unknown",
+        "********",
+    )
     assert found["composite_score"] == 0
     assert found["first_seen_at"] == found["last_seen_at"]
 
@@ -131,5 +158,7 @@ def test_an_import_sends_no_event_and_is_one_audit_line(backend: Backend) -> Non
     tenant = backend.tenant()
     backend.import_(tenant.account, make_line(status="resolved"), make_line(status="false_positive"))
     assert backend.sql("SELECT count(*) FROM outbox WHERE account_id = %s", tenant.account.id) == [(0,)]
-    lines = backend.sql("SELECT detail FROM audit WHERE account_id = %s AND action = 'findings.import'", tenant.account.id)
+    lines = backend.sql(
+        "SELECT detail FROM audit WHERE account_id = %s AND action = 'findings.import'", tenant.account.id
+    )
     assert lines == [({"lines": 2, "new": 2, "updated": 0},)]

@@ -26,12 +26,20 @@ JO = "jo@example.com"
 SECRET = "made-up-" + "Xp9" * 8
 
 
-def exported(backend: Backend, tenant: Tenant, format_: ExportFormat, query: FindingQuery | None = None) -> bytes:
+def exported(
+    backend: Backend, tenant: Tenant, format_: ExportFormat, query: FindingQuery | None = None
+) -> bytes:
     async def write() -> bytes:
         assert backend.settings.database_url is not None
         async with database.open_pool(backend.settings.database_url, size=1, statement_timeout=4) as pool:
             pieces = export_findings(
-                pool, tenant.account, query or FindingQuery(), format_, version="1.2.3", by="jo@example.com", now=now()
+                pool,
+                tenant.account,
+                query or FindingQuery(),
+                format_,
+                version="1.2.3",
+                by="jo@example.com",
+                now=now(),
             )
             return b"".join([piece async for piece in pieces])
 
@@ -54,9 +62,13 @@ def many(count: int) -> list[dict[str, Any]]:
                 validation_status=validation,
                 source_type=source,
                 composite_score=float(rng.randint(0, 100)),
-                file_path=rng.choice(["a b/ü.py", "=cmd|' /C calc'!A0", 'x,"y"\nz', "-1", "@a", "+b", "\tc", "\rd"]),
+                file_path=rng.choice(
+                    ["a b/ü.py", "=cmd|' /C calc'!A0", 'x,"y"\nz', "-1", "@a", "+b", "\tc", "\rd"]
+                ),
                 suppressed_at=rng.choice([None, "2026-02-01T00:00:00+00:00"]),
-                resolution_note=None if status in {"active", "stale"} else rng.choice([None, "=1+1", "rotated"]),
+                resolution_note=None
+                if status in {"active", "stale"}
+                else rng.choice([None, "=1+1", "rotated"]),
                 resolution_evidence={"auto_resolved": False, "resolved_by": "jo@example.com"},
                 validation_detail={"enabled_services": ["aws", f"s_{n % 3}"], "reason": "x"},
                 first_seen_at=f"2026-01-{rng.randint(1, 28):02}T12:00:00+00:00",
@@ -94,7 +106,9 @@ def test_an_import_of_an_export_gives_the_same_findings(backend: Backend, short:
         FindingQuery(service="s_1", source_type=SourceType.GIST),
         FindingQuery(terms=("ü.py", "A B")),
         FindingQuery(terms=("%",)),
-        FindingQuery(seen_from=datetime(2026, 1, 10, tzinfo=UTC), seen_before=datetime(2026, 1, 20, tzinfo=UTC)),
+        FindingQuery(
+            seen_from=datetime(2026, 1, 10, tzinfo=UTC), seen_before=datetime(2026, 1, 20, tzinfo=UTC)
+        ),
     ],
     ids=str,
 )
@@ -102,7 +116,9 @@ def test_the_filters_are_those_of_the_list(backend: Backend, query: FindingQuery
     tenant, neighbour = backend.tenant(), backend.tenant()
     backend.import_(tenant.account, *many(150))
     backend.import_(neighbour.account, *many(20))
-    page = backend.run(lambda db: list_findings(db, tenant.account.id, replace(query, per_page=200)), transaction=False)
+    page = backend.run(
+        lambda db: list_findings(db, tenant.account.id, replace(query, per_page=200)), transaction=False
+    )
     ids = [line["id"] for line in lines(exported(backend, tenant, ExportFormat.JSONL, query))]
     assert ids == sorted(str(finding.id) for finding in page.items)
     assert bool(ids) == (query.terms != ("%",))
@@ -118,7 +134,11 @@ def test_no_cell_of_a_spreadsheet_is_a_formula(backend: Backend) -> None:
     for line in made:
         row = by_id[line["id"]]
         assert row["file_path"].removeprefix("'") == line["file_path"]
-        assert (row["status"], float(row["composite_score"]), row["secret_type"]) == (line["status"], line["composite_score"], "aws")
+        assert (row["status"], float(row["composite_score"]), row["secret_type"]) == (
+            line["status"],
+            line["composite_score"],
+            "aws",
+        )
         assert row["enabled_services"].split() == line["validation_detail"]["enabled_services"]
         assert all(not cell.startswith(("=", "+", "-", "@", "\t", "\r")) for cell in row.values())
     assert any(row["file_path"].startswith("'=cmd") for row in rows)
@@ -139,7 +159,9 @@ def test_sarif_is_valid_and_tells_what_is_closed(backend: Backend, short: None) 
     for line in made:
         result = results[line["id"]]
         assert result["rank"] == line["composite_score"]
-        assert result["level"] == {"valid": "error", "invalid": "note"}.get(line["validation_status"], "warning")
+        assert result["level"] == {"valid": "error", "invalid": "note"}.get(
+            line["validation_status"], "warning"
+        )
         closed = line["suppressed_at"] is not None or line["status"] not in {"active", "stale"}
         assert ("suppressions" in result) == closed
 
@@ -159,5 +181,8 @@ def test_an_empty_account_gives_an_empty_file_of_its_format(backend: Backend, fo
 def test_who_took_findings_along_is_in_the_audit_trail(backend: Backend) -> None:
     tenant = backend.tenant()
     exported(backend, tenant, ExportFormat.CSV)
-    rows = backend.sql("SELECT actor, target, detail FROM audit WHERE account_id = %s AND action = 'findings.export'", tenant.account.id)
+    rows = backend.sql(
+        "SELECT actor, target, detail FROM audit WHERE account_id = %s AND action = 'findings.export'",
+        tenant.account.id,
+    )
     assert rows == [("jo@example.com", tenant.account.slug, {"format": "csv"})]

@@ -30,7 +30,12 @@ def gitleaks(**given: Any) -> dict[str, Any]:
 
 
 def trufflehog(**given: Any) -> dict[str, Any]:
-    place = {"commit": "0123abcd" * 5, "file": "src/a.py", "repository": "https://github.com/acme/shop.git", "line": 7}
+    place = {
+        "commit": "0123abcd" * 5,
+        "file": "src/a.py",
+        "repository": "https://github.com/acme/shop.git",
+        "line": 7,
+    }
     return {
         "SourceMetadata": {"Data": {"Git": place}}, "SourceID": 1, "SourceType": 16, "DetectorType": 2, "DetectorName": "SendGrid",
         "DecoderName": "PLAIN", "Verified": True, "Raw": VALUE, "RawV2": "", "Redacted": "", "ExtraData": None, "StructuredData": None,
@@ -54,18 +59,32 @@ def sarif(*results: dict[str, Any]) -> dict[str, Any]:
 def result(**given: Any) -> dict[str, Any]:
     region = {"startLine": 7, "startColumn": 3, "snippet": {"text": VALUE}}
     place = {"artifactLocation": {"uri": "src/a%20b.py", "uriBaseId": "%SRCROOT%"}, "region": region}
-    return {"ruleId": "aws-key", "message": {"text": f"found {VALUE}"}, "locations": [{"physicalLocation": place}]} | given
+    return {
+        "ruleId": "aws-key",
+        "message": {"text": f"found {VALUE}"},
+        "locations": [{"physicalLocation": place}],
+    } | given
 
 
 def as_lines(*records: dict[str, Any]) -> bytes:
     return b"".join(json.dumps(record).encode() + b"\n" for record in records)
 
 
-def taken(backend: Backend, tenant: Tenant, data: bytes | BinaryIO, format_: ImportFormat = ImportFormat.AUTO) -> Imported:
+def taken(
+    backend: Backend, tenant: Tenant, data: bytes | BinaryIO, format_: ImportFormat = ImportFormat.AUTO
+) -> Imported:
     file = io.BytesIO(data) if isinstance(data, bytes) else data
     return backend.run(
         lambda db: import_findings(
-            db, backend.keys, tenant.account, file, keep_secrets=True, by="test", now=now(), progress=lambda _: None, format_=format_
+            db,
+            backend.keys,
+            tenant.account,
+            file,
+            keep_secrets=True,
+            by="test",
+            now=now(),
+            progress=lambda _: None,
+            format_=format_,
         ),
         transaction=False,
     )
@@ -88,9 +107,18 @@ class Pipe(io.RawIOBase):
 
 FORMS: dict[str, tuple[ImportFormat, Callable[[], bytes]]] = {
     "gitleaks": (ImportFormat.GITLEAKS, lambda: json.dumps([gitleaks()], indent=1).encode()),
-    "trufflehog": (ImportFormat.TRUFFLEHOG, lambda: as_lines({"level": "info-0", "ts": "x", "msg": "running"}, trufflehog())),
-    "kingfisher": (ImportFormat.KINGFISHER, lambda: as_lines({"findings": [kingfisher()], "metadata": {"findings": 1}})),
-    "kingfisher, pretty": (ImportFormat.KINGFISHER, lambda: json.dumps({"findings": [kingfisher()]}, indent=2).encode()),
+    "trufflehog": (
+        ImportFormat.TRUFFLEHOG,
+        lambda: as_lines({"level": "info-0", "ts": "x", "msg": "running"}, trufflehog()),
+    ),
+    "kingfisher": (
+        ImportFormat.KINGFISHER,
+        lambda: as_lines({"findings": [kingfisher()], "metadata": {"findings": 1}}),
+    ),
+    "kingfisher, pretty": (
+        ImportFormat.KINGFISHER,
+        lambda: json.dumps({"findings": [kingfisher()]}, indent=2).encode(),
+    ),
     "kingfisher, lines": (ImportFormat.KINGFISHER, lambda: as_lines(kingfisher(), {"access_map": []})),
 }
 
@@ -123,19 +151,27 @@ def test_sarif_says_where_but_not_what(backend: Backend) -> None:
     assert taken(backend, tenant, log) == Imported(2, 2, 0)
     assert taken(backend, tenant, log) == Imported(2, 0, 2)
     found = {f["pattern"]["secret_type"]: f for f in tenant.get("/findings").json()["data"]}
-    assert (found["aws-key"]["file_path"], found["aws-key"]["line_number"], found["aws-key"]["matched_text"]) == (
+    assert (
+        found["aws-key"]["file_path"],
+        found["aws-key"]["line_number"],
+        found["aws-key"]["matched_text"],
+    ) == (
         "src/a b.py",
         7,
         "********",
     )
-    assert not backend.sql("SELECT 1 FROM findings f WHERE account_id = %s AND strpos(f::text, %s) > 0", tenant.account.id, VALUE)
+    assert not backend.sql(
+        "SELECT 1 FROM findings f WHERE account_id = %s AND strpos(f::text, %s) > 0", tenant.account.id, VALUE
+    )
 
 
 def test_our_own_exports_are_told_apart_too(backend: Backend) -> None:
     tenant, other = backend.tenant(), backend.tenant()
     backend.import_(tenant.account, make_line(), make_line())
     assert taken(backend, other, exported(backend, tenant, ExportFormat.JSONL)) == Imported(2, 2, 0)
-    assert taken(backend, backend.tenant(), exported(backend, tenant, ExportFormat.SARIF)) == Imported(2, 2, 0)
+    assert taken(backend, backend.tenant(), exported(backend, tenant, ExportFormat.SARIF)) == Imported(
+        2, 2, 0
+    )
     assert taken(backend, other, b"") == Imported(0, 0, 0)
 
 
@@ -152,31 +188,51 @@ def test_a_redacted_value_is_not_taken_for_the_credential(backend: Backend, hidd
     taken(backend, tenant, json.dumps([gitleaks(Secret=hidden, Match="x")]).encode())
     (found,) = tenant.get("/findings").json()["data"]
     assert found["matched_text"] == "********"
-    assert backend.sql("SELECT secret_box, fingerprint FROM findings WHERE id = %s", found["id"]) == [(None, None)]
+    assert backend.sql("SELECT secret_box, fingerprint FROM findings WHERE id = %s", found["id"]) == [
+        (None, None)
+    ]
 
 
 @pytest.mark.parametrize(
     ("format_", "data", "message"),
     [
         ("gitleaks", json.dumps([gitleaks(), {"File": VALUE}]), "record 2: is no finding of gitleaks"),
-        ("gitleaks", json.dumps([gitleaks(), gitleaks(StartLine=VALUE)]), "record 2: line_number: Input should be a valid integer"),
+        (
+            "gitleaks",
+            json.dumps([gitleaks(), gitleaks(StartLine=VALUE)]),
+            "record 2: line_number: Input should be a valid integer",
+        ),
         ("gitleaks", "[{'a': 1}]", "record 1: is not JSON"),
         ("gitleaks", json.dumps([gitleaks()])[:-1], "the file is not JSON: it ends too early"),
         ("gitleaks", '[{"a": "b', "the file is not JSON: it ends too early"),
         ("gitleaks", "[}", "the file is not JSON: its brackets do not match"),
         ("gitleaks", "hello", "the file is not of this format: what would hold its findings is not there"),
-        ("sarif", '{"version": "2.1.0"}', "the file is not of this format: what would hold its findings is not there"),
+        (
+            "sarif",
+            '{"version": "2.1.0"}',
+            "the file is not of this format: what would hold its findings is not there",
+        ),
         ("sarif", json.dumps(sarif(result(), {"ruleId": "x"})), "record 2: is no finding of sarif"),
-        ("trufflehog", as_lines(trufflehog(), {"Raw": VALUE}).decode(), "line 2: is no finding of trufflehog"),
+        (
+            "trufflehog",
+            as_lines(trufflehog(), {"Raw": VALUE}).decode(),
+            "line 2: is no finding of trufflehog",
+        ),
         ("trufflehog", "\n\nnot json", "line 3: is not JSON"),
-        ("kingfisher", json.dumps({"findings": [kingfisher(), {"rule": {}}]}), "record 2: is no finding of kingfisher"),
+        (
+            "kingfisher",
+            json.dumps({"findings": [kingfisher(), {"rule": {}}]}),
+            "record 2: is no finding of kingfisher",
+        ),
         ("auto", '[{"x": 1}]', "cannot tell the file's format: give it with --format"),
         ("auto", "[" * 500, "cannot tell the file's format: give it with --format"),
         ("gitleaks", "[" * 500, "the file is nested too deeply"),
         ("outcrop", "[1]", "line 1: is not a JSON object"),
     ],
 )
-def test_the_first_bad_record_is_named_and_nothing_is_written(backend: Backend, format_: str, data: str, message: str) -> None:
+def test_the_first_bad_record_is_named_and_nothing_is_written(
+    backend: Backend, format_: str, data: str, message: str
+) -> None:
     tenant = backend.tenant()
     with pytest.raises(BadInputError) as raised:
         taken(backend, tenant, data.encode(), ImportFormat(format_))
@@ -189,7 +245,14 @@ def test_a_pipe_is_read_as_well(backend: Backend) -> None:
     tenant = backend.tenant()
     report = json.dumps([gitleaks(File=f"{n}.py") for n in range(300)]).encode()
     assert taken(backend, tenant, io.BufferedReader(Pipe(report), 4_096)).new == 300
-    assert taken(backend, backend.tenant(), io.BufferedReader(Pipe(as_lines(*(make_line() for _ in range(300)))), 4_096)).new == 300
+    assert (
+        taken(
+            backend,
+            backend.tenant(),
+            io.BufferedReader(Pipe(as_lines(*(make_line() for _ in range(300)))), 4_096),
+        ).new
+        == 300
+    )
 
 
 class Endless(io.RawIOBase):
@@ -236,7 +299,13 @@ def test_memory_does_not_grow_with_the_report() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1_000])
 def test_elements_are_the_same_wherever_the_chunks_are_cut(size: int) -> None:
-    document = {"a": [{"x": 1}], "runs": [{"results": [{"k": 'a"]}\\'}, {"deep": {"results": [{"no": 1}]}}, 5, "x"]}, {"results": [{}]}]}
+    document = {
+        "a": [{"x": 1}],
+        "runs": [
+            {"results": [{"k": 'a"]}\\'}, {"deep": {"results": [{"no": 1}]}}, 5, "x"]},
+            {"results": [{}]},
+        ],
+    }
     text = json.dumps(document).encode()
 
     class Cut(io.BytesIO):

@@ -28,13 +28,22 @@ from tests.support.factories import make_line
 
 Json = dict[str, Any]
 
-IDS = [str(UUID(int=n * 0x1111_1111_1111_1111_1111_1111_1111 + 0x4000_8000_0000_0000_0000, version=4)) for n in range(1, 11)]
+IDS = [
+    str(UUID(int=n * 0x1111_1111_1111_1111_1111_1111_1111 + 0x4000_8000_0000_0000_0000, version=4))
+    for n in range(1, 11)
+]
 STATUSES = ["active", "resolved", "false_positive", "customer_restricted", "stale"]
 SOURCES = ["repo", "gist", "commit", "endpoint", "js_bundle"]
 VALIDATIONS = ["valid", "invalid", "unvalidated", "error", "unreachable"]
 SERVICES = ["aws", "aws_s3", "stripe"]
 SCORES = [50.0, 50.5, 50.0, 50.5, 0.0, 90.0, 100.0]
-TIMES = ["2025-12-31T23:59:59", "2026-01-01T00:00:00", "2026-01-01T12:00:00", "2026-01-01T23:59:59", "2026-01-02T00:00:00"]
+TIMES = [
+    "2025-12-31T23:59:59",
+    "2026-01-01T00:00:00",
+    "2026-01-01T12:00:00",
+    "2026-01-01T23:59:59",
+    "2026-01-02T00:00:00",
+]
 MEMBERS = ["ann@example.com", "bob@example.com"]
 MASK = "*" * 8
 
@@ -72,7 +81,9 @@ class Account:
         new = len({line["id"] for line in lines} - self.findings.keys())
         for line in lines:
             self._import_line(line)
-        self.audit.append((by, "findings.import", self.slug, {"lines": len(lines), "new": new, "updated": len(lines) - new}))
+        self.audit.append(
+            (by, "findings.import", self.slug, {"lines": len(lines), "new": new, "updated": len(lines) - new})
+        )
         return len(lines), new
 
     def _import_line(self, line: Json) -> None:
@@ -82,8 +93,26 @@ class Account:
         closed = line["status"] in {"resolved", "false_positive", "customer_restricted"}
         resolved = line["status"] == "resolved"
         self.findings[line["id"]] = {
-            **{name: line[name] for name in ("id", "status", "validation_status", "validation_confidence", "validation_detail")},
-            **{name: line[name] for name in ("composite_score", "source_type", "source_visibility", "repo_full_name", "line_number")},
+            **{
+                name: line[name]
+                for name in (
+                    "id",
+                    "status",
+                    "validation_status",
+                    "validation_confidence",
+                    "validation_detail",
+                )
+            },
+            **{
+                name: line[name]
+                for name in (
+                    "composite_score",
+                    "source_type",
+                    "source_visibility",
+                    "repo_full_name",
+                    "line_number",
+                )
+            },
             **{name: hidden(line[name], secret) for name in ("source_url", "file_path")},
             "matched_text": line["matched_text"] if secret is None else masked(secret),
             "pattern": line["pattern"],
@@ -120,15 +149,27 @@ class Account:
         note = hidden(note, self.secrets.get(id_))
         finding |= {"status": to, "resolution_note": note, "resolved_at": None, "resolution_evidence": None}
         if to == "resolved":
-            finding |= {"resolved_at": now.isoformat(), "resolution_evidence": {"auto_resolved": False, "resolved_by": by}}
-        self.audit.append((by, f"finding.{action}", id_, {"from": status, "to": to} | ({} if note is None else {"note": note})))
+            finding |= {
+                "resolved_at": now.isoformat(),
+                "resolution_evidence": {"auto_resolved": False, "resolved_by": by},
+            }
+        self.audit.append(
+            (
+                by,
+                f"finding.{action}",
+                id_,
+                {"from": status, "to": to} | ({} if note is None else {"note": note}),
+            )
+        )
         told = {
             "resolve": "id status resolved_at resolution_note resolution_evidence validation_status composite_score source_url "
             "matched_text pattern",
             "false_positive": "id status source_url pattern",
         }.get(action)
         if told is not None:
-            self.events.append((f"finding.{to}", id_, json.loads(json.dumps({name: finding[name] for name in told.split()}))))
+            self.events.append(
+                (f"finding.{to}", id_, json.loads(json.dumps({name: finding[name] for name in told.split()})))
+            )
         return to
 
     def list(self, asked: Json) -> Json:
@@ -167,7 +208,9 @@ def _first_moment(text: str) -> datetime:
 
 
 def _last_moment(text: str) -> datetime:
-    return _first_moment(text) + (timedelta(days=1, seconds=-1) if len(text) == len("2026-01-01") else timedelta())
+    return _first_moment(text) + (
+        timedelta(days=1, seconds=-1) if len(text) == len("2026-01-01") else timedelta()
+    )
 
 
 # --- what may happen
@@ -184,27 +227,49 @@ def lines(draw: st.DrawFn) -> Json:
     status = draw(st.sampled_from(STATUSES))
     secret = draw(st.sampled_from([None, None, secret_of(id_, 0), secret_of(id_, 1), secret_of(id_, 2)]))
     shown = secret or "nothing"
-    place = draw(st.sampled_from(["config/Settings.py", "100%_done.py", "ü/größe.js", f"x/{shown}.env", None]))
-    url = draw(st.sampled_from([None, f"https://github.com/acme/shop/{place}?key={quote(shown, safe='')}", "https://Example.com/app.js"]))
+    place = draw(
+        st.sampled_from(["config/Settings.py", "100%_done.py", "ü/größe.js", f"x/{shown}.env", None])
+    )
+    url = draw(
+        st.sampled_from(
+            [
+                None,
+                f"https://github.com/acme/shop/{place}?key={quote(shown, safe='')}",
+                "https://Example.com/app.js",
+            ]
+        )
+    )
     line = make_line(
         id=id_,
         status=status,
         source_type=draw(st.sampled_from(SOURCES)),
         validation_status=draw(st.sampled_from(VALIDATIONS)),
-        validation_detail={"enabled_services": draw(st.lists(st.sampled_from(SERVICES), max_size=3)), "account": "12"},
+        validation_detail={
+            "enabled_services": draw(st.lists(st.sampled_from(SERVICES), max_size=3)),
+            "account": "12",
+        },
         composite_score=draw(st.sampled_from(SCORES)),
         source_url=url,
         file_path=place,
         repo_full_name=draw(st.sampled_from(["acme/shop", "Acme/Web", None])),
         line_number=draw(st.sampled_from([None, 0, 7])),
-        pattern=draw(st.sampled_from([{"name": "AWS", "secret_type": "aws"}, {"name": "Token", "secret_type": "token"}])),
+        pattern=draw(
+            st.sampled_from(
+                [{"name": "AWS", "secret_type": "aws"}, {"name": "Token", "secret_type": "token"}]
+            )
+        ),
         first_seen_at=draw(st.sampled_from(TIMES)),
         last_seen_at=draw(st.sampled_from(TIMES)),
         seen_count=draw(st.sampled_from([1, 2])),
         resolved_at=draw(st.sampled_from(TIMES)),
         resolution_note=draw(st.sampled_from([None, "before", f"was {shown}"])),
         resolution_evidence=draw(
-            st.sampled_from([{"auto_resolved": True, "resolved_by": None}, {"auto_resolved": False, "resolved_by": MEMBERS[0]}])
+            st.sampled_from(
+                [
+                    {"auto_resolved": True, "resolved_by": None},
+                    {"auto_resolved": False, "resolved_by": MEMBERS[0]},
+                ]
+            )
         ),
         suppressed_at=draw(st.sampled_from([None, None, TIMES[1]])),
     )
@@ -229,7 +294,18 @@ _FILTERS = {
     "min_score": ["0", "50", "50.25", "50.5", "90.0", "1e2"],
     "date_from": _DAYS,
     "date_to": _DAYS,
-    "q": ["acme", "ACME py", "100%_", "%", "_", "GRÖSSE", "settings shop", "example.com app", "********", "nowhere"],
+    "q": [
+        "acme",
+        "ACME py",
+        "100%_",
+        "%",
+        "_",
+        "GRÖSSE",
+        "settings shop",
+        "example.com app",
+        "********",
+        "nowhere",
+    ],
 }
 _ORDERS = {
     "order_by": ["composite_score", "first_seen_at", "last_seen_at"],
@@ -243,9 +319,22 @@ def _questions(rng: random.Random, count: int) -> Iterator[Json]:
     """Ask at random: even spreading matters more here than a small example."""
     for _ in range(count):
         names = rng.sample(sorted(_FILTERS), rng.choice([0, 1, 1, 1, 2, 2, 3]))
-        if rng.random() < 0.3:  # a bound that lies inside a bucket of the sort key: where counting is easiest to get wrong
-            name, order = rng.choice([("min_score", "composite_score"), ("date_from", "first_seen_at"), ("date_to", "first_seen_at")])
-            yield {name: rng.choice(_FILTERS[name]), "order_by": order, "order_dir": rng.choice(["asc", "desc"]), "per_page": "1"}
+        if (
+            rng.random() < 0.3
+        ):  # a bound that lies inside a bucket of the sort key: where counting is easiest to get wrong
+            name, order = rng.choice(
+                [
+                    ("min_score", "composite_score"),
+                    ("date_from", "first_seen_at"),
+                    ("date_to", "first_seen_at"),
+                ]
+            )
+            yield {
+                name: rng.choice(_FILTERS[name]),
+                "order_by": order,
+                "order_dir": rng.choice(["asc", "desc"]),
+                "per_page": "1",
+            }
             continue
         asked = {name: rng.choice(_FILTERS[name]) for name in names}
         yield asked | {name: rng.choice(values) for name, values in _ORDERS.items() if rng.random() < 0.8}
@@ -269,7 +358,9 @@ def _compare(got: Json, expected: Json, asked: Json) -> None:
     assert [row["id"] for row in got["data"]] == [row["id"] for row in expected["data"]], asked
     for row, wanted in zip(got["data"], expected["data"], strict=True):
         differing = {
-            name: (row.get(name), wanted.get(name)) for name in row.keys() | wanted.keys() if row.get(name, 0) != wanted.get(name, 0)
+            name: (row.get(name), wanted.get(name))
+            for name in row.keys() | wanted.keys()
+            if row.get(name, 0) != wanted.get(name, 0)
         }
         assert not differing, (asked, row["id"])
 
@@ -298,7 +389,9 @@ class Histories(RuleBasedStateMachine):
 
         return self.runner.run(in_transaction())
 
-    @initialize(some=st.lists(lines(), min_size=6, max_size=12), others=st.lists(lines(), min_size=3, max_size=6))
+    @initialize(
+        some=st.lists(lines(), min_size=6, max_size=12), others=st.lists(lines(), min_size=3, max_size=6)
+    )
     def two_accounts(self, some: list[Json], others: list[Json]) -> None:
         self.tenants = [self.backend.tenant(), self.backend.tenant()]
         self.models = [Account(tenant.account.slug) for tenant in self.tenants]
@@ -312,7 +405,14 @@ class Histories(RuleBasedStateMachine):
         file = io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in some))
         imported = self.runner.run(
             exchange.import_findings(
-                self.db, self.backend.keys, self.tenants[n].account, file, keep_secrets=True, by=by, now=self.clock, progress=lambda _: None
+                self.db,
+                self.backend.keys,
+                self.tenants[n].account,
+                file,
+                keep_secrets=True,
+                by=by,
+                now=self.clock,
+                progress=lambda _: None,
             )
         )
         assert (imported.lines, imported.new) == self.models[n].import_(some, by)
@@ -320,7 +420,9 @@ class Histories(RuleBasedStateMachine):
     @rule(n=who, some=st.lists(lines(), min_size=1, max_size=3))
     def import_with_a_wrong_last_line(self, n: int, some: list[Json]) -> None:
         """One transaction: the good lines before it are not written either."""
-        file = io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in [*some, make_line(status="lost")]))
+        file = io.BytesIO(
+            b"".join(json.dumps(line).encode() + b"\n" for line in [*some, make_line(status="lost")])
+        )
         with pytest.raises(PlaceError, match=f"^line {len(some) + 1}: status"):
             self.runner.run(
                 exchange.import_findings(
@@ -352,7 +454,14 @@ class Histories(RuleBasedStateMachine):
             if action == "suppress":
                 return await findings.suppress_finding(self.db, account_id, UUID(id_), by=by, now=self.clock)
             return await findings.close_finding(
-                self.db, self.backend.keys, account_id, UUID(id_), Action(action), note=note, by=by, now=self.clock
+                self.db,
+                self.backend.keys,
+                account_id,
+                UUID(id_),
+                Action(action),
+                note=note,
+                by=by,
+                now=self.clock,
             )
 
         try:
@@ -377,7 +486,8 @@ class Histories(RuleBasedStateMachine):
 
     def _audit(self, n: int) -> list[tuple[Any, ...]]:
         return self.sql.execute(
-            "SELECT actor, action, target, detail, outcome FROM audit WHERE account_id = %s ORDER BY id", [self.tenants[n].account.id]
+            "SELECT actor, action, target, detail, outcome FROM audit WHERE account_id = %s ORDER BY id",
+            [self.tenants[n].account.id],
         ).fetchall()
 
     @invariant()
@@ -386,7 +496,8 @@ class Histories(RuleBasedStateMachine):
             _compare(tenant.get("/findings", per_page="200").json(), model.list({"per_page": "200"}), {})
             assert self._audit(n)[self.before[n] :] == [(*line, "ok") for line in model.audit]
             events = self.sql.execute(
-                "SELECT event, finding_id::text, finding FROM outbox WHERE account_id = %s ORDER BY created_at, ctid", [tenant.account.id]
+                "SELECT event, finding_id::text, finding FROM outbox WHERE account_id = %s ORDER BY created_at, ctid",
+                [tenant.account.id],
             ).fetchall()
             key = lambda event: json.dumps(event, sort_keys=True)  # noqa: E731 - of the same second in any order
             assert sorted(map(list, events), key=key) == sorted(map(list, model.events), key=key)
@@ -405,7 +516,9 @@ class Histories(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("cheap", [listing._CHEAP, 0], ids=["as it is", "by the rollups"])
-def test_every_history_ends_as_the_specification_says(backend: Backend, monkeypatch: pytest.MonkeyPatch, cheap: int) -> None:
+def test_every_history_ends_as_the_specification_says(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch, cheap: int
+) -> None:
     monkeypatch.setattr(listing, "_CHEAP", cheap)  # small accounts never jump otherwise
     run_state_machine_as_test(
         lambda: Histories(backend),
@@ -416,30 +529,40 @@ def test_every_history_ends_as_the_specification_says(backend: Backend, monkeypa
             stateful_step_count=14,
             deadline=None,
             suppress_health_check=list(HealthCheck),
-            phases=[Phase.generate],  # a smaller history takes minutes to find; the failing question is told as it is
+            phases=[
+                Phase.generate
+            ],  # a smaller history takes minutes to find; the failing question is told as it is
         ),
     )
 
 
 def test_a_password_in_a_note_is_masked_wholly(backend: Backend) -> None:
     tenant = backend.tenant()
-    line = make_line(secret="correct horse battery staple", pattern={"name": "Password", "secret_type": "password"})
+    line = make_line(
+        secret="correct horse battery staple", pattern={"name": "Password", "secret_type": "password"}
+    )
     backend.import_(tenant.account, line)
     assert tenant.finding(line["id"])["matched_text"] == MASK
-    tenant.post(f"/findings/{line['id']}/resolve", note="it was correct horse battery staple").raise_for_status()
+    tenant.post(
+        f"/findings/{line['id']}/resolve", note="it was correct horse battery staple"
+    ).raise_for_status()
     assert tenant.finding(line["id"])["resolution_note"] == f"it was {MASK}"
 
 
 def test_the_same_id_twice_in_one_file_is_as_in_two_files(backend: Backend) -> None:
     """The credential and the times of the first line are known when the second line, which says nothing of them, updates it."""
     line = make_line(secret="a-secret-of-some-length")
-    again = {name: value for name, value in line.items() if name not in {"secret", "first_seen_at", "last_seen_at"}} | {"seen_count": 9}
+    again = {
+        name: value for name, value in line.items() if name not in {"secret", "first_seen_at", "last_seen_at"}
+    } | {"seen_count": 9}
     one_file, two_files = backend.tenant(), backend.tenant()
     backend.import_(one_file.account, line, again)
     backend.import_(two_files.account, line)
     backend.import_(two_files.account, again)
     for tenant in (one_file, two_files):
-        tenant.post(f"/findings/{line['id']}/false_positive", note="it was a-secret-of-some-length").raise_for_status()
+        tenant.post(
+            f"/findings/{line['id']}/false_positive", note="it was a-secret-of-some-length"
+        ).raise_for_status()
     expected = two_files.finding(line["id"])
     assert (expected["seen_count"], expected["first_seen_at"]) == (9, line["first_seen_at"])
     assert expected["resolution_note"] == "it was a-********th"

@@ -35,7 +35,13 @@ def _lines(rng: random.Random, count: int) -> list[dict[str, Any]]:
 
 def test_an_empty_account_has_every_figure_at_nought(backend: Backend) -> None:
     seen = _overview(backend, backend.tenant())
-    assert (seen.total, seen.suppressed, seen.active, seen.other_types, seen.of_other_types) == (0, 0, 0, 0, 0)
+    assert (seen.total, seen.suppressed, seen.active, seen.other_types, seen.of_other_types) == (
+        0,
+        0,
+        0,
+        0,
+        0,
+    )
     assert seen.by_status == dict.fromkeys(Status, 0)
     assert seen.by_validation == dict.fromkeys(Validation, 0)
     assert seen.by_source == dict.fromkeys(SourceType, 0)
@@ -52,7 +58,10 @@ def test_every_figure_is_that_of_a_count(backend: Backend) -> None:
     backend.import_(neighbour.account, *_lines(random.Random(4), 50))
     for status in ("resolve", "suppress"):  # some counts are deltas
         tenant.post(f"/findings/{lines[0]['id']}/{status}")
-    listed = tenant.get("/findings", per_page=200).json()["data"] + tenant.get("/findings", per_page=200, page=2).json()["data"]
+    listed = (
+        tenant.get("/findings", per_page=200).json()["data"]
+        + tenant.get("/findings", per_page=200, page=2).json()["data"]
+    )
     shown = [f for f in listed if f["suppressed_at"] is None]
     active = [f for f in shown if f["status"] == "active"]
     types = Counter(f["pattern"]["secret_type"] for f in active)
@@ -82,13 +91,18 @@ def test_the_most_urgent_are_valid_ones_then_the_highest_scores(backend: Backend
     backend.import_(tenant.account, *valid, *others, hidden, closed)
     seen = _overview(backend, tenant).urgent
     assert [f.composite_score for f in seen] == [90, 60, 40, 78, 77, 76, 75, 74]
-    backend.import_(tenant.account, *(make_line(validation_status="valid", composite_score=10.0) for _ in range(URGENT)))
+    backend.import_(
+        tenant.account, *(make_line(validation_status="valid", composite_score=10.0) for _ in range(URGENT))
+    )
     assert {f.validation_status for f in _overview(backend, tenant).urgent} == {Validation.VALID}
 
 
 def test_the_last_five_runs_come_with_their_gaps(backend: Backend) -> None:
     tenant = backend.tenant()
-    runs = [make_scan(created_at=NOW - timedelta(hours=n), coverage_gaps=(Gap(f"repo {n}", "no access"),)) for n in range(7)]
+    runs = [
+        make_scan(created_at=NOW - timedelta(hours=n), coverage_gaps=(Gap(f"repo {n}", "no access"),))
+        for n in range(7)
+    ]
     for run in runs:
         backend.scan(tenant.account, run)
     seen = _overview(backend, tenant).scans

@@ -19,14 +19,26 @@ from outcrop.domain.target import Spec, TargetKind
 from outcrop.services.pipeline.foreground import run_now
 from outcrop.sources.hosts import github as github_api
 from tests.support.github_host import Fault, error, secondary
-from tests.support.pipeline import GIST, NAME, Hosted, Pipeline, Repo, owner_spec, plain_spec, repository_spec, token
+from tests.support.pipeline import (
+    GIST,
+    NAME,
+    Hosted,
+    Pipeline,
+    Repo,
+    owner_spec,
+    plain_spec,
+    repository_spec,
+    token,
+)
 from tests.support.workers import until
 
 
 def paths(pipeline: Pipeline, account: Account, **wanted: object) -> list[str]:
     """Name where findings stand, as repository:path."""
     found = pipeline.findings(account)
-    return sorted(f"{one['repo_full_name']}:{one['file_path']}" for one in found if wanted.items() <= one.items())
+    return sorted(
+        f"{one['repo_full_name']}:{one['file_path']}" for one in found if wanted.items() <= one.items()
+    )
 
 
 def told(run: ScanRun, words: str) -> bool:
@@ -42,20 +54,37 @@ def one_repository(pipeline: Pipeline, files: dict[str, str | bytes] | None = No
 # --- what an owner consists of
 
 
-def test_each_repository_of_an_owner_is_looked_at_but_forks_and_what_is_not_wanted(pipeline: Pipeline, account: Account) -> None:
+def test_each_repository_of_an_owner_is_looked_at_but_forks_and_what_is_not_wanted(
+    pipeline: Pipeline, account: Account
+) -> None:
     owner = pipeline.owner()
-    for name, fields in {"shop": {}, "copy": {"fork": True}, "old": {"archived": True}, "off-1": {}, "on-2": {}}.items():
+    for name, fields in {
+        "shop": {},
+        "copy": {"fork": True},
+        "old": {"archived": True},
+        "off-1": {},
+        "on-2": {},
+    }.items():
         pipeline.hosted(f"{owner}/{name}", {"a.txt": token(name)}, **fields)
     pipeline.hosted(f"{owner}/empty", size=0, pushed_at=None)
     run = pipeline.scan(account, owner_spec(owner, exclude=("OFF-*",)))
     assert paths(pipeline, account) == sorted(f"{owner}/{name}:a.txt" for name in ("shop", "old", "on-2"))
-    assert (run.status, run.coverage_gaps, run.progress["targets"], run.findings_new) == (ScanStatus.COMPLETED, (), 3, 3)
+    assert (run.status, run.coverage_gaps, run.progress["targets"], run.findings_new) == (
+        ScanStatus.COMPLETED,
+        (),
+        3,
+        3,
+    )
     other = pipeline.account()
     pipeline.scan(other, owner_spec(owner, f"{owner}/*o*", forks=True, archived=False))
-    assert paths(pipeline, other) == sorted(f"{owner}/{name}:a.txt" for name in ("shop", "copy", "off-1", "on-2"))
+    assert paths(pipeline, other) == sorted(
+        f"{owner}/{name}:a.txt" for name in ("shop", "copy", "off-1", "on-2")
+    )
 
 
-def test_a_private_repository_is_looked_at_with_the_targets_own_credential_only(pipeline: Pipeline, account: Account) -> None:
+def test_a_private_repository_is_looked_at_with_the_targets_own_credential_only(
+    pipeline: Pipeline, account: Account
+) -> None:
     owner = pipeline.owner(organisation=True, members=("jo",))
     pipeline.hub.add_user("jo")
     pipeline.hub.tokens["tok-jo"] = "jo"
@@ -71,14 +100,18 @@ def test_a_private_repository_is_looked_at_with_the_targets_own_credential_only(
         assert len(pipeline.findings(account)) == 1
     pipeline.scan_with(account, owner_spec(owner), "tok-jo")
     assert {one["source_visibility"] for one in pipeline.findings(account)} == {"public", "private"}
-    assert {auth for path, _, auth in pipeline.git.requests if "/hidden" in path} == {basic("x-access-token:tok-jo")}
+    assert {auth for path, _, auth in pipeline.git.requests if "/hidden" in path} == {
+        basic("x-access-token:tok-jo")
+    }
 
 
 def basic(text: str) -> str:
     return "Basic " + base64.b64encode(text.encode()).decode()
 
 
-def test_the_secret_gists_of_the_operators_own_login_are_not_an_accounts(pipeline: Pipeline, account: Account) -> None:
+def test_the_secret_gists_of_the_operators_own_login_are_not_an_accounts(
+    pipeline: Pipeline, account: Account
+) -> None:
     owner = pipeline.owner()
     pipeline.hub.tokens["tok-operator"] = owner
     gist, _ = pipeline.gist(owner, {"a.txt": token("secret gist")}, public=False)
@@ -92,7 +125,9 @@ def test_the_secret_gists_of_the_operators_own_login_are_not_an_accounts(pipelin
     assert len(pipeline.findings(account)) == 2
 
 
-def test_a_wiki_that_was_never_written_is_no_gap_and_one_that_was_is_looked_at(pipeline: Pipeline, account: Account) -> None:
+def test_a_wiki_that_was_never_written_is_no_gap_and_one_that_was_is_looked_at(
+    pipeline: Pipeline, account: Account
+) -> None:
     owner = pipeline.owner()
     pipeline.hosted(f"{owner}/shop", {"a.txt": "x"}, has_wiki=True)
     run = pipeline.scan(account, owner_spec(owner))
@@ -103,7 +138,10 @@ def test_a_wiki_that_was_never_written_is_no_gap_and_one_that_was_is_looked_at(p
     assert pipeline.findings(account) == []
     pipeline.scan(account, owner_spec(owner))
     found = pipeline.finding(account)
-    assert (found["source_url"], found["repo_full_name"]) == (f"https://github.example/{owner}/shop/wiki", f"{owner}/shop")
+    assert (found["source_url"], found["repo_full_name"]) == (
+        f"https://github.example/{owner}/shop/wiki",
+        f"{owner}/shop",
+    )
     pipeline.hub.repos[f"{owner}/shop"] |= {"visibility": "internal", "private": False}
     pipeline.scan_with(account, owner_spec(owner), token_of(pipeline, owner))
     assert pipeline.finding(account)["source_visibility"] == "internal"  # though no ref of the wiki has moved
@@ -137,7 +175,9 @@ def test_gists_of_an_owner_and_a_single_one(pipeline: Pipeline, account: Account
 # --- what is recorded
 
 
-def test_a_finding_names_the_line_in_the_oldest_commit_and_the_line_at_the_tip(pipeline: Pipeline, account: Account) -> None:
+def test_a_finding_names_the_line_in_the_oldest_commit_and_the_line_at_the_tip(
+    pipeline: Pipeline, account: Account
+) -> None:
     spec, shop = one_repository(pipeline, {"a.txt": "x"})
     first = shop.push({"a.txt": f"x\n{token(1)}\n", "gone/b.txt": token(2)})
     shop.push({"a.txt": f"x\ny\nz\n{token(1)}\n"})
@@ -152,22 +192,31 @@ def test_a_finding_names_the_line_in_the_oldest_commit_and_the_line_at_the_tip(p
     assert (at_side["source_type"], at_side["line_number"], at_side["current_line"]) == ("commit", 2, None)
     assert {one["repo_full_name"] for one in (at_tip, at_side, removed)} == {shop.full_name}
     assert {one["matched_text"] for one in (at_tip,)} == {f"ghp_********{token(1)[-4:]}"}
-    size = sum(len(text) for text in ("x", f"x\n{token(1)}\n", token(2), f"x\ny\nz\n{token(1)}\n", f"\n{token(3)}"))
+    size = sum(
+        len(text) for text in ("x", f"x\n{token(1)}\n", token(2), f"x\ny\nz\n{token(1)}\n", f"\n{token(3)}")
+    )
     assert run.progress == {"targets": 1, "commits": 4, "blobs": 5, "bytes": size, "pages": 0}
     assert (run.findings_new, run.findings_seen, run.findings_resolved, run.error) == (3, 3, 0, None)
 
 
-def test_a_new_finding_is_announced_with_the_fields_of_the_specification_and_audited(pipeline: Pipeline, account: Account) -> None:
+def test_a_new_finding_is_announced_with_the_fields_of_the_specification_and_audited(
+    pipeline: Pipeline, account: Account
+) -> None:
     spec, _ = one_repository(pipeline)
     run = pipeline.scan(account, spec)
     found = pipeline.finding(account)
-    ((event, finding_id, body),) = pipeline.sql("SELECT event, finding_id, finding FROM outbox WHERE account_id = %s", account.id)
+    ((event, finding_id, body),) = pipeline.sql(
+        "SELECT event, finding_id, finding FROM outbox WHERE account_id = %s", account.id
+    )
     assert (event, finding_id) == ("finding.new", found["id"])
     assert set(body) == set(FIELDS[EventType.NEW])
     assert body["source_url"] == found["source_url"]
     assert (body["validation_status"], body["status"], body["seen_count"]) == ("unvalidated", "active", 1)
     assert body["composite_score"] == found["composite_score"] > 0
-    lines = pipeline.sql("SELECT actor, action, target, outcome, detail FROM audit WHERE account_id = %s ORDER BY id OFFSET 1", account.id)
+    lines = pipeline.sql(
+        "SELECT actor, action, target, outcome, detail FROM audit WHERE account_id = %s ORDER BY id OFFSET 1",
+        account.id,
+    )
     assert lines == [
         ("a test", "scan.start", str(run.id), "ok", {"trigger": "cli", "target": spec.shown}),
         ("scan", "finding.new", str(found["id"]), "ok", {"scan": str(run.id), "to": "active"}),
@@ -209,10 +258,16 @@ def test_no_raw_credential_stands_anywhere_in_the_database(pipeline: Pipeline, a
 
 def holding(pipeline: Pipeline, raw: str) -> list[str]:
     """Name the tables of the whole database in which a text stands, in whatever column; bytes are written as hexadecimal digits."""
-    tables = [table for (table,) in pipeline.sql("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")]
+    tables = [
+        table
+        for (table,) in pipeline.sql("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
+    ]
     one = "SELECT '{0}' FROM \"{0}\" t WHERE position(%(raw)s IN t::text) > 0 OR position(%(hex)s IN t::text) > 0"
     with psycopg.connect(pipeline.url) as db:
-        found = db.execute(" UNION ".join(one.format(table) for table in tables).encode(), {"raw": raw, "hex": raw.encode().hex()})
+        found = db.execute(
+            " UNION ".join(one.format(table) for table in tables).encode(),
+            {"raw": raw, "hex": raw.encode().hex()},
+        )
         return sorted(table for (table,) in found)
 
 
@@ -224,11 +279,16 @@ def test_the_search_for_raw_credentials_would_find_one(pipeline: Pipeline, accou
     pipeline.sql("DELETE FROM etags WHERE account_id = %s", account.id)
 
 
-def test_a_line_that_allows_itself_is_recorded_and_says_so_and_an_ignore_file_hides_nothing(pipeline: Pipeline, account: Account) -> None:
+def test_a_line_that_allows_itself_is_recorded_and_says_so_and_an_ignore_file_hides_nothing(
+    pipeline: Pipeline, account: Account
+) -> None:
     files = {"a.txt": f"{token(1)} # outcrop:allow\n", "b.txt": token(2), ".outcropignore": "*\n"}
     spec, _ = one_repository(pipeline, files)
     pipeline.scan(account, spec)
-    assert [(one["file_path"], one["allowed_in_source"]) for one in pipeline.findings(account)] == [("a.txt", True), ("b.txt", False)]
+    assert [(one["file_path"], one["allowed_in_source"]) for one in pipeline.findings(account)] == [
+        ("a.txt", True),
+        ("b.txt", False),
+    ]
 
 
 # --- other kinds of target
@@ -238,7 +298,9 @@ def commit_spec(hosted: Hosted, sha: str | None = None) -> Spec:
     return Spec(TargetKind.COMMIT, f"https://{NAME}/{hosted.full_name}/commit/{sha or hosted.repo.tip()}")
 
 
-def test_a_single_commit_tells_what_it_brought_and_nothing_of_the_rest(pipeline: Pipeline, account: Account) -> None:
+def test_a_single_commit_tells_what_it_brought_and_nothing_of_the_rest(
+    pipeline: Pipeline, account: Account
+) -> None:
     _, shop = one_repository(pipeline, {"a.txt": token(1)})
     second = shop.push({"a.txt": token(1), "b.txt": f"\n{token(2)}"})
     shop.push({"a.txt": token(1), "b.txt": f"\n{token(2)}", "c.txt": token(3)})
@@ -249,31 +311,43 @@ def test_a_single_commit_tells_what_it_brought_and_nothing_of_the_rest(pipeline:
     assert (run.progress["commits"], run.progress["blobs"]) == (1, 1)
 
 
-def test_a_commit_looked_at_after_its_repository_takes_nothing_from_its_findings(pipeline: Pipeline, account: Account) -> None:
+def test_a_commit_looked_at_after_its_repository_takes_nothing_from_its_findings(
+    pipeline: Pipeline, account: Account
+) -> None:
     spec, shop = one_repository(pipeline, {"a.txt": token(1)})
     second = shop.push({"a.txt": f"\n{token(1)}", "b.txt": token(2)})
     pipeline.scan(account, spec)
     before, blobs = pipeline.findings(account), pipeline.blobs(account)
     pipeline.scan(account, commit_spec(shop, second))
     kept = ("id", "source_type", "source_url", "line_number", "current_line", "commit_id", "status")
-    assert [[one[name] for name in kept] for one in pipeline.findings(account)] == [[one[name] for name in kept] for one in before]
+    assert [[one[name] for name in kept] for one in pipeline.findings(account)] == [
+        [one[name] for name in kept] for one in before
+    ]
     assert pipeline.blobs(account) == blobs
     pipeline.scan(account, spec)
     assert [one["seen_count"] for one in pipeline.findings(account)] == [3, 3]
 
 
-def test_a_plain_repository_is_asked_for_its_refs_and_cloned_when_they_moved(pipeline: Pipeline, account: Account) -> None:
+def test_a_plain_repository_is_asked_for_its_refs_and_cloned_when_they_moved(
+    pipeline: Pipeline, account: Account
+) -> None:
     name = f"plain-{pipeline.owner()}/shop"
     repo = Repo(pipeline.served / f"{name}.git")
     repo.commit({"a.txt": token(1)})
     pipeline.scan(account, plain_spec(name))
     found = pipeline.finding(account)
-    assert (found["source_type"], found["source_visibility"], found["repo_full_name"]) == ("repo", "public", name)
+    assert (found["source_type"], found["source_visibility"], found["repo_full_name"]) == (
+        "repo",
+        "public",
+        name,
+    )
     assert found["source_url"] == f"https://git.example/{name}"
     pipeline.git.requests.clear()
     run = pipeline.scan(account, plain_spec(name))
     assert (run.findings_new, run.findings_seen, run.progress["blobs"]) == (0, 1, 0)
-    assert not any("git-upload-pack" in path and "refs" not in path for path, _, _ in pipeline.git.requests[1:-1])
+    assert not any(
+        "git-upload-pack" in path and "refs" not in path for path, _, _ in pipeline.git.requests[1:-1]
+    )
     repo.commit({"b.txt": token(2)})
     run = pipeline.scan(account, plain_spec(name))
     assert (run.findings_new, run.findings_seen) == (1, 2)
@@ -290,13 +364,20 @@ def test_a_plain_repository_is_cloned_with_the_targets_login(pipeline: Pipeline,
     assert pipeline.finding(account)["source_visibility"] == "unknown"
 
 
-def test_a_folder_and_a_repository_on_this_machine(pipeline: Pipeline, account: Account, tmp_path: Path) -> None:
+def test_a_folder_and_a_repository_on_this_machine(
+    pipeline: Pipeline, account: Account, tmp_path: Path
+) -> None:
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "a!b.txt").write_text(f"x\n{token(1)}")
     spec = Spec(TargetKind.FOLDER, str(tmp_path / "plain"))
     run = pipeline.scan(account, spec)
     found = pipeline.finding(account)
-    assert (found["source_type"], found["file_path"], found["line_number"], found["source_url"]) == ("repo", "a!b.txt", 2, None)
+    assert (found["source_type"], found["file_path"], found["line_number"], found["source_url"]) == (
+        "repo",
+        "a!b.txt",
+        2,
+        None,
+    )
     assert (run.findings_new, run.type) == (1, "github")
     (tmp_path / "plain" / "a!b.txt").write_text(f"x\nhidden{token(1)}")  # no rule tells of it any more
     assert pipeline.scan(account, spec).findings_seen == 1
@@ -312,7 +393,9 @@ def test_a_folder_and_a_repository_on_this_machine(pipeline: Pipeline, account: 
     assert pipeline.scan(account, spec).findings_resolved == 1
 
 
-def test_a_clone_on_this_machine_resolves_nothing_of_where_it_came_from(pipeline: Pipeline, account: Account, tmp_path: Path) -> None:
+def test_a_clone_on_this_machine_resolves_nothing_of_where_it_came_from(
+    pipeline: Pipeline, account: Account, tmp_path: Path
+) -> None:
     name = f"plain-{pipeline.owner()}/shop"
     served = Repo(pipeline.served / f"{name}.git")
     served.commit({"a.txt": token(1)})
@@ -341,7 +424,9 @@ def test_a_folder_that_is_gone_resolves_nothing(pipeline: Pipeline, account: Acc
 # --- what fails
 
 
-def test_a_token_that_is_revoked_while_repositories_are_listed_leaves_what_was_listed(pipeline: Pipeline, account: Account) -> None:
+def test_a_token_that_is_revoked_while_repositories_are_listed_leaves_what_was_listed(
+    pipeline: Pipeline, account: Account
+) -> None:
     owner = pipeline.owner()
     pipeline.hosted(f"{owner}/a", {"a.txt": token(1)})
     pipeline.gist(owner, {"b.txt": token(2)})
@@ -363,7 +448,9 @@ def test_a_token_that_is_revoked_while_repositories_are_listed_leaves_what_was_l
         (Fault(302, headers={"Location": "https://evil.example/"}), "another host"),
     ],
 )
-def test_a_target_that_cannot_be_listed_fails_with_the_reason(pipeline: Pipeline, account: Account, fault: Fault, words: str) -> None:
+def test_a_target_that_cannot_be_listed_fails_with_the_reason(
+    pipeline: Pipeline, account: Account, fault: Fault, words: str
+) -> None:
     spec, _ = one_repository(pipeline)
     pipeline.scan(account, spec)
     pipeline.sql("DELETE FROM etags")
@@ -405,7 +492,11 @@ def test_limits_of_the_host_are_waited_for_and_told(pipeline: Pipeline, account:
     spec, _ = one_repository(pipeline)
     pipeline.hub.faults.append(secondary(retry_after=1))
     waits: list[str] = []
-    run = pipeline.wait(run_now(pipeline.tools, account, spec, lambda current: waits.append(current.waiting or ""), by="a test"))
+    run = pipeline.wait(
+        run_now(
+            pipeline.tools, account, spec, lambda current: waits.append(current.waiting or ""), by="a test"
+        )
+    )
     assert run.status is ScanStatus.COMPLETED
     assert f"{NAME} asks for a pause: waiting 1 seconds" in waits
     assert run.waiting is None
@@ -427,12 +518,17 @@ def is_cloning(pipeline: Pipeline) -> bool:
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
             said = (process / "cmdline").read_text(errors="replace").split("\0")
-            if Path(said[0]).name == "git" and str(pipeline.cache) in f"{said} {(process / 'cwd').readlink()}":
+            if (
+                Path(said[0]).name == "git"
+                and str(pipeline.cache) in f"{said} {(process / 'cwd').readlink()}"
+            ):
                 return True
     return False
 
 
-def test_a_child_process_that_dies_at_work_fails_its_source_and_is_replaced(pipeline: Pipeline, account: Account) -> None:
+def test_a_child_process_that_dies_at_work_fails_its_source_and_is_replaced(
+    pipeline: Pipeline, account: Account
+) -> None:
     spec, shop = one_repository(pipeline)
 
     def kill_at_work() -> None:
@@ -443,7 +539,9 @@ def test_a_child_process_that_dies_at_work_fails_its_source_and_is_replaced(pipe
     pipeline.git.delay = 1.0  # for each of three answers
     killing = threading.Thread(target=kill_at_work)
     killing.start()
-    run = pipeline.wait(run_now(pipeline.tools, account, spec, lambda _: None, by="a test"))  # what it leaves is swept by the next one
+    run = pipeline.wait(
+        run_now(pipeline.tools, account, spec, lambda _: None, by="a test")
+    )  # what it leaves is swept by the next one
     killing.join()
     pipeline.git.delay = 0
     until(lambda: not is_cloning(pipeline), "git to end")
@@ -454,7 +552,9 @@ def test_a_child_process_that_dies_at_work_fails_its_source_and_is_replaced(pipe
     assert shop.full_name == pipeline.finding(account)["repo_full_name"]
 
 
-def test_a_child_process_that_has_died_while_it_was_idle_harms_nobody(pipeline: Pipeline, account: Account) -> None:
+def test_a_child_process_that_has_died_while_it_was_idle_harms_nobody(
+    pipeline: Pipeline, account: Account
+) -> None:
     spec, _ = one_repository(pipeline)
     pipeline.scan(account, spec)
     kill_children(pipeline)

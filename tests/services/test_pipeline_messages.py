@@ -16,18 +16,28 @@ def one_repository(pipeline: Pipeline) -> tuple[Spec, Hosted]:
     return owner_spec(owner), pipeline.hosted(f"{owner}/shop", FILES)
 
 
-def test_a_message_is_a_place_with_the_address_of_its_commit_and_an_excerpt(pipeline: Pipeline, account: Account) -> None:
+def test_a_message_is_a_place_with_the_address_of_its_commit_and_an_excerpt(
+    pipeline: Pipeline, account: Account
+) -> None:
     spec, shop = one_repository(pipeline)
     commit = shop.push(FILES, message=f"try it\n\nwith {KEY}\nand so on\n")
     run = pipeline.scan(account, spec)
     found = pipeline.finding(account)
-    assert (found["file_path"], found["line_number"], found["source_type"]) == (".git/COMMIT_EDITMSG", 3, "commit")
+    assert (found["file_path"], found["line_number"], found["source_type"]) == (
+        ".git/COMMIT_EDITMSG",
+        3,
+        "commit",
+    )
     assert found["source_url"].endswith(f"/shop/commit/{commit}")
     assert (run.findings_new, run.progress["blobs"]) == (1, 1)
-    assert pipeline.excerpt(account, found["id"]) == Excerpt(1, ("try it", "", f"with {Secret(KEY).masked()}", "and so on"), 2)
+    assert pipeline.excerpt(account, found["id"]) == Excerpt(
+        1, ("try it", "", f"with {Secret(KEY).masked()}", "and so on"), 2
+    )
 
 
-def test_of_a_new_commit_the_message_is_read_and_an_old_one_is_seen_again(pipeline: Pipeline, account: Account) -> None:
+def test_of_a_new_commit_the_message_is_read_and_an_old_one_is_seen_again(
+    pipeline: Pipeline, account: Account
+) -> None:
     spec, shop = one_repository(pipeline)
     shop.push(FILES, message=KEY)
     pipeline.scan(account, spec)
@@ -48,7 +58,9 @@ def test_a_message_that_was_rewritten_and_dropped_is_resolved(pipeline: Pipeline
     assert pipeline.finding(account)["status"] == "resolved"
 
 
-def test_a_message_that_moved_to_another_commit_is_the_same_finding(pipeline: Pipeline, account: Account) -> None:
+def test_a_message_that_moved_to_another_commit_is_the_same_finding(
+    pipeline: Pipeline, account: Account
+) -> None:
     spec, shop = one_repository(pipeline)
     shop.push(FILES, message=KEY)
     pipeline.scan(account, spec)
@@ -70,7 +82,9 @@ def test_a_tag_that_comes_later_is_read(pipeline: Pipeline, account: Account) ->
     assert found["source_url"].endswith(f"/shop/commit/{shop.repo.tip()}")
     shop.repo.delete("refs/tags/v1")
     shop.pushed()
-    assert pipeline.scan(account, spec).findings_resolved == 0, "the commit is still served, and with it perhaps its tag"
+    assert pipeline.scan(account, spec).findings_resolved == 0, (
+        "the commit is still served, and with it perhaps its tag"
+    )
 
 
 def test_a_single_commit_is_looked_at_with_its_message(pipeline: Pipeline, account: Account) -> None:
@@ -83,7 +97,9 @@ def test_a_single_commit_is_looked_at_with_its_message(pipeline: Pipeline, accou
     assert (run.progress["commits"], run.progress["blobs"]) == (1, 0)
 
 
-def test_a_file_that_only_a_tag_names_is_found_and_resolved_when_it_goes(pipeline: Pipeline, account: Account) -> None:
+def test_a_file_that_only_a_tag_names_is_found_and_resolved_when_it_goes(
+    pipeline: Pipeline, account: Account
+) -> None:
     spec, shop = one_repository(pipeline)
     pipeline.scan(account, spec)
     blob = shop.repo.git("hash-object", "-w", "--stdin", given=f"{KEY}\n".encode())
@@ -91,7 +107,11 @@ def test_a_file_that_only_a_tag_names_is_found_and_resolved_when_it_goes(pipelin
     shop.pushed()
     assert pipeline.scan(account, spec).findings_new == 1
     found = pipeline.finding(account)
-    assert (found["file_path"], found["commit_id"], found["source_url"].endswith("/shop")) == ("refs/tags/key", None, True)
+    assert (found["file_path"], found["commit_id"], found["source_url"].endswith("/shop")) == (
+        "refs/tags/key",
+        None,
+        True,
+    )
     shop.repo.delete("refs/tags/key")
     shop.pushed()
     assert pipeline.scan(account, spec).findings_resolved == 1

@@ -20,7 +20,9 @@ SITE, CDN = "http://site.example", "http://cdn.example"
 
 def source_map(**files: str) -> str:
     names = [f"webpack://shop/./src/{name}.ts" for name in files]
-    return json.dumps({"version": 3, "sources": names, "sourcesContent": list(files.values()), "mappings": ""})
+    return json.dumps(
+        {"version": 3, "sources": names, "sourcesContent": list(files.values()), "mappings": ""}
+    )
 
 
 def inline(map_: str) -> str:
@@ -47,7 +49,8 @@ def bundled() -> dict[str, Route]:
             source_map(keys=f'// keys\n\nexport const key = "{token("linked")}";\n'), "application/json"
         ),
         "/assets/index-DiwrgTda.js": script(
-            'fetch("/api/config").then(r=>r.json())' + inline(source_map(deep=f'const d = "{token("packed")}"'))
+            'fetch("/api/config").then(r=>r.json())'
+            + inline(source_map(deep=f'const d = "{token("packed")}"'))
         ),
         "/api/config": text(json.dumps({"token": token("json")}), "application/json"),
         "cdn.example/tags/v2.js?id=9": script(f'window.tag="{token("third")}"'),
@@ -58,7 +61,14 @@ def test_findings_of_a_bundled_site_stand_where_they_were_served(pipeline, accou
     with served(pipeline, account, bundled(), "site.example", "cdn.example") as runs:
         runs.scan()
     found = {
-        (one["file_path"], one["source_path"][1:].decode(), one["source_type"], one["source_url"], one["line_number"], one["source"])
+        (
+            one["file_path"],
+            one["source_path"][1:].decode(),
+            one["source_type"],
+            one["source_url"],
+            one["line_number"],
+            one["source"],
+        )
         for one in runs.findings
     }
     chunk = "/static/js/main.3f9a12bc.chunk.js"
@@ -70,9 +80,10 @@ def test_findings_of_a_bundled_site_stand_where_they_were_served(pipeline, accou
         ("/api/config", "/api/config", "endpoint", f"{SITE}/api/config", 1, SITE),
         ("/tags/v2.js", "/tags/v2.js", "js_bundle", f"{CDN}/tags/v2.js?id=9", 1, CDN),
     }
-    assert {(one["source_visibility"], one["repo_full_name"], one["status"], one["seen_count"]) for one in runs.findings} == {
-        ("public", None, "active", 1)
-    }
+    assert {
+        (one["source_visibility"], one["repo_full_name"], one["status"], one["seen_count"])
+        for one in runs.findings
+    } == {("public", None, "active", 1)}
 
 
 def test_run_counts_tells_and_announces_what_it_found(pipeline, account):
@@ -82,12 +93,17 @@ def test_run_counts_tells_and_announces_what_it_found(pipeline, account):
     assert (run.type, run.status, run.error) == ("scrape", "completed", None)
     assert (run.findings_new, run.findings_seen, run.findings_resolved) == (6, 6, 0)
     assert run.coverage_gaps == ()
-    assert (run.progress["targets"], run.progress["pages"]) == (1, 7)  # five addresses of text, two original files
+    assert (run.progress["targets"], run.progress["pages"]) == (
+        1,
+        7,
+    )  # five addresses of text, two original files
     assert run.progress["bytes"] > sum(len(routes[path][2]) for path in ("/", "/api/config"))  # type: ignore[index]
     assert runs.events == ["finding.new"] * 6
     query = "SELECT actor, action, target, detail ->> 'scan' FROM audit WHERE account_id = %s AND action LIKE 'finding.%%'"
     lines = pipeline.sql(query, account.id)
-    assert {(actor, action, scan) for actor, action, _, scan in lines} == {("scan", "finding.new", str(run.id))}
+    assert {(actor, action, scan) for actor, action, _, scan in lines} == {
+        ("scan", "finding.new", str(run.id))
+    }
     assert {target for _, _, target, _ in lines} == {str(one["id"]) for one in runs.findings}
 
 
@@ -97,7 +113,10 @@ def test_run_counts_tells_and_announces_what_it_found(pipeline, account):
 def test_raw_value_stands_nowhere_but_encrypted(pipeline, account):
     with served(pipeline, account, bundled(), "site.example", "cdn.example") as runs:
         runs.scan()
-    assert runs.tables_with(*(token(name) for name in ("inline", "bundle", "linked", "packed", "json", "third"))) == set()
+    assert (
+        runs.tables_with(*(token(name) for name in ("inline", "bundle", "linked", "packed", "json", "third")))
+        == set()
+    )
     assert all(one["secret_box"] for one in runs.findings)
 
 
@@ -107,7 +126,9 @@ IN_AN_ADDRESS = ["/x?key={}", "/y?n=1&key={}", "/for/{}/x", "/for/{}.txt"]
 def test_raw_value_in_an_address_is_masked_in_it(pipeline, account):
     values = [token(written) for written in IN_AN_ADDRESS]
     addresses = [written.format(value) for written, value in zip(IN_AN_ADDRESS, values, strict=True)]
-    routes = {"/": linked(*addresses)} | {address: text(f"key = {value}") for address, value in zip(addresses, values, strict=True)}
+    routes = {"/": linked(*addresses)} | {
+        address: text(f"key = {value}") for address, value in zip(addresses, values, strict=True)
+    }
     with served(pipeline, account, routes) as runs:
         runs.scan()
     assert len(runs.findings) == 2 * len(values)
@@ -118,7 +139,9 @@ def test_raw_value_in_an_address_is_masked_in_it(pipeline, account):
 def test_value_in_an_address_is_masked_in_other_findings_there(pipeline, account):
     values = [token(f"other {written}") for written in IN_AN_ADDRESS]
     addresses = [written.format(value) for written, value in zip(IN_AN_ADDRESS, values, strict=True)]
-    routes = {"/": linked(*addresses)} | {address: text(f"key = {token(f'beside {address}')}") for address in addresses}
+    routes = {"/": linked(*addresses)} | {
+        address: text(f"key = {token(f'beside {address}')}") for address in addresses
+    }
     with served(pipeline, account, routes) as runs:
         runs.scan()
         runs.scan()
@@ -130,7 +153,11 @@ def test_value_in_an_address_is_masked_in_other_findings_there(pipeline, account
 def test_value_in_an_address_is_masked_when_it_was_not_met_yet(pipeline, account, monkeypatch):
     monkeypatch.setattr("outcrop.services.pipeline.site_source._RECORD_AT", 1)
     value = token("listed only")
-    routes = {"/": page("home"), "/sitemap.xml": text(f"{SITE}/for/{value}"), f"/for/{value}": text(f"key = {token('there')}")}
+    routes = {
+        "/": page("home"),
+        "/sitemap.xml": text(f"{SITE}/for/{value}"),
+        f"/for/{value}": text(f"key = {token('there')}"),
+    }
     with served(pipeline, account, routes) as runs:
         runs.scan()
     assert "********" in runs.finding["source_url"]
@@ -150,7 +177,9 @@ def test_value_in_an_address_is_masked_in_gaps(pipeline, account):
 
 
 def test_page_limit_is_told(pipeline, account):
-    routes = {"/": linked(*(f"/{n}" for n in range(20)))} | {f"/{n}": text(f"key = {token(n)}") for n in range(20)}
+    routes = {"/": linked(*(f"/{n}" for n in range(20)))} | {
+        f"/{n}": text(f"key = {token(n)}") for n in range(20)
+    }
     with served(pipeline, account, routes) as runs:
         run = runs.scan(site_spec(pages=6))
     assert len(runs.findings) == 5
@@ -171,7 +200,11 @@ def test_depth_bounds_how_far_links_are_followed(pipeline, account, depth):
 
 
 def test_single_page_is_looked_at_with_what_it_loads(pipeline, account):
-    routes = {"/a": page('<a href="/b">b</a><script src="/a.js"></script>'), "/a.js": script(f'k="{token("a")}"'), "/b": text(token("b"))}
+    routes = {
+        "/a": page('<a href="/b">b</a><script src="/a.js"></script>'),
+        "/a.js": script(f'k="{token("a")}"'),
+        "/b": text(token("b")),
+    }
     with served(pipeline, account, routes) as runs:
         runs.scan(site_spec(f"{SITE}/a", kind=TargetKind.PAGE))
     assert runs.paths == ["/a.js"]
@@ -204,7 +237,10 @@ def test_site_that_cannot_be_read_has_failed(pipeline, account):
 
 
 def test_start_that_redirects_to_another_origin_of_the_site_is_followed(pipeline, account):
-    routes: dict[str, Route] = {"site.example/": moved("http://www.site.example/"), "www.site.example/": page(f"<p>{token('www')}</p>")}
+    routes: dict[str, Route] = {
+        "site.example/": moved("http://www.site.example/"),
+        "www.site.example/": page(f"<p>{token('www')}</p>"),
+    }
     with served(pipeline, account, routes, "site.example", "www.site.example") as runs:
         runs.scan()
         assert runs.finding["source"] == "http://www.site.example"
@@ -227,7 +263,9 @@ def test_environment_file_is_found_by_choice_only(pipeline, account):
 
 def test_page_that_is_served_for_everything_is_no_leaked_file(pipeline, account):
     everything = text(f"this is what we say always {token('soft')}")
-    with served(pipeline, account, {"/": page("home"), "/.env": text(f"K={token('e')}\n" * 20)}, fallback=everything) as runs:
+    with served(
+        pipeline, account, {"/": page("home"), "/.env": text(f"K={token('e')}\n" * 20)}, fallback=everything
+    ) as runs:
         run = runs.scan(site_spec(leak_places=True))
     assert runs.paths == ["/.env"]
     assert run.status == "completed"
@@ -244,7 +282,11 @@ class GitFolder:
         file = self.folder / handler.path.lstrip("/")
         if "/.git/" not in handler.path or not file.is_file():
             return text("no", status=404)
-        return text(file.read_bytes(), "application/octet-stream") if self.status == 200 else text("no", status=self.status)
+        return (
+            text(file.read_bytes(), "application/octet-stream")
+            if self.status == 200
+            else text("no", status=self.status)
+        )
 
 
 @pytest.fixture
@@ -293,7 +335,12 @@ def test_git_folders_of_two_folders_are_told_apart(pipeline, account, repo):
 
     with served(pipeline, account, {"/": links}, fallback=folder) as runs:
         runs.scan()
-    assert runs.paths == ["/a/.git!app.py", "/a/.git!config/prod.py", "/b/.git!app.py", "/b/.git!config/prod.py"]
+    assert runs.paths == [
+        "/a/.git!app.py",
+        "/a/.git!config/prod.py",
+        "/b/.git!app.py",
+        "/b/.git!config/prod.py",
+    ]
 
 
 def test_git_folder_that_cannot_be_looked_through_is_a_gap_and_no_more(pipeline, account, repo, monkeypatch):

@@ -31,21 +31,28 @@ pattern = 'acme_[0-9a-f]{16}'
 @pytest.fixture
 def site(pipeline, account) -> Iterator[SiteRuns]:
     """A home page and one other page, which holds a value and has been looked at once."""
-    with served(pipeline, account, {"/": linked("/p"), "/p": linked(value=token("p"))}, "site.example", "cdn.example") as runs:
+    with served(
+        pipeline, account, {"/": linked("/p"), "/p": linked(value=token("p"))}, "site.example", "cdn.example"
+    ) as runs:
         runs.scan()
         assert runs.statuses == {"/p": "active"}
         yield runs
 
 
 def bundle(name: str, value: str | None) -> dict[str, Route]:
-    return {"/": page(f'<script src="/app.{name}.js"></script>'), f"/app.{name}.js": script(f'k="{value}"' if value else "none()")}
+    return {
+        "/": page(f'<script src="/app.{name}.js"></script>'),
+        f"/app.{name}.js": script(f'k="{value}"' if value else "none()"),
+    }
 
 
 # --- the same finding
 
 
 def test_second_run_sees_the_same_findings(pipeline, account):
-    routes: dict[str, Route] = {"/": linked("/a", "/b", value=token("home"))} | {f"/{n}": linked(value=token(n)) for n in "ab"}
+    routes: dict[str, Route] = {"/": linked("/a", "/b", value=token("home"))} | {
+        f"/{n}": linked(value=token(n)) for n in "ab"
+    }
     with served(pipeline, account, routes) as runs:
         runs.scan()
         before = {one["id"]: one["first_seen_at"] for one in runs.findings}
@@ -63,7 +70,11 @@ def test_new_build_with_the_same_value_is_the_same_finding(pipeline, account):
         runs.host.routes.clear()
         runs.host.routes |= bundle("77aa01ff", token("build"))
         run = runs.scan()
-    assert (runs.finding["id"], runs.finding["seen_count"], runs.finding["status"]) == (before["id"], 2, "active")
+    assert (runs.finding["id"], runs.finding["seen_count"], runs.finding["status"]) == (
+        before["id"],
+        2,
+        "active",
+    )
     assert runs.finding["source_url"] == f"{SITE}/app.77aa01ff.js"
     assert (run.findings_new, runs.events) == (0, ["finding.new"])
 
@@ -75,11 +86,18 @@ def test_value_that_left_the_build_is_resolved_when_the_old_file_is_gone(pipelin
         runs.host.routes |= bundle("77aa01ff", None)
         run = runs.scan()
     found = runs.finding
-    assert (found["status"], found["auto_resolved"], found["resolved_by"], found["seen_count"]) == ("resolved", True, None, 1)
+    assert (found["status"], found["auto_resolved"], found["resolved_by"], found["seen_count"]) == (
+        "resolved",
+        True,
+        None,
+        1,
+    )
     assert found["resolved_at"] is not None
     assert (run.findings_seen, run.findings_resolved) == (0, 1)
     assert runs.events == ["finding.new", "finding.resolved"]
-    actions = pipeline.sql("SELECT action FROM audit WHERE account_id = %s AND actor = 'scan' ORDER BY id", account.id)
+    actions = pipeline.sql(
+        "SELECT action FROM audit WHERE account_id = %s AND actor = 'scan' ORDER BY id", account.id
+    )
     assert actions == [("finding.new",), ("scan.finish",), ("finding.resolved",), ("scan.finish",)]
 
 
@@ -103,8 +121,14 @@ def test_value_in_a_source_map_is_judged_by_the_map(pipeline, account):
         runs.scan()
         routes["/a.js"] = script("a()")  # the map is named no more, and still served
         runs.scan()
-        assert (runs.finding["file_path"], runs.finding["status"], runs.finding["seen_count"]) == ("src/a.ts", "active", 2)
-        routes["/a.js.map"] = text(json.dumps({"sources": ["src/a.ts"], "sourcesContent": ["const k = 0"]}), "application/json")
+        assert (runs.finding["file_path"], runs.finding["status"], runs.finding["seen_count"]) == (
+            "src/a.ts",
+            "active",
+            2,
+        )
+        routes["/a.js.map"] = text(
+            json.dumps({"sources": ["src/a.ts"], "sourcesContent": ["const k = 0"]}), "application/json"
+        )
         runs.scan()
     assert runs.finding["status"] == "resolved"
 
@@ -130,13 +154,20 @@ def test_value_that_comes_back_is_news_again(site):
     assert site.statuses == {"/p": "resolved"}
     site.host.routes["/p"] = kept
     run = site.scan()
-    assert (site.finding["status"], site.finding["resolved_at"], site.finding["auto_resolved"]) == ("active", None, None)
+    assert (site.finding["status"], site.finding["resolved_at"], site.finding["auto_resolved"]) == (
+        "active",
+        None,
+        None,
+    )
     assert site.events == ["finding.new", "finding.new", "finding.resolved"]
     assert (run.findings_new, run.findings_seen, run.findings_resolved) == (1, 1, 0)
 
 
 def test_stale_finding_that_is_served_unlinked_is_active_again(pipeline, site):
-    pipeline.sql("UPDATE findings SET last_seen_at = last_seen_at - interval '40 days' WHERE account_id = %s", site.account.id)
+    pipeline.sql(
+        "UPDATE findings SET last_seen_at = last_seen_at - interval '40 days' WHERE account_id = %s",
+        site.account.id,
+    )
     pipeline.wait(turn_stale(pipeline.tools, after=timedelta(days=30)))
     assert site.finding["status"] == "stale"
     site.host.routes["/"] = page("no links")
@@ -152,7 +183,11 @@ def test_stale_finding_that_is_served_unlinked_is_active_again(pipeline, site):
 def test_value_is_resolved_when_its_own_address_says_so(site, answer, home):
     site.host.routes |= {"/": home, "/p": answer}
     run = site.scan()
-    assert (site.finding["status"], site.finding["auto_resolved"], run.findings_resolved) == ("resolved", True, 1)
+    assert (site.finding["status"], site.finding["auto_resolved"], run.findings_resolved) == (
+        "resolved",
+        True,
+        1,
+    )
 
 
 def hangs(handler: Any) -> Reply | None:
@@ -196,7 +231,11 @@ def test_answer_that_says_nothing_resolves_nothing(pipeline, account, monkeypatc
     routes = {"/": linked(*SAYS_NOTHING)} | {path: linked(value=token(path)) for path in SAYS_NOTHING}
     with served(pipeline, account, routes) as runs:
         runs.scan()
-        routes |= SAYS_NOTHING | {"/login": page("<form>login</form>")} | ({} if is_linked else {"/": page("no links")})
+        routes |= (
+            SAYS_NOTHING
+            | {"/login": page("<form>login</form>")}
+            | ({} if is_linked else {"/": page("no links")})
+        )
         run = runs.scan()
     assert runs.statuses == dict.fromkeys(SAYS_NOTHING, "active")
     assert {one["seen_count"] for one in runs.findings} == {1}
@@ -219,7 +258,9 @@ def test_robots_that_cannot_be_read_keep_everything_from_being_judged(site):
     assert "robots.txt cannot be read" in str(run.error)
 
 
-@pytest.mark.parametrize("egress", [Egress(), Egress.parse([], ["site.example:80=127.0.0.1:1"], None)], ids=["no name", "refused"])
+@pytest.mark.parametrize(
+    "egress", [Egress(), Egress.parse([], ["site.example:80=127.0.0.1:1"], None)], ids=["no name", "refused"]
+)
 def test_site_that_cannot_be_reached_resolves_nothing(site, egress):
     run = replace(site, egress=egress).scan()
     assert (site.finding["status"], run.status, run.findings_resolved) == ("active", "failed", 0)
@@ -232,7 +273,9 @@ def test_start_that_fails_does_not_keep_pages_from_being_judged(site):
 
 
 def test_page_beyond_the_limit_stays(site):
-    site.host.routes |= {"/": linked(*(f"/{n}" for n in range(5)), "/p")} | {f"/{n}": page("x") for n in range(5)}
+    site.host.routes |= {"/": linked(*(f"/{n}" for n in range(5)), "/p")} | {
+        f"/{n}": page("x") for n in range(5)
+    }
     run = site.scan(site_spec(pages=3))
     assert (site.finding["status"], site.finding["seen_count"]) == ("active", 2)
     assert whys(run) == ["more than 3 pages: at least 4 were not looked at"]
@@ -279,15 +322,25 @@ def test_finding_whose_value_is_not_kept_is_resolved_by_its_address_alone(pipeli
 
 def test_script_that_two_sites_load_at_the_same_time_is_one_finding(pipeline, account):
     tag = '<script src="http://cdn.example/tag.js"></script>'
-    routes: dict[str, Route] = {"a.example/": page(tag), "b.example/": page(tag), "cdn.example/tag.js": script(f't="{token("tag")}"')}
+    routes: dict[str, Route] = {
+        "a.example/": page(tag),
+        "b.example/": page(tag),
+        "cdn.example/tag.js": script(f't="{token("tag")}"'),
+    }
     with served(pipeline, account, routes, "a.example", "b.example", "cdn.example") as runs:
 
         async def both() -> None:
-            await asyncio.gather(runs.run(site_spec("http://a.example/")), runs.run(site_spec("http://b.example/")))
+            await asyncio.gather(
+                runs.run(site_spec("http://a.example/")), runs.run(site_spec("http://b.example/"))
+            )
 
         for count in (2, 4, 6):
             runs.wait(both())
-            assert (runs.finding["seen_count"], runs.finding["status"], runs.finding["source"]) == (count, "active", "http://cdn.example")
+            assert (runs.finding["seen_count"], runs.finding["status"], runs.finding["source"]) == (
+                count,
+                "active",
+                "http://cdn.example",
+            )
     assert runs.events == ["finding.new"]
 
 
@@ -295,7 +348,11 @@ def test_run_counts_a_finding_once_that_another_run_meets_meanwhile(pipeline, ac
     monkeypatch.setattr("outcrop.services.pipeline.site_source._RECORD_AT", 1)
     gate = Gate(page("at last"))
     tag = '<script src="http://cdn.example/tag.js"></script>'
-    routes: dict[str, Route] = {"a.example/": page(f'{tag}<a href="/gate">g</a>'), "b.example/": page(tag), "/gate": gate}
+    routes: dict[str, Route] = {
+        "a.example/": page(f'{tag}<a href="/gate">g</a>'),
+        "b.example/": page(tag),
+        "/gate": gate,
+    }
     routes["cdn.example/tag.js"] = script(f't="{token("meanwhile")}"')
     with served(pipeline, account, routes, "a.example", "b.example", "cdn.example") as runs:
 
@@ -313,12 +370,18 @@ def test_run_counts_a_finding_once_that_another_run_meets_meanwhile(pipeline, ac
 
 
 def test_script_that_one_site_no_longer_loads_is_judged_by_its_own_address(site):
-    site.host.routes |= {"/": page('<script src="http://cdn.example/t.js"></script>'), "cdn.example/t.js": script(f't="{token("t")}"')}
+    site.host.routes |= {
+        "/": page('<script src="http://cdn.example/t.js"></script>'),
+        "cdn.example/t.js": script(f't="{token("t")}"'),
+    }
     site.scan()
     site.host.routes["/"] = linked("/p")
     site.scan()
     assert site.at("/t.js")["status"] == "active"  # nobody asked that host: it is another source
-    site.host.routes |= {"/": page('<script src="http://cdn.example/u.js"></script>'), "cdn.example/u.js": script("u()")}
+    site.host.routes |= {
+        "/": page('<script src="http://cdn.example/u.js"></script>'),
+        "cdn.example/u.js": script("u()"),
+    }
     del site.host.routes["cdn.example/t.js"]
     site.scan()
     assert site.at("/t.js")["status"] == "resolved"
@@ -349,7 +412,10 @@ def test_finding_seen_with_a_credential_is_not_judged_without_it(pipeline, accou
 
 
 def test_finding_seen_by_everybody_is_not_judged_by_what_a_member_sees(pipeline, account):
-    routes: dict[str, Route] = {"/": linked(), "/p": only_for("Bearer k", linked(), linked(value=token("all")))}
+    routes: dict[str, Route] = {
+        "/": linked(),
+        "/p": only_for("Bearer k", linked(), linked(value=token("all"))),
+    }
     with served(pipeline, account, routes) as runs:
         runs.scan(site_spec(f"{SITE}/p", kind=TargetKind.PAGE))
         runs.scan(credential="Bearer k")

@@ -33,7 +33,12 @@ def with_limits(monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
 
 
 def test_redirects_that_never_end_are_gaps(pipeline, account):
-    routes = {"/": linked("/a", "/n/0", "/last", value=token("home")), "/a": moved("/b"), "/b": moved("/a"), "/last": text(token("last"))}
+    routes = {
+        "/": linked("/a", "/n/0", "/last", value=token("home")),
+        "/a": moved("/b"),
+        "/b": moved("/a"),
+        "/last": text(token("last")),
+    }
 
     def further(handler: Any) -> Reply:
         kind, _, number = handler.path.rpartition("/")
@@ -49,7 +54,9 @@ def test_redirects_that_never_end_are_gaps(pipeline, account):
 def test_calendar_without_end_is_bounded(pipeline, account):
     def month(handler: Any) -> Reply:
         number = int(handler.path.rpartition("/")[2]) if handler.path.startswith("/month/") else 0
-        return page(f'<a href="/month/{number + 1}">next</a><a href="/month/{number + 2}">after</a><p>{token(number)}</p>')
+        return page(
+            f'<a href="/month/{number + 1}">next</a><a href="/month/{number + 2}">after</a><p>{token(number)}</p>'
+        )
 
     with served(pipeline, account, {"/sitemap.xml": text("", status=404)}, fallback=month) as runs:
         run = runs.scan(site_spec(pages=15, depth=20))
@@ -70,14 +77,18 @@ def drips(handler: Any) -> Reply | None:
 
 def test_slow_answers_are_gaps(pipeline, account, monkeypatch):
     monkeypatch.setattr("outcrop.sources.web.polite_client._SECONDS", 0.3)
-    with served(pipeline, account, {"/": linked("/slow", "/ok"), "/slow": drips, "/ok": text(token("ok"))}) as runs:
+    with served(
+        pipeline, account, {"/": linked("/slow", "/ok"), "/slow": drips, "/ok": text(token("ok"))}
+    ) as runs:
         run = runs.scan()
     assert (runs.paths, whys(run, "/slow")) == (["/ok"], ["no whole answer within 0.3 seconds"])
 
 
 def test_site_that_takes_too_long_ends_with_what_was_found(pipeline, account, monkeypatch):
     with_limits(monkeypatch, seconds=0.6)
-    with served(pipeline, account, {"/": linked("/slow", "/ok"), "/slow": drips, "/ok": text(token("in time"))}) as runs:
+    with served(
+        pipeline, account, {"/": linked("/slow", "/ok"), "/slow": drips, "/ok": text(token("in time"))}
+    ) as runs:
         run = runs.scan()
     assert (run.status, runs.paths) == ("completed", ["/ok"])
     assert whys(run) == ["0.6 seconds are over: 1 known addresses were not looked at"]
@@ -94,7 +105,9 @@ def test_huge_answers_and_bombs_are_read_as_far_as_the_limit(pipeline, account, 
     with served(pipeline, account, routes) as runs:
         run = runs.scan()
     assert runs.paths == ["/bomb", "/huge"]
-    assert {*whys(run, "/huge"), *whys(run, "/bomb")} == {"is larger than 1048576 bytes: only its beginning was looked at"}
+    assert {*whys(run, "/huge"), *whys(run, "/bomb")} == {
+        "is larger than 1048576 bytes: only its beginning was looked at"
+    }
     assert run.progress["bytes"] < 3 << 20
 
 
@@ -120,7 +133,9 @@ def test_archive_that_cannot_be_read_wholly_is_told(pipeline, account):
     raw = bytearray(made.getvalue())
     at = raw.index(b"b.txt") + 5
     raw[at : at + 8] = b"\xff" * 8
-    with served(pipeline, account, {"/": linked("/backup.zip"), "/backup.zip": text(bytes(raw), "application/zip")}) as runs:
+    with served(
+        pipeline, account, {"/": linked("/backup.zip"), "/backup.zip": text(bytes(raw), "application/zip")}
+    ) as runs:
         run = runs.scan()
     assert runs.paths == ["/backup.zip!conf/a.env"]
     assert len(whys(run, "/backup.zip")) == 1
@@ -167,7 +182,9 @@ def test_headers_of_any_bytes_end_no_run(pipeline, account):
 
 def test_names_in_a_source_map_may_be_anything(pipeline, account):
     names = ["src/\ud800.ts", "a\0b.ts", "../../../etc/passwd", "x/.git/HEAD", "é" * 3_000]
-    kept = json.dumps({"sources": names, "sourcesContent": [f'k = "{token(number)}"' for number in range(len(names))]})
+    kept = json.dumps(
+        {"sources": names, "sourcesContent": [f'k = "{token(number)}"' for number in range(len(names))]}
+    )
     routes = {
         "/": page('<script src="/a.js"></script>'),
         "/a.js": script("a()\n//# sourceMappingURL=/m"),
@@ -197,7 +214,9 @@ def test_page_with_a_hundred_thousand_links_is_bounded_and_told(pipeline, accoun
 
 def test_script_of_ten_megabytes_in_one_line_is_scanned(pipeline, account):
     long = "a(1,'b');" * (10 << 17) + f'k="{token("long")}"'
-    with served(pipeline, account, {"/": page('<script src="/a.js"></script>'), "/a.js": script(long)}) as runs:
+    with served(
+        pipeline, account, {"/": page('<script src="/a.js"></script>'), "/a.js": script(long)}
+    ) as runs:
         started = time.monotonic()
         runs.scan()
         assert time.monotonic() - started < 20
@@ -207,7 +226,11 @@ def test_script_of_ten_megabytes_in_one_line_is_scanned(pipeline, account):
 def test_large_site_is_not_held_in_memory(pipeline, account):
     size, count = 1 << 20, 300
     whole = page("lorem ipsum " * (size // 12))
-    with served(pipeline, account, {"/": linked(*(f"/{n}" for n in range(count)))} | {f"/{n}": whole for n in range(count)}) as runs:
+    with served(
+        pipeline,
+        account,
+        {"/": linked(*(f"/{n}" for n in range(count)))} | {f"/{n}": whole for n in range(count)},
+    ) as runs:
         tracemalloc.start()
         try:
             run = runs.scan()
@@ -261,7 +284,9 @@ def test_internal_addresses_are_never_connected_to(pipeline, account, connected)
     ]  # fmt: skip
     with served(pipeline, account, {}) as runs:
         named = [host.format(runs.host.port) for host in hosts]
-        tags = "".join(f'<script src="http://{host}/{number}.js"></script>' for number, host in enumerate(named))
+        tags = "".join(
+            f'<script src="http://{host}/{number}.js"></script>' for number, host in enumerate(named)
+        )
         runs.host.routes |= {f"/{n}.js": script(f'k="{token(n)}"') for n in range(len(hosts))}
         runs.host.routes |= {
             "/": page(tags + '<script src="/go.js"></script>'),
@@ -276,7 +301,9 @@ def test_internal_addresses_are_never_connected_to(pipeline, account, connected)
 
 
 @pytest.mark.usefixtures("names")
-@pytest.mark.parametrize("start", ["http://127.0.0.1/", "http://169.254.169.254/", "http://inner.example/", "http://2130706433/"])
+@pytest.mark.parametrize(
+    "start", ["http://127.0.0.1/", "http://169.254.169.254/", "http://inner.example/", "http://2130706433/"]
+)
 def test_target_that_is_an_internal_address_fails(pipeline, account, connected, start):
     with served(pipeline, account, {"/": page(token("inner"))}) as runs:
         run = runs.scan(site_spec(start))
@@ -287,7 +314,9 @@ def test_finding_whose_name_leads_inside_now_is_not_judged(pipeline, account, co
     with served(pipeline, account, {"/": linked(value=token("rebound"))}) as runs:
         runs.scan()
         connected.clear()
-        monkeypatch.setattr("outcrop.net.guard.socket.getaddrinfo", lambda *_, **__: [(2, 1, 6, "", ("10.0.0.7", 80))])
+        monkeypatch.setattr(
+            "outcrop.net.guard.socket.getaddrinfo", lambda *_, **__: [(2, 1, 6, "", ("10.0.0.7", 80))]
+        )
         run = replace(runs, egress=replace(runs.host.egress, connect_to=())).scan()
     assert (runs.finding["status"], run.status, connected) == ("active", "failed", [])
     assert (
@@ -305,7 +334,11 @@ def test_credential_reaches_its_own_origin_only(pipeline, account, tmp_path):
 
     def folder(handler: Any) -> Reply:
         file = repo.path / handler.path.lstrip("/")
-        return text(file.read_bytes(), "text/plain") if "/.git/" in handler.path and file.is_file() else text("", status=404)
+        return (
+            text(file.read_bytes(), "text/plain")
+            if "/.git/" in handler.path and file.is_file()
+            else text("", status=404)
+        )
 
     cdn, www = "http://cdn.example", "http://www.site.example"
     head = f'<script src="{cdn}/t.js"></script><script src="/to-cdn.js"></script><script src="{cdn}/.git/HEAD"></script>'
@@ -321,15 +354,24 @@ def test_credential_reaches_its_own_origin_only(pipeline, account, tmp_path):
         "cdn.example/t.js": script(f't="{token("t")}"'),
         "cdn.example/u.js": script(f'u="{token("u")}"'),
     }
-    with served(pipeline, account, routes, "site.example", "www.site.example", "cdn.example", fallback=folder) as runs:
+    with served(
+        pipeline, account, routes, "site.example", "www.site.example", "cdn.example", fallback=folder
+    ) as runs:
         for _ in range(2):
             runs.scan(credential="Bearer only-for-the-site")
             proven = {asked.host for asked in runs.host.requests if "only-for-the-site" in str(asked.headers)}
             assert proven == {"site.example"}
-            routes["site.example/"] = page(f'<a href="{www}/none">n</a><script src="{cdn}/none.js"></script>')  # now all are judged
+            routes["site.example/"] = page(
+                f'<a href="{www}/none">n</a><script src="{cdn}/none.js"></script>'
+            )  # now all are judged
             routes |= {"cdn.example/none.js": script("n()"), "www.site.example/none": page("n")}
-        assert any(asked.host == "www.site.example" and "/.git/objects/" in asked.path for asked in runs.host.requests)
-        assert not any(asked.host == "cdn.example" and "/.git/objects/" in asked.path for asked in runs.host.requests)
+        assert any(
+            asked.host == "www.site.example" and "/.git/objects/" in asked.path
+            for asked in runs.host.requests
+        )
+        assert not any(
+            asked.host == "cdn.example" and "/.git/objects/" in asked.path for asked in runs.host.requests
+        )
     assert {one["file_path"]: one["source_visibility"] for one in runs.findings} == {
         "/own": "unknown", "/b": "public", "/c": "public", "/t.js": "public", "/u.js": "public", "/.git!a.txt": "public",
     }  # fmt: skip
@@ -353,7 +395,12 @@ async def cancel_at(gate: Gate, runs: SiteRuns, run_id: UUID, source: str, recor
 def test_run_that_was_stopped_records_nothing_twice(pipeline, account, monkeypatch):
     monkeypatch.setattr("outcrop.services.pipeline.site_source._RECORD_AT", 1)
     gate = Gate(text(token("behind")))
-    routes: dict[str, Route] = {"/": linked("/a", "/b", "/gate"), "/a": text(token("a")), "/b": text(token("b")), "/gate": gate}
+    routes: dict[str, Route] = {
+        "/": linked("/a", "/b", "/gate"),
+        "/a": text(token("a")),
+        "/b": text(token("b")),
+        "/gate": gate,
+    }
     with served(pipeline, account, routes) as runs:
         run_id, (source,) = runs.wait(runs.plan(site_spec()))
         runs.wait(cancel_at(gate, runs, run_id, source, recorded=2))
@@ -371,7 +418,11 @@ def test_run_that_was_stopped_records_nothing_twice(pipeline, account, monkeypat
 
 def test_run_that_was_stopped_in_a_git_folder_leaves_no_files(pipeline, account):
     gate = Gate(text("a" * 40))
-    routes: dict[str, Route] = {"/": linked("/.git/HEAD"), "/.git/HEAD": text("ref: refs/heads/main\n"), "/.git/refs/heads/main": gate}
+    routes: dict[str, Route] = {
+        "/": linked("/.git/HEAD"),
+        "/.git/HEAD": text("ref: refs/heads/main\n"),
+        "/.git/refs/heads/main": gate,
+    }
     with served(pipeline, account, routes) as runs:
         run_id, (source,) = runs.wait(runs.plan(site_spec()))
         runs.wait(cancel_at(gate, runs, run_id, source))
@@ -389,7 +440,11 @@ def test_git_folder_of_a_liar_is_a_gap(pipeline, account):
     def liar(handler: Any) -> Reply:
         if handler.path.endswith("refs/heads/main"):
             return text("a" * 40)
-        return text(bytes(5_000), "application/octet-stream") if "/.git/" in handler.path else text("", status=404)
+        return (
+            text(bytes(5_000), "application/octet-stream")
+            if "/.git/" in handler.path
+            else text("", status=404)
+        )
 
     with served(pipeline, account, routes, fallback=liar) as runs:
         run = runs.scan()

@@ -27,10 +27,14 @@ KEY = token("key")
 def one_repository(pipeline: Pipeline, files: dict[str, str | bytes] | None = None) -> tuple[Spec, Hosted]:
     """Make an owner with one repository, and the target that is the owner."""
     owner = pipeline.owner()
-    return owner_spec(owner), pipeline.hosted(f"{owner}/shop", files if files is not None else {"a.txt": f"x\n{KEY}\n"})
+    return owner_spec(owner), pipeline.hosted(
+        f"{owner}/shop", files if files is not None else {"a.txt": f"x\n{KEY}\n"}
+    )
 
 
-def rewritten(pipeline: Pipeline, shop: Hosted, *, kept: bool, files: dict[str, str | bytes] | None = None) -> None:
+def rewritten(
+    pipeline: Pipeline, shop: Hosted, *, kept: bool, files: dict[str, str | bytes] | None = None
+) -> None:
     """Let a force-push drop the whole history; the host keeps serving the old commits, or does not."""
     shop.repo.commit(files or {"other.txt": "x"}, parents=[])
     shop.pushed(kept=kept)
@@ -49,7 +53,11 @@ def cloned(host: GitHost) -> list[str]:
 
 
 def days_ago(pipeline: Pipeline, account: Account, days: int) -> None:
-    pipeline.sql("UPDATE findings SET last_seen_at = last_seen_at - make_interval(days => %s) WHERE account_id = %s", days, account.id)
+    pipeline.sql(
+        "UPDATE findings SET last_seen_at = last_seen_at - make_interval(days => %s) WHERE account_id = %s",
+        days,
+        account.id,
+    )
 
 
 def closed(pipeline: Pipeline, account: Account, action: Action) -> None:
@@ -58,7 +66,9 @@ def closed(pipeline: Pipeline, account: Account, action: Action) -> None:
 
     async def close() -> None:
         async with pipeline.tools.pool.connection() as db, db.transaction():
-            await triage.close_finding(db, pipeline.tools.keys, account.id, found, action, note=None, by="jo@example.com", now=now())
+            await triage.close_finding(
+                db, pipeline.tools.keys, account.id, found, action, note=None, by="jo@example.com", now=now()
+            )
 
     pipeline.wait(close())
 
@@ -66,7 +76,9 @@ def closed(pipeline: Pipeline, account: Account, action: Action) -> None:
 # --- seen again
 
 
-def test_a_second_run_over_the_same_fetches_nothing_and_has_seen_everything(pipeline: Pipeline, account: Account) -> None:
+def test_a_second_run_over_the_same_fetches_nothing_and_has_seen_everything(
+    pipeline: Pipeline, account: Account
+) -> None:
     spec, _ = one_repository(pipeline)
     first = pipeline.scan(account, spec)
     days_ago(pipeline, account, 3)
@@ -77,12 +89,18 @@ def test_a_second_run_over_the_same_fetches_nothing_and_has_seen_everything(pipe
     assert (figures(first), figures(run)) == ((1, 1, 0), (0, 1, 0))
     assert (run.progress["targets"], run.progress["blobs"]) == (1, 0)
     after = pipeline.finding(account)
-    assert (after["seen_count"], after["id"], after["first_seen_at"]) == (2, before["id"], before["first_seen_at"])
+    assert (after["seen_count"], after["id"], after["first_seen_at"]) == (
+        2,
+        before["id"],
+        before["first_seen_at"],
+    )
     assert (after["last_seen_at"] - before["last_seen_at"]).days in {2, 3}
     assert events(pipeline, account) == ["finding.new"]
 
 
-def test_of_a_new_commit_only_new_blobs_are_read_and_a_moved_line_is_the_same_finding(pipeline: Pipeline, account: Account) -> None:
+def test_of_a_new_commit_only_new_blobs_are_read_and_a_moved_line_is_the_same_finding(
+    pipeline: Pipeline, account: Account
+) -> None:
     files: dict[str, str | bytes] = {f"{number}.txt": f"plain {number}" for number in range(20)}
     spec, shop = one_repository(pipeline, {**files, "a.txt": KEY})
     assert pipeline.scan(account, spec).progress["blobs"] == 21
@@ -97,22 +115,36 @@ def test_of_a_new_commit_only_new_blobs_are_read_and_a_moved_line_is_the_same_fi
     assert events(pipeline, account) == ["finding.new"]
 
 
-def test_what_is_removed_at_the_tip_is_still_in_a_commit_and_may_come_back_to_the_tip(pipeline: Pipeline, account: Account) -> None:
+def test_what_is_removed_at_the_tip_is_still_in_a_commit_and_may_come_back_to_the_tip(
+    pipeline: Pipeline, account: Account
+) -> None:
     spec, shop = one_repository(pipeline)
     pipeline.scan(account, spec)
     shop.push({"a.txt": "x"})
     run = pipeline.scan(account, spec)
     found = pipeline.finding(account)
     assert figures(run) == (0, 1, 0)
-    assert (found["source_type"], found["current_line"], found["line_number"], found["status"]) == ("commit", None, 2, "active")
+    assert (found["source_type"], found["current_line"], found["line_number"], found["status"]) == (
+        "commit",
+        None,
+        2,
+        "active",
+    )
     shop.push({"a.txt": f"{KEY}\n"})
     pipeline.scan(account, spec)
     found = pipeline.finding(account)
-    assert (found["source_type"], found["current_line"], found["line_number"], found["seen_count"]) == ("repo", 1, 2, 3)
+    assert (found["source_type"], found["current_line"], found["line_number"], found["seen_count"]) == (
+        "repo",
+        1,
+        2,
+        3,
+    )
     assert events(pipeline, account) == ["finding.new"]
 
 
-def test_a_copy_and_a_rename_of_a_known_blob_are_new_findings_though_no_blob_is_new(pipeline: Pipeline, account: Account) -> None:
+def test_a_copy_and_a_rename_of_a_known_blob_are_new_findings_though_no_blob_is_new(
+    pipeline: Pipeline, account: Account
+) -> None:
     spec, shop = one_repository(pipeline)
     pipeline.scan(account, spec)
     text = f"x\n{KEY}\n"
@@ -127,7 +159,9 @@ def test_a_copy_and_a_rename_of_a_known_blob_are_new_findings_though_no_blob_is_
     assert events(pipeline, account) == ["finding.new"] * 3
 
 
-def test_a_blob_that_said_nothing_under_its_old_name_is_read_again_under_its_new_one(pipeline: Pipeline, account: Account) -> None:
+def test_a_blob_that_said_nothing_under_its_old_name_is_read_again_under_its_new_one(
+    pipeline: Pipeline, account: Account
+) -> None:
     """Some rules are for files of certain names."""
     text = "db.example.org:5432:shop:jo:k8Zq-2vLx9WtR4\n"
     spec, shop = one_repository(pipeline, {"notes.txt": text})
@@ -142,7 +176,9 @@ def test_a_blob_that_said_nothing_under_its_old_name_is_read_again_under_its_new
 # --- gone
 
 
-def test_after_a_force_push_a_finding_stays_while_the_host_serves_the_commit(pipeline: Pipeline, account: Account) -> None:
+def test_after_a_force_push_a_finding_stays_while_the_host_serves_the_commit(
+    pipeline: Pipeline, account: Account
+) -> None:
     spec, shop = one_repository(pipeline)
     pipeline.scan(account, spec)
     rewritten(pipeline, shop, kept=True)
@@ -151,17 +187,29 @@ def test_after_a_force_push_a_finding_stays_while_the_host_serves_the_commit(pip
     shop.pushed(kept=False)
     run = pipeline.scan(account, spec)
     found = pipeline.finding(account)
-    assert (figures(run), found["status"], found["auto_resolved"], found["resolved_by"]) == ((0, 0, 1), "resolved", True, None)
+    assert (figures(run), found["status"], found["auto_resolved"], found["resolved_by"]) == (
+        (0, 0, 1),
+        "resolved",
+        True,
+        None,
+    )
     assert (found["current_line"], found["seen_count"]) == (None, 1)
     assert events(pipeline, account) == ["finding.new", "finding.resolved"]
-    body = pipeline.sql("SELECT finding FROM outbox WHERE account_id = %s AND event = 'finding.resolved'", account.id)[0][0]
-    assert (body["status"], body["resolution_evidence"]) == ("resolved", {"auto_resolved": True, "resolved_by": None})
+    body = pipeline.sql(
+        "SELECT finding FROM outbox WHERE account_id = %s AND event = 'finding.resolved'", account.id
+    )[0][0]
+    assert (body["status"], body["resolution_evidence"]) == (
+        "resolved",
+        {"auto_resolved": True, "resolved_by": None},
+    )
     shop.push({"b.txt": "y"})
     assert figures(pipeline.scan(account, spec)) == (0, 0, 0)
     assert len(events(pipeline, account)) == 2
 
 
-def test_the_host_is_asked_once_about_a_commit_however_many_findings_it_held(pipeline: Pipeline, account: Account) -> None:
+def test_the_host_is_asked_once_about_a_commit_however_many_findings_it_held(
+    pipeline: Pipeline, account: Account
+) -> None:
     spec, shop = one_repository(pipeline, {f"{number}.txt": KEY for number in range(5)})
     pipeline.scan(account, spec)
     rewritten(pipeline, shop, kept=False)
@@ -184,13 +232,19 @@ def test_what_a_large_file_no_longer_holds_is_gone(pipeline: Pipeline, account: 
     spec, shop = one_repository(pipeline, {"a.txt": f"{filler}{KEY}\n"})
     pipeline.scan(account, spec)
     rewritten(pipeline, shop, kept=False, files={"a.txt": f"{filler}not{KEY}\n"})
-    assert figures(pipeline.scan(account, spec)) == (0, 1, 0)  # the value stands there, though no rule tells of it
+    assert figures(pipeline.scan(account, spec)) == (
+        0,
+        1,
+        0,
+    )  # the value stands there, though no rule tells of it
     rewritten(pipeline, shop, kept=False, files={"a.txt": filler})
     assert figures(pipeline.scan(account, spec)) == (0, 0, 1)
 
 
 @pytest.mark.parametrize("what", ["emptied", "hidden", "deleted", "blocked", "unserved"])
-def test_a_repository_that_cannot_be_looked_at_keeps_its_findings(pipeline: Pipeline, account: Account, what: str) -> None:
+def test_a_repository_that_cannot_be_looked_at_keeps_its_findings(
+    pipeline: Pipeline, account: Account, what: str
+) -> None:
     spec, shop = one_repository(pipeline)
     one = repository_spec(shop.full_name)
     pipeline.scan(account, spec)
@@ -216,7 +270,9 @@ def test_a_repository_that_cannot_be_looked_at_keeps_its_findings(pipeline: Pipe
     assert pipeline.finding(account)["status"] == "active"
 
 
-def test_a_renamed_repository_has_the_same_findings_under_its_new_name(pipeline: Pipeline, account: Account) -> None:
+def test_a_renamed_repository_has_the_same_findings_under_its_new_name(
+    pipeline: Pipeline, account: Account
+) -> None:
     spec, shop = one_repository(pipeline)
     old = repository_spec(shop.full_name)
     pipeline.scan(account, spec)
@@ -231,7 +287,9 @@ def test_a_renamed_repository_has_the_same_findings_under_its_new_name(pipeline:
     assert after["source_url"] == before["source_url"].replace("/shop/", "/store/")
 
 
-def test_a_clone_that_lacks_objects_resolves_nothing_and_says_so(pipeline: Pipeline, account: Account) -> None:
+def test_a_clone_that_lacks_objects_resolves_nothing_and_says_so(
+    pipeline: Pipeline, account: Account
+) -> None:
     """Served from a repository whose history is damaged at its root."""
     name = f"plain-{pipeline.owner()}/shop"
     repo = Repo(pipeline.served / f"{name}.git")
@@ -250,7 +308,9 @@ def test_a_clone_that_lacks_objects_resolves_nothing_and_says_so(pipeline: Pipel
 # --- back again, after it was closed
 
 
-def test_what_was_taken_for_gone_and_is_seen_again_is_news_again(pipeline: Pipeline, account: Account) -> None:
+def test_what_was_taken_for_gone_and_is_seen_again_is_news_again(
+    pipeline: Pipeline, account: Account
+) -> None:
     spec, shop = one_repository(pipeline)
     first = shop.repo.tip() or ""
     pipeline.scan(account, spec)
@@ -262,13 +322,20 @@ def test_what_was_taken_for_gone_and_is_seen_again_is_news_again(pipeline: Pipel
     run = pipeline.scan(account, spec)
     after = pipeline.finding(account)
     assert figures(run) == (1, 1, 0)
-    assert (before["status"], after["status"], after["resolved_at"], after["auto_resolved"]) == ("resolved", "active", None, None)
+    assert (before["status"], after["status"], after["resolved_at"], after["auto_resolved"]) == (
+        "resolved",
+        "active",
+        None,
+        None,
+    )
     assert (after["id"], after["seen_count"]) == (before["id"], 2)
     assert events(pipeline, account) == ["finding.new", "finding.new", "finding.resolved"]
 
 
 @pytest.mark.parametrize("action", Action)
-def test_what_a_person_has_closed_stays_closed_and_is_still_seen(pipeline: Pipeline, account: Account, action: Action) -> None:
+def test_what_a_person_has_closed_stays_closed_and_is_still_seen(
+    pipeline: Pipeline, account: Account, action: Action
+) -> None:
     spec, shop = one_repository(pipeline)
     pipeline.scan(account, spec)
     closed(pipeline, account, action)
@@ -286,7 +353,9 @@ def test_what_a_person_has_closed_stays_closed_and_is_still_seen(pipeline: Pipel
 
 
 @pytest.mark.parametrize("changed", [True, False])
-def test_what_is_stale_and_seen_again_is_active_without_an_event(pipeline: Pipeline, account: Account, changed: bool) -> None:
+def test_what_is_stale_and_seen_again_is_active_without_an_event(
+    pipeline: Pipeline, account: Account, changed: bool
+) -> None:
     spec, shop = one_repository(pipeline)
     pipeline.scan(account, spec)
     pipeline.sql("UPDATE findings SET status = 'stale' WHERE account_id = %s", account.id)
@@ -295,7 +364,9 @@ def test_what_is_stale_and_seen_again_is_active_without_an_event(pipeline: Pipel
     assert figures(pipeline.scan(account, spec)) == (0, 1, 0)
     assert pipeline.finding(account)["status"] == "active"
     assert events(pipeline, account) == ["finding.new"]
-    ((detail,),) = pipeline.sql("SELECT detail FROM audit WHERE account_id = %s AND action = 'finding.seen'", account.id)
+    ((detail,),) = pipeline.sql(
+        "SELECT detail FROM audit WHERE account_id = %s AND action = 'finding.seen'", account.id
+    )
     assert (detail["from"], detail["to"]) == ("stale", "active")
 
 
@@ -326,7 +397,9 @@ name = "Acme key"
 secret_type = "acme"
 pattern = 'acme_[0-9a-z]{20}'
 """
-NEW_RULE = OLD_RULE.replace("acme_key", "acme_token").replace("Acme key", "Acme token").replace('"acme"', '"acme2"')
+NEW_RULE = (
+    OLD_RULE.replace("acme_key", "acme_token").replace("Acme key", "Acme token").replace('"acme"', '"acme2"')
+)
 NO_RULE = OLD_RULE.replace("acme_[", "other_[")
 ACME = "acme_k8zq2vlx9wtr4m7c1p5h"
 
@@ -338,7 +411,11 @@ def test_a_rule_that_no_longer_matches_resolves_nothing(pipeline: Pipeline, acco
     again = io.BytesIO()
     with zipfile.ZipFile(again, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("in!side.txt", f"2 {ACME}\n" + "x" * 100)
-    files: dict[str, str | bytes] = {"a.txt": f"1 {ACME}", "odd!na\nme.txt": f"1 {ACME}", "a.zip": archive.getvalue()}
+    files: dict[str, str | bytes] = {
+        "a.txt": f"1 {ACME}",
+        "odd!na\nme.txt": f"1 {ACME}",
+        "a.zip": archive.getvalue(),
+    }
     spec, shop = one_repository(pipeline, files)
     with pipeline.rules(OLD_RULE) as tools:
         assert figures(pipeline.scan(account, spec, tools)) == (3, 3, 0)
@@ -348,7 +425,9 @@ def test_a_rule_that_no_longer_matches_resolves_nothing(pipeline: Pipeline, acco
         files = {"a.txt": f"2 {ACME}", "odd!na\nme.txt": f"2 {ACME}", "a.zip": again.getvalue()}
         rewritten(pipeline, shop, kept=False, files=files)
         assert figures(pipeline.scan(account, spec, tools)) == (0, 3, 0)
-        assert [(one["status"], one["seen_count"]) for one in pipeline.findings(account)] == [("active", 3)] * 3
+        assert [(one["status"], one["seen_count"]) for one in pipeline.findings(account)] == [
+            ("active", 3)
+        ] * 3
         rewritten(pipeline, shop, kept=False, files={"a.txt": "3", "odd!na\nme.txt": "3", "a.zip": "3"})
         assert figures(pipeline.scan(account, spec, tools)) == (0, 0, 3)
         rewritten(pipeline, shop, kept=False, files={"a.txt": f"4 {ACME}"})
@@ -357,7 +436,9 @@ def test_a_rule_that_no_longer_matches_resolves_nothing(pipeline: Pipeline, acco
     assert events(pipeline, account) == ["finding.new"] * 4 + ["finding.resolved"] * 3
 
 
-def test_where_values_are_not_kept_a_changed_rule_resolves_nothing_either(pipeline: Pipeline, account: Account) -> None:
+def test_where_values_are_not_kept_a_changed_rule_resolves_nothing_either(
+    pipeline: Pipeline, account: Account
+) -> None:
     spec, shop = one_repository(pipeline, {"a.txt": f"1 {ACME}"})
     with pipeline.rules(OLD_RULE) as tools:
         pipeline.scan(account, spec, replace(tools, keep_secrets=False))
@@ -372,7 +453,9 @@ def test_where_values_are_not_kept_a_changed_rule_resolves_nothing_either(pipeli
         assert figures(pipeline.scan(account, spec, replace(tools, keep_secrets=False))) == (0, 0, 1)
 
 
-def test_a_rule_that_is_named_anew_renames_the_type_of_the_same_finding(pipeline: Pipeline, account: Account) -> None:
+def test_a_rule_that_is_named_anew_renames_the_type_of_the_same_finding(
+    pipeline: Pipeline, account: Account
+) -> None:
     spec, _ = one_repository(pipeline, {"a.txt": ACME})
     with pipeline.rules(OLD_RULE) as tools:
         pipeline.scan(account, spec, tools)
@@ -387,16 +470,22 @@ def test_a_rule_that_is_named_anew_renames_the_type_of_the_same_finding(pipeline
     assert events(pipeline, account) == ["finding.new"]
 
 
-def test_a_credential_of_several_parts_is_the_same_finding_when_its_pair_changes(pipeline: Pipeline, account: Account) -> None:
+def test_a_credential_of_several_parts_is_the_same_finding_when_its_pair_changes(
+    pipeline: Pipeline, account: Account
+) -> None:
     secret, first, second = "k8Zq2vLx9WtR4m7C1p5H" * 2, "AKIAQ4R7T2X5M3N6P7L2", "AKIAZ6Y2C5V7B3N4M2K7"
-    spec, shop = one_repository(pipeline, {"a.txt": f"aws_access_key_id={first}\naws_secret_access_key={secret}\n"})
+    spec, shop = one_repository(
+        pipeline, {"a.txt": f"aws_access_key_id={first}\naws_secret_access_key={secret}\n"}
+    )
     pipeline.scan(account, spec)
     before = pipeline.finding(account)
     shop.push({"a.txt": f"aws_access_key_id={second}\naws_secret_access_key={secret}\n"})
     pipeline.scan(account, spec)
     shop.push({"a.txt": f"aws_secret_access_key={secret}\n"})
     pipeline.scan(account, spec)
-    after = {one["id"]: one for one in pipeline.findings(account) if one["fingerprint"] == before["fingerprint"]}
+    after = {
+        one["id"]: one for one in pipeline.findings(account) if one["fingerprint"] == before["fingerprint"]
+    }
     assert list(after) == [before["id"]]
     assert after[before["id"]]["seen_count"] == 3
 
@@ -433,11 +522,23 @@ def test_a_source_looked_at_twice_in_one_run_counts_once(pipeline: Pipeline, acc
     shop.pushed(kept=False)
     run_id, (source,) = pipeline.planned(account, spec)
     pipeline.look(account, run_id, source)
-    first, events_then, blobs = pipeline.told(account, run_id), events(pipeline, account), pipeline.blobs(account)
+    first, events_then, blobs = (
+        pipeline.told(account, run_id),
+        events(pipeline, account),
+        pipeline.blobs(account),
+    )
     counts = [one["seen_count"] for one in pipeline.findings(account)]
-    pipeline.sql("UPDATE scan_sources SET status = 'running' WHERE account_id = %s AND source = %s", account.id, source)
-    pipeline.sql("UPDATE scans SET finished_at = NULL, status = 'interrupted' WHERE account_id = %s AND id = %s", account.id, run_id)
-    pipeline.sql("UPDATE sources SET changed = NULL WHERE account_id = %s", account.id)  # it had died before it could write that
+    pipeline.sql(
+        "UPDATE scan_sources SET status = 'running' WHERE account_id = %s AND source = %s", account.id, source
+    )
+    pipeline.sql(
+        "UPDATE scans SET finished_at = NULL, status = 'interrupted' WHERE account_id = %s AND id = %s",
+        account.id,
+        run_id,
+    )
+    pipeline.sql(
+        "UPDATE sources SET changed = NULL WHERE account_id = %s", account.id
+    )  # it had died before it could write that
     pipeline.look(account, run_id, source)
     again = pipeline.told(account, run_id)
     assert figures(first) == figures(again) == (1, 2, 1)
@@ -479,7 +580,9 @@ def test_two_runs_over_the_same_source_at_once_make_one_finding(pipeline: Pipeli
     planned = [pipeline.planned(account, spec) for _ in range(2)]
 
     async def both() -> None:
-        await asyncio.gather(*(look_at_source(pipeline.tools, account.id, run_id, names[0]) for run_id, names in planned))
+        await asyncio.gather(
+            *(look_at_source(pipeline.tools, account.id, run_id, names[0]) for run_id, names in planned)
+        )
 
     pipeline.wait(both())
     assert [pipeline.told(account, run_id).coverage_gaps for run_id, _ in planned] == [(), ()]
@@ -502,7 +605,18 @@ class History:
         self.tokens = [token(f"history {number}") for number in range(4)]
 
     def step(self) -> None:
-        steps = [self.edit, self.edit, self.copy, self.rename, self.remove, self.branch, self.merge, self.forced, self.tag, self.revert]
+        steps = [
+            self.edit,
+            self.edit,
+            self.copy,
+            self.rename,
+            self.remove,
+            self.branch,
+            self.merge,
+            self.forced,
+            self.tag,
+            self.revert,
+        ]
         self.chance.choice([*steps, self.forced, self.delete])()
 
     def commit(self, files: dict[str, str | bytes], branch: str, parents: list[str] | None = None) -> None:
@@ -573,20 +687,28 @@ class History:
 
     def delete(self) -> None:
         refs = self.repo.git("for-each-ref", "--format=%(refname)").split()
-        self.repo.delete(self.chance.choice([ref for ref in refs if ref != "refs/heads/main"] or ["refs/heads/none"]))
+        self.repo.delete(
+            self.chance.choice([ref for ref in refs if ref != "refs/heads/main"] or ["refs/heads/none"])
+        )
 
 
 def places(pipeline: Pipeline, account: Account) -> set[tuple[Any, ...]]:
     told = ("file_path", "matched_text", "source_type", "line_number", "current_line", "source_url")
-    return {tuple(one[name] for name in told) for one in pipeline.findings(account) if one["status"] != "resolved"}
+    return {
+        tuple(one[name] for name in told) for one in pipeline.findings(account) if one["status"] != "resolved"
+    }
 
 
 async def both(pipeline: Pipeline, accounts: list[Account], spec: Spec) -> list[ScanRun]:
-    return await asyncio.gather(*(run_now(pipeline.tools, account, spec, lambda _: None, by="a test") for account in accounts))
+    return await asyncio.gather(
+        *(run_now(pipeline.tools, account, spec, lambda _: None, by="a test") for account in accounts)
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_run_that_goes_on_tells_the_same_as_one_that_begins_anew(pipeline: Pipeline, account: Account, seed: int) -> None:
+def test_a_run_that_goes_on_tells_the_same_as_one_that_begins_anew(
+    pipeline: Pipeline, account: Account, seed: int
+) -> None:
     spec, shop = one_repository(pipeline, {"a.txt": "x"})
     history = History(shop, random.Random(f"history {seed}"))
     history.trees[shop.repo.tip() or ""] = {"a.txt": "x"}
@@ -601,7 +723,9 @@ def test_a_run_that_goes_on_tells_the_same_as_one_that_begins_anew(pipeline: Pip
         assert pipeline.blobs(account) >= pipeline.blobs(fresh)
 
 
-def test_an_incremental_run_that_cannot_use_what_is_left_reads_everything(pipeline: Pipeline, account: Account) -> None:
+def test_an_incremental_run_that_cannot_use_what_is_left_reads_everything(
+    pipeline: Pipeline, account: Account
+) -> None:
     spec, shop = one_repository(pipeline, {"a.txt": KEY, "b.txt": "x"})
     pipeline.scan(account, spec)
     shop.push({"a.txt": KEY, "c.txt": "y"}, parents=[])

@@ -17,7 +17,18 @@ from outcrop.store.db import Connection, Pool
 from outcrop.store.people import passwords
 from tests.conftest import REAL_HASHER
 from tests.support.backend import Backend
-from tests.support.members import NOW, PASSWORD, QUICK, add_member, count_statements, everything_stored, resume, sign_in, trail, with_pool
+from tests.support.members import (
+    NOW,
+    PASSWORD,
+    QUICK,
+    add_member,
+    count_statements,
+    everything_stored,
+    resume,
+    sign_in,
+    trail,
+    with_pool,
+)
 
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 WRONG = "another pass phrase"
@@ -65,7 +76,12 @@ def test_a_member_signs_in_and_is_known_by_the_token_alone(backend: Backend, acc
     assert signed is not None
     assert (signed.member, signed.account) == (member, account)
     (line,) = backend.run(lambda db: sessions.list_sessions(db, account.id, member.id))
-    assert (line.id, line.created_at, line.last_used_at, line.address) == (signed.session_id, NOW, NOW, "192.0.2.1")
+    assert (line.id, line.created_at, line.last_used_at, line.address) == (
+        signed.session_id,
+        NOW,
+        NOW,
+        "192.0.2.1",
+    )
     assert line.agent.startswith("Firefox on Linux")
     assert len(line.agent) == 300
     for other in ("", token[:-1], token + "A", token.swapcase(), str(line.id), "\0", "\udc80" * 43):
@@ -78,7 +94,9 @@ def test_a_member_signs_in_and_is_known_by_the_token_alone(backend: Backend, acc
     assert detail["session"] == str(line.id)
 
 
-def test_every_sign_in_makes_another_token_and_the_one_it_replaces_ends(backend: Backend, account: Account) -> None:
+def test_every_sign_in_makes_another_token_and_the_one_it_replaces_ends(
+    backend: Backend, account: Account
+) -> None:
     member = add_member(backend, account)
     first = sign_in(backend, member.email)
     second = sign_in(backend, member.email, replaces=first)
@@ -87,10 +105,18 @@ def test_every_sign_in_makes_another_token_and_the_one_it_replaces_ends(backend:
     assert resume(backend, second) is not None
 
 
-def test_a_member_made_on_the_command_line_signs_in_by_the_shown_password(backend: Backend, account: Account) -> None:
+def test_a_member_made_on_the_command_line_signs_in_by_the_shown_password(
+    backend: Backend, account: Account
+) -> None:
     email, shown = backend.run(
         lambda db: accounts.create_member(
-            db, account, email=f"{uuid4().hex}@example.com", role=Role.ADMIN, password=None, by="test", now=NOW
+            db,
+            account,
+            email=f"{uuid4().hex}@example.com",
+            role=Role.ADMIN,
+            password=None,
+            by="test",
+            now=NOW,
         )
     )
     assert shown is not None
@@ -114,15 +140,27 @@ def test_signing_out_ends_one_session_and_everywhere_all_but_one(backend: Backen
     theirs = resume(backend, stranger)
     assert theirs is not None
     with pytest.raises(NotFoundError):
-        backend.run(lambda db: sessions.end_session(db, account.id, member.id, theirs.session_id, by=member.email, now=NOW))
+        backend.run(
+            lambda db: sessions.end_session(
+                db, account.id, member.id, theirs.session_id, by=member.email, now=NOW
+            )
+        )
     ended = resume(backend, tokens[2])
     assert ended is not None
-    backend.run(lambda db: sessions.end_session(db, account.id, member.id, ended.session_id, by=member.email, now=NOW))
+    backend.run(
+        lambda db: sessions.end_session(db, account.id, member.id, ended.session_id, by=member.email, now=NOW)
+    )
     assert resume(backend, tokens[2]) is None
     everywhere = {"keep": kept.session_id, "by": member.email, "now": NOW}
     assert backend.run(lambda db: sessions.sign_out_everywhere(db, member.id, account.id, **everywhere)) == 1
     assert backend.run(lambda db: sessions.sign_out_everywhere(db, member.id, account.id, **everywhere)) == 0
-    assert [resume(backend, token) is not None for token in [*tokens, stranger]] == [False, True, False, False, True]
+    assert [resume(backend, token) is not None for token in [*tokens, stranger]] == [
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]
     actions = [action for _, action, *_ in trail(backend, account)]
     assert actions == ["session.sign_in"] * 5 + ["session.sign_out"] * 2 + ["session.sign_out_everywhere"]
 
@@ -132,11 +170,18 @@ def test_another_account_ends_and_lists_nothing_here(backend: Backend, account: 
     token = sign_in(backend, member.email)
     stranger = backend.tenant().account
     assert backend.run(lambda db: sessions.list_sessions(db, stranger.id, member.id)) == []
-    assert backend.run(lambda db: sessions.sign_out_everywhere(db, member.id, stranger.id, keep=None, by="x", now=NOW)) == 0
+    assert (
+        backend.run(
+            lambda db: sessions.sign_out_everywhere(db, member.id, stranger.id, keep=None, by="x", now=NOW)
+        )
+        == 0
+    )
     signed = resume(backend, token)
     assert signed is not None
     with pytest.raises(NotFoundError):
-        backend.run(lambda db: sessions.end_session(db, stranger.id, member.id, signed.session_id, by="x", now=NOW))
+        backend.run(
+            lambda db: sessions.end_session(db, stranger.id, member.id, signed.session_id, by="x", now=NOW)
+        )
 
 
 def test_role_plan_and_removal_hold_at_once(backend: Backend, account: Account) -> None:
@@ -155,7 +200,9 @@ def test_role_plan_and_removal_hold_at_once(backend: Backend, account: Account) 
 # --- how long
 
 
-def test_a_session_is_over_after_14_idle_days_and_after_30_in_any_case(backend: Backend, account: Account) -> None:
+def test_a_session_is_over_after_14_idle_days_and_after_30_in_any_case(
+    backend: Backend, account: Account
+) -> None:
     member = add_member(backend, account)
     idle, busy = sign_in(backend, member.email), sign_in(backend, member.email)
     assert resume(backend, idle, NOW + 14 * DAY) is None
@@ -165,7 +212,9 @@ def test_a_session_is_over_after_14_idle_days_and_after_30_in_any_case(backend: 
     assert resume(backend, busy, NOW + 30 * DAY) is None
 
 
-def test_the_use_is_noted_once_a_minute_and_a_request_costs_one_statement(backend: Backend, account: Account) -> None:
+def test_the_use_is_noted_once_a_minute_and_a_request_costs_one_statement(
+    backend: Backend, account: Account
+) -> None:
     member = add_member(backend, account)
     token = sign_in(backend, member.email)
 
@@ -173,7 +222,9 @@ def test_the_use_is_noted_once_a_minute_and_a_request_costs_one_statement(backen
         times = [timedelta(), timedelta(seconds=59), MINUTE, MINUTE, 2 * MINUTE - timedelta(seconds=1)]
         execute, counts = db.execute, []
         for after in times:
-            counts.append(await count_statements(db, lambda after=after: sessions.resume(db, token, now=NOW + after)))
+            counts.append(
+                await count_statements(db, lambda after=after: sessions.resume(db, token, now=NOW + after))
+            )
             db.execute = execute  # type: ignore[method-assign]
         return counts
 
@@ -208,21 +259,33 @@ def test_what_is_over_is_swept(backend: Backend, account: Account) -> None:
 # --- who does not get in
 
 
-def test_an_unknown_address_gets_the_same_answer_after_the_same_work(backend: Backend, account: Account, hashes: list[str]) -> None:
+def test_an_unknown_address_gets_the_same_answer_after_the_same_work(
+    backend: Backend, account: Account, hashes: list[str]
+) -> None:
     member = add_member(backend, account)
     known = refusal(backend, member.email)
     assert hashes == ["verify"]
-    unknown = [refusal(backend, email) for email in ("nobody@example.com", "", "a\0b@example.com", "\udc80", "x" * 999)]
+    unknown = [
+        refusal(backend, email)
+        for email in ("nobody@example.com", "", "a\0b@example.com", "\udc80", "x" * 999)
+    ]
     assert hashes == ["verify"] + ["hash"] * 5, "one computation each, and one is as much work as the other"
     assert {(type(error), str(error), error.code, error.retry_after) for error in [known, *unknown]} == {
         (SignInError, known.message, "wrong", 0)
     }
     ((_, action, target, outcome, detail),) = trail(backend, account)
-    assert (action, target, outcome, detail["wrong"]) == ("session.sign_in", member.email, "failed", "password")
+    assert (action, target, outcome, detail["wrong"]) == (
+        "session.sign_in",
+        member.email,
+        "failed",
+        "password",
+    )
     assert WRONG not in everything_stored(backend)
 
 
-@pytest.mark.parametrize("password", ["", PASSWORD + "\0", PASSWORD[:-1], PASSWORD.upper(), "x" * 100_000, "\udc80"])
+@pytest.mark.parametrize(
+    "password", ["", PASSWORD + "\0", PASSWORD[:-1], PASSWORD.upper(), "x" * 100_000, "\udc80"]
+)
 def test_no_other_password_is_right(backend: Backend, account: Account, password: str) -> None:
     assert refusal(backend, add_member(backend, account).email, password).code == "wrong"
 
@@ -257,7 +320,9 @@ def test_a_password_that_is_changed_while_it_is_compared_opens_nothing(
     assert refusal(backend, member.email, PASSWORD).code == "wrong"
 
 
-def test_no_connection_is_held_while_a_password_is_compared(backend: Backend, account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_connection_is_held_while_a_password_is_compared(
+    backend: Backend, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
     member = add_member(backend, account)
     compare, free = passwords.matches, []
 
@@ -268,7 +333,14 @@ def test_no_connection_is_held_while_a_password_is_compared(backend: Backend, ac
             return await compare(password_hash, password)
 
         monkeypatch.setattr(passwords, "matches", watched)
-        given = {"email": member.email, "password": PASSWORD, "code": None, "address": "192.0.2.1", "agent": "", "now": NOW}
+        given = {
+            "email": member.email,
+            "password": PASSWORD,
+            "code": None,
+            "address": "192.0.2.1",
+            "agent": "",
+            "now": NOW,
+        }
         return await sessions.sign_in(pool, backend.keys, **given)  # type: ignore[arg-type]
 
     assert with_pool(backend, work)
@@ -315,7 +387,10 @@ def test_where_too_many_passwords_wait_one_is_told_to_come_again(
         full.setattr(passwords, "_room", threading.BoundedSemaphore(1))
         passwords._room.acquire()
         for _ in range(9):
-            assert (refusal(backend, member.email, PASSWORD).code, refusal(backend, member.email).retry_after) == ("limited", 5)
+            assert (
+                refusal(backend, member.email, PASSWORD).code,
+                refusal(backend, member.email).retry_after,
+            ) == ("limited", 5)
     assert resume(backend, sign_in(backend, member.email)) is not None, "and that was no failure"
 
 
@@ -327,15 +402,21 @@ def test_after_five_failures_not_even_the_right_password_is_looked_at(
     backend: Backend, account: Account, hashes: list[str], known: bool
 ) -> None:
     email = add_member(backend, account).email if known else f"{uuid4().hex}@example.com"
-    assert [refusal(backend, email, address=f"192.0.2.{n}", now=NOW + n * MINUTE).code for n in range(5)] == ["wrong"] * 5
+    assert [refusal(backend, email, address=f"192.0.2.{n}", now=NOW + n * MINUTE).code for n in range(5)] == [
+        "wrong"
+    ] * 5
     asked = len(hashes)
     limited = refusal(backend, email.upper(), PASSWORD, address="198.51.100.7", now=NOW + 5 * MINUTE)
     assert (limited.code, limited.retry_after) == ("limited", 600)
     assert len(hashes) == asked
     assert refusal(backend, email, now=NOW + 15 * MINUTE - timedelta(seconds=1)).retry_after == 1
     if known:
-        assert sign_in(backend, email, now=NOW + 15 * MINUTE), "15 minutes after the first failure at the latest"
-        assert [outcome for *_, outcome, _ in trail(backend, account)] == ["failed"] * 5 + ["ok"], "a refused try leaves no line"
+        assert sign_in(backend, email, now=NOW + 15 * MINUTE), (
+            "15 minutes after the first failure at the latest"
+        )
+        assert [outcome for *_, outcome, _ in trail(backend, account)] == ["failed"] * 5 + ["ok"], (
+            "a refused try leaves no line"
+        )
     else:
         assert refusal(backend, email, now=NOW + 15 * MINUTE).code == "wrong"
 
@@ -379,7 +460,13 @@ def test_many_tries_at_once_are_no_way_around_the_limit(backend: Backend, accoun
 
     async def work(pool: Pool) -> list[str]:
         async def one(n: int) -> str:
-            given: dict[str, Any] = {"password": WRONG, "code": None, "address": f"192.0.2.{n}", "agent": "", "now": NOW}
+            given: dict[str, Any] = {
+                "password": WRONG,
+                "code": None,
+                "address": f"192.0.2.{n}",
+                "agent": "",
+                "now": NOW,
+            }
             with pytest.raises(SignInError) as refused:
                 await sessions.sign_in(pool, backend.keys, email=member.email, **given)
             return refused.value.code

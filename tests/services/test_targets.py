@@ -43,7 +43,14 @@ def add(backend: Backend, account: Account, text: str, **given: Any) -> Target:
 
 
 def arguments(**given: Any) -> dict[str, Any]:
-    defaults: dict[str, Any] = {"kind": None, "schedule": Schedule.OFF, "include": [], "exclude": [], "chosen": {}, "credential": None}
+    defaults: dict[str, Any] = {
+        "kind": None,
+        "schedule": Schedule.OFF,
+        "include": [],
+        "exclude": [],
+        "chosen": {},
+        "credential": None,
+    }
     return defaults | {"by": "test", "now": NOW} | given
 
 
@@ -53,7 +60,15 @@ def trail(backend: Backend, account: Account) -> list[audit.Line]:
 
 
 def test_a_target_comes_back_as_it_was_added(backend: Backend, account: Account) -> None:
-    added = add(backend, account, "github:acme", schedule=Schedule.DAILY, include=["shop-*", "ü*"], exclude=["old"], chosen={"forks": True})
+    added = add(
+        backend,
+        account,
+        "github:acme",
+        schedule=Schedule.DAILY,
+        include=["shop-*", "ü*"],
+        exclude=["old"],
+        chosen={"forks": True},
+    )
     options = OPTIONS[TargetKind.OWNER] | {"forks": True}
     spec = Spec(TargetKind.OWNER, "github:acme", ("shop-*", "ü*"), ("old",), options)
     assert added == Target(added.id, spec, Schedule.DAILY, NOW, NOW, has_credential=False)
@@ -61,7 +76,9 @@ def test_a_target_comes_back_as_it_was_added(backend: Backend, account: Account)
     assert backend.run(lambda db: service.list_targets(db, account)) == [added]
 
 
-def test_targets_are_listed_oldest_first_and_one_without_a_schedule_is_never_due(backend: Backend, account: Account) -> None:
+def test_targets_are_listed_oldest_first_and_one_without_a_schedule_is_never_due(
+    backend: Backend, account: Account
+) -> None:
     second = add(backend, account, "github:b", now=NOW + timedelta(seconds=1))
     first = add(backend, account, "github:c")
     assert backend.run(lambda db: service.list_targets(db, account)) == [first, second]
@@ -86,18 +103,44 @@ def test_a_credential_is_stored_encrypted_for_this_target_only(backend: Backend,
     assert TOKEN.encode() not in bytes_
 
 
-def test_the_trail_tells_what_was_done_and_neither_credential_nor_query(backend: Backend, account: Account) -> None:
+def test_the_trail_tells_what_was_done_and_neither_credential_nor_query(
+    backend: Backend, account: Account
+) -> None:
     added = add(
-        backend, account, "https://example.com/a?token=tok4567890", schedule=Schedule.HOURLY, credential=Secret(f"Bearer {TOKEN}"), by="jo"
+        backend,
+        account,
+        "https://example.com/a?token=tok4567890",
+        schedule=Schedule.HOURLY,
+        credential=Secret(f"Bearer {TOKEN}"),
+        by="jo",
     )
     assert added.spec.name.endswith("?token=tok4567890")
-    backend.run(lambda db: service.remove_target(db, account, str(added.id), by="al", now=NOW + timedelta(hours=1)))
+    backend.run(
+        lambda db: service.remove_target(db, account, str(added.id), by="al", now=NOW + timedelta(hours=1))
+    )
     first, second = trail(backend, account)
-    assert (first.at, first.actor, first.action, first.target, first.outcome) == (NOW, "jo", "target.add", str(added.id), "ok")
+    assert (first.at, first.actor, first.action, first.target, first.outcome) == (
+        NOW,
+        "jo",
+        "target.add",
+        str(added.id),
+        "ok",
+    )
     told = {"kind": "site", "target": "https://example.com/a"}
-    more = {"schedule": "hourly", "include": [], "exclude": [], "options": OPTIONS[TargetKind.SITE], "has_credential": True}
+    more = {
+        "schedule": "hourly",
+        "include": [],
+        "exclude": [],
+        "options": OPTIONS[TargetKind.SITE],
+        "has_credential": True,
+    }
     assert first.detail == told | more
-    assert (second.at, second.actor, second.action, second.target) == (NOW + timedelta(hours=1), "al", "target.remove", str(added.id))
+    assert (second.at, second.actor, second.action, second.target) == (
+        NOW + timedelta(hours=1),
+        "al",
+        "target.remove",
+        str(added.id),
+    )
     assert second.detail == told
     text = json.dumps([first.detail, second.detail])
     assert TOKEN not in text
@@ -113,7 +156,9 @@ def test_the_trail_tells_what_was_done_and_neither_credential_nor_query(backend:
         ("https://gist.github.com/jo/aa5a315d61ae9438b18d", "https://gist.github.com/aa5a315d61ae9438b18d"),
     ],
 )
-def test_the_same_target_twice_is_refused_and_named(backend: Backend, account: Account, first: str, again: str) -> None:
+def test_the_same_target_twice_is_refused_and_named(
+    backend: Backend, account: Account, first: str, again: str
+) -> None:
     there = add(backend, account, first)
     with pytest.raises(BadInputError, match=str(there.id)):
         add(backend, account, again)
@@ -164,7 +209,9 @@ def test_of_two_who_add_the_same_at_once_one_is_refused(backend: Backend, accoun
         {"credential": Secret(TOKEN * 200)},
     ],
 )
-def test_wrong_input_is_refused_and_leaves_nothing(backend: Backend, account: Account, wrong: dict[str, Any]) -> None:
+def test_wrong_input_is_refused_and_leaves_nothing(
+    backend: Backend, account: Account, wrong: dict[str, Any]
+) -> None:
     with pytest.raises(BadInputError) as refused:
         add(backend, account, "github:acme", **wrong)
     assert TOKEN not in refused.value.message
@@ -175,7 +222,9 @@ def test_wrong_input_is_refused_and_leaves_nothing(backend: Backend, account: Ac
 def test_patterns_and_credentials_at_their_limits_are_taken(backend: Backend, account: Account) -> None:
     added = add(backend, account, "github:acme", include=["a" * 500] * 100, credential=Secret("x" * 8_000))
     assert added.spec.include == ("a" * 500,) * 100
-    assert add(backend, account, "https://git.example/a.git", credential=Secret("jo:a pass phrase")).has_credential
+    assert add(
+        backend, account, "https://git.example/a.git", credential=Secret("jo:a pass phrase")
+    ).has_credential
 
 
 def test_a_credential_is_not_taken_for_plain_http(backend: Backend, account: Account) -> None:
@@ -212,8 +261,13 @@ def test_another_accounts_target_is_not_found_and_not_changed(backend: Backend, 
 
 
 def test_a_removed_target_is_gone_with_its_credential(backend: Backend, account: Account) -> None:
-    kept, gone = add(backend, account, "github:a"), add(backend, account, "github:b", credential=Secret(TOKEN))
-    assert backend.run(lambda db: service.remove_target(db, account, str(gone.id), by="test", now=NOW)) == gone
+    kept, gone = (
+        add(backend, account, "github:a"),
+        add(backend, account, "github:b", credential=Secret(TOKEN)),
+    )
+    assert (
+        backend.run(lambda db: service.remove_target(db, account, str(gone.id), by="test", now=NOW)) == gone
+    )
     assert backend.run(lambda db: service.list_targets(db, account)) == [kept]
     assert backend.run(lambda db: targets.credential_box(db, account.id, gone.id)) is None
     with pytest.raises(NotFoundError):
@@ -246,7 +300,12 @@ def test_what_one_scheduler_holds_another_leaves_to_it(backend: Backend, account
     assert url is not None
 
     async def main() -> tuple[list[tuple[int, Target]], list[tuple[int, Target]]]:
-        async with await database.connect(url) as one, await database.connect(url) as two, one.transaction(), two.transaction():
+        async with (
+            await database.connect(url) as one,
+            await database.connect(url) as two,
+            one.transaction(),
+            two.transaction(),
+        ):
             return await targets.due(one, NOW), await asyncio.wait_for(targets.due(two, NOW), 5)
 
     first, second = asyncio.run(main())

@@ -14,7 +14,16 @@ from outcrop.domain.link import LinkKind
 from outcrop.services import accounts, sessions, team
 from outcrop.store.db import Pool
 from tests.support.backend import Backend
-from tests.support.members import NOW, PASSWORD, add_member, everything_stored, resume, sign_in, trail, with_pool
+from tests.support.members import (
+    NOW,
+    PASSWORD,
+    add_member,
+    everything_stored,
+    resume,
+    sign_in,
+    trail,
+    with_pool,
+)
 
 DAY, STEP = timedelta(days=1), timedelta(seconds=30)
 NEW = "a new long pass phrase"
@@ -34,7 +43,9 @@ def owner(backend: Backend, account: Account) -> Member:
     return add_member(backend, account, OWNER)
 
 
-def invite(backend: Backend, account: Account, by: Member | str, role: Role = MEMBER, email: str | None = None) -> tuple[str, str]:
+def invite(
+    backend: Backend, account: Account, by: Member | str, role: Role = MEMBER, email: str | None = None
+) -> tuple[str, str]:
     email = email or f"{uuid4().hex}@example.com"
     return email, backend.run(lambda db: team.invite(db, account, by, email=email, role=role, now=NOW))
 
@@ -79,7 +90,9 @@ def test_an_invitation_makes_a_member_once(backend: Backend, account: Account, o
     assert NEW not in stored
 
 
-def test_a_link_opened_many_times_at_once_makes_one_member(backend: Backend, account: Account, owner: Member) -> None:
+def test_a_link_opened_many_times_at_once_makes_one_member(
+    backend: Backend, account: Account, owner: Member
+) -> None:
     email, token = invite(backend, account, owner)
 
     async def work(pool: Pool) -> list[object]:
@@ -91,7 +104,9 @@ def test_a_link_opened_many_times_at_once_makes_one_member(backend: Backend, acc
     assert backend.sql("SELECT count(*) FROM members WHERE email = %s", email) == [(1,)]
 
 
-def test_a_link_ends_by_time_by_withdrawal_and_by_another_one(backend: Backend, account: Account, owner: Member) -> None:
+def test_a_link_ends_by_time_by_withdrawal_and_by_another_one(
+    backend: Backend, account: Account, owner: Member
+) -> None:
     email, first = invite(backend, account, owner)
     assert opened(backend, first, NOW + 7 * DAY - STEP) is not None
     assert opened(backend, first, NOW + 7 * DAY) is None
@@ -112,7 +127,9 @@ def test_a_link_ends_by_time_by_withdrawal_and_by_another_one(backend: Backend, 
 
 def test_expired_links_are_swept(backend: Backend, account: Account, owner: Member) -> None:
     invite(backend, account, owner)
-    reset = backend.run(lambda db: team.reset_link(db, owner.email, by="operator", now=NOW + 6 * DAY + 2 * STEP))
+    reset = backend.run(
+        lambda db: team.reset_link(db, owner.email, by="operator", now=NOW + 6 * DAY + 2 * STEP)
+    )
     kept = "SELECT kind FROM links WHERE account_id = %s"
     backend.run(lambda db: sessions.sweep(db, now=NOW + 7 * DAY - STEP))
     assert len(backend.sql(kept, account.id)) == 2
@@ -132,12 +149,16 @@ def test_a_bad_password_or_address_uses_no_link_up(backend: Backend, account: Ac
             invite(backend, account, owner, email=email)
 
 
-def test_whether_an_address_belongs_elsewhere_is_not_told_to_who_invites(backend: Backend, account: Account, owner: Member) -> None:
+def test_whether_an_address_belongs_elsewhere_is_not_told_to_who_invites(
+    backend: Backend, account: Account, owner: Member
+) -> None:
     stranger = add_member(backend, backend.tenant().account)
     _, token = invite(backend, account, owner, email=stranger.email)
     with pytest.raises(BadInputError):
         accept(backend, token)
-    assert resume(backend, sign_in(backend, stranger.email)) is not None, "nothing of the other member has changed"
+    assert resume(backend, sign_in(backend, stranger.email)) is not None, (
+        "nothing of the other member has changed"
+    )
     with pytest.raises(BadInputError):
         invite(backend, account, "operator", email=stranger.email)
 
@@ -162,7 +183,12 @@ def test_one_invites_withdraws_and_removes_only_whom_ones_role_manages(
     assert link is not None
     before = everything_stored(backend)
     for refused, work in [
-        (ForbiddenError, lambda db: team.invite(db, account, actor, email=f"{uuid4().hex}@example.com", role=role, now=NOW)),
+        (
+            ForbiddenError,
+            lambda db: team.invite(
+                db, account, actor, email=f"{uuid4().hex}@example.com", role=role, now=NOW
+            ),
+        ),
         (ForbiddenError, lambda db: team.withdraw_invitation(db, account, actor, link.id, NOW)),
         (ForbiddenError, lambda db: team.remove_member(db, account, actor, other.id, now=NOW)),
     ]:
@@ -192,7 +218,13 @@ def test_a_role_is_changed_only_by_who_manages_both(
         changed = backend.run(lambda db: team.change_role(db, account, actor, other.id, to, now=NOW))
         assert changed.role is to
         actor_email, action, target, _, detail = trail(backend, account)[-1]
-        assert (actor_email, action, target, detail["from"], detail["to"]) == (actor.email, "user.change_role", other.email, was, to)
+        assert (actor_email, action, target, detail["from"], detail["to"]) == (
+            actor.email,
+            "user.change_role",
+            other.email,
+            was,
+            to,
+        )
     else:
         with pytest.raises(ForbiddenError):
             backend.run(lambda db: team.change_role(db, account, actor, other.id, to, now=NOW))
@@ -205,9 +237,13 @@ def test_one_may_step_down_but_never_up(backend: Backend, account: Account, owne
     for role, to in [(MEMBER, ADMIN), (MEMBER, OWNER), (ADMIN, OWNER)]:
         actor = add_member(backend, account, role)
         with pytest.raises(ForbiddenError):
-            backend.run(lambda db, actor=actor, to=to: team.change_role(db, account, actor, actor.id, to, now=NOW))
+            backend.run(
+                lambda db, actor=actor, to=to: team.change_role(db, account, actor, actor.id, to, now=NOW)
+            )
     admin = add_member(backend, account, ADMIN)
-    assert backend.run(lambda db: team.change_role(db, account, admin, admin.id, MEMBER, now=NOW)).role is MEMBER
+    assert (
+        backend.run(lambda db: team.change_role(db, account, admin, admin.id, MEMBER, now=NOW)).role is MEMBER
+    )
     with pytest.raises(ForbiddenError):  # by what the member was when the page was opened
         backend.run(lambda db: team.invite(db, account, admin, email="x@example.com", role=MEMBER, now=NOW))
 
@@ -232,7 +268,9 @@ def test_the_last_owner_stays(backend: Backend, account: Account, owner: Member)
     assert sorted(members(backend, account).values()) == [MEMBER, OWNER]
 
 
-def test_a_removed_member_is_out_with_all_invitations_and_the_keys_stay(backend: Backend, account: Account, owner: Member) -> None:
+def test_a_removed_member_is_out_with_all_invitations_and_the_keys_stay(
+    backend: Backend, account: Account, owner: Member
+) -> None:
     admin = add_member(backend, account, ADMIN)
     key_id, _ = backend.key(account, member=admin.email)
     session = sign_in(backend, admin.email)
@@ -244,12 +282,19 @@ def test_a_removed_member_is_out_with_all_invitations_and_the_keys_stay(backend:
     assert opened(backend, kept) is not None
     assert backend.sql("SELECT revoked_at FROM api_keys WHERE id = %s", UUID(key_id)) == [(None,)]
     actor, action, target, _, detail = trail(backend, account)[-1]
-    assert (actor, action, target, detail) == (owner.email, "user.remove", admin.email, {"role": "admin", "invitations_withdrawn": 1})
+    assert (actor, action, target, detail) == (
+        owner.email,
+        "user.remove",
+        admin.email,
+        {"role": "admin", "invitations_withdrawn": 1},
+    )
     with pytest.raises(ForbiddenError):
         invite(backend, account, admin)
 
 
-def test_a_step_down_takes_back_what_one_had_invited(backend: Backend, account: Account, owner: Member) -> None:
+def test_a_step_down_takes_back_what_one_had_invited(
+    backend: Backend, account: Account, owner: Member
+) -> None:
     other = add_member(backend, account, OWNER)
     _, link = invite(backend, account, other, OWNER)
     backend.run(lambda db: team.change_role(db, account, owner, other.id, MEMBER, now=NOW))
@@ -283,7 +328,9 @@ def test_an_account_reaches_nobody_of_another(backend: Backend, account: Account
 # --- passwords
 
 
-def test_a_reset_link_sets_the_password_once_and_ends_every_session(backend: Backend, account: Account, owner: Member) -> None:
+def test_a_reset_link_sets_the_password_once_and_ends_every_session(
+    backend: Backend, account: Account, owner: Member
+) -> None:
     session = sign_in(backend, owner.email)
     earlier = backend.run(lambda db: team.reset_link(db, owner.email, by="operator", now=NOW))
     token = backend.run(lambda db: team.reset_link(db, owner.email.upper(), by="operator", now=NOW))
@@ -299,7 +346,9 @@ def test_a_reset_link_sets_the_password_once_and_ends_every_session(backend: Bac
             sign_in(backend, owner.email, "forgotten pass phrase")
     assert accept(backend, token) == owner
     assert resume(backend, session) is None
-    assert resume(backend, sign_in(backend, owner.email, NEW)) is not None, "and the failures before count no longer"
+    assert resume(backend, sign_in(backend, owner.email, NEW)) is not None, (
+        "and the failures before count no longer"
+    )
     with pytest.raises(SignInError):
         sign_in(backend, owner.email)
     with pytest.raises(NotFoundError):
@@ -311,10 +360,15 @@ def test_a_reset_link_sets_the_password_once_and_ends_every_session(backend: Bac
 
 
 def change_password(backend: Backend, member: Member, old: str, new: str, keep: UUID) -> None:
-    with_pool(backend, lambda pool: team.change_password(pool, backend.keys, member, old=old, new=new, keep=keep, now=NOW))
+    with_pool(
+        backend,
+        lambda pool: team.change_password(pool, backend.keys, member, old=old, new=new, keep=keep, now=NOW),
+    )
 
 
-def test_a_changed_password_ends_the_other_sessions(backend: Backend, account: Account, owner: Member) -> None:
+def test_a_changed_password_ends_the_other_sessions(
+    backend: Backend, account: Account, owner: Member
+) -> None:
     mine, other = sign_in(backend, owner.email), sign_in(backend, owner.email)
     signed = resume(backend, mine)
     assert signed is not None
@@ -328,7 +382,11 @@ def test_a_changed_password_ends_the_other_sessions(backend: Backend, account: A
     assert resume(backend, mine) is not None
     assert resume(backend, other) is None
     assert sign_in(backend, owner.email, NEW)
-    lines = [(action, outcome) for _, action, _, outcome, _ in trail(backend, account) if action == "user.change_password"]
+    lines = [
+        (action, outcome)
+        for _, action, _, outcome, _ in trail(backend, account)
+        if action == "user.change_password"
+    ]
     assert lines == [("user.change_password", "failed"), ("user.change_password", "ok")]
     stored = everything_stored(backend)
     assert NEW not in stored
@@ -361,7 +419,9 @@ def refused(backend: Backend, email: str, **given: Any) -> str:
     return error.value.code
 
 
-def test_the_second_step_asks_for_nothing_until_it_is_confirmed(backend: Backend, account: Account, owner: Member) -> None:
+def test_the_second_step_asks_for_nothing_until_it_is_confirmed(
+    backend: Backend, account: Account, owner: Member
+) -> None:
     begun = backend.run(lambda db: team.begin_totp(db, backend.keys, account, owner, now=NOW))
     assert backend.run(lambda db: team.recovery_codes_left(db, account, owner)) is None
     assert sign_in(backend, owner.email)
@@ -386,15 +446,21 @@ def test_a_code_is_asked_for_and_works_once(backend: Backend, account: Account, 
     later = NOW + 10 * STEP
     assert refused(backend, owner.email, now=later) == "code_needed"
     assert refused(backend, owner.email, code=" ", now=later) == "code_needed"
-    assert refused(backend, owner.email, password="a wrong pass phrase", now=later) == "wrong", "nothing of it is told before the password"
-    assert refused(backend, owner.email, code=app.at(NOW), now=NOW) == "wrong", "the one that confirmed it is used"
+    assert refused(backend, owner.email, password="a wrong pass phrase", now=later) == "wrong", (
+        "nothing of it is told before the password"
+    )
+    assert refused(backend, owner.email, code=app.at(NOW), now=NOW) == "wrong", (
+        "the one that confirmed it is used"
+    )
     assert resume(backend, sign_in(backend, owner.email, code=app.at(later), now=later), later) is not None
     assert refused(backend, owner.email, code=app.at(later), now=later) == "wrong"
     assert refused(backend, owner.email, code=app.at(later - STEP), now=later) == "wrong"
     assert sign_in(backend, owner.email, code=app.at(later + 2 * STEP), now=later + STEP)
 
 
-def test_asking_for_the_code_is_no_failure_and_no_way_around_the_limit(backend: Backend, account: Account, owner: Member) -> None:
+def test_asking_for_the_code_is_no_failure_and_no_way_around_the_limit(
+    backend: Backend, account: Account, owner: Member
+) -> None:
     turn_on(backend, account, owner)
     later = NOW + 10 * STEP
     for _ in range(5):
@@ -418,12 +484,20 @@ def test_one_code_at_the_same_moment_lets_one_in(backend: Backend, account: Acco
             "agent": "",
             "now": later,
         }
-        return await asyncio.gather(*(sessions.sign_in(pool, backend.keys, **given) for _ in range(3)), return_exceptions=True)
+        return await asyncio.gather(
+            *(sessions.sign_in(pool, backend.keys, **given) for _ in range(3)), return_exceptions=True
+        )
 
-    assert sorted(type(result).__name__ for result in with_pool(backend, work, size=3)) == ["SignInError", "SignInError", "str"]
+    assert sorted(type(result).__name__ for result in with_pool(backend, work, size=3)) == [
+        "SignInError",
+        "SignInError",
+        "str",
+    ]
 
 
-def test_each_recovery_code_works_once_and_for_its_member_only(backend: Backend, account: Account, owner: Member) -> None:
+def test_each_recovery_code_works_once_and_for_its_member_only(
+    backend: Backend, account: Account, owner: Member
+) -> None:
     _, codes = turn_on(backend, account, owner)
     other = add_member(backend, account)
     turn_on(backend, account, other)
@@ -436,10 +510,14 @@ def test_each_recovery_code_works_once_and_for_its_member_only(backend: Backend,
     assert trail(backend, account)[-1][4]["recovery_codes_left"] == 8
 
 
-def test_the_second_step_goes_by_the_password_or_the_operator(backend: Backend, account: Account, owner: Member) -> None:
+def test_the_second_step_goes_by_the_password_or_the_operator(
+    backend: Backend, account: Account, owner: Member
+) -> None:
     turn_on(backend, account, owner)
     with pytest.raises(SignInError):
-        with_pool(backend, lambda pool: team.remove_totp(pool, owner, password="a wrong pass phrase", now=NOW))
+        with_pool(
+            backend, lambda pool: team.remove_totp(pool, owner, password="a wrong pass phrase", now=NOW)
+        )
     assert refused(backend, owner.email) == "code_needed"
     with_pool(backend, lambda pool: team.remove_totp(pool, owner, password=PASSWORD, now=NOW))
     assert sign_in(backend, owner.email)
@@ -450,7 +528,11 @@ def test_the_second_step_goes_by_the_password_or_the_operator(backend: Backend, 
     for _ in range(2):
         assert backend.run(lambda db: team.drop_totp(db, owner.email, by="operator", now=NOW)) == owner
     assert sign_in(backend, owner.email)
-    actions = [(actor, action, outcome) for actor, action, _, outcome, _ in trail(backend, account) if action.startswith("user.totp_o")]
+    actions = [
+        (actor, action, outcome)
+        for actor, action, _, outcome, _ in trail(backend, account)
+        if action.startswith("user.totp_o")
+    ]
     assert actions == [
         (owner.email, "user.totp_on", "ok"),
         (owner.email, "user.totp_off", "failed"),

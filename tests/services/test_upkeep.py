@@ -64,7 +64,9 @@ def keep(backend: Backend, *chores: Callable[[Tools], Awaitable[T]]) -> list[T]:
 
     async def main() -> list[T]:
         assert backend.settings.database_url is not None
-        async with database.open_pool(backend.settings.database_url, size=len(chores), statement_timeout=30) as pool:
+        async with database.open_pool(
+            backend.settings.database_url, size=len(chores), statement_timeout=30
+        ) as pool:
             tools = cast("Tools", WithPool(pool))
             return list(await asyncio.gather(*(chore(tools) for chore in chores)))
 
@@ -99,12 +101,23 @@ def start(backend: Backend, tenant: Tenant, *sources: str, **given: Any) -> UUID
     """Start a run that is planned already: it consists of these sources, each with its job."""
 
     async def work(db: Connection) -> UUID:
-        run = await start_run(db, tenant.account.id, SITE, trigger=Trigger.CLI, target_id=None, moment=now(), by="a test", **given)
+        run = await start_run(
+            db,
+            tenant.account.id,
+            SITE,
+            trigger=Trigger.CLI,
+            target_id=None,
+            moment=now(),
+            by="a test",
+            **given,
+        )
         if sources:
             await scans.end_source(db, tenant.account.id, run.id, plan.PLAN, state=scans.SourceState.DONE)
             await db.execute("DELETE FROM procrastinate_jobs WHERE args ->> 'scan_id' = %s", [str(run.id)])
             await scans.begin(db, tenant.account.id, run.id, now=now())
-            await scans.add_sources(db, tenant.account.id, run.id, [(source, asdict(SOURCE)) for source in sources])
+            await scans.add_sources(
+                db, tenant.account.id, run.id, [(source, asdict(SOURCE)) for source in sources]
+            )
             for source in sources if "foreground" not in given else ():
                 await defer(db, tenant.account.id, run.id, source)
         return run.id
@@ -114,7 +127,9 @@ def start(backend: Backend, tenant: Tenant, *sources: str, **given: Any) -> UUID
 
 def fetch_all(backend: Backend, *, heard: timedelta) -> None:
     """Let a worker, last heard of so long ago, have taken every job."""
-    ((worker,),) = backend.sql("INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - %s) RETURNING id", heard)
+    ((worker,),) = backend.sql(
+        "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - %s) RETURNING id", heard
+    )
     while backend.sql("SELECT id FROM procrastinate_fetch_job_v2(NULL, %s)", worker) != [(None,)]:
         pass
 
@@ -139,7 +154,10 @@ def test_a_due_target_starts_one_run_however_many_ask_at_once(backend: Backend, 
     assert keep(backend, start_due) == [0], "and not again before its time"
 
 
-@pytest.mark.parametrize(("schedule", "every"), [(Schedule.HOURLY, timedelta(hours=1)), (Schedule.DAILY, DAY), (Schedule.WEEKLY, 7 * DAY)])
+@pytest.mark.parametrize(
+    ("schedule", "every"),
+    [(Schedule.HOURLY, timedelta(hours=1)), (Schedule.DAILY, DAY), (Schedule.WEEKLY, 7 * DAY)],
+)
 def test_after_a_missed_week_there_is_one_run_and_the_next_is_in_step(
     backend: Backend, tenant: Tenant, schedule: Schedule, every: timedelta
 ) -> None:
@@ -168,7 +186,9 @@ def test_a_run_that_is_under_way_is_not_doubled(backend: Backend, tenant: Tenant
 def test_what_is_off_removed_or_of_a_deleted_account_never_starts(backend: Backend, tenant: Tenant) -> None:
     add_target(backend, tenant, Schedule.OFF, None)
     removed = add_target(backend, other := backend.tenant(), Schedule.HOURLY, now())
-    backend.run(lambda db: target_service.remove_target(db, other.account, str(removed.id), by="test", now=now()))
+    backend.run(
+        lambda db: target_service.remove_target(db, other.account, str(removed.id), by="test", now=now())
+    )
     add_target(backend, gone := backend.tenant(), Schedule.HOURLY, now())
     backend.run(lambda db: accounts.delete_account(db, gone.account.slug))
     assert keep(backend, start_due) == [0]
@@ -178,7 +198,9 @@ def test_what_is_off_removed_or_of_a_deleted_account_never_starts(backend: Backe
 # --- workers that have died
 
 
-def test_the_jobs_of_a_dead_worker_wait_again_once_and_their_run_says_so(backend: Backend, tenant: Tenant) -> None:
+def test_the_jobs_of_a_dead_worker_wait_again_once_and_their_run_says_so(
+    backend: Backend, tenant: Tenant
+) -> None:
     scan_id = start(backend, tenant, "one", "two")
     fetch_all(backend, heard=timedelta(seconds=30))
     assert sum(keep(backend, *[lambda tools: pick_up_stalled(tools, dead_after=DEAD_AFTER)] * 4)) == 2
@@ -197,7 +219,9 @@ def test_the_jobs_of_a_worker_that_is_heard_of_are_left_to_it(backend: Backend, 
 def test_the_jobs_of_a_worker_that_is_forgotten_wait_again(backend: Backend, tenant: Tenant) -> None:
     start(backend, tenant, "one")
     fetch_all(backend, heard=timedelta())
-    backend.sql("DELETE FROM procrastinate_workers")  # as the next worker does with those that it has not heard of for long
+    backend.sql(
+        "DELETE FROM procrastinate_workers"
+    )  # as the next worker does with those that it has not heard of for long
     assert keep(backend, lambda tools: pick_up_stalled(tools, dead_after=DEAD_AFTER)) == [1]
     assert job_states(backend) == ["todo"]
 
@@ -242,7 +266,9 @@ def test_an_error_that_nobody_thought_of_is_tried_three_times_and_told_by_its_ki
     assert (run["status"], run["error"]) == ("failed", "looking at it failed (KeyError)")
 
 
-def test_a_look_that_is_told_to_stop_at_any_moment_is_no_try(backend: Backend, tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_that_is_told_to_stop_at_any_moment_is_no_try(
+    backend: Backend, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def stopped(*_: object, **__: object) -> None:
         raise asyncio.CancelledError
 
@@ -254,7 +280,9 @@ def test_a_look_that_is_told_to_stop_at_any_moment_is_no_try(backend: Backend, t
             patch.setattr(f"outcrop.services.pipeline.{moment}", stopped)
             with pytest.raises(asyncio.CancelledError):
                 look(backend, tenant, scan_id, "https://shop.example")
-        rows = backend.sql("SELECT status, tries FROM scan_sources WHERE scan_id = %s AND source <> 'plan'", scan_id)
+        rows = backend.sql(
+            "SELECT status, tries FROM scan_sources WHERE scan_id = %s AND source <> 'plan'", scan_id
+        )
         assert rows == [("queued", 0)], moment
         assert tenant.get(f"/scans/{scan_id}").json()["data"]["status"] == "interrupted"
 
@@ -263,7 +291,9 @@ async def nothing(*_: object) -> None:
     """Look at nothing."""
 
 
-def test_a_source_that_a_host_lists_twice_is_looked_at_once(backend: Backend, tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_a_host_lists_twice_is_looked_at_once(
+    backend: Backend, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def listed(*_: object, **__: object) -> AsyncIterator[Found]:
         yield SOURCE
         yield SOURCE
@@ -272,7 +302,12 @@ def test_a_source_that_a_host_lists_twice_is_looked_at_once(backend: Backend, te
     monkeypatch.setattr("outcrop.services.pipeline.plan.github", lambda *_: None)
     for given in ({}, {"foreground": 7}):
         scan_id = start(backend, tenant, **given)
-        names = keep(backend, lambda tools, id_=scan_id, given=given: plan.plan_run(tools, tenant.account.id, id_, deferred=not given))
+        names = keep(
+            backend,
+            lambda tools, id_=scan_id, given=given: plan.plan_run(
+                tools, tenant.account.id, id_, deferred=not given
+            ),
+        )
         assert names == [["https://shop.example"]]
     assert backend.sql("SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'look_at_source'") == [(1,)]
 
@@ -281,8 +316,19 @@ def test_a_source_that_a_host_lists_twice_is_looked_at_once(backend: Backend, te
 
 
 def test_a_job_is_done_again_however_often_it_was_stopped_or_failed() -> None:
-    for attempts, error, wait in ((50, asyncio.CancelledError(), 0), (0, KeyError(), 2), (50, KeyError(), 60)):
-        job = Job(id=1, queue="outcrop", lock=None, queueing_lock=None, task_name="look_at_source", attempts=attempts)
+    for attempts, error, wait in (
+        (50, asyncio.CancelledError(), 0),
+        (0, KeyError(), 2),
+        (50, KeyError(), 60),
+    ):
+        job = Job(
+            id=1,
+            queue="outcrop",
+            lock=None,
+            queueing_lock=None,
+            task_name="look_at_source",
+            attempts=attempts,
+        )
         decision = worker._Again().get_retry_decision(exception=error, job=job)
         assert decision.retry_at is not None
         assert abs((decision.retry_at - datetime.now(UTC)).total_seconds() - wait) < 1
@@ -292,7 +338,9 @@ def test_a_connection_is_not_waited_for_as_long_as_a_statement_may_take(backend:
     """Who waits makes the pool try again only once: a database that is back would not be noticed."""
 
     async def waits() -> float:
-        async with database.open_pool(backend.settings.database_url or "", size=1, statement_timeout=600) as pool:
+        async with database.open_pool(
+            backend.settings.database_url or "", size=1, statement_timeout=600
+        ) as pool:
             return pool.timeout
 
     assert asyncio.run(waits()) <= 10
@@ -322,9 +370,13 @@ def test_a_chore_that_fails_is_done_again() -> None:
 
 def test_what_a_dead_command_left_is_given_to_workers_once(backend: Backend, tenant: Tenant) -> None:
     scan_id = start(backend, tenant, "one", "two", foreground=7)
-    backend.run(lambda db: scans.end_source(db, tenant.account.id, scan_id, "one", state=scans.SourceState.DONE))
+    backend.run(
+        lambda db: scans.end_source(db, tenant.account.id, scan_id, "one", state=scans.SourceState.DONE)
+    )
     assert sum(keep(backend, *[pick_up_orphans] * 4)) == 1
-    assert backend.sql("SELECT task_name, args ->> 'source' FROM procrastinate_jobs") == [("look_at_source", "two")]
+    assert backend.sql("SELECT task_name, args ->> 'source' FROM procrastinate_jobs") == [
+        ("look_at_source", "two")
+    ]
     assert tenant.get(f"/scans/{scan_id}").json()["data"]["status"] == "interrupted"
 
 
@@ -356,18 +408,37 @@ def test_a_dead_commands_folder_has_failed(backend: Backend, tenant: Tenant) -> 
 # --- stale findings
 
 
-def test_findings_that_no_run_has_seen_for_long_are_stale_with_an_audit_line_and_no_event(backend: Backend, tenant: Tenant) -> None:
+def test_findings_that_no_run_has_seen_for_long_are_stale_with_an_audit_line_and_no_event(
+    backend: Backend, tenant: Tenant
+) -> None:
     def line(days: int, status: str = "active") -> dict[str, Any]:
-        return make_line(status=status, last_seen_at=(now() - days * DAY).isoformat(), first_seen_at=(now() - 90 * DAY).isoformat())
+        return make_line(
+            status=status,
+            last_seen_at=(now() - days * DAY).isoformat(),
+            first_seen_at=(now() - 90 * DAY).isoformat(),
+        )
 
     old, older, young = line(31), line(60), line(29)
     closed = [line(60, status) for status in ("resolved", "false_positive", "customer_restricted")]
-    keep(backend, lambda tools: turn_stale(tools, after=10 * DAY))  # what other tests have left in this database
+    keep(
+        backend, lambda tools: turn_stale(tools, after=10 * DAY)
+    )  # what other tests have left in this database
     backend.import_(tenant.account, old, older, young, *closed)
     assert sum(keep(backend, *[lambda tools: turn_stale(tools, after=30 * DAY)] * 3)) == 2
-    assert [tenant.finding(one["id"])["status"] for one in (old, older, young)] == ["stale", "stale", "active"]
-    assert [tenant.finding(one["id"])["status"] for one in closed] == ["resolved", "false_positive", "customer_restricted"]
-    lines = backend.sql("SELECT actor, target FROM audit WHERE account_id = %s AND action = 'finding.stale'", tenant.account.id)
+    assert [tenant.finding(one["id"])["status"] for one in (old, older, young)] == [
+        "stale",
+        "stale",
+        "active",
+    ]
+    assert [tenant.finding(one["id"])["status"] for one in closed] == [
+        "resolved",
+        "false_positive",
+        "customer_restricted",
+    ]
+    lines = backend.sql(
+        "SELECT actor, target FROM audit WHERE account_id = %s AND action = 'finding.stale'",
+        tenant.account.id,
+    )
     assert sorted(lines) == sorted(("scan", one["id"]) for one in (old, older))
     assert backend.sql("SELECT count(*) FROM outbox WHERE account_id = %s", tenant.account.id) == [(0,)]
     assert tenant.get("/findings", status="stale").json()["meta"]["total"] == 2, "the counts know of it"
@@ -397,7 +468,9 @@ def migrate(url: str) -> None:
 
 def functions(url: str) -> set[tuple[str, str]]:
     with psycopg.connect(url) as db:
-        return set(db.execute("SELECT proname, prosrc FROM pg_proc WHERE proname LIKE 'procrastinate%'").fetchall())
+        return set(
+            db.execute("SELECT proname, prosrc FROM pg_proc WHERE proname LIKE 'procrastinate%'").fetchall()
+        )
 
 
 def test_a_fresh_database_gets_the_whole_queue_and_every_migration_counts_as_applied(empty: str) -> None:
@@ -422,7 +495,9 @@ def test_a_database_of_an_older_queue_gets_only_what_it_lacks(empty: str) -> Non
     assert functions(empty) == newest
     with psycopg.connect(empty) as db:
         assert db.execute("SELECT task_name FROM procrastinate_jobs").fetchall() == [("kept",)]
-        assert db.execute("SELECT count(*) FROM job_migrations WHERE name LIKE 'procrastinate %'").fetchone() == (2,)
+        assert db.execute(
+            "SELECT count(*) FROM job_migrations WHERE name LIKE 'procrastinate %'"
+        ).fetchone() == (2,)
 
 
 def test_a_migrated_database_needs_nothing_of_the_queue(empty: str) -> None:
@@ -450,7 +525,9 @@ def test_many_processes_may_prepare_a_fresh_database_at_once(empty: str, setting
 # --- runs as the API shows them while they are live
 
 
-def test_a_hundred_live_runs_of_a_thousand_sources_each_are_summed_right_and_fast(backend: Backend, tenant: Tenant) -> None:
+def test_a_hundred_live_runs_of_a_thousand_sources_each_are_summed_right_and_fast(
+    backend: Backend, tenant: Tenant
+) -> None:
     account = tenant.account.id
     backend.sql(
         """INSERT INTO scans (account_id, id, type, status, trigger, target, created_at, started_at)

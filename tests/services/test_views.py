@@ -20,15 +20,24 @@ def account(backend: Backend) -> Account:
 
 
 def save(backend: Backend, account: Account, name: str = "Alive and high", query: str = QUERY) -> View:
-    return backend.run(lambda db: views.save_view(db, account, name=name, query=query, by="jo@example.com", now=NOW))
+    return backend.run(
+        lambda db: views.save_view(db, account, name=name, query=query, by="jo@example.com", now=NOW)
+    )
 
 
 def test_a_view_is_saved_listed_by_name_and_removed(backend: Backend, account: Account) -> None:
     late, first = save(backend, account, " zebra "), save(backend, account, "Anything", "?" + QUERY)
     assert backend.run(lambda db: views.list_views(db, account)) == [first, late]
-    assert (late.name, late.query, late.created_by, late.created_at) == ("zebra", QUERY, "jo@example.com", NOW)
+    assert (late.name, late.query, late.created_by, late.created_at) == (
+        "zebra",
+        QUERY,
+        "jo@example.com",
+        NOW,
+    )
     assert first.query == QUERY
-    assert backend.run(lambda db: views.remove_view(db, account, late.id, by="al@example.com", now=NOW)) == late
+    assert (
+        backend.run(lambda db: views.remove_view(db, account, late.id, by="al@example.com", now=NOW)) == late
+    )
     with pytest.raises(NotFoundError):
         backend.run(lambda db: views.remove_view(db, account, late.id, by="al@example.com", now=NOW))
     assert backend.run(lambda db: views.list_views(db, account)) == [first]
@@ -47,14 +56,25 @@ def test_a_name_is_given_once_in_an_account_whatever_its_case(backend: Backend, 
 
 
 @pytest.mark.parametrize(
-    ("name", "query"), [("", QUERY), (" ", QUERY), ("x" * 61, QUERY), ("a\nb", QUERY), ("a\0", QUERY), ("a", "x" * 2001), ("a", "q=\0")]
+    ("name", "query"),
+    [
+        ("", QUERY),
+        (" ", QUERY),
+        ("x" * 61, QUERY),
+        ("a\nb", QUERY),
+        ("a\0", QUERY),
+        ("a", "x" * 2001),
+        ("a", "q=\0"),
+    ],
 )
 def test_what_does_not_fit_is_refused(backend: Backend, account: Account, name: str, query: str) -> None:
     with pytest.raises(BadInputError):
         save(backend, account, name, query)
 
 
-def test_an_account_has_only_so_many(backend: Backend, account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_account_has_only_so_many(
+    backend: Backend, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(views, "MOST", 2)
     save(backend, account, "x" * 60, "x" * 2000)
     save(backend, account, "b", "")

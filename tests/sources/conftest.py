@@ -55,7 +55,14 @@ class Repo:
         }
 
     def git(self, *arguments: str | bytes, given: bytes = b"", check: bool = True) -> str:
-        ran = subprocess.run(["git", *arguments], cwd=self.path, env=self.environment(), input=given, capture_output=True, check=False)
+        ran = subprocess.run(
+            ["git", *arguments],
+            cwd=self.path,
+            env=self.environment(),
+            input=given,
+            capture_output=True,
+            check=False,
+        )
         assert not check or ran.returncode == 0, ran.stderr
         return os.fsdecode(ran.stdout).strip()
 
@@ -77,7 +84,9 @@ class Repo:
 
     def say(self, message: str) -> str:
         """Commit nothing but a message; give the commit's id."""
-        self.git("commit", "--quiet", "--allow-empty", "--cleanup=verbatim", "-F", "-", given=message.encode())
+        self.git(
+            "commit", "--quiet", "--allow-empty", "--cleanup=verbatim", "-F", "-", given=message.encode()
+        )
         self.commits += 1
         return self.git("rev-parse", "HEAD")
 
@@ -87,12 +96,20 @@ class Repo:
 
     def tree(self, *entries: tuple[str, bytes, str]) -> str:
         """Write a tree of (mode, name, id) as it is, however wrong."""
-        raw = b"".join(mode.encode() + b" " + name + b"\0" + bytes.fromhex(oid) for mode, name, oid in entries)
+        raw = b"".join(
+            mode.encode() + b" " + name + b"\0" + bytes.fromhex(oid) for mode, name, oid in entries
+        )
         return self.blob(raw, "-t", "tree", "--literally")
 
     def commit_tree(self, tree: str, *parents: str) -> str:
         """Commit a tree as it is and put the branch there."""
-        oid = self.git("commit-tree", tree, "-m", "made by hand", *(part for parent in parents for part in ("-p", parent)))
+        oid = self.git(
+            "commit-tree",
+            tree,
+            "-m",
+            "made by hand",
+            *(part for parent in parents for part in ("-p", parent)),
+        )
         self.git("update-ref", "refs/heads/main", oid)
         return oid
 
@@ -211,7 +228,13 @@ def command(cache_home: Path) -> tuple[list[str], dict[str, str]]:
 def outcrop(command: tuple[list[str], dict[str, str]], tmp_path: Path) -> Outcrop:
     """Run the command as users do."""
 
-    def run(*arguments: str | Path, given: bytes = b"", before: Callable[[], None] | None = None, seconds: float = 60, **more: str) -> Ran:
+    def run(
+        *arguments: str | Path,
+        given: bytes = b"",
+        before: Callable[[], None] | None = None,
+        seconds: float = 60,
+        **more: str,
+    ) -> Ran:
         program, environment = command
         ran = subprocess.run(
             [*program, *map(os.fspath, arguments)],

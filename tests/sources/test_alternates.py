@@ -39,7 +39,9 @@ def test_what_is_written_is_read_back(names: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("name", ["café", "a\nb", '"quoted"', "back\\slash"])
-def test_a_borrowed_folder_whose_name_is_quoted_is_read(repo: Repo, tmp_path: Path, scan: Scan, name: str) -> None:
+def test_a_borrowed_folder_whose_name_is_quoted_is_read(
+    repo: Repo, tmp_path: Path, scan: Scan, name: str
+) -> None:
     repo.commit({"a": FIRST})
     own, other = repo.path / ".git" / "objects", tmp_path / name
     own.rename(other)

@@ -16,7 +16,9 @@ def read(folder: Path, sizes: dict[str, int]) -> Read:
     """Read files which had these sizes."""
     told: list[Read] = []
     base = os.fsencode(folder) + b"/"
-    reader(base, ruleset(), Confidence.MEDIUM)(iter([[(os.fsencode(name), size) for name, size in sizes.items()]]), told.append)
+    reader(base, ruleset(), Confidence.MEDIUM)(
+        iter([[(os.fsencode(name), size) for name, size in sizes.items()]]), told.append
+    )
     (one,) = told
     return one
 
@@ -46,7 +48,11 @@ def test_what_has_taken_the_place_of_a_file_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "outside")
     (tmp_path / "file").write_bytes(TOKEN)
     sizes = dict.fromkeys(["pipe", "folder", "link", "gone", "file"], len(TOKEN))
-    expected = [(b"folder", "is a directory"), (b"link", "too many levels of symbolic links"), (b"gone", "no such file or directory")]
+    expected = [
+        (b"folder", "is a directory"),
+        (b"link", "too many levels of symbolic links"),
+        (b"gone", "no such file or directory"),
+    ]
     try:
         os.mknod(tmp_path / "device", 0o020600, os.makedev(1, 5))  # /dev/zero
         sizes["device"] = 10

@@ -13,7 +13,13 @@ from tests.support.git_host import ENV, GitHost, git_host
 
 
 def git(*arguments: str, cwd: Path) -> None:
-    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], cwd=cwd, env=ENV, check=True, capture_output=True)
+    subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments],
+        cwd=cwd,
+        env=ENV,
+        check=True,
+        capture_output=True,
+    )
 
 
 @pytest.fixture
@@ -58,13 +64,21 @@ def test_redirect_is_not_followed(server, tmp_path):
 
 def test_certificate_of_another_authority_is_refused(server, tmp_path):
     with pytest.raises(OperatorError, match="cannot be cloned"):
-        clone(Remote.parse("https://git.example/repo.git"), folder(tmp_path), Egress(server.egress.allow, server.egress.connect_to))
+        clone(
+            Remote.parse("https://git.example/repo.git"),
+            folder(tmp_path),
+            Egress(server.egress.allow, server.egress.connect_to),
+        )
     assert server.requests == []
 
 
 def test_private_address_is_refused_before_anything_is_sent(server, tmp_path):
     with pytest.raises(OperatorError, match="not a public address"):
-        clone(Remote.parse(f"https://127.0.0.1:{server.port}/repo.git"), folder(tmp_path), Egress(ca_file=server.ca))
+        clone(
+            Remote.parse(f"https://127.0.0.1:{server.port}/repo.git"),
+            folder(tmp_path),
+            Egress(ca_file=server.ca),
+        )
     assert server.requests == []
 
 

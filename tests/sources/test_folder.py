@@ -31,7 +31,12 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_value_in_a_folder_has_its_place(folder: Path, scan: Scan) -> None:
     found = scan(folder).of(FIRST)
-    assert (found["file_path"], found["line_number"], found["column"], found["source_type"]) == ("a", 2, 2, "repo")
+    assert (found["file_path"], found["line_number"], found["column"], found["source_type"]) == (
+        "a",
+        2,
+        2,
+        "repo",
+    )
 
 
 def test_a_mark_before_the_text_is_no_column(folder: Path, scan: Scan) -> None:
@@ -61,7 +66,10 @@ def test_what_may_not_be_read_is_told(folder: Path, outcrop: Outcrop) -> None:
         pytest.skip("everything can be read here")
     assert ran.code == 1
     assert [finding["file_path"] for finding in ran.findings] == ["a"]
-    assert ran.err.splitlines() == ["not scanned: closed: permission denied", "not scanned: secret: permission denied"]
+    assert ran.err.splitlines() == [
+        "not scanned: closed: permission denied",
+        "not scanned: secret: permission denied",
+    ]
 
 
 @pytest.mark.parametrize("mode", [0, 0o111, 0o444])
@@ -73,11 +81,15 @@ def test_a_target_that_may_not_be_read_is_one_line(folder: Path, outcrop: Outcro
     if len(ran.findings) > 1:
         pytest.skip("everything can be read here")
     assert [finding["file_path"] for finding in ran.findings] == ["beside"]
-    told = {0o444: (1, "not scanned: a: permission denied\n")}  # what is in it can be told, and none of it read
+    told = {
+        0o444: (1, "not scanned: a: permission denied\n")
+    }  # what is in it can be told, and none of it read
     assert (ran.code, ran.err) == told.get(mode, (2, f"outcrop: {folder}: permission denied\n"))
 
 
-def test_pipes_sockets_and_devices_are_told_and_do_not_hang(folder: Path, outcrop: Outcrop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipes_sockets_and_devices_are_told_and_do_not_hang(
+    folder: Path, outcrop: Outcrop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(folder)
     os.mkfifo("pipe")
     expected = ["not scanned: pipe: not a regular file", "not scanned: socket: not a regular file"]
@@ -128,14 +140,18 @@ def test_links_are_not_followed(folder: Path, scan: Scan, tmp_path: Path) -> Non
     assert scanned.gaps == []
 
 
-def test_a_link_that_is_named_itself_is_the_file_it_leads_to(folder: Path, scan: Scan, tmp_path: Path) -> None:
+def test_a_link_that_is_named_itself_is_the_file_it_leads_to(
+    folder: Path, scan: Scan, tmp_path: Path
+) -> None:
     link, folders = tmp_path / "link", tmp_path / "folders"
     link.symlink_to(folder / "a")
     folders.symlink_to(folder)
     assert scan(link).secrets == [FIRST]
     assert scan(folders).secrets == [FIRST]
     (tmp_path / "loop").symlink_to("loop")
-    assert scan(tmp_path / "loop").report.failures == [f"{tmp_path / 'loop'}: too many levels of symbolic links"]
+    assert scan(tmp_path / "loop").report.failures == [
+        f"{tmp_path / 'loop'}: too many levels of symbolic links"
+    ]
 
 
 def test_a_path_longer_than_the_system_takes_is_told(folder: Path, scan: Scan) -> None:
@@ -151,7 +167,10 @@ def test_a_path_longer_than_the_system_takes_is_told(folder: Path, scan: Scan) -
     assert [why for _, why in scanned.gaps] == ["file name too long"]
 
 
-@pytest.mark.parametrize(("name", "shown"), [(b"a\nb", r"a\nb"), (b"\x1b[2J", r"\x1b[2J"), (b"\xff\xfe", r"\xff\xfe"), (b"-x", "-x")])
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [(b"a\nb", r"a\nb"), (b"\x1b[2J", r"\x1b[2J"), (b"\xff\xfe", r"\xff\xfe"), (b"-x", "-x")],
+)
 def test_a_name_of_any_bytes_is_one_line(folder: Path, scan: Scan, name: bytes, shown: str) -> None:
     (folder / os.fsdecode(name)).write_text(SECOND)
     assert scan(folder).of(SECOND)["file_path"] == shown
@@ -167,12 +186,16 @@ def test_the_name_of_a_target_can_be_of_any_bytes(folder: Path, scan: Scan, last
 # Targets
 
 
-def test_a_target_that_is_not_there_is_one_line_and_the_others_are_scanned(folder: Path, outcrop: Outcrop) -> None:
+def test_a_target_that_is_not_there_is_one_line_and_the_others_are_scanned(
+    folder: Path, outcrop: Outcrop
+) -> None:
     (folder.parent / "single").write_text(SECOND)
     ran = outcrop("scan", "--json", "nowhere", folder, "gone", "single")
     assert ran.code == 2
     assert [finding["file_path"] for finding in ran.findings] == ["a", "single"]
-    assert ran.err == "outcrop: nowhere: no such file or directory\noutcrop: gone: no such file or directory\n"
+    assert (
+        ran.err == "outcrop: nowhere: no such file or directory\noutcrop: gone: no such file or directory\n"
+    )
 
 
 def test_a_target_without_a_name_is_not_the_current_folder(folder: Path, outcrop: Outcrop) -> None:
@@ -201,7 +224,9 @@ def test_staged_and_since_of_a_folder_are_refused(folder: Path, outcrop: Outcrop
         assert ran.err.count("\n") == 1
 
 
-def test_the_same_folder_gives_the_same_bytes_however_many_processes_scan(folder: Path, outcrop: Outcrop) -> None:
+def test_the_same_folder_gives_the_same_bytes_however_many_processes_scan(
+    folder: Path, outcrop: Outcrop
+) -> None:
     for number in range(1_200):
         (folder / f"f{number}").write_text(f"{token(str(number % 40))}\n" if number % 9 == 0 else "clean\n")
     os.mkfifo(folder / "pipe")
@@ -214,7 +239,9 @@ def test_the_same_folder_gives_the_same_bytes_however_many_processes_scan(folder
 
 
 @pytest.mark.parametrize(("target", "jobs"), [(".", "3"), ("large.log", "1"), ("large.log", "2")])
-def test_a_large_file_is_one_file_however_many_processes_share_it(tmp_path: Path, outcrop: Outcrop, target: str, jobs: str) -> None:
+def test_a_large_file_is_one_file_however_many_processes_share_it(
+    tmp_path: Path, outcrop: Outcrop, target: str, jobs: str
+) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     rest = b"2026-11-16 nothing to see in this line\n" * 125_000  # 5 MB: three parts
@@ -242,7 +269,11 @@ def test_an_allowed_line_is_left_out_and_the_next_one_is_not(folder: Path, scan:
 def test_a_mark_on_one_line_does_not_allow_the_same_value_on_another(folder: Path, scan: Scan) -> None:
     (folder / "b").write_text(f"{SECOND}  # outcrop:allow\n{SECOND}\n")
     (folder / "c").write_text(f"{THIRD}\n{THIRD}  # outcrop:allow\n")
-    assert [(one["file_path"], one["line_number"]) for one in scan(folder).findings] == [("a", 2), ("b", 2), ("c", 1)]
+    assert [(one["file_path"], one["line_number"]) for one in scan(folder).findings] == [
+        ("a", 2),
+        ("b", 2),
+        ("c", 1),
+    ]
 
 
 def test_gitignore_files_count_only_on_wish_with_nesting_and_negation(folder: Path, scan: Scan) -> None:
@@ -253,7 +284,11 @@ def test_gitignore_files_count_only_on_wish_with_nesting_and_negation(folder: Pa
     (folder / "deep" / ".gitignore").write_text("!keep.log\n")
     (folder / "deep" / "deeper" / ".gitignore").write_text("!*.log\n")
     assert len(scan(folder).findings) == 7
-    assert [f["file_path"] for f in scan(folder, gitignore=True).findings] == ["a", "deep/deeper/other.log", "deep/keep.log"]
+    assert [f["file_path"] for f in scan(folder, gitignore=True).findings] == [
+        "a",
+        "deep/deeper/other.log",
+        "deep/keep.log",
+    ]
 
 
 def test_an_ignore_file_of_nonsense_hides_nothing(folder: Path, scan: Scan) -> None:
@@ -302,7 +337,9 @@ def quick(scan: Scan, folder: Path, seconds: float = 15) -> list[str]:
 
 
 def test_values_in_archives_are_found_and_named(folder: Path, scan: Scan) -> None:
-    (folder / "x.zip").write_bytes(zipped({"in/b": f"\n{SECOND}\n".encode(), "t.tgz": gzip.compress(tarred({"c": THIRD.encode()}))}))
+    (folder / "x.zip").write_bytes(
+        zipped({"in/b": f"\n{SECOND}\n".encode(), "t.tgz": gzip.compress(tarred({"c": THIRD.encode()}))})
+    )
     scanned = scan(folder)
     assert [finding["file_path"] for finding in scanned.findings] == ["a", "x.zip!in/b", "x.zip!t.tgz!c"]
     assert scanned.gaps == []
@@ -340,7 +377,15 @@ def test_very_many_compressed_streams_in_a_row_are_quick(folder: Path, scan: Sca
 
 def test_a_tar_of_absurd_sizes_is_told_quickly(folder: Path, scan: Scan) -> None:
     raw = bytearray(tarred({"b": SECOND.encode()}))
-    for number, size in enumerate((b"77777777777\0", b"\x80" + b"\xff" * 11, b"\xff" * 12, b"nonsense\0\0\0\0", b"-1\0\0\0\0\0\0\0\0\0\0")):
+    for number, size in enumerate(
+        (
+            b"77777777777\0",
+            b"\x80" + b"\xff" * 11,
+            b"\xff" * 12,
+            b"nonsense\0\0\0\0",
+            b"-1\0\0\0\0\0\0\0\0\0\0",
+        )
+    ):
         raw[124:136] = size
         raw[148:156] = b" " * 8
         raw[148:156] = b"%06o\0 " % sum(raw[:512])
@@ -368,9 +413,13 @@ def test_an_encrypted_zip_is_told(folder: Path, scan: Scan) -> None:
     assert any("b: cannot be unpacked" in why for why in quick(scan, folder))
 
 
-def test_names_in_archives_that_lead_elsewhere_or_break_lines_do_no_harm(folder: Path, outcrop: Outcrop) -> None:
+def test_names_in_archives_that_lead_elsewhere_or_break_lines_do_no_harm(
+    folder: Path, outcrop: Outcrop
+) -> None:
     name = "../../\x1b[31m\nevil"
-    (folder / "x.tar").write_bytes(tarred({name: SECOND.encode(), "b\udcff": gzip.compress(THIRD.encode())[:-9]}))
+    (folder / "x.tar").write_bytes(
+        tarred({name: SECOND.encode(), "b\udcff": gzip.compress(THIRD.encode())[:-9]})
+    )
     raw = bytearray(zipped({name: b"x"}))
     raw[6] |= 1
     raw[struct.unpack("<I", raw[-6:-2])[0] + 8] |= 1

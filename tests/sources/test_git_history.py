@@ -111,7 +111,9 @@ def test_a_value_in_a_stash_of_untracked_files_is_found(repo: Repo, scan: Scan) 
     assert scan(repo.path).of(FIRST)["file_path"] == "new"
 
 
-def test_a_value_that_only_the_merge_itself_brought_is_attributed_to_the_merge(repo: Repo, scan: Scan) -> None:
+def test_a_value_that_only_the_merge_itself_brought_is_attributed_to_the_merge(
+    repo: Repo, scan: Scan
+) -> None:
     repo.commit({"a": "base\n"})
     repo.git("checkout", "--quiet", "-b", "side")
     repo.commit({"a": "side\n"})
@@ -138,7 +140,10 @@ def test_one_value_at_two_paths_is_two_findings(repo: Repo, scan: Scan) -> None:
     one = repo.commit({"a": f"{FIRST}\n"})
     two = repo.commit({"b": f"{FIRST}\n"})
     found = scan(repo.path).findings
-    assert [(f["file_path"], f["commit"], f["source_type"]) for f in found] == [("a", one, "repo"), ("b", two, "repo")]
+    assert [(f["file_path"], f["commit"], f["source_type"]) for f in found] == [
+        ("a", one, "repo"),
+        ("b", two, "repo"),
+    ]
 
 
 def test_a_value_that_came_back_is_attributed_to_its_first_time(repo: Repo, scan: Scan) -> None:
@@ -154,7 +159,10 @@ def test_a_renamed_file_has_a_place_before_and_after(repo: Repo, scan: Scan) -> 
     repo.git("mv", "old", "new")
     second = repo.commit()
     found = scan(repo.path).findings
-    assert [(f["file_path"], f["commit"], f["source_type"]) for f in found] == [("new", second, "repo"), ("old", first, "commit")]
+    assert [(f["file_path"], f["commit"], f["source_type"]) for f in found] == [
+        ("new", second, "repo"),
+        ("old", first, "commit"),
+    ]
 
 
 def test_a_value_in_two_branches_belongs_to_the_parent_of_both(repo: Repo, scan: Scan) -> None:
@@ -170,7 +178,12 @@ def test_an_unreachable_blob_is_found_and_marked(repo: Repo, scan: Scan) -> None
     repo.blob(f"x\n{FIRST}\n".encode())
     found = scan(repo.path).of(FIRST)
     assert found["unreachable"]
-    assert (found["file_path"], found["commit"], found["source_type"], found["line_number"]) == (None, None, "commit", 2)
+    assert (found["file_path"], found["commit"], found["source_type"], found["line_number"]) == (
+        None,
+        None,
+        "commit",
+        2,
+    )
 
 
 def test_what_was_force_pushed_away_is_found_and_marked(repo: Repo, scan: Scan) -> None:
@@ -204,9 +217,13 @@ def test_the_ignore_file_at_head_counts_in_a_bare_repository(repo: Repo, scan: S
     ("versions", "line"),
     [("m", None), ("mm", None), ("um", 1), ("mu", 1), ("mum", 1), ("mmum", 1)],
 )
-def test_a_mark_allows_the_versions_of_a_line_that_have_it(repo: Repo, scan: Scan, tmp_path: Path, versions: str, line: int | None) -> None:
+def test_a_mark_allows_the_versions_of_a_line_that_have_it(
+    repo: Repo, scan: Scan, tmp_path: Path, versions: str, line: int | None
+) -> None:
     commits = [
-        repo.commit({"a": f"{FIRST} # outcrop:allow\n{number}\n" if version == "m" else f"{FIRST}\n{number}\n"})
+        repo.commit(
+            {"a": f"{FIRST} # outcrop:allow\n{number}\n" if version == "m" else f"{FIRST}\n{number}\n"}
+        )
         for number, version in enumerate(versions)
     ]
     for _ in range(3):  # with what the cache knows as without
@@ -239,7 +256,19 @@ def line(repo: Repo) -> Repo:
 
 
 @pytest.mark.parametrize(
-    "revision", ["start", "refs/heads/start", "heads/start", "v1", "HEAD~2", "HEAD^^", "HEAD~1^", "main~2", "@~2", "short"]
+    "revision",
+    [
+        "start",
+        "refs/heads/start",
+        "heads/start",
+        "v1",
+        "HEAD~2",
+        "HEAD^^",
+        "HEAD~1^",
+        "main~2",
+        "@~2",
+        "short",
+    ],
 )
 def test_since_takes_names_ancestors_and_short_ids(line: Repo, scan: Scan, revision: str) -> None:
     since = line.git("rev-parse", "--short=7", "start") if revision == "short" else revision
@@ -265,7 +294,9 @@ def test_since_tells_what_was_brought_and_removed_again(line: Repo, scan: Scan) 
     assert (found["source_type"], found["current_line"]) == ("commit", None)
 
 
-@pytest.mark.parametrize("revision", ["nothing", "HEAD~99", "0123456789", "--all", "main..start", "HEAD^{tree}", "~1", "\n", "a b"])
+@pytest.mark.parametrize(
+    "revision", ["nothing", "HEAD~99", "0123456789", "--all", "main..start", "HEAD^{tree}", "~1", "\n", "a b"]
+)
 def test_since_refuses_what_is_no_revision(line: Repo, scan: Scan, revision: str) -> None:
     scanned = scan(line.path, since=revision)
     assert scanned.findings == []
@@ -275,7 +306,9 @@ def test_since_refuses_what_is_no_revision(line: Repo, scan: Scan, revision: str
 @pytest.mark.parametrize("of", ["HEAD:a", "HEAD^{tree}", "1234567890" * 4])
 def test_since_refuses_a_ref_to_what_is_no_commit(line: Repo, scan: Scan, of: str) -> None:
     """From a tree nothing at all would be new, from a blob everything."""
-    (line.path / ".git" / "refs" / "tags" / "odd").write_text(f"{of if of.isdigit() else line.git('rev-parse', of)}\n")
+    (line.path / ".git" / "refs" / "tags" / "odd").write_text(
+        f"{of if of.isdigit() else line.git('rev-parse', of)}\n"
+    )
     scanned = scan(line.path, since="odd")
     assert (scanned.findings, scanned.report.failures) == ([], ["--since odd: there is no such revision"])
 
@@ -419,7 +452,9 @@ def test_nothing_staged_ends_with_code_0_and_something_with_code_1(repo: Repo, o
     assert outcrop("scan", "--staged", repo.path).code == 1
 
 
-def test_an_index_that_another_repository_names_is_not_read(repo: Repo, outcrop: Outcrop, tmp_path: Path) -> None:
+def test_an_index_that_another_repository_names_is_not_read(
+    repo: Repo, outcrop: Outcrop, tmp_path: Path
+) -> None:
     other = Repo(tmp_path / "other")
     other.commit({"c": "clean\n"})
     repo.commit({"a": "clean\n"})
@@ -493,7 +528,10 @@ def test_an_index_that_may_not_be_read_is_no_clean_result(repo: Repo, outcrop: O
     repo.commit({"a": "clean\n"})
     (repo.path / ".git" / "index").chmod(0)
     ran = outcrop("scan", "--staged", "--no-validate", repo.path, before=without_override)
-    assert (ran.code, ran.err) == (2, "outcrop: --staged: the index, or the commit that HEAD names, cannot be read\n")
+    assert (ran.code, ran.err) == (
+        2,
+        "outcrop: --staged: the index, or the commit that HEAD names, cannot be read\n",
+    )
 
 
 def test_staged_tells_why_everything_is_new_where_the_refs_cannot_be_read(repo: Repo, scan: Scan) -> None:
@@ -525,7 +563,9 @@ def test_staged_upon_a_head_that_is_lost_is_no_clean_result(repo: Repo, scan: Sc
 # Shapes of repositories
 
 
-def test_a_worktree_shows_the_whole_repository_and_its_own_index(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+def test_a_worktree_shows_the_whole_repository_and_its_own_index(
+    repo: Repo, scan: Scan, tmp_path: Path
+) -> None:
     repo.commit({"a": f"{FIRST}\n"})
     repo.git("worktree", "add", "--quiet", "-b", "side", str(tmp_path / "tree"))
     side = Repo.__new__(Repo)
@@ -682,7 +722,10 @@ def _grow(repo: Repo, chance: random.Random) -> None:
     action = chance.randrange(8) if branches else 0
     if action <= 2:
         name = f"f{chance.randrange(4)}"
-        lines = [token(str(chance.randrange(6))) if chance.random() < 0.4 else str(chance.randrange(99)) for _ in range(5)]
+        lines = [
+            token(str(chance.randrange(6))) if chance.random() < 0.4 else str(chance.randrange(99))
+            for _ in range(5)
+        ]
         repo.commit({name: "\n".join(lines)})
     elif action == 3:
         repo.git("checkout", "--quiet", "-B", f"b{chance.randrange(3)}")
@@ -711,7 +754,9 @@ def test_a_rescan_with_the_cache_equals_a_whole_scan(tmp_path: Path, scan: Scan,
         assert again.gaps == whole.gaps
 
 
-def test_a_rescan_of_an_unchanged_repository_tells_the_same_gaps(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+def test_a_rescan_of_an_unchanged_repository_tells_the_same_gaps(
+    repo: Repo, scan: Scan, tmp_path: Path
+) -> None:
     lost = repo.commit({"a": f"{FIRST}\n"})
     repo.commit({"b": f"{SECOND}\n"})
     repo.loose(lost).unlink()
@@ -772,10 +817,20 @@ def test_a_damaged_list_of_what_was_scanned_makes_nothing_count_as_missing(
     assert (len(again.findings), again.gaps) == (1, [])
 
 
-def test_the_same_repository_gives_the_same_bytes_however_many_processes_scan(repo: Repo, outcrop: Outcrop) -> None:
+def test_the_same_repository_gives_the_same_bytes_however_many_processes_scan(
+    repo: Repo, outcrop: Outcrop
+) -> None:
     for number in range(12):
-        repo.commit({f"{number % 5}/f": "\n".join(token(f"{number} {i}") for i in range(3)), "same": f"{number}\n{FIRST}\n"})
-    runs = [outcrop("scan", "--json", "--no-validate", "--no-cache", "--jobs", jobs, repo.path) for jobs in ("1", "4", "4")]
+        repo.commit(
+            {
+                f"{number % 5}/f": "\n".join(token(f"{number} {i}") for i in range(3)),
+                "same": f"{number}\n{FIRST}\n",
+            }
+        )
+    runs = [
+        outcrop("scan", "--json", "--no-validate", "--no-cache", "--jobs", jobs, repo.path)
+        for jobs in ("1", "4", "4")
+    ]
     assert {run.code for run in runs} == {1}
     assert len({run.out for run in runs}) == 1
     assert len(runs[0].findings) == 37
@@ -803,7 +858,9 @@ def test_a_file_that_was_deleted_is_no_gap(repo: Repo, scan: Scan) -> None:
     assert (found.secrets, found.gaps) == ([token("kept")], [])
 
 
-def test_a_repository_with_ids_of_another_kind_in_the_place_of_one_that_was_scanned(tmp_path: Path, scan: Scan) -> None:
+def test_a_repository_with_ids_of_another_kind_in_the_place_of_one_that_was_scanned(
+    tmp_path: Path, scan: Scan
+) -> None:
     cache = tmp_path / "cache"
     for kind, value in (("sha1", FIRST), ("sha256", SECOND), ("sha1", FIRST)):
         shutil.rmtree(tmp_path / "repo", ignore_errors=True)

@@ -73,12 +73,21 @@ def _arm(repo: Repo, folder: Path) -> Path:
     program.chmod(0o755)
     for place in (hooks, repo.path / ".git" / "hooks"):
         place.mkdir(exist_ok=True)
-        for name in ("post-checkout", "pre-commit", "post-index-change", "reference-transaction", "fsmonitor-watchman", "pre-auto-gc"):
+        for name in (
+            "post-checkout",
+            "pre-commit",
+            "post-index-change",
+            "reference-transaction",
+            "fsmonitor-watchman",
+            "pre-auto-gc",
+        ):
             (place / name).write_bytes(program.read_bytes())
             (place / name).chmod(0o755)
     (repo.path / ".git" / "info").mkdir(exist_ok=True)
     (repo.path / ".git" / "info" / "attributes").write_text("* diff=evil filter=evil merge=evil\n")
-    settings = {key: value.format(program=program, hooks=hooks, marker=marker) for key, value in PROGRAMS.items()}
+    settings = {
+        key: value.format(program=program, hooks=hooks, marker=marker) for key, value in PROGRAMS.items()
+    }
     (folder / "included").write_text("".join(_section(key, value) for key, value in settings.items()))
     with (repo.path / ".git" / "config").open("a") as config:
         config.write("".join(_section(key, value) for key, value in settings.items()))
@@ -117,7 +126,9 @@ def test_no_program_that_a_configuration_names_is_started(
     assert marker.exists(), "the trap is one: git itself falls into it"
 
 
-def test_variables_of_the_environment_do_not_lead_git_elsewhere(pair: Repo, outcrop: Outcrop, tmp_path: Path) -> None:
+def test_variables_of_the_environment_do_not_lead_git_elsewhere(
+    pair: Repo, outcrop: Outcrop, tmp_path: Path
+) -> None:
     other = Repo(tmp_path / "other")
     other.commit({"c": f"{THIRD}\n"})
     marker = _arm(other, tmp_path)
@@ -126,7 +137,14 @@ def test_variables_of_the_environment_do_not_lead_git_elsewhere(pair: Repo, outc
         "GIT_OBJECT_DIRECTORY": str(other.path / ".git/objects"),
         "GIT_INDEX_FILE": "/nonexistent",
     }
-    ran = outcrop("scan", "--json", "--no-cache", pair.path, **elsewhere, GIT_CONFIG_GLOBAL=str(other.path / ".git" / "config"))
+    ran = outcrop(
+        "scan",
+        "--json",
+        "--no-cache",
+        pair.path,
+        **elsewhere,
+        GIT_CONFIG_GLOBAL=str(other.path / ".git" / "config"),
+    )
     assert [finding["file_path"] for finding in ran.findings] == ["a", "b"]
     assert not marker.exists()
 
@@ -164,7 +182,9 @@ def test_a_ref_that_cannot_be_read_is_told_on_one_line(pair: Repo, outcrop: Outc
         ("objects/pack", "object store is damaged"),
     ],
 )
-def test_what_of_a_repository_may_not_be_read_is_told(pair: Repo, outcrop: Outcrop, name: str, told: str) -> None:
+def test_what_of_a_repository_may_not_be_read_is_told(
+    pair: Repo, outcrop: Outcrop, name: str, told: str
+) -> None:
     if name == "packed-refs":
         pair.git("pack-refs", "--all")
     (pair.path / ".git" / name).chmod(0)
@@ -182,7 +202,9 @@ def test_objects_that_may_not_be_read_are_no_clean_result(pair: Repo, outcrop: O
     assert (ran.code, ran.err) == (2, f"outcrop: {pair.path}: permission denied\n")
 
 
-def test_borrowed_objects_that_may_not_be_read_hide_nothing(pair: Repo, outcrop: Outcrop, tmp_path: Path) -> None:
+def test_borrowed_objects_that_may_not_be_read_hide_nothing(
+    pair: Repo, outcrop: Outcrop, tmp_path: Path
+) -> None:
     other = tmp_path / "other"
     (other / "pack").mkdir(parents=True)
     (pair.path / ".git" / "objects" / "info").mkdir(exist_ok=True)
@@ -227,7 +249,9 @@ def test_a_repository_whose_head_is_lost_is_scanned_with_its_history(pair: Repo,
 
 
 @pytest.mark.parametrize(("kind", "other"), [("sha1", 62), ("sha256", 38)])
-def test_a_file_with_a_name_of_another_kind_of_ids_hides_nothing(tmp_path: Path, scan: Scan, kind: str, other: int) -> None:
+def test_a_file_with_a_name_of_another_kind_of_ids_hides_nothing(
+    tmp_path: Path, scan: Scan, kind: str, other: int
+) -> None:
     repo = Repo(tmp_path / "made", f"--object-format={kind}")
     repo.commit({"a": f"{FIRST}\n"})
     (repo.path / ".git" / "objects" / "ab").mkdir(exist_ok=True)
@@ -425,7 +449,9 @@ def test_a_damaged_pack_is_told_and_hides_nothing_else(repo: Repo, scan: Scan, p
 
 
 @pytest.mark.parametrize("damage", ["header", "fanout", "truncated", "empty", "gone"])
-def test_an_index_of_a_pack_that_cannot_be_read_is_told_every_time(repo: Repo, scan: Scan, tmp_path: Path, damage: str) -> None:
+def test_an_index_of_a_pack_that_cannot_be_read_is_told_every_time(
+    repo: Repo, scan: Scan, tmp_path: Path, damage: str
+) -> None:
     repo.commit({"a": f"{FIRST}\n"})
     index = _packed(repo).with_suffix(".idx")
     index.chmod(0o600)
@@ -462,7 +488,9 @@ def test_a_truncated_pack_is_told(repo: Repo, scan: Scan) -> None:
 
 
 @pytest.mark.parametrize("damage", ["away", "cut", "changed", "forbidden"])
-def test_a_pack_that_comes_back_is_read_though_its_index_was_there(repo: Repo, outcrop: Outcrop, tmp_path: Path, damage: str) -> None:
+def test_a_pack_that_comes_back_is_read_though_its_index_was_there(
+    repo: Repo, outcrop: Outcrop, tmp_path: Path, damage: str
+) -> None:
     brought = repo.commit({"a": f"{FIRST}\n"})
     pack, kept = _packed(repo), tmp_path / "kept"
     shutil.copyfile(pack, kept)
@@ -482,7 +510,9 @@ def test_a_pack_that_comes_back_is_read_though_its_index_was_there(repo: Repo, o
     pack.unlink(missing_ok=True)
     shutil.copyfile(kept, pack)
     again = outcrop("scan", "--json", "--no-validate", repo.path, **home)
-    assert [(f["commit"], f["source_type"], f["file_path"]) for f in again.findings] == [(brought, "repo", "a")]
+    assert [(f["commit"], f["source_type"], f["file_path"]) for f in again.findings] == [
+        (brought, "repo", "a")
+    ]
     assert "not there" not in again.err
 
 
@@ -511,7 +541,14 @@ def test_a_git_file_that_points_nowhere_is_scanned_as_a_folder(tmp_path: Path, s
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "a").write_text(FIRST)
-    for content in ("gitdir: /nowhere/at/all\n", "gitdir: \0\n", "gitdir:", "", "gitdir: .\n", f"gitdir: {'x/' * 9_000}\n"):
+    for content in (
+        "gitdir: /nowhere/at/all\n",
+        "gitdir: \0\n",
+        "gitdir:",
+        "",
+        "gitdir: .\n",
+        f"gitdir: {'x/' * 9_000}\n",
+    ):
         (folder / ".git").write_text(content)
         assert scan(folder).secrets == [FIRST], content
         scanned = scan(folder, type="git")
@@ -519,7 +556,19 @@ def test_a_git_file_that_points_nowhere_is_scanned_as_a_folder(tmp_path: Path, s
 
 
 @pytest.mark.parametrize(
-    "line", [b"/nowhere", b".", b"../objects", b"/tmp/a\nb", b"\0", b'"/nowhere"', b"x" * 5_000, b"loop", b"#", b"\xff"]
+    "line",
+    [
+        b"/nowhere",
+        b".",
+        b"../objects",
+        b"/tmp/a\nb",
+        b"\0",
+        b'"/nowhere"',
+        b"x" * 5_000,
+        b"loop",
+        b"#",
+        b"\xff",
+    ],
 )
 def test_alternates_that_lead_nowhere_hide_nothing(pair: Repo, scan: Scan, line: bytes) -> None:
     objects = pair.path / ".git" / "objects"
@@ -538,7 +587,9 @@ def test_alternates_that_lead_nowhere_hide_nothing(pair: Repo, scan: Scan, line:
         b"\xff",
     ],
 )
-def test_objects_are_borrowed_from_a_folder_whose_name_holds_odd_characters(pair: Repo, scan: Scan, tmp_path: Path, last: bytes) -> None:
+def test_objects_are_borrowed_from_a_folder_whose_name_holds_odd_characters(
+    pair: Repo, scan: Scan, tmp_path: Path, last: bytes
+) -> None:
     odd = Path(os.fsdecode(os.fsencode(tmp_path) + b'/odd "name"\\\twith\n' + last))
     pair.path.rename(odd)
     scanned = scan(odd)
@@ -547,7 +598,9 @@ def test_objects_are_borrowed_from_a_folder_whose_name_holds_odd_characters(pair
 
 
 @pytest.mark.parametrize("name", ["/nowhere", "/no\0where", "x/" * 9_000, "y" * 300])
-def test_a_common_folder_that_is_not_there_is_an_error_or_a_gap(pair: Repo, scan: Scan, tmp_path: Path, name: str) -> None:
+def test_a_common_folder_that_is_not_there_is_an_error_or_a_gap(
+    pair: Repo, scan: Scan, tmp_path: Path, name: str
+) -> None:
     pair.git("worktree", "add", "--quiet", "-b", "side", str(tmp_path / "tree"))
     (pair.path / ".git" / "worktrees" / "tree" / "commondir").write_text(f"{name}\n")
     scanned = scan(tmp_path / "tree")
@@ -599,7 +652,9 @@ def test_many_refs_to_different_commits_cost_little(repo: Repo, scan: Scan) -> N
         (b"x" * 255, "x" * 255),
     ],
 )
-def test_a_path_of_any_bytes_is_one_line_and_at_the_tip(repo: Repo, scan: Scan, name: bytes, shown: str) -> None:
+def test_a_path_of_any_bytes_is_one_line_and_at_the_tip(
+    repo: Repo, scan: Scan, name: bytes, shown: str
+) -> None:
     repo.write(name, f"{FIRST}\n")
     repo.write("plain", f"{SECOND}\n")
     repo.commit()
@@ -619,7 +674,9 @@ def test_paths_of_any_bytes_are_printed_in_every_format(repo: Repo, outcrop: Out
 
 
 @pytest.mark.parametrize("name", [b"..", b".", b".git", b"a/b", b"../../../etc/passwd", b"./x", b"/abs"])
-def test_a_tree_entry_with_a_name_that_leads_elsewhere_is_scanned(repo: Repo, scan: Scan, name: bytes) -> None:
+def test_a_tree_entry_with_a_name_that_leads_elsewhere_is_scanned(
+    repo: Repo, scan: Scan, name: bytes
+) -> None:
     evil = repo.blob(f"{FIRST}\n".encode())
     good = repo.blob(f"{SECOND}\n".encode())
     repo.commit_tree(repo.tree(("100644", name, evil), ("100644", b"z", good)))
@@ -630,7 +687,9 @@ def test_a_tree_entry_with_a_name_that_leads_elsewhere_is_scanned(repo: Repo, sc
     assert listing(repo.path) == before
 
 
-def test_folders_with_names_that_lead_elsewhere_do_not_move_other_files_from_the_tip(repo: Repo, scan: Scan) -> None:
+def test_folders_with_names_that_lead_elsewhere_do_not_move_other_files_from_the_tip(
+    repo: Repo, scan: Scan
+) -> None:
     inner = repo.tree(("100644", b"x", repo.blob(f"{FIRST}\n".encode())))
     good = repo.blob(f"{SECOND}\n".encode())
     repo.commit_tree(repo.tree(("40000", b".", inner), ("40000", b"..", inner), ("100644", b"z", good)))
@@ -678,7 +737,9 @@ def test_folders_hundreds_deep_are_scanned(repo: Repo, scan: Scan) -> None:
     assert found["source_type"] == "repo"
 
 
-def test_a_tree_that_unfolds_to_billions_of_files_ends(pair: Repo, scan: Scan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tree_that_unfolds_to_billions_of_files_ends(
+    pair: Repo, scan: Scan, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(attribution, "_DIFF_MEMORY", 24 << 20)
     tree = pair.tree(("100644", b"x", pair.blob(f"{THIRD}\n".encode())))
     for _ in range(10):
@@ -711,7 +772,9 @@ def test_a_tree_that_unfolds_to_billions_of_files_ends(pair: Repo, scan: Scan, m
     ],
     ids=["none", "right", "blank", "nonsense", "negative", "far", "endless", "word", "bytes", "last"],
 )
-def test_a_commit_without_a_right_author_is_scanned(repo: Repo, scan: Scan, author: bytes, name: str | None, at: int | None) -> None:
+def test_a_commit_without_a_right_author_is_scanned(
+    repo: Repo, scan: Scan, author: bytes, name: str | None, at: int | None
+) -> None:
     repo.commit({"a": f"{FIRST}\n"})
     tree = oid(repo, "HEAD^{tree}")
     raw = f"tree {tree}\n".encode() + author + b"committer Ben <ben@example.org> 1 +0000\n\nmessage\n"
@@ -748,7 +811,9 @@ def _history_with_a_commit_of_nonsense(repo: Repo, length: int) -> str:
     return before
 
 
-def test_a_parent_of_nonsense_hides_nothing_and_costs_little_in_a_long_history(repo: Repo, scan: Scan) -> None:
+def test_a_parent_of_nonsense_hides_nothing_and_costs_little_in_a_long_history(
+    repo: Repo, scan: Scan
+) -> None:
     before = _history_with_a_commit_of_nonsense(repo, 2_500)
     begun = time.monotonic()
     scanned = scan(repo.path)
@@ -796,7 +861,10 @@ def test_a_tag_of_a_tag_of_nothing_hides_nothing(pair: Repo, scan: Scan) -> None
 
 def test_a_message_of_megabytes_is_no_trouble(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": f"{FIRST}\n"})
-    raw = f"tree {oid(repo, 'HEAD^{tree}')}\nauthor Ada <a@x> 5 +0000\ncommitter Ben <b@x> 1 +0000\n\n".encode() + b"word " * 2_000_000
+    raw = (
+        f"tree {oid(repo, 'HEAD^{tree}')}\nauthor Ada <a@x> 5 +0000\ncommitter Ben <b@x> 1 +0000\n\n".encode()
+        + b"word " * 2_000_000
+    )
     made = repo.blob(raw, "-t", "commit", "--literally")
     repo.git("update-ref", "refs/heads/main", made)
     found = scan(repo.path).of(FIRST)
@@ -823,7 +891,11 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Repo, dict[int, str
     places = [
         10,
         40 * mega,
-        *(at + shift for at in (32 * mega, 32 * mega - (256 << 10), 64 * mega - (256 << 10)) for shift in (-90, -20, 60)),
+        *(
+            at + shift
+            for at in (32 * mega, 32 * mega - (256 << 10), 64 * mega - (256 << 10))
+            for shift in (-90, -20, 60)
+        ),
     ]
     line = b"the quick brown fox jumps over the lazy dog, line after line\n"
     raw = bytearray(line * (80 * mega // len(line)))
@@ -836,7 +908,9 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Repo, dict[int, str
     return repo, values
 
 
-def test_a_large_blob_is_scanned_in_pieces_without_a_gap(large: tuple[Repo, dict[int, str]], scan: Scan) -> None:
+def test_a_large_blob_is_scanned_in_pieces_without_a_gap(
+    large: tuple[Repo, dict[int, str]], scan: Scan
+) -> None:
     repo, values = large
     scanned = scan(repo.path)
     assert sorted(scanned.secrets) == sorted([*values.values(), SECOND])
@@ -847,12 +921,18 @@ def test_a_large_blob_is_scanned_in_pieces_without_a_gap(large: tuple[Repo, dict
         assert found["source_type"] == "repo"
 
 
-def test_a_large_blob_that_is_damaged_in_its_middle_is_told(large: tuple[Repo, dict[int, str]], scan: Scan, tmp_path: Path) -> None:
+def test_a_large_blob_that_is_damaged_in_its_middle_is_told(
+    large: tuple[Repo, dict[int, str]], scan: Scan, tmp_path: Path
+) -> None:
     repo = Repo(tmp_path / "copy")
     repo.git("fetch", "--quiet", str(large[0].path), "main:refs/heads/copy")
     repo.git("unpack-objects", "-q", check=False)
     blob = oid(repo, "copy:large")
-    files = [file for file in (repo.path / ".git" / "objects").rglob("*") if file.is_file() and file.stat().st_size > 100_000]
+    files = [
+        file
+        for file in (repo.path / ".git" / "objects").rglob("*")
+        if file.is_file() and file.stat().st_size > 100_000
+    ]
     assert files, blob
     changed_bytes(files[0], files[0].stat().st_size // 2, 8)
     scanned = scan(repo.path)
@@ -877,8 +957,13 @@ def test_blobs_around_the_size_of_the_buffer_are_each_scanned(repo: Repo, scan: 
 
 def test_what_git_may_use_is_bounded_from_its_start(repo: Repo) -> None:
     repo.commit({"a": "x"})
-    with command.start(repo.path / ".git", ["cat-file", "--batch"], stdin=subprocess.PIPE, memory=1 << 30) as git:
+    with command.start(
+        repo.path / ".git", ["cat-file", "--batch"], stdin=subprocess.PIPE, memory=1 << 30
+    ) as git:
         limits = Path(f"/proc/{git.pid}/limits").read_text()
         git.communicate(b"")
-    bounds = {name: re.search(rf"^Max {name} +(\S+)", limits, re.MULTILINE)[1] for name in ("core file size", "address space", "data size")}
+    bounds = {
+        name: re.search(rf"^Max {name} +(\S+)", limits, re.MULTILINE)[1]
+        for name in ("core file size", "address space", "data size")
+    }
     assert bounds == {"core file size": "0", "address space": str(32 << 30), "data size": str(1 << 30)}

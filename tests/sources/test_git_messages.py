@@ -63,7 +63,11 @@ def test_what_stands_before_a_message_is_not_read(repo: Repo, scan: Scan) -> Non
     signature = f"-----BEGIN PGP SIGNATURE-----\n \n {SECOND}\n -----END PGP SIGNATURE-----"
     head = f"tree {tree}\nauthor {person}\ncommitter {person}\ngpgsig {signature}\n"
     for message in ("", "\nsigned\n", f"\n{THIRD}\n"):
-        repo.git("update-ref", "refs/heads/main", repo.blob((head + message).encode(), "-t", "commit", "--literally"))
+        repo.git(
+            "update-ref",
+            "refs/heads/main",
+            repo.blob((head + message).encode(), "-t", "commit", "--literally"),
+        )
         repo.git("tag", f"t{len(message)}")
     report = scan(repo.path)
     assert report.secrets == [THIRD]
@@ -132,9 +136,7 @@ def test_very_many_tags_of_tags_end_somewhere_and_soon(repo: Repo, scan: Scan) -
     repo.commit({"a": f"{FIRST}\n"})
     oid, kind = repo.git("rev-parse", "HEAD"), "commit"
     for number in range(40):
-        raw = (
-            f"object {oid}\ntype {kind}\ntag {number}\ntagger A <a@example.org> 1700000000 +0000\n\n{SECOND if number == 39 else number}\n"
-        )
+        raw = f"object {oid}\ntype {kind}\ntag {number}\ntagger A <a@example.org> 1700000000 +0000\n\n{SECOND if number == 39 else number}\n"
         oid, kind = repo.blob(raw.encode(), "-t", "tag", "--literally"), "tag"
     repo.git("update-ref", "refs/tags/last", oid)
     repo.git("update-ref", "-d", "refs/heads/main")
@@ -151,17 +153,26 @@ def test_a_tag_that_was_deleted_is_told_as_unreachable(repo: Repo, scan: Scan) -
 
 
 @pytest.mark.parametrize("annotated", [False, True])
-def test_a_file_that_only_a_tag_names_is_told_by_the_name_of_the_tag(repo: Repo, scan: Scan, annotated: bool) -> None:
+def test_a_file_that_only_a_tag_names_is_told_by_the_name_of_the_tag(
+    repo: Repo, scan: Scan, annotated: bool
+) -> None:
     repo.commit({"a": "clean\n"})
     repo.git("tag", *(["-a", "-m", "a key"] if annotated else []), "key", repo.blob(f"x\n{FIRST}\n".encode()))
     report = scan(repo.path)
     found = report.of(FIRST)
-    assert (found["file_path"], found["line_number"], found["commit"], found["unreachable"]) == ("refs/tags/key", 2, None, False)
+    assert (found["file_path"], found["line_number"], found["commit"], found["unreachable"]) == (
+        "refs/tags/key",
+        2,
+        None,
+        False,
+    )
     assert report.gaps == []
 
 
 @pytest.mark.parametrize("annotated", [False, True])
-def test_a_file_of_a_tree_that_only_a_tag_names_is_told_by_its_path(repo: Repo, scan: Scan, annotated: bool) -> None:
+def test_a_file_of_a_tree_that_only_a_tag_names_is_told_by_its_path(
+    repo: Repo, scan: Scan, annotated: bool
+) -> None:
     repo.commit({"a": "clean\n"})
     repo.write("deep/b", f"{FIRST}\n")
     repo.git("add", "--all")
@@ -201,8 +212,17 @@ def test_who_made_a_commit_is_read_as_the_commit_says(repo: Repo, scan: Scan) ->
     repo.write("a", f"{FIRST}\n")
     repo.git("add", "--all")
     tree = repo.git("write-tree")
-    for encoding, name in (("ISO-8859-1", "Jürgen".encode("latin-1")), ("no-such-thing", "Jürgen".encode()), ("hex", "Jürgen".encode())):
+    for encoding, name in (
+        ("ISO-8859-1", "Jürgen".encode("latin-1")),
+        ("no-such-thing", "Jürgen".encode()),
+        ("hex", "Jürgen".encode()),
+    ):
         person = name + b" <j@example.org> 1700000000 +0000"
-        raw = b"tree %s\nauthor %s\ncommitter %s\nencoding %s\n\nmade\n" % (tree.encode(), person, person, encoding.encode())
+        raw = b"tree %s\nauthor %s\ncommitter %s\nencoding %s\n\nmade\n" % (
+            tree.encode(),
+            person,
+            person,
+            encoding.encode(),
+        )
         repo.git("update-ref", "refs/heads/main", repo.blob(raw, "-t", "commit", "--literally"))
         assert scan(repo.path).of(FIRST)["author"] == "Jürgen <j@example.org>"

@@ -80,12 +80,19 @@ def ask(host: GitHubHost, clock: Time) -> Ask:
     """Ask the stand-in something; a list where the answer is many."""
 
     def run(
-        question: Callable[[GitHub], Any], *, token: str | None = None, base_url: str = "", egress: Egress | None = None, **options: Any
+        question: Callable[[GitHub], Any],
+        *,
+        token: str | None = None,
+        base_url: str = "",
+        egress: Egress | None = None,
+        **options: Any,
     ):
         async def main() -> Any:
             async with open_http(egress or host.egress) as http:
                 given = {"waiting": clock.waiting, "sleep": clock.sleep, "clock": clock} | options
-                answer = question(GitHub(http, base_url or host.base_url, Secret(token) if token else None, **given))
+                answer = question(
+                    GitHub(http, base_url or host.base_url, Secret(token) if token else None, **given)
+                )
                 return [one async for one in answer] if isinstance(answer, AsyncIterator) else await answer
 
         return asyncio.run(main())
@@ -178,7 +185,10 @@ def test_private_repositories_of_an_organisation_are_seen_by_members(host, ask):
     host.tokens[TOKEN] = "ada"
     assert names(ask(lambda hub: hub.repositories("acme"))) == ["acme/open"]
     found = ask(lambda hub: hub.repositories("acme"), token=TOKEN)
-    assert [(one.full_name, one.visibility) for one in found] == [("acme/open", "public"), ("acme/closed", "private")]
+    assert [(one.full_name, one.visibility) for one in found] == [
+        ("acme/open", "public"),
+        ("acme/closed", "private"),
+    ]
 
 
 def test_own_private_repositories_are_seen_with_the_users_token(host, ask):
@@ -207,7 +217,9 @@ def test_repository_that_moves_between_pages_is_given_once(host, ask):
         found = []
         async for one in hub.repositories("ada"):
             if not found:
-                host.add_repo("ada/first", created_at="2001-01-01T00:00:00Z")  # so that the last of page 1 comes on page 2 again
+                host.add_repo(
+                    "ada/first", created_at="2001-01-01T00:00:00Z"
+                )  # so that the last of page 1 comes on page 2 again
             found.append(one.full_name)
         return found
 
@@ -221,7 +233,11 @@ def test_renamed_repository_is_found_by_its_old_name_and_its_id(host, ask):
     for status in (301, 302, 307):
         host.moved_status = status
         found = ask(repository)
-        assert (found.id, found.full_name, found.clone_url) == (number, "acme/site", "https://git.example/acme/site.git")
+        assert (found.id, found.full_name, found.clone_url) == (
+            number,
+            "acme/site",
+            "https://git.example/acme/site.git",
+        )
     assert ask(lambda hub: hub.repository_by_id(number)).full_name == "acme/site"
     assert ask(lambda hub: hub.commit("acme/web", host.commits["acme/site"][0])).repository.id == number
 
@@ -235,7 +251,11 @@ def test_gists_of_a_user_secret_ones_with_their_own_token(host, ask):
     found = ask(lambda hub: hub.gists("Ada"), token="ben's")
     assert found == ask(lambda hub: hub.gists("Ada"))
     clone_url = f"https://git.example/gist/{shown['id']}.git"
-    assert found == [HostedGist(shown["id"], "Ada", clone_url, shown["html_url"], public=True, updated_at=shown["updated_at"])]
+    assert found == [
+        HostedGist(
+            shown["id"], "Ada", clone_url, shown["html_url"], public=True, updated_at=shown["updated_at"]
+        )
+    ]
 
 
 def test_gist_by_its_id_also_without_an_owner(host, ask):
@@ -247,7 +267,11 @@ def test_gist_by_its_id_also_without_an_owner(host, ask):
 def test_commit_with_its_repository(host, ask):
     host.add_repo("acme/web", commits=(SHA,))
     found = ask(lambda hub: hub.commit("acme/web", SHA[:10]))
-    assert (found.sha, found.repository.full_name, found.html_url) == (SHA, "acme/web", f"https://github.example/acme/web/commit/{SHA}")
+    assert (found.sha, found.repository.full_name, found.html_url) == (
+        SHA,
+        "acme/web",
+        f"https://github.example/acme/web/commit/{SHA}",
+    )
 
 
 @pytest.mark.parametrize(
@@ -269,7 +293,10 @@ def test_repository_that_does_not_say_whether_it_is_empty_stops_no_listing(host,
     host.add_repo("ada/one", size=0, commits=())
     host.add_repo("ada/two")
     host.faults += [replace(fault, path="/commits")] * 4
-    assert [(one.full_name, one.empty) for one in ask(lambda hub: hub.repositories("ada"))] == [("ada/one", False), ("ada/two", False)]
+    assert [(one.full_name, one.empty) for one in ask(lambda hub: hub.repositories("ada"))] == [
+        ("ada/one", False),
+        ("ada/two", False),
+    ]
 
 
 def test_visibility_of_older_servers_and_newer_ones(host, ask):
@@ -522,7 +549,8 @@ def test_token_that_is_revoked_half_way(host, ask):
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(403, "forbidden"), (451, "forbidden"), (404, "not_found"), (410, "not_found"), (400, "malformed")]
+    ("status", "kind"),
+    [(403, "forbidden"), (451, "forbidden"), (404, "not_found"), (410, "not_found"), (400, "malformed")],
 )
 def test_refusals_by_kind(host, refused, clock, status, kind):
     host.faults.append(error(status, "no, and here are\ntwo lines"))
@@ -574,7 +602,19 @@ def test_address_that_is_not_public_is_not_asked(host, refused):
     assert host.requests == []
 
 
-@pytest.mark.parametrize("body", [b"<html>", b"", b"1", b'{"id": 1}', b"[]", b"\xff", b"[" * 5_000, b'{"owner":' * 900 + b"1" + b"}" * 900])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html>",
+        b"",
+        b"1",
+        b'{"id": 1}',
+        b"[]",
+        b"\xff",
+        b"[" * 5_000,
+        b'{"owner":' * 900 + b"1" + b"}" * 900,
+    ],
+)
 def test_answer_of_another_shape_is_malformed(host, refused, body):
     host.faults.append(Fault(200, body))
     assert refused(repository).kind == "malformed"
@@ -633,7 +673,11 @@ def test_name_that_cannot_be_a_repositorys_is_not_asked_for(host, ask):
 
 def test_other_names_that_cannot_be_are_not_asked_for(host, ask):
     wrong = ["", "..", "a/b", "a%2fb", "a b", "a\n", "a" * 101]
-    ask(lambda hub: _all_refused([question(name) for name in wrong for question in (hub.repositories, hub.gists, hub.gist)]))
+    ask(
+        lambda hub: _all_refused(
+            [question(name) for name in wrong for question in (hub.repositories, hub.gists, hub.gist)]
+        )
+    )
     ask(lambda hub: _all_refused([hub.commit("acme/web", name) for name in [*wrong, "main", "abc"]]))
     assert host.requests == []
 
@@ -681,7 +725,15 @@ def test_pages_without_an_end_end(host, refused, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "base_url", ["http://api.github.com", "ftp://127.0.0.1", "api.github.com", "https://me:pass@host/api/v3", "https://h/?a=b", ""]
+    "base_url",
+    [
+        "http://api.github.com",
+        "ftp://127.0.0.1",
+        "api.github.com",
+        "https://me:pass@host/api/v3",
+        "https://h/?a=b",
+        "",
+    ],
 )
 def test_api_is_asked_over_https_only(ask, base_url):
     with pytest.raises(OperatorError) as caught:
@@ -718,7 +770,10 @@ def test_own_host_of_a_clone_address(ask, base_url, clone_url, own):
 
 def test_what_the_host_lists_can_be_cloned(tmp_path: Path, ask):
     work = tmp_path / "work"
-    for arguments in (["init", "-q", "-b", "main", "work"], ["-C", "work", "commit", "-q", "--allow-empty", "-m", "one"]):
+    for arguments in (
+        ["init", "-q", "-b", "main", "work"],
+        ["-C", "work", "commit", "-q", "--allow-empty", "-m", "one"],
+    ):
         command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments]
         subprocess.run(command, cwd=tmp_path, env=ENV, check=True, capture_output=True)
     served = tmp_path / "served"
@@ -727,7 +782,12 @@ def test_what_the_host_lists_can_be_cloned(tmp_path: Path, ask):
         host.add_repo("acme/web")
         gist = host.add_gist("ada")
         for name in ("acme/web.git", f"gist/{gist['id']}.git"):
-            subprocess.run(["git", "clone", "-q", "--mirror", work, served / name], env=ENV, check=True, capture_output=True)
+            subprocess.run(
+                ["git", "clone", "-q", "--mirror", work, served / name],
+                env=ENV,
+                check=True,
+                capture_output=True,
+            )
         egress = together(tmp_path, host.egress, git.egress)
         found = ask(lambda hub: hub.repositories("acme"), base_url=host.base_url, egress=egress)
         found += ask(lambda hub: hub.gists("ada"), base_url=host.base_url, egress=egress)
@@ -741,8 +801,29 @@ def test_what_the_host_lists_can_be_cloned(tmp_path: Path, ask):
 def test_stand_in_answers_in_githubs_shapes(host, ask):
     """The fields that GitHub's description requires of what we read, and its form of an error."""
     repo = host.add_repo("acme/web")
-    assert {"id", "node_id", "name", "full_name", "private", "owner", "html_url", "description", "fork", "url"} <= set(repo)
+    assert {
+        "id",
+        "node_id",
+        "name",
+        "full_name",
+        "private",
+        "owner",
+        "html_url",
+        "description",
+        "fork",
+        "url",
+    } <= set(repo)
     assert {"login", "id", "node_id", "type", "site_admin", "html_url"} == set(repo["owner"])
     gist = host.add_gist("ada")
-    assert {"id", "node_id", "git_pull_url", "git_push_url", "html_url", "files", "public", "created_at", "updated_at"} <= set(gist)
+    assert {
+        "id",
+        "node_id",
+        "git_pull_url",
+        "git_push_url",
+        "html_url",
+        "files",
+        "public",
+        "created_at",
+        "updated_at",
+    } <= set(gist)
     assert set(json.loads(error(404, "Not Found").body)) == {"message", "documentation_url", "status"}

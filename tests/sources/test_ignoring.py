@@ -48,13 +48,23 @@ def test_what_is_left_out_is_what_git_leaves_out(tmp_path: Path, text: bytes) ->
     command = ["git", "ls-files", "-z", "--others", "--exclude-standard"]
     left = subprocess.run(command, cwd=repo.path, env=repo.environment(), capture_output=True, check=True)
     ignoring = Ignoring(text)
-    assert sorted(name for name in NAMES if not ignoring.ignores_wholly(name)) == sorted({*left.stdout.split(b"\0")} & {*NAMES})
+    assert sorted(name for name in NAMES if not ignoring.ignores_wholly(name)) == sorted(
+        {*left.stdout.split(b"\0")} & {*NAMES}
+    )
 
 
 @pytest.mark.parametrize("kind", ["folder", "git"])
 def test_a_sign_in_a_name_is_no_member_of_an_archive(tmp_path: Path, scan: Scan, kind: str) -> None:
     repo = Repo(tmp_path / "repo")
-    repo.commit({"a": "clean\n", "a!b": token("1"), "!c": token("2"), "d!e": token("3"), ".outcropignore": "/a\n/!c\n/d!e\nz.zip\n"})
+    repo.commit(
+        {
+            "a": "clean\n",
+            "a!b": token("1"),
+            "!c": token("2"),
+            "d!e": token("3"),
+            ".outcropignore": "/a\n/!c\n/d!e\nz.zip\n",
+        }
+    )
     for name in ("z.zip", "y!.zip"):
         with zipfile.ZipFile(repo.path / name, "w") as archive:
             archive.writestr("inside", token(name))

@@ -23,7 +23,10 @@ def launched(size: int) -> bytes:
 
 
 def places(scanned: Scanned) -> list[tuple[str, str, int]]:
-    return [(one["file_path"], secret, one["line_number"]) for one, secret in zip(scanned.findings, scanned.secrets, strict=True)]
+    return [
+        (one["file_path"], secret, one["line_number"])
+        for one, secret in zip(scanned.findings, scanned.secrets, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("size", [100, 3 << 20, 5 << 20, 33 << 20])

@@ -30,13 +30,22 @@ def told(repository: Repository) -> list[bytes]:
 def bases(repository: Repository) -> dict[bytes, bytes]:
     """Ask git what each object that is no tree is kept as a change of."""
     command = ["git", "--git-dir", str(repository.folder), "cat-file", "--batch-all-objects"]
-    out = subprocess.run([*command, "--batch-check=%(objecttype) %(objectname) %(deltabase)"], capture_output=True, check=True).stdout
+    out = subprocess.run(
+        [*command, "--batch-check=%(objecttype) %(objectname) %(deltabase)"], capture_output=True, check=True
+    ).stdout
     return {oid: base for kind, oid, base in map(bytes.split, out.splitlines()) if kind != b"tree"}
 
 
 def versions(repo: Repo, count: int, part: int = 0) -> None:
     for version in range(count):
-        repo.commit({name: "".join(f"{name} {line} {version if line == version else part}\n" for line in range(300)) for name in "abc"})
+        repo.commit(
+            {
+                name: "".join(
+                    f"{name} {line} {version if line == version else part}\n" for line in range(300)
+                )
+                for name in "abc"
+            }
+        )
 
 
 def no_git(*_: object, **__: object) -> None:
@@ -46,7 +55,9 @@ def no_git(*_: object, **__: object) -> None:
 @pytest.fixture(params=["sha1", "named", "sha256"])
 def packed(request: pytest.FixtureRequest, tmp_path: Path) -> Repository:
     """A repository with 40 versions of each of three files, packed as changes of each other, which are told by place or by name."""
-    repo = Repo(tmp_path / "packed", *([f"--object-format={request.param}"] if request.param != "named" else []))
+    repo = Repo(
+        tmp_path / "packed", *([f"--object-format={request.param}"] if request.param != "named" else [])
+    )
     versions(repo, 40)
     repo.git("tag", "-a", "-m", "the last", "v1")
     repo.git("config", "repack.useDeltaBaseOffset", str(request.param != "named").lower())
@@ -89,7 +100,9 @@ def test_where_texts_are_put_in_order_some_at_a_time_each_is_listed_once(
     assert sorted(told(packed)) == sorted(bases(packed))
 
 
-def test_a_family_is_told_to_its_end_before_the_next_one(packed: Repository, request: pytest.FixtureRequest) -> None:
+def test_a_family_is_told_to_its_end_before_the_next_one(
+    packed: Repository, request: pytest.FixtureRequest
+) -> None:
     known = bases(packed)
 
     def whole(oid: bytes) -> bytes:
@@ -107,14 +120,21 @@ def test_what_is_known_is_left_out_and_changes_of_it_are_not(packed: Repository)
     noted: set[bytes] = set()
     order = [
         oid
-        for batch in listed(packed, {bytes.fromhex(oid.decode()) for oid in read}, lambda oid: noted.add(oid.hex().encode()), 2)
+        for batch in listed(
+            packed,
+            {bytes.fromhex(oid.decode()) for oid in read},
+            lambda oid: noted.add(oid.hex().encode()),
+            2,
+        )
         for oid in batch
     ]
     assert sorted(order) == sorted(known.keys() - read)
     assert noted == set(order)
 
 
-def test_git_is_not_asked_where_all_is_as_usual(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_git_is_not_asked_where_all_is_as_usual(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     versions(repo, 5)
     repo.git("repack", "-adfq")
     repository = opened(repo, tmp_path / "work")
@@ -203,7 +223,9 @@ def test_what_is_damaged_is_told_as_git_tells_it(
     assert of_git <= set(told(ours)) or ours.gaps == by_git.gaps == [INCOMPLETE]
 
 
-def test_what_cannot_be_read_of_a_pack_is_left_to_git(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_read_of_a_pack_is_left_to_git(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     versions(repo, 20)
     repo.git("repack", "-adfq")
     repository = opened(repo, tmp_path / "work")
@@ -221,7 +243,9 @@ def test_what_cannot_be_read_of_a_pack_is_left_to_git(repo: Repo, tmp_path: Path
     assert sorted(told(repository)) == sorted(by_one)
 
 
-def test_a_pack_is_read_in_parts_by_processes_as_by_one(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pack_is_read_in_parts_by_processes_as_by_one(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     versions(repo, 20)
     repo.git("repack", "-adfq")
     repository = opened(repo, tmp_path / "work")
@@ -229,7 +253,11 @@ def test_a_pack_is_read_in_parts_by_processes_as_by_one(repo: Repo, tmp_path: Pa
     started: list[int] = []
     spread = delta_chains.spread
     monkeypatch.setattr(delta_chains, "_TOGETHER", 30)
-    monkeypatch.setattr(delta_chains, "spread", lambda parts, work, jobs: started.append(len(parts)) or spread(parts, work, jobs))
+    monkeypatch.setattr(
+        delta_chains,
+        "spread",
+        lambda parts, work, jobs: started.append(len(parts)) or spread(parts, work, jobs),
+    )
     assert told(repository) == by_one
     assert started == [4]  # of 120 objects
 

@@ -38,14 +38,20 @@ def by_git(repo: Repo) -> dict[bytes, bytes]:
     given = {}
     for oid, kind in kinds.items():
         if kind in {b"commit", b"tag"}:
-            whole = subprocess.run(["git", "cat-file", kind, oid], cwd=repo.path, capture_output=True, check=True).stdout
+            whole = subprocess.run(
+                ["git", "cat-file", kind, oid], cwd=repo.path, capture_output=True, check=True
+            ).stdout
             given[oid] = whole.partition(b"\n\n")[2]
     return given
 
 
 def by_us(repo: Repo, work: Path) -> dict[bytes, objects.Content]:
     repository = open_local(repo.path / ".git", work)
-    return {one[0]: one for one in objects.contents(repository, listed(repository, (), lambda _: None, 1)) if isinstance(one[0], MessageOf)}
+    return {
+        one[0]: one
+        for one in objects.contents(repository, listed(repository, (), lambda _: None, 1))
+        if isinstance(one[0], MessageOf)
+    }
 
 
 def texts(given: dict[bytes, objects.Content]) -> dict[bytes, object]:
@@ -67,7 +73,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return ids
 
 
-def test_they_are_those_that_git_gives_and_git_is_not_asked(repo: Repo, tmp_path: Path, asked: list[bytes]) -> None:
+def test_they_are_those_that_git_gives_and_git_is_not_asked(
+    repo: Repo, tmp_path: Path, asked: list[bytes]
+) -> None:
     (index,) = (repo.path / ".git" / "objects" / "pack").glob("*.idx")
     rows = repo.git("verify-pack", "-v", str(index)).splitlines()
     assert sum(" commit " in row and len(row.split()) > 5 for row in rows) >= 10  # changes of other commits
@@ -101,7 +109,9 @@ def test_those_of_a_pack_that_is_not_open_are_left_to_git(
     assert sorted(asked) == sorted(by_git(repo))
 
 
-def test_what_is_no_longer_where_it_was_is_left_to_git(repo: Repo, tmp_path: Path, asked: list[bytes]) -> None:
+def test_what_is_no_longer_where_it_was_is_left_to_git(
+    repo: Repo, tmp_path: Path, asked: list[bytes]
+) -> None:
     repository = open_local(repo.path / ".git", tmp_path / "work")
     batches = list(listed(repository, (), lambda _: None, 1))
     repo.say("what a repack brings\n")
@@ -114,7 +124,11 @@ def test_what_is_no_longer_where_it_was_is_left_to_git(repo: Repo, tmp_path: Pat
 
 def test_a_damaged_one_is_told_and_the_others_are_read(repo: Repo, tmp_path: Path) -> None:
     (pack,) = (repo.path / ".git" / "objects" / "pack").glob("*.pack")
-    (last,) = (row for row in repo.git("verify-pack", "-v", str(pack)).splitlines() if row.startswith(repo.git("rev-parse", "v1")))
+    (last,) = (
+        row
+        for row in repo.git("verify-pack", "-v", str(pack)).splitlines()
+        if row.startswith(repo.git("rev-parse", "v1"))
+    )
     oid, _, _, _, start = last.split()[:5]
     good = by_git(repo)
     pack.chmod(0o600)

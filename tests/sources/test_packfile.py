@@ -47,18 +47,26 @@ def everything(repo: Repo) -> dict[str, bytes]:
 
 
 def named(repo: Repo, kind: str) -> list[str]:
-    ids = repo.git("cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)").splitlines()
+    ids = repo.git(
+        "cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)"
+    ).splitlines()
     return [line.split()[1] for line in ids if line.startswith(kind)]
 
 
 def cat(repo: Repo, kind: str, oid: str) -> bytes:
-    return subprocess.run(["git", "cat-file", kind, oid], cwd=repo.path, capture_output=True, check=True).stdout
+    return subprocess.run(
+        ["git", "cat-file", kind, oid], cwd=repo.path, capture_output=True, check=True
+    ).stdout
 
 
 def read(repo: Repo, oids: list[str]) -> dict[str, bytes | None]:
     packs = Packs([objects_folder(repo)])
     try:
-        return {oid: version and version.content for oid in oids for version in [packs.version(bytes.fromhex(oid))]}
+        return {
+            oid: version and version.content
+            for oid in oids
+            for version in [packs.version(bytes.fromhex(oid))]
+        }
     finally:
         packs.close()
 
@@ -111,10 +119,21 @@ def test_what_a_version_has_from_another_one_is_told(repo: Repo) -> None:
 def test_a_size_or_place_is_written_without_its_zeros() -> None:
     base = Version(bytes(range(256)) * 1_024)
     delta = varint(1 << 18) + varint(65_536 + 256 + 0x1234 + 3)
-    delta += bytes([0x80]) + bytes([0x80 | 2 | 32, 5, 1]) + bytes([0x80 | 5 | 48, 7, 3, 0x34, 0x12]) + b"\3new"
+    delta += (
+        bytes([0x80]) + bytes([0x80 | 2 | 32, 5, 1]) + bytes([0x80 | 5 | 48, 7, 3, 0x34, 0x12]) + b"\3new"
+    )
     version = pack._changed(base, delta, is_wanted=True)
-    assert version.content == base.content[:65_536] + base.content[1_280:1_536] + base.content[0x30007 : 0x30007 + 0x1234] + b"new"
-    assert version.copied == [(0, 65_536, 0), (65_792, 65_792 + 0x1234, 0x30007)]  # the one between is too short to be of use
+    assert (
+        version.content
+        == base.content[:65_536]
+        + base.content[1_280:1_536]
+        + base.content[0x30007 : 0x30007 + 0x1234]
+        + b"new"
+    )
+    assert version.copied == [
+        (0, 65_536, 0),
+        (65_792, 65_792 + 0x1234, 0x30007),
+    ]  # the one between is too short to be of use
 
 
 # --- what is wrong
@@ -162,7 +181,9 @@ def test_no_more_files_are_open_than_packs_are_read(repo: Repo, monkeypatch: pyt
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_ids_that_are_not_where_they_should_be_are_looked_for(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_that_are_not_where_they_should_be_are_looked_for(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given = everything(repo)
     monkeypatch.setattr(index, "isqrt", lambda _: -2)
     assert read(repo, list(given)) == given
@@ -174,7 +195,9 @@ def varint(number: int) -> bytes:
 
 
 def entry(kind: int, size: int, data: bytes, base: bytes = b"") -> bytes:
-    head = bytes([(0x80 if size >> 4 else 0) | kind << 4 | size & 15]) + (varint(size >> 4) if size >> 4 else b"")
+    head = bytes([(0x80 if size >> 4 else 0) | kind << 4 | size & 15]) + (
+        varint(size >> 4) if size >> 4 else b""
+    )
     return head + base + zlib.compress(data)
 
 
@@ -192,7 +215,11 @@ def made(folder: Path, entries: list[bytes]) -> Path:
         pack += one
     fan_out = [sum(oid[0] <= first for oid in oids) for first in range(256)]
     index = (
-        b"\xfftOc" + struct.pack(">I256I", 2, *fan_out) + b"".join(oids) + bytes(4 * len(oids)) + struct.pack(f">{len(oids)}I", *offsets)
+        b"\xfftOc"
+        + struct.pack(">I256I", 2, *fan_out)
+        + b"".join(oids)
+        + bytes(4 * len(oids))
+        + struct.pack(f">{len(oids)}I", *offsets)
     )
     (folder / "pack" / "pack-1.pack").write_bytes(pack + bytes(20))
     (folder / "pack" / "pack-1.idx").write_bytes(index + bytes(40))
@@ -214,7 +241,9 @@ HOSTILE = {
     "a change of what is not here": entry(7, len(DELTA), DELTA, b"\x77" * 20),
     "a change of what comes later": entry(6, len(DELTA), DELTA, b"\0"),
     "a change of what is before the pack": entry(6, len(DELTA), DELTA, b"\x7f"),
-    "a change to gigabytes": entry(6, 20, (varint(5) + varint(1 << 40) + bytes([0x90, 5]) + bytes(20))[:20], bytes([len(GOOD)])),
+    "a change to gigabytes": entry(
+        6, 20, (varint(5) + varint(1 << 40) + bytes([0x90, 5]) + bytes(20))[:20], bytes([len(GOOD)])
+    ),
     "a change that ends early": entry(6, 3, DELTA[:3], bytes([len(GOOD)])),
     "a change of another size": entry(6, len(DELTA), varint(6) + DELTA[1:], bytes([len(GOOD)])),
     "a change that reads beyond": entry(6, 4, varint(5) + varint(9) + bytes([0x90, 9]), bytes([len(GOOD)])),
@@ -234,8 +263,23 @@ def test_a_pack_that_is_made_to_hurt(tmp_path: Path, what: str) -> None:
 
 
 def test_what_is_made_by_hand_can_be_read(tmp_path: Path) -> None:
-    packs = Packs([made(tmp_path, [GOOD, entry(6, len(DELTA), DELTA, bytes([len(GOOD)])), entry(7, len(DELTA), DELTA, names(1)[0])])])
-    assert [version and version.content for version in map(packs.version, names(3))] == [b"hello", b"hellonew", b"hellonew"]
+    packs = Packs(
+        [
+            made(
+                tmp_path,
+                [
+                    GOOD,
+                    entry(6, len(DELTA), DELTA, bytes([len(GOOD)])),
+                    entry(7, len(DELTA), DELTA, names(1)[0]),
+                ],
+            )
+        ]
+    )
+    assert [version and version.content for version in map(packs.version, names(3))] == [
+        b"hello",
+        b"hellonew",
+        b"hellonew",
+    ]
     packs.close()
 
 
@@ -258,7 +302,9 @@ def test_what_is_held_on_the_way_is_bounded(repo: Repo, monkeypatch: pytest.Monk
     packs.close()
 
 
-def test_changes_that_are_large_are_not_held_all_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_that_are_large_are_not_held_all_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pack, "_MOST_HELD", 3 * len(DELTA))
     entries = [GOOD]
     for size in range(5, 25, 3):
@@ -267,17 +313,24 @@ def test_changes_that_are_large_are_not_held_all_at_once(tmp_path: Path, monkeyp
     packs = Packs([made(tmp_path, entries)])
     first, *_, fourth, _, _, _, last = names(len(entries))
     assert packs.version(last) is None
-    assert [version and version.content for version in map(packs.version, (fourth, last))] == [b"hello" + b"new" * 3, None]
+    assert [version and version.content for version in map(packs.version, (fourth, last))] == [
+        b"hello" + b"new" * 3,
+        None,
+    ]
     assert packs.version(first) is not None
     packs.close()
 
 
-def test_what_was_read_does_not_hold_what_it_was_made_of(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_read_does_not_hold_what_it_was_made_of(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(objects, "_AT_ONCE", 1)
     (tmp_path / "work").mkdir()
     repository = open_local(repo.path / ".git", tmp_path / "work")
     oids = [repo.git("rev-parse", f"HEAD~{back}:a").encode() for back in range(30)]
-    given = [version for item in objects._read(repository, [oids]) if isinstance(item, list) for _, version in item]
+    given = [
+        version for item in objects._read(repository, [oids]) if isinstance(item, list) for _, version in item
+    ]
     assert len(given) == 30
     assert all(version.base is None for version in given[:-1])
 
@@ -298,10 +351,14 @@ def test_a_scan_of_packs_tells_what_one_of_loose_objects_does(tmp_path: Path, sc
     assert len(loose) == 10  # five tokens in each file
 
 
-def test_objects_come_from_packs_and_from_git(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_come_from_packs_and_from_git(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(objects, "_MOST_LEFT", 2)
     monkeypatch.setattr(objects, "_AT_ONCE", 10_000)
-    given = everything(repo) | {repo.blob(b"loose %d\n" % number): b"loose %d\n" % number for number in range(5)}
+    given = everything(repo) | {
+        repo.blob(b"loose %d\n" % number): b"loose %d\n" % number for number in range(5)
+    }
     large = bytes(1_100_000)
     given[repo.blob(large)] = large
     given |= {oid: cat(repo, "commit", oid).partition(b"\n\n")[2] for oid in named(repo, "commit")}

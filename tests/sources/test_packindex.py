@@ -14,7 +14,12 @@ from tests.sources.conftest import Repo
 @pytest.fixture
 def pack(repo: Repo) -> Path:
     for version in range(10):
-        repo.commit({name: "".join(f"{name} {line} {version if line == version else 0}\n" for line in range(99)) for name in "abc"})
+        repo.commit(
+            {
+                name: "".join(f"{name} {line} {version if line == version else 0}\n" for line in range(99))
+                for name in "abc"
+            }
+        )
     repo.git("repack", "-adfq")
     (pack,) = (repo.path / ".git" / "objects" / "pack").glob("*.pack")
     return pack
@@ -35,7 +40,9 @@ def by_place(index: Path) -> list[tuple[int, str]]:
 
 @pytest.mark.parametrize("together", [pack_index._TOGETHER, 7])
 @pytest.mark.parametrize("version", ["2", "2,0x400"], ids=["near", "far"])
-def test_the_order_is_that_of_the_pack(repo: Repo, pack: Path, monkeypatch: pytest.MonkeyPatch, version: str, together: int) -> None:
+def test_the_order_is_that_of_the_pack(
+    repo: Repo, pack: Path, monkeypatch: pytest.MonkeyPatch, version: str, together: int
+) -> None:
     """Offsets beyond two gigabytes stand in a table of their own; git can be told to put others there."""
     monkeypatch.setattr(pack_index, "_TOGETHER", together)
     path = index_anew(repo, pack, version)

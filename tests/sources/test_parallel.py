@@ -35,12 +35,16 @@ def test_each_batch_is_done_once(shared: Shared, count: int, jobs: int) -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_a_process_that_has_become_large_gives_way_to_another(monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
+def test_a_process_that_has_become_large_gives_way_to_another(
+    monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
     monkeypatch.setattr(fork_pool, "_MOST_OWN", 0)
     monkeypatch.setattr(fork_pool, "_LEAST_WORK", 0)
     told = list(spread(range(20), tell_who, jobs))
     assert sorted(batch for batch, *_ in told) == list(range(20))
-    assert len({pid for _, pid, _ in told}) >= 20 - jobs  # the first batch is there before it has looked at itself
+    assert (
+        len({pid for _, pid, _ in told}) >= 20 - jobs
+    )  # the first batch is there before it has looked at itself
 
 
 def test_so_that_what_is_kept_for_each_batch_does_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:

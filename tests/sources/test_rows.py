@@ -74,7 +74,13 @@ def test_ids_that_somebody_made_to_begin_or_end_alike_are_told_apart() -> None:
 def test_names_are_as_they_were_printed(width: int) -> None:
     ids = [oid.hex().encode() for oid in drawn(5_000, width)]
     names = Names(b"".join(oid + b"\n" for oid in ids))
-    assert (len(names), list(names), names[-1], names[2:5], names[4_990:6_000]) == (5_000, ids, ids[-1], ids[2:5], ids[4_990:])
+    assert (len(names), list(names), names[-1], names[2:5], names[4_990:6_000]) == (
+        5_000,
+        ids,
+        ids[-1],
+        ids[2:5],
+        ids[4_990:],
+    )
     assert list(reversed(names[:3])) == ids[2::-1]
 
 

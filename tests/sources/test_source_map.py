@@ -8,7 +8,12 @@ import pytest
 
 from outcrop.sources.web.source_map import MapError, inline_map, is_inline, originals, plain_name, reference
 
-MAP = {"version": 3, "sources": ["webpack:///./src/a.ts"], "sourcesContent": ["const key = 'é'\n"], "mappings": "AAAA"}
+MAP = {
+    "version": 3,
+    "sources": ["webpack:///./src/a.ts"],
+    "sourcesContent": ["const key = 'é'\n"],
+    "mappings": "AAAA",
+}
 RAW = json.dumps(MAP).encode()
 
 
@@ -81,13 +86,18 @@ def test_files_without_content_are_left_out_and_without_a_name_are_not():
     assert given(json.dumps(made).encode()) == [("b.ts", b"b"), ("(unnamed)", b"c")]
 
 
-@pytest.mark.parametrize("raw", [b"", b"<html>", b"[1]", b"3", b"{", b"[" * 100_000, b'{"sections":[' + b'{"map":' * 50_000])
+@pytest.mark.parametrize(
+    "raw", [b"", b"<html>", b"[1]", b"3", b"{", b"[" * 100_000, b'{"sections":[' + b'{"map":' * 50_000]
+)
 def test_what_is_no_map_is_an_error(raw):
     with pytest.raises(MapError):
         list(originals(raw))
 
 
-@pytest.mark.parametrize("fields", [{"sources": 3}, {"sourcesContent": "x"}, {"sourcesContent": [3, {}]}, {"sections": [{"map": 1}]}])
+@pytest.mark.parametrize(
+    "fields",
+    [{"sources": 3}, {"sourcesContent": "x"}, {"sourcesContent": [3, {}]}, {"sections": [{"map": 1}]}],
+)
 def test_a_map_of_the_wrong_shape_gives_nothing(fields):
     assert given(json.dumps(fields).encode()) == []
 

@@ -38,27 +38,38 @@ def test_a_reader_that_has_gone_changes_no_exit_code(
     os.close(reading)
     program, environment = command
     arguments = [*program, "scan", "--no-validate", "--format", kind, name]
-    ran = subprocess.run(arguments, env=environment, cwd=folder.parent, stdout=writing, stderr=subprocess.PIPE, check=False)
+    ran = subprocess.run(
+        arguments, env=environment, cwd=folder.parent, stdout=writing, stderr=subprocess.PIPE, check=False
+    )
     os.close(writing)
     assert (ran.returncode, b"Broken" in ran.stderr, ran.stderr.count(b"\n")) == (code, False, code // 2)
 
 
 @pytest.mark.parametrize("kind", ["table", "json", "sarif"])
-def test_a_result_that_cannot_be_written_is_one_line_and_code_2(folder: Path, command: tuple[list[str], dict[str, str]], kind: str) -> None:
+def test_a_result_that_cannot_be_written_is_one_line_and_code_2(
+    folder: Path, command: tuple[list[str], dict[str, str]], kind: str
+) -> None:
     program, environment = command
     with Path("/dev/full").open("wb") as full:
         arguments = [*program, "scan", "--no-validate", "--format", kind, str(folder)]
         ran = subprocess.run(arguments, env=environment, stdout=full, stderr=subprocess.PIPE, check=False)
-    assert (ran.returncode, ran.stderr) == (2, b"outcrop: the output cannot be written: no space left on device\n")
+    assert (ran.returncode, ran.stderr) == (
+        2,
+        b"outcrop: the output cannot be written: no space left on device\n",
+    )
 
 
-def test_a_name_that_the_output_has_no_letters_for_is_printed_with_escapes(folder: Path, outcrop: Outcrop) -> None:
+def test_a_name_that_the_output_has_no_letters_for_is_printed_with_escapes(
+    folder: Path, outcrop: Outcrop
+) -> None:
     ran = outcrop("scan", "--no-validate", folder, PYTHONIOENCODING="ascii")
     assert (ran.code, ran.err) == (1, "")
     assert rb"\xe4\u65e5:1" in ran.out
 
 
-def test_a_machine_without_git_is_one_line_and_what_needs_none_is_scanned(folder: Path, outcrop: Outcrop, tmp_path: Path) -> None:
+def test_a_machine_without_git_is_one_line_and_what_needs_none_is_scanned(
+    folder: Path, outcrop: Outcrop, tmp_path: Path
+) -> None:
     repo = Repo(tmp_path / "repo")
     repo.commit({"a": FIRST})
     ran = outcrop("scan", "--no-validate", "--json", repo.path, folder, PATH="/nonexistent")
@@ -69,5 +80,11 @@ def test_a_machine_without_git_is_one_line_and_what_needs_none_is_scanned(folder
 def test_a_machine_that_opens_no_more_files_is_one_line(tmp_path: Path, outcrop: Outcrop) -> None:
     repo = Repo(tmp_path / "repo")
     repo.commit({"a": FIRST})
-    ran = outcrop("scan", "--no-validate", "--json", repo.path, before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (10, 10)))
+    ran = outcrop(
+        "scan",
+        "--no-validate",
+        "--json",
+        repo.path,
+        before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (10, 10)),
+    )
     assert (ran.code, ran.out, ran.err.count("\n"), "Traceback" in ran.err) == (2, b"[]\n", 1, False)

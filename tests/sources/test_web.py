@@ -13,7 +13,9 @@ from tests.support.web_host import START, moved, page, script, text, visit, web_
 
 
 def test_pages_scripts_and_originals_of_a_site(tmp_path):
-    original = json.dumps({"sources": ["webpack:///./src/a.ts", "x.ts"], "sourcesContent": ["const a = 1", None]})
+    original = json.dumps(
+        {"sources": ["webpack:///./src/a.ts", "x.ts"], "sourcesContent": ["const a = 1", None]}
+    )
     routes = {
         "/": page('<a href="/about">a</a><script src="/static/app.3f9a12bc.js"></script>'),
         "/about": page("<p>about</p>"),
@@ -25,7 +27,11 @@ def test_pages_scripts_and_originals_of_a_site(tmp_path):
     assert found.paths == ["/", "/about", "/static/app.3f9a12bc.js", "src/a.ts"]
     assert found.gaps == []
     bundle, made = found.of("/static/app.3f9a12bc.js"), found.of("src/a.ts")
-    assert (bundle.path, bundle.source_type, bundle.origin) == ("/static/app.*.js", SourceType.JS_BUNDLE, "https://site.example")
+    assert (bundle.path, bundle.source_type, bundle.origin) == (
+        "/static/app.*.js",
+        SourceType.JS_BUNDLE,
+        "https://site.example",
+    )
     assert (made.path, made.source_type, made.body) == ("src/a.ts", SourceType.JS_BUNDLE, b"const a = 1")
     assert made.url == "https://site.example/static/app.3f9a12bc.js.map"
     assert (found.of("/").source_type, found.of("/").media_type) == (SourceType.ENDPOINT, "text/html")
@@ -51,7 +57,9 @@ def test_an_address_is_fetched_once_however_it_is_written():
 
 
 def test_pages_that_differ_by_their_query_are_both_given_under_one_path():
-    with web_host({"/": page("<a href='/p?id=1'><a href='/p?id=2'>"), "/p?id=1": page("1"), "/p?id=2": page("2")}) as host:
+    with web_host(
+        {"/": page("<a href='/p?id=1'><a href='/p?id=2'>"), "/p?id=1": page("1"), "/p?id=2": page("2")}
+    ) as host:
         found = [resource for resource in visit(host).resources if resource.file_path == "/p"]
     assert [resource.path for resource in found] == ["/p", "/p"]
     assert {resource.body for resource in found} == {b"1", b"2"}
@@ -59,7 +67,9 @@ def test_pages_that_differ_by_their_query_are_both_given_under_one_path():
 
 def test_scripts_of_other_hosts_are_fetched_and_lead_only_to_scripts_beside_them():
     routes = {
-        "site.example/": page("<script src='http://cdn.example/lib.js'></script><a href='http://other.example/'>"),
+        "site.example/": page(
+            "<script src='http://cdn.example/lib.js'></script><a href='http://other.example/'>"
+        ),
         "cdn.example/lib.js": script("import('./more.js');fetch('/api');import('http://third.example/x.js')"),
         "cdn.example/more.js": script("more()"),
     }
@@ -99,8 +109,13 @@ def test_sitemaps_of_robots_txt_name_pages():
     routes = {
         "/": page(),
         "/robots.txt": text("Sitemap: http://site.example/maps/index.xml\n"),
-        "/maps/index.xml": text("<sitemapindex><sitemap><loc>/maps/one.xml.gz</loc></sitemap></sitemapindex>", "text/xml"),
-        "/maps/one.xml.gz": text(gzip.compress(b"<urlset><url><loc>http://site.example/hidden</loc></url></urlset>"), "application/gzip"),
+        "/maps/index.xml": text(
+            "<sitemapindex><sitemap><loc>/maps/one.xml.gz</loc></sitemap></sitemapindex>", "text/xml"
+        ),
+        "/maps/one.xml.gz": text(
+            gzip.compress(b"<urlset><url><loc>http://site.example/hidden</loc></url></urlset>"),
+            "application/gzip",
+        ),
         "/hidden": page("hidden"),
     }
     with web_host(routes) as host:
@@ -115,7 +130,10 @@ def test_a_sitemap_that_nobody_names_need_not_be_there():
 
 
 def test_images_fonts_and_styles_are_skipped_without_a_word():
-    routes = {"/": page("<a href=/a.png><a href=/plain><a href=/s.css>"), "/plain": text(b"\x89PNG", "image/png")}
+    routes = {
+        "/": page("<a href=/a.png><a href=/plain><a href=/s.css>"),
+        "/plain": text(b"\x89PNG", "image/png"),
+    }
     with web_host(routes) as host:
         found = visit(host)
         assert set(host.paths()) == {"/", "/plain", "/sitemap.xml"}
@@ -124,17 +142,32 @@ def test_images_fonts_and_styles_are_skipped_without_a_word():
 
 def test_globs_choose_pages():
     links = "<a href=/docs/a><a href=/docs/private/b><a href=/blog><a href=/docs/to><script src=/static/x.js></script>"
-    routes = {"/": page(links), "/docs/a": page(), "/static/x.js": script(), "/docs/to": moved("/docs/private/b")}
+    routes = {
+        "/": page(links),
+        "/docs/a": page(),
+        "/static/x.js": script(),
+        "/docs/to": moved("/docs/private/b"),
+    }
     with web_host(routes | {"/docs/private/b": page(), "/blog": page()}) as host:
-        assert visit(host, include=("/docs/*",), exclude=("/docs/private/*",)).paths == ["/", "/docs/a", "/static/x.js"]
+        assert visit(host, include=("/docs/*",), exclude=("/docs/private/*",)).paths == [
+            "/",
+            "/docs/a",
+            "/static/x.js",
+        ]
         assert "/docs/private/b" not in host.paths()
 
 
 def test_inline_maps_and_files_that_bundles_share_are_given_once():
-    packed = base64.b64encode(json.dumps({"sources": ["src/shared.ts"], "sourcesContent": ["shared()"]}).encode()).decode()
+    packed = base64.b64encode(
+        json.dumps({"sources": ["src/shared.ts"], "sourcesContent": ["shared()"]}).encode()
+    ).decode()
     body = f"//# sourceMappingURL=data:application/json;base64,{packed}"
     with web_host(
-        {"/": page("<script src=/a.js></script><script src=/b.js></script>"), "/a.js": script(body), "/b.js": script("b()\n" + body)}
+        {
+            "/": page("<script src=/a.js></script><script src=/b.js></script>"),
+            "/a.js": script(body),
+            "/b.js": script("b()\n" + body),
+        }
     ) as host:
         assert visit(host).paths == ["/", "/a.js", "/b.js", "src/shared.ts"]
 
@@ -153,7 +186,9 @@ def test_a_map_that_is_a_page_or_not_there_is_no_gap_and_a_broken_one_is():
 def test_webpack_site_is_fetched_whole():
     routes = {
         "/": page('<script src="/static/js/main.aaaa1111.js"></script>'),
-        "/static/js/main.aaaa1111.js": script('r.p="/",r.u=e=>"static/js/"+e+"."+{12:"abcd1234",13:"00000bad"}[e]+".chunk.js"'),
+        "/static/js/main.aaaa1111.js": script(
+            'r.p="/",r.u=e=>"static/js/"+e+"."+{12:"abcd1234",13:"00000bad"}[e]+".chunk.js"'
+        ),
         "/static/js/12.abcd1234.chunk.js": script("lazy()"),
     }
     with web_host(routes) as host:

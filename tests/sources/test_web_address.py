@@ -52,7 +52,10 @@ def test_what_is_of_the_same_site(url, start, same):
 
 
 def test_an_address_is_told_without_what_may_be_secret():
-    assert told("https://me:hunter2@h.example/a?token=abc&page=2&eyJhbGciOi#x") == "https://h.example/a?token&page"
+    assert (
+        told("https://me:hunter2@h.example/a?token=abc&page=2&eyJhbGciOi#x")
+        == "https://h.example/a?token&page"
+    )
     assert told("http://[broken") == "an address that cannot be read"
 
 

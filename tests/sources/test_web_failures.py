@@ -88,7 +88,9 @@ def test_a_start_that_redirects_in_a_circle_is_a_gap():
 def test_endless_pages_end_at_the_limit():
     def calendar(handler: Any) -> Any:
         day = int(handler.path.rpartition("/")[2])
-        return page("".join(f"<a href=/day/{day * 3 + n}>" for n in range(1, 4)) + f"<script src=/s{day}.js></script>")
+        return page(
+            "".join(f"<a href=/day/{day * 3 + n}>" for n in range(1, 4)) + f"<script src=/s{day}.js></script>"
+        )
 
     routes = {"/": page("<a href=/day/1>")}
     with web_host(routes, fallback=lambda h: script() if h.path.endswith(".js") else calendar(h)) as host:
@@ -101,7 +103,11 @@ def test_endless_pages_end_at_the_limit():
 
 def test_scripts_have_a_limit_of_their_own():
     with web_host(
-        {"/": page("".join(f"<script src=/{n}.js></script>" for n in range(9)) + "<a href=/p>"), "/p": page()}, fallback=script()
+        {
+            "/": page("".join(f"<script src=/{n}.js></script>" for n in range(9)) + "<a href=/p>"),
+            "/p": page(),
+        },
+        fallback=script(),
     ) as host:
         found = visit(host, most_pages=5, depth=1)
     assert len([r for r in found.resources if r.source_type is SourceType.JS_BUNDLE]) == 5
@@ -161,10 +167,21 @@ PACKED = gzip.compress(bytes(range(256)) * 40)
 
 
 @pytest.mark.parametrize(
-    "body", [b"not packed", PACKED[: len(PACKED) // 2], PACKED[:40] + b"\xff" * 40 + PACKED[80:], PACKED[:-8] + bytes(8)]
+    "body",
+    [
+        b"not packed",
+        PACKED[: len(PACKED) // 2],
+        PACKED[:40] + b"\xff" * 40 + PACKED[80:],
+        PACKED[:-8] + bytes(8),
+    ],
 )
 def test_an_answer_whose_packing_is_broken_is_a_gap(body):
-    with web_host({"/": page("<a href=/a>"), "/a": (200, {"Content-Type": "text/html", "Content-Encoding": "gzip"}, body)}) as host:
+    with web_host(
+        {
+            "/": page("<a href=/a>"),
+            "/a": (200, {"Content-Type": "text/html", "Content-Encoding": "gzip"}, body),
+        }
+    ) as host:
         found = visit(host)
     assert (found.paths, found.why("/a")) == (["/"], "the answer ended early, or its encoding is broken")
 
@@ -177,7 +194,12 @@ def test_an_answer_that_ends_early_is_a_gap():
 
 def test_a_bomb_is_cut():
     bomb = gzip.compress(bytes(50_000_000))
-    with web_host({"/": page("<a href=/a>"), "/a": (200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, bomb)}) as host:
+    with web_host(
+        {
+            "/": page("<a href=/a>"),
+            "/a": (200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, bomb),
+        }
+    ) as host:
         found = visit(host, most_bytes=1_000_000)
     assert len(found.of("/a").body) == 1_000_000
     assert "larger" in (found.why("/a") or "")
@@ -185,13 +207,23 @@ def test_a_bomb_is_cut():
 
 def test_gzip_that_is_whole_is_unpacked():
     with web_host(
-        {"/": (200, {"Content-Type": "text/html", "Content-Encoding": "gzip"}, gzip.compress(b"<p>ke") + gzip.compress(b"y"))}
+        {
+            "/": (
+                200,
+                {"Content-Type": "text/html", "Content-Encoding": "gzip"},
+                gzip.compress(b"<p>ke") + gzip.compress(b"y"),
+            )
+        }
     ) as host:
         assert visit(host).of("/").body == b"<p>key"
 
 
 def test_internal_addresses_are_refused_and_told():
-    routes = {"/": page("<script src='http://169.254.169.254/latest.js'></script><script src='http://localhost:1/a.js'></script>")}
+    routes = {
+        "/": page(
+            "<script src='http://169.254.169.254/latest.js'></script><script src='http://localhost:1/a.js'></script>"
+        )
+    }
     with web_host(routes) as host:
         found = visit(host)
     assert found.paths == ["/"]

@@ -30,13 +30,19 @@ class Served:
         file = self.folder / ".git" / name
         if name in self.changed:
             return text(self.changed[name], "application/octet-stream")
-        return text(file.read_bytes(), "application/octet-stream") if file.is_file() and name not in self.hidden else page("<h1>no</h1>")
+        return (
+            text(file.read_bytes(), "application/octet-stream")
+            if file.is_file() and name not in self.hidden
+            else page("<h1>no</h1>")
+        )
 
 
 def fetch(host: WebHost, work: Path, limits: Limits | None = None) -> Repository | None:
     async def run() -> Repository | None:
         async with open_http(host.egress) as http:
-            return await fetch_repository(http, "http://site.example/.git/HEAD", work, headers={"X-Key": "k"}, limits=limits)
+            return await fetch_repository(
+                http, "http://site.example/.git/HEAD", work, headers={"X-Key": "k"}, limits=limits
+            )
 
     return asyncio.run(asyncio.wait_for(run(), 60))
 
@@ -144,9 +150,13 @@ def test_a_damaged_pack_is_a_gap_and_does_not_stay(filled, tmp_path):
 
 def test_a_shallow_clone_says_so(filled, tmp_path):
     subprocess.run(
-        ["git", "clone", "-q", "--depth=1", f"file://{filled.path}", str(tmp_path / "shallow")], env=filled.environment(), check=True
+        ["git", "clone", "-q", "--depth=1", f"file://{filled.path}", str(tmp_path / "shallow")],
+        env=filled.environment(),
+        check=True,
     )
-    subprocess.run(["git", "update-server-info"], cwd=tmp_path / "shallow", env=filled.environment(), check=True)
+    subprocess.run(
+        ["git", "update-server-info"], cwd=tmp_path / "shallow", env=filled.environment(), check=True
+    )
     with web_host({}, fallback=Served(tmp_path / "shallow")) as host:
         found = fetch(host, tmp_path / "work")
     assert contents(found) == {b"second\n", b"b\n"}
@@ -157,7 +167,13 @@ def test_a_shallow_clone_says_so(filled, tmp_path):
 def test_nothing_of_the_folder_is_configuration_or_a_path_of_ours(filled, tmp_path):
     served = Served(filled.path)
     head = filled.git("rev-parse", "HEAD").encode()
-    evil = [b"../../../escape", b"refs/heads/../../config", b"refs/heads/a b", b"refs/heads/x.lock", b"refs/heads/ok"]
+    evil = [
+        b"../../../escape",
+        b"refs/heads/../../config",
+        b"refs/heads/a b",
+        b"refs/heads/x.lock",
+        b"refs/heads/ok",
+    ]
     served.changed["packed-refs"] = b"".join(head + b" " + name + b"\n" for name in evil)
     served.changed["objects/info/packs"] = b"P ../../evil.pack\nP pack-x.pack\n"
     with web_host({}, fallback=served) as host:
@@ -168,7 +184,9 @@ def test_nothing_of_the_folder_is_configuration_or_a_path_of_ours(filled, tmp_pa
     assert {entry.name for entry in (tmp_path / "work").iterdir()} == {"site.git"}
 
 
-@pytest.mark.parametrize("head", [b"<html>", b"", b"ref: somewhere", b"ref: refs/heads/a refs/heads/b", b"f" * 39])
+@pytest.mark.parametrize(
+    "head", [b"<html>", b"", b"ref: somewhere", b"ref: refs/heads/a refs/heads/b", b"f" * 39]
+)
 def test_what_is_no_head_is_no_repository(head, tmp_path):
     with web_host({"/.git/HEAD": text(head)}) as host:
         assert fetch(host, tmp_path / "work") is None
@@ -188,7 +206,10 @@ def test_limits_are_kept_and_told(filled, tmp_path):
         few = fetch(host, tmp_path / "few", Limits(objects=3))
         assert "more than 3 objects: the rest was not fetched" in few.gaps
         assert sum("/objects/" in asked.path and "info" not in asked.path for asked in host.requests) == 3
-        assert "more than 600 bytes: the rest was not fetched" in fetch(host, tmp_path / "small", Limits(size=600)).gaps
+        assert (
+            "more than 600 bytes: the rest was not fetched"
+            in fetch(host, tmp_path / "small", Limits(size=600)).gaps
+        )
         for name, seconds in (("short", 0.01), ("none", 0.0)):
             found = fetch(host, tmp_path / name, Limits(seconds=seconds, at_once=1))
             assert any("seconds are over" in gap for gap in found.gaps)

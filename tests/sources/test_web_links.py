@@ -31,14 +31,21 @@ def test_a_page_names_pages_scripts_and_what_it_loads():
         <noscript><a href=/noscript></a></noscript> <template><a href=/template></a></template> <svg><a xlink:href=/svg></a></svg>
     """)
     assert {url for url, kind in found.items() if kind is Kind.SCRIPT} == {"/one.js", "/two.mjs", "/three.js"}
-    assert {url for url, kind in found.items() if kind is Kind.PART} == {"/frame", "/refresh", "/site.webmanifest"}
+    assert {url for url, kind in found.items() if kind is Kind.PART} == {
+        "/frame",
+        "/refresh",
+        "/site.webmanifest",
+    }
     assert {url for url, kind in found.items() if kind is Kind.PAGE} == {
         "/a", "/b?x=1&y=2", "/find", "/next", "/canonical", "/noscript", "/template", "/svg",
     }  # fmt: skip
 
 
 def test_base_href_counts_for_everything():
-    found = html("<base href='/deep/er/'><a href=a><script src=s.js></script><script>fetch('data.json')</script>", HOME + "x/y")
+    found = html(
+        "<base href='/deep/er/'><a href=a><script src=s.js></script><script>fetch('data.json')</script>",
+        HOME + "x/y",
+    )
     assert set(found) == {"/deep/er/a", "/deep/er/s.js", "/deep/er/data.json"}
 
 
@@ -52,11 +59,16 @@ def test_what_is_no_markup_is_no_link():
 
 
 def test_links_that_end_a_session_are_not_followed():
-    assert set(html("<a href=/logout><a href='/user/sign-out?x=1'><a href=/blogout><a href=/catalog>")) == {"/blogout", "/catalog"}
+    assert set(html("<a href=/logout><a href='/user/sign-out?x=1'><a href=/blogout><a href=/catalog>")) == {
+        "/blogout",
+        "/catalog",
+    }
 
 
 def test_an_import_map_names_scripts():
-    found = html('<script type=importmap>{"imports":{"a":"/a.mjs","b/":"/b/"},"scopes":{"/s/":{"c":"https://cdn.example/c"}}}</script>')
+    found = html(
+        '<script type=importmap>{"imports":{"a":"/a.mjs","b/":"/b/"},"scopes":{"/s/":{"c":"https://cdn.example/c"}}}</script>'
+    )
     assert found == {"/a.mjs": Kind.SCRIPT, "https://cdn.example/c": Kind.SCRIPT}
     assert html("<script type=importmap>{broken</script>") == {}
 
@@ -69,7 +81,19 @@ def test_an_inline_script_finds_chunks_in_the_folders_of_the_pages_scripts():
 
 @pytest.mark.parametrize(
     "piece",
-    [b"<div>", b"<template>", b"<b a=1><p>", b"<a ", b'<a x="', b"<!--", b"<script>", b"<", b"<form>", b"<a href=/x>", b"<meta ='"],
+    [
+        b"<div>",
+        b"<template>",
+        b"<b a=1><p>",
+        b"<a ",
+        b'<a x="',
+        b"<!--",
+        b"<script>",
+        b"<",
+        b"<form>",
+        b"<a href=/x>",
+        b"<meta ='",
+    ],
 )
 def test_a_hostile_page_is_read_in_linear_time(piece):
     began = time.process_time()
@@ -89,19 +113,27 @@ def test_a_web_app_manifest_names_pages_and_its_worker():
 
 def test_tables_of_files_name_scripts():
     react = b'{"files":{"main.js":"/static/js/main.3f9a12bc.js","main.css":"/static/a.css"},"entrypoints":["static/js/main.3f9a12bc.js"]}'
-    assert [link.url for link in json_links(react, HOME + "asset-manifest.json")] == [HOME + "static/js/main.3f9a12bc.js"]
+    assert [link.url for link in json_links(react, HOME + "asset-manifest.json")] == [
+        HOME + "static/js/main.3f9a12bc.js"
+    ]
     vite = b'{"src/main.ts":{"file":"assets/main-DiwrgTda.js","src":"src/main.js"}}'
-    assert [link.url for link in json_links(vite, HOME + ".vite/manifest.json")] == [HOME + "assets/main-DiwrgTda.js"]
+    assert [link.url for link in json_links(vite, HOME + ".vite/manifest.json")] == [
+        HOME + "assets/main-DiwrgTda.js"
+    ]
     assert json_links(b'{"name":"node.js","list":["a.js"]}', HOME) == json_links(b"{", HOME) == []
 
 
 def test_sitemaps_and_feeds():
-    urlset = (
-        b"<?xml version='1.0'?><urlset><url><loc> https://h.example/a?b=1&amp;c=2 </loc></url><url><loc><![CDATA[/d]]></loc></url></urlset>"
-    )
+    urlset = b"<?xml version='1.0'?><urlset><url><loc> https://h.example/a?b=1&amp;c=2 </loc></url><url><loc><![CDATA[/d]]></loc></url></urlset>"
     assert sitemap_links(urlset, HOME) == ([HOME + "a?b=1&c=2", HOME + "d"], [])
-    assert sitemap_links(b"<sitemapindex><sitemap><loc>/s.xml</loc></sitemap></sitemapindex>", HOME) == ([], [HOME + "s.xml"])
-    assert sitemap_links(b"https://h.example/a\nhttps://h.example/b\n", HOME) == ([HOME + "a", HOME + "b"], [])
+    assert sitemap_links(b"<sitemapindex><sitemap><loc>/s.xml</loc></sitemap></sitemapindex>", HOME) == (
+        [],
+        [HOME + "s.xml"],
+    )
+    assert sitemap_links(b"https://h.example/a\nhttps://h.example/b\n", HOME) == (
+        [HOME + "a", HOME + "b"],
+        [],
+    )
     feed = b"<rss><link>https://h.example/post</link></rss><feed><link rel='self' href='/atom'/></feed>"
     assert [link.url for link in xml_links(feed, HOME)] == [HOME + "post", HOME + "atom"]
 

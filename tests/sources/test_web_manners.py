@@ -15,7 +15,9 @@ from tests.support.web_host import START, Asked, moved, page, script, text, visi
 
 def test_robots_txt_is_kept_and_told():
     rules = text("User-agent: outcrop\nDisallow: /private/\n")
-    with web_host({"/": page("<a href=/a><a href='/private/b?token=s3cret'>"), "/a": page(), "/robots.txt": rules}) as host:
+    with web_host(
+        {"/": page("<a href=/a><a href='/private/b?token=s3cret'>"), "/a": page(), "/robots.txt": rules}
+    ) as host:
         found = visit(host)
         assert "/private/b?token=s3cret" not in host.paths()
         assert found.gaps == [("http://site.example/private/b?token", "robots.txt forbids it")]
@@ -38,14 +40,20 @@ def test_robots_txt_that_cannot_be_read(status, read):
     with web_host({"/": page(), "/robots.txt": text("oops", status=status)}) as host:
         found = visit(host)
     assert bool(found.resources) is read
-    assert read or found.gaps == [(START, f"robots.txt cannot be read (answered {status}), so that nothing may be fetched")]
+    assert read or found.gaps == [
+        (START, f"robots.txt cannot be read (answered {status}), so that nothing may be fetched")
+    ]
 
 
 def test_a_host_has_its_pauses():
     def is_paced(requests: list[Asked], pause: float) -> bool:
         """On a busy machine two requests may arrive closer together than they were sent, but not all of them."""
         times = sorted(asked.at for asked in requests)
-        return len(times) >= 4 and times[-1] - times[0] > pause * (len(times) - 1.5) and min(b - a for a, b in pairwise(times)) > pause / 5
+        return (
+            len(times) >= 4
+            and times[-1] - times[0] > pause * (len(times) - 1.5)
+            and min(b - a for a, b in pairwise(times)) > pause / 5
+        )
 
     with web_host({"/": page("<a href=/a><a href=/b>"), "/a": page(), "/b": page()}) as host:
         visit(host, pause=0.2)
@@ -58,7 +66,9 @@ def test_a_host_has_its_pauses():
 
 @pytest.mark.parametrize("delay", ["nan", "-5", "inf", "x", "1e-9"])
 def test_a_delay_that_is_none_harms_nothing(delay):
-    with web_host({"/": page(), "/robots.txt": text(f"User-agent: *\nCrawl-delay: {delay}\nDisallow: /x\n")}) as host:
+    with web_host(
+        {"/": page(), "/robots.txt": text(f"User-agent: *\nCrawl-delay: {delay}\nDisallow: /x\n")}
+    ) as host:
         assert visit(host, depth=0).paths == ["/"]
 
 
@@ -67,7 +77,9 @@ def test_no_more_requests_at_once_than_asked_for():
         time.sleep(0.05)
         return page()
 
-    routes: dict[str, Any] = {"/": page("".join(f"<a href=/{n}>" for n in range(12)))} | {f"/{n}": slow for n in range(12)}
+    routes: dict[str, Any] = {"/": page("".join(f"<a href=/{n}>" for n in range(12)))} | {
+        f"/{n}": slow for n in range(12)
+    }
     with web_host(routes) as host:
         visit(host, at_once=3)
         assert 1 < host.most_at_once <= 3
@@ -76,7 +88,11 @@ def test_no_more_requests_at_once_than_asked_for():
 def test_a_host_that_asks_to_wait_is_waited_for_once():
     answers = iter([text("wait", status=429, **{"Retry-After": "1"}), page("now")])
     with web_host(
-        {"/": page("<a href=/a><a href=/b>"), "/a": lambda _: next(answers), "/b": text("", status=503, **{"Retry-After": "90"})}
+        {
+            "/": page("<a href=/a><a href=/b>"),
+            "/a": lambda _: next(answers),
+            "/b": text("", status=503, **{"Retry-After": "90"}),
+        }
     ) as host:
         found = visit(host)
         first, second = [asked.at for asked in host.requests if asked.path == "/a"]
@@ -109,12 +125,21 @@ def test_name_and_password_in_the_start_are_a_header_and_are_told_nowhere():
 
 
 def test_redirects_from_http_to_https_are_of_the_site(tmp_path):
-    with web_host({"/": page("<a href=/a>"), "/a": page()}, tls=tmp_path) as safe, web_host({"/": moved("https://site.example/")}) as plain:
+    with (
+        web_host({"/": page("<a href=/a>"), "/a": page()}, tls=tmp_path) as safe,
+        web_host({"/": moved("https://site.example/")}) as plain,
+    ):
         plain.ca = safe.ca
-        both = Egress(connect_to=(("site.example", 80, "127.0.0.1", plain.port), *safe.egress.connect_to), ca_file=safe.ca)
+        both = Egress(
+            connect_to=(("site.example", 80, "127.0.0.1", plain.port), *safe.egress.connect_to),
+            ca_file=safe.ca,
+        )
 
         async def run() -> list[tuple[str, str]]:
             async with open_http(both) as http:
-                return [(r.origin, r.file_path) async for r in crawl(http, Site(START), lambda *gap: pytest.fail(str(gap)))]
+                return [
+                    (r.origin, r.file_path)
+                    async for r in crawl(http, Site(START), lambda *gap: pytest.fail(str(gap)))
+                ]
 
         assert asyncio.run(run()) == [("https://site.example", "/"), ("https://site.example", "/a")]

@@ -52,20 +52,25 @@ def test_a_site_that_answers_everything_has_no_files_left(everything: Callable[.
 
 
 def test_a_page_is_no_file_whatever_its_name():
-    with web_host({"/": page(), "/config.json": page("<p>log in"), "/.env": text("<!-- x --><!doctype html>log in")}) as host:
+    with web_host(
+        {"/": page(), "/config.json": page("<p>log in"), "/.env": text("<!-- x --><!doctype html>log in")}
+    ) as host:
         assert visit(host, leak_places=True).paths == ["/"]
 
 
 def test_a_file_is_told_from_the_answer_for_everything():
     with web_host(
-        {"/": page(), "/.env": text("KEY=" + "v" * 200), "/sitemap.xml": text("", status=404)}, fallback=text("nothing here")
+        {"/": page(), "/.env": text("KEY=" + "v" * 200), "/sitemap.xml": text("", status=404)},
+        fallback=text("nothing here"),
     ) as host:
         assert visit(host, leak_places=True).paths == ["/", "/.env"]
 
 
 def test_maps_that_no_script_names_are_tried_with_the_places():
     kept = json.dumps({"sources": ["src/a.ts"], "sourcesContent": ["a"]})
-    with web_host({"/": page("<script src='/a.js?v=1'></script>"), "/a.js?v=1": script("a()"), "/a.js.map": text(kept)}) as host:
+    with web_host(
+        {"/": page("<script src='/a.js?v=1'></script>"), "/a.js?v=1": script("a()"), "/a.js.map": text(kept)}
+    ) as host:
         assert "src/a.ts" not in visit(host).paths
         assert "src/a.ts" in visit(host, leak_places=True).paths
 
@@ -83,7 +88,13 @@ def look(host: WebHost, path: str, egress: Egress | None = None, *, known: bool 
 
 
 def test_looking_again_gives_what_stands_there_now():
-    with web_host({"/a.js": script("key"), "/moved": moved("/a.js"), "/challenge": page("<title>Just a moment...</title>")}) as host:
+    with web_host(
+        {
+            "/a.js": script("key"),
+            "/moved": moved("/a.js"),
+            "/challenge": page("<title>Just a moment...</title>"),
+        }
+    ) as host:
         assert look(host, "/a.js") == Look(200, "application/javascript", b"key")
         assert host.requests[-1].headers["X-Key"] == "k"
         assert look(host, "/a.js", known=False).status == 200

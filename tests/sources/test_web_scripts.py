@@ -10,15 +10,24 @@ HOME = "https://h.example/"
 
 
 def js(body: str, at: str = "/static/js/main.3f9a12bc.js", page: str = "/shop/") -> list[str]:
-    return [link.url.removeprefix("https://h.example") for link in script_links(body.encode(), HOME[:-1] + at, HOME[:-1] + page)]
+    return [
+        link.url.removeprefix("https://h.example")
+        for link in script_links(body.encode(), HOME[:-1] + at, HOME[:-1] + page)
+    ]
 
 
 def sure(body: str, at: str = "/app/index.js") -> list[str]:
-    return [link.url.removeprefix("https://h.example") for link in script_links(body.encode(), HOME[:-1] + at, HOME) if link.sure]
+    return [
+        link.url.removeprefix("https://h.example")
+        for link in script_links(body.encode(), HOME[:-1] + at, HOME)
+        if link.sure
+    ]
 
 
 def test_webpack_runtime_names_its_chunks():
-    assert js('r.p="/",r.u=e=>"static/js/"+e+"."+{12:"abcd1234",1e3:"00ff00ff"}[e]+".chunk.js",r.miniCssF=e=>"css/"+{1:"a"}[e]+".css"') == [
+    assert js(
+        'r.p="/",r.u=e=>"static/js/"+e+"."+{12:"abcd1234",1e3:"00ff00ff"}[e]+".chunk.js",r.miniCssF=e=>"css/"+{1:"a"}[e]+".css"'
+    ) == [
         "/static/js/12.abcd1234.chunk.js",
         "/static/js/1000.00ff00ff.chunk.js",
     ]
@@ -84,15 +93,27 @@ def test_workers_are_found_where_browsers_look_for_them():
         'navigator.serviceWorker.register("/sw.js",{scope:"/"});importScripts("a.js", \'https://cdn.example/b.js\');'
         'new Worker(new URL("./w.js",import.meta.url));new SharedWorker("shared.js");s.src="https://tags.example/t.js";i.src="/pixel.gif"'
     )
-    assert sure(body) == ["/app/w.js", "/shared.js", "/sw.js", "/app/a.js", "https://cdn.example/b.js", "https://tags.example/t.js"]
+    assert sure(body) == [
+        "/app/w.js",
+        "/shared.js",
+        "/sw.js",
+        "/app/a.js",
+        "https://cdn.example/b.js",
+        "https://tags.example/t.js",
+    ]
 
 
 def test_names_that_lead_nowhere_are_not_guessed():
     assert (
-        js('var m={"./af.js":1,"./ar-dz.js":2};n("./af.js");l="lib/thing.js";x="node.js";e=".js";u="https://docs.example/intro.js"') == []
+        js(
+            'var m={"./af.js":1,"./ar-dz.js":2};n("./af.js");l="lib/thing.js";x="node.js";e=".js";u="https://docs.example/intro.js"'
+        )
+        == []
     )
     assert js('var m={"/key.js":1, "/other.js": 2}') == []
-    assert js('import("./lang/"+l+".js");import(`./x/${l}.js`);new Worker("w-"+n);s.src="/gtm.js?id="+i') == []
+    assert (
+        js('import("./lang/"+l+".js");import(`./x/${l}.js`);new Worker("w-"+n);s.src="/gtm.js?id="+i') == []
+    )
 
 
 def test_names_between_which_a_script_chooses_are_found():
@@ -125,7 +146,19 @@ def test_other_calls_are_left_alone(call):
 
 @pytest.mark.parametrize(
     "piece",
-    [b'"a"+', b'{1:"a",', b"import", b'"', b"(", b"fetch(", b"a.b.", b'"/a.js",', b'import("/b");', b'"x"+{1:"a"}[e]+".js";', b"`${e}"],
+    [
+        b'"a"+',
+        b'{1:"a",',
+        b"import",
+        b'"',
+        b"(",
+        b"fetch(",
+        b"a.b.",
+        b'"/a.js",',
+        b'import("/b");',
+        b'"x"+{1:"a"}[e]+".js";',
+        b"`${e}",
+    ],
 )
 def test_a_hostile_script_is_read_in_linear_time(piece):
     began = time.process_time()

@@ -29,7 +29,9 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Repo:
     repo = Repo(tmp_path_factory.mktemp("slow") / "repo")
     repo.git("config", "core.compression", "1")
     for number in range(3):
-        lines = b"".join(b"ghp_%036d\n" % (number << 20 | line) for line in range(200_000))  # none has a right checksum
+        lines = b"".join(
+            b"ghp_%036d\n" % (number << 20 | line) for line in range(200_000)
+        )  # none has a right checksum
         repo.commit({f"f{number}": lines, "key": f"{number}\n{FIRST}\n"})
     return repo
 
@@ -58,7 +60,9 @@ def of_scan(mark: str) -> list[int]:
 
 
 @contextmanager
-def running(command: tuple[list[str], dict[str, str]], home: Path, target: Path) -> Iterator["subprocess.Popen[bytes]"]:
+def running(
+    command: tuple[list[str], dict[str, str]], home: Path, target: Path
+) -> Iterator["subprocess.Popen[bytes]"]:
     """A scan in the midst of its work, with a cache of its own that has the compiled rules."""
     program, environment = command
     made = home / "outcrop"
@@ -72,7 +76,9 @@ def running(command: tuple[list[str], dict[str, str]], home: Path, target: Path)
         stderr=subprocess.PIPE,
     ) as process:
         try:
-            assert eventually(lambda: bool(works(home)) and len(of_scan(str(home))) >= 2, 20), "it and its processes run"
+            assert eventually(lambda: bool(works(home)) and len(of_scan(str(home))) >= 2, 20), (
+                "it and its processes run"
+            )
             time.sleep(0.5)
             assert process.poll() is None, "it takes longer than this"
             yield process
@@ -144,7 +150,9 @@ def test_sweeping_does_not_follow_links(tmp_path: Path) -> None:
 
 
 def test_a_cache_that_cannot_be_made_is_no_hindrance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ruleset, "BUILT_IN", ruleset.BUILT_IN / "github.toml")  # what is not kept is compiled: one file at once
+    monkeypatch.setattr(
+        ruleset, "BUILT_IN", ruleset.BUILT_IN / "github.toml"
+    )  # what is not kept is compiled: one file at once
     (tmp_path / "home").write_text("a file")
     repo = Repo(tmp_path / "repo")
     repo.commit({"a": FIRST})
@@ -161,7 +169,13 @@ def test_a_cache_that_may_not_be_written_is_no_hindrance(tmp_path: Path, outcrop
     repo.commit({"a": FIRST})
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    ran = outcrop("scan", repo.path, before=without_override, XDG_CACHE_HOME=str(tmp_path / "home"), TMPDIR=str(temporary))
+    ran = outcrop(
+        "scan",
+        repo.path,
+        before=without_override,
+        XDG_CACHE_HOME=str(tmp_path / "home"),
+        TMPDIR=str(temporary),
+    )
     assert (ran.code, ran.err) == (1, "")
     assert [list(folder.iterdir()) for folder in temporary.iterdir()] == [[]]
 
@@ -178,7 +192,9 @@ def test_a_user_without_a_home_keeps_nothing(tmp_path: Path, monkeypatch: pytest
         assert folder.parent == tmp_path / f"outcrop-{os.getuid()}"
 
 
-def test_a_folder_to_which_others_can_write_is_not_worked_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_to_which_others_can_write_is_not_worked_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     shared = tmp_path / f"outcrop-{os.getuid()}"
     shared.mkdir()
@@ -202,7 +218,9 @@ def test_a_memory_that_cannot_be_put_in_place_leaves_nothing(repo: Repo, scan: S
     assert list((tmp_path / "cache" / "seen").iterdir()) == [file]
 
 
-def test_a_folder_that_another_process_sweeps_before_it_is_locked_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_another_process_sweeps_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real, swept = fcntl.flock, 0
 
     def meanwhile(lock: int, how: int) -> None:

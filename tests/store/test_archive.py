@@ -158,7 +158,9 @@ def broken(path: Path, error: BaseException) -> None:
 
 
 @pytest.mark.parametrize("nameless", [True, False])
-def test_a_file_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nameless: bool) -> None:
+def test_a_file_that_fails_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nameless: bool
+) -> None:
     if not nameless:
         without_nameless_files(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
@@ -180,7 +182,9 @@ def without_nameless_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "open", opened)
 
 
-def test_where_every_file_has_a_name_it_stands_beside_its_place_until_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_every_file_has_a_name_it_stands_beside_its_place_until_it_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     without_nameless_files(monkeypatch)
     with new_file(tmp_path / "it") as file:
         file.write(b"whole")
@@ -204,5 +208,8 @@ def test_what_is_there_is_not_replaced_nor_what_comes_meanwhile(tmp_path: Path) 
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(OperatorError, match=r"cannot write .*: No such file or directory"), new_file(tmp_path / "no" / "it"):
+    with (
+        pytest.raises(OperatorError, match=r"cannot write .*: No such file or directory"),
+        new_file(tmp_path / "no" / "it"),
+    ):
         pytest.fail("it was begun")

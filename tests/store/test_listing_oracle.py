@@ -65,7 +65,9 @@ def _moment(rng: random.Random) -> datetime:
     return rng.choice(DAYS) + timedelta(seconds=rng.choice(SECONDS))
 
 
-def _line(rng: random.Random, number: int, facet: tuple[bool, Status, SourceType, Validation]) -> dict[str, Any]:
+def _line(
+    rng: random.Random, number: int, facet: tuple[bool, Status, SourceType, Validation]
+) -> dict[str, Any]:
     suppressed, status, source, validation = facet
     first = _moment(rng)
     place = rng.choice(PLACES)
@@ -77,7 +79,8 @@ def _line(rng: random.Random, number: int, facet: tuple[bool, Status, SourceType
         "validation_status": validation,
         "validation_confidence": rng.choice(["high", "medium", "low"]),
         "validation_detail": {
-            "enabled_services": rng.choices(SERVICES[:-1], k=rng.choice([0, 0, 1, 2, 4])) + ["rare"] * (number % 500 == 0)
+            "enabled_services": rng.choices(SERVICES[:-1], k=rng.choice([0, 0, 1, 2, 4]))
+            + ["rare"] * (number % 500 == 0)
         },
         "composite_score": rng.choice(SCORES) if rng.random() < 0.8 else round(rng.uniform(0, 100), 3),
         "source_url": rng.choice([None, f"https://github.com/acme/{number % 7}/{place}"]),
@@ -117,8 +120,16 @@ def account(store: Backend) -> Account:
     ids = [UUID(line["id"]) for line in rng.sample(lines, 700)]
     changes = [
         ("UPDATE findings SET last_seen_at = %s WHERE account_id = %s AND id = ANY(%s)", DAYS[3], ids[:150]),
-        ("UPDATE findings SET composite_score = %s WHERE account_id = %s AND id = ANY(%s)", 50.5, ids[100:250]),
-        ("UPDATE findings SET suppressed_at = %s WHERE account_id = %s AND id = ANY(%s)", DAYS[3], ids[200:350]),
+        (
+            "UPDATE findings SET composite_score = %s WHERE account_id = %s AND id = ANY(%s)",
+            50.5,
+            ids[100:250],
+        ),
+        (
+            "UPDATE findings SET suppressed_at = %s WHERE account_id = %s AND id = ANY(%s)",
+            DAYS[3],
+            ids[200:350],
+        ),
         (
             "UPDATE findings SET first_seen_at = %s WHERE account_id = %s AND id = ANY(%s)",
             DAYS[-1] + timedelta(seconds=86_399),
@@ -129,7 +140,11 @@ def account(store: Backend) -> Account:
             '{"enabled_services": ["rare", "rare"]}',
             ids[400:430],
         ),
-        ("UPDATE findings SET validation_status = %s WHERE account_id = %s AND id = ANY(%s)", "unreachable", ids[500:640]),
+        (
+            "UPDATE findings SET validation_status = %s WHERE account_id = %s AND id = ANY(%s)",
+            "unreachable",
+            ids[500:640],
+        ),
     ]
     for statement, value, changed in changes:
         store.sql(statement, value, account.id, changed)
@@ -189,7 +204,9 @@ class Oracle:
         where, values = _where(self.account, query)
         order = f"{query.order_by} {query.order_dir}, id {query.order_dir}"
         columns = ", ".join([*_PLAIN, "auto_resolved", "resolved_by"])
-        cursor = self.db.execute(f"SELECT {columns} FROM findings WHERE {where} ORDER BY {order} {slice_}".encode(), values)
+        cursor = self.db.execute(
+            f"SELECT {columns} FROM findings WHERE {where} ORDER BY {order} {slice_}".encode(), values
+        )
         return [_finding(row) for row in cursor.fetchall()]
 
 
@@ -200,7 +217,10 @@ def _finding(row: tuple[Any, ...]) -> Finding:
 
 
 def _stands_in(term: str, finding: Finding) -> bool:
-    return any(term in (text or "").casefold() for text in (finding.source_url, finding.file_path, finding.repo_full_name))
+    return any(
+        term in (text or "").casefold()
+        for text in (finding.source_url, finding.file_path, finding.repo_full_name)
+    )
 
 
 # --- the questions
@@ -209,7 +229,12 @@ def _stands_in(term: str, finding: Finding) -> bool:
 def _filters(rng: random.Random) -> dict[str, Any]:
     asked: dict[str, Any] = {}
     likely = rng.choice([0.0, 0.15, 0.15, 0.4])
-    for name, values in {"status": Status, "source_type": SourceType, "validation": Validation, "suppressed": [True, False]}.items():
+    for name, values in {
+        "status": Status,
+        "source_type": SourceType,
+        "validation": Validation,
+        "suppressed": [True, False],
+    }.items():
         if rng.random() < likely:
             asked[name] = rng.choice(list(values))
     if rng.random() < 0.2:
@@ -227,7 +252,20 @@ def _filters(rng: random.Random) -> dict[str, Any]:
 
 def _page(rng: random.Random, total: int, per_page: int) -> int:
     last = max(1, -(-total // per_page))
-    return rng.choice([1, 1, last, last, max(1, last - 1), (last + 1) // 2, rng.randint(1, last), last + 1, last + 1000, 10**30])
+    return rng.choice(
+        [
+            1,
+            1,
+            last,
+            last,
+            max(1, last - 1),
+            (last + 1) // 2,
+            rng.randint(1, last),
+            last + 1,
+            last + 1000,
+            10**30,
+        ]
+    )
 
 
 def _questions(oracle: Oracle) -> Iterator[tuple[FindingQuery, int, list[Finding]]]:
@@ -237,7 +275,9 @@ def _questions(oracle: Oracle) -> Iterator[tuple[FindingQuery, int, list[Finding
         if n >= QUESTIONS:  # by score, what lies below the least one is in the same rollups
             asked = {"service": rng.choice(SERVICES), "min_score": rng.choice(SCORES)}
         per_page = rng.choice([1, 2, 7, 25, 199, 200, rng.randint(1, 200)])
-        query = FindingQuery(**asked, order_by=list(OrderBy)[n % 3], order_dir=list(OrderDir)[n // 3 % 2], per_page=per_page)
+        query = FindingQuery(
+            **asked, order_by=list(OrderBy)[n % 3], order_dir=list(OrderDir)[n // 3 % 2], per_page=per_page
+        )
         total = oracle.total(query)
         query = replace(query, page=_page(rng, total, per_page))
         yield query, total, oracle.page(query)
@@ -248,7 +288,9 @@ def answers(store: Backend, account: Account) -> list[tuple[FindingQuery, int, l
     assert store.settings.database_url is not None
     with psycopg.connect(store.settings.database_url, autocommit=True) as db:
         db.execute("SET timezone = 'UTC'")
-        db.execute("SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = off")  # by the table alone
+        db.execute(
+            "SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = off"
+        )  # by the table alone
         oracle = Oracle(db, account)
         return list(_questions(oracle))
 
@@ -279,7 +321,9 @@ def _counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     taken["walk"] = taken["walk_sql"] - taken["jump"]  # a jump ends in a walk
 
 
-def _compare(store: Backend, account: Account, answers: list[tuple[FindingQuery, int, list[Finding]]]) -> None:
+def _compare(
+    store: Backend, account: Account, answers: list[tuple[FindingQuery, int, list[Finding]]]
+) -> None:
     async def ask(db: Connection) -> list[Page[Finding]]:
         return [await listing.select_page(db, account.id, query) for query, _, _ in answers]
 
@@ -298,7 +342,8 @@ def _others_at_work(store: Backend, account: Account) -> Iterator[None]:
     assert store.settings.database_url is not None
     with psycopg.connect(store.settings.database_url) as db:
         db.execute(
-            "UPDATE findings SET composite_score = 12, last_seen_at = now() WHERE account_id = %s AND status = 'stale'", [account.id]
+            "UPDATE findings SET composite_score = 12, last_seen_at = now() WHERE account_id = %s AND status = 'stale'",
+            [account.id],
         )
         db.execute("DELETE FROM findings WHERE account_id = %s AND status = 'resolved'", [account.id])
         yield
@@ -306,7 +351,10 @@ def _others_at_work(store: Backend, account: Account) -> Iterator[None]:
 
 
 _THERE_AND_BACK = [
-    ("first_seen_at = first_seen_at + interval '40 days'", "first_seen_at = first_seen_at - interval '40 days'"),
+    (
+        "first_seen_at = first_seen_at + interval '40 days'",
+        "first_seen_at = first_seen_at - interval '40 days'",
+    ),
     ("last_seen_at = last_seen_at + interval '1 day'", "last_seen_at = last_seen_at - interval '1 day'"),
     ("composite_score = composite_score / 2", "composite_score = composite_score * 2"),
     (
@@ -332,7 +380,16 @@ def _deltas(store: Backend, account: Account) -> int:
 
 def test_the_questions_ask_for_everything(answers: list[tuple[FindingQuery, int, list[Finding]]]) -> None:
     """What the tests below compare is worth comparing."""
-    for name in ("status", "source_type", "validation", "suppressed", "service", "min_score", "seen_from", "seen_before"):
+    for name in (
+        "status",
+        "source_type",
+        "validation",
+        "suppressed",
+        "service",
+        "min_score",
+        "seen_from",
+        "seen_before",
+    ):
         assert sum(getattr(query, name) is not None for query, _, _ in answers) > 20, name
     assert sum(bool(query.terms) for query, _, _ in answers) > 30
     assert sum(bool(query.terms) and total > 0 for query, total, _ in answers) > 15
@@ -340,13 +397,23 @@ def test_the_questions_ask_for_everything(answers: list[tuple[FindingQuery, int,
     assert sum(total == 0 for _, total, _ in answers) > 10
     assert sum(total > 1000 for _, total, _ in answers) > 30
     assert {1, 200} <= {query.per_page for query, _, _ in answers}
-    assert {(query.order_by, query.order_dir) for query, _, rows in answers if rows} == set(product(OrderBy, OrderDir))
+    assert {(query.order_by, query.order_dir) for query, _, rows in answers if rows} == set(
+        product(OrderBy, OrderDir)
+    )
 
 
 @pytest.mark.parametrize("folded", [False, True], ids=["deltas", "folded"])
-@pytest.mark.parametrize("cheap", [listing._CHEAP, NEVER_CHEAP, ALWAYS_CHEAP], ids=["as it is", "jumping", "never jumping"])
+@pytest.mark.parametrize(
+    "cheap", [listing._CHEAP, NEVER_CHEAP, ALWAYS_CHEAP], ids=["as it is", "jumping", "never jumping"]
+)
 def test_every_list_is_what_plain_sql_says(
-    store: Backend, account: Account, answers: list[Any], monkeypatch: pytest.MonkeyPatch, *, folded: bool, cheap: int
+    store: Backend,
+    account: Account,
+    answers: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    folded: bool,
+    cheap: int,
 ) -> None:
     if folded:
         store.fold()
@@ -359,7 +426,12 @@ def test_every_list_is_what_plain_sql_says(
     assert taken["search"] > 30
     if cheap == NEVER_CHEAP:
         assert taken["jump"] > 50
-        for column, kind in (("composite_score", 1), ("first_seen_at", 3), ("last_seen_at", 5), ("composite_score", 7)):
+        for column, kind in (
+            ("composite_score", 1),
+            ("first_seen_at", 3),
+            ("last_seen_at", 5),
+            ("composite_score", 7),
+        ):
             assert taken[f"locate {column} {kind}"] > 2, (column, kind)
         assert taken["locate_score"] > 2
     else:

@@ -59,14 +59,20 @@ def store(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory
         db.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
         db.execute(f"CREATE DATABASE {name}")
     url = psycopg.conninfo.make_conninfo(cluster, dbname=name)
-    settings = Settings(_env_file=None, database_url=url, data_dir=tmp_path_factory.mktemp("data"), secret_key=SECRET_KEY)
+    settings = Settings(
+        _env_file=None, database_url=url, data_dir=tmp_path_factory.mktemp("data"), secret_key=SECRET_KEY
+    )
     with Backend(settings, asyncio.run(prepare(settings, url)), "http://127.0.0.1") as backend:
         yield backend
 
 
 def _connect(store: Backend, *, autocommit: bool = True) -> psycopg.Connection[tuple[Any, ...]]:
     assert store.settings.database_url is not None
-    return psycopg.connect(store.settings.database_url, autocommit=autocommit, options="-c timezone=UTC -c statement_timeout=30000")
+    return psycopg.connect(
+        store.settings.database_url,
+        autocommit=autocommit,
+        options="-c timezone=UTC -c statement_timeout=30000",
+    )
 
 
 def _mismatches(store: Backend) -> list[tuple[int, int, str, int, int, int, int]]:
@@ -81,7 +87,9 @@ def _moment(rng: random.Random) -> datetime:
 
 
 def _services(rng: random.Random) -> Jsonb:
-    return Jsonb({"enabled_services": rng.choices(SERVICES, k=rng.choice([0, 1, 2, 3])), "note": rng.random()})
+    return Jsonb(
+        {"enabled_services": rng.choices(SERVICES, k=rng.choice([0, 1, 2, 3])), "note": rng.random()}
+    )
 
 
 _INSERT = """
@@ -128,20 +136,32 @@ _CHANGES: list[tuple[str, Callable[[random.Random], list[Any]]]] = [
     ("composite_score = 100 - composite_score, seen_count = seen_count + 1", lambda _: []),
     ("validation_detail = %s", lambda rng: [_services(rng)]),
     ("validation_detail = jsonb_set(validation_detail, '{enabled_services}', '[]')", lambda _: []),
-    ("validation_detail = %s, composite_score = %s, last_seen_at = %s", lambda rng: [_services(rng), rng.choice(SCORES), _moment(rng)]),
+    (
+        "validation_detail = %s, composite_score = %s, last_seen_at = %s",
+        lambda rng: [_services(rng), rng.choice(SCORES), _moment(rng)],
+    ),
     ("status = 'stale', resolved_at = NULL, auto_resolved = NULL", lambda _: []),
     ("status = 'resolved', resolved_at = now(), auto_resolved = true", lambda _: []),
     ("suppressed_at = %s", lambda rng: [rng.choice([None, DAYS[2]])]),
-    ("source_type = %s, validation_status = %s", lambda rng: [rng.choice(list(SourceType)), rng.choice(list(Validation))]),
+    (
+        "source_type = %s, validation_status = %s",
+        lambda rng: [rng.choice(list(SourceType)), rng.choice(list(Validation))],
+    ),
     ("pattern_secret_type = %s", lambda rng: [rng.choice(TYPES)]),
-    ("pattern_secret_type = %s, status = 'active', resolved_at = NULL, auto_resolved = NULL", lambda rng: [rng.choice(TYPES)]),
+    (
+        "pattern_secret_type = %s, status = 'active', resolved_at = NULL, auto_resolved = NULL",
+        lambda rng: [rng.choice(TYPES)],
+    ),
     ("seen_count = seen_count + 1", lambda _: []),
 ]
 
 
 def _update(db: psycopg.Connection[Any], account: Account, rng: random.Random, ids: list[UUID]) -> None:
     change, values = rng.choice(_CHANGES)
-    db.execute(f"UPDATE findings SET {change} WHERE account_id = %s AND id = ANY(%s)".encode(), [*values(rng), account.id, ids])
+    db.execute(
+        f"UPDATE findings SET {change} WHERE account_id = %s AND id = ANY(%s)".encode(),
+        [*values(rng), account.id, ids],
+    )
 
 
 def _delete(db: psycopg.Connection[Any], account: Account, ids: list[UUID]) -> None:
@@ -172,12 +192,15 @@ def _check_totals(store: Backend, account: Account) -> None:
         return found
 
     rows = store.sql(
-        "SELECT status, suppressed_at IS NOT NULL, validation_detail -> 'enabled_services' FROM findings WHERE account_id = %s", account.id
+        "SELECT status, suppressed_at IS NOT NULL, validation_detail -> 'enabled_services' FROM findings WHERE account_id = %s",
+        account.id,
     )
     for (status, suppressed, service), (everything, chosen) in store.run(counted).items():
         hidden = False if status is Status.ACTIVE and suppressed is None else suppressed
         naive = sum(
-            (status is None or s == status) and (hidden is None or h == hidden) and (not service or service in labels)
+            (status is None or s == status)
+            and (hidden is None or h == hidden)
+            and (not service or service in labels)
             for s, h, labels in rows
         )
         assert (everything, chosen) == (len(rows), naive), (status, suppressed, service)
@@ -233,15 +256,28 @@ def test_a_change_of_neither_type_nor_facet_counts_no_type(store: Backend) -> No
     with _connect(store) as db:
         _insert(db, account, random.Random(8), pool)
         store.fold()
-        for change in ("seen_count = seen_count + 1", "composite_score = 3, last_seen_at = '2026-03-01Z'", "pattern_name = 'better'"):
+        for change in (
+            "seen_count = seen_count + 1",
+            "composite_score = 3, last_seen_at = '2026-03-01Z'",
+            "pattern_name = 'better'",
+        ):
             db.execute(f"UPDATE findings SET {change} WHERE account_id = %s".encode(), [account.id])
-        assert store.sql("SELECT count(*) FROM rollup_deltas WHERE account_id = %s AND kind = 11", account.id) == [(0,)]
-        db.execute("UPDATE findings SET pattern_secret_type = 'other' WHERE account_id = %s AND id = %s", [account.id, pool[0]])
-        assert store.sql("SELECT sum(n), count(*) FROM rollup_deltas WHERE account_id = %s AND kind = 11", account.id) == [(0, 2)]
+        assert store.sql(
+            "SELECT count(*) FROM rollup_deltas WHERE account_id = %s AND kind = 11", account.id
+        ) == [(0,)]
+        db.execute(
+            "UPDATE findings SET pattern_secret_type = 'other' WHERE account_id = %s AND id = %s",
+            [account.id, pool[0]],
+        )
+        assert store.sql(
+            "SELECT sum(n), count(*) FROM rollup_deltas WHERE account_id = %s AND kind = 11", account.id
+        ) == [(0, 2)]
     assert _mismatches(store) == []
 
 
-def test_findings_that_were_there_before_the_counts_are_counted(cluster: str, worker_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_findings_that_were_there_before_the_counts_are_counted(
+    cluster: str, worker_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Migration 0009 on a database that has findings already."""
     name = f"upgraded_{worker_id}"
     with psycopg.connect(cluster, autocommit=True) as db:
@@ -254,7 +290,9 @@ def test_findings_that_were_there_before_the_counts_are_counted(cluster: str, wo
         async with await database.connect(url) as db:
             monkeypatch.setattr(schema, "_migrations", lambda: {n: m for n, m in every.items() if n < 9})
             await schema.migrate(db)
-            await db.execute("INSERT INTO accounts (slug, plan, email, created_at) VALUES ('old', 'growth', 'a@b.example', now())")
+            await db.execute(
+                "INSERT INTO accounts (slug, plan, email, created_at) VALUES ('old', 'growth', 'a@b.example', now())"
+            )
             await db.execute(
                 """INSERT INTO findings (account_id, id, status, validation_status, validation_confidence, validation_detail,
                        composite_score, source_type, source_visibility, matched_text, pattern_name, pattern_secret_type, first_seen_at,
@@ -315,7 +353,9 @@ def test_folding_twice_at_once_and_writing_meanwhile_loses_nothing(store: Backen
             while not done.is_set() and time.monotonic() < deadline:
                 async with database.snapshot(db):
                     total, _ = await rollups.totals(db, Cells(account.id))
-                    row = await (await db.execute("SELECT count(*) FROM findings WHERE account_id = %s", [account.id])).fetchone()
+                    row = await (
+                        await db.execute("SELECT count(*) FROM findings WHERE account_id = %s", [account.id])
+                    ).fetchone()
                 assert row is not None
                 assert total == row[0]
                 looks += 1
@@ -364,16 +404,28 @@ def test_counting_below_a_bucket_and_finding_a_place_agree_with_a_sort(store: Ba
         _insert(db, account, rng, [uuid4() for _ in range(60)])  # half of the counts are deltas
 
     for dimension in (rollups.SCORE, rollups.FIRST_SEEN, rollups.LAST_SEEN):
-        values = sorted(v for (v,) in store.sql(f"SELECT {dimension.column} FROM findings WHERE account_id = %s", account.id))
+        values = sorted(
+            v
+            for (v,) in store.sql(
+                f"SELECT {dimension.column} FROM findings WHERE account_id = %s", account.id
+            )
+        )
         buckets = [rollups.bucket_of(value) for value in values]
 
-        async def ask(db: Connection, dimension: rollups.Dimension = dimension, buckets: list[int] = buckets) -> None:
+        async def ask(
+            db: Connection, dimension: rollups.Dimension = dimension, buckets: list[int] = buckets
+        ) -> None:
             cells = Cells(account.id)
             for bucket in {b + step for b in buckets for step in (-1, 0, 1)}:
-                assert await rollups.count_below(db, cells, dimension, bucket) == sum(b < bucket for b in buckets)
+                assert await rollups.count_below(db, cells, dimension, bucket) == sum(
+                    b < bucket for b in buckets
+                )
             for position, place in enumerate(await rollups.locate(db, cells, dimension, range(len(buckets)))):
                 assert place.bucket == buckets[position]
-                assert (place.before, place.count) == (sum(b < place.bucket for b in buckets), buckets.count(place.bucket))
+                assert (place.before, place.count) == (
+                    sum(b < place.bucket for b in buckets),
+                    buckets.count(place.bucket),
+                )
 
         store.run(ask)
 
@@ -389,7 +441,15 @@ def _doctor(store: Backend) -> subprocess.CompletedProcess[str]:
         "OUTCROP_SECRET_KEY": SECRET_KEY,
     }
     command = [sys.executable, "-m", "outcrop", "doctor", "--json"]
-    return subprocess.run(command, env=environment, cwd=store.settings.data_dir, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        command,
+        env=environment,
+        cwd=store.settings.data_dir,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 @pytest.mark.parametrize("table", ["rollups", "rollup_deltas"])
@@ -403,15 +463,21 @@ def test_a_wrong_count_is_told_and_doctor_exits_with_2(store: Backend, table: st
 
     wrong = (account.id, 1, "", 50, 17)
     ((recorded,),) = store.sql(
-        "SELECT coalesce(sum(n), 0)::int FROM rollup_cells WHERE (account_id, kind, service, bucket, facet) = (%s, %s, %s, %s, %s)", *wrong
+        "SELECT coalesce(sum(n), 0)::int FROM rollup_cells WHERE (account_id, kind, service, bucket, facet) = (%s, %s, %s, %s, %s)",
+        *wrong,
     )
     assert recorded == 0, "no finding has this facet"
-    store.sql(f"INSERT INTO {table} (account_id, kind, service, bucket, facet, n) VALUES (%s, %s, %s, %s, %s, 3)", *wrong)
+    store.sql(
+        f"INSERT INTO {table} (account_id, kind, service, bucket, facet, n) VALUES (%s, %s, %s, %s, %s, 3)",
+        *wrong,
+    )
     try:
         assert _mismatches(store) == [(*wrong, 0, 3)]
         told = _doctor(store)
         assert told.returncode == 2
-        assert {"check": "counts", "ok": False, "detail": "1 cells differ from a recount"} in json.loads(told.stdout)
+        assert {"check": "counts", "ok": False, "detail": "1 cells differ from a recount"} in json.loads(
+            told.stdout
+        )
     finally:
         store.sql(f"DELETE FROM {table} WHERE account_id = %s AND facet = 17 AND kind = 1", account.id)
     assert _mismatches(store) == []
@@ -425,9 +491,16 @@ def test_a_missing_count_is_told(store: Backend) -> None:
     assert len(cells) > 8
     for kind, service, bucket, facet, n in cells:
         cell = (account.id, kind, service, bucket, facet)
-        store.sql("DELETE FROM rollups WHERE (account_id, kind, service, bucket, facet) = (%s, %s, %s, %s, %s)", *cell)
+        store.sql(
+            "DELETE FROM rollups WHERE (account_id, kind, service, bucket, facet) = (%s, %s, %s, %s, %s)",
+            *cell,
+        )
         assert _mismatches(store) == [(*cell, n, 0)]
-        store.sql("INSERT INTO rollups (account_id, kind, service, bucket, facet, n) VALUES (%s, %s, %s, %s, %s, %s)", *cell, n)
+        store.sql(
+            "INSERT INTO rollups (account_id, kind, service, bucket, facet, n) VALUES (%s, %s, %s, %s, %s, %s)",
+            *cell,
+            n,
+        )
     assert _mismatches(store) == []
 
 
@@ -463,19 +536,31 @@ def test_triage_does_not_wait_for_an_open_import(store: Backend) -> None:
         async with await database.connect(store.settings.database_url) as db, finding_table.bulk(importer):
             # New findings, and an old one written again: their cells are those the triage below counts in.
             await finding_table.upsert_batch(
-                importer, account.id, [_record(id_, 50.0) for id_ in [*(uuid4() for _ in range(300)), there[5]]]
+                importer,
+                account.id,
+                [_record(id_, 50.0) for id_ in [*(uuid4() for _ in range(300)), there[5]]],
             )
             async with asyncio.timeout(1):
                 async with db.transaction():
                     await triage.close_finding(
-                        db, store.keys, account.id, there[0], Action.RESOLVE, note="now", by="a@example.com", now=now()
+                        db,
+                        store.keys,
+                        account.id,
+                        there[0],
+                        Action.RESOLVE,
+                        note="now",
+                        by="a@example.com",
+                        now=now(),
                     )
                 async with db.transaction():
                     await triage.suppress_finding(db, account.id, there[1], by="a@example.com", now=now())
             async with asyncio.timeout(1):
                 assert await rollups.fold(db) > 0
             async with asyncio.timeout(1):
-                await db.execute("UPDATE findings SET composite_score = 90 WHERE account_id = %s AND id = %s", [account.id, there[2]])
+                await db.execute(
+                    "UPDATE findings SET composite_score = 90 WHERE account_id = %s AND id = %s",
+                    [account.id, there[2]],
+                )
             total, _ = await rollups.totals(db, Cells(account.id))
             assert total == len(there), "what is not committed counts nothing"
 
@@ -489,12 +574,16 @@ def test_triage_does_not_wait_for_an_open_import(store: Backend) -> None:
 
 
 def _tables(store: Backend) -> list[str]:
-    rows = store.sql("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE'")
+    rows = store.sql(
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE'"
+    )
     return sorted(name for (name,) in rows)
 
 
 def _with_account_id(store: Backend) -> list[str]:
-    rows = store.sql("SELECT table_name FROM information_schema.columns WHERE table_schema = 'public' AND column_name = 'account_id'")
+    rows = store.sql(
+        "SELECT table_name FROM information_schema.columns WHERE table_schema = 'public' AND column_name = 'account_id'"
+    )
     return sorted({name for (name,) in rows} & set(_tables(store)))
 
 
@@ -504,7 +593,9 @@ def _traces(store: Backend, account_id: int, words: list[str]) -> dict[str, int]
     owned = _with_account_id(store)
     for table in _tables(store):
         condition = "strpos(lower(t::text), lower(w)) > 0"
-        rows = store.sql(f"SELECT count(DISTINCT t.ctid) FROM {table} t, unnest(%s::text[]) w WHERE {condition}", words)[0][0]
+        rows = store.sql(
+            f"SELECT count(DISTINCT t.ctid) FROM {table} t, unnest(%s::text[]) w WHERE {condition}", words
+        )[0][0]
         if table in owned:
             rows += store.sql(f"SELECT count(*) FROM {table} WHERE account_id = %s", account_id)[0][0]
         if rows:
@@ -517,9 +608,18 @@ def test_a_deleted_account_leaves_no_trace(store: Backend) -> None:
     store.import_(kept.account, make_line())
     gone = store.tenant(Plan.ENTERPRISE, slug=f"gone-{uuid4().hex[:8]}")
     account, member = gone.account, f"member-of-{gone.account.slug}@example.org"
-    store.run(lambda db: accounts.create_member(db, account, email=member, role=Role.ADMIN, password=None, by="test", now=now()))
+    store.run(
+        lambda db: accounts.create_member(
+            db, account, email=member, role=Role.ADMIN, password=None, by="test", now=now()
+        )
+    )
     lines = [
-        make_line(secret=f"s3cret-{gone.account.slug}-{n}", file_path=f"{account.slug}/{n}.py", composite_score=float(n)) for n in range(20)
+        make_line(
+            secret=f"s3cret-{gone.account.slug}-{n}",
+            file_path=f"{account.slug}/{n}.py",
+            composite_score=float(n),
+        )
+        for n in range(20)
     ]
     store.import_(account, *lines)
     scan = make_scan(target=f"github:{account.slug}")
@@ -533,13 +633,24 @@ def test_a_deleted_account_leaves_no_trace(store: Backend) -> None:
     store.run(used)
 
     async def triaged(db: Connection) -> None:
-        await triage.close_finding(db, store.keys, account.id, UUID(lines[0]["id"]), Action.RESOLVE, note="x", by=member, now=now())
+        await triage.close_finding(
+            db, store.keys, account.id, UUID(lines[0]["id"]), Action.RESOLVE, note="x", by=member, now=now()
+        )
 
     store.run(triaged)  # after the fold of the import: some counts are rollups, some are deltas
     words = [account.slug, account.email, member, gone.key_id, str(scan.id), *(line["id"] for line in lines)]
     before = _traces(store, account.id, words)
     assert set(before) >= {
-        *("accounts", "api_keys", "audit", "finding_search", "finding_services", "findings", "members", "outbox"),
+        *(
+            "accounts",
+            "api_keys",
+            "audit",
+            "finding_search",
+            "finding_services",
+            "findings",
+            "members",
+            "outbox",
+        ),
         *("rate_windows", "rollup_deltas", "rollups", "scans"),
     }
     neighbour = _traces(store, kept.account.id, [kept.account.slug])
@@ -561,7 +672,9 @@ def test_no_fold_brings_a_deleted_account_back(store: Backend) -> None:
             _insert(db, account, random.Random(n), [uuid4() for _ in range(30)])
         with ThreadPoolExecutor(2) as threads:
             folding = threads.submit(store.fold)
-            deleting = threads.submit(store.run, lambda db, slug=account.slug: accounts.delete_account(db, slug))
+            deleting = threads.submit(
+                store.run, lambda db, slug=account.slug: accounts.delete_account(db, slug)
+            )
             folding.result(30)
             deleting.result(30)
         store.fold()

@@ -41,11 +41,22 @@ class Server:
 
 
 @contextmanager
-def running_server(settings: Settings, *, base_url: str | None = None, rate_limit: int | None = None, **options: Any) -> Iterator[Server]:
+def running_server(
+    settings: Settings, *, base_url: str | None = None, rate_limit: int | None = None, **options: Any
+) -> Iterator[Server]:
     """Serve the application on a free loopback port, in a thread."""
     runtime = open_runtime(settings, pool_size=8, statement_timeout=4)
     app = create_app(runtime, base_url=base_url or "http://127.0.0.1", rate_limit=rate_limit, **options)
-    config = uvicorn.Config(app, port=0, http=ApiProtocol, ws="none", log_config=None, access_log=False, server_header=False, lifespan="on")
+    config = uvicorn.Config(
+        app,
+        port=0,
+        http=ApiProtocol,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -90,25 +101,37 @@ class Backend:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stack.close()
 
     def tenant(self, plan: Plan = Plan.GROWTH, slug: str | None = None) -> Tenant:
         """Make an account with one key."""
         slug = slug or f"t-{secrets.token_hex(6)}"
-        account = self.run(lambda db: accounts.create_account(db, slug=slug, plan=plan, email=f"{slug}@example.com", by="test", now=now()))
+        account = self.run(
+            lambda db: accounts.create_account(
+                db, slug=slug, plan=plan, email=f"{slug}@example.com", by="test", now=now()
+            )
+        )
         key_id, token = self.key(account)
         return Tenant(account, token, key_id, self.client(token))
 
-    def key(self, account: Account, *, member: str | None = None, expires_at: datetime | None = None) -> tuple[str, str]:
+    def key(
+        self, account: Account, *, member: str | None = None, expires_at: datetime | None = None
+    ) -> tuple[str, str]:
         new = self.run(
-            lambda db: key_service.create_key(db, account, name="test", expires_at=expires_at, by="test", member=member, now=now())
+            lambda db: key_service.create_key(
+                db, account, name="test", expires_at=expires_at, by="test", member=member, now=now()
+            )
         )
         return str(new.key.id), new.token
 
     def client(self, token: str | None = None) -> httpx.Client:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        return self._stack.enter_context(httpx.Client(base_url=self.base_url, headers=headers, timeout=30, trust_env=False, verify=False))
+        return self._stack.enter_context(
+            httpx.Client(base_url=self.base_url, headers=headers, timeout=30, trust_env=False, verify=False)
+        )
 
     def import_(self, account: Account, *lines: dict[str, Any]) -> exchange.Imported:
         """Import findings as `outcrop import` does."""

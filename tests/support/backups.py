@@ -22,7 +22,9 @@ OPERATOR = OperatorKey(SECRET_KEY, Path("/nonexistent"))
 CREDENTIAL = "made-up-" + "Qz7" * 9
 
 
-def backed_up(url: str, *, progress: Any = lambda _: None, operator: OperatorKey = OPERATOR) -> tuple[bytes, BackedUp]:
+def backed_up(
+    url: str, *, progress: Any = lambda _: None, operator: OperatorKey = OPERATOR
+) -> tuple[bytes, BackedUp]:
     file = io.BytesIO()
 
     async def main() -> BackedUp:
@@ -42,7 +44,9 @@ def restored(url: str, file: bytes) -> Restored:
 
     async def main() -> Restored:
         async with await database.connect(url) as db, db.transaction():
-            return await backups.restore(db, io.BytesIO(file), "it", known, by="test", now=now(), progress=lambda _: None)
+            return await backups.restore(
+                db, io.BytesIO(file), "it", known, by="test", now=now(), progress=lambda _: None
+            )
 
     return asyncio.run(main())
 
@@ -59,14 +63,19 @@ def plain_owner(cluster: str, name: str) -> str:
 
 def tables(url: str) -> set[str]:
     with psycopg.connect(url) as db:
-        return {name for (name,) in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")}
+        return {
+            name
+            for (name,) in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+        }
 
 
 def rows(url: str, table: str, but: tuple[str, ...] = ()) -> list[str]:
     """Every row of a table as text, some columns left out."""
     with psycopg.connect(url) as db:
         minus = sql.SQL("").join(sql.SQL(" - {}").format(sql.Literal(column)) for column in but)
-        query = sql.SQL("SELECT (to_jsonb(t){})::text FROM {} t ORDER BY 1").format(minus, sql.Identifier(table))
+        query = sql.SQL("SELECT (to_jsonb(t){})::text FROM {} t ORDER BY 1").format(
+            minus, sql.Identifier(table)
+        )
         return [row for (row,) in db.execute(query)]
 
 
@@ -89,10 +98,19 @@ def fill(office: Office) -> Customer:
     customer = office.customer()
     account = customer.account
     member, run, ended, other = uuid4(), uuid4(), uuid4(), office.customer()
-    awkward = {"file_path": "a\tb\\n\u2028.py", "resolution_note": 'line\nbreak \\. "', "status": "resolved", "secret": CREDENTIAL + "x"}
-    office.backend.import_(account, make_line(secret=CREDENTIAL), make_line(**awkward), make_line(status="customer_restricted"))
+    awkward = {
+        "file_path": "a\tb\\n\u2028.py",
+        "resolution_note": 'line\nbreak \\. "',
+        "status": "resolved",
+        "secret": CREDENTIAL + "x",
+    }
+    office.backend.import_(
+        account, make_line(secret=CREDENTIAL), make_line(**awkward), make_line(status="customer_restricted")
+    )
     office.backend.import_(other.account, make_line())
-    office.backend.sql("UPDATE findings SET composite_score = composite_score / 3")  # counted, and not folded yet
+    office.backend.sql(
+        "UPDATE findings SET composite_score = composite_score / 3"
+    )  # counted, and not folded yet
     office.backend.key(account)
     office.event(customer, 2)
     for id_, status, finished in ((run, "running", None), (ended, "completed", now())):
@@ -100,8 +118,20 @@ def fill(office: Office) -> Customer:
     digest = uuid4().bytes
     for statement, *values in (
         ("INSERT INTO members VALUES (%s, %s, %s, 'owner', 'hash', now())", member, account.id, str(member)),
-        ("INSERT INTO sessions VALUES (%s, %s, %s, %s, now(), now(), '', '')", digest, uuid4(), account.id, member),
-        ("INSERT INTO links VALUES (%s, %s, %s, 'reset', '', 'owner', %s, null, '', now(), now())", digest, uuid4(), account.id, member),
+        (
+            "INSERT INTO sessions VALUES (%s, %s, %s, %s, now(), now(), '', '')",
+            digest,
+            uuid4(),
+            account.id,
+            member,
+        ),
+        (
+            "INSERT INTO links VALUES (%s, %s, %s, 'reset', '', 'owner', %s, null, '', now(), now())",
+            digest,
+            uuid4(),
+            account.id,
+            member,
+        ),
         ("INSERT INTO sign_in_attempts (email, at) VALUES (%s, now())", digest),
         ("INSERT INTO rate_windows SELECT id, now(), 1, now() FROM api_keys",),
         ("INSERT INTO second_factors VALUES (%s, %s, %s, 7, now())", member, account.id, digest),
@@ -119,7 +149,11 @@ def fill(office: Office) -> Customer:
             account.id,
             run,
         ),
-        ("INSERT INTO occurrences SELECT account_id, id, %s FROM findings WHERE account_id = %s", digest, account.id),
+        (
+            "INSERT INTO occurrences SELECT account_id, id, %s FROM findings WHERE account_id = %s",
+            digest,
+            account.id,
+        ),
         ("INSERT INTO procrastinate_jobs (queue_name, task_name) VALUES ('outcrop', 'look_at_source')",),
         ("UPDATE outbox SET claimed_at = now(), claimer = 5 WHERE ctid = (SELECT max(ctid) FROM outbox)",),
         (

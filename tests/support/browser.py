@@ -11,7 +11,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: `apt-get install chromium` brings one")
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium on this machine: `apt-get install chromium` brings one"
+)
 WIDTHS = {"phone": 390, "tablet": 820, "desktop": 1440}
 
 
@@ -19,7 +21,9 @@ WIDTHS = {"phone": 390, "tablet": 820, "desktop": 1440}
 def running_browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         # A test machine's root may not have namespaces for the sandbox; what is opened is our own server alone.
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
         try:
             yield browser
         finally:
@@ -37,7 +41,9 @@ class Troubles:
         context.on("dialog", self._dialog)
 
     def _console(self, kind: str, text: str) -> None:
-        if kind == "error" and "status of 400" not in text:  # a form that is refused is an answer like any other
+        if (
+            kind == "error" and "status of 400" not in text
+        ):  # a form that is refused is an answer like any other
             self.told.append(text)
 
     def _dialog(self, dialog) -> None:  # type: ignore[no-untyped-def]

@@ -101,7 +101,16 @@ def when_written() -> None:
 
 POINTS: dict[str, Callable[[], None]] = {
     change.__name__: change
-    for change in (while_claiming, when_claimed, when_connected, while_sending, when_sent, when_answered, while_writing, when_written)
+    for change in (
+        while_claiming,
+        when_claimed,
+        when_connected,
+        while_sending,
+        when_sent,
+        when_answered,
+        while_writing,
+        when_written,
+    )
 }
 
 
@@ -173,7 +182,9 @@ class Parent:
 
 def main() -> None:
     url, port, ca_file = sys.argv[1:4]
-    settings = Settings(_env_file=None, database_url=url, data_dir=Path("/nonexistent"), secret_key=SECRET_KEY)
+    settings = Settings(
+        _env_file=None, database_url=url, data_dir=Path("/nonexistent"), secret_key=SECRET_KEY
+    )
     egress = Egress.parse(["127.0.0.0/8"], [f"{HOST}:443=127.0.0.1:{port}"], Path(ca_file))
     set_up_logs("error", "json")
     delivery._POLL = 0.05

@@ -50,8 +50,14 @@ class Office:
         slug = f"w-{uuid4().hex[:12]}"
 
         async def make(db: Connection) -> Customer:
-            account = await accounts.create_account(db, slug=slug, plan=plan, email=f"{slug}@example.com", by="test", now=now())
-            secret = "" if url is None else await webhooks.save_webhook(db, self.backend.keys, account, url, by="test", now=now())
+            account = await accounts.create_account(
+                db, slug=slug, plan=plan, email=f"{slug}@example.com", by="test", now=now()
+            )
+            secret = (
+                ""
+                if url is None
+                else await webhooks.save_webhook(db, self.backend.keys, account, url, by="test", now=now())
+            )
             return Customer(account, secret)
 
         return self.backend.run(make)
@@ -74,11 +80,18 @@ class Office:
         asyncio.run(deliver_all(self.url, self.backend.keys, egress, seconds=seconds, slots=slots))
 
     def outcomes(self, customer: Customer) -> list[tuple[str, int | None, str | None]]:
-        return self.backend.sql("SELECT outcome, status, reason FROM outbox WHERE account_id = %s ORDER BY seq", customer.account.id)  # type: ignore[return-value]
+        return self.backend.sql(
+            "SELECT outcome, status, reason FROM outbox WHERE account_id = %s ORDER BY seq",
+            customer.account.id,
+        )  # type: ignore[return-value]
 
-    def trail(self, customer: Customer, action: str = "webhook.delivery") -> list[tuple[str, str, dict[str, Any]]]:
+    def trail(
+        self, customer: Customer, action: str = "webhook.delivery"
+    ) -> list[tuple[str, str, dict[str, Any]]]:
         rows = self.backend.sql(
-            "SELECT target, outcome, detail FROM audit WHERE account_id = %s AND action = %s ORDER BY id", customer.account.id, action
+            "SELECT target, outcome, detail FROM audit WHERE account_id = %s AND action = %s ORDER BY id",
+            customer.account.id,
+            action,
         )
         return [(target, outcome, detail) for target, outcome, detail in rows]
 
@@ -86,7 +99,9 @@ class Office:
 LEFT = "SELECT count(*) FROM outbox WHERE outcome IS NULL"
 
 
-async def deliver_all(url: str, keys: Any, egress: Egress, *, seconds: float = 20, slots: int = SLOTS) -> None:
+async def deliver_all(
+    url: str, keys: Any, egress: Egress, *, seconds: float = 20, slots: int = SLOTS
+) -> None:
     async with database.open_pool(url, size=4, statement_timeout=20) as pool:
         stop = asyncio.Event()
         courier = asyncio.create_task(Courier(pool, keys, Poster(egress).post, slots=slots).run(stop))

@@ -14,7 +14,12 @@ from pathlib import Path
 from outcrop.net.guard import Egress
 from tests.support.tls import certificate
 
-ENV = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent"}
+ENV = {
+    "PATH": os.environ["PATH"],
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "HOME": "/nonexistent",
+}
 
 
 @dataclass
@@ -22,7 +27,9 @@ class GitHost:
     port: int
     ca: Path
     delay: float = 0.0  # seconds before every answer
-    requests: list[tuple[str, str | None, str | None]] = field(default_factory=list)  # path, Host, Authorization
+    requests: list[tuple[str, str | None, str | None]] = field(
+        default_factory=list
+    )  # path, Host, Authorization
 
     @property
     def egress(self) -> Egress:
@@ -59,7 +66,9 @@ def git_host(root: Path, folder: Path) -> Iterator[GitHost]:
                 "REQUEST_METHOD": self.command, "CONTENT_TYPE": self.headers["Content-Type"] or "", "CONTENT_LENGTH": str(len(body)),
                 "GIT_PROTOCOL": self.headers["Git-Protocol"] or "", "HTTP_CONTENT_ENCODING": self.headers["Content-Encoding"] or "",
             }  # fmt: skip
-            answer = subprocess.run(["git", "http-backend"], input=body, env=environment, capture_output=True, check=False).stdout
+            answer = subprocess.run(
+                ["git", "http-backend"], input=body, env=environment, capture_output=True, check=False
+            ).stdout
             head, _, content = answer.partition(b"\r\n\r\n")
             fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if line)
             self.send_response(int(fields.pop("Status", "200").split()[0]))

@@ -44,7 +44,10 @@ class Fault:
 
 
 def error(status: int, message: str, **more: Any) -> Fault:
-    return Fault(status, json.dumps({"message": message, "documentation_url": DOCS, "status": str(status), **more}).encode())
+    return Fault(
+        status,
+        json.dumps({"message": message, "documentation_url": DOCS, "status": str(status), **more}).encode(),
+    )
 
 
 def secondary(status: int = 403, retry_after: int | None = None) -> Fault:
@@ -69,8 +72,12 @@ class GitHubHost:
     repos: dict[str, Json] = field(default_factory=dict)  # full name → repository
     gists: dict[str, Json] = field(default_factory=dict)
     users: dict[str, Json] = field(default_factory=dict)  # login → user or organisation
-    members: dict[str, set[str]] = field(default_factory=dict)  # organisation → logins that see its private repositories
-    tokens: dict[str, str | None] = field(default_factory=dict)  # token → login; None: an app's, which is no user's
+    members: dict[str, set[str]] = field(
+        default_factory=dict
+    )  # organisation → logins that see its private repositories
+    tokens: dict[str, str | None] = field(
+        default_factory=dict
+    )  # token → login; None: an app's, which is no user's
     commits: dict[str, list[str]] = field(default_factory=dict)  # full name → ids; none: an empty repository
     moved: dict[str, int] = field(default_factory=dict)  # an old full name, in lower case → id
     blocked: dict[str, int] = field(default_factory=dict)  # full name → 451 or 403
@@ -107,7 +114,14 @@ class GitHubHost:
     def add_user(self, login: str, *, organisation: bool = False, members: tuple[str, ...] = ()) -> Json:
         number = 1_000 + len(self.users)
         kind = "Organization" if organisation else "User"
-        made = {"login": login, "id": number, "node_id": f"U_{number}", "type": kind, "site_admin": False, "name": login}
+        made = {
+            "login": login,
+            "id": number,
+            "node_id": f"U_{number}",
+            "type": kind,
+            "site_admin": False,
+            "name": login,
+        }
         made |= {
             "url": f"{self.base_url}/users/{login}",
             "html_url": f"https://github.example/{login}",
@@ -118,7 +132,14 @@ class GitHubHost:
         self.members[login] = set(members)
         return made
 
-    def add_repo(self, full_name: str, *, visibility: str = "public", commits: tuple[str, ...] | None = None, **fields: Any) -> Json:
+    def add_repo(
+        self,
+        full_name: str,
+        *,
+        visibility: str = "public",
+        commits: tuple[str, ...] | None = None,
+        **fields: Any,
+    ) -> Json:
         """Add a repository; its owner is made where there is none. No commits given: one that is made up."""
         login, _, name = full_name.partition("/")
         owner = self.users.get(login) or self.add_user(login)
@@ -128,7 +149,9 @@ class GitHubHost:
             "node_id": f"R_{number}",
             "name": name,
             "full_name": full_name,
-            "owner": {key: owner[key] for key in ("login", "id", "node_id", "type", "site_admin", "html_url")},
+            "owner": {
+                key: owner[key] for key in ("login", "id", "node_id", "type", "site_admin", "html_url")
+            },
             "private": visibility != "public",
             "visibility": visibility,
             "html_url": f"https://github.example/{full_name}",
@@ -146,10 +169,14 @@ class GitHubHost:
             "pushed_at": stamp(len(self.repos) + 1),
         }
         self.repos[full_name] = made | fields
-        self.commits[full_name] = [hashlib.sha1(full_name.encode()).hexdigest()] if commits is None else list(commits)
+        self.commits[full_name] = (
+            [hashlib.sha1(full_name.encode()).hexdigest()] if commits is None else list(commits)
+        )
         return self.repos[full_name]
 
-    def add_gist(self, login: str | None, *, public: bool = True, files: dict[str, str] | None = None) -> Json:
+    def add_gist(
+        self, login: str | None, *, public: bool = True, files: dict[str, str] | None = None
+    ) -> Json:
         owner = None if login is None else self.users.get(login) or self.add_user(login)
         gist_id = hashlib.md5(str(len(self.gists)).encode()).hexdigest()
         made = {
@@ -167,7 +194,13 @@ class GitHubHost:
             "truncated": False,
             "owner": owner,
             "files": {
-                name: {"filename": name, "type": "text/plain", "language": None, "size": len(text), "content": text}
+                name: {
+                    "filename": name,
+                    "type": "text/plain",
+                    "language": None,
+                    "size": len(text),
+                    "content": text,
+                }
                 for name, text in (files or {"a.txt": "text"}).items()
             },
         }
@@ -200,7 +233,9 @@ class GitHubHost:
         if made.cut:
             return await _cut(request, made)
         # The rate is told with every answer, but for those of a fault that tells its own.
-        return web.Response(status=made.status, body=made.body, headers=self._rate() | _plain(made) | made.headers)
+        return web.Response(
+            status=made.status, body=made.body, headers=self._rate() | _plain(made) | made.headers
+        )
 
     def _answer(self, request: web.BaseRequest) -> Fault:
         if not request.headers.get("User-Agent"):
@@ -214,12 +249,18 @@ class GitHubHost:
         if self.clock() >= self.reset:
             self.used, self.reset = 0, int(self.clock()) + self.window
         if self.used >= self.limit:
-            return error(self.limit_status, f"API rate limit exceeded for {'user ID 1' if raw else '127.0.0.1'}.")
+            return error(
+                self.limit_status, f"API rate limit exceeded for {'user ID 1' if raw else '127.0.0.1'}."
+            )
         made = self._route(request, self.tokens.get(token) if raw else None)
         if made.status == 200:
             # As on GitHub, an etag is good for one token, and covers the body but not the links to other pages.
             etag = 'W/"' + hashlib.sha256(raw.encode() + made.body).hexdigest() + '"'
-            made.headers |= {"ETag": etag, "Vary": "Accept, Authorization", "Cache-Control": "private, max-age=60, s-maxage=60"}
+            made.headers |= {
+                "ETag": etag,
+                "Vary": "Accept, Authorization",
+                "Cache-Control": "private, max-age=60, s-maxage=60",
+            }
             if request.headers.get("If-None-Match") == etag:
                 made.status, made.body = 304, b""
                 if not self.link_on_304:
@@ -239,7 +280,11 @@ class GitHubHost:
             return error(404, "Not Found")
         match request.path.removeprefix(self.prefix).strip("/").split("/"):
             case ["user"]:
-                return _json(self.users[login]) if login else error(403, "Resource not accessible by integration")
+                return (
+                    _json(self.users[login])
+                    if login
+                    else error(403, "Resource not accessible by integration")
+                )
             case ["user", "repos"]:
                 return self._page(request, self._sorted(request, self._owned(login, login)), "/user/repos")
             case ["users", name]:
@@ -251,7 +296,11 @@ class GitHubHost:
             case ["users" | "user", name, "gists"]:
                 user = self._user(name)
                 gists = self._gists(user["login"], secret=False) if user else []
-                return self._page(request, gists, f"/user/{user['id']}/gists") if user else error(404, "Not Found")
+                return (
+                    self._page(request, gists, f"/user/{user['id']}/gists")
+                    if user
+                    else error(404, "Not Found")
+                )
             case ["gists", gist_id]:
                 return _json(self.gists[gist_id]) if gist_id in self.gists else error(404, "Not Found")
             case ["repositories", number, *rest]:
@@ -263,14 +312,25 @@ class GitHubHost:
 
     def _user(self, name: str) -> Json | None:
         """By login in any case, or by id, which is what the links between pages hold."""
-        return next((user for user in self.users.values() if name.lower() in {user["login"].lower(), str(user["id"])}), None)
+        return next(
+            (
+                user
+                for user in self.users.values()
+                if name.lower() in {user["login"].lower(), str(user["id"])}
+            ),
+            None,
+        )
 
     def _sees(self, repo: Json, login: str | None) -> bool:
         owner = repo["owner"]["login"]
         return not repo["private"] or (login is not None and (login == owner or login in self.members[owner]))
 
     def _owned(self, owner: str | None, login: str | None) -> list[Json]:
-        return [repo for repo in self.repos.values() if repo["owner"]["login"] == owner and self._sees(repo, login)]
+        return [
+            repo
+            for repo in self.repos.values()
+            if repo["owner"]["login"] == owner and self._sees(repo, login)
+        ]
 
     def _listed(self, request: web.BaseRequest, name: str, login: str | None) -> Fault:
         user = self._user(name)
@@ -279,18 +339,34 @@ class GitHubHost:
             return error(404, "Not Found")
         # A user's list is of the public ones, whoever asks.
         found = self._owned(user["login"], login if user["type"] == "Organization" else None)
-        return self._page(request, self._sorted(request, found), f"/{'organizations' if organisation else 'user'}/{user['id']}/repos")
+        return self._page(
+            request,
+            self._sorted(request, found),
+            f"/{'organizations' if organisation else 'user'}/{user['id']}/repos",
+        )
 
     def _sorted(self, request: web.BaseRequest, repos: list[Json]) -> list[Json]:
-        key = {"created": "created_at", "updated": "updated_at", "pushed": "pushed_at"}.get(request.query.get("sort", ""), "full_name")
+        key = {"created": "created_at", "updated": "updated_at", "pushed": "pushed_at"}.get(
+            request.query.get("sort", ""), "full_name"
+        )
         falling = request.query.get("direction", "asc" if key == "full_name" else "desc") == "desc"
         return sorted(repos, key=lambda repo: repo[key] or "", reverse=falling)
 
     def _gists(self, login: str | None, *, secret: bool) -> list[Json]:
         """Without the content, which only a single gist has. Nobody's own list is everybody's public gists."""
-        found = [gist for gist in self.gists.values() if login is None or (gist["owner"] or {}).get("login") == login]
+        found = [
+            gist
+            for gist in self.gists.values()
+            if login is None or (gist["owner"] or {}).get("login") == login
+        ]
         return [
-            gist | {"files": {name: {k: v for k, v in file.items() if k != "content"} for name, file in gist["files"].items()}}
+            gist
+            | {
+                "files": {
+                    name: {k: v for k, v in file.items() if k != "content"}
+                    for name, file in gist["files"].items()
+                }
+            }
             for gist in reversed(found)
             if gist["public"] or (secret and login)
         ]
@@ -317,10 +393,16 @@ class GitHubHost:
             case ["commits", *_] if not self.commits[name]:
                 return error(409, "Git Repository is empty.")
             case ["commits"]:
-                return self._page(request, [self._commit(name, sha) for sha in self.commits[name]], request.path)
+                return self._page(
+                    request, [self._commit(name, sha) for sha in self.commits[name]], request.path
+                )
             case ["commits", sha]:
                 known = [full for full in self.commits[name] if full.startswith(sha)]
-                return _json(self._commit(name, known[0])) if len(known) == 1 else error(422, f"No commit found for SHA: {sha}")
+                return (
+                    _json(self._commit(name, known[0]))
+                    if len(known) == 1
+                    else error(422, f"No commit found for SHA: {sha}")
+                )
         return error(404, "Not Found")
 
     def _commit(self, full_name: str, sha: str) -> Json:
@@ -341,8 +423,15 @@ class GitHubHost:
         last = max(-(-len(items) // size), 1)
         made = _json(items[(page - 1) * size : page * size])
         numbers = {"prev": page - 1, "next": page + 1, "last": last, "first": 1}
-        given = {rel: n for rel, n in numbers.items() if (n < page if rel in {"prev", "first"} else n > page) and 1 <= n <= last}
-        links = {rel: f"{self.base_url}{path}?{urlencode({**request.query, 'page': n})}" for rel, n in given.items()}
+        given = {
+            rel: n
+            for rel, n in numbers.items()
+            if (n < page if rel in {"prev", "first"} else n > page) and 1 <= n <= last
+        }
+        links = {
+            rel: f"{self.base_url}{path}?{urlencode({**request.query, 'page': n})}"
+            for rel, n in given.items()
+        }
         if self.next_link:
             links["next"] = self.next_link
         if links:

@@ -59,7 +59,9 @@ async def interim_flood(_: StreamReader, writer: StreamWriter) -> None:
 
 
 async def gzip_bomb(_: StreamReader, writer: StreamWriter) -> None:
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(BOMB) + BOMB)
+    writer.write(
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(BOMB) + BOMB
+    )
 
 
 def answers(raw: bytes) -> Behaviour:
@@ -79,7 +81,9 @@ async def reset(_: StreamReader, writer: StreamWriter) -> None:
     import socket  # noqa: PLC0415
     import struct  # noqa: PLC0415
 
-    writer.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.get_extra_info("socket").setsockopt(
+        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+    )
     writer.transport.abort()
 
 
@@ -96,7 +100,9 @@ KINDS: dict[str, Behaviour] = {
     "gzip-bomb": gzip_bomb,
     "interim-flood": interim_flood,
     "redirect": answers(b"HTTP/1.1 307 Go\r\nLocation: https://trap.example/\r\nContent-Length: 0\r\n\r\n"),
-    "redirect-inside": answers(b"HTTP/1.1 302 Go\r\nLocation: https://127.0.0.1:TRAP/\r\nContent-Length: 0\r\n\r\n"),
+    "redirect-inside": answers(
+        b"HTTP/1.1 302 Go\r\nLocation: https://127.0.0.1:TRAP/\r\nContent-Length: 0\r\n\r\n"
+    ),
     "reset": reset,
     "half-close": half_close,
     "closes-after-the-request": closes,
@@ -147,7 +153,10 @@ async def main(folder: Path) -> None:
 
         behave = KINDS[kind]
         if kind == "redirect-inside":
-            behave = answers(b"HTTP/1.1 302 Go\r\nLocation: https://127.0.0.1:%d/\r\nContent-Length: 0\r\n\r\n" % ports["trap"])
+            behave = answers(
+                b"HTTP/1.1 302 Go\r\nLocation: https://127.0.0.1:%d/\r\nContent-Length: 0\r\n\r\n"
+                % ports["trap"]
+            )
         server = await asyncio.start_server(accept, "127.0.0.1", 0)
         ports[kind] = server.sockets[0].getsockname()[1]
 
@@ -168,7 +177,9 @@ def _tell(what: object) -> None:
 
 async def _whole_request(reader: StreamReader) -> None:
     head = await reader.readuntil(b"\r\n\r\n")
-    (length,) = [line.split(b":")[1] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
+    (length,) = [
+        line.split(b":")[1] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")
+    ]
     await reader.readexactly(int(length))
 
 

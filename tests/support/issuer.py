@@ -47,7 +47,9 @@ class Issuer:
 
     @property
     def egress(self) -> Egress:
-        return Egress.parse(["127.0.0.0/8"], [f"{host}:443=127.0.0.1:{self.port}" for host in self.hosts], self.ca)
+        return Egress.parse(
+            ["127.0.0.0/8"], [f"{host}:443=127.0.0.1:{self.port}" for host in self.hosts], self.ca
+        )
 
 
 @contextmanager
@@ -62,7 +64,14 @@ def issuer(folder: Path, hosts: tuple[str, ...], respond: Respond) -> Iterator[I
     thread.start()
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        asked = Asked(request.host, request.method, request.path, request.query_string, dict(request.headers), await request.read())
+        asked = Asked(
+            request.host,
+            request.method,
+            request.path,
+            request.query_string,
+            dict(request.headers),
+            await request.read(),
+        )
         made.asked.append(asked)
         play = made.respond(asked)
         await asyncio.sleep(play.after)

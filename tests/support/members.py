@@ -21,7 +21,11 @@ from tests.support.backend import Backend
 T = TypeVar("T")
 PASSWORD = "a long pass phrase"
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
-QUICK = {"time_cost": 1, "memory_cost": 8, "parallelism": 1}  # the real parameters cost a test most of its time
+QUICK = {
+    "time_cost": 1,
+    "memory_cost": 8,
+    "parallelism": 1,
+}  # the real parameters cost a test most of its time
 
 
 @cache
@@ -36,9 +40,13 @@ def nobody_has_tried(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passwords, "_HASHER", PasswordHasher(**QUICK))
 
 
-def add_member(backend: Backend, account: Account, role: Role = Role.OWNER, hashed: str | None = None) -> Member:
+def add_member(
+    backend: Backend, account: Account, role: Role = Role.OWNER, hashed: str | None = None
+) -> Member:
     """Add a member with the tests' password."""
-    new = accounts.NewMember(uuid4(), f"{role}-{uuid4().hex[:8]}@example.com", role, hashed or password_hash())
+    new = accounts.NewMember(
+        uuid4(), f"{role}-{uuid4().hex[:8]}@example.com", role, hashed or password_hash()
+    )
     backend.run(lambda db: accounts.insert_member(db, account.id, new, now=NOW))
     return Member(new.id, account.slug, new.email, role, NOW)
 
@@ -54,7 +62,9 @@ def with_pool(backend: Backend, work: Callable[[Pool], Awaitable[T]], size: int 
 
 def sign_in(backend: Backend, email: str, password: str = PASSWORD, **given: Any) -> str:
     given = {"code": None, "address": "192.0.2.1", "agent": "Firefox", "now": NOW} | given
-    return with_pool(backend, lambda pool: sessions.sign_in(pool, backend.keys, email=email, password=password, **given))
+    return with_pool(
+        backend, lambda pool: sessions.sign_in(pool, backend.keys, email=email, password=password, **given)
+    )
 
 
 def resume(backend: Backend, token: str, now: datetime = NOW) -> Signed | None:
@@ -63,7 +73,10 @@ def resume(backend: Backend, token: str, now: datetime = NOW) -> Signed | None:
 
 def trail(backend: Backend, account: Account) -> list[tuple[str, str, str | None, str, dict[str, Any]]]:
     """Every audit line but that of the account and its key: actor, action, target, outcome, detail."""
-    rows = backend.sql("SELECT actor, action, target, outcome, detail FROM audit WHERE account_id = %s ORDER BY id", account.id)
+    rows = backend.sql(
+        "SELECT actor, action, target, outcome, detail FROM audit WHERE account_id = %s ORDER BY id",
+        account.id,
+    )
     return [row for row in rows if row[1] not in {"account.create", "key.create"}]  # type: ignore[misc]
 
 

@@ -41,7 +41,14 @@ def no_turn() -> Turn:
 
 
 def run_named(
-    egress: Egress, check: Check, secret: str, /, *, name: str | None = None, options: Mapping[str, float] | None = None, **parts: str
+    egress: Egress,
+    check: Check,
+    secret: str,
+    /,
+    *,
+    name: str | None = None,
+    options: Mapping[str, float] | None = None,
+    **parts: str,
 ) -> Verdict:
     """Run a check by its name, outside of any engine."""
     values = {"secret": secret} | {f"part.{name}": value for name, value in parts.items()}

@@ -74,19 +74,32 @@ class Repo:
             "GIT_COMMITTER_EMAIL": "ben@example.org",
             "GIT_COMMITTER_DATE": f"{authored} +0000",
         }
-        ran = subprocess.run(["git", *arguments], cwd=self.path, env=environment, input=given, capture_output=True, check=False)
+        ran = subprocess.run(
+            ["git", *arguments], cwd=self.path, env=environment, input=given, capture_output=True, check=False
+        )
         assert ran.returncode == 0, ran.stderr
         return os.fsdecode(ran.stdout).strip()
 
-    def commit(self, files: dict[str, str | bytes], *, branch: str = "main", parents: list[str] | None = None, message: str = "x") -> str:
+    def commit(
+        self,
+        files: dict[str, str | bytes],
+        *,
+        branch: str = "main",
+        parents: list[str] | None = None,
+        message: str = "x",
+    ) -> str:
         """Put a tree of exactly these files on a branch, after its tip or after other commits; give the commit's id."""
         tip = self.tip(branch)
         before = parents if parents is not None else [tip] if tip else []
         self.made += 1
         ref = f"refs/heads/{branch}"
-        stream = [f"commit {ref}\ncommitter Ben <ben@example.org> {FIRST_DAY + DAY * self.made} +0000\n".encode()]
+        stream = [
+            f"commit {ref}\ncommitter Ben <ben@example.org> {FIRST_DAY + DAY * self.made} +0000\n".encode()
+        ]
         stream += [f"data {len(message.encode())}\n{message}\n".encode()]
-        stream += [f"{'merge' if number else 'from'} {parent}\n".encode() for number, parent in enumerate(before)]
+        stream += [
+            f"{'merge' if number else 'from'} {parent}\n".encode() for number, parent in enumerate(before)
+        ]
         stream += [b"deleteall\n"]
         for path, content in files.items():
             raw = content if isinstance(content, bytes) else content.encode()
@@ -169,7 +182,9 @@ class Pipeline:
             made.push(files)
         return made
 
-    def gist(self, login: str | None, files: dict[str, str | bytes], **more: Any) -> tuple[dict[str, Any], Repo]:
+    def gist(
+        self, login: str | None, files: dict[str, str | bytes], **more: Any
+    ) -> tuple[dict[str, Any], Repo]:
         told = self.hub.add_gist(login, **more)
         repo = Repo(self.served / "gist" / f"{told['id']}.git")
         repo.commit(files)
@@ -182,7 +197,9 @@ class Pipeline:
 
         async def make() -> Account:
             async with self.tools.pool.connection() as db, db.transaction():
-                return await accounts.create_account(db, slug=slug, plan=Plan.GROWTH, email=f"{slug}@example.com", by="test", now=now())
+                return await accounts.create_account(
+                    db, slug=slug, plan=Plan.GROWTH, email=f"{slug}@example.com", by="test", now=now()
+                )
 
         return self.wait(make())
 
@@ -214,7 +231,14 @@ class Pipeline:
         async def plan() -> tuple[UUID, list[str]]:
             async with self.tools.pool.connection() as db, db.transaction():
                 run = await start_run(
-                    db, account.id, spec, trigger=Trigger.CLI, target_id=target_id, moment=now(), by="a test", foreground=1
+                    db,
+                    account.id,
+                    spec,
+                    trigger=Trigger.CLI,
+                    target_id=target_id,
+                    moment=now(),
+                    by="a test",
+                    foreground=1,
                 )
             return run.id, await plan_run(self.tools, account.id, run.id, deferred=False)
 
@@ -257,7 +281,10 @@ class Pipeline:
     def findings(self, account: Account) -> list[dict[str, Any]]:
         """Give the findings of an account as they stand in the database, by path."""
         with psycopg.connect(self.url, autocommit=True) as db:
-            cursor = db.execute("SELECT * FROM findings WHERE account_id = %s ORDER BY file_path, matched_text, id", [account.id])
+            cursor = db.execute(
+                "SELECT * FROM findings WHERE account_id = %s ORDER BY file_path, matched_text, id",
+                [account.id],
+            )
             names = [column.name for column in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
@@ -277,10 +304,14 @@ class Pipeline:
 
     def events(self, account: Account) -> list[tuple[str, UUID]]:
         """Give the events that wait to be sent, in no order."""
-        return self.sql("SELECT event, finding_id FROM outbox WHERE account_id = %s ORDER BY event", account.id)  # type: ignore[return-value]
+        return self.sql(
+            "SELECT event, finding_id FROM outbox WHERE account_id = %s ORDER BY event", account.id
+        )  # type: ignore[return-value]
 
     def blobs(self, account: Account) -> set[bytes]:
-        return {blob for (blob,) in self.sql("SELECT blob FROM occurrences WHERE account_id = %s", account.id)}
+        return {
+            blob for (blob,) in self.sql("SELECT blob FROM occurrences WHERE account_id = %s", account.id)
+        }
 
     def assert_no_work_is_left(self) -> None:
         assert list((self.cache / "work").glob("scan-*")) == []
@@ -296,7 +327,13 @@ def owner_spec(owner: str, *include: str, exclude: tuple[str, ...] = (), **optio
 
 def repository_spec(full_name: str, *include: str, exclude: tuple[str, ...] = ()) -> Spec:
     """Name a repository of the stand-in."""
-    return Spec(TargetKind.REPOSITORY, f"https://{NAME}/{full_name}", include, exclude, dict(OPTIONS[TargetKind.REPOSITORY]))
+    return Spec(
+        TargetKind.REPOSITORY,
+        f"https://{NAME}/{full_name}",
+        include,
+        exclude,
+        dict(OPTIONS[TargetKind.REPOSITORY]),
+    )
 
 
 def plain_spec(name: str, *include: str, exclude: tuple[str, ...] = ()) -> Spec:
@@ -320,7 +357,9 @@ def open_pipeline(url: str, keys: Keys, folder: Path) -> Iterator[Pipeline]:
             loop.run(stack.aclose())
 
 
-def _tools(stack: AsyncExitStack, url: str, keys: Keys, egress: Egress, github_url: str, cache: Path) -> Coroutine[Any, Any, Tools]:
+def _tools(
+    stack: AsyncExitStack, url: str, keys: Keys, egress: Egress, github_url: str, cache: Path
+) -> Coroutine[Any, Any, Tools]:
     async def make() -> Tools:
         return Tools(
             pool=await stack.enter_async_context(database.open_pool(url, size=8, statement_timeout=30)),

@@ -31,10 +31,14 @@ class Person:
     def csrf(self, path: str = "/profile/plan") -> str:
         return csrf_in(self.page(path))
 
-    def post(self, path: str, fields: Any = None, *, headers: dict[str, str] | None = None, **more: Any) -> httpx.Response:
+    def post(
+        self, path: str, fields: Any = None, *, headers: dict[str, str] | None = None, **more: Any
+    ) -> httpx.Response:
         """Send a form as one of our own pages would."""
         data = {"csrf": self.csrf()} | (fields or {}) | more
-        return self.client.post(path, data=data, headers={"Origin": origin(self.client), "Accept": "text/html"} | (headers or {}))
+        return self.client.post(
+            path, data=data, headers={"Origin": origin(self.client), "Accept": "text/html"} | (headers or {})
+        )
 
 
 def origin(client: httpx.Client) -> str:
@@ -55,7 +59,11 @@ def shown_once(page: str, id_: str) -> str:
 
 def make_person(backend: Backend, tenant: Tenant, role: Role = Role.OWNER, email: str | None = None) -> str:
     email = email or f"{role}-{tenant.account.slug}@example.com"
-    backend.run(lambda db: accounts.create_member(db, tenant.account, email=email, role=role, password=PASSWORD, by="test", now=now()))
+    backend.run(
+        lambda db: accounts.create_member(
+            db, tenant.account, email=email, role=role, password=PASSWORD, by="test", now=now()
+        )
+    )
     return email
 
 

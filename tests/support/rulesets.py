@@ -32,7 +32,9 @@ def ruleset() -> RuleSet:
         flock(lock, LOCK_EX)
         made = load(cache=folder)
         if not file.exists():
-            read = made.rules if made.rules[0].examples else load_paths([BUILT_IN])  # unless a command has put them into the cache
+            read = (
+                made.rules if made.rules[0].examples else load_paths([BUILT_IN])
+            )  # unless a command has put them into the cache
             file.write_text(json.dumps([(rule.examples, rule.counterexamples) for rule in read]))
     given = json.loads(file.read_text())
     rules = [
@@ -64,7 +66,9 @@ def github_token(seed: object = None) -> str:
     return f"ghp_{body}{crc32_base62(body)}"
 
 
-def values(data: bytes | str, floor: Confidence = Confidence.MEDIUM, rules: RuleSet | None = None) -> list[str]:
+def values(
+    data: bytes | str, floor: Confidence = Confidence.MEDIUM, rules: RuleSet | None = None
+) -> list[str]:
     return [reveal(hit.secret) for hit in hits(data, floor, rules)]
 
 

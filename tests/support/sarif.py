@@ -18,12 +18,18 @@ MESSAGE = closed(["text"], text=TEXT)
 LEVEL = {"enum": ["none", "note", "warning", "error"]}
 BAG = {"type": "object", "properties": {"tags": {"type": "array", "items": TEXT, "uniqueItems": True}}}
 RULE = closed(["id"], id=TEXT, name=TEXT, shortDescription=MESSAGE, properties=BAG)
-DRIVER = closed(["name"], name=TEXT, semanticVersion=TEXT, rules={"type": "array", "items": RULE, "uniqueItems": True})
-REGION = closed(["startLine"], startLine={"type": "integer", "minimum": 1}, startColumn={"type": "integer", "minimum": 1})
+DRIVER = closed(
+    ["name"], name=TEXT, semanticVersion=TEXT, rules={"type": "array", "items": RULE, "uniqueItems": True}
+)
+REGION = closed(
+    ["startLine"], startLine={"type": "integer", "minimum": 1}, startColumn={"type": "integer", "minimum": 1}
+)
 LOCATION = closed(
     ["physicalLocation"],
     physicalLocation=closed(
-        ["artifactLocation"], artifactLocation=closed(["uri"], uri={"type": "string", "format": "uri-reference"}), region=REGION
+        ["artifactLocation"],
+        artifactLocation=closed(["uri"], uri={"type": "string", "format": "uri-reference"}),
+        region=REGION,
     ),
 )
 RESULT = closed(
@@ -47,6 +53,10 @@ RUN = closed(
 )  # fmt: skip
 LOG = closed(
     ["version", "runs"],
-    **{"$schema": {"type": "string", "format": "uri"}, "version": {"const": "2.1.0"}, "runs": {"type": "array", "items": RUN}},
+    **{
+        "$schema": {"type": "string", "format": "uri"},
+        "version": {"const": "2.1.0"},
+        "runs": {"type": "array", "items": RUN},
+    },
 )
 VALIDATOR = jsonschema_rs.Draft7Validator(LOG, validate_formats=True)

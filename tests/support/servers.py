@@ -15,14 +15,22 @@ import pytest
 from tests.support.tls import certificate
 
 _PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/lib/rabbitmq/bin"])
-_QUICK = ["--no-defaults", "--skip-name-resolve", "--debug-no-sync", "--innodb-flush-method=nosync", "--innodb-log-file-size=4M"]
+_QUICK = [
+    "--no-defaults",
+    "--skip-name-resolve",
+    "--debug-no-sync",
+    "--innodb-flush-method=nosync",
+    "--innodb-log-file-size=4M",
+]
 
 
 def program(name: str, package: str) -> str:
     """Find a server's program, or skip what needs it and say how to get it."""
     found = shutil.which(name, path=_PATH)
     if found is None:
-        pytest.skip(f"no {name} on this machine: install the package {package} (apt-get install {package}) to run this")
+        pytest.skip(
+            f"no {name} on this machine: install the package {package} (apt-get install {package}) to run this"
+        )
     return found
 
 
@@ -32,10 +40,14 @@ def free_port() -> int:
 
 
 @contextmanager
-def _running(command: list[str], port: int, folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[None]:
+def _running(
+    command: list[str], port: int, folder: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[None]:
     """Run a server until the block ends; it is up when its port answers."""
     with (folder / "output").open("wb") as output:
-        process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, env=environment, start_new_session=True)
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=output, stderr=output, env=environment, start_new_session=True
+        )
         try:
             until = time.monotonic() + 60
             while not _answers(port):
@@ -65,8 +77,18 @@ def mariadb(folder: Path, statements: str) -> Iterator[int]:
     made = [install, *_QUICK, data, who, "--auth-root-authentication-method=normal", "--skip-test-db"]
     subprocess.run(made, check=True, capture_output=True)
     (folder / "init.sql").write_text(statements)
-    at = [f"--port={port}", "--bind-address=127.0.0.1", f"--socket={folder / 'sock'}", f"--pid-file={folder / 'pid'}"]
-    more = [f"--ssl-cert={cert}", f"--ssl-key={key}", f"--init-file={folder / 'init.sql'}", "--innodb-buffer-pool-size=8M"]
+    at = [
+        f"--port={port}",
+        "--bind-address=127.0.0.1",
+        f"--socket={folder / 'sock'}",
+        f"--pid-file={folder / 'pid'}",
+    ]
+    more = [
+        f"--ssl-cert={cert}",
+        f"--ssl-key={key}",
+        f"--init-file={folder / 'init.sql'}",
+        "--innodb-buffer-pool-size=8M",
+    ]
     with _running([server, *_QUICK, data, who, *at, *more], port, folder):
         yield port
 
@@ -88,7 +110,9 @@ def rabbitmq(folder: Path, settings: str) -> Iterator[tuple[int, int]]:
     """Run RabbitMQ with these settings; give its port, and that for TLS."""
     program("rabbitmq-server", "rabbitmq-server")
     # The distribution's own script beside this one changes to a user and a folder of the machine's.
-    server = shutil.which("rabbitmq-server", path="/usr/lib/rabbitmq/bin") or program("rabbitmq-server", "rabbitmq-server")
+    server = shutil.which("rabbitmq-server", path="/usr/lib/rabbitmq/bin") or program(
+        "rabbitmq-server", "rabbitmq-server"
+    )
     cert, key = certificate(folder, "db.example")
     port, secure, between, names = (free_port() for _ in range(4))
     (folder / "rabbitmq.conf").write_text(
@@ -114,4 +138,6 @@ def rabbitmq(folder: Path, settings: str) -> Iterator[tuple[int, int]]:
         with _running([server], port, folder, environment):
             yield port, secure
     finally:  # Erlang's register of names is a daemon of its own, on a port of its own
-        subprocess.run(["epmd", "-port", str(names), "-kill"], env=environment, capture_output=True, check=False)
+        subprocess.run(
+            ["epmd", "-port", str(names), "-kill"], env=environment, capture_output=True, check=False
+        )

@@ -27,7 +27,13 @@ T = TypeVar("T")
 LONGEST = 60.0  # seconds that a run may take here
 
 
-def site_spec(start: str = START, *include: str, exclude: tuple[str, ...] = (), kind: TargetKind = TargetKind.SITE, **options: int) -> Spec:
+def site_spec(
+    start: str = START,
+    *include: str,
+    exclude: tuple[str, ...] = (),
+    kind: TargetKind = TargetKind.SITE,
+    **options: int,
+) -> Spec:
     return Spec(kind, start, include, exclude, OPTIONS[kind] | options)
 
 
@@ -58,14 +64,26 @@ class SiteRuns:
         tools = self.pipeline.tools
         async with tools.pool.connection() as db, db.transaction():
             run = await start_run(
-                db, self.account.id, spec, trigger=Trigger.CLI, target_id=target_id, moment=now(), by="a test", foreground=1
+                db,
+                self.account.id,
+                spec,
+                trigger=Trigger.CLI,
+                target_id=target_id,
+                moment=now(),
+                by="a test",
+                foreground=1,
             )
         return run.id, await plan_run(tools, self.account.id, run.id, deferred=False)
 
     async def look(self, run_id: UUID, source: str, tools: Tools | None = None) -> None:
         egress = self.egress or self.host.egress
         async with open_http(egress) as http:
-            await look_at_source(replace(tools or self.pipeline.tools, http=http, egress=egress), self.account.id, run_id, source)
+            await look_at_source(
+                replace(tools or self.pipeline.tools, http=http, egress=egress),
+                self.account.id,
+                run_id,
+                source,
+            )
 
     async def _target(self, spec: Spec, credential: str) -> UUID:
         """Give a target with a credential of its own, one for each credential."""
@@ -116,7 +134,9 @@ class SiteRuns:
 
 
 @contextmanager
-def served(pipeline: Pipeline, account: Account, routes: dict[str, Route], *names: str, **more: Any) -> Iterator[SiteRuns]:
+def served(
+    pipeline: Pipeline, account: Account, routes: dict[str, Route], *names: str, **more: Any
+) -> Iterator[SiteRuns]:
     """Serve a site for runs of an account; the table can be changed between them."""
     with web_host(routes, *names, **more) as host:
         yield SiteRuns(pipeline, account, host)
@@ -124,7 +144,9 @@ def served(pipeline: Pipeline, account: Account, routes: dict[str, Route], *name
 
 def linked(*paths: str, value: str | None = None) -> Route:
     """Make a page with links, and a value."""
-    return page("".join(f'<a href="{path}">{path}</a>' for path in paths) + (f"<p>key = {value}</p>" if value else ""))
+    return page(
+        "".join(f'<a href="{path}">{path}</a>' for path in paths) + (f"<p>key = {value}</p>" if value else "")
+    )
 
 
 class Gate:

@@ -9,7 +9,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 
-def certificate(folder: Path, *names: str, hours: tuple[int, int] = (-1, 1), address: bool = True) -> tuple[Path, Path]:
+def certificate(
+    folder: Path, *names: str, hours: tuple[int, int] = (-1, 1), address: bool = True
+) -> tuple[Path, Path]:
     """Make a certificate for these names, and 127.0.0.1 unless told not to, which signs itself, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"outcrop test {names}"[:64])])
@@ -30,5 +32,9 @@ def certificate(folder: Path, *names: str, hours: tuple[int, int] = (-1, 1), add
     )
     cert_file, key_file = folder / "cert.pem", folder / "key.pem"
     cert_file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    key_file.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    key_file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
     return cert_file, key_file

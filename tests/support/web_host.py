@@ -63,15 +63,23 @@ class WebHost:
     def egress(self) -> Egress:
         """Every name of the site leads here, and no address is allowed but by name."""
         ports = (443,) if self.ca else (80,)
-        return Egress.parse([], [f"{name}:{port}=127.0.0.1:{self.port}" for name in self.names for port in ports], self.ca)
+        return Egress.parse(
+            [], [f"{name}:{port}=127.0.0.1:{self.port}" for name in self.names for port in ports], self.ca
+        )
 
     def paths(self, host: str | None = None) -> list[str]:
         """What was asked for, but for robots.txt."""
-        return [asked.path for asked in self.requests if asked.path != "/robots.txt" and host in {None, asked.host}]
+        return [
+            asked.path
+            for asked in self.requests
+            if asked.path != "/robots.txt" and host in {None, asked.host}
+        ]
 
 
 @contextmanager
-def web_host(routes: dict[str, Route], *names: str, tls: Path | None = None, fallback: Route | None = None) -> Iterator[WebHost]:
+def web_host(
+    routes: dict[str, Route], *names: str, tls: Path | None = None, fallback: Route | None = None
+) -> Iterator[WebHost]:
     """Serve a table of `path` or `host/path` to answers under these names; a folder for the certificate makes it https."""
     host = WebHost(routes, names=names or ("site.example",), fallback=fallback)
     lock = threading.Lock()
@@ -94,7 +102,11 @@ def web_host(routes: dict[str, Route], *names: str, tls: Path | None = None, fal
         def _answer(self, name: str) -> None:
             route = host.routes.get(f"{name}{self.path}") or host.routes.get(self.path)
             if route is None:
-                route = (host.fallback if self.path != "/robots.txt" else None) or (404, {"Content-Type": "text/html"}, b"not here")
+                route = (host.fallback if self.path != "/robots.txt" else None) or (
+                    404,
+                    {"Content-Type": "text/html"},
+                    b"not here",
+                )
             reply = route(self) if callable(route) else route
             if reply is None:
                 return
@@ -149,7 +161,11 @@ class Crawled:
         return found
 
     def why(self, path: str) -> str | None:
-        found = [why for what, why in self.gaps if what.partition("://")[2].partition("/")[2] == path.removeprefix("/")]
+        found = [
+            why
+            for what, why in self.gaps
+            if what.partition("://")[2].partition("/")[2] == path.removeprefix("/")
+        ]
         return found[0] if found else None
 
 

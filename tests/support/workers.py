@@ -57,7 +57,9 @@ class House:
     tenant: Tenant
     git: GitHost
     github: GitHubHost
-    hanging: list[socket.socket] = field(default_factory=list)  # connections to https://hang.example, which never answers
+    hanging: list[socket.socket] = field(
+        default_factory=list
+    )  # connections to https://hang.example, which never answers
     started: list["subprocess.Popen[str]"] = field(default_factory=list)
 
     # --- what there is to find
@@ -66,8 +68,17 @@ class House:
         """Make a repository that holds one token; give its address."""
         path = self.folder / "repositories" / f"{name}.git"
         path.parent.mkdir(parents=True, exist_ok=True)
-        for arguments, given in ((["init", "--quiet", "--bare", str(path)], ""), (["fast-import", "--quiet"], history(seed or name))):
-            subprocess.run(["git", *arguments], env=ENV | {"GIT_DIR": str(path)}, input=given.encode(), check=True, capture_output=True)
+        for arguments, given in (
+            (["init", "--quiet", "--bare", str(path)], ""),
+            (["fast-import", "--quiet"], history(seed or name)),
+        ):
+            subprocess.run(
+                ["git", *arguments],
+                env=ENV | {"GIT_DIR": str(path)},
+                input=given.encode(),
+                check=True,
+                capture_output=True,
+            )
         return f"https://git.example/{name}.git"
 
     def organisation(self, login: str, count: int) -> list[str]:
@@ -81,7 +92,11 @@ class House:
 
     def asked(self, name: str = "") -> list[str]:
         """What was asked of the git host about a repository, in order: `refs` or `pack`."""
-        return ["refs" if "info/refs" in path else "pack" for path, _, _ in list(self.git.requests) if f"/{name}" in path]
+        return [
+            "refs" if "info/refs" in path else "pack"
+            for path, _, _ in list(self.git.requests)
+            if f"/{name}" in path
+        ]
 
     # --- runs
 
@@ -89,7 +104,11 @@ class House:
         """Start a run as `outcrop target run` does; give its id."""
         spec = Spec(kind, name, options=dict(OPTIONS[kind]))
         account = self.tenant.account.id
-        run = self.backend.run(lambda db: start_run(db, account, spec, trigger=Trigger.CLI, target_id=None, moment=now(), by="a test"))
+        run = self.backend.run(
+            lambda db: start_run(
+                db, account, spec, trigger=Trigger.CLI, target_id=None, moment=now(), by="a test"
+            )
+        )
         return str(run.id)
 
     def run(self, scan_id: str) -> dict[str, Any]:
@@ -101,15 +120,22 @@ class House:
 
     def ended(self, scan_id: str, seconds: float = 30) -> dict[str, Any]:
         """Wait for the end of a run, and give it."""
-        return until(lambda: run if (run := self.run(scan_id))["status"] in ENDED else None, "the run to end", seconds)
+        return until(
+            lambda: run if (run := self.run(scan_id))["status"] in ENDED else None, "the run to end", seconds
+        )
 
     def becomes(self, scan_id: str, status: str, seconds: float = 20) -> dict[str, Any]:
-        return until(lambda: run if (run := self.run(scan_id))["status"] == status else None, f"the run to be {status}", seconds)
+        return until(
+            lambda: run if (run := self.run(scan_id))["status"] == status else None,
+            f"the run to be {status}",
+            seconds,
+        )
 
     def sources(self, scan_id: str) -> dict[str, tuple[str, int, str | None]]:
         """The sources of a run, with their state, how often each was tried, and why it failed; the plan is none."""
         rows = self.backend.sql(
-            "SELECT source, status, tries, error FROM scan_sources WHERE scan_id = %s AND source <> 'plan'", UUID(scan_id)
+            "SELECT source, status, tries, error FROM scan_sources WHERE scan_id = %s AND source <> 'plan'",
+            UUID(scan_id),
         )
         return {source: (status, tries, error) for source, status, tries, error in rows}
 
@@ -154,13 +180,20 @@ class House:
         self.started.append(process)
         return process
 
-    def worker(self, *, jobs: int = 1, dead_after: float = DEAD_AFTER, **more: str) -> "subprocess.Popen[str]":
+    def worker(
+        self, *, jobs: int = 1, dead_after: float = DEAD_AFTER, **more: str
+    ) -> "subprocess.Popen[str]":
         return self.popen("worker", "--jobs", str(jobs), "--dead-after", str(dead_after), **more)
 
     def outcrop(self, *arguments: str) -> Any:
         """Run a command that prints JSON."""
         done = subprocess.run(
-            [COMMAND, *arguments, "--json"], env=self.environment, capture_output=True, text=True, timeout=60, check=False
+            [COMMAND, *arguments, "--json"],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)

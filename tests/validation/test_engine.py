@@ -42,7 +42,13 @@ reason = "refused"
 """
 
 
-def rule(folder: Path, name: str = "acme", url: str = "https://api.acme.example/me", more: str = "", after: str = "") -> Rule:
+def rule(
+    folder: Path,
+    name: str = "acme",
+    url: str = "https://api.acme.example/me",
+    more: str = "",
+    after: str = "",
+) -> Rule:
     """Write a rule file with a check, since a check is read from the file its rule came from."""
     file = folder / f"{name}.toml"
     file.write_text(TEXT.format(issuer=name, id=name, url=url, more=more) + after)
@@ -51,7 +57,9 @@ def rule(folder: Path, name: str = "acme", url: str = "https://api.acme.example/
 
 @pytest.fixture(scope="module")
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
-    with issuer(tmp_path_factory.mktemp("issuer"), ("api.acme.example", "api.slow.example"), lambda _: OK) as running:
+    with issuer(
+        tmp_path_factory.mktemp("issuer"), ("api.acme.example", "api.slow.example"), lambda _: OK
+    ) as running:
         yield running
 
 
@@ -61,7 +69,9 @@ def _fresh(stand_in: Issuer) -> None:
     stand_in.respond = lambda _: OK
 
 
-def with_validator(egress: Egress, work: Callable[[Validator], Awaitable[T]], mode: Mode = Mode.SAFE, **options: float) -> T:
+def with_validator(
+    egress: Egress, work: Callable[[Validator], Awaitable[T]], mode: Mode = Mode.SAFE, **options: float
+) -> T:
     async def main() -> T:
         async with open_http(egress) as http:
             return await work(Validator(http, mode, **options))
@@ -135,16 +145,27 @@ labels = ["acme_lists"]
 def test_time_that_runs_out_over_capabilities_takes_nothing_from_what_was_proven(stand_in, tmp_path):
     acme = rule(tmp_path, after=SLOW_CAPABILITY)
     stand_in.respond = lambda asked: Play(after=5) if asked.host == "api.slow.example" else OK
-    verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {}), deadline=0.5)
-    assert (verdict.status, verdict.reason, verdict.services, verdict.asked) == ("valid", "accepted", ("acme",), True)
+    verdict = with_validator(
+        stand_in.egress, lambda validator: validator.check(acme, "acme_1", {}), deadline=0.5
+    )
+    assert (verdict.status, verdict.reason, verdict.services, verdict.asked) == (
+        "valid",
+        "accepted",
+        ("acme",),
+        True,
+    )
 
 
 def test_capabilities_that_nobody_answered_count_as_not_asked(stand_in, tmp_path):
     """Else the score would take a credential for one that opens nothing."""
-    acme = rule(tmp_path, after=SLOW_CAPABILITY.replace('labels = ["acme"]', 'status = [418]\nlabels = ["acme"]'))
+    acme = rule(
+        tmp_path, after=SLOW_CAPABILITY.replace('labels = ["acme"]', 'status = [418]\nlabels = ["acme"]')
+    )
     for slow in (Play(after=5), Play(cut=True)):
         stand_in.respond = lambda asked, slow=slow: slow if asked.host == "api.slow.example" else OK
-        verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {}), deadline=0.5)
+        verdict = with_validator(
+            stand_in.egress, lambda validator: validator.check(acme, "acme_1", {}), deadline=0.5
+        )
         assert (verdict.status, verdict.services, verdict.asked) == ("valid", (), False)
 
 
@@ -177,7 +198,9 @@ def test_what_is_asked_depends_on_the_mode(stand_in, tmp_path, mode, more, asked
 
 def test_a_private_address_is_never_connected_to(stand_in, tmp_path):
     acme = rule(tmp_path, url="https://127.0.0.1/me")
-    verdict = with_validator(Egress(ca_file=stand_in.ca), lambda validator: validator.check(acme, "acme_1", {}))
+    verdict = with_validator(
+        Egress(ca_file=stand_in.ca), lambda validator: validator.check(acme, "acme_1", {})
+    )
     assert verdict.status is Validation.UNREACHABLE
     assert stand_in.asked == []
 
@@ -185,13 +208,21 @@ def test_a_private_address_is_never_connected_to(stand_in, tmp_path):
 def test_a_certificate_that_does_not_fit_is_unreachable(stand_in, tmp_path):
     acme = rule(tmp_path)
     egress = Egress(stand_in.egress.allow, stand_in.egress.connect_to)
-    assert with_validator(egress, lambda validator: validator.check(acme, "acme_1", {})).status is Validation.UNREACHABLE
+    assert (
+        with_validator(egress, lambda validator: validator.check(acme, "acme_1", {})).status
+        is Validation.UNREACHABLE
+    )
 
 
 def test_an_endless_body_is_cut(stand_in, tmp_path):
     acme = rule(tmp_path)
-    stand_in.respond = lambda _: Play(200, {"Content-Type": "application/json"}, b'{"id": "' + b"x" * (4 << 20))
-    assert with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {})).status is Validation.ERROR
+    stand_in.respond = lambda _: Play(
+        200, {"Content-Type": "application/json"}, b'{"id": "' + b"x" * (4 << 20)
+    )
+    assert (
+        with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {})).status
+        is Validation.ERROR
+    )
 
 
 @pytest.mark.parametrize("value", ["acme\r\nX-Evil: 1", "acme\n", "acme\0", "schlüssel", " acme", ""])
@@ -205,7 +236,9 @@ def test_a_value_never_splits_a_header(stand_in, tmp_path, value):
 def test_the_credential_is_in_no_reason_and_no_error(stand_in, tmp_path, caplog):
     acme = rule(tmp_path, url="https://api.acme.example/{secret}")
     stand_in.respond = lambda _: Play(cut=True)
-    verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_0123456789abcdef", {}))
+    verdict = with_validator(
+        stand_in.egress, lambda validator: validator.check(acme, "acme_0123456789abcdef", {})
+    )
     assert "0123456789abcdef" not in verdict.reason + caplog.text
 
 
@@ -261,7 +294,9 @@ def test_a_silent_issuer_is_left_alone(stand_in, tmp_path):
     assert {verdict.status for verdict in silent} == {Validation.UNREACHABLE}
     assert "not answered several times" in silent[-1].reason
     assert answered.status is Validation.VALID
-    assert len([asked for asked in stand_in.asked if asked.host == "api.acme.example"]) <= 10, "aiohttp tries a closed connection twice"
+    assert len([asked for asked in stand_in.asked if asked.host == "api.acme.example"]) <= 10, (
+        "aiohttp tries a closed connection twice"
+    )
 
 
 def test_an_answer_of_any_kind_is_no_silence(stand_in, tmp_path):
@@ -271,7 +306,9 @@ def test_an_answer_of_any_kind_is_no_silence(stand_in, tmp_path):
     async def work(validator):
         return [await validator.check(acme, f"acme_{n}", {}) for n in range(8)]
 
-    assert {verdict.status for verdict in with_validator(stand_in.egress, work, a_second=1000)} == {Validation.ERROR}
+    assert {verdict.status for verdict in with_validator(stand_in.egress, work, a_second=1000)} == {
+        Validation.ERROR
+    }
     assert len(stand_in.asked) == 8
 
 
@@ -304,7 +341,9 @@ def test_many_of_one_issuer_do_not_run_out_of_time_by_waiting_for_each_other(sta
 
     async def work(validator):
         wanted = [Wanted(acme, f"acme_{n}", {}) for n in range(60)]
-        await check_all(validator, wanted, lambda number, verdict: verdicts.setdefault(number, verdict.status))
+        await check_all(
+            validator, wanted, lambda number, verdict: verdicts.setdefault(number, verdict.status)
+        )
 
     with_validator(stand_in.egress, work, a_second=50, deadline=0.6)  # a minute would be twenty times as many
     assert verdicts == dict.fromkeys(range(60), Validation.VALID)

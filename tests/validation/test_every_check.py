@@ -26,7 +26,11 @@ CHECKS: dict[str, tuple[Rule, Check]] = {
     for check in checks_of(rule.id, rule.origin)
     if check.url
 }
-REPLIES = [pytest.param(rule, check, reply, id=f"{name}-{reply.name}") for name, (rule, check) in CHECKS.items() for reply in check.reply]
+REPLIES = [
+    pytest.param(rule, check, reply, id=f"{name}-{reply.name}")
+    for name, (rule, check) in CHECKS.items()
+    for reply in check.reply
+]
 
 
 def secret_of(rule: Rule, check: Check) -> str:
@@ -48,7 +52,9 @@ def hosts() -> tuple[str, ...]:
     """Give every host that the checks ask, as their requests name them."""
     found = set()
     for rule, check in CHECKS.values():
-        values = {"secret": secret_of(rule, check)} | {f"part.{name}": value for name, value in parts_of(check).items()}
+        values = {"secret": secret_of(rule, check)} | {
+            f"part.{name}": value for name, value in parts_of(check).items()
+        }
         for url in (check.url, *(one.url for one in check.capability)):
             found.add(urlsplit(fill(Request(url=url), values).url).hostname if url else None)
     return tuple(sorted(host for host in found if host))
@@ -93,14 +99,20 @@ def play(check: Check, reply: Reply) -> object:
 def test_reply_means_what_the_rule_says(stand_in, ask, rule, check, reply):
     stand_in.respond = play(check, reply)
     verdict = ask(rule, check)
-    assert (str(verdict.status), sorted(verdict.services)) == (reply.result, sorted(reply.labels)), verdict.reason
+    assert (str(verdict.status), sorted(verdict.services)) == (reply.result, sorted(reply.labels)), (
+        verdict.reason
+    )
     assert verdict.test_mode or not reply.test_mode
     assert reply.confidence is None or str(verdict.confidence) == reply.confidence
     assert secret_of(rule, check) not in verdict.reason
 
 
 def test_every_check_has_recorded_an_answer_to_a_live_credential_and_one_to_a_dead_one():
-    assert [name for name, (_, check) in CHECKS.items() if not {"valid", "invalid"} <= {reply.result for reply in check.reply}] == []
+    assert [
+        name
+        for name, (_, check) in CHECKS.items()
+        if not {"valid", "invalid"} <= {reply.result for reply in check.reply}
+    ] == []
 
 
 NOTHING_SAID = {
@@ -135,7 +147,9 @@ def test_no_verdict_comes_over_the_network_either(stand_in, ask, rule, check):
     assert told == dict.fromkeys(NOTHING_SAID, "error") | {"cut off": "unreachable"}
 
 
-SOME = dict(list(CHECKS.items())[::24])  # more handshakes than a busy machine does in time would say nothing of an issuer that hangs
+SOME = dict(
+    list(CHECKS.items())[::24]
+)  # more handshakes than a busy machine does in time would say nothing of an issuer that hangs
 
 
 def all_at_once(egress: Egress, deadline: float) -> dict[str, str]:
@@ -145,7 +159,9 @@ def all_at_once(egress: Egress, deadline: float) -> dict[str, str]:
         async with open_http(egress, connections=500) as http:
             validator = Validator(http, Mode.FULL, a_second=10_000, deadline=deadline)
             checks = SOME.values()
-            return await asyncio.gather(*(validator.check(rule, secret_of(rule, check), parts_of(check)) for rule, check in checks))
+            return await asyncio.gather(
+                *(validator.check(rule, secret_of(rule, check), parts_of(check)) for rule, check in checks)
+            )
 
     return {name: str(verdict.status) for name, verdict in zip(SOME, asyncio.run(main()), strict=True)}
 

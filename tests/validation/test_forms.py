@@ -44,9 +44,13 @@ def forms(folder):
 def test_each_form_is_asked_about_in_its_own_way(stand_in, tmp_path, secret, asked, status, reason):
     stand_in.asked.clear()
     stand_in.respond = lambda _: OK
-    verdict = with_validator(stand_in.egress, lambda validator: validator.check(forms(tmp_path), secret, {}), Mode.FULL)
+    verdict = with_validator(
+        stand_in.egress, lambda validator: validator.check(forms(tmp_path), secret, {}), Mode.FULL
+    )
     assert (verdict.status, verdict.reason) == (status, reason)
-    assert [(one.path, next(name for name in one.headers if name.startswith("X-"))) for one in stand_in.asked] == asked
+    assert [
+        (one.path, next(name for name in one.headers if name.startswith("X-"))) for one in stand_in.asked
+    ] == asked
 
 
 def test_a_form_that_cannot_be_matched_is_refused_with_its_place(tmp_path):
@@ -66,15 +70,25 @@ def test_a_form_that_cannot_be_matched_is_refused_with_its_place(tmp_path):
         ("acme_1", {}, "", "test_mode = true", True),
         ("acme_1", {}, "", "", False),
     ],
-    ids=["its beginning", "no such beginning", "a companion's", "no such companion", "the answer says so", "nobody says so"],
+    ids=[
+        "its beginning",
+        "no such beginning",
+        "a companion's",
+        "no such companion",
+        "the answer says so",
+        "nobody says so",
+    ],
 )
 def test_a_key_that_opens_made_up_data_only_is_told_by_itself_a_companion_or_the_answer(
     stand_in, tmp_path, secret, parts, more, after, told
 ):
     acme = rule(
-        tmp_path, more=f"{more}\n[[rule.check.answer]]\njson = {{ livemode = false }}\nresult = 'valid'\nreason = 'accepted'\n{after}"
+        tmp_path,
+        more=f"{more}\n[[rule.check.answer]]\njson = {{ livemode = false }}\nresult = 'valid'\nreason = 'accepted'\n{after}",
     )
-    stand_in.respond = lambda _: Play(200, {"Content-Type": "application/json"}, b'{"id": 1, "livemode": false}')
+    stand_in.respond = lambda _: Play(
+        200, {"Content-Type": "application/json"}, b'{"id": 1, "livemode": false}'
+    )
     verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, secret, parts))
     assert (verdict.status, verdict.test_mode) == ("valid", told)
 
@@ -90,7 +104,9 @@ def test_a_key_that_opens_made_up_data_only_is_told_by_itself_a_companion_or_the
         (Mode.FULL, "api.slow.example", "valid", "api.slow.example"),
     ],
 )
-def test_a_host_of_the_issuers_own_is_safe_and_anybody_elses_is_not(stand_in, tmp_path, mode, host, status, asked):
+def test_a_host_of_the_issuers_own_is_safe_and_anybody_elses_is_not(
+    stand_in, tmp_path, mode, host, status, asked
+):
     more = 'given_host = true\nhosts = ["api.acme.example"]\notherwise = { host = "api.acme.example" }'
     acme = rule(tmp_path, url="https://{part.host}/me", more=more)
     stand_in.asked.clear()
@@ -105,5 +121,7 @@ def test_a_host_of_the_issuers_own_is_safe_and_anybody_elses_is_not(stand_in, tm
 def test_where_only_the_issuers_own_hosts_are_named_no_other_is_ever_asked(stand_in, tmp_path, mode):
     acme = rule(tmp_path, url="https://{part.host}/me", more='hosts = ["api.acme.example"]')
     stand_in.asked.clear()
-    verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {"host": "api.slow.example"}), mode)
+    verdict = with_validator(
+        stand_in.egress, lambda validator: validator.check(acme, "acme_1", {"host": "api.slow.example"}), mode
+    )
     assert (verdict.status, stand_in.asked) == ("unvalidated", [])

@@ -22,8 +22,13 @@ RULES = rules_of("aws")
 KEY_ID, TEMPORARY_ID = "AKIA" + "Q" * 16, "ASIA" + "Q" * 16
 SECRET, TOKEN = "b" * 39 + "7", "IQoJb3JpZ2lu" + "c" * 100
 REGIONAL = ("ec2", "lambda", "sqs", "sns", "rds", "dynamodb", "kms", "secretsmanager", "api.ecr", "ssm")
-HOSTS = tuple(f"{name}.amazonaws.com" for name in ("sts", "s3", "iam", *(f"{one}.us-east-1" for one in REGIONAL)))
-GOVERNMENT = ("iam.us-gov.amazonaws.com", *(f"{name}.us-gov-west-1.amazonaws.com" for name in ("sts", "s3", *REGIONAL)))
+HOSTS = tuple(
+    f"{name}.amazonaws.com" for name in ("sts", "s3", "iam", *(f"{one}.us-east-1" for one in REGIONAL))
+)
+GOVERNMENT = (
+    "iam.us-gov.amazonaws.com",
+    *(f"{name}.us-gov-west-1.amazonaws.com" for name in ("sts", "s3", *REGIONAL)),
+)
 CHINA = tuple(f"{name}.cn-north-1.amazonaws.com.cn" for name in ("sts", "s3", "iam", *REGIONAL))
 IDENTITY = "<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>{}</Arn></GetCallerIdentityResult></GetCallerIdentityResponse>"
 USER, ROOT = "arn:aws:iam::123456789012:user/ops/build", "arn:aws:iam::123456789012:root"
@@ -41,7 +46,11 @@ def _fresh(stand_in):
 
 
 def refusal(code: str, message: str = "no") -> Play:
-    return Play(403, {"Content-Type": "text/xml"}, f"<ErrorResponse><Error><Code>{code}</Code><Message>{message}</Message>".encode())
+    return Play(
+        403,
+        {"Content-Type": "text/xml"},
+        f"<ErrorResponse><Error><Code>{code}</Code><Message>{message}</Message>".encode(),
+    )
 
 
 def action(asked: Asked) -> str | None:
@@ -51,14 +60,28 @@ def action(asked: Asked) -> str | None:
 def signature_holds(asked: Asked, secret: str) -> bool:
     """Compute the signature as AWS's documentation does, from what arrived."""
     headers = {name.lower(): value for name, value in asked.headers.items()}
-    fields = dict(part.strip().split("=", 1) for part in headers["authorization"].removeprefix("AWS4-HMAC-SHA256 ").split(","))
+    fields = dict(
+        part.strip().split("=", 1)
+        for part in headers["authorization"].removeprefix("AWS4-HMAC-SHA256 ").split(",")
+    )
     _, day, region, service, end = fields["Credential"].split("/")
     names = fields["SignedHeaders"].split(";")
     assert {"host", "x-amz-date"} <= set(names)
     assert ("x-amz-security-token" in headers) == ("x-amz-security-token" in names)
-    query = sorted((quote(name, safe="-_.~"), quote(value, safe="-_.~")) for name, value in parse_qsl(asked.query, keep_blank_values=True))
-    canonical = [asked.method, quote(asked.path, safe="/-_.~"), "&".join(f"{name}={value}" for name, value in query)]
-    canonical += [f"{name}:{headers[name]}" for name in names] + ["", fields["SignedHeaders"], hashlib.sha256(asked.body).hexdigest()]
+    query = sorted(
+        (quote(name, safe="-_.~"), quote(value, safe="-_.~"))
+        for name, value in parse_qsl(asked.query, keep_blank_values=True)
+    )
+    canonical = [
+        asked.method,
+        quote(asked.path, safe="/-_.~"),
+        "&".join(f"{name}={value}" for name, value in query),
+    ]
+    canonical += [f"{name}:{headers[name]}" for name in names] + [
+        "",
+        fields["SignedHeaders"],
+        hashlib.sha256(asked.body).hexdigest(),
+    ]
     digest = hashlib.sha256("\n".join(canonical).encode()).hexdigest()
     text = "\n".join(["AWS4-HMAC-SHA256", headers["x-amz-date"], f"{day}/{region}/{service}/{end}", digest])
     key = f"AWS4{secret}".encode()
@@ -72,17 +95,26 @@ def cloud(arn: str, services: dict[str, bytes], secret: str = SECRET):
 
     def respond(asked: Asked) -> Play:
         if not signature_holds(asked, secret):
-            return refusal("SignatureDoesNotMatch", "The request signature we calculated does not match the signature you provided.")
+            return refusal(
+                "SignatureDoesNotMatch",
+                "The request signature we calculated does not match the signature you provided.",
+            )
         if asked.host.startswith("sts."):
             return Play(200, {"Content-Type": "text/xml"}, IDENTITY.format(arn).encode())
         name = action(asked) or asked.host.removeprefix("api.").partition(".")[0]
-        return Play(200, {"Content-Type": "text/xml"}, services[name]) if name in services else refusal("AccessDenied")
+        return (
+            Play(200, {"Content-Type": "text/xml"}, services[name])
+            if name in services
+            else refusal("AccessDenied")
+        )
 
     return respond
 
 
 def checked(stand_in: Issuer, rule: str = "aws_access_key", secret: str = SECRET, **parts: str) -> Verdict:
-    values = {"secret": secret} | {f"part.{name}": value for name, value in (parts or {"access_key_id": KEY_ID}).items()}
+    values = {"secret": secret} | {
+        f"part.{name}": value for name, value in (parts or {"access_key_id": KEY_ID}).items()
+    }
 
     async def main() -> Verdict:
         async with open_http(stand_in.egress) as http:
@@ -95,7 +127,12 @@ def checked(stand_in: Issuer, rule: str = "aws_access_key", secret: str = SECRET
     ("service", "url", "headers", "signature"),
     [
         # get-vanilla of AWS's test suite
-        ("service", "https://example.amazonaws.com/", {}, "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"),
+        (
+            "service",
+            "https://example.amazonaws.com/",
+            {},
+            "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31",
+        ),
         # the example of AWS's documentation
         (
             "iam",
@@ -113,7 +150,9 @@ def test_signature_is_the_published_one(service, url, headers, signature):
 
 
 def test_a_live_key_tells_whose_it_is_and_what_it_lists(stand_in):
-    stand_in.respond = cloud(USER, {"s3": b"<a/>", "DescribeRegions": b"<a/>", "lambda": b"{}", "dynamodb": b"{}", "ecr": b"{}"})
+    stand_in.respond = cloud(
+        USER, {"s3": b"<a/>", "DescribeRegions": b"<a/>", "lambda": b"{}", "dynamodb": b"{}", "ecr": b"{}"}
+    )
     verdict = checked(stand_in)
     assert (verdict.status, verdict.confidence) == ("valid", "high")
     assert verdict.services == ("aws_dynamodb", "aws_ec2", "aws_ecr", "aws_identity", "aws_lambda", "aws_s3")
@@ -144,7 +183,9 @@ def test_root_and_administrators_are_named(stand_in):
 
 def test_a_temporary_key_sends_its_token(stand_in):
     stand_in.respond = cloud("arn:aws:sts::123456789012:assumed-role/ci/run", {})
-    verdict = checked(stand_in, "aws_session_key", TOKEN, access_key_id=TEMPORARY_ID, secret_access_key=SECRET)
+    verdict = checked(
+        stand_in, "aws_session_key", TOKEN, access_key_id=TEMPORARY_ID, secret_access_key=SECRET
+    )
     assert (verdict.status, verdict.services) == ("valid", ("aws_identity",))
     assert all(asked.headers["X-Amz-Security-Token"] == TOKEN for asked in stand_in.asked)
 
@@ -164,7 +205,11 @@ def test_a_wrong_signature_is_asked_about_once_more(stand_in):
     [
         (refusal("InvalidClientTokenId"), "invalid", "medium"),
         (refusal("ExpiredToken"), "invalid", "high"),
-        (refusal("SignatureDoesNotMatch", "Signature expired: 20200101T000000Z is now earlier than"), "error", "low"),
+        (
+            refusal("SignatureDoesNotMatch", "Signature expired: 20200101T000000Z is now earlier than"),
+            "error",
+            "low",
+        ),
         (refusal("SignatureDoesNotMatch", "Signature not yet current: 20300101T000000Z"), "error", "low"),
         (refusal("SomethingElse"), "error", "low"),
         (Play(429), "error", "low"),
@@ -172,11 +217,23 @@ def test_a_wrong_signature_is_asked_about_once_more(stand_in):
         (Play(200, {"Content-Type": "text/html"}, b"<html>Welcome to the hotel"), "error", "low"),
         (Play(cut=True), "unreachable", "low"),
     ],
-    ids=["unknown", "expired", "clock behind", "clock ahead", "other", "limited", "fault", "portal", "cut off"],
+    ids=[
+        "unknown",
+        "expired",
+        "clock behind",
+        "clock ahead",
+        "other",
+        "limited",
+        "fault",
+        "portal",
+        "cut off",
+    ],
 )
 def test_what_sts_says_is_what_is_told(stand_in, answer, status, confidence):
     stand_in.respond = lambda _: answer
-    verdict = checked(stand_in, "aws_session_key", TOKEN, access_key_id=TEMPORARY_ID, secret_access_key=SECRET)
+    verdict = checked(
+        stand_in, "aws_session_key", TOKEN, access_key_id=TEMPORARY_ID, secret_access_key=SECRET
+    )
     assert (verdict.status, verdict.confidence) == (status, confidence)
     assert not any(text in verdict.reason for text in (SECRET, TOKEN, TEMPORARY_ID))
 
@@ -192,7 +249,11 @@ def test_what_sts_says_is_what_is_told(stand_in, answer, status, confidence):
 )
 def test_half_a_key_is_not_asked_about(stand_in, secret, parts, missing):
     verdict = checked(stand_in, "aws_session_key", secret, **parts)
-    assert (verdict.status, verdict.reason, stand_in.asked) == ("unvalidated", f"its {missing} was not found with it", [])
+    assert (verdict.status, verdict.reason, stand_in.asked) == (
+        "unvalidated",
+        f"its {missing} was not found with it",
+        [],
+    )
 
 
 def test_a_service_that_fails_takes_nothing_from_the_verdict(stand_in):
@@ -207,7 +268,12 @@ def test_a_service_that_fails_takes_nothing_from_the_verdict(stand_in):
         ("us-gov-east-1", "sts.us-gov-west-1.amazonaws.com", "iam.us-gov.amazonaws.com", "high"),
         ("cn-northwest-1", "sts.cn-north-1.amazonaws.com.cn", "iam.cn-north-1.amazonaws.com.cn", "high"),
         ("eu-central-1", "sts.amazonaws.com", "iam.amazonaws.com", "high"),
-        (None, "sts.amazonaws.com", "iam.amazonaws.com", "medium"),  # it may be a key of a cloud that was not asked
+        (
+            None,
+            "sts.amazonaws.com",
+            "iam.amazonaws.com",
+            "medium",
+        ),  # it may be a key of a cloud that was not asked
     ],
 )
 def test_a_region_beside_a_key_tells_which_cloud_is_asked(stand_in, region, sts, iam, confidence):
@@ -217,7 +283,10 @@ def test_a_region_beside_a_key_tells_which_cloud_is_asked(stand_in, region, sts,
     verdict = checked(stand_in, **parts)
     assert (verdict.status, verdict.services) == ("valid", ("aws_iam", "aws_identity"))
     assert "123456789012" in verdict.reason
-    assert {asked.host for asked in stand_in.asked if "sts" in asked.host or "iam" in asked.host} == {sts, iam}
+    assert {asked.host for asked in stand_in.asked if "sts" in asked.host or "iam" in asked.host} == {
+        sts,
+        iam,
+    }
     stand_in.respond = lambda _: refusal("InvalidClientTokenId")
     verdict = checked(stand_in, **parts)
     assert (verdict.status, verdict.confidence) == ("invalid", confidence)
@@ -230,9 +299,13 @@ def test_a_canary_is_never_used_unless_told_to(stand_in):
     async def main(*, told_to: bool) -> Verdict:
         async with open_http(stand_in.egress) as http:
             validator = Validator(http, Mode.SAFE, a_second=1000, canaries=told_to)
-            return await validator.check(RULES["aws_access_key"], SECRET, {"access_key_id": "AKIAFAGUQ5JEQ" + "A" * 7})
+            return await validator.check(
+                RULES["aws_access_key"], SECRET, {"access_key_id": "AKIAFAGUQ5JEQ" + "A" * 7}
+            )
 
     verdict = asyncio.run(main(told_to=False))
     assert (verdict.status, verdict.canary, stand_in.asked) == ("unvalidated", True, [])
     verdict = asyncio.run(main(told_to=True))
-    assert (verdict.status, verdict.canary) == ("valid", True), "it is a canary none the less, and scored as one"
+    assert (verdict.status, verdict.canary) == ("valid", True), (
+        "it is a canary none the less, and scored as one"
+    )

@@ -10,7 +10,9 @@ from outcrop.validation.engine import Mode, Validator
 from tests.support.issuer import Issuer, Play, issuer
 from tests.support.named import check_in, rules_of, run_named
 
-SIGNED = "sp=racwdl&st=2024-01-01T00:00:00Z&se=2099-01-01T00%3A00%3A00Z&sv=2022-11-02&sr=c&sig=" + "a" * 43 + "%3D"
+SIGNED = (
+    "sp=racwdl&st=2024-01-01T00:00:00Z&se=2099-01-01T00%3A00%3A00Z&sv=2022-11-02&sr=c&sig=" + "a" * 43 + "%3D"
+)
 BLOB, FILE, QUEUE = (f"https://acmestore1.{kind}.core.windows.net" for kind in ("blob", "file", "queue"))
 CHECK = check_in("azure", "azure_sas_token")
 OK = Play(200, {"x-ms-request-id": "1", "Content-Type": "application/xml"}, b"<EnumerationResults/>")
@@ -52,7 +54,10 @@ def test_what_a_signature_allows_is_what_it_opens(stand_in):
     assert run_named(stand_in.egress, CHECK, SIGNED, url=BLOB).services == (
         "azure_blob", "azure_blob_delete", "azure_blob_list", "azure_blob_read", "azure_blob_write",
     )  # fmt: skip
-    assert run_named(stand_in.egress, CHECK, SIGNED.replace("racwdl", "r"), url=QUEUE).services == ("azure_queue", "azure_queue_read")
+    assert run_named(stand_in.egress, CHECK, SIGNED.replace("racwdl", "r"), url=QUEUE).services == (
+        "azure_queue",
+        "azure_queue_read",
+    )
     assert run_named(stand_in.egress, CHECK, SIGNED.replace("&", "&amp;"), url=BLOB).status == "valid"
 
 
@@ -70,7 +75,18 @@ def test_what_a_signature_allows_is_what_it_opens(stand_in):
         (Play(200, {"Content-Type": "text/html"}, b"<html>Welcome to the hotel"), "error", "low"),
         (Play(cut=True), "unreachable", "low"),
     ],
-    ids=["refused", "narrow", "gone", "firewall", "no public access", "limited", "busy", "redirect", "portal", "cut off"],
+    ids=[
+        "refused",
+        "narrow",
+        "gone",
+        "firewall",
+        "no public access",
+        "limited",
+        "busy",
+        "redirect",
+        "portal",
+        "cut off",
+    ],
 )
 def test_what_azure_says_is_what_is_told(stand_in, answer, status, confidence):
     stand_in.respond = lambda _: answer
@@ -82,13 +98,23 @@ def test_what_azure_says_is_what_is_told(stand_in, answer, status, confidence):
 @pytest.mark.parametrize("end", ["2024-01-02T00:00:00Z", "2024-01-02T00%3A00%3A00Z", "2024-01-02"])
 def test_a_signature_whose_time_has_run_out_is_not_asked_about(stand_in, end):
     verdict = run_named(stand_in.egress, CHECK, SIGNED.replace("2099-01-01T00%3A00%3A00Z", end), url=BLOB)
-    assert (verdict.status, verdict.confidence, verdict.reason) == ("invalid", "high", "its time ran out on 2024-01-02")
+    assert (verdict.status, verdict.confidence, verdict.reason) == (
+        "invalid",
+        "high",
+        "its time ran out on 2024-01-02",
+    )
     assert stand_in.asked == []
 
 
 @pytest.mark.parametrize(
     "url",
-    [f"{BLOB}.evil.example/c", "https://evil.example/?x=.blob.core.windows.net", f"{BLOB}@evil.example/", f"{BLOB}/a?b", f"{BLOB}/a#b"],
+    [
+        f"{BLOB}.evil.example/c",
+        "https://evil.example/?x=.blob.core.windows.net",
+        f"{BLOB}@evil.example/",
+        f"{BLOB}/a?b",
+        f"{BLOB}/a#b",
+    ],
 )
 def test_no_other_host_is_asked(stand_in, url):
     assert run_named(stand_in.egress, CHECK, SIGNED, url=url).status == "unvalidated"
@@ -101,7 +127,13 @@ def test_a_safe_run_asks_and_one_without_an_address_says_what_is_missing(stand_i
     async def main():
         async with open_http(stand_in.egress) as http:
             validator = Validator(http, Mode.SAFE)
-            return await validator.check(rule, SIGNED, {"url": f"{BLOB}/backups"}), await validator.check(rule, SIGNED, {})
+            return await validator.check(rule, SIGNED, {"url": f"{BLOB}/backups"}), await validator.check(
+                rule, SIGNED, {}
+            )
 
     asked, missing = asyncio.run(main())
-    assert (asked.status, missing.status, missing.reason) == ("valid", "unvalidated", "its url was not found with it")
+    assert (asked.status, missing.status, missing.reason) == (
+        "valid",
+        "unvalidated",
+        "its url was not found with it",
+    )

@@ -24,7 +24,12 @@ def _fresh(stand_in):
     stand_in.asked.clear()
 
 
-def checked(egress: Egress, password: str = PASSWORD, login: str = "https://deploy", server: str = "ci.example/job/build"):
+def checked(
+    egress: Egress,
+    password: str = PASSWORD,
+    login: str = "https://deploy",
+    server: str = "ci.example/job/build",
+):
     return run_named(egress, check_in("basic_auth", "basic_auth_url"), password, login=login, server=server)
 
 
@@ -53,8 +58,12 @@ def answers(without: int, with_right: int, with_wrong: int = 401):
 def test_only_the_difference_tells(stand_in, respond, password, status, confidence, requests):
     stand_in.respond = respond
     verdict = checked(stand_in.egress, password)
-    assert (verdict.status, verdict.confidence, len(stand_in.asked)) == (status, confidence, requests), verdict.reason
-    assert {(asked.method, asked.host, asked.path, asked.query) for asked in stand_in.asked} == {("GET", "ci.example", "/job/build", "")}
+    assert (verdict.status, verdict.confidence, len(stand_in.asked)) == (status, confidence, requests), (
+        verdict.reason
+    )
+    assert {(asked.method, asked.host, asked.path, asked.query) for asked in stand_in.asked} == {
+        ("GET", "ci.example", "/job/build", "")
+    }
     assert PASSWORD not in verdict.reason
 
 

@@ -19,7 +19,13 @@ HOSTS = (
     *(f"acme1.{kind}.core.windows.net" for kind in ("blob", "file", "queue", "table")),
 )  # fmt: skip
 KEY = rsa.generate_private_key(65537, 2048)
-PEM = KEY.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()).decode().strip()
+PEM = (
+    KEY.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    .decode()
+    .strip()
+)
 EMAIL = "ci@acme-prod-1.iam.gserviceaccount.com"
 STORAGE_KEY = base64.b64encode(bytes(range(64))).decode()
 JSON = {"Content-Type": "application/json"}
@@ -45,7 +51,10 @@ def unpadded(text: str) -> bytes:
 
 
 def token_of(claims: dict[str, object]) -> str:
-    return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in ({"alg": "RS256"}, claims, {}))
+    return ".".join(
+        base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
+        for part in ({"alg": "RS256"}, claims, {})
+    )
 
 
 def google(asked: Asked) -> Play:
@@ -53,7 +62,9 @@ def google(asked: Asked) -> Play:
     if asked.host == "oauth2.googleapis.com":
         form = parse_qs(asked.body.decode())
         head, claims, proof = form["assertion"][0].split(".")
-        KEY.public_key().verify(unpadded(proof), f"{head}.{claims}".encode(), padding.PKCS1v15(), hashes.SHA256())
+        KEY.public_key().verify(
+            unpadded(proof), f"{head}.{claims}".encode(), padding.PKCS1v15(), hashes.SHA256()
+        )
         said = json.loads(unpadded(claims))
         assert (said["iss"], said["aud"]) == (EMAIL, "https://oauth2.googleapis.com/token")
         assert said["scope"].endswith("read-only")
@@ -62,9 +73,19 @@ def google(asked: Asked) -> Play:
     assert asked.headers["Authorization"] == "Bearer ya29.made-up"
     if asked.path == "/v1/projects/acme-prod-1:testIamPermissions":
         wanted = json.loads(asked.body)["permissions"]
-        return told({"permissions": [name for name in wanted if name.startswith(("storage", "resourcemanager"))]})
+        return told(
+            {"permissions": [name for name in wanted if name.startswith(("storage", "resourcemanager"))]}
+        )
     assert asked.path == "/v1/projects/acme-prod-1:getIamPolicy"
-    return told({"bindings": [{"role": "roles/owner", "members": [f"serviceAccount:{EMAIL}"]}, {"role": "roles/editor", "members": 7}, 3]})
+    return told(
+        {
+            "bindings": [
+                {"role": "roles/owner", "members": [f"serviceAccount:{EMAIL}"]},
+                {"role": "roles/editor", "members": 7},
+                3,
+            ]
+        }
+    )
 
 
 def service_account(stand_in: Issuer, secret: str = PEM, **parts: str):
@@ -72,7 +93,9 @@ def service_account(stand_in: Issuer, secret: str = PEM, **parts: str):
     return run_named(stand_in.egress, check_in("google", "gcp_service_account"), secret, **given)
 
 
-@pytest.mark.parametrize("written", [PEM, PEM.replace("\n", "\\n"), PEM.replace("\n", "\n    "), PEM.replace("\n", '\\n" +\n  "')])
+@pytest.mark.parametrize(
+    "written", [PEM, PEM.replace("\n", "\\n"), PEM.replace("\n", "\n    "), PEM.replace("\n", '\\n" +\n  "')]
+)
 def test_a_service_account_gets_a_token_however_its_key_is_written(stand_in, written):
     stand_in.respond = google
     verdict = service_account(stand_in, written)
@@ -81,7 +104,9 @@ def test_a_service_account_gets_a_token_however_its_key_is_written(stand_in, wri
 
 
 def test_the_token_endpoint_is_googles_whatever_the_file_says(stand_in):
-    stand_in.respond = lambda _: told({"error": "invalid_grant", "error_description": "Invalid JWT Signature."}, 400)
+    stand_in.respond = lambda _: told(
+        {"error": "invalid_grant", "error_description": "Invalid JWT Signature."}, 400
+    )
     verdict = service_account(stand_in, token_uri="https://evil.example/token")
     assert (verdict.status, verdict.confidence) == ("invalid", "high")
     assert [asked.host for asked in stand_in.asked] == ["oauth2.googleapis.com"]
@@ -91,7 +116,13 @@ def test_the_token_endpoint_is_googles_whatever_the_file_says(stand_in):
     ("answer", "status"),
     [
         (
-            told({"error": "invalid_grant", "error_description": "Invalid JWT: Token must be a short-lived token (60 minutes)"}, 400),
+            told(
+                {
+                    "error": "invalid_grant",
+                    "error_description": "Invalid JWT: Token must be a short-lived token (60 minutes)",
+                },
+                400,
+            ),
             "error",
         ),
         (told({"error": "unauthorized_client"}, 401), "error"),
@@ -106,7 +137,9 @@ def test_what_google_says_otherwise_is_no_verdict(stand_in, answer, status):
     assert service_account(stand_in).status == status
 
 
-@pytest.mark.parametrize("secret", [PEM[:900], PEM.replace("A", "B", 40), "-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----"])
+@pytest.mark.parametrize(
+    "secret", [PEM[:900], PEM.replace("A", "B", 40), "-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----"]
+)
 def test_a_broken_key_is_not_sent_anywhere(stand_in, secret):
     verdict = service_account(stand_in, secret)
     assert (verdict.status, verdict.confidence, stand_in.asked) == ("invalid", "low", [])
@@ -127,11 +160,17 @@ def azure(asked: Asked) -> Play:
             f"/{account}{asked.path}",
             "comp:list",
         ]
-    proof = base64.b64encode(hmac.digest(bytes(range(64)), "\n".join(lines).encode(), hashlib.sha256)).decode()
+    proof = base64.b64encode(
+        hmac.digest(bytes(range(64)), "\n".join(lines).encode(), hashlib.sha256)
+    ).decode()
     if asked.headers["Authorization"] != f"SharedKey {account}:{proof}":
-        return Play(403, {"Content-Type": "application/xml"}, b"<Error><Code>AuthenticationFailed</Code></Error>")
+        return Play(
+            403, {"Content-Type": "application/xml"}, b"<Error><Code>AuthenticationFailed</Code></Error>"
+        )
     if kind == "queue":
-        return Play(403, {"Content-Type": "application/xml"}, b"<Error><Code>AuthorizationFailure</Code></Error>")
+        return Play(
+            403, {"Content-Type": "application/xml"}, b"<Error><Code>AuthorizationFailure</Code></Error>"
+        )
     return Play(200, {"Content-Type": "application/xml"}, b"<EnumerationResults/>")
 
 
@@ -162,7 +201,9 @@ def test_a_wrong_storage_key_is_refused_and_no_more_is_asked(stand_in):
     ],
 )
 def test_what_storage_says_is_what_is_told(stand_in, code, status):
-    stand_in.respond = lambda _: Play(403, {"Content-Type": "application/xml"}, f"<Error>{code}</Error>".encode())
+    stand_in.respond = lambda _: Play(
+        403, {"Content-Type": "application/xml"}, f"<Error>{code}</Error>".encode()
+    )
     verdict = storage(stand_in)
     assert verdict.status == status
     assert STORAGE_KEY not in verdict.reason
@@ -179,7 +220,11 @@ def microsoft(asked: Asked) -> Play:
         return told({"value": [{"subscriptionId": "1"}]})
     form = parse_qs(asked.body.decode())
     assert asked.path == "/11111111-2222-3333-4444-555555555555/oauth2/v2.0/token"
-    assert (form["client_id"], form["client_secret"], form["grant_type"]) == (["c" * 36], ["a secret~&="], ["client_credentials"])
+    assert (form["client_id"], form["client_secret"], form["grant_type"]) == (
+        ["c" * 36],
+        ["a secret~&="],
+        ["client_credentials"],
+    )
     if form["scope"] == ["https://management.azure.com/.default"]:
         return told({"access_token": "for-management"})
     return told({"access_token": token_of({"roles": ["Application.ReadWrite.All", "Mail.Read", 5]})})
@@ -188,12 +233,17 @@ def microsoft(asked: Asked) -> Play:
 def test_an_entra_application_tells_what_it_may_do(stand_in):
     stand_in.respond = microsoft
     verdict = entra(stand_in)
-    assert (verdict.status, verdict.services) == ("valid", ("azure_graph", "azure_graph_admin", "azure_management"))
+    assert (verdict.status, verdict.services) == (
+        "valid",
+        ("azure_graph", "azure_graph_admin", "azure_management"),
+    )
 
 
 @pytest.mark.parametrize("token", ["x", "a.b.c", 5, None, {"a": 1}])
 def test_an_odd_token_only_tells_less(stand_in, token):
-    stand_in.respond = lambda asked: told({"access_token": token}) if "microsoftonline" in asked.host else Play(403)
+    stand_in.respond = lambda asked: (
+        told({"access_token": token}) if "microsoftonline" in asked.host else Play(403)
+    )
     verdict = entra(stand_in)
     assert (verdict.status, verdict.services) == ("error" if token is None else "valid", ())
 

@@ -43,7 +43,14 @@ async def drips(_reader, writer):
         await asyncio.sleep(0.05)
 
 
-SCHEMES = {"postgres": "postgresql", "mysql": "mysql", "redis": "redis", "amqp": "amqp", "mongodb": "mongodb", "mssql": "mssql"}
+SCHEMES = {
+    "postgres": "postgresql",
+    "mysql": "mysql",
+    "redis": "redis",
+    "amqp": "amqp",
+    "mongodb": "mongodb",
+    "mssql": "mssql",
+}
 
 
 @pytest.mark.parametrize("play", [closes, hangs, floods, talks_nonsense, claims_to_be_huge, drips])

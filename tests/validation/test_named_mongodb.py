@@ -17,10 +17,16 @@ PASSWORD = "S3cr3t!pw"
 class Mongo:
     """A server with one user, which checks proofs from what it keeps: never the password itself."""
 
-    def __init__(self, database: str = "admin", mechanism: str = "SCRAM-SHA-256", roles: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, database: str = "admin", mechanism: str = "SCRAM-SHA-256", roles: tuple[str, ...] = ()
+    ) -> None:
         self.database, self.mechanism, self.roles = database, mechanism, roles
         self.algorithm = "sha256" if mechanism == "SCRAM-SHA-256" else "sha1"
-        plain = PASSWORD if self.algorithm == "sha256" else hashlib.md5(f"app:mongo:{PASSWORD}".encode()).hexdigest()
+        plain = (
+            PASSWORD
+            if self.algorithm == "sha256"
+            else hashlib.md5(f"app:mongo:{PASSWORD}".encode()).hexdigest()
+        )
         salted = hashlib.pbkdf2_hmac(self.algorithm, plain.encode(), b"salt", 4096)
         self.stored = hashlib.new(self.algorithm, hmac.digest(salted, b"Client Key", self.algorithm)).digest()
         self.server_key = hmac.digest(salted, b"Server Key", self.algorithm)
@@ -33,10 +39,20 @@ class Mongo:
             known = asked["saslSupportedMechs"] == f"{self.database}.app"
             return {"ok": 1.0} | ({"saslSupportedMechs": [self.mechanism]} if known else {})
         if "saslStart" in asked:
-            if asked["$db"] != self.database or asked["mechanism"] != self.mechanism or not asked["payload"].startswith(b"n,,n=app,r="):
+            if (
+                asked["$db"] != self.database
+                or asked["mechanism"] != self.mechanism
+                or not asked["payload"].startswith(b"n,,n=app,r=")
+            ):
                 return refused
             self.first = asked["payload"][3:]
-            self.challenge = b"r=" + self.first.rpartition(b"r=")[2] + b"server,s=" + base64.b64encode(b"salt") + b",i=4096"
+            self.challenge = (
+                b"r="
+                + self.first.rpartition(b"r=")[2]
+                + b"server,s="
+                + base64.b64encode(b"salt")
+                + b",i=4096"
+            )
             return {"ok": 1.0, "conversationId": 1, "done": False, "payload": self.challenge}
         if "saslContinue" in asked:
             without, _, proof = asked["payload"].rpartition(b",p=")
@@ -92,7 +108,13 @@ def document(data: dict) -> bytes:
         (Mongo(), "/crm?authSource=admin", PASSWORD, "valid", ("mongodb",)),
         (Mongo(mechanism="SCRAM-SHA-1"), "", PASSWORD, "valid", ("mongodb",)),
         (Mongo(mechanism="SCRAM-SHA-1"), "", "wrong-password-1", "invalid", ()),
-        (Mongo(roles=("root",)), "", PASSWORD, "valid", ("mongodb", "mongodb_read", "mongodb_read_write", "mongodb_root")),
+        (
+            Mongo(roles=("root",)),
+            "",
+            PASSWORD,
+            "valid",
+            ("mongodb", "mongodb_read", "mongodb_read_write", "mongodb_root"),
+        ),
         (Mongo(roles=("readAnyDatabase", "x")), "", PASSWORD, "valid", ("mongodb", "mongodb_read")),
         (Mongo(), "/crm", "wrong-password-1", "invalid", ()),
         (Mongo(), "", "wrong-password-1", "invalid", ()),
@@ -106,13 +128,23 @@ def test_mongodb(play, database, password, status, services):
 
 def test_a_seed_list_and_several_hosts_are_not_followed():
     check = check_in("mongodb", "mongodb_uri")
-    for login, server in (("mongodb+srv://app", "cluster0.mongodb.example"), ("mongodb://app", "m1.example:27017,")):
+    for login, server in (
+        ("mongodb+srv://app", "cluster0.mongodb.example"),
+        ("mongodb://app", "m1.example:27017,"),
+    ):
         assert run_named(Egress(), check, PASSWORD, login=login, server=server).status == "unvalidated"
 
 
 @pytest.mark.parametrize(
     "data",
-    [b"", bytes(5), b"\xff" * 40, bson.dump({"a": 1})[:-1], b"\x10\0\0\0\x02a\0\xff\xff\xff\x7fxxxx\0", b"\x08\0\0\0\x7e\x61\0\0"],
+    [
+        b"",
+        bytes(5),
+        b"\xff" * 40,
+        bson.dump({"a": 1})[:-1],
+        b"\x10\0\0\0\x02a\0\xff\xff\xff\x7fxxxx\0",
+        b"\x08\0\0\0\x7e\x61\0\0",
+    ],
 )
 def test_broken_documents_are_refused(data):
     with pytest.raises((ValueError, IndexError)):

@@ -20,10 +20,18 @@ from tests.support.named import check_in, run_named
 from tests.support.servers import free_port
 
 REGIONAL = ("ec2", "lambda", "sqs", "sns", "rds", "dynamodb", "kms", "secretsmanager", "api.ecr", "ssm")
-HOSTS = tuple(f"{name}.amazonaws.com" for name in ("sts", "s3", "iam", *(f"{one}.us-east-1" for one in REGIONAL)))
+HOSTS = tuple(
+    f"{name}.amazonaws.com" for name in ("sts", "s3", "iam", *(f"{one}.us-east-1" for one in REGIONAL))
+)
 PLAYED = ("sts", "iam", "s3", "sqs", "sns")  # each further one takes moto a second to load
-NARROW = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": ["s3:ListAllMyBuckets", "sqs:ListQueues"], "Resource": "*"}]}
-ASSUMED = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": {"AWS": "*"}}]}
+NARROW = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Action": ["s3:ListAllMyBuckets", "sqs:ListQueues"], "Resource": "*"}],
+}
+ASSUMED = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": {"AWS": "*"}}],
+}
 ADMINISTRATOR = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
 AT_ONCE = {"again_after": 0.0}
 
@@ -46,7 +54,10 @@ class Cloud:
         """Do something in the cloud, as nobody: nothing is checked until `guard` is called."""
         scope = f"x/20260101/us-east-1/{service}/aws4_request"
         headers = {"Authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"}
-        sent = headers | {"Host": f"{service}.amazonaws.com", "Content-Type": "application/x-www-form-urlencoded"}
+        sent = headers | {
+            "Host": f"{service}.amazonaws.com",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
         status, _, body = forward(self.port, "POST", "/", sent, urlencode(form).encode())
         assert status == 200, body
         return body.decode()
@@ -55,7 +66,9 @@ class Cloud:
         forward(self.port, "POST", "/moto-api/reset-auth", {}, b"0" if on else b"inf")
 
 
-def forward(port: int, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
+def forward(
+    port: int, method: str, path: str, headers: dict[str, str], body: bytes
+) -> tuple[int, dict[str, str], bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     try:
         connection.request(method, path, body or None, headers)
@@ -73,14 +86,21 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
         if asked.host.partition(".")[0] not in PLAYED:
             return Play(403)
         status, headers, body = forward(
-            port, asked.method, f"{asked.path}?{asked.query}" if asked.query else asked.path, dict(asked.headers), asked.body
+            port,
+            asked.method,
+            f"{asked.path}?{asked.query}" if asked.query else asked.path,
+            dict(asked.headers),
+            asked.body,
         )
         return Play(status, {"Content-Type": headers.get("Content-Type", "")}, body)
 
     with (folder / "output").open("wb") as output:
         environment = {**os.environ, "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}
         process = subprocess.Popen(
-            [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], stdout=output, stderr=output, env=environment
+            [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+            stdout=output,
+            stderr=output,
+            env=environment,
         )
         try:
             for _ in range(600):
@@ -115,7 +135,13 @@ def pairs(cloud: Cloud) -> dict[str, Pair]:
             cloud.call("iam", Action="PutUserPolicy", Version="2010-05-08", UserName=user, **document)
         told = cloud.call("iam", Action="CreateAccessKey", Version="2010-05-08", UserName=user)
         made[user] = Pair(tag(told, "AccessKeyId"), tag(told, "SecretAccessKey"))
-    cloud.call("iam", Action="CreateRole", Version="2010-05-08", RoleName="ci", AssumeRolePolicyDocument=json.dumps(ASSUMED))
+    cloud.call(
+        "iam",
+        Action="CreateRole",
+        Version="2010-05-08",
+        RoleName="ci",
+        AssumeRolePolicyDocument=json.dumps(ASSUMED),
+    )
     role = "arn:aws:iam::123456789012:role/ci"
     told = cloud.call("sts", Action="AssumeRole", Version="2011-06-15", RoleArn=role, RoleSessionName="run")
     made["role"] = Pair(tag(told, "AccessKeyId"), tag(told, "SecretAccessKey"), tag(told, "SessionToken"))
@@ -128,12 +154,22 @@ def checked(cloud: Cloud, pair: Pair) -> Verdict:
         check = check_in("aws", "aws_session_key")
         parts = {"access_key_id": pair.key_id, "secret_access_key": pair.secret}
         return run_named(cloud.front.egress, check, pair.token, options=AT_ONCE, **parts)
-    return run_named(cloud.front.egress, check_in("aws", "aws_access_key"), pair.secret, options=AT_ONCE, access_key_id=pair.key_id)
+    return run_named(
+        cloud.front.egress,
+        check_in("aws", "aws_access_key"),
+        pair.secret,
+        options=AT_ONCE,
+        access_key_id=pair.key_id,
+    )
 
 
 def test_a_narrow_key_opens_what_its_policy_says(cloud, pairs):
     verdict = checked(cloud, pairs["narrow"])
-    assert (verdict.status, verdict.confidence, verdict.services) == ("valid", "high", ("aws_identity", "aws_s3", "aws_sqs"))
+    assert (verdict.status, verdict.confidence, verdict.services) == (
+        "valid",
+        "high",
+        ("aws_identity", "aws_s3", "aws_sqs"),
+    )
     assert verdict.reason == "STS knows it: a user of account 123456789012"
 
 
@@ -162,6 +198,12 @@ def test_a_wrong_secret_and_an_unknown_id_are_refused(cloud, pairs):
 
 def test_a_key_that_was_deleted_is_refused(cloud, pairs):
     cloud.guard(on=False)
-    cloud.call("iam", Action="DeleteAccessKey", Version="2010-05-08", UserName="idle", AccessKeyId=pairs["idle"].key_id)
+    cloud.call(
+        "iam",
+        Action="DeleteAccessKey",
+        Version="2010-05-08",
+        UserName="idle",
+        AccessKeyId=pairs["idle"].key_id,
+    )
     cloud.guard(on=True)
     assert checked(cloud, pairs["idle"]).status == "invalid"

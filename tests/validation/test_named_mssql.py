@@ -48,7 +48,9 @@ def read_login(body: bytes) -> dict[str, str]:
     """Read a LOGIN7 as the document lays it out."""
     assert struct.unpack_from("<II", body) == (len(body), 0x74000004)
     found = {}
-    for at, name in enumerate(("host", "user", "password", "app", "server", "extension", "library", "language", "database")):
+    for at, name in enumerate(
+        ("host", "user", "password", "app", "server", "extension", "library", "language", "database")
+    ):
         offset, length = struct.unpack_from("<HH", body, 36 + 4 * at)
         raw = body[offset : offset + 2 * length]
         if name == "password":
@@ -57,11 +59,15 @@ def read_login(body: bytes) -> dict[str, str]:
     return found
 
 
-def sqlserver(cert, *, encryption: int = 1, answer: bytes | None = None, split: bool = False, logins: list | None = None):
+def sqlserver(
+    cert, *, encryption: int = 1, answer: bytes | None = None, split: bool = False, logins: list | None = None
+):
     async def play(reader, writer):
         kind, body = await heard(reader)
         assert (kind, body[:1]) == (0x12, b"\0")
-        writer.write(packet(4, struct.pack("!BHHBHHB", 0, 11, 6, 1, 17, 1, 0xFF) + bytes(6) + bytes([encryption])))
+        writer.write(
+            packet(4, struct.pack("!BHHBHHB", 0, 11, 6, 1, 17, 1, 0xFF) + bytes(6) + bytes([encryption]))
+        )
         if encryption == 2:
             assert await reader.read(1) == b"", "nothing is said unencrypted"
             return
@@ -112,10 +118,19 @@ def sqlserver(cert, *, encryption: int = 1, answer: bytes | None = None, split: 
 )
 def test_a_login_is_told_right_or_wrong(cert, user, password, status, confidence, services):
     logins: list[dict[str, str]] = []
-    verdict = asked_of(sqlserver(cert, logins=logins), "mssql", password, login=f"mssql://{user}", database="/crm")
-    assert (verdict.status, verdict.confidence, verdict.services) == (status, confidence, services), verdict.reason
+    verdict = asked_of(
+        sqlserver(cert, logins=logins), "mssql", password, login=f"mssql://{user}", database="/crm"
+    )
+    assert (verdict.status, verdict.confidence, verdict.services) == (status, confidence, services), (
+        verdict.reason
+    )
     (login,) = logins
-    assert (login["user"], login["password"], login["database"], login["extension"]) == (user, password, "crm", "")
+    assert (login["user"], login["password"], login["database"], login["extension"]) == (
+        user,
+        password,
+        "crm",
+        "",
+    )
 
 
 @pytest.mark.parametrize(
@@ -162,7 +177,9 @@ def rules() -> RuleSet:
 def logins_in(rules: RuleSet, text: str) -> list[tuple[str, int, str, str, str] | str]:
     found: list[tuple[str, int, str, str, str] | str] = []
     for hit in find(rules, text.encode(), Confidence.LOW):
-        values = {"secret": reveal(hit.secret)} | {f"part.{name}": reveal(part) for name, part in hit.parts.items()}
+        values = {"secret": reveal(hit.secret)} | {
+            f"part.{name}": reveal(part) for name, part in hit.parts.items()
+        }
         try:
             login = login_in(values)
         except UnfitError as reason:
@@ -180,16 +197,34 @@ ADO = "Server=tcp:crm.database.windows.net,1433;Initial Catalog=crm;User ID=crm;
     [
         (f'"DefaultConnection": "{ADO}"', ("crm.database.windows.net", 1433, "crm", PASSWORD, "crm")),
         ("Data Source=10.0.0.5,99;User Id=sa;Password=S3cr3t!pw;", ("10.0.0.5", 99, "sa", PASSWORD, "")),
-        ("connectionString='server=db;uid=crm;pwd=S3cr3t!pw;database=crm'", ("db", 1433, "crm", PASSWORD, "crm")),
+        (
+            "connectionString='server=db;uid=crm;pwd=S3cr3t!pw;database=crm'",
+            ("db", 1433, "crm", PASSWORD, "crm"),
+        ),
         (
             "jdbc:sqlserver://sql.corp:1434;databaseName=crm;user=crm;password=S3cr3t!pw;encrypt=true",
             ("sql.corp", 1434, "crm", PASSWORD, "crm"),
         ),
-        ("jdbc:jtds:sqlserver://sql.corp/crm;user=crm;password=S3cr3t!pw;", ("sql.corp", 1433, "crm", PASSWORD, "crm")),
-        ("mssql+pyodbc://crm:S3cr3t!pw@sql.corp:99/crm?driver=ODBC", ("sql.corp", 99, "crm", PASSWORD, "crm")),
-        ("Driver={ODBC Driver 17 for SQL Server};Server=sql.corp;UID=crm;PWD=S3cr3t!pw;", ("sql.corp", 1433, "crm", PASSWORD, "")),
-        ("Password=S3cr3t!pw;User ID=crm;Initial Catalog=crm;Data Source=sql.corp", ("sql.corp", 1433, "crm", PASSWORD, "crm")),
-        ("Server=sql.corp\\PROD,1500;User Id=a;Password=S3cr3t!pw;Database=x", ("sql.corp", 1500, "a", PASSWORD, "x")),
+        (
+            "jdbc:jtds:sqlserver://sql.corp/crm;user=crm;password=S3cr3t!pw;",
+            ("sql.corp", 1433, "crm", PASSWORD, "crm"),
+        ),
+        (
+            "mssql+pyodbc://crm:S3cr3t!pw@sql.corp:99/crm?driver=ODBC",
+            ("sql.corp", 99, "crm", PASSWORD, "crm"),
+        ),
+        (
+            "Driver={ODBC Driver 17 for SQL Server};Server=sql.corp;UID=crm;PWD=S3cr3t!pw;",
+            ("sql.corp", 1433, "crm", PASSWORD, ""),
+        ),
+        (
+            "Password=S3cr3t!pw;User ID=crm;Initial Catalog=crm;Data Source=sql.corp",
+            ("sql.corp", 1433, "crm", PASSWORD, "crm"),
+        ),
+        (
+            "Server=sql.corp\\PROD,1500;User Id=a;Password=S3cr3t!pw;Database=x",
+            ("sql.corp", 1500, "a", PASSWORD, "x"),
+        ),
     ],
 )
 def test_a_connection_string_is_read_down_to_a_login(rules, text, login):
@@ -218,7 +253,10 @@ def test_a_password_never_goes_to_a_server_of_another_string(rules):
         for text in (f"{ADO}\n{other}\n", f"{other}\n{ADO}\n"):
             for login in logins_in(rules, text):
                 if not isinstance(login, str):
-                    assert (login[0], login[3]) in {("crm.database.windows.net", PASSWORD), ("url.corp", "Tr0ub4dor")}
+                    assert (login[0], login[3]) in {
+                        ("crm.database.windows.net", PASSWORD),
+                        ("url.corp", "Tr0ub4dor"),
+                    }
     two = ADO + "\n" + ADO.replace("S3cr3t!pw", "0ther!pw").replace("crm.database", "two.database")
     assert [(one[0], one[3]) for one in logins_in(rules, two)] == [
         ("crm.database.windows.net", PASSWORD),

@@ -22,12 +22,23 @@ def packet(number: int, body: bytes) -> bytes:
 
 
 def refusal(code: int) -> bytes:
-    return b"\xff" + struct.pack("<H", code) + b"#28000" + f"Access denied for user '{USER}'@'203.0.113.9' (using password: YES)".encode()
+    return (
+        b"\xff"
+        + struct.pack("<H", code)
+        + b"#28000"
+        + f"Access denied for user '{USER}'@'203.0.113.9' (using password: YES)".encode()
+    )
 
 
 def greeting(plugin: str, *, tls: bool = False) -> bytes:
     low = 0x8000 | 0x200 | (SSL if tls else 0)
-    head = b"\x0a8.0.36\0" + struct.pack("<I", 7) + NONCE[:8] + b"\0" + struct.pack("<HBHHB", low, 45, 2, PLUGIN_AUTH >> 16, 21)
+    head = (
+        b"\x0a8.0.36\0"
+        + struct.pack("<I", 7)
+        + NONCE[:8]
+        + b"\0"
+        + struct.pack("<HBHHB", low, 45, 2, PLUGIN_AUTH >> 16, 21)
+    )
     return head + bytes(10) + NONCE[8:] + b"\0" + plugin.encode() + b"\0"
 
 
@@ -89,7 +100,12 @@ def parsed(body: bytes) -> tuple[int, str, bytes, str]:
 
 
 def server(
-    plugin: str, *, tls: ssl.SSLContext | None = None, switch: bool = False, known: bool = True, grants: str = "GRANT USAGE ON *.* TO"
+    plugin: str,
+    *,
+    tls: ssl.SSLContext | None = None,
+    switch: bool = False,
+    known: bool = True,
+    grants: str = "GRANT USAGE ON *.* TO",
 ):
     """Play a server whose users prove themselves by this plugin; `known` is whether it has seen the password lately."""
 
@@ -110,13 +126,17 @@ def server(
             number, proof = await heard(reader)
         else:
             assert named == plugin
-        right = user == USER and (is_native(proof, nonce) if plugin == "mysql_native_password" else is_caching(proof))
+        right = user == USER and (
+            is_native(proof, nonce) if plugin == "mysql_native_password" else is_caching(proof)
+        )
         if plugin == "caching_sha2_password" and not (known and right):
             writer.write(packet(number + 1, b"\1\4"))
             number, sent = await heard(reader)
             if tls is None:
                 assert sent == b"\2"
-                key = KEY.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+                key = KEY.public_key().public_bytes(
+                    serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+                )
                 writer.write(packet(number + 1, b"\1" + key))
                 number, sealed = await heard(reader)
                 mixed = KEY.decrypt(sealed, padding.OAEP(padding.MGF1(hashes.SHA1()), hashes.SHA1(), None))
@@ -153,7 +173,9 @@ def tls(tmp_path) -> ssl.SSLContext:
 @pytest.mark.parametrize("switch", [False, True])
 def test_the_native_way(switch):
     verdict = log_in(server("mysql_native_password", switch=switch))
-    assert (verdict.status, verdict.confidence, verdict.services) == ("valid", "high", ("mysql",)), verdict.reason
+    assert (verdict.status, verdict.confidence, verdict.services) == ("valid", "high", ("mysql",)), (
+        verdict.reason
+    )
     verdict = log_in(server("mysql_native_password", switch=switch), "wrong-password-1")
     assert (verdict.status, verdict.confidence) == ("invalid", "medium")
     assert not any(text in verdict.reason for text in ("wrong-password-1", USER))
@@ -170,12 +192,22 @@ def test_the_caching_way(known, encrypted, tls):
 @pytest.mark.parametrize("grants", ["GRANT ALL PRIVILEGES ON *.* TO", "GRANT SELECT, SUPER, FILE ON *.* TO"])
 def test_an_administrator_is_named(grants):
     assert log_in(server("mysql_native_password", grants=grants)).services == ("mysql", "mysql_admin")
-    assert log_in(server("mysql_native_password", grants="GRANT ALL PRIVILEGES ON `shop`.* TO")).services == ("mysql",)
+    assert log_in(server("mysql_native_password", grants="GRANT ALL PRIVILEGES ON `shop`.* TO")).services == (
+        "mysql",
+    )
 
 
 @pytest.mark.parametrize(
     ("code", "status"),
-    [(1044, "valid"), (1049, "valid"), (1862, "valid"), (1045, "invalid"), (3118, "invalid"), (1130, "error"), (1040, "error")],
+    [
+        (1044, "valid"),
+        (1049, "valid"),
+        (1862, "valid"),
+        (1045, "invalid"),
+        (3118, "invalid"),
+        (1130, "error"),
+        (1040, "error"),
+    ],
 )
 def test_what_a_server_answers_is_what_is_told(code, status):
     async def play(reader, writer):
@@ -207,7 +239,16 @@ def test_an_odd_greeting_is_no_verdict(first, status):
 
 
 @pytest.mark.parametrize(
-    "asked", [b"\xfemysql_clear_password\0", b"\xfeauth_gssapi_client\0x", b"\xfe\xff\0", b"\1\4", b"\1", b"\7", b"\xfe"]
+    "asked",
+    [
+        b"\xfemysql_clear_password\0",
+        b"\xfeauth_gssapi_client\0x",
+        b"\xfe\xff\0",
+        b"\1\4",
+        b"\1",
+        b"\7",
+        b"\xfe",
+    ],
 )
 def test_a_password_is_sent_in_no_other_way(asked):
     got = []

@@ -29,8 +29,18 @@ def token(header: object, claims: object, proof: str = "s" * 43) -> str:
     [
         (token({"alg": "RS256"}, {"exp": NOW - 1}), "invalid", "high", "has expired"),
         (token({"alg": "none"}, {"exp": NOW - 1}, ""), "invalid", "high", "has expired"),
-        (token({"alg": "RS256"}, {"exp": NOW + 60}), "unvalidated", "low", "has not expired; whether its signature"),
-        (token({"alg": "HS256"}, {"exp": NOW + 60.5}), "unvalidated", "low", "has not expired; it is signed with a shared key"),
+        (
+            token({"alg": "RS256"}, {"exp": NOW + 60}),
+            "unvalidated",
+            "low",
+            "has not expired; whether its signature",
+        ),
+        (
+            token({"alg": "HS256"}, {"exp": NOW + 60.5}),
+            "unvalidated",
+            "low",
+            "has not expired; it is signed with a shared key",
+        ),
         (token({"alg": "HS256"}, {}), "unvalidated", "low", "never expires"),
         (token({"alg": "ES256"}, {"nbf": NOW + 60}), "unvalidated", "low", "not valid yet"),
         (token({"alg": "nOnE"}, {}), "invalid", "low", "not signed"),
@@ -53,10 +63,18 @@ def test_a_token_is_judged_by_what_it_says(given, status, confidence, words):
 
 def pem(key, form: str = "PKCS8", passphrase: bytes | None = None) -> str:
     guard = serialization.BestAvailableEncryption(passphrase) if passphrase else serialization.NoEncryption()
-    return key.private_bytes(serialization.Encoding.PEM, getattr(serialization.PrivateFormat, form), guard).decode().strip()
+    return (
+        key.private_bytes(serialization.Encoding.PEM, getattr(serialization.PrivateFormat, form), guard)
+        .decode()
+        .strip()
+    )
 
 
-RSA, EC, ED = rsa.generate_private_key(65537, 2048), ec.generate_private_key(ec.SECP384R1()), ed25519.Ed25519PrivateKey.generate()
+RSA, EC, ED = (
+    rsa.generate_private_key(65537, 2048),
+    ec.generate_private_key(ec.SECP384R1()),
+    ed25519.Ed25519PrivateKey.generate(),
+)
 DSA = dsa.generate_private_key(1024)  # larger ones take seconds to be made
 HUGE = "-----BEGIN PRIVATE KEY-----\n" + "MIIE" * 8000 + "\n-----END PRIVATE KEY-----"
 
@@ -73,9 +91,21 @@ HUGE = "-----BEGIN PRIVATE KEY-----\n" + "MIIE" * 8000 + "\n-----END PRIVATE KEY
         (pem(RSA, "OpenSSH"), "an RSA key of 2048 bits, no passphrase guards it", ("ssh",)),
         (pem(RSA, "PKCS8", b"pass"), "a key, it cannot be used without its passphrase", ()),
         (pem(RSA, "TraditionalOpenSSL", b"pass"), "a key, it cannot be used without its passphrase", ()),
-        ("-----BEGIN PGP PRIVATE KEY BLOCK-----\n\n" + "A" * 64 + "\n-----END PGP PRIVATE KEY BLOCK-----", "a PGP key", ()),
-        ("PuTTY-User-Key-File-2: ssh-rsa\nEncryption: none\nComment: x\n", "a PuTTY key, no passphrase", ("ssh",)),
-        ("PuTTY-User-Key-File-3: ssh-rsa\nEncryption: aes256-cbc\nComment: x\n", "a PuTTY key, it cannot be used", ("ssh",)),
+        (
+            "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\n" + "A" * 64 + "\n-----END PGP PRIVATE KEY BLOCK-----",
+            "a PGP key",
+            (),
+        ),
+        (
+            "PuTTY-User-Key-File-2: ssh-rsa\nEncryption: none\nComment: x\n",
+            "a PuTTY key, no passphrase",
+            ("ssh",),
+        ),
+        (
+            "PuTTY-User-Key-File-3: ssh-rsa\nEncryption: aes256-cbc\nComment: x\n",
+            "a PuTTY key, it cannot be used",
+            ("ssh",),
+        ),
         ("---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\n", "an SSH2 key, it cannot be used", ("ssh",)),
         ("A" * 43, "a private key", ()),
     ],
@@ -87,16 +117,22 @@ def test_a_key_tells_what_it_is(text, words, services):
 
 
 def test_a_key_on_an_unknown_curve_is_told_and_not_called_broken():
-    raw = EC.private_bytes(serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    raw = EC.private_bytes(
+        serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     unknown = raw.replace(bytes.fromhex("06052b81040022"), bytes.fromhex("06052b8104007f"))
     assert unknown != raw
-    verdict = read_key(f"-----BEGIN PRIVATE KEY-----\n{base64.b64encode(unknown).decode()}\n-----END PRIVATE KEY-----")
+    verdict = read_key(
+        f"-----BEGIN PRIVATE KEY-----\n{base64.b64encode(unknown).decode()}\n-----END PRIVATE KEY-----"
+    )
     assert (verdict.status, "not read here" in verdict.reason) == ("unvalidated", True)
 
 
 def test_an_openssh_key_with_a_passphrase_is_not_opened():
     inner = b"openssh-key-v1\0" + b"\0\0\0\x0aaes256-ctr" + b"\0\0\0\x06bcrypt" + bytes(200)
-    verdict = read_key(f"-----BEGIN OPENSSH PRIVATE KEY-----\n{base64.b64encode(inner).decode()}\n-----END OPENSSH PRIVATE KEY-----")
+    verdict = read_key(
+        f"-----BEGIN OPENSSH PRIVATE KEY-----\n{base64.b64encode(inner).decode()}\n-----END OPENSSH PRIVATE KEY-----"
+    )
     assert "cannot be used without its passphrase" in verdict.reason
 
 
@@ -121,5 +157,8 @@ def test_what_does_not_load_is_no_key(text):
 
 
 def test_both_are_checks_by_name():
-    assert run_named(Egress(), check_in("jwt", "jwt"), token({"alg": "RS256"}, {"exp": 5})).reason == "has expired"
+    assert (
+        run_named(Egress(), check_in("jwt", "jwt"), token({"alg": "RS256"}, {"exp": 5})).reason
+        == "has expired"
+    )
     assert "RSA" in run_named(Egress(), check_in("private_key", "private_key"), pem(RSA)).reason

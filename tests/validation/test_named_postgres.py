@@ -41,18 +41,25 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         free.bind(("127.0.0.1", 0))
         number = free.getsockname()[1]
     data, log = folder / "data", folder / "log"
-    code, text = programs.run("initdb", "--auth=trust", "--username=postgres", "--no-sync", "--encoding=UTF8", env={"PGDATA": str(data)})
+    code, text = programs.run(
+        "initdb",
+        "--auth=trust",
+        "--username=postgres",
+        "--no-sync",
+        "--encoding=UTF8",
+        env={"PGDATA": str(data)},
+    )
     assert code == 0, text
     (data / "pg_hba.conf").write_text(HBA)
-    options = (
-        f"-c listen_addresses=127.0.0.1 -p {number} -c unix_socket_directories={folder} -c fsync=off -c dynamic_shared_memory_type=mmap"
-    )
+    options = f"-c listen_addresses=127.0.0.1 -p {number} -c unix_socket_directories={folder} -c fsync=off -c dynamic_shared_memory_type=mmap"
     with log.open("wb") as out:
         start = ("start", "--silent", "--wait", "--timeout=30", "--options", options)
         code, text = programs.run("pg_ctl", *start, env={"PGDATA": str(data)}, output=out.fileno())
     assert code == 0, log.read_text()
     try:
-        with psycopg.connect(host=str(folder), port=number, user="postgres", dbname="postgres", autocommit=True) as db:
+        with psycopg.connect(
+            host=str(folder), port=number, user="postgres", dbname="postgres", autocommit=True
+        ) as db:
             for encryption, user, more in (
                 ("md5", "old", ""),
                 ("scram-sha-256", "app", ""),
@@ -63,14 +70,20 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
                 ("scram-sha-256", "shut", "NOINHERIT"),
             ):
                 db.execute(f"SET password_encryption = '{encryption}'")
-                db.execute(psycopg.sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} " + more).format(psycopg.sql.Identifier(user), PASSWORD))
+                db.execute(
+                    psycopg.sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} " + more).format(
+                        psycopg.sql.Identifier(user), PASSWORD
+                    )
+                )
             db.execute("ALTER ROLE shut NOLOGIN")
         yield number
     finally:
         programs.run("pg_ctl", "stop", "--silent", "--mode=immediate", "--wait", env={"PGDATA": str(data)})
 
 
-def log_in(port: int, user: str, password: str = PASSWORD, database: str = "postgres", **more: str) -> Verdict:
+def log_in(
+    port: int, user: str, password: str = PASSWORD, database: str = "postgres", **more: str
+) -> Verdict:
     egress = Egress.parse([], [f"db.example:5432=127.0.0.1:{port}"], None)
     parts = {"login": f"postgresql://{user}", "server": f"db.example/{database}"} | more
     return run_named(egress, check_in("postgres", "postgres_uri"), password, **parts)
@@ -82,7 +95,9 @@ def log_in(port: int, user: str, password: str = PASSWORD, database: str = "post
 )
 def test_a_login_that_is_right_is_valid(port, user, services):
     verdict = log_in(port, user)
-    assert (verdict.status, verdict.confidence, verdict.services) == ("valid", "high", services), verdict.reason
+    assert (verdict.status, verdict.confidence, verdict.services) == ("valid", "high", services), (
+        verdict.reason
+    )
 
 
 @pytest.mark.parametrize("user", ["app", "old", "nobody"])
@@ -98,7 +113,9 @@ def test_a_database_that_is_gone_proves_the_password(port):
     assert log_in(port, "app", "wrong-password-1", "no_such_database").status == "invalid"
 
 
-@pytest.mark.parametrize(("user", "status"), [("trusted", "unvalidated"), ("hidden", "error"), ("shut", "invalid")])
+@pytest.mark.parametrize(
+    ("user", "status"), [("trusted", "unvalidated"), ("hidden", "error"), ("shut", "invalid")]
+)
 def test_what_says_nothing_of_the_password_is_no_verdict(port, user, status):
     verdict = log_in(port, user)
     assert verdict.status == status, verdict.reason
@@ -109,9 +126,17 @@ def test_the_other_forms_lead_to_the_same_server(port):
     check = check_in("postgres", "postgres_uri")
     dsn = {"dsn": "host=db.example user=app dbname=postgres ", "rival": " password="}
     assert run_named(egress, check, PASSWORD, **dsn).status == "valid"
-    assert run_named(egress, check, PASSWORD, login="postgres://app", server="db.example", rival="&password=").status == "unvalidated"
+    assert (
+        run_named(
+            egress, check, PASSWORD, login="postgres://app", server="db.example", rival="&password="
+        ).status
+        == "unvalidated"
+    )
     entry = check_in("pgpass", "pgpass_password")
-    assert run_named(egress, entry, PASSWORD.replace(":", "\\:"), entry="db.example:5432:*:app").status == "valid"
+    assert (
+        run_named(egress, entry, PASSWORD.replace(":", "\\:"), entry="db.example:5432:*:app").status
+        == "valid"
+    )
     assert run_named(egress, entry, PASSWORD, entry="*:*:*:app").status == "unvalidated"
 
 
@@ -130,7 +155,10 @@ def relay(port: int, sent: list[bytes], tls: ssl.SSLContext | None = None):
         writer.write(b"S" if tls else b"N")
         if tls:
             await writer.start_tls(tls)
-        ways = {asyncio.ensure_future(pass_on(reader, away, sent)), asyncio.ensure_future(pass_on(there, writer, []))}
+        ways = {
+            asyncio.ensure_future(pass_on(reader, away, sent)),
+            asyncio.ensure_future(pass_on(there, writer, [])),
+        }
         try:
             await asyncio.wait(ways, return_when="FIRST_COMPLETED")
         finally:
@@ -145,7 +173,9 @@ def relay(port: int, sent: list[bytes], tls: ssl.SSLContext | None = None):
 def test_no_statement_is_run_and_the_password_is_not_sent(port):
     """The server tells by itself whether a role is a superuser's, so a login is all that there is to see."""
     sent: list[bytes] = []
-    verdict = asked_of(relay(port, sent), "postgres", PASSWORD, login="postgresql://boss", database="/postgres")
+    verdict = asked_of(
+        relay(port, sent), "postgres", PASSWORD, login="postgresql://boss", database="/postgres"
+    )
     assert verdict.services == ("postgres", "postgres_superuser")
     said = b"".join(sent)
     assert said.endswith(b"X\0\0\0\4")
@@ -155,14 +185,21 @@ def test_no_statement_is_run_and_the_password_is_not_sent(port):
 
 def test_a_password_in_the_clear_goes_under_tls_only(port, tmp_path):
     sent: list[bytes] = []
-    assert asked_of(relay(port, sent), "postgres", PASSWORD, login="postgresql://clear").status == "unvalidated"
+    assert (
+        asked_of(relay(port, sent), "postgres", PASSWORD, login="postgresql://clear").status == "unvalidated"
+    )
     assert PASSWORD.encode() not in b"".join(sent)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(*certificate(tmp_path))
-    told = asked_of(relay(port, sent, tls), "postgres", PASSWORD, login="postgresql://clear", database="/postgres")
+    told = asked_of(
+        relay(port, sent, tls), "postgres", PASSWORD, login="postgresql://clear", database="/postgres"
+    )
     assert (told.status, told.reason) == ("valid", "the server accepts the login")
     assert PASSWORD.encode() in b"".join(sent)
-    assert asked_of(relay(port, sent, tls), "postgres", "wrong-password-1", login="postgresql://clear").status == "invalid"
+    assert (
+        asked_of(relay(port, sent, tls), "postgres", "wrong-password-1", login="postgresql://clear").status
+        == "invalid"
+    )
 
 
 def plays(*messages: bytes):

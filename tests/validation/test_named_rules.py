@@ -51,7 +51,9 @@ def parts_of(rules: RuleSet, text: str) -> list[tuple[str, dict[str, str]]]:
 
 
 def test_every_named_check_is_named_by_a_rule_and_is_there(rules):
-    checks = [check for rule in rules.rules for check in checks_of(rule.id, rule.origin) if check.named is not None]
+    checks = [
+        check for rule in rules.rules for check in checks_of(rule.id, rule.origin) if check.named is not None
+    ]
     assert {check.named for check in checks} == set(NAMED)
     assert {check.named for check in checks if check.given_host} == GIVEN_HOST
 
@@ -60,7 +62,11 @@ def test_every_named_check_is_named_by_a_rule_and_is_there(rules):
     ("text", "login", "server"),
     [
         ("DATABASE_URL=postgres://app:S3cr3t!pw@db.corp:5432/app", "postgres://app", "db.corp:5432/app"),
-        ("postgres://reporting:Wint3r@Oslo@pg-1.corp/warehouse?sslmode=x", "postgres://reporting", "pg-1.corp/warehouse"),
+        (
+            "postgres://reporting:Wint3r@Oslo@pg-1.corp/warehouse?sslmode=x",
+            "postgres://reporting",
+            "pg-1.corp/warehouse",
+        ),
         ("postgres://app:S3cr3t!pw@[2001:db8::1]:99/app", "postgres://app", "[2001:db8::1]:99/app"),
         ("postgres://app:S3cr3t!pw@${DB_HOST}/app", "postgres://app", "${DB_HOST}/app"),
         ("mysql+pymysql://app:S3cr3t!pw@10.1.2.3:3306/shop?x=y", "mysql+pymysql://app", "10.1.2.3:3306/shop"),
@@ -79,7 +85,11 @@ def test_what_stands_around_a_password_goes_with_it(rules, text, login, server):
 def test_each_of_two_addresses_has_its_own_server(rules):
     for between in ("\n", ",", " ", ";", '", "'):
         text = between.join(
-            ["postgres://one:S3cr3t!pw1@a.corp:1/x", "postgres://two:S3cr3t!pw2@${HOST}/y", "postgres://three:S3cr3t!pw3@c.corp:3/z"]
+            [
+                "postgres://one:S3cr3t!pw1@a.corp:1/x",
+                "postgres://two:S3cr3t!pw2@${HOST}/y",
+                "postgres://three:S3cr3t!pw3@c.corp:3/z",
+            ]
         )
         found = {secret: (parts["login"], parts["server"]) for secret, parts in parts_of(rules, text)}
         assert found == {
@@ -92,7 +102,10 @@ def test_each_of_two_addresses_has_its_own_server(rules):
 @pytest.mark.parametrize(
     ("other", "address"),
     [
-        ("jdbc:postgresql://db-7.corp:5432/crm?user=crm&password=Tr0ub4dor", "postgres://app:S3cr3t!pw@db.corp/app"),
+        (
+            "jdbc:postgresql://db-7.corp:5432/crm?user=crm&password=Tr0ub4dor",
+            "postgres://app:S3cr3t!pw@db.corp/app",
+        ),
         ('"host=pg.corp dbname=crm user=crm password=Tr0ub4dor"', "postgres://app:S3cr3t!pw@db.corp/app"),
         ("jdbc:mysql://db-7.corp/crm?password=Tr0ub4dor", "mysql://app:S3cr3t!pw@db.corp/app"),
         ('sql.Open("mysql", "crm:Tr0ub4dor@tcp(10.0.0.9:3306)/crm")', "mysql://app:S3cr3t!pw@db.corp/app"),
@@ -120,7 +133,9 @@ def test_a_text_becomes_a_verdict(rules):
         async with await asyncio.start_server(served, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             async with open_http(Egress.parse([], [f"cache.corp:6379=127.0.0.1:{port}"], None)) as http:
-                checked = await validate_one(Validator(http, mode), rules, "redis_uri", "REDIS_URL=redis://:S3cr3t%21pw@cache.corp/0")
+                checked = await validate_one(
+                    Validator(http, mode), rules, "redis_uri", "REDIS_URL=redis://:S3cr3t%21pw@cache.corp/0"
+                )
             await asyncio.sleep(0.05)  # the other side sees the end
             return checked.verdict
 

@@ -22,7 +22,14 @@ async def command(reader) -> list[str]:
     return words
 
 
-def redis(*, users: bool = True, nopass: bool = False, admin: bool = False, name: str = "default", said: list[list[str]] | None = None):
+def redis(
+    *,
+    users: bool = True,
+    nopass: bool = False,
+    admin: bool = False,
+    name: str = "default",
+    said: list[list[str]] | None = None,
+):
     async def play(reader, writer):
         inside = nopass
         while True:
@@ -36,10 +43,18 @@ def redis(*, users: bool = True, nopass: bool = False, admin: bool = False, name
                     writer.write(b"-ERR wrong number of arguments for 'auth' command\r\n")
                 case ["AUTH", *login]:
                     inside = login[-1] == PASSWORD and (len(login) == 1 or login[0] == name)
-                    wrong = b"-WRONGPASS invalid username-password pair or user is disabled.\r\n" if users else b"-ERR invalid password\r\n"
+                    wrong = (
+                        b"-WRONGPASS invalid username-password pair or user is disabled.\r\n"
+                        if users
+                        else b"-ERR invalid password\r\n"
+                    )
                     writer.write(b"+OK\r\n" if inside else wrong)
                 case ["CONFIG", "GET", _]:
-                    writer.write(b"*2\r\n$9\r\ndatabases\r\n$2\r\n16\r\n" if admin else b"-NOPERM this user has no permissions\r\n")
+                    writer.write(
+                        b"*2\r\n$9\r\ndatabases\r\n$2\r\n16\r\n"
+                        if admin
+                        else b"-NOPERM this user has no permissions\r\n"
+                    )
 
     return play
 
@@ -138,7 +153,9 @@ def rabbit(reply_code: int = 403, mechanisms: bytes = b"AMQPLAIN PLAIN"):
             assert (await reader.readexactly(11))[7:] == b"\0\x0a\0\x32"
         else:
             text = b"ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN."
-            writer.write(frame((10, 50), struct.pack("!H", reply_code) + bytes([len(text)]) + text + bytes(4)))
+            writer.write(
+                frame((10, 50), struct.pack("!H", reply_code) + bytes([len(text)]) + text + bytes(4))
+            )
             await reader.read(100)
 
     return play
@@ -164,9 +181,15 @@ def test_rabbitmq(play, login, password, status):
 
 @pytest.mark.parametrize(
     ("named", "login", "play"),
-    [("redis", "rediss://", redis()), ("amqp", "amqps://orders", rabbit()), ("amqp", "amqp+ssl://orders", rabbit())],
+    [
+        ("redis", "rediss://", redis()),
+        ("amqp", "amqps://orders", rabbit()),
+        ("amqp", "amqp+ssl://orders", rabbit()),
+    ],
 )
-def test_an_address_that_says_so_is_asked_under_tls_and_only_with_a_certificate_that_fits(tmp_path, named, login, play):
+def test_an_address_that_says_so_is_asked_under_tls_and_only_with_a_certificate_that_fits(
+    tmp_path, named, login, play
+):
     cert = certificate(tmp_path, "db.example")
     assert asked_of(play, named, PASSWORD, login=login, tls=cert, ca=cert[0]).status == "valid"
     verdict = asked_of(play, named, PASSWORD, login=login, tls=cert)

@@ -22,16 +22,39 @@ def read(login: str, server: str, password: str = "pw") -> Login:
         ("mysql+pymysql://a%40b", "10.0.0.1/x%2Fy", ("10.0.0.1", 3306, "a@b", "x/y")),
         ("postgresql://app", "[2001:db8::1]:99/d", ("2001:db8::1", 99, "app", "d")),
         ("postgresql://app", "[fe80::1%25eth0]/d", ("fe80::1", 5432, "app", "d")),
-        ("postgresql://app", "db.corp/crm?host=evil.example&port=1&user=root", ("db.corp", 5432, "app", "crm")),
-        ("postgresql://app", "db.corp?sslkey=/etc/shadow&sslcert=/a&passfile=/b&service=c&sslrootcert=/d", ("db.corp", 5432, "app", "")),
-        ("postgresql://app", "db.corp/crm?options=-c%20search_path%3Devil&hostaddr=127.0.0.1", ("db.corp", 5432, "app", "crm")),
-        ("mysql://app", "db.corp/crm?allowLoadLocalInfile=true&autoDeserialize=true#x", ("db.corp", 3306, "app", "crm")),
+        (
+            "postgresql://app",
+            "db.corp/crm?host=evil.example&port=1&user=root",
+            ("db.corp", 5432, "app", "crm"),
+        ),
+        (
+            "postgresql://app",
+            "db.corp?sslkey=/etc/shadow&sslcert=/a&passfile=/b&service=c&sslrootcert=/d",
+            ("db.corp", 5432, "app", ""),
+        ),
+        (
+            "postgresql://app",
+            "db.corp/crm?options=-c%20search_path%3Devil&hostaddr=127.0.0.1",
+            ("db.corp", 5432, "app", "crm"),
+        ),
+        (
+            "mysql://app",
+            "db.corp/crm?allowLoadLocalInfile=true&autoDeserialize=true#x",
+            ("db.corp", 3306, "app", "crm"),
+        ),
     ],
 )
 def test_an_address_is_read_down_to_a_login(login, server, expected):
     found = read(login, server)
     assert (found.host, found.port, found.user, found.database) == expected
-    assert {field.name for field in dataclasses.fields(found)} == {"scheme", "host", "port", "user", "password", "database"}
+    assert {field.name for field in dataclasses.fields(found)} == {
+        "scheme",
+        "host",
+        "port",
+        "user",
+        "password",
+        "database",
+    }
 
 
 @pytest.mark.parametrize(
@@ -83,6 +106,13 @@ def test_the_words_of_libpq_are_read_the_same_way():
     found = read_dsn("host=db.corp port=6000 user=crm dbname=crm sslkey=/etc/shadow passfile=/x ", "pw", 5432)
     assert (found.host, found.port, found.user, found.database) == ("db.corp", 6000, "crm", "crm")
     assert read_dsn("host=db.corp user=crm ", "p%41w", 5432).password == "p%41w"
-    for refused in ("host=/run/pg user=a ", "host=a,b user=a ", "user=a ", "host=a ", "service=x host=a user=b ", "host=a user=b port=x "):
+    for refused in (
+        "host=/run/pg user=a ",
+        "host=a,b user=a ",
+        "user=a ",
+        "host=a ",
+        "service=x host=a user=b ",
+        "host=a user=b port=x ",
+    ):
         with pytest.raises(UnfitError):
             read_dsn(refused, "pw", 5432)

@@ -34,7 +34,9 @@ user off off >{PASSWORD} ~* +@all
 """
 
 
-def asked(named: str, login: str, port: int, password: str = PASSWORD, database: str = "/crm", ca=None) -> Verdict:
+def asked(
+    named: str, login: str, port: int, password: str = PASSWORD, database: str = "/crm", ca=None
+) -> Verdict:
     egress = Egress.parse([], [f"db.example:7=127.0.0.1:{port}"], ca)
     return run_named(egress, Check(named=named), password, login=login, server=f"db.example:7{database}")
 
@@ -64,7 +66,9 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 )
 def test_mariadb(mariadb, user, password, status, confidence, services):
     verdict = asked("mysql", f"mysql://{user}", mariadb, password)
-    assert (verdict.status, verdict.confidence, verdict.services) == (status, confidence, services), verdict.reason
+    assert (verdict.status, verdict.confidence, verdict.services) == (status, confidence, services), (
+        verdict.reason
+    )
 
 
 @pytest.fixture(scope="module")
@@ -94,12 +98,16 @@ def test_redis(redis, user, password, status, services):
 def test_redis_under_tls(redis, tmp_path_factory):
     ca = next(tmp_path_factory.getbasetemp().glob("redis*/cert.pem"))
     assert asked("redis", "rediss://app", redis[1], database="/0", ca=ca).status == "valid"
-    assert asked("redis", "rediss://app", redis[1], database="/0").status == "unreachable", "nobody vouches for the certificate"
+    assert asked("redis", "rediss://app", redis[1], database="/0").status == "unreachable", (
+        "nobody vouches for the certificate"
+    )
 
 
 def test_redis_that_is_open_still_knows_who_has_a_password(tmp_path):
     """Whoever says no name is let in; a name with a password is a login none the less."""
-    with servers.redis(tmp_path, f"user default on nopass ~* &* -@all +ping\nuser app on >{PASSWORD} ~* +@all\n") as (port, _):
+    with servers.redis(
+        tmp_path, f"user default on nopass ~* &* -@all +ping\nuser app on >{PASSWORD} ~* +@all\n"
+    ) as (port, _):
         assert asked("redis", "redis://", port, database="/0").status == "unvalidated"
         assert asked("redis", "redis://app", port, database="/0").status == "valid"
         verdict = asked("redis", "redis://app", port, "wrong", "/0")
@@ -108,7 +116,9 @@ def test_redis_that_is_open_still_knows_who_has_a_password(tmp_path):
 
 @pytest.fixture(scope="module")
 def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
-    with servers.rabbitmq(tmp_path_factory.mktemp("rabbitmq"), f"default_user = orders\ndefault_pass = {PASSWORD}\n") as ports:
+    with servers.rabbitmq(
+        tmp_path_factory.mktemp("rabbitmq"), f"default_user = orders\ndefault_pass = {PASSWORD}\n"
+    ) as ports:
         yield ports
 
 

@@ -15,7 +15,12 @@ from outcrop.validation.http.request import UnfitError, fill
 @given(st.text(min_size=1, max_size=60))
 def test_a_value_in_a_path_stays_in_its_place(value):
     try:
-        made = urlsplit(fill(Request(url="https://api.example/v1/{secret}/me?key={part.id}"), {"secret": value, "part.id": value}).url)
+        made = urlsplit(
+            fill(
+                Request(url="https://api.example/v1/{secret}/me?key={part.id}"),
+                {"secret": value, "part.id": value},
+            ).url
+        )
     except UnfitError:
         return
     assert made.netloc == "api.example"
@@ -27,7 +32,9 @@ def test_a_value_in_a_path_stays_in_its_place(value):
 def test_a_value_in_a_form_or_in_json_comes_out_as_it_is(value):
     try:
         form = fill(Request(url="https://a.example/", form={"token": "{secret}"}), {"secret": value}).body
-        sent = fill(Request(url="https://a.example/", send={"auth": [{"token": "x {secret}"}]}), {"secret": value}).body
+        sent = fill(
+            Request(url="https://a.example/", send={"auth": [{"token": "x {secret}"}]}), {"secret": value}
+        ).body
     except UnfitError:
         return
     assert form is not None
@@ -37,22 +44,33 @@ def test_a_value_in_a_form_or_in_json_comes_out_as_it_is(value):
 
 
 def test_basic_is_name_and_password():
-    made = fill(Request(url="https://a.example/", basic=("{part.sid}", "{secret}")), {"part.sid": "AC1", "secret": "p:ss"})
+    made = fill(
+        Request(url="https://a.example/", basic=("{part.sid}", "{secret}")),
+        {"part.sid": "AC1", "secret": "p:ss"},
+    )
     assert made.headers["Authorization"] == "Basic " + base64.b64encode(b"AC1:p:ss").decode()
 
 
 def test_a_name_with_a_colon_is_not_sent():
     with pytest.raises(UnfitError):
-        fill(Request(url="https://a.example/", basic=("{part.sid}", "{secret}")), {"part.sid": "a:b", "secret": "c"})
+        fill(
+            Request(url="https://a.example/", basic=("{part.sid}", "{secret}")),
+            {"part.sid": "a:b", "secret": "c"},
+        )
 
 
-@pytest.mark.parametrize("host", ["evil.example/", "evil.example#", "a@evil.example", "127.0.0.1\\", "", "-a", "a b", "a?b"])
+@pytest.mark.parametrize(
+    "host", ["evil.example/", "evil.example#", "a@evil.example", "127.0.0.1\\", "", "-a", "a b", "a?b"]
+)
 def test_a_host_from_the_text_is_a_host(host):
     with pytest.raises(UnfitError):
         fill(Request(url="https://{part.host}/api"), {"secret": "x", "part.host": host})
 
 
-@pytest.mark.parametrize("address", ["ftp://a.example/", "https:///x", "javascript:alert(1)", "https://a.example/\r\nX: 1", "no address"])
+@pytest.mark.parametrize(
+    "address",
+    ["ftp://a.example/", "https:///x", "javascript:alert(1)", "https://a.example/\r\nX: 1", "no address"],
+)
 def test_an_address_from_the_text_is_an_address_of_the_web(address):
     with pytest.raises(UnfitError):
         fill(Request(url="{secret}"), {"secret": address})
@@ -64,5 +82,7 @@ def test_what_is_missing_is_named():
 
 
 def test_a_request_does_not_show_its_credential():
-    made = fill(Request(url="https://a.example/{secret}", headers={"A": "{secret}"}), {"secret": "hunter2hunter2"})
+    made = fill(
+        Request(url="https://a.example/{secret}", headers={"A": "{secret}"}), {"secret": "hunter2hunter2"}
+    )
     assert "hunter2" not in repr(made)

@@ -7,7 +7,11 @@ from pydantic import BaseModel
 
 from outcrop.api import shapes
 
-SECURITY_SCHEME = {"type": "http", "scheme": "bearer", "description": "An API key, created in the portal (Profile, API keys)."}
+SECURITY_SCHEME = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "An API key, created in the portal (Profile, API keys).",
+}
 
 _WHOLE = {"type": "integer", "minimum": 0}
 # Answers to a request that was counted; absent where the operator set no limit.
@@ -16,15 +20,38 @@ _LIMITED = {
     "RateLimit-Remaining": {"schema": _WHOLE, "description": "Requests left in this window."},
     "RateLimit-Reset": {"schema": _WHOLE, "description": "Seconds until the window ends."},
 }
-_REQUEST_ID = {"X-Request-Id": {"required": True, "schema": {"type": "string"}, "description": "Names this request in the logs."}}
+_REQUEST_ID = {
+    "X-Request-Id": {
+        "required": True,
+        "schema": {"type": "string"},
+        "description": "Names this request in the logs.",
+    }
+}
 _COUNTED = _REQUEST_ID | _LIMITED
 _CHALLENGE = {"WWW-Authenticate": {"required": True, "schema": {"type": "string", "const": "Bearer"}}}
-_ALLOW = {"Allow": {"required": True, "schema": {"type": "string"}, "description": "The methods this address takes."}}
-_RETRY = {"Retry-After": {"required": True, "schema": {"type": "integer", "minimum": 1}, "description": "Seconds to wait."}}
+_ALLOW = {
+    "Allow": {
+        "required": True,
+        "schema": {"type": "string"},
+        "description": "The methods this address takes.",
+    }
+}
+_RETRY = {
+    "Retry-After": {
+        "required": True,
+        "schema": {"type": "integer", "minimum": 1},
+        "description": "Seconds to wait.",
+    }
+}
 
 
 def responses(
-    success: type[BaseModel], *, parameters: bool = True, lookup: bool = False, mutation: bool = False, transition: bool = False
+    success: type[BaseModel],
+    *,
+    parameters: bool = True,
+    lookup: bool = False,
+    mutation: bool = False,
+    transition: bool = False,
 ) -> dict[int | str, dict[str, Any]]:
     """Give every response a route can send, with its body and headers."""
     described = {
@@ -37,21 +64,31 @@ def responses(
         500: _response(shapes.InternalErrorShape, "A fault on the server's side", _COUNTED),
     }
     if mutation:
-        described[503] = _response(shapes.BusyErrorShape, "Somebody else is changing the finding; nothing was changed", _COUNTED | _RETRY)
+        described[503] = _response(
+            shapes.BusyErrorShape,
+            "Somebody else is changing the finding; nothing was changed",
+            _COUNTED | _RETRY,
+        )
     if transition:
         told = "The finding's state does not allow this, or the request cannot be parsed"
         # A request that cannot be parsed is answered before it has an id.
         described[400] = _response(
-            shapes.TransitionErrorShape, told, {"X-Request-Id": _REQUEST_ID["X-Request-Id"] | {"required": False}} | _LIMITED
+            shapes.TransitionErrorShape,
+            told,
+            {"X-Request-Id": _REQUEST_ID["X-Request-Id"] | {"required": False}} | _LIMITED,
         )
     if parameters:
-        described[422] = _response(shapes.ParameterErrorShape, "A parameter does not hold to its description", _COUNTED)
+        described[422] = _response(
+            shapes.ParameterErrorShape, "A parameter does not hold to its description", _COUNTED
+        )
     if lookup:
         described[404] = _response(shapes.NotFoundShape, "Nothing of that id in this account", _COUNTED)
     return dict(sorted(described.items()))
 
 
-def _response(model: type[BaseModel], description: str, headers: dict[str, Any] | None = None) -> dict[str, Any]:
+def _response(
+    model: type[BaseModel], description: str, headers: dict[str, Any] | None = None
+) -> dict[str, Any]:
     return {"model": model, "description": description} | ({} if headers is None else {"headers": headers})
 
 

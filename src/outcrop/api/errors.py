@@ -27,7 +27,9 @@ class ParameterError(Exception):
         self.detail = detail
 
 
-def error(status: int, code: str, message: str, headers: Mapping[str, str] | None = None, **more: str) -> Response:
+def error(
+    status: int, code: str, message: str, headers: Mapping[str, str] | None = None, **more: str
+) -> Response:
     return json_response({"error": code, "message": message} | more, status, headers)
 
 
@@ -43,11 +45,18 @@ def refused(refusal: Refusal, window: Window | None) -> Response:
         case Refusal.PLAN:
             return json_response({"error": refusal, "minimum": API_MINIMUM}, 403)
         case Refusal.RATE:
-            return json_response({"error": refusal}, 429, {"Retry-After": str(window.reset if window else 60)})
+            return json_response(
+                {"error": refusal}, 429, {"Retry-After": str(window.reset if window else 60)}
+            )
 
 
 def internal_error(request_id: str) -> Response:
-    return error(500, "internal_error", "something went wrong here; it was logged under this request id", request_id=request_id)
+    return error(
+        500,
+        "internal_error",
+        "something went wrong here; it was logged under this request id",
+        request_id=request_id,
+    )
 
 
 async def _domain(_: Request, exc: Exception) -> Response:

@@ -41,16 +41,25 @@ async def get_finding(request: Request) -> Response:
     """Read one finding."""
     here = visit(request)
     finding_id = parameters.finding_id(request.path_params["finding_id"])
-    return shapes.single_response(public_fields(await findings.get_finding(here.db, here.caller.account_id, finding_id)))
+    return shapes.single_response(
+        public_fields(await findings.get_finding(here.db, here.caller.account_id, finding_id))
+    )
 
 
-@router.post("/{finding_id}/suppress", response_model=None, responses=_mutation, openapi_extra={"parameters": [FINDING_ID]})
+@router.post(
+    "/{finding_id}/suppress",
+    response_model=None,
+    responses=_mutation,
+    openapi_extra={"parameters": [FINDING_ID]},
+)
 async def suppress_finding(request: Request) -> Response:
     """Hide a finding from the active view without changing its status."""
     here = visit(request)
     finding_id = parameters.finding_id(request.path_params["finding_id"])
     async with here.db.transaction():
-        finding = await findings.suppress_finding(here.db, here.caller.account_id, finding_id, by=here.caller.email, now=_now())
+        finding = await findings.suppress_finding(
+            here.db, here.caller.account_id, finding_id, by=here.caller.email, now=_now()
+        )
     return shapes.mutation_response(finding)
 
 
@@ -66,7 +75,9 @@ async def restrict_finding(request: Request) -> Response:
     return await _close(request, Action.RESTRICT)
 
 
-@router.post("/{finding_id}/false_positive", response_model=None, responses=_mutation, openapi_extra=_with_note)
+@router.post(
+    "/{finding_id}/false_positive", response_model=None, responses=_mutation, openapi_extra=_with_note
+)
 async def mark_false_positive(request: Request) -> Response:
     """Mark a finding as no credential at all."""
     return await _close(request, Action.FALSE_POSITIVE)
@@ -79,7 +90,9 @@ async def _close(request: Request, action: Action) -> Response:
     given = parameters.read(NoteParameters, request.scope["query_string"]).note
     note = await here.notes.clean_note(here.db, here.keys, account_id, given)
     async with here.db.transaction():
-        finding = await findings.close_finding(here.db, here.keys, account_id, finding_id, action, note=note, by=by, now=_now())
+        finding = await findings.close_finding(
+            here.db, here.keys, account_id, finding_id, action, note=note, by=by, now=_now()
+        )
     return shapes.mutation_response(finding)
 
 

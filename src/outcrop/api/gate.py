@@ -65,7 +65,12 @@ class Gate:
                 raise
         except Exception as error:
             unavailable = isinstance(error, UNAVAILABLE)
-            log.error("request_failed", request_id=answer.request_id, error=type(error).__name__, exc_info=not unavailable)  # noqa: TRY400
+            log.error(  # noqa: TRY400
+                "request_failed",
+                request_id=answer.request_id,
+                error=type(error).__name__,
+                exc_info=not unavailable,
+            )
             if not answer.started:
                 await answer.respond(errors.internal_error(answer.request_id), scope, receive)
         finally:
@@ -108,7 +113,10 @@ class Gate:
         async def tell(message: Message) -> None:
             told.append(message)
 
-        async with entered(runtime.pool, lambda db: keys.enter(db, digest, limit=self.rate_limit)) as (db, entry):
+        async with entered(runtime.pool, lambda db: keys.enter(db, digest, limit=self.rate_limit)) as (
+            db,
+            entry,
+        ):
             answer.headers += _window_headers(entry.window)
             if entry.caller is None:
                 assert entry.refusal is not None  # noqa: S101 - either the one or the other
@@ -116,8 +124,12 @@ class Gate:
             else:
                 answer.key_id = str(entry.caller.key_id)
                 visit = Visit(entry.caller, db, runtime.keys, self.notes)
-                await self.app(_as_get(scope) | {SCOPE: visit, "path": _without_slash(scope["path"])}, receive, tell)
-        for message in told:  # the connection is given back by now: whoever does not read an answer keeps none from the others
+                await self.app(
+                    _as_get(scope) | {SCOPE: visit, "path": _without_slash(scope["path"])}, receive, tell
+                )
+        for message in (
+            told
+        ):  # the connection is given back by now: whoever does not read an answer keeps none from the others
             await answer.send(message)
 
 

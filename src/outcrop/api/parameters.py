@@ -7,7 +7,15 @@ from typing import Annotated, Any, TypeVar
 from urllib.parse import unquote_to_bytes
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+)
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
@@ -29,13 +37,17 @@ M = TypeVar("M", bound=BaseModel)
 def _integer(text: object) -> int:
     if isinstance(text, str) and (number := numbers.integer(text)) is not None:
         return number
-    raise PydanticCustomError("int_parsing", "Input should be a valid integer, unable to parse string as an integer")
+    raise PydanticCustomError(
+        "int_parsing", "Input should be a valid integer, unable to parse string as an integer"
+    )
 
 
 def _number(text: object) -> float:
     if isinstance(text, str) and (number := numbers.bound(text)) is not None and math.isfinite(number):
         return number
-    raise PydanticCustomError("float_parsing", "Input should be a valid number, unable to parse string as a number")
+    raise PydanticCustomError(
+        "float_parsing", "Input should be a valid number, unable to parse string as a number"
+    )
 
 
 def _boolean(text: object) -> bool:
@@ -81,14 +93,18 @@ _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UT
 def _moment(text: object) -> date | datetime:
     """Read `YYYY-MM-DD` or RFC 3339; without an offset it is UTC, and a space stands for the plus that a URL makes of it."""
     if not isinstance(text, str) or (match := _DATE.fullmatch(text)) is None:
-        raise PydanticCustomError("datetime_parsing", "Input should be a date (YYYY-MM-DD) or a date and time (RFC 3339)")
+        raise PydanticCustomError(
+            "datetime_parsing", "Input should be a date (YYYY-MM-DD) or a date and time (RFC 3339)"
+        )
     if match["minute"] is None:
         return date.fromisoformat(text)
     offset = (match["offset"] or "Z").upper().replace(" ", "+").replace("Z", "+00:00")
     moment = datetime.fromisoformat(f"{match['day']}T{match['minute']}:{match['second'] or '00'}{offset}")
     try:
         moment = moment.astimezone(UTC)
-    except OverflowError:  # the offset leads out of the years there are: their first or last moment is as good
+    except (
+        OverflowError
+    ):  # the offset leads out of the years there are: their first or last moment is as good
         return _FIRST if offset.startswith("+") else _LAST
     # Of a fraction, however long, only this counts: that it lies after the whole second.
     return moment.replace(microsecond=1) if (match["fraction"] or "").strip(".0") else moment
@@ -104,7 +120,9 @@ _NO_NUL = r"^[^\u0000]*$"
 def _terms(text: str) -> tuple[str, ...]:
     terms = tuple(text.split())
     if len(terms) > QUERY_TERMS:
-        raise PydanticCustomError("too_many_terms", "Input should have at most {limit} terms", {"limit": QUERY_TERMS})
+        raise PydanticCustomError(
+            "too_many_terms", "Input should have at most {limit} terms", {"limit": QUERY_TERMS}
+        )
     return terms
 
 
@@ -113,7 +131,11 @@ READ_INTEGER = BeforeValidator(_integer)
 Boolean = Annotated[bool, BeforeValidator(_boolean)]
 Moment = Annotated[date | datetime, BeforeValidator(_moment), WithJsonSchema(_DATE_SCHEMA)]
 Text = Annotated[str, WithJsonSchema({"type": "string", "pattern": _NO_NUL})]
-Note = Annotated[str, Field(max_length=NOTE_LENGTH), WithJsonSchema({"type": "string", "maxLength": NOTE_LENGTH, "pattern": _NO_NUL})]
+Note = Annotated[
+    str,
+    Field(max_length=NOTE_LENGTH),
+    WithJsonSchema({"type": "string", "maxLength": NOTE_LENGTH, "pattern": _NO_NUL}),
+]
 Terms = Annotated[
     str,
     Field(max_length=QUERY_LENGTH),
@@ -130,15 +152,29 @@ class _Parameters(BaseModel):
 
 
 class FindingParameters(_Parameters):
-    status: Status | Absent = Field(None, description="Findings in this status; `active` leaves out suppressed ones.")
+    status: Status | Absent = Field(
+        None, description="Findings in this status; `active` leaves out suppressed ones."
+    )
     source_type: SourceType | Absent = Field(None, description="Where the credential was found.")
-    validation: Validation | Absent = Field(None, description="What the issuer said of the credential (`validation_status`).")
-    suppressed: Boolean | Absent = Field(None, description="Only suppressed findings, or only those that are not.")
-    service: Text | Absent = Field(None, description="A label of `validation_detail.enabled_services`, exactly.")
+    validation: Validation | Absent = Field(
+        None, description="What the issuer said of the credential (`validation_status`)."
+    )
+    suppressed: Boolean | Absent = Field(
+        None, description="Only suppressed findings, or only those that are not."
+    )
+    service: Text | Absent = Field(
+        None, description="A label of `validation_detail.enabled_services`, exactly."
+    )
     min_score: Score | Absent = Field(None, description="At least this `composite_score`.")
-    date_from: Moment | Absent = Field(None, description="First seen on or after; a date is the whole UTC day.")
-    date_to: Moment | Absent = Field(None, description="First seen on or before; a date is the whole UTC day.")
-    q: Terms | Absent = Field(None, description="Words that must each stand in `source_url`, `file_path` or `repo_full_name`.")
+    date_from: Moment | Absent = Field(
+        None, description="First seen on or after; a date is the whole UTC day."
+    )
+    date_to: Moment | Absent = Field(
+        None, description="First seen on or before; a date is the whole UTC day."
+    )
+    q: Terms | Absent = Field(
+        None, description="Words that must each stand in `source_url`, `file_path` or `repo_full_name`."
+    )
     page: PageNumber = Field(1, description="1-based page.")
     per_page: Annotated[int, Field(ge=1, le=200), READ_INTEGER] = Field(25, description="Results per page.")
     order_by: OrderBy = Field(OrderBy.COMPOSITE_SCORE, description="Sort key; ties are sorted by `id`.")
@@ -175,7 +211,11 @@ class NoteParameters(_Parameters):
 def _start(moment: date | datetime | None) -> datetime | None:
     if moment is None or isinstance(moment, datetime):
         # Times are stored in whole seconds: nothing lies between a fraction and the next whole second, or behind the last one.
-        return moment if moment is None or moment.microsecond == 0 else _later(moment.replace(microsecond=0), seconds=1) or _LAST
+        return (
+            moment
+            if moment is None or moment.microsecond == 0
+            else _later(moment.replace(microsecond=0), seconds=1) or _LAST
+        )
     return datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
 
 
@@ -223,7 +263,9 @@ def read(model: type[M], query_string: bytes) -> M:
         return model.model_validate(values)
     except ValidationError as error:
         # A parameter that may be absent is a union with None; that it is not None either is no news.
-        raise ParameterError([_shown(e) for e in error.errors(include_url=False) if e["type"] != "none_required"]) from None
+        raise ParameterError(
+            [_shown(e) for e in error.errors(include_url=False) if e["type"] != "none_required"]
+        ) from None
 
 
 def _problem(name: str, type_: str, msg: str) -> dict[str, Any]:
@@ -237,14 +279,22 @@ def _shown(error: Any) -> dict[str, Any]:
     if name != "note" and isinstance(error["input"], str) and len(error["input"]) <= _ECHOED:
         shown["input"] = error["input"]
     if error.get("ctx"):
-        shown["ctx"] = {key: str(value) if isinstance(value, Exception) else value for key, value in error["ctx"].items()}
+        shown["ctx"] = {
+            key: str(value) if isinstance(value, Exception) else value for key, value in error["ctx"].items()
+        }
     return shown
 
 
 def finding_id(text: str) -> UUID:
     if (id_ := parse_id(text)) is None:
         raise ParameterError(
-            [{"loc": ["path", "finding_id"], "msg": "Input should be a UUID in its 36-character form", "type": "uuid_parsing"}]
+            [
+                {
+                    "loc": ["path", "finding_id"],
+                    "msg": "Input should be a UUID in its 36-character form",
+                    "type": "uuid_parsing",
+                }
+            ]
         )
     return id_
 
@@ -263,8 +313,20 @@ def described(model: type[BaseModel]) -> list[dict[str, Any]]:
     for name, field in schema["properties"].items():
         inner = {key: value for key, value in field.items() if key not in {"description", "title", "default"}}
         if "$ref" in inner:
-            inner = {k: v for k, v in schema["$defs"][inner["$ref"].rsplit("/", 1)[1]].items() if k not in {"title", "description"}}
+            inner = {
+                k: v
+                for k, v in schema["$defs"][inner["$ref"].rsplit("/", 1)[1]].items()
+                if k not in {"title", "description"}
+            }
         if field.get("default") is not None:
             inner["default"] = field["default"]
-        described.append({"name": name, "in": "query", "required": False, "description": field["description"], "schema": inner})
+        described.append(
+            {
+                "name": name,
+                "in": "query",
+                "required": False,
+                "description": field["description"],
+                "schema": inner,
+            }
+        )
     return described

@@ -15,7 +15,9 @@ def behind_proxies(app: ASGIApp, trusted: Sequence[str]) -> ASGIApp:
 
     async def lowered(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            scope["headers"] = [(name, value.lower() if name == _SCHEME else value) for name, value in scope["headers"]]
+            scope["headers"] = [
+                (name, value.lower() if name == _SCHEME else value) for name, value in scope["headers"]
+            ]
         await believing(scope, receive, send)
 
     return lowered

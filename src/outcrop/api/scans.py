@@ -22,7 +22,9 @@ async def list_scans(request: Request) -> Response:
     """List scan runs, newest first."""
     here = visit(request)
     asked = parameters.read(ScanParameters, request.scope["query_string"])
-    page = await scans.list_scans(here.db, here.caller.account_id, type_=asked.type, page=asked.page, per_page=asked.limit)
+    page = await scans.list_scans(
+        here.db, here.caller.account_id, type_=asked.type, page=asked.page, per_page=asked.limit
+    )
     return shapes.page_response(page, public_fields)
 
 
@@ -35,4 +37,6 @@ async def list_scans(request: Request) -> Response:
 async def get_scan(request: Request) -> Response:
     """Read one scan run."""
     here = visit(request)
-    return shapes.single_response(public_fields(await scans.get_scan(here.db, here.caller.account_id, request.path_params["scan_id"])))
+    return shapes.single_response(
+        public_fields(await scans.get_scan(here.db, here.caller.account_id, request.path_params["scan_id"]))
+    )

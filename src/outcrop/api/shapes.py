@@ -8,7 +8,15 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from starlette.responses import Response
 
-from outcrop.domain.finding import NOTE_LENGTH, Confidence, Finding, SourceType, Status, Validation, Visibility
+from outcrop.domain.finding import (
+    NOTE_LENGTH,
+    Confidence,
+    Finding,
+    SourceType,
+    Status,
+    Validation,
+    Visibility,
+)
 from outcrop.domain.paging import Page
 from outcrop.domain.scan import ScanStatus, ScanType, Trigger
 
@@ -57,12 +65,16 @@ class PatternShape(_Described):
 
 class EvidenceShape(_Described):
     auto_resolved: bool
-    resolved_by: str | None = Field(description="The e-mail address of who resolved it; null when automatic or not known.")
+    resolved_by: str | None = Field(
+        description="The e-mail address of who resolved it; null when automatic or not known."
+    )
 
 
 class ValidationDetailShape(BaseModel):
     model_config = ConfigDict(extra="allow")
-    enabled_services: list[str] = Field(description="Labels of what the credential opens: `<service>` or `<service>_<capability>`.")
+    enabled_services: list[str] = Field(
+        description="Labels of what the credential opens: `<service>` or `<service>_<capability>`."
+    )
 
 
 class FindingShape(_Described):
@@ -84,11 +96,17 @@ class FindingShape(_Described):
     last_seen_at: Time
     seen_count: Count
     resolved_at: Time | None = Field(description="Null unless the finding is resolved.")
-    resolution_note: str | None = Field(max_length=NOTE_LENGTH, description="The note of the last closing action.")
+    resolution_note: str | None = Field(
+        max_length=NOTE_LENGTH, description="The note of the last closing action."
+    )
     resolution_evidence: EvidenceShape | None = Field(description="Null unless the finding is resolved.")
     suppressed_at: Time | None = Field(description="Since when the finding is hidden from the active view.")
-    current_line: int | None = Field(description="The line at the tip of the default branch, where the credential still stands there.")
-    allowed_in_source: bool = Field(description="Its line says that it is meant to be there; it is recorded all the same.")
+    current_line: int | None = Field(
+        description="The line at the tip of the default branch, where the credential still stands there."
+    )
+    allowed_in_source: bool = Field(
+        description="Its line says that it is meant to be there; it is recorded all the same."
+    )
 
 
 class ProgressShape(_Described):
@@ -114,12 +132,16 @@ class ScanRunShape(_Described):
     started_at: Time | None
     finished_at: Time | None
     progress: ProgressShape
-    findings_new: Count = Field(description="Found for the first time, or back after they were resolved: as many `finding.new` were sent.")
+    findings_new: Count = Field(
+        description="Found for the first time, or back after they were resolved: as many `finding.new` were sent."
+    )
     findings_seen: Count
     findings_resolved: Count
     coverage_gaps: list[GapShape] = Field(description="What the run could not look at, and why.")
     error: str | None
-    waiting: str | None = Field(description="Why nothing moves at the moment: a limit of the host, and for how long.")
+    waiting: str | None = Field(
+        description="Why nothing moves at the moment: a limit of the host, and for how long."
+    )
 
 
 class Meta(_Described):

@@ -46,6 +46,8 @@ def _crash(error: BaseException) -> NoReturn:
 def _led_to(error: BaseException) -> Iterator[BaseException]:
     """Give an error behind those that it comes from."""
     before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    for one in ([before] if before else []) + list(error.exceptions if isinstance(error, BaseExceptionGroup) else ()):
+    for one in ([before] if before else []) + list(
+        error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    ):
         yield from _led_to(one)
     yield error

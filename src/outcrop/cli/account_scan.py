@@ -22,7 +22,9 @@ from outcrop.worker import open_tools
 _STATEMENT_TIMEOUT = 600.0
 
 
-def scan_for_account(slug: str, targets: list[str], kind: str | None, *, jobs: int, as_json: bool, validate: bool) -> None:
+def scan_for_account(
+    slug: str, targets: list[str], kind: str | None, *, jobs: int, as_json: bool, validate: bool
+) -> None:
     """Run targets one after the other; each is a scan run of its own."""
     settings = start() if validate else start().model_copy(update={"validate_": "off"})
     specs = [_spec(target, kind, settings) for target in targets]
@@ -34,7 +36,10 @@ def scan_for_account(slug: str, targets: list[str], kind: str | None, *, jobs: i
         print_json([public_fields(one) for one in runs] if len(runs) > 1 else public_fields(runs[0]))
     else:
         for one in runs:
-            show({name: value for name, value in public_fields(one).items() if value not in (None, [])}, as_json=False)
+            show(
+                {name: value for name, value in public_fields(one).items() if value not in (None, [])},
+                as_json=False,
+            )
     failed = [one for one in runs if one.status is not ScanStatus.COMPLETED]
     if failed:
         fail(f"{failed[0].target}: {failed[0].error or failed[0].status}")
@@ -59,7 +64,9 @@ async def _main(settings: Settings, slug: str, specs: list[Spec], jobs: int) -> 
         with ExitStack() as stack:
             console = Console(stderr=True)
             columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-            bar = stack.enter_context(Progress(*columns, console=console, disable=not console.is_terminal, transient=True))
+            bar = stack.enter_context(
+                Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+            )
             task = bar.add_task("planning")
 
             def told(current: ScanRun) -> None:

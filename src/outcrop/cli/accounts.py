@@ -28,7 +28,9 @@ def create_account(
 
     async def main() -> Account:
         async with cli.transaction(settings) as session:
-            return await accounts.create_account(session.db, slug=slug, plan=plan, email=email, by=OPERATOR, now=cli.now())
+            return await accounts.create_account(
+                session.db, slug=slug, plan=plan, email=email, by=OPERATOR, now=cli.now()
+            )
 
     show(_account(run(main)), as_json=as_json)
 
@@ -61,7 +63,10 @@ def set_plan(slug: str, plan: Plan, as_json: AsJson = False) -> None:
 def delete_account(slug: str, as_json: AsJson = False) -> None:
     """Delete an account and everything in it, for good."""
     settings = start()
-    if sys.stdin.isatty() and typer.prompt(f"This deletes everything of {slug} for good. Type the slug to go on") != slug:
+    if (
+        sys.stdin.isatty()
+        and typer.prompt(f"This deletes everything of {slug} for good. Type the slug to go on") != slug
+    ):
         fail("nothing was deleted")
 
     async def main() -> None:
@@ -76,7 +81,9 @@ def delete_account(slug: str, as_json: AsJson = False) -> None:
 def create_key(
     slug: Slug,
     name: Annotated[str, typer.Option(help="What the key is for.")],
-    expires_at: Annotated[str | None, typer.Option(metavar="TS", help="When it stops working (ISO 8601); never by default.")] = None,
+    expires_at: Annotated[
+        str | None, typer.Option(metavar="TS", help="When it stops working (ISO 8601); never by default.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make an API key; it is shown once."""
@@ -86,10 +93,20 @@ def create_key(
     async def main() -> keys.NewKey:
         async with cli.transaction(settings) as session:
             there = await accounts.get_account(session.db, slug)
-            return await keys.create_key(session.db, there, name=name, expires_at=expiry, by=OPERATOR, member=None, now=cli.now())
+            return await keys.create_key(
+                session.db, there, name=name, expires_at=expiry, by=OPERATOR, member=None, now=cli.now()
+            )
 
     new = run(main)
-    show({"id": str(new.key.id), "name": new.key.name, "key": new.token, "expires_at": _iso(new.key.expires_at)}, as_json=as_json)
+    show(
+        {
+            "id": str(new.key.id),
+            "name": new.key.name,
+            "key": new.token,
+            "expires_at": _iso(new.key.expires_at),
+        },
+        as_json=as_json,
+    )
 
 
 @key.command("list")
@@ -118,7 +135,12 @@ def revoke_key(id_: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJso
 
 
 def _account(record: Account) -> dict[str, Any]:
-    return {"slug": record.slug, "plan": record.plan, "email": record.email, "created_at": _iso(record.created_at)}
+    return {
+        "slug": record.slug,
+        "plan": record.plan,
+        "email": record.email,
+        "created_at": _iso(record.created_at),
+    }
 
 
 def _key(record: ApiKey) -> dict[str, Any]:

@@ -27,18 +27,28 @@ class Form(StrEnum):
 def audit(
     *,
     slug: Slug,
-    action: Annotated[str | None, typer.Option(metavar="A", help="Only this action, or group of actions: `webhook`, `key.create`.")] = None,
+    action: Annotated[
+        str | None,
+        typer.Option(metavar="A", help="Only this action, or group of actions: `webhook`, `key.create`."),
+    ] = None,
     actor: Annotated[str | None, typer.Option(metavar="WHO", help="Only what this one did.")] = None,
     target: Annotated[str | None, typer.Option(metavar="ID", help="Only what was done to this.")] = None,
-    outcome: Annotated[str | None, typer.Option(metavar="|".join(OUTCOMES), help="Only what ended so.")] = None,
+    outcome: Annotated[
+        str | None, typer.Option(metavar="|".join(OUTCOMES), help="Only what ended so.")
+    ] = None,
     since: Annotated[str | None, typer.Option(metavar="TS", help="From this time on (ISO 8601).")] = None,
     until: Annotated[str | None, typer.Option(metavar="TS", help="Before this time (ISO 8601).")] = None,
-    form: Annotated[Form, typer.Option("--format", help="jsonl is one line of JSON for each line of the trail.")] = Form.TABLE,
+    form: Annotated[
+        Form, typer.Option("--format", help="jsonl is one line of JSON for each line of the trail.")
+    ] = Form.TABLE,
     as_json: AsJson = False,
 ) -> None:
     """Show the account's audit trail, oldest first."""
     settings = start()
-    first, last = (None if text is None else cli.moment(text, name) for text, name in ((since, "--since"), (until, "--until")))
+    first, last = (
+        None if text is None else cli.moment(text, name)
+        for text, name in ((since, "--since"), (until, "--until"))
+    )
     wanted = Filter(action, actor, target, outcome, first, last)
     form = Form.JSON if as_json else form
 

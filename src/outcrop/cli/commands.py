@@ -61,7 +61,10 @@ def tree(called: str = "") -> typer.Typer:
 
 
 def _root(
-    *, _version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_told, help="Print the version and exit.")] = False
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_told, help="Print the version and exit.")
+    ] = False,
 ) -> None:
     """Be a tree, also with a single command."""
 

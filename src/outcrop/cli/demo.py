@@ -26,7 +26,11 @@ from outcrop.settings import Settings, load_settings
 _STARTS_WITHIN = 60.0  # seconds; the first time, rules are compiled meanwhile
 
 
-def demo(port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000) -> None:
+def demo(
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+    ] = 8000,
+) -> None:
     """Show everything at once on an example that is made up on the spot; nothing leaves this machine."""
     settings = own_settings()
     set_up_logs(settings.log_level, settings.log_format)
@@ -48,7 +52,9 @@ async def _demo(settings: Settings, listening: Listening) -> None:
     listen(listening).close()  # a port that is taken is told before anything is made
     folder = settings.data_dir / "example"
     _show(f"demo   an account that is made up, in {settings.data_dir}")
-    _show("demo   the code host, the web site, the receiver and all issuers are stand-ins on this machine; nothing else is connected to")
+    _show(
+        "demo   the code host, the web site, the receiver and all issuers are stand-ins on this machine; nothing else is connected to"
+    )
     with database_url(settings) as url:
         own = settings.model_copy(update={"database_url": url})
         async with open_stand_ins(folder, cli.now(), _show) as stand_ins, open_session(own) as session:
@@ -73,7 +79,10 @@ async def _demo(settings: Settings, listening: Listening) -> None:
                     story.tell()
                 _explain(base_url, login, await total(session, account), stand_ins)
 
-            environment = stand_ins.environment | {"OUTCROP_DATA_DIR": str(settings.data_dir), "OUTCROP_LOG_LEVEL": settings.log_level}
+            environment = stand_ins.environment | {
+                "OUTCROP_DATA_DIR": str(settings.data_dir),
+                "OUTCROP_LOG_LEVEL": settings.log_level,
+            }
             await supervise(own, listening, ready, environment)
 
 
@@ -81,7 +90,9 @@ class _Story:
     """Remembers whether everything has happened to this account already, with this example."""
 
     def __init__(self, file: Path, account: Account) -> None:
-        example = hashlib.sha256("\0".join([*repositories.templates(), *site.templates()]).encode()).hexdigest()
+        example = hashlib.sha256(
+            "\0".join([*repositories.templates(), *site.templates()]).encode()
+        ).hexdigest()
         self._file = file
         self._mark = f"{account.created_at.isoformat()} {example}"
 

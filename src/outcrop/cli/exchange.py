@@ -20,7 +20,12 @@ from outcrop.services import accounts, exchange
 
 
 def import_(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="What was exported, or another scanner's report; - is standard input.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="What was exported, or another scanner's report; - is standard input."
+        ),
+    ],
     slug: Slug,
     format_: Annotated[
         exchange.ImportFormat, typer.Option("--format", help="The file's format; auto finds out.")
@@ -54,7 +59,9 @@ def import_(
 
 def export(
     slug: Slug,
-    format_: Annotated[exchange.ExportFormat, typer.Option("--format", help="What to write: JSON Lines, CSV or SARIF.")],
+    format_: Annotated[
+        exchange.ExportFormat, typer.Option("--format", help="What to write: JSON Lines, CSV or SARIF.")
+    ],
 ) -> None:
     """Write an account's findings to standard output, credentials masked."""
     settings = start()
@@ -64,7 +71,13 @@ def export(
             async with runtime.pool.connection() as db:
                 account = await accounts.get_account(db, slug)
             pieces = exchange.export_findings(
-                runtime.pool, account, FindingQuery(), format_, version=version("outcrop"), by=OPERATOR, now=cli.now()
+                runtime.pool,
+                account,
+                FindingQuery(),
+                format_,
+                version=version("outcrop"),
+                by=OPERATOR,
+                now=cli.now(),
             )
             async for piece in pieces:
                 _write(piece)
@@ -72,7 +85,9 @@ def export(
     try:
         run(main)
     except BrokenPipeError:  # whoever reads has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that what is left does not fail at the end
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # so that what is left does not fail at the end
 
 
 def _write(piece: bytes) -> None:

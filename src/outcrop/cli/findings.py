@@ -18,7 +18,9 @@ from outcrop.services import accounts, findings
 
 
 def finding(
-    finding_id: Annotated[str, typer.Argument(metavar="ID", help="The finding's id.")], account: Slug, as_json: AsJson = False
+    finding_id: Annotated[str, typer.Argument(metavar="ID", help="The finding's id.")],
+    account: Slug,
+    as_json: AsJson = False,
 ) -> None:
     """Show one finding, and why it has its score."""
     settings = start()
@@ -38,12 +40,18 @@ def finding(
     print()
     table = Table("points", "of", "part", "because", box=None, pad_edge=False, header_style="bold")
     for reason in reasons:
-        table.add_row(f"{reason.points:.0f}", f"{reason.most:.0f}", reason.name.replace("_", " "), reason.sentence)
+        table.add_row(
+            f"{reason.points:.0f}", f"{reason.most:.0f}", reason.name.replace("_", " "), reason.sentence
+        )
     Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False).print(table)
 
 
 def _fields(found: Finding) -> dict[str, Any]:
     """Give a finding in the API's shape, its id and times written out."""
     fields = public_fields(found)
-    times = {name: value.isoformat() for name, value in fields.items() if name.endswith("_at") and value is not None}
+    times = {
+        name: value.isoformat()
+        for name, value in fields.items()
+        if name.endswith("_at") and value is not None
+    }
     return fields | times | {"id": str(found.id)}

@@ -47,13 +47,19 @@ def doctor(as_json: AsJson = False) -> None:
                 return await maintenance.examine(db, operator_key(settings))
 
     checks = run(main)
-    show_all([{"check": c.name, "ok": c.ok, "detail": c.detail} for c in checks], ["check", "ok", "detail"], as_json=as_json)
+    show_all(
+        [{"check": c.name, "ok": c.ok, "detail": c.detail} for c in checks],
+        ["check", "ok", "detail"],
+        as_json=as_json,
+    )
     if not all(check.ok for check in checks):
         raise typer.Exit(2)
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to make; one that is there is not replaced.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The file to make; one that is there is not replaced.")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Write everything as it is at this moment into one file; the service may go on meanwhile. The secret key is not in it."""
@@ -63,15 +69,28 @@ def backup(
         with database_url(settings) as url:
             async with await database.connect(url) as db:
                 cli.step_back(db.info.backend_pid if settings.database_url is None else None)
-                return await backups.back_up(db, operator_key(settings), target, version=version("outcrop"), now=moment, progress=told)
+                return await backups.back_up(
+                    db, operator_key(settings), target, version=version("outcrop"), now=moment, progress=told
+                )
 
-    with database.plainly("the backup failed"), new_file(file.absolute()) as target, bytes_done("backing up", None) as told:
+    with (
+        database.plainly("the backup failed"),
+        new_file(file.absolute()) as target,
+        bytes_done("backing up", None) as told,
+    ):
         done = run(lambda: main(target, told))
-    record = {"file": str(file.absolute()), "bytes": done.size, "made_at": moment.isoformat(), "schema": done.schema}
+    record = {
+        "file": str(file.absolute()),
+        "bytes": done.size,
+        "made_at": moment.isoformat(),
+        "schema": done.schema,
+    }
     show(record | _counts(done.rows), as_json=as_json)
     if not as_json:
         where = settings.secret_key_file if settings.secret_key is None else "OUTCROP_SECRET_KEY"
-        print(f"The secret key ({where}) is not in it and a restore needs it: keep a copy, apart from the backup.")
+        print(
+            f"The secret key ({where}) is not in it and a restore needs it: keep a copy, apart from the backup."
+        )
 
 
 def restore(
@@ -87,7 +106,9 @@ def restore(
         source.seek(0)
         with bytes_done("restoring", size) as told, database_url(settings) as url:
             async with await database.connect(url) as db, db.transaction():
-                return checked, await backups.restore(db, source, str(file), checked, by=cli.OPERATOR, now=moment, progress=told)
+                return checked, await backups.restore(
+                    db, source, str(file), checked, by=cli.OPERATOR, now=moment, progress=told
+                )
 
     def why() -> str:
         room = "" if settings.database_url else short_of_room(settings.data_dir)
@@ -96,13 +117,20 @@ def restore(
     with database.plainly("nothing was restored", why), _readable_twice(file) as (source, size):
         checked, done = run(lambda: main(source, size))
     made_at = checked.header.made_at.isoformat()
-    record = {"file": str(file.absolute()), "made_at": made_at, "schema": checked.header.schema, "migrated": done.migrated}
+    record = {
+        "file": str(file.absolute()),
+        "made_at": made_at,
+        "schema": checked.header.schema,
+        "migrated": done.migrated,
+    }
     show(
         record | _counts(done.rows) | {"deliveries_unknown": done.deliveries, "runs_ended": done.runs},
         as_json=as_json,
     )
     if not as_json:
-        print(f"Keys, members and passwords are those of {made_at}: what was revoked or changed since has come back.")
+        print(
+            f"Keys, members and passwords are those of {made_at}: what was revoked or changed since has come back."
+        )
 
 
 def _counts(rows: dict[str, int]) -> dict[str, object]:
@@ -124,7 +152,10 @@ def _readable_twice(file: Path) -> Iterator[tuple[BinaryIO, int]]:
 @secrets.command("rotate")
 def rotate(
     new_key_stdin: Annotated[
-        bool, typer.Option("--new-key-stdin", help="Read the new key from standard input instead of making one up.")
+        bool,
+        typer.Option(
+            "--new-key-stdin", help="Read the new key from standard input instead of making one up."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -136,7 +167,9 @@ def rotate(
 
     async def main() -> None:
         async with open_session(settings) as session:
-            await maintenance.rotate_key(session.db, operator_key(settings), new, by=cli.OPERATOR, now=cli.now())
+            await maintenance.rotate_key(
+                session.db, operator_key(settings), new, by=cli.OPERATOR, now=cli.now()
+            )
 
     run(main)
     kept: dict[str, object] = {"key_file": str(settings.secret_key_file), "new_key": None}

@@ -18,7 +18,10 @@ user = typer.Typer(help="Members of accounts.", no_args_is_help=True)
 
 _SERVED_AT = "http://127.0.0.1:8000"  # where `outcrop serve` is without any setting
 
-PasswordStdin = Annotated[bool, typer.Option("--password-stdin", help="Read the password from standard input instead of making one up.")]
+PasswordStdin = Annotated[
+    bool,
+    typer.Option("--password-stdin", help="Read the password from standard input instead of making one up."),
+]
 
 
 @user.command("create")
@@ -36,7 +39,9 @@ def create_user(
     async def main() -> tuple[str, str | None]:
         async with cli.transaction(settings) as session:
             there = await accounts.get_account(session.db, slug)
-            return await accounts.create_member(session.db, there, email=email, role=role, password=password, by=OPERATOR, now=cli.now())
+            return await accounts.create_member(
+                session.db, there, email=email, role=role, password=password, by=OPERATOR, now=cli.now()
+            )
 
     created, generated = run(main)
     show({"email": created, "role": role, "password": generated}, as_json=as_json)
@@ -44,7 +49,10 @@ def create_user(
 
 @user.command("list")
 def list_users(
-    slug: Annotated[str | None, typer.Option("--account", metavar="SLUG", help="Only this account's.")] = None, as_json: AsJson = False
+    slug: Annotated[
+        str | None, typer.Option("--account", metavar="SLUG", help="Only this account's.")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """List members."""
     settings = start()
@@ -71,7 +79,9 @@ def remove_user(email: str, as_json: AsJson = False) -> None:
 
 
 @user.command("invite")
-def invite_user(email: str, slug: Slug, role: Annotated[Role, typer.Option()] = Role.MEMBER, as_json: AsJson = False) -> None:
+def invite_user(
+    email: str, slug: Slug, role: Annotated[Role, typer.Option()] = Role.MEMBER, as_json: AsJson = False
+) -> None:
     """Make a link by which someone joins and sets a password; it works once, for 7 days."""
     settings = start()
     now = cli.now()
@@ -88,7 +98,10 @@ def invite_user(email: str, slug: Slug, role: Annotated[Role, typer.Option()] = 
 def reset_password(
     email: str,
     password_stdin: PasswordStdin = False,
-    link: Annotated[bool, typer.Option("--link", help="Make a link by which the member sets it; it works once, for 24 hours.")] = False,
+    link: Annotated[
+        bool,
+        typer.Option("--link", help="Make a link by which the member sets it; it works once, for 24 hours."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Give a member a new password, made up and shown once unless one is given; every session of the member ends."""
@@ -130,10 +143,17 @@ def _reset_link(settings: Settings, email: str, *, as_json: bool) -> None:
     _show_link(settings, run(main), LinkKind.RESET, now, {"email": email}, as_json=as_json)
 
 
-def _show_link(settings: Settings, token: str, kind: LinkKind, now: datetime, record: dict[str, object], *, as_json: bool) -> None:
+def _show_link(
+    settings: Settings, token: str, kind: LinkKind, now: datetime, record: dict[str, object], *, as_json: bool
+) -> None:
     address = f"{settings.base_url or _SERVED_AT}/join/{token}"
     show(record | {"link": address, "expires_at": (now + LIFETIME[kind]).isoformat()}, as_json=as_json)
 
 
 def _member(record: Member) -> dict[str, Any]:
-    return {"email": record.email, "role": record.role, "account": record.account, "created_at": record.created_at.isoformat()}
+    return {
+        "email": record.email,
+        "role": record.role,
+        "account": record.account,
+        "created_at": record.created_at.isoformat(),
+    }

@@ -102,7 +102,10 @@ class ApiProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False  # the head was well-formed and is being answered: only its body, which nobody reads, is not
             return
         body = b'{"error":"bad_request","message":"the request cannot be parsed"}'
-        head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        head = (
+            b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+            % len(body)
+        )
         self.transport.write(head + body)
         self.transport.close()
 

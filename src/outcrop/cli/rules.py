@@ -31,12 +31,20 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and n
 
 @app.command("list")
 def list_rules(
-    own: Annotated[list[Path] | None, typer.Option("--rules", help="Own rules beside the built-in ones.")] = None,
+    own: Annotated[
+        list[Path] | None, typer.Option("--rules", help="Own rules beside the built-in ones.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show every rule."""
     records = [
-        {"id": rule.id, "name": rule.name, "secret_type": rule.secret_type, "issuer": rule.issuer, "impact": rule.impact}
+        {
+            "id": rule.id,
+            "name": rule.name,
+            "secret_type": rule.secret_type,
+            "issuer": rule.issuer,
+            "impact": rule.impact,
+        }
         for rule in sorted(read(own or [], cache=cache_folder())[0], key=lambda rule: rule.id)
     ]
     if as_json:
@@ -48,7 +56,10 @@ def list_rules(
 
 
 @app.command()
-def check(path: Annotated[str, typer.Argument(metavar="PATH", help="A rule file, or a folder of them.")], as_json: AsJson = False) -> None:
+def check(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A rule file, or a folder of them.")],
+    as_json: AsJson = False,
+) -> None:
     """Check that rules can be loaded; the first fault is told with its file and line."""
     found = make(_loaded(_given(path))).rules
     print(orjson.dumps({"rules": len(found)}).decode() if as_json else f"{len(found)} rules are well formed")
@@ -56,9 +67,18 @@ def check(path: Annotated[str, typer.Argument(metavar="PATH", help="A rule file,
 
 @app.command("test")
 def run_tests(
-    name: Annotated[str, typer.Argument(metavar="PATH", help="What to look through with the rules; or a rule file, to run its examples.")],
-    rule: Annotated[list[str] | None, typer.Option("--rule", metavar="ID", help="Only what these rules find.")] = None,
-    own: Annotated[list[Path] | None, typer.Option("--rules", help="Own rules beside the built-in ones.")] = None,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH", help="What to look through with the rules; or a rule file, to run its examples."
+        ),
+    ],
+    rule: Annotated[
+        list[str] | None, typer.Option("--rule", metavar="ID", help="Only what these rules find.")
+    ] = None,
+    own: Annotated[
+        list[Path] | None, typer.Option("--rules", help="Own rules beside the built-in ones.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what the rules find in a folder, with counts, at every confidence. Of a rule file, run the examples instead."""
@@ -90,7 +110,11 @@ def _run_examples(path: Path, *, as_json: bool) -> None:
         known = make([*(rule for rule in known.rules if rule.id not in {rule.id for rule in mine}), *mine])
     count, faults = failures(mine, known)
     if as_json:
-        print(orjson.dumps({"cases": count, "failed": [{"rule": rule, "reason": reason} for rule, reason in faults]}).decode())
+        print(
+            orjson.dumps(
+                {"cases": count, "failed": [{"rule": rule, "reason": reason} for rule, reason in faults]}
+            ).decode()
+        )
     else:
         for rule, reason in faults:
             print(one_line(f"{rule}: {reason}"))
@@ -113,11 +137,17 @@ def _show_findings(path: Path, wanted: list[str], own: list[Path], *, as_json: b
     if as_json:
         names = ("file_path", "line_number", "column", "rule", "confidence", "matched_text")
         places = [{name: fields[name] for name in names} for fields in found]
-        print(orjson.dumps({"files": report.files, "bytes": report.size, "rules": counted, "findings": places}).decode())
+        print(
+            orjson.dumps(
+                {"files": report.files, "bytes": report.size, "rules": counted, "findings": places}
+            ).decode()
+        )
         return
     for fields in found:
         shown = one_line(fields["matched_text"])
-        print(f"{fields['file_path']}:{fields['line_number']}: {fields['rule']} ({fields['confidence']}) {shown}")
+        print(
+            f"{fields['file_path']}:{fields['line_number']}: {fields['rule']} ({fields['confidence']}) {shown}"
+        )
     print(f"{len(found)} findings in {report.files} files, {report.size / 1e6:,.1f} MB")
     for one in counted:
         print(f"{one['id']}: {one['high']} high, {one['medium']} medium, {one['low']} low")
@@ -127,6 +157,8 @@ def tally(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Count findings by rule and confidence, the noisiest rule first."""
     counts: dict[str, dict[str, int]] = {}
     for fields in found:
-        counts.setdefault(fields["rule"], dict.fromkeys(("high", "medium", "low"), 0))[str(fields["confidence"])] += 1
+        counts.setdefault(fields["rule"], dict.fromkeys(("high", "medium", "low"), 0))[
+            str(fields["confidence"])
+        ] += 1
     order = sorted(counts, key=lambda name: (-sum(counts[name].values()), name))
     return [{"id": name, **counts[name]} for name in order]

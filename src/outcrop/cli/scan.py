@@ -53,43 +53,92 @@ class Type(StrEnum):
     PAGE = "page"
 
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]})
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 @app.command()
 def scan(  # noqa: PLR0917 - every option of the command
-    targets: Annotated[list[str] | None, typer.Argument(metavar="TARGET...", help=_TARGETS, show_default="the current folder")] = None,
-    account: Annotated[str | None, typer.Option("--account", metavar="SLUG", help="Record what is found in this account.")] = None,
-    kind: Annotated[Type | None, typer.Option("--type", help="What the targets are, where the guess would be wrong.")] = None,
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TARGET...", help=_TARGETS, show_default="the current folder"),
+    ] = None,
+    account: Annotated[
+        str | None, typer.Option("--account", metavar="SLUG", help="Record what is found in this account.")
+    ] = None,
+    kind: Annotated[
+        Type | None, typer.Option("--type", help="What the targets are, where the guess would be wrong.")
+    ] = None,
     output: Annotated[Format, typer.Option("--format", help="How findings are printed.")] = Format.TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    no_validate: Annotated[bool, typer.Option("--no-validate", help="Do not ask issuers whether a credential is alive.")] = False,
-    only_valid: Annotated[bool, typer.Option("--only-valid", help="Show only what its issuer accepts.")] = False,
+    no_validate: Annotated[
+        bool, typer.Option("--no-validate", help="Do not ask issuers whether a credential is alive.")
+    ] = False,
+    only_valid: Annotated[
+        bool, typer.Option("--only-valid", help="Show only what its issuer accepts.")
+    ] = False,
     show_secrets: Annotated[bool, typer.Option("--reveal", help="Print the raw credentials too.")] = False,
-    jobs: Annotated[int, typer.Option("--jobs", min=0, max=256, help="Processes that scan; 0 is one per core.")] = 0,
-    confidence: Annotated[Confidence, typer.Option("--confidence", help="Show hits that are at least this sure.")] = Confidence.MEDIUM,
-    rules: Annotated[list[Path] | None, typer.Option("--rules", help="Own rules beside the built-in ones: a file or a folder.")] = None,
-    gitleaks_config: Annotated[Path | None, typer.Option("--gitleaks-config", help="Own rules in the format of gitleaks.toml.")] = None,
-    baseline: Annotated[Path | None, typer.Option("--baseline", help="An earlier result: what it holds is left out.")] = None,
-    since: Annotated[str | None, typer.Option("--since", metavar="REV", help="Only what the commits after this revision brought.")] = None,
-    staged: Annotated[bool, typer.Option("--staged", help="Only what is staged for the next commit.")] = False,
-    gitignore: Annotated[bool, typer.Option("--gitignore", help="In a folder: leave out what .gitignore names.")] = False,
+    jobs: Annotated[
+        int, typer.Option("--jobs", min=0, max=256, help="Processes that scan; 0 is one per core.")
+    ] = 0,
+    confidence: Annotated[
+        Confidence, typer.Option("--confidence", help="Show hits that are at least this sure.")
+    ] = Confidence.MEDIUM,
+    rules: Annotated[
+        list[Path] | None,
+        typer.Option("--rules", help="Own rules beside the built-in ones: a file or a folder."),
+    ] = None,
+    gitleaks_config: Annotated[
+        Path | None, typer.Option("--gitleaks-config", help="Own rules in the format of gitleaks.toml.")
+    ] = None,
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", help="An earlier result: what it holds is left out.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="REV", help="Only what the commits after this revision brought."),
+    ] = None,
+    staged: Annotated[
+        bool, typer.Option("--staged", help="Only what is staged for the next commit.")
+    ] = False,
+    gitignore: Annotated[
+        bool, typer.Option("--gitignore", help="In a folder: leave out what .gitignore names.")
+    ] = False,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Scan everything again.")] = False,
 ) -> None:
     """Find credentials. Exit code 0: none; 1: some; 2: a target could not be read."""
     if since == "":  # a variable of a script that was not set: it would be the whole history
         raise BadInputError("--since is empty: give a revision")
     if account is not None:
-        given = {"--rules": rules, "--gitleaks-config": gitleaks_config, "--baseline": baseline, "--since": since, "--staged": staged}
-        given |= {"--gitignore": gitignore, "--reveal": show_secrets, "--format": output in {Format.JSONL, Format.SARIF}}
+        given = {
+            "--rules": rules,
+            "--gitleaks-config": gitleaks_config,
+            "--baseline": baseline,
+            "--since": since,
+            "--staged": staged,
+        }
+        given |= {
+            "--gitignore": gitignore,
+            "--reveal": show_secrets,
+            "--format": output in {Format.JSONL, Format.SARIF},
+        }
         given |= {"--only-valid": only_valid}
         if wrong := [name for name, value in given.items() if value]:
-            hint = ": own rules for account runs are named by OUTCROP_RULES" if wrong[0] in {"--rules", "--gitleaks-config"} else ""
+            hint = (
+                ": own rules for account runs are named by OUTCROP_RULES"
+                if wrong[0] in {"--rules", "--gitleaks-config"}
+                else ""
+            )
             raise BadInputError(f"{wrong[0]} does not go with --account{hint}")
         from outcrop.cli.account_scan import scan_for_account  # noqa: PLC0415 - loads the service
 
         as_json = as_json or output is Format.JSON
-        scan_for_account(account, targets or ["."], kind, jobs=jobs, as_json=as_json, validate=not no_validate)
+        scan_for_account(
+            account, targets or ["."], kind, jobs=jobs, as_json=as_json, validate=not no_validate
+        )
         return
     if no_validate and only_valid:
         raise BadInputError("--only-valid needs issuers to be asked, and --no-validate asks none")
@@ -154,7 +203,11 @@ def _reach(targets: list[str]) -> dict[str, Any]:
 
     settings = environment_settings()
     egress = Egress.of(settings)
-    token = None if settings.github_token is None else Secret(settings.github_token.get_secret_value(), wholly=True)
+    token = (
+        None
+        if settings.github_token is None
+        else Secret(settings.github_token.get_secret_value(), wholly=True)
+    )
     return {"reach": Reach(egress, settings.github_api_url, token), "web_host": settings.github_host}
 
 
@@ -174,7 +227,9 @@ def _validated(report: Report, *, only_valid: bool) -> bool:
     with ExitStack() as stack:
         ask_about(report, settings, _counting(stack))
     if only_valid:
-        left_out = Counter(str(one.fields["validation_status"]) for one in report.findings if not one.is_valid)
+        left_out = Counter(
+            str(one.fields["validation_status"]) for one in report.findings if not one.is_valid
+        )
         report.findings = [one for one in report.findings if one.is_valid]
         if left_out:
             told = ", ".join(f"{count} {status}" for status, count in sorted(left_out.items()))
@@ -196,7 +251,9 @@ def _baseline(file: Path | None) -> list[str]:
             return sarif.fingerprints(records[0])
         return ["" + record["fingerprint"] for record in records]
     except (ValueError, TypeError, LookupError, AttributeError):
-        raise BadInputError(f"--baseline {file}: is not a result of outcrop scan in json, jsonl or sarif") from None
+        raise BadInputError(
+            f"--baseline {file}: is not a result of outcrop scan in json, jsonl or sarif"
+        ) from None
 
 
 def _records(text: bytes) -> list[Any]:
@@ -244,7 +301,11 @@ def _print(report: Report, output: Format, *, show_secrets: bool, asked: bool) -
             from importlib.metadata import version  # noqa: PLC0415 - takes longer to load than a small scan to run
 
             findings = [finding.fields | {"path": finding.path} for finding in report.findings]
-            _write(_json(sarif.sarif(findings, report.gaps, version=version("outcrop"), well=not report.failures)))
+            _write(
+                _json(
+                    sarif.sarif(findings, report.gaps, version=version("outcrop"), well=not report.failures)
+                )
+            )
 
 
 def _shown(finding: LocalFinding, *, show_secrets: bool) -> dict[str, Any]:

@@ -19,7 +19,9 @@ def ask_about(report: Report, settings: Settings, told: Callable[[int, int], Non
 
     async def main() -> list[Verdict]:
         async with open_http(egress, connections=CONNECTIONS, per_host=AT_ONCE) as http:
-            return await validate_hits(Validator(http, Mode(settings.validate_)), [one.hit for one in report.findings], told)
+            return await validate_hits(
+                Validator(http, Mode(settings.validate_)), [one.hit for one in report.findings], told
+            )
 
     verdicts = asyncio.run(main())
     report.findings = [judged(one, verdict) for one, verdict in zip(report.findings, verdicts, strict=True)]

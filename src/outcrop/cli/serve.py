@@ -51,7 +51,9 @@ class Listening:
 
 def serve(  # noqa: PLR0917 - options, all given by name
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+    ] = 8000,
     processes: Annotated[int, typer.Option(min=1, max=64, help="API processes.")] = 1,
     no_worker: Annotated[bool, typer.Option("--no-worker", help="Run no worker beside the API.")] = False,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM), to serve https.")] = None,
@@ -64,7 +66,9 @@ def serve(  # noqa: PLR0917 - options, all given by name
 
 
 def worker(
-    jobs: Annotated[int, typer.Option("--jobs", min=0, max=256, help="Sources looked at side by side; 0 is one per core.")] = 0,
+    jobs: Annotated[
+        int, typer.Option("--jobs", min=0, max=256, help="Sources looked at side by side; 0 is one per core.")
+    ] = 0,
     dead_after: Annotated[float, typer.Option("--dead-after", min=1, hidden=True)] = DEAD_AFTER,
 ) -> None:
     """Run one more worker, on any machine that reaches the database."""
@@ -80,7 +84,9 @@ async def work_until_told(settings: Settings, jobs: int = 0, dead_after: float =
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with open_runtime(settings, pool_size=jobs + 8, statement_timeout=_WORKER_STATEMENT_TIMEOUT) as runtime:
+    async with open_runtime(
+        settings, pool_size=jobs + 8, statement_timeout=_WORKER_STATEMENT_TIMEOUT
+    ) as runtime:
         await work(runtime, settings, stop, jobs=jobs, dead_after=dead_after)
 
 
@@ -108,9 +114,19 @@ async def supervise(
         api = [Part.API, "--fd", str(sock.fileno())]
         if listening.tls_cert is not None:
             api += ["--tls-cert", str(listening.tls_cert), "--tls-key", str(listening.tls_key)]
-        commands: list[list[str]] = [api] * listening.processes + ([[Part.WORKER]] if listening.with_worker else [])
-        children = [asyncio.create_task(_keep_running(command, told, sock.fileno(), stop)) for command in commands]
-        log.info("serving", base_url=base_url, port=sock.getsockname()[1], processes=listening.processes, worker=listening.with_worker)
+        commands: list[list[str]] = [api] * listening.processes + (
+            [[Part.WORKER]] if listening.with_worker else []
+        )
+        children = [
+            asyncio.create_task(_keep_running(command, told, sock.fileno(), stop)) for command in commands
+        ]
+        log.info(
+            "serving",
+            base_url=base_url,
+            port=sock.getsockname()[1],
+            processes=listening.processes,
+            worker=listening.with_worker,
+        )
         if ready is not None:
             children.append(asyncio.create_task(_until(stop, ready(base_url))))
         try:
@@ -139,7 +155,9 @@ async def _all_or_first_failure(tasks: Sequence[asyncio.Task[None]]) -> None:
         task.result()
 
 
-async def _keep_running(command: list[str], environment: dict[str, str], fd: int, stop: asyncio.Event) -> None:
+async def _keep_running(
+    command: list[str], environment: dict[str, str], fd: int, stop: asyncio.Event
+) -> None:
     """Start a child, and again whenever it dies; give up when it cannot live."""
     early_deaths = 0
     while not stop.is_set():
@@ -158,7 +176,9 @@ async def _keep_running(command: list[str], environment: dict[str, str], fd: int
 
 
 @asynccontextmanager
-async def _child(command: list[str], environment: dict[str, str], fd: int) -> AsyncIterator[asyncio.subprocess.Process]:
+async def _child(
+    command: list[str], environment: dict[str, str], fd: int
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """A child in a session of its own: Ctrl-C reaches the parent only, which ends the children in order."""
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "outcrop.cli.process", *command),
@@ -198,7 +218,9 @@ def listen(listening: Listening) -> socket.socket:
     try:
         sock = socket.create_server((listening.host, listening.port), family=family, backlog=1024)
     except OSError as error:
-        raise OperatorError(f"cannot listen on {listening.host} port {listening.port}: {error.strerror or error}") from None
+        raise OperatorError(
+            f"cannot listen on {listening.host} port {listening.port}: {error.strerror or error}"
+        ) from None
     sock.setblocking(False)
     return sock
 

@@ -77,7 +77,9 @@ def moment(text: str, name: str) -> datetime:
         value = datetime.fromisoformat(text)
     except ValueError:
         raise BadInputError(f"{name}: {text!r} is no time in ISO 8601") from None
-    return (value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)).replace(microsecond=0)
+    return (value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)).replace(
+        microsecond=0
+    )
 
 
 def first_line_of_stdin() -> str:

@@ -26,27 +26,60 @@ _SITE = OPTIONS[TargetKind.SITE]
 def add_target(
     *,
     slug: Slug,
-    text: Annotated[str, typer.Argument(metavar="TARGET", help="github:ORG, github:ORG/NAME, gists:USER, or an https address.")],
-    type_: Annotated[str | None, typer.Option("--type", metavar="KIND", help=f"One of {', '.join(TargetKind)}; else guessed.")] = None,
-    schedule: Annotated[str, typer.Option(metavar="|".join(Schedule), help="How often it is looked at.")] = Schedule.OFF,
-    include: Annotated[list[str] | None, typer.Option(metavar="P", help="Look only at what matches; may be given again.")] = None,
-    exclude: Annotated[list[str] | None, typer.Option(metavar="P", help="Leave out what matches; may be given again.")] = None,
-    credential_stdin: Annotated[bool, typer.Option("--credential-stdin", help="Read a credential from standard input.")] = False,
+    text: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET", help="github:ORG, github:ORG/NAME, gists:USER, or an https address."
+        ),
+    ],
+    type_: Annotated[
+        str | None,
+        typer.Option("--type", metavar="KIND", help=f"One of {', '.join(TargetKind)}; else guessed."),
+    ] = None,
+    schedule: Annotated[
+        str, typer.Option(metavar="|".join(Schedule), help="How often it is looked at.")
+    ] = Schedule.OFF,
+    include: Annotated[
+        list[str] | None, typer.Option(metavar="P", help="Look only at what matches; may be given again.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="P", help="Leave out what matches; may be given again.")
+    ] = None,
+    credential_stdin: Annotated[
+        bool, typer.Option("--credential-stdin", help="Read a credential from standard input.")
+    ] = False,
     forks: Annotated[bool | None, typer.Option("--forks/--no-forks", help="Forks too.")] = None,
-    archived: Annotated[bool | None, typer.Option("--archived/--no-archived", help="Archived repositories too.")] = None,
+    archived: Annotated[
+        bool | None, typer.Option("--archived/--no-archived", help="Archived repositories too.")
+    ] = None,
     wikis: Annotated[bool | None, typer.Option("--wikis/--no-wikis", help="Wikis too.")] = None,
     gists: Annotated[bool | None, typer.Option("--gists/--no-gists", help="Gists of the owner too.")] = None,
-    leak_places: Annotated[bool, typer.Option("--leak-places", help="Also ask for files that are often left there by mistake.")] = False,
-    ignore_robots: Annotated[bool, typer.Option("--ignore-robots", help="Look where robots.txt asks not to.")] = False,
-    depth: Annotated[int | None, typer.Option(metavar="N", help=f"How many links away; {_SITE['depth']} by default.")] = None,
-    pages: Annotated[int | None, typer.Option(metavar="N", help=f"How many pages at most; {_SITE['pages']} by default.")] = None,
+    leak_places: Annotated[
+        bool, typer.Option("--leak-places", help="Also ask for files that are often left there by mistake.")
+    ] = False,
+    ignore_robots: Annotated[
+        bool, typer.Option("--ignore-robots", help="Look where robots.txt asks not to.")
+    ] = False,
+    depth: Annotated[
+        int | None, typer.Option(metavar="N", help=f"How many links away; {_SITE['depth']} by default.")
+    ] = None,
+    pages: Annotated[
+        int | None, typer.Option(metavar="N", help=f"How many pages at most; {_SITE['pages']} by default.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Add a target to an account."""
     settings = start()
     kind = None if type_ is None else _one_of(TargetKind, type_, "--type")
     often = _one_of(Schedule, schedule, "--schedule")
-    options = {"forks": forks, "archived": archived, "wikis": wikis, "gists": gists, "depth": depth, "pages": pages}
+    options = {
+        "forks": forks,
+        "archived": archived,
+        "wikis": wikis,
+        "gists": gists,
+        "depth": depth,
+        "pages": pages,
+    }
     options |= {"leak_places": leak_places or None, "robots": False if ignore_robots else None}
     chosen = {name: value for name, value in options.items() if value is not None}
     credential = _credential() if credential_stdin else None
@@ -86,7 +119,9 @@ def list_targets(slug: Slug, as_json: AsJson = False) -> None:
 
 
 @target.command("run")
-def run_target(slug: Slug, id_: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJson = False) -> None:
+def run_target(
+    slug: Slug, id_: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJson = False
+) -> None:
     """Have a worker look at a target now."""
     settings = start()
 
@@ -94,13 +129,23 @@ def run_target(slug: Slug, id_: Annotated[str, typer.Argument(metavar="ID")], as
         async with cli.transaction(settings) as session:
             there = await accounts.get_account(session.db, slug)
             found = await targets.get_target(session.db, there, id_)
-            return await start_run(session.db, there.id, found.spec, trigger=Trigger.CLI, target_id=found.id, moment=cli.now(), by=OPERATOR)
+            return await start_run(
+                session.db,
+                there.id,
+                found.spec,
+                trigger=Trigger.CLI,
+                target_id=found.id,
+                moment=cli.now(),
+                by=OPERATOR,
+            )
 
     show(public_fields(run(main)), as_json=as_json)
 
 
 @target.command("remove")
-def remove_target(slug: Slug, id_: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJson = False) -> None:
+def remove_target(
+    slug: Slug, id_: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJson = False
+) -> None:
     """Remove a target and its credential; what was found there stays."""
     settings = start()
 

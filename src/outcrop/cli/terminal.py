@@ -32,7 +32,13 @@ def progress() -> Iterator[Progress]:
 
 @contextmanager
 def asking() -> Iterator[Callable[[int, int], None]]:
-    columns = SpinnerColumn(), TextColumn("asking issuers"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    columns = (
+        SpinnerColumn(),
+        TextColumn("asking issuers"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("asking", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
@@ -40,9 +46,22 @@ def asking() -> Iterator[Callable[[int, int], None]]:
 
 def print_table(report: Report, *, show_secrets: bool, asked: bool) -> None:
     """Print a line for each finding, with the verdicts where issuers were asked, and a sum."""
-    console = Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False, soft_wrap=not sys.stdout.isatty())
+    console = Console(
+        width=None if sys.stdout.isatty() else 240,
+        highlight=False,
+        markup=False,
+        soft_wrap=not sys.stdout.isatty(),
+    )
     if report.findings:
-        heads = ["score", *(["verdict"] if asked else []), "rule", "place", "commit", "credential", *(["because"] if asked else [])]
+        heads = [
+            "score",
+            *(["verdict"] if asked else []),
+            "rule",
+            "place",
+            "commit",
+            "credential",
+            *(["because"] if asked else []),
+        ]
         table = Table(*heads, box=None, pad_edge=False, header_style="bold")
         for finding in report.findings:
             fields = finding.fields
@@ -52,7 +71,10 @@ def print_table(report: Report, *, show_secrets: bool, asked: bool) -> None:
                 fields["rule"],
                 Text(f"{fields['file_path'] or '(unreachable)'}:{fields['line_number']}", overflow="fold"),
                 (fields["commit"] or "")[:10],
-                Text(one_line(reveal(finding.secret) if show_secrets else fields["matched_text"]), overflow="fold"),
+                Text(
+                    one_line(reveal(finding.secret) if show_secrets else fields["matched_text"]),
+                    overflow="fold",
+                ),
                 *([Text(_because(fields["validation_detail"]), overflow="fold")] if asked else []),
             )
         console.print(table)

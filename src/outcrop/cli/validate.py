@@ -30,10 +30,20 @@ _CONNECTIONS = 4
 
 
 def validate(
-    rule: Annotated[str | None, typer.Option("--type", metavar="RULE", help="The rule's id, as `outcrop rules list` shows it.")] = None,
-    account: Annotated[str | None, typer.Option("--account", metavar="SLUG", help="The account of a finding.")] = None,
-    finding: Annotated[str | None, typer.Option("--finding", metavar="ID", help="Ask again about this finding's credential.")] = None,
-    canary: Annotated[bool, typer.Option("--canary", help="Use it even if it is a known canary: whoever laid it out is told.")] = False,
+    rule: Annotated[
+        str | None,
+        typer.Option("--type", metavar="RULE", help="The rule's id, as `outcrop rules list` shows it."),
+    ] = None,
+    account: Annotated[
+        str | None, typer.Option("--account", metavar="SLUG", help="The account of a finding.")
+    ] = None,
+    finding: Annotated[
+        str | None, typer.Option("--finding", metavar="ID", help="Ask again about this finding's credential.")
+    ] = None,
+    canary: Annotated[
+        bool,
+        typer.Option("--canary", help="Use it even if it is a known canary: whoever laid it out is told."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Ask the issuer about one credential: read from standard input, or the stored one of a finding."""

@@ -17,14 +17,20 @@ webhook = typer.Typer(help="Where an account's events are sent.", no_args_is_hel
 
 
 @webhook.command("set")
-def set_webhook(slug: Slug, url: Annotated[str, typer.Argument(metavar="URL", help="An https address.")], as_json: AsJson = False) -> None:
+def set_webhook(
+    slug: Slug,
+    url: Annotated[str, typer.Argument(metavar="URL", help="An https address.")],
+    as_json: AsJson = False,
+) -> None:
     """Save the address; the secret that deliveries are signed with is made anew and shown once."""
     settings = start()
 
     async def main() -> dict[str, object]:
         async with cli.transaction(settings) as session:
             there = await accounts.get_account(session.db, slug)
-            secret = await webhooks.save_webhook(session.db, session.keys, there, url, by=OPERATOR, now=cli.now())
+            secret = await webhooks.save_webhook(
+                session.db, session.keys, there, url, by=OPERATOR, now=cli.now()
+            )
             saved = await webhooks.get_webhook(session.db, there.id)
             return {"url": saved.url if saved else url, "secret": secret}
 
@@ -53,7 +59,9 @@ def remove_webhook(slug: Slug, as_json: AsJson = False) -> None:
 
     async def main() -> None:
         async with cli.transaction(settings) as session:
-            await webhooks.remove_webhook(session.db, await accounts.get_account(session.db, slug), by=OPERATOR, now=cli.now())
+            await webhooks.remove_webhook(
+                session.db, await accounts.get_account(session.db, slug), by=OPERATOR, now=cli.now()
+            )
 
     run(main)
     show({"account": slug, "removed": True}, as_json=as_json)

@@ -18,7 +18,11 @@ SLUG = "demo"
 EMAIL = "demo@acme.example"
 COLLEAGUES = {"sam@acme.example": Role.ADMIN, "jo@acme.example": Role.MEMBER, "kim@acme.example": Role.MEMBER}
 BY = "demo"  # who the audit trail names for what is made up here
-_VIEWS = {"Alive now": "validation=valid", "On the web site": "source_type=endpoint", "Highest scores": "min_score=80"}
+_VIEWS = {
+    "Alive now": "validation=valid",
+    "On the web site": "source_type=endpoint",
+    "Highest scores": "min_score=80",
+}
 # What is looked at, of which kind, with a credential of its own or not.
 TARGETS: list[tuple[str, TargetKind | None, bool]] = [
     (f"github:{OWNER}", None, True),
@@ -40,17 +44,32 @@ async def find_account(session: Session, now: datetime) -> tuple[Account, bool]:
     there = {account.slug: account for account in await accounts.list_accounts(session.db)}
     account = there.pop(SLUG, None)
     if there or (account is not None and account.email != EMAIL):
-        raise OperatorError("this database has accounts that are not the demo's: let OUTCROP_DATA_DIR name another folder")
+        raise OperatorError(
+            "this database has accounts that are not the demo's: let OUTCROP_DATA_DIR name another folder"
+        )
     if account is not None:
         return account, False
     async with session.db.transaction():
-        account = await accounts.create_account(session.db, slug=SLUG, plan=Plan.GROWTH, email=EMAIL, by=BY, now=now)
+        account = await accounts.create_account(
+            session.db, slug=SLUG, plan=Plan.GROWTH, email=EMAIL, by=BY, now=now
+        )
         for email, role in COLLEAGUES.items():
-            await accounts.create_member(session.db, account, email=email, role=role, password=None, by=BY, now=now)
+            await accounts.create_member(
+                session.db, account, email=email, role=role, password=None, by=BY, now=now
+            )
         for name, query in _VIEWS.items():
             await views.save_view(session.db, account, name=name, query=query, by=EMAIL, now=now)
     lines = report.earlier_report(now)
-    await exchange.import_findings(session.db, session.keys, account, lines, keep_secrets=True, by=EMAIL, now=now, progress=lambda _: None)
+    await exchange.import_findings(
+        session.db,
+        session.keys,
+        account,
+        lines,
+        keep_secrets=True,
+        by=EMAIL,
+        now=now,
+        progress=lambda _: None,
+    )
     return account, True
 
 
@@ -60,11 +79,15 @@ async def let_in(session: Session, account: Account, now: datetime) -> Login:
         try:
             _, password = await accounts.reset_password(session.db, EMAIL, None, by=BY, now=now)
         except NotFoundError:
-            _, password = await accounts.create_member(session.db, account, email=EMAIL, role=Role.OWNER, password=None, by=BY, now=now)
+            _, password = await accounts.create_member(
+                session.db, account, email=EMAIL, role=Role.OWNER, password=None, by=BY, now=now
+            )
         for key in await keys.list_keys(session.db, account):
             if key.name == SLUG and key.revoked_at is None:
                 await keys.revoke_key(session.db, str(key.id), by=BY, now=now)
-        new = await keys.create_key(session.db, account, name=SLUG, expires_at=None, by=BY, member=EMAIL, now=now)
+        new = await keys.create_key(
+            session.db, account, name=SLUG, expires_at=None, by=BY, member=EMAIL, now=now
+        )
     assert password is not None  # noqa: S101 - none was given, so one was made
     return Login(EMAIL, password, new.token)
 

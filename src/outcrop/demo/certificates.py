@@ -27,15 +27,24 @@ def make_papers(folder: Path, names: Sequence[str], now: datetime) -> Papers:
     """Make one certificate for all names. It replaces that of an earlier start."""
     authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     authority = _signed(
-        _AUTHORITY, _AUTHORITY, authority_key.public_key(), authority_key, extension=x509.BasicConstraints(True, 0), now=now
+        _AUTHORITY,
+        _AUTHORITY,
+        authority_key.public_key(),
+        authority_key,
+        extension=x509.BasicConstraints(True, 0),
+        now=now,
     )
     hosts = x509.SubjectAlternativeName([x509.DNSName(name) for name in sorted(set(names))])
-    certificate = _signed("Outcrop demo stand-ins", _AUTHORITY, key.public_key(), authority_key, extension=hosts, now=now)
+    certificate = _signed(
+        "Outcrop demo stand-ins", _AUTHORITY, key.public_key(), authority_key, extension=hosts, now=now
+    )
     papers = Papers(folder / "authority.pem", folder / "certificate.pem", folder / "key.pem")
     _write(papers.authority, authority.public_bytes(serialization.Encoding.PEM))
     _write(papers.certificate, certificate.public_bytes(serialization.Encoding.PEM))
     unlocked = serialization.NoEncryption()  # read by this process alone, in a folder that is its owner's
-    _write(papers.key, key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, unlocked))
+    _write(
+        papers.key, key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, unlocked)
+    )
     return papers
 
 
@@ -49,8 +58,14 @@ def _signed(
     now: datetime,
 ) -> x509.Certificate:
     made = x509.CertificateBuilder().subject_name(_name(subject)).issuer_name(_name(issuer)).public_key(key)
-    made = made.serial_number(x509.random_serial_number()).not_valid_before(now - timedelta(hours=1)).not_valid_after(now + _LIFETIME)
-    return made.add_extension(extension, critical=isinstance(extension, x509.BasicConstraints)).sign(signer, hashes.SHA256())
+    made = (
+        made.serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + _LIFETIME)
+    )
+    return made.add_extension(extension, critical=isinstance(extension, x509.BasicConstraints)).sign(
+        signer, hashes.SHA256()
+    )
 
 
 def _name(text: str) -> x509.Name:

@@ -40,11 +40,17 @@ class CodeHost:
             case ["orgs", login, "repos"] if login == OWNER:
                 return [self._repository(number) for number in range(len(REPOSITORIES))]
             case ["repos", login, name] if login == OWNER:
-                return next((self._repository(number) for number, one in enumerate(REPOSITORIES) if one.name == name), None)
+                return next(
+                    (self._repository(number) for number, one in enumerate(REPOSITORIES) if one.name == name),
+                    None,
+                )
             case ["gists", id_] if id_ == GIST:
                 pushed = last_pushed(self._folder / "gist" / f"{GIST}.git")
                 owner = {"login": "jo", "id": 2, "type": "User"}
-                addresses = {"html_url": f"https://{HOST}/gist/{GIST}", "git_pull_url": f"https://{HOST}/gist/{GIST}.git"}
+                addresses = {
+                    "html_url": f"https://{HOST}/gist/{GIST}",
+                    "git_pull_url": f"https://{HOST}/gist/{GIST}.git",
+                }
                 return {"id": GIST, "public": True, "owner": owner, "updated_at": pushed} | addresses
         return None
 
@@ -81,7 +87,11 @@ class CodeHost:
         }
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
-            *("git", "http-backend"), env=environment, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL
+            *("git", "http-backend"),
+            env=environment,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=asyncio.subprocess.DEVNULL,
         )
         try:
             out, _ = await process.communicate(body)

@@ -34,7 +34,14 @@ def publish(repository: Repository, folder: Path, now: datetime, *, later: bool)
 
 def last_pushed(folder: Path) -> str:
     """Give when a repository last changed."""
-    return _git(folder, "for-each-ref", "--sort=-committerdate", "--count=1", "--format=%(committerdate:iso-strict)", "refs/heads").strip()
+    return _git(
+        folder,
+        "for-each-ref",
+        "--sort=-committerdate",
+        "--count=1",
+        "--format=%(committerdate:iso-strict)",
+        "refs/heads",
+    ).strip()
 
 
 def _stream(commits: tuple[Commit, ...], now: datetime, *, grows: bool) -> Iterator[bytes]:
@@ -60,9 +67,13 @@ def _data(text: str) -> bytes:
 
 def _git(folder: Path, *arguments: str, given: bytes = b"") -> str:
     try:
-        done = subprocess.run(["git", *arguments], cwd=folder, env=ENVIRONMENT, input=given, capture_output=True, check=True)
+        done = subprocess.run(
+            ["git", *arguments], cwd=folder, env=ENVIRONMENT, input=given, capture_output=True, check=True
+        )
     except FileNotFoundError:
         raise OperatorError("the demo needs git: install it and try again") from None
     except subprocess.CalledProcessError as error:
-        raise OperatorError(f"the example cannot be written: git {arguments[0]}: {error.stderr.decode(errors='replace').strip()}") from None
+        raise OperatorError(
+            f"the example cannot be written: git {arguments[0]}: {error.stderr.decode(errors='replace').strip()}"
+        ) from None
     return done.stdout.decode()

@@ -18,8 +18,13 @@ _XML = {"Content-Type": "text/xml"}
 _UNKNOWN = b'{"message": "a stand-in of the Outcrop demo: it knows only the made-up credentials"}'
 
 _AWS_OPENS = ("s3", "ec2.us-east-1", "lambda.us-east-1", "sqs.us-east-1")
-_AWS_REFUSES = ("iam", *(f"{name}.us-east-1" for name in ("sns", "rds", "dynamodb", "kms", "secretsmanager", "api.ecr", "ssm")))
-_AWS_WHO = b"<GetCallerIdentityResult><Arn>arn:aws:iam::123456789012:user/deploy</Arn></GetCallerIdentityResult>"
+_AWS_REFUSES = (
+    "iam",
+    *(f"{name}.us-east-1" for name in ("sns", "rds", "dynamodb", "kms", "secretsmanager", "api.ecr", "ssm")),
+)
+_AWS_WHO = (
+    b"<GetCallerIdentityResult><Arn>arn:aws:iam::123456789012:user/deploy</Arn></GetCallerIdentityResult>"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,9 @@ class Issuers:
         """Give the names that stand-ins answer for: those that the checks of the planted credentials ask, and no others."""
         found = {f"{name}.amazonaws.com" for name in ("sts", *_AWS_OPENS, *_AWS_REFUSES)}
         for check in self._checks.values():
-            found |= {urlsplit(url).hostname or "" for url in (check.url, *(one.url for one in check.capability))} | set(check.hosts)
+            found |= {
+                urlsplit(url).hostname or "" for url in (check.url, *(one.url for one in check.capability))
+            } | set(check.hosts)
         return {host for host in found if host and "{" not in host}
 
     def answer(self, question: Question) -> Said:
@@ -71,7 +78,11 @@ class Issuers:
 
     def _asked_about(self, question: Question) -> str | None:
         """Find the credential that a request carries, wherever its issuer wants it: a header, the address, a login or the body."""
-        texts = [unquote(question.path), unquote(question.query), unquote(question.body.decode("utf-8", "replace"))]
+        texts = [
+            unquote(question.path),
+            unquote(question.query),
+            unquote(question.body.decode("utf-8", "replace")),
+        ]
         for value in question.headers.values():
             texts += [value, _login(value)]
         everything = "\n".join([f"https://{question.host}{question.path}", *texts])
@@ -80,14 +91,19 @@ class Issuers:
 
 def _check(rule: str, value: str) -> Check:
     for file in sorted(BUILT_IN.glob("*.toml")):
-        if f'id = "{rule}"' in file.read_text("utf-8") and (check := check_for(checks_of(rule, f"{file}:1"), value)) is not None:
+        if (
+            f'id = "{rule}"' in file.read_text("utf-8")
+            and (check := check_for(checks_of(rule, f"{file}:1"), value)) is not None
+        ):
             return check
     raise LookupError(rule)
 
 
 def _reply(check: Check, fate: Fate) -> Reply:
     """Choose among what is recorded: the first of its kind, or where it opens less, the second."""
-    recorded = [reply for reply in check.reply if reply.result == ("invalid" if fate is Fate.DEAD else "valid")]
+    recorded = [
+        reply for reply in check.reply if reply.result == ("invalid" if fate is Fate.DEAD else "valid")
+    ]
     return recorded[1 if fate is Fate.NARROW and len(recorded) > 1 else 0]
 
 
@@ -106,7 +122,11 @@ def _aws(question: Question) -> Said:
     name = question.host.removesuffix(".amazonaws.com")
     if name == "sts":
         return Said(200, _XML, _AWS_WHO)
-    return Said(200, _XML, b"<ok/>") if name in _AWS_OPENS else Said(403, _XML, b"<Error><Code>AccessDenied</Code></Error>")
+    return (
+        Said(200, _XML, b"<ok/>")
+        if name in _AWS_OPENS
+        else Said(403, _XML, b"<Error><Code>AccessDenied</Code></Error>")
+    )
 
 
 def _login(header: str) -> str:

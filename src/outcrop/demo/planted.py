@@ -39,7 +39,11 @@ def grow(template: str) -> str:
 
 def planted_in(templates: Iterable[str]) -> dict[str, Planted]:
     """Give what is planted in templates, by its value."""
-    return {_value(mark): Planted(mark[1], Fate(mark[2])) for template in templates for mark in _MARK.finditer(template)}
+    return {
+        _value(mark): Planted(mark[1], Fate(mark[2]))
+        for template in templates
+        for mark in _MARK.finditer(template)
+    }
 
 
 def _value(mark: re.Match[str]) -> str:

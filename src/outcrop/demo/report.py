@@ -45,7 +45,9 @@ _FOUND: list[tuple[float, float, Validation, Status, int, str, str, str, str]] =
 
 def earlier_report(now: datetime) -> BinaryIO:
     """Write the report in the form that `outcrop import` takes."""
-    return io.BytesIO(b"".join(json.dumps(_line(number, now)).encode() + b"\n" for number in range(len(_FOUND))))
+    return io.BytesIO(
+        b"".join(json.dumps(_line(number, now)).encode() + b"\n" for number in range(len(_FOUND)))
+    )
 
 
 def _line(number: int, now: datetime) -> dict[str, Any]:

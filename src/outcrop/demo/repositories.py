@@ -5,7 +5,11 @@ from dataclasses import dataclass
 OWNER = "acme"
 GIST = "5f1c0ffee0ddba11ca5c"
 
-_JO, _SAM, _KIM = "Jo Meyer <jo@acme.example>", "Sam Okafor <sam@acme.example>", "Kim Laurent <kim@acme.example>"
+_JO, _SAM, _KIM = (
+    "Jo Meyer <jo@acme.example>",
+    "Sam Okafor <sam@acme.example>",
+    "Kim Laurent <kim@acme.example>",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,13 @@ SHOP = Repository(
     "shop",
     (
         Commit(
-            210, _JO, "Begin", {"README.md": "# shop\n\nThe web shop of Acme, a company that does not exist.\n", "shop/__init__.py": ""}
+            210,
+            _JO,
+            "Begin",
+            {
+                "README.md": "# shop\n\nThe web shop of Acme, a company that does not exist.\n",
+                "shop/__init__.py": "",
+            },
         ),
         Commit(
             205,
@@ -114,7 +124,14 @@ SHOP = Repository(
                 'client = anthropic.Anthropic(api_key="«anthropic_api_key narrow assistant|sk-ant-api03-{{base62 93}}AA»")\n',
             },
         ),
-        Commit(90, _KIM, "Refunds", {"shop/refunds.py": "def refund(order):\n    return order\n"}, branch="feature/refunds", start=True),
+        Commit(
+            90,
+            _KIM,
+            "Refunds",
+            {"shop/refunds.py": "def refund(order):\n    return order\n"},
+            branch="feature/refunds",
+            start=True,
+        ),
         Commit(
             88,
             _KIM,
@@ -150,7 +167,9 @@ SHOP = Repository(
             20,
             _KIM,
             "Search",
-            {"shop/search.py": '# made up for the Outcrop demo\nALGOLIA_ADMIN_KEY = "«algolia_key unasked search|{{hex 32}}»"\n'},
+            {
+                "shop/search.py": '# made up for the Outcrop demo\nALGOLIA_ADMIN_KEY = "«algolia_key unasked search|{{hex 32}}»"\n'
+            },
         ),
     ),
     later=(
@@ -179,7 +198,9 @@ SHOP = Repository(
 INFRASTRUCTURE = Repository(
     "infrastructure",
     (
-        Commit(300, _SAM, "Servers as code", {"README.md": "# infrastructure\n\nMade up for the Outcrop demo.\n"}),
+        Commit(
+            300, _SAM, "Servers as code", {"README.md": "# infrastructure\n\nMade up for the Outcrop demo.\n"}
+        ),
         Commit(
             295,
             _SAM,

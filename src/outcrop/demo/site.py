@@ -13,7 +13,9 @@ _OPENAI = "«openai_api_key alive assistant|sk-proj-{{base64url 73}}T3BlbkFJ{{ba
 _LAUNCH = "«launchdarkly_key narrow flags|sdk-{{uuid}}»"
 _SQUARE = "«square_access_token alive tills|EAAA{{base64url 59}}a»"
 
-_HEAD = "<!doctype html><html lang=en><title>Acme</title><p>A company that was made up for the Outcrop demo.</p>"
+_HEAD = (
+    "<!doctype html><html lang=en><title>Acme</title><p>A company that was made up for the Outcrop demo.</p>"
+)
 _INDEX = f"""{_HEAD}
 <ul><li><a href="/shops.html">Shops</a><li><a href="/status">Status</a><li><a href="/docs/api.html">For developers</a></ul>
 <meta name="google-maps-key" content="{_MAPS}">
@@ -54,7 +56,12 @@ class Served:
 
 def pages(*, later: bool) -> dict[str, Served]:
     """Give what the site serves, by path; `later` it has been cleaned up in one place."""
-    source_map = {"version": 3, "sources": ["webpack://acme/src/assistant.ts"], "sourcesContent": [grow(_ASSISTANT)], "mappings": "AAAA"}
+    source_map = {
+        "version": 3,
+        "sources": ["webpack://acme/src/assistant.ts"],
+        "sourcesContent": [grow(_ASSISTANT)],
+        "mappings": "AAAA",
+    }
     texts = {
         "/": (_PAGE, _INDEX),
         "/shops.html": (_PAGE, _SHOPS),

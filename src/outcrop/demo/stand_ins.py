@@ -33,7 +33,9 @@ class StandIns:
     papers: Papers
     later: bool = True  # what happens between the first scans and the second has happened
     port: int = 0
-    _pages: dict[bool, dict[str, site.Served]] = field(default_factory=lambda: {later: site.pages(later=later) for later in (False, True)})
+    _pages: dict[bool, dict[str, site.Served]] = field(
+        default_factory=lambda: {later: site.pages(later=later) for later in (False, True)}
+    )
 
     @property
     def hosts(self) -> list[str]:
@@ -75,11 +77,17 @@ class StandIns:
                 served = self._pages[self.later].get(request.path)
                 if served is None:
                     return web.Response(status=404, text="not here", content_type="text/html")
-                return web.Response(status=served.status, body=served.body.encode(), headers={"Content-Type": served.media_type})
+                return web.Response(
+                    status=served.status,
+                    body=served.body.encode(),
+                    headers={"Content-Type": served.media_type},
+                )
             case name if name == GONE:
                 return web.Response(status=503, text="away")
             case host:
-                said = self.issuers.answer(Question(host, request.path, request.query_string, request.headers, await request.read()))
+                said = self.issuers.answer(
+                    Question(host, request.path, request.query_string, request.headers, await request.read())
+                )
                 if said.down and request.transport is not None:
                     request.transport.abort()
                 return web.Response(status=said.status, headers=dict(said.headers), body=said.body)
@@ -91,7 +99,9 @@ async def open_stand_ins(folder: Path, now: datetime, show: Callable[[str], None
     await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
     issuers = Issuers(planted_in([*repositories.templates(), *site.templates()]))
     names = sorted(issuers.hosts | {code_host.HOST, SITE, GONE, receiver.HOST})
-    made = StandIns(CodeHost(folder / "repositories"), issuers, Receiver(show), make_papers(folder, names, now))
+    made = StandIns(
+        CodeHost(folder / "repositories"), issuers, Receiver(show), make_papers(folder, names, now)
+    )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(made.papers.certificate, made.papers.key)
     runner = web.ServerRunner(web.Server(made.answer))

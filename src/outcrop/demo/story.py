@@ -28,18 +28,50 @@ _AT_ONCE = 200
 
 # Which finding, by where it stands and of what type it is; what somebody does, and with which note.
 TRIAGE: list[tuple[str, str, Move, str | None, str]] = [
-    ("tools/release.py", "github", Move.RESOLVE, "Was revoked in spring; the log shows no use of it.", "sam@acme.example"),
-    ("docker/login.sh", "docker", Move.RESOLVE, "Rotated, and the pipeline has its own now.", "sam@acme.example"),
-    ("tests/test_payments.py", "stripe", Move.FALSE_POSITIVE, "A key of nobody, for the recorded answers.", "jo@acme.example"),
+    (
+        "tools/release.py",
+        "github",
+        Move.RESOLVE,
+        "Was revoked in spring; the log shows no use of it.",
+        "sam@acme.example",
+    ),
+    (
+        "docker/login.sh",
+        "docker",
+        Move.RESOLVE,
+        "Rotated, and the pipeline has its own now.",
+        "sam@acme.example",
+    ),
+    (
+        "tests/test_payments.py",
+        "stripe",
+        Move.FALSE_POSITIVE,
+        "A key of nobody, for the recorded answers.",
+        "jo@acme.example",
+    ),
     ("tests/fixtures/login.json", "", Move.FALSE_POSITIVE, "The password of a fixture.", "jo@acme.example"),
-    ("android/app/src/main/res/values/keys.xml", "google", Move.RESTRICT, "Bound to our app and to the Maps API.", "kim@acme.example"),
-    ("ios/Config.xcconfig", "google", Move.RESTRICT, "Bound to our app and to the Maps API.", "kim@acme.example"),
+    (
+        "android/app/src/main/res/values/keys.xml",
+        "google",
+        Move.RESTRICT,
+        "Bound to our app and to the Maps API.",
+        "kim@acme.example",
+    ),
+    (
+        "ios/Config.xcconfig",
+        "google",
+        Move.RESTRICT,
+        "Bound to our app and to the Maps API.",
+        "kim@acme.example",
+    ),
     ("monitoring/agent.yaml", "datadog", Move.SUPPRESS, None, "sam@acme.example"),
     ("ios/Config.xcconfig", "mapbox", Move.SUPPRESS, None, "kim@acme.example"),
 ]
 
 
-async def tell_story(session: Session, account: Account, again: Sequence[Target], stand_ins: StandIns, show: Show) -> None:
+async def tell_story(
+    session: Session, account: Account, again: Sequence[Target], stand_ins: StandIns, show: Show
+) -> None:
     """Let everything happen once; `again` are targets of a story that was interrupted, which nothing else starts."""
     deadline = asyncio.get_running_loop().time() + _PATIENCE
     every = await targets.list_targets(session.db, account)
@@ -60,14 +92,24 @@ async def tell_story(session: Session, account: Account, again: Sequence[Target]
 async def _start(session: Session, account: Account, chosen: Sequence[Target]) -> None:
     async with session.db.transaction():
         for target in chosen:
-            await start_run(session.db, account.id, target.spec, trigger=Trigger.CLI, target_id=target.id, moment=_now(), by=BY)
+            await start_run(
+                session.db,
+                account.id,
+                target.spec,
+                trigger=Trigger.CLI,
+                target_id=target.id,
+                moment=_now(),
+                by=BY,
+            )
 
 
 async def _runs(session: Session, account: Account) -> list[ScanRun]:
     return (await scans.list_scans(session.db, account.id, type_=None, page=1, per_page=100)).items
 
 
-async def _follow(session: Session, account: Account, earlier: set[UUID], count: int, *, deadline: float, show: Show) -> None:
+async def _follow(
+    session: Session, account: Account, earlier: set[UUID], count: int, *, deadline: float, show: Show
+) -> None:
     """Wait until so many runs that were not there before have ended."""
     told: set[UUID] = set()
     while len(told) < count:
@@ -93,9 +135,15 @@ def ended(run: ScanRun) -> str:
 async def _triage(session: Session, account: Account) -> None:
     page = await findings.list_findings(session.db, account.id, FindingQuery(per_page=_AT_ONCE))
     for path, secret_type, move, note, by in TRIAGE:
-        chosen = [one.id for one in page.items if one.file_path == path and one.pattern_secret_type.startswith(secret_type)]
+        chosen = [
+            one.id
+            for one in page.items
+            if one.file_path == path and one.pattern_secret_type.startswith(secret_type)
+        ]
         async with session.db.transaction():
-            await findings.triage(session.db, session.keys, account.id, chosen, move, note=cut_note(note), by=by, now=_now())
+            await findings.triage(
+                session.db, session.keys, account.id, chosen, move, note=cut_note(note), by=by, now=_now()
+            )
 
 
 async def all_sent(session: Session, account: Account) -> None:

@@ -48,7 +48,13 @@ class Permission(StrEnum):
 
 
 _MEMBER = frozenset({Permission.READ, Permission.TRIAGE, Permission.SCAN})
-_ADMIN = _MEMBER | {Permission.TARGETS, Permission.KEYS, Permission.WEBHOOK, Permission.AUDIT, Permission.MEMBERS}
+_ADMIN = _MEMBER | {
+    Permission.TARGETS,
+    Permission.KEYS,
+    Permission.WEBHOOK,
+    Permission.AUDIT,
+    Permission.MEMBERS,
+}
 PERMISSIONS: dict[Role, frozenset[Permission]] = {
     Role.MEMBER: _MEMBER,
     Role.ADMIN: _ADMIN,
@@ -110,7 +116,9 @@ def checked_email(text: str) -> str:
 
 def checked_password(text: str) -> str:
     if len(text) not in PASSWORD_LENGTHS or "\0" in text:
-        raise BadInputError(f"a password has {PASSWORD_LENGTHS.start} to {PASSWORD_LENGTHS.stop - 1} characters")
+        raise BadInputError(
+            f"a password has {PASSWORD_LENGTHS.start} to {PASSWORD_LENGTHS.stop - 1} characters"
+        )
     return text
 
 

@@ -43,7 +43,9 @@ class BusyError(OutcropError):
     retry_after = 1
 
     def __init__(self) -> None:
-        super().__init__("somebody else is changing this right now, and nothing was changed here: try again in a moment")
+        super().__init__(
+            "somebody else is changing this right now, and nothing was changed here: try again in a moment"
+        )
 
 
 class ForbiddenError(OutcropError):

@@ -6,7 +6,16 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from outcrop.domain.finding import Action, Confidence, Finding, SourceType, Status, Validation, Visibility, public_fields
+from outcrop.domain.finding import (
+    Action,
+    Confidence,
+    Finding,
+    SourceType,
+    Status,
+    Validation,
+    Visibility,
+    public_fields,
+)
 from outcrop.domain.secret import MASK
 
 

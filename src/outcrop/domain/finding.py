@@ -120,7 +120,9 @@ def outcome(action: Action, status: Status) -> Outcome:
     return EXCEPTIONS.get((action, status), Outcome.MOVES)
 
 
-def close(finding: Finding, action: Action, *, note: str | None, by: str | None, now: datetime) -> Finding | None:
+def close(
+    finding: Finding, action: Action, *, note: str | None, by: str | None, now: datetime
+) -> Finding | None:
     """Give the finding after the action, None where it is there already, or raise where its state does not allow it."""
     match outcome(action, finding.status):
         case Outcome.STAYS:
@@ -154,9 +156,17 @@ def reopen(finding: Finding) -> Finding | None:
         case Outcome.STAYS:
             return None
         case Outcome.REFUSED:
-            raise TransitionError(f"a finding that is {finding.status} is not closed: it is active again when a scan sees it")
+            raise TransitionError(
+                f"a finding that is {finding.status} is not closed: it is active again when a scan sees it"
+            )
         case Outcome.MOVES:
-            return replace(finding, status=Status.ACTIVE, resolved_at=None, resolution_note=None, resolution_evidence=None)
+            return replace(
+                finding,
+                status=Status.ACTIVE,
+                resolved_at=None,
+                resolution_note=None,
+                resolution_evidence=None,
+            )
 
 
 def seen(finding: Finding, *, proven: bool = False) -> tuple[Finding, bool]:
@@ -168,7 +178,9 @@ def seen(finding: Finding, *, proven: bool = False) -> tuple[Finding, bool]:
     if finding.status is Status.STALE:
         return replace(finding, status=Status.ACTIVE), False
     if finding.status is Status.RESOLVED and evidence is not None and (evidence.auto_resolved or proven):
-        return replace(finding, status=Status.ACTIVE, resolved_at=None, resolution_note=None, resolution_evidence=None), True
+        return replace(
+            finding, status=Status.ACTIVE, resolved_at=None, resolution_note=None, resolution_evidence=None
+        ), True
     return finding, False
 
 
@@ -177,7 +189,9 @@ def gone(finding: Finding, *, now: datetime) -> Finding | None:
     if finding.status not in {Status.ACTIVE, Status.STALE}:
         return None
     evidence = Resolution(auto_resolved=True, resolved_by=None)
-    return replace(finding, status=Status.RESOLVED, resolved_at=now, resolution_evidence=evidence, current_line=None)
+    return replace(
+        finding, status=Status.RESOLVED, resolved_at=now, resolution_evidence=evidence, current_line=None
+    )
 
 
 def cut_note(note: str | None) -> Clean | None:
@@ -255,7 +269,9 @@ def public_fields(finding: Finding) -> dict[str, Any]:
         "seen_count": finding.seen_count,
         "resolved_at": finding.resolved_at,
         "resolution_note": finding.resolution_note,
-        "resolution_evidence": None if evidence is None else {"auto_resolved": evidence.auto_resolved, "resolved_by": evidence.resolved_by},
+        "resolution_evidence": None
+        if evidence is None
+        else {"auto_resolved": evidence.auto_resolved, "resolved_by": evidence.resolved_by},
         "suppressed_at": finding.suppressed_at,
         "current_line": finding.current_line,
         "allowed_in_source": finding.allowed_in_source,

@@ -23,14 +23,22 @@ def source_of(source_type: SourceType, repo_full_name: str | None, source_url: s
 
 def identity(source: str, path: str, fingerprint: bytes) -> bytes:
     """Identify one credential at one place in 32 bytes, however long the path is."""
-    return hashlib.sha256(b"\0".join([source.encode(), path.encode("utf-8", "surrogateescape"), fingerprint])).digest()
+    return hashlib.sha256(
+        b"\0".join([source.encode(), path.encode("utf-8", "surrogateescape"), fingerprint])
+    ).digest()
 
 
 _GITHUB = ("/blob/", "/commit/")  # what stands before a file, and before a commit
-_HOSTS = {"github.com": _GITHUB, "gitlab.com": ("/-/blob/", "/-/commit/"), "bitbucket.org": ("/src/", "/commits/")}
+_HOSTS = {
+    "github.com": _GITHUB,
+    "gitlab.com": ("/-/blob/", "/-/commit/"),
+    "bitbucket.org": ("/src/", "/commits/"),
+}
 
 
-def line_address(base: str, commit: str | None, path: bytes | None, line: int, *, github: bool = False) -> str:
+def line_address(
+    base: str, commit: str | None, path: bytes | None, line: int, *, github: bool = False
+) -> str:
     """Give the address of a line on the hosts whose addresses are known, else of the repository."""
     base = base.removesuffix("/").removesuffix(".git")
     known = _GITHUB if github else _HOSTS.get(urlsplit(base).hostname or "")

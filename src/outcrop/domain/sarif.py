@@ -6,7 +6,11 @@ from typing import Any
 from urllib.parse import quote
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_LEVELS = {"high": "error", "medium": "warning", "low": "note"}  # by how sure the hit is, unless the issuer has said more
+_LEVELS = {
+    "high": "error",
+    "medium": "warning",
+    "low": "note",
+}  # by how sure the hit is, unless the issuer has said more
 _LEVELS_OF_VERDICTS = {"valid": "error", "invalid": "note"}
 TOOL = "outcrop"
 FINGERPRINT = "outcrop/v1"
@@ -16,13 +20,17 @@ _UP, _UP_ESCAPED = re.compile(r"(?<![^/\\!])\.\.(?![^/\\])"), "%2E%2E"
 _FROM_ROOT = re.compile(r"[/\\]|[A-Za-z]:[/\\]")
 
 
-def sarif(findings: Iterable[Mapping[str, Any]], gaps: Sequence[tuple[str, str]], *, version: str, well: bool = True) -> dict[str, Any]:
+def sarif(
+    findings: Iterable[Mapping[str, Any]], gaps: Sequence[tuple[str, str]], *, version: str, well: bool = True
+) -> dict[str, Any]:
     """Put findings, in the shape that `scan` prints and with the `path` as it is, and gaps into one SARIF log."""
     rules: dict[str, dict[str, Any]] = {}
     results = []
     for finding in findings:
         rule = rules.setdefault(finding["rule"], rule_of(finding))
-        level = _LEVELS_OF_VERDICTS.get(str(finding["validation_status"]), _LEVELS[str(finding["confidence"])])
+        level = _LEVELS_OF_VERDICTS.get(
+            str(finding["validation_status"]), _LEVELS[str(finding["confidence"])]
+        )
         result = result_of(finding, list(rules).index(rule["id"]), level=level, column=finding["column"])
         result["partialFingerprints"] = {FINGERPRINT: finding["fingerprint"]}
         result["properties"] = {
@@ -38,7 +46,12 @@ def sarif(findings: Iterable[Mapping[str, Any]], gaps: Sequence[tuple[str, str]]
     notes = [{"level": "warning", "message": {"text": f"not scanned: {where}: {why}"}} for where, why in gaps]
     driver = {"name": TOOL, "semanticVersion": version, "rules": list(rules.values())}
     invocation = {"executionSuccessful": well, "toolExecutionNotifications": notes}
-    run = {"tool": {"driver": driver}, "invocations": [invocation], "columnKind": "unicodeCodePoints", "results": results}
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [invocation],
+        "columnKind": "unicodeCodePoints",
+        "results": results,
+    }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
@@ -59,14 +72,18 @@ def rule_of(finding: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def result_of(finding: Mapping[str, Any], rule_index: int, *, level: str, column: int | None = None) -> dict[str, Any]:
+def result_of(
+    finding: Mapping[str, Any], rule_index: int, *, level: str, column: int | None = None
+) -> dict[str, Any]:
     """Give what SARIF calls a result of a finding, without what identifies it and what else is known of it."""
     where = finding["file_path"] or "unknown"
     text = f"{finding['pattern']['name']} {finding['matched_text']}"
     commit = f", commit {finding['commit'][:12]}" if finding["commit"] else ""
     physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(finding.get("path") or where)}}
     if finding["line_number"]:
-        physical["region"] = {"startLine": finding["line_number"]} | ({"startColumn": column} if column else {})
+        physical["region"] = {"startLine": finding["line_number"]} | (
+            {"startColumn": column} if column else {}
+        )
     return {
         "ruleId": finding["rule"],
         "ruleIndex": rule_index,
@@ -80,7 +97,9 @@ def result_of(finding: Mapping[str, Any], rule_index: int, *, level: str, column
 def _uri(path: str) -> str:
     """Write a path as a relative reference that stays in the tree: members of archives are called whatever their writer likes."""
     inside = _UP.sub(_UP_ESCAPED, path)
-    return ("./" if _FROM_ROOT.match(path) else "") + quote(inside, safe="/!@,;=+$&'()*~", errors="surrogateescape")
+    return ("./" if _FROM_ROOT.match(path) else "") + quote(
+        inside, safe="/!@,;=+$&'()*~", errors="surrogateescape"
+    )
 
 
 def _verdict(finding: Mapping[str, Any]) -> str:

@@ -33,7 +33,11 @@ class Schedule(StrEnum):
     WEEKLY = "weekly"
 
 
-EVERY = {Schedule.HOURLY: timedelta(hours=1), Schedule.DAILY: timedelta(days=1), Schedule.WEEKLY: timedelta(weeks=1)}
+EVERY = {
+    Schedule.HOURLY: timedelta(hours=1),
+    Schedule.DAILY: timedelta(days=1),
+    Schedule.WEEKLY: timedelta(weeks=1),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,9 @@ _HOST = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*|[0-9a-f:.]*:[0-9a-f
 _FORMS = "a target is github:ORG, github:ORG/NAME, gists:USER or an https address"
 
 
-def parse_target(text: str, kind: TargetKind | None = None, *, web_host: str = "github.com") -> tuple[TargetKind, str]:
+def parse_target(
+    text: str, kind: TargetKind | None = None, *, web_host: str = "github.com"
+) -> tuple[TargetKind, str]:
     """Read what an operator gives as a target: its kind, and its name in the one form that is stored."""
     text = text.strip()
     if len(text) > LONGEST:
@@ -105,7 +111,9 @@ def parse_target(text: str, kind: TargetKind | None = None, *, web_host: str = "
     if not text.isprintable() or " " in text or "\\" in text:
         raise BadInputError("a target holds no spaces, backslashes or control characters")
     if (authority := _AUTHORITY.match(text)) and "@" in authority[1]:
-        raise BadInputError("give the https address without a name or password: the credential of a target comes by --credential-stdin")
+        raise BadInputError(
+            "give the https address without a name or password: the credential of a target comes by --credential-stdin"
+        )
     found, name = _read(text, kind, web_host)
     if found is TargetKind.OWNER and kind is TargetKind.GISTS:
         found, name = TargetKind.GISTS, name.replace("github:", "gists:")
@@ -139,7 +147,9 @@ def _read(text: str, kind: TargetKind | None, web_host: str) -> tuple[TargetKind
                 raise BadInputError("repositories, gists and commits are reached over https only")
             return found
         if at_github:
-            raise BadInputError(f"give an owner, a repository, a gist or a commit of {web_host}, or --type page for the page itself")
+            raise BadInputError(
+                f"give an owner, a repository, a gist or a commit of {web_host}, or --type page for the page itself"
+            )
     query = f"?{url.raw_query_string}" if url.raw_query_string else ""
     return kind or TargetKind.SITE, f"{origin}{url.raw_path or '/'}{query}"
 
@@ -176,11 +186,16 @@ def _at_github(host: str, path: str, web_host: str) -> tuple[TargetKind, str] | 
 def _elsewhere(origin: str, path: str, kind: TargetKind | None) -> tuple[TargetKind, str] | None:
     """Read an address of another host, whose repositories are told by their ending or by the kind that is given."""
     if kind in {TargetKind.OWNER, TargetKind.GISTS}:
-        raise BadInputError(f"give {'github:ORG' if kind is TargetKind.OWNER else 'gists:USER'} for this kind of target")
+        raise BadInputError(
+            f"give {'github:ORG' if kind is TargetKind.OWNER else 'gists:USER'} for this kind of target"
+        )
     if kind in {TargetKind.REPOSITORY, TargetKind.GIST} or (kind is None and path.endswith(".git")):
         if not path:
             raise BadInputError("a repository's address has a path")
-        return kind or TargetKind.REPOSITORY, f"{origin}{path}"  # with its ending: not every host knows it without
+        return (
+            kind or TargetKind.REPOSITORY,
+            f"{origin}{path}",
+        )  # with its ending: not every host knows it without
     if match := _COMMIT.fullmatch(path):
         return TargetKind.COMMIT, f"{origin}/{match[1]}/commit/{match[2].lower()}"
     if kind is TargetKind.COMMIT:

@@ -28,7 +28,10 @@ _NOT_PUBLIC_V4 = [
     )
 ]  # fmt: skip
 _PUBLIC_V6 = ipaddress.IPv6Network("2000::/3")
-_NOT_PUBLIC_V6 = [ipaddress.IPv6Network(block) for block in ("2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20")]
+_NOT_PUBLIC_V6 = [
+    ipaddress.IPv6Network(block)
+    for block in ("2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20")
+]
 
 
 class EgressError(OperatorError):
@@ -51,14 +54,26 @@ class Egress:
 
     @classmethod
     def parse(
-        cls, allow: Sequence[str], connect_to: Sequence[str], ca_file: Path | None, source: str | None = None, *, closed: bool = False
+        cls,
+        allow: Sequence[str],
+        connect_to: Sequence[str],
+        ca_file: Path | None,
+        source: str | None = None,
+        *,
+        closed: bool = False,
     ) -> "Egress":
         """Read the operator's settings: networks, and `host:port=address:port`."""
         pairs = []
         for entry in connect_to:
             (host, port), (address, to_port) = (side.rsplit(":", 1) for side in entry.split("=", 1))
             pairs.append((host.lower(), int(port), address.strip("[]"), int(to_port)))
-        return cls(tuple(ipaddress.ip_network(part, strict=False) for part in allow), tuple(pairs), ca_file, source, closed)
+        return cls(
+            tuple(ipaddress.ip_network(part, strict=False) for part in allow),
+            tuple(pairs),
+            ca_file,
+            source,
+            closed,
+        )
 
     @classmethod
     def of(cls, settings: "Settings") -> "Egress":

@@ -90,18 +90,31 @@ class Http:
                         sent = {name: value for name, value in sent.items() if name.lower() not in _PROOFS}
         raise HttpError(f"more than {_MOST_REDIRECTS} redirects")
 
-    async def ask(self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, most: int, seconds: float) -> Answer:
+    async def ask(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        most: int,
+        seconds: float,
+    ) -> Answer:
         """Send one request; a redirect is the answer."""
         with _told_apart(seconds):
             async with asyncio.timeout(seconds):
                 return await self._once(method, url, headers, most, body)
 
-    async def _once(self, method: str, url: str, headers: Mapping[str, str], most: int, data: bytes | None = None) -> Answer:
+    async def _once(
+        self, method: str, url: str, headers: Mapping[str, str], most: int, data: bytes | None = None
+    ) -> Answer:
         parsed = URL(url)
         if parsed.scheme not in {"http", "https"} or not parsed.host:
             raise HttpError("is not an http address")
         _check_literal(parsed.host, self._egress)
-        async with self._session.request(method, parsed, headers=dict(headers), data=data, allow_redirects=False) as response:
+        async with self._session.request(
+            method, parsed, headers=dict(headers), data=data, allow_redirects=False
+        ) as response:
             body, unpacking = bytearray(), _unpacking(response.headers.get("Content-Encoding", ""))
             async for chunk in response.content.iter_chunked(_CHUNK):
                 body += unpacking.take(chunk, most + 1 - len(body)) if unpacking else chunk
@@ -126,7 +139,9 @@ def _told_apart(seconds: float) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def open_http(egress: Egress, *, user_agent: str = "outcrop", connections: int = 32, per_host: int = 8) -> AsyncIterator[Http]:
+async def open_http(
+    egress: Egress, *, user_agent: str = "outcrop", connections: int = 32, per_host: int = 8
+) -> AsyncIterator[Http]:
     """Open a client. Cookies are forgotten, the machine's proxies and .netrc are not looked at."""
     connector = aiohttp.TCPConnector(
         resolver=_Guarded(egress),
@@ -138,14 +153,16 @@ async def open_http(egress: Egress, *, user_agent: str = "outcrop", connections:
     )
     # The time limit is the caller's, over redirects and all; connecting has one of its own.
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=20)
-    async with aiohttp.ClientSession(
-        connector=connector,
-        timeout=timeout,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"User-Agent": user_agent, "Accept-Encoding": "gzip"},
-        trust_env=False,
-        auto_decompress=False,  # aiohttp does not tell when a packed answer ends early, and can wait for ever on a broken one
-    ) as session:
+    async with (
+        aiohttp.ClientSession(
+            connector=connector,
+            timeout=timeout,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"User-Agent": user_agent, "Accept-Encoding": "gzip"},
+            trust_env=False,
+            auto_decompress=False,  # aiohttp does not tell when a packed answer ends early, and can wait for ever on a broken one
+        ) as session
+    ):
         yield Http(session, egress)
 
 
@@ -177,12 +194,22 @@ class _Guarded(AbstractResolver):
     def __init__(self, egress: Egress) -> None:
         self._egress = egress
 
-    async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET) -> list[ResolveResult]:  # noqa: ARG002
+    async def resolve(
+        self,
+        host: str,
+        port: int = 0,
+        family: socket.AddressFamily = socket.AF_INET,  # noqa: ARG002
+    ) -> list[ResolveResult]:
         address, at_port = await asyncio.to_thread(resolve, host, port, self._egress)
         kind = socket.AF_INET6 if ":" in address else socket.AF_INET
         return [
             ResolveResult(
-                hostname=host, host=address, port=at_port, family=kind, proto=0, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+                hostname=host,
+                host=address,
+                port=at_port,
+                family=kind,
+                proto=0,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
         ]
 

@@ -50,7 +50,9 @@ class Poster:
         self._tls = tls_context(egress)
         self._lookups = _Lookups(egress)
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes, *, seconds: float, most: int, keep: int) -> Reply:
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes, *, seconds: float, most: int, keep: int
+    ) -> Reply:
         """Send once. At most `most` bytes of the answer are read, head and all; `keep` of its body are given back."""
         address = URL(url)
         exchange = _Exchange(_request(address, headers, body), most, keep)
@@ -108,7 +110,12 @@ class _Exchange(asyncio.Protocol):
         """Close in order after a whole answer, at once otherwise."""
         if self.transport is None:
             return
-        if self.reply.done() and not self.reply.cancelled() and self.reply.exception() is None and self._left > 0:
+        if (
+            self.reply.done()
+            and not self.reply.cancelled()
+            and self.reply.exception() is None
+            and self._left > 0
+        ):
             self.transport.close()
         else:
             self.transport.abort()

@@ -22,7 +22,12 @@ async def connect(
         async with asyncio.timeout(seconds):
             address, at_port = await asyncio.to_thread(resolve, host, port, egress)
             return await asyncio.open_connection(
-                address, at_port, limit=_BUFFER, local_addr=local, ssl=tls, server_hostname=host if tls else None
+                address,
+                at_port,
+                limit=_BUFFER,
+                local_addr=local,
+                ssl=tls,
+                server_hostname=host if tls else None,
             )
     except EgressError as error:
         raise TcpError(error.message) from None

@@ -60,7 +60,13 @@ class Portal(NamedTuple):
 
 
 def create_portal(
-    *, base_url: str, github_host: str, own_rules: Sequence[Path], document: dict[str, Any], notes: Notes, notice: str | None = None
+    *,
+    base_url: str,
+    github_host: str,
+    own_rules: Sequence[Path],
+    document: dict[str, Any],
+    notes: Notes,
+    notice: str | None = None,
 ) -> Portal:
     """Make the portal; it is handed the runtime by whoever serves it."""
     renderer = Renderer(notice)
@@ -83,7 +89,11 @@ def create_portal(
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False
     secure = urlsplit(base_url).scheme == "https"
-    setattr(app.state, STATE, House(base_url, Cookies(secure=secure), renderer, github_host, tuple(own_rules), document, notes))
+    setattr(
+        app.state,
+        STATE,
+        House(base_url, Cookies(secure=secure), renderer, github_host, tuple(own_rules), document, notes),
+    )
 
     def too_late(scope: Scope) -> Response:
         request = Request({**scope, "app": app, "state": {}})
@@ -112,7 +122,12 @@ def _with_headers(app: ASGIApp) -> ASGIApp:
 async def _expected(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, OutcropError)  # noqa: S101
     visit: Visit | None = getattr(request.state, "visit", None)
-    if visit is not None and isinstance(exc, _REFUSALS) and _is_for_a_person(request) and (page := _sent_from(request)) is not None:
+    if (
+        visit is not None
+        and isinstance(exc, _REFUSALS)
+        and _is_for_a_person(request)
+        and (page := _sent_from(request)) is not None
+    ):
         return visit.go(page, sentence(exc.message), refused=True)
     return _failure(request, status_of(exc), exc.code, exc.message, headers_of(exc))
 
@@ -128,7 +143,12 @@ async def _routing(request: Request, exc: Exception) -> Response:
 
 async def _fault(request: Request, _: Exception) -> Response:
     """Anything nobody expected; the gate logs it under the request's id, which the answer's headers name."""
-    return _failure(request, 500, "internal_error", "something went wrong here; it was logged under this answer's X-Request-Id")
+    return _failure(
+        request,
+        500,
+        "internal_error",
+        "something went wrong here; it was logged under this answer's X-Request-Id",
+    )
 
 
 def _is_for_a_person(request: Request) -> bool:
@@ -145,7 +165,9 @@ def _sent_from(request: Request) -> str | None:
     return page._replace(scheme="", netloc="", fragment="").geturl() if is_page else None
 
 
-def _failure(request: Request, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response:
+def _failure(
+    request: Request, status: int, code: str, message: str, headers: dict[str, str] | None = None
+) -> Response:
     """Tell a person on a page, and a program in JSON."""
     if not _is_for_a_person(request):
         return JSONResponse({"error": code, "message": message}, status, headers)

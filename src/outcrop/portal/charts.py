@@ -15,7 +15,11 @@ def days(counts: Sequence[tuple[date, int, int]], label: str) -> Markup:
     bars = []
     for at, (day, valid, other) in enumerate(counts):
         alive, whole = (n / most * (_FLOOR - 12) for n in (valid, valid + other))
-        stacks = [("bar none", 1.0)] if not whole else [("bar", max(whole, 2.0)), ("bar valid", max(alive, 2.0) if alive else 0.0)]
+        stacks = (
+            [("bar none", 1.0)]
+            if not whole
+            else [("bar", max(whole, 2.0)), ("bar valid", max(alive, 2.0) if alive else 0.0)]
+        )
         drawn = Markup("").join(
             Markup('<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" rx="2"/>').format(
                 kind, at * step + step * 0.12, _FLOOR - height, step * 0.76, height
@@ -25,9 +29,9 @@ def days(counts: Sequence[tuple[date, int, int]], label: str) -> Markup:
         title = f"{day.strftime('%-d %b')}: {valid + other:,}, of which {valid:,} valid"
         bars.append(Markup("<g><title>{}</title>{}</g>").format(title, drawn))
     ends = (
-        Markup('<text class="axis" x="0" y="{0}">{1}</text><text class="axis end" x="{2}" y="{0}">{3}</text>').format(
-            _HEIGHT - 4, counts[0][0].strftime("%-d %b"), _WIDTH, counts[-1][0].strftime("%-d %b")
-        )
+        Markup(
+            '<text class="axis" x="0" y="{0}">{1}</text><text class="axis end" x="{2}" y="{0}">{3}</text>'
+        ).format(_HEIGHT - 4, counts[0][0].strftime("%-d %b"), _WIDTH, counts[-1][0].strftime("%-d %b"))
         if counts
         else Markup("")
     )

@@ -65,7 +65,9 @@ class Cookies:
         return hmac.compare_digest(given.encode(), wanted.encode())
 
     def _set(self, response: Response, name: str, value: str, seconds: int) -> None:
-        response.set_cookie(name, value, max_age=seconds, path="/", secure=self._secure, httponly=True, samesite="lax")
+        response.set_cookie(
+            name, value, max_age=seconds, path="/", secure=self._secure, httponly=True, samesite="lax"
+        )
 
     def _drop(self, response: Response, name: str) -> None:
         response.delete_cookie(name, path="/", secure=self._secure, httponly=True, samesite="lax")

@@ -49,7 +49,9 @@ async def act(visit: Visit) -> Response:
     try:
         note = await read_note(visit)
         async with visit.db.transaction():
-            outcomes = await findings.triage(visit.db, visit.keys, visit.account_id, [id_], move, note=note, by=visit.email, now=now())
+            outcomes = await findings.triage(
+                visit.db, visit.keys, visit.account_id, [id_], move, note=note, by=visit.email, now=now()
+            )
     except (BadInputError, BusyError) as refusal:
         return await _page(visit, refusal)
     told = {
@@ -66,7 +68,9 @@ async def validate(visit: Visit) -> Response:
     id_ = visit.id("id")
     try:
         note = await read_note(visit)
-        await request_validation(visit.db, visit.keys, visit.account_id, id_, note=note, by=visit.email, moment=now())
+        await request_validation(
+            visit.db, visit.keys, visit.account_id, id_, note=note, by=visit.email, moment=now()
+        )
     except BadInputError as refusal:  # raised before anything is written
         return await _page(visit, refusal)
     return visit.go(f"/findings/{id_}", "Its issuer is being asked again. Load this page anew in a moment.")

@@ -40,7 +40,9 @@ DONE = {
 async def show_findings(visit: Visit) -> Response:
     view = read_view(visit.request.query_params)
     page = await findings.list_findings(visit.db, visit.account_id, view.query)
-    if visit.request.headers.get("x-part") == "list":  # the page's script asks for the list alone while somebody types
+    if (
+        visit.request.headers.get("x-part") == "list"
+    ):  # the page's script asks for the list alone while somebody types
         return visit.render("findings_list.html", view=view, page=page)
     saved = await views.list_views(visit.db, visit.signed.account)
     return visit.render("findings.html", view=view, page=page, tabs=TABS, saved=saved, message=None, typed="")
@@ -53,12 +55,18 @@ async def triage(visit: Visit) -> Response:
     except BusyError as refusal:
         if visit.request.headers.get("x-part") is not None:
             raise
-        return visit.go("/findings?" + _same_view(visit.form.get("view")), sentence(refusal.message), refused=True)
+        return visit.go(
+            "/findings?" + _same_view(visit.form.get("view")), sentence(refusal.message), refused=True
+        )
     counted = Counter(outcome for _, outcome in outcomes)
     told = _told(done, counted)
     if visit.request.headers.get("x-part") is not None:
-        return JSONResponse({"message": told, "done": [str(id_) for id_, outcome in outcomes if outcome is Triaged.CHANGED]})
-    return visit.go("/findings?" + _same_view(visit.form.get("view")), told, refused=not counted[Triaged.CHANGED])
+        return JSONResponse(
+            {"message": told, "done": [str(id_) for id_, outcome in outcomes if outcome is Triaged.CHANGED]}
+        )
+    return visit.go(
+        "/findings?" + _same_view(visit.form.get("view")), told, refused=not counted[Triaged.CHANGED]
+    )
 
 
 async def _triaged(visit: Visit) -> tuple[str, list[tuple[UUID, Triaged]]]:
@@ -71,7 +79,9 @@ async def _triaged(visit: Visit) -> tuple[str, list[tuple[UUID, Triaged]]]:
         raise BadInputError(f"mark 1 to {_MOST} findings first")
     note = await read_note(visit)
     async with visit.db.transaction():
-        outcomes = await findings.triage(visit.db, visit.keys, visit.account_id, ids, move, note=note, by=visit.email, now=now())
+        outcomes = await findings.triage(
+            visit.db, visit.keys, visit.account_id, ids, move, note=note, by=visit.email, now=now()
+        )
     return DONE[move], outcomes
 
 
@@ -90,7 +100,9 @@ def _told(what: str, outcomes: "Counter[Triaged]") -> str:
         Triaged.REFUSED: "{} cannot be " + what + " from the state they are in.",
         Triaged.MISSING: "{} no longer there.",
     }
-    return " ".join(sentence.format(outcomes[outcome]) for outcome, sentence in sentences.items() if outcomes[outcome])
+    return " ".join(
+        sentence.format(outcomes[outcome]) for outcome, sentence in sentences.items() if outcomes[outcome]
+    )
 
 
 def _same_view(address: str) -> str:
@@ -99,23 +111,32 @@ def _same_view(address: str) -> str:
 
 async def save_view(visit: Visit) -> Response:
     """Save the list that is looked at; where that cannot be, show it again with the name that was typed."""
-    address, name = _same_view(visit.form.get("view")), (await visit.clean(visit.form.get("name")))[: views.NAME_LENGTH]
+    address, name = (
+        _same_view(visit.form.get("view")),
+        (await visit.clean(visit.form.get("name")))[: views.NAME_LENGTH],
+    )
     try:
         await _check_view(visit, address)
         async with visit.db.transaction():
-            await views.save_view(visit.db, visit.signed.account, name=name, query=address, by=visit.email, now=now())
+            await views.save_view(
+                visit.db, visit.signed.account, name=name, query=address, by=visit.email, now=now()
+            )
     except BadInputError as refusal:
         view = read_view(dict(parse_qsl(address)))
         page = await findings.list_findings(visit.db, visit.account_id, view.query)
         saved = await views.list_views(visit.db, visit.signed.account)
-        return visit.refuse("findings.html", refusal, view=view, page=page, tabs=TABS, saved=saved, typed=name)
+        return visit.refuse(
+            "findings.html", refusal, view=view, page=page, tabs=TABS, saved=saved, typed=name
+        )
     return visit.go(f"/findings?{address}", "View saved.")
 
 
 async def _check_view(visit: Visit, address: str) -> None:
     typed = " ".join(value for _, value in parse_qsl(address))
     if await visit.clean(typed) != typed:
-        raise BadInputError("what this view looks for holds a credential, which is kept nowhere in the open: take it out first")
+        raise BadInputError(
+            "what this view looks for holds a credential, which is kept nowhere in the open: take it out first"
+        )
 
 
 async def remove_view(visit: Visit) -> Response:

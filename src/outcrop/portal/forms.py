@@ -41,7 +41,13 @@ async def read_form(request: Request) -> Form:
         if len(body) > _LONGEST:
             raise BadInputError("the form is too large")
     try:
-        pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=_FIELDS, errors="strict", encoding="utf-8")
+        pairs = parse_qsl(
+            body.decode("utf-8"),
+            keep_blank_values=True,
+            max_num_fields=_FIELDS,
+            errors="strict",
+            encoding="utf-8",
+        )
     except ValueError:
         raise BadInputError("the form cannot be read") from None
     if any("\0" in value for _, value in pairs):

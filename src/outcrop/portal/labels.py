@@ -26,7 +26,12 @@ SOURCE = {
     SourceType.ENDPOINT: "Web endpoint",
     SourceType.JS_BUNDLE: "JavaScript bundle",
 }
-VISIBILITY = {Visibility.PUBLIC: "Public", Visibility.INTERNAL: "Internal", Visibility.PRIVATE: "Private", Visibility.UNKNOWN: "Unknown"}
+VISIBILITY = {
+    Visibility.PUBLIC: "Public",
+    Visibility.INTERNAL: "Internal",
+    Visibility.PRIVATE: "Private",
+    Visibility.UNKNOWN: "Unknown",
+}
 SCAN = {
     ScanStatus.QUEUED: "Queued",
     ScanStatus.RUNNING: "Running",
@@ -34,7 +39,12 @@ SCAN = {
     ScanStatus.FAILED: "Failed",
     ScanStatus.INTERRUPTED: "Interrupted",
 }
-SCHEDULE = {Schedule.OFF: "Only by hand", Schedule.HOURLY: "Every hour", Schedule.DAILY: "Every day", Schedule.WEEKLY: "Every week"}
+SCHEDULE = {
+    Schedule.OFF: "Only by hand",
+    Schedule.HOURLY: "Every hour",
+    Schedule.DAILY: "Every day",
+    Schedule.WEEKLY: "Every week",
+}
 TARGET = {
     TargetKind.OWNER: "GitHub organisation or user",
     TargetKind.REPOSITORY: "Repository",
@@ -94,7 +104,14 @@ def browser(agent: str) -> str:
     """Name a browser and its system from what it says of itself; what cannot be told is shown as it is."""
     # Chrome calls itself Safari too, and Edge calls itself Chrome: the first that is named counts.
     named = {"Edg/": "Edge", "OPR/": "Opera", "Firefox/": "Firefox", "Chrome/": "Chrome", "Safari/": "Safari"}
-    systems = {"Android": "Android", "iPhone": "iPhone", "iPad": "iPad", "Windows": "Windows", "Mac OS X": "macOS", "Linux": "Linux"}
+    systems = {
+        "Android": "Android",
+        "iPhone": "iPhone",
+        "iPad": "iPad",
+        "Windows": "Windows",
+        "Mac OS X": "macOS",
+        "Linux": "Linux",
+    }
     name = next((shown for sign, shown in named.items() if sign in agent), None)
     system = next((shown for sign, shown in systems.items() if sign in agent), None)
     return (f"{name} on {system}" if system else name) if name else agent or "Unknown browser"

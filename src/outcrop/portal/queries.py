@@ -14,7 +14,19 @@ E = TypeVar("E", bound=StrEnum)
 
 PER_PAGE = 50
 _TERMS, _LENGTH = 16, 1_000
-NAMES = ("status", "validation", "source_type", "service", "min_score", "date_from", "date_to", "q", "order_by", "order_dir", "page")
+NAMES = (
+    "status",
+    "validation",
+    "source_type",
+    "service",
+    "min_score",
+    "date_from",
+    "date_to",
+    "q",
+    "order_by",
+    "order_dir",
+    "page",
+)
 ALL, SUPPRESSED = "all", "suppressed"  # tabs beside the statuses; the first tab is the active view
 
 
@@ -33,7 +45,9 @@ class View:
 
 def read_view(given: Mapping[str, str]) -> View:
     """Read a view; a value that cannot be read is told and left out, so that an old address still shows something."""
-    values = {name: given[name].strip() for name in NAMES if given.get(name, "").strip() and "\0" not in given[name]}
+    values = {
+        name: given[name].strip() for name in NAMES if given.get(name, "").strip() and "\0" not in given[name]
+    }
     problems: list[str] = []
 
     def choice(kind: type[E], name: str) -> E | None:

@@ -61,9 +61,17 @@ def _shape(document: dict[str, Any], schema: dict[str, Any], depth: int) -> Any:
         return schema.get("const", " | ".join(map(str, schema.get("enum", []))))
     for key in ("anyOf", "oneOf", "allOf"):
         if key in schema:
-            return _shape(document, next((one for one in schema[key] if one.get("type") != "null"), schema[key][0]), depth)
+            return _shape(
+                document,
+                next((one for one in schema[key] if one.get("type") != "null"), schema[key][0]),
+                depth,
+            )
     if schema.get("type") == "object" or "properties" in schema:
-        return {name: _shape(document, inner, depth + 1) for name, inner in schema.get("properties", {}).items()} if depth < 6 else {}
+        return (
+            {name: _shape(document, inner, depth + 1) for name, inner in schema.get("properties", {}).items()}
+            if depth < 6
+            else {}
+        )
     if schema.get("type") == "array":
         return [_shape(document, schema.get("items", {}), depth + 1)]
     return schema.get("format") or schema.get("type") or "any"

@@ -27,7 +27,11 @@ class Renderer:
         for file in files("outcrop.portal").joinpath("static").iterdir():
             body = file.read_bytes()
             address = f"{hashlib.sha256(body).hexdigest()[:12]}/{file.name}"
-            self._files[address] = (body, gzip.compress(body, mtime=0), _TYPES[f".{file.name.rpartition('.')[2]}"])
+            self._files[address] = (
+                body,
+                gzip.compress(body, mtime=0),
+                _TYPES[f".{file.name.rpartition('.')[2]}"],
+            )
             self._addresses[file.name] = f"/static/{address}"
         self._environment = Environment(
             loader=PackageLoader("outcrop.portal"),
@@ -79,7 +83,9 @@ def time_tag(moment: datetime | None, *, empty: str = "never") -> Markup:
     moment = moment.astimezone(UTC)
     iso = moment.isoformat(" ", "seconds")[:19]
     # Digits and our own words: there is nothing to escape, and fifty of these stand in a list.
-    return Markup(f'<time datetime="{iso.replace(" ", "T")}+00:00" title="{iso} UTC">{moment:%-d %b %Y, %H:%M} UTC</time>')  # noqa: S704
+    return Markup(  # noqa: S704
+        f'<time datetime="{iso.replace(" ", "T")}+00:00" title="{iso} UTC">{moment:%-d %b %Y, %H:%M} UTC</time>'
+    )
 
 
 def web_address(url: str | None) -> str | None:
@@ -96,7 +102,10 @@ def web_address(url: str | None) -> str | None:
 def coded(text: str) -> Markup:
     """Write what stands between back quotes as code."""
     pieces = text.split("`")
-    return Markup("").join(Markup("<code>{}</code>").format(piece) if at % 2 else escape(piece) for at, piece in enumerate(pieces))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if at % 2 else escape(piece)
+        for at, piece in enumerate(pieces)
+    )
 
 
 def query_string(values: dict[str, Any], **changed: Any) -> str:

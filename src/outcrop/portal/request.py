@@ -28,7 +28,12 @@ from outcrop.store.db import UNAVAILABLE, Connection, Pool, entered
 from outcrop.store.keyring import Keys
 
 STATE = "portal"
-_STATUS: dict[type[OutcropError], int] = {NotFoundError: 404, ForbiddenError: 403, PlanError: 403, BusyError: 503}
+_STATUS: dict[type[OutcropError], int] = {
+    NotFoundError: 404,
+    ForbiddenError: 403,
+    PlanError: 403,
+    BusyError: 503,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +127,16 @@ def get(path: str, handler: Handler, needs: Permission | None = Permission.READ)
     return Route(path, _endpoint(handler, needs), methods=["GET"])
 
 
-def post(path: str, handler: Handler, needs: Permission | None = Permission.READ, *, long: bool = False) -> Route:
+def post(
+    path: str, handler: Handler, needs: Permission | None = Permission.READ, *, long: bool = False
+) -> Route:
     """A form. It is one transaction, unless the page or the service it calls makes its own (`long`)."""
     return Route(path, _endpoint(handler, needs, own_transaction=long), methods=["POST"])
 
 
-def _endpoint(handler: Handler, needs: Permission | None, *, own_transaction: bool = False) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(
+    handler: Handler, needs: Permission | None, *, own_transaction: bool = False
+) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         house: House = getattr(request.app.state, STATE)
         runtime: Runtime = request.state.runtime
@@ -155,13 +164,17 @@ def _endpoint(handler: Handler, needs: Permission | None, *, own_transaction: bo
 async def recognise(request: Request) -> None:
     """Find out who asks for what has no page, so that they see it in their own frame; whoever it is, it is told to them."""
     house: House = getattr(request.app.state, STATE)
-    if (token := house.cookies.session(request)) is None or "text/html" not in request.headers.get("accept", ""):
+    if (token := house.cookies.session(request)) is None or "text/html" not in request.headers.get(
+        "accept", ""
+    ):
         return
     runtime: Runtime = request.state.runtime
     with suppress(*UNAVAILABLE):
         async with entered(runtime.pool, lambda db: _resume(db, token)) as (db, signed):
             if signed is not None:
-                request.state.visit = Visit(request, house, db, runtime.pool, runtime.keys, signed, Form(), csrf_of(token))
+                request.state.visit = Visit(
+                    request, house, db, runtime.pool, runtime.keys, signed, Form(), csrf_of(token)
+                )
 
 
 async def _resume(db: Connection, token: str | None) -> Signed | None:
@@ -174,9 +187,13 @@ def to_sign_in(request: Request, house: House) -> Response:
     page = urlsplit(request.headers.get("referer", "") if is_form else str(request.url))
     is_ours = not is_form or page.netloc == request.headers.get("host")
     back = relative(page.path + (f"?{page.query}" if page.query else "")) if is_ours else "/"
-    response = RedirectResponse(f"/sign-in?next={quote(back, safe='/')}" if back != "/" else "/sign-in", status_code=303)
+    response = RedirectResponse(
+        f"/sign-in?next={quote(back, safe='/')}" if back != "/" else "/sign-in", status_code=303
+    )
     if is_form and house.cookies.session(request) is not None:
-        house.cookies.set_flash(response, "Your session has ended, and nothing was changed. Sign in and do it once more.")
+        house.cookies.set_flash(
+            response, "Your session has ended, and nothing was changed. Sign in and do it once more."
+        )
     return response
 
 
@@ -201,7 +218,11 @@ def _own_origin(origin: str, host: str, base_url: str) -> bool:
 
 def relative(to: str) -> str:
     """Give an address of our own; anything that could lead elsewhere becomes the first page."""
-    return to if to.startswith("/") and not to.startswith(("//", "/\\")) and to.isprintable() and "\\" not in to else "/"
+    return (
+        to
+        if to.startswith("/") and not to.startswith(("//", "/\\")) and to.isprintable() and "\\" not in to
+        else "/"
+    )
 
 
 def now() -> datetime:

@@ -6,7 +6,14 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from outcrop.domain.errors import BadInputError, CodeNeededError, ForbiddenError, NotFoundError, SignInError, SignInLimitedError
+from outcrop.domain.errors import (
+    BadInputError,
+    CodeNeededError,
+    ForbiddenError,
+    NotFoundError,
+    SignInError,
+    SignInLimitedError,
+)
 from outcrop.portal.cookies import csrf_of
 from outcrop.portal.forms import Form, read_form
 from outcrop.portal.request import STATE, House, Visit, check_form, now, post, relative
@@ -19,7 +26,14 @@ async def sign_in_page(request: Request) -> Response:
     house, _ = _here(request)
     if await _signed(request) is not None:
         return RedirectResponse(relative(request.query_params.get("next", "/")), status_code=303)
-    return _ask(request, house, "sign_in.html", next=relative(request.query_params.get("next", "/")), email="", code=False)
+    return _ask(
+        request,
+        house,
+        "sign_in.html",
+        next=relative(request.query_params.get("next", "/")),
+        email="",
+        code=False,
+    )
 
 
 async def sign_in(request: Request) -> Response:
@@ -29,7 +43,9 @@ async def sign_in(request: Request) -> Response:
     try:
         _check(request, house, form)
     except ForbiddenError:
-        check_form(request, house, form, form.get("csrf"))  # what another site sent is refused as ever; this is our own form
+        check_form(
+            request, house, form, form.get("csrf")
+        )  # what another site sent is refused as ever; this is our own form
         return await _ask_again(request, house, form.get("email"), back)
     try:
         token = await sessions.sign_in(
@@ -135,7 +151,15 @@ def _check(request: Request, house: House, form: Form) -> None:
     check_form(request, house, form, csrf_of(before) if before else secrets.token_hex())
 
 
-def _ask(request: Request, house: House, template: str, status: int = 200, *, message: str | None = None, **values: object) -> Response:
+def _ask(
+    request: Request,
+    house: House,
+    template: str,
+    status: int = 200,
+    *,
+    message: str | None = None,
+    **values: object,
+) -> Response:
     """Show a form to a person who is not signed in, protected by a token of its own."""
     before = house.cookies.before(request) or secrets.token_urlsafe(32)
     flash = house.cookies.flash(request)

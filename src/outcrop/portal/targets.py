@@ -51,7 +51,15 @@ async def add_target(visit: Visit) -> Response:
         message = error.message if isinstance(error, BadInputError) else "choose a kind from the list"
         return _form(visit, None, _typed(visit), message)
     if "run" in form:
-        run = await start_run(visit.db, account.id, target.spec, trigger=Trigger.PORTAL, target_id=target.id, moment=now(), by=visit.email)
+        run = await start_run(
+            visit.db,
+            account.id,
+            target.spec,
+            trigger=Trigger.PORTAL,
+            target_id=target.id,
+            moment=now(),
+            by=visit.email,
+        )
         return visit.go(f"/scans/{run.id}", "Target added; its first run has begun.")
     return visit.go("/targets", "Target added.")
 
@@ -84,7 +92,13 @@ async def edit_target(visit: Visit) -> Response:
 async def run_target(visit: Visit) -> Response:
     target = await targets.get_target(visit.db, visit.signed.account, visit.path("id"))
     run = await start_run(
-        visit.db, visit.account_id, target.spec, trigger=Trigger.PORTAL, target_id=target.id, moment=now(), by=visit.email
+        visit.db,
+        visit.account_id,
+        target.spec,
+        trigger=Trigger.PORTAL,
+        target_id=target.id,
+        moment=now(),
+        by=visit.email,
     )
     return visit.go(f"/scans/{run.id}", "The run has begun.")
 
@@ -112,7 +126,9 @@ def _form(visit: Visit, target: Target | None, typed: dict[str, Any], message: s
 def _typed(visit: Visit) -> dict[str, Any]:
     """Give what was typed, to be shown again; never the credential."""
     form = visit.form
-    typed: dict[str, Any] = {name: form.get(name) for name in ("target", "kind", "schedule", "include", "exclude")}
+    typed: dict[str, Any] = {
+        name: form.get(name) for name in ("target", "kind", "schedule", "include", "exclude")
+    }
     for kind, options in OPTIONS.items():
         for field in (f"{kind}.{name}" for name in options):
             if f"{field}.shown" in form:

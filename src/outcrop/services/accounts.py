@@ -11,7 +11,9 @@ from outcrop.store.db import Connection
 from outcrop.store.people import accounts, passwords, sessions, sign_in_attempts
 
 
-async def create_account(db: Connection, *, slug: str, plan: Plan, email: str, by: str, now: datetime) -> Account:
+async def create_account(
+    db: Connection, *, slug: str, plan: Plan, email: str, by: str, now: datetime
+) -> Account:
     if SLUG.fullmatch(slug) is None:
         raise BadInputError("a slug is 2 to 40 characters of a-z, 0-9 and -")
     account = await accounts.insert(db, slug=slug, plan=plan, email=checked_email(email), now=now)
@@ -33,7 +35,11 @@ async def set_plan(db: Connection, slug: str, plan: Plan, *, by: str, now: datet
     account = await get_account(db, slug)
     if account.plan is not plan:
         await accounts.update_plan(db, account.id, plan)
-        await audit.append(db, account.id, audit.Line(now, by, "account.set_plan", slug, detail={"from": account.plan, "to": plan}))
+        await audit.append(
+            db,
+            account.id,
+            audit.Line(now, by, "account.set_plan", slug, detail={"from": account.plan, "to": plan}),
+        )
     return await get_account(db, slug)
 
 
@@ -50,7 +56,9 @@ async def create_member(
     chosen, generated = _password(password)
     member = accounts.NewMember(uuid4(), checked_email(email), role, await passwords.hashed(chosen))
     await accounts.insert_member(db, account.id, member, now=now)
-    await audit.append(db, account.id, audit.Line(now, by, "user.create", member.email, detail={"role": role}))
+    await audit.append(
+        db, account.id, audit.Line(now, by, "user.create", member.email, detail={"role": role})
+    )
     return member.email, generated
 
 
@@ -65,7 +73,9 @@ async def remove_member(db: Connection, email: str, *, by: str, now: datetime) -
     await audit.append(db, account_id, audit.Line(now, by, "user.remove", member.email))
 
 
-async def reset_password(db: Connection, email: str, password: str | None, *, by: str, now: datetime) -> tuple[Member, str | None]:
+async def reset_password(
+    db: Connection, email: str, password: str | None, *, by: str, now: datetime
+) -> tuple[Member, str | None]:
     """Give a member another password; whoever is signed in as that member no longer is."""
     account_id, member = await _member(db, email)
     chosen, generated = _password(password)

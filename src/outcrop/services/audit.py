@@ -11,7 +11,9 @@ from outcrop.store.audit import Line
 from outcrop.store.db import Connection
 
 
-async def read_trail(db: Connection, account: Account, wanted: Filter | None = None) -> AsyncIterator[dict[str, Any]]:
+async def read_trail(
+    db: Connection, account: Account, wanted: Filter | None = None
+) -> AsyncIterator[dict[str, Any]]:
     """Give the account's lines, oldest first, as plain JSON values; they are read as they are asked for."""
     async for line in audit.stream(db, account.id, _checked(wanted)):
         yield public_fields(line)

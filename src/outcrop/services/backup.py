@@ -27,7 +27,9 @@ class BackedUp:
     rows: dict[str, int]  # by table
 
 
-async def back_up(db: Connection, operator: OperatorKey, file: BinaryIO, *, version: str, now: datetime, progress: Progress) -> BackedUp:
+async def back_up(
+    db: Connection, operator: OperatorKey, file: BinaryIO, *, version: str, now: datetime, progress: Progress
+) -> BackedUp:
     """Write everything as it is at this moment; the database is only read."""
     async with backup_tables.standing_still(db) as contents:
         if (wrapped := await keyring.load(db)) is None:
@@ -85,13 +87,17 @@ class Restored:
     runs: int  # that were ended
 
 
-async def restore(db: Connection, file: BinaryIO, name: str, checked: Checked, *, by: str, now: datetime, progress: Progress) -> Restored:
+async def restore(
+    db: Connection, file: BinaryIO, name: str, checked: Checked, *, by: str, now: datetime, progress: Progress
+) -> Restored:
     """Fill an empty database from a backup that was checked, in the caller's transaction."""
     archive = Archive(file, name)
     async with backup_tables.laid_bare(db, checked.header.schema) as tables:
         rows = await _fill(db, archive, tables, progress)
         if rows is None:
-            raise BadInputError(f"{name} does not hold the tables of schema {checked.header.schema}: nothing is restored from it")
+            raise BadInputError(
+                f"{name} does not hold the tables of schema {checked.header.schema}: nothing is restored from it"
+            )
         if archive.digest != checked.digest:
             raise _altered(name)
     await backup_tables.set_sequences(db, checked.header.sequences)
@@ -100,12 +106,19 @@ async def restore(db: Connection, file: BinaryIO, name: str, checked: Checked, *
     deliveries = await outbox.give_up_all(db, reason=_MAY_BE_SENT, now=now)
     runs = await _end_runs(db, now=now)
     header = checked.header
-    detail = {"made_at": header.made_at.isoformat(), "made_by": header.made_by, "deliveries_unknown": deliveries, "runs_ended": runs}
+    detail = {
+        "made_at": header.made_at.isoformat(),
+        "made_by": header.made_by,
+        "deliveries_unknown": deliveries,
+        "runs_ended": runs,
+    }
     await audit.append_to_all(db, audit.Line(now, by, "database.restore", detail=detail))
     return Restored(rows, migrated, deliveries, runs)
 
 
-async def _fill(db: Connection, archive: Archive, tables: dict[str, backup_tables.Table], progress: Progress) -> dict[str, int] | None:
+async def _fill(
+    db: Connection, archive: Archive, tables: dict[str, backup_tables.Table], progress: Progress
+) -> dict[str, int] | None:
     """Fill every table, each once and with all of its columns; None where the file holds others, or not as many rows as it says."""
 
     def told(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -130,7 +143,9 @@ async def _end_runs(db: Connection, *, now: datetime) -> int:
     for account_id, scan_id in await scans.unfinished(db):
         if (end := await scans.end(db, account_id, scan_id, now=now, error=_CUT_OFF)) is not None:
             detail = {"new": end.new, "seen": end.seen, "resolved": end.resolved, "error": _CUT_OFF}
-            await audit.append(db, account_id, audit.Line(now, "scan", "scan.finish", str(scan_id), "failed", detail))
+            await audit.append(
+                db, account_id, audit.Line(now, "scan", "scan.finish", str(scan_id), "failed", detail)
+            )
             ended += 1
     return ended
 

@@ -27,7 +27,9 @@ from outcrop.store.outbox import Claimed, Ended
 from outcrop.webhooks import USER_AGENT, sign
 
 SLOTS = 400  # deliveries under way at once
-ORPHANED_AFTER = 15.0  # seconds: the wait, and time for a worker that lost its database to write what it knows
+ORPHANED_AFTER = (
+    15.0  # seconds: the wait, and time for a worker that lost its database to write what it knows
+)
 _POLL = 0.5  # seconds between two looks when nothing waits
 _PACE = 0.02  # seconds between two rounds when something does: claims and outcomes gather meanwhile
 _SWEEP_EVERY = 5.0
@@ -53,7 +55,15 @@ def _clock() -> datetime:
 class Courier:
     """One worker's deliveries."""
 
-    def __init__(self, pool: Pool, keys: Keys, post: Post, *, clock: Callable[[], datetime] = _clock, slots: int = SLOTS) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        keys: Keys,
+        post: Post,
+        *,
+        clock: Callable[[], datetime] = _clock,
+        slots: int = SLOTS,
+    ) -> None:
         self._pool = pool
         self._keys = keys
         self._post = post
@@ -161,7 +171,9 @@ class Courier:
     def _request(self, claimed: Claimed) -> tuple[str, dict[str, str], bytes]:
         """Give what is sent: serialised once, and those bytes signed."""
         assert claimed.url is not None and claimed.secret_box is not None and claimed.webhook_id is not None  # noqa: S101, PT018
-        secret = reveal(self._keys.open(claimed.secret_box, claimed.account_id, claimed.webhook_id, wholly=True))
+        secret = reveal(
+            self._keys.open(claimed.secret_box, claimed.account_id, claimed.webhook_id, wholly=True)
+        )
         now = self._clock()
         envelope = {
             "event": claimed.event,
@@ -171,7 +183,11 @@ class Courier:
         }
         body = orjson.dumps(envelope)
         headers = {"Content-Type": "application/json", "User-Agent": USER_AGENT}
-        return claimed.url, headers | sign(body, secret, id_=str(claimed.id), timestamp=int(now.timestamp())), body
+        return (
+            claimed.url,
+            headers | sign(body, secret, id_=str(claimed.id), timestamp=int(now.timestamp())),
+            body,
+        )
 
     async def _write(self, db: Connection) -> None:
         """Write how deliveries ended, all that have, with their audit lines, in one transaction."""
@@ -204,7 +220,9 @@ class Courier:
 
 async def give_up_orphans(db: Connection, *, own: int, now: datetime, after: float = ORPHANED_AFTER) -> int:
     """Write "unknown" for what a worker that died had claimed and nobody will send again; give how many."""
-    given_up = await outbox.give_up(db, own=own, after=after, reason="the worker died before there was an answer", now=now)
+    given_up = await outbox.give_up(
+        db, own=own, after=after, reason="the worker died before there was an answer", now=now
+    )
     if given_up:
         log.warning("deliveries_unknown", count=given_up)
     return given_up

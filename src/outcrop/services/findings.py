@@ -37,31 +37,58 @@ async def explain_finding(db: Connection, account_id: int, finding_id: UUID) -> 
 
 
 async def close_finding(
-    db: Connection, keys: Keys, account_id: int, finding_id: UUID, action: Action, *, note: Clean | None, by: str, now: datetime
+    db: Connection,
+    keys: Keys,
+    account_id: int,
+    finding_id: UUID,
+    action: Action,
+    *,
+    note: Clean | None,
+    by: str,
+    now: datetime,
 ) -> Finding:
     """Resolve, restrict or mark as false positive: the change, its audit line and its event in one transaction."""
     return await _moved(db, keys, account_id, finding_id, Move(action.value), note=note, by=by, now=now)
 
 
 async def reopen_finding(
-    db: Connection, keys: Keys, account_id: int, finding_id: UUID, *, note: Clean | None, by: str, now: datetime
+    db: Connection,
+    keys: Keys,
+    account_id: int,
+    finding_id: UUID,
+    *,
+    note: Clean | None,
+    by: str,
+    now: datetime,
 ) -> Finding:
     """Let a closed finding be active again; it sends nothing. The note stands in the history."""
     return await _moved(db, keys, account_id, finding_id, Move.REOPEN, note=note, by=by, now=now)
 
 
-async def suppress_finding(db: Connection, account_id: int, finding_id: UUID, *, by: str, now: datetime) -> Finding:
+async def suppress_finding(
+    db: Connection, account_id: int, finding_id: UUID, *, by: str, now: datetime
+) -> Finding:
     """Hide a finding from the active view; its status stays."""
     return await _moved(db, None, account_id, finding_id, Move.SUPPRESS, note=None, by=by, now=now)
 
 
-async def unsuppress_finding(db: Connection, account_id: int, finding_id: UUID, *, by: str, now: datetime) -> Finding:
+async def unsuppress_finding(
+    db: Connection, account_id: int, finding_id: UUID, *, by: str, now: datetime
+) -> Finding:
     """Show a finding in the active view again."""
     return await _moved(db, None, account_id, finding_id, Move.UNSUPPRESS, note=None, by=by, now=now)
 
 
 async def triage(
-    db: Connection, keys: Keys, account_id: int, ids: Sequence[UUID], move: Move, *, note: Clean | None, by: str, now: datetime
+    db: Connection,
+    keys: Keys,
+    account_id: int,
+    ids: Sequence[UUID],
+    move: Move,
+    *,
+    note: Clean | None,
+    by: str,
+    now: datetime,
 ) -> list[tuple[UUID, Triaged]]:
     """Do the same to several, or to one with a note, in the caller's transaction; one that is refused does not undo the others.
 
@@ -82,14 +109,30 @@ async def triage(
 
 
 async def _moved(
-    db: Connection, keys: Keys | None, account_id: int, finding_id: UUID, move: Move, *, note: Clean | None, by: str, now: datetime
+    db: Connection,
+    keys: Keys | None,
+    account_id: int,
+    finding_id: UUID,
+    move: Move,
+    *,
+    note: Clean | None,
+    by: str,
+    now: datetime,
 ) -> Finding:
     async with unless_locked(db):
         return (await _move(db, keys, account_id, finding_id, move, note=note, by=by, now=now))[0]
 
 
 async def _move(
-    db: Connection, keys: Keys | None, account_id: int, finding_id: UUID, move: Move, *, note: Clean | None, by: str, now: datetime
+    db: Connection,
+    keys: Keys | None,
+    account_id: int,
+    finding_id: UUID,
+    move: Move,
+    *,
+    note: Clean | None,
+    by: str,
+    now: datetime,
 ) -> tuple[Finding, bool]:
     """Write a move, its audit line and its event; give the finding after it, and whether anything changed."""
     if (locked := await table.select_for_update(db, account_id, finding_id)) is None:

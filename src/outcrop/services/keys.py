@@ -22,7 +22,14 @@ class NewKey:
 
 
 async def create_key(
-    db: Connection, account: Account, *, name: str, expires_at: datetime | None, by: str, member: str | None, now: datetime
+    db: Connection,
+    account: Account,
+    *,
+    name: str,
+    expires_at: datetime | None,
+    by: str,
+    member: str | None,
+    now: datetime,
 ) -> NewKey:
     """Make a key; `member` is who it acts for, None for the account itself."""
     if not name.strip() or len(name) > NAME_LENGTH or not name.isprintable():
@@ -35,7 +42,9 @@ async def create_key(
     key = ApiKey(uuid4(), name, token_hint(token), now, member, expires_at, None, None)
     await keys.insert(db, account.id, key, digest)
     expiry = {} if expires_at is None else {"expires_at": expires_at.isoformat()}
-    await audit.append(db, account.id, audit.Line(now, by, "key.create", str(key.id), detail={"name": name} | expiry))
+    await audit.append(
+        db, account.id, audit.Line(now, by, "key.create", str(key.id), detail={"name": name} | expiry)
+    )
     return NewKey(key, token)
 
 

@@ -23,7 +23,9 @@ async def examine(db: Connection, operator: OperatorKey) -> list[Check]:
     """Check everything that can be checked; a failed check stops only those that need it."""
     checks = [Check("database", ok=True, detail=await database.describe(db))]
     pending = await schema.pending_migrations(db)
-    checks.append(Check("schema", not pending, f"to be applied: {', '.join(pending)}" if pending else "up to date"))
+    checks.append(
+        Check("schema", not pending, f"to be applied: {', '.join(pending)}" if pending else "up to date")
+    )
     if pending:
         return checks
     try:
@@ -32,7 +34,13 @@ async def examine(db: Connection, operator: OperatorKey) -> list[Check]:
     except OperatorError as error:
         checks.append(Check("secret key", ok=False, detail=error.message))
     wrong = await rollups.mismatches(db)
-    checks.append(Check("counts", not wrong, f"{len(wrong)} cells differ from a recount" if wrong else "equal to a recount"))
+    checks.append(
+        Check(
+            "counts",
+            not wrong,
+            f"{len(wrong)} cells differ from a recount" if wrong else "equal to a recount",
+        )
+    )
     return checks
 
 

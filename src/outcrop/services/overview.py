@@ -65,7 +65,9 @@ async def overview(db: Connection, account_id: int, *, now: datetime) -> Overvie
 
 
 async def _urgent(db: Connection, account_id: int) -> list[Finding]:
-    valid = await listing.select_page(db, account_id, FindingQuery(status=Status.ACTIVE, validation=Validation.VALID, per_page=URGENT))
+    valid = await listing.select_page(
+        db, account_id, FindingQuery(status=Status.ACTIVE, validation=Validation.VALID, per_page=URGENT)
+    )
     if len(valid.items) == URGENT:
         return valid.items
     # Fewer are valid than fit: whatever of these stands among the first of all is passed over, and enough of the others are left.

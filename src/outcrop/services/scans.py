@@ -8,7 +8,9 @@ from outcrop.store.db import Connection
 from outcrop.store.runs import scans
 
 
-async def list_scans(db: Connection, account_id: int, *, type_: ScanType | None, page: int, per_page: int) -> Page[ScanRun]:
+async def list_scans(
+    db: Connection, account_id: int, *, type_: ScanType | None, page: int, per_page: int
+) -> Page[ScanRun]:
     return await scans.select_page(db, account_id, type_=type_, page=page, per_page=per_page)
 
 

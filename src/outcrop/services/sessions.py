@@ -22,7 +22,17 @@ from outcrop.store.keyring import Keys
 from outcrop.store.people import accounts, links, passwords, second_factors, sessions, sign_in_attempts
 from outcrop.store.people.accounts import Credentials
 
-__all__ = ["SessionLine", "Signed", "end_session", "list_sessions", "resume", "sign_in", "sign_out", "sign_out_everywhere", "sweep"]
+__all__ = [
+    "SessionLine",
+    "Signed",
+    "end_session",
+    "list_sessions",
+    "resume",
+    "sign_in",
+    "sign_out",
+    "sign_out_everywhere",
+    "sweep",
+]
 
 AGENT_LENGTH = 300
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 256 bits
@@ -71,7 +81,11 @@ async def sign_in(
     while True:
         right, renewed = await _compare(pool, this, known, password)
         async with pool.connection() as db, db.transaction():
-            there = None if known is None else await accounts.lock_credentials(db, known.member.account, known.member.id)
+            there = (
+                None
+                if known is None
+                else await accounts.lock_credentials(db, known.member.account, known.member.id)
+            )
             if right and there and known and there.password_hash != known.password_hash:
                 known = there  # the password was changed meanwhile: the new one decides
                 continue
@@ -83,7 +97,9 @@ async def sign_in(
         return outcome
 
 
-async def _compare(pool: Pool, this: _Try, known: Credentials | None, password: str) -> tuple[bool, str | None]:
+async def _compare(
+    pool: Pool, this: _Try, known: Credentials | None, password: str
+) -> tuple[bool, str | None]:
     """Tell whether the password is right, and give its hash anew where the kept one is outdated."""
     password = password[: PASSWORD_LENGTHS.stop]  # one more than the longest that can be right
     try:
@@ -96,7 +112,9 @@ async def _compare(pool: Pool, this: _Try, known: Credentials | None, password: 
         raise SignInLimitedError(_BUSY) from None
 
 
-async def _decide(db: Connection, keys: Keys, this: _Try, there: Credentials | None, *, right: bool) -> str | SignInError:
+async def _decide(
+    db: Connection, keys: Keys, this: _Try, there: Credentials | None, *, right: bool
+) -> str | SignInError:
     """Open the session, or give why not: what was counted and recorded has to stay, so nothing is raised here."""
     if there is None or not right:
         return await _fail(db, this, there, "password")
@@ -111,7 +129,11 @@ async def _decide(db: Connection, keys: Keys, this: _Try, there: Credentials | N
         if step is not None:
             await second_factors.use_step(db, there.account_id, there.member.id, step)
         elif await second_factors.use_recovery_code(db, there.member.id, totp.recovery_digest(this.code)):
-            with_code = {"recovery_codes_left": await second_factors.count_recovery_codes(db, there.account_id, there.member.id)}
+            with_code = {
+                "recovery_codes_left": await second_factors.count_recovery_codes(
+                    db, there.account_id, there.member.id
+                )
+            }
         else:
             return await _fail(db, this, there, "code")
     return await _open(db, this, there, with_code)
@@ -146,15 +168,23 @@ async def sign_out(db: Connection, token: str, *, now: datetime) -> None:
     digest = _digest(token)
     if digest is not None and (ended := await sessions.delete(db, digest)) is not None:
         account_id, session_id, email = ended
-        await audit.append(db, account_id, audit.Line(now, email, "session.sign_out", email, detail={"session": str(session_id)}))
+        await audit.append(
+            db,
+            account_id,
+            audit.Line(now, email, "session.sign_out", email, detail={"session": str(session_id)}),
+        )
 
 
-async def sign_out_everywhere(db: Connection, member_id: UUID, account_id: int, *, keep: UUID | None, by: str, now: datetime) -> int:
+async def sign_out_everywhere(
+    db: Connection, member_id: UUID, account_id: int, *, keep: UUID | None, by: str, now: datetime
+) -> int:
     """End all of a member's sessions but the one to keep; give how many."""
     ended = await sessions.delete_all(db, account_id, member_id, keep=keep)
     if ended:
         detail = {"member": str(member_id), "ended": ended}
-        await audit.append(db, account_id, audit.Line(now, by, "session.sign_out_everywhere", by, detail=detail))
+        await audit.append(
+            db, account_id, audit.Line(now, by, "session.sign_out_everywhere", by, detail=detail)
+        )
     return ended
 
 
@@ -163,15 +193,23 @@ async def list_sessions(db: Connection, account_id: int, member_id: UUID) -> lis
     return await sessions.select_all(db, account_id, member_id)
 
 
-async def end_session(db: Connection, account_id: int, member_id: UUID, session_id: UUID, *, by: str, now: datetime) -> None:
+async def end_session(
+    db: Connection, account_id: int, member_id: UUID, session_id: UUID, *, by: str, now: datetime
+) -> None:
     if not await sessions.delete_one(db, account_id, member_id, session_id):
         raise NotFoundError("there is no such session")
-    await audit.append(db, account_id, audit.Line(now, by, "session.sign_out", by, detail={"session": str(session_id)}))
+    await audit.append(
+        db, account_id, audit.Line(now, by, "session.sign_out", by, detail={"session": str(session_id)})
+    )
 
 
 async def sweep(db: Connection, *, now: datetime) -> int:
     """Forget sessions that are over, links that have expired, and tries that no longer count."""
-    return await sessions.sweep(db, now=now) + await links.sweep(db, now=now) + await sign_in_attempts.sweep(db, now=now)
+    return (
+        await sessions.sweep(db, now=now)
+        + await links.sweep(db, now=now)
+        + await sign_in_attempts.sweep(db, now=now)
+    )
 
 
 def _digest(token: str) -> bytes | None:

@@ -45,9 +45,13 @@ async def add_target(
         _check_credential(credential, spec)
     await targets.hold(db, account.id)
     for there in await targets.select_all(db, account.id):
-        if identity(there.spec.kind, there.spec.name, web_host=web_host) == identity(kind, name, web_host=web_host):
+        if identity(there.spec.kind, there.spec.name, web_host=web_host) == identity(
+            kind, name, web_host=web_host
+        ):
             raise BadInputError(f"this target is there already: {there.id}")
-    target = Target(uuid4(), spec, schedule, now, None if schedule is Schedule.OFF else now, credential is not None)
+    target = Target(
+        uuid4(), spec, schedule, now, None if schedule is Schedule.OFF else now, credential is not None
+    )
     box = None if credential is None else keys.seal(credential, account.id, target.id)
     await targets.insert(db, account.id, target, box)
     detail = _told(spec) | _how(target)
@@ -86,14 +90,23 @@ async def edit_target(
     """Change how a target is looked at. What it is stays: another place is another target, with findings of its own."""
     kind = target.spec.kind
     spec = replace(
-        target.spec, include=_patterns(include), exclude=_patterns(exclude), options=choose(kind, target.spec.options | dict(chosen))
+        target.spec,
+        include=_patterns(include),
+        exclude=_patterns(exclude),
+        options=choose(kind, target.spec.options | dict(chosen)),
     )
     if credential is not None:
         _check_credential(credential, spec)
     same = schedule is target.schedule
     next_run_at = target.next_run_at if same else None if schedule is Schedule.OFF else now
     kept = target.has_credential and not forget_credential
-    changed = replace(target, spec=spec, schedule=schedule, next_run_at=next_run_at, has_credential=credential is not None or kept)
+    changed = replace(
+        target,
+        spec=spec,
+        schedule=schedule,
+        next_run_at=next_run_at,
+        has_credential=credential is not None or kept,
+    )
     box = None if credential is None else keys.seal(credential, account.id, target.id)
     await targets.update(db, account.id, changed, box)
     detail = _told(spec) | _how(changed) | ({"credential": "replaced"} if credential is not None else {})
@@ -101,13 +114,17 @@ async def edit_target(
     return changed
 
 
-async def remove_target(db: Connection, account: Account, target_id: str, *, by: str, now: datetime) -> Target:
+async def remove_target(
+    db: Connection, account: Account, target_id: str, *, by: str, now: datetime
+) -> Target:
     """Remove a target and its credential; what its runs found stays."""
     id_ = parse_id(target_id)
     target = None if id_ is None else await targets.delete(db, account.id, id_)
     if target is None:
         raise _missing(target_id)
-    await audit.append(db, account.id, audit.Line(now, by, "target.remove", str(target.id), detail=_told(target.spec)))
+    await audit.append(
+        db, account.id, audit.Line(now, by, "target.remove", str(target.id), detail=_told(target.spec))
+    )
     return target
 
 

@@ -12,8 +12,22 @@ from datetime import datetime
 from uuid import UUID, uuid4
 
 from outcrop.domain import totp
-from outcrop.domain.account import PERMISSIONS, Account, Member, Role, checked_email, checked_password, manages
-from outcrop.domain.errors import BadInputError, ForbiddenError, NotFoundError, SignInError, SignInLimitedError
+from outcrop.domain.account import (
+    PERMISSIONS,
+    Account,
+    Member,
+    Role,
+    checked_email,
+    checked_password,
+    manages,
+)
+from outcrop.domain.errors import (
+    BadInputError,
+    ForbiddenError,
+    NotFoundError,
+    SignInError,
+    SignInLimitedError,
+)
 from outcrop.domain.link import LIFETIME, Link, LinkKind
 from outcrop.domain.secret import Secret, reveal
 from outcrop.store import audit
@@ -37,7 +51,9 @@ class Totp:
 # --- invitations and other links
 
 
-async def invite(db: Connection, account: Account, by: Member | str, *, email: str, role: Role, now: datetime) -> str:
+async def invite(
+    db: Connection, account: Account, by: Member | str, *, email: str, role: Role, now: datetime
+) -> str:
     """Make a link that lets someone join; an earlier one for the same address works no longer.
 
     Whether the address belongs to another account is told to the operator only, and to who opens the link.
@@ -48,11 +64,15 @@ async def invite(db: Connection, account: Account, by: Member | str, *, email: s
     there = await accounts.select_member(db, email)
     if there is not None and (there[0] == account.id or isinstance(by, str)):
         raise BadInputError(f"{email} is a member of an account already")
-    link = Link(uuid4(), LinkKind.INVITE, account.slug, email, role, _name(by), now, now + LIFETIME[LinkKind.INVITE])
+    link = Link(
+        uuid4(), LinkKind.INVITE, account.slug, email, role, _name(by), now, now + LIFETIME[LinkKind.INVITE]
+    )
     token = secrets.token_urlsafe(32)
     invited_by = by.id if isinstance(by, Member) else None
     await links.insert(db, account.id, link, _sha256(token), member_id=None, invited_by=invited_by)
-    await audit.append(db, account.id, audit.Line(now, _name(by), "user.invite", email, detail={"role": role}))
+    await audit.append(
+        db, account.id, audit.Line(now, _name(by), "user.invite", email, detail={"role": role})
+    )
     return token
 
 
@@ -61,14 +81,20 @@ async def list_invitations(db: Connection, account_id: int) -> list[Link]:
     return await links.select_invitations(db, account_id)
 
 
-async def withdraw_invitation(db: Connection, account: Account, by: Member | str, link_id: UUID, now: datetime) -> None:
+async def withdraw_invitation(
+    db: Connection, account: Account, by: Member | str, link_id: UUID, now: datetime
+) -> None:
     role = await _role(db, account, by)
     if (link := await links.select_invitation(db, account.id, link_id)) is None:
         raise NotFoundError("there is no such invitation")
     if not manages(role, link.role):
         raise ForbiddenError("your role does not allow it")
     await links.delete(db, account.id, link_id)
-    await audit.append(db, account.id, audit.Line(now, _name(by), "user.withdraw_invitation", link.email, detail={"role": link.role}))
+    await audit.append(
+        db,
+        account.id,
+        audit.Line(now, _name(by), "user.withdraw_invitation", link.email, detail={"role": link.role}),
+    )
 
 
 async def reset_link(db: Connection, email: str, *, by: str, now: datetime) -> str:
@@ -76,7 +102,16 @@ async def reset_link(db: Connection, email: str, *, by: str, now: datetime) -> s
     if "\0" in email or (found := await accounts.select_member(db, email)) is None:
         raise NotFoundError(f"there is no user {email!r}")
     account_id, member = found
-    link = Link(uuid4(), LinkKind.RESET, member.account, member.email, member.role, by, now, now + LIFETIME[LinkKind.RESET])
+    link = Link(
+        uuid4(),
+        LinkKind.RESET,
+        member.account,
+        member.email,
+        member.role,
+        by,
+        now,
+        now + LIFETIME[LinkKind.RESET],
+    )
     token = secrets.token_urlsafe(32)
     await links.insert(db, account_id, link, _sha256(token), member_id=member.id, invited_by=None)
     await audit.append(db, account_id, audit.Line(now, by, "user.reset_link", member.email))
@@ -102,13 +137,21 @@ async def accept(pool: Pool, _keys: Keys, token: str, *, password: str, now: dat
         if taken.member_id is None:
             made = accounts.NewMember(uuid4(), link.email, link.role, password_hash)
             await accounts.insert_member(db, taken.account_id, made, now=now)
-            line = audit.Line(now, link.email, "user.accept", link.email, detail={"role": link.role, "invited_by": link.created_by})
+            line = audit.Line(
+                now,
+                link.email,
+                "user.accept",
+                link.email,
+                detail={"role": link.role, "invited_by": link.created_by},
+            )
             member_id = made.id
         else:
             member_id = taken.member_id
             await accounts.update_password(db, taken.account_id, member_id, password_hash)
             ended = await sessions.delete_all(db, taken.account_id, member_id)
-            line = audit.Line(now, link.email, "user.set_password", link.email, detail={"sessions_ended": ended})
+            line = audit.Line(
+                now, link.email, "user.set_password", link.email, detail={"sessions_ended": ended}
+            )
         await sign_in_attempts.clear(db, link.email)
         await audit.append(db, taken.account_id, line)
         member = await accounts.find_member(db, taken.account_id, member_id)
@@ -119,7 +162,9 @@ async def accept(pool: Pool, _keys: Keys, token: str, *, password: str, now: dat
 # --- roles
 
 
-async def change_role(db: Connection, account: Account, by: Member | str, member_id: UUID, role: Role, *, now: datetime) -> Member:
+async def change_role(
+    db: Connection, account: Account, by: Member | str, member_id: UUID, role: Role, *, now: datetime
+) -> Member:
     """Give a member another role, which holds at once. Everybody may step down; a step down takes back what one had invited."""
     own = await _role(db, account, by)
     member = await _member(db, account, member_id)
@@ -133,11 +178,15 @@ async def change_role(db: Connection, account: Account, by: Member | str, member
         await _leave_an_owner(db, account, member)
         detail["invitations_withdrawn"] = await links.delete_invitations_by(db, account.id, member.id)
     await accounts.update_role(db, account.id, member.id, role)
-    await audit.append(db, account.id, audit.Line(now, _name(by), "user.change_role", member.email, detail=detail))
+    await audit.append(
+        db, account.id, audit.Line(now, _name(by), "user.change_role", member.email, detail=detail)
+    )
     return await _member(db, account, member_id)
 
 
-async def remove_member(db: Connection, account: Account, by: Member | str, member_id: UUID, *, now: datetime) -> None:
+async def remove_member(
+    db: Connection, account: Account, by: Member | str, member_id: UUID, *, now: datetime
+) -> None:
     """Remove a member with sessions and open invitations. The keys the member made belong to the account and stay."""
     own = await _role(db, account, by)
     member = await _member(db, account, member_id)
@@ -153,7 +202,9 @@ async def remove_member(db: Connection, account: Account, by: Member | str, memb
 # --- the password and the second step
 
 
-async def change_password(pool: Pool, _keys: Keys, member: Member, *, old: str, new: str, keep: UUID, now: datetime) -> None:
+async def change_password(
+    pool: Pool, _keys: Keys, member: Member, *, old: str, new: str, keep: UUID, now: datetime
+) -> None:
     """Set a new password and end every session but the one to keep."""
     checked_password(new)
     confirmed = await _confirm(pool, member, old, "user.change_password", now=now)
@@ -162,7 +213,9 @@ async def change_password(pool: Pool, _keys: Keys, member: Member, *, old: str, 
         there = await _unchanged(db, confirmed)
         await accounts.update_password(db, there.account_id, member.id, password_hash)
         ended = await sessions.delete_all(db, there.account_id, member.id, keep=keep)
-        line = audit.Line(now, member.email, "user.change_password", member.email, detail={"sessions_ended": ended})
+        line = audit.Line(
+            now, member.email, "user.change_password", member.email, detail={"sessions_ended": ended}
+        )
         await audit.append(db, there.account_id, line)
 
 
@@ -172,7 +225,9 @@ async def begin_totp(db: Connection, keys: Keys, account: Account, member: Membe
     if factor is not None and factor.confirmed:
         raise BadInputError("the second step is on already")
     secret = totp.secret_text(secrets.token_bytes(totp.SECRET_BYTES))
-    await second_factors.save(db, account.id, member.id, keys.seal(Secret(secret, wholly=True), account.id, member.id))
+    await second_factors.save(
+        db, account.id, member.id, keys.seal(Secret(secret, wholly=True), account.id, member.id)
+    )
     await audit.append(db, account.id, audit.Line(now, member.email, "user.totp_begin", member.email))
     return Totp(secret, totp.address(secret, member.email))
 
@@ -194,9 +249,13 @@ async def confirm_totp(db: Connection, keys: Keys, member: Member, code: str, no
         raise BadInputError("there is no second step to confirm")
     secret = reveal(keys.open(factor.box, there.account_id, member.id, wholly=True))
     if (step := totp.used_step(secret, code, after=factor.last_step, now=now)) is None:
-        raise BadInputError("the code is wrong: give the one that the app shows now, and see that its clock is right")
+        raise BadInputError(
+            "the code is wrong: give the one that the app shows now, and see that its clock is right"
+        )
     codes = [totp.recovery_code(secrets.token_bytes(totp.RECOVERY_BYTES)) for _ in range(totp.RECOVERY_CODES)]
-    await second_factors.confirm(db, there.account_id, member.id, step, [totp.recovery_digest(code) for code in codes], now=now)
+    await second_factors.confirm(
+        db, there.account_id, member.id, step, [totp.recovery_digest(code) for code in codes], now=now
+    )
     await audit.append(db, there.account_id, audit.Line(now, member.email, "user.totp_on", member.email))
     return codes
 
@@ -243,7 +302,11 @@ async def _confirm(pool: Pool, member: Member, password: str, action: str, *, no
             return known
         await sign_in_attempts.fail(db, begun.id)
         if known is not None:
-            await audit.append(db, known.account_id, audit.Line(now, member.email, action, member.email, "failed", {"wrong": "password"}))
+            await audit.append(
+                db,
+                known.account_id,
+                audit.Line(now, member.email, action, member.email, "failed", {"wrong": "password"}),
+            )
     raise SignInError("the password is wrong")
 
 

@@ -28,7 +28,11 @@ async def validate_one(validator: Validator, ruleset: RuleSet, rule_id: str, tex
     rule = ruleset.rules.named(rule_id)
     if rule is None:
         raise BadInputError(f"there is no rule {rule_id!r}: `outcrop rules list` shows them all")
-    hits = [hit for hit in find(ruleset, text.encode("utf-8", "surrogateescape"), Confidence.LOW) if hit.rule.id == rule_id]
+    hits = [
+        hit
+        for hit in find(ruleset, text.encode("utf-8", "surrogateescape"), Confidence.LOW)
+        if hit.rule.id == rule_id
+    ]
     hit = next((hit for hit in hits if hit.part is None), None)
     secret = reveal(hit.secret) if hit else text.strip()
     if not secret:
@@ -43,14 +47,18 @@ async def validate_one(validator: Validator, ruleset: RuleSet, rule_id: str, tex
     return Checked(rule, verdict, score(evidence))
 
 
-async def validate_hits(validator: Validator, hits: Sequence[Hit], told: Callable[[int, int], None]) -> list[Verdict]:
+async def validate_hits(
+    validator: Validator, hits: Sequence[Hit], told: Callable[[int, int], None]
+) -> list[Verdict]:
     """Give the verdict on each hit; a credential in many places is asked about once. `told` hears how many of how many are done."""
     groups: dict[tuple[str, str, tuple[tuple[str, str], ...]], list[int]] = {}
     for number, hit in enumerate(hits):
         parts = tuple(sorted((name, reveal(part)) for name, part in hit.parts.items()))
         groups.setdefault((hit.rule.id, reveal(hit.secret), parts), []).append(number)
     places = list(groups.values())
-    wanted = [Wanted(hits[group[0]].rule, secret, dict(parts)) for (_, secret, parts), group in groups.items()]
+    wanted = [
+        Wanted(hits[group[0]].rule, secret, dict(parts)) for (_, secret, parts), group in groups.items()
+    ]
     verdicts: dict[int, Verdict] = {}
     done = 0
 

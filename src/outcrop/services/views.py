@@ -17,7 +17,9 @@ async def list_views(db: Connection, account: Account) -> list[View]:
     return await views.select_all(db, account.id)
 
 
-async def save_view(db: Connection, account: Account, *, name: str, query: str, by: str, now: datetime) -> View:
+async def save_view(
+    db: Connection, account: Account, *, name: str, query: str, by: str, now: datetime
+) -> View:
     """Keep a list's query under a name that the account has not given yet."""
     name = name.strip()
     if not 0 < len(name) <= NAME_LENGTH or not name.isprintable():
@@ -36,5 +38,7 @@ async def save_view(db: Connection, account: Account, *, name: str, query: str, 
 async def remove_view(db: Connection, account: Account, view_id: UUID, *, by: str, now: datetime) -> View:
     if (view := await views.delete(db, account.id, view_id)) is None:
         raise NotFoundError("there is no such view")
-    await audit.append(db, account.id, audit.Line(now, by, "view.remove", str(view.id), detail={"name": view.name}))
+    await audit.append(
+        db, account.id, audit.Line(now, by, "view.remove", str(view.id), detail={"name": view.name})
+    )
     return view

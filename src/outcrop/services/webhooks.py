@@ -20,14 +20,20 @@ _HOST = re.compile(r"[0-9A-Za-z_.:-]{1,253}")
 _FORGET_AT_ONCE = 5000
 
 
-async def save_webhook(db: Connection, keys: Keys, account: Account, url: str, *, by: str, now: datetime) -> str:
+async def save_webhook(
+    db: Connection, keys: Keys, account: Account, url: str, *, by: str, now: datetime
+) -> str:
     """Save the address; give the new secret, which is shown this once."""
     _check_plan(account)
     address = _address(url)
     webhook_id, secret = uuid4(), secrets.token_hex(32)
     box = keys.seal(Secret(secret, wholly=True), account.id, webhook_id)
-    replaced = await webhooks.upsert(db, account.id, webhook_id=webhook_id, url=str(address), box=box, now=now)
-    await audit.append(db, account.id, audit.Line(now, by, "webhook.save", _host(address), detail={"replaced": replaced}))
+    replaced = await webhooks.upsert(
+        db, account.id, webhook_id=webhook_id, url=str(address), box=box, now=now
+    )
+    await audit.append(
+        db, account.id, audit.Line(now, by, "webhook.save", _host(address), detail={"replaced": replaced})
+    )
     return secret
 
 
@@ -42,7 +48,9 @@ async def get_webhook(db: Connection, account_id: int) -> Webhook | None:
     return await webhooks.select(db, account_id)
 
 
-async def list_deliveries(db: Connection, account_id: int, *, limit: int, before: UUID | None = None) -> list[Delivery]:
+async def list_deliveries(
+    db: Connection, account_id: int, *, limit: int, before: UUID | None = None
+) -> list[Delivery]:
     """Newest first; `before` is the last delivery of the page before."""
     return await webhooks.select_deliveries(db, account_id, limit=limit, before=before)
 
@@ -62,7 +70,9 @@ async def send_test(db: Connection, account: Account, *, by: str, now: datetime)
     return event_id
 
 
-async def deliver_again(db: Connection, account: Account, delivery_id: UUID, *, by: str, now: datetime) -> UUID:
+async def deliver_again(
+    db: Connection, account: Account, delivery_id: UUID, *, by: str, now: datetime
+) -> UUID:
     """Let an event be sent once more, with the finding as it was then; give the id of the new delivery."""
     await _check_ready(db, account)
     if (delivery := await get_delivery(db, account.id, delivery_id)).state in {State.WAITING, State.SENDING}:
@@ -87,7 +97,9 @@ async def forget_deliveries(pool: Pool) -> int:
 
 def _check_plan(account: Account) -> None:
     if account.plan not in WEBHOOK_PLANS:
-        raise PlanError(f"the plan {account.plan} has no webhook: it takes {API_MINIMUM} or higher", API_MINIMUM)
+        raise PlanError(
+            f"the plan {account.plan} has no webhook: it takes {API_MINIMUM} or higher", API_MINIMUM
+        )
 
 
 async def _check_ready(db: Connection, account: Account) -> None:
@@ -108,7 +120,13 @@ def _address(text: str) -> URL:
     try:
         url = URL(text)
         host = url.raw_host or ""
-        good = text.isprintable() and not set(" \\") & set(text) and url.absolute and _HOST.fullmatch(host) and url.port
+        good = (
+            text.isprintable()
+            and not set(" \\") & set(text)
+            and url.absolute
+            and _HOST.fullmatch(host)
+            and url.port
+        )
     except ValueError:
         good = False
     if not good:

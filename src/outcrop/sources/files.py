@@ -11,7 +11,19 @@ from typing import NamedTuple
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.engine.ruleset import RuleSet
-from outcrop.scanner.engine.scan import PART, Found, Part, Stretch, Wire, from_wire, parts_of, scan_part, scan_stream, scan_stretch, to_wire
+from outcrop.scanner.engine.scan import (
+    PART,
+    Found,
+    Part,
+    Stretch,
+    Wire,
+    from_wire,
+    parts_of,
+    scan_part,
+    scan_stream,
+    scan_stretch,
+    to_wire,
+)
 from outcrop.scanner.text.magic import TAIL, begins_packed, ends_as_zip
 from outcrop.sources.fork_pool import Emit, spread
 from outcrop.sources.gitignore import Ignoring
@@ -50,7 +62,9 @@ class Folder(NamedTuple):
     gitignore: bool = False
 
 
-def batches(base: bytes, files: Iterable[tuple[bytes, int]], jobs: int, gap: Callable[[bytes, str], None]) -> Iterator[Batch]:
+def batches(
+    base: bytes, files: Iterable[tuple[bytes, int]], jobs: int, gap: Callable[[bytes, str], None]
+) -> Iterator[Batch]:
     """Give files, named from a folder on and with their sizes, in batches of about equal work for so many processes."""
     batch: Files = []
     size, enough = 0, _FIRST_BATCH
@@ -80,7 +94,9 @@ def _is_packed(path: bytes) -> bool:
         return True
 
 
-def _parts(base: bytes, path: bytes, size: int, jobs: int, gap: Callable[[bytes, str], None]) -> Iterator[Batch]:
+def _parts(
+    base: bytes, path: bytes, size: int, jobs: int, gap: Callable[[bytes, str], None]
+) -> Iterator[Batch]:
     try:
         with regular(base + path) as file:
             for part in parts_of(file.read, size, jobs):
@@ -108,7 +124,9 @@ def walk(work: Folder, gap: Callable[[bytes, str], None]) -> Iterator[tuple[byte
             path = prefix + entry.name
             try:
                 is_folder = entry.is_dir(follow_symlinks=False)
-                if work.ignored(path + b"/" if is_folder else path) or (work.gitignore and _ignored(path, specs, is_folder=is_folder)):
+                if work.ignored(path + b"/" if is_folder else path) or (
+                    work.gitignore and _ignored(path, specs, is_folder=is_folder)
+                ):
                     continue
                 if is_folder:
                     inner.append((path, specs))
@@ -148,7 +166,11 @@ def reader(base: bytes, ruleset: RuleSet, floor: Confidence) -> Callable[[Iterat
         for batch in batches:
             told = Read(cut=isinstance(batch, tuple))
             for item in [batch] if isinstance(batch, tuple) else _stretches(base, batch, buffer, told):
-                scanned = scan_stretch(ruleset, item, floor) if isinstance(item, Stretch) else _alone(base, item, ruleset, floor, told)
+                scanned = (
+                    scan_stretch(ruleset, item, floor)
+                    if isinstance(item, Stretch)
+                    else _alone(base, item, ruleset, floor, told)
+                )
                 for path, found, size in scanned:
                     told.size += size
                     if found.hits or found.gaps:
@@ -158,7 +180,9 @@ def reader(base: bytes, ruleset: RuleSet, floor: Confidence) -> Callable[[Iterat
     return work
 
 
-def _stretches(base: bytes, batch: Files, buffer: bytearray, told: Read) -> Iterator[Stretch | tuple[bytes, None]]:
+def _stretches(
+    base: bytes, batch: Files, buffer: bytearray, told: Read
+) -> Iterator[Stretch | tuple[bytes, None]]:
     """Read the files of a batch, as many as fit, into the buffer; one that is too large for that is given by its path."""
     view = memoryview(buffer)
     contents: list[tuple[bytes, int, int]] = []
@@ -251,14 +275,18 @@ def scan_folder(folder: Folder, progress: Progress) -> Outcome:
     outcome = Outcome()
     path = folder.path
     single = not path.is_dir()
-    if single and path.is_symlink():  # named by a person, it is what it points at; inside a folder a link is not followed
+    if (
+        single and path.is_symlink()
+    ):  # named by a person, it is what it points at; inside a folder a link is not followed
         path = _behind(path)
     if not single:
         os.scandir(path).close()  # where that is not allowed nothing can be read at all
     base = os.path.join(os.fsencode(path.parent if single else path), b"")
     todo = [(os.fsencode(path.name), _size(path))] if single else walk(folder, outcome.gap)
     cut: dict[bytes, Found] = {}
-    for told in spread(batches(base, todo, folder.jobs, outcome.gap), reader(base, folder.ruleset, folder.floor), folder.jobs):
+    for told in spread(
+        batches(base, todo, folder.jobs, outcome.gap), reader(base, folder.ruleset, folder.floor), folder.jobs
+    ):
         outcome.files += told.files
         outcome.size += told.size
         for name, reason in told.gaps:

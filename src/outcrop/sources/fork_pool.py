@@ -22,7 +22,9 @@ from outcrop.domain.errors import OperatorError
 Emit = Callable[[Any], None]
 Work = Callable[[Iterator[Any], Emit], None]
 
-_MOST_OWN = 20 << 20  # bytes with which a process gives way to another: engines and heaps keep all that they once had
+_MOST_OWN = (
+    20 << 20
+)  # bytes with which a process gives way to another: engines and heaps keep all that they once had
 _LEAST_WORK = 5.0  # seconds of CPU time before it does: the next one has to warm up
 
 
@@ -45,7 +47,9 @@ def spread(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[Any]:
     def begin(*first: Any) -> None:
         _trim()
         reader, writer = context.Pipe(duplex=False)
-        process = context.Process(target=_run, args=(first, queue, writer, work, [*processes, reader], os.getpid()), daemon=True)
+        process = context.Process(
+            target=_run, args=(first, queue, writer, work, [*processes, reader], os.getpid()), daemon=True
+        )
         process.start()
         writer.close()
         processes[reader] = process
@@ -117,7 +121,11 @@ def share(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[Any]:
 
 
 def _feed(
-    batches: Iterable[Any], queue: "multiprocessing.Queue[Any]", jobs: int, stop: threading.Event, failure: list[BaseException]
+    batches: Iterable[Any],
+    queue: "multiprocessing.Queue[Any]",
+    jobs: int,
+    stop: threading.Event,
+    failure: list[BaseException],
 ) -> None:
     def put(item: Any) -> None:
         while not stop.is_set():
@@ -165,7 +173,12 @@ def _checked(result: Any) -> Any:
 
 
 def _run(  # noqa: PLR0917 - what it has, and where it stands among the others
-    first: tuple[Any, ...], queue: "multiprocessing.Queue[Any]", writer: Connection, work: Work, others: list[Connection], parent: int
+    first: tuple[Any, ...],
+    queue: "multiprocessing.Queue[Any]",
+    writer: Connection,
+    work: Work,
+    others: list[Connection],
+    parent: int,
 ) -> None:
     """Be one process: the parent handles Ctrl-C, and its death ends this one, whatever it is at."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

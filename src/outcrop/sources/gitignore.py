@@ -38,7 +38,9 @@ class Ignoring:
     def ignores_wholly(self, path: bytes) -> bool:
         """Tell whether a path, or a folder that it lies in, is left out: a `!` brings nothing back from such a folder."""
         parts = path.split(b"/")
-        return any(self.ignores(b"/".join(parts[:count]) + b"/") for count in range(1, len(parts))) or self.ignores(path)
+        return any(
+            self.ignores(b"/".join(parts[:count]) + b"/") for count in range(1, len(parts))
+        ) or self.ignores(path)
 
 
 def _spec(lines: Iterable[str]) -> "pathspec.GitIgnoreSpec":

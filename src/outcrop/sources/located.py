@@ -31,7 +31,9 @@ class Located:
     """One credential at one place."""
 
     hit: Hit
-    path: bytes | None  # as the source has it, inside an archive after `!`; None where nothing names the content
+    path: (
+        bytes | None
+    )  # as the source has it, inside an archive after `!`; None where nothing names the content
     origin: Origin | None = None
     at_tip: bool = True
     current_line: int | None = None
@@ -47,7 +49,9 @@ class Located:
     @property
     def file(self) -> bytes | None:
         """Give the path of the file that holds it, the archive where it is in one: a file's own name may have a `!` in it."""
-        return self.path[: -len(member(b"", self.inner) or b"") - 1] if self.path and self.inner else self.path
+        return (
+            self.path[: -len(member(b"", self.inner) or b"") - 1] if self.path and self.inner else self.path
+        )
 
 
 @dataclass(slots=True)

@@ -50,13 +50,17 @@ def list_sources(spec: Spec, reach: Reach, gaps: list[Gap]) -> list[Found]:
         raise OperatorError(f"{spec.shown}: {error.message}") from None
 
 
-def look_at_site(found: Found, reach: Reach, ruleset: RuleSet, floor: Confidence, progress: Progress) -> Outcome:
+def look_at_site(
+    found: Found, reach: Reach, ruleset: RuleSet, floor: Confidence, progress: Progress
+) -> Outcome:
     """Crawl a site and scan what it serves as it comes."""
     outcome = Outcome()
 
     async def look() -> None:
         async with open_http(reach.egress) as http:
-            async for resource in crawl(http, Site.of(found.url, found.options, found.include, found.exclude), outcome.gap):
+            async for resource in crawl(
+                http, Site.of(found.url, found.options, found.include, found.exclude), outcome.gap
+            ):
                 outcome.files += 1
                 outcome.size += len(resource.body)
                 path = resource.file_path.encode("utf-8", "surrogateescape")

@@ -71,7 +71,9 @@ async def _of_gists(owner: str, host: GitHub, *, own: bool, gaps: list[Gap]) -> 
         else:
             hidden = True
     if hidden:
-        gaps.append(Gap(f"secret gists of {owner}", "are not public: the target needs a credential of its own"))
+        gaps.append(
+            Gap(f"secret gists of {owner}", "are not public: the target needs a credential of its own")
+        )
 
 
 async def _single(spec: Spec, host: GitHub, *, own: bool, gaps: list[Gap]) -> list[Found]:
@@ -85,7 +87,11 @@ async def _single(spec: Spec, host: GitHub, *, own: bool, gaps: list[Gap]) -> li
     if spec.kind is TargetKind.COMMIT:
         full_name, _, sha = path.partition("/commit/")
         commit = await host.commit(full_name, sha)
-        return [_repository(commit.repository, spec, commit=commit.sha)] if _may_see(commit.repository, own=own, gaps=gaps) else []
+        return (
+            [_repository(commit.repository, spec, commit=commit.sha)]
+            if _may_see(commit.repository, own=own, gaps=gaps)
+            else []
+        )
     return _wanted(await host.repository(path), spec, own=own, gaps=gaps)
 
 
@@ -196,7 +202,14 @@ def _gist(gist: HostedGist) -> Found:
 def _folder(spec: Spec) -> Found:
     """Give a folder on this machine: what identifies it is where it was cloned from, else its path."""
     origin = origin_of(Path(spec.name))
-    return Found(origin or f"file://{spec.name}", "folder", spec.name, html_url=origin or "", include=spec.include, exclude=spec.exclude)
+    return Found(
+        origin or f"file://{spec.name}",
+        "folder",
+        spec.name,
+        html_url=origin or "",
+        include=spec.include,
+        exclude=spec.exclude,
+    )
 
 
 def _plain(spec: Spec, *, own: bool) -> Found:

@@ -50,7 +50,9 @@ def _temporary() -> Path:
         folder.mkdir(mode=0o700)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
-        raise OperatorError(f"{folder}: others can write there; name a folder of your own for work in progress by XDG_CACHE_HOME")
+        raise OperatorError(
+            f"{folder}: others can write there; name a folder of your own for work in progress by XDG_CACHE_HOME"
+        )
     return folder
 
 

@@ -49,7 +49,9 @@ async def stream(db: Connection, account_id: int, wanted: Filter) -> AsyncIterat
             yield Line(*row)
 
 
-async def select_page(db: Connection, account_id: int, wanted: Filter, *, limit: int, before: int | None) -> list[tuple[int, Line]]:
+async def select_page(
+    db: Connection, account_id: int, wanted: Filter, *, limit: int, before: int | None
+) -> list[tuple[int, Line]]:
     """Give lines with their numbers, newest first; `before` is the last number of the page before."""
     where, values = _where(account_id, wanted)
     cursor = await db.execute(
@@ -79,4 +81,7 @@ def _where(account_id: int, wanted: Filter) -> tuple[str, dict[str, object]]:
         "until": "at < %(until)s",
     }
     given = {name: value for name in conditions if (value := getattr(wanted, name)) is not None}
-    return " AND ".join(["account_id = %(account)s", *(conditions[name] for name in given)]), {"account": account_id, **given}
+    return " AND ".join(["account_id = %(account)s", *(conditions[name] for name in given)]), {
+        "account": account_id,
+        **given,
+    }

@@ -54,7 +54,9 @@ async def open_pool(dsn: str, *, size: int, statement_timeout: float) -> AsyncIt
 
 
 @asynccontextmanager
-async def entered(pool: Pool, enter: Callable[[Connection], Awaitable[T]]) -> AsyncIterator[tuple[Connection, T]]:
+async def entered(
+    pool: Pool, enter: Callable[[Connection], Awaitable[T]]
+) -> AsyncIterator[tuple[Connection, T]]:
     """Take a connection on which a first statement has succeeded. The pool may hold connections that died while it was quiet."""
     for spare in reversed(range(pool.max_size + 1)):
         async with pool.connection() as db:
@@ -98,7 +100,11 @@ def plainly(what: str, hint: Callable[[], str] = str) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        why = type(error).__name__ if isinstance(error, psycopg.DataError) else error.diag.message_primary or _first_line(error)
+        why = (
+            type(error).__name__
+            if isinstance(error, psycopg.DataError)
+            else error.diag.message_primary or _first_line(error)
+        )
         raise OperatorError(f"{what}: {why}{hint()}") from None
 
 

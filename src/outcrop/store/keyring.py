@@ -37,17 +37,23 @@ class Keys:
     data: bytes = field(repr=False)
     fingerprint: bytes = field(repr=False)
 
-    def seal(self, secret: Secret, account_id: int, finding_id: UUID, parts: Mapping[str, Secret] | None = None) -> bytes:
+    def seal(
+        self, secret: Secret, account_id: int, finding_id: UUID, parts: Mapping[str, Secret] | None = None
+    ) -> bytes:
         """Encrypt a credential, with its companions where it has some: a check needs them too."""
         value = reveal(secret)
         if parts or value.startswith(_WITH_PARTS):
-            value = _WITH_PARTS + json.dumps([value, {name: reveal(part) for name, part in (parts or {}).items()}])
+            value = _WITH_PARTS + json.dumps(
+                [value, {name: reveal(part) for name, part in (parts or {}).items()}]
+            )
         return _seal(self.data, value.encode("utf-8", "surrogatepass"), _owner(account_id, finding_id))
 
     def open(self, box: bytes, account_id: int, finding_id: UUID, *, wholly: bool) -> Secret:
         return self.open_whole(box, account_id, finding_id, wholly=wholly)[0]
 
-    def open_whole(self, box: bytes, account_id: int, finding_id: UUID, *, wholly: bool) -> tuple[Secret, dict[str, Secret]]:
+    def open_whole(
+        self, box: bytes, account_id: int, finding_id: UUID, *, wholly: bool
+    ) -> tuple[Secret, dict[str, Secret]]:
         """Give a credential with its companions."""
         value = _open(self.data, box, _owner(account_id, finding_id)).decode("utf-8", "surrogatepass")
         if not value.startswith(_WITH_PARTS):
@@ -119,7 +125,9 @@ def open_wrapped(row: "Wrapped", operator: OperatorKey, what: str) -> Keys:
         if operator.text is None and (next_ := OperatorKey(None, _pending(operator.file)).read()) is not None:
             given = next_ if _fits(row, _wrapping_key(next_, row.salt)) else given
         if given is None:
-            raise OperatorError(f"the secret key of {what} is needed: set OUTCROP_SECRET_KEY to it, or put it into {operator.file}")
+            raise OperatorError(
+                f"the secret key of {what} is needed: set OUTCROP_SECRET_KEY to it, or put it into {operator.file}"
+            )
         return _unwrap(row, given, what)
     except (InvalidTag, ValueError):  # of a file that somebody has put together
         raise OperatorError(f"the keys of {what} are damaged") from None
@@ -169,14 +177,19 @@ async def store(db: Connection, row: Wrapped) -> None:
 def _wrap(keys: Keys, text: str, salt: bytes) -> Wrapped:
     wrapping = _wrapping_key(text, salt)
     return Wrapped(
-        salt, _seal(wrapping, _CHECK, b"check"), _seal(wrapping, keys.data, b"data"), _seal(wrapping, keys.fingerprint, b"fingerprint")
+        salt,
+        _seal(wrapping, _CHECK, b"check"),
+        _seal(wrapping, keys.data, b"data"),
+        _seal(wrapping, keys.fingerprint, b"fingerprint"),
     )
 
 
 def _unwrap(row: Wrapped, text: str, what: str) -> Keys:
     wrapping = _wrapping_key(text, row.salt)
     if not _fits(row, wrapping):
-        raise OperatorError(f"the secret key does not fit {what}: set OUTCROP_SECRET_KEY to the key it was made with")
+        raise OperatorError(
+            f"the secret key does not fit {what}: set OUTCROP_SECRET_KEY to the key it was made with"
+        )
     return Keys(_open(wrapping, row.data_key, b"data"), _open(wrapping, row.fingerprint_key, b"fingerprint"))
 
 
@@ -200,7 +213,9 @@ def _finish_rotation(operator: OperatorKey, row: Wrapped) -> None:
 def _wrapping_key(text: str, salt: bytes) -> bytes:
     """Slow on purpose: an operator may have set a pass phrase."""
     if len(text) < LONG_ENOUGH:
-        raise OperatorError(f"the secret key is too short: give OUTCROP_SECRET_KEY at least {LONG_ENOUGH} characters, best 64 random ones")
+        raise OperatorError(
+            f"the secret key is too short: give OUTCROP_SECRET_KEY at least {LONG_ENOUGH} characters, best 64 random ones"
+        )
     return Scrypt(salt=salt, length=32, n=2**14, r=8, p=1).derive(text.encode())
 
 

@@ -22,7 +22,9 @@ async def append(db: Connection, account_id: int, event: Event, *, event_id: UUI
     )
 
 
-async def append_again(db: Connection, account_id: int, delivery_id: UUID, *, event_id: UUID, now: datetime) -> None:
+async def append_again(
+    db: Connection, account_id: int, delivery_id: UUID, *, event_id: UUID, now: datetime
+) -> None:
     """Let the same event wait once more, as a delivery of its own."""
     await db.execute(
         """INSERT INTO outbox (id, account_id, event, finding_id, finding, created_at, again_of)
@@ -39,7 +41,9 @@ async def hold(db: Connection, claimer: int) -> None:
 
     A machine that vanishes says nothing; the server finds out within a minute.
     """
-    await db.execute("SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3")
+    await db.execute(
+        "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
+    )
     await db.execute("SELECT pg_advisory_lock(%s)", [claimer])
 
 
@@ -77,7 +81,9 @@ class Claimed:
     secret_box: bytes | None = field(repr=False)
 
 
-async def claim(db: Connection, claimer: int, rooms: Mapping[int, int], plans: Collection[str]) -> list[Claimed]:
+async def claim(
+    db: Connection, claimer: int, rooms: Mapping[int, int], plans: Collection[str]
+) -> list[Claimed]:
     """Claim the oldest waiting events, of each account as many as there is room for. What another holds is left to it.
 
     Events that have nowhere to go, for want of a webhook or of one of these plans, take no room.
@@ -98,7 +104,13 @@ async def claim(db: Connection, claimer: int, rooms: Mapping[int, int], plans: C
            UPDATE outbox o SET claimed_at = clock_timestamp(), claimer = %(claimer)s, webhook_id = p.webhook_id
            FROM picked p WHERE o.id = p.id
            RETURNING o.id, p.account_id, p.slug, p.plan, o.event, o.finding::text, p.webhook_id, p.url, p.secret_box""",
-        {"accounts": list(rooms), "rooms": list(rooms.values()), "plans": list(plans), "nowhere": _NOWHERE, "claimer": claimer},
+        {
+            "accounts": list(rooms),
+            "rooms": list(rooms.values()),
+            "plans": list(plans),
+            "nowhere": _NOWHERE,
+            "claimer": claimer,
+        },
     )
     return [Claimed(*row) for row in await cursor.fetchall()]
 

@@ -36,7 +36,9 @@ async def make(db: Connection, version: int) -> None:
                    SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'))""",
     )
     if used:
-        raise OperatorError("the database is not empty: restore into a new one (another OUTCROP_DATA_DIR or OUTCROP_DATABASE_URL)")
+        raise OperatorError(
+            "the database is not empty: restore into a new one (another OUTCROP_DATA_DIR or OUTCROP_DATABASE_URL)"
+        )
     await _apply(db, version)
 
 
@@ -84,7 +86,11 @@ def _too_new() -> OperatorError:
 async def pending_migrations(db: Connection) -> list[str]:
     """Name what `migrate` would apply."""
     (table,) = await one(db, "SELECT to_regclass('migrations') IS NOT NULL")
-    done = {v for (v,) in await (await db.execute("SELECT version FROM migrations")).fetchall()} if table else set()
+    done = (
+        {v for (v,) in await (await db.execute("SELECT version FROM migrations")).fetchall()}
+        if table
+        else set()
+    )
     return [name for version, (name, _) in sorted(_migrations().items()) if version not in done]
 
 
@@ -97,7 +103,9 @@ def _migrations() -> dict[int, tuple[str, str]]:
 
 
 async def _refuse_unfit(db: Connection) -> None:
-    encoding, version = await one(db, "SELECT current_setting('server_encoding'), current_setting('server_version_num')::int")
+    encoding, version = await one(
+        db, "SELECT current_setting('server_encoding'), current_setting('server_version_num')::int"
+    )
     if encoding != "UTF8":
         raise OperatorError(f"the database's encoding is {encoding}: Outcrop needs a UTF8 database")
     if version < _OLDEST_SERVER:

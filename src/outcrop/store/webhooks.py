@@ -13,7 +13,9 @@ _DELIVERY = """id, event, finding_id, coalesce(outcome, CASE WHEN claimed_at IS 
                date_trunc('second', claimed_at), status, reason, ms, answer, again_of"""
 
 
-async def upsert(db: Connection, account_id: int, *, webhook_id: UUID, url: str, box: bytes, now: datetime) -> bool:
+async def upsert(
+    db: Connection, account_id: int, *, webhook_id: UUID, url: str, box: bytes, now: datetime
+) -> bool:
     """Save the webhook, in place of another; give whether there was one."""
     cursor = await db.execute(
         """INSERT INTO webhooks AS w (account_id, id, url, secret_box, created_at) VALUES (%s, %s, %s, %s, %s)
@@ -29,7 +31,9 @@ async def upsert(db: Connection, account_id: int, *, webhook_id: UUID, url: str,
 
 async def delete(db: Connection, account_id: int) -> str | None:
     """Remove the webhook with its secret; give its address, None where there was none."""
-    row = await (await db.execute("DELETE FROM webhooks WHERE account_id = %s RETURNING url", [account_id])).fetchone()
+    row = await (
+        await db.execute("DELETE FROM webhooks WHERE account_id = %s RETURNING url", [account_id])
+    ).fetchone()
     return None if row is None else row[0]
 
 
@@ -57,12 +61,17 @@ async def _health(db: Connection, account_id: int, webhook_id: UUID) -> Health:
 
 
 async def select_delivery(db: Connection, account_id: int, delivery_id: UUID) -> Delivery | None:
-    cursor = await db.execute(f"SELECT {_DELIVERY} FROM outbox WHERE account_id = %s AND id = %s".encode(), [account_id, delivery_id])
+    cursor = await db.execute(
+        f"SELECT {_DELIVERY} FROM outbox WHERE account_id = %s AND id = %s".encode(),
+        [account_id, delivery_id],
+    )
     row = await cursor.fetchone()
     return None if row is None else _delivery(row)
 
 
-async def select_deliveries(db: Connection, account_id: int, *, limit: int, before: UUID | None) -> list[Delivery]:
+async def select_deliveries(
+    db: Connection, account_id: int, *, limit: int, before: UUID | None
+) -> list[Delivery]:
     """Newest first; `before` is the last one of the page before."""
     cursor = await db.execute(
         f"""SELECT {_DELIVERY} FROM outbox WHERE account_id = %(account)s
@@ -87,4 +96,6 @@ async def forget(db: Connection, *, days: int, limit: int) -> int:
 def _delivery(row: tuple[Any, ...]) -> Delivery:
     id_, event, finding_id, state, created_at, sent_at, status, reason, ms, answer, again_of = row
     text = None if answer is None else answer.decode("utf-8", "replace")
-    return Delivery(id_, event, finding_id, State(state), created_at, sent_at, status, reason, ms, text, again_of)
+    return Delivery(
+        id_, event, finding_id, State(state), created_at, sent_at, status, reason, ms, text, again_of
+    )

@@ -19,7 +19,9 @@ class Wanted:
     parts: Mapping[str, str] = field(repr=False)
 
 
-async def check_all(validator: Validator, wanted: Sequence[Wanted], told: Callable[[int, Verdict], None]) -> None:
+async def check_all(
+    validator: Validator, wanted: Sequence[Wanted], told: Callable[[int, Verdict], None]
+) -> None:
     """Tell the verdict on each by its number, as it comes.
 
     No more of one issuer are begun than it is asked about at once: the time that one may take is not spent waiting for others.

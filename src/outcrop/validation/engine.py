@@ -36,7 +36,9 @@ class Validator:
     deadline: float = _DEADLINE
     canaries: bool = False  # use known canaries as well, though whoever laid them out is told
     _issuers: dict[str, Issuer] = field(default_factory=dict)
-    _under_way: dict[tuple[str, tuple[tuple[str, str], ...]], "asyncio.Task[Verdict]"] = field(default_factory=dict)
+    _under_way: dict[tuple[str, tuple[tuple[str, str], ...]], "asyncio.Task[Verdict]"] = field(
+        default_factory=dict
+    )
 
     async def check(self, rule: Rule, secret: str, parts: Mapping[str, str]) -> Verdict:
         """Give the verdict on a credential; whoever asks for the same one meanwhile waits for the same answer."""
@@ -63,7 +65,9 @@ class Validator:
         if check is None:
             return unvalidated("there is no harmless way to ask about this form of it")
         test_mode = any(value.startswith(tuple(check.test_mode)) for value in (secret, *parts.values()))
-        values = {"secret": secret} | {f"part.{name}": value for name, value in (check.otherwise | dict(parts)).items()}
+        values = {"secret": secret} | {
+            f"part.{name}": value for name, value in (check.otherwise | dict(parts)).items()
+        }
         if refused := self._refused(check, values):
             return unvalidated(refused[0], test_mode=test_mode, canary=refused[1])
         if self.mode is not Mode.FULL:  # from here on no host but the issuer's own
@@ -77,7 +81,9 @@ class Validator:
             verdict = turn.proven or error("the issuer limits how often it is asked")
         except TimeoutError:
             verdict = turn.proven or error("the issuer did not answer in time")
-        return replace(verdict, test_mode=verdict.test_mode or test_mode, canary=canary.is_canary(check, values.values()))
+        return replace(
+            verdict, test_mode=verdict.test_mode or test_mode, canary=canary.is_canary(check, values.values())
+        )
 
     def _refused(self, check: Check, values: Mapping[str, str]) -> tuple[str, bool] | None:
         if canary.is_canary(check, values.values()) and not self.canaries:
@@ -89,9 +95,15 @@ class Validator:
             return f"its {missing[0].replace('_', ' ')} was not found with it", False
         if self.mode is not Mode.FULL:
             if check.given_host and not _at_the_issuers(check, values):
-                return "its host comes from the scanned text, which is asked only with OUTCROP_VALIDATE=full", False
+                return (
+                    "its host comes from the scanned text, which is asked only with OUTCROP_VALIDATE=full",
+                    False,
+                )
             if check.billed:
-                return "asking costs its owner something, which is done only with OUTCROP_VALIDATE=full", False
+                return (
+                    "asking costs its owner something, which is done only with OUTCROP_VALIDATE=full",
+                    False,
+                )
         return None
 
     async def _asked(self, check: Check, values: Mapping[str, str], issuer: Issuer, turn: Turn) -> Verdict:

@@ -32,7 +32,13 @@ def unreachable(reason: str) -> Verdict:
     return Verdict(Validation.UNREACHABLE, Confidence.LOW, reason)
 
 
-def valid(reason: str, confidence: Confidence = Confidence.HIGH, services: tuple[str, ...] = (), *, asked: bool = False) -> Verdict:
+def valid(
+    reason: str,
+    confidence: Confidence = Confidence.HIGH,
+    services: tuple[str, ...] = (),
+    *,
+    asked: bool = False,
+) -> Verdict:
     return Verdict(Validation.VALID, confidence, reason, tuple(sorted(set(services))), asked)
 
 

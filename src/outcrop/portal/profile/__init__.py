@@ -2,4 +2,12 @@
 
 from outcrop.portal.profile import audit, export, keys, plan, security, team, webhook
 
-ROUTES = [*keys.ROUTES, *webhook.ROUTES, *team.ROUTES, *security.ROUTES, *plan.ROUTES, *audit.ROUTES, *export.ROUTES]
+ROUTES = [
+    *keys.ROUTES,
+    *webhook.ROUTES,
+    *team.ROUTES,
+    *security.ROUTES,
+    *plan.ROUTES,
+    *audit.ROUTES,
+    *export.ROUTES,
+]

@@ -23,10 +23,15 @@ async def show_audit(visit: Visit) -> Response:
     wanted = Filter(action=action, actor=actor, target=target, outcome=outcome)
     before = whole_number(given.get("before", ""))
     try:
-        lines, message = await audit.list_trail(visit.db, visit.signed.account, wanted, limit=_PER_PAGE, before=before), None
+        lines, message = (
+            await audit.list_trail(visit.db, visit.signed.account, wanted, limit=_PER_PAGE, before=before),
+            None,
+        )
     except BadInputError as error:
         lines, message = [], error.message
-    return visit.render("audit.html", lines=lines, chosen=chosen, more=len(lines) == _PER_PAGE, message=message)
+    return visit.render(
+        "audit.html", lines=lines, chosen=chosen, more=len(lines) == _PER_PAGE, message=message
+    )
 
 
 async def export_audit(visit: Visit) -> Response:
@@ -42,4 +47,7 @@ async def export_audit(visit: Visit) -> Response:
     return StreamingResponse(body(), media_type="application/x-ndjson", headers=headers)
 
 
-ROUTES = [get("/profile/audit", show_audit, Permission.AUDIT), get("/profile/audit.jsonl", export_audit, Permission.AUDIT)]
+ROUTES = [
+    get("/profile/audit", show_audit, Permission.AUDIT),
+    get("/profile/audit.jsonl", export_audit, Permission.AUDIT),
+]

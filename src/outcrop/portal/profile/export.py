@@ -28,10 +28,20 @@ async def export(visit: Visit) -> Response:
     given = dict(visit.request.query_params)
     view = read_view(given or {"status": ALL})
     if unread := [*view.problems, *(name.replace("_", " ") for name in NAMES if "\0" in given.get(name, ""))]:
-        raise BadInputError(f"nothing is exported, since this part of the view cannot be read: {', '.join(unread)}")
+        raise BadInputError(
+            f"nothing is exported, since this part of the view cannot be read: {', '.join(unread)}"
+        )
     name = f"outcrop-findings-{visit.signed.account.slug}-{now():%Y%m%d}.{format_}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    body = export_findings(visit.pool, visit.signed.account, view.query, format_, version=version("outcrop"), by=visit.email, now=now())
+    body = export_findings(
+        visit.pool,
+        visit.signed.account,
+        view.query,
+        format_,
+        version=version("outcrop"),
+        by=visit.email,
+        now=now(),
+    )
     return StreamingResponse(body, media_type=_TYPES[format_], headers=headers)
 
 

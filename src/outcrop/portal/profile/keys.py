@@ -28,7 +28,9 @@ async def create_key(visit: Visit) -> Response:
             now=now(),
         )
     except BadInputError as error:
-        return await _page(visit, message=error.message, typed={name: visit.form.get(name) for name in ("name", "expires")})
+        return await _page(
+            visit, message=error.message, typed={name: visit.form.get(name) for name in ("name", "expires")}
+        )
     return await _page(visit, new=new)
 
 
@@ -40,7 +42,13 @@ async def revoke_key(visit: Visit) -> Response:
     return visit.go("/profile/keys", "The key is revoked. Whoever used it is refused from now on.")
 
 
-async def _page(visit: Visit, *, new: NewKey | None = None, message: str | None = None, typed: dict[str, str] | None = None) -> Response:
+async def _page(
+    visit: Visit,
+    *,
+    new: NewKey | None = None,
+    message: str | None = None,
+    typed: dict[str, str] | None = None,
+) -> Response:
     account = visit.signed.account
     return visit.render(
         "keys.html",

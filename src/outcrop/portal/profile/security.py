@@ -39,7 +39,9 @@ async def begin_totp(visit: Visit) -> Response:
 
 async def confirm_totp(visit: Visit) -> Response:
     try:
-        recovery = await team.confirm_totp(visit.db, visit.keys, visit.signed.member, visit.form.get("code"), now=now())
+        recovery = await team.confirm_totp(
+            visit.db, visit.keys, visit.signed.member, visit.form.get("code"), now=now()
+        )
     except OutcropError as error:
         pending = await team.pending_totp(visit.db, visit.keys, visit.signed.account, visit.signed.member)
         return await _page(visit, message=error.message, new=pending)
@@ -48,14 +50,18 @@ async def confirm_totp(visit: Visit) -> Response:
 
 async def remove_totp(visit: Visit) -> Response:
     try:
-        await team.remove_totp(visit.pool, visit.signed.member, password=visit.form.raw("password"), now=now())
+        await team.remove_totp(
+            visit.pool, visit.signed.member, password=visit.form.raw("password"), now=now()
+        )
     except OutcropError as error:
         return await _page(visit, message=error.message)
     return visit.go("/profile/security", "The second factor is switched off.")
 
 
 async def end_session(visit: Visit) -> Response:
-    await sessions.end_session(visit.db, visit.account_id, visit.signed.member.id, visit.id("id"), by=visit.email, now=now())
+    await sessions.end_session(
+        visit.db, visit.account_id, visit.signed.member.id, visit.id("id"), by=visit.email, now=now()
+    )
     return visit.go("/profile/security", "The session is signed out.")
 
 
@@ -70,7 +76,9 @@ async def sign_out_everywhere(visit: Visit) -> Response:
 async def switch_keys(visit: Visit) -> Response:
     """Let single keys act on findings, or not, in this browser (WCAG 2.1.4)."""
     on = visit.form.get("keys") == "on"
-    response = visit.go("/profile/security", f"Single keys are switched {'on' if on else 'off'} in this browser.")
+    response = visit.go(
+        "/profile/security", f"Single keys are switched {'on' if on else 'off'} in this browser."
+    )
     visit.house.cookies.set_keys(response, on=on)
     return response
 

@@ -16,19 +16,25 @@ async def invite(visit: Visit) -> Response:
     """Invite somebody; the one-time link is shown in this very answer, to be sent by whatever way people trust."""
     email = visit.form.get("email")
     try:
-        token = await team.invite(visit.db, visit.signed.account, visit.signed.member, email=email, role=_role(visit), now=now())
+        token = await team.invite(
+            visit.db, visit.signed.account, visit.signed.member, email=email, role=_role(visit), now=now()
+        )
     except BadInputError as error:
         return await _page(visit, message=error.message, typed=email)
     return await _page(visit, link=f"{visit.house.base_url}/join/{token}", typed=email)
 
 
 async def withdraw(visit: Visit) -> Response:
-    await team.withdraw_invitation(visit.db, visit.signed.account, visit.signed.member, visit.id("id"), now=now())
+    await team.withdraw_invitation(
+        visit.db, visit.signed.account, visit.signed.member, visit.id("id"), now=now()
+    )
     return visit.go("/profile/team", "The invitation is withdrawn; its link no longer works.")
 
 
 async def change_role(visit: Visit) -> Response:
-    await team.change_role(visit.db, visit.signed.account, visit.signed.member, visit.id("id"), _role(visit), now=now())
+    await team.change_role(
+        visit.db, visit.signed.account, visit.signed.member, visit.id("id"), _role(visit), now=now()
+    )
     return visit.go("/profile/team", "The role is changed.")
 
 
@@ -37,7 +43,9 @@ async def remove(visit: Visit) -> Response:
     return visit.go("/profile/team", "The member is removed. API keys belong to the account and stay.")
 
 
-async def _page(visit: Visit, *, link: str | None = None, message: str | None = None, typed: str = "") -> Response:
+async def _page(
+    visit: Visit, *, link: str | None = None, message: str | None = None, typed: str = ""
+) -> Response:
     return visit.render(
         "team.html",
         400 if message else 200,

@@ -20,7 +20,9 @@ async def show_webhook(visit: Visit) -> Response:
 async def save_webhook(visit: Visit) -> Response:
     """Save the address and show the new secret in this very answer."""
     try:
-        secret = await webhooks.save_webhook(visit.db, visit.keys, visit.signed.account, visit.form.get("url"), by=visit.email, now=now())
+        secret = await webhooks.save_webhook(
+            visit.db, visit.keys, visit.signed.account, visit.form.get("url"), by=visit.email, now=now()
+        )
     except OutcropError as error:
         return await _page(visit, message=error.message, typed=visit.form.get("url"))
     return await _page(visit, secret=secret)
@@ -41,7 +43,9 @@ async def deliver_again(visit: Visit) -> Response:
     return visit.go("/profile/webhook", "The event is on its way again.")
 
 
-async def _page(visit: Visit, *, secret: str | None = None, message: str | None = None, typed: str = "") -> Response:
+async def _page(
+    visit: Visit, *, secret: str | None = None, message: str | None = None, typed: str = ""
+) -> Response:
     template = "deliveries.html" if visit.request.headers.get("x-part") == "list" else "webhook.html"
     return visit.render(
         template,

@@ -31,7 +31,9 @@ def pair(hits: Iterable[Hit], data: bytes, is_told: Callable[[Hit], bool]) -> di
     return companions
 
 
-def _beside(hits: Iterable[Hit], data: bytes, *, only_required: bool = False) -> Iterator[tuple[Hit, Part, Place | None]]:
+def _beside(
+    hits: Iterable[Hit], data: bytes, *, only_required: bool = False
+) -> Iterator[tuple[Hit, Part, Place | None]]:
     """Give every hit with each kind of companion that its rule has, and where the nearest of that kind stands."""
     by_rule: dict[str, list[Hit]] = {}
     for hit in hits:
@@ -41,7 +43,9 @@ def _beside(hits: Iterable[Hit], data: bytes, *, only_required: bool = False) ->
         mine.sort(key=lambda hit: hit.start)
         for part in mine[0].rule.parts:
             if part.required or not only_required:
-                yield from ((hit, part, place) for hit, place in zip(mine, _nearest(part, mine, data), strict=True))
+                yield from (
+                    (hit, part, place) for hit, place in zip(mine, _nearest(part, mine, data), strict=True)
+                )
 
 
 def _nearest(part: Part, hits: list[Hit], data: bytes) -> Iterator[Place | None]:
@@ -80,7 +84,11 @@ def _goes_beyond(hits: list[Hit], sides: list[Sides], at: int, step: int) -> boo
 
 def _sides(part: Part, hits: list[Hit], data: bytes) -> Iterator[Sides]:
     """Give the companions before and behind each hit. A text may be full of both, so it is looked through once for all of them."""
-    found = [match for window in _windows(part.within, hits, len(data)) for match in _matches(part.regex, data, *window)]
+    found = [
+        match
+        for window in _windows(part.within, hits, len(data))
+        for match in _matches(part.regex, data, *window)
+    ]
     lefts, rights = [place[0] for place, _ in found], [place[1] for place, _ in found]
     for hit in hits:
         before, behind = bisect_right(rights, hit.start) - 1, bisect_left(lefts, hit.end)

@@ -56,7 +56,16 @@ class Hit:
 
     def moved(self, by: int) -> "Hit":
         """Give the same hit elsewhere, before it has companions and a line."""
-        hit = Hit(self.rule, self.secret, self.start + by, self.end + by, self.strength, self.confidence, self.placeholder, self.part)
+        hit = Hit(
+            self.rule,
+            self.secret,
+            self.start + by,
+            self.end + by,
+            self.strength,
+            self.confidence,
+            self.placeholder,
+            self.part,
+        )
         hit.weighed, hit.bare, hit.spared = self.weighed, self.bare, self.spared
         return hit
 
@@ -74,8 +83,12 @@ def confirm(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares 
         yield from _alone(rule, form, data, ends)
         return
     if taken is not nowhere and (behind := form.behind) is not None:
-        ends = [end for end in ends if not taken(end - behind - 1, end - behind)]  # all of its matches end there
-    by_line = bool(rule.allowed) and any(one.target == "line" for one in rule.allowed)  # of which a window may hold only a part
+        ends = [
+            end for end in ends if not taken(end - behind - 1, end - behind)
+        ]  # all of its matches end there
+    by_line = bool(rule.allowed) and any(
+        one.target == "line" for one in rule.allowed
+    )  # of which a window may hold only a part
     for start, stop in _windows(form, data, ends):
         if stop - start > _REMEMBERED_WIDTH or by_line or len(ends) > MANY or taken(start, stop):
             yield from _matches(rule, form, data, (start, stop), taken)
@@ -107,7 +120,11 @@ def _alone(rule: Rule, form: Form, data: bytes, ends: list[int]) -> Iterator[Hit
         left = right - form.width if form.narrowest == form.width else _beginning(form, data, least, right)
         if left is None:
             yield from _matches(rule, form, data, (max(0, least - 2), min(end + 1, size)), nowhere)
-        elif left > last and not _goes_before(data, left) and (hit := _judge(rule, form, data, left, right)) is not None:
+        elif (
+            left > last
+            and not _goes_before(data, left)
+            and (hit := _judge(rule, form, data, left, right)) is not None
+        ):
             last = right
             yield hit
 
@@ -251,17 +268,30 @@ def _judge(rule: Rule, form: Form, data: bytes, left: int, right: int) -> Hit | 
     placeholder = not wrong and is_placeholder(value)
     if wrong or placeholder:
         confidence = _LOW
-    return Hit(rule, Secret(value, wholly=rule.password), left, right, form.strength, confidence, placeholder, form.part)
+    return Hit(
+        rule,
+        Secret(value, wholly=rule.password),
+        left,
+        right,
+        form.strength,
+        confidence,
+        placeholder,
+        form.part,
+    )
 
 
-def led_to(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares, *, doubtful: bool) -> Iterator[Hit]:
+def led_to(
+    rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares, *, doubtful: bool
+) -> Iterator[Hit]:
     """Judge the values to which a pattern leads; the first pass may also have seen what only looks like one from afar."""
     for found in _led_to(form, data, ends, taken, doubtful=doubtful):
         if not taken(found.left, found.right):
             yield _weighed(rule, form, data, found)
 
 
-def _led_to(form: Form, data: bytes, ends: list[int], taken: Shares, *, doubtful: bool) -> Iterator[Candidate]:
+def _led_to(
+    form: Form, data: bytes, ends: list[int], taken: Shares, *, doubtful: bool
+) -> Iterator[Candidate]:
     if form.judge not in LED_TO:
         return (tabled if form.judge == "table" else held)(data, ends, taken, doubtful=doubtful)
 

@@ -13,7 +13,9 @@ _WIDEST = 2_048  # with a trigger that is wider, too little of a version would b
 _WORTH = 256  # characters that must be passed over in one go, beyond those that are read again around them
 LEAST = 2 * _WORTH  # characters that must be copied in one go to be of any use
 
-Copied = tuple[int, int, int]  # what a version has from another one: where it begins and ends in it, and where it began in the other
+Copied = tuple[
+    int, int, int
+]  # what a version has from another one: where it begins and ends in it, and where it began in the other
 
 
 class Version:

@@ -17,7 +17,14 @@ from outcrop.scanner.engine.ruleset import IN_LINE, NEAR, RuleSet
 from outcrop.scanner.generic.find import LEADING, is_named_in_line
 from outcrop.scanner.rules.model import Form, Rule, Strength
 from outcrop.scanner.text.base64_archives import embedded
-from outcrop.scanner.text.encodings import Piece, after_words, base64_pieces, escaped_stretches, is_of_mail, unescaped
+from outcrop.scanner.text.encodings import (
+    Piece,
+    after_words,
+    base64_pieces,
+    escaped_stretches,
+    is_of_mail,
+    unescaped,
+)
 
 ALLOW = b"outcrop:allow"
 _ALLOW_WITHIN = 1_000  # in a line of megabytes the mark must stand near
@@ -25,7 +32,10 @@ _DEPTH = 3  # text in text in text
 _CONTINUATION = bytes(range(0x80, 0xC0))
 _RANK = {strength: rank for rank, strength in enumerate(Strength)}
 _SURE = {Confidence.HIGH: 0, Confidence.MEDIUM: 1, Confidence.LOW: 2}
-_LOW, _GENERIC = Confidence.LOW, Strength.GENERIC  # a member is looked up at each use, and these are used for every near miss
+_LOW, _GENERIC = (
+    Confidence.LOW,
+    Strength.GENERIC,
+)  # a member is looked up at each use, and these are used for every near miss
 
 
 Seen = list[tuple[int, int]]  # where the first pass saw a trigger end, and the trigger's number
@@ -68,7 +78,12 @@ def by_number(seen: Iterable[tuple[int, int]]) -> Ends:
 
 
 def find(
-    ruleset: RuleSet, data: bytes, floor: Confidence = Confidence.MEDIUM, *, at: tuple[int, int] = (1, 1), ends: Ends | None = None
+    ruleset: RuleSet,
+    data: bytes,
+    floor: Confidence = Confidence.MEDIUM,
+    *,
+    at: tuple[int, int] = (1, 1),
+    ends: Ends | None = None,
 ) -> list[Hit]:
     """Find the credentials of one text that are at least as sure as the floor, in the order they stand in.
 
@@ -107,12 +122,16 @@ def _find(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confiden
     decoded = _decoded(ruleset, data, ends, depth, floor) if depth < _DEPTH and max(ends) >= count else []
     if floor is not _LOW and all(hit.confidence is _LOW for hit in (*decoded, *hits)):
         return []  # nothing but near misses, which a file may be full of
-    hits = _told_once([hit for hit in _told_apart(hits, data, floor) if not _is_cut_wrong(hit, data)], decoded)
+    hits = _told_once(
+        [hit for hit in _told_apart(hits, data, floor) if not _is_cut_wrong(hit, data)], decoded
+    )
     hits.sort(key=lambda hit: (hit.start, hit.end, hit.rule.id))
     return hits
 
 
-def _generic(forms: list[tuple[Rule, Form, int]], data: bytes, ends: Ends, named: Shares, *, doubtful: bool) -> Iterator[Hit]:
+def _generic(
+    forms: list[tuple[Rule, Form, int]], data: bytes, ends: Ends, named: Shares, *, doubtful: bool
+) -> Iterator[Hit]:
     """Give what generic rules find. What another names by itself, found whole or wanting, need not be judged by one that knows less."""
     for rule, form, number in forms:
         if form.judge in LEADING:
@@ -124,7 +143,10 @@ def _generic(forms: list[tuple[Rule, Form, int]], data: bytes, ends: Ends, named
 def _told_apart(hits: list[Hit], data: bytes, floor: Confidence) -> list[Hit]:
     """Let each value be told once, by the rule that knows most of it and with its companions."""
     hits = whole(hits, data)
-    hits = [*best(hit for hit in hits if not hit.rule.placed), *_of_each(hit for hit in hits if hit.rule.placed)]
+    hits = [
+        *best(hit for hit in hits if not hit.rule.placed),
+        *_of_each(hit for hit in hits if hit.rule.placed),
+    ]
     companions = pair(hits, data, lambda hit: _SURE[hit.confidence] <= _SURE[floor])
     return _unpaired(hits, companions, floor)
 
@@ -168,7 +190,17 @@ def _best(hits: list[Hit]) -> list[Hit]:
     kept: list[Hit] = []
     starts: list[int] = []
     spans: list[tuple[int, int]] = []
-    for hit in sorted(hits, key=lambda h: (_RANK[h.strength], _is_doubtful(h), h.start - h.end, h.bare, _SURE[h.confidence], h.rule.id)):
+    for hit in sorted(
+        hits,
+        key=lambda h: (
+            _RANK[h.strength],
+            _is_doubtful(h),
+            h.start - h.end,
+            h.bare,
+            _SURE[h.confidence],
+            h.rule.id,
+        ),
+    ):
         at = bisect_left(starts, hit.start)
         if (at > 0 and spans[at - 1][1] > hit.start) or (at < len(spans) and spans[at][0] < hit.end):
             continue
@@ -192,7 +224,9 @@ def _decoded(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confi
     """Find what is written in an encoding."""
     count = ruleset.count
     found: list[Hit] = []
-    pieces = list(base64_pieces(data, {phase: ends[count + phase] for phase in range(4) if count + phase in ends}))
+    pieces = list(
+        base64_pieces(data, {phase: ends[count + phase] for phase in range(4) if count + phase in ends})
+    )
     for piece, seen in zip(pieces, _seen_in(ruleset, pieces), strict=True):
         found += _inside(ruleset, piece, seen, depth, floor)
     escapes = [*ends.get(count + 4, ()), *after_words(data, ends.get(count + 5, []))]
@@ -222,13 +256,22 @@ def _inside(ruleset: RuleSet, piece: Piece, ends: Ends, depth: int, floor: Confi
     for hit in _find(ruleset, piece.text, ends, depth + 1, floor) if ends else ():
         if not piece.cuts(hit.start, hit.end):
             start = piece.origin(hit.start)
-            found.append(replace(hit, start=start, end=max(start, piece.origin(hit.end)), encoding=(piece.encoding, *hit.encoding)))
+            found.append(
+                replace(
+                    hit,
+                    start=start,
+                    end=max(start, piece.origin(hit.end)),
+                    encoding=(piece.encoding, *hit.encoding),
+                )
+            )
     return found
 
 
 def _name_of(data: bytes, start: int, stop: int, more: str) -> bytes:
     """Name a stretch by all that matters for what is found in it."""
-    return blake2b(data[start:stop], digest_size=16, person=f"{start > 0:d}{stop < len(data):d} {more}".encode()).digest()
+    return blake2b(
+        data[start:stop], digest_size=16, person=f"{start > 0:d}{stop < len(data):d} {more}".encode()
+    ).digest()
 
 
 def _seen_in(ruleset: RuleSet, pieces: list[Piece]) -> Iterator[Ends]:
@@ -237,7 +280,10 @@ def _seen_in(ruleset: RuleSet, pieces: list[Piece]) -> Iterator[Ends]:
     at = start = 0
     for piece in pieces:
         stop = start + len(piece.text)
-        first, at = at, bisect_left(seen, (stop + 2, 0), at)  # what ends with the line break behind a piece may end with the piece
+        first, at = (
+            at,
+            bisect_left(seen, (stop + 2, 0), at),
+        )  # what ends with the line break behind a piece may end with the piece
         yield by_number((min(end, stop) - start, number) for end, number in seen[first:at] if end > start)
         start = stop + 1
 
@@ -309,12 +355,23 @@ def _told_once(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
         return plain
     _complete(plain, decoded)
     plain, decoded = _as_written_or_decoded(plain, decoded)
-    named = _overlaps(hit.span for hit in decoded if hit.strength is not _GENERIC and hit.confidence is not _LOW)
+    named = _overlaps(
+        hit.span for hit in decoded if hit.strength is not _GENERIC and hit.confidence is not _LOW
+    )
     decoded = list(_not_known({reveal(hit.secret): _RANK[hit.strength] for hit in plain}, decoded))
-    paired = {(hit.rule.id, reveal(part)) for hit in decoded if hit.confidence is not _LOW for part in hit.parts.values()}
+    paired = {
+        (hit.rule.id, reveal(part))
+        for hit in decoded
+        if hit.confidence is not _LOW
+        for part in hit.parts.values()
+    }
     plain = [hit for hit in plain if hit.part is None or (hit.rule.id, reveal(hit.secret)) not in paired]
     again = {reveal(hit.secret) for hit in decoded}
-    plain = [hit for hit in plain if not ((hit.strength is _GENERIC or reveal(hit.secret) in again) and named(*hit.span))]
+    plain = [
+        hit
+        for hit in plain
+        if not ((hit.strength is _GENERIC or reveal(hit.secret) in again) and named(*hit.span))
+    ]
     known = _overlaps(hit.span for hit in plain if not _is_doubtful(hit))
     every = plain + [hit for hit in decoded if hit.strength is not _GENERIC or not known(*hit.span)]
     surer = _overlaps(hit.span for hit in every if not _is_doubtful(hit))
@@ -373,7 +430,9 @@ def characters(text: bytes) -> int:
 def _place(hits: list[Hit], data: bytes, at: tuple[int, int]) -> None:
     """Set line, column and whether the line says that the value is allowed."""
     line, column = at
-    counted = begin = len(BOM_UTF8) if at == (1, 1) and data.startswith(BOM_UTF8) else 0  # no editor shows that mark
+    counted = begin = (
+        len(BOM_UTF8) if at == (1, 1) and data.startswith(BOM_UTF8) else 0
+    )  # no editor shows that mark
     for hit in hits:  # in the order of their starts, so each byte is counted once
         if lines := data.count(b"\n", counted, hit.start):
             line += lines

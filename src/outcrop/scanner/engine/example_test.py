@@ -14,7 +14,11 @@ def failures(rules: Sequence[Rule], ruleset: RuleSet) -> tuple[int, list[tuple[s
     """Run every example and counterexample: how many there are, and which do not hold (rule, reason)."""
     cases = [(rule, template, True) for rule in rules for template in rule.examples]
     cases += [(rule, template, False) for rule in rules for template in rule.counterexamples]
-    return len(cases), [(rule.id, reason) for rule, template, wanted in cases if (reason := fault(rule, template, ruleset, wanted=wanted))]
+    return len(cases), [
+        (rule.id, reason)
+        for rule, template, wanted in cases
+        if (reason := fault(rule, template, ruleset, wanted=wanted))
+    ]
 
 
 def fault(rule: Rule, template: str, ruleset: RuleSet, *, wanted: bool) -> str | None:
@@ -23,9 +27,15 @@ def fault(rule: Rule, template: str, ruleset: RuleSet, *, wanted: bool) -> str |
         text, values = marked(expand(template, rule.id))
     except (TemplateError, ValueError) as error:
         return f"example cannot be filled: {error}: {template}"
-    found = [reveal(hit.secret) for hit in find(ruleset, text.encode(), Confidence.MEDIUM) if hit.rule.id == rule.id]
+    found = [
+        reveal(hit.secret)
+        for hit in find(ruleset, text.encode(), Confidence.MEDIUM)
+        if hit.rule.id == rule.id
+    ]
     if not wanted:
         return f"counterexample is found: {template}" if found else None
     if not values:
         return f"example marks no value with «»: {template}"
-    return None if found == values else f"example is {'found otherwise' if found else 'not found'}: {template}"
+    return (
+        None if found == values else f"example is {'found otherwise' if found else 'not found'}: {template}"
+    )

@@ -25,10 +25,14 @@ _MOST = 2_000  # excerpts of one text: a dump of more credentials than these is 
 _ENCODED = re.compile(rb"[0-9A-Za-z+/=_\\%&;#-]*")
 _CUT = "…"
 
-_Span = tuple[int, int, Secret | None]  # where something is masked, and what stands there where that is exactly one value
+_Span = tuple[
+    int, int, Secret | None
+]  # where something is masked, and what stands there where that is exactly one value
 
 
-def excerpts_in(ruleset: RuleSet, content: bytes, wanted: Sequence[tuple[bytes, Hit]]) -> list[Excerpt | None]:
+def excerpts_in(
+    ruleset: RuleSet, content: bytes, wanted: Sequence[tuple[bytes, Hit]]
+) -> list[Excerpt | None]:
     """Give the excerpt of each hit of a file, whose path names its member of an archive after `!`; None where there is none to give.
 
     The text is looked at once more, for what is too unsure to be told but not too unsure to be masked.
@@ -39,7 +43,11 @@ def excerpts_in(ruleset: RuleSet, content: bytes, wanted: Sequence[tuple[bytes, 
     members = texts(content, Budget()) if is_packed(content) else iter([("", content)])
     for name, text in members:
         behind = b"!" + name.encode("utf-8", "surrogateescape") if name else b""
-        mine = [hit for path, hit in wanted if path.endswith(behind) and id(hit) not in given and _stands(hit, text)]
+        mine = [
+            hit
+            for path, hit in wanted
+            if path.endswith(behind) and id(hit) not in given and _stands(hit, text)
+        ]
         if mine:
             hits = [*mine, *find(ruleset, text, Confidence.LOW)]
             given |= {id(hit): excerpt for hit, excerpt in zip(mine, excerpts(text, hits, mine), strict=True)}
@@ -64,14 +72,19 @@ def excerpts(text: bytes, hits: Sequence[Hit], wanted: Sequence[Hit]) -> list[Ex
     secrets = _secrets(hits)
     spans = _joined([*_where_hits_stand(text, hits), *_where_values_stand(text, secrets, regions)])
     given = [_excerpt(text, hit, region, spans) for hit, region in zip(chosen, regions, strict=True)]
-    return [*(one if one is not None and not _tells(one, secrets) else None for one in given), *[None] * (len(wanted) - len(chosen))]
+    return [
+        *(one if one is not None and not _tells(one, secrets) else None for one in given),
+        *[None] * (len(wanted) - len(chosen)),
+    ]
 
 
 def masked_text(ruleset: RuleSet, text: str) -> str:
     """Give a text with everything masked in it that a scan would report, also where it stands there URL-encoded."""
     data = text.encode("utf-8", "surrogatepass")
     hits = find(ruleset, data)
-    spans = _joined([*_where_hits_stand(data, hits), *_where_values_stand(data, _secrets(hits), [(0, len(data))])])
+    spans = _joined(
+        [*_where_hits_stand(data, hits), *_where_values_stand(data, _secrets(hits), [(0, len(data))])]
+    )
     out, at = b"", 0
     for start, end, secret in spans:
         out += data[at:start] + (MASK if secret is None else secret.masked()).encode("utf-8", "surrogatepass")
@@ -84,7 +97,9 @@ def masked_text(ruleset: RuleSet, text: str) -> str:
 
 
 def _secrets(hits: Iterable[Hit]) -> list[Secret]:
-    return list({reveal(secret): secret for hit in hits for secret in (hit.secret, *hit.parts.values())}.values())
+    return list(
+        {reveal(secret): secret for hit in hits for secret in (hit.secret, *hit.parts.values())}.values()
+    )
 
 
 def _tells(excerpt: Excerpt, secrets: Iterable[Secret]) -> bool:
@@ -108,7 +123,9 @@ def _where_hits_stand(text: bytes, hits: Iterable[Hit]) -> Iterator[_Span]:
             yield start, end, hit.secret if text[start:end] in _written(hit.secret) else None
 
 
-def _where_values_stand(text: bytes, secrets: Sequence[Secret], regions: Sequence[tuple[int, int]]) -> Iterator[_Span]:
+def _where_values_stand(
+    text: bytes, secrets: Sequence[Secret], regions: Sequence[tuple[int, int]]
+) -> Iterator[_Span]:
     """Find every value, written plainly or URL-encoded, in the regions, all of them at once."""
     joined, begins, origins = _cut_out(text, regions)
     decoded = unquote_to_bytes(joined) if b"%" in joined else b""
@@ -118,7 +135,11 @@ def _where_values_stand(text: bytes, secrets: Sequence[Secret], regions: Sequenc
             if len(value) < _SHORT:
                 continue
             places = list(_plainly(joined, value))
-            if b"%" in value or value in decoded or (b" " in value and (value in plus or value in decoded.replace(b"+", b" "))):
+            if (
+                b"%" in value
+                or value in decoded
+                or (b" " in value and (value in plus or value in decoded.replace(b"+", b" ")))
+            ):
                 places += _anyhow(joined, value)
             for start, end in places:
                 at = bisect_right(begins, start) - 1
@@ -159,7 +180,9 @@ def _plainly(text: bytes, value: bytes) -> Iterator[tuple[int, int]]:
 
 def _anyhow(text: bytes, value: bytes) -> Iterator[tuple[int, int]]:
     """Match the value with any of its bytes percent-encoded; matches may overlap."""
-    pattern = b"".join(rb"(?:%s|%%(?i:%02x)%s)" % (re.escape(bytes([b])), b, rb"|\+" if b == 0x20 else b"") for b in value)
+    pattern = b"".join(
+        rb"(?:%s|%%(?i:%02x)%s)" % (re.escape(bytes([b])), b, rb"|\+" if b == 0x20 else b"") for b in value
+    )
     for match in re.finditer(b"(?=(%s))" % pattern, text, re.DOTALL):
         yield match.span(1)
 
@@ -170,7 +193,12 @@ def _joined(spans: Iterable[_Span]) -> list[_Span]:
     for start, end, secret in sorted(spans, key=lambda span: span[:2]):
         if joined and start < joined[-1][1]:
             before = joined[-1]
-            same = before[:2] == (start, end) and secret is not None and before[2] is not None and reveal(secret) == reveal(before[2])
+            same = (
+                before[:2] == (start, end)
+                and secret is not None
+                and before[2] is not None
+                and reveal(secret) == reveal(before[2])
+            )
             joined[-1] = before[0], max(end, before[1]), before[2] if same else None
         else:
             joined.append((start, end, secret))
@@ -187,7 +215,11 @@ def _excerpt(text: bytes, hit: Hit, region: tuple[int, int], spans: Sequence[_Sp
     first = max(at - AROUND, 0 if low == 0 else min(1, at))
     last = min(at + AROUND, len(lines) - (1 if high == len(text) else 2))
     last = max(last, at)
-    shown = [_shown(text, line, spans, hit.start if n == at else None) for n, line in enumerate(lines) if first <= n <= last]
+    shown = [
+        _shown(text, line, spans, hit.start if n == at else None)
+        for n, line in enumerate(lines)
+        if first <= n <= last
+    ]
     if high == len(text) and last == len(lines) - 1 and last > at and lines[-1][0] == lines[-1][1]:
         shown.pop()  # a line break ends the last line, it does not begin another
     return Excerpt(hit.line - (at - first), tuple(shown), at - first)
@@ -216,7 +248,11 @@ def _shown(text: bytes, line: tuple[int, int], spans: Sequence[_Span], around: i
         out += _plain(text[at : max(at, start)])
         if around is not None and start <= around < max(stop, start + 1):
             centre = len(out)
-        out += _plain(secret.masked().encode("utf-8", "replace")) if secret is not None and begin <= start and stop <= end else MASK
+        out += (
+            _plain(secret.masked().encode("utf-8", "replace"))
+            if secret is not None and begin <= start and stop <= end
+            else MASK
+        )
         at = min(stop, end)
     out = (out + _plain(text[at:end])).rstrip("\r")
     if len(out) <= WIDTH:
@@ -228,4 +264,8 @@ def _shown(text: bytes, line: tuple[int, int], spans: Sequence[_Span], around: i
 def _plain(piece: bytes) -> str:
     """Give text that stays where it is put: no control characters, none that turn the direction of writing."""
     text = piece.decode("utf-8", "replace")
-    return text if text.isprintable() else "".join(c if c.isprintable() or c in "\t\r" else "\ufffd" for c in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(c if c.isprintable() or c in "\t\r" else "\ufffd" for c in text)
+    )

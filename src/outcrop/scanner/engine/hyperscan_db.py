@@ -54,12 +54,17 @@ def _shortened(rules: Sequence[Rule]) -> list[Rule]:
     whole = sorted({form.trigger for rule in rules for form in rule.forms if form.whole})
     groups = [whole[at : at + _TOGETHER] for at in range(0, len(whole), _TOGETHER)]
     refused = {trigger for group in groups if _refused(group) for trigger in group if _refused([trigger])}
-    return [rule._replace(forms=tuple(_short(form) if form.trigger in refused else form for form in rule.forms)) for rule in rules]
+    return [
+        rule._replace(forms=tuple(_short(form) if form.trigger in refused else form for form in rule.forms))
+        for rule in rules
+    ]
 
 
 def _short(form: Form) -> Form:
     found = trigger(form.regex, whole=False)
-    return form._replace(trigger=found.pattern, trigger_min=found.min_width, trigger_max=found.max_width, whole=False)
+    return form._replace(
+        trigger=found.pattern, trigger_min=found.min_width, trigger_max=found.max_width, whole=False
+    )
 
 
 def _refused(triggers: Sequence[str]) -> str:
@@ -76,7 +81,9 @@ def _refuse(rules: Sequence[Rule]) -> None:
     for rule in rules:
         for form in rule.forms:
             if error := _refused([form.trigger]):
-                raise RuleError(f"{rule.origin}: rule {rule.id}: pattern is not taken by the linear-time engine ({error})")
+                raise RuleError(
+                    f"{rule.origin}: rule {rule.id}: pattern is not taken by the linear-time engine ({error})"
+                )
 
 
 def _literals(rules: Sequence[Rule]) -> list[bytes]:
@@ -86,7 +93,9 @@ def _literals(rules: Sequence[Rule]) -> list[bytes]:
     """
     kept: list[bytes] = []
     forms = [form for rule in rules for form in rule.forms if form.judge is None]
-    found = {literal for form in forms for literal in literal_prefixes(form.regex) if len(literal) >= _SHORTEST}
+    found = {
+        literal for form in forms for literal in literal_prefixes(form.regex) if len(literal) >= _SHORTEST
+    }
     for literal in sorted(found, key=len):
         if not any(shorter in literal for shorter in kept):
             kept.append(literal)

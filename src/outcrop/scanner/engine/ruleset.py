@@ -32,7 +32,9 @@ class Reach(NamedTuple):
 
     before: int
     after: int
-    back: int | None = None  # where nothing behind its line matters: how far before it a line must end that does
+    back: int | None = (
+        None  # where nothing behind its line matters: how far before it a line must end that does
+    )
     judge: str = ""  # by which the line alone matters where the name stands in it
 
     @property
@@ -47,13 +49,17 @@ class RuleSet:
     A match's id is a trigger's number; then come the four phases of base64, an escape, an escaped quote, an archive in base64.
     """
 
-    def __init__(self, rules: Rules, version: str, database: hyperscan.Database, notes: Sequence[str] = ()) -> None:
+    def __init__(
+        self, rules: Rules, version: str, database: hyperscan.Database, notes: Sequence[str] = ()
+    ) -> None:
         self.rules = rules
         self.notes = notes  # what a configuration of gitleaks says and is not done
         self.version = version
         self.database = database
         self.count = len(rules.triggers)
-        self.barren: set[bytes] = set()  # stretches by name in which nothing was found: versions of one file repeat them
+        self.barren: set[bytes] = (
+            set()
+        )  # stretches by name in which nothing was found: versions of one file repeat them
         self._of_thread = local()
         self._reach: dict[int, Reach] = {}
         self._triggered: dict[int, list[tuple[Rule, Form]]] = {}
@@ -62,14 +68,18 @@ class RuleSet:
         """Give the forms of a trigger, each with its rule."""
         known = self._triggered.get(number)
         if known is None:
-            known = self._triggered[number] = [((rule := self.rules[at]), rule.forms[form]) for at, form in self.rules.triggers[number]]
+            known = self._triggered[number] = [
+                ((rule := self.rules[at]), rule.forms[form]) for at, form in self.rules.triggers[number]
+            ]
         return known
 
     def reach(self, number: int) -> Reach:
         """Give how far around a trigger's end any of its forms looks, required companions included."""
         known = self._reach.get(number)
         if known is None:
-            known = self._reach[number] = _widest([_reach_of(rule, form) for rule, form in self.triggered(number)])
+            known = self._reach[number] = _widest(
+                [_reach_of(rule, form) for rule, form in self.triggered(number)]
+            )
         return known
 
     def note_barren(self, stretch: bytes) -> None:
@@ -87,7 +97,9 @@ class RuleSet:
 
 
 def _reach_of(rule: Rule, form: Form) -> Reach:
-    more = max((part.within for part in rule.parts if part.required), default=0)  # others make no other finding of it
+    more = max(
+        (part.within for part in rule.parts if part.required), default=0
+    )  # others make no other finding of it
     before, after = form.reach
     if more:
         return Reach(before + more, after + more)
@@ -104,7 +116,13 @@ def _widest(reaches: list[Reach]) -> Reach:
     return Reach(before, after, max(back) if len(back) == len(reaches) else None)
 
 
-def load(own: Sequence[Path] = (), *, built_in: bool = True, gitleaks: Path | None = None, cache: Path | None = None) -> RuleSet:
+def load(
+    own: Sequence[Path] = (),
+    *,
+    built_in: bool = True,
+    gitleaks: Path | None = None,
+    cache: Path | None = None,
+) -> RuleSet:
     """Load the built-in rules and a user's own, from the cache where these very files have been compiled before."""
     paths = [*([BUILT_IN] if built_in else []), *own]
     version = _version([*paths, *(_files_of(gitleaks) if gitleaks else [])], cache)
@@ -129,7 +147,11 @@ def kept(cache: Path, version: str) -> RuleSet | None:
 
 
 def read(
-    own: Sequence[Path] = (), *, built_in: bool = True, gitleaks: Path | None = None, cache: Path | None = None
+    own: Sequence[Path] = (),
+    *,
+    built_in: bool = True,
+    gitleaks: Path | None = None,
+    cache: Path | None = None,
 ) -> tuple[list[Rule], list[str]]:
     """Read rules without compiling them. What reads their files is loaded here, and not by a scan whose rules are in the cache.
 
@@ -144,7 +166,9 @@ def read(
     theirs = list(ready.rules) if ready else load_paths([BUILT_IN]) if built_in else []
     rules = each_once([*theirs, *mine])
     known = {rule.id for rule in rules}
-    return rules + [rule._replace(id=f"gitleaks-{rule.id}") if rule.id in known else rule for rule in more], list(notes)
+    return rules + [
+        rule._replace(id=f"gitleaks-{rule.id}") if rule.id in known else rule for rule in more
+    ], list(notes)
 
 
 def make(rules: Sequence[Rule], version: str = "", notes: Sequence[str] = ()) -> RuleSet:
@@ -188,7 +212,11 @@ def _signs(files: list[str]) -> str:
         except OSError:
             digest.update(f"{file}\0missing\0".encode("utf-8", "surrogateescape"))
             continue
-        digest.update(f"{file}\0{status.st_size} {status.st_ctime_ns} {status.st_ino}\0".encode("utf-8", "surrogateescape"))
+        digest.update(
+            f"{file}\0{status.st_size} {status.st_ctime_ns} {status.st_ino}\0".encode(
+                "utf-8", "surrogateescape"
+            )
+        )
     return digest.hexdigest()[:_VERSION]
 
 
@@ -234,5 +262,7 @@ def _sweep(cache: Path, now: float) -> None:
     """Remove rule sets that were not used for a month, and what a killed process left unfinished."""
     for file in cache.glob("rules-*"):
         with contextlib.suppress(OSError):
-            if now - file.stat().st_mtime > (_KEPT if file.suffix in {*_SUFFIXES, ".version"} else _UNFINISHED):
+            if now - file.stat().st_mtime > (
+                _KEPT if file.suffix in {*_SUFFIXES, ".version"} else _UNFINISHED
+            ):
                 file.unlink()

@@ -21,7 +21,9 @@ PIECE = 32 << 20  # what is held in memory of a content that comes as a stream
 PART = 4 << 20  # what one process takes on of a large file, at most
 _OVERLAP = 256 << 10  # no credential is longer than this
 _CONTEXT = 64 << 10  # what stands before a credential and matters for it
-_NEAR = 16 << 10  # no further from where a credential begins is what the first pass sees of it: a word may stand 8,000 characters away
+_NEAR = (
+    16 << 10
+)  # no further from where a credential begins is what the first pass sees of it: a word may stand 8,000 characters away
 _ARCHIVE = 256 << 20  # an archive is unpacked from memory
 _ZIP_MEMBER = b"PK\3\4"  # where one is in a content, a zip may stand behind something else
 
@@ -36,13 +38,23 @@ class Found:
 
 Wire = bytes  # what one file holds as it travels from a scanning process to the one that reports, and is kept there: a fifth of the size
 
-_APART = ("rule", "secret", "parts")  # written first: a Secret refuses to be serialised, so its parts go by name
+_APART = (
+    "rule",
+    "secret",
+    "parts",
+)  # written first: a Secret refuses to be serialised, so its parts go by name
 _FIELDS = tuple(name for name in Hit.__dataclass_fields__ if name not in _APART)
 
 
 def to_wire(found: Found) -> Wire:
     hits = [
-        (inner, hit.rule.id, reveal(hit.secret), {name: reveal(part) for name, part in hit.parts.items()}, *_plain(hit))
+        (
+            inner,
+            hit.rule.id,
+            reveal(hit.secret),
+            {name: reveal(part) for name, part in hit.parts.items()},
+            *_plain(hit),
+        )
         for inner, hit in found.hits
     ]
     return marshal.dumps((hits, found.gaps))
@@ -50,7 +62,9 @@ def to_wire(found: Found) -> Wire:
 
 def from_wire(wire: Wire, rules: Rules) -> Found:
     hits, gaps = marshal.loads(wire)  # noqa: S302 - one of our own processes wrote it
-    return Found([(inner, _hit(rules[rules.ids[rule_id]], *fields)) for inner, rule_id, *fields in hits], gaps)
+    return Found(
+        [(inner, _hit(rules[rules.ids[rule_id]], *fields)) for inner, rule_id, *fields in hits], gaps
+    )
 
 
 def _plain(hit: Hit) -> Iterator[Any]:
@@ -61,7 +75,12 @@ def _plain(hit: Hit) -> Iterator[Any]:
 def _hit(rule: Rule, value: str, parts: dict[str, str], *plain: Any) -> Hit:
     fields = dict(zip(_FIELDS, plain, strict=True))
     fields |= {"strength": Strength(fields["strength"]), "confidence": Confidence(fields["confidence"])}
-    return Hit(rule=rule, secret=Secret(value, wholly=rule.password), parts={name: Secret(part) for name, part in parts.items()}, **fields)
+    return Hit(
+        rule=rule,
+        secret=Secret(value, wholly=rule.password),
+        parts={name: Secret(part) for name, part in parts.items()},
+        **fields,
+    )
 
 
 def scan_content(ruleset: RuleSet, data: bytes, floor: Confidence) -> Found:
@@ -120,7 +139,9 @@ def scan_stretch(ruleset: RuleSet, stretch: Stretch, floor: Confidence) -> Itera
             yield name, _NOTHING, stop - start
 
 
-def scan_versions(ruleset: RuleSet, versions: Sequence[tuple[bytes, Version]], floor: Confidence) -> Iterator[tuple[bytes, Found, int]]:
+def scan_versions(
+    ruleset: RuleSet, versions: Sequence[tuple[bytes, Version]], floor: Confidence
+) -> Iterator[tuple[bytes, Found, int]]:
     """Scan versions of files, each by its name and behind the one it was made of; give each with its size."""
     see(ruleset, [version for _, version in versions if not is_packed(version.content)])
     for name, version in versions:
@@ -128,7 +149,11 @@ def scan_versions(ruleset: RuleSet, versions: Sequence[tuple[bytes, Version]], f
         if version.seen is None:
             yield name, scan_content(ruleset, content, floor), len(content)
         elif version.seen:
-            yield name, Found([("", hit) for hit in find(ruleset, content, floor, ends=by_number(version.ends()))]), len(content)
+            yield (
+                name,
+                Found([("", hit) for hit in find(ruleset, content, floor, ends=by_number(version.ends()))]),
+                len(content),
+            )
         else:
             yield name, _NOTHING, len(content)
 
@@ -206,7 +231,9 @@ def scan_part(ruleset: RuleSet, data: bytes, part: Part, floor: Confidence) -> F
     return Found(list(_hits_in(ruleset, data, part, part.context + part.length, floor)))
 
 
-def _hits_in(ruleset: RuleSet, data: bytes, part: Part, stop: int, floor: Confidence) -> Iterator[tuple[str, Hit]]:
+def _hits_in(
+    ruleset: RuleSet, data: bytes, part: Part, stop: int, floor: Confidence
+) -> Iterator[tuple[str, Hit]]:
     """Give the hits that begin behind a part's context and before a place in it: the others are told by its neighbours."""
     first = max(0, part.context - _NEAR)
     ends = ends_in(ruleset, memoryview(data)[first : stop + _NEAR], first)

@@ -5,7 +5,9 @@ import re
 from outcrop.scanner.generic.names import is_noun
 from outcrop.scanner.generic.words import WORDS
 
-_OPTION = re.compile(rb"\s/(?:p:)?$|(?:^|[\s(,;])[A-Za-z ]{2,12}[:=][ \t]?[^\s/:]+[ \t]?/$")  # of a command; or a user beside his password
+_OPTION = re.compile(
+    rb"\s/(?:p:)?$|(?:^|[\s(,;])[A-Za-z ]{2,12}[:=][ \t]?[^\s/:]+[ \t]?/$"
+)  # of a command; or a user beside his password
 _OWNER = re.compile(rb"[ \t]*[\"']?[A-Za-z][\w.-]+:")
 _WHOLE = re.compile(rb"(?i)(?:passw(?:or)?d|passwort|passphrase|identified by)$")
 _SETS = (b"define", b"global", b"set", b"SET", b"setx", b"ENV", b"ARG", b"set -x")
@@ -18,8 +20,12 @@ _ATTRIBUTE = re.compile(rb"^[\"']\s+(?!value|default|content|data)[\w:.-]+\s?=\s
 _LISTED = re.compile(rb"[A-Za-z]+(?:[_.-][0-9A-Za-z]+)*")
 _SYMBOL = re.compile(rb"(?:^|[\s(,\[]):$")  # before a name in Ruby
 PASSED = frozenset({b"PASS", b"XPASS"})
-_OUTCOME = re.compile(rb"(?m)^[ \t]*(?:(?:--- )?(?:X?PASS|X?FAIL|SKIP|UNSUPPORTED|UNTESTED|UNRESOLVED|ERROR|ok|not ok)\b|=== )")
-_ACCOUNT = re.compile(rb"(?im)^[\s>*-]*(?:user|login|host|name|e?mail|url|port|db|server|account|id)\w*[ \t]*[:=]")
+_OUTCOME = re.compile(
+    rb"(?m)^[ \t]*(?:(?:--- )?(?:X?PASS|X?FAIL|SKIP|UNSUPPORTED|UNTESTED|UNRESOLVED|ERROR|ok|not ok)\b|=== )"
+)
+_ACCOUNT = re.compile(
+    rb"(?im)^[\s>*-]*(?:user|login|host|name|e?mail|url|port|db|server|account|id)\w*[ \t]*[:=]"
+)
 
 
 def goes_with(name: bytes, gap: bytes, before: bytes, line: bytes) -> bool:
@@ -33,7 +39,9 @@ def goes_with(name: bytes, gap: bytes, before: bytes, line: bytes) -> bool:
         return line[-1:] == b"-" or _WHOLE.search(name) is not None or line.rstrip().endswith(_SETS)
     if gap[:1] == b">":
         return line[-1:] in {b"<", b":"} and not line.endswith((b"?<", b"?P<"))
-    if gap.lstrip(b")]")[:1] == b",":  # behind a variable comes another argument, behind a constant or a symbol its value
+    if (
+        gap.lstrip(b")]")[:1] == b","
+    ):  # behind a variable comes another argument, behind a constant or a symbol its value
         return name.rpartition(b".")[2].isupper() or _SYMBOL.search(line) is not None
     if gap[:1] == b"(":
         method = name.rpartition(b".")[2]
@@ -53,12 +61,19 @@ def _is_something_else(name: bytes, gap: bytes, before: bytes) -> bool:
         return True
     if before[-1:] == b"$" and gap.strip(b"\"' ") == b"|":  # a shell's pipe
         return True
-    return gap[:1] == b"." or gap == b"->" or gap[:2] == b"* "  # a sentence ends; a member; one of a shell's patterns
+    return (
+        gap[:1] == b"." or gap == b"->" or gap[:2] == b"* "
+    )  # a sentence ends; a member; one of a shell's patterns
 
 
 def is_listed(gap: bytes, value: bytes, behind: bytes) -> bool:
     """Tell whether a name and what follows it are among the words of a list; what is called a value is none of them."""
-    return b":" not in gap and gap.lstrip(b"\"'`")[:1] == b"," and behind == b"," and _LISTED.fullmatch(value) is not None
+    return (
+        b":" not in gap
+        and gap.lstrip(b"\"'`")[:1] == b","
+        and behind == b","
+        and _LISTED.fullmatch(value) is not None
+    )
 
 
 def is_type(name: bytes) -> bool:

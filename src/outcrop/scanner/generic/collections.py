@@ -14,7 +14,10 @@ _ELEMENT = re.compile(
     % (_SPACE, _NAME, _SPACE)
 )
 # A line of YAML: an item, or a name with a value.
-_LINE = re.compile(rb"([ \t]*)(?:-|%b:)[ \t]+([\"']?)([^\s\"'#&*!|>{\[][^\s\"']{0,400})\3[ \t]*(?:[ \t]#[^\n]*)?\r?(?:\n|$)" % _NAME)
+_LINE = re.compile(
+    rb"([ \t]*)(?:-|%b:)[ \t]+([\"']?)([^\s\"'#&*!|>{\[][^\s\"']{0,400})\3[ \t]*(?:[ \t]#[^\n]*)?\r?(?:\n|$)"
+    % _NAME
+)
 
 
 class Member(NamedTuple):

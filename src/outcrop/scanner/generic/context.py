@@ -9,8 +9,12 @@ from outcrop.scanner.generic.names import Noun, noun_of
 
 # The last word of a kind in what stands before a value.
 LAST_WORD = {
-    "noun": re.compile(rb"(?s:.*)(pass|pwd|pswd|secret|token|cred|psk|api[_.-]?key|contrase|kennwort|wachtwoord|senha|pw|identified by)"),
-    "key": re.compile(rb"(?s:.*)(key|auth|salt|pepper|nonce|seed|jwt|bearer|cipher|hmac|session|licen[cs]e|otp)"),
+    "noun": re.compile(
+        rb"(?s:.*)(pass|pwd|pswd|secret|token|cred|psk|api[_.-]?key|contrase|kennwort|wachtwoord|senha|pw|identified by)"
+    ),
+    "key": re.compile(
+        rb"(?s:.*)(key|auth|salt|pepper|nonce|seed|jwt|bearer|cipher|hmac|session|licen[cs]e|otp)"
+    ),
 }
 LAST_PLURAL = re.compile(rb"(?s:.*)(passwords|passwds|secrets|tokens|keys)")
 IN_NAMES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-" + bytes(range(0x80, 0x100))
@@ -39,7 +43,9 @@ def led_from(before: bytes, kind: str, is_bare: bool, is_line: bool) -> Name | N
     if noun is None:
         return None if end else ELSEWHERE
     gap, line = before[end:], before[before.rfind(b"\n", 0, start) + 1 : start]
-    if is_bare and name in PASSED and is_line:  # whether it is how a test ended is told by what stands around it
+    if (
+        is_bare and name in PASSED and is_line
+    ):  # whether it is how a test ended is told by what stands around it
         return ELSEWHERE
     if is_bare and is_parameter(line, gap):
         return None

@@ -24,7 +24,9 @@ def is_dismissed(data: bytes, left: int, *, is_bare: bool) -> bool:
     if is_bare:
         return begins_with(compiled(_BARE), data, left, min(left + _LONGEST, len(data)))
     quote = data[left - 1]
-    if quote not in _QUOTES or data.find(b"{", left - 5 if left > 5 else 0, left) >= 0:  # of an object the members are judged
+    if (
+        quote not in _QUOTES or data.find(b"{", left - 5 if left > 5 else 0, left) >= 0
+    ):  # of an object the members are judged
         return False
     stop = data.find(quote, left, left + _LONGEST)
     is_asked = data[left - 2] in b"([" and _ENVIRONMENT.search(data, max(0, left - 24), left) is not None

@@ -9,7 +9,14 @@ from outcrop.domain.finding import Confidence
 from outcrop.scanner.generic.array import array_before
 from outcrop.scanner.generic.between import PASSED, is_listed, is_outcome, is_type
 from outcrop.scanner.generic.collections import members, opens_list
-from outcrop.scanner.generic.context import ELSEWHERE, IN_NAMES, LAST_PLURAL, LAST_WORD, led_from, nearest_name
+from outcrop.scanner.generic.context import (
+    ELSEWHERE,
+    IN_NAMES,
+    LAST_PLURAL,
+    LAST_WORD,
+    led_from,
+    nearest_name,
+)
 from outcrop.scanner.generic.dismissed import is_dismissed
 from outcrop.scanner.generic.identifiers import is_checksum, is_identifier
 from outcrop.scanner.generic.names import Noun, is_about, noun_of
@@ -21,7 +28,9 @@ from outcrop.scanner.generic.words import WORDS
 
 # Forms whose pattern leads up to the value: how many of its characters the pattern takes, quoted and bare.
 LED_TO = {"noun": (4, 4), "key": (12, 16)}
-LEADING = frozenset({*LED_TO, "members", "table"})  # these, and one whose pattern leads up to a list, a mapping or a table
+LEADING = frozenset(
+    {*LED_TO, "members", "table"}
+)  # these, and one whose pattern leads up to a list, a mapping or a table
 _LONGEST = 400  # bytes of a value
 _LOOK_BACK = 128  # what is read before a value: the name, and the line it stands in
 _LOOK_AHEAD = _LONGEST + 8  # its end, and what follows
@@ -46,13 +55,19 @@ _MARKS = b" \t=:|>-"  # stands before one that is bare
 _CALL = re.compile(rb"([A-Za-z_][\w.:<>-]*)[(\[{]\s*[bBuUrRLfN@$]{0,2}[\\\"'`]*$")
 _CONVERTS = frozenset(word.encode() for word in WORDS["code"]["converts"])
 _OBJECT = re.compile(rb"[\"'`]\{[ \t]?\\{0,3}[\"']$")  # how one begins that is written as a text
-_MEMBER = re.compile(rb"([\w.-]*)\\{0,3}[\"']?[ \t]?:[ \t]?\\{0,3}[\"']([^\x00-\x20\x7f\"'\\]{16,200})\\{0,3}[\"']")
+_MEMBER = re.compile(
+    rb"([\w.-]*)\\{0,3}[\"']?[ \t]?:[ \t]?\\{0,3}[\"']([^\x00-\x20\x7f\"'\\]{16,200})\\{0,3}[\"']"
+)
 _SCHEME = re.compile(rb"(?i:bearer|token|apikey)[ \t]")  # how the value of a header begins
 _BEHIND_SCHEME = re.compile(rb"(?<=[\"'`])" + _SCHEME.pattern + rb"$")
 _SCHEMES, _SCHEME_ENDS = b"BbTtAa", b"RrNnYy"
-_INNER = re.compile(rb"(?i:value|default)[\"'][ \t]?:[ \t]?[\"']")  # what an object calls the value of what it is
+_INNER = re.compile(
+    rb"(?i:value|default)[\"'][ \t]?:[ \t]?[\"']"
+)  # what an object calls the value of what it is
 _INNERS = b"VvDd"
-_LIFETIME = re.compile(rb"[a-z]{1,10} [^\n\"'`=]{3,30}=[^\n\"'`]{0,20}\"")  # of a type in Rust, up to the value: `&'static str = "`
+_LIFETIME = re.compile(
+    rb"[a-z]{1,10} [^\n\"'`=]{3,30}=[^\n\"'`]{0,20}\""
+)  # of a type in Rust, up to the value: `&'static str = "`
 _ENDS = re.compile(
     rb"&(?:amp;)?[\w.\[\]-]+=|;[ \t]*[\w .-]+=|,[ \t]*[\w.-]+[=:]|\\+[nrt\"']|[;,]$|[)}\]]+[;,]*$"
     rb"|&(?:quot|[lr][sd]quo|nbsp|#3[49]);|%26|\|$"
@@ -79,7 +94,13 @@ _ELSEWHERE = Candidate(Confidence.LOW, 0, 0)  # what names it, or makes that a n
 
 
 def assigned(
-    data: bytes, ends: Sequence[int], kind: str, taken: Callable[[int, int], bool], leads: Callable[[int], bool], *, doubtful: bool
+    data: bytes,
+    ends: Sequence[int],
+    kind: str,
+    taken: Callable[[int, int], bool],
+    leads: Callable[[int], bool],
+    *,
+    doubtful: bool,
 ) -> Iterator[Candidate]:
     """Judge the values whose first characters end at these places, each beside the name before it; not those that are taken.
 
@@ -112,7 +133,9 @@ def assigned(
         yield found._replace(left=found.left + offset, right=right)
 
 
-def held(data: bytes, ends: Iterable[int], taken: Callable[[int, int], bool], *, doubtful: bool) -> Iterator[Candidate]:
+def held(
+    data: bytes, ends: Iterable[int], taken: Callable[[int, int], bool], *, doubtful: bool
+) -> Iterator[Candidate]:
     """Judge the values of lists and mappings with a plural for a name, which begin at these places: each must be more than a word."""
     for end in ends:
         begins = end if opens_list(data, end) else data.rfind(b"\n", 0, end)
@@ -127,7 +150,9 @@ def held(data: bytes, ends: Iterable[int], taken: Callable[[int, int], bool], *,
                 yield found._replace(bare=place == "bare" and not is_drawn(data[left : found.right]))
 
 
-def tabled(data: bytes, ends: Iterable[int], taken: Callable[[int, int], bool], *, doubtful: bool) -> Iterator[Candidate]:
+def tabled(
+    data: bytes, ends: Iterable[int], taken: Callable[[int, int], bool], *, doubtful: bool
+) -> Iterator[Candidate]:
     """Judge what stands in tables below headings that have these places in their lines."""
     done = -1
     for end in ends:
@@ -162,19 +187,27 @@ def _places(data: bytes, ends: Iterable[int], quoted: int) -> Iterator[int]:
             yield behind.end() + quoted
 
 
-def _judged_at(data: bytes, left: int, kind: str, *, is_bare: bool, dismiss: bool) -> tuple[Candidate | None, int]:
+def _judged_at(
+    data: bytes, left: int, kind: str, *, is_bare: bool, dismiss: bool
+) -> tuple[Candidate | None, int]:
     """Judge the value that begins here in its line, which is mostly enough, or in what stands around it; give where that begins."""
     begin = left - _LOOK_BACK if left > _LOOK_BACK else 0
     end = data.find(b"\n", left, left + _LOOK_AHEAD)
     if end < 0:
         stop = left + _LOOK_AHEAD
     else:
-        stop = end + (3 if data[end + 1 : end + 2] in _MAY_GO_ON and data[end + 1 : end + 3].lstrip()[:1] in _GOES_ON else 1)
+        stop = end + (
+            3
+            if data[end + 1 : end + 2] in _MAY_GO_ON and data[end + 1 : end + 3].lstrip()[:1] in _GOES_ON
+            else 1
+        )
     line = (data.rfind(b"\n", begin, left) + 1) or begin
     found = _beside(data[line:stop], left - line, kind, is_bare, True, dismiss)
     if found is not _ELSEWHERE:
         return None if found and is_checksum(data, found.left + line, found.right + line) else found, line
-    found = _beside(data[begin : left + _LOOK_AHEAD if is_bare else stop], left - begin, kind, is_bare, False, dismiss)
+    found = _beside(
+        data[begin : left + _LOOK_AHEAD if is_bare else stop], left - begin, kind, is_bare, False, dismiss
+    )
     return None if found is _ELSEWHERE else found, begin
 
 
@@ -215,7 +248,11 @@ def _beside(  # noqa: PLR0917 - a cached function is quicker without names
 def _is_none(data: bytes, left: int, kind: str, *, is_bare: bool) -> bool:
     """Tell whether a value is none, as it is told beside its line; what stands behind a header's scheme is left to that."""
     if is_bare:
-        if data[left - 1] in _SPACES and data[left - 2] in _SCHEME_ENDS and _BEHIND_SCHEME.search(data, max(0, left - 8), left):
+        if (
+            data[left - 1] in _SPACES
+            and data[left - 2] in _SCHEME_ENDS
+            and _BEHIND_SCHEME.search(data, max(0, left - 8), left)
+        ):
             return False
         if _CALLED.match(data, left, left + _LOOK_AHEAD):
             return True
@@ -244,8 +281,15 @@ def _by_name(  # noqa: PLR0911 - a way out for each way to stand
     if b"{" in gap and _OBJECT.search(gap):
         return _member(data, left)
     behind_scheme = data[left - 1] in _SPACES
-    value = (_UNQUOTED if is_bare else _VALUE if behind_scheme else _QUOTED.get(before[-1], _VALUE)).match(data, left)
-    if value is None or value.end() - left > _LONGEST or _is_label(name, value[0]) or is_identifier(name, value[0]):
+    value = (_UNQUOTED if is_bare else _VALUE if behind_scheme else _QUOTED.get(before[-1], _VALUE)).match(
+        data, left
+    )
+    if (
+        value is None
+        or value.end() - left > _LONGEST
+        or _is_label(name, value[0])
+        or is_identifier(name, value[0])
+    ):
         return None
     right = value.end()
     if name[-7:].lower() == b"userpwd" and (user := _USER.match(data, left, right)):
@@ -260,7 +304,9 @@ def _by_name(  # noqa: PLR0911 - a way out for each way to stand
     return _quoted(data, left, right, noun, quote=before[-1], gap=gap, outright=outright)
 
 
-def _quoted(data: bytes, left: int, right: int, noun: Noun, *, quote: int, gap: bytes, outright: tuple[str, ...]) -> Candidate | None:
+def _quoted(
+    data: bytes, left: int, right: int, noun: Noun, *, quote: int, gap: bytes, outright: tuple[str, ...]
+) -> Candidate | None:
     """Judge a value in quotes; with spaces between backticks it is a command."""
     if right >= len(data) or data[right] != quote or (quote == _BACKTICK and b" " in data[left:right]):
         return None
@@ -269,7 +315,9 @@ def _quoted(data: bytes, left: int, right: int, noun: Noun, *, quote: int, gap: 
     return _judged(data, left, right, noun, "quoted", (*_doubts(gap, data[right + 1 : right + 4]), *outright))
 
 
-def _unquoted(data: bytes, left: int, right: int, noun: Noun, *, gap: bytes, line: bytes, outright: tuple[str, ...]) -> Candidate | None:
+def _unquoted(
+    data: bytes, left: int, right: int, noun: Noun, *, gap: bytes, line: bytes, outright: tuple[str, ...]
+) -> Candidate | None:
     """Judge a value without quotes: no call and no index, and in code nothing that could be a variable."""
     if data[left] == _AT and gap.strip() == b"-":  # who says so
         return None
@@ -296,7 +344,11 @@ def _whole(data: bytes, left: int, right: int, line: bytes) -> int | None:
     if right >= len(data) or data[right] not in _BRACKETS or _ENDS.search(data, left, right):
         return None
     run = _WITH_BRACKETS.match(data, left)
-    if run is None or _CALLED_OR_TAG.match(run[0]) or any(opens in line and closes in run[0] for opens, closes in _PAIRS):
+    if (
+        run is None
+        or _CALLED_OR_TAG.match(run[0])
+        or any(opens in line and closes in run[0] for opens, closes in _PAIRS)
+    ):
         return None
     return run.end() if is_drawn_with_signs(run[0].decode()) else None
 
@@ -357,7 +409,10 @@ def _is_text(value: bytes) -> bool:
     try:
         return value.decode("utf-8").isprintable()
     except UnicodeDecodeError:  # letters of an older way of writing, of which a password has few
-        return len(letters := value.translate(None, _ASCII)) <= _FOREIGN_LETTERS and letters.decode("latin-1").isalpha()
+        return (
+            len(letters := value.translate(None, _ASCII)) <= _FOREIGN_LETTERS
+            and letters.decode("latin-1").isalpha()
+        )
 
 
 def _doubts(gap: bytes, after: bytes) -> tuple[str, ...]:

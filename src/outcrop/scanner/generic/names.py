@@ -23,7 +23,9 @@ _ENDINGS = {
     Noun.SECRET: ("secret", "token", "apikey", "accesskey", "secretkey", "authkey"),
     Noun.KEY: ("key", "salt", "nonce"),
 }
-_OPENS_NOTHING = frozenset({"public", "pub", "pubkey", "encrypted", "crypted"})  # anywhere in the last part of a name with points
+_OPENS_NOTHING = frozenset(
+    {"public", "pub", "pubkey", "encrypted", "crypted"}
+)  # anywhere in the last part of a name with points
 _NAMES = WORDS["names"]
 
 
@@ -63,7 +65,9 @@ def is_about(name: bytes) -> bool:
 
 def _as_named(noun: Noun, word: str, before: str, after: str) -> Noun | None:
     """Read a noun with the words beside it."""
-    if before in _NAMES["not_after"] or (word == "pass" and after and after not in _NAMES["neutral"]):  # to pass something is a verb
+    if before in _NAMES["not_after"] or (
+        word == "pass" and after and after not in _NAMES["neutral"]
+    ):  # to pass something is a verb
         return None
     if before in _NAMES["verbs"]:
         return Noun.KEY

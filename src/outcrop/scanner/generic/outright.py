@@ -12,7 +12,9 @@ _GAP = re.compile(
 )
 _OTHERWISE = re.compile(rb"""["'`][ \t]*:""")  # behind a question, the other answer
 _BEGINS = re.compile(rb"""[\s*{,"'`#/-]*""")  # before a name with which its line begins
-_ENDS = re.compile(rb"""[ \t]*["'`]?[ \t]*(?:[,;})\]]|#|//|\\n|\r?\n|$|</|\*/|-->)""")  # behind a value with which its line ends
+_ENDS = re.compile(
+    rb"""[ \t]*["'`]?[ \t]*(?:[,;})\]]|#|//|\\n|\r?\n|$|</|\*/|-->)"""
+)  # behind a value with which its line ends
 
 
 def is_outright(name: bytes, gap: bytes, line: bytes, *, is_bare: bool) -> bool:
@@ -22,7 +24,11 @@ def is_outright(name: bytes, gap: bytes, line: bytes, *, is_bare: bool) -> bool:
         return False
     if gap[:1] in _SPACES and gap.strip()[:1] in _QUOTES:
         return in_sql or name.isupper()
-    return not is_bare or gap == b"=" or (_BEGINS.fullmatch(line) is not None and not name.lower().endswith(b"pass"))
+    return (
+        not is_bare
+        or gap == b"="
+        or (_BEGINS.fullmatch(line) is not None and not name.lower().endswith(b"pass"))
+    )
 
 
 def goes_on(data: bytes, end: int) -> bool:

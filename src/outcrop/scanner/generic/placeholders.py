@@ -33,8 +33,17 @@ _TEMPLATE = compile_regex(
     r"\$\{[^}]*\}|\$\{\{|^\$\(|^\$\{|^\${1,2}[A-Za-z_]\w*\${0,2}$|\{\{|\}\}|<%|%>|^%{1,2}\w+%{1,2}$|^[!~]{1,2}[A-Z_]{2,}[!~]{1,2}$|^\[\[.*\]\]$|%\(\w+\)s|(?:^|[^\w%])%[sdv](?:$|[^\w])|#\{[^}]*\}|\{[A-Za-z_][\w.]*\}|^\{\d?\}$"
     r"|^<[^<>]*>$|^\[[^\[\]]*\]$|^@{1,2}\w+@{1,2}$|^__[A-Z_]+__$|^%[sdv@]|\*{3}|^\*+$|_{8}|#{4}|^-+$|\\\([A-Za-z_.]+\)"
 )
-_SIGNS = b"${}<>%#[@*\\!~"  # one of which every template has, or an underscore twice, or it begins with a dash
-_HASH = ("{SHA}", "{SSHA}", "{MD5}", "{CRYPT}", "{noop}", "{bcrypt}")  # how directories begin a password, not a template
+_SIGNS = (
+    b"${}<>%#[@*\\!~"  # one of which every template has, or an underscore twice, or it begins with a dash
+)
+_HASH = (
+    "{SHA}",
+    "{SSHA}",
+    "{MD5}",
+    "{CRYPT}",
+    "{noop}",
+    "{bcrypt}",
+)  # how directories begin a password, not a template
 _RUN = re.compile(r"([^A/\s])\1{7}")  # base64 of bytes without or with every bit is a run of A or of strokes
 _CYCLE = re.compile(r"(.{1,6})\1{3,}.{0,5}", re.DOTALL)
 
@@ -101,13 +110,22 @@ def is_placeholder(value: str) -> bool:
     if is_filled_in(raw.replace(_UNSEALED, b"")) or (6 <= size <= _LONG and len(set(value)) < 3):
         return True
     block = value.startswith("-----BEGIN")
-    if (_may_be_template(raw) and not block and not value.startswith(_HASH) and spans(_TEMPLATE, raw, 0, len(raw))) or _repeats(value):
+    if (
+        _may_be_template(raw)
+        and not block
+        and not value.startswith(_HASH)
+        and spans(_TEMPLATE, raw, 0, len(raw))
+    ) or _repeats(value):
         return True
     if (block or size <= _SHORT_ELLIPSIS) and ("..." in value or "…" in value):
         return True
     if size <= _WORDS_UP_TO and (_is_word(raw) or (size % 4 == 0 and _is_encoded_word(value))):
         return True
-    return _SAMPLE_CLAIMS.search(value) is not None or _published(raw) or (value.startswith("eyJ") and _published(raw.rpartition(b".")[2]))
+    return (
+        _SAMPLE_CLAIMS.search(value) is not None
+        or _published(raw)
+        or (value.startswith("eyJ") and _published(raw.rpartition(b".")[2]))
+    )
 
 
 def is_filled_in(raw: bytes) -> bool:

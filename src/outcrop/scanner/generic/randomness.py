@@ -22,7 +22,12 @@ _PER = {
     for second, cost in zip("abcdefghijklmnopqrstuvwxyz^", row, strict=True)
 }
 _OTHERWISE = 4.7  # bits of a letter of one case
-_BITS = {(True, False): 5.7, (True, True): 5.95, (False, True): 5.17, (False, False): _OTHERWISE}  # by: both cases, digits too
+_BITS = {
+    (True, False): 5.7,
+    (True, True): 5.95,
+    (False, True): 5.17,
+    (False, False): _OTHERWISE,
+}  # by: both cases, digits too
 
 
 @lru_cache(maxsize=256)  # of one value it is asked several times

@@ -31,12 +31,20 @@ POINTS = {
     "result of a call": -7.0, "part of an expression": -2.5, "said in a sentence": -3.0, "nothing but digits": 1.5,
     "mixed scripts": -3.0, "another script": -6.0, "a word set outright": 2.0,
 }  # fmt: skip
-OUTRIGHT = "set outright"  # read off the surroundings: nothing stands between the name and its value but a sign
+OUTRIGHT = (
+    "set outright"  # read off the surroundings: nothing stands between the name and its value but a sign
+)
 SURE, ENOUGH, DOUBTFUL = 8.0, 2.0, 0.0
 _PER_BIT, _LEAST_BITS, _MOST_BITS = 1 / 8, -2.0, 4.0
 _PER_BIT_OF_LETTERS = {Noun.PASSWORD: 1 / 2, Noun.SECRET: 1 / 2, Noun.KEY: 1 / 8}  # where nothing else tells
-_UNSPELLED = {Noun.PASSWORD: 6.0, Noun.SECRET: 12.0, Noun.KEY: 24.0}  # bits from which on letters with marks between them are no words
-_MOST_OF_LETTERS = 6.5  # all that the letters of a word and its length may add: 4 for bits, 2 for length, 0.5 for both cases
+_UNSPELLED = {
+    Noun.PASSWORD: 6.0,
+    Noun.SECRET: 12.0,
+    Noun.KEY: 24.0,
+}  # bits from which on letters with marks between them are no words
+_MOST_OF_LETTERS = (
+    6.5  # all that the letters of a word and its length may add: 4 for bits, 2 for length, 0.5 for both cases
+)
 _MOST_BITS_OF_A_NAME = 1.0  # abbreviations look drawn by chance
 _SHORTEST = {Noun.PASSWORD: 4, Noun.SECRET: 8, Noun.KEY: 12}
 _DRAWN = frozenset({Shape.HEX, Shape.UUID, Shape.NUMBER})  # no letters that could spell a word
@@ -44,7 +52,9 @@ _OF_WORDS = frozenset({Shape.LETTERS, Shape.WORDS})
 _UNSPOKEN = 1.5  # bits a character from which on a phrase is of no language
 _UNPADDED = 8.0  # bits from which on letters before a padding are no words
 _UNWRITTEN = 16.0  # bits: whatever its numbers look like, nobody wrote this
-_NEVER = frozenset({Shape.KNOWN, Shape.REFERENCE, Shape.PUBLIC, Shape.SEALED, Shape.PLACE, Shape.WORDS, Shape.CODE})
+_NEVER = frozenset(
+    {Shape.KNOWN, Shape.REFERENCE, Shape.PUBLIC, Shape.SEALED, Shape.PLACE, Shape.WORDS, Shape.CODE}
+)
 _MARKED_UP = frozenset({Shape.REFERENCE, Shape.WORDS, Shape.CODE})  # by its signs
 _RUNS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _CHANGES = re.compile(rb"[A-Za-z]+|[0-9]+|[^A-Za-z0-9]+")
@@ -56,9 +66,24 @@ _WRITTEN = re.compile(
     r"|\(\?|://"
 )
 _WITH_SIGNS = 10  # characters from which on it shows
-_KINDS_A_CHARACTER, _BITS_A_CHARACTER = 0.55, 0.3  # of 137,000 texts from programs with the marks of code 1 in 550 has so many
+_KINDS_A_CHARACTER, _BITS_A_CHARACTER = (
+    0.55,
+    0.3,
+)  # of 137,000 texts from programs with the marks of code 1 in 550 has so many
 _LONG = 32
-_UPLOADED = (".png", ".jpg", ".jpeg", ".gif", ".svg", ".pdf", ".zip", ".csv", ".json", ".html", ".txt")  # whatever a file's name is made of
+_UPLOADED = (
+    ".png",
+    ".jpg",
+    ".jpeg",
+    ".gif",
+    ".svg",
+    ".pdf",
+    ".zip",
+    ".csv",
+    ".json",
+    ".html",
+    ".txt",
+)  # whatever a file's name is made of
 _LONGEST_WITH_NOUN, _LONGEST_OF_WORDS = 80, 24  # in a longer one they stand by chance
 _MARKED = re.compile(r"[-_./:]")
 _LONG_RUNS = re.compile(r"[A-Z]?[a-z]{4,}|[A-Z]{5,}")
@@ -80,7 +105,9 @@ _WITH_DIGITS = re.compile(r"[0-9]{0,6}([A-Za-z@$]{4,})[0-9]{1,8}[!?.*#@$]{0,2}")
 _ROWS = (
     "qwertyuiop", "asdfghjkl", "zxcvbnm", "1234567890", "abcdefghijklmnopqrstuvwxyz", "1qaz2wsx3edc4rfv5tgb", "qazwsxedcrfv", "9abcdef",
 )  # fmt: skip
-_WALKS = frozenset(way[at : at + 4] for row in _ROWS for way in (row, row[::-1]) for at in range(len(row) - 3))
+_WALKS = frozenset(
+    way[at : at + 4] for row in _ROWS for way in (row, row[::-1]) for at in range(len(row) - 3)
+)
 _LONG_ARGUMENT = 12
 _CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+){2,}")
 _HAS_NOUN, _HAS_WALK = 0, 1
@@ -124,7 +151,11 @@ def weigh(value: bytes, noun: Noun, place: str, around: tuple[str, ...] = ()) ->
         most = _MOST_BITS_OF_A_NAME if _may_be_name(text, shape, noun, place) else _MOST_BITS
         points = min(max(bits * _per_bit(text, shape, noun), 0.0 if is_word else _LEAST_BITS), most)
         reasons.append(("letters as drawn by chance" if points > 0 else "letters as in words", points))
-    likeness = ["a word set outright", *_words_in(text)] if is_word else _likeness(text, shape, noun, outright=outright)
+    likeness = (
+        ["a word set outright", *_words_in(text)]
+        if is_word
+        else _likeness(text, shape, noun, outright=outright)
+    )
     reasons += [(reason, POINTS[reason]) for reason in likeness]
     points = sum(points for _, points in reasons)
     return Verdict(_confidence(points), points, tuple(reasons))
@@ -134,10 +165,17 @@ def _by_its_letters(value: bytes, text: str, shape: Shape, noun: Noun) -> Shape:
     """Give the shape of a value whose letters tell that it only has the marks of something else."""
     if shape is Shape.KNOWN or (shape is Shape.PLACE and text.lower().endswith(_UPLOADED)):
         return shape
-    if shape in _NEVER and ((len(value) >= _LONG and _is_noise(value)) or (shape in _MARKED_UP and is_drawn_with_signs(text))):
+    if shape in _NEVER and (
+        (len(value) >= _LONG and _is_noise(value)) or (shape in _MARKED_UP and is_drawn_with_signs(text))
+    ):
         return Shape.OTHER
     if shape is Shape.WORDS and value.isascii() and not _CONSTANT.fullmatch(text):
-        if text[-1] == "=" and len(text) % 4 == 0 and text.rstrip("=").isalpha() and random_bits(text) > _UNPADDED:
+        if (
+            text[-1] == "="
+            and len(text) % 4 == 0
+            and text.rstrip("=").isalpha()
+            and random_bits(text) > _UNPADDED
+        ):
             return Shape.PLAIN  # base64 of a few bytes
         if _bits_of_words(text) >= _UNSPELLED[noun]:
             return Shape.LETTERS
@@ -179,7 +217,12 @@ def _may_be_name(text: str, shape: Shape, noun: Noun, place: str) -> bool:
     """Tell whether a value may stand for another, however its letters look: a name with a number, or what a manual calls an argument."""
     if shape is Shape.NUMBERED:
         return noun is not Noun.PASSWORD
-    return shape is Shape.LETTERS and place in {"bare", "option", "command"} and len(text) < _LONG_ARGUMENT and text.isupper()
+    return (
+        shape is Shape.LETTERS
+        and place in {"bare", "option", "command"}
+        and len(text) < _LONG_ARGUMENT
+        and text.isupper()
+    )
 
 
 def is_drawn_with_signs(text: str) -> bool:
@@ -188,7 +231,11 @@ def is_drawn_with_signs(text: str) -> bool:
     if length < _WITH_SIGNS or len(_KINDS.findall(text)) < _KINDS_A_CHARACTER * length or not text.isascii():
         return False
     signs = len(set(_SIGN.findall(text)))
-    if text in {text.lower(), text.upper()} or signs < (2 if _DIGIT.search(text) else 3) or _WRITTEN.search(text):
+    if (
+        text in {text.lower(), text.upper()}
+        or signs < (2 if _DIGIT.search(text) else 3)
+        or _WRITTEN.search(text)
+    ):
         return False
     return random_bits(text) > _BITS_A_CHARACTER * min(length, LOOKED_AT)
 
@@ -208,7 +255,12 @@ def _confidence(points: float) -> Confidence | None:
 
 def _is_word(text: str, place: str) -> bool:
     """Tell whether a value is a word, or a few in quotes, that somebody may have chosen: nothing that says what would stand there."""
-    if len(text) > _LONGEST_CHOSEN or text in _INSTEAD or text.startswith(_NOT) or not (text.isalpha() or place == "quoted"):
+    if (
+        len(text) > _LONGEST_CHOSEN
+        or text in _INSTEAD
+        or text.startswith(_NOT)
+        or not (text.isalpha() or place == "quoted")
+    ):
         return False
     return _A_WORD.fullmatch(text) is not None
 
@@ -223,7 +275,10 @@ def _likeness(text: str, shape: Shape, noun: Noun, *, outright: bool) -> list[st
         found.append("both cases")
     if not text.isascii():
         found.append("another script" if 2 * len(_FOREIGN.findall(text)) >= len(text) else "mixed scripts")
-    if shape is Shape.OTHER and not text.replace("-", "").replace("_", "").replace(".", "").rstrip("=").isalnum():
+    if (
+        shape is Shape.OTHER
+        and not text.replace("-", "").replace("_", "").replace(".", "").rstrip("=").isalnum()
+    ):
         found.append("signs")
     if noun is not Noun.PASSWORD and (shape is Shape.NUMBERED or (shape is Shape.OTHER and _is_name(text))):
         found.append("a plain name")
@@ -260,12 +315,18 @@ def _counts(text: str) -> bool:
 
 def _repeats(text: str) -> bool:
     length = len(text)
-    return 2 * len(set(text)) < length + 4 and bits_per_character(text) < (1.5 if length < 8 else 2.0 if length < 10 else 2.5)
+    return 2 * len(set(text)) < length + 4 and bits_per_character(text) < (
+        1.5 if length < 8 else 2.0 if length < 10 else 2.5
+    )
 
 
 def _is_name(text: str) -> bool:
     """Tell whether a value with marks in it has a word among what they divide."""
-    return "+" not in text and _MARKED.search(text) is not None and any(random_bits(word) < _WORDLIKE for word in _LONG_RUNS.findall(text))
+    return (
+        "+" not in text
+        and _MARKED.search(text) is not None
+        and any(random_bits(word) < _WORDLIKE for word in _LONG_RUNS.findall(text))
+    )
 
 
 def _words_in(text: str, *, outright: bool = False) -> list[str]:

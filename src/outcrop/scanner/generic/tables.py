@@ -14,11 +14,18 @@ _QUOTES = b"\"'"
 _ENDS_A_NAME = b",;\t|\r\n"  # in a heading; in SQL a place in the name of a column is given
 _NAME = rb"[\w .*`\"'#/-]{0,40}"
 _HEADINGS = {
-    mark: re.compile(rb"(?:\xef\xbb\xbf)?[ \t]*%b?(?:%b%b){1,40}%b\r?" % (re.escape(mark), _NAME, re.escape(mark), _NAME))
+    mark: re.compile(
+        rb"(?:\xef\xbb\xbf)?[ \t]*%b?(?:%b%b){1,40}%b\r?" % (re.escape(mark), _NAME, re.escape(mark), _NAME)
+    )
     for mark in (b",", b";", b"\t", _BAR)
 }
-_RULE = re.compile(rb"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*\r?")  # below a heading of Markdown
-_CELLS = {mark: re.compile(rb"(?:\"((?:[^\"\n]|\"\")*+)\"|([^%b\n]*))(?:%b|$)" % ((re.escape(mark),) * 2)) for mark in _HEADINGS}
+_RULE = re.compile(
+    rb"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*\r?"
+)  # below a heading of Markdown
+_CELLS = {
+    mark: re.compile(rb"(?:\"((?:[^\"\n]|\"\")*+)\"|([^%b\n]*))(?:%b|$)" % ((re.escape(mark),) * 2))
+    for mark in _HEADINGS
+}
 _DIGEST = re.compile(
     rb"[0-9a-f]{32}|[0-9A-F]{32}|[0-9a-f]{40}|[0-9A-F]{40}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128}"
 )  # as databases keep them
@@ -55,7 +62,9 @@ def table(data: bytes, end: int) -> tuple[list[Cell], int]:
         return [], end
     names = [data[left:right] for left, right in _row(data, begin, stop, mark)]
     columns = _columns(names)
-    if not columns or len(list(filter(None, names))) < 2 or (mark != _BAR and not names[-1]):  # lines of a list, each with a comma
+    if (
+        not columns or len(list(filter(None, names))) < 2 or (mark != _BAR and not names[-1])
+    ):  # lines of a list, each with a comma
         return [], stop
     outright = mark != _BAR and all(any(map(known.search, names)) for known in (_KNOWS_WHOSE, _KNOWS_WHERE))
     found: list[Cell] = []
@@ -80,8 +89,12 @@ def _credentials(named: Iterable[tuple[int, bytes]]) -> list[tuple[int, Noun]]:
     return [(at, noun) for at, name in named if (noun := noun_of(name)) is not None and noun is not Noun.KEY]
 
 
-def _cells(data: bytes, row: list[tuple[int, int]], columns: list[tuple[int, Noun]], *, outright: bool) -> list[Cell]:
-    return [Cell(*row[at], noun, outright) for at, noun in columns if _may_be_one(data[slice(*row[at])], noun)]
+def _cells(
+    data: bytes, row: list[tuple[int, int]], columns: list[tuple[int, Noun]], *, outright: bool
+) -> list[Cell]:
+    return [
+        Cell(*row[at], noun, outright) for at, noun in columns if _may_be_one(data[slice(*row[at])], noun)
+    ]
 
 
 def _may_be_one(value: bytes, noun: Noun) -> bool:
@@ -143,7 +156,14 @@ def _inserted_row(data: bytes, at: int) -> tuple[list[tuple[int, int]], int]:
 
 def _mark_of(data: bytes, begin: int, stop: int) -> bytes | None:
     """Give what divides the cells of a heading: a line of names and nothing else."""
-    return next((mark for mark in reversed(_HEADINGS) if mark in data[begin:stop] and _HEADINGS[mark].fullmatch(data, begin, stop)), None)
+    return next(
+        (
+            mark
+            for mark in reversed(_HEADINGS)
+            if mark in data[begin:stop] and _HEADINGS[mark].fullmatch(data, begin, stop)
+        ),
+        None,
+    )
 
 
 def _lines(data: bytes, at: int, *, ruled: bool) -> Iterator[tuple[int, int]]:
@@ -168,8 +188,16 @@ def _row(data: bytes, begin: int, stop: int, mark: bytes) -> Iterator[tuple[int,
     for cell in _CELLS[mark].finditer(data, begin, stop):
         left, right = cell.span(1) if cell[1] is not None else cell.span(2)
         text = data[left:right]
-        left, right = left + len(text) - len(text.lstrip(_MARKS)), right - len(text) + len(text.rstrip(_MARKS))
-        if cell[2] is not None and right - left > 1 and data[left] in _QUOTES and data[right - 1] == data[left]:
+        left, right = (
+            left + len(text) - len(text.lstrip(_MARKS)),
+            right - len(text) + len(text.rstrip(_MARKS)),
+        )
+        if (
+            cell[2] is not None
+            and right - left > 1
+            and data[left] in _QUOTES
+            and data[right - 1] == data[left]
+        ):
             left, right = left + 1, right - 1
         yield left, right
         if cell.end() == stop and data[stop - 1 : stop] != mark:

@@ -42,7 +42,9 @@ def crc32_grafana(body: str) -> str:
 
 def _github(token: str) -> bool:
     body = token.rpartition("_")[2]  # a prefix may have several underscores, the random part has none
-    last = _BASE62[zlib.crc32(body[:-6].encode()) % len(_BASE62)]  # a file may be full of near misses, and one digit tells nearly all
+    last = _BASE62[
+        zlib.crc32(body[:-6].encode()) % len(_BASE62)
+    ]  # a file may be full of near misses, and one digit tells nearly all
     return body[-1:] == last and crc32_base62(body[:-6]) == body[-6:]
 
 

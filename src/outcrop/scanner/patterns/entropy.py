@@ -3,7 +3,10 @@
 import math
 from functools import lru_cache
 
-_SHARES = [0.0, *(n * math.log2(n) for n in range(1, 1_000))]  # most values are short, and this is asked of every candidate
+_SHARES = [
+    0.0,
+    *(n * math.log2(n) for n in range(1, 1_000)),
+]  # most values are short, and this is asked of every candidate
 
 
 def bits_per_character(value: str) -> float:
@@ -22,7 +25,11 @@ def is_random(value: str, bits: float) -> bool:
     different = len(set(value))
     if different >= enough:
         return True
-    return different > too_few and value.count(value[length // 2]) < too_often and bits_per_character(value) >= bits
+    return (
+        different > too_few
+        and value.count(value[length // 2]) < too_often
+        and bits_per_character(value) >= bits
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -32,6 +39,12 @@ def _bounds(length: int, bits: float) -> tuple[int, int, int]:
         return -1 if length else 0, length + 1, length + 1
     too_few = max((count for count in range(length + 1) if math.log2(count or 1) < bits - 1e-9), default=0)
     # The least even spread: all but one stand once. The most even one beside a character that stands often: all others stand once.
-    spread = (count for count in range(1, length + 1) if math.log2(length) - _SHARES[length - count + 1] / length >= bits + 1e-9)
-    often = (count for count in range(1, length + 1) if math.log2(length) - _SHARES[count] / length < bits - 1e-9)
+    spread = (
+        count
+        for count in range(1, length + 1)
+        if math.log2(length) - _SHARES[length - count + 1] / length >= bits + 1e-9
+    )
+    often = (
+        count for count in range(1, length + 1) if math.log2(length) - _SHARES[count] / length < bits - 1e-9
+    )
     return too_few, next(spread, length + 1), next(often, length + 1)

@@ -54,7 +54,10 @@ def _scoped_flags(pattern: str) -> str:
         match = _FLAGS.match(pattern, at) if char == "(" else None
         if match:
             borders = _alternatives(pattern, match.end())
-            scoped = [f"(?{match[1]}:{pattern[left + 1 : right]})" for left, right in pairwise([match.end() - 1, *borders])]
+            scoped = [
+                f"(?{match[1]}:{pattern[left + 1 : right]})"
+                for left, right in pairwise([match.end() - 1, *borders])
+            ]
             return _scoped_flags(pattern[:at] + "|".join(scoped) + pattern[borders[-1] :])
     return pattern
 
@@ -96,7 +99,11 @@ _NAMED = re.compile(r"\?P?<\w+>")
 
 def with_group(pattern: str, group: int) -> str:
     """Name the group that holds the value; where none is said, it is the first that holds anything, and none has a name."""
-    starts = [at + 1 for at, char in _syntax(pattern) if char == "(" and (pattern[at + 1 : at + 2] != "?" or _NAMED.match(pattern, at + 1))]
+    starts = [
+        at + 1
+        for at, char in _syntax(pattern)
+        if char == "(" and (pattern[at + 1 : at + 2] != "?" or _NAMED.match(pattern, at + 1))
+    ]
     if group > len(starts):
         raise PatternError(f"has no group {group}: {pattern[:80]}")
     out, last = "", 0

@@ -75,8 +75,13 @@ def _without_pair(items: list[Any]) -> tuple[list[Any], int]:
     if not items or items[0][0] != op.BRANCH:
         return items, 0
     before, branches = items[0][1]
-    single = [branch[1:] if len(branch) == 2 and branch[0] == (op.LITERAL, ord("\\")) else branch for branch in branches]
-    return [(op.BRANCH, (before, single)), *items[1:]], int(any(len(new) < len(old) for new, old in zip(single, branches, strict=True)))
+    single = [
+        branch[1:] if len(branch) == 2 and branch[0] == (op.LITERAL, ord("\\")) else branch
+        for branch in branches
+    ]
+    return [(op.BRANCH, (before, single)), *items[1:]], int(
+        any(len(new) < len(old) for new, old in zip(single, branches, strict=True))
+    )
 
 
 def _is_open(items: list[Any]) -> bool:
@@ -236,7 +241,11 @@ def _scope(group: Any) -> str:
 
 
 def _flags(flags: int) -> str:
-    return ("i" if flags & re.IGNORECASE else "") + ("s" if flags & re.DOTALL else "") + ("m" if flags & re.MULTILINE else "")
+    return (
+        ("i" if flags & re.IGNORECASE else "")
+        + ("s" if flags & re.DOTALL else "")
+        + ("m" if flags & re.MULTILINE else "")
+    )
 
 
 def _char(code: int) -> str:

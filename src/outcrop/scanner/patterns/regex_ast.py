@@ -40,7 +40,9 @@ def parse(pattern: str) -> Any:
     except (re.error, OverflowError, RecursionError) as error:
         flags = str(error).startswith("global flags")
         raise PatternError(
-            "has flags for all of it; write them around what they are for, such as (?i:…)" if flags else str(error)
+            "has flags for all of it; write them around what they are for, such as (?i:…)"
+            if flags
+            else str(error)
         ) from None
     _check(tree)
     return tree
@@ -100,7 +102,14 @@ def behind_value(pattern: str) -> int | None:
     """Give how many characters every match has behind its value; None where that is not always as many."""
     tree = parse(pattern)
     group = tree.state.groupdict.get("secret")
-    at = next((at for at, (code, value) in enumerate(tree) if group and code == op.SUBPATTERN and value[0] == group), None)
+    at = next(
+        (
+            at
+            for at, (code, value) in enumerate(tree)
+            if group and code == op.SUBPATTERN and value[0] == group
+        ),
+        None,
+    )
     if at is None:
         return None
     low, high = width(tree[at + 1 :])
@@ -163,7 +172,9 @@ FAR = 30  # a bound from which on the second pass takes twice as long, and to co
 @lru_cache(maxsize=4096)
 def loosened(pattern: str) -> str:
     """Leave away how often a character comes at most, where that is often: all that the pattern matches is matched, and more."""
-    return _TIMES.sub(lambda times: f"{times[1]}{{{times[2]},}}" if int(times[3] or 0) >= FAR else times[0], pattern)
+    return _TIMES.sub(
+        lambda times: f"{times[1]}{{{times[2]},}}" if int(times[3] or 0) >= FAR else times[0], pattern
+    )
 
 
 def exact(pattern: str) -> int:
@@ -235,7 +246,9 @@ def _edge(items: list[Any], *, last: bool) -> set[int]:
         inner = inside(code, value)
         for part in inner:
             found |= _edge(list(part), last=last)
-        optional = any(part.getwidth()[0] == 0 for part in inner) or (code in {op.MAX_REPEAT, op.MIN_REPEAT} and value[0] == 0)
+        optional = any(part.getwidth()[0] == 0 for part in inner) or (
+            code in {op.MAX_REPEAT, op.MIN_REPEAT} and value[0] == 0
+        )
         if not optional:
             break
     return found
@@ -263,7 +276,11 @@ def _prefixes(items: list[Any]) -> list[tuple[bytes, bool]]:
             options = _prefixes(list(value[2]))
         if not options or len(options) * len(out) > _MANY:
             options = [(b"", False)]
-        out = [(a + b, whole) if open_ else (a, False) for a, open_ in out for b, whole in (options if open_ else [(b"", False)])]
+        out = [
+            (a + b, whole) if open_ else (a, False)
+            for a, open_ in out
+            for b, whole in (options if open_ else [(b"", False)])
+        ]
         if not any(open_ for _, open_ in out):
             break
     return [(text, whole) for text, whole in dict.fromkeys(out)]

@@ -54,7 +54,14 @@ class Reason:
 def explain(detail: Mapping[str, Any] | None, finding: Finding) -> list[Reason]:
     """Explain the score of a stored finding from what is stored with it; of one that was imported nothing else is known."""
     if detail is None:
-        return [Reason("imported", finding.composite_score, 100, "the score was given with the import, and no scan has made another")]
+        return [
+            Reason(
+                "imported",
+                finding.composite_score,
+                100,
+                "the score was given with the import, and no scan has made another",
+            )
+        ]
     evidence = Evidence(
         finding.validation_status,
         finding.validation_confidence,
@@ -87,14 +94,21 @@ def reasons(evidence: Evidence, made: Score, why: str | None) -> list[Reason]:
     total = sum(made.parts.values())
     if lowering := [cap for cap in caps(evidence) if cap.most < total]:
         lowest = min(lowering, key=lambda cap: cap.most)
-        told.append(Reason("cap", lowest.most - total, lowest.most, f"at most {lowest.most}: {lowest.sentence}"))
+        told.append(
+            Reason("cap", lowest.most - total, lowest.most, f"at most {lowest.most}: {lowest.sentence}")
+        )
     return told
 
 
 def _liveness(evidence: Evidence, why: str | None) -> str:
-    doubt = evidence.validation in {Validation.VALID, Validation.INVALID} and evidence.validation_confidence is not Confidence.HIGH
+    doubt = (
+        evidence.validation in {Validation.VALID, Validation.INVALID}
+        and evidence.validation_confidence is not Confidence.HIGH
+    )
     said = why or _LIVENESS[evidence.validation]
-    return f"{evidence.validation}: {said}" + (f" (confidence {evidence.validation_confidence})" if doubt else "")
+    return f"{evidence.validation}: {said}" + (
+        f" (confidence {evidence.validation_confidence})" if doubt else ""
+    )
 
 
 def _detection(evidence: Evidence) -> Iterator[str]:

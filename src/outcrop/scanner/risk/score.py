@@ -12,10 +12,22 @@ _LIVENESS = {
     Validation.INVALID: {Confidence.HIGH: 0, Confidence.MEDIUM: 6, Confidence.LOW: 8},
 }
 _UNDECIDED = {Validation.UNVALIDATED: 18, Validation.ERROR: 16, Validation.UNREACHABLE: 16}
-_DETECTION = {Strength.CHECKSUM: 20, Strength.PREFIX: 17, Strength.STRUCTURED: 14, Strength.CONTEXT: 9, Strength.GENERIC: 4}
+_DETECTION = {
+    Strength.CHECKSUM: 20,
+    Strength.PREFIX: 17,
+    Strength.STRUCTURED: 14,
+    Strength.CONTEXT: 9,
+    Strength.GENERIC: 4,
+}
 _IMPACT = {Impact.CRITICAL: 12, Impact.HIGH: 9, Impact.MEDIUM: 6, Impact.LOW: 2}
 _VISIBILITY = {Visibility.PUBLIC: 8, Visibility.INTERNAL: 4, Visibility.UNKNOWN: 4, Visibility.PRIVATE: 2}
-_SOURCE = {SourceType.JS_BUNDLE: 4, SourceType.ENDPOINT: 4, SourceType.REPO: 3, SourceType.GIST: 3, SourceType.COMMIT: 2}
+_SOURCE = {
+    SourceType.JS_BUNDLE: 4,
+    SourceType.ENDPOINT: 4,
+    SourceType.REPO: 3,
+    SourceType.GIST: 3,
+    SourceType.COMMIT: 2,
+}
 _EVERYTHING = re.compile(r"(?:^|_)(?:admin|root|superuser|owner|payment|payments|private_data|pii)(?:_|$)")
 _TEST_PATH = re.compile(
     r"(?:^|[/!_.-])(?:tests?|testing|testdata|specs?|__tests__|mocks?|fixtures?|examples?|samples?|docs?|demo|dummy)(?:[/_.-]|$)"

@@ -50,7 +50,11 @@ def _advice_for(rule_id: str | None, secret_type: str, paths: tuple[Path, ...]) 
     said = _said(rule_id, secret_type, paths)
     # What nobody issues has a kind, but no issuer to turn to.
     issuer = said.issuer if said is not None and (said.revoke or said.advice) else None
-    first = said.advice if said is not None and said.advice else _of_kind(secret_type, issuer, password=said is not None and said.password)
+    first = (
+        said.advice
+        if said is not None and said.advice
+        else _of_kind(secret_type, issuer, password=said is not None and said.password)
+    )
     log = f"{issuer}'s logs" if issuer else "the logs of what it opens"
     steps = (
         first,
@@ -58,7 +62,9 @@ def _advice_for(rule_id: str | None, secret_type: str, paths: tuple[Path, ...]) 
         f"Look through {log} for uses that were not yours, from the day it was first exposed.",
         _LAST,
     )
-    links = ((f"Revoke or rotate it at {said.issuer}", said.revoke),) if said is not None and said.revoke else ()
+    links = (
+        ((f"Revoke or rotate it at {said.issuer}", said.revoke),) if said is not None and said.revoke else ()
+    )
     return Advice(steps, links)
 
 
@@ -73,14 +79,16 @@ def _of_kind(secret_type: str, issuer: str | None, *, password: bool) -> str:
             "have a certificate that was issued for it revoked."
         )
     if "jwt" in kind or "json_web_token" in kind:
-        return (
-            "End the session it stands for. If it does not expire soon, replace the key that it is signed with, which ends all others too."
-        )
+        return "End the session it stands for. If it does not expire soon, replace the key that it is signed with, which ends all others too."
     if issuer is not None:
         return f"Revoke it at {issuer} and make a new one that opens no more than is needed."
     if password or "password" in kind or kind in {"generic", "basic_auth"}:
-        return "Change this password wherever it is used: find out first what it opens, by the names around it."
-    return "Find out what it opens, by the names around it, have whoever issued it revoke it, and get a new one."
+        return (
+            "Change this password wherever it is used: find out first what it opens, by the names around it."
+        )
+    return (
+        "Find out what it opens, by the names around it, have whoever issued it revoke it, and get a new one."
+    )
 
 
 def _said(rule_id: str | None, secret_type: str, paths: Sequence[Path]) -> _Said | None:
@@ -99,7 +107,9 @@ def _said(rule_id: str | None, secret_type: str, paths: Sequence[Path]) -> _Said
     return of_type
 
 
-def _rules_with(rule_id: str | None, secret_type: str, paths: Sequence[Path]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+def _rules_with(
+    rule_id: str | None, secret_type: str, paths: Sequence[Path]
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Give the rules of the files that name the rule or the type, each with its file; others are not even parsed."""
     names = [f'"{name}"'.encode() for name in (rule_id, secret_type) if name]
     for path in paths:
@@ -113,5 +123,10 @@ def _rules_with(rule_id: str | None, secret_type: str, paths: Sequence[Path]) ->
                 if any(name in text for name in names):
                     data = tomllib.loads(text.decode())
                     yield from ((raw, data) for raw in data["rule"])
-            except (OSError, ValueError, KeyError, TypeError):  # a file that cannot be read is the loader's business to tell
+            except (
+                OSError,
+                ValueError,
+                KeyError,
+                TypeError,
+            ):  # a file that cannot be read is the loader's business to tell
                 continue

@@ -38,7 +38,9 @@ def spared(lists: tuple[Allowed, ...], data: bytes, value: Span, match: Span) ->
 def _checks(one: Allowed, data: bytes, span: Span, match: Span) -> Iterator[bool]:
     value = data[slice(*span)]
     if one.regexes:
-        stretch = {"match": data[slice(*match)].strip(b"\n"), "line": _line(data, match)}.get(one.target, value)
+        stretch = {"match": data[slice(*match)].strip(b"\n"), "line": _line(data, match)}.get(
+            one.target, value
+        )
         yield spans(compiled(one.regexes), stretch, 0, len(stretch)) is not None
     if one.stopwords:
         text = value.decode("utf-8", "replace").lower()

@@ -17,7 +17,9 @@ class Rules(Sequence[Rule]):
 
     __slots__ = ("_lines", "_made", "ids", "triggers", "widest")
 
-    def __init__(self, ids: dict[str, int], triggers: list[list[tuple[int, int]]], widest: int, lines: list[bytes]) -> None:
+    def __init__(
+        self, ids: dict[str, int], triggers: list[list[tuple[int, int]]], widest: int, lines: list[bytes]
+    ) -> None:
         self.ids = ids
         self.triggers = triggers  # for each, the numbers of rules and of their forms
         self.widest = widest  # characters that a trigger can have where what it leads to is found
@@ -62,7 +64,12 @@ def by_trigger(rules: Sequence[Rule]) -> dict[str, list[tuple[int, int]]]:
 
 def to_lines(rules: Rules, notes: Sequence[str]) -> bytes:
     """Write rules without their proof, which no scan needs and which is most of them."""
-    said = {"ids": [rule.id for rule in rules], "triggers": rules.triggers, "widest": rules.widest, "notes": notes}
+    said = {
+        "ids": [rule.id for rule in rules],
+        "triggers": rules.triggers,
+        "widest": rules.widest,
+        "notes": notes,
+    }
     lines = b"\n".join(orjson.dumps(row, default=list) for row in (said, *(rule.unproved for rule in rules)))
     return _sum(lines) + b"\n" + lines
 
@@ -74,7 +81,9 @@ def from_lines(content: bytes) -> tuple[Rules, list[str]]:
         raise ValueError("rules are damaged")
     said, *lines = rest.split(b"\n")
     head = orjson.loads(said)
-    return Rules({name: number for number, name in enumerate(head["ids"])}, head["triggers"], head["widest"], lines), head["notes"]
+    return Rules(
+        {name: number for number, name in enumerate(head["ids"])}, head["triggers"], head["widest"], lines
+    ), head["notes"]
 
 
 def _sum(content: bytes) -> bytes:

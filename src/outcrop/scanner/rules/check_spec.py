@@ -6,7 +6,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    field_validator,
+    model_validator,
+)
 
 from outcrop.scanner.patterns.re2_match import compile_regex
 
@@ -54,9 +62,15 @@ class Outcome(Condition):
         """Write it out, with the usual status and reason."""
         given = self.model_dump(by_alias=True, exclude_unset=True, exclude={"reply"}) | {"result": result}
         media = "application/json" if self.reply[0] in "{[" else "text/plain"
-        answered = {"status": (self.status or [status])[0], "headers": {"Content-Type": media}, "body": self.reply}
+        answered = {
+            "status": (self.status or [status])[0],
+            "headers": {"Content-Type": media},
+            "body": self.reply,
+        }
         recorded = {"name": result, "result": result, "confidence": self.confidence} | answered
-        return Meaning.model_validate({"status": [status], "reason": reason} | given), Reply.model_validate(recorded)
+        return Meaning.model_validate({"status": [status], "reason": reason} | given), Reply.model_validate(
+            recorded
+        )
 
 
 class Request(_Shape):
@@ -97,7 +111,9 @@ class Reply(_Shape):
     status: int = 200
     headers: dict[str, str] = {}
     body: str = ""
-    further: dict[str, Annotated[tuple[int, str], Field(strict=False)]] = {}  # the path of a capability's request → status and body
+    further: dict[
+        str, Annotated[tuple[int, str], Field(strict=False)]
+    ] = {}  # the path of a capability's request → status and body
     result: Literal["valid", "invalid", "error", "unreachable", "unvalidated"]
     confidence: Level | None = None
     labels: list[str] = []
@@ -116,7 +132,9 @@ class Check(Request):
     needs: list[str] = []  # parts without which nothing can be asked
     otherwise: dict[str, str] = {}  # what a part is taken to be where none was found
     given_host: bool = False  # the host comes from the scanned text, and may be anybody's
-    hosts: list[str] = []  # the issuer's own domains: a host from the text that is one of these, or below one, is safe to ask
+    hosts: list[
+        str
+    ] = []  # the issuer's own domains: a host from the text that is one of these, or below one, is safe to ask
     only: str = ""  # a pattern that the credential begins with: the check is for this form alone
     billed: bool = False
     test_mode: list[str] = []  # beginnings of keys, or of a companion, that only work with made-up data
@@ -129,7 +147,9 @@ class Check(Request):
     @model_validator(mode="after")
     def _written_out(self) -> Self:
         """Put what is said in short after what is said at length."""
-        short = [one.meaning(*how) for one, how in ((self.live, _LIVE), (self.dead, _DEAD)) if one is not None]
+        short = [
+            one.meaning(*how) for one, how in ((self.live, _LIVE), (self.dead, _DEAD)) if one is not None
+        ]
         if not short:
             return self
         made = {
@@ -152,12 +172,16 @@ class Check(Request):
             return self
         if self.named is None and not (self.url and self.answer):
             raise ValueError("a check needs a url and answers, or the name of a check in Python")
-        if self.named is None and not (self.url.startswith("https://") or ((self.given_host or self.hosts) and self.url.startswith("{"))):
+        if self.named is None and not (
+            self.url.startswith("https://") or ((self.given_host or self.hosts) and self.url.startswith("{"))
+        ):
             raise ValueError("url: a check asks over https")
         return self
 
 
-Checks = Annotated[tuple[Check, ...], BeforeValidator(lambda given: tuple(given) if isinstance(given, list) else (given,))]
+Checks = Annotated[
+    tuple[Check, ...], BeforeValidator(lambda given: tuple(given) if isinstance(given, list) else (given,))
+]
 _CHECKS: TypeAdapter[tuple[Check, ...]] = TypeAdapter(Checks)
 
 

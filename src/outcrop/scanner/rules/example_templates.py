@@ -12,7 +12,13 @@ import uuid
 from collections.abc import Callable
 from urllib.parse import quote
 
-from outcrop.scanner.patterns.checksums import crc32_base36, crc32_base62, crc32_grafana, crc32_hex, crc32_upper
+from outcrop.scanner.patterns.checksums import (
+    crc32_base36,
+    crc32_base62,
+    crc32_grafana,
+    crc32_hex,
+    crc32_upper,
+)
 
 _HEX = "0123456789abcdef"
 ALPHABETS = {
@@ -71,7 +77,9 @@ def _one(call: str, before: str, chance: random.Random) -> str:  # noqa: PLR0911
     name, _, rest = call.partition(" ")
     if name in ALPHABETS:
         low, _, high = rest.partition("-")
-        return _random(ALPHABETS[name], chance.randint(_count(low), _count(high)) if high else _count(low), chance)
+        return _random(
+            ALPHABETS[name], chance.randint(_count(low), _count(high)) if high else _count(low), chance
+        )
     if name in _CHECKSUMS:
         return rest + _CHECKSUMS[name](rest or before)
     if name in {"uuid", "UUID"}:

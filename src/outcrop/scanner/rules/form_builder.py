@@ -50,7 +50,9 @@ class FormIn(Strict):
     drawn: bool | None = None
     confidence: Literal["high", "medium", "low"] | None = None
     strength: Literal["prefix", "structured", "context", "generic"] | None = None
-    judge: Literal["noun", "key", "members", "table", "option", "command", "said", "header", "call"] | None = None
+    judge: (
+        Literal["noun", "key", "members", "table", "option", "command", "said", "header", "call"] | None
+    ) = None
     trigger: str | None = None  # what the first pass looks for instead of the pattern
 
 
@@ -61,7 +63,11 @@ def make_form(given: FormIn) -> Form:
     _check(given, within)
     leading, value = _leading_and_value(given.pattern, given.context, within, judged=given.judge in LEADING)
     strength = Strength(given.strength) if given.strength else _strength(given)
-    usual = Confidence.HIGH if strength in {Strength.CHECKSUM, Strength.PREFIX, Strength.STRUCTURED} else Confidence.MEDIUM
+    usual = (
+        Confidence.HIGH
+        if strength in {Strength.CHECKSUM, Strength.PREFIX, Strength.STRUCTURED}
+        else Confidence.MEDIUM
+    )
     form = own_form(
         leading + value,
         word=_word(given),
@@ -77,11 +83,15 @@ def make_form(given: FormIn) -> Form:
     before, after = within if given.near else 0, within if given.near or given.after else 0
     if given.judge in {"members", "table"}:
         if not form.whole:
-            raise regex_ast.PatternError("pattern must end with what stands before the first member, and be at most 450 characters wide")
+            raise regex_ast.PatternError(
+                "pattern must end with what stands before the first member, and be at most 450 characters wide"
+            )
         after = MOST
     drawn = bool(given.entropy) and strength is Strength.CONTEXT if given.drawn is None else given.drawn
     in_line = not (before or after or given.judge) and form.in_line
-    return form._replace(before=before, after=after, until=given.until or None, judge=given.judge, drawn=drawn, in_line=in_line)
+    return form._replace(
+        before=before, after=after, until=given.until or None, judge=given.judge, drawn=drawn, in_line=in_line
+    )
 
 
 def _check(given: FormIn, within: int) -> None:
@@ -96,10 +106,14 @@ def _check(given: FormIn, within: int) -> None:
         raise regex_ast.PatternError(f"within is at most {_WIDEST_GAP} with context")
     if given.trigger:
         if given.judge not in LED_TO:
-            raise regex_ast.PatternError(f"trigger needs a judge that a pattern leads to: {' or '.join(LED_TO)}")
+            raise regex_ast.PatternError(
+                f"trigger needs a judge that a pattern leads to: {' or '.join(LED_TO)}"
+            )
         _whole("trigger", given.trigger)
     if given.checksum is not None and given.checksum not in CHECKSUMS:
-        raise regex_ast.PatternError(f"checksum {given.checksum!r} is not known; known are {', '.join(sorted(CHECKSUMS))}")
+        raise regex_ast.PatternError(
+            f"checksum {given.checksum!r} is not known; known are {', '.join(sorted(CHECKSUMS))}"
+        )
     if given.exclude:
         _whole("exclude", given.exclude)
 
@@ -117,7 +131,9 @@ def _known(given: FormIn) -> dict[str, Any]:
         return known
     # Else it must not go on behind what could be its end, and its beginning must be one that is found.
     begins = regex_ast.literal_prefixes(given.pattern)
-    if min(map(len, begins)) < _TELLING or regex_ast.characters(tree, narrowest) - _WORD - set(_joining(last).encode()):
+    if min(map(len, begins)) < _TELLING or regex_ast.characters(tree, narrowest) - _WORD - set(
+        _joining(last).encode()
+    ):
         return {}
     return known | {"begins": tuple(text.decode("latin-1") for text in begins)}
 
@@ -126,14 +142,21 @@ def _written_out(given: FormIn) -> FormIn:
     """Write the short form out: what it does not say itself is made from its word and value."""
     words, values = given.word, given.value
     if bool(given.pattern) == bool(values):
-        raise regex_ast.PatternError("pattern and value exclude each other" if values else "pattern or value is needed")
+        raise regex_ast.PatternError(
+            "pattern and value exclude each other" if values else "pattern or value is needed"
+        )
     if words and (given.context or given.near or given.after):
         raise regex_ast.PatternError("word stands for context, near and after")
-    if not (words or given.context or given.near or given.after or given.pattern or shorthand.begins_alike(values)):
+    if not (
+        words or given.context or given.near or given.after or given.pattern or shorthand.begins_alike(values)
+    ):
         raise regex_ast.PatternError("value has no beginning of its own: it needs a word")
     made: dict[str, Any] = {}
     if words:
-        made |= {"context": [shorthand.context_of(words, tight=given.tight)], "within": given.within or shorthand.BESIDE}
+        made |= {
+            "context": [shorthand.context_of(words, tight=given.tight)],
+            "within": given.within or shorthand.BESIDE,
+        }
     if values:
         made |= {
             "pattern": shorthand.pattern_of(values),
@@ -201,7 +224,9 @@ def whole_pattern(pattern: str, context: list[str], within: int) -> str:
     return "".join(_leading_and_value(pattern, context, within))
 
 
-def _leading_and_value(pattern: str, context: list[str], within: int, *, judged: bool = False) -> tuple[str, str]:
+def _leading_and_value(
+    pattern: str, context: list[str], within: int, *, judged: bool = False
+) -> tuple[str, str]:
     """Write the word with the gap behind it, and the value with its boundaries."""
     _whole("pattern", pattern)
     for word in context:

@@ -20,7 +20,13 @@ from outcrop.scanner.rules.gitleaks_files import EXTENDED, extended, lowered
 from outcrop.scanner.rules.model import Impact, Rule, RuleError, Strength
 
 _HEADING = re.compile(r"\s*\[\[\s*rules\s*\]\]", re.IGNORECASE)
-_REPLACED = ("description", "regex", "path", "secretgroup", "entropy")  # what a rule that extends another says instead of it
+_REPLACED = (
+    "description",
+    "regex",
+    "path",
+    "secretgroup",
+    "entropy",
+)  # what a rule that extends another says instead of it
 _LONGEST_ID = 80
 
 
@@ -165,21 +171,34 @@ def _lists(table: _RuleIn | _FileIn) -> list[_AllowIn]:
 def _over(upper: _Read, base: dict[str, tuple[str, _RuleIn]]) -> dict[str, tuple[str, _RuleIn]]:
     """Put the rules of a file over those of the one that it extends."""
     kept = {name: rule for name, rule in base.items() if name not in upper.file.extend.disabledrules}
-    return kept | {name: (at, _merged(rule, kept[name][1]) if name in kept else rule) for name, (at, rule) in upper.rules.items()}
+    return kept | {
+        name: (at, _merged(rule, kept[name][1]) if name in kept else rule)
+        for name, (at, rule) in upper.rules.items()
+    }
 
 
 def _merged(rule: _RuleIn, base: _RuleIn) -> _RuleIn:
     said = {key: getattr(rule, key) for key in _REPLACED if getattr(rule, key)}
-    lists = {"allowlist": None, "allowlists": [*_lists(base), *_lists(rule)], "keywords": [*base.keywords, *rule.keywords]}
+    lists = {
+        "allowlist": None,
+        "allowlists": [*_lists(base), *_lists(rule)],
+        "keywords": [*base.keywords, *rule.keywords],
+    }
     return base.model_copy(update=said | lists)
 
 
-def _note_file(path: Path, read: Sequence[_Read], rules: dict[str, tuple[str, _RuleIn]], notes: list[str]) -> None:
+def _note_file(
+    path: Path, read: Sequence[_Read], rules: dict[str, tuple[str, _RuleIn]], notes: list[str]
+) -> None:
     if any(each.file.extend.usedefault and each.file.extend.disabledrules for each in read):
-        notes.append(f"{path}: extend.disabledRules: the built-in rules stand for those of gitleaks and are not switched off")
+        notes.append(
+            f"{path}: extend.disabledRules: the built-in rules stand for those of gitleaks and are not switched off"
+        )
     lists = [one for each in read for one in _lists(each.file)]
     if any(not one.targetrules for one in lists):
-        notes.append(f"{path}: its allowlists hold for its own rules, not for the built-in ones; .outcropignore names paths for all")
+        notes.append(
+            f"{path}: its allowlists hold for its own rules, not for the built-in ones; .outcropignore names paths for all"
+        )
     missing = sorted({name for one in lists for name in one.targetrules} - rules.keys())
     notes += (f"{path}: targetRules: there is no rule {name} in this file" for name in missing)
 
@@ -189,7 +208,11 @@ def _is_used(at: str, rule: _RuleIn, notes: list[str]) -> bool:
     if rule.skipreport:
         return False
     if not rule.regex:
-        why = "is for files by their names alone" if rule.path else "changes a rule of gitleaks that is not here"
+        why = (
+            "is for files by their names alone"
+            if rule.path
+            else "changes a rule of gitleaks that is not here"
+        )
         notes.append(f"{at}: rule {rule.id}: {why}: it finds nothing")
         return False
     if rule.required:

@@ -46,7 +46,9 @@ class Form(NamedTuple):
     entropy: float = 0.0  # bits per character that the value must have
     checksum: str | None = None
     exclude: str | None = None  # values that match this wholly are something else
-    before: int = 0  # with `near`: how far from the trigger the value may stand, to either side, any number of times
+    before: int = (
+        0  # with `near`: how far from the trigger the value may stand, to either side, any number of times
+    )
     after: int = 0
     until: str | None = None  # where this stands, no window goes on
     keywords: tuple[str, ...] = ()  # one of these must stand anywhere in the text, in any case
@@ -99,7 +101,9 @@ class Rule(NamedTuple):
     origin: str = ""  # file and line, for messages
     examples: tuple[str, ...] = ()
     counterexamples: tuple[str, ...] = ()
-    only: str = ""  # only in files whose path has this pattern in it; of these two, a gitleaks configuration's own
+    only: str = (
+        ""  # only in files whose path has this pattern in it; of these two, a gitleaks configuration's own
+    )
     allowed: tuple[Allowed, ...] = ()
 
     @property

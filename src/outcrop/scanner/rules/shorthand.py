@@ -30,13 +30,22 @@ _CLASSES = {
     "base64": "[0-9A-Za-z+/]", "base64url": "[0-9A-Za-z_-]",
 }  # fmt: skip
 _UUIDS = {
-    name: "-".join(f"[0-9{letters}]{{{length}}}" for length in (8, 4, 4, 4, 12)) for name, letters in (("uuid", "a-f"), ("UUID", "A-F"))
+    name: "-".join(f"[0-9{letters}]{{{length}}}" for length in (8, 4, 4, 4, 12))
+    for name, letters in (("uuid", "a-f"), ("UUID", "A-F"))
 }
 _RANDOM = 0.7  # share of the randomness that a value of this length and alphabet can have
-_MIXED = {"base36", "BASE36", "base62", "base64", "base64url"}  # letters and digits: a run of letters is a name
+_MIXED = {
+    "base36",
+    "BASE36",
+    "base62",
+    "base64",
+    "base64url",
+}  # letters and digits: a run of letters is a name
 _NAMES = r"[A-Z]?[a-z]+(?:[_-]?[A-Z]?[a-z]+)*|[A-Z]+(?:[_-][A-Z]+)*"
 _HASHES = "[0-9a-f]{24,}|[0-9A-F]{24,}"
-_PIECE = re.compile(r"\{\{(?P<alphabet>[A-Za-z0-9]+)(?: (?P<low>[1-9][0-9]*)(?:-(?P<high>[1-9][0-9]*))?)?\}\}")
+_PIECE = re.compile(
+    r"\{\{(?P<alphabet>[A-Za-z0-9]+)(?: (?P<low>[1-9][0-9]*)(?:-(?P<high>[1-9][0-9]*))?)?\}\}"
+)
 _WRITTEN_SO = {
     "api": "API",
     "id": "ID",
@@ -106,7 +115,9 @@ def exclude_of(values: Sequence[str]) -> str | None:
     whole = [_pieces(value) for value in values]
     if not all(len(pieces) == 1 and pieces[0].alphabet in _MIXED for pieces in whole):
         return None
-    return _NAMES if {pieces[0].alphabet for pieces in whole} & {"base36", "BASE36"} else f"{_NAMES}|{_HASHES}"
+    return (
+        _NAMES if {pieces[0].alphabet for pieces in whole} & {"base36", "BASE36"} else f"{_NAMES}|{_HASHES}"
+    )
 
 
 def begins_alike(values: Sequence[str]) -> bool:
@@ -120,9 +131,16 @@ def examples_of(rule_id: str, words: Sequence[str], values: Sequence[str]) -> li
     out = []
     for number, value in enumerate(values):
         template = f"«{_template(value)}»"
-        out += [f"{name}={template}\n", f"{word}:\n  api_key: {template}\n" if not number else f'{name} = "{template}"\n']
+        out += [
+            f"{name}={template}\n",
+            f"{word}:\n  api_key: {template}\n" if not number else f'{name} = "{template}"\n',
+        ]
     first = f"«{_template(values[0])}»"
-    return [*out, f'client = Client({name.lower()}="{first}", timeout=30)\n', f'{{"{name.lower()}": "{first}"}}\n']
+    return [
+        *out,
+        f'client = Client({name.lower()}="{first}", timeout=30)\n',
+        f'{{"{name.lower()}": "{first}"}}\n',
+    ]
 
 
 def counterexamples_of(rule_id: str, words: Sequence[str], values: Sequence[str]) -> list[str]:
@@ -167,7 +185,9 @@ def _pieces(value: str) -> list[_Piece]:
     if at < len(template):
         out.append(_Piece(text=template[at:]))
     if any("{{" in piece.text for piece in out):
-        raise PatternError(f"value {value!r} is not understood; write an alphabet and a length, such as hex 32")
+        raise PatternError(
+            f"value {value!r} is not understood; write an alphabet and a length, such as hex 32"
+        )
     if not any(piece.alphabet for piece in out):
         raise PatternError(f"value {value!r} is always the same")
     return out
@@ -179,7 +199,9 @@ def _drawn(match: re.Match[str], value: str) -> _Piece:
     if alphabet in _UUIDS and not low:
         return _Piece(alphabet=alphabet, low=32, high=32)
     if alphabet not in _CLASSES or not 0 < low <= high:
-        raise PatternError(f"value {value!r} is not understood; alphabets are {', '.join(_CLASSES)}, or uuid, with a length or two")
+        raise PatternError(
+            f"value {value!r} is not understood; alphabets are {', '.join(_CLASSES)}, or uuid, with a length or two"
+        )
     return _Piece(alphabet=alphabet, low=low, high=high)
 
 
@@ -204,7 +226,9 @@ def _shortened(value: str) -> str:
     """Write a value that lacks a good part of its longest stretch."""
     pieces = _pieces(value)
     longest = max((piece for piece in pieces if piece.alphabet), key=lambda piece: piece.low)
-    return "".join(_write(piece, max(1, piece.low * 2 // 3) if piece is longest else piece.low) for piece in pieces)
+    return "".join(
+        _write(piece, max(1, piece.low * 2 // 3) if piece is longest else piece.low) for piece in pieces
+    )
 
 
 def _write(piece: _Piece, length: int) -> str:

@@ -39,7 +39,9 @@ class _RuleIn(FormIn):
     also: list[FormIn] = []
     part: list[_PartIn] = []
     check: Checks = ()
-    revoke: Revoke | None = None  # these two are read where they are needed (scanner/rules/advice.py), and only checked here
+    revoke: Revoke | None = (
+        None  # these two are read where they are needed (scanner/rules/advice.py), and only checked here
+    )
     advice: Words | None = None
     examples: list[str] = []
     counterexamples: list[str] = []
@@ -55,7 +57,9 @@ class _FileIn(Strict):
 
 def load_paths(paths: Sequence[Path]) -> list[Rule]:
     """Load rule files, and folders of them, in the order of their names."""
-    return each_once(rule for path in paths for file in files_of(path) for rule in load_text(_read(Path(file)), file))
+    return each_once(
+        rule for path in paths for file in files_of(path) for rule in load_text(_read(Path(file)), file)
+    )
 
 
 def each_once(rules: Iterable[Rule]) -> list[Rule]:
@@ -90,7 +94,9 @@ def load_text(text: str, name: str) -> list[Rule]:
         raise RuleError(f"{name}: is nested too deeply") from None
     lines = _Lines(text, name)
     if "rules" in data and "rule" not in data:
-        raise RuleError(f"{name}: has [[rules]] and no [[rule]]: a configuration of gitleaks is read by --gitleaks-config")
+        raise RuleError(
+            f"{name}: has [[rules]] and no [[rule]]: a configuration of gitleaks is read by --gitleaks-config"
+        )
     try:
         file = _FileIn.model_validate(data)
     except ValidationError as error:
@@ -101,10 +107,15 @@ def load_text(text: str, name: str) -> list[Rule]:
 
 def _with_pieces(raw: dict[str, Any], pieces: dict[str, str]) -> dict[str, Any]:
     """Put the file's pieces into the patterns that name them as <<piece>>."""
-    whole = {key: _filled(value, pieces) if key in {"pattern", "exclude", "trigger"} else value for key, value in raw.items()}
+    whole = {
+        key: _filled(value, pieces) if key in {"pattern", "exclude", "trigger"} else value
+        for key, value in raw.items()
+    }
     for table in ("also", "part"):
         if isinstance(raw.get(table), list):
-            whole[table] = [_with_pieces(inner, pieces) if isinstance(inner, dict) else inner for inner in raw[table]]
+            whole[table] = [
+                _with_pieces(inner, pieces) if isinstance(inner, dict) else inner for inner in raw[table]
+            ]
     return whole
 
 
@@ -117,7 +128,11 @@ def _pieces(given: dict[str, str]) -> dict[str, str]:
 
 
 def _filled(pattern: Any, pieces: dict[str, str]) -> Any:
-    return re.sub(r"<<(\w+)>>", lambda match: pieces.get(match[1], match[0]), pattern) if isinstance(pattern, str) else pattern
+    return (
+        re.sub(r"<<(\w+)>>", lambda match: pieces.get(match[1], match[0]), pattern)
+        if isinstance(pattern, str)
+        else pattern
+    )
 
 
 class _Lines:
@@ -134,7 +149,9 @@ class _Lines:
             return self.name
         start = self._starts[rule]
         stop = self._starts[rule + 1] if rule + 1 < len(self._starts) else len(self._lines)
-        tables = [number for number in range(start + 1, stop) if self._lines[number].strip().startswith("[[rule.")]
+        tables = [
+            number for number in range(start + 1, stop) if self._lines[number].strip().startswith("[[rule.")
+        ]
         named = [number for number in tables if self._lines[number].strip().startswith(f"[[rule.{table}]]")]
         if table:
             start = named[index] if index < len(named) else start
@@ -167,7 +184,11 @@ def _rule(raw: dict[str, Any], at: int, issuer: str, lines: _Lines) -> Rule:
         for index, form in enumerate(given.also):  # noqa: B007 - told where it fails
             table = "also"
             # What the rule excludes, its further forms exclude as well, unless they say otherwise.
-            forms.append(make_form(form if form.exclude is not None else form.model_copy(update={"exclude": given.exclude})))
+            forms.append(
+                make_form(
+                    form if form.exclude is not None else form.model_copy(update={"exclude": given.exclude})
+                )
+            )
         for index, part in enumerate(given.part):  # noqa: B007
             table = "part"
             parts.append(_part(part, parts))
@@ -198,15 +219,25 @@ def _proof(given: _RuleIn) -> tuple[list[str], list[str]]:
     words, values = given.word, given.value
     if not values or given.context or given.near or given.after or given.paths:
         return given.examples, given.counterexamples
-    made = shorthand.examples_of(given.id, words, values), shorthand.counterexamples_of(given.id, words, values)
+    made = (
+        shorthand.examples_of(given.id, words, values),
+        shorthand.counterexamples_of(given.id, words, values),
+    )
     return [*made[0], *given.examples], [*made[1], *given.counterexamples]
 
 
 def _part(given: _PartIn, before: list[Part]) -> Part:
     if given.name in {part.name for part in before}:
         raise regex_ast.PatternError(f"name {given.name} is another part's")
-    return Part(name=given.name, regex=whole_pattern(given.pattern, given.context, WITHIN), within=given.within, required=given.required)
+    return Part(
+        name=given.name,
+        regex=whole_pattern(given.pattern, given.context, WITHIN),
+        within=given.within,
+        required=given.required,
+    )
 
 
 def _alone(given: _PartIn) -> Form:
-    return make_form(FormIn(pattern=given.pattern, context=given.context, checksum=given.checksum))._replace(part=given.name)
+    return make_form(FormIn(pattern=given.pattern, context=given.context, checksum=given.checksum))._replace(
+        part=given.name
+    )

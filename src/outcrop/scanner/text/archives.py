@@ -13,20 +13,35 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from outcrop.scanner.text.linux_packages import ar_members, cpio_members, rpm_payload
-from outcrop.scanner.text.magic import ZIP_END, ZIP_END_SIZE, ends_as_zip, has_wide_strings, opener_of, sealed_as, wide_of
+from outcrop.scanner.text.magic import (
+    ZIP_END,
+    ZIP_END_SIZE,
+    ends_as_zip,
+    has_wide_strings,
+    opener_of,
+    sealed_as,
+    wide_of,
+)
 
 _DEPTH = 6  # an image's tar, a layer's gzip, its tar, an archive in it, and a file in that
 _MEMBER = 128 << 20
 _TOTAL = 512 << 20
 _MEMBERS = 100_000
 _SECONDS = 60.0
-_FIRST_STEP, _STEP = 1 << 9, 1 << 16  # bytes that a decompressor is given at a time: what it has given before damage is kept
+_FIRST_STEP, _STEP = (
+    1 << 9,
+    1 << 16,
+)  # bytes that a decompressor is given at a time: what it has given before damage is kept
 _BLOCK = 512  # of a tar
 _MEMBER_BEGINS = b"PK\3\4"
 _LOCAL = struct.Struct("<4s5H3I2H")  # what stands before a member of a zip
 _ENCRYPTED, _DEFLATED = 1, 8
-_BLANK = bytes(byte if byte == 10 else 32 for byte in range(256))  # what is read elsewhere keeps its lines and columns
-_KINDS = bytes(97 if byte in b"\t\r\n" or 32 <= byte < 127 else min(byte, 1) for byte in range(256))  # a letter, zero, another
+_BLANK = bytes(
+    byte if byte == 10 else 32 for byte in range(256)
+)  # what is read elsewhere keeps its lines and columns
+_KINDS = bytes(
+    97 if byte in b"\t\r\n" or 32 <= byte < 127 else min(byte, 1) for byte in range(256)
+)  # a letter, zero, another
 _WIDE_LETTERS, _WIDE_STRING = b"a\0" * 8, re.compile(rb"(?:a\0)++")
 _BROKEN = (
     OSError, EOFError, ValueError, KeyError, IndexError, RuntimeError, NotImplementedError, MemoryError, OverflowError,
@@ -259,7 +274,9 @@ def _directory(data: bytes) -> tuple[zipfile.ZipFile, int]:
 def _beside_members(data: bytes, archive: zipfile.ZipFile) -> bytes:
     """Give the comments of a zip, and whatever was put behind it."""
     end = data.rfind(ZIP_END) + ZIP_END_SIZE + len(archive.comment)
-    return b"\n".join(filter(None, (archive.comment, *(member.comment for member in archive.infolist()), data[end:])))
+    return b"\n".join(
+        filter(None, (archive.comment, *(member.comment for member in archive.infolist()), data[end:]))
+    )
 
 
 def _without_directory(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
@@ -351,4 +368,14 @@ def _narrowed(data: bytes) -> bytes:
     return bytes(out)
 
 
-_OPENERS = {"gzip": _gzip, "zip": _zip, "tar": _tar, "bz2": _bz2, "xz": _xz, "lzma": _lzma, "deb": _deb, "rpm": _rpm, "cpio": _cpio}
+_OPENERS = {
+    "gzip": _gzip,
+    "zip": _zip,
+    "tar": _tar,
+    "bz2": _bz2,
+    "xz": _xz,
+    "lzma": _lzma,
+    "deb": _deb,
+    "rpm": _rpm,
+    "cpio": _cpio,
+}

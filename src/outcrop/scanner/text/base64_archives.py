@@ -44,7 +44,9 @@ def embedded(data: bytes, ends: list[int]) -> Iterator[Embedded]:
 def _decoded(run: bytes) -> bytes:
     text = run.translate(_STANDARD, _SPACE)
     try:
-        return base64.b64decode(text[: len(text) // 4 * 4] if len(text) % 4 == 1 else text + b"=" * (-len(text) % 4))
+        return base64.b64decode(
+            text[: len(text) // 4 * 4] if len(text) % 4 == 1 else text + b"=" * (-len(text) % 4)
+        )
     except binascii.Error:
         return b""
 

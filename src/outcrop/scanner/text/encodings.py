@@ -66,11 +66,25 @@ _ESCAPE = tuple(
         "=3D",
     )
 )
-_MARKS = {ord("u"): b"\\u00", ord("x"): b"\\x"} | dict.fromkeys(b"0234567", b"%")  # before each code, by the second sign
-_CHARACTER = {b"\\/": b"/", b'\\"': b'"', b"\\'": b"'", b"=3D": b"="}  # each way to write one visible character, or a space
+_MARKS = {ord("u"): b"\\u00", ord("x"): b"\\x"} | dict.fromkeys(
+    b"0234567", b"%"
+)  # before each code, by the second sign
+_CHARACTER = {
+    b"\\/": b"/",
+    b'\\"': b'"',
+    b"\\'": b"'",
+    b"=3D": b"=",
+}  # each way to write one visible character, or a space
 for _code in range(32, 127):
     for _hex in (f"{_code:02x}", f"{_code:02X}"):
-        for _spelling in (f"&#{_code};", f"&#{_code:03};", f"&#x{_hex};", f"%{_hex}", f"\\x{_hex}", f"\\u00{_hex}"):
+        for _spelling in (
+            f"&#{_code};",
+            f"&#{_code:03};",
+            f"&#x{_hex};",
+            f"%{_hex}",
+            f"\\x{_hex}",
+            f"\\u00{_hex}",
+        ):
             _CHARACTER[_spelling.encode()] = bytes([_code])
 _OF_MAIL = re.compile(rb"(?i:quoted-printable)|=20\r?\n|=E2=80=")
 _ENTITY, _COLOUR = b"&\x1b"
@@ -175,7 +189,9 @@ def _goes_on(data: bytes, at: int) -> bool:
     """Tell whether a text goes on behind a literal: what is no text, but drawn by chance, has one in it now and then."""
     try:
         ahead = binascii.a2b_base64(data[at : at + _AHEAD].translate(_STANDARD), strict_mode=True)
-        return ahead.rstrip(_BEYOND_ASCII).translate(None, b"\t\r\n").decode().isprintable()  # its last character may be cut
+        return (
+            ahead.rstrip(_BEYOND_ASCII).translate(None, b"\t\r\n").decode().isprintable()
+        )  # its last character may be cut
     except UnicodeDecodeError:
         return False
     except binascii.Error:  # the run ends here, or goes on in another line
@@ -229,7 +245,11 @@ def _row_before(data: bytes, start: int) -> tuple[int, int] | None:
         return None
     stop = start - len(gap) + len(kept)
     left = _left(data, stop)
-    return (left, stop) if stop - left >= _SHORTEST_LINE and data[left - 1 : left] in {b"", b"\n", b" ", b"\t", b"\r"} else None
+    return (
+        (left, stop)
+        if stop - left >= _SHORTEST_LINE and data[left - 1 : left] in {b"", b"\n", b" ", b"\t", b"\r"}
+        else None
+    )
 
 
 def _row_after(data: bytes, stop: int) -> tuple[int, int] | None:
@@ -280,7 +300,9 @@ def is_of_mail(data: bytes, start: int) -> bool:
     """Tell whether what stands here begins with the rest of a sign as mails write it, and not with a number and a letter."""
     if not data.startswith(b"=3D", start - 1):
         return False
-    return data.find(b"=3D", start) >= 0 or data.find(b"=3D") != start - 1 or _OF_MAIL.search(data) is not None
+    return (
+        data.find(b"=3D", start) >= 0 or data.find(b"=3D") != start - 1 or _OF_MAIL.search(data) is not None
+    )
 
 
 def escaped_stretches(data: bytes, ends: list[int]) -> Iterator[tuple[int, int]]:
@@ -288,7 +310,11 @@ def escaped_stretches(data: bytes, ends: list[int]) -> Iterator[tuple[int, int]]
     start = stop = 0
     for first in ends:
         end = first
-        while data[end : end + 1] in _GOES_ON and (further := _FURTHER.match(data, end)) is not None and further.end() > end:
+        while (
+            data[end : end + 1] in _GOES_ON
+            and (further := _FURTHER.match(data, end)) is not None
+            and further.end() > end
+        ):
             end = further.end()
         if first - _BEFORE > stop:
             if stop:
@@ -323,7 +349,9 @@ def unescaped(data: bytes, start: int, stop: int) -> Piece | None:
     if not decoded_at:
         return None
     out.append(data[last:stop])
-    return Piece(b"".join(out), "escaped", start, tuple(decoded_at), tuple(original_at), (start > 0, stop < len(data)))
+    return Piece(
+        b"".join(out), "escaped", start, tuple(decoded_at), tuple(original_at), (start > 0, stop < len(data))
+    )
 
 
 def _escapes(data: bytes, start: int, stop: int) -> list[re.Match[bytes]]:

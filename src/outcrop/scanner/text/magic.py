@@ -30,7 +30,12 @@ _LZMA = re.compile(
 )
 # Of what is packed; what is so and begins otherwise, as many texts do, has a zero among its first 512 bytes.
 FIRST_BYTES = (frozenset(b"\x1fPB\xfd\xff\xfe") | {magic[0] for magic in _SEALED}) - frozenset(b"#")
-_MARKS = ((b"\xff\xfe\0\0", "utf-32"), (b"\0\0\xfe\xff", "utf-32"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+_MARKS = (
+    (b"\xff\xfe\0\0", "utf-32"),
+    (b"\0\0\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
 _MOST, _HALF, _FEW = 0.8, 0.4, 0.1  # of the bytes
 _LETTERS = bytes(range(0x20, 0x7F)) + b"\t\r\n"
 _WIDE = (b"MZ", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"regf")  # programs, documents and registries of Windows
@@ -47,13 +52,19 @@ TAIL = ZIP_END_SIZE + 0xFFFF  # what may stand behind a zip's last record is its
 def is_packed(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
     """Tell whether a file, given whole, is something to unpack rather than to read as it is."""
     stop = len(data) if stop is None else stop
-    return begins_packed(data, start, stop) or ends_as_zip(data, start, stop) or has_wide_strings(data, start, stop)
+    return (
+        begins_packed(data, start, stop)
+        or ends_as_zip(data, start, stop)
+        or has_wide_strings(data, start, stop)
+    )
 
 
 def begins_packed(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
     """Tell by its first 512 bytes whether a file is something to unpack."""
     stop = len(data) if stop is None else stop
-    if stop - start < 4 or (data[start] not in FIRST_BYTES and data.find(b"\0", start, min(start + 512, stop)) < 0):
+    if stop - start < 4 or (
+        data[start] not in FIRST_BYTES and data.find(b"\0", start, min(start + 512, stop)) < 0
+    ):
         return False  # the usual case, told quickly
     head = bytes(data[start : min(start + 512, stop)])
     return opener_of(head) is not None or wide_of(head) is not None or sealed_as(head) is not None
@@ -72,7 +83,11 @@ def ends_as_zip(data: bytes | bytearray, start: int = 0, stop: int | None = None
     if place == _UNSAID or of_all == 0xFFFF:
         return data[end - 20 : end - 16] == _FAR
     directory = end - size
-    if members != of_all or not members * _ZIP_ENTRY_SIZE <= size <= end - start + before - place or not members:
+    if (
+        members != of_all
+        or not members * _ZIP_ENTRY_SIZE <= size <= end - start + before - place
+        or not members
+    ):
         return False
     return directory < start or data[directory : directory + 4] == _ZIP_ENTRY
 
@@ -125,4 +140,6 @@ def _in_fours(head: bytes, at: int) -> bool:
     """Tell whether of every four bytes one is a letter and the others are zero: small numbers are written so too."""
     letters = head[at::4]
     others = {0, 1, 2, 3} - {at}
-    return len(letters.translate(None, _LETTERS)) < _FEW * len(letters) and all(_zeros(head, other, 4) > _MOST for other in others)
+    return len(letters.translate(None, _LETTERS)) < _FEW * len(letters) and all(
+        _zeros(head, other, 4) > _MOST for other in others
+    )

@@ -36,7 +36,9 @@ class _Walk:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._open: list[tuple[bytes, str | None]] = []  # the brackets around this place, each with the key that it is the value of
+        self._open: list[
+            tuple[bytes, str | None]
+        ] = []  # the brackets around this place, each with the key that it is the value of
         self._key = b""
         self._buffer = b""
         self._at = 0

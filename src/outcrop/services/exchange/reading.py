@@ -9,11 +9,30 @@ from typing import Annotated, Any, BinaryIO
 from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictStr,
+    ValidationError,
+)
 from pydantic_core import PydanticCustomError
 
 from outcrop.domain.account import Account
-from outcrop.domain.finding import NOTE_LENGTH, Confidence, Finding, Resolution, SourceType, Status, Validation, Visibility, cut_note
+from outcrop.domain.finding import (
+    NOTE_LENGTH,
+    Confidence,
+    Finding,
+    Resolution,
+    SourceType,
+    Status,
+    Validation,
+    Visibility,
+    cut_note,
+)
 from outcrop.domain.ids import parse_id
 from outcrop.domain.place import identity, source_of
 from outcrop.domain.secret import MASK, Secret, is_masked, is_password
@@ -26,7 +45,9 @@ from outcrop.store.findings.table import Record
 from outcrop.store.keyring import Keys
 
 _BATCH = 5_000
-_SORTED_IN = 40_000  # lines after which the search index is brought up to date: about 64 MB of its waiting list
+_SORTED_IN = (
+    40_000  # lines after which the search index is brought up to date: about 64 MB of its waiting list
+)
 _INT4 = 2**31 - 1
 _DEEPEST = 32  # far more than anybody writes, and far less than what writes JSON can follow
 
@@ -65,7 +86,9 @@ def _fits(value: object, levels: int) -> bool:
     """Tell whether a value has at most so many levels; never goes deeper itself."""
     if not isinstance(value, dict | list):
         return True
-    return levels > 0 and all(_fits(item, levels - 1) for item in (value.values() if isinstance(value, dict) else value))
+    return levels > 0 and all(
+        _fits(item, levels - 1) for item in (value.values() if isinstance(value, dict) else value)
+    )
 
 
 Time = Annotated[datetime, BeforeValidator(_time)]
@@ -115,7 +138,9 @@ class ImportedFinding(_Shape):
     last_seen_at: Time | None = None
     seen_count: Annotated[int, Field(ge=0, le=_INT4, strict=True)] = 1
     resolved_at: Time | None = None
-    resolution_note: Annotated[StrictStr, Field(max_length=NOTE_LENGTH), AfterValidator(_no_nul)] | None = None
+    resolution_note: Annotated[StrictStr, Field(max_length=NOTE_LENGTH), AfterValidator(_no_nul)] | None = (
+        None
+    )
     resolution_evidence: _Evidence | None = None
     suppressed_at: Time | None = None
     current_line: Annotated[int, Field(ge=0, le=_INT4, strict=True)] | None = None
@@ -143,7 +168,13 @@ async def import_findings(
 ) -> Imported:
     """Write every line, or none. The same id again updates; `progress` is told how many bytes have been read."""
     format_, given = records(file, format_)
-    read = _Reader(keys, account.id, now, keep_secrets=keep_secrets, source=None if format_ is ImportFormat.OUTCROP else format_.value)
+    read = _Reader(
+        keys,
+        account.id,
+        now,
+        keep_secrets=keep_secrets,
+        source=None if format_ is ImportFormat.OUTCROP else format_.value,
+    )
     batches = _in_batches(read.records(given, progress))
     lines = new = 0
     async with table.bulk(db):
@@ -161,7 +192,9 @@ async def import_findings(
             batch = following.result()
         # What it tells of comes last: with its figures, in the same transaction.
         detail = {"lines": lines, "new": new, "updated": lines - new}
-        await audit.append(db, account.id, audit.Line(now, by, "findings.import", account.slug, detail=detail))
+        await audit.append(
+            db, account.id, audit.Line(now, by, "findings.import", account.slug, detail=detail)
+        )
     return Imported(lines, new, lines - new)
 
 
@@ -190,13 +223,17 @@ async def _placed(db: Connection, keys: Keys, account_id: int, batch: list[_Numb
             there = at.setdefault(record.identity, record.finding.id)
             if there != record.finding.id:
                 if numbered.id_given:
-                    raise PlaceError(numbered.where, f"the same credential at the same place is finding {there} already")
+                    raise PlaceError(
+                        numbered.where, f"the same credential at the same place is finding {there} already"
+                    )
                 record = replace(record, finding=replace(record.finding, id=there), secret_box=None)
         id_ = record.finding.id
         if id_ in records:
             record = _merged(records[id_], record)
         box = record.secret_box or boxes.get(id_)
-        if numbered.record.fingerprint is None and box is not None:  # what is known of the credential masks what is new
+        if (
+            numbered.record.fingerprint is None and box is not None
+        ):  # what is known of the credential masks what is new
             secret = keys.open(box, account_id, id_, wholly=is_password(record.finding.pattern_secret_type))
             record = replace(record, finding=_masked_finding(record.finding, secret.masked_within))
         records[id_] = record
@@ -235,7 +272,9 @@ def _masked_finding(finding: Finding, masked: Callable[[str], str]) -> Finding:
 class _Reader:
     """Turns lines into records; runs in a thread beside the database."""
 
-    def __init__(self, keys: Keys, account_id: int, now: datetime, *, keep_secrets: bool, source: str | None) -> None:
+    def __init__(
+        self, keys: Keys, account_id: int, now: datetime, *, keep_secrets: bool, source: str | None
+    ) -> None:
         self.keys = keys
         self.account_id = account_id
         self.now = now
@@ -254,10 +293,16 @@ class _Reader:
     def _record(self, where: str, imported: ImportedFinding) -> Record:
         finding_id = imported.id or uuid4()
         finding = self._finding(imported, finding_id)
-        record = Record(finding, keep_first_seen=imported.first_seen_at is None, keep_last_seen=imported.last_seen_at is None)
+        record = Record(
+            finding,
+            keep_first_seen=imported.first_seen_at is None,
+            keep_last_seen=imported.last_seen_at is None,
+        )
         if imported.secret is None:
             if not is_masked(finding.matched_text):
-                raise PlaceError(where, "matched_text is not masked, and there is no `secret` to mask it from")
+                raise PlaceError(
+                    where, "matched_text is not masked, and there is no `secret` to mask it from"
+                )
             return record
         secret = Secret(imported.secret, wholly=is_password(imported.pattern.secret_type))
         finding = replace(_masked_finding(finding, secret.masked_within), matched_text=secret.masked())
@@ -295,7 +340,9 @@ class _Reader:
             seen_count=imported.seen_count,
             resolved_at=(imported.resolved_at or last) if resolved else None,
             resolution_note=None if open_ else cut_note(imported.resolution_note),
-            resolution_evidence=Resolution(evidence.auto_resolved, evidence.resolved_by) if resolved else None,
+            resolution_evidence=Resolution(evidence.auto_resolved, evidence.resolved_by)
+            if resolved
+            else None,
             suppressed_at=imported.suppressed_at,
             current_line=imported.current_line,
             allowed_in_source=imported.allowed_in_source,

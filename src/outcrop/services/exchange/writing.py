@@ -25,18 +25,31 @@ class ExportFormat(StrEnum):
 
     @property
     def media_type(self) -> str:
-        return {"jsonl": "application/x-ndjson", "csv": "text/csv; charset=utf-8", "sarif": "application/sarif+json"}[self.value]
+        return {
+            "jsonl": "application/x-ndjson",
+            "csv": "text/csv; charset=utf-8",
+            "sarif": "application/sarif+json",
+        }[self.value]
 
 
 async def export_findings(
-    pool: Pool, account: Account, query: FindingQuery, format_: ExportFormat, *, version: str, by: str, now: datetime
+    pool: Pool,
+    account: Account,
+    query: FindingQuery,
+    format_: ExportFormat,
+    *,
+    version: str,
+    by: str,
+    now: datetime,
 ) -> AsyncIterator[bytes]:
     """Give the findings that match the query's filters, in the order of their ids. It opens short transactions itself.
 
     That somebody took them along is in the audit trail before the first is given.
     """
     async with pool.connection() as db, db.transaction():
-        await audit.append(db, account.id, audit.Line(now, by, "findings.export", account.slug, detail={"format": format_}))
+        await audit.append(
+            db, account.id, audit.Line(now, by, "findings.export", account.slug, detail={"format": format_})
+        )
     writer = _WRITERS[format_](version)
     if head := writer.head():
         yield head
@@ -54,7 +67,9 @@ class _Lines:
         return b""
 
     def body(self, found: list[Found]) -> bytes:
-        return b"".join(orjson.dumps(public_fields(one.finding), option=orjson.OPT_APPEND_NEWLINE) for one in found)
+        return b"".join(
+            orjson.dumps(public_fields(one.finding), option=orjson.OPT_APPEND_NEWLINE) for one in found
+        )
 
     def tail(self) -> bytes:
         return b""
@@ -100,7 +115,10 @@ class _Csv:
         return _rows([list(_COLUMNS)])
 
     def body(self, found: list[Found]) -> bytes:
-        return _rows([_cell(value(fields)) for value in _COLUMNS.values()] for fields in (public_fields(one.finding) for one in found))
+        return _rows(
+            [_cell(value(fields)) for value in _COLUMNS.values()]
+            for fields in (public_fields(one.finding) for one in found)
+        )
 
     def tail(self) -> bytes:
         return b""
@@ -136,7 +154,10 @@ class _Sarif:
         self._first = True
 
     def head(self) -> bytes:
-        return b'{"$schema":%s,"version":"2.1.0","runs":[{"columnKind":"unicodeCodePoints","results":[' % orjson.dumps(sarif.SCHEMA)
+        return (
+            b'{"$schema":%s,"version":"2.1.0","runs":[{"columnKind":"unicodeCodePoints","results":['
+            % orjson.dumps(sarif.SCHEMA)
+        )
 
     def body(self, found: list[Found]) -> bytes:
         written = b",".join(map(orjson.dumps, self._results(found)))
@@ -144,25 +165,42 @@ class _Sarif:
         return written if first else b"," + written
 
     def tail(self) -> bytes:
-        driver = {"name": "outcrop", "semanticVersion": self._version, "rules": [rule for _, rule in self._rules.values()]}
+        driver = {
+            "name": "outcrop",
+            "semanticVersion": self._version,
+            "rules": [rule for _, rule in self._rules.values()],
+        }
         return b'],"tool":%s}]}\n' % orjson.dumps({"driver": driver})
 
     def _results(self, found: list[Found]) -> Iterator[dict[str, Any]]:
         for one in found:
             finding = one.finding
-            fields = public_fields(finding) | {"rule": one.rule or finding.pattern_secret_type or "unknown", "commit": one.commit}
+            fields = public_fields(finding) | {
+                "rule": one.rule or finding.pattern_secret_type or "unknown",
+                "commit": one.commit,
+            }
             index, _ = self._rules.setdefault(fields["rule"], (len(self._rules), sarif.rule_of(fields)))
             result = sarif.result_of(fields, index, level=_LEVEL.get(finding.validation_status, "warning"))
             result["partialFingerprints"] = {sarif.FINDING: str(finding.id)}
             result["properties"] = {name: fields[name] for name in _KEPT}
             if finding.suppressed_at is not None or finding.status in _CLOSED:
                 kind = {"kind": "external", "status": "accepted"}
-                result["suppressions"] = [kind | ({"justification": finding.resolution_note} if finding.resolution_note else {})]
+                result["suppressions"] = [
+                    kind | ({"justification": finding.resolution_note} if finding.resolution_note else {})
+                ]
             yield result
 
 
 _KEPT = (
-    *("status", "validation_status", "validation_confidence", "source_type", "source_visibility", "source_url", "repo_full_name"),
+    *(
+        "status",
+        "validation_status",
+        "validation_confidence",
+        "source_type",
+        "source_visibility",
+        "source_url",
+        "repo_full_name",
+    ),
     *("commit", "first_seen_at", "last_seen_at", "seen_count", "suppressed_at", "resolved_at"),
 )
 _WRITERS: dict[ExportFormat, Callable[[str], _Lines | _Csv | _Sarif]] = {

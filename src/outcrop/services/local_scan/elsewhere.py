@@ -14,7 +14,9 @@ from outcrop.sources.remote import list_sources, look_at_site
 from outcrop.sources.resolve_target import Found
 
 
-def scan_elsewhere(target: str, options: Options, progress: Progress, told: list[tuple[str, str]]) -> Iterator[tuple[Outcome, Place]]:
+def scan_elsewhere(
+    target: str, options: Options, progress: Progress, told: list[tuple[str, str]]
+) -> Iterator[tuple[Outcome, Place]]:
     """Scan what an address, or a name at GitHub, stands for: one repository or site after the other."""
     if options.reach is None:
         raise OperatorError(f"{target}: only what is on this machine can be scanned here")
@@ -22,18 +24,28 @@ def scan_elsewhere(target: str, options: Options, progress: Progress, told: list
     kind, name = parse_target(remote.url if remote else target, options.kind, web_host=options.web_host)
     gaps: list[Gap] = []
     if remote and remote.login and kind is TargetKind.REPOSITORY:
-        found_here = [Found(name, "git", remote.url, html_url=name.removesuffix(".git"), full_name=_full_name(name))]
+        found_here = [
+            Found(name, "git", remote.url, html_url=name.removesuffix(".git"), full_name=_full_name(name))
+        ]
     else:
         found_here = list_sources(Spec(kind, name, options=dict(OPTIONS[kind])), options.reach, gaps)
     told += [(one_line(gap.what), one_line(gap.why)) for gap in gaps]
     for found in found_here:
-        place = Place(found.source, found.html_url or found.url, found.full_name, found.visibility, found.gist)
+        place = Place(
+            found.source, found.html_url or found.url, found.full_name, found.visibility, found.gist
+        )
         if found.kind == "site":
             yield look_at_site(found, options.reach, options.ruleset, options.floor, progress), place
             continue
         login = remote.login if remote else None
         try:
-            yield scan_remote(found, options.reach.remote(found) if login is None else Remote(found.url, login), place, options, progress)
+            yield scan_remote(
+                found,
+                options.reach.remote(found) if login is None else Remote(found.url, login),
+                place,
+                options,
+                progress,
+            )
         except OperatorError as error:
             if len(found_here) == 1:
                 raise

@@ -45,7 +45,11 @@ def described(located: Iterable[Located], place: Place, known: Counter[str]) -> 
 
     Files of two targets can have the same path: what is known accounts for as many findings as it has, and those are taken off.
     """
-    kept = [one for one in located if not one.hit.allowed and not (one.file and place.ignored(one.file)) and not _passes(one)]
+    kept = [
+        one
+        for one in located
+        if not one.hit.allowed and not (one.file and place.ignored(one.file)) and not _passes(one)
+    ]
     kept.sort(key=_order)
     spread = Counter(reveal(one.hit.secret) for one in kept)
     prints = fingerprints(kept)
@@ -59,7 +63,9 @@ def described(located: Iterable[Located], place: Place, known: Counter[str]) -> 
 
 
 def _passes(one: Located) -> bool:
-    return passes_at(one.hit.rule.allowed, one.hit.spared, one.path or b"", one.origin.commit if one.origin else "")
+    return passes_at(
+        one.hit.rule.allowed, one.hit.spared, one.path or b"", one.origin.commit if one.origin else ""
+    )
 
 
 def _order(one: Located) -> tuple[bytes, int, int, str]:
@@ -72,8 +78,14 @@ def fingerprints(located: list[Located]) -> list[str]:
     The name is the path, 20 bits of the value's digest, and a counter for values that share those bits, in the
     order of their whole digests, which does not depend on where they stand.
     """
-    digests = [hashlib.sha256(reveal(one.hit.secret).encode("utf-8", "surrogateescape")).hexdigest() for one in located]
-    names = [f"{one.hit.secret.masked_within(shown(one.path or b''))}:{digest[:5]}" for one, digest in zip(located, digests, strict=True)]
+    digests = [
+        hashlib.sha256(reveal(one.hit.secret).encode("utf-8", "surrogateescape")).hexdigest()
+        for one in located
+    ]
+    names = [
+        f"{one.hit.secret.masked_within(shown(one.path or b''))}:{digest[:5]}"
+        for one, digest in zip(located, digests, strict=True)
+    ]
     order = sorted(range(len(located)), key=lambda at: (names[at], digests[at]))
     counted: dict[str, int] = {}
     numbers = [0] * len(located)
@@ -85,7 +97,9 @@ def fingerprints(located: list[Located]) -> list[str]:
 
 def _evidence(one: Located, place: Place, places: int) -> Evidence:
     """Give what the score is made from while nobody has been asked."""
-    source_type = one.source_type or (SourceType.GIST if place.gist else SourceType.REPO if one.at_tip else SourceType.COMMIT)
+    source_type = one.source_type or (
+        SourceType.GIST if place.gist else SourceType.REPO if one.at_tip else SourceType.COMMIT
+    )
     path = None if one.path is None else one.hit.secret.masked_within(shown(one.path))
     return Evidence(
         Validation.UNVALIDATED, Confidence.LOW, one.hit.strength, one.hit.rule.impact, source_type, place.visibility,
@@ -96,7 +110,9 @@ def _evidence(one: Located, place: Place, places: int) -> Evidence:
 def _fields(one: Located, fingerprint: str, place: Place, evidence: Evidence) -> dict[str, Any]:
     hit, origin = one.hit, one.origin
     at = datetime.fromtimestamp(origin.at, UTC) if origin and origin.at is not None else None
-    url = one.url or (place.url and line_address(place.url, origin.commit if origin else None, one.path, hit.line))
+    url = one.url or (
+        place.url and line_address(place.url, origin.commit if origin else None, one.path, hit.line)
+    )
     made = score(evidence)
     return {
         "id": uuid.uuid5(_NAMESPACE, f"{shown(os.fsencode(place.source))}\0{fingerprint}"),

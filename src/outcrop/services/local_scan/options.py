@@ -48,7 +48,9 @@ class Place(NamedTuple):
     full_name: str | None = None
     visibility: Visibility = Visibility.UNKNOWN
     gist: bool = False
-    ignored: Callable[[bytes], bool] = nothing  # of a repository; a walk through a folder does not come to what is left out
+    ignored: Callable[[bytes], bool] = (
+        nothing  # of a repository; a walk through a folder does not come to what is left out
+    )
 
 
 def ignoring(file: Path) -> Ignoring | None:

@@ -25,9 +25,13 @@ def scan_git(target: str, options: Options, progress: Progress) -> tuple[Outcome
     with work_folder(options.work) as work:
         repository = open_local(git_folder, work)
         own = ignoring(Path(target) / IGNORE_FILE)
-        place = Place(os.path.realpath(target), ignored=own.ignores_wholly if own else _ignoring_at_head(repository))
+        place = Place(
+            os.path.realpath(target), ignored=own.ignores_wholly if own else _ignoring_at_head(repository)
+        )
         key = os.fsencode(os.path.realpath(git_folder))
-        run = git_scan.Scan(repository, options.ruleset, options.floor, options.jobs, progress, options.cache, key)
+        run = git_scan.Scan(
+            repository, options.ruleset, options.floor, options.jobs, progress, options.cache, key
+        )
         if options.staged:
             return git_scan.scan_staged(run, git_folder, _index(Path(target), git_folder)), place
         if options.since:
@@ -38,11 +42,15 @@ def scan_git(target: str, options: Options, progress: Progress) -> tuple[Outcome
 def _index(target: Path, git_folder: Path) -> Path:
     """Give the index of the next commit: in a hook git names it, and of `commit -a` or `commit FILE` it is another than the usual one."""
     named = Path(os.environ.get("GIT_INDEX_FILE") or git_folder / "index")
-    ours = os.path.realpath(named.parent) == os.path.realpath(git_folder) or os.path.realpath(target) == os.path.realpath(".")
+    ours = os.path.realpath(named.parent) == os.path.realpath(git_folder) or os.path.realpath(
+        target
+    ) == os.path.realpath(".")
     return named if ours and named.is_file() else git_folder / "index"
 
 
-def scan_remote(found: "Found", remote: Remote, place: Place, options: Options, progress: Progress) -> tuple[Outcome, Place]:
+def scan_remote(
+    found: "Found", remote: Remote, place: Place, options: Options, progress: Progress
+) -> tuple[Outcome, Place]:
     assert options.reach is not None  # noqa: S101 - asked before
     with work_folder(options.work) as work:
         if found.commit:
@@ -51,7 +59,11 @@ def scan_remote(found: "Found", remote: Remote, place: Place, options: Options, 
             return git_scan.scan_commit(run, repository.refs[COMMIT_REF]), place
         repository = clone(remote, work, options.reach.egress)
         run = git_scan.Scan(repository, options.ruleset, options.floor, options.jobs, progress)
-        outcome = git_scan.scan_since(run, resolve(repository, options.since)) if options.since else git_scan.scan_history(run)
+        outcome = (
+            git_scan.scan_since(run, resolve(repository, options.since))
+            if options.since
+            else git_scan.scan_history(run)
+        )
         return outcome, place._replace(ignored=_ignoring_at_head(repository))
 
 

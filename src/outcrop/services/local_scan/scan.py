@@ -42,12 +42,16 @@ def scan(targets: list[str], options: Options, progress: Progress) -> Report:
                 report.findings += described(outcome.located, place, known)
         except OutcropError as error:
             report.failures.append(one_line(error.message))
-        except OSError as error:  # a full disk, no more processes: what is true of this target need not be of the next
+        except (
+            OSError
+        ) as error:  # a full disk, no more processes: what is true of this target need not be of the next
             report.failures.append(_failed(target, error))
     return report
 
 
-def _scan_target(target: str, options: Options, progress: Progress, report: Report) -> Iterator[tuple[Outcome, Place]]:
+def _scan_target(
+    target: str, options: Options, progress: Progress, report: Report
+) -> Iterator[tuple[Outcome, Place]]:
     if not target:  # a variable of a script that was not set: it would be the current folder
         raise OperatorError("a target has an empty name")
     kind = "elsewhere" if _is_elsewhere(target) else options.type or _guess(target)
@@ -59,7 +63,9 @@ def _scan_target(target: str, options: Options, progress: Progress, report: Repo
         yield scan_git(target, options, progress)
     elif options.staged or (options.since and kind == "folder"):
         name = shown(os.fsencode(target))
-        raise OperatorError(f"{name}: is not a git repository on this machine, so there is nothing staged and no history")
+        raise OperatorError(
+            f"{name}: is not a git repository on this machine, so there is nothing staged and no history"
+        )
     elif kind == "elsewhere":
         from outcrop.services.local_scan.elsewhere import scan_elsewhere  # noqa: PLC0415
 
@@ -98,7 +104,11 @@ def _scan_stdin(options: Options) -> Outcome:
         return data
 
     found = scan_stream(options.ruleset, read, options.floor)
-    outcome = Outcome(located=[Located(hit, member(b"-", inner)) for inner, hit in for_path(found, b"-")], files=1, size=size)
+    outcome = Outcome(
+        located=[Located(hit, member(b"-", inner)) for inner, hit in for_path(found, b"-")],
+        files=1,
+        size=size,
+    )
     for reason in found.gaps:
         outcome.gap("-", reason)
     return outcome
@@ -111,7 +121,14 @@ def _scan_folder(target: str, options: Options, progress: Progress) -> tuple[Out
     except OSError as error:
         raise OperatorError(_failed(target, error)) from None
     own = ignoring(path / IGNORE_FILE) if path.is_dir() else None
-    work = files.Folder(path, options.ruleset, options.floor, options.jobs, own.ignores if own else nothing, gitignore=options.gitignore)
+    work = files.Folder(
+        path,
+        options.ruleset,
+        options.floor,
+        options.jobs,
+        own.ignores if own else nothing,
+        gitignore=options.gitignore,
+    )
     outcome = files.scan_folder(work, progress)
     if is_cut_off(path):
         outcome.gap(".git", "names a git folder that is not there: files are read, their history is not")

@@ -36,7 +36,9 @@ async def start_run(
     run = ScanRun(uuid4(), spec.scan_type, ScanStatus.QUEUED, trigger, spec.shown, moment)
     await scans.insert(db, account_id, run, target_id=target_id, spec=asdict(spec), foreground=foreground)
     await scans.add_sources(db, account_id, run.id, [(PLAN, {})])
-    detail = {"trigger": trigger, "target": spec.shown} | ({} if target_id is None else {"target_id": str(target_id)})
+    detail = {"trigger": trigger, "target": spec.shown} | (
+        {} if target_id is None else {"target_id": str(target_id)}
+    )
     await audit.append(db, account_id, audit.Line(moment, by, "scan.start", str(run.id), detail=detail))
     if foreground is None:
         await defer(db, account_id, run.id, PLAN)
@@ -53,7 +55,14 @@ async def defer(db: Connection, account_id: int, scan_id: UUID, source: str) -> 
 
 
 async def request_validation(
-    db: Connection, keys: Keys, account_id: int, finding_id: UUID, *, note: Clean | None, by: str, moment: datetime
+    db: Connection,
+    keys: Keys,
+    account_id: int,
+    finding_id: UUID,
+    *,
+    note: Clean | None,
+    by: str,
+    moment: datetime,
 ) -> None:
     """Have a worker ask about a finding's credential, in the caller's transaction; asked for twice meanwhile it is done once.
 
@@ -77,4 +86,6 @@ async def stored_credential(db: Connection, account_id: int, finding_id: UUID) -
         return stored
     if await table.select(db, account_id, finding_id) is None:
         raise NotFoundError("no such finding")
-    raise BadInputError("its credential is not stored: it never was, or was erased after the finding was closed")
+    raise BadInputError(
+        "its credential is not stored: it never was, or was erased after the finding was closed"
+    )

@@ -16,13 +16,17 @@ from outcrop.store.runs import scans
 _LOOK_EVERY = 0.5  # seconds between two looks at how far it has come
 
 
-async def run_now(tools: Tools, account: Account, spec: Spec, told: Callable[[ScanRun], None], *, by: str) -> ScanRun:
+async def run_now(
+    tools: Tools, account: Account, spec: Spec, told: Callable[[ScanRun], None], *, by: str
+) -> ScanRun:
     """Run a target from its beginning to its end. If this process dies, a worker goes on."""
     key = randbits(63)
     async with tools.pool.connection() as holding:
         await scans.hold(holding, key)
         async with tools.pool.connection() as db, db.transaction():
-            run = await start_run(db, account.id, spec, trigger=Trigger.CLI, target_id=None, moment=now(), by=by, foreground=key)
+            run = await start_run(
+                db, account.id, spec, trigger=Trigger.CLI, target_id=None, moment=now(), by=by, foreground=key
+            )
 
         async def tell() -> None:
             await asyncio.sleep(_LOOK_EVERY)

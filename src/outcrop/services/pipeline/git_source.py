@@ -32,7 +32,9 @@ _NOT_THERE = ("not found", "could not read Username", "unable to read askpass")
 _TELL_EVERY = 2.0  # seconds between two looks that the database is told of
 
 
-async def look_at_repository(tools: Tools, part: Part, found: Found, token: Secret | None, look: Look) -> None:
+async def look_at_repository(
+    tools: Tools, part: Part, found: Found, token: Secret | None, look: Look
+) -> None:
     """Look at a repository from where the last whole look has left off."""
     async with tools.pool.connection() as db:
         read = await sources.select(db, part.account_id, part.source)
@@ -40,7 +42,12 @@ async def look_at_repository(tools: Tools, part: Part, found: Found, token: Secr
     before = read if read is not None and read.rules == rules else None  # what an equal look has left
     about, _, word = ((before and before.changed) or "").partition(" ")
     known_word = word if about == _about(found) else None
-    if before is not None and found.kind == "git" and found.changed is not None and found.changed == known_word:
+    if (
+        before is not None
+        and found.kind == "git"
+        and found.changed is not None
+        and found.changed == known_word
+    ):
         await _unchanged(tools, part, before)
         return
     async with tools.pool.connection() as db:
@@ -62,7 +69,9 @@ async def look_at_repository(tools: Tools, part: Part, found: Found, token: Secr
     if brought.unchanged and before is not None:
         await _unchanged(tools, part, before)
         return
-    sightings = [_sighting(one, found) for one in brought.located if one.path is not None and _wanted(one.path, found)]
+    sightings = [
+        _sighting(one, found) for one in brought.located if one.path is not None and _wanted(one.path, found)
+    ]
     extent = Extent.COMMIT if found.kind == "commit" else Extent.WHOLE if brought.whole else Extent.PARTIAL
     seen = await record(tools, part, sightings, extent)
     if not brought.whole:
@@ -88,7 +97,9 @@ def _looked_with(tools: Tools, found: Found) -> str:
 
 def _about(found: Found) -> str:
     """Name what findings repeat of their source: a rename, or a change of who may see it, has to be told though nothing was pushed."""
-    return hashlib.sha256(repr((found.full_name, found.html_url, str(found.visibility))).encode()).hexdigest()[:16]
+    return hashlib.sha256(
+        repr((found.full_name, found.html_url, str(found.visibility))).encode()
+    ).hexdigest()[:16]
 
 
 async def _unchanged(tools: Tools, part: Part, read: Read) -> None:
@@ -97,7 +108,9 @@ async def _unchanged(tools: Tools, part: Part, read: Read) -> None:
         return
     async with tools.pool.connection() as db, db.transaction():
         moment = now()
-        met = await sources.seen_unchanged(db, part.account_id, part.source, last=read.scan_id, scan_id=part.scan_id, now=moment)
+        met = await sources.seen_unchanged(
+            db, part.account_id, part.source, last=read.scan_id, scan_id=part.scan_id, now=moment
+        )
         await sources.save(db, part.account_id, part.source, replace(read, scan_id=part.scan_id), now=moment)
         await scans.count(db, part.account_id, part.scan_id, part.source, seen=met)
 
@@ -108,11 +121,18 @@ def _login(tools: Tools, part: Part, found: Found, token: Secret | None) -> tupl
         name, colon, password = reveal(token).partition(":")
         return (name, password) if colon else ("x-access-token", name)
     host = github(tools, part, None)
-    return ("x-access-token", reveal(tools.github_token)) if tools.github_token and host.is_own_host(found.url) else None
+    return (
+        ("x-access-token", reveal(tools.github_token))
+        if tools.github_token and host.is_own_host(found.url)
+        else None
+    )
 
 
 def _known(tools: Tools, part: Part, standing: list[Standing], tips: tuple[bytes, ...]) -> Known:
-    return Known(tips, tuple(KnownPlace(_path(tools, part, one), one.blobs, _value(tools, part, one)) for one in standing))
+    return Known(
+        tips,
+        tuple(KnownPlace(_path(tools, part, one), one.blobs, _value(tools, part, one)) for one in standing),
+    )
 
 
 def _path(tools: Tools, part: Part, one: Standing) -> bytes:
@@ -120,7 +140,11 @@ def _path(tools: Tools, part: Part, one: Standing) -> bytes:
 
 
 def _value(tools: Tools, part: Part, one: Standing) -> str | None:
-    return None if one.box is None else reveal(tools.keys.open(one.box, part.account_id, one.finding.id, wholly=True))
+    return (
+        None
+        if one.box is None
+        else reveal(tools.keys.open(one.box, part.account_id, one.finding.id, wholly=True))
+    )
 
 
 async def _run(tools: Tools, part: Part, errand: Errand, look: Look) -> Brought:
@@ -145,8 +169,13 @@ async def _run(tools: Tools, part: Part, errand: Errand, look: Look) -> Brought:
     async with meanwhile(tell):
         brought = await tools.crew.run(errand, progress)
     look.progress = {"blobs": brought.blobs, "bytes": brought.size, "commits": brought.commits}
-    masked = Masking((one.hit.secret for one in brought.located), (text for gap in brought.gaps for text in gap))
-    look.gaps += [Gap(f"{part.source}: {masked(where)}" if where else part.source, masked(why)) for where, why in brought.gaps]
+    masked = Masking(
+        (one.hit.secret for one in brought.located), (text for gap in brought.gaps for text in gap)
+    )
+    look.gaps += [
+        Gap(f"{part.source}: {masked(where)}" if where else part.source, masked(why))
+        for where, why in brought.gaps
+    ]
     return brought
 
 
@@ -196,14 +225,18 @@ async def _judge(tools: Tools, part: Part, found: Found, token: Secret | None, l
     there: list[Standing] = []
     for one, still in zip(looked.standing, looked.brought.there, strict=True):
         path = _path(tools, part, one)
-        if identity(part.source, path.decode("utf-8", "surrogateescape"), one.fingerprint) in looked.seen or not _wanted(path, found):
+        if identity(
+            part.source, path.decode("utf-8", "surrogateescape"), one.fingerprint
+        ) in looked.seen or not _wanted(path, found):
             continue
         if still:
             there.append(one)
         elif one.box is not None or looked.same_rules:  # other rules may not tell of a value that is not kept
             gone.append(one)
     async with tools.pool.connection() as db, db.transaction():
-        met = await sources.touch(db, part.account_id, [one.finding.id for one in there], scan_id=part.scan_id, now=now())
+        met = await sources.touch(
+            db, part.account_id, [one.finding.id for one in there], scan_id=part.scan_id, now=now()
+        )
         await scans.count(db, part.account_id, part.scan_id, part.source, seen=met)
     await reopen(tools, part, [one.finding.id for one in there if one.finding.status is Status.RESOLVED])
     # A clone on this machine may lack what the repository that it came from holds.

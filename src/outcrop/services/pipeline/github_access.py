@@ -23,7 +23,9 @@ async def credential(tools: Tools, account_id: int, target_id: UUID | None) -> S
 def github(tools: Tools, part: Part, token: Secret | None) -> GitHub:
     """Give the host's API, which tells the run when it has to wait."""
     etags = _Etags(tools.pool, part.account_id)
-    return GitHub(tools.http, tools.github_url, token or tools.github_token, etags=etags, waiting=_waiting(tools, part))
+    return GitHub(
+        tools.http, tools.github_url, token or tools.github_token, etags=etags, waiting=_waiting(tools, part)
+    )
 
 
 class _Etags:
@@ -47,7 +49,9 @@ def _waiting(tools: Tools, part: Part) -> Callable[[float, str], None]:
 
     async def say(seconds: float, why: str) -> None:
         async with tools.pool.connection() as db:
-            await scans.set_waiting(db, part.account_id, part.scan_id, f"{why}: waiting {seconds:.0f} seconds")
+            await scans.set_waiting(
+                db, part.account_id, part.scan_id, f"{why}: waiting {seconds:.0f} seconds"
+            )
         await asyncio.sleep(seconds)
         async with tools.pool.connection() as db:
             await scans.set_waiting(db, part.account_id, part.scan_id, None)

@@ -25,7 +25,13 @@ async def start_due(tools: Tools) -> int:
         for account_id, target in await targets.due(db, moment):
             if not await scans.is_under_way(db, account_id, target.id):
                 await start_run(
-                    db, account_id, target.spec, trigger=Trigger.SCHEDULE, target_id=target.id, by=Trigger.SCHEDULE, moment=moment
+                    db,
+                    account_id,
+                    target.spec,
+                    trigger=Trigger.SCHEDULE,
+                    target_id=target.id,
+                    by=Trigger.SCHEDULE,
+                    moment=moment,
                 )
                 started += 1
             await targets.set_next(db, account_id, target.id, _next(target, moment))
@@ -72,7 +78,9 @@ async def turn_stale(tools: Tools, *, after: timedelta) -> int:
         async with tools.pool.connection() as db, db.transaction():
             found = await sources.make_stale(db, before=moment - after)
             for account_id, finding_id in found:
-                await audit.append(db, account_id, audit.Line(moment, "scan", "finding.stale", str(finding_id)))
+                await audit.append(
+                    db, account_id, audit.Line(moment, "scan", "finding.stale", str(finding_id))
+                )
         turned += len(found)
         if not found:
             return turned
@@ -87,7 +95,9 @@ async def erase_secrets(tools: Tools) -> int:
         async with tools.pool.connection() as db, db.transaction():
             counts = Counter(await table.erase_boxes(db, closed_before=before, most=_AT_ONCE))
             for account_id, count in sorted(counts.items()):
-                await audit.append(db, account_id, audit.Line(moment, "upkeep", "secrets.erase", detail={"findings": count}))
+                await audit.append(
+                    db, account_id, audit.Line(moment, "upkeep", "secrets.erase", detail={"findings": count})
+                )
         erased += counts.total()
         if not counts:
             return erased

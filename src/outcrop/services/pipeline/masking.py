@@ -14,7 +14,9 @@ class Masking:
         plain = unquote(joined).replace("+", " ")
         values = {reveal(secret): secret for secret in secrets if len(reveal(secret)) >= MASK_WITHIN_FROM}
         # One with a percent sign in it may be written in more ways than these.
-        there = [value for value in values if "%" in value or value in joined or value.replace("+", " ") in plain]
+        there = [
+            value for value in values if "%" in value or value in joined or value.replace("+", " ") in plain
+        ]
         # The longest first: a value may be a part of another.
         self._secrets = [values[value] for value in sorted(there, key=lambda value: (-len(value), value))]
 

@@ -68,8 +68,12 @@ async def end_run(db: Connection, account_id: int, scan_id: UUID, *, error: str 
     if (ended := await scans.end(db, account_id, scan_id, now=moment, error=error)) is None:
         return
     outcome = "ok" if ended.status is ScanStatus.COMPLETED else "failed"
-    detail = {"new": ended.new, "seen": ended.seen, "resolved": ended.resolved} | ({} if ended.error is None else {"error": ended.error})
-    await audit.append(db, account_id, audit.Line(moment, ACTOR, "scan.finish", str(scan_id), outcome, detail))
+    detail = {"new": ended.new, "seen": ended.seen, "resolved": ended.resolved} | (
+        {} if ended.error is None else {"error": ended.error}
+    )
+    await audit.append(
+        db, account_id, audit.Line(moment, ACTOR, "scan.finish", str(scan_id), outcome, detail)
+    )
 
 
 async def _add(tools: Tools, part: Part, batch: list[Found], *, deferred: bool) -> list[str]:
@@ -82,4 +86,6 @@ async def _add(tools: Tools, part: Part, batch: list[Found], *, deferred: bool) 
 
 
 def _spec(raw: dict[str, Any]) -> Spec:
-    return Spec(TargetKind(raw["kind"]), raw["name"], tuple(raw["include"]), tuple(raw["exclude"]), raw["options"])
+    return Spec(
+        TargetKind(raw["kind"]), raw["name"], tuple(raw["include"]), tuple(raw["exclude"]), raw["options"]
+    )

@@ -56,18 +56,24 @@ class Sighting:
     excerpt: Excerpt | None = None
 
 
-async def record(tools: Tools, part: Part, sightings: Sequence[Sighting], extent: Extent = Extent.WHOLE) -> set[bytes]:
+async def record(
+    tools: Tools, part: Part, sightings: Sequence[Sighting], extent: Extent = Extent.WHOLE
+) -> set[bytes]:
     """Record a run's sightings in batches; give the identities of all that were seen."""
     placed: dict[bytes, tuple[Sighting, bytes]] = {}
     for sighting in sightings:
         fingerprint = tools.keys.fingerprint_of(sighting.hit.secret)
         place = identity(sighting.source or part.source, _name(sighting.path), fingerprint)
         placed.setdefault(place, (sighting, fingerprint))
-    masked = Masking((one.hit.secret for one in sightings), (text for one in sightings for text in _texts(one)))
+    masked = Masking(
+        (one.hit.secret for one in sightings), (text for one in sightings for text in _texts(one))
+    )
     order = sorted(placed)
     for at in range(0, len(order), BATCH):
         batch = {place: placed[place] for place in order[at : at + BATCH]}
-        word = await verify(tools, part.account_id, {fingerprint: one.hit for one, fingerprint in batch.values()})
+        word = await verify(
+            tools, part.account_id, {fingerprint: one.hit for one, fingerprint in batch.values()}
+        )
         async with tools.pool.connection() as db, db.transaction():
             await _record(db, tools, part, batch, _How(extent, masked, word.told))
             for fingerprint in sorted(word.changed):  # it stands in other places too
@@ -116,20 +122,28 @@ async def _record(db: Connection, tools: Tools, part: Part, batch: _Batch, how: 
             announced.append(finding)
         elif known is not None and finding.status is not known.finding.status:
             change = {"scan": str(part.scan_id), "from": known.finding.status, "to": finding.status}
-            await audit.append(db, part.account_id, audit.Line(moment, ACTOR, "finding.seen", str(finding.id), detail=change))
+            await audit.append(
+                db, part.account_id, audit.Line(moment, ACTOR, "finding.seen", str(finding.id), detail=change)
+            )
         if known is not None:
             await audit_change(db, part.account_id, known.finding, finding, by=ACTOR)
         met += known is None or known.last_scan_id != part.scan_id
         # What is closed is as it was: a credential that was erased for it is not stored again.
         kept = tools.keep_secrets and (known is None or finding.status is Status.ACTIVE)
-        box = tools.keys.seal(sighting.hit.secret, part.account_id, finding.id, sighting.hit.parts) if kept else None
+        box = (
+            tools.keys.seal(sighting.hit.secret, part.account_id, finding.id, sighting.hit.parts)
+            if kept
+            else None
+        )
         records.append(
             Record(
                 finding,
                 fingerprint=fingerprint,
                 identity=place,
                 secret_box=box,
-                excerpt_box=None if box is None or stays else _sealed_excerpt(tools.keys, part.account_id, finding.id, sighting.excerpt),
+                excerpt_box=None
+                if box is None or stays
+                else _sealed_excerpt(tools.keys, part.account_id, finding.id, sighting.excerpt),
                 source=sighting.source or part.source,
                 source_path=_sealed_path(tools.keys, part.account_id, finding.id, sighting, masked),
                 rule=sighting.hit.rule.id,
@@ -253,7 +267,11 @@ _PLAIN, _SEALED = b"\0", b"\1"
 
 def _sealed_path(keys: Keys, account_id: int, finding_id: UUID, sighting: Sighting, masked: Masking) -> bytes:
     value = reveal(sighting.hit.secret).encode("utf-8", "surrogateescape")
-    if value not in sighting.path and MASK not in sighting.file_path and all(masked(text) == text for text in _texts(sighting)[:2]):
+    if (
+        value not in sighting.path
+        and MASK not in sighting.file_path
+        and all(masked(text) == text for text in _texts(sighting)[:2])
+    ):
         return _PLAIN + sighting.path
     return _SEALED + keys.seal(Secret(sighting.path.decode("latin-1")), account_id, finding_id)
 

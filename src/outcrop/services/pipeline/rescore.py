@@ -29,6 +29,8 @@ async def rescore(tools: Tools) -> int:
 
 async def _rescored(db: Connection, old: Sequence[tuple[int, Finding, bytes | None, dict[str, Any]]]) -> None:
     for account_id, finding, fingerprint, detail in old:
-        places = (await sources.spread(db, account_id, [fingerprint])).get(fingerprint, 1) if fingerprint else 1
+        places = (
+            (await sources.spread(db, account_id, [fingerprint])).get(fingerprint, 1) if fingerprint else 1
+        )
         total, made = scored(finding, Traits.of(detail), places=places, now=now())
         await table.update_checked(db, account_id, replace(finding, composite_score=total), made)

@@ -40,7 +40,9 @@ async def _walk(asks: Asks) -> int:
     last: Due | None = None
     while True:
         async with asks.pool.connection() as db:
-            due = await verdicts.due(db, before=moment - EVERY, undecided_before=moment - SOON, after=last, most=_AT_ONCE)
+            due = await verdicts.due(
+                db, before=moment - EVERY, undecided_before=moment - SOON, after=last, most=_AT_ONCE
+            )
         if not due:
             return asked
         last = due[-1]
@@ -65,7 +67,9 @@ def _wanted(asks: Asks, one: Stored) -> Wanted | None:
     rule = asks.ruleset.rules.named(one.rule or "")
     if rule is None:
         return None
-    secret, parts = asks.keys.open_whole(one.box, one.account_id, one.finding_id, wholly=is_password(one.secret_type))
+    secret, parts = asks.keys.open_whole(
+        one.box, one.account_id, one.finding_id, wholly=is_password(one.secret_type)
+    )
     return Wanted(rule, reveal(secret), {name: reveal(part) for name, part in parts.items()})
 
 

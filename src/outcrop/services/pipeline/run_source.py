@@ -31,7 +31,14 @@ async def look_at_source(tools: Tools, account_id: int, scan_id: UUID, source: s
         async with tools.pool.connection() as db, db.transaction():
             state = SourceState.FAILED if error else SourceState.DONE
             await scans.end_source(
-                db, account_id, scan_id, source, state=state, progress=look.progress | {"targets": 1}, gaps=look.gaps, error=error
+                db,
+                account_id,
+                scan_id,
+                source,
+                state=state,
+                progress=look.progress | {"targets": 1},
+                gaps=look.gaps,
+                error=error,
             )
             await end_run(db, account_id, scan_id)
     except asyncio.CancelledError:
@@ -40,7 +47,9 @@ async def look_at_source(tools: Tools, account_id: int, scan_id: UUID, source: s
         raise
 
 
-async def _look(tools: Tools, part: Part, planned: scans.Planned, taken: scans.Taken) -> tuple[Look, str | None]:
+async def _look(
+    tools: Tools, part: Part, planned: scans.Planned, taken: scans.Taken
+) -> tuple[Look, str | None]:
     """Look at a source; give what there is to tell of it, and why it failed where it did."""
     look = Look()
     found = _found(taken.spec)
@@ -48,7 +57,9 @@ async def _look(tools: Tools, part: Part, planned: scans.Planned, taken: scans.T
     try:
         if taken.tries <= MOST_TRIES:
             token = await credential(tools, part.account_id, planned.target_id)
-            await (look_at_site if found.kind == "site" else look_at_repository)(tools, part, found, token, look)
+            await (look_at_site if found.kind == "site" else look_at_repository)(
+                tools, part, found, token, look
+            )
             return look, None
     except (GitHubError, OutcropError) as failure:
         error = failure.message
@@ -57,7 +68,9 @@ async def _look(tools: Tools, part: Part, planned: scans.Planned, taken: scans.T
     except Exception as failure:
         if taken.tries < MOST_TRIES:
             raise
-        error = f"looking at it failed ({type(failure).__name__})"  # not its text, which could hold a credential
+        error = (
+            f"looking at it failed ({type(failure).__name__})"  # not its text, which could hold a credential
+        )
     look.gaps.append(Gap(found.full_name or found.html_url or found.url, error))
     return look, error
 

@@ -61,7 +61,9 @@ async def look_at_site(tools: Tools, part: Part, found: Found, token: Secret | N
             for why in unread:
                 tell(resource.url, why)
             if resource.source_type is SourceType.ENDPOINT and resource.file_path.endswith(_GIT_HEAD):
-                waiting += await _behind(tools, resource, visibility, headers if resource.origin == part.source else {}, look)
+                waiting += await _behind(
+                    tools, resource, visibility, headers if resource.origin == part.source else {}, look
+                )
             look.progress = {"pages": pages, "bytes": size}
             if len(waiting) >= _RECORD_AT:
                 met |= await record(tools, part, waiting)
@@ -73,18 +75,29 @@ async def look_at_site(tools: Tools, part: Part, found: Found, token: Secret | N
     met |= await record(tools, part, waiting)
     look.gaps += await _judge(tools, part, site, origins, met)
     if not pages and look.gaps:
-        raise OperatorError(look.gaps.pop(0).why)  # the start's own: whoever catches it tells it with the site's name
+        raise OperatorError(
+            look.gaps.pop(0).why
+        )  # the start's own: whoever catches it tells it with the site's name
 
 
-def _sightings(ruleset: RuleSet, resource: Resource, visibility: Visibility) -> tuple[list[Sighting], list[str]]:
+def _sightings(
+    ruleset: RuleSet, resource: Resource, visibility: Visibility
+) -> tuple[list[Sighting], list[str]]:
     """Give the credentials that a text holds, and what of it could not be read."""
     path = resource.path.encode("utf-8", "surrogateescape")
     held = scan_content(ruleset, resource.body, Confidence.MEDIUM)
     hits = for_path(held, path)
-    excerpts = excerpts_in(ruleset, resource.body, [(b"!" + inner.encode("utf-8", "surrogateescape"), hit) for inner, hit in hits])
+    excerpts = excerpts_in(
+        ruleset,
+        resource.body,
+        [(b"!" + inner.encode("utf-8", "surrogateescape"), hit) for inner, hit in hits],
+    )
     secrets = [hit.secret for _, hit in hits]
     url = _veiled(ruleset, resource.url, secrets) if hits else ""
-    names = {inner: _veiled(ruleset, resource.file_path + (f"!{inner}" if inner else ""), secrets) for inner, _ in hits}
+    names = {
+        inner: _veiled(ruleset, resource.file_path + (f"!{inner}" if inner else ""), secrets)
+        for inner, _ in hits
+    }
     return [
         Sighting(
             hit=hit,
@@ -110,7 +123,9 @@ def _veiled(ruleset: RuleSet, text: str, secrets: Iterable[Secret] = ()) -> str:
     return Masking([*secrets, *(hit.secret for _, hit in found.hits)], [text])(text)
 
 
-async def _behind(tools: Tools, resource: Resource, visibility: Visibility, headers: dict[str, str], look: Look) -> list[Sighting]:
+async def _behind(
+    tools: Tools, resource: Resource, visibility: Visibility, headers: dict[str, str], look: Look
+) -> list[Sighting]:
     """Look through an open git folder."""
     with work_folder(tools.work) as folder:
         repository = await fetch_repository(tools.http, resource.url, folder, headers=headers)
@@ -123,7 +138,10 @@ async def _behind(tools: Tools, resource: Resource, visibility: Visibility, head
             look.gaps.append(Gap(resource.url, error.message))
             return []
     base = urlsplit(resource.url).path.removesuffix("/HEAD") + "!"
-    look.gaps += [Gap(_veiled(tools.ruleset, f"{resource.url}: {where}" if where else resource.url), why) for where, why in brought.gaps]
+    look.gaps += [
+        Gap(_veiled(tools.ruleset, f"{resource.url}: {where}" if where else resource.url), why)
+        for where, why in brought.gaps
+    ]
     return [
         Sighting(
             hit=one.hit,
@@ -154,14 +172,18 @@ async def _judge(tools: Tools, part: Part, site: Site, origins: set[str], met: s
             if not is_public and not (site.headers and origin == part.source):
                 continue  # it was seen with a credential that this run does not have
             if monotonic() > end:
-                return [Gap(origin, f"{site.seconds:g} seconds are over: not every finding was asked for again")]
+                return [
+                    Gap(origin, f"{site.seconds:g} seconds are over: not every finding was asked for again")
+                ]
             again = await look_again(stranger if is_public else guest, url)
             for one in group:
                 await _settle(tools, part, one, await _is_there(tools, part, one, again))
     return []
 
 
-async def _unmet(tools: Tools, part: Part, origin: str, met: set[bytes]) -> dict[tuple[str, bool], list[Standing]]:
+async def _unmet(
+    tools: Tools, part: Part, origin: str, met: set[bytes]
+) -> dict[tuple[str, bool], list[Standing]]:
     """Give the open findings that this run has not met, by their address and whether anybody may see it."""
     async with tools.pool.connection() as db:
         standing = await sources.findings_in(db, part.account_id, origin)
@@ -176,7 +198,9 @@ async def _unmet(tools: Tools, part: Part, origin: str, met: set[bytes]) -> dict
 
 
 def _path(tools: Tools, part: Part, one: Standing) -> str:
-    return opened_path(tools.keys, part.account_id, one.finding.id, one.path).decode("utf-8", "surrogateescape")
+    return opened_path(tools.keys, part.account_id, one.finding.id, one.path).decode(
+        "utf-8", "surrogateescape"
+    )
 
 
 async def _is_there(tools: Tools, part: Part, one: Standing, again: Again) -> bool | None:
@@ -185,19 +209,29 @@ async def _is_there(tools: Tools, part: Part, one: Standing, again: Again) -> bo
         return None
     if again.status in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
         return False
-    if again.status != HTTPStatus.OK or again.media_type != one.media_type or _BEHIND in _path(tools, part, one):
+    if (
+        again.status != HTTPStatus.OK
+        or again.media_type != one.media_type
+        or _BEHIND in _path(tools, part, one)
+    ):
         return None
     return await asyncio.to_thread(_holds, tools, part, one, again.body)
 
 
 def _holds(tools: Tools, part: Part, one: Standing, body: bytes) -> bool | None:
-    value = None if one.box is None else reveal(tools.keys.open(one.box, part.account_id, one.finding.id, wholly=True))
+    value = (
+        None
+        if one.box is None
+        else reveal(tools.keys.open(one.box, part.account_id, one.finding.id, wholly=True))
+    )
     if value is not None and value.encode("utf-8", "surrogateescape") in body:
         return True
     hits = scan_content(tools.ruleset, body, Confidence.LOW).hits
     if any(tools.keys.fingerprint_of(hit.secret) == one.fingerprint for _, hit in hits):
         return True
-    return None if value is None else False  # without the value nobody knows whether only the rules have changed
+    return (
+        None if value is None else False
+    )  # without the value nobody knows whether only the rules have changed
 
 
 async def _settle(tools: Tools, part: Part, one: Standing, verdict: bool | None) -> None:

@@ -42,16 +42,26 @@ async def verify(tools: Tools, account_id: int, hits: Mapping[bytes, Hit]) -> Wo
     told = {fingerprint: said(verdict) for fingerprint, verdict in zip(wanted, asked, strict=True)}
     # Where nobody may be asked, that is kept too: when it is allowed again, they are due.
     off = tools.validator.mode is Mode.OFF
-    kept = {fingerprint: replace(one, checked_at=verdicts.NEVER) if off else one for fingerprint, one in told.items()}
+    kept = {
+        fingerprint: replace(one, checked_at=verdicts.NEVER) if off else one
+        for fingerprint, one in told.items()
+    }
     if kept:
         async with tools.pool.connection() as db, db.transaction():
             await verdicts.save(db, account_id, kept)
-    changed = {fingerprint for fingerprint, one in told.items() if fingerprint in known and known[fingerprint].status is not one.status}
+    changed = {
+        fingerprint
+        for fingerprint, one in told.items()
+        if fingerprint in known and known[fingerprint].status is not one.status
+    }
     return Word(fresh | told, frozenset(changed))
 
 
 def _is_fresh(said: Said) -> bool:
-    return now() - said.checked_at < (SOON if said.status in UNDECIDED else FRESH) and said.status is not Validation.UNVALIDATED
+    return (
+        now() - said.checked_at < (SOON if said.status in UNDECIDED else FRESH)
+        and said.status is not Validation.UNVALIDATED
+    )
 
 
 async def _ask(tools: Tools, hit: Hit) -> Verdict:
@@ -61,16 +71,32 @@ async def _ask(tools: Tools, hit: Hit) -> Verdict:
 
 def said(verdict: Verdict) -> Said:
     return Said(
-        verdict.status, verdict.confidence, verdict.reason, verdict.services, verdict.asked, verdict.test_mode, verdict.canary, now()
+        verdict.status,
+        verdict.confidence,
+        verdict.reason,
+        verdict.services,
+        verdict.asked,
+        verdict.test_mode,
+        verdict.canary,
+        now(),
     )
 
 
 def judged(finding: Finding, told: Said) -> Finding:
     """Give the finding with a verdict on its credential."""
-    detail: dict[str, Any] = {**finding.validation_detail, "enabled_services": list(told.services), "reason": told.reason}
+    detail: dict[str, Any] = {
+        **finding.validation_detail,
+        "enabled_services": list(told.services),
+        "reason": told.reason,
+    }
     if told.status is not Validation.UNVALIDATED:  # nobody was asked: when it was last checked stays
         detail["checked_at"] = told.checked_at.isoformat()
-    return replace(finding, validation_status=told.status, validation_confidence=told.confidence, validation_detail=detail)
+    return replace(
+        finding,
+        validation_status=told.status,
+        validation_confidence=told.confidence,
+        validation_detail=detail,
+    )
 
 
 async def apply(db: Connection, account_id: int, fingerprint: bytes, told: Said, *, by: str) -> None:
@@ -83,7 +109,9 @@ async def apply(db: Connection, account_id: int, fingerprint: bytes, told: Said,
         finding, detail = locked
         checked = judged(finding, told)
         if detail is not None:
-            traits = replace(Traits.of(detail), test_mode=told.test_mode, canary=told.canary, asked=told.asked)
+            traits = replace(
+                Traits.of(detail), test_mode=told.test_mode, canary=told.canary, asked=told.asked
+            )
             total, detail = scored(checked, traits, places=places, now=now())
             checked = replace(checked, composite_score=total)
         if (checked, detail) != locked:
@@ -95,5 +123,11 @@ async def audit_change(db: Connection, account_id: int, before: Finding, after: 
     """Write the audit line of a verdict that is another than before."""
     if after.validation_status is before.validation_status:
         return
-    change = {"from": before.validation_status, "to": after.validation_status, "reason": after.validation_detail["reason"]}
-    await audit.append(db, account_id, audit.Line(now(), by, "finding.validate", str(after.id), detail=change))
+    change = {
+        "from": before.validation_status,
+        "to": after.validation_status,
+        "reason": after.validation_detail["reason"],
+    }
+    await audit.append(
+        db, account_id, audit.Line(now(), by, "finding.validate", str(after.id), detail=change)
+    )

@@ -13,7 +13,9 @@ def folders(raw: bytes) -> list[bytes]:
     at = 0
     while at < len(raw):
         quoted = _QUOTED.match(raw, at)
-        end = quoted.end() if quoted else raw.find(b"\n", at) % (len(raw) + 1)  # to the end, where no line ends
+        end = (
+            quoted.end() if quoted else raw.find(b"\n", at) % (len(raw) + 1)
+        )  # to the end, where no line ends
         if quoted:
             found.append(_ESCAPE.sub(_character, quoted[1]))
         elif not raw.startswith(b"#", at):

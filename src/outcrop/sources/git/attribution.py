@@ -26,14 +26,28 @@ _PIECE = 1 << 18  # bytes of what git says of changes that are held
 _LOST = "some commits are missing or damaged: their history is not followed"
 _UNKNOWN = "the trees of a commit are missing, damaged or too large: what it changed is not wholly known"
 UNREAD = {_LOST, _UNKNOWN}
-_DIFF = ["diff-tree", "--stdin", "-r", "-c", "--root", "--raw", "-z", "--no-renames", "--no-abbrev", "--no-textconv", "--no-ext-diff"]
+_DIFF = [
+    "diff-tree",
+    "--stdin",
+    "-r",
+    "-c",
+    "--root",
+    "--raw",
+    "-z",
+    "--no-renames",
+    "--no-abbrev",
+    "--no-textconv",
+    "--no-ext-diff",
+]
 
 
 # blob → path → the rank and id of the oldest commit that has it there
 Places = dict[bytes, dict[bytes, tuple[int, bytes]]]
 
 
-def commits(repository: Repository, tips: Sequence[bytes], gaps: list[str], *, since: bytes | None = None) -> Sequence[bytes]:
+def commits(
+    repository: Repository, tips: Sequence[bytes], gaps: list[str], *, since: bytes | None = None
+) -> Sequence[bytes]:
     """Give the commits that these reach, parents before children."""
     limits = [*tips, *([b"^" + since] if since else [])]
     if not tips:
@@ -48,7 +62,12 @@ def commits(repository: Repository, tips: Sequence[bytes], gaps: list[str], *, s
 
 
 def missing(
-    repository: Repository, tips: Sequence[bytes], gaps: list[str], *, lost: Collection[bytes] | None = None, newest: int | None = None
+    repository: Repository,
+    tips: Sequence[bytes],
+    gaps: list[str],
+    *,
+    lost: Collection[bytes] | None = None,
+    newest: int | None = None,
 ) -> None:
     """Tell where what a tip or a commit names is not there.
 
@@ -57,7 +76,9 @@ def missing(
     at_tips = _lost(repository, tips[:_MOST_TIPS], "--no-walk")
     if at_tips:
         gaps.append(f"{len(at_tips)} objects that the tips of refs name are missing")
-    before = _lost(repository, tips, *([f"--max-count={newest}"] if newest else [])) if lost is None else set(lost)
+    before = (
+        _lost(repository, tips, *([f"--max-count={newest}"] if newest else [])) if lost is None else set(lost)
+    )
     if before - at_tips:
         gaps.append(f"{len(before - at_tips)} objects that commits before the tips name are missing")
 
@@ -72,10 +93,17 @@ def _lost(repository: Repository, tips: Sequence[bytes], *walk: str) -> set[byte
 
 def _walked(repository: Repository, tips: list[bytes], since: bytes | None) -> list[bytes]:
     """Walk the commits ourselves where git gives up: what can be read is followed, as far as one that is known already."""
-    arguments = ["cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)", "--unordered"]
+    arguments = [
+        "cat-file",
+        "--batch-all-objects",
+        "--batch-check=%(objecttype) %(objectname)",
+        "--unordered",
+    ]
     _, out = command.output(repository.folder, *arguments)
     there = [line[7:] for line in out.split(b"\n") if line.startswith(b"commit ")]
-    given = whole(repository, [*there, *tips])  # all in one go: asked generation by generation, a long history would take minutes
+    given = whole(
+        repository, [*there, *tips]
+    )  # all in one go: asked generation by generation, a long history would take minutes
     parents = {oid: parents_of(content) for oid, content in given}
     known = _reached(parents, [since], set()) if since else []
     return _reached(parents, tips, set(known))
@@ -97,7 +125,9 @@ def _reached(parents: dict[bytes, list[bytes]], tips: list[bytes], done: set[byt
     return order
 
 
-def place(repository: Repository, order: Sequence[bytes], blobs: Collection[bytes], jobs: int, gaps: list[str]) -> Places:
+def place(
+    repository: Repository, order: Sequence[bytes], blobs: Collection[bytes], jobs: int, gaps: list[str]
+) -> Places:
     """Find for each blob the paths it stood at, each with the rank and id of the oldest commit."""
     found: Places = {}
     if not blobs or not order:
@@ -137,7 +167,13 @@ def removed(repository: Repository, order: Sequence[bytes]) -> dict[bytes, dict[
 
 
 def place_and_miss(
-    repository: Repository, order: Sequence[bytes], blobs: Collection[bytes], jobs: int, gaps: list[str], *, there: Container[bytes]
+    repository: Repository,
+    order: Sequence[bytes],
+    blobs: Collection[bytes],
+    jobs: int,
+    gaps: list[str],
+    *,
+    there: Container[bytes],
 ) -> tuple[Places, set[bytes]]:
     """Find the paths of blobs, and on the same way what these commits have brought that is not there; what is, is told by ids in binary."""
     found = place(repository, order, _OrMissing(blobs, there), jobs, gaps) if blobs else {}
@@ -169,7 +205,9 @@ class _Everything(set[bytes]):
 Change = tuple[bytes, bytes, int, bytes]  # blob, path, rank of the commit, commit
 
 
-def _placing(repository: Repository, blobs: Container[bytes]) -> Callable[[Iterator[tuple[int, list[bytes]]], Emit], None]:
+def _placing(
+    repository: Repository, blobs: Container[bytes]
+) -> Callable[[Iterator[tuple[int, list[bytes]]], Emit], None]:
     def work(chunks: Iterator[tuple[int, list[bytes]]], emit: Emit) -> None:
         for start, chunk in chunks:
             emit(list(_changes(repository, chunk, start, blobs, emit)))
@@ -177,7 +215,9 @@ def _placing(repository: Repository, blobs: Container[bytes]) -> Callable[[Itera
     return work
 
 
-def _changes(repository: Repository, chunk: list[bytes], start: int, blobs: Container[bytes], emit: Emit) -> Iterator[Change]:
+def _changes(
+    repository: Repository, chunk: list[bytes], start: int, blobs: Container[bytes], emit: Emit
+) -> Iterator[Change]:
     """Give what a chunk of commits did to the blobs. git ends at a damaged tree: it is looked for one by one, and left out."""
     ranks = {oid: start + number for number, oid in enumerate(chunk)}
     left, looked = chunk, False
@@ -195,7 +235,9 @@ def _changes(repository: Repository, chunk: list[bytes], start: int, blobs: Cont
             yield from single.changes(ranks, blobs)
             if not single.whole:
                 emit(_UNKNOWN)
-                yield from ((blob, path, ranks[oid], oid) for blob, path in standing(repository, oid) if blob in blobs)
+                yield from (
+                    (blob, path, ranks[oid], oid) for blob, path in standing(repository, oid) if blob in blobs
+                )
                 break
         left = list(rest)
 
@@ -210,7 +252,9 @@ def _with_trees(repository: Repository, oids: list[bytes], emit: Emit) -> list[b
 
 def standing(repository: Repository, tree: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Give the files that stand in a tree or a commit, each with its path, as far as they can be read."""
-    with command.start(repository.folder, ["ls-tree", "-r", "-z", "--full-tree", os.fsdecode(tree)]) as process:
+    with command.start(
+        repository.folder, ["ls-tree", "-r", "-z", "--full-tree", os.fsdecode(tree)]
+    ) as process:
         assert process.stdout is not None  # noqa: S101 - for the type checker
         out = process.stdout.read(_MOST_STANDING)
         process.kill()
@@ -236,7 +280,9 @@ class _Diff:
 
     def told(self, *options: str) -> Iterator[tuple[bytes, bytes]]:
         """Give the fields of each change and its path."""
-        with command.start(self._repository.folder, [*_DIFF, *options], stdin=subprocess.PIPE, memory=_DIFF_MEMORY) as process:
+        with command.start(
+            self._repository.folder, [*_DIFF, *options], stdin=subprocess.PIPE, memory=_DIFF_MEMORY
+        ) as process:
             assert process.stdout is not None  # noqa: S101 - for the type checker
             feeder = threading.Thread(target=_give, args=(process, self._oids), daemon=True)
             feeder.start()
@@ -311,15 +357,26 @@ def present(repository: Repository, oids: Sequence[bytes]) -> set[bytes]:
 def new_blobs(repository: Repository, tips: Sequence[bytes], old: Sequence[bytes]) -> list[bytes] | None:
     """Give the blobs that the tips reach and the old ones do not; None where the walk meets something missing."""
     given = b"".join(b"%s\n" % tip for tip in [*tips, *(b"^" + tip for tip in old)])
-    arguments = ["rev-list", "--objects", "--no-object-names", "--filter=object:type=blob", "--filter-provided-objects", "--stdin"]
+    arguments = [
+        "rev-list",
+        "--objects",
+        "--no-object-names",
+        "--filter=object:type=blob",
+        "--filter-provided-objects",
+        "--stdin",
+    ]
     code, out = command.output(repository.folder, *arguments, given=given)
     return None if code else out.split()
 
 
-def new_commits(repository: Repository, tips: Sequence[bytes], old: Sequence[bytes]) -> Sequence[bytes] | None:
+def new_commits(
+    repository: Repository, tips: Sequence[bytes], old: Sequence[bytes]
+) -> Sequence[bytes] | None:
     """Give the commits that the tips reach and the old ones do not; None where the walk meets something missing."""
     given = b"".join(b"%s\n" % tip for tip in [*tips, *(b"^" + tip for tip in old)])
-    code, out = command.output(repository.folder, "rev-list", "--topo-order", "--reverse", "--stdin", given=given)
+    code, out = command.output(
+        repository.folder, "rev-list", "--topo-order", "--reverse", "--stdin", given=given
+    )
     return None if code else Names(out)
 
 

@@ -35,7 +35,8 @@ class Remote:
         if parts.username is None:
             return cls(url)
         return cls(
-            parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(), (unquote(parts.username), unquote(parts.password or ""))
+            parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(),
+            (unquote(parts.username), unquote(parts.password or "")),
         )
 
 
@@ -54,7 +55,11 @@ def listed_refs(remote: Remote, work: Path, egress: Egress) -> dict[bytes, bytes
     """Ask for the refs of a repository, HEAD among them; what a tag leads to is not one."""
     source, config = _reach(remote, work, egress)
     lines = _run(["ls-remote", "--quiet", "--", source], remote, config, work).split(b"\n")
-    return {name: oid for oid, tab, name in (line.partition(b"\t") for line in lines) if tab and not name.endswith(b"^{}")}
+    return {
+        name: oid
+        for oid, tab, name in (line.partition(b"\t") for line in lines)
+        if tab and not name.endswith(b"^{}")
+    }
 
 
 def fetch_commit(remote: Remote, commit: str, work: Path, egress: Egress) -> Repository:
@@ -62,7 +67,16 @@ def fetch_commit(remote: Remote, commit: str, work: Path, egress: Egress) -> Rep
     source, config = _reach(remote, work, egress)
     folder = work / "commit.git"
     _run(["init", "--quiet", "--bare", "--template=", str(folder)], remote, config, work)
-    fetch = ["--git-dir", str(folder), "fetch", "--quiet", "--no-tags", "--depth=2", "--end-of-options", source]
+    fetch = [
+        "--git-dir",
+        str(folder),
+        "fetch",
+        "--quiet",
+        "--no-tags",
+        "--depth=2",
+        "--end-of-options",
+        source,
+    ]
     _run([*fetch, f"{commit}:{COMMIT_REF.decode()}"], remote, config, work)
     return open_mirror(folder)
 
@@ -80,11 +94,18 @@ def _reach(remote: Remote, work: Path, egress: Egress) -> tuple[str, dict[str, s
     # The name stays in the address, for the certificate; git is told which address it has.
     source = remote.url if at_port == port else f"https://{host}:{at_port}{parts.path}"
     pinned = f"[{address}]" if ":" in address else address
-    config = {"http.curloptResolve": f"{host}:{at_port}:{pinned}", "http.lowSpeedLimit": "100", "http.lowSpeedTime": "60", "http.proxy": ""}
+    config = {
+        "http.curloptResolve": f"{host}:{at_port}:{pinned}",
+        "http.lowSpeedLimit": "100",
+        "http.lowSpeedTime": "60",
+        "http.proxy": "",
+    }
     if egress.ca_file:
         config["http.sslCAInfo"] = str(_trusted(egress.ca_file, work))
     if remote.login:
-        config["http.extraHeader"] = "Authorization: Basic " + base64.b64encode(":".join(remote.login).encode()).decode()
+        config["http.extraHeader"] = (
+            "Authorization: Basic " + base64.b64encode(":".join(remote.login).encode()).decode()
+        )
     return source, config
 
 

@@ -69,7 +69,9 @@ def environment(config: Mapping[str, str] | None = None, *, protocols: str = "")
 class Git(subprocess.Popen[bytes]):
     """A git that may have ended before it was told everything: then what is left is nobody's."""
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         with contextlib.suppress(BrokenPipeError):
             super().__exit__(kind, error, trace)
 
@@ -111,7 +113,9 @@ def bound(pid: int, memory: int = 32 * _GIGA) -> None:
     """
     bounds = {resource.RLIMIT_CORE: 0, resource.RLIMIT_AS: 32 * _GIGA, resource.RLIMIT_DATA: memory}
     for what, most in bounds.items():
-        with contextlib.suppress(OSError, AttributeError):  # it has ended, or is bounded more closely already; only Linux can
+        with contextlib.suppress(
+            OSError, AttributeError
+        ):  # it has ended, or is bounded more closely already; only Linux can
             resource.prlimit(pid, what, (most, most))
 
 

@@ -12,7 +12,9 @@ def parents_of(content: bytes | Large | None) -> list[bytes]:
 
 def named_by(tag: bytes | Large | None) -> bytes | None:
     """Give what a tag names."""
-    return next((line[7:] for line in _header(tag) if line.startswith(b"object ") and OID.fullmatch(line[7:])), None)
+    return next(
+        (line[7:] for line in _header(tag) if line.startswith(b"object ") and OID.fullmatch(line[7:])), None
+    )
 
 
 def _header(content: bytes | Large | None) -> list[bytes]:
@@ -30,7 +32,9 @@ def _described(oid: bytes, header: list[bytes]) -> Origin:
     line = next((line[7:] for line in header if line.startswith(b"author ")), b"")
     who, _, when = line.rpartition(b"> ")
     encoding = next((line[9:] for line in header if line.startswith(b"encoding ")), b"utf-8")
-    return Origin(oid.decode(), _decoded(who + b">" if who else line, encoding).strip() or None, _seconds(when))
+    return Origin(
+        oid.decode(), _decoded(who + b">" if who else line, encoding).strip() or None, _seconds(when)
+    )
 
 
 def _decoded(name: bytes, encoding: bytes) -> str:

@@ -33,7 +33,9 @@ _EVERY = ["--batch-all-objects", "--unordered"]
 _GIVEN = 4_096  # objects of which git is told at a time
 _VIEW = {"core.packedGitLimit": "16m"}  # nothing else is at work yet
 _TOGETHER = 300_000  # blobs of which git tells that are put in order together, which takes 120 bytes for each
-_IS_LOOSE = re.compile("[0-9a-f]{38}(?:[0-9a-f]{24})?")  # what git names a file, in a folder named by the first two digits
+_IS_LOOSE = re.compile(
+    "[0-9a-f]{38}(?:[0-9a-f]{24})?"
+)  # what git names a file, in a folder named by the first two digits
 _SIZE = 6  # bytes in which a size is kept
 _WHOLE = b""  # the base of what is no change
 _TEXTS = (b"blob ", b"commit ", b"tag ")
@@ -41,7 +43,9 @@ _PLACED = struct.Struct(f">{WIDTH}sIQ")  # the id of a commit or a tag, which pa
 _BATCH_MESSAGES = 5_000
 
 
-def listed(repository: Repository, known: Container[bytes], seen: Callable[[bytes], None], jobs: int) -> Iterator[list[bytes]]:
+def listed(
+    repository: Repository, known: Container[bytes], seen: Callable[[bytes], None], jobs: int
+) -> Iterator[list[bytes]]:
     """Give all commits and tags that are not known, then blobs, family by family, in batches of about equal work.
 
     What is known, and is noted as seen, is so by its id in bytes. All are put in order before the first is read: then the processes
@@ -93,7 +97,9 @@ def _put_in_order(repository: Repository, order: _Order, jobs: int) -> None:
             order.indexes.append(index)
             with closing(Pack(index)) as pack:
                 blobs = blobs_of(pack, jobs, place, leave)
-                order.blobs.extend(_row(oid, size) for oid, size in blobs if is_new(oid) and oid not in order.known)
+                order.blobs.extend(
+                    _row(oid, size) for oid, size in blobs if is_new(oid) and oid not in order.known
+                )
         if left.width:
             _ask_git(repository, left, order)
 
@@ -185,7 +191,11 @@ def _texts(repository: Repository, given: Iterable[bytes] | None) -> Iterator[tu
         process.wait()
         if giver:
             giver.join()
-        if process.returncode or (giver and not giver.told_all) or (os.fstat(errors.fileno()).st_size and not any_damaged):
+        if (
+            process.returncode
+            or (giver and not giver.told_all)
+            or (os.fstat(errors.fileno()).st_size and not any_damaged)
+        ):
             repository.gaps.append(INCOMPLETE)
 
 

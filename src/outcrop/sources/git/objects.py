@@ -13,7 +13,15 @@ from typing import IO, NamedTuple, Self
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.engine.delta_scan import Version
 from outcrop.scanner.engine.ruleset import RuleSet
-from outcrop.scanner.engine.scan import Found, Stretch, Wire, scan_stream, scan_stretch, scan_versions, to_wire
+from outcrop.scanner.engine.scan import (
+    Found,
+    Stretch,
+    Wire,
+    scan_stream,
+    scan_stretch,
+    scan_versions,
+    to_wire,
+)
 from outcrop.sources.fork_pool import Emit
 from outcrop.sources.git import command
 from outcrop.sources.git.packs.pack import Packs
@@ -57,7 +65,9 @@ class Read:
     size: int = 0
 
 
-def reader(repository: Repository, ruleset: RuleSet, floor: Confidence) -> Callable[[Iterator[list[bytes]], Emit], None]:
+def reader(
+    repository: Repository, ruleset: RuleSet, floor: Confidence
+) -> Callable[[Iterator[list[bytes]], Emit], None]:
     """Give the work of one process: read files and messages, scan them, tell."""
 
     def work(batches: Iterator[list[bytes]], emit: Emit) -> None:
@@ -166,7 +176,9 @@ def _read(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[It
         yield from _asked(repository, [left])
 
 
-def _from_packs(repository: Repository, batches: Iterable[list[bytes]], left: list[bytes]) -> Iterator[Item | Versions]:
+def _from_packs(
+    repository: Repository, batches: Iterable[list[bytes]], left: list[bytes]
+) -> Iterator[Item | Versions]:
     """Give what the packs have, and note what is left to git: that is asked meanwhile only where much is."""
     with closing(Packs(repository.objects)) as packs:
         versions: Versions = []
@@ -240,7 +252,14 @@ def _asked(repository: Repository, batches: Iterable[list[bytes]], *, cut: bool 
 class _CatFile:
     """One `git cat-file --batch`: a thread feeds it, so that neither side waits for the other."""
 
-    def __init__(self, repository: Repository, left: deque[bytes], source: Iterator[list[bytes]] | None = None, *, cut: bool) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        left: deque[bytes],
+        source: Iterator[list[bytes]] | None = None,
+        *,
+        cut: bool,
+    ) -> None:
         arguments = ["cat-file", "--batch", *(["--buffer"] if source is not None else [])]
         self._process = command.start(repository.folder, arguments, stdin=subprocess.PIPE)
         self._left = left
@@ -292,7 +311,9 @@ class _CatFile:
                 if ahead.size < 0:
                     yield self._left.popleft(), None
                     continue
-                large = Large(stream, ahead.size, bytes(memoryview(buffer)[at : min(length, at + ahead.size)]))
+                large = Large(
+                    stream, ahead.size, bytes(memoryview(buffer)[at : min(length, at + ahead.size)])
+                )
                 oid = self._next(ahead.kind)
                 if isinstance(oid, MessageOf):
                     large.begin_behind(MESSAGE)
@@ -309,7 +330,9 @@ class _CatFile:
         self._feeder.join()
         self.complete = self._ended and not self._left
 
-    def _whole_objects(self, buffer: bytearray, at: int, length: int) -> tuple[list[tuple[bytes, int, int]], int, "_Ahead | None"]:
+    def _whole_objects(
+        self, buffer: bytearray, at: int, length: int
+    ) -> tuple[list[tuple[bytes, int, int]], int, "_Ahead | None"]:
         """Give the objects that lie wholly in the buffer, where they end, and what follows: nothing where the buffer ends."""
         objects: list[tuple[bytes, int, int]] = []
         while (end := buffer.find(b"\n", at, length)) >= 0:

@@ -56,8 +56,12 @@ def _through_tags(repository: Repository, kinds: dict[bytes, bytes | None]) -> d
         if step < _MOST_TAGS:
             next_of |= {oid: named_by(content) for oid, content in whole(repository, ahead)}
         else:
-            next_of |= zip(ahead, attribution.answers(repository, [oid + b"^{}" for oid in ahead]), strict=True)
-        kinds |= _kinds(repository, {named for oid in ahead if (named := next_of[oid]) and named not in kinds})
+            next_of |= zip(
+                ahead, attribution.answers(repository, [oid + b"^{}" for oid in ahead]), strict=True
+            )
+        kinds |= _kinds(
+            repository, {named for oid in ahead if (named := next_of[oid]) and named not in kinds}
+        )
     return next_of
 
 
@@ -72,14 +76,20 @@ def _end(oid: bytes, next_of: dict[bytes, bytes | None]) -> bytes:
     return oid
 
 
-def place_texts(repository: Repository, tips: Tips, order: Sequence[bytes], wanted: Collection[bytes], places: Places) -> None:
+def place_texts(
+    repository: Repository, tips: Tips, order: Sequence[bytes], wanted: Collection[bytes], places: Places
+) -> None:
     """Add the places of messages, and of files that only a tag or another ref names: they come behind those that commits have."""
     left = {oid for oid in wanted if oid not in places}
     last = len(order)
     if not left:
         return
     places.update((oid, {COMMIT_MESSAGE: (rank, oid)}) for rank, oid in enumerate(order) if oid in left)
-    places.update((tag, {TAG_MESSAGE: (last, end if end in tips.commits else b"")}) for tag, end in tips.tags.items() if tag in left)
+    places.update(
+        (tag, {TAG_MESSAGE: (last, end if end in tips.commits else b"")})
+        for tag, end in tips.tags.items()
+        if tag in left
+    )
     places.update((oid, {name: (last, b"")}) for oid, name in tips.files.items() if oid in left)
     for tree in tips.trees:
         for oid, path in attribution.standing(repository, tree):

@@ -40,7 +40,9 @@ def new(located: Iterable[Located], old: Holders) -> list[Located]:
     return [one for one in located if one.file not in old.get(reveal(one.hit.secret), ())]
 
 
-def unmoved(located: list[Located], removed: Mapping[bytes, Mapping[bytes, bytes]], old: Holders) -> list[Located]:
+def unmoved(
+    located: list[Located], removed: Mapping[bytes, Mapping[bytes, bytes]], old: Holders
+) -> list[Located]:
     """Leave out what has only moved: the commit that brought it took away a file that held it before.
 
     Each such file accounts for one other, first for one of the same content: what is in more has been copied. Commits come oldest first,
@@ -48,7 +50,9 @@ def unmoved(located: list[Located], removed: Mapping[bytes, Mapping[bytes, bytes
     """
     brought: dict[bytes, dict[str, dict[bytes, bytes | None]]] = {}
     for one in located:
-        brought.setdefault(commit_of(one), {}).setdefault(reveal(one.hit.secret), {})[one.file or b""] = one.first_blob
+        brought.setdefault(commit_of(one), {}).setdefault(reveal(one.hit.secret), {})[one.file or b""] = (
+            one.first_blob
+        )
     for commit, files in removed.items():
         for value, places in brought.get(commit, {}).items():
             gone = old.get(value, set()) & files.keys()

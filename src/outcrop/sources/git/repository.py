@@ -42,7 +42,9 @@ class Repository:
 def find_git_folder(path: Path) -> Path | None:
     """Give the git folder of a working tree or a bare repository; None where there is none."""
     inner = path / ".git"
-    if os.path.isdir(inner) and (_looks_like_git(inner) or all(os.path.isdir(inner / part) for part in ("objects", "refs"))):
+    if os.path.isdir(inner) and (
+        _looks_like_git(inner) or all(os.path.isdir(inner / part) for part in ("objects", "refs"))
+    ):
         return inner  # also where HEAD is lost, though git itself would see no repository then
     if os.path.isfile(inner):  # a worktree or a submodule: the file names the folder
         text = _small(inner)
@@ -54,11 +56,17 @@ def find_git_folder(path: Path) -> Path | None:
 
 def is_cut_off(path: Path) -> bool:
     """Tell whether a working tree names a git folder that is not there: a worktree or submodule that was mounted by itself."""
-    return os.path.isfile(path / ".git") and _small(path / ".git").startswith(b"gitdir:") and find_git_folder(path) is None
+    return (
+        os.path.isfile(path / ".git")
+        and _small(path / ".git").startswith(b"gitdir:")
+        and find_git_folder(path) is None
+    )
 
 
 def _looks_like_git(path: Path) -> bool:
-    return os.path.isfile(path / "HEAD") and (os.path.isdir(path / "objects") or os.path.isfile(path / "commondir"))
+    return os.path.isfile(path / "HEAD") and (
+        os.path.isdir(path / "objects") or os.path.isfile(path / "commondir")
+    )
 
 
 def open_local(git_folder: Path, work: Path) -> Repository:
@@ -76,14 +84,21 @@ def open_local(git_folder: Path, work: Path) -> Repository:
     shallow = [line for line in _small(common / "shallow", 1 << 24).split() if OID.fullmatch(line)]
     if shallow:
         gaps.append("the clone is shallow: older history is not there")
-    packs = [folder / "pack" / name for folder in objects for name in _names(folder / "pack") if name.endswith(".pack")]
+    packs = [
+        folder / "pack" / name
+        for folder in objects
+        for name in _names(folder / "pack")
+        if name.endswith(".pack")
+    ]
     if any(os.path.exists(pack.with_suffix(".promisor")) for pack in packs):
         gaps.append("the clone is partial: objects that were never fetched are not there")
     if not all(os.path.isfile(pack.with_suffix(".idx")) for pack in packs):
         gaps.append("a pack has no index: its objects cannot be read")
     if os.path.isdir(common / "reftable"):
         gaps.append("refs are stored as reftable, which is not read: findings have no commit")
-    objects = tuple(_regular(folder, work / f"objects-{number}", gaps) for number, folder in enumerate(objects))
+    objects = tuple(
+        _regular(folder, work / f"objects-{number}", gaps) for number, folder in enumerate(objects)
+    )
     return _own(Repository(work / "repository.git", objects, refs, head, gaps), shallow)
 
 
@@ -91,7 +106,9 @@ def open_mirror(folder: Path) -> Repository:
     """Open a mirror that we have cloned ourselves."""
     gaps: list[str] = []
     refs = _refs(folder, gaps)
-    return Repository(folder, ((folder / "objects").resolve(),), refs, _resolve(_small(folder / "HEAD").strip(), refs), gaps)
+    return Repository(
+        folder, ((folder / "objects").resolve(),), refs, _resolve(_small(folder / "HEAD").strip(), refs), gaps
+    )
 
 
 def origin_of(path: Path) -> str | None:
@@ -99,7 +116,11 @@ def origin_of(path: Path) -> str | None:
     folder = find_git_folder(path)
     config = _small(folder / "config").decode("utf-8", "replace") if folder else ""
     section = re.search(r'^\[remote "origin"\]\s*$(.*?)(?=^\[|\Z)', config, re.MULTILINE | re.DOTALL)
-    found = re.search(r"^\s*url\s*=\s*https://(?:[^@/\s]*@)?(\S+?)(?:\.git)?/?\s*$", section[1], re.MULTILINE) if section else None
+    found = (
+        re.search(r"^\s*url\s*=\s*https://(?:[^@/\s]*@)?(\S+?)(?:\.git)?/?\s*$", section[1], re.MULTILINE)
+        if section
+        else None
+    )
     return f"https://{found[1]}" if found else None
 
 
@@ -142,7 +163,9 @@ def resolve(repository: Repository, revision: str) -> bytes:
     elif found is None and re.fullmatch("[0-9a-fA-F]{4,64}", revision):
         found = raw
     arguments = ["rev-parse", "--verify", "--quiet", "--end-of-options"]
-    code, out = command.output(repository.folder, *arguments, os.fsdecode(found) + "^{commit}") if found else (1, b"")
+    code, out = (
+        command.output(repository.folder, *arguments, os.fsdecode(found) + "^{commit}") if found else (1, b"")
+    )
     if code or not OID.fullmatch(out.strip()):
         raise OperatorError(f"--since {shown(os.fsencode(revision))}: there is no such revision")
     return out.strip()
@@ -162,7 +185,9 @@ def _object_folders(first: Path, gaps: list[str]) -> tuple[Path, ...]:
             gaps.append("an object folder that the repository borrows from is missing")
             continue
         found.append(folder)
-        named = alternates.folders(_small(folder / "info" / "alternates", 1 << 16)) if depth < _ALTERNATES else []
+        named = (
+            alternates.folders(_small(folder / "info" / "alternates", 1 << 16)) if depth < _ALTERNATES else []
+        )
         ahead += [(_real(folder / os.fsdecode(name)), depth + 1) for name in named]
     return tuple(found)
 
@@ -170,7 +195,11 @@ def _object_folders(first: Path, gaps: list[str]) -> tuple[Path, ...]:
 def _regular(folder: Path, beside: Path, gaps: list[str]) -> Path:
     """Give an object folder in which git finds nothing but files: it would wait for a pipe or read a device without end."""
     entries = list(_entries(os.fspath(folder)))
-    odd = {entry.path for entry in entries if not entry.is_file(follow_symlinks=False) and _is_special(entry.path)}
+    odd = {
+        entry.path
+        for entry in entries
+        if not entry.is_file(follow_symlinks=False) and _is_special(entry.path)
+    }
     if not odd:
         return folder
     gaps.append(f"{len(odd)} special files stand among the objects: they are not read")
@@ -202,7 +231,9 @@ def _entries(folder: str, depth: int = 0) -> Iterator[os.DirEntry[str]]:
 
 
 def _is_named_as_object(folder: str, name: str) -> bool:
-    return bool(OID.fullmatch(os.fsencode(os.path.basename(folder) + name))) or name.endswith((".pack", ".idx"))
+    return bool(OID.fullmatch(os.fsencode(os.path.basename(folder) + name))) or name.endswith(
+        (".pack", ".idx")
+    )
 
 
 def _real(path: Path) -> Path:
@@ -236,7 +267,11 @@ def _refs(folder: Path, gaps: list[str]) -> dict[bytes, bytes]:
                 symbolic[name] = content
             elif not file.endswith(b".lock"):
                 gaps.append(f"ref {shown(name)} cannot be read")
-    refs |= {name: found for name, content in symbolic.items() if (found := _resolve(_followed(content, symbolic), refs))}
+    refs |= {
+        name: found
+        for name, content in symbolic.items()
+        if (found := _resolve(_followed(content, symbolic), refs))
+    }
     stash = _reflog(folder / "logs" / "refs" / "stash")
     return refs | {b"refs/stash@{%d}" % number: entry for number, entry in enumerate(stash)}
 
@@ -280,7 +315,11 @@ def _names(folder: Path) -> list[str]:
 
 def _reflog(path: Path) -> list[bytes]:
     """Give the entries of a reflog: older stashes are kept nowhere else."""
-    return [parts[1] for line in _small(path, 1 << 22).split(b"\n") if len(parts := line.split(b" ", 2)) == 3 and OID.fullmatch(parts[1])]
+    return [
+        parts[1]
+        for line in _small(path, 1 << 22).split(b"\n")
+        if len(parts := line.split(b" ", 2)) == 3 and OID.fullmatch(parts[1])
+    ]
 
 
 def _followed(content: bytes, symbolic: dict[bytes, bytes]) -> bytes:
@@ -315,8 +354,12 @@ def _own(made: Repository, shallow: list[bytes]) -> Repository:
     (folder / "refs").mkdir()
     (folder / "HEAD").write_text("ref: refs/heads/none\n")
     extensions = "[extensions]\n\tobjectformat = sha256\n" if sha256 else ""
-    (folder / "config").write_text(f"[core]\n\trepositoryformatversion = {int(sha256)}\n\tbare = true\n{extensions}")
-    (folder / "objects" / "info" / "alternates").write_bytes(b"".join(alternates.line(os.fsencode(path)) for path in made.objects))
+    (folder / "config").write_text(
+        f"[core]\n\trepositoryformatversion = {int(sha256)}\n\tbare = true\n{extensions}"
+    )
+    (folder / "objects" / "info" / "alternates").write_bytes(
+        b"".join(alternates.line(os.fsencode(path)) for path in made.objects)
+    )
     if shallow:
         (folder / "shallow").write_bytes(b"".join(oid + b"\n" for oid in shallow))
     return made
@@ -326,10 +369,16 @@ def _is_sha256(repository: Repository) -> bool:
     """Tell by the names of objects and packs how long ids are, and by most refs where these do not agree."""
     lengths: set[int] = set()
     for folder in repository.objects:
-        lengths |= {len(name) - 10 for name in _names(folder / "pack") if name.startswith("pack-") and name.endswith(".pack")}
+        lengths |= {
+            len(name) - 10
+            for name in _names(folder / "pack")
+            if name.startswith("pack-") and name.endswith(".pack")
+        }
         lengths |= {len(name) + 2 for number in range(256) for name in _names(folder / f"{number:02x}")}
     if lengths >= {40, 64}:
-        repository.gaps.append("objects with ids of two lengths stand side by side: only one kind can be read")
+        repository.gaps.append(
+            "objects with ids of two lengths stand side by side: only one kind can be read"
+        )
     elif lengths & {40, 64}:
         return 64 in lengths
     tips = [len(oid) for oid in repository.tips]

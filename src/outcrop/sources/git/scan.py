@@ -29,7 +29,9 @@ from outcrop.sources.located import Located, Origin, Outcome, Progress, for_path
 _Key = tuple[bytes | None, str]  # a path with its member, and a value
 _AGAIN = 100  # blobs that are read again: enough for neighbours in the pack to share their bases, few enough to be spread
 _AT_ONCE = 2_000  # blobs that a process is given
-_NEWEST = 1_000  # commits behind which it is looked whether all is there, where older ones were looked at before
+_NEWEST = (
+    1_000  # commits behind which it is looked whether all is there, where older ones were looked at before
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,12 @@ def scan_history(scan: Scan) -> Outcome:
     objects, refs = state(scan.repository), refs_state(scan.repository)
     version = f"{scan.ruleset.version}-{scan.floor}"
     with closing(Rows(scan.repository.folder)) as scanned:
-        return _scanned(scan, memory.load(scan.cache, scan.key, version, scanned, objects=objects, refs=refs), objects, refs)
+        return _scanned(
+            scan,
+            memory.load(scan.cache, scan.key, version, scanned, objects=objects, refs=refs),
+            objects,
+            refs,
+        )
 
 
 def _scanned(scan: Scan, seen: Seen, objects: str, refs: str) -> Outcome:
@@ -119,14 +126,18 @@ def scan_on(scan: Scan, known: Known) -> Continued:
     matter = {blob for one in known.standing for blob in one.blobs}
     places = attribution.place(scan.repository, order, {*found, *matter}, scan.jobs, gaps)
     place_texts(scan.repository, tips, order, {*found, *matter}, places)
-    outcome.located = list(_located(found, places, attribution.at_tip(scan.repository, _by_path(found, places))))
+    outcome.located = list(
+        _located(found, places, attribution.at_tip(scan.repository, _by_path(found, places)))
+    )
     _describe(scan.repository, outcome.located)
     outcome.gaps += _gaps_of(found, places)
     scan.repository.gaps.extend(sorted(set(gaps)))
     _note_gaps(scan.repository, outcome)
     unread = any(reason in objects.UNREAD for content in found.values() for reason in content.gaps)
     told = {(one.path, reveal(one.hit.secret)) for one in outcome.located}
-    there = [(one.path, one.value) in told or _stands(scan, one, places, tips.commits) for one in known.standing]
+    there = [
+        (one.path, one.value) in told or _stands(scan, one, places, tips.commits) for one in known.standing
+    ]
     return Continued(outcome, tuple(tips.commits), there, whole=not (scan.repository.gaps or unread))
 
 
@@ -152,12 +163,16 @@ def _unread(scan: Scan, tips: Tips, known: Known) -> Iterator[list[bytes]]:
     old = [tip for tip in known.tips if tip in there]
     fresh = attribution.new_blobs(scan.repository, tips.reaching, old) if old else None
     order = attribution.new_commits(scan.repository, tips.commits, old) if old else None
-    if fresh is None or order is None:  # nothing was read before, or something is missing: everything that is there is read
+    if (
+        fresh is None or order is None
+    ):  # nothing was read before, or something is missing: everything that is there is read
         yield from listed(scan.repository, (), lambda _: None, scan.jobs)
         return
     # What new commits bring to a path is read though its blob be an old one: at its old path it may have been nothing to tell.
     brought = attribution.changed(scan.repository, order, scan.jobs, [])
-    again = attribution.present(scan.repository, sorted({blob for one in known.standing for blob in one.blobs}))
+    again = attribution.present(
+        scan.repository, sorted({blob for one in known.standing for blob in one.blobs})
+    )
     wanted = list(dict.fromkeys([*fresh, *sorted(again | brought.keys())]))
     wanted += [*order, *tips.tags]  # for their messages
     yield from (wanted[at : at + _AT_ONCE] for at in range(0, len(wanted), _AT_ONCE))
@@ -198,7 +213,10 @@ def scan_since(scan: Scan, since: bytes) -> Outcome:
         origins = {renames.commit_of(one) for one in outcome.located}
         removed = attribution.removed(scan.repository, [commit for commit in order if commit in origins])
         gone = sorted({path for files in removed.values() for path in files} - {*paths})
-        renames.hold(old, renames.holders(scan.repository, scan.ruleset, renames.files_at(scan.repository, since, gone)))
+        renames.hold(
+            old,
+            renames.holders(scan.repository, scan.ruleset, renames.files_at(scan.repository, since, gone)),
+        )
         outcome.located = renames.unmoved(outcome.located, removed, old)
     _describe(scan.repository, outcome.located)
     outcome.gaps += [*_gaps_of(found, places), *(("history", gap) for gap in sorted(set(gaps)))]
@@ -214,7 +232,11 @@ def scan_staged(scan: Scan, git_folder: Path, index: Path) -> Outcome:
     outcome = Outcome()
     base = scan.repository.head.decode() if scan.repository.head else _empty_tree(scan.repository)
     arguments = ["diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", base]
-    code, out = command.output(scan.repository.folder, *arguments) if _copied(scan.repository, git_folder, index) else (1, b"")
+    code, out = (
+        command.output(scan.repository.folder, *arguments)
+        if _copied(scan.repository, git_folder, index)
+        else (1, b"")
+    )
     if code:
         raise OperatorError("--staged: the index, or the commit that HEAD names, cannot be read")
     places: Places = {}
@@ -244,7 +266,10 @@ def scan_staged(scan: Scan, git_folder: Path, index: Path) -> Outcome:
 def _copied(repository: Repository, git_folder: Path, index: Path) -> bool:
     """Copy an index, and what it may share with others, to our own repository; where there is none yet, nothing is staged."""
     try:
-        for file, name in [(index, "index"), *((file, file.name) for file in git_folder.glob("sharedindex.*"))]:
+        for file, name in [
+            (index, "index"),
+            *((file, file.name) for file in git_folder.glob("sharedindex.*")),
+        ]:
             if file.is_file():
                 shutil.copyfile(file, repository.folder / name)
     except OSError:
@@ -333,7 +358,9 @@ def _by_path(found: Iterable[bytes], places: Places) -> dict[bytes, set[bytes]]:
     return by_path
 
 
-def _located(found: Mapping[bytes, Found], places: Places, tips: set[tuple[bytes, bytes]]) -> Iterator[Located]:
+def _located(
+    found: Mapping[bytes, Found], places: Places, tips: set[tuple[bytes, bytes]]
+) -> Iterator[Located]:
     """Give one place per path and value: the oldest commit's line and column, and the line at the tip.
 
     A mark allows the versions of a line that have it: the oldest without one counts, where there is one.
@@ -341,19 +368,33 @@ def _located(found: Mapping[bytes, Found], places: Places, tips: set[tuple[bytes
     oldest: dict[_Key, tuple[tuple[bool, int], Located]] = {}
     for oid in sorted(found):
         content = found[oid]
-        places_of: list[tuple[bytes | None, tuple[int, bytes]]] = [*places.get(oid, {}).items()] or [(None, (0, b""))]
+        places_of: list[tuple[bytes | None, tuple[int, bytes]]] = [*places.get(oid, {}).items()] or [
+            (None, (0, b""))
+        ]
         for path, (rank, commit) in places_of:
             at_tip = path is not None and (path, oid) in tips
             for inner, hit in for_path(content, path):
                 key = (member(path, inner), reveal(hit.secret))
-                one = Located(hit, key[0], _origin(commit), at_tip, hit.line if at_tip else None, unreachable=path is None, inner=inner)
+                one = Located(
+                    hit,
+                    key[0],
+                    _origin(commit),
+                    at_tip,
+                    hit.line if at_tip else None,
+                    unreachable=path is None,
+                    inner=inner,
+                )
                 known = oldest.get(key)
                 one.blobs = known[1].blobs if known else one.blobs
                 one.blobs.add(oid)
                 one.first_blob, one.tip_blob = oid, oid if at_tip else None
                 if known is None or (hit.allowed, rank) < known[0]:
                     if known is not None and known[1].at_tip:
-                        one.at_tip, one.current_line, one.tip_blob = True, known[1].current_line, known[1].tip_blob
+                        one.at_tip, one.current_line, one.tip_blob = (
+                            True,
+                            known[1].current_line,
+                            known[1].tip_blob,
+                        )
                     oldest[key] = ((hit.allowed, rank), one)
                 elif at_tip and not known[1].at_tip:
                     known[1].at_tip, known[1].current_line, known[1].tip_blob = True, hit.line, oid
@@ -386,4 +427,6 @@ def file_at_head(repository: Repository, path: bytes) -> bytes:
     oid = attribution.ids_at(repository, repository.head, [path])[0] if repository.head else None
     if oid is None:
         return b""
-    return next((content for _, content in objects.contents(repository, [[oid]]) if isinstance(content, bytes)), b"")
+    return next(
+        (content for _, content in objects.contents(repository, [[oid]]) if isinstance(content, bytes)), b""
+    )

@@ -21,7 +21,9 @@ class Seen:
 
     file: Path | None
     scanned: Rows  # ids in binary
-    with_hits: list[bytes] = field(default_factory=list)  # ids in hexadecimal, as they were read; also those that could not be
+    with_hits: list[bytes] = field(
+        default_factory=list
+    )  # ids in hexadecimal, as they were read; also those that could not be
     telling: list[bytes] = field(default_factory=list)  # those of them that findings are told from
     objects: str = ""  # the state of the object store when everything in it had been scanned
     refs: str = ""  # the state of the refs when the places were found
@@ -56,7 +58,9 @@ class Seen:
             unfinished.replace(self.file)
 
 
-def load(cache: Path | None, repository: bytes, version: str, scanned: Rows, *, objects: str, refs: str) -> Seen:
+def load(
+    cache: Path | None, repository: bytes, version: str, scanned: Rows, *, objects: str, refs: str
+) -> Seen:
     """Read the memory; a missing or damaged one is empty.
 
     What was scanned is only needed where objects or refs have changed; where objects have, what held something is to be read again.

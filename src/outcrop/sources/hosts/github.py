@@ -56,11 +56,15 @@ class _Page:
 class Api:
     """The API of one host, asked with one token or none."""
 
-    def __init__(self, http: Http, base_url: str, token: Secret | None, etags: Etags | None, limits: Limits) -> None:
+    def __init__(
+        self, http: Http, base_url: str, token: Secret | None, etags: Etags | None, limits: Limits
+    ) -> None:
         self._http = http
         self._base = base_url.rstrip("/")
         if not _is_secure(self._base):
-            raise OperatorError("the address of GitHub's API must be an https address without a name, password or query")
+            raise OperatorError(
+                "the address of GitHub's API must be an https address without a name, password or query"
+            )
         self._origin = origin(self._base)
         self.host = self._origin[1]
         self._token = token
@@ -102,12 +106,17 @@ class Api:
         answer = await self._ask(url, kept.etag if kept else None)
         if answer.status == HTTPStatus.NOT_MODIFIED and kept:
             # A page can be the same as before and yet no longer be the last one.
-            return replace(kept, next=_next(answer) if "Link" in answer.headers else kept.next or _following(url, kept.value))
+            return replace(
+                kept,
+                next=_next(answer) if "Link" in answer.headers else kept.next or _following(url, kept.value),
+            )
         if not answer.ok:
             raise self._failure(answer)
         value = _json(answer)
         if not isinstance(value, dict | list):
-            raise GitHubError("malformed", f"{_where(url)}: the answer is {'too large' if answer.cut else 'not JSON'}")
+            raise GitHubError(
+                "malformed", f"{_where(url)}: the answer is {'too large' if answer.cut else 'not JSON'}"
+            )
         page = _Page(_read(value), _next(answer))
         if self._etags and (new := answer.headers.get("ETag")):
             await self._etags.put(key, new, orjson.dumps({"next": page.next, "value": page.value}))

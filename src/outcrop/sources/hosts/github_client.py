@@ -81,7 +81,9 @@ class GitHub:
         sleep: Sleep = asyncio.sleep,
         clock: Clock = time.time,
     ) -> None:
-        self._api = Api(http, base_url, token, etags, Limits(origin(base_url)[1], waiting, longest_wait, sleep, clock))
+        self._api = Api(
+            http, base_url, token, etags, Limits(origin(base_url)[1], waiting, longest_wait, sleep, clock)
+        )
         self._token = token
         self._login: str | None = None
 
@@ -118,7 +120,9 @@ class GitHub:
 
     async def commit(self, full_name: str, sha: str) -> HostedCommit:
         found = await self._api.get(_commit_path(full_name, sha))
-        return HostedCommit(_matching(found, "sha", _SHA), await self.repository(full_name), _https(found, "html_url"))
+        return HostedCommit(
+            _matching(found, "sha", _SHA), await self.repository(full_name), _https(found, "html_url")
+        )
 
     async def commit_is_gone(self, full_name: str, sha: str) -> bool | None:
         """Tell whether the host no longer gives a commit; None where it does not say."""
@@ -128,7 +132,10 @@ class GitHub:
             if status == HTTPStatus.OK:
                 return False
             # A repository that is hidden from us answers 404 for every commit, which says nothing about this one.
-            if status in {HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY} and await self._api.status(repository) == HTTPStatus.OK:
+            if (
+                status in {HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY}
+                and await self._api.status(repository) == HTTPStatus.OK
+            ):
                 return True
         return None
 
@@ -159,7 +166,11 @@ class GitHub:
             return found
         # The size is in kilobytes and lags behind a push, so the host is asked whether there is a commit.
         with suppress(GitHubError):
-            return replace(found, empty=await self._api.status(f"/repos/{found.full_name}/commits?per_page=1") == HTTPStatus.CONFLICT)
+            return replace(
+                found,
+                empty=await self._api.status(f"/repos/{found.full_name}/commits?per_page=1")
+                == HTTPStatus.CONFLICT,
+            )
         return found
 
 
@@ -183,7 +194,9 @@ def _repository(raw: Any) -> HostedRepository:
 
 
 def _gist(raw: Any) -> HostedGist:
-    owner = raw.get("owner") if isinstance(raw, dict) else None  # none: an anonymous one, of the days when there were such
+    owner = (
+        raw.get("owner") if isinstance(raw, dict) else None
+    )  # none: an anonymous one, of the days when there were such
     return HostedGist(
         id=_matching(raw, "id", _GIST),
         owner=_matching(owner, "login", _OWNER) if owner else None,

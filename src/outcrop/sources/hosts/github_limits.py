@@ -11,8 +11,13 @@ from outcrop.net.http import Answer
 
 _LIMITED = {HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS}
 _TRIES = 5
-_FIRST_WAIT, _LONGEST_DOUBLED = 60.0, 900.0  # for a limit that does not say how long: GitHub asks for a minute, then more each time
-_SAYS_LIMIT = re.compile(rb"rate limit|abuse detection", re.IGNORECASE)  # the second is what older servers call it
+_FIRST_WAIT, _LONGEST_DOUBLED = (
+    60.0,
+    900.0,
+)  # for a limit that does not say how long: GitHub asks for a minute, then more each time
+_SAYS_LIMIT = re.compile(
+    rb"rate limit|abuse detection", re.IGNORECASE
+)  # the second is what older servers call it
 _NUMBER = re.compile(r"[0-9]{1,12}")
 
 Kind = Literal["unauthorised", "not_found", "forbidden", "limited", "unavailable", "malformed"]
@@ -48,7 +53,9 @@ class Limits:
         async with self._turn:
             while (seconds := (until := self._until) - self._clock()) > 0:
                 if seconds > self._longest + 1:  # the second that we add to a limit is not held against it
-                    raise GitHubError("limited", f"{self._reason}, and {seconds:.0f} seconds are longer than we wait")
+                    raise GitHubError(
+                        "limited", f"{self._reason}, and {seconds:.0f} seconds are longer than we wait"
+                    )
                 await self.pause(seconds, self._reason)
                 if self._until == until:  # another answer may have moved it meanwhile
                     self._until = 0.0
@@ -62,7 +69,10 @@ class Limits:
         reset = _number(answer, "X-RateLimit-Reset")
         if _number(answer, "X-RateLimit-Remaining") == 0 and reset is not None:
             # By the host's own clock where it tells it: ours may be wrong by more than the wait is long.
-            self._stop(max(reset - (_date(answer) or self._clock()), 0.0) + 1, f"the rate limit of {self._host} is used up")
+            self._stop(
+                max(reset - (_date(answer) or self._clock()), 0.0) + 1,
+                f"the rate limit of {self._host} is used up",
+            )
 
     def refuses(self, answer: Answer, tries: int) -> bool:
         """Tell whether an answer is a limit's, after so many that were; the next turn then comes when it is over."""
@@ -70,7 +80,12 @@ class Limits:
             return False
         after = _number(answer, "Retry-After")
         primary = _number(answer, "X-RateLimit-Remaining") == 0
-        if after is None and not primary and answer.status == HTTPStatus.FORBIDDEN and not _SAYS_LIMIT.search(answer.body):
+        if (
+            after is None
+            and not primary
+            and answer.status == HTTPStatus.FORBIDDEN
+            and not _SAYS_LIMIT.search(answer.body)
+        ):
             return False
         if tries == _TRIES:
             raise GitHubError("limited", f"{self._host} still refuses more requests after {_TRIES} waits")

@@ -39,7 +39,9 @@ def of_files(root: Path, ruleset: RuleSet) -> Callable[[list[Located]], None]:
     def add(located: list[Located]) -> None:
         by_file: dict[bytes, list[Located]] = {}
         for one in located:
-            file = next((name for name in files_of(one.path or b"") if os.path.isfile(os.path.join(base, name))), None)
+            file = next(
+                (name for name in files_of(one.path or b"") if os.path.isfile(os.path.join(base, name))), None
+            )
             if file is not None:
                 by_file.setdefault(file, []).append(one)
         for name, here in by_file.items():

@@ -17,7 +17,15 @@ from typing import NamedTuple
 from outcrop.domain.errors import OperatorError
 from outcrop.net.guard import Egress
 from outcrop.scanner.engine.ruleset import RuleSet, kept, load
-from outcrop.sources.isolated.repository_job import Brought, BroughtWire, Errand, Told, pack, run_errand, unpack
+from outcrop.sources.isolated.repository_job import (
+    Brought,
+    BroughtWire,
+    Errand,
+    Told,
+    pack,
+    run_errand,
+    unpack,
+)
 
 _TELL_EVERY = 1.0  # seconds
 
@@ -25,7 +33,9 @@ _TELL_EVERY = 1.0  # seconds
 class Crew:
     """As many children as errands may run at once; one that dies is replaced, and its errand fails."""
 
-    def __init__(self, size: int, rules: Sequence[Path], ruleset: RuleSet, egress: Egress, cache: Path) -> None:
+    def __init__(
+        self, size: int, rules: Sequence[Path], ruleset: RuleSet, egress: Egress, cache: Path
+    ) -> None:
         self._ruleset = ruleset
         self._start = _Start(list(rules), ruleset.version, egress, cache)
         # The last one back is the next to go: a child is started only when all that have been are at work.
@@ -38,11 +48,15 @@ class Crew:
         """Have an errand run; `told` is called as it goes on. A failure is an OperatorError."""
         child = await self._free.get()
         try:
-            if child is not None and not child.lives:  # it has died while it had nothing to do, for want of memory maybe
+            if (
+                child is not None and not child.lives
+            ):  # it has died while it had nothing to do, for want of memory maybe
                 self._bury(child)
                 child = None
             if child is None:
-                child = _Child(self._start)  # takes milliseconds; in a thread it could be cancelled, and the process be nobody's
+                child = _Child(
+                    self._start
+                )  # takes milliseconds; in a thread it could be cancelled, and the process be nobody's
                 self._children.add(child)
             return unpack(await child.run(errand, told), self._ruleset)
         except (EOFError, OSError, asyncio.CancelledError) as error:
@@ -65,7 +79,9 @@ class Crew:
 
 
 @asynccontextmanager
-async def open_crew(size: int, rules: Sequence[Path], ruleset: RuleSet, egress: Egress, cache: Path) -> AsyncIterator[Crew]:
+async def open_crew(
+    size: int, rules: Sequence[Path], ruleset: RuleSet, egress: Egress, cache: Path
+) -> AsyncIterator[Crew]:
     crew = Crew(size, rules, ruleset, egress, cache)
     try:
         yield crew

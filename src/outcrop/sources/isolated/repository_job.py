@@ -67,17 +67,29 @@ def run_errand(errand: Errand, ruleset: RuleSet, egress: Egress, work: Path, tol
     if errand.folder and not find_git_folder(errand.folder):
         return _of_files(errand, ruleset, progress)
     with work_folder(work) as folder:
-        if errand.remote and errand.unchanged and _digest(listed_refs(errand.remote, folder, egress)) == errand.unchanged:
+        if (
+            errand.remote
+            and errand.unchanged
+            and _digest(listed_refs(errand.remote, folder, egress)) == errand.unchanged
+        ):
             return Brought(refs=errand.unchanged, unchanged=True)
         repository = _opened(errand, folder, egress)
         jobs = errand.jobs if _size(repository) > _WORTH_MORE_JOBS else 1
         scan = git_scan.Scan(repository, ruleset, Confidence.MEDIUM, jobs, progress)
         if errand.commit:
-            return _brought(git_scan.scan_commit(scan, repository.refs[COMMIT_REF]), excerpts.of_blobs(repository, ruleset))
+            return _brought(
+                git_scan.scan_commit(scan, repository.refs[COMMIT_REF]),
+                excerpts.of_blobs(repository, ruleset),
+            )
         continued = git_scan.scan_on(scan, errand.known)
         brought = _brought(continued.outcome, excerpts.of_blobs(repository, ruleset))
         refs = _digest(repository.refs | ({b"HEAD": repository.head} if repository.head else {}))
-        brought.refs, brought.tips, brought.there, brought.whole = refs, continued.tips, continued.there, continued.whole
+        brought.refs, brought.tips, brought.there, brought.whole = (
+            refs,
+            continued.tips,
+            continued.there,
+            continued.whole,
+        )
         return brought
 
 
@@ -98,7 +110,9 @@ def _of_files(errand: Errand, ruleset: RuleSet, progress: Progress) -> Brought:
     folder = files.Folder(root, ruleset, Confidence.MEDIUM, errand.jobs, lambda _: False)
     brought = _brought(files.scan_folder(folder, progress), excerpts.of_files(root, ruleset))
     told = {(one.path, reveal(one.hit.secret)) for one in brought.located}
-    brought.there = [(one.path, one.value) in told or _in_file(root, one, ruleset) for one in errand.known.standing]
+    brought.there = [
+        (one.path, one.value) in told or _in_file(root, one, ruleset) for one in errand.known.standing
+    ]
     brought.whole = not brought.gaps
     return brought
 
@@ -120,7 +134,9 @@ def _file_holds(path: Path, value: str | None, ruleset: RuleSet) -> bool:
 
 
 def _size(repository: Repository) -> int:
-    return sum(pack.stat().st_size for folder in repository.objects for pack in (folder / "pack").glob("*.pack"))
+    return sum(
+        pack.stat().st_size for folder in repository.objects for pack in (folder / "pack").glob("*.pack")
+    )
 
 
 def _digest(refs: dict[bytes, bytes]) -> str:
@@ -135,13 +151,18 @@ def _brought(outcome: Outcome, add_excerpts: Callable[[list[Located]], None]) ->
 
 # --- how it travels between processes: a Secret refuses to be serialised
 
-Place = tuple[bytes | None, tuple[str, str | None, int | None] | None, bool, int | None, set[bytes], Excerpt | None]
+Place = tuple[
+    bytes | None, tuple[str, str | None, int | None] | None, bool, int | None, set[bytes], Excerpt | None
+]
 BroughtWire = tuple[Wire, list[Place], Brought]
 
 
 def pack(brought: Brought) -> BroughtWire:
     found = to_wire(Found([("", one.hit) for one in brought.located]))
-    places = [(one.path, _told(one.origin), one.at_tip, one.current_line, one.blobs, one.excerpt) for one in brought.located]
+    places = [
+        (one.path, _told(one.origin), one.at_tip, one.current_line, one.blobs, one.excerpt)
+        for one in brought.located
+    ]
     brought.located = []
     return found, places, brought
 
@@ -153,6 +174,8 @@ def _told(origin: Origin | None) -> tuple[str, str | None, int | None] | None:
 def unpack(wire: BroughtWire, ruleset: RuleSet) -> Brought:
     hits = from_wire(wire[0], ruleset.rules).hits
     for (_, hit), (path, origin, at_tip, current_line, blobs, excerpt) in zip(hits, wire[1], strict=True):
-        place = Located(hit, path, Origin(*origin) if origin else None, at_tip, current_line, blobs=blobs, excerpt=excerpt)
+        place = Located(
+            hit, path, Origin(*origin) if origin else None, at_tip, current_line, blobs=blobs, excerpt=excerpt
+        )
         wire[2].located.append(place)
     return wire[2]

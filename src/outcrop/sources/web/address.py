@@ -65,7 +65,9 @@ def told(url: str) -> str:
     except ValueError:
         return "an address that cannot be read"
     names = [name for name, value in parse_qsl(parts.query, max_num_fields=None) if value and len(name) <= 40]
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" + (f"?{'&'.join(names)}" if names else "")
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" + (
+        f"?{'&'.join(names)}" if names else ""
+    )
 
 
 def is_script_address(url: str) -> bool:
@@ -85,8 +87,12 @@ _HEX = re.compile(r"[0-9a-f]{4,128}|[0-9A-F]{8,128}")
 _MIXED = re.compile(r"[A-Za-z0-9]{8,64}")
 _TOKENS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 # How an English word or name may begin: `Tda` is a piece of a hash, `Tray` is not.
-_WORD = re.compile(r"[aeiou]|.[aeiouy]|b[lr]|c[hlr]|dr|f[lr]|g[hlnr]|ht|k[nr]|p[hlrs]|rh|s[chklmnpqtvw]|t[hrsw]|vl|w[hr]|xm")
-_ACRONYM = re.compile("HTML|HTTP|JSON|XML|YAML|UR[LI]|API|SSR|CSS|PDF|SVG|CSV|U[IX]|ID|DOM|SQL|JWT|FAQ|GPS|CMS|CDN|SDK|SEO|AWS|UTF|CRUD")
+_WORD = re.compile(
+    r"[aeiou]|.[aeiouy]|b[lr]|c[hlr]|dr|f[lr]|g[hlnr]|ht|k[nr]|p[hlrs]|rh|s[chklmnpqtvw]|t[hrsw]|vl|w[hr]|xm"
+)
+_ACRONYM = re.compile(
+    "HTML|HTTP|JSON|XML|YAML|UR[LI]|API|SSR|CSS|PDF|SVG|CSV|U[IX]|ID|DOM|SQL|JWT|FAQ|GPS|CMS|CDN|SDK|SEO|AWS|UTF|CRUD"
+)
 
 
 def identity(path: str) -> str:
@@ -97,11 +103,18 @@ def identity(path: str) -> str:
         return path
     stem = _UUID.sub("*", stem)
     # Hashes in base64 may hold the signs that otherwise divide a name; bundlers put eight characters at the end.
-    if len(stem) > 9 and stem[-9] in ".-" and _is_mixed_hash(re.sub("[-_]", "", stem[-8:])) and not _has_words(stem[-8:]):
+    if (
+        len(stem) > 9
+        and stem[-9] in ".-"
+        and _is_mixed_hash(re.sub("[-_]", "", stem[-8:]))
+        and not _has_words(stem[-8:])
+    ):
         stem = f"{stem[:-8]}*"
     parts = re.split(r"([.\-_~@])", stem)
     alone = len(parts) == 1
-    if not alone or _SCRIPT.search(name):  # `3f9a12bc.json` is more likely the name of a document than of a build
+    if not alone or _SCRIPT.search(
+        name
+    ):  # `3f9a12bc.json` is more likely the name of a document than of a build
         for number in range(0, len(parts), 2):
             before = parts[number - 1] if number else ""
             if _is_hash(parts[number], before, first=parts[0]):

@@ -101,7 +101,9 @@ class _Crawl:
             most_bytes=site.most_bytes,
             deadline=self._deadline,
         )
-        self._frontier = Frontier(start, depth=site.depth, most=site.most_pages, include=site.include, exclude=site.exclude)
+        self._frontier = Frontier(
+            start, depth=site.depth, most=site.most_pages, include=site.include, exclude=site.exclude
+        )
         self._pending: set[asyncio.Task[list[Resource] | None]] = set()
         self._originals: set[bytes] = set()  # digests: bundles share many files
         self._probe: tuple[str, Answer] | None = None  # what the site answers for a name that nobody has
@@ -127,12 +129,17 @@ class _Crawl:
             self._launch(self._prepare_places())
         while self._fill():
             left = self._deadline - asyncio.get_running_loop().time()
-            done, self._pending = await asyncio.wait(self._pending, timeout=max(left, 0.0), return_when=asyncio.FIRST_COMPLETED)
+            done, self._pending = await asyncio.wait(
+                self._pending, timeout=max(left, 0.0), return_when=asyncio.FIRST_COMPLETED
+            )
             for resource in chain.from_iterable(task.result() or () for task in done):
                 yield resource
             ahead = len(self._pending) + self._frontier.waiting
             if ahead and asyncio.get_running_loop().time() >= self._deadline:
-                self._gap(self._start, f"{self._site.seconds:g} seconds are over: {ahead} known addresses were not looked at")
+                self._gap(
+                    self._start,
+                    f"{self._site.seconds:g} seconds are over: {ahead} known addresses were not looked at",
+                )
                 return
         for why in self._frontier.left_out():
             self._gap(self._start, why)
@@ -164,10 +171,14 @@ class _Crawl:
             return None
         if target.url == self._start:
             self._home = answer.url
-        if target.kind is Kind.PLACE and not (self._probe and is_file(path_of(target.url), answer, *self._probe)):
+        if target.kind is Kind.PLACE and not (
+            self._probe and is_file(path_of(target.url), answer, *self._probe)
+        ):
             return []
         if answer.cut:
-            self._gap(answer.url, f"is larger than {self._site.most_bytes} bytes: only its beginning was looked at")
+            self._gap(
+                answer.url, f"is larger than {self._site.most_bytes} bytes: only its beginning was looked at"
+            )
         reading = await asyncio.to_thread(read, answer, target.kind, target.page)
         if reading.problem and (target.sure or reading.resources):
             self._gap(answer.url, reading.problem)
@@ -176,7 +187,9 @@ class _Crawl:
 
     async def _get(self, target: Target) -> Answer | None:
         try:
-            answer = await self._visitor.get(target.url, within=lambda url: self._is_within(target, url), claim=self._frontier.claim)
+            answer = await self._visitor.get(
+                target.url, within=lambda url: self._is_within(target, url), claim=self._frontier.claim
+            )
         except HttpError as error:
             if isinstance(error, ForbiddenError):
                 self._frontier.give_back(target)
@@ -193,7 +206,9 @@ class _Crawl:
 
     def _is_within(self, target: Target, url: str) -> bool:
         """Tell whether a redirect may be followed; of a place that is tried, none says anything."""
-        return target.kind in {Kind.SCRIPT, Kind.MAP} or (target.kind is not Kind.PLACE and same_site(url, self._start))
+        return target.kind in {Kind.SCRIPT, Kind.MAP} or (
+            target.kind is not Kind.PLACE and same_site(url, self._start)
+        )
 
     def _is_worth_telling(self, target: Target, status: int) -> bool:
         """Tell whether an answer that holds nothing is a gap: a dead link is none, nor is a map that was never published."""
@@ -208,7 +223,9 @@ class _Crawl:
         if reading.map_url:
             self._frontier.add(Target(reading.map_url, Kind.MAP, target.depth, target.page))
         elif reading.is_script and self._site.leak_places and same_site(url, self._start):
-            self._frontier.add(Target(f"{origin(url)}{path_of(url)}.map", Kind.MAP, target.depth, target.page, sure=False))
+            self._frontier.add(
+                Target(f"{origin(url)}{path_of(url)}.map", Kind.MAP, target.depth, target.page, sure=False)
+            )
 
     def _is_new(self, resource: Resource) -> bool:
         """Tell whether an original file was not given before; what has a path of its own was fetched once."""
@@ -222,7 +239,9 @@ class _Crawl:
 
     async def _read_sitemaps(self) -> list[Resource]:
         """Add the pages that the site itself lists."""
-        named = [url for text in await self._visitor.sitemaps(self._home) if (url := normalise(text, self._home))]
+        named = [
+            url for text in await self._visitor.sitemaps(self._home) if (url := normalise(text, self._home))
+        ]
         ahead = named or [f"{origin(self._home)}/sitemap.xml"]
         for number, url in enumerate(ahead):
             if number >= _MOST_SITEMAPS:
@@ -232,7 +251,9 @@ class _Crawl:
                 continue
             answer = await self._get(Target(url, Kind.SITEMAP, sure=bool(named)))
             if answer is not None:
-                pages, further = await asyncio.to_thread(sitemap_links, _unzipped(answer.body, self._site.most_bytes), answer.url)
+                pages, further = await asyncio.to_thread(
+                    sitemap_links, _unzipped(answer.body, self._site.most_bytes), answer.url
+                )
                 ahead += further
                 for page in pages:
                     self._frontier.add(Target(page, Kind.PAGE, depth=1))
@@ -243,7 +264,9 @@ class _Crawl:
         path = f"/{token_hex(8)}.txt"
         try:
             # A redirect says that there is no such file as well as 404 does.
-            answer = await self._visitor.get(f"{origin(self._home)}{path}", within=lambda _: True, claim=lambda _: False)
+            answer = await self._visitor.get(
+                f"{origin(self._home)}{path}", within=lambda _: True, claim=lambda _: False
+            )
         except HttpError as error:
             self._gap(self._home, f"places where files are left were not tried: {error}")
             return []
@@ -268,7 +291,15 @@ def returning(http: Http, site: Site, *, known: bool) -> Visitor:
     deadline = asyncio.get_running_loop().time() + site.seconds
     headers = _with_login(site) if known else {}
     home = origin(normalise(site.start) or site.start)
-    return Visitor(http, home, headers=headers, robots=site.robots, pause=site.pause, most_bytes=site.most_bytes, deadline=deadline)
+    return Visitor(
+        http,
+        home,
+        headers=headers,
+        robots=site.robots,
+        pause=site.pause,
+        most_bytes=site.most_bytes,
+        deadline=deadline,
+    )
 
 
 async def look_again(visitor: Visitor, url: str) -> Look:

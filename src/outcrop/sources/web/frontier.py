@@ -32,7 +32,9 @@ class _Queue:
 class Frontier:
     """Addresses that wait. Pages with what they hold, and scripts with their maps, have limits of the same size."""
 
-    def __init__(self, start: str, *, depth: int, most: int, include: Sequence[str], exclude: Sequence[str]) -> None:
+    def __init__(
+        self, start: str, *, depth: int, most: int, include: Sequence[str], exclude: Sequence[str]
+    ) -> None:
         self._start = start
         self._depth = depth
         self._most = most
@@ -76,7 +78,9 @@ class Frontier:
         page = source.page if source.kind is Kind.SCRIPT else url
         for link in links:
             if at_home or (link.kind is Kind.SCRIPT and origin(link.url) == origin(url)):
-                self.add(Target(link.url, link.kind, source.depth + (link.kind is Kind.PAGE), page, link.sure))
+                self.add(
+                    Target(link.url, link.kind, source.depth + (link.kind is Kind.PAGE), page, link.sure)
+                )
 
     def take(self) -> Target | None:
         """Give the next address: what a page loads comes before the next page."""

@@ -44,10 +44,17 @@ class Limits:
 
 
 async def fetch_repository(
-    http: Http, head_url: str, work: Path, *, headers: Mapping[str, str] | None = None, limits: Limits | None = None
+    http: Http,
+    head_url: str,
+    work: Path,
+    *,
+    headers: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
 ) -> Repository | None:
     """Bring what an open git folder serves, given the address of its HEAD; None where there is no such folder. What is missing is a gap."""
-    fetching = _Fetching(http, head_url.removesuffix("HEAD"), work / "site.git", headers or {}, limits or Limits())
+    fetching = _Fetching(
+        http, head_url.removesuffix("HEAD"), work / "site.git", headers or {}, limits or Limits()
+    )
     try:
         async with asyncio.timeout(fetching.limits.seconds):
             if not await fetching.begin():
@@ -108,7 +115,12 @@ class _Fetching:
         names = {f"refs/{name}".encode() for name in _NAMES} | {self.head.removeprefix(b"ref:").strip()}
         names |= {b"refs/heads/" + name for moved in _MOVED.finditer(log or b"") for name in moved.groups()}
         await self._each(sorted(name for name in names if _REF.fullmatch(name)), self._read_ref)
-        self.wanted |= {*self.named.values(), *ids_in(self.head), *ids_in(log or b""), *index_ids(index or b"")}
+        self.wanted |= {
+            *self.named.values(),
+            *ids_in(self.head),
+            *ids_in(log or b""),
+            *index_ids(index or b""),
+        }
         for file in ("ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "logs/refs/stash"):
             self.wanted |= ids_in(await self._get(file) or b"")
         if shallow := ids_in(await self._get("shallow") or b""):
@@ -198,7 +210,9 @@ class _Fetching:
             self.gap(f"more than {self.limits.size} bytes: the rest was not fetched")
             return None
         try:
-            answer = await self.http.get(f"{self.base}{name}", headers=self.headers, most=min(most, left), seconds=120.0)
+            answer = await self.http.get(
+                f"{self.base}{name}", headers=self.headers, most=min(most, left), seconds=120.0
+            )
         except HttpError as error:
             self.gap(f"some files cannot be fetched: {error}")
             return None
@@ -210,7 +224,9 @@ class _Fetching:
     def finish(self) -> Repository:
         """Write the refs whose objects are there, and open the repository."""
         known = {name: oid for name, oid in sorted(self.named.items()) if oid in self.had}
-        (self.folder / "packed-refs").write_bytes(b"".join(oid + b" " + name + b"\n" for name, oid in known.items()))
+        (self.folder / "packed-refs").write_bytes(
+            b"".join(oid + b" " + name + b"\n" for name, oid in known.items())
+        )
         if ids_in(self.head) == {self.head} or self.head.removeprefix(b"ref:").strip() in known:
             (self.folder / "HEAD").write_bytes(self.head + b"\n")
         if not self.had:

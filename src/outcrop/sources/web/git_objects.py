@@ -75,7 +75,9 @@ def index_ids(raw: bytes) -> set[bytes]:
         if mode >> 12 != 0o16:  # a submodule
             found.add(raw[at + 40 : at + 60].hex().encode())
         path = at + _INDEX_ENTRY + (2 if version >= 3 and flags & _EXTENDED else 0)
-        while version >= 4 and path < len(raw) and raw[path] & 0x80:  # a number before the path, seven bits to a byte
+        while (
+            version >= 4 and path < len(raw) and raw[path] & 0x80
+        ):  # a number before the path, seven bits to a byte
             path += 1
         end = raw.find(b"\0", path + (version >= 4))
         if end < 0:
@@ -91,7 +93,9 @@ def packed_ids(folder: Path) -> tuple[set[bytes], set[bytes]]:
     _, listing = command.output(folder, "cat-file", "--batch-all-objects", "--unordered", form)
     rows = [line.split() for line in listing.splitlines()]
     had = {row[0] for row in rows if len(row) == 3}
-    linking = iter([row[0] for row in rows if len(row) == 3 and row[1] != b"blob" and int(row[2]) <= _LARGEST])
+    linking = iter(
+        [row[0] for row in rows if len(row) == 3 and row[1] != b"blob" and int(row[2]) <= _LARGEST]
+    )
     referred: set[bytes] = set()
     while batch := list(islice(linking, _BATCH)):
         _, out = command.output(folder, "cat-file", "--batch", given=b"".join(oid + b"\n" for oid in batch))

@@ -23,7 +23,9 @@ def is_file(place: str, answer: Answer, probe_path: str, probe: Answer) -> bool:
         return is_git_head(body)
     if not probe.ok or probe.media_type != answer.media_type:
         return True
-    here, there = (text.replace(path.encode(), b"") for text, path in ((body, place), (probe.body, probe_path)))
+    here, there = (
+        text.replace(path.encode(), b"") for text, path in ((body, place), (probe.body, probe_path))
+    )
     return here != there and abs(len(here) - len(there)) > max(_ALIKE, len(there) // 10)
 
 

@@ -22,11 +22,23 @@ _TAGS = re.compile(
     rb"<(?:!--.*?(?:-->|\Z)"
     rb"|(script)(?=[\s/>])" + _ATTRIBUTES + rb".*?(?:(</script\s*>)|\Z)"
     rb"|(?:style(?=[\s/>]).*?(?:</style|\Z)|textarea(?=[\s/>]).*?(?:</textarea|\Z)|title(?=[\s/>]).*?(?:</title|\Z))"
-    rb"|(a|area|base|form|frame|iframe|link|meta)(?=[\s/>])" + _ATTRIBUTES + rb"|[a-z/!?]" + _ATTRIBUTES + rb")",
+    rb"|(a|area|base|form|frame|iframe|link|meta)(?=[\s/>])"
+    + _ATTRIBUTES
+    + rb"|[a-z/!?]"
+    + _ATTRIBUTES
+    + rb")",
     re.IGNORECASE | re.DOTALL,
 )
 _FOLLOWED = {"next", "prev", "alternate", "canonical"}
-_PROGRAMS = {"", "module", "text/javascript", "application/javascript", "text/ecmascript", "application/ecmascript", "text/babel"}
+_PROGRAMS = {
+    "",
+    "module",
+    "text/javascript",
+    "application/javascript",
+    "text/ecmascript",
+    "application/ecmascript",
+    "text/babel",
+}
 _REFRESH = re2.compile(r"""(?i)^\s*[\d.]*\s*[;,]?\s*url\s*=\s*["']?([^"']+)""")
 _LOC = re2.compile(rb"<(?:[\w.-]+:)?loc\s*>\s*(?:<!\[CDATA\[)?\s*([^<\]]+)")
 _FEED_LINK = re2.compile(
@@ -86,8 +98,14 @@ def _scripts(tree: LexborHTMLParser, base: str) -> Iterator[Link]:
     for node in tree.css("link[href]"):
         words = _attribute(node, "rel").lower().split()
         target = _attribute(node, "href")
-        loaded = _attribute(node, "as").lower() in {"script", "worker"} and {"preload", "prefetch"} & set(words)
-        if loaded or "modulepreload" in words or ("prefetch" in words and is_script_address(normalise(target, base) or "")):
+        loaded = _attribute(node, "as").lower() in {"script", "worker"} and {"preload", "prefetch"} & set(
+            words
+        )
+        if (
+            loaded
+            or "modulepreload" in words
+            or ("prefetch" in words and is_script_address(normalise(target, base) or ""))
+        ):
             yield from _link(target, base, Kind.SCRIPT)
 
 
@@ -105,7 +123,9 @@ def _documents(tree: LexborHTMLParser, base: str) -> Iterator[Link]:
     for node in tree.css("iframe[src], frame[src]"):
         yield from _link(_attribute(node, "src"), base, Kind.PART)
     for node in tree.css("meta[http-equiv][content]"):
-        if _attribute(node, "http-equiv").lower() == "refresh" and (match := _REFRESH.search(_attribute(node, "content"))):
+        if _attribute(node, "http-equiv").lower() == "refresh" and (
+            match := _REFRESH.search(_attribute(node, "content"))
+        ):
             yield from _link(match[1], base, Kind.PART)
     for node in tree.css("link[href]"):
         words = set(_attribute(node, "rel").lower().split())
@@ -146,14 +166,20 @@ def _located(body: bytes) -> list[bytes]:
 
 
 def _spelled(names: list[bytes], base: str) -> list[Link]:
-    found = (link for name in names[:MOST_LINKS] for link in _page(html.unescape(name.decode("utf-8", "replace")).strip(), base))
+    found = (
+        link
+        for name in names[:MOST_LINKS]
+        for link in _page(html.unescape(name.decode("utf-8", "replace")).strip(), base)
+    )
     return list(dict.fromkeys(found))
 
 
 def json_links(body: bytes, url: str) -> list[Link]:
     """Give what a web app's manifest, a bundler's table of files or an import map refers to; other data refers to nothing."""
     parsed = _json(body)
-    root = url.replace("/.vite/", "/")  # a table of files counts from the root of the build, where it lies itself, or in this folder
+    root = url.replace(
+        "/.vite/", "/"
+    )  # a table of files counts from the root of the build, where it lies itself, or in this folder
     links: list[Link] = []
     if isinstance(parsed, dict):
         if "start_url" in parsed or "serviceworker" in parsed:
@@ -161,14 +187,20 @@ def json_links(body: bytes, url: str) -> list[Link]:
         if "imports" in parsed or "scopes" in parsed:
             links += _import_map(parsed, url)
     for text in _strings(parsed):
-        if is_script_address(text) and (text.startswith(("/", "./", "http://", "https://")) or identity(text) != text):
+        if is_script_address(text) and (
+            text.startswith(("/", "./", "http://", "https://")) or identity(text) != text
+        ):
             links += _link(text, root, Kind.SCRIPT, sure=False)
     return list(dict.fromkeys(links))[:MOST_LINKS]
 
 
 def _web_app(manifest: dict[str, object], url: str) -> Iterator[Link]:
     shortcuts = manifest.get("shortcuts")
-    inner = [entry.get("url") for entry in shortcuts if isinstance(entry, dict)] if isinstance(shortcuts, list) else []
+    inner = (
+        [entry.get("url") for entry in shortcuts if isinstance(entry, dict)]
+        if isinstance(shortcuts, list)
+        else []
+    )
     for value in (manifest.get("start_url"), *inner):
         if isinstance(value, str):
             yield from _link(value, url, Kind.PAGE)

@@ -43,14 +43,24 @@ class _Rules:
     @property
     def delay(self) -> float:
         named = self.parsed.crawl_delay(_AGENT) if self.parsed else None
-        return min(named, _LONGEST_DELAY) if named and named > 0 else 0.0  # what is not a number is not above zero
+        return (
+            min(named, _LONGEST_DELAY) if named and named > 0 else 0.0
+        )  # what is not a number is not above zero
 
 
 class Visitor:
     """Who asks. The caller's headers go to one origin and nowhere else, whatever redirects where."""
 
     def __init__(
-        self, http: Http, home: str, *, headers: Mapping[str, str], robots: bool, pause: float, most_bytes: int, deadline: float
+        self,
+        http: Http,
+        home: str,
+        *,
+        headers: Mapping[str, str],
+        robots: bool,
+        pause: float,
+        most_bytes: int,
+        deadline: float,
     ) -> None:
         self._http = http
         self._home = home
@@ -58,13 +68,17 @@ class Visitor:
         self._robots = robots
         self._pause = pause
         self._most_bytes = most_bytes
-        self._deadline = deadline  # after which it makes no sense to wait; whoever calls ends what is under way
+        self._deadline = (
+            deadline  # after which it makes no sense to wait; whoever calls ends what is under way
+        )
         self._rules: dict[str, _Rules] = {}
         self._reading: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._next: dict[str, float] = {}  # host → when it may be asked again
         self._moved: dict[str, str] = {}
 
-    async def get(self, url: str, *, within: Callable[[str], bool], claim: Callable[[str], bool]) -> Answer | None:
+    async def get(
+        self, url: str, *, within: Callable[[str], bool], claim: Callable[[str], bool]
+    ) -> Answer | None:
         """Get an address and what it redirects to, as far as `within` allows; None where somebody else has claimed the target."""
         for _ in range(_MOST_REDIRECTS):
             answer = await self.ask(url)

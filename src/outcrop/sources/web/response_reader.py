@@ -45,7 +45,11 @@ def read(answer: Answer, kind: Kind, page: str) -> Reading:
     is_page = web_text.is_html(answer.media_type, body)
     if kind is Kind.SCRIPT and is_page and body.lstrip().startswith(b"<"):
         return Reading(problem="a page was served instead of a script")
-    if kind is Kind.SCRIPT or web_text.is_script(answer.media_type) or (is_script_address(url) and not is_page):
+    if (
+        kind is Kind.SCRIPT
+        or web_text.is_script(answer.media_type)
+        or (is_script_address(url) and not is_page)
+    ):
         return _read_script(answer, body, page)
     reading = Reading([_resource(answer, body, SourceType.ENDPOINT)])
     if is_page:
@@ -70,18 +74,24 @@ def everything(answer: Answer) -> bytes:
 
 def _resource(answer: Answer, body: bytes, source_type: SourceType) -> Resource:
     path = path_of(answer.url)
-    return Resource(answer.url, identity(path), source_type, path, origin(answer.url), answer.media_type, body)
+    return Resource(
+        answer.url, identity(path), source_type, path, origin(answer.url), answer.media_type, body
+    )
 
 
 def _read_script(answer: Answer, body: bytes, page: str) -> Reading:
     url = answer.url
-    reading = Reading([_resource(answer, body, SourceType.JS_BUNDLE)], script_links(body, url, page or url), is_script=True)
+    reading = Reading(
+        [_resource(answer, body, SourceType.JS_BUNDLE)], script_links(body, url, page or url), is_script=True
+    )
     named = source_map.reference(body, answer.headers)
     if named and not source_map.is_inline(named):
         reading.map_url = normalise(named.decode("utf-8", "replace"), url)
     elif named:
         inline = _inline_map(body)
-        packed = _read_map(answer, inline) if inline else Reading(problem="the inline source map cannot be read")
+        packed = (
+            _read_map(answer, inline) if inline else Reading(problem="the inline source map cannot be read")
+        )
         if packed.resources:  # what it holds is looked at by its own names, and once
             reading.resources = [_resource(answer, body.replace(named, b""), SourceType.JS_BUNDLE)]
         reading.resources += packed.resources
@@ -106,7 +116,15 @@ def _read_map(answer: Answer, raw: bytes) -> Reading:
 
 def _originals(answer: Answer, raw: bytes) -> Iterator[Resource]:
     for one in source_map.originals(raw):
-        yield Resource(answer.url, one.name, SourceType.JS_BUNDLE, one.name, origin(answer.url), answer.media_type, one.content)
+        yield Resource(
+            answer.url,
+            one.name,
+            SourceType.JS_BUNDLE,
+            one.name,
+            origin(answer.url),
+            answer.media_type,
+            one.content,
+        )
 
 
 def _looks_like_json(body: bytes) -> bool:

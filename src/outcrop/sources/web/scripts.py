@@ -10,7 +10,14 @@ from urllib.parse import urlsplit
 
 import re2  # type: ignore[import-untyped]
 
-from outcrop.sources.web.address import identity, is_script_address, is_skipped_address, normalise, origin, path_of
+from outcrop.sources.web.address import (
+    identity,
+    is_script_address,
+    is_skipped_address,
+    normalise,
+    origin,
+    path_of,
+)
 from outcrop.sources.web.link import Kind, Link
 
 _MOST = 5_000  # links of one script
@@ -32,7 +39,9 @@ _ID = rb"[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*"
 _STR = rb"""(?:"[^"\\\n]*"|'[^'\\\n]*')"""
 _PAIR = rb"([\w$]+|" + _STR + rb")\s*:\s*(" + _STR + rb")"
 _OBJECT = rb"\{\s*(?:(?:[\w$]+|" + _STR + rb")\s*:\s*" + _STR + rb"\s*,?\s*)+\}"
-_LOOKUP = rb"(?:\(\s*)*" + _OBJECT + rb"\s*\)*\s*\[\s*" + _ID + rb"\s*\](?:\s*\)*\s*\|\|\s*" + _ID + rb")?\s*\)*"
+_LOOKUP = (
+    rb"(?:\(\s*)*" + _OBJECT + rb"\s*\)*\s*\[\s*" + _ID + rb"\s*\](?:\s*\)*\s*\|\|\s*" + _ID + rb")?\s*\)*"
+)
 _PART = rb"(?:" + _STR + rb"|" + _LOOKUP + rb"|" + _ID + rb")"
 _CHUNKS = re2.compile(rb"(?:" + _PART + rb"\s*\+\s*)+(?:\"[^\"\\\n]*\.m?js\"|'[^'\\\n]*\.m?js')")
 _CHUNK_PART = re2.compile(rb"(" + _STR + rb")|(" + _LOOKUP + rb")|" + _ID)
@@ -41,18 +50,26 @@ _TEMPLATE_PART = re2.compile(rb"([^`$\\]+)|\$\{\s*(" + _LOOKUP + rb")\s*\}|\$\{\
 _PAIRS = re2.compile(_PAIR)
 _PUBLIC_PATH = re2.compile(rb"\b[A-Za-z_$][\w$]*\.p\s*=\s*(" + _STR + rb")")
 
-_ASKS = re2.compile(rb"(\bfetch|\baxios|\baxios\.get|\$\.get|\$\.getJSON|\bjQuery\.getJSON)\s*\(\s*" + _QUOTED + rb"\s*([,)])")
+_ASKS = re2.compile(
+    rb"(\bfetch|\baxios|\baxios\.get|\$\.get|\$\.getJSON|\bjQuery\.getJSON)\s*\(\s*" + _QUOTED + rb"\s*([,)])"
+)
 _OPENS = re2.compile(rb"""\.open\s*\(\s*["'](?i:GET)["']\s*,\s*""" + _QUOTED + rb"\s*[,)]")
-_CHANGES = re2.compile(rb"""\b(?:body|data)\s*:|\bmethod\s*:\s*(?:[^"'`\s]|["'`](?i:POST|PUT|PATCH|DELETE|HEAD|OPTIONS))|\.\.\.""")
+_CHANGES = re2.compile(
+    rb"""\b(?:body|data)\s*:|\bmethod\s*:\s*(?:[^"'`\s]|["'`](?i:POST|PUT|PATCH|DELETE|HEAD|OPTIONS))|\.\.\."""
+)
 _OPTIONS = 300  # how far the options of a call are read
 _VARIABLE = re2.compile(rb"[{}*|]|\$|/:")  # a part of the address is put in later
-_RISKY = re2.compile(r"(?i)(?:log|sign)[-_]?(?:out|off)|delete|remove|destroy|unsubscribe|revoke|reset|cancel")
+_RISKY = re2.compile(
+    r"(?i)(?:log|sign)[-_]?(?:out|off)|delete|remove|destroy|unsubscribe|revoke|reset|cancel"
+)
 
 
 def script_links(body: bytes, url: str, page: str, near: Sequence[str] = ()) -> list[Link]:
     """Give what a script loads. `page` is where it was loaded; `near` are scripts whose folders its chunks may lie in."""
     found: dict[str, Link] = {}
-    for link in chain(_loads(body, url, page), _chunks(body, url, near), _names(body, url, near), _asked(body, page)):
+    for link in chain(
+        _loads(body, url, page), _chunks(body, url, near), _names(body, url, near), _asked(body, page)
+    ):
         known = found.get(link.url)
         if known is None or (link.sure and not known.sure):
             found[link.url] = link
@@ -68,7 +85,9 @@ def _all(pattern: Any, body: bytes) -> Iterator[Any]:
 
 def _complete(pattern: Any, body: bytes) -> Iterator[Any]:
     """Give the matches after which nothing is added to the string."""
-    return (match for match in _all(pattern, body) if body[match.end() : match.end() + 8].lstrip()[:1] != b"+")
+    return (
+        match for match in _all(pattern, body) if body[match.end() : match.end() + 8].lstrip()[:1] != b"+"
+    )
 
 
 def _loads(body: bytes, url: str, page: str) -> Iterator[Link]:
@@ -143,7 +162,11 @@ def _chunks(body: bytes, url: str, near: Sequence[str]) -> Iterator[Link]:
 def _put_together(parts: list[tuple[bytes | None, bytes | None]]) -> Iterator[str]:
     """Write out a chunk's name for every id that the tables hold. A part is a string, a table, or the id itself."""
     tables = [dict(_pairs(table)) for _, table in parts if table]
-    whole = [rows for rows, (_, table) in zip(tables, (part for part in parts if part[1]), strict=True) if b"||" not in (table or b"")]
+    whole = [
+        rows
+        for rows, (_, table) in zip(tables, (part for part in parts if part[1]), strict=True)
+        if b"||" not in (table or b"")
+    ]
     ids = dict.fromkeys(key for rows in whole or tables for key in rows)
     for number, key in enumerate(ids):
         if number >= _MOST:
@@ -163,7 +186,9 @@ def _pairs(table: bytes) -> Iterator[tuple[str, str]]:
     for match in _all(_PAIRS, table):
         key = _plain(match[1])
         digits, exponent, zeros = key.partition("e")
-        if exponent and digits.isdigit() and zeros.isdigit() and int(zeros) < 10:  # minifiers write 1000 as 1e3
+        if (
+            exponent and digits.isdigit() and zeros.isdigit() and int(zeros) < 10
+        ):  # minifiers write 1000 as 1e3
             key = digits + "0" * int(zeros)
         yield key, _plain(match[2])
 
@@ -186,5 +211,10 @@ def _asked(body: bytes, page: str) -> Iterator[Link]:
 
 def _document(name: bytes, page: str) -> Iterator[Link]:
     url = normalise(name.decode("utf-8", "replace"), page)
-    if url and not _VARIABLE.search(name) and not _RISKY.search(urlsplit(url).path) and not is_skipped_address(url):
+    if (
+        url
+        and not _VARIABLE.search(name)
+        and not _RISKY.search(urlsplit(url).path)
+        and not is_skipped_address(url)
+    ):
         yield Link(url, Kind.SCRIPT if is_script_address(url) else Kind.PART, sure=False)

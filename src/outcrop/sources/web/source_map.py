@@ -46,7 +46,9 @@ def reference(script: bytes, headers: Mapping[str, str]) -> bytes | None:
             return None
         if _BEFORE.search(script[max(0, at - 12) : at]) and (found := _VALUE.match(script, at + len(_MARK))):
             named = found[0].removesuffix(b"*/")
-            if named and not named.endswith(b","):  # a program that writes such comments: its data is put together later
+            if named and not named.endswith(
+                b","
+            ):  # a program that writes such comments: its data is put together later
                 return named
     return None
 

@@ -12,7 +12,9 @@ _META = re.compile(rb"<meta\s[^>]{0,256}?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.
 _XML = re.compile(rb"^\s*<\?xml\s[^>]{0,128}?encoding\s*=\s*[\"']([\w.:-]+)")
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 # The encodings that browsers know, and no other: some of Python's unpack, or run for minutes.
-_KNOWN = re.compile(r"windows-125[0-8]|windows-874|iso-8859-(?:[2-8]|1[03-6])|koi8-[ru]|ibm866|euc-jp|iso-2022-jp|utf-16(?:le|be)?")
+_KNOWN = re.compile(
+    r"windows-125[0-8]|windows-874|iso-8859-(?:[2-8]|1[03-6])|koi8-[ru]|ibm866|euc-jp|iso-2022-jp|utf-16(?:le|be)?"
+)
 _AS_BROWSERS_READ = {
     "iso-8859-1": "cp1252", "latin1": "cp1252", "latin-1": "cp1252", "us-ascii": "cp1252", "ascii": "cp1252", "iso-8859-9": "cp1254",
     "iso-8859-11": "cp874", "shift_jis": "cp932", "shift-jis": "cp932", "sjis": "cp932", "x-sjis": "cp932", "windows-31j": "cp932",
@@ -28,7 +30,9 @@ _PAGE_BEGINS = re.compile(
     rb"(?:\xef\xbb\xbf)?\s*+(?:(?><!--.{0,2048}?-->)\s*+|<\?xml[^>]{0,256}+>\s*+)*+<(?:!doctype\s+html|html|head|body)\b",
     re.IGNORECASE | re.DOTALL,
 )
-_UNREADABLE = re.compile(r"(?:image|font|audio|video)/|text/css$|application/(?:x-)?font|application/vnd\.ms-fontobject")
+_UNREADABLE = re.compile(
+    r"(?:image|font|audio|video)/|text/css$|application/(?:x-)?font|application/vnd\.ms-fontobject"
+)
 
 _CHALLENGE_HEAD = 64 << 10
 _CHALLENGE_TITLE = re.compile(
@@ -41,7 +45,14 @@ _CHALLENGE_TITLE = re.compile(
 _CHALLENGE_PARTS = re.compile(
     rb"window\._cf_chl_opt|/_Incapsula_Resource\?|captcha-delivery\.com/c\.js|px-captcha|/\.well-known/sgcaptcha/|aws-waf-token|_pxAppId"
 )
-_BLOCKING = {202, 401, 403, 405, 429, 503}  # with these a part of a challenge is the answer itself; on a page it may be a form's
+_BLOCKING = {
+    202,
+    401,
+    403,
+    405,
+    429,
+    503,
+}  # with these a part of a challenge is the answer itself; on a page it may be a form's
 
 
 def is_html(media_type: str, body: bytes) -> bool:
@@ -71,19 +82,25 @@ def is_unreadable(media_type: str) -> bool:
 
 def is_challenge(answer: Answer) -> bool:
     """Tell whether the answer is a question of somebody who guards the site, and no page of it."""
-    if answer.headers.get("cf-mitigated", "").lower() == "challenge" or answer.headers.get("x-amzn-waf-action"):
+    if answer.headers.get("cf-mitigated", "").lower() == "challenge" or answer.headers.get(
+        "x-amzn-waf-action"
+    ):
         return True
     head = answer.body[:_CHALLENGE_HEAD]
     if not is_html(answer.media_type, head):
         return False
-    return bool(_CHALLENGE_TITLE.search(head)) or (answer.status in _BLOCKING and bool(_CHALLENGE_PARTS.search(head)))
+    return bool(_CHALLENGE_TITLE.search(head)) or (
+        answer.status in _BLOCKING and bool(_CHALLENGE_PARTS.search(head))
+    )
 
 
 def to_utf8(body: bytes, headers: Mapping[str, str]) -> bytes:
     """Give a text as UTF-8; one whose letters nobody names, or names wrongly, stays as it is."""
     for mark, name in _BOMS:
         if body.startswith(mark):
-            return body[len(mark) :] if name == "utf-8" else body[len(mark) :].decode(name, "replace").encode()
+            return (
+                body[len(mark) :] if name == "utf-8" else body[len(mark) :].decode(name, "replace").encode()
+            )
     codec = _codec(_named(body, headers.get("Content-Type", "")))
     if codec is None or (body.isascii() and not codec.startswith(("utf-16", "iso-2022"))):
         return body

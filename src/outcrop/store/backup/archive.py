@@ -41,7 +41,9 @@ class Header:
     made_at: datetime
     made_by: str  # the program's version
     schema: int
-    keyring: dict[str, str]  # hexadecimal, as the database holds them: wrapped by a key that is not in the file
+    keyring: dict[
+        str, str
+    ]  # hexadecimal, as the database holds them: wrapped by a key that is not in the file
     sequences: dict[str, int]  # what the next row of `table.column` gets at least
 
 
@@ -224,7 +226,9 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
             with _opened(path.parent) as folder:
                 if beside is None:
-                    os.link(f"/proc/self/fd/{file.fileno()}", path.name, dst_dir_fd=folder)  # given a folder it follows the first name
+                    os.link(
+                        f"/proc/self/fd/{file.fileno()}", path.name, dst_dir_fd=folder
+                    )  # given a folder it follows the first name
                 else:
                     beside.rename(path)
                 with suppress(OSError):  # some file systems cannot

@@ -89,11 +89,15 @@ async def standing_still(db: Connection) -> AsyncIterator[Contents]:
         yield Contents(version, await _tables(db, there), await _sequences(db, there))
 
 
-async def read_table(db: Connection, table: Table, take: Callable[[bytes | bytearray | memoryview], None]) -> int:
+async def read_table(
+    db: Connection, table: Table, take: Callable[[bytes | bytearray | memoryview], None]
+) -> int:
     """Give a table's rows in pieces, and how many there were."""
     async with db.cursor() as cursor:
         statement = sql.SQL("COPY {} ({}) TO STDOUT ({})")
-        async with cursor.copy(statement.format(sql.Identifier(table.name), _names(table.columns), _FORMAT)) as rows:
+        async with cursor.copy(
+            statement.format(sql.Identifier(table.name), _names(table.columns), _FORMAT)
+        ) as rows:
             async for piece in rows:
                 take(piece)
         return cursor.rowcount
@@ -122,7 +126,9 @@ async def fill_table(db: Connection, table: Table, pieces: Iterable[bytes]) -> i
     """Take a table's rows in pieces; give how many there were. They are frozen, as nobody has seen the table: no vacuum goes over them."""
     async with db.cursor() as cursor:
         statement = sql.SQL("COPY {} ({}) FROM STDIN ({}, FREEZE)")
-        async with cursor.copy(statement.format(sql.Identifier(table.name), _names(table.columns), _FORMAT)) as rows:
+        async with cursor.copy(
+            statement.format(sql.Identifier(table.name), _names(table.columns), _FORMAT)
+        ) as rows:
             for piece in pieces:
                 await rows.write(piece)
                 # Else what the server has not taken yet is gathered in memory, however much it is.
@@ -136,11 +142,15 @@ async def set_sequences(db: Connection, sequences: dict[str, int]) -> None:
     known = await _sequences(db, await _there(db))
     for name in known.keys() & sequences.keys():
         table, _, column = name.partition(".")
-        await db.execute("SELECT setval(pg_get_serial_sequence(%s, %s), %s, false)", [table, column, sequences[name]])
+        await db.execute(
+            "SELECT setval(pg_get_serial_sequence(%s, %s), %s, false)", [table, column, sequences[name]]
+        )
 
 
 async def _there(db: Connection) -> list[str]:
-    cursor = await db.execute("SELECT name FROM unnest(%s::text[]) AS t (name) WHERE to_regclass(name) IS NOT NULL", [list(TABLES)])
+    cursor = await db.execute(
+        "SELECT name FROM unnest(%s::text[]) AS t (name) WHERE to_regclass(name) IS NOT NULL", [list(TABLES)]
+    )
     return [name for (name,) in await cursor.fetchall()]
 
 

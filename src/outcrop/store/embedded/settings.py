@@ -50,7 +50,9 @@ def server_settings(socket_folder: Path) -> dict[str, object]:
     }
 
 
-def usable_memory(membership: Path = Path("/proc/self/cgroup"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
+def usable_memory(
+    membership: Path = Path("/proc/self/cgroup"), cgroups: Path = Path("/sys/fs/cgroup")
+) -> int:
     """Bytes to reckon with: the machine's memory, or less where a container (cgroup 2 or 1, at any level) says so."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     with suppress(OSError):
@@ -58,7 +60,9 @@ def usable_memory(membership: Path = Path("/proc/self/cgroup"), cgroups: Path = 
             _, controllers, path = line.split(":", 2)
             if controllers and "memory" not in controllers.split(","):
                 continue
-            top, name = (cgroups / "memory", "memory.limit_in_bytes") if controllers else (cgroups, "memory.max")
+            top, name = (
+                (cgroups / "memory", "memory.limit_in_bytes") if controllers else (cgroups, "memory.max")
+            )
             inner = Path(path.lstrip("/"))
             for level in (inner, *inner.parents):
                 with suppress(OSError, ValueError):  # not seen from inside the container, or "max"

@@ -42,13 +42,16 @@ async def walk(pool: Pool, account_id: int, query: FindingQuery) -> AsyncIterato
 
 async def _end_of_stretch(db: Connection, account_id: int, after: UUID) -> UUID | None:
     cursor = await db.execute(
-        "SELECT id FROM findings WHERE account_id = %s AND id > %s ORDER BY id OFFSET %s LIMIT 1", [account_id, after, _STRETCH - 1]
+        "SELECT id FROM findings WHERE account_id = %s AND id > %s ORDER BY id OFFSET %s LIMIT 1",
+        [account_id, after, _STRETCH - 1],
     )
     row = await cursor.fetchone()
     return None if row is None else row[0]
 
 
-async def _between(db: Connection, account_id: int, query: FindingQuery, after: UUID, upto: UUID | None) -> list[Found]:
+async def _between(
+    db: Connection, account_id: int, query: FindingQuery, after: UUID, upto: UUID | None
+) -> list[Found]:
     where = filters(account_id, query, facets_of(query))
     where.add("id > %s", after)
     if upto is not None:
@@ -56,6 +59,8 @@ async def _between(db: Connection, account_id: int, query: FindingQuery, after: 
     for condition, value in matches(query):
         where.add(condition, value)
     cursor = await db.execute(
-        f"SELECT rule, commit_id, {rows.COLUMNS} FROM findings f WHERE {where.sql} ORDER BY id".encode(), where.values, prepare=False
+        f"SELECT rule, commit_id, {rows.COLUMNS} FROM findings f WHERE {where.sql} ORDER BY id".encode(),
+        where.values,
+        prepare=False,
     )
     return [Found(rows.finding(row[2:]), row[0], row[1]) for row in await cursor.fetchall()]

@@ -74,7 +74,10 @@ def matches(query: FindingQuery) -> Iterator[tuple[str, str]]:
     """Give the other filters as conditions on one finding `f`, each with its value: for who has few findings at hand already."""
     same = "s.account_id = f.account_id AND s.id = f.id"
     for term in query.terms:
-        yield f"EXISTS (SELECT FROM finding_search s WHERE {same} AND s.text LIKE %s)", f"%{_plain(term.casefold())}%"
+        yield (
+            f"EXISTS (SELECT FROM finding_search s WHERE {same} AND s.text LIKE %s)",
+            f"%{_plain(term.casefold())}%",
+        )
     if query.service is not None:
         yield f"EXISTS (SELECT FROM finding_services s WHERE {same} AND s.service = %s)", query.service
 
@@ -87,10 +90,16 @@ async def _search(db: Connection, account_id: int, query: FindingQuery) -> tuple
     for term in query.terms:
         where.add("text LIKE %s", f"%{_plain(term.casefold())}%")
     if query.service is not None:
-        where.add("id IN (SELECT id FROM finding_services WHERE account_id = %s AND service = %s)", account_id, query.service)
+        where.add(
+            "id IN (SELECT id FROM finding_services WHERE account_id = %s AND service = %s)",
+            account_id,
+            query.service,
+        )
     column, direction = query.order_by.value, query.order_dir.value
     source = "finding_search"
-    if query.order_by is OrderBy.LAST_SEEN_AT:  # the one key that the search table leaves out: every rescan changes it
+    if (
+        query.order_by is OrderBy.LAST_SEEN_AT
+    ):  # the one key that the search table leaves out: every rescan changes it
         source = "(SELECT s.*, f.last_seen_at FROM finding_search s JOIN findings f USING (account_id, id)) s"
     cursor = await db.execute(
         f"""WITH hits AS MATERIALIZED (SELECT id, {column} FROM {source} WHERE {where.sql})
@@ -140,7 +149,9 @@ async def _choose(db: Connection, account_id: int, query: FindingQuery) -> tuple
         below, total = await _range(db, cells, query, of_facets)
     else:
         total = await _count(db, account_id, query, facets)
-        below = 0 if dated else of_facets - total  # a score has no upper bound: what is not in the range lies below it
+        below = (
+            0 if dated else of_facets - total
+        )  # a score has no upper bound: what is not in the range lies below it
 
     if query.offset >= total:
         return total, "", []
@@ -148,33 +159,75 @@ async def _choose(db: Connection, account_id: int, query: FindingQuery) -> tuple
     start = total - query.offset - length if query.order_dir is OrderDir.DESC else query.offset
 
     dimension = _DIMENSION[query.order_by]
-    other_range = (dated and dimension is not rollups.FIRST_SEEN) or (scored and dimension is not rollups.SCORE)
-    walk = min(_Walk(start, backwards=False), _Walk(total - start - length, backwards=True), key=lambda w: w.skip)
+    other_range = (dated and dimension is not rollups.FIRST_SEEN) or (
+        scored and dimension is not rollups.SCORE
+    )
+    walk = min(
+        _Walk(start, backwards=False), _Walk(total - start - length, backwards=True), key=lambda w: w.skip
+    )
     same_index = query.service is None or dimension is rollups.SCORE
-    walk_cost, gather_cost = _costs(query, walk.skip + length, total, of_facets, everything, same_index=same_index, other_range=other_range)
+    walk_cost, gather_cost = _costs(
+        query,
+        walk.skip + length,
+        total,
+        of_facets,
+        everything,
+        same_index=same_index,
+        other_range=other_range,
+    )
 
-    if min(walk_cost, gather_cost) > _CHEAP and same_index and not other_range and not (query.service is not None and facets is not None):
+    if (
+        min(walk_cost, gather_cost) > _CHEAP
+        and same_index
+        and not other_range
+        and not (query.service is not None and facets is not None)
+    ):
         located = rollups.SERVICE_SCORE if query.service is not None else dimension
         first = below + start
         places = await rollups.locate(db, cells, located, [first, first + length - 1])
         walk = _nearer(places, located, first, length, within=(below, below + total))
         return total, *_walk_sql(account_id, query, facets, walk, length)
-    if min(walk_cost, gather_cost) > _CHEAP and dimension is rollups.SCORE and facets is None and query.service is None and not scored:
-        scores = await rollups.locate_score(db, account_id, query.seen_from, query.seen_before, [start, start + length - 1])
+    if (
+        min(walk_cost, gather_cost) > _CHEAP
+        and dimension is rollups.SCORE
+        and facets is None
+        and query.service is None
+        and not scored
+    ):
+        scores = await rollups.locate_score(
+            db, account_id, query.seen_from, query.seen_before, [start, start + length - 1]
+        )
         if scores is not None:
-            return total, *_walk_sql(account_id, query, facets, _nearer(scores, dimension, start, length, within=(0, total)), length)
+            return total, *_walk_sql(
+                account_id,
+                query,
+                facets,
+                _nearer(scores, dimension, start, length, within=(0, total)),
+                length,
+            )
     if gather_cost < walk_cost:
         return total, *_gather_sql(account_id, query, facets, start, length)
     return total, *_walk_sql(account_id, query, facets, walk, length)
 
 
 def _costs(
-    query: FindingQuery, walked: int, total: int, of_facets: int, everything: int, *, same_index: bool, other_range: bool
+    query: FindingQuery,
+    walked: int,
+    total: int,
+    of_facets: int,
+    everything: int,
+    *,
+    same_index: bool,
+    other_range: bool,
 ) -> tuple[float, float]:
     """Estimate both ways in index entries: walking in order past what does not match, or taking all that matches and sorting."""
-    spread = total * everything / of_facets  # rows in the range, whatever their facet, if the two are independent
+    spread = (
+        total * everything / of_facets
+    )  # rows in the range, whatever their facet, if the two are independent
     if query.service is not None:
-        scope = of_facets if same_index else everything * 12  # a probe into the service table costs a dozen entries
+        scope = (
+            of_facets if same_index else everything * 12
+        )  # a probe into the service table costs a dozen entries
         return walked * scope / total, 2 * of_facets + 100
     return walked * (everything if other_range else spread) / total, 2 * min(of_facets, spread) + 100
 
@@ -200,7 +253,9 @@ async def _below(db: Connection, cells: Cells, dimension: Dimension, bound: Any)
     if cells.facets is not None:
         where.add("facet = ANY(%s)", cells.facets)
     where.add(f"{dimension.column} >= %s AND {dimension.column} < %s", start, bound)
-    cursor = await db.execute(f"SELECT count(*) FROM findings WHERE {where.sql}".encode(), where.values, prepare=False)
+    cursor = await db.execute(
+        f"SELECT count(*) FROM findings WHERE {where.sql}".encode(), where.values, prepare=False
+    )
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101
     return whole + int(row[0])
@@ -212,25 +267,35 @@ async def _count(db: Connection, account_id: int, query: FindingQuery, facets: l
     if query.service is not None:
         table = "finding_services"
         where.add("service = %s", query.service)
-    cursor = await db.execute(f"SELECT count(*) FROM {table} WHERE {where.sql}".encode(), where.values, prepare=False)
+    cursor = await db.execute(
+        f"SELECT count(*) FROM {table} WHERE {where.sql}".encode(), where.values, prepare=False
+    )
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101
     return int(row[0])
 
 
-def _nearer(places: list[rollups.Place], dimension: Dimension, start: int, length: int, *, within: tuple[int, int]) -> _Walk:
+def _nearer(
+    places: list[rollups.Place], dimension: Dimension, start: int, length: int, *, within: tuple[int, int]
+) -> _Walk:
     """Begin at the bucket that holds the page's first row, or backwards at the end of the one that holds its last.
 
     Positions are those of the whole account; `within` are the first and the end of the range asked for, which may cut its outer buckets.
     """
     first, last = places
-    forwards = _Walk(start - max(first.before, within[0]), backwards=False, low=rollups.bucket_start(dimension, first.bucket))
+    forwards = _Walk(
+        start - max(first.before, within[0]),
+        backwards=False,
+        low=rollups.bucket_start(dimension, first.bucket),
+    )
     end = min(last.before + last.count, within[1])
     backwards = _Walk(end - start - length, backwards=True, high=rollups.bucket_end(dimension, last.bucket))
     return min(forwards, backwards, key=lambda w: w.skip)
 
 
-def _walk_sql(account_id: int, query: FindingQuery, facets: list[int] | None, walk: _Walk, length: int) -> tuple[str, list[Any]]:
+def _walk_sql(
+    account_id: int, query: FindingQuery, facets: list[int] | None, walk: _Walk, length: int
+) -> tuple[str, list[Any]]:
     column = query.order_by.value
     where = filters(account_id, query, facets)
     table = "findings f"
@@ -251,7 +316,9 @@ def _walk_sql(account_id: int, query: FindingQuery, facets: list[int] | None, wa
     return sql, [*where.values, walk.skip, length]
 
 
-def _gather_sql(account_id: int, query: FindingQuery, facets: list[int] | None, start: int, length: int) -> tuple[str, list[Any]]:
+def _gather_sql(
+    account_id: int, query: FindingQuery, facets: list[int] | None, start: int, length: int
+) -> tuple[str, list[Any]]:
     """Few rows match: take them all from the index that names them, then sort."""
     column = query.order_by.value
     where = filters(account_id, query, facets)

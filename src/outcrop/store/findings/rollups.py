@@ -69,7 +69,11 @@ class Cells:
     def where(self, kind: int) -> tuple[str, list[Any]]:
         sql = "account_id = %s AND kind = %s AND service = %s AND facet "
         values = [self.account_id, kind, self.service]
-        return (sql + "= %s", [*values, _ALL]) if self.facets is None else (sql + "= ANY(%s)", [*values, self.facets])
+        return (
+            (sql + "= %s", [*values, _ALL])
+            if self.facets is None
+            else (sql + "= ANY(%s)", [*values, self.facets])
+        )
 
 
 async def totals(db: Connection, cells: Cells) -> tuple[int, int]:
@@ -119,15 +123,21 @@ async def locate(db: Connection, cells: Cells, dimension: Dimension, positions: 
     fine_of = {}
     for place in {p.bucket: p for p in found}.values():
         low = place.bucket << dimension.shift
-        fine_of[place.bucket] = await _histogram(db, cells, dimension.fine, [low, low + (1 << dimension.shift)])
-    return [_place(fine_of[p.bucket], p.before, position) for p, position in zip(found, positions, strict=True)]
+        fine_of[place.bucket] = await _histogram(
+            db, cells, dimension.fine, [low, low + (1 << dimension.shift)]
+        )
+    return [
+        _place(fine_of[p.bucket], p.before, position) for p, position in zip(found, positions, strict=True)
+    ]
 
 
 async def locate_score(
     db: Connection, account_id: int, low: datetime | None, high: datetime | None, positions: Sequence[int]
 ) -> list[Place] | None:
     """Find the score buckets of positions among the findings first seen in a range; None where it spans no whole day."""
-    from_day = -_FAR if low is None else -((_EPOCH - low) // timedelta(days=1))  # the first day that lies in it whole
+    from_day = (
+        -_FAR if low is None else -((_EPOCH - low) // timedelta(days=1))
+    )  # the first day that lies in it whole
     to_day = _FAR if high is None else bucket_of(high)
     if from_day > to_day:
         return None
@@ -139,7 +149,9 @@ async def locate_score(
     parts, values = [], list[Any]()
     for kind, start, end in stretches:
         where, cell_values = Cells(account_id).where(kind)
-        parts.append(f"SELECT bucket & {_SCORES - 1} AS score, n FROM rollup_cells WHERE {where} AND bucket >= %s AND bucket < %s")
+        parts.append(
+            f"SELECT bucket & {_SCORES - 1} AS score, n FROM rollup_cells WHERE {where} AND bucket >= %s AND bucket < %s"
+        )
         values += [*cell_values, start * _SCORES, end * _SCORES]
     for since, until in _rests(low, high, from_day, to_day):
         parts.append(
@@ -156,7 +168,9 @@ async def locate_score(
     return [_place(histogram, 0, position) for position in positions]
 
 
-def _rests(low: datetime | None, high: datetime | None, from_day: int, to_day: int) -> list[tuple[datetime, datetime]]:
+def _rests(
+    low: datetime | None, high: datetime | None, from_day: int, to_day: int
+) -> list[tuple[datetime, datetime]]:
     """Give what lies before the first whole day and after the last one."""
     rests = []
     if low is not None and (first := _EPOCH + timedelta(days=from_day)) != low:

@@ -16,12 +16,17 @@ from outcrop.store.findings import rollups, rows
 
 
 async def select(db: Connection, account_id: int, finding_id: UUID) -> Finding | None:
-    cursor = await db.execute(f"SELECT {rows.COLUMNS} FROM findings WHERE account_id = %s AND id = %s".encode(), [account_id, finding_id])
+    cursor = await db.execute(
+        f"SELECT {rows.COLUMNS} FROM findings WHERE account_id = %s AND id = %s".encode(),
+        [account_id, finding_id],
+    )
     row = await cursor.fetchone()
     return None if row is None else rows.finding(row)
 
 
-async def select_for_update(db: Connection, account_id: int, finding_id: UUID) -> tuple[Finding, bytes | None] | None:
+async def select_for_update(
+    db: Connection, account_id: int, finding_id: UUID
+) -> tuple[Finding, bytes | None] | None:
     """Lock a finding; give it with its encrypted credential."""
     cursor = await db.execute(
         f"SELECT {rows.COLUMNS}, secret_box FROM findings WHERE account_id = %s AND id = %s FOR NO KEY UPDATE".encode(),
@@ -44,12 +49,16 @@ async def select_same(db: Connection, account_id: int, finding_id: UUID, limit: 
 
 async def select_rule(db: Connection, account_id: int, finding_id: UUID) -> str | None:
     """Give the rule that found it; None where it was imported."""
-    cursor = await db.execute("SELECT rule FROM findings WHERE account_id = %s AND id = %s", [account_id, finding_id])
+    cursor = await db.execute(
+        "SELECT rule FROM findings WHERE account_id = %s AND id = %s", [account_id, finding_id]
+    )
     row = await cursor.fetchone()
     return None if row is None else row[0]
 
 
-async def select_excerpt(db: Connection, account_id: int, finding_id: UUID) -> tuple[int | None, bytes] | None:
+async def select_excerpt(
+    db: Connection, account_id: int, finding_id: UUID
+) -> tuple[int | None, bytes] | None:
     """Give the finding's line with its encrypted excerpt; None where there is none."""
     cursor = await db.execute(
         "SELECT line_number, excerpt_box FROM findings WHERE account_id = %s AND id = %s AND excerpt_box IS NOT NULL",
@@ -79,7 +88,9 @@ async def update_triage(db: Connection, account_id: int, finding: Finding) -> No
     )
 
 
-async def select_scored(db: Connection, account_id: int, finding_id: UUID) -> tuple[Finding, dict[str, Any] | None] | None:
+async def select_scored(
+    db: Connection, account_id: int, finding_id: UUID
+) -> tuple[Finding, dict[str, Any] | None] | None:
     """Lock a finding; give it with what its score is made of."""
     cursor = await db.execute(
         f"SELECT {rows.COLUMNS}, score_detail FROM findings WHERE account_id = %s AND id = %s FOR NO KEY UPDATE".encode(),
@@ -89,10 +100,13 @@ async def select_scored(db: Connection, account_id: int, finding_id: UUID) -> tu
     return None if row is None else (rows.finding(row[:-1]), row[-1])
 
 
-async def select_with_score(db: Connection, account_id: int, finding_id: UUID) -> tuple[Finding, dict[str, Any] | None] | None:
+async def select_with_score(
+    db: Connection, account_id: int, finding_id: UUID
+) -> tuple[Finding, dict[str, Any] | None] | None:
     """Give a finding with what its score is made of."""
     cursor = await db.execute(
-        f"SELECT {rows.COLUMNS}, score_detail FROM findings WHERE account_id = %s AND id = %s".encode(), [account_id, finding_id]
+        f"SELECT {rows.COLUMNS}, score_detail FROM findings WHERE account_id = %s AND id = %s".encode(),
+        [account_id, finding_id],
     )
     row = await cursor.fetchone()
     return None if row is None else (rows.finding(row[:-1]), row[-1])
@@ -110,20 +124,29 @@ async def erase_boxes(db: Connection, *, closed_before: datetime | None, most: i
     return [account_id for (account_id,) in await cursor.fetchall()]
 
 
-async def update_checked(db: Connection, account_id: int, finding: Finding, score_detail: dict[str, Any] | None) -> None:
+async def update_checked(
+    db: Connection, account_id: int, finding: Finding, score_detail: dict[str, Any] | None
+) -> None:
     """Save what a check can change."""
     await db.execute(
         """UPDATE findings SET validation_status = %s, validation_confidence = %s, validation_detail = %s, composite_score = %s,
                                score_detail = %s
            WHERE account_id = %s AND id = %s""",
         [
-            *(finding.validation_status, finding.validation_confidence, Jsonb(finding.validation_detail), finding.composite_score),
+            *(
+                finding.validation_status,
+                finding.validation_confidence,
+                Jsonb(finding.validation_detail),
+                finding.composite_score,
+            ),
             *(None if score_detail is None else Jsonb(score_detail), account_id, finding.id),
         ],
     )
 
 
-async def select_outdated(db: Connection, version: int, most: int) -> list[tuple[int, Finding, bytes | None, dict[str, Any]]]:
+async def select_outdated(
+    db: Connection, version: int, most: int
+) -> list[tuple[int, Finding, bytes | None, dict[str, Any]]]:
     """Lock findings whose score another version has made, of whatever account; what another process holds is left to it."""
     cursor = await db.execute(
         f"""SELECT account_id, fingerprint, score_detail, {rows.COLUMNS} FROM findings
@@ -173,7 +196,8 @@ _WRITTEN = (*(name.strip() for name in rows.COLUMNS.split(",")), *_KEPT)
 async def ids_at(db: Connection, account_id: int, identities: Sequence[bytes]) -> dict[bytes, UUID]:
     """Give the findings that stand at these places already."""
     cursor = await db.execute(
-        "SELECT identity, id FROM findings WHERE account_id = %s AND identity = ANY(%s)", [account_id, list(identities)]
+        "SELECT identity, id FROM findings WHERE account_id = %s AND identity = ANY(%s)",
+        [account_id, list(identities)],
     )
     return dict(await cursor.fetchall())
 
@@ -227,7 +251,9 @@ async def open_batch(db: Connection) -> None:
 
 
 async def _schema(db: Connection) -> str:
-    cursor = await db.execute("SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = 'rollup_deltas'::regclass")
+    cursor = await db.execute(
+        "SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = 'rollup_deltas'::regclass"
+    )
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101
     return str(row[0])
@@ -236,7 +262,9 @@ async def _schema(db: Connection) -> str:
 async def upsert_batch(db: Connection, account_id: int, records: Sequence[Record]) -> int:
     """Write a batch of different findings; give how many of them are new."""
     columns = sql.SQL(", ").join(map(sql.Identifier, _WRITTEN))
-    copy = sql.SQL("COPY batch ({}, search_text, keep_first_seen, keep_last_seen) FROM STDIN (FORMAT binary)").format(columns)
+    copy = sql.SQL(
+        "COPY batch ({}, search_text, keep_first_seen, keep_last_seen) FROM STDIN (FORMAT binary)"
+    ).format(columns)
     cursor = db.cursor()
     async with cursor.copy(copy) as stream:
         stream.set_types(_TYPES)
@@ -282,8 +310,35 @@ def _replacement(name: str) -> sql.Composed:
 
 
 _TYPES = [  # of the columns above, then of search_text and the two flags
-    *("uuid", "text", "text", "text", "jsonb", "float8", "text", "text", "text", "text", "text", "int4", "text", "text", "text"),
-    *("timestamptz", "timestamptz", "int4", "timestamptz", "text", "bool", "text", "timestamptz", "int4", "bool"),
+    *(
+        "uuid",
+        "text",
+        "text",
+        "text",
+        "jsonb",
+        "float8",
+        "text",
+        "text",
+        "text",
+        "text",
+        "text",
+        "int4",
+        "text",
+        "text",
+        "text",
+    ),
+    *(
+        "timestamptz",
+        "timestamptz",
+        "int4",
+        "timestamptz",
+        "text",
+        "bool",
+        "text",
+        "timestamptz",
+        "int4",
+        "bool",
+    ),
     *("bytea", "bytea", "bytea", "bytea", "text", "bytea", "text", "text", "text", "uuid", "jsonb"),
     *("text", "bool", "bool"),
 ]

@@ -34,7 +34,9 @@ async def select(db: Connection, account_id: int, fingerprints: Sequence[bytes])
         [account_id, list(fingerprints)],
     )
     return {
-        row[0]: Said(Validation(row[1]), Confidence(row[2]), row[3], tuple(row[4]), row[5], row[6], row[7], row[8])
+        row[0]: Said(
+            Validation(row[1]), Confidence(row[2]), row[3], tuple(row[4]), row[5], row[6], row[7], row[8]
+        )
         for row in await cursor.fetchall()
     }
 
@@ -49,7 +51,18 @@ async def save(db: Connection, account_id: int, said: Mapping[bytes, Said]) -> N
                     canary = excluded.canary, checked_at = excluded.checked_at
                 WHERE verdicts.checked_at <= excluded.checked_at""".encode(),
             [
-                [account_id, fingerprint, s.status, s.confidence, s.reason, list(s.services), s.asked, s.test_mode, s.canary, s.checked_at]
+                [
+                    account_id,
+                    fingerprint,
+                    s.status,
+                    s.confidence,
+                    s.reason,
+                    list(s.services),
+                    s.asked,
+                    s.test_mode,
+                    s.canary,
+                    s.checked_at,
+                ]
                 for fingerprint, s in sorted(said.items())
             ],
         )
@@ -75,7 +88,9 @@ class Due(Stored):
     checked_at: datetime
 
 
-async def due(db: Connection, *, before: datetime, undecided_before: datetime, after: Due | None, most: int) -> list[Due]:
+async def due(
+    db: Connection, *, before: datetime, undecided_before: datetime, after: Due | None, most: int
+) -> list[Due]:
     """Give credentials of active findings that were last checked before a moment, of whatever account, each once, the oldest first.
 
     What nobody could tell is due sooner than what an issuer has said. `after` is the last of those given before.
@@ -93,7 +108,10 @@ async def due(db: Connection, *, before: datetime, undecided_before: datetime, a
            ORDER BY v.checked_at, v.account_id, v.fingerprint LIMIT %s""",
         [undecided_before, before, *place, most],
     )
-    return [Due(row[0], row[1], row[2], row[3], row[4], row[5], Validation(row[6]), row[7]) for row in await cursor.fetchall()]
+    return [
+        Due(row[0], row[1], row[2], row[3], row[4], row[5], Validation(row[6]), row[7])
+        for row in await cursor.fetchall()
+    ]
 
 
 async def stored(db: Connection, account_id: int, finding_id: UUID) -> Stored | None:
@@ -119,5 +137,8 @@ async def let_go(db: Connection) -> None:
 
 async def finding_ids(db: Connection, account_id: int, fingerprint: bytes) -> list[UUID]:
     """Give the findings that hold a credential."""
-    cursor = await db.execute("SELECT id FROM findings WHERE account_id = %s AND fingerprint = %s ORDER BY id", [account_id, fingerprint])
+    cursor = await db.execute(
+        "SELECT id FROM findings WHERE account_id = %s AND fingerprint = %s ORDER BY id",
+        [account_id, fingerprint],
+    )
     return [row[0] for row in await cursor.fetchall()]

@@ -78,7 +78,10 @@ async def select_members(db: Connection, account_id: int | None = None) -> list[
             WHERE %s::int IS NULL OR a.id = %s ORDER BY a.slug, m.email""".encode(),
         [account_id, account_id],
     )
-    return [Member(id_, slug, email, Role(role), created) for id_, slug, email, role, created in await cursor.fetchall()]
+    return [
+        Member(id_, slug, email, Role(role), created)
+        for id_, slug, email, role, created in await cursor.fetchall()
+    ]
 
 
 async def select_member(db: Connection, email: str) -> tuple[int, Member] | None:
@@ -101,7 +104,9 @@ class Credentials:
     password_hash: str = field(repr=False)
 
 
-_CREDENTIALS = f"SELECT a.id, {_MEMBER}, m.password_hash FROM members m JOIN accounts a ON a.id = m.account_id"
+_CREDENTIALS = (
+    f"SELECT a.id, {_MEMBER}, m.password_hash FROM members m JOIN accounts a ON a.id = m.account_id"
+)
 
 
 async def select_credentials(db: Connection, email: str) -> Credentials | None:
@@ -112,7 +117,9 @@ async def select_credentials(db: Connection, email: str) -> Credentials | None:
 
 async def lock_credentials(db: Connection, slug: str, member_id: UUID) -> Credentials | None:
     """Keep a member as it is until the transaction ends."""
-    cursor = await db.execute(f"{_CREDENTIALS} WHERE a.slug = %s AND m.id = %s FOR UPDATE OF m".encode(), [slug, member_id])
+    cursor = await db.execute(
+        f"{_CREDENTIALS} WHERE a.slug = %s AND m.id = %s FOR UPDATE OF m".encode(), [slug, member_id]
+    )
     return _credentials(await cursor.fetchone())
 
 
@@ -131,12 +138,18 @@ async def find_member(db: Connection, account_id: int, member_id: UUID) -> Membe
 
 
 async def count_owners(db: Connection, account_id: int) -> int:
-    row = await (await db.execute("SELECT count(*) FROM members WHERE account_id = %s AND role = 'owner'", [account_id])).fetchone()
+    row = await (
+        await db.execute(
+            "SELECT count(*) FROM members WHERE account_id = %s AND role = 'owner'", [account_id]
+        )
+    ).fetchone()
     return 0 if row is None else int(row[0])
 
 
 async def update_role(db: Connection, account_id: int, member_id: UUID, role: Role) -> None:
-    await db.execute("UPDATE members SET role = %s WHERE account_id = %s AND id = %s", [role, account_id, member_id])
+    await db.execute(
+        "UPDATE members SET role = %s WHERE account_id = %s AND id = %s", [role, account_id, member_id]
+    )
 
 
 async def delete_member(db: Connection, account_id: int, member_id: UUID) -> None:
@@ -144,7 +157,10 @@ async def delete_member(db: Connection, account_id: int, member_id: UUID) -> Non
 
 
 async def update_password(db: Connection, account_id: int, member_id: UUID, password_hash: str) -> None:
-    await db.execute("UPDATE members SET password_hash = %s WHERE account_id = %s AND id = %s", [password_hash, account_id, member_id])
+    await db.execute(
+        "UPDATE members SET password_hash = %s WHERE account_id = %s AND id = %s",
+        [password_hash, account_id, member_id],
+    )
 
 
 def _account(row: tuple[int, str, str, str, datetime]) -> Account:
@@ -152,4 +168,8 @@ def _account(row: tuple[int, str, str, str, datetime]) -> Account:
 
 
 def _credentials(row: tuple[Any, ...] | None) -> Credentials | None:
-    return None if row is None else Credentials(row[0], Member(row[1], row[2], row[3], Role(row[4]), row[5]), row[6])
+    return (
+        None
+        if row is None
+        else Credentials(row[0], Member(row[1], row[2], row[3], Role(row[4]), row[5]), row[6])
+    )

@@ -30,12 +30,16 @@ async def select_all(db: Connection, account_id: int) -> list[ApiKey]:
 
 async def revoke(db: Connection, key_id: UUID, *, now: datetime) -> tuple[int, str, bool] | None:
     """Revoke a key for good; give its account, its name, and whether this call was the one that did it."""
-    cursor = await db.execute("SELECT account_id, name, revoked_at IS NULL FROM api_keys WHERE id = %s FOR UPDATE", [key_id])
+    cursor = await db.execute(
+        "SELECT account_id, name, revoked_at IS NULL FROM api_keys WHERE id = %s FOR UPDATE", [key_id]
+    )
     row = await cursor.fetchone()
     if row is None:
         return None
     if row[2]:
-        await db.execute("UPDATE api_keys SET revoked_at = %s WHERE account_id = %s AND id = %s", [now, row[0], key_id])
+        await db.execute(
+            "UPDATE api_keys SET revoked_at = %s WHERE account_id = %s AND id = %s", [now, row[0], key_id]
+        )
     return row[0], row[1], row[2]
 
 
@@ -89,7 +93,9 @@ FROM k LEFT JOIN hit ON true LEFT JOIN rate_windows w ON w.key_id = k.id
 
 async def enter(db: Connection, digest: bytes, *, limit: int | None) -> Entry:
     """Look the key up and count the request, in one statement of its own. `limit` replaces the plan's; 0 is no limit."""
-    caps = {plan.value: limit or cap if limit != 0 else 2**31 - 1 for plan, cap in REQUESTS_PER_MINUTE.items()}
+    caps = {
+        plan.value: limit or cap if limit != 0 else 2**31 - 1 for plan, cap in REQUESTS_PER_MINUTE.items()
+    }
     cursor = await db.execute(_ENTER, {"digest": digest, **caps})
     row = await cursor.fetchone()
     if row is None:

@@ -21,10 +21,19 @@ class Taken:
     member_id: UUID | None  # whose password it sets
 
 
-async def insert(db: Connection, account_id: int, link: Link, digest: bytes, *, member_id: UUID | None, invited_by: UUID | None) -> None:
+async def insert(
+    db: Connection,
+    account_id: int,
+    link: Link,
+    digest: bytes,
+    *,
+    member_id: UUID | None,
+    invited_by: UUID | None,
+) -> None:
     """Keep a link; an earlier one of the same kind for the same e-mail address works no longer."""
     await db.execute(
-        "DELETE FROM links WHERE account_id = %s AND kind = %s AND lower(email) = lower(%s)", [account_id, link.kind, link.email]
+        "DELETE FROM links WHERE account_id = %s AND kind = %s AND lower(email) = lower(%s)",
+        [account_id, link.kind, link.email],
     )
     await db.execute(
         """INSERT INTO links (digest, id, account_id, kind, email, role, member_id, invited_by, created_by, created_at, expires_at)
@@ -83,7 +92,11 @@ async def delete(db: Connection, account_id: int, link_id: UUID) -> None:
 
 async def delete_invitations_by(db: Connection, account_id: int, member_id: UUID) -> int:
     """Withdraw what a member has invited; give how many."""
-    return (await db.execute("DELETE FROM links WHERE account_id = %s AND invited_by = %s", [account_id, member_id])).rowcount
+    return (
+        await db.execute(
+            "DELETE FROM links WHERE account_id = %s AND invited_by = %s", [account_id, member_id]
+        )
+    ).rowcount
 
 
 async def sweep(db: Connection, *, now: datetime) -> int:

@@ -34,7 +34,9 @@ async def lock(db: Connection, account_id: int, member_id: UUID) -> SecondFactor
     return None if row is None else SecondFactor(*row)
 
 
-async def confirm(db: Connection, account_id: int, member_id: UUID, step: int, digests: Sequence[bytes], *, now: datetime) -> None:
+async def confirm(
+    db: Connection, account_id: int, member_id: UUID, step: int, digests: Sequence[bytes], *, now: datetime
+) -> None:
     await db.execute(
         "UPDATE second_factors SET confirmed_at = %s, last_step = %s WHERE account_id = %s AND member_id = %s",
         [now, step, account_id, member_id],
@@ -44,12 +46,17 @@ async def confirm(db: Connection, account_id: int, member_id: UUID, step: int, d
 
 
 async def use_step(db: Connection, account_id: int, member_id: UUID, step: int) -> None:
-    await db.execute("UPDATE second_factors SET last_step = %s WHERE account_id = %s AND member_id = %s", [step, account_id, member_id])
+    await db.execute(
+        "UPDATE second_factors SET last_step = %s WHERE account_id = %s AND member_id = %s",
+        [step, account_id, member_id],
+    )
 
 
 async def use_recovery_code(db: Connection, member_id: UUID, digest: bytes) -> bool:
     """Use a recovery code up; tell whether it was one."""
-    cursor = await db.execute("DELETE FROM recovery_codes WHERE member_id = %s AND digest = %s", [member_id, digest])
+    cursor = await db.execute(
+        "DELETE FROM recovery_codes WHERE member_id = %s AND digest = %s", [member_id, digest]
+    )
     return cursor.rowcount == 1
 
 
@@ -67,7 +74,8 @@ async def count_recovery_codes(db: Connection, account_id: int, member_id: UUID)
 async def delete(db: Connection, account_id: int, member_id: UUID) -> bool:
     """Take the second step off; tell whether it had been on."""
     cursor = await db.execute(
-        "DELETE FROM second_factors WHERE account_id = %s AND member_id = %s RETURNING confirmed_at IS NOT NULL", [account_id, member_id]
+        "DELETE FROM second_factors WHERE account_id = %s AND member_id = %s RETURNING confirmed_at IS NOT NULL",
+        [account_id, member_id],
     )
     row = await cursor.fetchone()
     return row is not None and bool(row[0])

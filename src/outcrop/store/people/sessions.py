@@ -16,7 +16,16 @@ async def insert(db: Connection, account_id: int, member_id: UUID, line: Session
     await db.execute(
         """INSERT INTO sessions (digest, id, account_id, member_id, created_at, last_used_at, address, agent)
            VALUES (%s, %s, %s, %s, %s, %s, %s, %s)""",
-        [digest, line.id, account_id, member_id, line.created_at, line.last_used_at, line.address, line.agent],
+        [
+            digest,
+            line.id,
+            account_id,
+            member_id,
+            line.created_at,
+            line.last_used_at,
+            line.address,
+            line.agent,
+        ],
     )
 
 
@@ -54,14 +63,16 @@ async def select_all(db: Connection, account_id: int, member_id: UUID) -> list[S
 async def delete(db: Connection, digest: bytes) -> tuple[int, UUID, str] | None:
     """End a session; give its account, its id and the member's e-mail."""
     cursor = await db.execute(
-        "DELETE FROM sessions s USING members m WHERE s.digest = %s AND m.id = s.member_id RETURNING s.account_id, s.id, m.email", [digest]
+        "DELETE FROM sessions s USING members m WHERE s.digest = %s AND m.id = s.member_id RETURNING s.account_id, s.id, m.email",
+        [digest],
     )
     return await cursor.fetchone()
 
 
 async def delete_one(db: Connection, account_id: int, member_id: UUID, session_id: UUID) -> bool:
     cursor = await db.execute(
-        "DELETE FROM sessions WHERE account_id = %s AND member_id = %s AND id = %s", [account_id, member_id, session_id]
+        "DELETE FROM sessions WHERE account_id = %s AND member_id = %s AND id = %s",
+        [account_id, member_id, session_id],
     )
     return cursor.rowcount == 1
 
@@ -69,14 +80,17 @@ async def delete_one(db: Connection, account_id: int, member_id: UUID, session_i
 async def delete_all(db: Connection, account_id: int, member_id: UUID, *, keep: UUID | None = None) -> int:
     """End a member's sessions, all or all but one; give how many."""
     cursor = await db.execute(
-        "DELETE FROM sessions WHERE account_id = %s AND member_id = %s AND id IS DISTINCT FROM %s", [account_id, member_id, keep]
+        "DELETE FROM sessions WHERE account_id = %s AND member_id = %s AND id IS DISTINCT FROM %s",
+        [account_id, member_id, keep],
     )
     return cursor.rowcount
 
 
 async def sweep(db: Connection, *, now: datetime) -> int:
     """Forget sessions that are over, whosever they are."""
-    cursor = await db.execute("DELETE FROM sessions WHERE created_at <= %s OR last_used_at <= %s", [now - LONGEST, now - IDLE])
+    cursor = await db.execute(
+        "DELETE FROM sessions WHERE created_at <= %s OR last_used_at <= %s", [now - LONGEST, now - IDLE]
+    )
     return cursor.rowcount
 
 

@@ -38,7 +38,8 @@ async def begin(db: Connection, email: str, network: str | None, *, now: datetim
     if row is not None and row[0] is not None:
         return Begun(None, max(1, math.ceil((row[0] + WINDOW - now).total_seconds())))
     cursor = await db.execute(
-        f"INSERT INTO sign_in_attempts (email, network, at) VALUES ({_DIGEST}, %s, %s) RETURNING id".encode(), [email, network, now]
+        f"INSERT INTO sign_in_attempts (email, network, at) VALUES ({_DIGEST}, %s, %s) RETURNING id".encode(),
+        [email, network, now],
     )
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101 - an INSERT without a condition has one row

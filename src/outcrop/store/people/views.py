@@ -21,19 +21,26 @@ async def insert(db: Connection, account_id: int, view: View) -> None:
 
 
 async def count(db: Connection, account_id: int) -> int:
-    row = await (await db.execute("SELECT count(*) FROM views WHERE account_id = %s", [account_id])).fetchone()
+    row = await (
+        await db.execute("SELECT count(*) FROM views WHERE account_id = %s", [account_id])
+    ).fetchone()
     return 0 if row is None else int(row[0])
 
 
 async def select_all(db: Connection, account_id: int) -> list[View]:
     """By name."""
-    cursor = await db.execute(f"SELECT {_VIEW} FROM views WHERE account_id = %s ORDER BY lower(name), id".encode(), [account_id])
+    cursor = await db.execute(
+        f"SELECT {_VIEW} FROM views WHERE account_id = %s ORDER BY lower(name), id".encode(), [account_id]
+    )
     return [_view(row) for row in await cursor.fetchall()]
 
 
 async def delete(db: Connection, account_id: int, view_id: UUID) -> View | None:
     """Remove a view; give what was removed."""
-    cursor = await db.execute(f"DELETE FROM views WHERE account_id = %s AND id = %s RETURNING {_VIEW}".encode(), [account_id, view_id])
+    cursor = await db.execute(
+        f"DELETE FROM views WHERE account_id = %s AND id = %s RETURNING {_VIEW}".encode(),
+        [account_id, view_id],
+    )
     row = await cursor.fetchone()
     return None if row is None else _view(row)
 

@@ -48,15 +48,23 @@ def _writer() -> "App":
     return procrastinate.App(connector=procrastinate.PsycopgConnector())
 
 
-async def defer(db: Connection, task: str, jobs: Sequence[tuple[str, dict[str, Any]]], queue: str = QUEUE) -> None:
+async def defer(
+    db: Connection, task: str, jobs: Sequence[tuple[str, dict[str, Any]]], queue: str = QUEUE
+) -> None:
     """Have a task run once for each lock and its arguments; of those with the same lock one runs at a time."""
     for lock, arguments in jobs:
-        await _writer().configure_task(task, lock=lock, queue=queue, connection=db, allow_unknown=True).defer_async(**arguments)
+        await (
+            _writer()
+            .configure_task(task, lock=lock, queue=queue, connection=db, allow_unknown=True)
+            .defer_async(**arguments)
+        )
 
 
 async def is_waiting(db: Connection, lock: str) -> bool:
     """Tell whether a job with this lock waits to be begun."""
-    cursor = await db.execute("SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE lock = %s AND status = 'todo')", [lock])
+    cursor = await db.execute(
+        "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE lock = %s AND status = 'todo')", [lock]
+    )
     row = await cursor.fetchone()
     return row is not None and bool(row[0])
 

@@ -62,7 +62,9 @@ async def insert(
         "foreground": foreground,
     }
     places = ", ".join(["%s"] * len(values))
-    await db.execute(f"INSERT INTO scans ({', '.join(values)}) VALUES ({places})".encode(), list(values.values()))
+    await db.execute(
+        f"INSERT INTO scans ({', '.join(values)}) VALUES ({places})".encode(), list(values.values())
+    )
 
 
 async def select(db: Connection, account_id: int, scan_id: UUID) -> ScanRun | None:
@@ -71,19 +73,24 @@ async def select(db: Connection, account_id: int, scan_id: UUID) -> ScanRun | No
     return None if row is None else _run(row)
 
 
-async def select_page(db: Connection, account_id: int, *, type_: ScanType | None, page: int, per_page: int) -> Page[ScanRun]:
+async def select_page(
+    db: Connection, account_id: int, *, type_: ScanType | None, page: int, per_page: int
+) -> Page[ScanRun]:
     """Newest first."""
     where, values = "account_id = %s", list[object]([account_id])
     if type_ is not None:
         where, values = f"{where} AND type = %s", [*values, type_]
     async with snapshot(db):
-        row = await (await db.execute(f"SELECT count(*) FROM scans WHERE {where}".encode(), values)).fetchone()
+        row = await (
+            await db.execute(f"SELECT count(*) FROM scans WHERE {where}".encode(), values)
+        ).fetchone()
         total = row[0] if row else 0
         offset = (page - 1) * per_page
         if offset >= total:
             return Page([], total, page, per_page)
         cursor = await db.execute(
-            f"{_SELECT} WHERE {where} ORDER BY created_at DESC, id DESC OFFSET %s LIMIT %s".encode(), [*values, offset, per_page]
+            f"{_SELECT} WHERE {where} ORDER BY created_at DESC, id DESC OFFSET %s LIMIT %s".encode(),
+            [*values, offset, per_page],
         )
         return Page([_run(row) for row in await cursor.fetchall()], total, page, per_page)
 
@@ -110,7 +117,10 @@ def _run(row: tuple[Any, ...]) -> ScanRun:
 
 
 def _gaps(gaps: Sequence[Gap]) -> Jsonb:
-    told = [{"what": gap.what.replace("\0", "\ufffd"), "why": gap.why.replace("\0", "\ufffd")} for gap in gaps[:_MOST_GAPS]]
+    told = [
+        {"what": gap.what.replace("\0", "\ufffd"), "why": gap.why.replace("\0", "\ufffd")}
+        for gap in gaps[:_MOST_GAPS]
+    ]
     if len(gaps) > _MOST_GAPS:
         told.append({"what": "more", "why": f"{len(gaps) - _MOST_GAPS} more gaps are not told one by one"})
     return Jsonb(told)
@@ -143,7 +153,9 @@ async def begin(db: Connection, account_id: int, scan_id: UUID, *, now: datetime
     return None if row is None else Planned(ScanStatus(row[0]), Trigger(row[1]), row[2], row[3], row[4])
 
 
-async def add_sources(db: Connection, account_id: int, scan_id: UUID, sources: Sequence[tuple[str, dict[str, Any]]]) -> list[str]:
+async def add_sources(
+    db: Connection, account_id: int, scan_id: UUID, sources: Sequence[tuple[str, dict[str, Any]]]
+) -> list[str]:
     """Add what a run consists of; give those that were not there yet."""
     cursor = await db.execute(
         """INSERT INTO scan_sources (account_id, scan_id, source, spec, status)
@@ -157,7 +169,8 @@ async def add_sources(db: Connection, account_id: int, scan_id: UUID, sources: S
 async def is_under_way(db: Connection, account_id: int, target_id: UUID) -> bool:
     """Tell whether a run of this target has not ended yet."""
     cursor = await db.execute(
-        "SELECT 1 FROM scans WHERE account_id = %s AND target_id = %s AND finished_at IS NULL LIMIT 1", [account_id, target_id]
+        "SELECT 1 FROM scans WHERE account_id = %s AND target_id = %s AND finished_at IS NULL LIMIT 1",
+        [account_id, target_id],
     )
     return await cursor.fetchone() is not None
 
@@ -195,17 +208,26 @@ async def take_orphans(db: Connection) -> list[Orphan]:
 
 async def unfinished(db: Connection) -> list[tuple[int, UUID]]:
     """Name the runs that have not ended, of whatever account."""
-    return list(await (await db.execute("SELECT account_id, id FROM scans WHERE finished_at IS NULL ORDER BY created_at, id")).fetchall())
+    return list(
+        await (
+            await db.execute(
+                "SELECT account_id, id FROM scans WHERE finished_at IS NULL ORDER BY created_at, id"
+            )
+        ).fetchall()
+    )
 
 
 async def set_waiting(db: Connection, account_id: int, scan_id: UUID, why: str | None) -> None:
-    await db.execute("UPDATE scans SET waiting = %s WHERE account_id = %s AND id = %s", [why, account_id, scan_id])
+    await db.execute(
+        "UPDATE scans SET waiting = %s WHERE account_id = %s AND id = %s", [why, account_id, scan_id]
+    )
 
 
 async def interrupt(db: Connection, account_id: int, scan_id: UUID) -> None:
     """Say that a run waits to be picked up again."""
     await db.execute(
-        "UPDATE scans SET status = 'interrupted' WHERE account_id = %s AND id = %s AND status = 'running'", [account_id, scan_id]
+        "UPDATE scans SET status = 'interrupted' WHERE account_id = %s AND id = %s AND status = 'running'",
+        [account_id, scan_id],
     )
 
 
@@ -220,13 +242,16 @@ class RunEnd:
     error: str | None
 
 
-async def end(db: Connection, account_id: int, scan_id: UUID, *, now: datetime, error: str | None = None) -> RunEnd | None:
+async def end(
+    db: Connection, account_id: int, scan_id: UUID, *, now: datetime, error: str | None = None
+) -> RunEnd | None:
     """End a run whose sources have all ended; give how it ended, or None where it goes on.
 
     It has failed where something failed and no source could be read; a plan that broke off is not the end of what it had found.
     """
     cursor = await db.execute(
-        "SELECT coverage_gaps FROM scans WHERE account_id = %s AND id = %s AND finished_at IS NULL FOR UPDATE", [account_id, scan_id]
+        "SELECT coverage_gaps FROM scans WHERE account_id = %s AND id = %s AND finished_at IS NULL FOR UPDATE",
+        [account_id, scan_id],
     )
     if (run := await cursor.fetchone()) is None:
         return None
@@ -247,7 +272,9 @@ async def end(db: Connection, account_id: int, scan_id: UUID, *, now: datetime, 
            WHERE account_id = %s AND scan_id = %s ORDER BY source LIMIT %s""",
         [account_id, scan_id, _MOST_GAPS + 1],
     )
-    gaps = [Gap(gap["what"], gap["why"]) for gap in run[0]] + [Gap(what, why) for what, why in await cursor.fetchall()]
+    gaps = [Gap(gap["what"], gap["why"]) for gap in run[0]] + [
+        Gap(what, why) for what, why in await cursor.fetchall()
+    ]
     error = error or (None if done else why)
     status = ScanStatus.FAILED if error else ScanStatus.COMPLETED
     await db.execute(
@@ -255,7 +282,14 @@ async def end(db: Connection, account_id: int, scan_id: UUID, *, now: datetime, 
                             coverage_gaps = %s, error = %s, waiting = NULL
            WHERE account_id = %s AND id = %s""",
         [
-            *(status, now, Jsonb({name: int(value) for name, value in zip(COUNTERS, row[6:], strict=True)}), new, seen, resolved),
+            *(
+                status,
+                now,
+                Jsonb({name: int(value) for name, value in zip(COUNTERS, row[6:], strict=True)}),
+                new,
+                seen,
+                resolved,
+            ),
             *(_gaps(gaps), error, account_id, scan_id),
         ],
     )
@@ -293,14 +327,25 @@ async def release_source(db: Connection, account_id: int, scan_id: UUID, source:
     await interrupt(db, account_id, scan_id)
 
 
-async def set_progress(db: Connection, account_id: int, scan_id: UUID, source: str, progress: dict[str, int]) -> None:
+async def set_progress(
+    db: Connection, account_id: int, scan_id: UUID, source: str, progress: dict[str, int]
+) -> None:
     await db.execute(
         f"UPDATE scan_sources SET progress = %s WHERE {_MINE} AND status = 'running'".encode(),
         [Jsonb(progress), account_id, scan_id, source],
     )
 
 
-async def count(db: Connection, account_id: int, scan_id: UUID, source: str, *, new: int = 0, seen: int = 0, resolved: int = 0) -> None:
+async def count(
+    db: Connection,
+    account_id: int,
+    scan_id: UUID,
+    source: str,
+    *,
+    new: int = 0,
+    seen: int = 0,
+    resolved: int = 0,
+) -> None:
     """Add to a source's figures, in the transaction that makes them true."""
     await db.execute(
         f"""UPDATE scan_sources SET findings_new = findings_new + %s, findings_seen = findings_seen + %s,
@@ -323,5 +368,13 @@ async def end_source(
     await db.execute(
         f"""UPDATE scan_sources SET status = %s, progress = coalesce(%s, progress), coverage_gaps = %s, error = %s
             WHERE {_MINE}""".encode(),
-        [state, None if progress is None else Jsonb(progress), _gaps(gaps), error, account_id, scan_id, source],
+        [
+            state,
+            None if progress is None else Jsonb(progress),
+            _gaps(gaps),
+            error,
+            account_id,
+            scan_id,
+            source,
+        ],
     )

@@ -24,7 +24,8 @@ class Read:
 
 async def select(db: Connection, account_id: int, source: str) -> Read | None:
     cursor = await db.execute(
-        "SELECT changed, rules, tips, scan_id FROM sources WHERE account_id = %s AND source = %s", [account_id, source]
+        "SELECT changed, rules, tips, scan_id FROM sources WHERE account_id = %s AND source = %s",
+        [account_id, source],
     )
     row = await cursor.fetchone()
     return None if row is None else Read(row[0], row[1], tuple((row[2] or b"").split()), row[3])
@@ -41,7 +42,9 @@ async def save(db: Connection, account_id: int, source: str, read: Read, *, now:
 
 async def forget_changed(db: Connection, account_id: int, source: str) -> None:
     """Let the next look at a source be a real one: another run than the last whole look has met some of its findings since."""
-    await db.execute("UPDATE sources SET changed = NULL WHERE account_id = %s AND source = %s", [account_id, source])
+    await db.execute(
+        "UPDATE sources SET changed = NULL WHERE account_id = %s AND source = %s", [account_id, source]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +71,22 @@ async def findings_in(db: Connection, account_id: int, source: str) -> list[Stan
         [account_id, source],
     )
     return [
-        Standing(rows.finding(row[7:]), row[0] or b"", row[1], row[2], row[3], row[4], row[5], frozenset(row[6]))
+        Standing(
+            rows.finding(row[7:]), row[0] or b"", row[1], row[2], row[3], row[4], row[5], frozenset(row[6])
+        )
         for row in await cursor.fetchall()
     ]
 
 
-async def set_occurrences(db: Connection, account_id: int, blobs: Sequence[tuple[UUID, frozenset[bytes]]], *, whole: bool) -> None:
+async def set_occurrences(
+    db: Connection, account_id: int, blobs: Sequence[tuple[UUID, frozenset[bytes]]], *, whole: bool
+) -> None:
     """Write the blobs that hold each finding: all of them after a whole look, further ones after another."""
     if whole:
         ids = [finding_id for finding_id, _ in blobs]
-        await db.execute("DELETE FROM occurrences WHERE account_id = %s AND finding_id = ANY(%s)", [account_id, ids])
+        await db.execute(
+            "DELETE FROM occurrences WHERE account_id = %s AND finding_id = ANY(%s)", [account_id, ids]
+        )
     pairs = [(finding_id, blob) for finding_id, group in blobs for blob in sorted(group)]
     await db.execute(
         "INSERT INTO occurrences (account_id, finding_id, blob) SELECT %s, * FROM unnest(%s::uuid[], %s::bytea[]) ON CONFLICT DO NOTHING",
@@ -85,18 +94,26 @@ async def set_occurrences(db: Connection, account_id: int, blobs: Sequence[tuple
     )
 
 
-async def seen_unchanged(db: Connection, account_id: int, source: str, *, last: UUID, scan_id: UUID, now: datetime) -> int:
+async def seen_unchanged(
+    db: Connection, account_id: int, source: str, *, last: UUID, scan_id: UUID, now: datetime
+) -> int:
     """Let a run have seen what the last whole look saw: nothing has changed since. Give how many that are."""
-    return await _seen(db, account_id, "source = %s AND last_scan_id = %s", [source, last], scan_id=scan_id, now=now)
+    return await _seen(
+        db, account_id, "source = %s AND last_scan_id = %s", [source, last], scan_id=scan_id, now=now
+    )
 
 
-async def touch(db: Connection, account_id: int, finding_ids: Sequence[UUID], *, scan_id: UUID, now: datetime) -> int:
+async def touch(
+    db: Connection, account_id: int, finding_ids: Sequence[UUID], *, scan_id: UUID, now: datetime
+) -> int:
     """Let a run have seen these findings, once; give how many it had not seen yet."""
     where, values = "id = ANY(%s) AND last_scan_id IS DISTINCT FROM %s", [list(finding_ids), scan_id]
     return await _seen(db, account_id, where, values, scan_id=scan_id, now=now)
 
 
-async def _seen(db: Connection, account_id: int, where: str, values: list[object], *, scan_id: UUID, now: datetime) -> int:
+async def _seen(
+    db: Connection, account_id: int, where: str, values: list[object], *, scan_id: UUID, now: datetime
+) -> int:
     """Count a sighting; what was stale is active again, and the audit trail says so."""
     cursor = await db.execute(
         f"""WITH met AS (SELECT id, status FROM findings WHERE account_id = %s AND {where} ORDER BY id FOR NO KEY UPDATE),
@@ -146,7 +163,9 @@ async def lock_at(db: Connection, account_id: int, identities: Sequence[bytes]) 
 
 
 async def etag(db: Connection, account_id: int, key: str) -> tuple[str, bytes] | None:
-    cursor = await db.execute("SELECT etag, body FROM etags WHERE account_id = %s AND key = %s", [account_id, key])
+    cursor = await db.execute(
+        "SELECT etag, body FROM etags WHERE account_id = %s AND key = %s", [account_id, key]
+    )
     return await cursor.fetchone()
 
 

@@ -9,7 +9,9 @@ from psycopg.types.json import Jsonb
 from outcrop.domain.target import Schedule, Spec, Target, TargetKind
 from outcrop.store.db import Connection
 
-_TARGET = "id, kind, name, include, exclude, options, schedule, created_at, next_run_at, credential_box IS NOT NULL"
+_TARGET = (
+    "id, kind, name, include, exclude, options, schedule, created_at, next_run_at, credential_box IS NOT NULL"
+)
 
 
 async def hold(db: Connection, account_id: int) -> None:
@@ -24,7 +26,15 @@ async def insert(db: Connection, account_id: int, target: Target, box: bytes | N
         """INSERT INTO targets (account_id, id, kind, name, include, exclude, options, schedule, created_at, next_run_at, credential_box)
            VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)""",
         [
-            *(account_id, target.id, spec.kind, spec.name, list(spec.include), list(spec.exclude), Jsonb(spec.options)),
+            *(
+                account_id,
+                target.id,
+                spec.kind,
+                spec.name,
+                list(spec.include),
+                list(spec.exclude),
+                Jsonb(spec.options),
+            ),
             *(target.schedule, target.created_at, target.next_run_at, box),
         ],
     )
@@ -38,21 +48,31 @@ async def update(db: Connection, account_id: int, target: Target, box: bytes | N
                   credential_box = CASE WHEN %s THEN coalesce(%s, credential_box) END
            WHERE account_id = %s AND id = %s""",
         [
-            *(list(spec.include), list(spec.exclude), Jsonb(spec.options), target.schedule, target.next_run_at),
+            *(
+                list(spec.include),
+                list(spec.exclude),
+                Jsonb(spec.options),
+                target.schedule,
+                target.next_run_at,
+            ),
             *(target.has_credential, box, account_id, target.id),
         ],
     )
 
 
 async def select(db: Connection, account_id: int, target_id: UUID) -> Target | None:
-    cursor = await db.execute(f"SELECT {_TARGET} FROM targets WHERE account_id = %s AND id = %s".encode(), [account_id, target_id])
+    cursor = await db.execute(
+        f"SELECT {_TARGET} FROM targets WHERE account_id = %s AND id = %s".encode(), [account_id, target_id]
+    )
     row = await cursor.fetchone()
     return None if row is None else _target(row)
 
 
 async def select_all(db: Connection, account_id: int) -> list[Target]:
     """Oldest first."""
-    cursor = await db.execute(f"SELECT {_TARGET} FROM targets WHERE account_id = %s ORDER BY created_at, id".encode(), [account_id])
+    cursor = await db.execute(
+        f"SELECT {_TARGET} FROM targets WHERE account_id = %s ORDER BY created_at, id".encode(), [account_id]
+    )
     return [_target(row) for row in await cursor.fetchall()]
 
 
@@ -77,12 +97,17 @@ async def due(db: Connection, now: datetime) -> list[tuple[int, Target]]:
 
 
 async def set_next(db: Connection, account_id: int, target_id: UUID, next_run_at: datetime | None) -> None:
-    await db.execute("UPDATE targets SET next_run_at = %s WHERE account_id = %s AND id = %s", [next_run_at, account_id, target_id])
+    await db.execute(
+        "UPDATE targets SET next_run_at = %s WHERE account_id = %s AND id = %s",
+        [next_run_at, account_id, target_id],
+    )
 
 
 async def credential_box(db: Connection, account_id: int, target_id: UUID) -> bytes | None:
     """Give a target's encrypted credential, None where it has none or is gone."""
-    cursor = await db.execute("SELECT credential_box FROM targets WHERE account_id = %s AND id = %s", [account_id, target_id])
+    cursor = await db.execute(
+        "SELECT credential_box FROM targets WHERE account_id = %s AND id = %s", [account_id, target_id]
+    )
     row = await cursor.fetchone()
     return None if row is None else row[0]
 

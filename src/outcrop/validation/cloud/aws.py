@@ -47,7 +47,9 @@ class _Partition:
 
     name: str
     region: str
-    global_hosts: Mapping[str, str] = field(default_factory=dict)  # of services that have no region in their name
+    global_hosts: Mapping[str, str] = field(
+        default_factory=dict
+    )  # of services that have no region in their name
     suffix: str = "amazonaws.com"
 
     def host(self, service: str) -> str:
@@ -60,7 +62,9 @@ _GOVERNMENT = _Partition("AWS GovCloud", "us-gov-west-1", {"iam": "iam.us-gov.am
 _CHINA = _Partition("AWS China", "cn-north-1", suffix="amazonaws.com.cn")
 
 
-async def aws(http: Http, check: Check, values: Mapping[str, str], turn: Turn, *, again_after: float = _AGAIN_AFTER) -> Verdict:
+async def aws(
+    http: Http, check: Check, values: Mapping[str, str], turn: Turn, *, again_after: float = _AGAIN_AFTER
+) -> Verdict:
     """Ask STS whose key it is; a signature that does not fit is asked about once more before that is believed."""
     keys = _keys(values)
     if isinstance(keys, str):
@@ -96,7 +100,10 @@ def _unknown(partition: _Partition, *, told: bool) -> Verdict:
     """Say what it means that one cloud knows no such key. Only a region beside the key tells that it was the right one to ask."""
     if told:
         return invalid(f"{partition.name} knows no such key")
-    return invalid(f"{partition.name} knows no such key; China and GovCloud, which have their own, were not asked", Confidence.MEDIUM)
+    return invalid(
+        f"{partition.name} knows no such key; China and GovCloud, which have their own, were not asked",
+        Confidence.MEDIUM,
+    )
 
 
 def _keys(values: Mapping[str, str]) -> Keys | str:
@@ -126,11 +133,28 @@ class _Asker:
         url = f"https://{self.partition.host(service)}{what if what.startswith('/') else '/'}"
         headers, body, method = {}, b"", "GET"
         if not what.startswith("/"):
-            headers, body, method = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}, what.encode(), "POST"
+            headers, body, method = (
+                {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"},
+                what.encode(),
+                "POST",
+            )
         if target:
             version = "1.0" if target.startswith("DynamoDB") else "1.1"
-            headers, body, method = {"X-Amz-Target": target, "Content-Type": f"application/x-amz-json-{version}"}, b"{}", "POST"
-        sent = sign(self.keys, method, url, headers, body, service=service, region=self.partition.region, now=datetime.now(UTC))
+            headers, body, method = (
+                {"X-Amz-Target": target, "Content-Type": f"application/x-amz-json-{version}"},
+                b"{}",
+                "POST",
+            )
+        sent = sign(
+            self.keys,
+            method,
+            url,
+            headers,
+            body,
+            service=service,
+            region=self.partition.region,
+            now=datetime.now(UTC),
+        )
         return await send(self.http, self.turn, method, url, headers=sent, body=body or None, further=further)
 
 
@@ -168,8 +192,15 @@ def _tag(answer: Answer, name: str) -> str:
 
 def _who(arn: str) -> str:
     """Say whom a key belongs to: the account's number and the kind of principal, never what somebody called it."""
-    found = re.fullmatch(r"arn:aws[a-z-]*:(?:iam|sts)::(\d{12}):(root|user|assumed-role|federated-user)(?:/.*)?", arn)
+    found = re.fullmatch(
+        r"arn:aws[a-z-]*:(?:iam|sts)::(\d{12}):(root|user|assumed-role|federated-user)(?:/.*)?", arn
+    )
     if found is None:
         return "an unnamed principal"
-    kind = {"root": "the root user", "user": "a user", "assumed-role": "a role", "federated-user": "a federated user"}[found[2]]
+    kind = {
+        "root": "the root user",
+        "user": "a user",
+        "assumed-role": "a role",
+        "federated-user": "a federated user",
+    }[found[2]]
     return f"{kind} of account {found[1]}"

@@ -23,7 +23,11 @@ _LOGIN = "https://login.microsoftonline.com/"
 _GRAPH = "https://graph.microsoft.com/.default"
 _MANAGEMENT = "https://management.azure.com/.default"
 _SUBSCRIPTIONS = "https://management.azure.com/subscriptions?api-version=2022-12-01"
-_RULES_THE_TENANT = {"RoleManagement.ReadWrite.Directory", "AppRoleAssignment.ReadWrite.All", "Application.ReadWrite.All"}
+_RULES_THE_TENANT = {
+    "RoleManagement.ReadWrite.Directory",
+    "AppRoleAssignment.ReadWrite.All",
+    "Application.ReadWrite.All",
+}
 
 
 async def azure_storage(http: Http, check: Check, values: Mapping[str, str], turn: Turn) -> Verdict:
@@ -37,7 +41,14 @@ async def azure_storage(http: Http, check: Check, values: Mapping[str, str], tur
     async def listed(kind: str, *, further: bool = False) -> Answer:
         path = "/Tables" if kind == "table" else "/?comp=list"
         headers = shared_key(account, key, kind, datetime.now(UTC))
-        return await send(http, turn, "GET", f"https://{account}.{kind}.core.windows.net{path}", headers=headers, further=further)
+        return await send(
+            http,
+            turn,
+            "GET",
+            f"https://{account}.{kind}.core.windows.net{path}",
+            headers=headers,
+            further=further,
+        )
 
     try:
         answer = await listed("blob")
@@ -69,7 +80,11 @@ def shared_key(account: str, key: bytes, kind: str, now: datetime) -> dict[str, 
         text = "GET" + "\n" * 12 + f"x-ms-date:{date}\nx-ms-version:{_VERSION}\n/{account}/\ncomp:list"
     proof = base64.b64encode(hmac.new(key, text.encode(), hashlib.sha256).digest()).decode()
     accept = {"Accept": "application/json;odata=nometadata"} if kind == "table" else {}
-    return {"x-ms-date": date, "x-ms-version": _VERSION, "Authorization": f"SharedKey {account}:{proof}"} | accept
+    return {
+        "x-ms-date": date,
+        "x-ms-version": _VERSION,
+        "Authorization": f"SharedKey {account}:{proof}",
+    } | accept
 
 
 async def entra_client(http: Http, check: Check, values: Mapping[str, str], turn: Turn) -> Verdict:
@@ -84,7 +99,9 @@ async def entra_client(http: Http, check: Check, values: Mapping[str, str], turn
         }
         url = f"{_LOGIN}{quote(values['part.tenant_id'], safe='')}/oauth2/v2.0/token"
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
-        return await send(http, turn, "POST", url, headers=headers, body=urlencode(form).encode(), further=further)
+        return await send(
+            http, turn, "POST", url, headers=headers, body=urlencode(form).encode(), further=further
+        )
 
     try:
         answer = await token(_GRAPH)

@@ -26,7 +26,9 @@ from outcrop.validation.verdict import Verdict, error, invalid, unreachable, unv
 
 _TOKEN = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
 _PROJECT = "https://cloudresourcemanager.googleapis.com/v1/projects/"
-_SCOPE = "https://www.googleapis.com/auth/cloud-platform.read-only"  # enough to ask, not enough to change anything
+_SCOPE = (
+    "https://www.googleapis.com/auth/cloud-platform.read-only"  # enough to ask, not enough to change anything
+)
 _LIFE = 300  # seconds
 _LARGEST_KEY = 8192  # bits: signing with more takes long
 _PERMISSIONS = {
@@ -42,19 +44,35 @@ _ROLES = {"roles/owner": "gcp_owner", "roles/editor": "gcp_editor"}
 async def gcp_service_account(http: Http, check: Check, values: Mapping[str, str], turn: Turn) -> Verdict:
     """Prove to be the account; where Google agrees, ask what the account may do in its project."""
     email = values["part.client_email"]
-    made = await asyncio.to_thread(_assertion, values["secret"], email, values.get("part.private_key_id"), int(time.time()))
+    made = await asyncio.to_thread(
+        _assertion, values["secret"], email, values.get("part.private_key_id"), int(time.time())
+    )
     if isinstance(made, Verdict):
         return made
-    form = urlencode({"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion": made}).encode()
+    form = urlencode(
+        {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion": made}
+    ).encode()
     try:
-        answer = await send(http, turn, "POST", _TOKEN, headers={"Content-Type": "application/x-www-form-urlencoded"}, body=form)
+        answer = await send(
+            http,
+            turn,
+            "POST",
+            _TOKEN,
+            headers={"Content-Type": "application/x-www-form-urlencoded"},
+            body=form,
+        )
     except HttpError as failure:
         return unreachable(f"the issuer cannot be reached: {failure}")
     if b"short-lived token" in answer.body or b"reasonable timeframe" in answer.body:
         return error("Google finds the time of the request wrong: is this machine's clock right?")
     verdict = judge(answer, check.answer)
     token = json_of(answer).get("access_token")
-    if verdict.status is not Validation.VALID or not isinstance(token, str) or not token.isprintable() or not token.isascii():
+    if (
+        verdict.status is not Validation.VALID
+        or not isinstance(token, str)
+        or not token.isprintable()
+        or not token.isascii()
+    ):
         return verdict
     turn.proven = verdict
     project = values.get("part.project_id") or email.partition("@")[2].partition(".")[0]
@@ -92,16 +110,24 @@ async def _may(http: Http, turn: Turn, token: str, project: str, email: str) -> 
     async def asked(what: str, question: Any) -> dict[str, Any]:
         body = json.dumps(question).encode()
         try:
-            answer = await send(http, turn, "POST", f"{_PROJECT}{project}:{what}", headers=headers, body=body, further=True)
+            answer = await send(
+                http, turn, "POST", f"{_PROJECT}{project}:{what}", headers=headers, body=body, further=True
+            )
         except HttpError:
             return {}
         return json_of(answer) if answer.ok else {}
 
-    granted = texts((await asked("testIamPermissions", {"permissions": list(_PERMISSIONS)})).get("permissions"))
+    granted = texts(
+        (await asked("testIamPermissions", {"permissions": list(_PERMISSIONS)})).get("permissions")
+    )
     labels = {_PERMISSIONS[name] for name in granted if name in _PERMISSIONS}
     labels |= {"gcp_iam"} if labels else set()
     bindings = (await asked("getIamPolicy", {})).get("bindings")
     for binding in bindings if isinstance(bindings, list) else ():
-        if isinstance(binding, dict) and f"serviceAccount:{email}" in texts(binding.get("members")) and binding.get("role") in _ROLES:
+        if (
+            isinstance(binding, dict)
+            and f"serviceAccount:{email}" in texts(binding.get("members"))
+            and binding.get("role") in _ROLES
+        ):
             labels.add(_ROLES[binding["role"]])
     return labels

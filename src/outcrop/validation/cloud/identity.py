@@ -12,11 +12,25 @@ _MOST_BODY = 1 << 20
 
 
 async def send(
-    http: Http, turn: Turn, method: str, url: str, *, headers: dict[str, str], body: bytes | None = None, further: bool = False
+    http: Http,
+    turn: Turn,
+    method: str,
+    url: str,
+    *,
+    headers: dict[str, str],
+    body: bytes | None = None,
+    further: bool = False,
 ) -> Answer:
     """Send one request when it is its turn; `further` is for what comes after the verdict."""
     await turn()
-    return await http.ask(method, url, headers=headers, body=body, most=_MOST_BODY, seconds=_FURTHER_SECONDS if further else _SECONDS)
+    return await http.ask(
+        method,
+        url,
+        headers=headers,
+        body=body,
+        most=_MOST_BODY,
+        seconds=_FURTHER_SECONDS if further else _SECONDS,
+    )
 
 
 def json_of(answer: Answer) -> dict[str, Any]:

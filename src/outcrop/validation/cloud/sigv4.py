@@ -20,7 +20,15 @@ class Keys:
 
 
 def sign(
-    keys: Keys, method: str, url: str, headers: Mapping[str, str], body: bytes, *, service: str, region: str, now: datetime
+    keys: Keys,
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    service: str,
+    region: str,
+    now: datetime,
 ) -> dict[str, str]:
     """Give the headers of a request with what proves it. Every header given is signed, `host` comes from the address."""
     parts = urlsplit(url)
@@ -49,7 +57,10 @@ def sign(
     for step in scope.split("/"):
         key = _hmac(key, step)
     proof = _hmac(key, text).hex()
-    return {**sent, "Authorization": f"{_ALGORITHM} Credential={keys.key_id}/{scope}, SignedHeaders={names}, Signature={proof}"}
+    return {
+        **sent,
+        "Authorization": f"{_ALGORITHM} Credential={keys.key_id}/{scope}, SignedHeaders={names}, Signature={proof}",
+    }
 
 
 def _hmac(key: bytes, text: str) -> bytes:
@@ -57,5 +68,8 @@ def _hmac(key: bytes, text: str) -> bytes:
 
 
 def _query(text: str) -> str:
-    pairs = [(quote(name, safe="~"), quote(value, safe="~")) for name, value in parse_qsl(text, keep_blank_values=True)]
+    pairs = [
+        (quote(name, safe="~"), quote(value, safe="~"))
+        for name, value in parse_qsl(text, keep_blank_values=True)
+    ]
     return "&".join(f"{name}={value}" for name, value in sorted(pairs))

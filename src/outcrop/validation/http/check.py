@@ -43,7 +43,11 @@ async def ask(http: Http, check: Check, values: Mapping[str, str], turn: Turn) -
     unanswered = False
     for capability in check.capability:
         try:
-            told = await _send(http, _further(check, capability), values, turn, hosts) if capability.url else answer
+            told = (
+                await _send(http, _further(check, capability), values, turn, hosts)
+                if capability.url
+                else answer
+            )
         except UnfitError:
             continue
         except HttpError:
@@ -57,7 +61,9 @@ async def ask(http: Http, check: Check, values: Mapping[str, str], turn: Turn) -
 def _further(check: Check, capability: Request) -> Request:
     """Give a capability's request, which proves itself as the check does unless it says otherwise."""
     own = capability.model_dump(include={"url", "method", "headers", "basic", "form", "send", "body"})
-    return Request(**own | {"headers": check.headers | capability.headers, "basic": capability.basic or check.basic})
+    return Request(
+        **own | {"headers": check.headers | capability.headers, "basic": capability.basic or check.basic}
+    )
 
 
 def is_below(url: str, hosts: Sequence[str]) -> bool:
@@ -67,9 +73,13 @@ def is_below(url: str, hosts: Sequence[str]) -> bool:
     return parts.scheme == "https" and any(host == one or host.endswith(f".{one}") for one in hosts)
 
 
-async def _send(http: Http, request: Request, values: Mapping[str, str], turn: Turn, hosts: Sequence[str]) -> Answer:
+async def _send(
+    http: Http, request: Request, values: Mapping[str, str], turn: Turn, hosts: Sequence[str]
+) -> Answer:
     ready = fill(request, values)
     if hosts and not is_below(ready.url, hosts):
         raise UnfitError("its host is not the issuer's")
     await turn()
-    return await http.ask(ready.method, ready.url, headers=ready.headers, body=ready.body, most=_MOST_BODY, seconds=_SECONDS)
+    return await http.ask(
+        ready.method, ready.url, headers=ready.headers, body=ready.body, most=_MOST_BODY, seconds=_SECONDS
+    )

@@ -108,7 +108,11 @@ def _url(text: str, values: Mapping[str, str]) -> str:
 
 def _end_of_host(text: str) -> int:
     start = text.find("://")
-    return min((at for at in (text.find(sign, start + 3) for sign in "/?#") if at >= 0), default=len(text)) if start >= 0 else 0
+    return (
+        min((at for at in (text.find(sign, start + 3) for sign in "/?#") if at >= 0), default=len(text))
+        if start >= 0
+        else 0
+    )
 
 
 def _host_label(text: str) -> str:

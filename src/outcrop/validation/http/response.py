@@ -24,14 +24,24 @@ def judge(answer: Answer, meanings: Sequence[Meaning]) -> Verdict:
         return error(f"the issuer has a fault (status {answer.status})", _pause(answer))
     for meaning in meanings:
         if holds(answer, meaning) and not _is_a_portal(answer, meaning):
-            return Verdict(Validation(meaning.result), Confidence(meaning.confidence), meaning.reason, test_mode=meaning.test_mode)
+            return Verdict(
+                Validation(meaning.result),
+                Confidence(meaning.confidence),
+                meaning.reason,
+                test_mode=meaning.test_mode,
+            )
     return error(f"the issuer gave an answer that says nothing of the credential (status {answer.status})")
 
 
 def _is_a_portal(answer: Answer, meaning: Meaning) -> bool:
     """Tell whether some network's page has answered with 200 in the issuer's place: only the status of it fits."""
     vague = not (meaning.contains or meaning.json_ or meaning.header)
-    return vague and meaning.result == "valid" and answer.status in _OK and answer.media_type in {"text/html", "application/xhtml+xml"}
+    return (
+        vague
+        and meaning.result == "valid"
+        and answer.status in _OK
+        and answer.media_type in {"text/html", "application/xhtml+xml"}
+    )
 
 
 def _pause(answer: Answer) -> float | None:
@@ -47,7 +57,9 @@ def holds(answer: Answer, condition: Condition) -> bool:
         return False
     if condition.lacks is not None and condition.lacks.encode() in answer.body:
         return False
-    if any(text.lower() not in answer.headers.get(name, "").lower() for name, text in condition.header.items()):
+    if any(
+        text.lower() not in answer.headers.get(name, "").lower() for name, text in condition.header.items()
+    ):
         return False
     if not condition.json_:
         return True
@@ -95,7 +107,9 @@ def _each(answer: Answer, each: Each) -> Iterator[str]:
 
 def _entries(answer: Answer, each: Each) -> Iterator[str]:
     if each.header:
-        yield from (part.strip() for part in answer.headers.get(each.header, "").split(each.by) if part.strip())
+        yield from (
+            part.strip() for part in answer.headers.get(each.header, "").split(each.by) if part.strip()
+        )
         return
     found = _at(_json(answer), each.json_)
     if isinstance(found, str):

@@ -17,7 +17,9 @@ _START, _START_OK, _TUNE, _CLOSE = (10, 10), (10, 11), (10, 30), (10, 50)
 _ACCESS_REFUSED = 403
 
 
-async def amqp(http: Http, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS) -> Verdict:
+async def amqp(
+    http: Http, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
+) -> Verdict:
     """Log in as the address says, and close before anything is opened."""
     secure = values.get("part.login", "").startswith(("amqps:", "amqp+ssl:", "pyamqp+ssl:"))
     context = tls_context(http.egress) if secure else None
@@ -37,7 +39,11 @@ async def _talk(dialog: Dialog, login: Login) -> Verdict:
     # Without this a server hangs up on a wrong password and does not say why.
     told = _table(b"authentication_failure_close", b"t\1")
     proof = f"\0{login.user}\0{login.password}".encode()
-    await _say(dialog, _START_OK, _table(b"capabilities", b"F" + told) + _short(b"PLAIN") + _long(proof) + _short(b"en_US"))
+    await _say(
+        dialog,
+        _START_OK,
+        _table(b"capabilities", b"F" + told) + _short(b"PLAIN") + _long(proof) + _short(b"en_US"),
+    )
     method, rest = await _heard(dialog)
     if method == _TUNE:
         await _say(dialog, _CLOSE, struct.pack("!H", 200) + _short(b"bye") + struct.pack("!HH", 0, 0))

@@ -82,7 +82,13 @@ def login_of(values: Mapping[str, str], ports: Mapping[str, int], *, nobody: boo
 
 
 async def log_in(
-    http: Http, turn: Turn, read: Callable[[], Login], talk: Talk, *, tls: ssl.SSLContext | None = None, seconds: float = SECONDS
+    http: Http,
+    turn: Turn,
+    read: Callable[[], Login],
+    talk: Talk,
+    *,
+    tls: ssl.SSLContext | None = None,
+    seconds: float = SECONDS,
 ) -> Verdict:
     """Connect, talk, and hang up; what goes wrong on the way says nothing of the credential."""
     try:
@@ -91,11 +97,15 @@ async def log_in(
         return unvalidated(f"cannot be asked about: {reason}")
     await turn()
     try:
-        reader, writer = await connect(login.host, login.port, http.egress, seconds=min(seconds, _CONNECT_SECONDS), tls=tls)
+        reader, writer = await connect(
+            login.host, login.port, http.egress, seconds=min(seconds, _CONNECT_SECONDS), tls=tls
+        )
     except TcpError as failure:
         return unreachable(f"the server cannot be reached: {failure}")
     try:
-        return await _talked(talk, Dialog(login.host, reader, writer, turn, encrypted=tls is not None), login, seconds)
+        return await _talked(
+            talk, Dialog(login.host, reader, writer, turn, encrypted=tls is not None), login, seconds
+        )
     finally:
         writer.transport.abort()
         with contextlib.suppress(OSError, TimeoutError):

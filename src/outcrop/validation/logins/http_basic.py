@@ -37,7 +37,9 @@ async def basic_auth_url(http: Http, _check: Check, values: Mapping[str, str], t
     except HttpError as failure:
         return unreachable(f"the server cannot be reached: {failure}")
     if known.status in _OK:
-        return valid("the server accepts the login, and refuses whoever has none", services=("http_basic",), asked=True)
+        return valid(
+            "the server accepts the login, and refuses whoever has none", services=("http_basic",), asked=True
+        )
     if known.status in {_UNAUTHORIZED, _FORBIDDEN}:
         return invalid("the server refuses the login")
     return judge(known, [])

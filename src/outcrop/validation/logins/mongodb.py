@@ -27,7 +27,9 @@ _WRITES = {"readWrite", "readWriteAnyDatabase", "dbOwner", "restore"}
 _READS = {"read", "readAnyDatabase", "backup"}
 
 
-async def mongodb(http: Http, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS) -> Verdict:
+async def mongodb(
+    http: Http, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
+) -> Verdict:
     """Log in as the address says, ask for the roles, and hang up."""
     return await log_in(http, turn, lambda: login_of(values, _PORTS), _talk, seconds=seconds)
 
@@ -38,23 +40,38 @@ async def _talk(dialog: Dialog, login: Login) -> Verdict:
         told = await _proven(dialog, login, database)
         if told.get("ok") == 1:
             accepted = valid("the server accepts the login", services=("mongodb",), asked=True)
-            roles = await further(dialog, accepted, _asked(dialog, {"connectionStatus": 1, "$db": database}), {})
+            roles = await further(
+                dialog, accepted, _asked(dialog, {"connectionStatus": 1, "$db": database}), {}
+            )
             return with_services(accepted, {"mongodb", *_labels(roles)})
         code = told.get("code")
         if code != _REFUSED:
-            return error(f"the server cannot take a login now (code {code if isinstance(code, int) else 'unknown'})")
-    return invalid("the server refuses the login", Confidence.MEDIUM)  # or keeps the user in a database that the address does not name
+            return error(
+                f"the server cannot take a login now (code {code if isinstance(code, int) else 'unknown'})"
+            )
+    return invalid(
+        "the server refuses the login", Confidence.MEDIUM
+    )  # or keeps the user in a database that the address does not name
 
 
 async def _proven(dialog: Dialog, login: Login, database: str) -> dict[str, Any]:
     """Log in, and give the server's last answer."""
-    hello = await _asked(dialog, {"hello": 1, "saslSupportedMechs": f"{database}.{login.user}", "$db": "admin"})
+    hello = await _asked(
+        dialog, {"hello": 1, "saslSupportedMechs": f"{database}.{login.user}", "$db": "admin"}
+    )
     old = texts(hello.get("saslSupportedMechs")) == ["SCRAM-SHA-1"]
     if old:
-        digest = hashlib.md5(f"{login.user}:mongo:{login.password}".encode(), usedforsecurity=False).hexdigest()
+        digest = hashlib.md5(
+            f"{login.user}:mongo:{login.password}".encode(), usedforsecurity=False
+        ).hexdigest()
         scram = Scram("sha1", login.user, digest.encode(), secrets.token_urlsafe(18))
     else:
-        scram = Scram("sha256", login.user, unicodedata.normalize("NFKC", login.password).encode(), secrets.token_urlsafe(18))
+        scram = Scram(
+            "sha256",
+            login.user,
+            unicodedata.normalize("NFKC", login.password).encode(),
+            secrets.token_urlsafe(18),
+        )
     start = {"saslStart": 1, "mechanism": "SCRAM-SHA-1" if old else "SCRAM-SHA-256", "payload": scram.first()}
     told = await _asked(dialog, {**start, "options": {"skipEmptyExchange": True}, "$db": database})
     if told.get("ok") != 1:
@@ -63,12 +80,16 @@ async def _proven(dialog: Dialog, login: Login, database: str) -> dict[str, Any]
     if not isinstance(number, int):
         raise OddError
     proof = await asyncio.to_thread(scram.answer, _payload(told))
-    told = await _asked(dialog, {"saslContinue": 1, "conversationId": number, "payload": proof, "$db": database})
+    told = await _asked(
+        dialog, {"saslContinue": 1, "conversationId": number, "payload": proof, "$db": database}
+    )
     if told.get("ok") != 1:
         return told
     scram.check(_payload(told))
     if told.get("done") is not True:
-        told = await _asked(dialog, {"saslContinue": 1, "conversationId": number, "payload": b"", "$db": database})
+        told = await _asked(
+            dialog, {"saslContinue": 1, "conversationId": number, "payload": b"", "$db": database}
+        )
     return told
 
 
@@ -93,6 +114,14 @@ async def _asked(dialog: Dialog, command: dict[str, Any]) -> dict[str, Any]:
 def _labels(status: dict[str, Any]) -> set[str]:
     info = status.get("authInfo")
     given = info.get("authenticatedUserRoles") if isinstance(info, dict) else None
-    roles = set(texts([role.get("role") for role in given if isinstance(role, dict)])) if isinstance(given, list) else set()
-    kinds = (("mongodb_root", _ROOT), ("mongodb_read_write", _WRITES | _ROOT), ("mongodb_read", _READS | _WRITES | _ROOT))
+    roles = (
+        set(texts([role.get("role") for role in given if isinstance(role, dict)]))
+        if isinstance(given, list)
+        else set()
+    )
+    kinds = (
+        ("mongodb_root", _ROOT),
+        ("mongodb_read_write", _WRITES | _ROOT),
+        ("mongodb_read", _READS | _WRITES | _ROOT),
+    )
     return {label for label, names in kinds if roles & names}

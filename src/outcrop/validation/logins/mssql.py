@@ -24,13 +24,32 @@ _AROUND = " \t'`{}"  # blanks and quotes around a value
 _LONGEST = 128  # characters that a field of a login holds
 _FIXED = 94  # bytes of a login before its texts
 _ACCEPTED, _ERROR = 0xAD, 0xAA
-_WITH_LENGTH = {0xAA, 0xAB, 0xAD, 0xE3, 0xED}  # tokens whose length follows; with others the answer to a login has ended
+_WITH_LENGTH = {
+    0xAA,
+    0xAB,
+    0xAD,
+    0xE3,
+    0xED,
+}  # tokens whose length follows; with others the answer to a login has ended
 _REFUSED = 18456
 _MEANS = {
-    4060: valid("the server accepts the password, but not for this database", services=("sqlserver",), asked=True),
-    4064: valid("the server accepts the password; the login's own database is gone", services=("sqlserver",), asked=True),
-    18487: valid("the server accepts the password, which has expired", Confidence.MEDIUM, ("sqlserver",), asked=True),
-    18488: valid("the server accepts the password, which must be changed", Confidence.MEDIUM, ("sqlserver",), asked=True),
+    4060: valid(
+        "the server accepts the password, but not for this database", services=("sqlserver",), asked=True
+    ),
+    4064: valid(
+        "the server accepts the password; the login's own database is gone",
+        services=("sqlserver",),
+        asked=True,
+    ),
+    18487: valid(
+        "the server accepts the password, which has expired", Confidence.MEDIUM, ("sqlserver",), asked=True
+    ),
+    18488: valid(
+        "the server accepts the password, which must be changed",
+        Confidence.MEDIUM,
+        ("sqlserver",),
+        asked=True,
+    ),
     # The same is said where passwords are not taken at all.
     _REFUSED: invalid("the server refuses the login", Confidence.MEDIUM),
     18470: invalid("the login is disabled", Confidence.MEDIUM),
@@ -40,14 +59,20 @@ _MEANS = {
 }
 
 
-async def mssql(http: Http, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS) -> Verdict:
+async def mssql(
+    http: Http, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
+) -> Verdict:
     """Log in as the connection string says, and hang up."""
     return await log_in(http, turn, lambda: login_in(values), _talk, seconds=seconds)
 
 
 def login_in(values: Mapping[str, str]) -> Login:
     """Read the list of pairs that the password stands in, else the address. Where both are near, nobody knows which is its own."""
-    if values.get("part.rival", "")[:1] in {"P", "p"} and "part.before" in values and "part.login" not in values:
+    if (
+        values.get("part.rival", "")[:1] in {"P", "p"}
+        and "part.before" in values
+        and "part.login" not in values
+    ):
         return read_pairs(_pairs(values["part.before"] + values.get("part.after", "")), values["secret"])
     login = login_of(values, _PORTS)
     if max(len(login.user), len(login.password), len(login.database)) > _LONGEST:
@@ -59,7 +84,11 @@ def _pairs(text: str) -> dict[str, str]:
     """Read `name=value;…`; a JDBC address has its server before the first pair."""
     jdbc = re.match(r"jdbc:(?:jtds:)?sqlserver://([^;]*)", text)
     rest = text[jdbc.end() :] if jdbc else text
-    pairs = {name.strip().lower(): value.strip(_AROUND) for name, mark, value in (pair.partition("=") for pair in rest.split(";")) if mark}
+    pairs = {
+        name.strip().lower(): value.strip(_AROUND)
+        for name, mark, value in (pair.partition("=") for pair in rest.split(";"))
+        if mark
+    }
     if jdbc:
         server, _, path = jdbc[1].partition("/")
         pairs |= {"server": server.replace(":", ",")} if server else {}
@@ -77,13 +106,22 @@ def read_pairs(pairs: Mapping[str, str], password: str) -> Login:
     host, _, port = server.partition(",")
     host, _, instance = host.partition("\\")
     if instance and not port:
-        raise UnfitError("it names an instance, and the port of that is told by the server's own network only")
+        raise UnfitError(
+            "it names an instance, and the port of that is told by the server's own network only"
+        )
     user, database = _first(pairs, _USER), _first(pairs, _DATABASE)
     if not user:
         raise UnfitError("it names no user")
     if max(len(user), len(password), len(database)) > _LONGEST:
         raise UnfitError("it holds what no login can carry")
-    return Login("mssql", host_of(host.strip()), port_of(port.strip() or pairs.get("port"), _PORT), plain(user), plain(password), database)
+    return Login(
+        "mssql",
+        host_of(host.strip()),
+        port_of(port.strip() or pairs.get("port"), _PORT),
+        plain(user),
+        plain(password),
+        database,
+    )
 
 
 def _first(pairs: Mapping[str, str], names: tuple[str, ...]) -> str:
@@ -130,15 +168,29 @@ def _login7(login: Login) -> bytes:
     """Write a login: numbers, then where each text stands, then the texts. The password's bytes are turned about, which hides nothing."""
     hidden = bytes((byte << 4 & 0xF0 | byte >> 4) ^ 0xA5 for byte in login.password.encode("utf-16-le"))
     # Host, user, password, application, server, nothing, library, language, database.
-    texts: list[str | bytes] = ["", login.user, hidden, "outcrop", login.host, "", "outcrop", "", login.database]
+    texts: list[str | bytes] = [
+        "",
+        login.user,
+        hidden,
+        "outcrop",
+        login.host,
+        "",
+        "outcrop",
+        "",
+        login.database,
+    ]
     fields, data = b"", b""
     for text in texts:
         raw = text if isinstance(text, bytes) else text.encode("utf-16-le")
         fields += struct.pack("<HH", _FIXED + len(data), len(raw) // 2)
         data += raw
     end = _FIXED + len(data)
-    fields += bytes(6) + struct.pack("<HHHHHHI", end, 0, end, 0, end, 0, 0)  # no machine's number, no other proof, no file, no new password
-    return struct.pack("<IIIIIIBBBBII", end, 0x74000004, 4096, 0, 0, 0, 0xE0, 0x03, 0, 0, 0, 0) + fields + data
+    fields += bytes(6) + struct.pack(
+        "<HHHHHHI", end, 0, end, 0, end, 0, 0
+    )  # no machine's number, no other proof, no file, no new password
+    return (
+        struct.pack("<IIIIIIBBBBII", end, 0x74000004, 4096, 0, 0, 0, 0xE0, 0x03, 0, 0, 0, 0) + fields + data
+    )
 
 
 def _tokens(body: bytes) -> Iterator[tuple[int, bytes]]:

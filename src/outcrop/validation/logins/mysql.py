@@ -20,20 +20,32 @@ from outcrop.validation.logins.uri import Login
 from outcrop.validation.verdict import Verdict, error, invalid, unvalidated, valid, with_services
 
 _PORTS = dict.fromkeys(("mysql", "mysql2", "mariadb", "percona", "aurora"), 3306)
-_LONG_PASSWORD, _PROTOCOL_41, _SSL, _SECURE, _PLUGIN_AUTH = 1, 0x200, 0x800, 0x8000, 0x80000  # never LOCAL FILES
+_LONG_PASSWORD, _PROTOCOL_41, _SSL, _SECURE, _PLUGIN_AUTH = (
+    1,
+    0x200,
+    0x800,
+    0x8000,
+    0x80000,
+)  # never LOCAL FILES
 _UTF8MB4 = 45
 _MOST_ROWS = 100
 _LARGEST_KEY = 8192  # bits
 _MORE, _END, _ERROR = 0x01, 0xFE, 0xFF  # how a packet begins
 _NO_PASSWORD = unvalidated("the server asks for a proof other than a password")
 _MEANS = {
-    1044: valid("the server accepts the password, but not for this database", services=("mysql",), asked=True),
+    1044: valid(
+        "the server accepts the password, but not for this database", services=("mysql",), asked=True
+    ),
     1049: valid("the server accepts the password; its database is gone", services=("mysql",), asked=True),
-    1862: valid("the server accepts the password, which must be changed", Confidence.MEDIUM, ("mysql",), asked=True),
+    1862: valid(
+        "the server accepts the password, which must be changed", Confidence.MEDIUM, ("mysql",), asked=True
+    ),
     # An account is a name and the addresses it may come from: the same login can be good from elsewhere.
     1045: invalid("the server refuses the login, at least from here", Confidence.MEDIUM),
     3118: invalid("the account is locked", Confidence.MEDIUM),
-    4151: invalid("the password is right, but the account is locked", Confidence.MEDIUM),  # MariaDB, to those who know it
+    4151: invalid(
+        "the password is right, but the account is locked", Confidence.MEDIUM
+    ),  # MariaDB, to those who know it
     1275: _NO_PASSWORD,  # only a proof of before version 4.1, which gives the password away
     1698: _NO_PASSWORD,  # MariaDB: by the socket of its own machine
 }
@@ -66,7 +78,9 @@ class _Greeting:
     nonce: bytes = field(repr=False)
 
 
-async def mysql(http: Http, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS) -> Verdict:
+async def mysql(
+    http: Http, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
+) -> Verdict:
     """Log in as the address says, ask what was granted, and hang up."""
     return await log_in(http, turn, lambda: login_of(values, _PORTS), _talk, seconds=seconds)
 
@@ -85,7 +99,9 @@ async def _talk(dialog: Dialog, login: Login) -> Verdict:
     plugin = greeting.plugin if greeting.plugin in _PLUGINS else "mysql_native_password"
     proof = _PLUGINS[plugin](login.password.encode(), greeting.nonce)
     user, name = login.user.encode() + b"\0", plugin.encode() + b"\0"
-    await line.say(struct.pack("<IIB23x", wanted, 1 << 16, _UTF8MB4) + user + bytes([len(proof)]) + proof + name)
+    await line.say(
+        struct.pack("<IIB23x", wanted, 1 << 16, _UTF8MB4) + user + bytes([len(proof)]) + proof + name
+    )
     return await _proven(line, login.password.encode(), plugin, greeting.nonce)
 
 
@@ -95,7 +111,9 @@ async def _proven(line: _Line, password: bytes, plugin: str, nonce: bytes) -> Ve
         match body[0]:  # welcome, refused, another way, more to say
             case 0x00:
                 accepted = valid("the server accepts the login", services=("mysql",), asked=True)
-                return with_services(accepted, {"mysql", *await further(line.dialog, accepted, _granted(line), set())})
+                return with_services(
+                    accepted, {"mysql", *await further(line.dialog, accepted, _granted(line), set())}
+                )
             case 0xFF:
                 return _refusal(body)
             case 0xFE:
@@ -106,7 +124,9 @@ async def _proven(line: _Line, password: bytes, plugin: str, nonce: bytes) -> Ve
                 nonce = data[: 32 if plugin == "client_ed25519" else 20]
                 await line.say(await asyncio.to_thread(_PLUGINS[plugin], password, nonce))
             case 0x01 if plugin == "caching_sha2_password" and body[1:] == b"\4":
-                await line.say(password + b"\0" if line.dialog.encrypted else await _sealed(line, password, nonce))
+                await line.say(
+                    password + b"\0" if line.dialog.encrypted else await _sealed(line, password, nonce)
+                )
             case 0x01 if body[1:] == b"\3":
                 continue  # known already: what comes next is the answer
             case _:
@@ -153,7 +173,11 @@ def _caching(password: bytes, nonce: bytes) -> bytes:
     return bytes(a ^ b for a, b in zip(inner, outer, strict=True))
 
 
-_PLUGINS = {"mysql_native_password": _native, "caching_sha2_password": _caching, "client_ed25519": ed25519.sign}
+_PLUGINS = {
+    "mysql_native_password": _native,
+    "caching_sha2_password": _caching,
+    "client_ed25519": ed25519.sign,
+}
 
 
 def _refusal(body: bytes) -> Verdict:
@@ -167,7 +191,9 @@ async def _granted(line: _Line) -> set[str]:
     await line.say(b"\3SHOW GRANTS")
     for packet in range(_MOST_ROWS):
         body = await line.hear()
-        if body[0] == _ERROR or (body[0] == _END and len(body) < 9 and packet > 2):  # the second end: that of the rows
+        if body[0] == _ERROR or (
+            body[0] == _END and len(body) < 9 and packet > 2
+        ):  # the second end: that of the rows
             break
         if b" ON *.* TO " in body and (b"GRANT ALL PRIVILEGES ON" in body or b" SUPER" in body):
             await line.dialog.say(b"\1\0\0\0\1")

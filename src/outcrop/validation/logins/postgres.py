@@ -19,18 +19,28 @@ from outcrop.validation.logins.uri import Login, host_of, plain, port_of, read_d
 from outcrop.validation.verdict import Verdict, error, invalid, unvalidated, valid
 
 _PORT = 5432
-_PORTS = dict.fromkeys(("postgres", "postgresql", "postgis", "pgsql", "timescaledb"), _PORT) | {"redshift": 5439, "cockroachdb": 26257}
+_PORTS = dict.fromkeys(("postgres", "postgresql", "postgis", "pgsql", "timescaledb"), _PORT) | {
+    "redshift": 5439,
+    "cockroachdb": 26257,
+}
 _MOST_MESSAGES = 200
 _REFUSED, _NOT_FROM_HERE = "28P01", "28000"
-_AFTER_LOGIN = {"3D000", "42501"}  # no such database, or not this one: told only to those who have proven themselves
+_AFTER_LOGIN = {
+    "3D000",
+    "42501",
+}  # no such database, or not this one: told only to those who have proven themselves
 
 
-async def postgres(http: Http, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS) -> Verdict:
+async def postgres(
+    http: Http, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
+) -> Verdict:
     """Log in as the connection string says, and hang up."""
     return await log_in(http, turn, lambda: _login(values), _talk, seconds=seconds)
 
 
-async def pgpass(http: Http, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS) -> Verdict:
+async def pgpass(
+    http: Http, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
+) -> Verdict:
     """Log in as a line of a password file says: host, port, database, user."""
 
     def read() -> Login:
@@ -40,7 +50,14 @@ async def pgpass(http: Http, _check: Check, values: Mapping[str, str], turn: Tur
         host, port, database, user = fields
         password = values["secret"].replace("\\:", ":").replace("\\\\", "\\")
         at = port_of(None if port == "*" else port, _PORT)
-        return Login("postgresql", host_of(host), at, plain(user), plain(password), "" if database == "*" else plain(database))
+        return Login(
+            "postgresql",
+            host_of(host),
+            at,
+            plain(user),
+            plain(password),
+            "" if database == "*" else plain(database),
+        )
 
     return await log_in(http, turn, read, _talk, seconds=seconds)
 
@@ -96,13 +113,26 @@ async def _prove(dialog: Dialog, state: _State, body: bytes) -> Verdict | None:
         case 3 if dialog.encrypted:
             await _send(dialog, state, password + b"\0")
         case 3:
-            return unvalidated("the server wants the password unencrypted, over a network that anybody may read")
+            return unvalidated(
+                "the server wants the password unencrypted, over a network that anybody may read"
+            )
         case 5:
             inner = hashlib.md5(password + state.login.user.encode(), usedforsecurity=False).hexdigest()
-            await _send(dialog, state, b"md5" + hashlib.md5(inner.encode() + rest[:4], usedforsecurity=False).hexdigest().encode() + b"\0")
+            await _send(
+                dialog,
+                state,
+                b"md5"
+                + hashlib.md5(inner.encode() + rest[:4], usedforsecurity=False).hexdigest().encode()
+                + b"\0",
+            )
         case 10 if b"SCRAM-SHA-256" in rest.split(b"\0"):
             # PostgreSQL takes the name from the beginning of the connection.
-            state.scram = Scram("sha256", "", unicodedata.normalize("NFKC", state.login.password).encode(), secrets.token_urlsafe(18))
+            state.scram = Scram(
+                "sha256",
+                "",
+                unicodedata.normalize("NFKC", state.login.password).encode(),
+                secrets.token_urlsafe(18),
+            )
             first = state.scram.first()
             await _send(dialog, state, b"SCRAM-SHA-256\0" + struct.pack("!I", len(first)) + first)
         case 11 if state.scram:
@@ -133,7 +163,9 @@ def _error(state: _State, sqlstate: str) -> Verdict:
         if sqlstate == _NOT_FROM_HERE:
             return invalid("the password is right, but its user may not log in", Confidence.MEDIUM)
         sure = Confidence.HIGH if sqlstate in _AFTER_LOGIN else Confidence.MEDIUM
-        return valid(f"the server accepts the password, then says {sqlstate}", sure, ("postgres",), asked=True)
+        return valid(
+            f"the server accepts the password, then says {sqlstate}", sure, ("postgres",), asked=True
+        )
     if sqlstate == _REFUSED:
         return invalid("the server refuses the password")
     if sqlstate == _NOT_FROM_HERE:

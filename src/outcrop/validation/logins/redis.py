@@ -13,11 +13,16 @@ from outcrop.validation.verdict import Verdict, error, invalid, unvalidated, val
 
 _PORTS = dict.fromkeys(("redis", "rediss", "valkey", "valkeys", "keydb"), 6379)
 _REFUSALS = (b"-WRONGPASS", b"-ERR invalid password", b"-ERR invalid username-password")
-_NONE_SET = (b"-ERR Client sent AUTH, but no password is set", b"-ERR AUTH <password> called without any password")
+_NONE_SET = (
+    b"-ERR Client sent AUTH, but no password is set",
+    b"-ERR AUTH <password> called without any password",
+)
 _OPEN = unvalidated("the server lets anybody in, without a password")
 
 
-async def redis(http: Http, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS) -> Verdict:
+async def redis(
+    http: Http, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
+) -> Verdict:
     """Say the password, ask whether the server lets its settings be read, and hang up."""
     secure = values.get("part.login", "").startswith(("rediss:", "valkeys:"))
     context = tls_context(http.egress) if secure else None
@@ -25,17 +30,24 @@ async def redis(http: Http, _check: Check, values: Mapping[str, str], turn: Turn
 
 
 def _login(values: Mapping[str, str]) -> Login:
-    if "+" in values.get("part.login", "").partition("://")[0]:  # a sentinel, a cluster, a socket: another server than the one named
+    if (
+        "+" in values.get("part.login", "").partition("://")[0]
+    ):  # a sentinel, a cluster, a socket: another server than the one named
         raise UnfitError("its kind of connection is not one that is asked")
     return login_of(values, _PORTS, nobody=True)
 
 
 async def _talk(dialog: Dialog, login: Login) -> Verdict:
     is_open = await _asked(dialog, "PING") == b"+PONG"
-    if is_open and login.user in {"", "default"}:  # whoever has no name is `default`; others may have a password none the less
+    if is_open and login.user in {
+        "",
+        "default",
+    }:  # whoever has no name is `default`; others may have a password none the less
         return _OPEN
     told = await _asked(dialog, "AUTH", *([login.user] if login.user else []), login.password)
-    if login.user and told.startswith(b"-ERR wrong number of arguments"):  # before version 6 there are no users
+    if login.user and told.startswith(
+        b"-ERR wrong number of arguments"
+    ):  # before version 6 there are no users
         told = await _asked(dialog, "AUTH", login.password)
     if told.startswith(_REFUSALS):
         return invalid("the server refuses the password", Confidence.MEDIUM if is_open else Confidence.HIGH)
@@ -53,7 +65,9 @@ async def _talk(dialog: Dialog, login: Login) -> Verdict:
 async def _asked(dialog: Dialog, *words: str) -> bytes:
     """Send a command, each word with its length, and hear the first line of the answer."""
     parts = [word.encode() for word in words]
-    await dialog.say(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts))
+    await dialog.say(
+        b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
+    )
     told = await dialog.line()
     if told[:1] not in {b"+", b"-", b"*", b"$", b":", b"%"}:
         raise OddError

@@ -28,7 +28,11 @@ class Scram:
     def answer(self, challenge: bytes) -> bytes:
         given = dict(pair.partition("=")[::2] for pair in challenge.decode("ascii").split(","))
         nonce, rounds = given.get("r", ""), given.get("i", "")
-        if not nonce.startswith(self.nonce) or nonce == self.nonce or not (rounds.isdigit() and 0 < len(rounds) < 8):
+        if (
+            not nonce.startswith(self.nonce)
+            or nonce == self.nonce
+            or not (rounds.isdigit() and 0 < len(rounds) < 8)
+        ):
             raise ScramError
         if not 0 < int(rounds) <= _MOST_ROUNDS:
             raise ScramError

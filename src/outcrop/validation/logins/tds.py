@@ -42,7 +42,9 @@ class Line:
     async def encrypt(self) -> None:
         """Greet under TLS, each piece in a packet; what follows goes without packets around it, as the protocol says."""
         context = unproven_tls()
-        context.maximum_version = ssl.TLSVersion.TLSv1_2  # later versions speak on after the greeting, where nobody unwraps it
+        context.maximum_version = (
+            ssl.TLSVersion.TLSv1_2
+        )  # later versions speak on after the greeting, where nobody unwraps it
         tls = context.wrap_bio(self._arrived, self._leaving, server_hostname=self.dialog.host)
         try:
             for _ in range(_MOST_ROUNDS):

@@ -28,7 +28,9 @@ class Login:
     database: str = ""
 
 
-def read_uri(login: str, server: str, password: str, ports: Mapping[str, int], *, nobody: bool = False) -> Login:
+def read_uri(
+    login: str, server: str, password: str, ports: Mapping[str, int], *, nobody: bool = False
+) -> Login:
     """Read `scheme://user`, `host:port/database?options` and the password between them.
 
     `ports` has the usual port of each scheme; a driver's name after `+` is no part of one. `nobody` allows a login without a name.
@@ -36,7 +38,9 @@ def read_uri(login: str, server: str, password: str, ports: Mapping[str, int], *
     scheme, mark, user = login.partition("://")
     scheme, _, driver = scheme.lower().partition("+")
     if driver == "srv":
-        raise UnfitError("its servers are named by a DNS record (+srv), which is not followed: it could lead anywhere")
+        raise UnfitError(
+            "its servers are named by a DNS record (+srv), which is not followed: it could lead anywhere"
+        )
     if not mark or scheme not in ports:
         raise UnfitError("its kind of connection is not one that is asked")
     parts = _SERVER.fullmatch(server)
@@ -61,7 +65,12 @@ def read_dsn(before: str, password: str, port: int) -> Login:
     if "," in host:
         raise UnfitError("it names several hosts")
     return Login(
-        "postgresql", host_of(host), port_of(pairs.get("port"), port), plain(pairs["user"]), plain(password), pairs.get("dbname", "")
+        "postgresql",
+        host_of(host),
+        port_of(pairs.get("port"), port),
+        plain(pairs["user"]),
+        plain(password),
+        pairs.get("dbname", ""),
     )
 
 

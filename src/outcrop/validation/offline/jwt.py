@@ -37,7 +37,9 @@ def read(token: str, now: float) -> Verdict:
         return unvalidated("is not valid yet")
     life = "never expires" if expires is None else "has not expired"
     if algorithm in _SHARED:
-        return unvalidated(f"{life}; it is signed with a shared key, so only its issuer can tell whether it holds")
+        return unvalidated(
+            f"{life}; it is signed with a shared key, so only its issuer can tell whether it holds"
+        )
     return unvalidated(f"{life}; whether its signature holds was not asked of its issuer")
 
 

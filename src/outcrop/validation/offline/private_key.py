@@ -76,7 +76,9 @@ def _pem(kind: str, pem: bytes) -> Verdict:
 
 def _bytes(pem: bytes) -> bytes:
     """Give what stands between the marks and after the headers."""
-    lines = [line for line in pem.split(b"\n")[1:] if line and b":" not in line and not line.startswith(b"-----")]
+    lines = [
+        line for line in pem.split(b"\n")[1:] if line and b":" not in line and not line.startswith(b"-----")
+    ]
     try:
         return base64.b64decode(b"".join(lines), validate=True)
     except ValueError:

@@ -61,7 +61,10 @@ def _translated(given: Iterator[Record], format_: ImportFormat) -> Iterator[Reco
         finding = _FINDING_OF[format_](record)
         if finding is not None:
             yield where, finding, read
-        elif not (format_ is ImportFormat.TRUFFLEHOG and trufflehog.is_log(record)) and not record.keys() & {"access_map", "audit"}:
+        elif not (format_ is ImportFormat.TRUFFLEHOG and trufflehog.is_log(record)) and not record.keys() & {
+            "access_map",
+            "audit",
+        }:
             raise PlaceError(where, f"is no finding of {format_}")
 
 

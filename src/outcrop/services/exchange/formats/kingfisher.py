@@ -22,7 +22,10 @@ def finding_of(record: dict[str, Any]) -> dict[str, Any] | None:
     return {
         "secret": None if not snippet or "redacted" in str(snippet).lower() else snippet,
         "matched_text": MASK,
-        "pattern": {"name": rule.get("description") or rule.get("name") or rule["id"], "secret_type": rule["id"]},
+        "pattern": {
+            "name": rule.get("description") or rule.get("name") or rule["id"],
+            "secret_type": rule["id"],
+        },
         "validation_status": status,
         "validation_confidence": "low" if status == "unvalidated" else "high",
         "source_type": "commit" if commit else "repo",

@@ -10,7 +10,9 @@ def repository_of(address: object) -> str | None:
     match = _ADDRESS.match(address) if isinstance(address, str) else None
     if match is None:
         return None
-    path = match["path"].partition("/-/")[0]  # how GitLab marks where the name ends, which may have many parts there
+    path = match["path"].partition("/-/")[
+        0
+    ]  # how GitLab marks where the name ends, which may have many parts there
     parts = [part for part in path.split("/") if part]
     if path == match["path"]:
         parts = parts[:2]

@@ -8,7 +8,9 @@ from outcrop.domain.secret import MASK
 from outcrop.services.exchange.elements import ITEM
 
 PATH = ("runs", ITEM, "results", ITEM)
-_IDS = UUID("4f5b8c7e-41f6-5d0f-9d3e-6e2f2b8a7c11")  # any, but always the same: the same result is the same finding again
+_IDS = UUID(
+    "4f5b8c7e-41f6-5d0f-9d3e-6e2f2b8a7c11"
+)  # any, but always the same: the same result is the same finding again
 
 
 def finding_of(record: dict[str, Any]) -> dict[str, Any] | None:
@@ -17,10 +19,16 @@ def finding_of(record: dict[str, Any]) -> dict[str, Any] | None:
         return None
     rule = record.get("ruleId") or _dict(record.get("rule")).get("id") or "unknown"
     locations = record.get("locations")
-    physical = _dict(_dict(locations[0] if isinstance(locations, list) and locations else {}).get("physicalLocation"))
+    physical = _dict(
+        _dict(locations[0] if isinstance(locations, list) and locations else {}).get("physicalLocation")
+    )
     uri = _dict(physical.get("artifactLocation")).get("uri")
     region = _dict(physical.get("region"))
-    prints = sorted(str(item) for name in ("fingerprints", "partialFingerprints") for item in _dict(record.get(name)).items())
+    prints = sorted(
+        str(item)
+        for name in ("fingerprints", "partialFingerprints")
+        for item in _dict(record.get(name)).items()
+    )
     place = [str(rule), str(uri), str(region.get("startLine")), str(region.get("startColumn")), *prints]
     address = str(uri) if str(uri).startswith(("https://", "http://")) else None
     return {

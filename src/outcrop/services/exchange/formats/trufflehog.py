@@ -20,7 +20,10 @@ def finding_of(record: dict[str, Any]) -> dict[str, Any] | None:
     return {
         "secret": record.get("Raw") or None,
         "matched_text": MASK,
-        "pattern": {"name": name, "secret_type": re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "unknown"},
+        "pattern": {
+            "name": name,
+            "secret_type": re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "unknown",
+        },
         # Not verified may mean that it was not tried: that says nothing.
         "validation_status": "valid" if verified else "error" if failed else "unvalidated",
         "validation_confidence": "high" if verified else "low",

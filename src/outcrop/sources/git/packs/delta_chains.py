@@ -22,7 +22,9 @@ _ODD = 0  # a kind of which git is to tell
 Blob = tuple[bytes, int]  # its id, and its size as it is packed
 
 
-def blobs_of(pack: Pack, jobs: int, message: Callable[[bytes, int], None], leave: Callable[[bytes], None]) -> Iterator[Blob]:
+def blobs_of(
+    pack: Pack, jobs: int, message: Callable[[bytes, int], None], leave: Callable[[bytes], None]
+) -> Iterator[Blob]:
     """Give the blobs of a pack, each before what is a change of it.
 
     Tell of commits and tags, with where they stand, and of what is not as usual.
@@ -44,7 +46,9 @@ def blobs_of(pack: Pack, jobs: int, message: Callable[[bytes, int], None], leave
         yield name(at), (starts[at + 1] if at + 1 < len(starts) else pack.size) - starts[at]
 
 
-def _in_families(pack: Pack, starts: "array[int]", jobs: int, tell: Callable[[int, int], None]) -> Iterator[int]:
+def _in_families(
+    pack: Pack, starts: "array[int]", jobs: int, tell: Callable[[int, int], None]
+) -> Iterator[int]:
     """Give how many objects stand before each blob, each behind its base; tell of the others, and of what kind they are."""
     kinds, bases = _heads(pack, starts, jobs)
     blobs, parents = array("I", [0]), array("I", [0])  # by number, from one on; 0 is no blob

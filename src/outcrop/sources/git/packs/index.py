@@ -31,7 +31,9 @@ class Index:
         except ValueError:
             os.close(self._file)
             raise
-        self._near = 8 + 3 * isqrt(self.objects // 256 + 1)  # ids are spread evenly: so far from where one should be it is seldom
+        self._near = 8 + 3 * isqrt(
+            self.objects // 256 + 1
+        )  # ids are spread evenly: so far from where one should be it is seldom
 
     def close(self) -> None:
         os.close(self._file)
@@ -54,10 +56,14 @@ class Index:
         return first + at // WIDTH if at >= 0 else None
 
     def _offset(self, number: int) -> int:
-        offset = int.from_bytes(os.pread(self._file, 4, _NAMES + self.objects * (WIDTH + 4) + number * 4), "big")
+        offset = int.from_bytes(
+            os.pread(self._file, 4, _NAMES + self.objects * (WIDTH + 4) + number * 4), "big"
+        )
         if offset < _FAR:
             return offset
-        return int.from_bytes(os.pread(self._file, 8, _NAMES + self.objects * _OF_EACH + (offset - _FAR) * 8), "big")
+        return int.from_bytes(
+            os.pread(self._file, 8, _NAMES + self.objects * _OF_EACH + (offset - _FAR) * 8), "big"
+        )
 
     def names(self) -> bytes:
         """Give all ids, one behind the other, by number."""
@@ -102,7 +108,9 @@ def _head(file: int) -> tuple[int, int, list[int]]:
     if len(head) < _NAMES or _HEADER.unpack_from(head) != (_MAGIC, _VERSION):
         raise ValueError("no index, or one of another kind")
     counts = struct.unpack_from(">256I", head, _HEADER.size)
-    rest = os.fstat(file).st_size - _NAMES - counts[-1] * _OF_EACH - 2 * WIDTH  # two sums of all, and large offsets
+    rest = (
+        os.fstat(file).st_size - _NAMES - counts[-1] * _OF_EACH - 2 * WIDTH
+    )  # two sums of all, and large offsets
     if rest < 0 or rest % 8 or rest // 8 > counts[-1]:
         raise ValueError("an index that is damaged, or one with longer ids")
     return counts[-1], rest // 8, [0, *(min(count, counts[-1]) for count in counts)]
