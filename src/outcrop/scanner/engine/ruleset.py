@@ -15,7 +15,7 @@ from outcrop.scanner.generic.find import LED_TO
 from outcrop.scanner.rules.cache_format import Rules, from_lines, to_lines
 from outcrop.scanner.rules.model import JUDGED_BEFORE, Form, Rule, files_of
 
-BUILT_IN = Path(__file__).parent.parent / "rules"
+BUILT_IN = Path(__file__).parents[2] / "rules"
 ENGINE = 42  # part of the version: raise it when the same rules would find something else
 _ENGINES = f"{ENGINE} {hyperscan.__version__} {Rule._fields} {Form._fields}".encode()  # type: ignore[attr-defined]
 _SUFFIXES = (".db", ".json")

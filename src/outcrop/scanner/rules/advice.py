@@ -15,7 +15,7 @@ from outcrop.scanner.rules.model import RuleError, files_of
 Revoke = Annotated[str, Field(pattern=r"^https://[^\s/@\"<>]+/[^\s@\"<>]*$", max_length=300)]
 Words = Annotated[str, Field(min_length=20, max_length=300, pattern=r"^[^\x00-\x1f]+$")]
 
-_BUILT_IN = Path(__file__).parent.parent / "rules"
+_BUILT_IN = Path(__file__).parents[2] / "rules"
 _DATABASES = {"postgres", "pgpass_password", "mysql", "mongodb", "redis", "amqp", "sqlserver"}
 _LAST = (
     "Taking it out of the source is not enough: it stays in the history, in forks and in caches. "
