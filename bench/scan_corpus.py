@@ -18,8 +18,9 @@ from urllib.parse import quote
 
 from bench.near_misses import Line, in_code, kinds
 from outcrop.scanner.engine.detect import find
-from outcrop.scanner.engine.ruleset import BUILT_IN, load
+from outcrop.scanner.engine.ruleset import load
 from outcrop.scanner.rules.example_templates import expand, marked
+from outcrop.scanner.rules.model import BUILT_IN_RULES
 from outcrop.scanner.rules.toml import load_paths
 from outcrop.sources.workspace import cache_folder
 
@@ -399,7 +400,7 @@ def ordinary(folder: Path, size: int) -> Corpus:
 
 def near_misses(folder: Path, size: int) -> Corpus:
     """Write examples of the rules, each spoilt in one way."""
-    return _of_kinds(folder / "near_misses.py", size, kinds(load_paths([BUILT_IN])))
+    return _of_kinds(folder / "near_misses.py", size, kinds(load_paths([BUILT_IN_RULES])))
 
 
 def near_misses_in_code(folder: Path, size: int) -> Corpus:

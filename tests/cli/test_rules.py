@@ -28,7 +28,7 @@ counterexamples = ["acme_{{hex 15}}", "nothing"]
 @cache
 def few(*names: str) -> RuleSet:
     """Some files of the built-in rules: all of them take seconds to compile, the generic ones a second."""
-    return make(load_paths([module.BUILT_IN / f"{name}.toml" for name in names]))
+    return make(load_paths([module.BUILT_IN_RULES / f"{name}.toml" for name in names]))
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ class TestCheck:
         assert ran.err.startswith("outcrop: same.toml:7: rule github_pat_classic: is already defined in ")
 
     def test_a_built_in_file_is_well_formed(self, rules):
-        assert rules("check", module.BUILT_IN / "github.toml").code == 0
+        assert rules("check", module.BUILT_IN_RULES / "github.toml").code == 0
 
     @pytest.mark.parametrize("command", ["check", "test"])
     def test_what_is_nested_too_deeply_is_told_in_one_line(self, rules, tmp_path, command):
@@ -207,7 +207,7 @@ class TestTest:
 
     def test_a_built_in_file_holds_beside_the_others(self, rules, monkeypatch):
         monkeypatch.setattr("outcrop.cli.rules.load", lambda **_: ruleset())
-        assert rules("test", module.BUILT_IN / "slack.toml").code == 0
+        assert rules("test", module.BUILT_IN_RULES / "slack.toml").code == 0
 
 
 class TestFindings:
@@ -260,4 +260,4 @@ class TestFindings:
 
 
 def test_the_built_in_folder_is_part_of_the_package():
-    assert Path(module.BUILT_IN).is_dir()
+    assert Path(module.BUILT_IN_RULES).is_dir()

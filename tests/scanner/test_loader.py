@@ -6,9 +6,9 @@ import pytest
 
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.engine.example_test import failures
-from outcrop.scanner.engine.ruleset import BUILT_IN, load, make
+from outcrop.scanner.engine.ruleset import load, make
 from outcrop.scanner.rules.check_spec import checks_of
-from outcrop.scanner.rules.model import RuleError, Strength
+from outcrop.scanner.rules.model import BUILT_IN_RULES, RuleError, Strength
 from outcrop.scanner.rules.toml import load_paths, load_text
 from tests.support.rulesets import BASE62, drawn, own_rules, values
 
@@ -121,7 +121,7 @@ def test_the_id_of_a_built_in_rule_is_refused(tmp_path):
         RuleError,
         match=r"own\.toml:7: rule github_pat_classic: is already defined in .*/rules/github\.toml:\d+",
     ):
-        load_paths([BUILT_IN, own])
+        load_paths([BUILT_IN_RULES, own])
 
 
 def test_a_folder_is_read_in_the_order_of_names_and_only_its_toml_files(tmp_path):

@@ -150,7 +150,7 @@ def test_a_file_that_is_not_there_is_told_although_the_others_are_in_the_cache(o
 
 
 def test_what_is_wrong_with_own_rules_is_told_before_the_built_in_ones_are_read(own, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "BUILT_IN", tmp_path / "not there")
+    monkeypatch.setattr(module, "BUILT_IN_RULES", tmp_path / "not there")
     with pytest.raises(RuleError, match=r"none\.toml: No such file"):
         load([own, tmp_path / "none.toml"])
     with pytest.raises(RuleError, match=r"not there: No such file"):
@@ -160,7 +160,7 @@ def test_what_is_wrong_with_own_rules_is_told_before_the_built_in_ones_are_read(
 def test_beside_own_rules_the_built_in_ones_come_from_the_cache_and_are_the_same(own, tmp_path, monkeypatch):
     built_in = tmp_path / "built-in.toml"
     built_in.write_text(OWN.replace("acme", "dunder"))
-    monkeypatch.setattr(module, "BUILT_IN", built_in)
+    monkeypatch.setattr(module, "BUILT_IN_RULES", built_in)
     anew, _ = read([own], cache=tmp_path / "cache")
     load(cache=tmp_path / "cache")
     with monkeypatch.context() as patched:

@@ -151,7 +151,7 @@ def test_sweeping_does_not_follow_links(tmp_path: Path) -> None:
 
 def test_a_cache_that_cannot_be_made_is_no_hindrance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        ruleset, "BUILT_IN", ruleset.BUILT_IN / "github.toml"
+        ruleset, "BUILT_IN_RULES", ruleset.BUILT_IN_RULES / "github.toml"
     )  # what is not kept is compiled: one file at once
     (tmp_path / "home").write_text("a file")
     repo = Repo(tmp_path / "repo")

@@ -12,9 +12,10 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.confirm import Hit
 from outcrop.scanner.engine.detect import find
-from outcrop.scanner.engine.ruleset import BUILT_IN, RuleSet, _to_cache, load, make
+from outcrop.scanner.engine.ruleset import RuleSet, _to_cache, load, make
 from outcrop.scanner.patterns.checksums import crc32_base62
 from outcrop.scanner.rules.cache_format import Rules
+from outcrop.scanner.rules.model import BUILT_IN_RULES
 from outcrop.scanner.rules.toml import load_paths, load_text
 from outcrop.sources.workspace import cache_folder
 
@@ -33,7 +34,7 @@ def ruleset() -> RuleSet:
         made = load(cache=folder)
         if not file.exists():
             read = (
-                made.rules if made.rules[0].examples else load_paths([BUILT_IN])
+                made.rules if made.rules[0].examples else load_paths([BUILT_IN_RULES])
             )  # unless a command has put them into the cache
             file.write_text(json.dumps([(rule.examples, rule.counterexamples) for rule in read]))
     given = json.loads(file.read_text())

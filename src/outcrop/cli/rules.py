@@ -12,8 +12,8 @@ from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence
 from outcrop.domain.line import one_line
 from outcrop.scanner.engine.example_test import failures
-from outcrop.scanner.engine.ruleset import BUILT_IN, load, make, read
-from outcrop.scanner.rules.model import Rule
+from outcrop.scanner.engine.ruleset import load, make, read
+from outcrop.scanner.rules.model import BUILT_IN_RULES, Rule
 from outcrop.scanner.rules.toml import each_once, load_paths
 from outcrop.services.local_scan import Options, scan
 from outcrop.sources.fork_pool import cores
@@ -98,7 +98,7 @@ def _given(name: str) -> Path:
 def _loaded(path: Path) -> list[Rule]:
     """Load rules as a scan would, beside the built-in ones; a built-in file itself can be given too."""
     mine = load_paths([path])
-    if not path.resolve().is_relative_to(BUILT_IN.resolve()):
+    if not path.resolve().is_relative_to(BUILT_IN_RULES.resolve()):
         each_once([*load(cache=cache_folder()).rules, *mine])
     return mine
 

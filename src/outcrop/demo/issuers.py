@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from outcrop.demo.planted import Fate, Planted
-from outcrop.scanner.engine.ruleset import BUILT_IN
 from outcrop.scanner.rules.check_spec import Check, Reply, check_for, checks_of
+from outcrop.scanner.rules.model import BUILT_IN_RULES
 
 _JSON = {"Content-Type": "application/json"}
 _XML = {"Content-Type": "text/xml"}
@@ -90,7 +90,7 @@ class Issuers:
 
 
 def _check(rule: str, value: str) -> Check:
-    for file in sorted(BUILT_IN.glob("*.toml")):
+    for file in sorted(BUILT_IN_RULES.glob("*.toml")):
         if (
             f'id = "{rule}"' in file.read_text("utf-8")
             and (check := check_for(checks_of(rule, f"{file}:1"), value)) is not None

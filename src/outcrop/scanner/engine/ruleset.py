@@ -13,9 +13,8 @@ import hyperscan
 
 from outcrop.scanner.generic.find import LED_TO
 from outcrop.scanner.rules.cache_format import Rules, from_lines, to_lines
-from outcrop.scanner.rules.model import JUDGED_BEFORE, Form, Rule, files_of
+from outcrop.scanner.rules.model import BUILT_IN_RULES, JUDGED_BEFORE, Form, Rule, files_of
 
-BUILT_IN = Path(__file__).parents[2] / "rules"
 ENGINE = 42  # part of the version: raise it when the same rules would find something else
 _ENGINES = f"{ENGINE} {hyperscan.__version__} {Rule._fields} {Form._fields}".encode()  # type: ignore[attr-defined]
 _SUFFIXES = (".db", ".json")
@@ -124,7 +123,7 @@ def load(
     cache: Path | None = None,
 ) -> RuleSet:
     """Load the built-in rules and a user's own, from the cache where these very files have been compiled before."""
-    paths = [*([BUILT_IN] if built_in else []), *own]
+    paths = [*([BUILT_IN_RULES] if built_in else []), *own]
     version = _version([*paths, *(_files_of(gitleaks) if gitleaks else [])], cache)
     if cache is not None and (kept := _from_cache(cache, version)):
         return kept
@@ -162,8 +161,8 @@ def read(
 
     mine = load_paths(list(own))
     more, notes = load_gitleaks(gitleaks) if gitleaks else ([], [])
-    ready = _from_cache(cache, _version([BUILT_IN], cache)) if built_in and cache is not None else None
-    theirs = list(ready.rules) if ready else load_paths([BUILT_IN]) if built_in else []
+    ready = _from_cache(cache, _version([BUILT_IN_RULES], cache)) if built_in and cache is not None else None
+    theirs = list(ready.rules) if ready else load_paths([BUILT_IN_RULES]) if built_in else []
     rules = each_once([*theirs, *mine])
     known = {rule.id for rule in rules}
     return rules + [

@@ -9,13 +9,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from outcrop.scanner.rules.model import RuleError, files_of
+from outcrop.scanner.rules.model import BUILT_IN_RULES, RuleError, files_of
 
 # What a rule file may say, of all its rules or of one.
 Revoke = Annotated[str, Field(pattern=r"^https://[^\s/@\"<>]+/[^\s@\"<>]*$", max_length=300)]
 Words = Annotated[str, Field(min_length=20, max_length=300, pattern=r"^[^\x00-\x1f]+$")]
 
-_BUILT_IN = Path(__file__).parents[2] / "rules"
 _DATABASES = {"postgres", "pgpass_password", "mysql", "mongodb", "redis", "amqp", "sqlserver"}
 _LAST = (
     "Taking it out of the source is not enough: it stays in the history, in forks and in caches. "
@@ -42,7 +41,7 @@ class _Said:
 
 def advice_for(rule_id: str | None, secret_type: str, own: Sequence[Path] = ()) -> Advice:
     """Give what to do about a credential that a rule has found, or of whose type something is known; `own` are an operator's rules."""
-    return _advice_for(rule_id, secret_type, (*own, _BUILT_IN))
+    return _advice_for(rule_id, secret_type, (*own, BUILT_IN_RULES))
 
 
 @lru_cache(maxsize=1_024)

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from outcrop.scanner.patterns.re2_match import compile_regex
+from outcrop.scanner.rules.model import BUILT_IN_RULES
 
 Result = Literal["valid", "invalid", "error"]
 Level = Literal["high", "medium", "low"]
@@ -195,7 +196,7 @@ def checks_of(rule_id: str, origin: str) -> tuple[Check, ...]:
     """Read a rule's checks from the file that the rule came from; none where it has none, or the file is gone."""
     file, _, _ = origin.rpartition(":")
     if not Path(file).exists():  # compiled by another installation of the same rules
-        file = str(Path(__file__).parents[2] / "rules" / Path(file).name)
+        file = str(BUILT_IN_RULES / Path(file).name)
     try:
         return _checks_in(file).get(rule_id, ())
     except (OSError, ValueError, KeyError):

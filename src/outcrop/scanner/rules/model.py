@@ -12,6 +12,9 @@ from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.rules.allowlist import Allowed
 
+BUILT_IN_RULES = (
+    Path(__file__).parents[2] / "rules"
+)  # the folder of the rule files that are installed with the program
 JUDGED_BEFORE, JUDGED_AFTER = 128, 420  # what a judge sees around a match
 
 
