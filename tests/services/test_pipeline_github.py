@@ -17,7 +17,7 @@ from outcrop.domain.scan import ScanRun, ScanStatus
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import Spec, TargetKind
 from outcrop.services.pipeline.foreground import run_now
-from outcrop.sources.hosts import github as github_api
+from outcrop.sources.hosts import github_api
 from tests.support.github_host import Fault, error, secondary
 from tests.support.pipeline import (
     GIST,

@@ -16,7 +16,7 @@ from outcrop.domain.secret import Secret
 from outcrop.net.guard import Egress
 from outcrop.net.http import Answer, open_http
 from outcrop.sources.git.clone import Remote, clone
-from outcrop.sources.hosts.github_client import GitHub, GitHubError, HostedGist, HostedRepository
+from outcrop.sources.hosts.github import GitHub, GitHubError, HostedGist, HostedRepository
 from outcrop.sources.hosts.github_limits import Limits
 from tests.support.git_host import ENV, git_host
 from tests.support.github_host import FIRST_DAY, Fault, GitHubHost, error, github_host, secondary, together
@@ -711,7 +711,7 @@ def test_pages_that_lead_back_end(host, refused):
 
 
 def test_pages_without_an_end_end(host, refused, monkeypatch):
-    monkeypatch.setattr("outcrop.sources.hosts.github._MOST_PAGES", 5)
+    monkeypatch.setattr("outcrop.sources.hosts.github_api._MOST_PAGES", 5)
     host.add_repo("ada/one")
     made = host._page
 

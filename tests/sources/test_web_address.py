@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outcrop.sources.web.address import identity, normalise, same_site, told
+from outcrop.sources.web.urls import identity, normalise, same_site, told
 
 HOME = "https://h.example/"
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outcrop.sources.web.content_types import looks_like_html
 from outcrop.sources.web.link import Kind
 from outcrop.sources.web.links import html_links, json_links, sitemap_links, xml_links
 from outcrop.sources.web.scripts import script_links
-from outcrop.sources.web.text import looks_like_html
 
 HOME = "https://h.example/"
 

@@ -16,7 +16,7 @@ from outcrop.net.http import open_http
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import scan_content
 from outcrop.sources.git.clone import Remote
-from outcrop.sources.hosts.github_client import GitHub, GitHubError
+from outcrop.sources.hosts.github import GitHub, GitHubError
 from outcrop.sources.located import Located, Outcome, Progress, for_path, member
 from outcrop.sources.resolve_target import Found, sources_of
 from outcrop.sources.web.crawl import Site, crawl

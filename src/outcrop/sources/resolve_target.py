@@ -12,7 +12,7 @@ from outcrop.domain.finding import Visibility
 from outcrop.domain.scan import Gap
 from outcrop.domain.target import Spec, TargetKind
 from outcrop.sources.git.repository import origin_of
-from outcrop.sources.hosts.github_client import GitHub, HostedGist, HostedRepository
+from outcrop.sources.hosts.github import GitHub, HostedGist, HostedRepository
 
 
 @dataclass(frozen=True, slots=True)

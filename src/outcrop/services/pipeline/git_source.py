@@ -19,7 +19,7 @@ from outcrop.services.pipeline.record import Extent, Sighting, opened_path, reco
 from outcrop.sources.git.clone import Remote
 from outcrop.sources.git.scan import Known
 from outcrop.sources.git.scan import Standing as KnownPlace
-from outcrop.sources.hosts.github_client import GitHub
+from outcrop.sources.hosts.github import GitHub
 from outcrop.sources.isolated.repository_job import Brought, Errand
 from outcrop.sources.located import Located, shown
 from outcrop.sources.resolve_target import Found

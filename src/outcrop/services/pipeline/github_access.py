@@ -6,7 +6,7 @@ from uuid import UUID
 
 from outcrop.domain.secret import Secret
 from outcrop.services.pipeline.context import Part, Tools
-from outcrop.sources.hosts.github_client import GitHub
+from outcrop.sources.hosts.github import GitHub
 from outcrop.store.db import Pool
 from outcrop.store.runs import scans, sources, targets
 

@@ -11,7 +11,7 @@ from outcrop.domain.target import Spec, TargetKind
 from outcrop.services.pipeline.context import ACTOR, MOST_TRIES, Part, Tools, now
 from outcrop.services.pipeline.enqueue import defer
 from outcrop.services.pipeline.github_access import credential, github
-from outcrop.sources.hosts.github_client import GitHubError
+from outcrop.sources.hosts.github import GitHubError
 from outcrop.sources.resolve_target import Found, sources_of
 from outcrop.store import audit
 from outcrop.store.db import Connection

@@ -1,230 +1,250 @@
-"""One resource of GitHub's REST API at a time: who is asked, what is kept of the answer, and what a failure means."""
+"""What GitHub tells over its REST API: which repositories and gists there are, and whether a commit is still held."""
 
-import hashlib
+import asyncio
 import re
+import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Any, Protocol
-from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
+from typing import Any, TypeVar
+from urllib.parse import quote
 
-import orjson
-
-from outcrop.domain.errors import OperatorError
+from outcrop.domain.errors import BadInputError
+from outcrop.domain.finding import Visibility
 from outcrop.domain.line import one_line
-from outcrop.domain.secret import Secret, reveal
-from outcrop.net.http import Answer, Http, HttpError
-from outcrop.sources.hosts.github_limits import GitHubError, Kind, Limits
+from outcrop.domain.secret import Secret
+from outcrop.net.http import Http
+from outcrop.sources.hosts.github_api import PER_PAGE, Api, Etags, origin
+from outcrop.sources.hosts.github_limits import Clock, GitHubError, Limits, Sleep, Waiting
 
-PER_PAGE = 100
-_MOST_PAGES = 10_000
-_PAUSES = (1.0, 2.0, 4.0)  # before a failure that may pass is tried again
-_LONGEST = 300  # an error that repeats the host's words
-_LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]+)?")
-_NEXT = re.compile(r'<([^<>]*)>[^<,]*;\s*rel="?next\b')
+__all__ = ["Etags", "GitHub", "GitHubError", "HostedCommit", "HostedGist", "HostedRepository"]
 
-_KINDS: dict[int, Kind] = {
-    HTTPStatus.UNAUTHORIZED: "unauthorised",
-    HTTPStatus.FORBIDDEN: "forbidden",
-    HTTPStatus.UNAVAILABLE_FOR_LEGAL_REASONS: "forbidden",
-    HTTPStatus.NOT_FOUND: "not_found",
-    HTTPStatus.GONE: "not_found",
-    HTTPStatus.CONFLICT: "not_found",  # a commit of a repository that has none
-    HTTPStatus.UNPROCESSABLE_ENTITY: "not_found",  # a commit that the repository does not have
+_OWNER = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_FULL_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}/(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,100}")
+_GIST = re.compile(r"[A-Za-z0-9]{1,64}")
+_SHA = re.compile(r"[0-9a-f]{4,64}", re.IGNORECASE)
+_WHAT = {
+    _OWNER: "the name of a user or organisation",
+    _FULL_NAME: "OWNER/NAME of a repository",
+    _GIST: "a gist's id",
+    _SHA: "a commit's id",
 }
-# All that is read of an answer, and so all that is kept of it: patches and the content of gists hold credentials.
-_READ = {
-    "id", "full_name", "clone_url", "html_url", "private", "visibility", "fork", "archived", "has_wiki", "size", "pushed_at",
-    "default_branch", "login", "type", "git_pull_url", "public", "updated_at", "sha",
-}  # fmt: skip
 
-
-class Etags(Protocol):
-    """Answers of earlier runs, so that what has not changed costs nothing."""
-
-    async def get(self, key: str) -> tuple[str, bytes] | None: ...
-    async def put(self, key: str, etag: str, body: bytes) -> None: ...
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
-    value: Any
-    next: str | None = None
-    etag: str | None = None
+class HostedRepository:
+    id: int  # stays the same when the repository is renamed
+    full_name: str
+    clone_url: str
+    html_url: str
+    visibility: Visibility
+    fork: bool
+    archived: bool
+    empty: bool
+    has_wiki: bool
+    pushed_at: str | None  # changes when there may be something new
+    default_branch: str
 
 
-class Api:
-    """The API of one host, asked with one token or none."""
+@dataclass(frozen=True, slots=True)
+class HostedGist:
+    id: str
+    owner: str | None
+    clone_url: str
+    html_url: str
+    public: bool
+    updated_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class HostedCommit:
+    sha: str
+    repository: HostedRepository
+    html_url: str
+
+
+class GitHub:
+    """GitHub or a GitHub Enterprise Server, asked with one token or none; a handful of tasks may share it."""
 
     def __init__(
-        self, http: Http, base_url: str, token: Secret | None, etags: Etags | None, limits: Limits
+        self,
+        http: Http,
+        base_url: str,
+        token: Secret | None,
+        *,
+        etags: Etags | None = None,
+        waiting: Waiting = lambda _seconds, _reason: None,
+        longest_wait: float = 3_600.0,
+        sleep: Sleep = asyncio.sleep,
+        clock: Clock = time.time,
     ) -> None:
-        self._http = http
-        self._base = base_url.rstrip("/")
-        if not _is_secure(self._base):
-            raise OperatorError(
-                "the address of GitHub's API must be an https address without a name, password or query"
-            )
-        self._origin = origin(self._base)
-        self.host = self._origin[1]
+        self._api = Api(
+            http, base_url, token, etags, Limits(origin(base_url)[1], waiting, longest_wait, sleep, clock)
+        )
         self._token = token
-        self._etags = etags
-        # A host shows one token what another may not see, so what is kept is kept apart.
-        self._whose = hashlib.sha256(reveal(token).encode()).hexdigest()[:16] if token else "-"
-        self._limits = limits
+        self._login: str | None = None
 
-    async def get(self, path: str) -> Any:
-        return (await self._page(self._base + path)).value
+    async def repositories(self, owner: str) -> AsyncIterator[HostedRepository]:
+        """Give all repositories of an organisation or a user, the private ones as far as the token may see them."""
+        about = await self._api.get(f"/users/{_fitting(_OWNER, owner)}")
+        login = _matching(about, "login", _OWNER)
+        if _take(about, "type", str) == "Organization":
+            path = f"/orgs/{login}/repos?type=all"
+        elif await self._is_own(login):
+            path = "/user/repos?affiliation=owner"
+        else:
+            path = f"/users/{login}/repos?type=owner"
+        # Oldest first: what is new comes on the last page, and the others stay as they were.
+        async for raw in self._api.pages(f"{path}&sort=created&direction=asc&per_page={PER_PAGE}"):
+            yield await self._hosted(raw)
 
-    async def status(self, path: str) -> int:
-        """Ask for nothing but the status of the answer."""
-        return (await self._ask(self._base + path)).status
+    async def repository(self, full_name: str) -> HostedRepository:
+        """Give a repository by its name or a name that it had."""
+        return await self._hosted(await self._api.get(f"/repos/{_fitting(_FULL_NAME, full_name)}"))
 
-    async def pages(self, path: str) -> AsyncIterator[Any]:
-        """Give the items of all pages, each once: a page moves when something is made or deleted meanwhile."""
-        url: str | None = self._base + path
-        asked: set[str] = set()
-        given: set[object] = set()
-        while url is not None:
-            if url in asked or len(asked) == _MOST_PAGES:
-                raise GitHubError("malformed", f"{_where(url)}: the pages do not end")
-            asked.add(url)
-            page = await self._page(url)
-            if not isinstance(page.value, list):
-                raise GitHubError("malformed", f"{_where(url)}: the answer is not a list")
-            for item in page.value:
-                number = item.get("id") if item else None
-                if number is None or number not in given:
-                    given.add(number)
-                    yield item
-            url = page.next
+    async def repository_by_id(self, id: int) -> HostedRepository:  # noqa: A002
+        return await self._hosted(await self._api.get(f"/repositories/{id:d}"))
 
-    async def _page(self, url: str) -> _Page:
-        """Get a resource, as it was kept where it has not changed since."""
-        key = f"{self._whose} {url}"
-        kept = await self._kept(key)
-        answer = await self._ask(url, kept.etag if kept else None)
-        if answer.status == HTTPStatus.NOT_MODIFIED and kept:
-            # A page can be the same as before and yet no longer be the last one.
-            return replace(
-                kept,
-                next=_next(answer) if "Link" in answer.headers else kept.next or _following(url, kept.value),
-            )
-        if not answer.ok:
-            raise self._failure(answer)
-        value = _json(answer)
-        if not isinstance(value, dict | list):
-            raise GitHubError(
-                "malformed", f"{_where(url)}: the answer is {'too large' if answer.cut else 'not JSON'}"
-            )
-        page = _Page(_read(value), _next(answer))
-        if self._etags and (new := answer.headers.get("ETag")):
-            await self._etags.put(key, new, orjson.dumps({"next": page.next, "value": page.value}))
-        return page
+    async def gists(self, user: str) -> AsyncIterator[HostedGist]:
+        """Give a user's gists; the secret ones where the token is that user's."""
+        name = _fitting(_OWNER, user)
+        path = "/gists" if await self._is_own(name) else f"/users/{name}/gists"
+        async for raw in self._api.pages(f"{path}?per_page={PER_PAGE}"):
+            yield _gist(raw)
 
-    async def _kept(self, key: str) -> _Page | None:
-        found = await self._etags.get(key) if self._etags else None
-        if found is None:
-            return None
-        try:
-            raw = orjson.loads(found[1])
-            return _Page(raw["value"], raw["next"], found[0])
-        except (orjson.JSONDecodeError, KeyError, TypeError):
-            return None  # of another version: asked for anew
+    async def gist(self, id: str) -> HostedGist:  # noqa: A002
+        return _gist(await self._api.get(f"/gists/{_fitting(_GIST, id)}"))
 
-    async def _ask(self, url: str, etag: str | None = None) -> Answer:
-        """Ask until the answer is one to the question: a limit is waited for, and what may pass is tried again."""
-        if not self._is_ours(url):
-            raise GitHubError("malformed", f"{self.host}: the next page is said to be at another host")
-        headers = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
-        if self._token:
-            headers["Authorization"] = f"Bearer {reveal(self._token)}"
-        if etag:
-            headers["If-None-Match"] = etag
-        failed = limited = 0
-        while True:
-            await self._limits.turn()
+    async def commit(self, full_name: str, sha: str) -> HostedCommit:
+        found = await self._api.get(_commit_path(full_name, sha))
+        return HostedCommit(
+            _matching(found, "sha", _SHA), await self.repository(full_name), _https(found, "html_url")
+        )
+
+    async def commit_is_gone(self, full_name: str, sha: str) -> bool | None:
+        """Tell whether the host no longer gives a commit; None where it does not say."""
+        commit, repository = _commit_path(full_name, sha), f"/repos/{_fitting(_FULL_NAME, full_name)}"
+        with suppress(GitHubError):
+            status = await self._api.status(commit)
+            if status == HTTPStatus.OK:
+                return False
+            # A repository that is hidden from us answers 404 for every commit, which says nothing about this one.
+            if (
+                status in {HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY}
+                and await self._api.status(repository) == HTTPStatus.OK
+            ):
+                return True
+        return None
+
+    def is_own_host(self, clone_url: str) -> bool:
+        """Tell whether repositories at this address are of the host that the token is for."""
+        own = self._api.host
+        if own == "api.github.com" or (own.startswith("api.") and own.endswith(".ghe.com")):
+            own = own.removeprefix("api.")
+        return origin(clone_url) == ("https", own)
+
+    async def _is_own(self, login: str) -> bool:
+        """Tell whether the token is this user's. Tokens of apps belong to no user, and are refused here."""
+        if self._token is None:
+            return False
+        if self._login is None:
             try:
-                answer = await self._http.get(url, headers=headers, follow=self._is_ours)
-            except HttpError as error:
-                problem = f"{self.host}: {error}"
-            else:
-                self._limits.note(answer)
-                if self._limits.refuses(answer, limited):
-                    limited += 1
-                    continue
-                if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
-                    return answer
-                problem = f"{self.host} answered {answer.status}"
-            if failed == len(_PAUSES):
-                raise GitHubError("unavailable", problem)
-            await self._limits.pause(_PAUSES[failed], problem)
-            failed += 1
+                found = _take(await self._api.get("/user"), "login", str)
+            except GitHubError as error:
+                if error.kind not in {"forbidden", "not_found"}:
+                    raise
+                found = ""
+            self._login = found.lower()
+        return self._login == login.lower()
 
-    def _failure(self, answer: Answer) -> GitHubError:
-        if "Location" in answer.headers:
-            return GitHubError("malformed", f"{self.host}: the answer leads to another host")
-        value = _json(answer)
-        said = value.get("message") if isinstance(value, dict) else None
-        words = f"{_where(answer.url)}: answered {answer.status}: {one_line(said) if isinstance(said, str) else 'no reason given'}"
-        if self._token:  # a host may repeat what it was sent
-            words = self._token.masked_within(words)
-        return GitHubError(_KINDS.get(answer.status, "malformed"), words[:_LONGEST])
-
-    def _is_ours(self, url: str) -> bool:
-        return origin(url) == self._origin
+    async def _hosted(self, raw: Any) -> HostedRepository:
+        found = _repository(raw)
+        if _take(raw, "size", int) or found.empty:
+            return found
+        # The size is in kilobytes and lags behind a push, so the host is asked whether there is a commit.
+        with suppress(GitHubError):
+            return replace(
+                found,
+                empty=await self._api.status(f"/repos/{found.full_name}/commits?per_page=1")
+                == HTTPStatus.CONFLICT,
+            )
+        return found
 
 
-def origin(url: str) -> tuple[str, str]:
-    """Give scheme and host, with the port where one is written; empty for what is no address."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "", ""
-    return parts.scheme, parts.netloc.lower()
+def _repository(raw: Any) -> HostedRepository:
+    pushed_at, told = _optional(raw, "pushed_at"), _optional(raw, "visibility")
+    if told is None:  # older servers know only private or not
+        told = "private" if _take(raw, "private", bool) else "public"
+    return HostedRepository(
+        id=_take(raw, "id", int),
+        full_name=_matching(raw, "full_name", _FULL_NAME),
+        clone_url=_https(raw, "clone_url"),
+        html_url=_https(raw, "html_url"),
+        visibility=Visibility(told) if told in set(Visibility) else Visibility.UNKNOWN,
+        fork=_take(raw, "fork", bool),
+        archived=_take(raw, "archived", bool),
+        empty=pushed_at is None and _take(raw, "size", int) == 0,
+        has_wiki=_take(raw, "has_wiki", bool),
+        pushed_at=pushed_at,
+        default_branch=_take(raw, "default_branch", str),
+    )
 
 
-def _is_secure(url: str) -> bool:
-    """Tell whether a token may be sent there: over TLS, or without leaving the machine."""
-    scheme, host = origin(url)
-    if not host or any(sign in url for sign in "@?#"):
-        return False
-    return scheme == "https" or (scheme == "http" and _LOOPBACK.fullmatch(host) is not None)
+def _gist(raw: Any) -> HostedGist:
+    owner = (
+        raw.get("owner") if isinstance(raw, dict) else None
+    )  # none: an anonymous one, of the days when there were such
+    return HostedGist(
+        id=_matching(raw, "id", _GIST),
+        owner=_matching(owner, "login", _OWNER) if owner else None,
+        clone_url=_https(raw, "git_pull_url"),
+        html_url=_https(raw, "html_url"),
+        public=_take(raw, "public", bool),
+        updated_at=_optional(raw, "updated_at"),
+    )
 
 
-def _where(url: str) -> str:
-    parts = urlsplit(url)
-    return one_line(parts.netloc + parts.path)
+def _take(raw: Any, name: str, kind: type[_T]) -> _T:
+    value = raw.get(name) if isinstance(raw, dict) else None
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise _unusable(name)
+    return value
 
 
-def _json(answer: Answer) -> Any:
-    try:
-        return None if answer.cut else orjson.loads(answer.body)
-    except orjson.JSONDecodeError:
-        return None
+def _optional(raw: Any, name: str) -> str | None:
+    return _take(raw, name, str) if isinstance(raw, dict) and raw.get(name) is not None else None
 
 
-def _read(value: Any) -> Any:
-    """Leave out of an answer what nobody reads."""
-    if isinstance(value, list):
-        return [_read(item) if isinstance(item, dict) else None for item in value]
-    owner = value.get("owner")
-    return _flat(value) | ({"owner": _flat(owner)} if isinstance(owner, dict) else {})
+def _matching(raw: Any, name: str, pattern: re.Pattern[str]) -> str:
+    value = _take(raw, name, str)
+    if not pattern.fullmatch(value):
+        raise _unusable(name)
+    return value
 
 
-def _flat(raw: dict[str, Any]) -> dict[str, Any]:
-    return {name: part for name, part in raw.items() if name in _READ and not isinstance(part, dict | list)}
+def _https(raw: Any, name: str) -> str:
+    """Take an address that is safe to clone from and to link to."""
+    value = _take(raw, name, str)
+    scheme, host = origin(value)
+    if scheme != "https" or not host or "@" in host or not value.isprintable():
+        raise _unusable(name)
+    return value
 
 
-def _next(answer: Answer) -> str | None:
-    found = _NEXT.search(answer.headers.get("Link", ""))
-    return urljoin(answer.url, found[1]) if found else None
+def _unusable(name: str) -> GitHubError:
+    return GitHubError("malformed", f"an answer of GitHub has no {name} that can be used")
 
 
-def _following(url: str, value: Any) -> str | None:
-    """Give the address of the page after a full one."""
-    if not isinstance(value, list) or len(value) < PER_PAGE:
-        return None
-    parts = urlsplit(url)
-    query = dict(parse_qsl(parts.query))
-    return parts._replace(query=urlencode(query | {"page": str(int(query.get("page", "1")) + 1)})).geturl()
+def _commit_path(full_name: str, sha: str) -> str:
+    # A commit's files come in pages too, and nobody reads them.
+    return f"/repos/{_fitting(_FULL_NAME, full_name)}/commits/{_fitting(_SHA, sha)}?per_page=1"
+
+
+def _fitting(pattern: re.Pattern[str], given: str) -> str:
+    """Check what a person gave before it becomes part of an address."""
+    if not pattern.fullmatch(given):
+        raise BadInputError(f"{one_line(given[:200])}: is not {_WHAT[pattern]}")
+    return quote(given, safe="/")

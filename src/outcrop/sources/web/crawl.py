@@ -12,13 +12,13 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from outcrop.net.http import Answer, Http, HttpError
-from outcrop.sources.web.address import normalise, origin, path_of, same_site, told
 from outcrop.sources.web.frontier import Frontier, Target
 from outcrop.sources.web.leak_paths import PLACES, is_file
 from outcrop.sources.web.link import Kind
 from outcrop.sources.web.links import sitemap_links
 from outcrop.sources.web.polite_client import ForbiddenError, Visitor
 from outcrop.sources.web.response_reader import Reading, Resource, everything, read
+from outcrop.sources.web.urls import normalise, origin, path_of, same_site, told
 
 __all__ = ["Look", "Resource", "Site", "crawl", "look_again", "returning"]
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from outcrop.sources.web.address import origin, path_of, same_site
 from outcrop.sources.web.link import Kind, Link
+from outcrop.sources.web.urls import origin, path_of, same_site
 
 _KEPT = 10  # times as many addresses are remembered as may be visited: robots.txt may forbid most
 

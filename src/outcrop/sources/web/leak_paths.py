@@ -1,7 +1,7 @@
 """Places where sites leave what nobody was meant to read, and how to tell a file from a page that is served for everything."""
 
 from outcrop.net.http import Answer
-from outcrop.sources.web.text import looks_like_html
+from outcrop.sources.web.content_types import looks_like_html
 
 GIT_HEAD = "/.git/HEAD"
 PLACES = (

@@ -9,9 +9,9 @@ import orjson
 import re2  # type: ignore[import-untyped]
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from outcrop.sources.web.address import identity, is_script_address, is_skipped_address, normalise
 from outcrop.sources.web.link import Kind, Link
 from outcrop.sources.web.scripts import script_links
+from outcrop.sources.web.urls import identity, is_script_address, is_skipped_address, normalise
 
 MOST_LINKS = 20_000  # links of one document
 _MOST_TAGS = 2_000_000

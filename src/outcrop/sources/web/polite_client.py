@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from protego import Protego
 
 from outcrop.net.http import Answer, Http, HttpError
-from outcrop.sources.web.address import normalise, origin
-from outcrop.sources.web.text import is_challenge
+from outcrop.sources.web.content_types import is_challenge
+from outcrop.sources.web.urls import normalise, origin
 
 _AGENT = "outcrop"
 _SECONDS = 60.0  # for one answer

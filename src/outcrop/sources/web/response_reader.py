@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 from outcrop.domain.finding import SourceType
 from outcrop.net.http import Answer
+from outcrop.sources.web import content_types as web_text
 from outcrop.sources.web import source_map
-from outcrop.sources.web import text as web_text
-from outcrop.sources.web.address import identity, is_script_address, normalise, origin, path_of
 from outcrop.sources.web.link import Kind, Link
 from outcrop.sources.web.links import MOST_LINKS, html_links, json_links, xml_links
 from outcrop.sources.web.scripts import script_links
+from outcrop.sources.web.urls import identity, is_script_address, normalise, origin, path_of
 
 
 @dataclass(frozen=True, slots=True)

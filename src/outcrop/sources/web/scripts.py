@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 import re2  # type: ignore[import-untyped]
 
-from outcrop.sources.web.address import (
+from outcrop.sources.web.link import Kind, Link
+from outcrop.sources.web.urls import (
     identity,
     is_script_address,
     is_skipped_address,
@@ -18,7 +19,6 @@ from outcrop.sources.web.address import (
     origin,
     path_of,
 )
-from outcrop.sources.web.link import Kind, Link
 
 _MOST = 5_000  # links of one script
 _MOST_MATCHES = 20_000  # of one pattern; what is written to keep us busy ends here

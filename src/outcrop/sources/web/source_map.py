@@ -10,7 +10,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 import orjson
 
-from outcrop.sources.web.address import clean_path
+from outcrop.sources.web.urls import clean_path
 
 _MARK = b"sourceMappingURL="
 _BEFORE = re.compile(rb"(?://|/\*)[#@][ \t]*$")
