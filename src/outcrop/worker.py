@@ -35,7 +35,7 @@ from outcrop.services.pipeline.revalidate import answer_request, revalidate_due
 from outcrop.services.pipeline.run_source import look_at_source
 from outcrop.services.webhooks import forget_deliveries
 from outcrop.settings import Settings
-from outcrop.sources.isolated.process_pool import open_crew
+from outcrop.sources.isolated.process_pool import open_process_pool
 from outcrop.sources.workspace import cache_folder
 from outcrop.store.db import UNAVAILABLE
 from outcrop.store.findings import rollups
@@ -73,7 +73,7 @@ async def open_tools(settings: Settings, runtime: Runtime, jobs: int) -> AsyncIt
             pool=runtime.pool,
             keys=runtime.keys,
             ruleset=ruleset,
-            crew=await stack.enter_async_context(open_crew(jobs, rules, ruleset, egress, cache)),
+            crew=await stack.enter_async_context(open_process_pool(jobs, rules, ruleset, egress, cache)),
             http=await stack.enter_async_context(open_http(egress)),
             validator=validator,
             egress=egress,

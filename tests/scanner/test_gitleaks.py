@@ -14,7 +14,7 @@ from outcrop.scanner.patterns.go_regex import _scoped_flags, translate
 from outcrop.scanner.rules.allowlist import Allowed, passes_at
 from outcrop.scanner.rules.gitleaks_config import load_gitleaks
 from outcrop.scanner.rules.model import RuleError
-from outcrop.sources.located import for_path
+from outcrop.sources.located import hits_at_path
 from tests.support.rulesets import hits, values
 
 CONFIG = r"""
@@ -305,7 +305,7 @@ def test_what_passes_by_its_path(tmp_path, text, cases):
     path.write_text(text)
     rules = make(load_gitleaks(path).rules)
     found = scan_content(rules, b"tok_qlmdwert\n", Confidence.MEDIUM)
-    assert {name: len(for_path(found, name)) for name in cases} == cases
+    assert {name: len(hits_at_path(found, name)) for name in cases} == cases
 
 
 def test_a_rule_that_lets_a_value_pass_does_not_hide_it_from_another(tmp_path):
@@ -315,7 +315,7 @@ def test_a_rule_that_lets_a_value_pass_does_not_hide_it_from_another(tmp_path):
     for text in (lists("paths = ['^test/']"), lists("regexes = ['^q']"), lists() + "path = '^src/'\n"):
         (tmp_path / "g.toml").write_text(text)
         rules = load([tmp_path / "own.toml"], built_in=False, gitleaks=tmp_path / "g.toml")
-        found = for_path(scan_content(rules, b"tok_qlmdwert\n", Confidence.MEDIUM), b"test/a")
+        found = hits_at_path(scan_content(rules, b"tok_qlmdwert\n", Confidence.MEDIUM), b"test/a")
         assert [hit.rule.id for _, hit in found] == ["own"]
 
 
@@ -324,7 +324,7 @@ def test_of_two_rules_for_certain_files_the_one_that_applies_speaks(tmp_path, na
     path = tmp_path / "g.toml"
     wide = "[[rules]]\nid = 'wide'\npath = 'tf$'\nregex = 'tok=(.[a-z]{8}.)'\n"
     path.write_text(wide + "[[rules]]\nid = 'narrow'\npath = 't(f|xt)$'\nregex = 'tok=.([a-z]{8})'\n")
-    hits = for_path(
+    hits = hits_at_path(
         scan_content(make(load_gitleaks(path).rules), b"tok='qlmdwert'\n", Confidence.MEDIUM), name
     )
     assert [hit.rule.id for _, hit in hits] == found

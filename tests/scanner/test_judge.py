@@ -17,7 +17,7 @@ from outcrop.scanner.generic.score import OUTRIGHT, POINTS, weigh
 from outcrop.scanner.generic.shapes import SHAPES
 from outcrop.scanner.generic.values import Shape, shape_of
 from outcrop.scanner.rules.example_templates import marked
-from outcrop.sources.located import for_path
+from outcrop.sources.located import hits_at_path
 from tests.support.rulesets import github_token, hits, ruleset, values
 
 BASE62 = string.ascii_letters + string.digits
@@ -427,7 +427,7 @@ class TestPlace:
 
     def test_a_value_is_named_by_the_rule_that_knows_it_wherever_else_it_stands(self):
         text = b"password: xvkqzwpl\n\ncurl -u crm:xvkqzwpl https://crm.corp\n"
-        told = for_path(scan_content(ruleset(), text, Confidence.MEDIUM), b"README.md")
+        told = hits_at_path(scan_content(ruleset(), text, Confidence.MEDIUM), b"README.md")
         assert [(hit.rule.id, hit.line) for _, hit in told] == [("curl_user", 3)]
 
     def test_an_unquoted_value_is_marked_where_it_would_be_code(self):
@@ -450,23 +450,23 @@ class TestPlace:
         found = scan_content(
             ruleset(), b"password = Wint3r!Oslo\ntoken = 'k8sq0Lm2Zx9v'\n", Confidence.MEDIUM
         )
-        assert [reveal(hit.secret) for _, hit in for_path(found, b"a.conf")] == [
+        assert [reveal(hit.secret) for _, hit in hits_at_path(found, b"a.conf")] == [
             "Wint3r!Oslo",
             "k8sq0Lm2Zx9v",
         ]
-        assert [reveal(hit.secret) for _, hit in for_path(found, b"a.py")] == ["k8sq0Lm2Zx9v"]
+        assert [reveal(hit.secret) for _, hit in hits_at_path(found, b"a.py")] == ["k8sq0Lm2Zx9v"]
 
     def test_what_nobody_would_call_a_variable_is_a_value_in_code_too(self):
         found = scan_content(
             ruleset(), b"text = `\ntoken: k8sq0Lm2Zx9vQ4tRw\nsecret: clientSecretValue2\n`", Confidence.MEDIUM
         )
-        assert [reveal(hit.secret) for _, hit in for_path(found, b"a.go")] == ["k8sq0Lm2Zx9vQ4tRw"]
+        assert [reveal(hit.secret) for _, hit in hits_at_path(found, b"a.go")] == ["k8sq0Lm2Zx9vQ4tRw"]
 
     def test_what_a_command_is_handed_is_told_in_code_too(self):
         found = scan_content(
             ruleset(), b"cmdkey /add:srv01 /user:CORP\\crm /pass:Lagoon287%\n", Confidence.MEDIUM
         )
-        assert [reveal(hit.secret) for _, hit in for_path(found, b"setup.ps1")] == ["Lagoon287%"]
+        assert [reveal(hit.secret) for _, hit in hits_at_path(found, b"setup.ps1")] == ["Lagoon287%"]
 
     def test_two_words_with_a_point_are_a_member_where_code_may_stand(self):
         for text in (
@@ -484,7 +484,7 @@ class TestPlace:
         ):
             assert values(text) == [], text
         found = scan_content(ruleset(), b"password = copper.Kettle92\n", Confidence.MEDIUM)
-        assert for_path(found, b"a.js") == []
+        assert hits_at_path(found, b"a.js") == []
 
     def test_a_digest_is_a_packages_only_under_its_heading(self):
         digest = drawn("0123456789abcdef", 40)

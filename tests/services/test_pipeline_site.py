@@ -347,7 +347,7 @@ def test_git_folder_that_cannot_be_looked_through_is_a_gap_and_no_more(pipeline,
     async def broken(*_: object) -> None:
         raise OperatorError("the process that looked at it ended before its work was done")
 
-    monkeypatch.setattr("outcrop.sources.isolated.process_pool.Crew.run", broken)
+    monkeypatch.setattr("outcrop.sources.isolated.process_pool.ProcessPool.run", broken)
     with served(pipeline, account, {"/": page(f"<p>{token('home')}</p>")}, fallback=GitFolder(repo)) as runs:
         run = runs.scan(site_spec(leak_places=True))
     assert (run.status, runs.paths) == ("completed", ["/"])

@@ -12,7 +12,7 @@ import pytest
 from outcrop.domain.target import TargetKind
 from outcrop.net.guard import Egress
 from outcrop.services.pipeline.maintenance import turn_stale
-from outcrop.sources.web.crawl import Site
+from outcrop.sources.web.crawl import CrawlOptions
 from tests.support.pipeline import token
 from tests.support.site_runs import Gate, SiteRuns, linked, served, site_spec, whys
 from tests.support.web_host import Reply, Route, moved, page, script, text
@@ -282,8 +282,10 @@ def test_page_beyond_the_limit_stays(site):
 
 
 def test_page_that_was_cut_resolves_nothing(site, monkeypatch):
-    of = Site.of
-    monkeypatch.setattr(Site, "of", lambda *arguments: replace(of(*arguments), most_bytes=2_000))
+    of = CrawlOptions.from_target
+    monkeypatch.setattr(
+        CrawlOptions, "from_target", lambda *arguments: replace(of(*arguments), most_bytes=2_000)
+    )
     site.host.routes["/p"] = page("x" * 5_000 + token("p"))
     run = site.scan()
     assert site.finding["status"] == "active"

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from outcrop.sources.web.crawl import Site
+from outcrop.sources.web.crawl import CrawlOptions
 from tests.sources.conftest import Repo
 from tests.support.pipeline import token
 from tests.support.site_runs import Gate, SiteRuns, linked, served, site_spec, whys
@@ -25,8 +25,8 @@ SITE = "http://site.example"
 
 def with_limits(monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
     """Let sites have other limits than a target can choose."""
-    of = Site.of
-    monkeypatch.setattr(Site, "of", lambda *arguments: replace(of(*arguments), **limits))
+    of = CrawlOptions.from_target
+    monkeypatch.setattr(CrawlOptions, "from_target", lambda *arguments: replace(of(*arguments), **limits))
 
 
 # --- answers that do not end, or are not what they say

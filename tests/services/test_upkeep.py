@@ -27,7 +27,7 @@ from outcrop.services.pipeline.enqueue import defer, start_run
 from outcrop.services.pipeline.maintenance import pick_up_orphans, pick_up_stalled, start_due, turn_stale
 from outcrop.services.pipeline.run_source import look_at_source
 from outcrop.settings import Settings
-from outcrop.sources.resolve_target import Found
+from outcrop.sources.resolve_target import ScanSource
 from outcrop.store import db as database
 from outcrop.store.db import Connection
 from outcrop.store.runs import jobs, scans
@@ -36,7 +36,7 @@ from tests.support.factories import make_line, make_scan
 
 T = TypeVar("T")
 SITE = Spec(TargetKind.SITE, "https://shop.example/", options=dict(OPTIONS[TargetKind.SITE]))
-SOURCE = Found("https://shop.example", "site", "https://shop.example/")
+SOURCE = ScanSource("https://shop.example", "site", "https://shop.example/")
 DAY = timedelta(days=1)
 DEAD_AFTER = 1.0  # seconds; no longer than the database has been there
 
@@ -294,11 +294,11 @@ async def nothing(*_: object) -> None:
 def test_a_source_that_a_host_lists_twice_is_looked_at_once(
     backend: Backend, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def listed(*_: object, **__: object) -> AsyncIterator[Found]:
+    async def listed(*_: object, **__: object) -> AsyncIterator[ScanSource]:
         yield SOURCE
         yield SOURCE
 
-    monkeypatch.setattr("outcrop.services.pipeline.plan.sources_of", listed)
+    monkeypatch.setattr("outcrop.services.pipeline.plan.resolve_target", listed)
     monkeypatch.setattr("outcrop.services.pipeline.plan.github", lambda *_: None)
     for given in ({}, {"foreground": 7}):
         scan_id = start(backend, tenant, **given)

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 
 from outcrop.domain.finding import Confidence
-from outcrop.sources.files import Read, reader
+from outcrop.sources.files import BatchResult, batch_scanner
 from tests.support.rulesets import github_token, ruleset
 
 TOKEN = f"token = {github_token('changing')}\n".encode()
 
 
-def read(folder: Path, sizes: dict[str, int]) -> Read:
+def read(folder: Path, sizes: dict[str, int]) -> BatchResult:
     """Read files which had these sizes."""
-    told: list[Read] = []
+    told: list[BatchResult] = []
     base = os.fsencode(folder) + b"/"
-    reader(base, ruleset(), Confidence.MEDIUM)(
+    batch_scanner(base, ruleset(), Confidence.MEDIUM)(
         iter([[(os.fsencode(name), size) for name, size in sizes.items()]]), told.append
     )
     (one,) = told

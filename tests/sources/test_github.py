@@ -17,7 +17,7 @@ from outcrop.net.guard import Egress
 from outcrop.net.http import Answer, open_http
 from outcrop.sources.git.clone import Remote, clone
 from outcrop.sources.hosts.github import GitHub, GitHubError, HostedGist, HostedRepository
-from outcrop.sources.hosts.github_limits import Limits
+from outcrop.sources.hosts.github_limits import RateLimit
 from tests.support.git_host import ENV, git_host
 from tests.support.github_host import FIRST_DAY, Fault, GitHubHost, error, github_host, secondary, together
 
@@ -89,7 +89,7 @@ def ask(host: GitHubHost, clock: Time) -> Ask:
     ):
         async def main() -> Any:
             async with open_http(egress or host.egress) as http:
-                given = {"waiting": clock.waiting, "sleep": clock.sleep, "clock": clock} | options
+                given = {"on_wait": clock.waiting, "sleep": clock.sleep, "clock": clock} | options
                 answer = question(
                     GitHub(http, base_url or host.base_url, Secret(token) if token else None, **given)
                 )
@@ -513,7 +513,7 @@ def test_longest_of_several_limits_counts(clock):
         if seconds == 100:
             refused(50)
 
-    limits = Limits("host", clock.waiting, 3_600, sleep, clock)
+    limits = RateLimit("host", clock.waiting, 3_600, sleep, clock)
     for seconds in (10, 100, 20):
         refused(seconds)
     asyncio.run(limits.turn())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outcrop.sources.gitignore import Ignoring
+from outcrop.sources.gitignore import IgnorePatterns
 from tests.sources.conftest import Repo, Scan, token
 
 NAMES = [
@@ -47,8 +47,8 @@ def test_what_is_left_out_is_what_git_leaves_out(tmp_path: Path, text: bytes) ->
     repo.write(".gitignore", text)
     command = ["git", "ls-files", "-z", "--others", "--exclude-standard"]
     left = subprocess.run(command, cwd=repo.path, env=repo.environment(), capture_output=True, check=True)
-    ignoring = Ignoring(text)
-    assert sorted(name for name in NAMES if not ignoring.ignores_wholly(name)) == sorted(
+    ignoring = IgnorePatterns(text)
+    assert sorted(name for name in NAMES if not ignoring.ignores_path_or_parent(name)) == sorted(
         {*left.stdout.split(b"\0")} & {*NAMES}
     )
 

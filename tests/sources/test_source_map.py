@@ -6,7 +6,14 @@ from urllib.parse import quote
 
 import pytest
 
-from outcrop.sources.web.source_map import MapError, inline_map, is_inline, originals, plain_name, reference
+from outcrop.sources.web.source_map import (
+    SourceMapError,
+    inline_map,
+    is_inline,
+    originals,
+    plain_name,
+    reference,
+)
 
 MAP = {
     "version": 3,
@@ -67,7 +74,7 @@ def test_an_inline_map_is_decoded(address):
 
 @pytest.mark.parametrize("address", [b"data:nothing", b"data:application/json;base64,A"])
 def test_a_broken_inline_map_is_an_error(address):
-    with pytest.raises(MapError):
+    with pytest.raises(SourceMapError):
         list(originals(inline_map(address)))
 
 
@@ -90,7 +97,7 @@ def test_files_without_content_are_left_out_and_without_a_name_are_not():
     "raw", [b"", b"<html>", b"[1]", b"3", b"{", b"[" * 100_000, b'{"sections":[' + b'{"map":' * 50_000]
 )
 def test_what_is_no_map_is_an_error(raw):
-    with pytest.raises(MapError):
+    with pytest.raises(SourceMapError):
         list(originals(raw))
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outcrop.sources.web.urls import identity, normalise, same_site, told
+from outcrop.sources.web.urls import is_same_site, normalise_url, redact_url, stable_path
 
 HOME = "https://h.example/"
 
@@ -31,7 +31,7 @@ HOME = "https://h.example/"
     ],
 )
 def test_an_address_has_one_spelling(reference, base, spelled):
-    assert normalise(reference, base) == spelled
+    assert normalise_url(reference, base) == spelled
 
 
 @pytest.mark.parametrize(
@@ -48,15 +48,15 @@ def test_an_address_has_one_spelling(reference, base, spelled):
     ],
 )
 def test_what_is_of_the_same_site(url, start, same):
-    assert same_site(url, start) is same
+    assert is_same_site(url, start) is same
 
 
 def test_an_address_is_told_without_what_may_be_secret():
     assert (
-        told("https://me:hunter2@h.example/a?token=abc&page=2&eyJhbGciOi#x")
+        redact_url("https://me:hunter2@h.example/a?token=abc&page=2&eyJhbGciOi#x")
         == "https://h.example/a?token&page"
     )
-    assert told("http://[broken") == "an address that cannot be read"
+    assert redact_url("http://[broken") == "an address that cannot be read"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_an_address_is_told_without_what_may_be_secret():
     ],
 )  # fmt: skip
 def test_a_content_hash_is_no_part_of_a_files_identity(name, kept):
-    assert identity(f"/static/{name}") == f"/static/{kept}"
+    assert stable_path(f"/static/{name}") == f"/static/{kept}"
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,12 @@ def test_a_content_hash_is_no_part_of_a_files_identity(name, kept):
     ],
 )  # fmt: skip
 def test_ordinary_names_stay(name):
-    assert identity(f"/static/{name}") == f"/static/{name}"
+    assert stable_path(f"/static/{name}") == f"/static/{name}"
 
 
 @given(st.text(max_size=100), st.text(max_size=50))
 def test_any_address_can_be_read(reference, base):
-    assert (spelled := normalise(reference, HOME)) is None or normalise(spelled) == spelled
-    normalise(reference, base)
-    told(reference)
-    identity(reference)
+    assert (spelled := normalise_url(reference, HOME)) is None or normalise_url(spelled) == spelled
+    normalise_url(reference, base)
+    redact_url(reference)
+    stable_path(reference)

@@ -10,7 +10,7 @@ import pytest
 
 from outcrop.domain.finding import SourceType
 from outcrop.net.http import open_http
-from outcrop.sources.web.crawl import Site, crawl
+from outcrop.sources.web.crawl import CrawlOptions, crawl
 from tests.support.web_host import START, WebHost, moved, page, script, text, visit, web_host
 
 
@@ -242,7 +242,7 @@ def test_a_start_that_is_no_address_is_a_gap(start):
 def test_ending_early_ends_all_requests():
     async def run(host: WebHost) -> int:
         async with open_http(host.egress) as http:
-            found = crawl(http, Site(START), lambda *_: None)
+            found = crawl(http, CrawlOptions(START), lambda *_: None)
             async for _ in found:
                 break
             await found.aclose()  # type: ignore[attr-defined]
@@ -257,7 +257,7 @@ def test_memory_does_not_grow_with_the_site():
 
     async def run(host: WebHost) -> int:
         async with open_http(host.egress) as http:
-            async for _ in crawl(http, Site(START, at_once=2), lambda *_: None):
+            async for _ in crawl(http, CrawlOptions(START, at_once=2), lambda *_: None):
                 await asyncio.sleep(0)
         return tracemalloc.get_traced_memory()[1]
 

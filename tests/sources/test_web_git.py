@@ -11,7 +11,7 @@ import pytest
 from outcrop.net.http import open_http
 from outcrop.sources.git import command
 from outcrop.sources.git.repository import Repository
-from outcrop.sources.web.git_folder import Limits, fetch_repository
+from outcrop.sources.web.git_folder import GitFolderLimits, fetch_repository
 from outcrop.sources.web.git_objects import index_ids, unpack
 from tests.sources.conftest import Repo
 from tests.support.web_host import WebHost, page, text, web_host
@@ -37,7 +37,7 @@ class Served:
         )
 
 
-def fetch(host: WebHost, work: Path, limits: Limits | None = None) -> Repository | None:
+def fetch(host: WebHost, work: Path, limits: GitFolderLimits | None = None) -> Repository | None:
     async def run() -> Repository | None:
         async with open_http(host.egress) as http:
             return await fetch_repository(
@@ -203,15 +203,15 @@ def test_a_head_without_anything_behind_it(tmp_path):
 
 def test_limits_are_kept_and_told(filled, tmp_path):
     with web_host({}, fallback=Served(filled.path)) as host:
-        few = fetch(host, tmp_path / "few", Limits(objects=3))
+        few = fetch(host, tmp_path / "few", GitFolderLimits(objects=3))
         assert "more than 3 objects: the rest was not fetched" in few.gaps
         assert sum("/objects/" in asked.path and "info" not in asked.path for asked in host.requests) == 3
         assert (
             "more than 600 bytes: the rest was not fetched"
-            in fetch(host, tmp_path / "small", Limits(size=600)).gaps
+            in fetch(host, tmp_path / "small", GitFolderLimits(size=600)).gaps
         )
         for name, seconds in (("short", 0.01), ("none", 0.0)):
-            found = fetch(host, tmp_path / name, Limits(seconds=seconds, at_once=1))
+            found = fetch(host, tmp_path / name, GitFolderLimits(seconds=seconds, at_once=1))
             assert any("seconds are over" in gap for gap in found.gaps)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
-from outcrop.sources.web.crawl import Site, crawl
+from outcrop.sources.web.crawl import CrawlOptions, crawl
 from tests.support.web_host import START, Asked, moved, page, script, text, visit, web_host
 
 
@@ -139,7 +139,7 @@ def test_redirects_from_http_to_https_are_of_the_site(tmp_path):
             async with open_http(both) as http:
                 return [
                     (r.origin, r.file_path)
-                    async for r in crawl(http, Site(START), lambda *gap: pytest.fail(str(gap)))
+                    async for r in crawl(http, CrawlOptions(START), lambda *gap: pytest.fail(str(gap)))
                 ]
 
         assert asyncio.run(run()) == [("https://site.example", "/"), ("https://site.example", "/a")]

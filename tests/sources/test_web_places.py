@@ -11,7 +11,7 @@ import pytest
 
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
-from outcrop.sources.web.crawl import Look, Site, look_again, returning
+from outcrop.sources.web.crawl import CrawlOptions, RefetchResult, refetch, refetch_client
 from tests.support.web_host import WebHost, moved, page, script, text, visit, web_host
 
 # Places
@@ -78,11 +78,17 @@ def test_maps_that_no_script_names_are_tried_with_the_places():
 # Looking again
 
 
-def look(host: WebHost, path: str, egress: Egress | None = None, *, known: bool = True) -> Look:
-    async def run() -> Look:
+def look(
+    host: WebHost, path: str, egress: Egress | None = None, *, authenticated: bool = True
+) -> RefetchResult:
+    async def run() -> RefetchResult:
         async with open_http(egress or host.egress) as http:
-            visitor = returning(http, Site("http://site.example/", headers={"X-Key": "k"}), known=known)
-            return await look_again(visitor, f"http://site.example{path}")
+            visitor = refetch_client(
+                http,
+                CrawlOptions("http://site.example/", headers={"X-Key": "k"}),
+                authenticated=authenticated,
+            )
+            return await refetch(visitor, f"http://site.example{path}")
 
     return asyncio.run(run())
 
@@ -95,13 +101,13 @@ def test_looking_again_gives_what_stands_there_now():
             "/challenge": page("<title>Just a moment...</title>"),
         }
     ) as host:
-        assert look(host, "/a.js") == Look(200, "application/javascript", b"key")
+        assert look(host, "/a.js") == RefetchResult(200, "application/javascript", b"key")
         assert host.requests[-1].headers["X-Key"] == "k"
-        assert look(host, "/a.js", known=False).status == 200
+        assert look(host, "/a.js", authenticated=False).status == 200
         assert "X-Key" not in host.requests[-1].headers
         assert look(host, "/none").status == 404
         assert look(host, "/moved").status == 302
-        assert look(host, "/challenge") == Look(failed="answered with a challenge page")
+        assert look(host, "/challenge") == RefetchResult(failed="answered with a challenge page")
         assert look(host, "/a.js", Egress()).failed
         assert look(host, "/a.js", Egress()).status is None
 

@@ -15,7 +15,7 @@ import pytest
 
 from outcrop.domain.errors import OperatorError
 from outcrop.scanner.engine import ruleset
-from outcrop.sources.workspace import cache_folder, sweep, work_folder
+from outcrop.sources.workspace import cache_folder, remove_abandoned_folders, work_folder
 from tests.sources.conftest import Outcrop, Repo, Scan, token, without_override
 from tests.support.command import run
 from tests.support.rulesets import cached_in
@@ -134,7 +134,7 @@ def test_a_folder_without_a_lock_is_swept_when_it_is_old(tmp_path: Path) -> None
     for folder in (young, old):
         folder.mkdir()
     os.utime(old, (1, 1))
-    sweep(tmp_path)
+    remove_abandoned_folders(tmp_path)
     assert young.exists()
     assert not old.exists()
 
@@ -145,7 +145,7 @@ def test_sweeping_does_not_follow_links(tmp_path: Path) -> None:
     (precious / ".lock").touch()
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "scan-link").symlink_to(precious)
-    sweep(tmp_path / "work")
+    remove_abandoned_folders(tmp_path / "work")
     assert (precious / ".lock").exists()
 
 
@@ -227,7 +227,7 @@ def test_a_folder_that_another_process_sweeps_before_it_is_locked_is_made_again(
         nonlocal swept
         if how == fcntl.LOCK_EX and not swept:
             swept = 1
-            sweep(tmp_path / "work")
+            remove_abandoned_folders(tmp_path / "work")
         real(lock, how)
 
     monkeypatch.setattr(fcntl, "flock", meanwhile)

@@ -29,7 +29,7 @@ from outcrop.services.pipeline.enqueue import start_run
 from outcrop.services.pipeline.foreground import run_now
 from outcrop.services.pipeline.plan import plan_run
 from outcrop.services.pipeline.run_source import look_at_source
-from outcrop.sources.isolated.process_pool import open_crew
+from outcrop.sources.isolated.process_pool import open_process_pool
 from outcrop.store import db as database
 from outcrop.store.keyring import Keys
 from outcrop.store.runs import scans, targets
@@ -265,7 +265,7 @@ class Pipeline:
         ruleset = make(load_text(text, "own.toml"), secrets.token_hex(16))
         _to_cache(self.cache, ruleset)
         stack = AsyncExitStack()
-        crew = self.wait(_entered(stack, open_crew(1, [], ruleset, self.tools.egress, self.cache)))
+        crew = self.wait(_entered(stack, open_process_pool(1, [], ruleset, self.tools.egress, self.cache)))
         try:
             yield replace(self.tools, ruleset=ruleset, crew=crew)
         finally:
@@ -365,7 +365,7 @@ def _tools(
             pool=await stack.enter_async_context(database.open_pool(url, size=8, statement_timeout=30)),
             keys=keys,
             ruleset=ruleset(),
-            crew=await stack.enter_async_context(open_crew(2, [], ruleset(), egress, cache)),
+            crew=await stack.enter_async_context(open_process_pool(2, [], ruleset(), egress, cache)),
             http=(http := await stack.enter_async_context(open_http(egress))),
             validator=Validator(http, Mode.OFF),
             egress=egress,

@@ -13,7 +13,7 @@ from typing import Any
 
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
-from outcrop.sources.web.crawl import Resource, Site, crawl
+from outcrop.sources.web.crawl import CrawlOptions, Resource, crawl
 from tests.support.tls import certificate
 
 Reply = tuple[int, Mapping[str, str], bytes]
@@ -173,7 +173,9 @@ def visit(host: WebHost, start: str = START, **options: Any) -> Crawled:
     async def run() -> Crawled:
         found = Crawled()
         async with open_http(host.egress) as http:
-            async for resource in crawl(http, Site(start, **options), lambda *gap: found.gaps.append(gap)):
+            async for resource in crawl(
+                http, CrawlOptions(start, **options), lambda *gap: found.gaps.append(gap)
+            ):
                 found.resources.append(resource)
         return found
 

@@ -23,7 +23,7 @@ from outcrop.scanner.engine.ruleset import load
 from outcrop.services import local_scan
 from outcrop.services.local_scan import LocalFinding, Options, Report
 from outcrop.sources.fork_pool import cores
-from outcrop.sources.located import Progress
+from outcrop.sources.located import ProgressCallback
 from outcrop.sources.workspace import cache_folder
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _reach(targets: list[str]) -> dict[str, Any]:
         return {}
     from outcrop.net.guard import Egress  # noqa: PLC0415 - a scan of files needs none of it
     from outcrop.settings import environment_settings  # noqa: PLC0415
-    from outcrop.sources.remote import Reach  # noqa: PLC0415
+    from outcrop.sources.remote import RemoteAccess  # noqa: PLC0415
 
     settings = environment_settings()
     egress = Egress.of(settings)
@@ -208,7 +208,7 @@ def _reach(targets: list[str]) -> dict[str, Any]:
         if settings.github_token is None
         else Secret(settings.github_token.get_secret_value(), wholly=True)
     )
-    return {"reach": Reach(egress, settings.github_api_url, token), "web_host": settings.github_host}
+    return {"reach": RemoteAccess(egress, settings.github_api_url, token), "web_host": settings.github_host}
 
 
 def _validated(report: Report, *, only_valid: bool) -> bool:
@@ -265,7 +265,7 @@ def _records(text: bytes) -> list[Any]:
     return whole if isinstance(whole, list) else [whole]
 
 
-def _progress(stack: ExitStack) -> Progress:
+def _progress(stack: ExitStack) -> ProgressCallback:
     """Show how far it has come, on a terminal only."""
     if not _is_terminal():
         return lambda _: None

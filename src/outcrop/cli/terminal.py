@@ -14,16 +14,16 @@ from rich.text import Text
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import reveal
 from outcrop.services.local_scan import Report
-from outcrop.sources.located import Outcome, Progress
+from outcrop.sources.located import ProgressCallback, ScanOutcome
 
 
 @contextmanager
-def progress() -> Iterator[Progress]:
+def progress() -> Iterator[ProgressCallback]:
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("scanning")
 
-        def told(outcome: Outcome) -> None:
+        def told(outcome: ScanOutcome) -> None:
             history = f", {outcome.commits:,} commits" if outcome.commits else ""
             bar.update(task, description=f"{outcome.files:,} files, {outcome.size / 1e6:,.0f} MB{history}")
 

@@ -26,8 +26,15 @@ from outcrop.scanner.engine.scan import (
 )
 from outcrop.scanner.text.magic import TAIL, begins_packed, ends_as_zip
 from outcrop.sources.fork_pool import Emit, spread
-from outcrop.sources.gitignore import Ignoring
-from outcrop.sources.located import Located, Outcome, Progress, for_path, member, shown
+from outcrop.sources.gitignore import IgnorePatterns
+from outcrop.sources.located import (
+    LocatedHit,
+    ProgressCallback,
+    ScanOutcome,
+    hits_at_path,
+    member_path,
+    printable_path,
+)
 
 _FIRST_BATCH, _BATCH = 64 << 10, 8 << 20  # bytes: small at first, since nobody has anything to do before
 _FILE = 4 << 10  # what a file costs before it is read, in bytes that could be read instead
@@ -37,7 +44,7 @@ _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
 @dataclass(slots=True)
-class Read:
+class BatchResult:
     """What a worker tells: hits and gaps by path, and how far it has come."""
 
     hits: list[tuple[bytes, Wire]] = field(default_factory=list)
@@ -51,7 +58,7 @@ Files = list[tuple[bytes, int]]  # each with its size
 Batch = Files | tuple[bytes, Part]  # or a part of a large one
 
 
-class Folder(NamedTuple):
+class FolderScan(NamedTuple):
     """One scan of a folder, or of a single file: what to look with, and what to leave out."""
 
     path: Path
@@ -84,7 +91,7 @@ def batches(
 def _is_packed(path: bytes) -> bool:
     """Tell whether a file must be read from its beginning to its end; one that cannot be read need not be cut either."""
     try:
-        with regular(path) as file:
+        with open_regular_file(path) as file:
             if begins_packed(file.read(512)):
                 return True
             before = max(0, file.seek(0, os.SEEK_END) - TAIL)
@@ -98,17 +105,17 @@ def _parts(
     base: bytes, path: bytes, size: int, jobs: int, gap: Callable[[bytes, str], None]
 ) -> Iterator[Batch]:
     try:
-        with regular(base + path) as file:
+        with open_regular_file(base + path) as file:
             for part in parts_of(file.read, size, jobs):
                 yield path, part
     except OSError as error:
         gap(path, _reason(error))
 
 
-def walk(work: Folder, gap: Callable[[bytes, str], None]) -> Iterator[tuple[bytes, int]]:
+def walk_folder(work: FolderScan, gap: Callable[[bytes, str], None]) -> Iterator[tuple[bytes, int]]:
     """Give every regular file of a folder with its size, in the order of names. Links are not followed: what they name is not in it."""
     root = os.fsencode(work.path)
-    folders: list[tuple[bytes, list[tuple[bytes, Ignoring]]]] = [(b"", [])]
+    folders: list[tuple[bytes, list[tuple[bytes, IgnorePatterns]]]] = [(b"", [])]
     while folders:
         folder, specs = folders.pop()
         try:
@@ -139,15 +146,15 @@ def walk(work: Folder, gap: Callable[[bytes, str], None]) -> Iterator[tuple[byte
         folders += reversed(inner)
 
 
-def _spec(path: bytes) -> Ignoring | None:
+def _spec(path: bytes) -> IgnorePatterns | None:
     try:
-        with regular(path) as file:
-            return Ignoring(file.read(1 << 20))
+        with open_regular_file(path) as file:
+            return IgnorePatterns(file.read(1 << 20))
     except OSError:
         return None
 
 
-def _ignored(path: bytes, specs: list[tuple[bytes, Ignoring]], *, is_folder: bool) -> bool:
+def _ignored(path: bytes, specs: list[tuple[bytes, IgnorePatterns]], *, is_folder: bool) -> bool:
     """Ask the nearest .gitignore that says anything about the path."""
     if path == b".git" or path.endswith(b"/.git"):
         return True
@@ -158,13 +165,15 @@ def _ignored(path: bytes, specs: list[tuple[bytes, Ignoring]], *, is_folder: boo
     return False
 
 
-def reader(base: bytes, ruleset: RuleSet, floor: Confidence) -> Callable[[Iterator[Batch], Emit], None]:
+def batch_scanner(
+    base: bytes, ruleset: RuleSet, floor: Confidence
+) -> Callable[[Iterator[Batch], Emit], None]:
     """Give the work of one process: read files, scan them, tell."""
 
     def work(batches: Iterator[Batch], emit: Emit) -> None:
         buffer = bytearray(_BUFFER)
         for batch in batches:
-            told = Read(cut=isinstance(batch, tuple))
+            told = BatchResult(cut=isinstance(batch, tuple))
             for item in [batch] if isinstance(batch, tuple) else _stretches(base, batch, buffer, told):
                 scanned = (
                     scan_stretch(ruleset, item, floor)
@@ -181,7 +190,7 @@ def reader(base: bytes, ruleset: RuleSet, floor: Confidence) -> Callable[[Iterat
 
 
 def _stretches(
-    base: bytes, batch: Files, buffer: bytearray, told: Read
+    base: bytes, batch: Files, buffer: bytearray, told: BatchResult
 ) -> Iterator[Stretch | tuple[bytes, None]]:
     """Read the files of a batch, as many as fit, into the buffer; one that is too large for that is given by its path."""
     view = memoryview(buffer)
@@ -211,12 +220,12 @@ def _stretches(
 
 
 def _alone(
-    base: bytes, item: tuple[bytes, Part | None], ruleset: RuleSet, floor: Confidence, told: Read
+    base: bytes, item: tuple[bytes, Part | None], ruleset: RuleSet, floor: Confidence, told: BatchResult
 ) -> Iterator[tuple[bytes, Found, int]]:
     """Scan one large file, or a part of it."""
     path, part = item
     try:
-        with regular(base + path) as file:
+        with open_regular_file(base + path) as file:
             if part is None:
                 found = scan_stream(ruleset, file.read, floor)
                 size = file.tell()
@@ -232,7 +241,7 @@ def _alone(
     yield path, found, size
 
 
-def regular(path: bytes) -> FileIO:
+def open_regular_file(path: bytes) -> FileIO:
     """Open a regular file, without following a link that took its place, and without waiting for a pipe."""
     file = os.open(path, _OPEN)
     if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -270,9 +279,9 @@ def _behind(path: Path) -> Path:
         return path
 
 
-def scan_folder(folder: Folder, progress: Progress) -> Outcome:
+def scan_folder(folder: FolderScan, progress: ProgressCallback) -> ScanOutcome:
     """Scan a folder, or a single file."""
-    outcome = Outcome()
+    outcome = ScanOutcome()
     path = folder.path
     single = not path.is_dir()
     if (
@@ -282,10 +291,12 @@ def scan_folder(folder: Folder, progress: Progress) -> Outcome:
     if not single:
         os.scandir(path).close()  # where that is not allowed nothing can be read at all
     base = os.path.join(os.fsencode(path.parent if single else path), b"")
-    todo = [(os.fsencode(path.name), _size(path))] if single else walk(folder, outcome.gap)
+    todo = [(os.fsencode(path.name), _size(path))] if single else walk_folder(folder, outcome.gap)
     cut: dict[bytes, Found] = {}
     for told in spread(
-        batches(base, todo, folder.jobs, outcome.gap), reader(base, folder.ruleset, folder.floor), folder.jobs
+        batches(base, todo, folder.jobs, outcome.gap),
+        batch_scanner(base, folder.ruleset, folder.floor),
+        folder.jobs,
     ):
         outcome.files += told.files
         outcome.size += told.size
@@ -301,13 +312,13 @@ def scan_folder(folder: Folder, progress: Progress) -> Outcome:
     for name, found in cut.items():
         _locate(outcome, name, found)
     if single and outcome.gaps and not outcome.size:
-        raise OperatorError(f"{shown(os.fsencode(path))}: {outcome.gaps[0][1]}")
+        raise OperatorError(f"{printable_path(os.fsencode(path))}: {outcome.gaps[0][1]}")
     outcome.gaps = sorted(set(outcome.gaps))  # parts of one file have the same to tell
     return outcome
 
 
-def _locate(outcome: Outcome, name: bytes, found: Found) -> None:
-    outcome.located += [Located(hit, member(name, inner)) for inner, hit in for_path(found, name)]
+def _locate(outcome: ScanOutcome, name: bytes, found: Found) -> None:
+    outcome.located += [LocatedHit(hit, member_path(name, inner)) for inner, hit in hits_at_path(found, name)]
     for reason in found.gaps:
         outcome.gap(name, reason)
 
@@ -318,5 +329,5 @@ def _size(path: Path) -> int:
     except OSError:  # reading it says what is wrong
         return 0
     if not stat.S_ISREG(status.st_mode):
-        raise OperatorError(f"{shown(os.fsencode(path))}: not a regular file")
+        raise OperatorError(f"{printable_path(os.fsencode(path))}: not a regular file")
     return status.st_size

@@ -15,7 +15,7 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape").translate(_BYTES)
 
 
-class Ignoring:
+class IgnorePatterns:
     """The patterns of one file; a line that is no pattern names nothing."""
 
     __slots__ = ("_spec",)
@@ -35,7 +35,7 @@ class Ignoring:
         """Tell whether a path is left out by itself; a walk that leaves out a folder does not come to what is in it."""
         return bool(self.says(path))
 
-    def ignores_wholly(self, path: bytes) -> bool:
+    def ignores_path_or_parent(self, path: bytes) -> bool:
         """Tell whether a path, or a folder that it lies in, is left out: a `!` brings nothing back from such a folder."""
         parts = path.split(b"/")
         return any(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from outcrop.domain.excerpt import Excerpt
 
 
-class Origin(NamedTuple):
+class CommitInfo(NamedTuple):
     """The commit that a place is attributed to; a date that cannot be read is None."""
 
     commit: str
@@ -27,14 +27,14 @@ class Origin(NamedTuple):
 
 
 @dataclass(slots=True)
-class Located:
+class LocatedHit:
     """One credential at one place."""
 
     hit: Hit
     path: (
         bytes | None
     )  # as the source has it, inside an archive after `!`; None where nothing names the content
-    origin: Origin | None = None
+    origin: CommitInfo | None = None
     at_tip: bool = True
     current_line: int | None = None
     unreachable: bool = False  # no ref reaches the blob
@@ -50,47 +50,49 @@ class Located:
     def file(self) -> bytes | None:
         """Give the path of the file that holds it, the archive where it is in one: a file's own name may have a `!` in it."""
         return (
-            self.path[: -len(member(b"", self.inner) or b"") - 1] if self.path and self.inner else self.path
+            self.path[: -len(member_path(b"", self.inner) or b"") - 1]
+            if self.path and self.inner
+            else self.path
         )
 
 
 @dataclass(slots=True)
-class Outcome:
+class ScanOutcome:
     """What a source gave so far."""
 
-    located: list[Located] = field(default_factory=list)
+    located: list[LocatedHit] = field(default_factory=list)
     gaps: list[tuple[str, str]] = field(default_factory=list)  # where, why
     files: int = 0
     size: int = 0
     commits: int = 0
 
     def gap(self, where: bytes | str, reason: str) -> None:
-        self.gaps.append((where if isinstance(where, str) else shown(where), one_line(reason)))
+        self.gaps.append((where if isinstance(where, str) else printable_path(where), one_line(reason)))
 
 
-Progress = Callable[[Outcome], None]
+ProgressCallback = Callable[[ScanOutcome], None]
 
 
-def shown(path: bytes) -> str:
+def printable_path(path: bytes) -> str:
     """Write a path so that it stays on one line whatever it is made of; text that is text stays as it is."""
     return one_line(path.decode("utf-8", "surrogateescape"))
 
 
-def member(path: bytes | None, inner: str) -> bytes | None:
+def member_path(path: bytes | None, inner: str) -> bytes | None:
     """Name a member of an archive."""
     if not inner:
         return path
     return (path + b"!" if path else b"") + inner.encode("utf-8", "surrogateescape")
 
 
-def for_path(found: Found, path: bytes | None) -> list[tuple[str, Hit]]:
+def hits_at_path(found: Found, path: bytes | None) -> list[tuple[str, Hit]]:
     """Give a content's hits at one path, each value once: where no mark allows it, and by a rule that knows it, if there is such.
 
     Rules for files of certain names speak in those files only.
     """
     by_member: dict[str, list[Hit]] = {}
     for inner, hit in found.hits:
-        name = member(path, inner) or b""
+        name = member_path(path, inner) or b""
         if _counts(hit, name):
             by_member.setdefault(inner, []).append(hit)
     kept: list[tuple[str, Hit]] = []

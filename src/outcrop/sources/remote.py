@@ -17,32 +17,37 @@ from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import scan_content
 from outcrop.sources.git.clone import Remote
 from outcrop.sources.hosts.github import GitHub, GitHubError
-from outcrop.sources.located import Located, Outcome, Progress, for_path, member
-from outcrop.sources.resolve_target import Found, sources_of
-from outcrop.sources.web.crawl import Site, crawl
+from outcrop.sources.located import LocatedHit, ProgressCallback, ScanOutcome, hits_at_path, member_path
+from outcrop.sources.resolve_target import ScanSource, resolve_target
+from outcrop.sources.web.crawl import CrawlOptions, crawl
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class RemoteAccess:
     """How to get there."""
 
     egress: Egress
     github_url: str
     token: Secret | None = None
 
-    def remote(self, found: Found) -> Remote:
+    def clone_remote(self, found: ScanSource) -> Remote:
         """Give a repository with the operator's token, where it is on the host that the token is for."""
         own = self.token is not None and found.github
         return Remote(found.url, ("x-access-token", reveal(self.token)) if own and self.token else None)
 
 
-def list_sources(spec: Spec, reach: Reach, gaps: list[Gap]) -> list[Found]:
+def list_sources(spec: Spec, reach: RemoteAccess, gaps: list[Gap]) -> list[ScanSource]:
     """Give what a target consists of."""
 
-    async def listed() -> list[Found]:
+    async def listed() -> list[ScanSource]:
         async with open_http(reach.egress) as http:
             host = GitHub(http, reach.github_url, reach.token)
-            return [found async for found in sources_of(spec, host, own=reach.token is not None, gaps=gaps)]
+            return [
+                found
+                async for found in resolve_target(
+                    spec, host, has_credential=reach.token is not None, gaps=gaps
+                )
+            ]
 
     try:
         return asyncio.run(listed())
@@ -50,24 +55,28 @@ def list_sources(spec: Spec, reach: Reach, gaps: list[Gap]) -> list[Found]:
         raise OperatorError(f"{spec.shown}: {error.message}") from None
 
 
-def look_at_site(
-    found: Found, reach: Reach, ruleset: RuleSet, floor: Confidence, progress: Progress
-) -> Outcome:
+def scan_site(
+    found: ScanSource, reach: RemoteAccess, ruleset: RuleSet, floor: Confidence, progress: ProgressCallback
+) -> ScanOutcome:
     """Crawl a site and scan what it serves as it comes."""
-    outcome = Outcome()
+    outcome = ScanOutcome()
 
     async def look() -> None:
         async with open_http(reach.egress) as http:
             async for resource in crawl(
-                http, Site.of(found.url, found.options, found.include, found.exclude), outcome.gap
+                http,
+                CrawlOptions.from_target(found.url, found.options, found.include, found.exclude),
+                outcome.gap,
             ):
                 outcome.files += 1
                 outcome.size += len(resource.body)
                 path = resource.file_path.encode("utf-8", "surrogateescape")
                 held = scan_content(ruleset, resource.body, floor)
                 outcome.located += [
-                    Located(hit, member(path, inner), source_type=resource.source_type, url=resource.url)
-                    for inner, hit in for_path(held, path)
+                    LocatedHit(
+                        hit, member_path(path, inner), source_type=resource.source_type, url=resource.url
+                    )
+                    for inner, hit in hits_at_path(held, path)
                 ]
                 for reason in held.gaps:
                     outcome.gap(resource.url, reason)

@@ -16,7 +16,7 @@ from outcrop.sources.hosts.github import GitHub, HostedGist, HostedRepository
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ScanSource:
     """A source of a run: what identifies it, and how to reach it. It holds no credential."""
 
     source: str
@@ -34,39 +34,47 @@ class Found:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-async def sources_of(spec: Spec, host: GitHub, *, own: bool, gaps: list[Gap]) -> AsyncIterator[Found]:
-    """Give what a target consists of. `own`: it has a credential of its own, so that what is not public may be looked at."""
+async def resolve_target(
+    spec: Spec, host: GitHub, *, has_credential: bool, gaps: list[Gap]
+) -> AsyncIterator[ScanSource]:
+    """Give what a target consists of. `has_credential`: it has a credential of its own, so that what is not public may be looked at."""
     match spec.kind:
         case TargetKind.SITE | TargetKind.PAGE:
-            yield _site(spec, own=own)
+            yield _site(spec, has_credential=has_credential)
         case TargetKind.OWNER:
-            async for found in _of_owner(spec, host, own=own, gaps=gaps):
+            async for found in _of_owner(spec, host, has_credential=has_credential, gaps=gaps):
                 yield found
         case TargetKind.FOLDER:
             yield _folder(spec)
         case TargetKind.GISTS:
-            async for found in _of_gists(spec.name.removeprefix("gists:"), host, own=own, gaps=gaps):
+            async for found in _of_gists(
+                spec.name.removeprefix("gists:"), host, has_credential=has_credential, gaps=gaps
+            ):
                 yield found
         case _:
-            for found in await _single(spec, host, own=own, gaps=gaps):
+            for found in await _single(spec, host, has_credential=has_credential, gaps=gaps):
                 yield found
 
 
-async def _of_owner(spec: Spec, host: GitHub, *, own: bool, gaps: list[Gap]) -> AsyncIterator[Found]:
+async def _of_owner(
+    spec: Spec, host: GitHub, *, has_credential: bool, gaps: list[Gap]
+) -> AsyncIterator[ScanSource]:
     owner = spec.name.removeprefix("github:")
     async for repository in host.repositories(owner):
-        for found in _wanted(repository, spec, own=own, gaps=gaps):
+        for found in _wanted(repository, spec, has_credential=has_credential, gaps=gaps):
             yield found
     if spec.options.get("gists"):
-        async for found in _of_gists(owner, host, own=own, gaps=gaps):
+        async for found in _of_gists(owner, host, has_credential=has_credential, gaps=gaps):
             yield found
 
 
-async def _of_gists(owner: str, host: GitHub, *, own: bool, gaps: list[Gap]) -> AsyncIterator[Found]:
+async def _of_gists(
+    owner: str, host: GitHub, *, has_credential: bool, gaps: list[Gap]
+) -> AsyncIterator[ScanSource]:
     """Give a user's gists. The operator's token may be that user's: what is shown to it alone is not even named, as a name opens it."""
     hidden = False
     async for gist in host.gists(owner):
-        if gist.public or own:
+        if gist.public or has_credential:
             yield _gist(gist)
         else:
             hidden = True
@@ -76,12 +84,12 @@ async def _of_gists(owner: str, host: GitHub, *, own: bool, gaps: list[Gap]) -> 
         )
 
 
-async def _single(spec: Spec, host: GitHub, *, own: bool, gaps: list[Gap]) -> list[Found]:
+async def _single(spec: Spec, host: GitHub, *, has_credential: bool, gaps: list[Gap]) -> list[ScanSource]:
     path = urlsplit(spec.name).path.strip("/").removesuffix(".git")
     if not (host.is_own_host(spec.name) or (spec.kind is TargetKind.GIST and is_gist_host(spec.name))):
         if spec.kind is TargetKind.COMMIT:
             raise OperatorError("a single commit is looked at on GitHub only")
-        return [_plain(spec, own=own)]
+        return [_plain(spec, has_credential=has_credential)]
     if spec.kind is TargetKind.GIST:
         return [_gist(await host.gist(path.rpartition("/")[2]))]
     if spec.kind is TargetKind.COMMIT:
@@ -89,31 +97,33 @@ async def _single(spec: Spec, host: GitHub, *, own: bool, gaps: list[Gap]) -> li
         commit = await host.commit(full_name, sha)
         return (
             [_repository(commit.repository, spec, commit=commit.sha)]
-            if _may_see(commit.repository, own=own, gaps=gaps)
+            if _may_see(commit.repository, has_credential=has_credential, gaps=gaps)
             else []
         )
-    return _wanted(await host.repository(path), spec, own=own, gaps=gaps)
+    return _wanted(await host.repository(path), spec, has_credential=has_credential, gaps=gaps)
 
 
 def is_gist_host(address: str) -> bool:
     return (urlsplit(address).hostname or "").startswith("gist.")
 
 
-def _site(spec: Spec, *, own: bool) -> Found:
+def _site(spec: Spec, *, has_credential: bool) -> ScanSource:
     parts = urlsplit(spec.name)
-    return Found(
+    return ScanSource(
         f"{parts.scheme}://{parts.netloc}",
         "site",
         spec.name,
         html_url=spec.shown,
-        visibility=Visibility.UNKNOWN if own else Visibility.PUBLIC,
+        visibility=Visibility.UNKNOWN if has_credential else Visibility.PUBLIC,
         include=spec.include,
         exclude=spec.exclude,
         options=spec.options | ({"depth": 0} if spec.kind is TargetKind.PAGE else {}),
     )
 
 
-def _wanted(repository: HostedRepository, spec: Spec, *, own: bool, gaps: list[Gap]) -> list[Found]:
+def _wanted(
+    repository: HostedRepository, spec: Spec, *, has_credential: bool, gaps: list[Gap]
+) -> list[ScanSource]:
     """Give a repository and its wiki, where the target wants them and may see them."""
     if spec.kind is TargetKind.OWNER and (
         (repository.fork and not spec.options.get("forks"))
@@ -121,7 +131,7 @@ def _wanted(repository: HostedRepository, spec: Spec, *, own: bool, gaps: list[G
         or not _named(repository.full_name, spec)
     ):
         return []
-    if not _may_see(repository, own=own, gaps=gaps) or repository.empty:
+    if not _may_see(repository, has_credential=has_credential, gaps=gaps) or repository.empty:
         return []
     found = [_repository(repository, spec)]
     if repository.has_wiki and spec.options.get("wikis", True):
@@ -129,9 +139,9 @@ def _wanted(repository: HostedRepository, spec: Spec, *, own: bool, gaps: list[G
     return found
 
 
-def _may_see(repository: HostedRepository, *, own: bool, gaps: list[Gap]) -> bool:
+def _may_see(repository: HostedRepository, *, has_credential: bool, gaps: list[Gap]) -> bool:
     """Tell whether a run may look at a repository: the operator's token is for public ones only."""
-    if repository.visibility is Visibility.PUBLIC or own:
+    if repository.visibility is Visibility.PUBLIC or has_credential:
         return True
     gaps.append(Gap(repository.full_name, "is not public: the target needs a credential of its own"))
     return False
@@ -152,9 +162,9 @@ def _over_paths(spec: Spec, patterns: tuple[str, ...]) -> tuple[str, ...]:
     return () if spec.kind is TargetKind.OWNER else patterns
 
 
-def _repository(repository: HostedRepository, spec: Spec, commit: str | None = None) -> Found:
+def _repository(repository: HostedRepository, spec: Spec, commit: str | None = None) -> ScanSource:
     host = urlsplit(repository.html_url).netloc.lower()
-    return Found(
+    return ScanSource(
         f"{host}/repositories/{repository.id}",
         "commit" if commit else "git",
         repository.clone_url,
@@ -169,9 +179,9 @@ def _repository(repository: HostedRepository, spec: Spec, commit: str | None = N
     )
 
 
-def _wiki(repository: HostedRepository, spec: Spec) -> Found:
+def _wiki(repository: HostedRepository, spec: Spec) -> ScanSource:
     host = urlsplit(repository.html_url).netloc.lower()
-    return Found(
+    return ScanSource(
         f"{host}/repositories/{repository.id}/wiki",
         "git",
         repository.clone_url.removesuffix(".git") + ".wiki.git",
@@ -184,9 +194,9 @@ def _wiki(repository: HostedRepository, spec: Spec) -> Found:
     )
 
 
-def _gist(gist: HostedGist) -> Found:
+def _gist(gist: HostedGist) -> ScanSource:
     host = urlsplit(gist.html_url).netloc.lower()
-    return Found(
+    return ScanSource(
         f"{host}/gists/{gist.id}",
         "git",
         gist.clone_url,
@@ -199,10 +209,10 @@ def _gist(gist: HostedGist) -> Found:
     )
 
 
-def _folder(spec: Spec) -> Found:
+def _folder(spec: Spec) -> ScanSource:
     """Give a folder on this machine: what identifies it is where it was cloned from, else its path."""
     origin = origin_of(Path(spec.name))
-    return Found(
+    return ScanSource(
         origin or f"file://{spec.name}",
         "folder",
         spec.name,
@@ -212,18 +222,18 @@ def _folder(spec: Spec) -> Found:
     )
 
 
-def _plain(spec: Spec, *, own: bool) -> Found:
+def _plain(spec: Spec, *, has_credential: bool) -> ScanSource:
     """Give a repository, or a gist-like one, on a host whose API is not asked."""
     address = spec.name.removesuffix("/").removesuffix(".git")
     parts = urlsplit(address)
     name = "/".join(parts.path.strip("/").split("/")[-2:])
-    return Found(
+    return ScanSource(
         f"{parts.scheme}://{parts.netloc.lower()}{parts.path}",
         "git",
         spec.name,
         html_url=address,
         full_name=name if "/" in name else None,
-        visibility=Visibility.UNKNOWN if own else Visibility.PUBLIC,
+        visibility=Visibility.UNKNOWN if has_credential else Visibility.PUBLIC,
         gist=spec.kind is TargetKind.GIST,
         include=_over_paths(spec, spec.include),
         exclude=_over_paths(spec, spec.exclude),

@@ -39,7 +39,7 @@ def work_folder(cache: Path) -> Iterator[Path]:
 
 def _made(parent: Path) -> tuple[Path, int]:
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    sweep(parent)
+    remove_abandoned_folders(parent)
     return _locked(parent)
 
 
@@ -67,7 +67,7 @@ def _locked(parent: Path) -> tuple[Path, int]:
         os.close(lock)
 
 
-def sweep(parent: Path) -> None:
+def remove_abandoned_folders(parent: Path) -> None:
     """Remove the folders whose process is gone: nobody holds their lock."""
     for folder in parent.glob("scan-*"):
         try:

@@ -9,14 +9,14 @@ from outcrop.domain.target import OPTIONS, Spec, TargetKind, parse_target
 from outcrop.services.local_scan.options import Options, Place
 from outcrop.services.local_scan.repository import scan_remote
 from outcrop.sources.git.clone import Remote
-from outcrop.sources.located import Outcome, Progress
-from outcrop.sources.remote import list_sources, look_at_site
-from outcrop.sources.resolve_target import Found
+from outcrop.sources.located import ProgressCallback, ScanOutcome
+from outcrop.sources.remote import list_sources, scan_site
+from outcrop.sources.resolve_target import ScanSource
 
 
 def scan_elsewhere(
-    target: str, options: Options, progress: Progress, told: list[tuple[str, str]]
-) -> Iterator[tuple[Outcome, Place]]:
+    target: str, options: Options, progress: ProgressCallback, told: list[tuple[str, str]]
+) -> Iterator[tuple[ScanOutcome, Place]]:
     """Scan what an address, or a name at GitHub, stands for: one repository or site after the other."""
     if options.reach is None:
         raise OperatorError(f"{target}: only what is on this machine can be scanned here")
@@ -25,7 +25,9 @@ def scan_elsewhere(
     gaps: list[Gap] = []
     if remote and remote.login and kind is TargetKind.REPOSITORY:
         found_here = [
-            Found(name, "git", remote.url, html_url=name.removesuffix(".git"), full_name=_full_name(name))
+            ScanSource(
+                name, "git", remote.url, html_url=name.removesuffix(".git"), full_name=_full_name(name)
+            )
         ]
     else:
         found_here = list_sources(Spec(kind, name, options=dict(OPTIONS[kind])), options.reach, gaps)
@@ -35,13 +37,13 @@ def scan_elsewhere(
             found.source, found.html_url or found.url, found.full_name, found.visibility, found.gist
         )
         if found.kind == "site":
-            yield look_at_site(found, options.reach, options.ruleset, options.floor, progress), place
+            yield scan_site(found, options.reach, options.ruleset, options.floor, progress), place
             continue
         login = remote.login if remote else None
         try:
             yield scan_remote(
                 found,
-                options.reach.remote(found) if login is None else Remote(found.url, login),
+                options.reach.clone_remote(found) if login is None else Remote(found.url, login),
                 place,
                 options,
                 progress,

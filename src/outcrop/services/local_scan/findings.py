@@ -15,7 +15,7 @@ from outcrop.scanner.engine.confirm import Hit
 from outcrop.scanner.risk.score import Evidence, score
 from outcrop.scanner.rules.allowlist import passes_at
 from outcrop.services.local_scan.options import Place
-from outcrop.sources.located import Located, shown
+from outcrop.sources.located import LocatedHit, printable_path
 
 if TYPE_CHECKING:
     from outcrop.validation.verdict import Verdict
@@ -40,7 +40,7 @@ class LocalFinding(NamedTuple):
         return self.evidence.validation is Validation.VALID
 
 
-def described(located: Iterable[Located], place: Place, known: Counter[str]) -> Iterator[LocalFinding]:
+def described(located: Iterable[LocatedHit], place: Place, known: Counter[str]) -> Iterator[LocalFinding]:
     """Number, order and describe what was found; allowed, ignored and known ones are left out.
 
     Files of two targets can have the same path: what is known accounts for as many findings as it has, and those are taken off.
@@ -62,17 +62,17 @@ def described(located: Iterable[Located], place: Place, known: Counter[str]) -> 
             yield LocalFinding(_fields(one, fingerprint, place, evidence), one.hit, evidence, path)
 
 
-def _passes(one: Located) -> bool:
+def _passes(one: LocatedHit) -> bool:
     return passes_at(
         one.hit.rule.allowed, one.hit.spared, one.path or b"", one.origin.commit if one.origin else ""
     )
 
 
-def _order(one: Located) -> tuple[bytes, int, int, str]:
+def _order(one: LocatedHit) -> tuple[bytes, int, int, str]:
     return one.path or b"", one.hit.line, one.hit.column, one.hit.rule.id
 
 
-def fingerprints(located: list[Located]) -> list[str]:
+def fingerprints(located: list[LocatedHit]) -> list[str]:
     """Name findings so that a moved line changes nothing and a guessed password is not confirmed.
 
     The name is the path, 20 bits of the value's digest, and a counter for values that share those bits, in the
@@ -83,7 +83,7 @@ def fingerprints(located: list[Located]) -> list[str]:
         for one in located
     ]
     names = [
-        f"{one.hit.secret.masked_within(shown(one.path or b''))}:{digest[:5]}"
+        f"{one.hit.secret.masked_within(printable_path(one.path or b''))}:{digest[:5]}"
         for one, digest in zip(located, digests, strict=True)
     ]
     order = sorted(range(len(located)), key=lambda at: (names[at], digests[at]))
@@ -95,19 +95,19 @@ def fingerprints(located: list[Located]) -> list[str]:
     return [f"{name}:{number}" for name, number in zip(names, numbers, strict=True)]
 
 
-def _evidence(one: Located, place: Place, places: int) -> Evidence:
+def _evidence(one: LocatedHit, place: Place, places: int) -> Evidence:
     """Give what the score is made from while nobody has been asked."""
     source_type = one.source_type or (
         SourceType.GIST if place.gist else SourceType.REPO if one.at_tip else SourceType.COMMIT
     )
-    path = None if one.path is None else one.hit.secret.masked_within(shown(one.path))
+    path = None if one.path is None else one.hit.secret.masked_within(printable_path(one.path))
     return Evidence(
         Validation.UNVALIDATED, Confidence.LOW, one.hit.strength, one.hit.rule.impact, source_type, place.visibility,
         path=path, placeholder=one.hit.placeholder, places=places,
     )  # fmt: skip
 
 
-def _fields(one: Located, fingerprint: str, place: Place, evidence: Evidence) -> dict[str, Any]:
+def _fields(one: LocatedHit, fingerprint: str, place: Place, evidence: Evidence) -> dict[str, Any]:
     hit, origin = one.hit, one.origin
     at = datetime.fromtimestamp(origin.at, UTC) if origin and origin.at is not None else None
     url = one.url or (
@@ -115,7 +115,7 @@ def _fields(one: Located, fingerprint: str, place: Place, evidence: Evidence) ->
     )
     made = score(evidence)
     return {
-        "id": uuid.uuid5(_NAMESPACE, f"{shown(os.fsencode(place.source))}\0{fingerprint}"),
+        "id": uuid.uuid5(_NAMESPACE, f"{printable_path(os.fsencode(place.source))}\0{fingerprint}"),
         "status": Status.ACTIVE,
         "validation_status": evidence.validation,
         "validation_confidence": evidence.validation_confidence,

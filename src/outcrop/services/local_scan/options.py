@@ -7,11 +7,11 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 from outcrop.domain.finding import Confidence, Visibility
 from outcrop.scanner.engine.ruleset import RuleSet
-from outcrop.sources.gitignore import Ignoring
+from outcrop.sources.gitignore import IgnorePatterns
 
 if TYPE_CHECKING:
     from outcrop.domain.target import TargetKind
-    from outcrop.sources.remote import Reach
+    from outcrop.sources.remote import RemoteAccess
 
 IGNORE_FILE = ".outcropignore"
 TargetType = Literal["folder", "git", "stdin", "elsewhere"]
@@ -33,7 +33,7 @@ class Options(NamedTuple):
     stdin: IO[bytes] | None = None
     kind: "TargetKind | None" = None  # of what stands elsewhere, where the guess would be wrong
     web_host: str = "github.com"
-    reach: "Reach | None" = None  # how to get to what stands elsewhere
+    reach: "RemoteAccess | None" = None  # how to get to what stands elsewhere
 
 
 def nothing(_path: bytes) -> bool:
@@ -53,12 +53,12 @@ class Place(NamedTuple):
     )
 
 
-def ignoring(file: Path) -> Ignoring | None:
+def ignoring(file: Path) -> IgnorePatterns | None:
     """Read a file of patterns in the syntax of .gitignore, where there is one."""
     if not os.path.isfile(file):  # noqa: PTH113 - nor a pipe that would make us wait, nor what may not be looked at
         return None
     try:
         with file.open("rb") as opened:
-            return Ignoring(opened.read(1 << 20))
+            return IgnorePatterns(opened.read(1 << 20))
     except OSError:
         return None

@@ -10,23 +10,24 @@ from outcrop.services.local_scan.options import IGNORE_FILE, Options, Place, ign
 from outcrop.sources.git import scan as git_scan
 from outcrop.sources.git.clone import COMMIT_REF, Remote, clone, fetch_commit
 from outcrop.sources.git.repository import Repository, find_git_folder, open_local, resolve
-from outcrop.sources.gitignore import Ignoring
-from outcrop.sources.located import Outcome, Progress, shown
+from outcrop.sources.gitignore import IgnorePatterns
+from outcrop.sources.located import ProgressCallback, ScanOutcome, printable_path
 from outcrop.sources.workspace import work_folder
 
 if TYPE_CHECKING:
-    from outcrop.sources.resolve_target import Found
+    from outcrop.sources.resolve_target import ScanSource
 
 
-def scan_git(target: str, options: Options, progress: Progress) -> tuple[Outcome, Place]:
+def scan_git(target: str, options: Options, progress: ProgressCallback) -> tuple[ScanOutcome, Place]:
     git_folder = find_git_folder(Path(target))
     if git_folder is None:
-        raise OperatorError(f"{shown(os.fsencode(target))}: is not a git repository")
+        raise OperatorError(f"{printable_path(os.fsencode(target))}: is not a git repository")
     with work_folder(options.work) as work:
         repository = open_local(git_folder, work)
         own = ignoring(Path(target) / IGNORE_FILE)
         place = Place(
-            os.path.realpath(target), ignored=own.ignores_wholly if own else _ignoring_at_head(repository)
+            os.path.realpath(target),
+            ignored=own.ignores_path_or_parent if own else _ignoring_at_head(repository),
         )
         key = os.fsencode(os.path.realpath(git_folder))
         run = git_scan.Scan(
@@ -49,8 +50,8 @@ def _index(target: Path, git_folder: Path) -> Path:
 
 
 def scan_remote(
-    found: "Found", remote: Remote, place: Place, options: Options, progress: Progress
-) -> tuple[Outcome, Place]:
+    found: "ScanSource", remote: Remote, place: Place, options: Options, progress: ProgressCallback
+) -> tuple[ScanOutcome, Place]:
     assert options.reach is not None  # noqa: S101 - asked before
     with work_folder(options.work) as work:
         if found.commit:
@@ -69,4 +70,4 @@ def scan_remote(
 
 def _ignoring_at_head(repository: Repository) -> Callable[[bytes], bool]:
     text = git_scan.file_at_head(repository, IGNORE_FILE.encode())
-    return Ignoring(text).ignores_wholly if text else nothing
+    return IgnorePatterns(text).ignores_path_or_parent if text else nothing

@@ -13,7 +13,14 @@ from outcrop.services.local_scan.findings import LocalFinding, described
 from outcrop.services.local_scan.options import IGNORE_FILE, Options, Place, TargetType, ignoring, nothing
 from outcrop.sources import files
 from outcrop.sources.git.repository import find_git_folder, is_cut_off
-from outcrop.sources.located import Located, Outcome, Progress, for_path, member, shown
+from outcrop.sources.located import (
+    LocatedHit,
+    ProgressCallback,
+    ScanOutcome,
+    hits_at_path,
+    member_path,
+    printable_path,
+)
 
 
 @dataclass(slots=True)
@@ -28,7 +35,7 @@ class Report:
     commits: int = 0
 
 
-def scan(targets: list[str], options: Options, progress: Progress) -> Report:
+def scan(targets: list[str], options: Options, progress: ProgressCallback) -> Report:
     """Scan targets one after the other. One that cannot be read at all is told in `failures`; the rest is still scanned."""
     report = Report()
     known = Counter(options.baseline)
@@ -50,8 +57,8 @@ def scan(targets: list[str], options: Options, progress: Progress) -> Report:
 
 
 def _scan_target(
-    target: str, options: Options, progress: Progress, report: Report
-) -> Iterator[tuple[Outcome, Place]]:
+    target: str, options: Options, progress: ProgressCallback, report: Report
+) -> Iterator[tuple[ScanOutcome, Place]]:
     if not target:  # a variable of a script that was not set: it would be the current folder
         raise OperatorError("a target has an empty name")
     kind = "elsewhere" if _is_elsewhere(target) else options.type or _guess(target)
@@ -62,7 +69,7 @@ def _scan_target(
 
         yield scan_git(target, options, progress)
     elif options.staged or (options.since and kind == "folder"):
-        name = shown(os.fsencode(target))
+        name = printable_path(os.fsencode(target))
         raise OperatorError(
             f"{name}: is not a git repository on this machine, so there is nothing staged and no history"
         )
@@ -75,7 +82,7 @@ def _scan_target(
 
 
 def _failed(target: str, error: OSError) -> str:
-    return f"{shown(os.fsencode(target))}: {(error.strerror or 'cannot be read').lower()}"
+    return f"{printable_path(os.fsencode(target))}: {(error.strerror or 'cannot be read').lower()}"
 
 
 def _is_elsewhere(target: str) -> bool:
@@ -94,7 +101,7 @@ def _guess(target: str) -> TargetType:
         raise OperatorError(_failed(target, error)) from None
 
 
-def _scan_stdin(options: Options) -> Outcome:
+def _scan_stdin(options: Options) -> ScanOutcome:
     size = 0
 
     def read(count: int) -> bytes:
@@ -104,8 +111,8 @@ def _scan_stdin(options: Options) -> Outcome:
         return data
 
     found = scan_stream(options.ruleset, read, options.floor)
-    outcome = Outcome(
-        located=[Located(hit, member(b"-", inner)) for inner, hit in for_path(found, b"-")],
+    outcome = ScanOutcome(
+        located=[LocatedHit(hit, member_path(b"-", inner)) for inner, hit in hits_at_path(found, b"-")],
         files=1,
         size=size,
     )
@@ -114,14 +121,14 @@ def _scan_stdin(options: Options) -> Outcome:
     return outcome
 
 
-def _scan_folder(target: str, options: Options, progress: Progress) -> tuple[Outcome, Place]:
+def _scan_folder(target: str, options: Options, progress: ProgressCallback) -> tuple[ScanOutcome, Place]:
     path = Path(target)
     try:
         path.stat()
     except OSError as error:
         raise OperatorError(_failed(target, error)) from None
     own = ignoring(path / IGNORE_FILE) if path.is_dir() else None
-    work = files.Folder(
+    work = files.FolderScan(
         path,
         options.ruleset,
         options.floor,

@@ -14,7 +14,7 @@ from outcrop.domain.secret import Secret
 from outcrop.net.guard import Egress
 from outcrop.net.http import Http
 from outcrop.scanner.engine.ruleset import RuleSet
-from outcrop.sources.isolated.process_pool import Crew
+from outcrop.sources.isolated.process_pool import ProcessPool
 from outcrop.store.db import Pool
 from outcrop.store.keyring import Keys
 from outcrop.validation.engine import Validator
@@ -51,7 +51,7 @@ class Tools:
     pool: Pool
     keys: Keys
     ruleset: RuleSet
-    crew: Crew
+    crew: ProcessPool
     http: Http
     validator: Validator
     egress: Egress

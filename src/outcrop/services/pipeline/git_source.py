@@ -20,9 +20,9 @@ from outcrop.sources.git.clone import Remote
 from outcrop.sources.git.scan import Known
 from outcrop.sources.git.scan import Standing as KnownPlace
 from outcrop.sources.hosts.github import GitHub
-from outcrop.sources.isolated.repository_job import Brought, Errand
-from outcrop.sources.located import Located, shown
-from outcrop.sources.resolve_target import Found
+from outcrop.sources.isolated.repository_job import JobResult, RepositoryJob
+from outcrop.sources.located import LocatedHit, printable_path
+from outcrop.sources.resolve_target import ScanSource
 from outcrop.store.runs import scans, sources
 from outcrop.store.runs.sources import Read, Standing
 
@@ -33,7 +33,7 @@ _TELL_EVERY = 2.0  # seconds between two looks that the database is told of
 
 
 async def look_at_repository(
-    tools: Tools, part: Part, found: Found, token: Secret | None, look: Look
+    tools: Tools, part: Part, found: ScanSource, token: Secret | None, look: Look
 ) -> None:
     """Look at a repository from where the last whole look has left off."""
     async with tools.pool.connection() as db:
@@ -52,13 +52,13 @@ async def look_at_repository(
         return
     async with tools.pool.connection() as db:
         standing = await sources.findings_in(db, part.account_id, part.source)
-    errand = Errand(
+    errand = RepositoryJob(
         remote=None if found.kind == "folder" else Remote(found.url, _login(tools, part, found, token)),
         folder=Path(found.url) if found.kind == "folder" else None,
         commit=found.commit,
-        unchanged=known_word if found.kind == "git" and found.changed is None else None,
+        known_refs_digest=known_word if found.kind == "git" and found.changed is None else None,
         known=_known(tools, part, standing, before.tips if before is not None else ()),
-        jobs=tools.jobs,
+        processes=tools.jobs,
     )
     try:
         brought = await _run(tools, part, errand, look)
@@ -72,30 +72,32 @@ async def look_at_repository(
     sightings = [
         _sighting(one, found) for one in brought.located if one.path is not None and _wanted(one.path, found)
     ]
-    extent = Extent.COMMIT if found.kind == "commit" else Extent.WHOLE if brought.whole else Extent.PARTIAL
+    extent = (
+        Extent.COMMIT if found.kind == "commit" else Extent.WHOLE if brought.is_complete else Extent.PARTIAL
+    )
     seen = await record(tools, part, sightings, extent)
-    if not brought.whole:
+    if not brought.is_complete:
         async with tools.pool.connection() as db, db.transaction():
             await sources.forget_changed(db, part.account_id, part.source)
     if found.kind == "commit":
         return  # one commit says nothing of what stands elsewhere
     await _judge(tools, part, found, token, _Looked(standing, brought, seen, same_rules=before is not None))
-    if brought.whole:
+    if brought.is_complete:
         moment = now()
-        changed = found.changed or brought.refs
+        changed = found.changed or brought.refs_digest
         left = Read(changed and f"{_about(found)} {changed}", rules, brought.tips, part.scan_id)
         async with tools.pool.connection() as db, db.transaction():
             await sources.save(db, part.account_id, part.source, left, now=moment)
 
 
-def _looked_with(tools: Tools, found: Found) -> str:
+def _looked_with(tools: Tools, found: ScanSource) -> str:
     """Name the rules, and which paths are looked at: what another look has left out is not known to be empty."""
     if not (found.include or found.exclude):
         return tools.ruleset.version
     return f"{tools.ruleset.version} {hashlib.sha256(repr((found.include, found.exclude)).encode()).hexdigest()[:16]}"
 
 
-def _about(found: Found) -> str:
+def _about(found: ScanSource) -> str:
     """Name what findings repeat of their source: a rename, or a change of who may see it, has to be told though nothing was pushed."""
     return hashlib.sha256(
         repr((found.full_name, found.html_url, str(found.visibility))).encode()
@@ -115,7 +117,7 @@ async def _unchanged(tools: Tools, part: Part, read: Read) -> None:
         await scans.count(db, part.account_id, part.scan_id, part.source, seen=met)
 
 
-def _login(tools: Tools, part: Part, found: Found, token: Secret | None) -> tuple[str, str] | None:
+def _login(tools: Tools, part: Part, found: ScanSource, token: Secret | None) -> tuple[str, str] | None:
     """Give what a clone proves itself with: the target's own credential, or the operator's on the host that it is for."""
     if token is not None:
         name, colon, password = reveal(token).partition(":")
@@ -147,7 +149,7 @@ def _value(tools: Tools, part: Part, one: Standing) -> str | None:
     )
 
 
-async def _run(tools: Tools, part: Part, errand: Errand, look: Look) -> Brought:
+async def _run(tools: Tools, part: Part, errand: RepositoryJob, look: Look) -> JobResult:
     """Have the errand run; how far it has come is told while it runs."""
     told = asyncio.Event()
 
@@ -179,8 +181,8 @@ async def _run(tools: Tools, part: Part, errand: Errand, look: Look) -> Brought:
     return brought
 
 
-def _wanted(path: bytes, found: Found) -> bool:
-    text = shown(path)
+def _wanted(path: bytes, found: ScanSource) -> bool:
+    text = printable_path(path)
 
     def matches(patterns: tuple[str, ...]) -> bool:
         return any(fnmatchcase(text, pattern) for pattern in patterns)
@@ -188,7 +190,7 @@ def _wanted(path: bytes, found: Found) -> bool:
     return (not found.include or matches(found.include)) and not matches(found.exclude)
 
 
-def _sighting(one: Located, found: Found) -> Sighting:
+def _sighting(one: LocatedHit, found: ScanSource) -> Sighting:
     path = one.path or b""
     commit = one.origin.commit if one.origin else None
     source_type = SourceType.GIST if found.gist else SourceType.REPO if one.at_tip else SourceType.COMMIT
@@ -202,7 +204,7 @@ def _sighting(one: Located, found: Found) -> Sighting:
         visibility=found.visibility,
         source_url=url,
         repo_full_name=found.full_name,
-        file_path=shown(path),
+        file_path=printable_path(path),
         line=one.hit.line,
         current_line=one.current_line,
         commit=commit,
@@ -214,16 +216,16 @@ def _sighting(one: Located, found: Found) -> Sighting:
 @dataclass(frozen=True, slots=True)
 class _Looked:
     standing: list[Standing]
-    brought: Brought
+    brought: JobResult
     seen: set[bytes]
     same_rules: bool  # as those of the last look
 
 
-async def _judge(tools: Tools, part: Part, found: Found, token: Secret | None, looked: _Looked) -> None:
+async def _judge(tools: Tools, part: Part, found: ScanSource, token: Secret | None, looked: _Looked) -> None:
     """Resolve what no ref reaches any more, by its value; what still stands though no rule tells of it has been seen."""
     gone: list[Standing] = []
     there: list[Standing] = []
-    for one, still in zip(looked.standing, looked.brought.there, strict=True):
+    for one, still in zip(looked.standing, looked.brought.known_present, strict=True):
         path = _path(tools, part, one)
         if identity(
             part.source, path.decode("utf-8", "surrogateescape"), one.fingerprint
@@ -240,7 +242,7 @@ async def _judge(tools: Tools, part: Part, found: Found, token: Secret | None, l
         await scans.count(db, part.account_id, part.scan_id, part.source, seen=met)
     await reopen(tools, part, [one.finding.id for one in there if one.finding.status is Status.RESOLVED])
     # A clone on this machine may lack what the repository that it came from holds.
-    if not looked.brought.whole or (found.kind == "folder" and found.html_url):
+    if not looked.brought.is_complete or (found.kind == "folder" and found.html_url):
         return
     host = github(tools, part, token)
     dropped: dict[str | None, bool] = {}
@@ -253,7 +255,7 @@ async def _judge(tools: Tools, part: Part, found: Found, token: Secret | None, l
             await resolve_gone(tools, part, [one.finding.id])
 
 
-async def _is_dropped(host: GitHub, found: Found, commit: str | None) -> bool:
+async def _is_dropped(host: GitHub, found: ScanSource, commit: str | None) -> bool:
     """Tell whether the host has dropped the commit too: GitHub serves commits that no ref reaches."""
     if not found.github or commit is None or found.full_name is None:
         return True

@@ -24,7 +24,7 @@ def github(tools: Tools, part: Part, token: Secret | None) -> GitHub:
     """Give the host's API, which tells the run when it has to wait."""
     etags = _Etags(tools.pool, part.account_id)
     return GitHub(
-        tools.http, tools.github_url, token or tools.github_token, etags=etags, waiting=_waiting(tools, part)
+        tools.http, tools.github_url, token or tools.github_token, etags=etags, on_wait=_waiting(tools, part)
     )
 
 

@@ -12,7 +12,7 @@ from outcrop.services.pipeline.context import ACTOR, MOST_TRIES, Part, Tools, no
 from outcrop.services.pipeline.enqueue import defer
 from outcrop.services.pipeline.github_access import credential, github
 from outcrop.sources.hosts.github import GitHubError
-from outcrop.sources.resolve_target import Found, sources_of
+from outcrop.sources.resolve_target import ScanSource, resolve_target
 from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.runs import scans
@@ -35,13 +35,15 @@ async def plan_run(tools: Tools, account_id: int, scan_id: UUID, *, deferred: bo
     spec = _spec(planned.spec)
     gaps: list[Gap] = []
     names: list[str] = []
-    batch: list[Found] = []
+    batch: list[ScanSource] = []
     error: str | None = None
     try:
         if taken.tries > MOST_TRIES:
             raise OperatorError(f"its worker has died {MOST_TRIES} times")
         token = await credential(tools, account_id, planned.target_id)
-        async for found in sources_of(spec, github(tools, part, token), own=token is not None, gaps=gaps):
+        async for found in resolve_target(
+            spec, github(tools, part, token), has_credential=token is not None, gaps=gaps
+        ):
             batch.append(found)
             if len(batch) >= _AT_ONCE:
                 names += await _add(tools, part, batch, deferred=deferred)
@@ -76,7 +78,7 @@ async def end_run(db: Connection, account_id: int, scan_id: UUID, *, error: str 
     )
 
 
-async def _add(tools: Tools, part: Part, batch: list[Found], *, deferred: bool) -> list[str]:
+async def _add(tools: Tools, part: Part, batch: list[ScanSource], *, deferred: bool) -> list[str]:
     async with tools.pool.connection() as db, db.transaction():
         specs = [(found.source, asdict(found)) for found in batch]
         added = await scans.add_sources(db, part.account_id, part.scan_id, specs)

@@ -13,7 +13,7 @@ from outcrop.services.pipeline.github_access import credential
 from outcrop.services.pipeline.plan import end_run
 from outcrop.services.pipeline.site_source import look_at_site
 from outcrop.sources.hosts.github import GitHubError
-from outcrop.sources.resolve_target import Found
+from outcrop.sources.resolve_target import ScanSource
 from outcrop.store.db import UNAVAILABLE
 from outcrop.store.runs import scans
 
@@ -75,6 +75,6 @@ async def _look(
     return look, error
 
 
-def _found(raw: dict[str, Any]) -> Found:
+def _found(raw: dict[str, Any]) -> ScanSource:
     lists = {"include": tuple(raw["include"]), "exclude": tuple(raw["exclude"])}
-    return Found(**{**raw, **lists, "visibility": Visibility(raw["visibility"])})
+    return ScanSource(**{**raw, **lists, "visibility": Visibility(raw["visibility"])})

@@ -18,11 +18,10 @@ from outcrop.scanner.engine.scan import scan_content
 from outcrop.services.pipeline.context import Look, Part, Tools, now
 from outcrop.services.pipeline.masking import Masking
 from outcrop.services.pipeline.record import Sighting, opened_path, record, resolve_gone
-from outcrop.sources.isolated.repository_job import Errand
-from outcrop.sources.located import for_path, shown
-from outcrop.sources.resolve_target import Found
-from outcrop.sources.web.crawl import Look as Again
-from outcrop.sources.web.crawl import Resource, Site, crawl, look_again, returning
+from outcrop.sources.isolated.repository_job import RepositoryJob
+from outcrop.sources.located import hits_at_path, printable_path
+from outcrop.sources.resolve_target import ScanSource
+from outcrop.sources.web.crawl import CrawlOptions, RefetchResult, Resource, crawl, refetch, refetch_client
 from outcrop.sources.web.git_folder import fetch_repository
 from outcrop.sources.workspace import work_folder
 from outcrop.store.runs import scans, sources
@@ -35,10 +34,10 @@ _GIT_HEAD = "/.git/HEAD"
 _BEHIND = "/.git!"  # what an open git folder holds stands behind this
 
 
-async def look_at_site(tools: Tools, part: Part, found: Found, token: Secret | None, look: Look) -> None:
+async def look_at_site(tools: Tools, part: Part, found: ScanSource, token: Secret | None, look: Look) -> None:
     """Crawl a site, record what it serves, and judge what it served before."""
     headers = {} if token is None else {"Authorization": reveal(token)}
-    site = Site.of(found.url, found.options, found.include, found.exclude, headers)
+    site = CrawlOptions.from_target(found.url, found.options, found.include, found.exclude, headers)
     waiting: list[Sighting] = []
     met: set[bytes] = set()
     origins = {part.source}
@@ -86,7 +85,7 @@ def _sightings(
     """Give the credentials that a text holds, and what of it could not be read."""
     path = resource.path.encode("utf-8", "surrogateescape")
     held = scan_content(ruleset, resource.body, Confidence.MEDIUM)
-    hits = for_path(held, path)
+    hits = hits_at_path(held, path)
     excerpts = excerpts_in(
         ruleset,
         resource.body,
@@ -133,7 +132,9 @@ async def _behind(
             return []
         look.gaps += [Gap(resource.url, why) for why in repository.gaps]
         try:
-            brought = await tools.crew.run(Errand(folder=repository.folder, jobs=tools.jobs), lambda *_: None)
+            brought = await tools.crew.run(
+                RepositoryJob(folder=repository.folder, processes=tools.jobs), lambda *_: None
+            )
         except OperatorError as error:  # nothing that a folder holds ends the look at the site
             look.gaps.append(Gap(resource.url, error.message))
             return []
@@ -150,7 +151,7 @@ async def _behind(
             visibility=visibility,
             source_url=resource.url,
             repo_full_name=None,
-            file_path=_veiled(tools.ruleset, base + shown(one.path)),
+            file_path=_veiled(tools.ruleset, base + printable_path(one.path)),
             line=one.hit.line,
             current_line=one.current_line,
             commit=one.origin.commit if one.origin else None,
@@ -163,9 +164,14 @@ async def _behind(
     ]
 
 
-async def _judge(tools: Tools, part: Part, site: Site, origins: set[str], met: set[bytes]) -> list[Gap]:
+async def _judge(
+    tools: Tools, part: Part, site: CrawlOptions, origins: set[str], met: set[bytes]
+) -> list[Gap]:
     """Ask once more for the address of each finding that this run has not met, as whoever it was seen by; give what was left out."""
-    stranger, guest = returning(tools.http, site, known=False), returning(tools.http, site, known=True)
+    stranger, guest = (
+        refetch_client(tools.http, site, authenticated=False),
+        refetch_client(tools.http, site, authenticated=True),
+    )
     end = monotonic() + site.seconds
     for origin in sorted(origins):
         for (url, is_public), group in (await _unmet(tools, part, origin, met)).items():
@@ -175,7 +181,7 @@ async def _judge(tools: Tools, part: Part, site: Site, origins: set[str], met: s
                 return [
                     Gap(origin, f"{site.seconds:g} seconds are over: not every finding was asked for again")
                 ]
-            again = await look_again(stranger if is_public else guest, url)
+            again = await refetch(stranger if is_public else guest, url)
             for one in group:
                 await _settle(tools, part, one, await _is_there(tools, part, one, again))
     return []
@@ -203,7 +209,7 @@ def _path(tools: Tools, part: Part, one: Standing) -> str:
     )
 
 
-async def _is_there(tools: Tools, part: Part, one: Standing, again: Again) -> bool | None:
+async def _is_there(tools: Tools, part: Part, one: Standing, again: RefetchResult) -> bool | None:
     """Tell whether the address still serves the value; None where its answer says nothing about it."""
     if again.failed:
         return None

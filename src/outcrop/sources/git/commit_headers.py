@@ -2,7 +2,7 @@
 
 from outcrop.sources.git.objects import HEAD, MESSAGE, Large, whole
 from outcrop.sources.git.repository import OID, Repository
-from outcrop.sources.located import Origin
+from outcrop.sources.located import CommitInfo
 
 
 def parents_of(content: bytes | Large | None) -> list[bytes]:
@@ -23,16 +23,16 @@ def _header(content: bytes | Large | None) -> list[bytes]:
     return raw.partition(MESSAGE)[0].split(b"\n")
 
 
-def describe(repository: Repository, oids: list[bytes]) -> dict[bytes, Origin]:
+def describe(repository: Repository, oids: list[bytes]) -> dict[bytes, CommitInfo]:
     """Read who made these commits, and when."""
     return {oid: _described(oid, _header(content)) for oid, content in whole(repository, oids)}
 
 
-def _described(oid: bytes, header: list[bytes]) -> Origin:
+def _described(oid: bytes, header: list[bytes]) -> CommitInfo:
     line = next((line[7:] for line in header if line.startswith(b"author ")), b"")
     who, _, when = line.rpartition(b"> ")
     encoding = next((line[9:] for line in header if line.startswith(b"encoding ")), b"utf-8")
-    return Origin(
+    return CommitInfo(
         oid.decode(), _decoded(who + b">" if who else line, encoding).strip() or None, _seconds(when)
     )
 

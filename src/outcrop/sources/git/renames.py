@@ -7,7 +7,7 @@ from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.sources.git import attribution, objects
 from outcrop.sources.git.repository import Repository
-from outcrop.sources.located import Located
+from outcrop.sources.located import LocatedHit
 
 Holders = dict[str, set[bytes]]  # a value, and the paths of the files that held it before
 
@@ -35,14 +35,14 @@ def hold(old: Holders, more: Holders) -> None:
         old.setdefault(value, set()).update(paths)
 
 
-def new(located: Iterable[Located], old: Holders) -> list[Located]:
+def new(located: Iterable[LocatedHit], old: Holders) -> list[LocatedHit]:
     """Leave out what the same file held before."""
     return [one for one in located if one.file not in old.get(reveal(one.hit.secret), ())]
 
 
 def unmoved(
-    located: list[Located], removed: Mapping[bytes, Mapping[bytes, bytes]], old: Holders
-) -> list[Located]:
+    located: list[LocatedHit], removed: Mapping[bytes, Mapping[bytes, bytes]], old: Holders
+) -> list[LocatedHit]:
     """Leave out what has only moved: the commit that brought it took away a file that held it before.
 
     Each such file accounts for one other, first for one of the same content: what is in more has been copied. Commits come oldest first,
@@ -62,5 +62,5 @@ def unmoved(
     return new(located, old)
 
 
-def commit_of(one: Located) -> bytes:
+def commit_of(one: LocatedHit) -> bytes:
     return one.origin.commit.encode() if one.origin else b""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from outcrop.domain.errors import OperatorError
 from outcrop.sources.git import alternates, command
-from outcrop.sources.located import shown
+from outcrop.sources.located import printable_path
 
 OID = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SYMBOLIC = 5  # how many times a symbolic ref is followed
@@ -167,7 +167,7 @@ def resolve(repository: Repository, revision: str) -> bytes:
         command.output(repository.folder, *arguments, os.fsdecode(found) + "^{commit}") if found else (1, b"")
     )
     if code or not OID.fullmatch(out.strip()):
-        raise OperatorError(f"--since {shown(os.fsencode(revision))}: there is no such revision")
+        raise OperatorError(f"--since {printable_path(os.fsencode(revision))}: there is no such revision")
     return out.strip()
 
 
@@ -252,7 +252,9 @@ def _refs(folder: Path, gaps: list[str]) -> dict[bytes, bytes]:
 
     def unread(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
-            gaps.append(f"refs in {shown(os.path.relpath(os.fsencode(error.filename), root))} cannot be read")
+            gaps.append(
+                f"refs in {printable_path(os.path.relpath(os.fsencode(error.filename), root))} cannot be read"
+            )
 
     for place, folders, names in os.walk(os.path.join(root, b"refs"), onerror=unread, followlinks=False):
         folders.sort()
@@ -266,7 +268,7 @@ def _refs(folder: Path, gaps: list[str]) -> dict[bytes, bytes]:
             elif content.startswith(b"ref:"):
                 symbolic[name] = content
             elif not file.endswith(b".lock"):
-                gaps.append(f"ref {shown(name)} cannot be read")
+                gaps.append(f"ref {printable_path(name)} cannot be read")
     refs |= {
         name: found
         for name, content in symbolic.items()

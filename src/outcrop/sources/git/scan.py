@@ -24,7 +24,15 @@ from outcrop.sources.git.presence import files_of, holds
 from outcrop.sources.git.refs import Tips, place_texts, tips_of
 from outcrop.sources.git.repository import Repository, refs_state, state
 from outcrop.sources.git.scan_cache import Seen
-from outcrop.sources.located import Located, Origin, Outcome, Progress, for_path, member, shown
+from outcrop.sources.located import (
+    CommitInfo,
+    LocatedHit,
+    ProgressCallback,
+    ScanOutcome,
+    hits_at_path,
+    member_path,
+    printable_path,
+)
 
 _Key = tuple[bytes | None, str]  # a path with its member, and a value
 _AGAIN = 100  # blobs that are read again: enough for neighbours in the pack to share their bases, few enough to be spread
@@ -42,12 +50,12 @@ class Scan:
     ruleset: RuleSet
     floor: Confidence
     jobs: int
-    progress: Progress
+    progress: ProgressCallback
     cache: Path | None = None
     key: bytes = b""  # names the repository in the cache
 
 
-def scan_history(scan: Scan) -> Outcome:
+def scan_history(scan: Scan) -> ScanOutcome:
     """Scan every blob there is, and attribute what is found to the oldest commit that has it."""
     objects, refs = state(scan.repository), refs_state(scan.repository)
     version = f"{scan.ruleset.version}-{scan.floor}"
@@ -60,9 +68,9 @@ def scan_history(scan: Scan) -> Outcome:
         )
 
 
-def _scanned(scan: Scan, seen: Seen, objects: str, refs: str) -> Outcome:
+def _scanned(scan: Scan, seen: Seen, objects: str, refs: str) -> ScanOutcome:
     """Scan what has not been seen yet, and keep what is known from now on."""
-    outcome = Outcome()
+    outcome = ScanOutcome()
     new_objects, new_refs = seen.objects != objects, seen.refs != refs
     found = _read(scan, _batches(scan, seen, objects=new_objects, refs=new_refs), outcome)
     if new_objects or new_refs:
@@ -80,7 +88,7 @@ def _scanned(scan: Scan, seen: Seen, objects: str, refs: str) -> Outcome:
     return outcome
 
 
-def _is_whole(scan: Scan, seen: Seen, outcome: Outcome) -> bool:
+def _is_whole(scan: Scan, seen: Seen, outcome: ScanOutcome) -> bool:
     """Tell whether all that there is was read. What was not may be readable next time, though nothing has come or gone."""
     unread = any(why in objects.UNREAD for _, why in outcome.gaps)
     return not (unread or INCOMPLETE in scan.repository.gaps or attribution.UNREAD.intersection(seen.gaps))
@@ -107,7 +115,7 @@ class Known:
 class Continued:
     """A scan that went on from another one. It tells the same as one that had begun anew."""
 
-    outcome: Outcome
+    outcome: ScanOutcome
     tips: tuple[bytes, ...]
     there: list[bool]  # of each that is known: a ref still reaches a blob that holds it at its path
     whole: bool  # no object was missing: what is not told is not there
@@ -115,7 +123,7 @@ class Continued:
 
 def scan_on(scan: Scan, known: Known) -> Continued:
     """Read the files and messages that no known tip reaches, and again those that matter; attribute all of them in the whole history."""
-    outcome = Outcome()
+    outcome = ScanOutcome()
     gaps: list[str] = []
     tips = tips_of(scan.repository, gaps)
     order = attribution.commits(scan.repository, tips.commits, gaps)
@@ -178,9 +186,9 @@ def _unread(scan: Scan, tips: Tips, known: Known) -> Iterator[list[bytes]]:
     yield from (wanted[at : at + _AT_ONCE] for at in range(0, len(wanted), _AT_ONCE))
 
 
-def scan_commit(scan: Scan, commit: bytes) -> Outcome:
+def scan_commit(scan: Scan, commit: bytes) -> ScanOutcome:
     """Scan what one commit brought."""
-    outcome = Outcome(commits=1)
+    outcome = ScanOutcome(commits=1)
     gaps: list[str] = []
     places = attribution.changed(scan.repository, [commit], 1, gaps)
     place_texts(scan.repository, Tips(), [commit], [commit], places)
@@ -192,12 +200,12 @@ def scan_commit(scan: Scan, commit: bytes) -> Outcome:
     return outcome
 
 
-def scan_since(scan: Scan, since: bytes) -> Outcome:
+def scan_since(scan: Scan, since: bytes) -> ScanOutcome:
     """Scan what the commits after a revision brought, up to HEAD, or to all refs where it is at nothing.
 
     A value that stood in the same file before is not new, nor is one that has moved with its file.
     """
-    outcome = Outcome()
+    outcome = ScanOutcome()
     gaps: list[str] = []
     ends = [scan.repository.head] if scan.repository.head else tips_of(scan.repository, gaps).commits
     order = attribution.commits(scan.repository, ends, gaps, since=since)
@@ -224,12 +232,12 @@ def scan_since(scan: Scan, since: bytes) -> Outcome:
     return outcome
 
 
-def scan_staged(scan: Scan, git_folder: Path, index: Path) -> Outcome:
+def scan_staged(scan: Scan, git_folder: Path, index: Path) -> ScanOutcome:
     """Scan what an index holds for the next commit.
 
     A value that the replaced version of a changed file held is not new, nor is one that has moved with its file.
     """
-    outcome = Outcome()
+    outcome = ScanOutcome()
     base = scan.repository.head.decode() if scan.repository.head else _empty_tree(scan.repository)
     arguments = ["diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", base]
     code, out = (
@@ -283,11 +291,11 @@ def _empty_tree(repository: Repository) -> str:
     return out.strip().decode()
 
 
-def _note_gaps(repository: Repository, outcome: Outcome) -> None:
+def _note_gaps(repository: Repository, outcome: ScanOutcome) -> None:
     outcome.gaps += [("repository", gap) for gap in dict.fromkeys(repository.gaps)]
 
 
-def _telling(found: Mapping[bytes, Found], located: list[Located]) -> list[bytes]:
+def _telling(found: Mapping[bytes, Found], located: list[LocatedHit]) -> list[bytes]:
     """Give the blobs that findings are told from, and those with gaps: while nothing changes the others say nothing more."""
     wanted = {blob for one in located for blob in (one.first_blob, one.tip_blob)}
     return [oid for oid, content in found.items() if oid in wanted or content.gaps]
@@ -322,7 +330,7 @@ class _Held(Mapping[bytes, Found]):
         return len(self._wires)
 
 
-def _read(scan: Scan, batches: Iterable[list[bytes]], outcome: Outcome) -> Mapping[bytes, Found]:
+def _read(scan: Scan, batches: Iterable[list[bytes]], outcome: ScanOutcome) -> Mapping[bytes, Found]:
     found = _Held(scan.ruleset.rules)
     for told in spread(batches, objects.reader(scan.repository, scan.ruleset, scan.floor), scan.jobs):
         outcome.files += told.blobs
@@ -335,7 +343,7 @@ def _read(scan: Scan, batches: Iterable[list[bytes]], outcome: Outcome) -> Mappi
     return found
 
 
-def _attribute(scan: Scan, seen: Seen, found: Mapping[bytes, Found], outcome: Outcome) -> None:
+def _attribute(scan: Scan, seen: Seen, found: Mapping[bytes, Found], outcome: ScanOutcome) -> None:
     gaps: list[str] = []
     tips = tips_of(scan.repository, gaps)
     order = attribution.commits(scan.repository, tips.commits, gaps) if found else tips.commits
@@ -360,12 +368,12 @@ def _by_path(found: Iterable[bytes], places: Places) -> dict[bytes, set[bytes]]:
 
 def _located(
     found: Mapping[bytes, Found], places: Places, tips: set[tuple[bytes, bytes]]
-) -> Iterator[Located]:
+) -> Iterator[LocatedHit]:
     """Give one place per path and value: the oldest commit's line and column, and the line at the tip.
 
     A mark allows the versions of a line that have it: the oldest without one counts, where there is one.
     """
-    oldest: dict[_Key, tuple[tuple[bool, int], Located]] = {}
+    oldest: dict[_Key, tuple[tuple[bool, int], LocatedHit]] = {}
     for oid in sorted(found):
         content = found[oid]
         places_of: list[tuple[bytes | None, tuple[int, bytes]]] = [*places.get(oid, {}).items()] or [
@@ -373,9 +381,9 @@ def _located(
         ]
         for path, (rank, commit) in places_of:
             at_tip = path is not None and (path, oid) in tips
-            for inner, hit in for_path(content, path):
-                key = (member(path, inner), reveal(hit.secret))
-                one = Located(
+            for inner, hit in hits_at_path(content, path):
+                key = (member_path(path, inner), reveal(hit.secret))
+                one = LocatedHit(
                     hit,
                     key[0],
                     _origin(commit),
@@ -402,11 +410,11 @@ def _located(
         yield one
 
 
-def _origin(commit: bytes) -> Origin | None:
-    return Origin(commit.decode()) if commit else None
+def _origin(commit: bytes) -> CommitInfo | None:
+    return CommitInfo(commit.decode()) if commit else None
 
 
-def _describe(repository: Repository, located: list[Located]) -> None:
+def _describe(repository: Repository, located: list[LocatedHit]) -> None:
     wanted = sorted({one.origin.commit.encode() for one in located if one.origin})
     described = describe(repository, wanted)
     for one in located:
@@ -419,7 +427,7 @@ def _gaps_of(found: Mapping[bytes, Found], places: Places) -> Iterator[tuple[str
     for oid in sorted(found):
         path = next(iter(sorted(places.get(oid, ()))), None)
         for reason in found[oid].gaps:
-            yield (shown(path) if path is not None else f"object {oid.decode()}"), one_line(reason)
+            yield (printable_path(path) if path is not None else f"object {oid.decode()}"), one_line(reason)
 
 
 def file_at_head(repository: Repository, path: bytes) -> bytes:

@@ -15,10 +15,10 @@ from outcrop.domain.finding import Visibility
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret
 from outcrop.net.http import Http
-from outcrop.sources.hosts.github_api import PER_PAGE, Api, Etags, origin
-from outcrop.sources.hosts.github_limits import Clock, GitHubError, Limits, Sleep, Waiting
+from outcrop.sources.hosts.github_api import PER_PAGE, EtagCache, GitHubApi, origin
+from outcrop.sources.hosts.github_limits import Clock, GitHubError, OnWait, RateLimit, Sleep
 
-__all__ = ["Etags", "GitHub", "GitHubError", "HostedCommit", "HostedGist", "HostedRepository"]
+__all__ = ["EtagCache", "GitHub", "GitHubError", "HostedCommit", "HostedGist", "HostedRepository"]
 
 _OWNER = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _FULL_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}/(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,100}")
@@ -75,14 +75,14 @@ class GitHub:
         base_url: str,
         token: Secret | None,
         *,
-        etags: Etags | None = None,
-        waiting: Waiting = lambda _seconds, _reason: None,
-        longest_wait: float = 3_600.0,
+        etags: EtagCache | None = None,
+        on_wait: OnWait = lambda _seconds, _reason: None,
+        max_wait: float = 3_600.0,
         sleep: Sleep = asyncio.sleep,
         clock: Clock = time.time,
     ) -> None:
-        self._api = Api(
-            http, base_url, token, etags, Limits(origin(base_url)[1], waiting, longest_wait, sleep, clock)
+        self._api = GitHubApi(
+            http, base_url, token, etags, RateLimit(origin(base_url)[1], on_wait, max_wait, sleep, clock)
         )
         self._token = token
         self._login: str | None = None

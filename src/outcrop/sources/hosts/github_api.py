@@ -14,7 +14,7 @@ from outcrop.domain.errors import OperatorError
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret, reveal
 from outcrop.net.http import Answer, Http, HttpError
-from outcrop.sources.hosts.github_limits import GitHubError, Kind, Limits
+from outcrop.sources.hosts.github_limits import GitHubError, GitHubErrorKind, RateLimit
 
 PER_PAGE = 100
 _MOST_PAGES = 10_000
@@ -23,7 +23,7 @@ _LONGEST = 300  # an error that repeats the host's words
 _LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]+)?")
 _NEXT = re.compile(r'<([^<>]*)>[^<,]*;\s*rel="?next\b')
 
-_KINDS: dict[int, Kind] = {
+_KINDS: dict[int, GitHubErrorKind] = {
     HTTPStatus.UNAUTHORIZED: "unauthorised",
     HTTPStatus.FORBIDDEN: "forbidden",
     HTTPStatus.UNAVAILABLE_FOR_LEGAL_REASONS: "forbidden",
@@ -39,7 +39,7 @@ _READ = {
 }  # fmt: skip
 
 
-class Etags(Protocol):
+class EtagCache(Protocol):
     """Answers of earlier runs, so that what has not changed costs nothing."""
 
     async def get(self, key: str) -> tuple[str, bytes] | None: ...
@@ -53,11 +53,11 @@ class _Page:
     etag: str | None = None
 
 
-class Api:
+class GitHubApi:
     """The API of one host, asked with one token or none."""
 
     def __init__(
-        self, http: Http, base_url: str, token: Secret | None, etags: Etags | None, limits: Limits
+        self, http: Http, base_url: str, token: Secret | None, etags: EtagCache | None, limits: RateLimit
     ) -> None:
         self._http = http
         self._base = base_url.rstrip("/")

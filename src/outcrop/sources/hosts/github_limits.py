@@ -20,8 +20,8 @@ _SAYS_LIMIT = re.compile(
 )  # the second is what older servers call it
 _NUMBER = re.compile(r"[0-9]{1,12}")
 
-Kind = Literal["unauthorised", "not_found", "forbidden", "limited", "unavailable", "malformed"]
-Waiting = Callable[[float, str], None]
+GitHubErrorKind = Literal["unauthorised", "not_found", "forbidden", "limited", "unavailable", "malformed"]
+OnWait = Callable[[float, str], None]
 Sleep = Callable[[float], Awaitable[object]]
 Clock = Callable[[], float]
 
@@ -29,19 +29,19 @@ Clock = Callable[[], float]
 class GitHubError(Exception):
     """No usable answer: what kind of failure it is, and one line for people, which never holds the token."""
 
-    def __init__(self, kind: Kind, message: str) -> None:
+    def __init__(self, kind: GitHubErrorKind, message: str) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
 
 
-class Limits:
+class RateLimit:
     """What one token may still ask of one host."""
 
-    def __init__(self, host: str, waiting: Waiting, longest_wait: float, sleep: Sleep, clock: Clock) -> None:
+    def __init__(self, host: str, waiting: OnWait, max_wait: float, sleep: Sleep, clock: Clock) -> None:
         self._host = host
         self._waiting = waiting
-        self._longest = longest_wait
+        self._longest = max_wait
         self._sleep = sleep
         self._clock = clock
         self._turn = asyncio.Lock()

@@ -10,16 +10,16 @@ from outcrop.sources import files
 from outcrop.sources.git import objects
 from outcrop.sources.git.presence import files_of
 from outcrop.sources.git.repository import Repository
-from outcrop.sources.located import Located
+from outcrop.sources.located import LocatedHit
 
 _LARGEST = 32 << 20  # bytes of a file that has excerpts: it is held in memory
 
 
-def of_blobs(repository: Repository, ruleset: RuleSet) -> Callable[[list[Located]], None]:
+def of_blobs(repository: Repository, ruleset: RuleSet) -> Callable[[list[LocatedHit]], None]:
     """Give what adds the excerpt of each place as it was in its oldest blob, where its line is counted too."""
 
-    def add(located: list[Located]) -> None:
-        by_blob: dict[bytes, list[Located]] = {}
+    def add(located: list[LocatedHit]) -> None:
+        by_blob: dict[bytes, list[LocatedHit]] = {}
         for one in located:
             if one.first_blob is not None:
                 by_blob.setdefault(one.first_blob, []).append(one)
@@ -32,12 +32,12 @@ def of_blobs(repository: Repository, ruleset: RuleSet) -> Callable[[list[Located
     return add
 
 
-def of_files(root: Path, ruleset: RuleSet) -> Callable[[list[Located]], None]:
+def of_files(root: Path, ruleset: RuleSet) -> Callable[[list[LocatedHit]], None]:
     """Give what adds the excerpts of a folder's files, or of a file that is looked at alone."""
     base = os.fsencode(root if root.is_dir() else root.parent)
 
-    def add(located: list[Located]) -> None:
-        by_file: dict[bytes, list[Located]] = {}
+    def add(located: list[LocatedHit]) -> None:
+        by_file: dict[bytes, list[LocatedHit]] = {}
         for one in located:
             file = next(
                 (name for name in files_of(one.path or b"") if os.path.isfile(os.path.join(base, name))), None
@@ -52,7 +52,7 @@ def of_files(root: Path, ruleset: RuleSet) -> Callable[[list[Located]], None]:
     return add
 
 
-def _add(ruleset: RuleSet, content: bytes, located: list[Located]) -> None:
+def _add(ruleset: RuleSet, content: bytes, located: list[LocatedHit]) -> None:
     found = excerpts_in(ruleset, content, [(one.path or b"", one.hit) for one in located])
     for one, excerpt in zip(located, found, strict=True):
         one.excerpt = excerpt
@@ -60,7 +60,7 @@ def _add(ruleset: RuleSet, content: bytes, located: list[Located]) -> None:
 
 def _read(path: bytes) -> bytes | None:
     try:
-        with files.regular(path) as file:
+        with files.open_regular_file(path) as file:
             content = file.read(_LARGEST + 1)
     except OSError:  # it has gone or changed since it was looked at
         return None

@@ -18,19 +18,19 @@ from outcrop.domain.errors import OperatorError
 from outcrop.net.guard import Egress
 from outcrop.scanner.engine.ruleset import RuleSet, kept, load
 from outcrop.sources.isolated.repository_job import (
-    Brought,
-    BroughtWire,
-    Errand,
+    JobResult,
+    JobResultWire,
+    RepositoryJob,
     Told,
     pack,
-    run_errand,
+    run_job,
     unpack,
 )
 
 _TELL_EVERY = 1.0  # seconds
 
 
-class Crew:
+class ProcessPool:
     """As many children as errands may run at once; one that dies is replaced, and its errand fails."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Crew:
             self._free.put_nowait(None)
         self._children: set[_Child] = set()
 
-    async def run(self, errand: Errand, told: Told) -> Brought:
+    async def run(self, errand: RepositoryJob, told: Told) -> JobResult:
         """Have an errand run; `told` is called as it goes on. A failure is an OperatorError."""
         child = await self._free.get()
         try:
@@ -79,10 +79,10 @@ class Crew:
 
 
 @asynccontextmanager
-async def open_crew(
+async def open_process_pool(
     size: int, rules: Sequence[Path], ruleset: RuleSet, egress: Egress, cache: Path
-) -> AsyncIterator[Crew]:
-    crew = Crew(size, rules, ruleset, egress, cache)
+) -> AsyncIterator[ProcessPool]:
+    crew = ProcessPool(size, rules, ruleset, egress, cache)
     try:
         yield crew
     finally:
@@ -113,7 +113,7 @@ class _Child:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
 
-    async def run(self, errand: Errand, told: Told) -> BroughtWire:
+    async def run(self, errand: RepositoryJob, told: Told) -> JobResultWire:
         await asyncio.to_thread(self._pipe.send, errand)
         while True:
             kind, value = await asyncio.to_thread(self._pipe.recv)
@@ -122,7 +122,7 @@ class _Child:
             elif kind == "failed":
                 raise OperatorError(value)
             else:
-                wire: BroughtWire = value
+                wire: JobResultWire = value
                 return wire
 
     @property
@@ -156,7 +156,7 @@ def _serve(pipe: Connection, start: _Start, parent: int) -> None:
 
         answer: tuple[str, object]
         try:
-            answer = ("done", pack(run_errand(errand, ruleset, start.egress, start.cache, told)))
+            answer = ("done", pack(run_job(errand, ruleset, start.egress, start.cache, told)))
         except OperatorError as error:
             answer = ("failed", error.message)
         except Exception as error:  # noqa: BLE001 - only the kind of error: its text could hold a credential

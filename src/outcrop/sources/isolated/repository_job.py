@@ -20,7 +20,7 @@ from outcrop.sources.git.presence import files_of, holds
 from outcrop.sources.git.repository import Repository, find_git_folder, open_local
 from outcrop.sources.git.scan import Known, Standing
 from outcrop.sources.isolated import excerpts
-from outcrop.sources.located import Located, Origin, Outcome, Progress
+from outcrop.sources.located import CommitInfo, LocatedHit, ProgressCallback, ScanOutcome
 from outcrop.sources.workspace import work_folder
 
 _READ = 256 << 20
@@ -28,40 +28,40 @@ _WORTH_MORE_JOBS = 200 << 20  # bytes of packs: below it one process is as quick
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class RepositoryJob:
     """What to look at, from where an earlier look has left off."""
 
     remote: Remote | None = None
     folder: Path | None = None  # a repository on this machine: an operator's alone
     commit: str | None = None  # look at what this commit brought only
-    unchanged: str | None = None  # where the refs are still these, nothing is fetched
+    known_refs_digest: str | None = None  # where the refs are still these, nothing is fetched
     known: Known = field(default_factory=Known)
-    jobs: int = 1
+    processes: int = 1
 
 
 @dataclass(slots=True)
-class Brought:
+class JobResult:
     """What there is, and how sure it is that nothing else is."""
 
-    located: list[Located] = field(default_factory=list)
+    located: list[LocatedHit] = field(default_factory=list)
     gaps: list[tuple[str, str]] = field(default_factory=list)
     blobs: int = 0
     size: int = 0
     commits: int = 0
-    refs: str | None = None
+    refs_digest: str | None = None
     unchanged: bool = False
     tips: tuple[bytes, ...] = ()
-    there: list[bool] = field(default_factory=list)  # of what was known
-    whole: bool = False
+    known_present: list[bool] = field(default_factory=list)  # of what was known
+    is_complete: bool = False
 
 
 Told = Callable[[int, int, int], None]  # blobs, bytes, commits
 
 
-def run_errand(errand: Errand, ruleset: RuleSet, egress: Egress, work: Path, told: Told) -> Brought:
+def run_job(errand: RepositoryJob, ruleset: RuleSet, egress: Egress, work: Path, told: Told) -> JobResult:
     """Bring the repository into a folder that is gone afterwards, and look at it."""
 
-    def progress(outcome: Outcome) -> None:
+    def progress(outcome: ScanOutcome) -> None:
         told(outcome.files, outcome.size, outcome.commits)
 
     if errand.folder and not find_git_folder(errand.folder):
@@ -69,12 +69,12 @@ def run_errand(errand: Errand, ruleset: RuleSet, egress: Egress, work: Path, tol
     with work_folder(work) as folder:
         if (
             errand.remote
-            and errand.unchanged
-            and _digest(listed_refs(errand.remote, folder, egress)) == errand.unchanged
+            and errand.known_refs_digest
+            and _digest(listed_refs(errand.remote, folder, egress)) == errand.known_refs_digest
         ):
-            return Brought(refs=errand.unchanged, unchanged=True)
+            return JobResult(refs_digest=errand.known_refs_digest, unchanged=True)
         repository = _opened(errand, folder, egress)
-        jobs = errand.jobs if _size(repository) > _WORTH_MORE_JOBS else 1
+        jobs = errand.processes if _size(repository) > _WORTH_MORE_JOBS else 1
         scan = git_scan.Scan(repository, ruleset, Confidence.MEDIUM, jobs, progress)
         if errand.commit:
             return _brought(
@@ -84,7 +84,7 @@ def run_errand(errand: Errand, ruleset: RuleSet, egress: Egress, work: Path, tol
         continued = git_scan.scan_on(scan, errand.known)
         brought = _brought(continued.outcome, excerpts.of_blobs(repository, ruleset))
         refs = _digest(repository.refs | ({b"HEAD": repository.head} if repository.head else {}))
-        brought.refs, brought.tips, brought.there, brought.whole = (
+        brought.refs_digest, brought.tips, brought.known_present, brought.is_complete = (
             refs,
             continued.tips,
             continued.there,
@@ -93,7 +93,7 @@ def run_errand(errand: Errand, ruleset: RuleSet, egress: Egress, work: Path, tol
         return brought
 
 
-def _opened(errand: Errand, folder: Path, egress: Egress) -> Repository:
+def _opened(errand: RepositoryJob, folder: Path, egress: Egress) -> Repository:
     if errand.remote is None:
         git_folder = find_git_folder(errand.folder or Path())
         if git_folder is None:
@@ -104,16 +104,16 @@ def _opened(errand: Errand, folder: Path, egress: Egress) -> Repository:
     return clone(errand.remote, folder, egress)
 
 
-def _of_files(errand: Errand, ruleset: RuleSet, progress: Progress) -> Brought:
+def _of_files(errand: RepositoryJob, ruleset: RuleSet, progress: ProgressCallback) -> JobResult:
     """Look at a folder that is no repository."""
     root = errand.folder or Path()
-    folder = files.Folder(root, ruleset, Confidence.MEDIUM, errand.jobs, lambda _: False)
+    folder = files.FolderScan(root, ruleset, Confidence.MEDIUM, errand.processes, lambda _: False)
     brought = _brought(files.scan_folder(folder, progress), excerpts.of_files(root, ruleset))
     told = {(one.path, reveal(one.hit.secret)) for one in brought.located}
-    brought.there = [
+    brought.known_present = [
         (one.path, one.value) in told or _in_file(root, one, ruleset) for one in errand.known.standing
     ]
-    brought.whole = not brought.gaps
+    brought.is_complete = not brought.gaps
     return brought
 
 
@@ -143,10 +143,10 @@ def _digest(refs: dict[bytes, bytes]) -> str:
     return hashlib.sha256(b"".join(b"%s %s\n" % entry for entry in sorted(refs.items()))).hexdigest()
 
 
-def _brought(outcome: Outcome, add_excerpts: Callable[[list[Located]], None]) -> Brought:
+def _brought(outcome: ScanOutcome, add_excerpts: Callable[[list[LocatedHit]], None]) -> JobResult:
     located = [one for one in outcome.located if not one.unreachable]
     add_excerpts(located)
-    return Brought(located, outcome.gaps, outcome.files, outcome.size, outcome.commits)
+    return JobResult(located, outcome.gaps, outcome.files, outcome.size, outcome.commits)
 
 
 # --- how it travels between processes: a Secret refuses to be serialised
@@ -154,10 +154,10 @@ def _brought(outcome: Outcome, add_excerpts: Callable[[list[Located]], None]) ->
 Place = tuple[
     bytes | None, tuple[str, str | None, int | None] | None, bool, int | None, set[bytes], Excerpt | None
 ]
-BroughtWire = tuple[Wire, list[Place], Brought]
+JobResultWire = tuple[Wire, list[Place], JobResult]
 
 
-def pack(brought: Brought) -> BroughtWire:
+def pack(brought: JobResult) -> JobResultWire:
     found = to_wire(Found([("", one.hit) for one in brought.located]))
     places = [
         (one.path, _told(one.origin), one.at_tip, one.current_line, one.blobs, one.excerpt)
@@ -167,15 +167,21 @@ def pack(brought: Brought) -> BroughtWire:
     return found, places, brought
 
 
-def _told(origin: Origin | None) -> tuple[str, str | None, int | None] | None:
+def _told(origin: CommitInfo | None) -> tuple[str, str | None, int | None] | None:
     return (origin.commit, origin.author, origin.at) if origin else None
 
 
-def unpack(wire: BroughtWire, ruleset: RuleSet) -> Brought:
+def unpack(wire: JobResultWire, ruleset: RuleSet) -> JobResult:
     hits = from_wire(wire[0], ruleset.rules).hits
     for (_, hit), (path, origin, at_tip, current_line, blobs, excerpt) in zip(hits, wire[1], strict=True):
-        place = Located(
-            hit, path, Origin(*origin) if origin else None, at_tip, current_line, blobs=blobs, excerpt=excerpt
+        place = LocatedHit(
+            hit,
+            path,
+            CommitInfo(*origin) if origin else None,
+            at_tip,
+            current_line,
+            blobs=blobs,
+            excerpt=excerpt,
         )
         wire[2].located.append(place)
     return wire[2]

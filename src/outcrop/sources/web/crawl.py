@@ -12,15 +12,15 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from outcrop.net.http import Answer, Http, HttpError
-from outcrop.sources.web.frontier import Frontier, Target
-from outcrop.sources.web.leak_paths import PLACES, is_file
-from outcrop.sources.web.link import Kind
+from outcrop.sources.web.frontier import Frontier, FrontierEntry
+from outcrop.sources.web.leak_paths import LEAK_PATHS, is_leaked_file
+from outcrop.sources.web.link import LinkKind
 from outcrop.sources.web.links import sitemap_links
-from outcrop.sources.web.polite_client import ForbiddenError, Visitor
-from outcrop.sources.web.response_reader import Reading, Resource, everything, read
-from outcrop.sources.web.urls import normalise, origin, path_of, same_site, told
+from outcrop.sources.web.polite_client import PoliteClient, RobotsDisallowedError
+from outcrop.sources.web.response_reader import ParsedResponse, Resource, everything, read
+from outcrop.sources.web.urls import is_same_site, normalise_url, redact_url, url_origin, url_path
 
-__all__ = ["Look", "Resource", "Site", "crawl", "look_again", "returning"]
+__all__ = ["CrawlOptions", "RefetchResult", "Resource", "crawl", "refetch", "refetch_client"]
 
 _MOST_SITEMAPS = 20
 _GONE = {404, 410}
@@ -30,7 +30,7 @@ Gap = Callable[[str, str], None]  # what, why
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class CrawlOptions:
     """What is asked for."""
 
     start: str
@@ -47,14 +47,14 @@ class Site:
     seconds: float = 1_800.0
 
     @classmethod
-    def of(
+    def from_target(
         cls,
         start: str,
         options: Mapping[str, Any],
         include: Sequence[str],
         exclude: Sequence[str],
         headers: Mapping[str, str] | None = None,
-    ) -> "Site":
+    ) -> "CrawlOptions":
         """Give a site as a target names it: the options of `domain.target`, by their names."""
         return cls(
             start,
@@ -68,11 +68,11 @@ class Site:
         )
 
 
-async def crawl(http: Http, site: Site, gap: Gap) -> AsyncGenerator[Resource, None]:
+async def crawl(http: Http, site: CrawlOptions, gap: Gap) -> AsyncGenerator[Resource, None]:
     """Give what a site serves, one by one; tell what could not be looked at. Closing the iterator ends all requests."""
-    start = normalise(site.start)
+    start = normalise_url(site.start)
     if start is None:
-        gap(told(site.start), "is not an http address")
+        gap(redact_url(site.start), "is not an http address")
         return
     work = _Crawl(http, site, start, gap)
     try:
@@ -85,16 +85,16 @@ async def crawl(http: Http, site: Site, gap: Gap) -> AsyncGenerator[Resource, No
 class _Crawl:
     """One crawl. No more answers are held than are asked for at once; what waits is addresses."""
 
-    def __init__(self, http: Http, site: Site, start: str, gap: Gap) -> None:
+    def __init__(self, http: Http, site: CrawlOptions, start: str, gap: Gap) -> None:
         self._site = site
         self._start = start
         self._home = start  # where the start redirects to
         self._tell = gap
         self._told: set[tuple[str, str]] = set()
         self._deadline = asyncio.get_running_loop().time() + site.seconds
-        self._visitor = Visitor(
+        self._visitor = PoliteClient(
             http,
-            origin(start),
+            url_origin(start),
             headers=_with_login(site),
             robots=site.robots,
             pause=site.pause,
@@ -160,19 +160,19 @@ class _Crawl:
 
     def _gap(self, url: str, why: str) -> None:
         """Tell a gap, each once."""
-        if (entry := (told(url), why)) not in self._told:
+        if (entry := (redact_url(url), why)) not in self._told:
             self._told.add(entry)
             self._tell(*entry)
 
-    async def _visit(self, target: Target) -> list[Resource] | None:
+    async def _visit(self, target: FrontierEntry) -> list[Resource] | None:
         """Fetch and read one address; None where it could not be read."""
         answer = await self._get(target)
         if answer is None:
             return None
         if target.url == self._start:
             self._home = answer.url
-        if target.kind is Kind.PLACE and not (
-            self._probe and is_file(path_of(target.url), answer, *self._probe)
+        if target.kind is LinkKind.PLACE and not (
+            self._probe and is_leaked_file(url_path(target.url), answer, *self._probe)
         ):
             return []
         if answer.cut:
@@ -185,15 +185,15 @@ class _Crawl:
         self._follow(reading, target, answer.url)
         return [resource for resource in reading.resources if self._is_new(resource)]
 
-    async def _get(self, target: Target) -> Answer | None:
+    async def _get(self, target: FrontierEntry) -> Answer | None:
         try:
             answer = await self._visitor.get(
                 target.url, within=lambda url: self._is_within(target, url), claim=self._frontier.claim
             )
         except HttpError as error:
-            if isinstance(error, ForbiddenError):
+            if isinstance(error, RobotsDisallowedError):
                 self._frontier.give_back(target)
-            if target.kind is not Kind.PLACE or isinstance(error, ForbiddenError):
+            if target.kind is not LinkKind.PLACE or isinstance(error, RobotsDisallowedError):
                 self._gap(target.url, str(error))
             return None
         if answer is None and target.url == self._start:
@@ -204,27 +204,33 @@ class _Crawl:
             self._gap(target.url, f"answered {answer.status}")
         return None
 
-    def _is_within(self, target: Target, url: str) -> bool:
+    def _is_within(self, target: FrontierEntry, url: str) -> bool:
         """Tell whether a redirect may be followed; of a place that is tried, none says anything."""
-        return target.kind in {Kind.SCRIPT, Kind.MAP} or (
-            target.kind is not Kind.PLACE and same_site(url, self._start)
+        return target.kind in {LinkKind.SCRIPT, LinkKind.MAP} or (
+            target.kind is not LinkKind.PLACE and is_same_site(url, self._start)
         )
 
-    def _is_worth_telling(self, target: Target, status: int) -> bool:
+    def _is_worth_telling(self, target: FrontierEntry, status: int) -> bool:
         """Tell whether an answer that holds nothing is a gap: a dead link is none, nor is a map that was never published."""
-        if target.url == self._start or (target.kind is Kind.SCRIPT and target.sure):
+        if target.url == self._start or (target.kind is LinkKind.SCRIPT and target.sure):
             return True
-        if target.kind is Kind.MAP or not target.sure:
+        if target.kind is LinkKind.MAP or not target.sure:
             return status >= _SERVER_ERROR
-        return target.kind is not Kind.PLACE and status not in _GONE
+        return target.kind is not LinkKind.PLACE and status not in _GONE
 
-    def _follow(self, reading: Reading, target: Target, url: str) -> None:
+    def _follow(self, reading: ParsedResponse, target: FrontierEntry, url: str) -> None:
         self._frontier.follow(reading.links, target, url)
         if reading.map_url:
-            self._frontier.add(Target(reading.map_url, Kind.MAP, target.depth, target.page))
-        elif reading.is_script and self._site.leak_places and same_site(url, self._start):
+            self._frontier.add(FrontierEntry(reading.map_url, LinkKind.MAP, target.depth, target.page))
+        elif reading.is_script and self._site.leak_places and is_same_site(url, self._start):
             self._frontier.add(
-                Target(f"{origin(url)}{path_of(url)}.map", Kind.MAP, target.depth, target.page, sure=False)
+                FrontierEntry(
+                    f"{url_origin(url)}{url_path(url)}.map",
+                    LinkKind.MAP,
+                    target.depth,
+                    target.page,
+                    sure=False,
+                )
             )
 
     def _is_new(self, resource: Resource) -> bool:
@@ -240,23 +246,25 @@ class _Crawl:
     async def _read_sitemaps(self) -> list[Resource]:
         """Add the pages that the site itself lists."""
         named = [
-            url for text in await self._visitor.sitemaps(self._home) if (url := normalise(text, self._home))
+            url
+            for text in await self._visitor.sitemaps(self._home)
+            if (url := normalise_url(text, self._home))
         ]
-        ahead = named or [f"{origin(self._home)}/sitemap.xml"]
+        ahead = named or [f"{url_origin(self._home)}/sitemap.xml"]
         for number, url in enumerate(ahead):
             if number >= _MOST_SITEMAPS:
                 self._gap(self._start, f"more than {_MOST_SITEMAPS} sitemaps: the rest was not looked at")
                 break
-            if not same_site(url, self._start) or not self._frontier.claim(url):
+            if not is_same_site(url, self._start) or not self._frontier.claim(url):
                 continue
-            answer = await self._get(Target(url, Kind.SITEMAP, sure=bool(named)))
+            answer = await self._get(FrontierEntry(url, LinkKind.SITEMAP, sure=bool(named)))
             if answer is not None:
                 pages, further = await asyncio.to_thread(
                     sitemap_links, _unzipped(answer.body, self._site.most_bytes), answer.url
                 )
                 ahead += further
                 for page in pages:
-                    self._frontier.add(Target(page, Kind.PAGE, depth=1))
+                    self._frontier.add(FrontierEntry(page, LinkKind.PAGE, depth=1))
         return []
 
     async def _prepare_places(self) -> list[Resource]:
@@ -265,19 +273,19 @@ class _Crawl:
         try:
             # A redirect says that there is no such file as well as 404 does.
             answer = await self._visitor.get(
-                f"{origin(self._home)}{path}", within=lambda _: True, claim=lambda _: False
+                f"{url_origin(self._home)}{path}", within=lambda _: True, claim=lambda _: False
             )
         except HttpError as error:
             self._gap(self._home, f"places where files are left were not tried: {error}")
             return []
         self._probe = (path, answer or Answer(path, 404, {}, b""))
-        for place in PLACES:
-            self._frontier.add(Target(f"{origin(self._home)}{place}", Kind.PLACE))
+        for place in LEAK_PATHS:
+            self._frontier.add(FrontierEntry(f"{url_origin(self._home)}{place}", LinkKind.PLACE))
         return []
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RefetchResult:
     """What stands at a finding's address now. Only a look that has not failed tells that something is gone."""
 
     status: int | None = None
@@ -286,12 +294,12 @@ class Look:
     failed: str | None = None
 
 
-def returning(http: Http, site: Site, *, known: bool) -> Visitor:
+def refetch_client(http: Http, site: CrawlOptions, *, authenticated: bool) -> PoliteClient:
     """Give who comes to a site again, with what proves who we are or as a stranger; as long and as politely as a crawl."""
     deadline = asyncio.get_running_loop().time() + site.seconds
-    headers = _with_login(site) if known else {}
-    home = origin(normalise(site.start) or site.start)
-    return Visitor(
+    headers = _with_login(site) if authenticated else {}
+    home = url_origin(normalise_url(site.start) or site.start)
+    return PoliteClient(
         http,
         home,
         headers=headers,
@@ -302,18 +310,18 @@ def returning(http: Http, site: Site, *, known: bool) -> Visitor:
     )
 
 
-async def look_again(visitor: Visitor, url: str) -> Look:
+async def refetch(visitor: PoliteClient, url: str) -> RefetchResult:
     """Ask once for a finding's own address. A redirect is an answer: what stands elsewhere says nothing about it."""
     try:
         answer = await visitor.ask(url)
     except HttpError as error:
-        return Look(failed=str(error))
+        return RefetchResult(failed=str(error))
     failed = "the answer is larger than what is read of one" if answer.cut else None
     body = await asyncio.to_thread(everything, answer)
-    return Look(answer.status, answer.media_type, body, failed)
+    return RefetchResult(answer.status, answer.media_type, body, failed)
 
 
-def _with_login(site: Site) -> Mapping[str, str]:
+def _with_login(site: CrawlOptions) -> Mapping[str, str]:
     """Turn a name and password in the start's address into the header that they mean."""
     parts = urlsplit(site.start)
     if not parts.username or any(name.lower() == "authorization" for name in site.headers):

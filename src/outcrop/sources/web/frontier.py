@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from outcrop.sources.web.link import Kind, Link
-from outcrop.sources.web.urls import origin, path_of, same_site
+from outcrop.sources.web.link import LinkKind, WebLink
+from outcrop.sources.web.urls import is_same_site, url_origin, url_path
 
 _KEPT = 10  # times as many addresses are remembered as may be visited: robots.txt may forbid most
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FrontierEntry:
     url: str
-    kind: Kind
+    kind: LinkKind
     depth: int = 0
     page: str = ""  # where it was met first: a script's addresses count from there
     sure: bool = True
@@ -24,7 +24,7 @@ class Target:
 class _Queue:
     """Addresses that share a limit."""
 
-    targets: deque[Target]
+    targets: deque[FrontierEntry]
     left: int | None  # how many more may be visited
     dropped: int = 0
 
@@ -49,11 +49,11 @@ class Frontier:
     def waiting(self) -> int:
         return sum(len(queue.targets) for queue in (self._pages, self._scripts, self._places))
 
-    def first(self) -> Target:
+    def first(self) -> FrontierEntry:
         """Give the start, which is fetched whatever the globs say."""
         self._seen.add(self._start)
         self._pages.left = max(0, self._most - 1)
-        return Target(self._start, Kind.PART, page=self._start)
+        return FrontierEntry(self._start, LinkKind.PART, page=self._start)
 
     def claim(self, url: str) -> bool:
         """Take an address for oneself; False where it has been taken, waits for its turn, or is not wanted."""
@@ -62,7 +62,7 @@ class Frontier:
         self._seen.add(url)
         return True
 
-    def add(self, target: Target) -> None:
+    def add(self, target: FrontierEntry) -> None:
         queue = self._queue(target.kind)
         if target.url in self._seen or not self._is_wanted(target):
             return
@@ -72,17 +72,19 @@ class Frontier:
         self._seen.add(target.url)
         queue.targets.append(target)
 
-    def follow(self, links: Sequence[Link], source: Target, url: str) -> None:
+    def follow(self, links: Sequence[WebLink], source: FrontierEntry, url: str) -> None:
         """Add what something refers to; a script from elsewhere leads only to scripts beside it."""
-        at_home = same_site(url, self._start)
-        page = source.page if source.kind is Kind.SCRIPT else url
+        at_home = is_same_site(url, self._start)
+        page = source.page if source.kind is LinkKind.SCRIPT else url
         for link in links:
-            if at_home or (link.kind is Kind.SCRIPT and origin(link.url) == origin(url)):
+            if at_home or (link.kind is LinkKind.SCRIPT and url_origin(link.url) == url_origin(url)):
                 self.add(
-                    Target(link.url, link.kind, source.depth + (link.kind is Kind.PAGE), page, link.sure)
+                    FrontierEntry(
+                        link.url, link.kind, source.depth + (link.kind is LinkKind.PAGE), page, link.sure
+                    )
                 )
 
-    def take(self) -> Target | None:
+    def take(self) -> FrontierEntry | None:
         """Give the next address: what a page loads comes before the next page."""
         for queue in (self._places, self._scripts, self._pages):
             if queue.targets and queue.left != 0:
@@ -91,7 +93,7 @@ class Frontier:
                 return queue.targets.popleft()
         return None
 
-    def give_back(self, target: Target) -> None:
+    def give_back(self, target: FrontierEntry) -> None:
         """Do not count an address that was not fetched."""
         queue = self._queue(target.kind)
         if queue.left is not None:
@@ -105,18 +107,20 @@ class Frontier:
                 found.append(f"more than {self._most} {words}: at least {count} were not looked at")
         return found
 
-    def _queue(self, kind: Kind) -> _Queue:
-        if kind in {Kind.PLACE, Kind.SITEMAP}:  # few, and not counted
+    def _queue(self, kind: LinkKind) -> _Queue:
+        if kind in {LinkKind.PLACE, LinkKind.SITEMAP}:  # few, and not counted
             return self._places
-        return self._scripts if kind in {Kind.SCRIPT, Kind.MAP} else self._pages
+        return self._scripts if kind in {LinkKind.SCRIPT, LinkKind.MAP} else self._pages
 
-    def _is_wanted(self, target: Target) -> bool:
+    def _is_wanted(self, target: FrontierEntry) -> bool:
         if self._is_excluded(target.url):
             return False
-        if target.kind in {Kind.SCRIPT, Kind.MAP, Kind.PLACE}:
+        if target.kind in {LinkKind.SCRIPT, LinkKind.MAP, LinkKind.PLACE}:
             return True
-        included = not self._include or any(fnmatchcase(path_of(target.url), glob) for glob in self._include)
-        return same_site(target.url, self._start) and included and target.depth <= self._depth
+        included = not self._include or any(fnmatchcase(url_path(target.url), glob) for glob in self._include)
+        return is_same_site(target.url, self._start) and included and target.depth <= self._depth
 
     def _is_excluded(self, url: str) -> bool:
-        return any(fnmatchcase(path_of(url), glob) for glob in self._exclude) and same_site(url, self._start)
+        return any(fnmatchcase(url_path(url), glob) for glob in self._exclude) and is_same_site(
+            url, self._start
+        )

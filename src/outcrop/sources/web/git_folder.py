@@ -35,7 +35,7 @@ _MOST_WANTED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class GitFolderLimits:
     objects: int = 50_000  # that are fetched one by one
     size: int = 1 << 30  # of all that is fetched
     one: int = 128 << 20  # of one file, which is held in memory
@@ -49,11 +49,11 @@ async def fetch_repository(
     work: Path,
     *,
     headers: Mapping[str, str] | None = None,
-    limits: Limits | None = None,
+    limits: GitFolderLimits | None = None,
 ) -> Repository | None:
     """Bring what an open git folder serves, given the address of its HEAD; None where there is no such folder. What is missing is a gap."""
     fetching = _Fetching(
-        http, head_url.removesuffix("HEAD"), work / "site.git", headers or {}, limits or Limits()
+        http, head_url.removesuffix("HEAD"), work / "site.git", headers or {}, limits or GitFolderLimits()
     )
     try:
         async with asyncio.timeout(fetching.limits.seconds):
@@ -74,7 +74,7 @@ class _Fetching:
     base: str
     folder: Path
     headers: Mapping[str, str]
-    limits: Limits
+    limits: GitFolderLimits
     gaps: list[str] = field(default_factory=list)
     named: dict[bytes, bytes] = field(default_factory=dict)  # ref → id
     wanted: set[bytes] = field(default_factory=set)

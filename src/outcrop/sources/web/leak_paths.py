@@ -4,7 +4,7 @@ from outcrop.net.http import Answer
 from outcrop.sources.web.content_types import looks_like_html
 
 GIT_HEAD = "/.git/HEAD"
-PLACES = (
+LEAK_PATHS = (
     "/.env", "/.env.local", "/.env.development", "/.env.production", "/.env.staging", "/.env.test", "/.env.backup", "/.env.bak",
     GIT_HEAD, "/.git/config", "/.git-credentials", "/.npmrc", "/.pypirc", "/.netrc", "/.htpasswd", "/.dockercfg", "/.docker/config.json",
     "/.aws/credentials", "/.ssh/id_rsa", "/.vscode/sftp.json", "/config.json", "/appsettings.json", "/application.properties",
@@ -14,7 +14,7 @@ PLACES = (
 _ALIKE = 64  # bytes by which two answers of the same kind may differ, or a tenth
 
 
-def is_file(place: str, answer: Answer, probe_path: str, probe: Answer) -> bool:
+def is_leaked_file(place: str, answer: Answer, probe_path: str, probe: Answer) -> bool:
     """Tell whether the answer is a file of that name, given what the site answers for a name that nobody has."""
     body = answer.body
     if not answer.ok or not body.strip() or answer.media_type == "text/html" or looks_like_html(body):

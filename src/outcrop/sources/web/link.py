@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class LinkKind(StrEnum):
     PAGE = "page"  # one link away
     PART = "part"  # loaded with what refers to it: a frame, a manifest, data
     SCRIPT = "script"
@@ -14,7 +14,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class WebLink:
     url: str  # absolute, in its one spelling
-    kind: Kind
+    kind: LinkKind
     sure: bool = True  # it is meant to be there, so that it is worth telling when it is not

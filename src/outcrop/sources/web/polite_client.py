@@ -12,7 +12,7 @@ from protego import Protego
 
 from outcrop.net.http import Answer, Http, HttpError
 from outcrop.sources.web.content_types import is_challenge
-from outcrop.sources.web.urls import normalise, origin
+from outcrop.sources.web.urls import normalise_url, url_origin
 
 _AGENT = "outcrop"
 _SECONDS = 60.0  # for one answer
@@ -24,7 +24,7 @@ _ASKS_TO_WAIT = {429, 503}
 _ROBOTS_BYTES = 512 << 10
 
 
-class ForbiddenError(HttpError):
+class RobotsDisallowedError(HttpError):
     """The site asks not to be asked for this."""
 
 
@@ -48,7 +48,7 @@ class _Rules:
         )  # what is not a number is not above zero
 
 
-class Visitor:
+class PoliteClient:
     """Who asks. The caller's headers go to one origin and nowhere else, whatever redirects where."""
 
     def __init__(
@@ -85,7 +85,7 @@ class Visitor:
             target = answer.headers.get("Location")
             if answer.status not in _REDIRECTS or not target:
                 return answer
-            found = normalise(target, url)
+            found = normalise_url(target, url)
             if found is None:
                 raise HttpError("redirects to what is not an http address")
             if not within(found):
@@ -116,7 +116,7 @@ class Visitor:
         """Get an address as far as robots.txt allows; a redirect is the answer."""
         rules = await self._rules_of(url)
         if refusal := rules.refusal(url):
-            raise ForbiddenError(refusal)
+            raise RobotsDisallowedError(refusal)
         answer = await self._patient(url, max(self._pause, rules.delay), self._most_bytes)
         if is_challenge(answer):
             raise HttpError("answered with a challenge page")
@@ -139,11 +139,11 @@ class Visitor:
         turn = max(now, self._next.get(host, 0.0))
         self._next[host] = turn + pause
         await asyncio.sleep(turn - now)
-        headers = self._headers if origin(url) == self._home else None
+        headers = self._headers if url_origin(url) == self._home else None
         return await self._http.get(url, headers=headers, most=most, seconds=_SECONDS)
 
     async def _rules_of(self, url: str) -> _Rules:
-        home = origin(url)
+        home = url_origin(url)
         if not self._robots:
             return _Rules()
         async with self._reading[home]:
@@ -158,7 +158,7 @@ class Visitor:
                 location = answer.headers.get("Location")
                 if answer.status not in _REDIRECTS or not location:
                     break
-                url = normalise(location, url) or url
+                url = normalise_url(location, url) or url
         except HttpError as error:
             return _Rules(unread=str(error))
         if answer.status >= 500 or answer.status == 429:

@@ -7,10 +7,10 @@ from outcrop.domain.finding import SourceType
 from outcrop.net.http import Answer
 from outcrop.sources.web import content_types as web_text
 from outcrop.sources.web import source_map
-from outcrop.sources.web.link import Kind, Link
+from outcrop.sources.web.link import LinkKind, WebLink
 from outcrop.sources.web.links import MOST_LINKS, html_links, json_links, xml_links
 from outcrop.sources.web.scripts import script_links
-from outcrop.sources.web.urls import identity, is_script_address, normalise, origin, path_of
+from outcrop.sources.web.urls import is_script_url, normalise_url, stable_path, url_origin, url_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,34 +27,34 @@ class Resource:
 
 
 @dataclass(slots=True)
-class Reading:
+class ParsedResponse:
     resources: list[Resource] = field(default_factory=list)
-    links: list[Link] = field(default_factory=list)
+    links: list[WebLink] = field(default_factory=list)
     is_script: bool = False
     map_url: str | None = None
     problem: str | None = None
 
 
-def read(answer: Answer, kind: Kind, page: str) -> Reading:
+def read(answer: Answer, kind: LinkKind, page: str) -> ParsedResponse:
     """Read an answer as what it is, which need not be what it was asked for as; `page` is where a script was loaded."""
-    if kind is Kind.MAP:
-        return _read_map(answer, answer.body) if _looks_like_json(answer.body) else Reading()
+    if kind is LinkKind.MAP:
+        return _read_map(answer, answer.body) if _looks_like_json(answer.body) else ParsedResponse()
     if web_text.is_unreadable(answer.media_type):
-        return Reading()
+        return ParsedResponse()
     body, url = web_text.to_utf8(answer.body, answer.headers), answer.url
     is_page = web_text.is_html(answer.media_type, body)
-    if kind is Kind.SCRIPT and is_page and body.lstrip().startswith(b"<"):
-        return Reading(problem="a page was served instead of a script")
+    if kind is LinkKind.SCRIPT and is_page and body.lstrip().startswith(b"<"):
+        return ParsedResponse(problem="a page was served instead of a script")
     if (
-        kind is Kind.SCRIPT
+        kind is LinkKind.SCRIPT
         or web_text.is_script(answer.media_type)
-        or (is_script_address(url) and not is_page)
+        or (is_script_url(url) and not is_page)
     ):
         return _read_script(answer, body, page)
-    reading = Reading([_resource(answer, body, SourceType.ENDPOINT)])
+    reading = ParsedResponse([_resource(answer, body, SourceType.ENDPOINT)])
     if is_page:
         reading.links = html_links(body, url)
-    elif web_text.is_json(answer.media_type) or path_of(url).endswith((".json", ".webmanifest")):
+    elif web_text.is_json(answer.media_type) or url_path(url).endswith((".json", ".webmanifest")):
         reading.links = json_links(body, url)
     elif web_text.is_xml(answer.media_type):
         reading.links = xml_links(body, url)
@@ -73,24 +73,26 @@ def everything(answer: Answer) -> bytes:
 
 
 def _resource(answer: Answer, body: bytes, source_type: SourceType) -> Resource:
-    path = path_of(answer.url)
+    path = url_path(answer.url)
     return Resource(
-        answer.url, identity(path), source_type, path, origin(answer.url), answer.media_type, body
+        answer.url, stable_path(path), source_type, path, url_origin(answer.url), answer.media_type, body
     )
 
 
-def _read_script(answer: Answer, body: bytes, page: str) -> Reading:
+def _read_script(answer: Answer, body: bytes, page: str) -> ParsedResponse:
     url = answer.url
-    reading = Reading(
+    reading = ParsedResponse(
         [_resource(answer, body, SourceType.JS_BUNDLE)], script_links(body, url, page or url), is_script=True
     )
     named = source_map.reference(body, answer.headers)
     if named and not source_map.is_inline(named):
-        reading.map_url = normalise(named.decode("utf-8", "replace"), url)
+        reading.map_url = normalise_url(named.decode("utf-8", "replace"), url)
     elif named:
         inline = _inline_map(body)
         packed = (
-            _read_map(answer, inline) if inline else Reading(problem="the inline source map cannot be read")
+            _read_map(answer, inline)
+            if inline
+            else ParsedResponse(problem="the inline source map cannot be read")
         )
         if packed.resources:  # what it holds is looked at by its own names, and once
             reading.resources = [_resource(answer, body.replace(named, b""), SourceType.JS_BUNDLE)]
@@ -103,15 +105,15 @@ def _inline_map(script: bytes) -> bytes:
     named = source_map.reference(script, {})
     try:
         return source_map.inline_map(named) if named and source_map.is_inline(named) else b""
-    except source_map.MapError:
+    except source_map.SourceMapError:
         return b""
 
 
-def _read_map(answer: Answer, raw: bytes) -> Reading:
+def _read_map(answer: Answer, raw: bytes) -> ParsedResponse:
     try:
-        return Reading(list(_originals(answer, raw)))
-    except source_map.MapError as error:
-        return Reading(problem=str(error))
+        return ParsedResponse(list(_originals(answer, raw)))
+    except source_map.SourceMapError as error:
+        return ParsedResponse(problem=str(error))
 
 
 def _originals(answer: Answer, raw: bytes) -> Iterator[Resource]:
@@ -121,7 +123,7 @@ def _originals(answer: Answer, raw: bytes) -> Iterator[Resource]:
             one.name,
             SourceType.JS_BUNDLE,
             one.name,
-            origin(answer.url),
+            url_origin(answer.url),
             answer.media_type,
             one.content,
         )

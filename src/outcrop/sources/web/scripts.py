@@ -10,14 +10,14 @@ from urllib.parse import urlsplit
 
 import re2  # type: ignore[import-untyped]
 
-from outcrop.sources.web.link import Kind, Link
+from outcrop.sources.web.link import LinkKind, WebLink
 from outcrop.sources.web.urls import (
-    identity,
-    is_script_address,
-    is_skipped_address,
-    normalise,
-    origin,
-    path_of,
+    is_script_url,
+    is_skipped_url,
+    normalise_url,
+    stable_path,
+    url_origin,
+    url_path,
 )
 
 _MOST = 5_000  # links of one script
@@ -64,9 +64,9 @@ _RISKY = re2.compile(
 )
 
 
-def script_links(body: bytes, url: str, page: str, near: Sequence[str] = ()) -> list[Link]:
+def script_links(body: bytes, url: str, page: str, near: Sequence[str] = ()) -> list[WebLink]:
     """Give what a script loads. `page` is where it was loaded; `near` are scripts whose folders its chunks may lie in."""
-    found: dict[str, Link] = {}
+    found: dict[str, WebLink] = {}
     for link in chain(
         _loads(body, url, page), _chunks(body, url, near), _names(body, url, near), _asked(body, page)
     ):
@@ -90,7 +90,7 @@ def _complete(pattern: Any, body: bytes) -> Iterator[Any]:
     )
 
 
-def _loads(body: bytes, url: str, page: str) -> Iterator[Link]:
+def _loads(body: bytes, url: str, page: str) -> Iterator[WebLink]:
     """Give what is loaded by a call that says so."""
     for match in _complete(_IMPORT, body):
         if match[1].startswith((b"./", b"../", b"/", b"http:", b"https:")):  # another name is a package's
@@ -103,60 +103,64 @@ def _loads(body: bytes, url: str, page: str) -> Iterator[Link]:
         for each in _complete(_EACH, match[1]):
             yield from _script(each[1], url)
     for match in _complete(_SOURCE, body):
-        yield from (link for link in _script(match[1], page) if is_script_address(link.url))
+        yield from (link for link in _script(match[1], page) if is_script_url(link.url))
 
 
-def _script(name: bytes, base: str, *, sure: bool = True) -> Iterator[Link]:
-    url = normalise(name.decode("utf-8", "replace"), base)
-    if url and b"${" not in name and not is_skipped_address(url):
-        yield Link(url, Kind.SCRIPT, sure=sure)
+def _script(name: bytes, base: str, *, sure: bool = True) -> Iterator[WebLink]:
+    url = normalise_url(name.decode("utf-8", "replace"), base)
+    if url and b"${" not in name and not is_skipped_url(url):
+        yield WebLink(url, LinkKind.SCRIPT, sure=sure)
 
 
-def _names(body: bytes, url: str, near: Sequence[str]) -> Iterator[Link]:
+def _names(body: bytes, url: str, near: Sequence[str]) -> Iterator[WebLink]:
     """Give the scripts of the same origin that strings name; of a name that leads nowhere nothing is guessed."""
-    origins = {origin(place) for place in (url, *near)}
+    origins = {url_origin(place) for place in (url, *near)}
     for match in _complete(_NAME, body):
         before = body[max(0, match.start() - 8) : match.start()].rstrip(b" \t\n\\")[-1:]
         after = body[match.end() : match.end() + 8].lstrip()[:1]
         if before == b"+" or (after == b":" and before in {b"{", b","}):  # the end of a name; a key
             continue
         resolved = _placed(match[1].decode("utf-8", "replace"), url, near)
-        if resolved and origin(resolved) in origins:
-            yield Link(resolved, Kind.SCRIPT, sure=False)
+        if resolved and url_origin(resolved) in origins:
+            yield WebLink(resolved, LinkKind.SCRIPT, sure=False)
 
 
 def _placed(name: str, url: str, near: Sequence[str]) -> str | None:
     """Find where a script's name leads: by itself, by a folder that it shares with a script, by its hash."""
     if name.startswith(("/", "http://", "https://")):
-        return normalise(name, url)
-    hashed = identity(name) != name
+        return normalise_url(name, url)
+    hashed = stable_path(name) != name
     if name.startswith("."):  # without a hash it is a module's name inside the bundle
-        return normalise(name, url) if hashed and name.startswith(("./", "../")) else None
-    return _beside(name, url, near) or (normalise(name, url) if hashed and "/" not in name else None)
+        return normalise_url(name, url) if hashed and name.startswith(("./", "../")) else None
+    return _beside(name, url, near) or (normalise_url(name, url) if hashed and "/" not in name else None)
 
 
 def _beside(name: str, url: str, near: Sequence[str]) -> str | None:
     """Resolve `static/js/a.js` at the folder `static` of a script that lies in one."""
     first, slash, _ = name.partition("/")
     for place in (url, *near) if slash else ():
-        folders = path_of(place).split("/")[:-1]
+        folders = url_path(place).split("/")[:-1]
         if first and first in folders:
             at = len(folders) - 1 - folders[::-1].index(first)
-            return normalise("/".join([*folders[:at], name]), place)
+            return normalise_url("/".join([*folders[:at], name]), place)
     return None
 
 
-def _chunks(body: bytes, url: str, near: Sequence[str]) -> Iterator[Link]:
+def _chunks(body: bytes, url: str, near: Sequence[str]) -> Iterator[WebLink]:
     """Give the chunks whose names the runtime puts together from tables."""
     public = _PUBLIC_PATH.search(body)
     root = public[1][1:-1].decode("utf-8", "replace") if public else ""
     for whole, each in ((_CHUNKS, _CHUNK_PART), (_TEMPLATE, _TEMPLATE_PART)):
         for match in _all(whole, body):
             for name in _put_together([(part[1], part[2]) for part in each.finditer(match[0])]):
-                base = normalise(root, url) if root else None
-                resolved = normalise(name, base) if base else _beside(name, url, near) or normalise(name, url)
+                base = normalise_url(root, url) if root else None
+                resolved = (
+                    normalise_url(name, base)
+                    if base
+                    else _beside(name, url, near) or normalise_url(name, url)
+                )
                 if resolved:
-                    yield Link(resolved, Kind.SCRIPT, sure=False)
+                    yield WebLink(resolved, LinkKind.SCRIPT, sure=False)
 
 
 def _put_together(parts: list[tuple[bytes | None, bytes | None]]) -> Iterator[str]:
@@ -197,7 +201,7 @@ def _plain(text: bytes) -> str:
     return (text[1:-1] if text[:1] in b"\"'" else text).decode("utf-8", "replace")
 
 
-def _asked(body: bytes, page: str) -> Iterator[Link]:
+def _asked(body: bytes, page: str) -> Iterator[WebLink]:
     """Give what is asked for by a plain GET of a fixed address."""
     for match in _all(_ASKS, body):
         if match[3] == b"," and match[1] in {b"fetch", b"axios"}:
@@ -209,12 +213,12 @@ def _asked(body: bytes, page: str) -> Iterator[Link]:
         yield from _document(match[1], page)
 
 
-def _document(name: bytes, page: str) -> Iterator[Link]:
-    url = normalise(name.decode("utf-8", "replace"), page)
+def _document(name: bytes, page: str) -> Iterator[WebLink]:
+    url = normalise_url(name.decode("utf-8", "replace"), page)
     if (
         url
         and not _VARIABLE.search(name)
         and not _RISKY.search(urlsplit(url).path)
-        and not is_skipped_address(url)
+        and not is_skipped_url(url)
     ):
-        yield Link(url, Kind.SCRIPT if is_script_address(url) else Kind.PART, sure=False)
+        yield WebLink(url, LinkKind.SCRIPT if is_script_url(url) else LinkKind.PART, sure=False)

@@ -21,12 +21,12 @@ _MOST_SECTIONS = 10_000
 _UNNAMED = "(unnamed)"
 
 
-class MapError(ValueError):
+class SourceMapError(ValueError):
     """Something that is said to be a source map and is none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Original:
+class OriginalFile:
     """A file as it was before it was bundled."""
 
     name: str
@@ -61,17 +61,17 @@ def inline_map(named: bytes) -> bytes:
     """Decode a map that stands in its own address."""
     head = _DATA.match(named)
     if not head:
-        raise MapError("the inline source map is not a data address")
+        raise SourceMapError("the inline source map is not a data address")
     data = unquote_to_bytes(named[head.end() :])
     if not head[1].lower().endswith(b";base64"):
         return data
     try:
         return base64.b64decode(data + b"=" * (-len(data) % 4))
     except binascii.Error:
-        raise MapError("the inline source map is not base64") from None
+        raise SourceMapError("the inline source map is not base64") from None
 
 
-def originals(raw: bytes) -> Iterator[Original]:
+def originals(raw: bytes) -> Iterator[OriginalFile]:
     """Give the original files that a map holds, each with its name made plain."""
     text = raw.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text.startswith(b")]}"):  # a guard against being run as a script: the first line is no part of the map
@@ -79,7 +79,7 @@ def originals(raw: bytes) -> Iterator[Original]:
     try:
         parsed = _json(text)
     except (ValueError, RecursionError):
-        raise MapError("the source map is not JSON") from None
+        raise SourceMapError("the source map is not JSON") from None
     for part in _maps(parsed):
         yield from _of_one(part)
 
@@ -94,7 +94,7 @@ def _json(text: bytes) -> object:
 def _maps(parsed: object) -> Iterator[dict[str, object]]:
     """Give the maps of an index map, or the one map itself."""
     if not isinstance(parsed, dict):
-        raise MapError("the source map is not an object")
+        raise SourceMapError("the source map is not an object")
     sections = parsed.get("sections")
     if not isinstance(sections, list):
         yield parsed
@@ -105,7 +105,7 @@ def _maps(parsed: object) -> Iterator[dict[str, object]]:
             yield inner
 
 
-def _of_one(part: dict[str, object]) -> Iterator[Original]:
+def _of_one(part: dict[str, object]) -> Iterator[OriginalFile]:
     contents, names, root = part.get("sourcesContent"), part.get("sources"), part.get("sourceRoot")
     if not isinstance(contents, list):
         return
@@ -114,7 +114,7 @@ def _of_one(part: dict[str, object]) -> Iterator[Original]:
         if isinstance(content, str) and content:
             name = names[number] if number < len(names) else None
             plain = plain_name(name if isinstance(name, str) else "", root if isinstance(root, str) else "")
-            yield Original(plain, content.encode("utf-8", "replace"))
+            yield OriginalFile(plain, content.encode("utf-8", "replace"))
 
 
 def plain_name(name: str, root: str = "") -> str:

@@ -19,7 +19,7 @@ _SKIPPED = re.compile(
 )
 
 
-def normalise(reference: str, base: str = "") -> str | None:
+def normalise_url(reference: str, base: str = "") -> str | None:
     """Give the one spelling of an address, without fragment, name and password; None where it is not one of the web."""
     cleaned = _IGNORED.sub("", reference.strip("\x00\x0b\x0c\x1f ")).replace("\\", "/")
     try:
@@ -34,17 +34,17 @@ def normalise(reference: str, base: str = "") -> str | None:
     return spelled if len(spelled) <= _LONGEST else None
 
 
-def origin(url: str) -> str:
+def url_origin(url: str) -> str:
     """Give scheme, host and port of an address that has its one spelling."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-def path_of(url: str) -> str:
+def url_path(url: str) -> str:
     return urlsplit(url).path or "/"
 
 
-def same_site(url: str, start: str) -> bool:
+def is_same_site(url: str, start: str) -> bool:
     """Tell whether an address is of the start's site: its scheme or a safer one, its port, its host with or without `www.`."""
     there, here = urlsplit(url), urlsplit(start)
     if there.scheme != here.scheme and (here.scheme, there.scheme) != ("http", "https"):
@@ -58,7 +58,7 @@ def _standard(scheme: str, port: int | None) -> int | None:
     return None if port == _DEFAULT_PORTS[scheme] else port
 
 
-def told(url: str) -> str:
+def redact_url(url: str) -> str:
     """Write an address for people: without name and password, and of its query the names only, which may still tell pages apart."""
     try:
         parts = urlsplit(url)
@@ -70,13 +70,13 @@ def told(url: str) -> str:
     )
 
 
-def is_script_address(url: str) -> bool:
-    return bool(_SCRIPT.search(path_of(url)))
+def is_script_url(url: str) -> bool:
+    return bool(_SCRIPT.search(url_path(url)))
 
 
-def is_skipped_address(url: str) -> bool:
+def is_skipped_url(url: str) -> bool:
     """Tell whether the name says that it is an image, a font, a film, a sound or a style sheet."""
-    return bool(_SKIPPED.search(path_of(url)))
+    return bool(_SKIPPED.search(url_path(url)))
 
 
 # What identifies a file of a site: its path, in which the parts of the name that change with the content are `*`.
@@ -95,7 +95,7 @@ _ACRONYM = re.compile(
 )
 
 
-def identity(path: str) -> str:
+def stable_path(path: str) -> str:
     """Give what stays of a URL's path from one build to the next: `app.3f9a12bc.js` → `app.*.js`."""
     folder, slash, name = path.rpartition("/")
     stem, dot, extension = name.rpartition(".")
