@@ -15,9 +15,9 @@ from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.scanner.rules.model import Rule
 from outcrop.scanner.rules.toml import load_text
-from outcrop.validation.batch import Wanted, check_all
-from outcrop.validation.engine import Mode, Validator
-from outcrop.validation.issuer import AT_ONCE, CONNECTIONS
+from outcrop.validation.batch import Credential, check_all
+from outcrop.validation.engine import ValidationMode, Validator
+from outcrop.validation.issuer import MAX_CONCURRENT_CHECKS, MAX_CONNECTIONS
 
 _RULE = """
 issuer = "Issuer {number}"
@@ -52,15 +52,15 @@ def _rule(folder: Path, number: int, host: str) -> Rule:
 
 async def _main(folder: Path, checks: int, a_second: float, there: dict[str, Any]) -> dict[str, Any]:
     rules = [_rule(folder, number, host) for number, host in enumerate(there["hosts"])]
-    wanted = [Wanted(rules[n % len(rules)], f"key{n % len(rules)}_{n:032x}", {}) for n in range(checks)]
+    wanted = [Credential(rules[n % len(rules)], f"key{n % len(rules)}_{n:032x}", {}) for n in range(checks)]
     egress = Egress.parse(
         [], [f"{host}:443=127.0.0.1:{there['port']}" for host in there["hosts"]], Path(there["ca"])
     )
     statuses: Counter[str] = Counter()
-    async with open_http(egress, connections=CONNECTIONS, per_host=AT_ONCE) as http:
+    async with open_http(egress, connections=MAX_CONNECTIONS, per_host=MAX_CONCURRENT_CHECKS) as http:
         cpu, began = time.process_time(), time.perf_counter()
         await check_all(
-            Validator(http, Mode.SAFE, a_second=a_second),
+            Validator(http, ValidationMode.SAFE, requests_per_second=a_second),
             wanted,
             lambda _, verdict: statuses.update([verdict.status]),
         )

@@ -25,7 +25,7 @@ from outcrop.domain.events import Event, EventType
 from outcrop.domain.finding import Action
 from outcrop.domain.slots import AT_MOST
 from outcrop.net.guard import Egress
-from outcrop.net.post import Poster
+from outcrop.net.post import PostClient
 from outcrop.runtime import prepare
 from outcrop.services import accounts, exchange, webhooks
 from outcrop.services.delivery import Courier
@@ -138,7 +138,7 @@ class Bench:
     async def courier(self) -> AsyncIterator[None]:
         stop = asyncio.Event()
         running = asyncio.create_task(
-            Courier(self.pool, self.keys, Poster(self.receiver.egress).post).run(stop)
+            Courier(self.pool, self.keys, PostClient(self.receiver.egress).post).run(stop)
         )
         try:
             yield
@@ -217,7 +217,7 @@ async def _timed(work: Callable[[], Awaitable[None]]) -> tuple[float, float]:
 
 async def _bare(bench: Bench, count: int) -> None:
     """Send the same bodies with the same headers by the same client, and nothing else."""
-    poster = Poster(bench.receiver.egress)
+    poster = PostClient(bench.receiver.egress)
     body = json.dumps({"event": "finding.new", "finding": make_line(source_url=None)}).encode()
     headers = {"Content-Type": "application/json", "User-Agent": USER_AGENT} | sign(
         body, "0" * 64, id_=str(uuid4()), timestamp=1
@@ -228,7 +228,7 @@ async def _bare(bench: Bench, count: int) -> None:
         nonlocal left
         while left > 0:
             left -= 1
-            await poster.post(GOOD, headers, body, seconds=10, most=1 << 16, keep=2048)
+            await poster.post(GOOD, headers, body, seconds=10, max_bytes=1 << 16, max_body=2048)
 
     await asyncio.gather(*(one_after_the_other() for _ in range(AT_MOST)))
 

@@ -15,7 +15,7 @@ import structlog
 from outcrop.domain.secret import Secret
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
-from outcrop.net.post import Poster
+from outcrop.net.post import PostClient
 from outcrop.runtime import Runtime
 from outcrop.scanner.engine.ruleset import load
 from outcrop.services import sessions
@@ -40,8 +40,8 @@ from outcrop.sources.workspace import cache_folder
 from outcrop.store.db import UNAVAILABLE
 from outcrop.store.findings import rollups
 from outcrop.store.runs import jobs
-from outcrop.validation.engine import Mode, Validator
-from outcrop.validation.issuer import AT_ONCE, CONNECTIONS
+from outcrop.validation.engine import ValidationMode, Validator
+from outcrop.validation.issuer import MAX_CONCURRENT_CHECKS, MAX_CONNECTIONS
 
 FOLD_EVERY = 2.0  # seconds; a list sums a few more rows meanwhile
 _SCHEDULE_EVERY, _HOUR = 15.0, 3_600.0
@@ -60,14 +60,14 @@ async def open_tools(settings: Settings, runtime: Runtime, jobs: int) -> AsyncIt
     async with AsyncExitStack() as stack:
         # An errand keeps one thread waiting; a name that is looked up, or a page that is read, must not wait for it.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(jobs + 8))
-        egress = Egress.of(settings)
+        egress = Egress.from_settings(settings)
         cache = cache_folder()
         rules = [settings.rules] if settings.rules else []
         ruleset = await asyncio.to_thread(load, rules, cache=cache)
         issuers = await stack.enter_async_context(
-            open_http(egress, connections=CONNECTIONS, per_host=AT_ONCE)
+            open_http(egress, connections=MAX_CONNECTIONS, per_host=MAX_CONCURRENT_CHECKS)
         )
-        validator = Validator(issuers, Mode(settings.validate_))
+        validator = Validator(issuers, ValidationMode(settings.validate_))
         stack.push_async_callback(validator.close)
         yield Tools(
             pool=runtime.pool,
@@ -107,7 +107,7 @@ async def work(
             _every(_HOUR, stop, lambda: forget_deliveries(runtime.pool)),
             _every(_HOUR, stop, lambda: _sweep(runtime)),
         ]
-        courier = Courier(runtime.pool, runtime.keys, Poster(tools.egress).post)
+        courier = Courier(runtime.pool, runtime.keys, PostClient(tools.egress).post)
         lasting = [
             asyncio.create_task(work) for work in (_jobs(runtime, tools, stop, dead_after), courier.run(stop))
         ]

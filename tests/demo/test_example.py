@@ -20,7 +20,7 @@ from outcrop.net.guard import Egress
 from outcrop.net.http import HttpError, open_http
 from outcrop.scanner.engine.scan import scan_content
 from outcrop.settings import Settings
-from outcrop.validation.engine import Mode, Validator
+from outcrop.validation.engine import ValidationMode, Validator
 from outcrop.webhooks import sign
 from tests.support.rulesets import ruleset
 
@@ -70,11 +70,11 @@ def test_the_stand_ins_say_what_was_decided_over_real_tls_and_nobody_else_is_rea
             given = {
                 name.removeprefix("OUTCROP_").lower(): value for name, value in stand_ins.environment.items()
             }
-            egress = Egress.of(
+            egress = Egress.from_settings(
                 Settings(**{name: value for name, value in given.items() if name.startswith("egress")})
             )
             async with open_http(egress) as http:
-                validator = Validator(http, Mode.SAFE, a_second=1000)
+                validator = Validator(http, ValidationMode.SAFE, requests_per_second=1000)
                 parts = {
                     value: {name: reveal(part) for name, part in hit.parts.items()}
                     for value, hit in hits.items()

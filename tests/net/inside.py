@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from outcrop.net.guard import Egress
-from outcrop.net.post import Poster, PostError
+from outcrop.net.post import PostClient, PostError
 from tests.support.tls import certificate
 
 PUBLIC, OTHER = "93.184.215.14", "93.184.215.15"  # here they are this network's own
@@ -108,12 +108,12 @@ async def main(folder: Path) -> None:
         writer.close()
 
     await asyncio.start_server(accept, ["0.0.0.0", "::"], 443)
-    poster = Poster(Egress(ca_file=cert))
+    poster = PostClient(Egress(ca_file=cert))
     for host in [*NAMES, *LITERALS]:
         reached.clear()
         try:
             ended: object = (
-                await poster.post(f"https://{host}/", {}, b"{}", seconds=10, most=1000, keep=10)
+                await poster.post(f"https://{host}/", {}, b"{}", seconds=10, max_bytes=1000, max_body=10)
             ).status
         except PostError as error:
             ended = error.reason

@@ -80,8 +80,8 @@ def test_a_closed_guard_lets_no_client_reach_an_address_that_stands_in_the_url_i
 
 
 def test_the_guard_is_closed_by_a_setting():
-    assert Egress.of(Settings(egress_closed=True)).closed
-    assert not Egress.of(Settings()).closed
+    assert Egress.from_settings(Settings(egress_closed=True)).closed
+    assert not Egress.from_settings(Settings()).closed
 
 
 @pytest.mark.parametrize("host", ["127.1", "0x7f000001", "2130706433", "0177.0.0.1"])

@@ -18,7 +18,7 @@ from outcrop.services.pipeline.context import Tools, now
 from outcrop.services.pipeline.enqueue import request_validation
 from outcrop.services.pipeline.maintenance import ERASED_AFTER, erase_secrets
 from outcrop.services.pipeline.revalidate import revalidate_due, validate_again
-from outcrop.validation.engine import Mode, Validator
+from outcrop.validation.engine import ValidationMode, Validator
 from tests.support.issuer import Issuer, Play, issuer
 from tests.support.pipeline import Pipeline, repository_spec, token
 
@@ -40,7 +40,7 @@ def tools(pipeline: Pipeline, stand_in: Issuer) -> Iterator[Tools]:
     stand_in.respond = lambda _: ALIVE
     pipeline.sql("TRUNCATE procrastinate_jobs, verdicts CASCADE")  # asking again is for all accounts
     http = pipeline.wait(stack.enter_async_context(open_http(stand_in.egress)))
-    yield replace(pipeline.tools, validator=Validator(http, Mode.SAFE, a_second=1000))
+    yield replace(pipeline.tools, validator=Validator(http, ValidationMode.SAFE, requests_per_second=1000))
     pipeline.wait(stack.aclose())
 
 

@@ -16,7 +16,7 @@ from outcrop import webhooks as receiving
 from outcrop.domain.account import WEBHOOK_PLANS, Plan
 from outcrop.domain.audit import Filter
 from outcrop.domain.errors import BadInputError
-from outcrop.net.post import PostError, Reply
+from outcrop.net.post import PostError, PostResponse
 from outcrop.services import accounts, webhooks
 from outcrop.services import audit as audit_service
 from outcrop.services.delivery import SLOTS, Courier
@@ -231,13 +231,13 @@ def test_a_receiver_that_hangs_delays_nobody_else(office: Office) -> None:
     sent: list[float] = []
     out = asyncio.Event()
 
-    async def post(url: str, headers: object, body: bytes, **limits: float) -> Reply:
+    async def post(url: str, headers: object, body: bytes, **limits: float) -> PostResponse:
         if "hang" in url:
             await asyncio.sleep(3)
             raise PostError("no whole answer")
         sent.append(time.monotonic())
         out.set()
-        return Reply(200, b"")
+        return PostResponse(200, b"")
 
     async def main() -> float:
         async with database.open_pool(office.url, size=4, statement_timeout=20) as pool:
@@ -262,12 +262,12 @@ def test_a_worker_that_is_told_to_stop_writes_what_it_knows(office: Office) -> N
     began: list[str] = []
     both = asyncio.Event()
 
-    async def post(url: str, headers: object, body: bytes, **limits: float) -> Reply:
+    async def post(url: str, headers: object, body: bytes, **limits: float) -> PostResponse:
         began.append(url)
         if len(began) == 2:
             both.set()
         await asyncio.sleep(1 if len(began) == 1 else 60)
-        return Reply(200, b"")
+        return PostResponse(200, b"")
 
     async def main() -> float:
         async with database.open_pool(office.url, size=4, statement_timeout=20) as pool:

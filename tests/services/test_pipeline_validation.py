@@ -14,7 +14,7 @@ from outcrop.scanner.risk.score import VERSION
 from outcrop.services.pipeline.context import Tools
 from outcrop.services.pipeline.rescore import rescore
 from outcrop.services.pipeline.revalidate import revalidate_due
-from outcrop.validation.engine import Mode, Validator
+from outcrop.validation.engine import ValidationMode, Validator
 from tests.support.issuer import Issuer, Play, issuer
 from tests.support.pipeline import Pipeline, repository_spec, token
 
@@ -55,7 +55,9 @@ def asking(pipeline: Pipeline, tmp_path: Path) -> Iterator[Asking]:
     with issuer(tmp_path, ("api.github.com",), lambda _: ALIVE) as stand_in:
         http = pipeline.wait(stack.enter_async_context(open_http(stand_in.egress)))
         yield Asking(
-            pipeline, stand_in, replace(pipeline.tools, validator=Validator(http, Mode.SAFE, a_second=1000))
+            pipeline,
+            stand_in,
+            replace(pipeline.tools, validator=Validator(http, ValidationMode.SAFE, requests_per_second=1000)),
         )
         pipeline.wait(stack.aclose())
 

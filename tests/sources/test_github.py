@@ -14,7 +14,7 @@ from outcrop.domain.errors import BadInputError, OperatorError
 from outcrop.domain.finding import Visibility
 from outcrop.domain.secret import Secret
 from outcrop.net.guard import Egress
-from outcrop.net.http import Answer, open_http
+from outcrop.net.http import HttpResponse, open_http
 from outcrop.sources.git.clone import Remote, clone
 from outcrop.sources.hosts.github import GitHub, GitHubError, HostedGist, HostedRepository
 from outcrop.sources.hosts.github_limits import RateLimit
@@ -506,7 +506,7 @@ def test_longest_of_several_limits_counts(clock):
     """Those of requests that were under way come in any order, and also while one is waited for."""
 
     def refused(seconds: int) -> None:
-        assert limits.refuses(Answer("", 429, {"Retry-After": str(seconds)}, b""), 0)
+        assert limits.refuses(HttpResponse("", 429, {"Retry-After": str(seconds)}, b""), 0)
 
     async def sleep(seconds: float) -> None:
         clock.now += seconds

@@ -19,7 +19,7 @@ import psycopg
 from outcrop.logs import set_up_logs
 from outcrop.net import post
 from outcrop.net.guard import Egress
-from outcrop.net.post import Poster
+from outcrop.net.post import PostClient
 from outcrop.runtime import prepare
 from outcrop.services import delivery
 from outcrop.services.delivery import Courier
@@ -54,7 +54,7 @@ def when_claimed() -> None:
 
 
 def when_connected() -> None:
-    post._Exchange.connection_made = die  # type: ignore[method-assign]
+    post._PostProtocol.connection_made = die  # type: ignore[method-assign]
 
 
 def while_sending() -> None:
@@ -62,27 +62,27 @@ def while_sending() -> None:
         transport.write(self._request[: len(self._request) // 2])
         asyncio.get_running_loop().call_later(0.1, die)
 
-    post._Exchange.connection_made = half  # type: ignore[method-assign]
+    post._PostProtocol.connection_made = half  # type: ignore[method-assign]
 
 
 def when_sent() -> None:
-    made = post._Exchange.connection_made
+    made = post._PostProtocol.connection_made
 
     def whole(self: Any, transport: Any) -> None:
         made(self, transport)
         asyncio.get_running_loop().call_later(0.1, die)
 
-    post._Exchange.connection_made = whole  # type: ignore[method-assign]
+    post._PostProtocol.connection_made = whole  # type: ignore[method-assign]
 
 
 def when_answered() -> None:
-    send = Poster.post
+    send = PostClient.post
 
     async def sent(*given: Any, **more: Any) -> Any:
         await send(*given, **more)
         die()
 
-    Poster.post = sent  # type: ignore[method-assign]
+    PostClient.post = sent  # type: ignore[method-assign]
 
 
 def while_writing() -> None:
@@ -121,7 +121,7 @@ class Parent:
     def __init__(self, url: str, keys: Keys, egress: Egress) -> None:
         self.url = url
         self.keys = keys
-        self.poster = Poster(egress)
+        self.poster = PostClient(egress)
 
     def fork(self, change: Callable[[], None] | None = None) -> int:
         if (pid := os.fork()) == 0:

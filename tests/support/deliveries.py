@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 from outcrop.domain.account import Account, Plan
 from outcrop.domain.events import Event, EventType
 from outcrop.net.guard import Egress
-from outcrop.net.post import Poster
+from outcrop.net.post import PostClient
 from outcrop.runtime import prepare
 from outcrop.services import accounts, webhooks
 from outcrop.services.delivery import SLOTS, Courier
@@ -104,7 +104,7 @@ async def deliver_all(
 ) -> None:
     async with database.open_pool(url, size=4, statement_timeout=20) as pool:
         stop = asyncio.Event()
-        courier = asyncio.create_task(Courier(pool, keys, Poster(egress).post, slots=slots).run(stop))
+        courier = asyncio.create_task(Courier(pool, keys, PostClient(egress).post, slots=slots).run(stop))
         try:
             async with asyncio.timeout(seconds):
                 while True:

@@ -33,7 +33,7 @@ from outcrop.sources.isolated.process_pool import open_process_pool
 from outcrop.store import db as database
 from outcrop.store.keyring import Keys
 from outcrop.store.runs import scans, targets
-from outcrop.validation.engine import Mode, Validator
+from outcrop.validation.engine import ValidationMode, Validator
 from tests.support.backend import now
 from tests.support.git_host import GitHost, git_host
 from tests.support.github_host import NAME, GitHubHost, github_host, together
@@ -367,7 +367,7 @@ def _tools(
             ruleset=ruleset(),
             crew=await stack.enter_async_context(open_process_pool(2, [], ruleset(), egress, cache)),
             http=(http := await stack.enter_async_context(open_http(egress))),
-            validator=Validator(http, Mode.OFF),
+            validator=Validator(http, ValidationMode.OFF),
             egress=egress,
             github_url=github_url,
             jobs=2,

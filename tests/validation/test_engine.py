@@ -13,8 +13,8 @@ from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.scanner.rules.model import Rule
 from outcrop.scanner.rules.toml import load_text
-from outcrop.validation.batch import Wanted, check_all
-from outcrop.validation.engine import Mode, Validator
+from outcrop.validation.batch import Credential, check_all
+from outcrop.validation.engine import ValidationMode, Validator
 from tests.support.issuer import Issuer, Play, issuer
 
 T = TypeVar("T")
@@ -70,7 +70,10 @@ def _fresh(stand_in: Issuer) -> None:
 
 
 def with_validator(
-    egress: Egress, work: Callable[[Validator], Awaitable[T]], mode: Mode = Mode.SAFE, **options: float
+    egress: Egress,
+    work: Callable[[Validator], Awaitable[T]],
+    mode: ValidationMode = ValidationMode.SAFE,
+    **options: float,
 ) -> T:
     async def main() -> T:
         async with open_http(egress) as http:
@@ -98,7 +101,7 @@ def test_an_issuer_is_not_asked_oftener_than_it_may_be(stand_in, tmp_path):
         await asyncio.gather(*(validator.check(acme, f"acme_{n}", {}) for n in range(11)))
         return time.monotonic() - began
 
-    assert with_validator(stand_in.egress, work, a_second=20) >= 0.5
+    assert with_validator(stand_in.egress, work, requests_per_second=20) >= 0.5
     assert len(stand_in.asked) == 11
 
 
@@ -113,7 +116,7 @@ def test_an_issuer_that_hangs_slows_no_other(stand_in, tmp_path):
         took = time.monotonic() - began
         return took, [str(verdict.status) for verdict in await asyncio.gather(*hanging)]
 
-    took, statuses = with_validator(stand_in.egress, work, a_second=1000, deadline=1.5)
+    took, statuses = with_validator(stand_in.egress, work, requests_per_second=1000, deadline=1.5)
     assert took < 1
     assert set(statuses) == {"error"}
 
@@ -180,13 +183,13 @@ def test_a_pause_that_is_too_long_is_told_and_not_waited_for(stand_in, tmp_path)
 @pytest.mark.parametrize(
     ("mode", "more", "asked"),
     [
-        (Mode.OFF, "", False),
-        (Mode.SAFE, "", True),
-        (Mode.SAFE, "billed = true", False),
-        (Mode.SAFE, "given_host = true", False),
-        (Mode.FULL, "billed = true", True),
-        (Mode.FULL, "given_host = true", True),
-        (Mode.FULL, 'needs = ["client_id"]', False),
+        (ValidationMode.OFF, "", False),
+        (ValidationMode.SAFE, "", True),
+        (ValidationMode.SAFE, "billed = true", False),
+        (ValidationMode.SAFE, "given_host = true", False),
+        (ValidationMode.FULL, "billed = true", True),
+        (ValidationMode.FULL, "given_host = true", True),
+        (ValidationMode.FULL, 'needs = ["client_id"]', False),
     ],
 )
 def test_what_is_asked_depends_on_the_mode(stand_in, tmp_path, mode, more, asked):
@@ -254,7 +257,7 @@ def test_a_pause_holds_for_those_who_wait_already(stand_in, tmp_path):
     statuses = with_validator(
         stand_in.egress,
         lambda validator: asyncio.gather(*(validator.check(acme, f"acme_{n}", {}) for n in range(4))),
-        a_second=4,  # slow enough for the first answer to come before the second request
+        requests_per_second=4,  # slow enough for the first answer to come before the second request
     )
     assert {verdict.status for verdict in statuses} == {Validation.VALID}
     assert times[1] - times[0] >= 1
@@ -277,7 +280,7 @@ def test_a_late_request_is_not_made_up_for(stand_in, tmp_path):
         time.sleep(0.5)  # noqa: ASYNC251 - the whole process is busy
         await checks
 
-    with_validator(stand_in.egress, work, a_second=20)
+    with_validator(stand_in.egress, work, requests_per_second=20)
     assert len(times) == 30
     assert max(sum(1 for one in times if at <= one < at + 1) for at in times) <= 20
 
@@ -290,7 +293,7 @@ def test_a_silent_issuer_is_left_alone(stand_in, tmp_path):
         silent = [await validator.check(acme, f"acme_{n}", {}) for n in range(20)]
         return silent, await validator.check(other, "slow_1", {})
 
-    silent, answered = with_validator(stand_in.egress, work, a_second=1000)
+    silent, answered = with_validator(stand_in.egress, work, requests_per_second=1000)
     assert {verdict.status for verdict in silent} == {Validation.UNREACHABLE}
     assert "not answered several times" in silent[-1].reason
     assert answered.status is Validation.VALID
@@ -306,9 +309,9 @@ def test_an_answer_of_any_kind_is_no_silence(stand_in, tmp_path):
     async def work(validator):
         return [await validator.check(acme, f"acme_{n}", {}) for n in range(8)]
 
-    assert {verdict.status for verdict in with_validator(stand_in.egress, work, a_second=1000)} == {
-        Validation.ERROR
-    }
+    assert {
+        verdict.status for verdict in with_validator(stand_in.egress, work, requests_per_second=1000)
+    } == {Validation.ERROR}
     assert len(stand_in.asked) == 8
 
 
@@ -321,7 +324,10 @@ def test_the_silence_of_a_given_host_is_not_that_of_another(stand_in, tmp_path):
             await validator.check(acme, f"acme_{n}", {"host": "api.acme.example"})
         return await validator.check(acme, "acme_x", {"host": "api.slow.example"})
 
-    assert with_validator(stand_in.egress, work, Mode.FULL, a_second=1000).status is Validation.VALID
+    assert (
+        with_validator(stand_in.egress, work, ValidationMode.FULL, requests_per_second=1000).status
+        is Validation.VALID
+    )
 
 
 def test_whoever_asks_later_is_not_told_what_was_said_before(stand_in, tmp_path):
@@ -340,12 +346,14 @@ def test_many_of_one_issuer_do_not_run_out_of_time_by_waiting_for_each_other(sta
     verdicts: dict[int, Validation] = {}
 
     async def work(validator):
-        wanted = [Wanted(acme, f"acme_{n}", {}) for n in range(60)]
+        wanted = [Credential(acme, f"acme_{n}", {}) for n in range(60)]
         await check_all(
             validator, wanted, lambda number, verdict: verdicts.setdefault(number, verdict.status)
         )
 
-    with_validator(stand_in.egress, work, a_second=50, deadline=0.6)  # a minute would be twenty times as many
+    with_validator(
+        stand_in.egress, work, requests_per_second=50, deadline=0.6
+    )  # a minute would be twenty times as many
     assert verdicts == dict.fromkeys(range(60), Validation.VALID)
 
 

@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from outcrop.net.guard import Egress
-from outcrop.net.http import Answer, open_http
+from outcrop.net.http import HttpResponse, open_http
 from outcrop.scanner.rules.check_spec import Check, Reply, Request, check_for, checks_of
 from outcrop.scanner.rules.example_templates import expand, marked
 from outcrop.scanner.rules.model import Rule
-from outcrop.validation.engine import Mode, Validator
+from outcrop.validation.engine import ValidationMode, Validator
 from outcrop.validation.http.request import fill
 from outcrop.validation.http.response import judge
 from outcrop.validation.verdict import Verdict
@@ -74,7 +74,7 @@ def ask(stand_in: Issuer) -> Iterator[Ask]:
         http = runner.run(opened.__aenter__())
 
         def checked(rule: Rule, check: Check) -> Verdict:
-            validator = Validator(http, Mode.FULL, a_second=10_000, deadline=3)
+            validator = Validator(http, ValidationMode.FULL, requests_per_second=10_000, deadline=3)
             return runner.run(validator.check(rule, secret_of(rule, check), parts_of(check)))
 
         yield checked
@@ -128,7 +128,9 @@ NOTHING_SAID = {
 
 def test_an_answer_that_says_nothing_is_no_verdict_of_any_check():
     said = {
-        (name, what): str(judge(Answer(check.url, told.status, told.headers, told.body), check.answer).status)
+        (name, what): str(
+            judge(HttpResponse(check.url, told.status, told.headers, told.body), check.answer).status
+        )
         for name, (_, check) in CHECKS.items()
         for what, told in NOTHING_SAID.items()
         if not told.cut
@@ -157,7 +159,7 @@ def all_at_once(egress: Egress, deadline: float) -> dict[str, str]:
 
     async def main() -> list[Verdict]:
         async with open_http(egress, connections=500) as http:
-            validator = Validator(http, Mode.FULL, a_second=10_000, deadline=deadline)
+            validator = Validator(http, ValidationMode.FULL, requests_per_second=10_000, deadline=deadline)
             checks = SOME.values()
             return await asyncio.gather(
                 *(validator.check(rule, secret_of(rule, check), parts_of(check)) for rule, check in checks)

@@ -3,7 +3,7 @@
 import pytest
 
 from outcrop.scanner.rules.toml import RuleError, load_text
-from outcrop.validation.engine import Mode
+from outcrop.validation.engine import ValidationMode
 from tests.support.issuer import Play
 from tests.validation.test_engine import OK, rule, stand_in, with_validator
 
@@ -45,7 +45,7 @@ def test_each_form_is_asked_about_in_its_own_way(stand_in, tmp_path, secret, ask
     stand_in.asked.clear()
     stand_in.respond = lambda _: OK
     verdict = with_validator(
-        stand_in.egress, lambda validator: validator.check(forms(tmp_path), secret, {}), Mode.FULL
+        stand_in.egress, lambda validator: validator.check(forms(tmp_path), secret, {}), ValidationMode.FULL
     )
     assert (verdict.status, verdict.reason) == (status, reason)
     assert [
@@ -96,12 +96,12 @@ def test_a_key_that_opens_made_up_data_only_is_told_by_itself_a_companion_or_the
 @pytest.mark.parametrize(
     ("mode", "host", "status", "asked"),
     [
-        (Mode.SAFE, None, "valid", "api.acme.example"),
-        (Mode.SAFE, "api.acme.example", "valid", "api.acme.example"),
-        (Mode.SAFE, "api.slow.example", "unvalidated", None),
-        (Mode.SAFE, "api.acme.example.evil.example", "unvalidated", None),
-        (Mode.SAFE, "evilapi.acme.example", "unvalidated", None),
-        (Mode.FULL, "api.slow.example", "valid", "api.slow.example"),
+        (ValidationMode.SAFE, None, "valid", "api.acme.example"),
+        (ValidationMode.SAFE, "api.acme.example", "valid", "api.acme.example"),
+        (ValidationMode.SAFE, "api.slow.example", "unvalidated", None),
+        (ValidationMode.SAFE, "api.acme.example.evil.example", "unvalidated", None),
+        (ValidationMode.SAFE, "evilapi.acme.example", "unvalidated", None),
+        (ValidationMode.FULL, "api.slow.example", "valid", "api.slow.example"),
     ],
 )
 def test_a_host_of_the_issuers_own_is_safe_and_anybody_elses_is_not(
@@ -117,7 +117,7 @@ def test_a_host_of_the_issuers_own_is_safe_and_anybody_elses_is_not(
     assert [one.host for one in stand_in.asked] == ([asked] if asked else [])
 
 
-@pytest.mark.parametrize("mode", [Mode.SAFE, Mode.FULL])
+@pytest.mark.parametrize("mode", [ValidationMode.SAFE, ValidationMode.FULL])
 def test_where_only_the_issuers_own_hosts_are_named_no_other_is_ever_asked(stand_in, tmp_path, mode):
     acme = rule(tmp_path, url="https://{part.host}/me", more='hosts = ["api.acme.example"]')
     stand_in.asked.clear()

@@ -13,7 +13,7 @@ from outcrop.net.http import open_http
 from outcrop.scanner.rules.check_spec import checks_of
 from outcrop.validation.cloud.aws import aws
 from outcrop.validation.cloud.sigv4 import Keys, sign
-from outcrop.validation.engine import Mode, Validator
+from outcrop.validation.engine import ValidationMode, Validator
 from outcrop.validation.verdict import Verdict
 from tests.support.issuer import Asked, Issuer, Play, issuer
 from tests.support.named import no_turn, rules_of
@@ -298,7 +298,7 @@ def test_a_canary_is_never_used_unless_told_to(stand_in):
 
     async def main(*, told_to: bool) -> Verdict:
         async with open_http(stand_in.egress) as http:
-            validator = Validator(http, Mode.SAFE, a_second=1000, canaries=told_to)
+            validator = Validator(http, ValidationMode.SAFE, requests_per_second=1000, use_canaries=told_to)
             return await validator.check(
                 RULES["aws_access_key"], SECRET, {"access_key_id": "AKIAFAGUQ5JEQ" + "A" * 7}
             )

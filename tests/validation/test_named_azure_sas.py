@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from outcrop.net.http import open_http
-from outcrop.validation.engine import Mode, Validator
+from outcrop.validation.engine import ValidationMode, Validator
 from tests.support.issuer import Issuer, Play, issuer
 from tests.support.named import check_in, rules_of, run_named
 
@@ -126,7 +126,7 @@ def test_a_safe_run_asks_and_one_without_an_address_says_what_is_missing(stand_i
 
     async def main():
         async with open_http(stand_in.egress) as http:
-            validator = Validator(http, Mode.SAFE)
+            validator = Validator(http, ValidationMode.SAFE)
             return await validator.check(rule, SIGNED, {"url": f"{BLOB}/backups"}), await validator.check(
                 rule, SIGNED, {}
             )

@@ -13,7 +13,7 @@ from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.ruleset import RuleSet, load
 from outcrop.scanner.rules.check_spec import checks_of
 from outcrop.services.validation import validate_one
-from outcrop.validation.engine import Mode, Validator
+from outcrop.validation.engine import ValidationMode, Validator
 from outcrop.validation.registry import NAMED
 from outcrop.validation.verdict import Verdict
 from tests.support.named import RULES
@@ -124,7 +124,7 @@ def test_a_text_becomes_a_verdict(rules):
     """From the words that somebody wrote down to a login: asked only where the operator has said that hosts of texts may be."""
     said: list[list[str]] = []
 
-    async def main(mode: Mode) -> Verdict:
+    async def main(mode: ValidationMode) -> Verdict:
         async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with suppress(EOFError):
                 await redis(said=said)(reader, writer)
@@ -139,7 +139,7 @@ def test_a_text_becomes_a_verdict(rules):
             await asyncio.sleep(0.05)  # the other side sees the end
             return checked.verdict
 
-    assert (asyncio.run(main(Mode.SAFE)).status, said) == ("unvalidated", [])
-    verdict = asyncio.run(main(Mode.FULL))
+    assert (asyncio.run(main(ValidationMode.SAFE)).status, said) == ("unvalidated", [])
+    verdict = asyncio.run(main(ValidationMode.FULL))
     assert (verdict.status, verdict.services) == ("valid", ("redis",))
     assert ["AUTH", "S3cr3t!pw"] in said

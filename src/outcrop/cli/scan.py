@@ -202,7 +202,7 @@ def _reach(targets: list[str]) -> dict[str, Any]:
     from outcrop.sources.remote import RemoteAccess  # noqa: PLC0415
 
     settings = environment_settings()
-    egress = Egress.of(settings)
+    egress = Egress.from_settings(settings)
     token = (
         None
         if settings.github_token is None

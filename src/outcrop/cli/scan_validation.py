@@ -8,19 +8,21 @@ from outcrop.net.http import open_http
 from outcrop.services.local_scan import Report, judged
 from outcrop.services.validation import validate_hits
 from outcrop.settings import Settings
-from outcrop.validation.engine import Mode, Validator
-from outcrop.validation.issuer import AT_ONCE, CONNECTIONS
+from outcrop.validation.engine import ValidationMode, Validator
+from outcrop.validation.issuer import MAX_CONCURRENT_CHECKS, MAX_CONNECTIONS
 from outcrop.validation.verdict import Verdict
 
 
 def ask_about(report: Report, settings: Settings, told: Callable[[int, int], None]) -> None:
     """Put a verdict on every finding of a report."""
-    egress = Egress.of(settings)
+    egress = Egress.from_settings(settings)
 
     async def main() -> list[Verdict]:
-        async with open_http(egress, connections=CONNECTIONS, per_host=AT_ONCE) as http:
+        async with open_http(egress, connections=MAX_CONNECTIONS, per_host=MAX_CONCURRENT_CHECKS) as http:
             return await validate_hits(
-                Validator(http, Mode(settings.validate_)), [one.hit for one in report.findings], told
+                Validator(http, ValidationMode(settings.validate_)),
+                [one.hit for one in report.findings],
+                told,
             )
 
     verdicts = asyncio.run(main())

@@ -23,7 +23,7 @@ from outcrop.services.pipeline.revalidate import validate_again
 from outcrop.services.validation import Checked, validate_one
 from outcrop.settings import Settings
 from outcrop.sources.workspace import cache_folder
-from outcrop.validation.engine import Mode, Validator
+from outcrop.validation.engine import ValidationMode, Validator
 
 _LONGEST = 1 << 20
 _CONNECTIONS = 4
@@ -72,11 +72,11 @@ def validate(
 
 @asynccontextmanager
 async def _asking(settings: Settings, *, canaries: bool) -> AsyncIterator[tuple[RuleSet, Validator]]:
-    egress = Egress.of(settings)
+    egress = Egress.from_settings(settings)
     rules = [settings.rules] if settings.rules else []
     ruleset = await asyncio.to_thread(load, rules, cache=cache_folder())
     async with open_http(egress) as http:
-        yield ruleset, Validator(http, Mode(settings.validate_), canaries=canaries)
+        yield ruleset, Validator(http, ValidationMode(settings.validate_), use_canaries=canaries)
 
 
 async def _one(settings: Settings, rule: str, text: str, *, canaries: bool) -> Checked:

@@ -49,7 +49,7 @@ class Egress:
     allow: tuple[Network, ...] = ()
     connect_to: tuple[tuple[str, int, str, int], ...] = ()  # host, port → address, port
     ca_file: Path | None = None
-    source: str | None = None  # the address of this machine that connections come from
+    source_address: str | None = None  # the address of this machine that connections come from
     closed: bool = False  # nothing may be connected to but what `connect_to` names
 
     @classmethod
@@ -58,7 +58,7 @@ class Egress:
         allow: Sequence[str],
         connect_to: Sequence[str],
         ca_file: Path | None,
-        source: str | None = None,
+        source_address: str | None = None,
         *,
         closed: bool = False,
     ) -> "Egress":
@@ -71,12 +71,12 @@ class Egress:
             tuple(ipaddress.ip_network(part, strict=False) for part in allow),
             tuple(pairs),
             ca_file,
-            source,
+            source_address,
             closed,
         )
 
     @classmethod
-    def of(cls, settings: "Settings") -> "Egress":
+    def from_settings(cls, settings: "Settings") -> "Egress":
         return cls.parse(
             settings.egress_allow,
             settings.egress_connect_to,

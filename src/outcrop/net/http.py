@@ -31,14 +31,14 @@ class HttpError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """An answer, whole or as far as it was read."""
 
     url: str  # where it came from, after redirects
     status: int
     headers: Mapping[str, str]  # names in any case
     body: bytes
-    cut: bool = False  # there was more than was read
+    truncated: bool = False  # there was more than was read
 
     @property
     def media_type(self) -> str:
@@ -50,7 +50,7 @@ class Answer:
         return self.status == HTTPStatus.OK
 
 
-class Http:
+class HttpClient:
     """A client for one piece of work. Nothing is followed, kept or sent that the caller has not asked for."""
 
     def __init__(self, session: aiohttp.ClientSession, egress: Egress) -> None:
@@ -66,11 +66,11 @@ class Http:
         url: str,
         *,
         headers: Mapping[str, str] | None = None,
-        most: int = 32 << 20,
+        max_bytes: int = 32 << 20,
         seconds: float = 60.0,
-        follow: Callable[[str], bool] | None = None,
-    ) -> Answer:
-        """Get an address; a redirect is followed where `follow` says so of its target, and is the answer elsewhere.
+        may_follow: Callable[[str], bool] | None = None,
+    ) -> HttpResponse:
+        """Get an address; a redirect is followed where `may_follow` says so of its target, and is the answer elsewhere.
 
         What proves who we are goes to the first origin only.
         """
@@ -79,35 +79,35 @@ class Http:
         with _told_apart(seconds):
             async with asyncio.timeout(seconds):
                 for _ in range(_MOST_REDIRECTS):
-                    answer = await self._once("GET", url, sent, most)
+                    answer = await self._once("GET", url, sent, max_bytes)
                     target = answer.headers.get("Location")
                     if answer.status not in _REDIRECTS or not target:
                         return answer
                     url = urljoin(url, target)
-                    if follow is None or not follow(url):
+                    if may_follow is None or not may_follow(url):
                         return answer
                     if _origin(url) != origin:
                         sent = {name: value for name, value in sent.items() if name.lower() not in _PROOFS}
         raise HttpError(f"more than {_MOST_REDIRECTS} redirects")
 
-    async def ask(
+    async def request(
         self,
         method: str,
         url: str,
         *,
         headers: Mapping[str, str],
         body: bytes | None,
-        most: int,
+        max_bytes: int,
         seconds: float,
-    ) -> Answer:
+    ) -> HttpResponse:
         """Send one request; a redirect is the answer."""
         with _told_apart(seconds):
             async with asyncio.timeout(seconds):
-                return await self._once(method, url, headers, most, body)
+                return await self._once(method, url, headers, max_bytes, body)
 
     async def _once(
-        self, method: str, url: str, headers: Mapping[str, str], most: int, data: bytes | None = None
-    ) -> Answer:
+        self, method: str, url: str, headers: Mapping[str, str], max_bytes: int, data: bytes | None = None
+    ) -> HttpResponse:
         parsed = URL(url)
         if parsed.scheme not in {"http", "https"} or not parsed.host:
             raise HttpError("is not an http address")
@@ -117,12 +117,18 @@ class Http:
         ) as response:
             body, unpacking = bytearray(), _unpacking(response.headers.get("Content-Encoding", ""))
             async for chunk in response.content.iter_chunked(_CHUNK):
-                body += unpacking.take(chunk, most + 1 - len(body)) if unpacking else chunk
-                if len(body) > most:
+                body += unpacking.take(chunk, max_bytes + 1 - len(body)) if unpacking else chunk
+                if len(body) > max_bytes:
                     break
-            if unpacking and len(body) <= most and not unpacking.whole:
+            if unpacking and len(body) <= max_bytes and not unpacking.whole:
                 raise HttpError(_BROKEN)
-            return Answer(url, response.status, response.headers, bytes(body[:most]), cut=len(body) > most)
+            return HttpResponse(
+                url,
+                response.status,
+                response.headers,
+                bytes(body[:max_bytes]),
+                truncated=len(body) > max_bytes,
+            )
 
 
 @contextmanager
@@ -141,7 +147,7 @@ def _told_apart(seconds: float) -> Iterator[None]:
 @asynccontextmanager
 async def open_http(
     egress: Egress, *, user_agent: str = "outcrop", connections: int = 32, per_host: int = 8
-) -> AsyncIterator[Http]:
+) -> AsyncIterator[HttpClient]:
     """Open a client. Cookies are forgotten, the machine's proxies and .netrc are not looked at."""
     connector = aiohttp.TCPConnector(
         resolver=_Guarded(egress),
@@ -149,7 +155,7 @@ async def open_http(
         limit=connections,
         limit_per_host=per_host,
         use_dns_cache=False,
-        local_addr=(egress.source, 0) if egress.source else None,
+        local_addr=(egress.source_address, 0) if egress.source_address else None,
     )
     # The time limit is the caller's, over redirects and all; connecting has one of its own.
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=20)
@@ -163,7 +169,7 @@ async def open_http(
             auto_decompress=False,  # aiohttp does not tell when a packed answer ends early, and can wait for ever on a broken one
         ) as session
     ):
-        yield Http(session, egress)
+        yield HttpClient(session, egress)
 
 
 def tls_context(egress: Egress) -> ssl.SSLContext:

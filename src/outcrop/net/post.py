@@ -25,7 +25,7 @@ _MARK = (b"\r\n", b"\n", b"\0")  # what must not be in a line of the head
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class PostResponse:
     """The final answer, and the beginning of its body."""
 
     status: int
@@ -42,7 +42,7 @@ class PostError(Exception):
         self.body = body
 
 
-class Poster:
+class PostClient:
     """Sends to wherever the guard allows."""
 
     def __init__(self, egress: Egress) -> None:
@@ -51,12 +51,19 @@ class Poster:
         self._lookups = _Lookups(egress)
 
     async def post(
-        self, url: str, headers: Mapping[str, str], body: bytes, *, seconds: float, most: int, keep: int
-    ) -> Reply:
-        """Send once. At most `most` bytes of the answer are read, head and all; `keep` of its body are given back."""
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        seconds: float,
+        max_bytes: int,
+        max_body: int,
+    ) -> PostResponse:
+        """Send once. At most `max_bytes` bytes of the answer are read, head and all; `max_body` of its body are given back."""
         address = URL(url)
-        exchange = _Exchange(_request(address, headers, body), most, keep)
-        local = (self._egress.source, 0) if self._egress.source else None
+        exchange = _PostProtocol(_request(address, headers, body), max_bytes, max_body)
+        local = (self._egress.source_address, 0) if self._egress.source_address else None
         try:
             async with asyncio.timeout(seconds):
                 host, port = address.raw_host or "", address.port or 443
@@ -89,15 +96,15 @@ class Poster:
             exchange.end()
 
 
-class _Exchange(asyncio.Protocol):
+class _PostProtocol(asyncio.Protocol):
     """Sends the request as soon as there is a connection, and reads the answer as far as it counts."""
 
-    def __init__(self, request: bytes, most: int, keep: int) -> None:
+    def __init__(self, request: bytes, max_bytes: int, max_body: int) -> None:
         self.transport: asyncio.WriteTransport | None = None
-        self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self.reply: asyncio.Future[PostResponse] = asyncio.get_running_loop().create_future()
         self._request = request
-        self._left = most
-        self._keep = keep
+        self._left = max_bytes
+        self._max_body = max_body
         self._parser = httptools.HttpResponseParser(self)
         self._status: int | None = None
         self._body = bytearray()
@@ -173,8 +180,8 @@ class _Exchange(asyncio.Protocol):
                 self._succeed()
 
     def on_body(self, body: bytes) -> None:
-        if len(self._body) < self._keep:
-            self._body += body[: self._keep - len(self._body)]
+        if len(self._body) < self._max_body:
+            self._body += body[: self._max_body - len(self._body)]
 
     def on_message_complete(self) -> None:
         if self._status is not None:
@@ -183,7 +190,7 @@ class _Exchange(asyncio.Protocol):
     def _succeed(self) -> None:
         if not self.reply.done():
             assert self._status is not None  # noqa: S101
-            self.reply.set_result(Reply(self._status, bytes(self._body)))
+            self.reply.set_result(PostResponse(self._status, bytes(self._body)))
 
     def _fail(self, reason: str) -> None:
         if not self.reply.done():

@@ -17,7 +17,7 @@ async def connect(
     host: str, port: int, egress: Egress, *, seconds: float, tls: ssl.SSLContext | None = None
 ) -> tuple[StreamReader, StreamWriter]:
     """Connect to a name's checked address. With `tls` everything is encrypted, under the name that was asked for."""
-    local = (egress.source, 0) if egress.source else None
+    local = (egress.source_address, 0) if egress.source_address else None
     try:
         async with asyncio.timeout(seconds):
             address, at_port = await asyncio.to_thread(resolve, host, port, egress)

@@ -19,7 +19,7 @@ from outcrop.domain.account import WEBHOOK_PLANS
 from outcrop.domain.secret import reveal
 from outcrop.domain.slots import Slots
 from outcrop.domain.webhook import ANSWER_KEPT, ANSWER_READ, WAIT, Outcome, is_success
-from outcrop.net.post import PostError, Reply
+from outcrop.net.post import PostError, PostResponse
 from outcrop.store import outbox
 from outcrop.store.db import UNAVAILABLE, Connection, Pool
 from outcrop.store.keyring import Keys
@@ -44,8 +44,15 @@ class Post(Protocol):
     """Sends one request, once."""
 
     def __call__(
-        self, url: str, headers: Mapping[str, str], body: bytes, *, seconds: float, most: int, keep: int
-    ) -> Coroutine[Any, Any, Reply]: ...
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        seconds: float,
+        max_bytes: int,
+        max_body: int,
+    ) -> Coroutine[Any, Any, PostResponse]: ...
 
 
 def _clock() -> datetime:
@@ -153,7 +160,9 @@ class Courier:
         status, reason, answer, outcome = None, None, b"", Outcome.FAILED
         try:
             url, headers, body = self._request(claimed)
-            reply = await self._post(url, headers, body, seconds=WAIT, most=ANSWER_READ, keep=ANSWER_KEPT)
+            reply = await self._post(
+                url, headers, body, seconds=WAIT, max_bytes=ANSWER_READ, max_body=ANSWER_KEPT
+            )
             status, answer = reply.status, reply.body
             outcome = Outcome.OK if is_success(status) else Outcome.FAILED
         except PostError as error:

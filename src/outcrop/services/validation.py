@@ -11,7 +11,7 @@ from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.risk.score import Evidence, Score, score
 from outcrop.scanner.rules.model import Rule, Strength
-from outcrop.validation.batch import Wanted, check_all
+from outcrop.validation.batch import Credential, check_all
 from outcrop.validation.engine import Validator
 from outcrop.validation.verdict import Verdict
 
@@ -57,7 +57,7 @@ async def validate_hits(
         groups.setdefault((hit.rule.id, reveal(hit.secret), parts), []).append(number)
     places = list(groups.values())
     wanted = [
-        Wanted(hits[group[0]].rule, secret, dict(parts)) for (_, secret, parts), group in groups.items()
+        Credential(hits[group[0]].rule, secret, dict(parts)) for (_, secret, parts), group in groups.items()
     ]
     verdicts: dict[int, Verdict] = {}
     done = 0

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from outcrop.scanner.rules.model import Rule
 from outcrop.validation.engine import Validator
-from outcrop.validation.issuer import AT_ONCE
+from outcrop.validation.issuer import MAX_CONCURRENT_CHECKS
 from outcrop.validation.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Credential:
     """A credential that is to be asked about. It is never shown."""
 
     rule: Rule
@@ -20,7 +20,7 @@ class Wanted:
 
 
 async def check_all(
-    validator: Validator, wanted: Sequence[Wanted], told: Callable[[int, Verdict], None]
+    validator: Validator, wanted: Sequence[Credential], told: Callable[[int, Verdict], None]
 ) -> None:
     """Tell the verdict on each by its number, as it comes.
 
@@ -39,5 +39,5 @@ async def check_all(
     async with asyncio.TaskGroup() as group:
         for numbers in by_issuer.values():
             numbers.reverse()  # popped from the end: the first comes first
-            for _ in range(min(AT_ONCE, len(numbers))):
+            for _ in range(min(MAX_CONCURRENT_CHECKS, len(numbers))):
                 group.create_task(take(numbers))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from outcrop.domain.finding import Validation
-from outcrop.net.http import Http
+from outcrop.net.http import HttpClient
 from outcrop.scanner.rules.check_spec import Check, Request, check_for, checks_of
 from outcrop.scanner.rules.model import Rule
 from outcrop.validation.http.check import Turn, ask, is_below
@@ -16,11 +16,11 @@ from outcrop.validation.offline import canary
 from outcrop.validation.registry import NAMED
 from outcrop.validation.verdict import Verdict, error, unreachable, unvalidated
 
-A_SECOND = 10.0  # requests to one issuer
+REQUESTS_PER_SECOND = 10.0  # requests to one issuer
 _DEADLINE = 60.0  # seconds that one credential may take, waiting included
 
 
-class Mode(StrEnum):
+class ValidationMode(StrEnum):
     OFF = "off"
     SAFE = "safe"  # hosts that the issuer has fixed, and nothing that costs
     FULL = "full"
@@ -30,11 +30,11 @@ class Mode(StrEnum):
 class Validator:
     """Asks issuers. A verdict is not kept: whoever asks later wants to know how it is then."""
 
-    http: Http
-    mode: Mode = Mode.SAFE
-    a_second: float = A_SECOND
+    http: HttpClient
+    mode: ValidationMode = ValidationMode.SAFE
+    requests_per_second: float = REQUESTS_PER_SECOND
     deadline: float = _DEADLINE
-    canaries: bool = False  # use known canaries as well, though whoever laid them out is told
+    use_canaries: bool = False  # use known canaries as well, though whoever laid them out is told
     _issuers: dict[str, Issuer] = field(default_factory=dict)
     _under_way: dict[tuple[str, tuple[tuple[str, str], ...]], "asyncio.Task[Verdict]"] = field(
         default_factory=dict
@@ -57,7 +57,7 @@ class Validator:
 
     async def _checked(self, rule: Rule, secret: str, parts: Mapping[str, str]) -> Verdict:
         checks = checks_of(rule.id, rule.origin)
-        if self.mode is Mode.OFF:
+        if self.mode is ValidationMode.OFF:
             return unvalidated("checking is switched off")
         if not checks:
             return unvalidated("its issuer offers no harmless way to ask")
@@ -70,7 +70,7 @@ class Validator:
         }
         if refused := self._refused(check, values):
             return unvalidated(refused[0], test_mode=test_mode, canary=refused[1])
-        if self.mode is not Mode.FULL:  # from here on no host but the issuer's own
+        if self.mode is not ValidationMode.FULL:  # from here on no host but the issuer's own
             check = check.model_copy(update={"given_host": False})
         issuer = self._issuer(rule.issuer)
         turn = Turn(issuer.turn)
@@ -86,14 +86,14 @@ class Validator:
         )
 
     def _refused(self, check: Check, values: Mapping[str, str]) -> tuple[str, bool] | None:
-        if canary.is_canary(check, values.values()) and not self.canaries:
+        if canary.is_canary(check, values.values()) and not self.use_canaries:
             return "is a known canary: whoever laid it out would be told", True
         if check.unasked:
             return check.unasked, False
         missing = [name for name in check.needs if f"part.{name}" not in values]
         if missing:
             return f"its {missing[0].replace('_', ' ')} was not found with it", False
-        if self.mode is not Mode.FULL:
+        if self.mode is not ValidationMode.FULL:
             if check.given_host and not _at_the_issuers(check, values):
                 return (
                     "its host comes from the scanned text, which is asked only with OUTCROP_VALIDATE=full",
@@ -123,7 +123,7 @@ class Validator:
 
     def _issuer(self, name: str) -> Issuer:
         if name not in self._issuers:
-            self._issuers[name] = Issuer(self.a_second, self.deadline)
+            self._issuers[name] = Issuer(self.requests_per_second, self.deadline)
         return self._issuers[name]
 
 

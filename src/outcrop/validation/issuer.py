@@ -4,8 +4,8 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 
-AT_ONCE = 10  # requests of ours that one issuer has before it
-CONNECTIONS = 200  # to all issuers together
+MAX_CONCURRENT_CHECKS = 10  # requests of ours that one issuer has before it
+MAX_CONNECTIONS = 200  # to all issuers together
 _SLACK = 1.1  # the issuer counts when requests arrive, and some are under way for longer than others
 _SILENT = 5  # times in a row without an answer
 _LEFT_ALONE = 60.0  # seconds, then it is tried again
@@ -17,9 +17,9 @@ class PausedError(TimeoutError):
 
 @dataclass(slots=True)
 class Issuer:
-    a_second: float
+    requests_per_second: float
     patience: float  # seconds that a turn is waited for
-    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_CHECKS))
     _line: asyncio.Lock = field(default_factory=asyncio.Lock)
     _next_at: float = 0.0
     _unanswered: int = 0
@@ -32,7 +32,7 @@ class Issuer:
                 if wait > self.patience:
                     raise PausedError
                 await asyncio.sleep(wait)
-            self._next_at = time.monotonic() + _SLACK / self.a_second
+            self._next_at = time.monotonic() + _SLACK / self.requests_per_second
 
     def pause(self, seconds: float) -> None:
         self._next_at = max(self._next_at, time.monotonic() + seconds)

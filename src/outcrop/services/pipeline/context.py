@@ -12,7 +12,7 @@ from uuid import UUID
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret
 from outcrop.net.guard import Egress
-from outcrop.net.http import Http
+from outcrop.net.http import HttpClient
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.sources.isolated.process_pool import ProcessPool
 from outcrop.store.db import Pool
@@ -52,7 +52,7 @@ class Tools:
     keys: Keys
     ruleset: RuleSet
     crew: ProcessPool
-    http: Http
+    http: HttpClient
     validator: Validator
     egress: Egress
     github_url: str

@@ -13,8 +13,8 @@ from outcrop.services.pipeline.validate import SOON, apply, said
 from outcrop.store import audit
 from outcrop.store.findings import table, verdicts
 from outcrop.store.findings.verdicts import Due, Stored
-from outcrop.validation.batch import Wanted, check_all
-from outcrop.validation.engine import Mode
+from outcrop.validation.batch import Credential, check_all
+from outcrop.validation.engine import ValidationMode
 from outcrop.validation.verdict import Verdict
 
 EVERY = timedelta(days=1)
@@ -23,7 +23,7 @@ _AT_ONCE = 200
 
 async def revalidate_due(asks: Asks) -> int:
     """Ask again about what was last checked a day ago, in one worker at a time; give how many were asked about."""
-    if asks.validator.mode is Mode.OFF:
+    if asks.validator.mode is ValidationMode.OFF:
         return 0
     async with asks.pool.connection() as holding:
         if not await verdicts.try_hold(holding):
@@ -62,7 +62,7 @@ async def _ask_all(asks: Asks, due: Sequence[Due]) -> int:
     return len(known)
 
 
-def _wanted(asks: Asks, one: Stored) -> Wanted | None:
+def _wanted(asks: Asks, one: Stored) -> Credential | None:
     """Open a stored credential; None where no rule knows any more how to ask about it."""
     rule = asks.ruleset.rules.named(one.rule or "")
     if rule is None:
@@ -70,7 +70,7 @@ def _wanted(asks: Asks, one: Stored) -> Wanted | None:
     secret, parts = asks.keys.open_whole(
         one.box, one.account_id, one.finding_id, wholly=is_password(one.secret_type)
     )
-    return Wanted(rule, reveal(secret), {name: reveal(part) for name, part in parts.items()})
+    return Credential(rule, reveal(secret), {name: reveal(part) for name, part in parts.items()})
 
 
 # --- when a person wants to know
@@ -112,5 +112,5 @@ async def _ask_now(asks: Asks, account_id: int, finding_id: UUID, *, by: str) ->
 
 
 def _refuse_off(asks: Asks) -> None:
-    if asks.validator.mode is Mode.OFF:
+    if asks.validator.mode is ValidationMode.OFF:
         raise OperatorError("asking issuers is switched off: OUTCROP_VALIDATE=off")

@@ -16,7 +16,7 @@ from outcrop.store.db import Connection
 from outcrop.store.findings import table, verdicts
 from outcrop.store.findings.verdicts import Said
 from outcrop.store.runs import sources
-from outcrop.validation.engine import Mode
+from outcrop.validation.engine import ValidationMode
 from outcrop.validation.verdict import Verdict
 
 FRESH = timedelta(hours=20)  # less than a day, so that a daily run asks anew
@@ -41,7 +41,7 @@ async def verify(tools: Tools, account_id: int, hits: Mapping[bytes, Hit]) -> Wo
     asked = await asyncio.gather(*(_ask(tools, hits[fingerprint]) for fingerprint in wanted))
     told = {fingerprint: said(verdict) for fingerprint, verdict in zip(wanted, asked, strict=True)}
     # Where nobody may be asked, that is kept too: when it is allowed again, they are due.
-    off = tools.validator.mode is Mode.OFF
+    off = tools.validator.mode is ValidationMode.OFF
     kept = {
         fingerprint: replace(one, checked_at=verdicts.NEVER) if off else one
         for fingerprint, one in told.items()

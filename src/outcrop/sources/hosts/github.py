@@ -14,7 +14,7 @@ from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Visibility
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret
-from outcrop.net.http import Http
+from outcrop.net.http import HttpClient
 from outcrop.sources.hosts.github_api import PER_PAGE, EtagCache, GitHubApi, origin
 from outcrop.sources.hosts.github_limits import Clock, GitHubError, OnWait, RateLimit, Sleep
 
@@ -71,7 +71,7 @@ class GitHub:
 
     def __init__(
         self,
-        http: Http,
+        http: HttpClient,
         base_url: str,
         token: Secret | None,
         *,

@@ -13,7 +13,7 @@ import orjson
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret, reveal
-from outcrop.net.http import Answer, Http, HttpError
+from outcrop.net.http import HttpClient, HttpError, HttpResponse
 from outcrop.sources.hosts.github_limits import GitHubError, GitHubErrorKind, RateLimit
 
 PER_PAGE = 100
@@ -57,7 +57,12 @@ class GitHubApi:
     """The API of one host, asked with one token or none."""
 
     def __init__(
-        self, http: Http, base_url: str, token: Secret | None, etags: EtagCache | None, limits: RateLimit
+        self,
+        http: HttpClient,
+        base_url: str,
+        token: Secret | None,
+        etags: EtagCache | None,
+        limits: RateLimit,
     ) -> None:
         self._http = http
         self._base = base_url.rstrip("/")
@@ -115,7 +120,7 @@ class GitHubApi:
         value = _json(answer)
         if not isinstance(value, dict | list):
             raise GitHubError(
-                "malformed", f"{_where(url)}: the answer is {'too large' if answer.cut else 'not JSON'}"
+                "malformed", f"{_where(url)}: the answer is {'too large' if answer.truncated else 'not JSON'}"
             )
         page = _Page(_read(value), _next(answer))
         if self._etags and (new := answer.headers.get("ETag")):
@@ -132,7 +137,7 @@ class GitHubApi:
         except (orjson.JSONDecodeError, KeyError, TypeError):
             return None  # of another version: asked for anew
 
-    async def _ask(self, url: str, etag: str | None = None) -> Answer:
+    async def _ask(self, url: str, etag: str | None = None) -> HttpResponse:
         """Ask until the answer is one to the question: a limit is waited for, and what may pass is tried again."""
         if not self._is_ours(url):
             raise GitHubError("malformed", f"{self.host}: the next page is said to be at another host")
@@ -145,7 +150,7 @@ class GitHubApi:
         while True:
             await self._limits.turn()
             try:
-                answer = await self._http.get(url, headers=headers, follow=self._is_ours)
+                answer = await self._http.get(url, headers=headers, may_follow=self._is_ours)
             except HttpError as error:
                 problem = f"{self.host}: {error}"
             else:
@@ -161,7 +166,7 @@ class GitHubApi:
             await self._limits.pause(_PAUSES[failed], problem)
             failed += 1
 
-    def _failure(self, answer: Answer) -> GitHubError:
+    def _failure(self, answer: HttpResponse) -> GitHubError:
         if "Location" in answer.headers:
             return GitHubError("malformed", f"{self.host}: the answer leads to another host")
         value = _json(answer)
@@ -197,9 +202,9 @@ def _where(url: str) -> str:
     return one_line(parts.netloc + parts.path)
 
 
-def _json(answer: Answer) -> Any:
+def _json(answer: HttpResponse) -> Any:
     try:
-        return None if answer.cut else orjson.loads(answer.body)
+        return None if answer.truncated else orjson.loads(answer.body)
     except orjson.JSONDecodeError:
         return None
 
@@ -216,7 +221,7 @@ def _flat(raw: dict[str, Any]) -> dict[str, Any]:
     return {name: part for name, part in raw.items() if name in _READ and not isinstance(part, dict | list)}
 
 
-def _next(answer: Answer) -> str | None:
+def _next(answer: HttpResponse) -> str | None:
     found = _NEXT.search(answer.headers.get("Link", ""))
     return urljoin(answer.url, found[1]) if found else None
 

@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Literal
 
-from outcrop.net.http import Answer
+from outcrop.net.http import HttpResponse
 
 _LIMITED = {HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS}
 _TRIES = 5
@@ -64,7 +64,7 @@ class RateLimit:
         self._waiting(seconds, reason)
         await self._sleep(seconds)
 
-    def note(self, answer: Answer) -> None:
+    def note(self, answer: HttpResponse) -> None:
         """Remember that an answer was the last one for now."""
         reset = _number(answer, "X-RateLimit-Reset")
         if _number(answer, "X-RateLimit-Remaining") == 0 and reset is not None:
@@ -74,7 +74,7 @@ class RateLimit:
                 f"the rate limit of {self._host} is used up",
             )
 
-    def refuses(self, answer: Answer, tries: int) -> bool:
+    def refuses(self, answer: HttpResponse, tries: int) -> bool:
         """Tell whether an answer is a limit's, after so many that were; the next turn then comes when it is over."""
         if answer.status not in _LIMITED:
             return False
@@ -101,12 +101,12 @@ class RateLimit:
             self._until, self._reason = until, reason
 
 
-def _number(answer: Answer, name: str) -> int | None:
+def _number(answer: HttpResponse, name: str) -> int | None:
     text = answer.headers.get(name, "")
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
-def _date(answer: Answer) -> float | None:
+def _date(answer: HttpResponse) -> float | None:
     try:
         return parsedate_to_datetime(answer.headers["Date"]).timestamp()
     except (KeyError, ValueError, OverflowError):

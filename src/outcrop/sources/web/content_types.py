@@ -4,7 +4,7 @@ import codecs
 import re
 from collections.abc import Mapping
 
-from outcrop.net.http import Answer
+from outcrop.net.http import HttpResponse
 
 _HEAD = 1_024  # where a page must say in which letters it is written
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
@@ -80,7 +80,7 @@ def is_unreadable(media_type: str) -> bool:
     return bool(_UNREADABLE.match(media_type))
 
 
-def is_challenge(answer: Answer) -> bool:
+def is_challenge(answer: HttpResponse) -> bool:
     """Tell whether the answer is a question of somebody who guards the site, and no page of it."""
     if answer.headers.get("cf-mitigated", "").lower() == "challenge" or answer.headers.get(
         "x-amzn-waf-action"

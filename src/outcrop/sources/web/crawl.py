@@ -11,7 +11,7 @@ from secrets import token_hex
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from outcrop.net.http import Answer, Http, HttpError
+from outcrop.net.http import HttpClient, HttpError, HttpResponse
 from outcrop.sources.web.frontier import Frontier, FrontierEntry
 from outcrop.sources.web.leak_paths import LEAK_PATHS, is_leaked_file
 from outcrop.sources.web.link import LinkKind
@@ -68,7 +68,7 @@ class CrawlOptions:
         )
 
 
-async def crawl(http: Http, site: CrawlOptions, gap: Gap) -> AsyncGenerator[Resource, None]:
+async def crawl(http: HttpClient, site: CrawlOptions, gap: Gap) -> AsyncGenerator[Resource, None]:
     """Give what a site serves, one by one; tell what could not be looked at. Closing the iterator ends all requests."""
     start = normalise_url(site.start)
     if start is None:
@@ -85,7 +85,7 @@ async def crawl(http: Http, site: CrawlOptions, gap: Gap) -> AsyncGenerator[Reso
 class _Crawl:
     """One crawl. No more answers are held than are asked for at once; what waits is addresses."""
 
-    def __init__(self, http: Http, site: CrawlOptions, start: str, gap: Gap) -> None:
+    def __init__(self, http: HttpClient, site: CrawlOptions, start: str, gap: Gap) -> None:
         self._site = site
         self._start = start
         self._home = start  # where the start redirects to
@@ -106,7 +106,9 @@ class _Crawl:
         )
         self._pending: set[asyncio.Task[list[Resource] | None]] = set()
         self._originals: set[bytes] = set()  # digests: bundles share many files
-        self._probe: tuple[str, Answer] | None = None  # what the site answers for a name that nobody has
+        self._probe: tuple[str, HttpResponse] | None = (
+            None  # what the site answers for a name that nobody has
+        )
 
     async def run(self) -> AsyncIterator[Resource]:
         try:
@@ -175,7 +177,7 @@ class _Crawl:
             self._probe and is_leaked_file(url_path(target.url), answer, *self._probe)
         ):
             return []
-        if answer.cut:
+        if answer.truncated:
             self._gap(
                 answer.url, f"is larger than {self._site.most_bytes} bytes: only its beginning was looked at"
             )
@@ -185,7 +187,7 @@ class _Crawl:
         self._follow(reading, target, answer.url)
         return [resource for resource in reading.resources if self._is_new(resource)]
 
-    async def _get(self, target: FrontierEntry) -> Answer | None:
+    async def _get(self, target: FrontierEntry) -> HttpResponse | None:
         try:
             answer = await self._visitor.get(
                 target.url, within=lambda url: self._is_within(target, url), claim=self._frontier.claim
@@ -278,7 +280,7 @@ class _Crawl:
         except HttpError as error:
             self._gap(self._home, f"places where files are left were not tried: {error}")
             return []
-        self._probe = (path, answer or Answer(path, 404, {}, b""))
+        self._probe = (path, answer or HttpResponse(path, 404, {}, b""))
         for place in LEAK_PATHS:
             self._frontier.add(FrontierEntry(f"{url_origin(self._home)}{place}", LinkKind.PLACE))
         return []
@@ -294,7 +296,7 @@ class RefetchResult:
     failed: str | None = None
 
 
-def refetch_client(http: Http, site: CrawlOptions, *, authenticated: bool) -> PoliteClient:
+def refetch_client(http: HttpClient, site: CrawlOptions, *, authenticated: bool) -> PoliteClient:
     """Give who comes to a site again, with what proves who we are or as a stranger; as long and as politely as a crawl."""
     deadline = asyncio.get_running_loop().time() + site.seconds
     headers = _with_login(site) if authenticated else {}
@@ -316,7 +318,7 @@ async def refetch(visitor: PoliteClient, url: str) -> RefetchResult:
         answer = await visitor.ask(url)
     except HttpError as error:
         return RefetchResult(failed=str(error))
-    failed = "the answer is larger than what is read of one" if answer.cut else None
+    failed = "the answer is larger than what is read of one" if answer.truncated else None
     body = await asyncio.to_thread(everything, answer)
     return RefetchResult(answer.status, answer.media_type, body, failed)
 

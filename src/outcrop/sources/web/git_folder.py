@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from outcrop.net.http import Http, HttpError
+from outcrop.net.http import HttpClient, HttpError
 from outcrop.sources.git import command
 from outcrop.sources.git.repository import Repository, open_mirror
 from outcrop.sources.web.git_objects import ids_in, index_ids, packed_ids, references, unpack
@@ -44,7 +44,7 @@ class GitFolderLimits:
 
 
 async def fetch_repository(
-    http: Http,
+    http: HttpClient,
     head_url: str,
     work: Path,
     *,
@@ -70,7 +70,7 @@ async def fetch_repository(
 
 @dataclass(slots=True)
 class _Fetching:
-    http: Http
+    http: HttpClient
     base: str
     folder: Path
     headers: Mapping[str, str]
@@ -211,15 +211,15 @@ class _Fetching:
             return None
         try:
             answer = await self.http.get(
-                f"{self.base}{name}", headers=self.headers, most=min(most, left), seconds=120.0
+                f"{self.base}{name}", headers=self.headers, max_bytes=min(most, left), seconds=120.0
             )
         except HttpError as error:
             self.gap(f"some files cannot be fetched: {error}")
             return None
         self.fetched += len(answer.body)
-        if answer.cut:
+        if answer.truncated:
             self.gap("a file is too large to be fetched")
-        return answer.body if answer.ok and not answer.cut else None
+        return answer.body if answer.ok and not answer.truncated else None
 
     def finish(self) -> Repository:
         """Write the refs whose objects are there, and open the repository."""

@@ -1,6 +1,6 @@
 """Places where sites leave what nobody was meant to read, and how to tell a file from a page that is served for everything."""
 
-from outcrop.net.http import Answer
+from outcrop.net.http import HttpResponse
 from outcrop.sources.web.content_types import looks_like_html
 
 GIT_HEAD = "/.git/HEAD"
@@ -14,7 +14,7 @@ LEAK_PATHS = (
 _ALIKE = 64  # bytes by which two answers of the same kind may differ, or a tenth
 
 
-def is_leaked_file(place: str, answer: Answer, probe_path: str, probe: Answer) -> bool:
+def is_leaked_file(place: str, answer: HttpResponse, probe_path: str, probe: HttpResponse) -> bool:
     """Tell whether the answer is a file of that name, given what the site answers for a name that nobody has."""
     body = answer.body
     if not answer.ok or not body.strip() or answer.media_type == "text/html" or looks_like_html(body):

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from protego import Protego
 
-from outcrop.net.http import Answer, Http, HttpError
+from outcrop.net.http import HttpClient, HttpError, HttpResponse
 from outcrop.sources.web.content_types import is_challenge
 from outcrop.sources.web.urls import normalise_url, url_origin
 
@@ -53,7 +53,7 @@ class PoliteClient:
 
     def __init__(
         self,
-        http: Http,
+        http: HttpClient,
         home: str,
         *,
         headers: Mapping[str, str],
@@ -78,7 +78,7 @@ class PoliteClient:
 
     async def get(
         self, url: str, *, within: Callable[[str], bool], claim: Callable[[str], bool]
-    ) -> Answer | None:
+    ) -> HttpResponse | None:
         """Get an address and what it redirects to, as far as `within` allows; None where somebody else has claimed the target."""
         for _ in range(_MOST_REDIRECTS):
             answer = await self.ask(url)
@@ -112,7 +112,7 @@ class PoliteClient:
         parsed = (await self._rules_of(url)).parsed
         return list(parsed.sitemaps) if parsed else []
 
-    async def ask(self, url: str) -> Answer:
+    async def ask(self, url: str) -> HttpResponse:
         """Get an address as far as robots.txt allows; a redirect is the answer."""
         rules = await self._rules_of(url)
         if refusal := rules.refusal(url):
@@ -122,7 +122,7 @@ class PoliteClient:
             raise HttpError("answered with a challenge page")
         return answer
 
-    async def _patient(self, url: str, pause: float, most: int) -> Answer:
+    async def _patient(self, url: str, pause: float, most: int) -> HttpResponse:
         """Ask, and once more after the time that the host asks us to wait."""
         answer = await self._ask(url, pause, most)
         wait = _retry_after(answer) if answer.status in _ASKS_TO_WAIT and not is_challenge(answer) else None
@@ -133,14 +133,14 @@ class PoliteClient:
         self._next[host] = max(self._next.get(host, 0.0), now + wait)
         return await self._ask(url, pause, most)
 
-    async def _ask(self, url: str, pause: float, most: int) -> Answer:
+    async def _ask(self, url: str, pause: float, most: int) -> HttpResponse:
         now = asyncio.get_running_loop().time()
         host = urlsplit(url).hostname or ""
         turn = max(now, self._next.get(host, 0.0))
         self._next[host] = turn + pause
         await asyncio.sleep(turn - now)
         headers = self._headers if url_origin(url) == self._home else None
-        return await self._http.get(url, headers=headers, most=most, seconds=_SECONDS)
+        return await self._http.get(url, headers=headers, max_bytes=most, seconds=_SECONDS)
 
     async def _rules_of(self, url: str) -> _Rules:
         home = url_origin(url)
@@ -168,7 +168,7 @@ class PoliteClient:
         return _Rules(Protego.parse(answer.body.decode("utf-8", "replace")))
 
 
-def _retry_after(answer: Answer) -> float | None:
+def _retry_after(answer: HttpResponse) -> float | None:
     """Read after how many seconds, or at which time, we may come again."""
     value = answer.headers.get("Retry-After", "").strip()
     if value.isascii() and value.isdigit():

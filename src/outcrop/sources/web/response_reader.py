@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from outcrop.domain.finding import SourceType
-from outcrop.net.http import Answer
+from outcrop.net.http import HttpResponse
 from outcrop.sources.web import content_types as web_text
 from outcrop.sources.web import source_map
 from outcrop.sources.web.link import LinkKind, WebLink
@@ -35,7 +35,7 @@ class ParsedResponse:
     problem: str | None = None
 
 
-def read(answer: Answer, kind: LinkKind, page: str) -> ParsedResponse:
+def read(answer: HttpResponse, kind: LinkKind, page: str) -> ParsedResponse:
     """Read an answer as what it is, which need not be what it was asked for as; `page` is where a script was loaded."""
     if kind is LinkKind.MAP:
         return _read_map(answer, answer.body) if _looks_like_json(answer.body) else ParsedResponse()
@@ -63,7 +63,7 @@ def read(answer: Answer, kind: LinkKind, page: str) -> ParsedResponse:
     return reading
 
 
-def everything(answer: Answer) -> bytes:
+def everything(answer: HttpResponse) -> bytes:
     """Give all text that an answer holds: itself, and the original files that are packed in it."""
     texts = [web_text.to_utf8(answer.body, answer.headers)]
     for packed in (texts[0], _inline_map(texts[0])):
@@ -72,14 +72,14 @@ def everything(answer: Answer) -> bytes:
     return b"\n".join(texts)
 
 
-def _resource(answer: Answer, body: bytes, source_type: SourceType) -> Resource:
+def _resource(answer: HttpResponse, body: bytes, source_type: SourceType) -> Resource:
     path = url_path(answer.url)
     return Resource(
         answer.url, stable_path(path), source_type, path, url_origin(answer.url), answer.media_type, body
     )
 
 
-def _read_script(answer: Answer, body: bytes, page: str) -> ParsedResponse:
+def _read_script(answer: HttpResponse, body: bytes, page: str) -> ParsedResponse:
     url = answer.url
     reading = ParsedResponse(
         [_resource(answer, body, SourceType.JS_BUNDLE)], script_links(body, url, page or url), is_script=True
@@ -109,14 +109,14 @@ def _inline_map(script: bytes) -> bytes:
         return b""
 
 
-def _read_map(answer: Answer, raw: bytes) -> ParsedResponse:
+def _read_map(answer: HttpResponse, raw: bytes) -> ParsedResponse:
     try:
         return ParsedResponse(list(_originals(answer, raw)))
     except source_map.SourceMapError as error:
         return ParsedResponse(problem=str(error))
 
 
-def _originals(answer: Answer, raw: bytes) -> Iterator[Resource]:
+def _originals(answer: HttpResponse, raw: bytes) -> Iterator[Resource]:
     for one in source_map.originals(raw):
         yield Resource(
             answer.url,

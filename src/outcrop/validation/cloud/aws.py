@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 from outcrop.domain.finding import Confidence, Validation
-from outcrop.net.http import Answer, Http, HttpError
+from outcrop.net.http import HttpClient, HttpError, HttpResponse
 from outcrop.scanner.rules.check_spec import Check
 from outcrop.validation.cloud.identity import send
 from outcrop.validation.cloud.sigv4 import Keys, sign
@@ -63,7 +63,12 @@ _CHINA = _Partition("AWS China", "cn-north-1", suffix="amazonaws.com.cn")
 
 
 async def aws(
-    http: Http, check: Check, values: Mapping[str, str], turn: Turn, *, again_after: float = _AGAIN_AFTER
+    http: HttpClient,
+    check: Check,
+    values: Mapping[str, str],
+    turn: Turn,
+    *,
+    again_after: float = _AGAIN_AFTER,
 ) -> Verdict:
     """Ask STS whose key it is; a signature that does not fit is asked about once more before that is believed."""
     keys = _keys(values)
@@ -124,12 +129,12 @@ def _keys(values: Mapping[str, str]) -> Keys | str:
 class _Asker:
     """Asks the services of one cloud with one key."""
 
-    http: Http
+    http: HttpClient
     turn: Turn
     keys: Keys
     partition: _Partition
 
-    async def ask(self, service: str, what: str, target: str = "", *, further: bool = False) -> Answer:
+    async def ask(self, service: str, what: str, target: str = "", *, further: bool = False) -> HttpResponse:
         url = f"https://{self.partition.host(service)}{what if what.startswith('/') else '/'}"
         headers, body, method = {}, b"", "GET"
         if not what.startswith("/"):
@@ -185,7 +190,7 @@ async def _services(asker: _Asker, arn: str) -> set[str]:
     return found
 
 
-def _tag(answer: Answer, name: str) -> str:
+def _tag(answer: HttpResponse, name: str) -> str:
     found = re.search(rf"<{name}>([\x21-\x7e]{{1,2048}}?)</{name}>".encode(), answer.body)
     return found[1].decode() if found else ""
 

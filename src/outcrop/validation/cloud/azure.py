@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from outcrop.domain.finding import Validation
-from outcrop.net.http import Answer, Http, HttpError
+from outcrop.net.http import HttpClient, HttpError, HttpResponse
 from outcrop.scanner.rules.check_spec import Check
 from outcrop.validation.cloud.identity import json_of, send, texts
 from outcrop.validation.http.check import Turn
@@ -30,7 +30,7 @@ _RULES_THE_TENANT = {
 }
 
 
-async def azure_storage(http: Http, check: Check, values: Mapping[str, str], turn: Turn) -> Verdict:
+async def azure_storage(http: HttpClient, check: Check, values: Mapping[str, str], turn: Turn) -> Verdict:
     """Ask for the list of containers, signed with the account's key."""
     account = values["part.account_name"]
     try:
@@ -38,7 +38,7 @@ async def azure_storage(http: Http, check: Check, values: Mapping[str, str], tur
     except ValueError:
         return unvalidated("is no base64, as account keys are")
 
-    async def listed(kind: str, *, further: bool = False) -> Answer:
+    async def listed(kind: str, *, further: bool = False) -> HttpResponse:
         path = "/Tables" if kind == "table" else "/?comp=list"
         headers = shared_key(account, key, kind, datetime.now(UTC))
         return await send(
@@ -87,10 +87,10 @@ def shared_key(account: str, key: bytes, kind: str, now: datetime) -> dict[str, 
     } | accept
 
 
-async def entra_client(http: Http, check: Check, values: Mapping[str, str], turn: Turn) -> Verdict:
+async def entra_client(http: HttpClient, check: Check, values: Mapping[str, str], turn: Turn) -> Verdict:
     """Ask for a token as the application; what the token says it may do, and which subscriptions it sees, is what it opens."""
 
-    async def token(scope: str, *, further: bool = False) -> Answer:
+    async def token(scope: str, *, further: bool = False) -> HttpResponse:
         form = {
             "grant_type": "client_credentials",
             "client_id": values["part.client_id"],

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from urllib.parse import parse_qs
 
 from outcrop.domain.finding import Confidence
-from outcrop.net.http import Answer, Http, HttpError
+from outcrop.net.http import HttpClient, HttpError, HttpResponse
 from outcrop.scanner.rules.check_spec import Check
 from outcrop.validation.cloud.identity import send
 from outcrop.validation.http.check import Turn
@@ -38,7 +38,7 @@ _REFUSED = {
 
 
 async def azure_sas(
-    http: Http, _check: Check, values: Mapping[str, str], turn: Turn, *, now: datetime | None = None
+    http: HttpClient, _check: Check, values: Mapping[str, str], turn: Turn, *, now: datetime | None = None
 ) -> Verdict:
     """Ask the address that stands with the signature; one whose time has run out is not asked about."""
     signed = html.unescape(values["secret"])
@@ -68,7 +68,7 @@ async def azure_sas(
     return _judged(answer, kind, said.get("sp", ""))
 
 
-def _judged(answer: Answer, kind: str, rights: str) -> Verdict:
+def _judged(answer: HttpResponse, kind: str, rights: str) -> Verdict:
     code = answer.headers.get("x-ms-error-code", "")
     labels = tuple(
         {f"azure_{kind}", *(f"azure_{kind}_{_RIGHTS[right]}" for right in rights if right in _RIGHTS)}

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from outcrop.domain.finding import Confidence, Validation
-from outcrop.net.http import Http, HttpError
+from outcrop.net.http import HttpClient, HttpError
 from outcrop.scanner.rules.check_spec import Check
 from outcrop.validation.cloud.identity import json_of, send, texts
 from outcrop.validation.http.check import Turn
@@ -41,7 +41,9 @@ _PERMISSIONS = {
 _ROLES = {"roles/owner": "gcp_owner", "roles/editor": "gcp_editor"}
 
 
-async def gcp_service_account(http: Http, check: Check, values: Mapping[str, str], turn: Turn) -> Verdict:
+async def gcp_service_account(
+    http: HttpClient, check: Check, values: Mapping[str, str], turn: Turn
+) -> Verdict:
     """Prove to be the account; where Google agrees, ask what the account may do in its project."""
     email = values["part.client_email"]
     made = await asyncio.to_thread(
@@ -104,7 +106,7 @@ def _base64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-async def _may(http: Http, turn: Turn, token: str, project: str, email: str) -> set[str]:
+async def _may(http: HttpClient, turn: Turn, token: str, project: str, email: str) -> set[str]:
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
     async def asked(what: str, question: Any) -> dict[str, Any]:

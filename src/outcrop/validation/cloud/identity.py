@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from outcrop.net.http import Answer, Http
+from outcrop.net.http import HttpClient, HttpResponse
 from outcrop.validation.http.check import Turn
 
 _SECONDS = 20.0
@@ -12,7 +12,7 @@ _MOST_BODY = 1 << 20
 
 
 async def send(
-    http: Http,
+    http: HttpClient,
     turn: Turn,
     method: str,
     url: str,
@@ -20,20 +20,20 @@ async def send(
     headers: dict[str, str],
     body: bytes | None = None,
     further: bool = False,
-) -> Answer:
+) -> HttpResponse:
     """Send one request when it is its turn; `further` is for what comes after the verdict."""
     await turn()
-    return await http.ask(
+    return await http.request(
         method,
         url,
         headers=headers,
         body=body,
-        most=_MOST_BODY,
+        max_bytes=_MOST_BODY,
         seconds=_FURTHER_SECONDS if further else _SECONDS,
     )
 
 
-def json_of(answer: Answer) -> dict[str, Any]:
+def json_of(answer: HttpResponse) -> dict[str, Any]:
     """Read the object that an answer holds; an empty one for anything else."""
     try:
         data = json.loads(answer.body)

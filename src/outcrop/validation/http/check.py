@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from outcrop.domain.finding import Validation
-from outcrop.net.http import Answer, Http, HttpError
+from outcrop.net.http import HttpClient, HttpError, HttpResponse
 from outcrop.scanner.rules.check_spec import Check, Request
 from outcrop.validation.http.request import UnfitError, fill
 from outcrop.validation.http.response import judge, labels_of
@@ -26,7 +26,7 @@ class Turn:
         await self.wait()
 
 
-async def ask(http: Http, check: Check, values: Mapping[str, str], turn: Turn) -> Verdict:
+async def ask(http: HttpClient, check: Check, values: Mapping[str, str], turn: Turn) -> Verdict:
     """Ask once; where the credential is alive, ask what it opens."""
     try:
         hosts = () if check.given_host else tuple(check.hosts)
@@ -74,12 +74,17 @@ def is_below(url: str, hosts: Sequence[str]) -> bool:
 
 
 async def _send(
-    http: Http, request: Request, values: Mapping[str, str], turn: Turn, hosts: Sequence[str]
-) -> Answer:
+    http: HttpClient, request: Request, values: Mapping[str, str], turn: Turn, hosts: Sequence[str]
+) -> HttpResponse:
     ready = fill(request, values)
     if hosts and not is_below(ready.url, hosts):
         raise UnfitError("its host is not the issuer's")
     await turn()
-    return await http.ask(
-        ready.method, ready.url, headers=ready.headers, body=ready.body, most=_MOST_BODY, seconds=_SECONDS
+    return await http.request(
+        ready.method,
+        ready.url,
+        headers=ready.headers,
+        body=ready.body,
+        max_bytes=_MOST_BODY,
+        seconds=_SECONDS,
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from outcrop.domain.finding import Confidence, Validation
-from outcrop.net.http import Answer
+from outcrop.net.http import HttpResponse
 from outcrop.scanner.rules.check_spec import Capability, Condition, Each, Meaning
 from outcrop.validation.verdict import Verdict, error
 
@@ -16,7 +16,7 @@ _LONGEST_PAUSE = 3_600.0
 _MOST_LABELS = 100
 
 
-def judge(answer: Answer, meanings: Sequence[Meaning]) -> Verdict:
+def judge(answer: HttpResponse, meanings: Sequence[Meaning]) -> Verdict:
     """Give what the first meaning that fits says. A limit and a fault of the server say nothing of the credential, whatever the rule."""
     if answer.status == _LIMITED:
         return error("the issuer limits how often it is asked", _pause(answer))
@@ -33,7 +33,7 @@ def judge(answer: Answer, meanings: Sequence[Meaning]) -> Verdict:
     return error(f"the issuer gave an answer that says nothing of the credential (status {answer.status})")
 
 
-def _is_a_portal(answer: Answer, meaning: Meaning) -> bool:
+def _is_a_portal(answer: HttpResponse, meaning: Meaning) -> bool:
     """Tell whether some network's page has answered with 200 in the issuer's place: only the status of it fits."""
     vague = not (meaning.contains or meaning.json_ or meaning.header)
     return (
@@ -44,12 +44,12 @@ def _is_a_portal(answer: Answer, meaning: Meaning) -> bool:
     )
 
 
-def _pause(answer: Answer) -> float | None:
+def _pause(answer: HttpResponse) -> float | None:
     text = answer.headers.get("Retry-After", "")
     return min(float(text), _LONGEST_PAUSE) if text.isascii() and text.isdigit() else None
 
 
-def holds(answer: Answer, condition: Condition) -> bool:
+def holds(answer: HttpResponse, condition: Condition) -> bool:
     """Tell whether all that a condition names is so."""
     if condition.status and answer.status not in condition.status:
         return False
@@ -71,7 +71,7 @@ def _fits(value: Any, wanted: Any) -> bool:
     return value is not None if wanted == "*" else type(value) is type(wanted) and value == wanted
 
 
-def _json(answer: Answer) -> Any:
+def _json(answer: HttpResponse) -> Any:
     try:
         return json.loads(answer.body)
     except (ValueError, RecursionError):
@@ -89,7 +89,7 @@ def _at(data: Any, path: str) -> Any:
     return data
 
 
-def labels_of(answer: Answer, capability: Capability) -> list[str]:
+def labels_of(answer: HttpResponse, capability: Capability) -> list[str]:
     """Give the labels that an answer yields, none where its condition does not hold."""
     if not holds(answer, capability) or (not capability.status and answer.status not in _OK):
         return []
@@ -97,7 +97,7 @@ def labels_of(answer: Answer, capability: Capability) -> list[str]:
     return list(dict.fromkeys(found))[:_MOST_LABELS]
 
 
-def _each(answer: Answer, each: Each) -> Iterator[str]:
+def _each(answer: HttpResponse, each: Each) -> Iterator[str]:
     for entry in _entries(answer, each):
         if entry in each.names:
             yield each.names[entry]
@@ -105,7 +105,7 @@ def _each(answer: Answer, each: Each) -> Iterator[str]:
             yield f"{each.prefix}{label}"[:80]
 
 
-def _entries(answer: Answer, each: Each) -> Iterator[str]:
+def _entries(answer: HttpResponse, each: Each) -> Iterator[str]:
     if each.header:
         yield from (
             part.strip() for part in answer.headers.get(each.header, "").split(each.by) if part.strip()

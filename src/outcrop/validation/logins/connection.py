@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from outcrop.net.http import Http
+from outcrop.net.http import HttpClient
 from outcrop.net.tcp import TcpError, connect, encrypt, unproven_tls
 from outcrop.validation.http.check import Turn
 from outcrop.validation.http.request import UnfitError
@@ -82,7 +82,7 @@ def login_of(values: Mapping[str, str], ports: Mapping[str, int], *, nobody: boo
 
 
 async def log_in(
-    http: Http,
+    http: HttpClient,
     turn: Turn,
     read: Callable[[], Login],
     talk: Talk,

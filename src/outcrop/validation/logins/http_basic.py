@@ -4,7 +4,7 @@ import base64
 import re
 from collections.abc import Mapping
 
-from outcrop.net.http import Answer, Http, HttpError
+from outcrop.net.http import HttpClient, HttpError, HttpResponse
 from outcrop.scanner.rules.check_spec import Check
 from outcrop.validation.cloud.identity import send
 from outcrop.validation.http.check import Turn
@@ -20,7 +20,7 @@ _UNAUTHORIZED, _FORBIDDEN = 401, 403
 _LIMITED, _FAULT = 429, 500
 
 
-async def basic_auth_url(http: Http, _check: Check, values: Mapping[str, str], turn: Turn) -> Verdict:
+async def basic_auth_url(http: HttpClient, _check: Check, values: Mapping[str, str], turn: Turn) -> Verdict:
     """Get the address as nobody, then as the one it names."""
     try:
         login, path = _address(values)
@@ -45,7 +45,7 @@ async def basic_auth_url(http: Http, _check: Check, values: Mapping[str, str], t
     return judge(known, [])
 
 
-def _open(answer: Answer) -> Verdict:
+def _open(answer: HttpResponse) -> Verdict:
     """Say why the login proves nothing."""
     if answer.status in _OK:
         return unvalidated("the address is open to anybody: nothing is protected by the login")

@@ -5,7 +5,7 @@ import struct
 from collections.abc import Iterator, Mapping
 
 from outcrop.domain.finding import Confidence
-from outcrop.net.http import Http
+from outcrop.net.http import HttpClient
 from outcrop.scanner.rules.check_spec import Check
 from outcrop.validation.http.check import Turn
 from outcrop.validation.http.request import UnfitError
@@ -60,7 +60,7 @@ _MEANS = {
 
 
 async def mssql(
-    http: Http, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
+    http: HttpClient, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
 ) -> Verdict:
     """Log in as the connection string says, and hang up."""
     return await log_in(http, turn, lambda: login_in(values), _talk, seconds=seconds)

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from outcrop.domain.finding import Confidence
-from outcrop.net.http import Http
+from outcrop.net.http import HttpClient
 from outcrop.scanner.rules.check_spec import Check
 from outcrop.validation.http.check import Turn
 from outcrop.validation.logins import ed25519
@@ -79,7 +79,7 @@ class _Greeting:
 
 
 async def mysql(
-    http: Http, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
+    http: HttpClient, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
 ) -> Verdict:
     """Log in as the address says, ask what was granted, and hang up."""
     return await log_in(http, turn, lambda: login_of(values, _PORTS), _talk, seconds=seconds)

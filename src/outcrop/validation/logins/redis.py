@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from outcrop.domain.finding import Confidence
-from outcrop.net.http import Http, tls_context
+from outcrop.net.http import HttpClient, tls_context
 from outcrop.scanner.rules.check_spec import Check
 from outcrop.validation.http.check import Turn
 from outcrop.validation.http.request import UnfitError
@@ -21,7 +21,7 @@ _OPEN = unvalidated("the server lets anybody in, without a password")
 
 
 async def redis(
-    http: Http, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
+    http: HttpClient, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
 ) -> Verdict:
     """Say the password, ask whether the server lets its settings be read, and hang up."""
     secure = values.get("part.login", "").startswith(("rediss:", "valkeys:"))
