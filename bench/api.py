@@ -24,7 +24,7 @@ from outcrop.domain.account import Plan
 from outcrop.domain.errors import NotFoundError
 from outcrop.domain.finding import Action, Finding, SourceType, Status, Validation
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir, Page
-from outcrop.domain.secret import Clean
+from outcrop.domain.secret import MaskedText
 from outcrop.runtime import Runtime, open_runtime
 from outcrop.services import accounts, exchange, findings
 from outcrop.settings import Settings
@@ -319,7 +319,7 @@ async def _triage(folder: Path, runtime: Runtime, account_id: int, count: int) -
                 account_id,
                 finding_id,
                 dice.choice(list(Action)),
-                note=Clean("n"),
+                note=MaskedText("n"),
                 by="b@example.com",
                 now=corpus.NOW,
             )

@@ -23,7 +23,7 @@ from bench.measure import Timing, ms, table, timing
 from outcrop.domain.account import Account, Plan
 from outcrop.domain.events import Event, EventType
 from outcrop.domain.finding import Action
-from outcrop.domain.slots import AT_MOST
+from outcrop.domain.slots import MAX_SLOTS
 from outcrop.net.guard import Egress
 from outcrop.net.post import PostClient
 from outcrop.runtime import prepare
@@ -230,7 +230,7 @@ async def _bare(bench: Bench, count: int) -> None:
             left -= 1
             await poster.post(GOOD, headers, body, seconds=10, max_bytes=1 << 16, max_body=2048)
 
-    await asyncio.gather(*(one_after_the_other() for _ in range(AT_MOST)))
+    await asyncio.gather(*(one_after_the_other() for _ in range(MAX_SLOTS)))
 
 
 async def _delivered(bench: Bench) -> None:

@@ -10,7 +10,7 @@ import structlog
 
 from outcrop.domain.errors import OutcropError
 from outcrop.domain.finding import cut_note
-from outcrop.domain.secret import MASK, MASK_WITHIN_FROM, Clean, Secret, is_password, reveal
+from outcrop.domain.secret import MASK, MIN_LENGTH_TO_MASK_IN_TEXT, MaskedText, Secret, is_password, reveal
 from outcrop.scanner.engine.excerpt import masked_text
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.store.db import Connection
@@ -35,14 +35,16 @@ class Notes:
         self._loading: asyncio.Task[RuleSet] | None = None
         self._until = 0.0
 
-    async def clean(self, db: Connection, keys: Keys, account_id: int, text: str) -> Clean:
+    async def clean(self, db: Connection, keys: Keys, account_id: int, text: str) -> MaskedText:
         """Mask in a text whatever is a credential of the account, or looks like one."""
         text = await _without_known(db, keys, account_id, text)
         ruleset = await self._ruleset()
         # While there are no rules yet, only what nobody would take for a word or a number of a ticket is masked.
-        return Clean(_DRAWN.sub(MASK, text) if ruleset is None else masked_text(ruleset, text))
+        return MaskedText(_DRAWN.sub(MASK, text) if ruleset is None else masked_text(ruleset, text))
 
-    async def clean_note(self, db: Connection, keys: Keys, account_id: int, note: str | None) -> Clean | None:
+    async def clean_note(
+        self, db: Connection, keys: Keys, account_id: int, note: str | None
+    ) -> MaskedText | None:
         return None if note is None else cut_note(await self.clean(db, keys, account_id, note))
 
     async def _ruleset(self) -> RuleSet | None:
@@ -64,11 +66,11 @@ async def _without_known(db: Connection, keys: Keys, account_id: int, text: str)
     words = {keys.fingerprint_of(word): word for word in map(Secret, _words(text))}
     known = await table.types_of(db, account_id, list(words)) if words else {}
     for fingerprint, type_ in sorted(known.items(), key=lambda one: -len(reveal(words[one[0]]))):
-        text = Secret(reveal(words[fingerprint]), wholly=is_password(type_)).masked_within(text)
+        text = Secret(reveal(words[fingerprint]), mask_all=is_password(type_)).masked_within(text)
     return text
 
 
 def _words(text: str) -> Iterator[str]:
     for written in {text, unquote(text)}:
         for word in {*written.split(), *_PARTS.split(written)}:
-            yield from {one for one in (word, word.strip(_AROUND)) if len(one) >= MASK_WITHIN_FROM}
+            yield from {one for one in (word, word.strip(_AROUND)) if len(one) >= MIN_LENGTH_TO_MASK_IN_TEXT}

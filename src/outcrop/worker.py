@@ -80,7 +80,7 @@ async def open_tools(settings: Settings, runtime: Runtime, jobs: int) -> AsyncIt
             github_url=settings.github_api_url,
             github_token=None
             if settings.github_token is None
-            else Secret(settings.github_token.get_secret_value(), wholly=True),
+            else Secret(settings.github_token.get_secret_value(), mask_all=True),
             keep_secrets=settings.keep_secrets != "none",
             jobs=jobs,
             work=cache,

@@ -10,23 +10,23 @@ import pytest
 from outcrop.domain.errors import TransitionError
 from outcrop.domain.events import event_of
 from outcrop.domain.finding import (
+    CLOSED_STATUS,
     REOPENS,
-    TARGET,
     Action,
     Confidence,
     Finding,
-    Move,
-    Outcome,
     Resolution,
     SourceType,
     Status,
+    TransitionOutcome,
+    TriageAction,
     Validation,
     Visibility,
+    apply_triage,
     close,
-    moved,
-    outcome,
     reopen,
     suppress,
+    transition_outcome,
     unsuppress,
 )
 
@@ -65,17 +65,17 @@ def make_finding(status: Status) -> Finding:
 @pytest.mark.parametrize("action", Action)
 def test_every_state_takes_every_action_as_the_table_says(action: Action, status: Status) -> None:
     finding = make_finding(status)
-    match outcome(action, status):
-        case Outcome.REFUSED:
+    match transition_outcome(action, status):
+        case TransitionOutcome.REFUSED:
             with pytest.raises(TransitionError):
                 close(finding, action, note="n", by="a@example.com", now=NOW)
-        case Outcome.STAYS:
+        case TransitionOutcome.STAYS:
             assert close(finding, action, note="n", by="a@example.com", now=NOW) is None
-        case Outcome.MOVES:
+        case TransitionOutcome.MOVES:
             closed = close(finding, action, note="n", by="a@example.com", now=NOW)
             assert closed is not None
             resolved = action is Action.RESOLVE
-            assert (closed.status, closed.resolution_note) == (TARGET[action], "n")
+            assert (closed.status, closed.resolution_note) == (CLOSED_STATUS[action], "n")
             assert closed.resolved_at == (NOW if resolved else None)
             assert closed.resolution_evidence == (
                 Resolution(auto_resolved=False, resolved_by="a@example.com") if resolved else None
@@ -96,14 +96,14 @@ def test_suppressing_twice_keeps_the_first_time() -> None:
 def test_whatever_is_closed_can_be_reopened_and_nothing_is_left_of_how_it_was_closed(status: Status) -> None:
     finding = make_finding(status)
     match REOPENS[status]:
-        case Outcome.REFUSED:
+        case TransitionOutcome.REFUSED:
             assert status is Status.STALE
             with pytest.raises(TransitionError):
                 reopen(finding)
-        case Outcome.STAYS:
+        case TransitionOutcome.STAYS:
             assert status is Status.ACTIVE
             assert reopen(finding) is None
-        case Outcome.MOVES:
+        case TransitionOutcome.MOVES:
             again = reopen(finding)
             assert again is not None
             assert (again.status, again.resolved_at, again.resolution_note, again.resolution_evidence) == (
@@ -123,9 +123,13 @@ def test_what_was_hidden_is_shown_again() -> None:
 def test_a_move_that_changes_nothing_is_none() -> None:
     finding = make_finding(Status.ACTIVE)
     hidden = suppress(finding, now=NOW)
-    for before, move in ((finding, Move.UNSUPPRESS), (finding, Move.REOPEN), (hidden, Move.SUPPRESS)):
-        assert moved(before, move, note=None, by="a@example.com", now=NOW) is None
-    assert {move.closing for move in Move} == {None, *Action}
+    for before, move in (
+        (finding, TriageAction.UNSUPPRESS),
+        (finding, TriageAction.REOPEN),
+        (hidden, TriageAction.SUPPRESS),
+    ):
+        assert apply_triage(before, move, note=None, by="a@example.com", now=NOW) is None
+    assert {move.closing for move in TriageAction} == {None, *Action}
 
 
 def test_the_documented_table_of_transitions_is_the_real_one() -> None:
@@ -137,4 +141,6 @@ def test_the_documented_table_of_transitions_is_the_real_one() -> None:
         for status, *words in rows
         for action, word in zip(Action, words, strict=True)
     }
-    assert documented == {(action, status): outcome(action, status) for action in Action for status in Status}
+    assert documented == {
+        (action, status): transition_outcome(action, status) for action in Action for status in Status
+    }

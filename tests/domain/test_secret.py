@@ -22,7 +22,7 @@ def test_a_mask_shows_an_eighth_at_each_end_and_four_characters_at_most(length: 
 
 
 def test_a_password_shows_nothing() -> None:
-    assert Secret(VALUE, wholly=True).masked() == MASK
+    assert Secret(VALUE, mask_all=True).masked() == MASK
 
 
 def test_no_way_of_printing_shows_the_value() -> None:

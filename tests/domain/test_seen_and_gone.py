@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from outcrop.domain.finding import Finding, Resolution, Status, gone, seen
+from outcrop.domain.finding import Finding, Resolution, Status, mark_gone, mark_seen
 from tests.domain.test_finding import NOW, make_finding
 
 AUTOMATIC, BY_A_PERSON = (
@@ -18,15 +18,15 @@ def resolved(evidence: Resolution) -> Finding:
 
 
 def test_seen_again_after_it_was_taken_for_gone_is_active_and_news() -> None:
-    finding, news = seen(resolved(AUTOMATIC))
+    finding, news = mark_seen(resolved(AUTOMATIC))
     assert (finding.status, news) == (Status.ACTIVE, True)
     assert (finding.resolved_at, finding.resolution_note, finding.resolution_evidence) == (None, None, None)
 
 
 def test_seen_again_after_a_person_resolved_it_stays_unless_a_check_proves_it_alive() -> None:
     finding = resolved(BY_A_PERSON)
-    assert seen(finding) == (finding, False)
-    back, news = seen(finding, proven=True)
+    assert mark_seen(finding) == (finding, False)
+    back, news = mark_seen(finding, proven=True)
     assert (back.status, back.resolved_at, back.resolution_evidence, news) == (
         Status.ACTIVE,
         None,
@@ -39,17 +39,17 @@ def test_seen_again_after_a_person_resolved_it_stays_unless_a_check_proves_it_al
 @pytest.mark.parametrize("proven", [True, False])
 def test_seen_again_changes_no_other_state(status: Status, proven: bool) -> None:
     finding = make_finding(status)
-    assert seen(finding, proven=proven) == (finding, False)
+    assert mark_seen(finding, proven=proven) == (finding, False)
 
 
 def test_seen_again_while_stale_is_active_and_no_news() -> None:
     finding = make_finding(Status.STALE)
-    assert seen(finding) == (replace(finding, status=Status.ACTIVE), False)
+    assert mark_seen(finding) == (replace(finding, status=Status.ACTIVE), False)
 
 
 @pytest.mark.parametrize("status", [Status.ACTIVE, Status.STALE])
 def test_gone_is_resolved_by_nobody_and_stands_on_no_line(status: Status) -> None:
-    closed = gone(replace(make_finding(status), current_line=7, suppressed_at=NOW), now=NOW)
+    closed = mark_gone(replace(make_finding(status), current_line=7, suppressed_at=NOW), now=NOW)
     assert closed is not None
     assert (closed.status, closed.resolved_at, closed.resolution_evidence, closed.current_line) == (
         Status.RESOLVED,
@@ -62,11 +62,11 @@ def test_gone_is_resolved_by_nobody_and_stands_on_no_line(status: Status) -> Non
 
 @pytest.mark.parametrize("status", [Status.RESOLVED, Status.FALSE_POSITIVE, Status.CUSTOMER_RESTRICTED])
 def test_gone_changes_nothing_that_is_closed(status: Status) -> None:
-    assert gone(make_finding(status), now=NOW) is None
+    assert mark_gone(make_finding(status), now=NOW) is None
 
 
 def test_gone_and_seen_again_is_what_it_was() -> None:
     finding = replace(make_finding(Status.ACTIVE), resolution_note=None)
-    closed = gone(finding, now=NOW)
+    closed = mark_gone(finding, now=NOW)
     assert closed is not None
-    assert seen(closed) == (finding, True)
+    assert mark_seen(closed) == (finding, True)

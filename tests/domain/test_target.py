@@ -6,11 +6,11 @@ from outcrop.domain.errors import BadInputError
 from outcrop.domain.scan import ScanType
 from outcrop.domain.target import (
     EVERY,
-    LONGEST,
+    MAX_LENGTH,
     OPTIONS,
     Schedule,
-    Spec,
     TargetKind,
+    TargetSpec,
     choose,
     identity,
     parse_target,
@@ -165,7 +165,7 @@ def test_an_enterprise_host_takes_the_place_of_github(text: str, kind: TargetKin
         "https://gist.github.com/",
         "http://github.com/acme/shop",
         "http://git.example.com/shop.git",
-        "https://example.com/" + "a" * LONGEST,
+        "https://example.com/" + "a" * MAX_LENGTH,
         "https://example.com/" + "ü" * 400,  # 2,400 when written in an address
     ],
 )
@@ -219,7 +219,7 @@ def test_an_address_with_a_password_is_refused_and_not_repeated(text: str) -> No
 
 
 def test_the_longest_target_is_taken() -> None:
-    name = "https://example.com/".ljust(LONGEST, "a")
+    name = "https://example.com/".ljust(MAX_LENGTH, "a")
     assert parse_target(name) == (SITE, name)
     with pytest.raises(BadInputError):
         parse_target(name + "a")
@@ -265,4 +265,4 @@ def test_options_are_those_of_the_kind() -> None:
 def test_every_kind_has_its_options_and_every_schedule_but_off_an_interval() -> None:
     assert set(OPTIONS) == set(TargetKind)
     assert set(EVERY) == set(Schedule) - {Schedule.OFF}
-    assert {kind for kind in TargetKind if Spec(kind, "x").scan_type is ScanType.SCRAPE} == {SITE, PAGE}
+    assert {kind for kind in TargetKind if TargetSpec(kind, "x").scan_type is ScanType.SCRAPE} == {SITE, PAGE}

@@ -145,7 +145,7 @@ def test_a_stored_credential_opens_after_a_restore_and_is_in_no_backup_in_plain_
     with psycopg.connect(back[0]) as db:
         query = "SELECT secret_box, account_id, id FROM findings WHERE secret_box IS NOT NULL"
         opened = {
-            reveal(office.backend.keys.open(box, account, id_, wholly=True))
+            reveal(office.backend.keys.open(box, account, id_, mask_all=True))
             for box, account, id_ in db.execute(query)
         }
     assert opened == {CREDENTIAL, CREDENTIAL + "x"}

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from outcrop import webhooks as receiving
 from outcrop.domain.account import WEBHOOK_PLANS, Plan
-from outcrop.domain.audit import Filter
+from outcrop.domain.audit import AuditFilter
 from outcrop.domain.errors import BadInputError
 from outcrop.net.post import PostError, PostResponse
 from outcrop.services import accounts, webhooks
@@ -351,7 +351,7 @@ def test_the_trail_is_read_in_pages_newest_first(office: Office) -> None:
         line = audit.Line(now(), "jo", "key.create" if number % 2 else "finding.resolve", str(number))
         office.backend.run(lambda db, line=line: audit.append(db, customer.account.id, line))
 
-    def page(wanted: Filter | None = None, before: int | None = None) -> list[tuple[int, audit.Line]]:
+    def page(wanted: AuditFilter | None = None, before: int | None = None) -> list[tuple[int, audit.Line]]:
         return office.backend.run(
             lambda db: audit_service.list_trail(db, customer.account, wanted, limit=2, before=before)
         )
@@ -359,6 +359,6 @@ def test_the_trail_is_read_in_pages_newest_first(office: Office) -> None:
     first = page()
     assert [line.target for _, line in first] == ["4", "3"]
     assert [line.target for _, line in page(before=first[-1][0])] == ["2", "1"]
-    assert [line.target for _, line in page(Filter("key"))] == ["3", "1"]
+    assert [line.target for _, line in page(AuditFilter("key"))] == ["3", "1"]
     with pytest.raises(BadInputError):
-        page(Filter(outcome="fine"))
+        page(AuditFilter(outcome="fine"))

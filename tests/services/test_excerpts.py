@@ -10,7 +10,7 @@ from cryptography.exceptions import InvalidTag
 from outcrop.domain.account import Account
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.secret import Secret
-from outcrop.domain.target import Spec, TargetKind
+from outcrop.domain.target import TargetKind, TargetSpec
 from tests.support.pipeline import Pipeline, owner_spec, token
 from tests.support.site_runs import served
 from tests.support.web_host import page, script
@@ -71,7 +71,7 @@ def test_a_site_and_a_folder_have_them_too(pipeline: Pipeline, account: Account,
     assert len(shown.lines[shown.at]) == 202
 
     (tmp_path / "a.env").write_text(f"A=1\nKEY={OTHER}\n")
-    pipeline.scan(account, Spec(TargetKind.FOLDER, str(tmp_path)))
+    pipeline.scan(account, TargetSpec(TargetKind.FOLDER, str(tmp_path)))
     (found,) = (found for found in pipeline.findings(account) if found["file_path"] == "a.env")
     assert pipeline.excerpt(account, found["id"]) == Excerpt(1, ("A=1", f"KEY={Secret(OTHER).masked()}"), 1)
 
@@ -105,4 +105,4 @@ def test_lines_open_as_such_and_for_their_own_finding_only(pipeline: Pipeline) -
         with pytest.raises(InvalidTag):
             keys.open_excerpt(box, account_id, finding_id)
     with pytest.raises(InvalidTag):
-        keys.open(box, 1, id_, wholly=True)
+        keys.open(box, 1, id_, mask_all=True)

@@ -40,7 +40,7 @@ def test_a_raw_credential_is_stored_encrypted_and_nowhere_else(backend: Backend)
     backend.import_(tenant.account, line)
     assert anywhere(backend, SECRET) == []
     (box,) = backend.sql("SELECT secret_box FROM findings WHERE id = %s", line["id"])[0]
-    opened = backend.keys.open(box, tenant.account.id, UUID(line["id"]), wholly=False)
+    opened = backend.keys.open(box, tenant.account.id, UUID(line["id"]), mask_all=False)
     assert reveal(opened) == SECRET
 
 
@@ -51,7 +51,7 @@ def test_a_box_opens_for_its_own_finding_only(backend: Backend) -> None:
     (box,) = backend.sql("SELECT secret_box FROM findings WHERE id = %s", line["id"])[0]
     for account_id, finding_id in ((tenant.account.id + 1, UUID(line["id"])), (tenant.account.id, uuid4())):
         with pytest.raises(InvalidTag):
-            backend.keys.open(box, account_id, finding_id, wholly=False)
+            backend.keys.open(box, account_id, finding_id, mask_all=False)
 
 
 @pytest.mark.parametrize("together", [True, False])

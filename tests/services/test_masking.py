@@ -8,7 +8,7 @@ ONE, TWO = "k8Zq2vLx9WtR4m7C", "pa/ss+wörd%40!!x"
 
 def test_a_credential_in_the_path_of_another_is_masked_however_it_is_written() -> None:
     texts = [f"a/{ONE}/b", "https://example.com/pa%2Fss%2Bw%C3%B6rd%2540%21!x?q=1", "plain"]
-    masked = Masking([Secret(ONE), Secret(TWO, wholly=True)], texts)
+    masked = Masking([Secret(ONE), Secret(TWO, mask_all=True)], texts)
     assert [masked(text) for text in texts] == [
         "a/k8********7C/b",
         "https://example.com/********?q=1",

@@ -15,7 +15,7 @@ from outcrop.domain.account import Account
 from outcrop.domain.events import FIELDS, EventType
 from outcrop.domain.scan import ScanRun, ScanStatus
 from outcrop.domain.secret import Secret
-from outcrop.domain.target import Spec, TargetKind
+from outcrop.domain.target import TargetKind, TargetSpec
 from outcrop.services.pipeline.foreground import run_now
 from outcrop.sources.hosts import github_api
 from tests.support.github_host import Fault, error, secondary
@@ -45,7 +45,9 @@ def told(run: ScanRun, words: str) -> bool:
     return any(words in f"{gap.what}: {gap.why}" for gap in run.coverage_gaps)
 
 
-def one_repository(pipeline: Pipeline, files: dict[str, str | bytes] | None = None) -> tuple[Spec, Hosted]:
+def one_repository(
+    pipeline: Pipeline, files: dict[str, str | bytes] | None = None
+) -> tuple[TargetSpec, Hosted]:
     """Make an owner with one repository, and the target that is the owner."""
     owner = pipeline.owner()
     return owner_spec(owner), pipeline.hosted(f"{owner}/shop", files or {"a.txt": f"x\nkey {token(1)}\n"})
@@ -121,7 +123,7 @@ def test_the_secret_gists_of_the_operators_own_login_are_not_an_accounts(
     assert len(pipeline.findings(account)) == 1
     assert told(run, "a credential of its own")
     assert gist["id"] not in str(run)  # whoever knows it can read it
-    pipeline.scan_with(account, Spec(TargetKind.GISTS, f"gists:{owner}"), "tok-operator")
+    pipeline.scan_with(account, TargetSpec(TargetKind.GISTS, f"gists:{owner}"), "tok-operator")
     assert len(pipeline.findings(account)) == 2
 
 
@@ -164,11 +166,11 @@ def test_gists_of_an_owner_and_a_single_one(pipeline: Pipeline, account: Account
     found = pipeline.finding(account)
     assert (found["source_type"], found["source_visibility"], found["line_number"]) == ("gist", "public", 3)
     assert (found["source_url"], found["repo_full_name"]) == (gist["html_url"], f"{owner}/{gist['id']}")
-    run = pipeline.scan(account, Spec(TargetKind.GIST, f"https://{GIST}/{gist['id']}"))
+    run = pipeline.scan(account, TargetSpec(TargetKind.GIST, f"https://{GIST}/{gist['id']}"))
     assert (run.findings_new, run.findings_seen, run.progress["blobs"]) == (0, 1, 0)
     repo.commit({"a.txt": "x"}, parents=[])
     gist["updated_at"] = "2026-01-01T00:00:00Z"
-    run = pipeline.scan(account, Spec(TargetKind.GISTS, f"gists:{owner}"))
+    run = pipeline.scan(account, TargetSpec(TargetKind.GISTS, f"gists:{owner}"))
     assert (run.findings_resolved, pipeline.finding(account)["status"]) == (1, "resolved")
 
 
@@ -294,8 +296,10 @@ def test_a_line_that_allows_itself_is_recorded_and_says_so_and_an_ignore_file_hi
 # --- other kinds of target
 
 
-def commit_spec(hosted: Hosted, sha: str | None = None) -> Spec:
-    return Spec(TargetKind.COMMIT, f"https://{NAME}/{hosted.full_name}/commit/{sha or hosted.repo.tip()}")
+def commit_spec(hosted: Hosted, sha: str | None = None) -> TargetSpec:
+    return TargetSpec(
+        TargetKind.COMMIT, f"https://{NAME}/{hosted.full_name}/commit/{sha or hosted.repo.tip()}"
+    )
 
 
 def test_a_single_commit_tells_what_it_brought_and_nothing_of_the_rest(
@@ -369,7 +373,7 @@ def test_a_folder_and_a_repository_on_this_machine(
 ) -> None:
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "a!b.txt").write_text(f"x\n{token(1)}")
-    spec = Spec(TargetKind.FOLDER, str(tmp_path / "plain"))
+    spec = TargetSpec(TargetKind.FOLDER, str(tmp_path / "plain"))
     run = pipeline.scan(account, spec)
     found = pipeline.finding(account)
     assert (found["source_type"], found["file_path"], found["line_number"], found["source_url"]) == (
@@ -386,7 +390,7 @@ def test_a_folder_and_a_repository_on_this_machine(
     repo = Repo(tmp_path / "repo")
     repo.commit({"a.txt": token(2)})
     repo.commit({"b.txt": "x"})
-    spec = Spec(TargetKind.FOLDER, str(repo.path))
+    spec = TargetSpec(TargetKind.FOLDER, str(repo.path))
     pipeline.scan(account, spec)
     assert paths(pipeline, account, source_type="commit") == ["None:a.txt"]
     repo.commit({"b.txt": "x"}, parents=[])
@@ -404,7 +408,7 @@ def test_a_clone_on_this_machine_resolves_nothing_of_where_it_came_from(
     local.git("config", "remote.origin.url", f"https://git.example/{name}.git")
     served.commit({"b.txt": token(2)})
     pipeline.scan(account, plain_spec(name))
-    run = pipeline.scan(account, Spec(TargetKind.FOLDER, str(local.path)))
+    run = pipeline.scan(account, TargetSpec(TargetKind.FOLDER, str(local.path)))
     assert (run.findings_new, run.findings_seen, run.findings_resolved) == (0, 1, 0)
     assert {one["status"] for one in pipeline.findings(account)} == {"active"}
 
@@ -413,7 +417,7 @@ def test_a_folder_that_is_gone_resolves_nothing(pipeline: Pipeline, account: Acc
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "a.txt").write_text(token(1))
-    spec = Spec(TargetKind.FOLDER, str(folder))
+    spec = TargetSpec(TargetKind.FOLDER, str(folder))
     pipeline.scan(account, spec)
     folder.rename(tmp_path / "moved")
     run = pipeline.scan(account, spec)

@@ -3,7 +3,7 @@
 from outcrop.domain.account import Account
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.secret import Secret
-from outcrop.domain.target import Spec, TargetKind
+from outcrop.domain.target import TargetKind, TargetSpec
 from tests.support.github_host import NAME
 from tests.support.pipeline import Hosted, Pipeline, owner_spec, token
 
@@ -11,7 +11,7 @@ KEY, OTHER = token("said"), token("said later")
 FILES: dict[str, str | bytes] = {"a.txt": "plain\n"}
 
 
-def one_repository(pipeline: Pipeline) -> tuple[Spec, Hosted]:
+def one_repository(pipeline: Pipeline) -> tuple[TargetSpec, Hosted]:
     owner = pipeline.owner()
     return owner_spec(owner), pipeline.hosted(f"{owner}/shop", FILES)
 
@@ -91,7 +91,9 @@ def test_a_single_commit_is_looked_at_with_its_message(pipeline: Pipeline, accou
     _, shop = one_repository(pipeline)
     commit = shop.push(FILES, message=f"only this {KEY}")
     shop.push(FILES, message=OTHER)
-    run = pipeline.scan(account, Spec(TargetKind.COMMIT, f"https://{NAME}/{shop.full_name}/commit/{commit}"))
+    run = pipeline.scan(
+        account, TargetSpec(TargetKind.COMMIT, f"https://{NAME}/{shop.full_name}/commit/{commit}")
+    )
     found = pipeline.finding(account)
     assert (found["file_path"], found["commit_id"]) == (".git/COMMIT_EDITMSG", commit)
     assert (run.progress["commits"], run.progress["blobs"]) == (1, 0)

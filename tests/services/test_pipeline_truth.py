@@ -12,7 +12,7 @@ import pytest
 from outcrop.domain.account import Account
 from outcrop.domain.finding import Action
 from outcrop.domain.scan import ScanRun, ScanStatus
-from outcrop.domain.target import Spec
+from outcrop.domain.target import TargetSpec
 from outcrop.services import findings as triage
 from outcrop.services.pipeline import record as recording
 from outcrop.services.pipeline.foreground import run_now
@@ -24,7 +24,9 @@ from tests.support.pipeline import Hosted, Pipeline, Repo, owner_spec, plain_spe
 KEY = token("key")
 
 
-def one_repository(pipeline: Pipeline, files: dict[str, str | bytes] | None = None) -> tuple[Spec, Hosted]:
+def one_repository(
+    pipeline: Pipeline, files: dict[str, str | bytes] | None = None
+) -> tuple[TargetSpec, Hosted]:
     """Make an owner with one repository, and the target that is the owner."""
     owner = pipeline.owner()
     return owner_spec(owner), pipeline.hosted(
@@ -699,7 +701,7 @@ def places(pipeline: Pipeline, account: Account) -> set[tuple[Any, ...]]:
     }
 
 
-async def both(pipeline: Pipeline, accounts: list[Account], spec: Spec) -> list[ScanRun]:
+async def both(pipeline: Pipeline, accounts: list[Account], spec: TargetSpec) -> list[ScanRun]:
     return await asyncio.gather(
         *(run_now(pipeline.tools, account, spec, lambda _: None, by="a test") for account in accounts)
     )

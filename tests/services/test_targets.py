@@ -11,10 +11,10 @@ import pytest
 from cryptography.exceptions import InvalidTag
 
 from outcrop.domain.account import Account
-from outcrop.domain.audit import Filter
+from outcrop.domain.audit import AuditFilter
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.secret import Secret, reveal
-from outcrop.domain.target import OPTIONS, Schedule, Spec, Target, TargetKind
+from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, TargetSpec
 from outcrop.services import accounts
 from outcrop.services import targets as service
 from outcrop.store import audit
@@ -55,7 +55,9 @@ def arguments(**given: Any) -> dict[str, Any]:
 
 
 def trail(backend: Backend, account: Account) -> list[audit.Line]:
-    page = backend.run(lambda db: audit.select_page(db, account.id, Filter("target"), limit=100, before=None))
+    page = backend.run(
+        lambda db: audit.select_page(db, account.id, AuditFilter("target"), limit=100, before=None)
+    )
     return [line for _, line in reversed(page)]
 
 
@@ -70,7 +72,7 @@ def test_a_target_comes_back_as_it_was_added(backend: Backend, account: Account)
         chosen={"forks": True},
     )
     options = OPTIONS[TargetKind.OWNER] | {"forks": True}
-    spec = Spec(TargetKind.OWNER, "github:acme", ("shop-*", "ü*"), ("old",), options)
+    spec = TargetSpec(TargetKind.OWNER, "github:acme", ("shop-*", "ü*"), ("old",), options)
     assert added == Target(added.id, spec, Schedule.DAILY, NOW, NOW, has_credential=False)
     assert backend.run(lambda db: service.get_target(db, account, str(added.id))) == added
     assert backend.run(lambda db: service.list_targets(db, account)) == [added]
@@ -93,9 +95,9 @@ def test_a_credential_is_stored_encrypted_for_this_target_only(backend: Backend,
     assert not other.has_credential
     box = backend.run(lambda db: targets.credential_box(db, account.id, added.id))
     assert box is not None
-    assert reveal(backend.keys.open(box, account.id, added.id, wholly=True)) == TOKEN
+    assert reveal(backend.keys.open(box, account.id, added.id, mask_all=True)) == TOKEN
     with pytest.raises(InvalidTag):
-        backend.keys.open(box, account.id, other.id, wholly=True)
+        backend.keys.open(box, account.id, other.id, mask_all=True)
     assert backend.run(lambda db: targets.credential_box(db, account.id, other.id)) is None
     assert backend.run(lambda db: targets.credential_box(db, account.id, uuid4())) is None
     ((row, bytes_),) = backend.sql("SELECT t::text, credential_box FROM targets t WHERE id = %s", added.id)

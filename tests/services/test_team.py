@@ -8,9 +8,8 @@ from uuid import UUID, uuid4
 import pyotp
 import pytest
 
-from outcrop.domain.account import Account, Member, Role
+from outcrop.domain.account import Account, LinkKind, Member, Role
 from outcrop.domain.errors import BadInputError, ForbiddenError, NotFoundError, OutcropError, SignInError
-from outcrop.domain.link import LinkKind
 from outcrop.services import accounts, sessions, team
 from outcrop.store.db import Pool
 from tests.support.backend import Backend
@@ -54,7 +53,7 @@ def accept(backend: Backend, token: str, password: str = NEW, now: Any = NOW) ->
     return with_pool(backend, lambda pool: team.accept(pool, backend.keys, token, password=password, now=now))
 
 
-def opened(backend: Backend, token: str, now: Any = NOW) -> team.Link | None:
+def opened(backend: Backend, token: str, now: Any = NOW) -> team.OneTimeLink | None:
     return backend.run(lambda db: team.open_link(db, token, now=now))
 
 

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from outcrop.domain.errors import NotFoundError, TransitionError
-from outcrop.domain.finding import Action, Finding, Move, Status, Triaged
+from outcrop.domain.finding import Action, Finding, Status, TriageAction, TriageResult
 from outcrop.services import findings
 from tests.support.backend import Backend, Tenant, now
 from tests.support.factories import make_line
@@ -30,8 +30,8 @@ def _reopen(backend: Backend, tenant: Tenant, id_: UUID, note: str | None = None
 
 
 def _triage(
-    backend: Backend, tenant: Tenant, ids: list[UUID], move: Move, note: str | None = None
-) -> list[tuple[UUID, Triaged]]:
+    backend: Backend, tenant: Tenant, ids: list[UUID], move: TriageAction, note: str | None = None
+) -> list[tuple[UUID, TriageResult]]:
     return backend.run(
         lambda db: findings.triage(
             db, backend.keys, tenant.account.id, ids, move, note=note, by=JO, now=now()
@@ -102,38 +102,40 @@ def test_a_refused_one_of_several_does_not_undo_the_others(backend: Backend) -> 
     )
     there, foreign = _finding(backend, tenant, status="resolved"), _finding(backend, neighbour)
     asked = [open_[0], closed, foreign, open_[1], there, open_[0], open_[2]]
-    done = _triage(backend, tenant, asked, Move.RESOLVE, note="rotated")
+    done = _triage(backend, tenant, asked, TriageAction.RESOLVE, note="rotated")
     assert done == [
-        (open_[0], Triaged.CHANGED),
-        (closed, Triaged.REFUSED),
-        (foreign, Triaged.MISSING),
-        (open_[1], Triaged.CHANGED),
-        (there, Triaged.UNCHANGED),
-        (open_[2], Triaged.CHANGED),
+        (open_[0], TriageResult.CHANGED),
+        (closed, TriageResult.REFUSED),
+        (foreign, TriageResult.MISSING),
+        (open_[1], TriageResult.CHANGED),
+        (there, TriageResult.UNCHANGED),
+        (open_[2], TriageResult.CHANGED),
     ]
     assert sorted(_events(backend, tenant)) == sorted(("finding.resolved", id_) for id_ in open_)
     assert [tenant.finding(str(id_))["resolution_note"] for id_ in open_] == ["rotated"] * 3
     assert neighbour.finding(str(foreign))["status"] == "active"
 
 
-@pytest.mark.parametrize("move", Move)
-def test_every_move_can_be_made_to_several_with_a_note_that_is_masked(backend: Backend, move: Move) -> None:
+@pytest.mark.parametrize("move", TriageAction)
+def test_every_move_can_be_made_to_several_with_a_note_that_is_masked(
+    backend: Backend, move: TriageAction
+) -> None:
     tenant = backend.tenant()
-    status = "customer_restricted" if move is Move.REOPEN else "active"
-    hidden = "2026-01-01T00:00:00Z" if move is Move.UNSUPPRESS else None
+    status = "customer_restricted" if move is TriageAction.REOPEN else "active"
+    hidden = "2026-01-01T00:00:00Z" if move is TriageAction.UNSUPPRESS else None
     ids = [
         _finding(backend, tenant, status=status, suppressed_at=hidden, secret=SECRET, file_path=f"{n}.py")
         for n in range(2)
     ]
     assert _triage(backend, tenant, ids, move, note=f"see {SECRET}") == [
-        (id_, Triaged.CHANGED) for id_ in ids
+        (id_, TriageResult.CHANGED) for id_ in ids
     ]
     for id_ in ids:
         (line,) = backend.run(lambda db, id_=id_: findings.history(db, tenant.account.id, id_))
         assert line.action == f"finding.{move}"
         assert line.detail["note"].startswith("see ")
         assert SECRET not in line.detail["note"]
-    assert _triage(backend, tenant, ids, move) == [(id_, Triaged.UNCHANGED) for id_ in ids]
+    assert _triage(backend, tenant, ids, move) == [(id_, TriageResult.UNCHANGED) for id_ in ids]
 
 
 def test_history_is_of_one_finding_of_one_account(backend: Backend) -> None:

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from outcrop import worker
 from outcrop.domain.scan import COUNTERS, ScanStatus, Trigger
-from outcrop.domain.target import OPTIONS, Schedule, Spec, Target, TargetKind
+from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, TargetSpec
 from outcrop.runtime import prepare
 from outcrop.services import accounts
 from outcrop.services import targets as target_service
@@ -35,7 +35,7 @@ from tests.support.backend import Backend, Tenant
 from tests.support.factories import make_line, make_scan
 
 T = TypeVar("T")
-SITE = Spec(TargetKind.SITE, "https://shop.example/", options=dict(OPTIONS[TargetKind.SITE]))
+SITE = TargetSpec(TargetKind.SITE, "https://shop.example/", options=dict(OPTIONS[TargetKind.SITE]))
 SOURCE = ScanSource("https://shop.example", "site", "https://shop.example/")
 DAY = timedelta(days=1)
 DEAD_AFTER = 1.0  # seconds; no longer than the database has been there

@@ -6,7 +6,7 @@ import pytest
 
 from outcrop.domain.account import Account
 from outcrop.domain.errors import BadInputError, NotFoundError
-from outcrop.domain.view import View
+from outcrop.domain.paging import SavedView
 from outcrop.services import accounts, views
 from tests.support.backend import Backend
 from tests.support.members import NOW, trail
@@ -19,7 +19,7 @@ def account(backend: Backend) -> Account:
     return backend.tenant().account
 
 
-def save(backend: Backend, account: Account, name: str = "Alive and high", query: str = QUERY) -> View:
+def save(backend: Backend, account: Account, name: str = "Alive and high", query: str = QUERY) -> SavedView:
     return backend.run(
         lambda db: views.save_view(db, account, name=name, query=query, by="jo@example.com", now=NOW)
     )

@@ -10,8 +10,7 @@ from uuid import uuid4
 import pytest
 from argon2 import PasswordHasher
 
-from outcrop.domain.account import Account, Member, Role
-from outcrop.domain.session import Signed
+from outcrop.domain.account import Account, Member, Role, SignedInMember
 from outcrop.services import sessions
 from outcrop.store import db as database
 from outcrop.store.db import Connection, Pool
@@ -67,7 +66,7 @@ def sign_in(backend: Backend, email: str, password: str = PASSWORD, **given: Any
     )
 
 
-def resume(backend: Backend, token: str, now: datetime = NOW) -> Signed | None:
+def resume(backend: Backend, token: str, now: datetime = NOW) -> SignedInMember | None:
     return backend.run(lambda db: sessions.resume(db, token, now=now))
 
 

@@ -17,7 +17,7 @@ from outcrop.domain.account import Account, Plan
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.scan import ScanRun, Trigger
 from outcrop.domain.secret import Secret
-from outcrop.domain.target import OPTIONS, Schedule, Spec, Target, TargetKind
+from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, TargetSpec
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.scanner.engine.ruleset import _to_cache, make
@@ -203,14 +203,14 @@ class Pipeline:
 
         return self.wait(make())
 
-    def scan(self, account: Account, spec: Spec, tools: Tools | None = None) -> ScanRun:
+    def scan(self, account: Account, spec: TargetSpec, tools: Tools | None = None) -> ScanRun:
         """Run a target in the foreground, as `outcrop scan --account` does. No work is left behind."""
         run = self.wait(run_now(tools or self.tools, account, spec, lambda _: None, by="a test"))
         assert run.finished_at is not None
         self.assert_no_work_is_left()
         return run
 
-    def scan_with(self, account: Account, spec: Spec, credential: str) -> ScanRun:
+    def scan_with(self, account: Account, spec: TargetSpec, credential: str) -> ScanRun:
         """Run a target that has a credential of its own, as a worker does."""
         target = Target(uuid4(), spec, Schedule.OFF, now())
 
@@ -225,7 +225,9 @@ class Pipeline:
             self.look(account, run_id, name)
         return self.told(account, run_id)
 
-    def planned(self, account: Account, spec: Spec, target_id: UUID | None = None) -> tuple[UUID, list[str]]:
+    def planned(
+        self, account: Account, spec: TargetSpec, target_id: UUID | None = None
+    ) -> tuple[UUID, list[str]]:
         """Make a run and plan it; give its id and the names of its sources."""
 
         async def plan() -> tuple[UUID, list[str]]:
@@ -321,13 +323,15 @@ async def _entered(stack: AsyncExitStack, context: Any) -> Any:
     return await stack.enter_async_context(context)
 
 
-def owner_spec(owner: str, *include: str, exclude: tuple[str, ...] = (), **options: bool) -> Spec:
-    return Spec(TargetKind.OWNER, f"github:{owner}", include, exclude, OPTIONS[TargetKind.OWNER] | options)
+def owner_spec(owner: str, *include: str, exclude: tuple[str, ...] = (), **options: bool) -> TargetSpec:
+    return TargetSpec(
+        TargetKind.OWNER, f"github:{owner}", include, exclude, OPTIONS[TargetKind.OWNER] | options
+    )
 
 
-def repository_spec(full_name: str, *include: str, exclude: tuple[str, ...] = ()) -> Spec:
+def repository_spec(full_name: str, *include: str, exclude: tuple[str, ...] = ()) -> TargetSpec:
     """Name a repository of the stand-in."""
-    return Spec(
+    return TargetSpec(
         TargetKind.REPOSITORY,
         f"https://{NAME}/{full_name}",
         include,
@@ -336,9 +340,9 @@ def repository_spec(full_name: str, *include: str, exclude: tuple[str, ...] = ()
     )
 
 
-def plain_spec(name: str, *include: str, exclude: tuple[str, ...] = ()) -> Spec:
+def plain_spec(name: str, *include: str, exclude: tuple[str, ...] = ()) -> TargetSpec:
     """Name a repository of a host without an API."""
-    return Spec(TargetKind.REPOSITORY, f"https://git.example/{name}.git", include, exclude)
+    return TargetSpec(TargetKind.REPOSITORY, f"https://git.example/{name}.git", include, exclude)
 
 
 @contextmanager

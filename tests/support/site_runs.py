@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 from outcrop.domain.account import Account
 from outcrop.domain.scan import ScanRun, Trigger
 from outcrop.domain.secret import Secret
-from outcrop.domain.target import OPTIONS, Schedule, Spec, Target, TargetKind
+from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, TargetSpec
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.services.pipeline.context import Tools
@@ -33,8 +33,8 @@ def site_spec(
     exclude: tuple[str, ...] = (),
     kind: TargetKind = TargetKind.SITE,
     **options: int,
-) -> Spec:
-    return Spec(kind, start, include, exclude, OPTIONS[kind] | options)
+) -> TargetSpec:
+    return TargetSpec(kind, start, include, exclude, OPTIONS[kind] | options)
 
 
 @dataclass
@@ -47,20 +47,22 @@ class SiteRuns:
     egress: Egress | None = None
     _targets: dict[str, UUID] = field(default_factory=dict)
 
-    def scan(self, spec: Spec | None = None, *, credential: str | None = None) -> ScanRun:
+    def scan(self, spec: TargetSpec | None = None, *, credential: str | None = None) -> ScanRun:
         """Run a site from its beginning to its end. No work is left behind."""
         run_id = self.wait(self.run(spec or site_spec(), credential=credential))
         self.pipeline.assert_no_work_is_left()
         return self.pipeline.told(self.account, run_id)
 
-    async def run(self, spec: Spec, tools: Tools | None = None, *, credential: str | None = None) -> UUID:
+    async def run(
+        self, spec: TargetSpec, tools: Tools | None = None, *, credential: str | None = None
+    ) -> UUID:
         target_id = await self._target(spec, credential) if credential else None
         run_id, names = await self.plan(spec, target_id)
         for name in names:
             await self.look(run_id, name, tools)
         return run_id
 
-    async def plan(self, spec: Spec, target_id: UUID | None = None) -> tuple[UUID, list[str]]:
+    async def plan(self, spec: TargetSpec, target_id: UUID | None = None) -> tuple[UUID, list[str]]:
         tools = self.pipeline.tools
         async with tools.pool.connection() as db, db.transaction():
             run = await start_run(
@@ -85,7 +87,7 @@ class SiteRuns:
                 source,
             )
 
-    async def _target(self, spec: Spec, credential: str) -> UUID:
+    async def _target(self, spec: TargetSpec, credential: str) -> UUID:
         """Give a target with a credential of its own, one for each credential."""
         if credential not in self._targets:
             target = Target(uuid4(), spec, Schedule.OFF, now())

@@ -19,7 +19,7 @@ from uuid import UUID
 import psycopg
 
 from outcrop.domain.scan import Trigger
-from outcrop.domain.target import OPTIONS, Spec, TargetKind
+from outcrop.domain.target import OPTIONS, TargetKind, TargetSpec
 from outcrop.runtime import prepare
 from outcrop.services.pipeline.enqueue import start_run
 from outcrop.settings import Settings
@@ -102,7 +102,7 @@ class House:
 
     def start(self, kind: TargetKind, name: str) -> str:
         """Start a run as `outcrop target run` does; give its id."""
-        spec = Spec(kind, name, options=dict(OPTIONS[kind]))
+        spec = TargetSpec(kind, name, options=dict(OPTIONS[kind]))
         account = self.tenant.account.id
         run = self.backend.run(
             lambda db: start_run(

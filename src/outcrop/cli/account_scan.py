@@ -10,7 +10,7 @@ from outcrop.cli.session import OPERATOR, print_json, run, show, start
 from outcrop.cli.streams import fail
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.scan import ScanRun, ScanStatus, public_fields
-from outcrop.domain.target import OPTIONS, Spec, TargetKind, parse_target
+from outcrop.domain.target import OPTIONS, TargetKind, TargetSpec, parse_target
 from outcrop.runtime import open_runtime
 from outcrop.services import accounts
 from outcrop.services.pipeline.foreground import run_now
@@ -45,19 +45,19 @@ def scan_for_account(
         fail(f"{failed[0].target}: {failed[0].error or failed[0].status}")
 
 
-def _spec(target: str, kind: str | None, settings: Settings) -> Spec:
+def _spec(target: str, kind: str | None, settings: Settings) -> TargetSpec:
     """Read a target; a path is one that an operator alone may give."""
     chosen = TargetKind.REPOSITORY if kind == "git" else TargetKind(kind) if kind in set(TargetKind) else None
     if "://" not in target and not target.startswith(("github:", "gists:")):
         path = Path(target)
         if not path.exists():
             raise BadInputError(f"{target}: there is no such file or folder")
-        return Spec(TargetKind.FOLDER, str(path.resolve()))
+        return TargetSpec(TargetKind.FOLDER, str(path.resolve()))
     found, name = parse_target(target, chosen, web_host=settings.github_host)
-    return Spec(found, name, options=dict(OPTIONS[found]))
+    return TargetSpec(found, name, options=dict(OPTIONS[found]))
 
 
-async def _main(settings: Settings, slug: str, specs: list[Spec], jobs: int) -> list[ScanRun]:
+async def _main(settings: Settings, slug: str, specs: list[TargetSpec], jobs: int) -> list[ScanRun]:
     async with open_runtime(settings, pool_size=jobs + 4, statement_timeout=_STATEMENT_TIMEOUT) as runtime:
         async with runtime.pool.connection() as db:
             account = await accounts.get_account(db, slug)

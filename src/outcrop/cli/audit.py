@@ -10,7 +10,7 @@ import typer
 
 from outcrop.cli import session as cli
 from outcrop.cli.session import AsJson, Slug, run, show_all, start
-from outcrop.domain.audit import OUTCOMES, Filter
+from outcrop.domain.audit import OUTCOMES, AuditFilter
 from outcrop.runtime import open_session
 from outcrop.services import accounts
 from outcrop.services.audit import read_trail
@@ -49,7 +49,7 @@ def audit(
         None if text is None else cli.moment(text, name)
         for text, name in ((since, "--since"), (until, "--until"))
     )
-    wanted = Filter(action, actor, target, outcome, first, last)
+    wanted = AuditFilter(action, actor, target, outcome, first, last)
     form = Form.JSON if as_json else form
 
     async def main() -> list[dict[str, Any]]:

@@ -7,9 +7,8 @@ import typer
 
 from outcrop.cli import session as cli
 from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, show_all, start
-from outcrop.domain.account import Member, Role
+from outcrop.domain.account import LINK_LIFETIME, LinkKind, Member, Role
 from outcrop.domain.errors import BadInputError
-from outcrop.domain.link import LIFETIME, LinkKind
 from outcrop.runtime import open_session
 from outcrop.services import accounts, team
 from outcrop.settings import Settings
@@ -147,7 +146,7 @@ def _show_link(
     settings: Settings, token: str, kind: LinkKind, now: datetime, record: dict[str, object], *, as_json: bool
 ) -> None:
     address = f"{settings.base_url or _SERVED_AT}/join/{token}"
-    show(record | {"link": address, "expires_at": (now + LIFETIME[kind]).isoformat()}, as_json=as_json)
+    show(record | {"link": address, "expires_at": (now + LINK_LIFETIME[kind]).isoformat()}, as_json=as_json)
 
 
 def _member(record: Member) -> dict[str, Any]:

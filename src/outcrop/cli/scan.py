@@ -206,7 +206,7 @@ def _reach(targets: list[str]) -> dict[str, Any]:
     token = (
         None
         if settings.github_token is None
-        else Secret(settings.github_token.get_secret_value(), wholly=True)
+        else Secret(settings.github_token.get_secret_value(), mask_all=True)
     )
     return {"reach": RemoteAccess(egress, settings.github_api_url, token), "web_host": settings.github_host}
 

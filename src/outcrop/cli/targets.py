@@ -167,7 +167,7 @@ def _one_of(kind: type[E], text: str, name: str) -> E:
 
 def _credential() -> Secret:
     try:
-        return Secret(cli.first_line_of_stdin(), wholly=True)
+        return Secret(cli.first_line_of_stdin(), mask_all=True)
     except UnicodeDecodeError:
         raise BadInputError("the credential is no text in UTF-8") from None
 

@@ -122,7 +122,7 @@ async def add_targets(session: Session, account: Account, now: datetime) -> list
                 include=(),
                 exclude=(),
                 chosen={},
-                credential=Secret(TOKEN, wholly=True) if own else None,
+                credential=Secret(TOKEN, mask_all=True) if own else None,
                 by=EMAIL,
                 now=now,
                 web_host=HOST,

@@ -52,7 +52,7 @@ def earlier_report(now: datetime) -> BinaryIO:
 
 def _line(number: int, now: datetime) -> dict[str, Any]:
     first, last, verdict, status, score, path, template, name, secret_type = _FOUND[number]
-    secret = Secret(expand(template, f"demo report {number}"), wholly="password" in secret_type)
+    secret = Secret(expand(template, f"demo report {number}"), mask_all="password" in secret_type)
     closed = {
         "resolved_at": (now - timedelta(days=last)).isoformat(),
         "resolution_note": "Rotated by the billing team.",

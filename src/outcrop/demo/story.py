@@ -10,11 +10,11 @@ from outcrop.demo.report import REPOSITORY
 from outcrop.demo.stand_ins import StandIns
 from outcrop.domain.account import Account
 from outcrop.domain.errors import OperatorError
-from outcrop.domain.finding import Move, cut_note
+from outcrop.domain.finding import TriageAction, cut_note
 from outcrop.domain.paging import FindingQuery
 from outcrop.domain.scan import ScanRun, ScanStatus, Trigger
 from outcrop.domain.target import Target
-from outcrop.domain.webhook import State
+from outcrop.domain.webhook import DeliveryState
 from outcrop.runtime import Session
 from outcrop.services import findings, scans, targets, webhooks
 from outcrop.services.pipeline.enqueue import start_run
@@ -23,49 +23,55 @@ Show = Callable[[str], None]
 _PATIENCE = 180.0  # seconds for all runs; they take a few
 _SENT_WITHIN = 20.0
 _EVERY = 0.2
-_UNDER_WAY = {State.WAITING, State.SENDING}
+_UNDER_WAY = {DeliveryState.WAITING, DeliveryState.SENDING}
 _AT_ONCE = 200
 
 # Which finding, by where it stands and of what type it is; what somebody does, and with which note.
-TRIAGE: list[tuple[str, str, Move, str | None, str]] = [
+TRIAGE: list[tuple[str, str, TriageAction, str | None, str]] = [
     (
         "tools/release.py",
         "github",
-        Move.RESOLVE,
+        TriageAction.RESOLVE,
         "Was revoked in spring; the log shows no use of it.",
         "sam@acme.example",
     ),
     (
         "docker/login.sh",
         "docker",
-        Move.RESOLVE,
+        TriageAction.RESOLVE,
         "Rotated, and the pipeline has its own now.",
         "sam@acme.example",
     ),
     (
         "tests/test_payments.py",
         "stripe",
-        Move.FALSE_POSITIVE,
+        TriageAction.FALSE_POSITIVE,
         "A key of nobody, for the recorded answers.",
         "jo@acme.example",
     ),
-    ("tests/fixtures/login.json", "", Move.FALSE_POSITIVE, "The password of a fixture.", "jo@acme.example"),
+    (
+        "tests/fixtures/login.json",
+        "",
+        TriageAction.FALSE_POSITIVE,
+        "The password of a fixture.",
+        "jo@acme.example",
+    ),
     (
         "android/app/src/main/res/values/keys.xml",
         "google",
-        Move.RESTRICT,
+        TriageAction.RESTRICT,
         "Bound to our app and to the Maps API.",
         "kim@acme.example",
     ),
     (
         "ios/Config.xcconfig",
         "google",
-        Move.RESTRICT,
+        TriageAction.RESTRICT,
         "Bound to our app and to the Maps API.",
         "kim@acme.example",
     ),
-    ("monitoring/agent.yaml", "datadog", Move.SUPPRESS, None, "sam@acme.example"),
-    ("ios/Config.xcconfig", "mapbox", Move.SUPPRESS, None, "kim@acme.example"),
+    ("monitoring/agent.yaml", "datadog", TriageAction.SUPPRESS, None, "sam@acme.example"),
+    ("ios/Config.xcconfig", "mapbox", TriageAction.SUPPRESS, None, "kim@acme.example"),
 ]
 
 

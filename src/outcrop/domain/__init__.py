@@ -1,1 +1,1 @@
-"""The words of the product: pure data and rules, importing nothing else of ours."""
+"""The product's data types and rules. Pure code: this package imports no other package of Outcrop."""

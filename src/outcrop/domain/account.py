@@ -1,10 +1,10 @@
-"""Accounts, their plans, members and API keys."""
+"""Accounts and their plans, members, API keys, portal sessions and one-time links."""
 
 import binascii
 import hashlib
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
@@ -22,10 +22,10 @@ class Plan(StrEnum):
     ENTERPRISE = "enterprise"
 
 
-# Requests a minute for each key. A plan that is not here has no API access.
+# Requests per minute and key. A plan that is not in this table has no API access.
 REQUESTS_PER_MINUTE = {Plan.GROWTH: 300, Plan.ENTERPRISE: 1200}
 API_MINIMUM = Plan.GROWTH
-WEBHOOK_PLANS = frozenset(REQUESTS_PER_MINUTE)  # the webhook needs the same tier
+WEBHOOK_PLANS = frozenset(REQUESTS_PER_MINUTE)  # the webhook needs a plan with API access
 
 
 class Role(StrEnum):
@@ -42,7 +42,7 @@ class Permission(StrEnum):
     KEYS = "keys"  # create and revoke API keys
     WEBHOOK = "webhook"  # save, remove and test the webhook
     AUDIT = "audit"  # read the audit trail
-    MEMBERS = "members"  # invite members and remove those below oneself
+    MEMBERS = "members"  # invite members, and remove members with a lower role
     OWNERS = "owners"  # appoint and remove owners
     PLAN = "plan"  # see and change the plan
 
@@ -63,7 +63,10 @@ PERMISSIONS: dict[Role, frozenset[Permission]] = {
 
 
 def manages(role: Role, other: Role) -> bool:
-    """Tell whether one may give and take a role: owners every one, others with `members` only those below their own."""
+    """Whether a member with `role` may grant or revoke the role `other`.
+
+    Owners may do so for every role. Others need the permission `members`, and `other` must be a lower role.
+    """
     if Permission.OWNERS in PERMISSIONS[role]:
         return True
     return Permission.MEMBERS in PERMISSIONS[role] and PERMISSIONS[other] < PERMISSIONS[role]
@@ -101,23 +104,67 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls the API: a key of an account, and the person its actions are recorded under."""
+    """The caller of an API request: an account's key, and the e-mail address for the audit trail."""
 
     account_id: int
     key_id: UUID
     email: str
 
 
+@dataclass(frozen=True, slots=True)
+class SessionSummary:
+    """One session of a member, as the portal lists it."""
+
+    id: UUID
+    created_at: datetime
+    last_used_at: datetime
+    address: str
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignedInMember:
+    """The member and account that a session belongs to."""
+
+    session_id: UUID  # identifies the session in lists; it does not authenticate
+    member: Member
+    account: Account
+
+
+class LinkKind(StrEnum):
+    INVITE = "invite"
+    RESET = "reset"
+
+
+LINK_LIFETIME = {LinkKind.INVITE: timedelta(days=7), LinkKind.RESET: timedelta(hours=24)}
+
+
+@dataclass(frozen=True, slots=True)
+class OneTimeLink:
+    """A link that works once: an invitation to an account, or a reset of a password."""
+
+    id: UUID
+    kind: LinkKind
+    account: str
+    email: str
+    role: Role
+    created_by: str
+    created_at: datetime
+    expires_at: datetime
+
+
 def checked_email(text: str) -> str:
+    """Return the e-mail address, or raise BadInputError if it is not one."""
     if EMAIL.fullmatch(text) is None or len(text) > EMAIL_LENGTH:
-        raise BadInputError(f"{text[:EMAIL_LENGTH]!r} is no e-mail address")
+        raise BadInputError(f"{text[:EMAIL_LENGTH]!r} is not an e-mail address")
     return text
 
 
 def checked_password(text: str) -> str:
+    """Return the password, or raise BadInputError if its length is not allowed or it contains NUL."""
     if len(text) not in PASSWORD_LENGTHS or "\0" in text:
         raise BadInputError(
-            f"a password has {PASSWORD_LENGTHS.start} to {PASSWORD_LENGTHS.stop - 1} characters"
+            f"a password must have {PASSWORD_LENGTHS.start} to {PASSWORD_LENGTHS.stop - 1} characters"
         )
     return text
 
@@ -128,28 +175,36 @@ _TOKEN = re.compile(r"outcrop_[0-9A-Za-z]{49}")
 
 
 def new_token(random: bytes) -> str:
-    """Write 256 random bits as an API key; the last six characters are a checksum, so that scanners know one offline."""
+    """Return 256 random bits formatted as an API key.
+
+    The last six characters are a checksum, so that a scanner can recognise a key without asking the service.
+    """
     body = _PREFIX + _base62(int.from_bytes(random, "big"), 43)
     return body + _checksum(body)
 
 
 def token_digest(token: str) -> bytes | None:
-    """Give what is stored of a key (256 random bits need no salt), or None where the text cannot be a key."""
+    """Return the SHA-256 under which a key is stored, or None if the text is not a well-formed key.
+
+    The digest has no salt: a key has 256 random bits.
+    """
     if _TOKEN.fullmatch(token) is None or _checksum(token[:-6]) != token[-6:]:
         return None
     return hashlib.sha256(token.encode()).digest()
 
 
 def token_hint(token: str) -> str:
-    """Show enough of a key for its owner to know it by."""
+    """Return the first characters of a key, by which its owner recognises it in a list."""
     return token[: len(_PREFIX) + 4]
 
 
 def _checksum(body: str) -> str:
+    """Return the CRC-32 of a key without its checksum, as six base62 digits."""
     return _base62(binascii.crc32(body.encode()), 6)
 
 
 def _base62(number: int, width: int) -> str:
+    """Return the number in base62, padded with zeros to `width` digits."""
     digits = []
     for _ in range(width):
         number, rest = divmod(number, 62)

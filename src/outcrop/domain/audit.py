@@ -1,4 +1,4 @@
-"""What is asked of the audit trail."""
+"""Filters and outcomes of the audit trail."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,12 +7,12 @@ OUTCOMES = ("ok", "failed", "unknown", "dropped")
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
-    """Which lines are wanted: all that hold to everything that is given."""
+class AuditFilter:
+    """Conditions for lines of the audit trail; a line must meet every condition that is not None."""
 
-    action: str | None = None  # `webhook` is every action that begins with `webhook.`
+    action: str | None = None  # `webhook` also matches every action that begins with `webhook.`
     actor: str | None = None
     target: str | None = None
     outcome: str | None = None
     since: datetime | None = None
-    until: datetime | None = None  # not itself
+    until: datetime | None = None  # exclusive

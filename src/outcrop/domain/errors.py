@@ -1,21 +1,21 @@
-"""Everything that can go wrong in the product's own words.
+"""The errors that services raise.
 
-OutcropError            carries `code` and `message`; knows nothing of HTTP
-├── NotFoundError       no such thing in this account
+OutcropError            has `code` and `message`; no HTTP status (api/errors.py has the table)
+├── NotFoundError       the account has no record with this id or name
 ├── TransitionError     the finding's state does not allow the change
-├── BadInputError       what was given cannot be used
-├── BusyError           somebody else is changing the same; `retry_after` seconds later it may be free
-├── ForbiddenError      the member's role does not allow it
-├── SignInError         nobody is signed in by this: `wrong`, `code_needed` or `limited`
-├── PlanError           the account's plan does not include it; `minimum` is the smallest that does
-└── OperatorError       the machine or its configuration needs an operator; the command line prints it and exits with 2
+├── BadInputError       a value given by the user is invalid
+├── BusyError           another request is changing the same record; retry after `retry_after` seconds
+├── ForbiddenError      the member's role does not allow the action
+├── SignInError         signing in failed; the code is `wrong`, `code_needed` or `limited`
+├── PlanError           the account's plan does not include the feature; `minimum` is the lowest one with it
+└── OperatorError       the machine or its configuration needs an operator; commands print it and exit with 2
 """
 
 from typing import ClassVar
 
 
 class OutcropError(Exception):
-    """An expected failure, told to the person who caused it."""
+    """An expected failure. Its message is shown to the user."""
 
     code: ClassVar[str] = "error"
 
@@ -37,14 +37,14 @@ class BadInputError(OutcropError):
 
 
 class BusyError(OutcropError):
-    """Nothing was changed. The same may be asked for again."""
+    """Another request holds the lock. Nothing was changed, and the request may be repeated."""
 
     code = "busy"
     retry_after = 1
 
     def __init__(self) -> None:
         super().__init__(
-            "somebody else is changing this right now, and nothing was changed here: try again in a moment"
+            "another request is changing this record; nothing was changed, try again in a moment"
         )
 
 
@@ -53,7 +53,7 @@ class ForbiddenError(OutcropError):
 
 
 class SignInError(OutcropError):
-    """The same words whatever was wrong: they tell nobody whether an e-mail address is known."""
+    """Signing in failed. The message does not say why: it must not reveal whether an address exists."""
 
     code = "wrong"
     retry_after = 0
@@ -63,16 +63,16 @@ class SignInError(OutcropError):
 
 
 class CodeNeededError(SignInError):
-    """The password was right; a code has to come with it."""
+    """The password was right, but the account also requires a code of the authenticator app."""
 
     code = "code_needed"
 
     def __init__(self) -> None:
-        super().__init__("the code of the authenticator app is needed too")
+        super().__init__("the code of the authenticator app is required too")
 
 
 class SignInLimitedError(SignInError):
-    """Too many failures; not even a right password is looked at for so many seconds."""
+    """Too many failures. For `retry_after` seconds every attempt is refused, also with the right password."""
 
     code = "limited"
 

@@ -1,4 +1,4 @@
-"""The events an account's webhook receives, and which part of the finding each one carries."""
+"""Webhook events: their types, and the fields of the finding that each type contains."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +23,7 @@ class EventType(StrEnum):
     NEW = "finding.new"
     RESOLVED = "finding.resolved"
     FALSE_POSITIVE = "finding.false_positive"
-    TEST = "webhook.test"  # only when a person asks for it
+    TEST = "webhook.test"  # sent only on request, to test a receiver
 
 
 FIELDS: dict[EventType, tuple[str, ...]] = {
@@ -60,8 +60,8 @@ FIELDS: dict[EventType, tuple[str, ...]] = {
     EventType.FALSE_POSITIVE: ("id", "status", "source_url", "pattern"),
 }
 FIELDS[EventType.TEST] = (*FIELDS[EventType.NEW], "test")
-# Restricting a finding sends nothing.
-OF_ACTION = {Action.RESOLVE: EventType.RESOLVED, Action.FALSE_POSITIVE: EventType.FALSE_POSITIVE}
+# Restricting a finding sends no event.
+EVENT_OF_ACTION = {Action.RESOLVE: EventType.RESOLVED, Action.FALSE_POSITIVE: EventType.FALSE_POSITIVE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +72,17 @@ class Event:
 
 
 def event_of(action: Action, finding: Finding) -> Event | None:
-    """Give the event that the action sends about the finding as it is after it."""
-    if (event := OF_ACTION.get(action)) is None:
+    """Return the event of a triage action, or None. `finding` is the finding after the action."""
+    if (event := EVENT_OF_ACTION.get(action)) is None:
         return None
     return event_about(event, finding)
 
 
 def event_about(event: EventType, finding: Finding) -> Event:
-    """Give an event about the finding as it is. `finding.new` has no word for a check that failed: nothing is known then."""
+    """Return an event of this type with the finding's current fields.
+
+    In `finding.new` the validation status `error` is sent as `unvalidated`, as the specification requires.
+    """
     fields = public_fields(finding)
     if event is EventType.NEW and finding.validation_status is Validation.ERROR:
         fields["validation_status"] = Validation.UNVALIDATED
@@ -87,7 +90,7 @@ def event_about(event: EventType, finding: Finding) -> Event:
 
 
 def example_event(now: datetime) -> Event:
-    """Make up an event that lets a receiver be tried: everything in it is an example, and it says so."""
+    """Return a test event with example values; its field `test` is true."""
     finding = Finding(
         id=UUID(int=0),
         status=Status.ACTIVE,

@@ -1,15 +1,15 @@
-"""The lines around a credential as a person is shown them: every detected value in them is masked."""
+"""Lines of source text around a credential, with every detected value masked."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    first: int  # the number of the first line, counted from 1
+    first: int  # number of the first line, counted from 1
     lines: tuple[str, ...]
-    at: int  # which of them the credential begins in
+    at: int  # index in `lines` of the line in which the credential begins
 
     @property
     def line(self) -> int:
-        """Give the number of the credential's line."""
+        """Return the number of the line in which the credential begins."""
         return self.first + self.at

@@ -1,4 +1,4 @@
-"""A finding: its states, what moves it from one to another, and the form everyone outside sees it in."""
+"""Findings: their fields, statuses and transitions, and the fields that the API and webhooks show."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from outcrop.domain.errors import TransitionError
-from outcrop.domain.secret import Clean
+from outcrop.domain.secret import MaskedText
 
 NOTE_LENGTH = 500
 
@@ -50,7 +50,7 @@ class Visibility(StrEnum):
 
 
 class Resolution(NamedTuple):
-    """How a finding was closed."""
+    """Evidence of how a finding was resolved: by a scan or by a user."""
 
     auto_resolved: bool
     resolved_by: str | None
@@ -58,7 +58,7 @@ class Resolution(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A credential at a place, as it stands now."""
+    """One credential at one place, in its current state."""
 
     id: UUID
     status: Status
@@ -82,84 +82,95 @@ class Finding:
     resolution_note: str | None = None
     resolution_evidence: Resolution | None = None
     suppressed_at: datetime | None = None
-    current_line: int | None = None  # at the tip; `line_number` is that of the oldest commit
-    allowed_in_source: bool = False  # its line says that it is meant to be there
+    current_line: int | None = None  # line at the branch tip; `line_number` is the line in the oldest commit
+    allowed_in_source: bool = False  # the line has an allow mark
 
 
 class Action(StrEnum):
-    """What a person can do to a finding's status."""
+    """Triage actions that close a finding."""
 
     RESOLVE = "resolve"
     RESTRICT = "restrict"
     FALSE_POSITIVE = "false_positive"
 
 
-class Outcome(StrEnum):
+class TransitionOutcome(StrEnum):
+    """Effect of a triage action on a finding's status."""
+
     MOVES = "moves"
-    STAYS = "stays"  # already there: answered well, nothing rewritten, no event
+    STAYS = "stays"  # already in that status: success, nothing is written, no event
     REFUSED = "refused"
 
 
-TARGET = {
+CLOSED_STATUS = {
     Action.RESOLVE: Status.RESOLVED,
     Action.RESTRICT: Status.CUSTOMER_RESTRICTED,
     Action.FALSE_POSITIVE: Status.FALSE_POSITIVE,
 }
-# Any state that is not named here lets the action move it.
-EXCEPTIONS: dict[tuple[Action, Status], Outcome] = {
-    (Action.RESOLVE, Status.RESOLVED): Outcome.STAYS,
-    (Action.RESOLVE, Status.FALSE_POSITIVE): Outcome.REFUSED,
-    (Action.RESTRICT, Status.CUSTOMER_RESTRICTED): Outcome.STAYS,
-    (Action.RESTRICT, Status.RESOLVED): Outcome.REFUSED,
-    (Action.RESTRICT, Status.FALSE_POSITIVE): Outcome.REFUSED,
-    (Action.FALSE_POSITIVE, Status.FALSE_POSITIVE): Outcome.STAYS,
+# In every other status the action moves the finding.
+EXCEPTIONS: dict[tuple[Action, Status], TransitionOutcome] = {
+    (Action.RESOLVE, Status.RESOLVED): TransitionOutcome.STAYS,
+    (Action.RESOLVE, Status.FALSE_POSITIVE): TransitionOutcome.REFUSED,
+    (Action.RESTRICT, Status.CUSTOMER_RESTRICTED): TransitionOutcome.STAYS,
+    (Action.RESTRICT, Status.RESOLVED): TransitionOutcome.REFUSED,
+    (Action.RESTRICT, Status.FALSE_POSITIVE): TransitionOutcome.REFUSED,
+    (Action.FALSE_POSITIVE, Status.FALSE_POSITIVE): TransitionOutcome.STAYS,
 }
 
 
-def outcome(action: Action, status: Status) -> Outcome:
-    return EXCEPTIONS.get((action, status), Outcome.MOVES)
+def transition_outcome(action: Action, status: Status) -> TransitionOutcome:
+    """Return the effect of an action on a finding in this status."""
+    return EXCEPTIONS.get((action, status), TransitionOutcome.MOVES)
 
 
 def close(
     finding: Finding, action: Action, *, note: str | None, by: str | None, now: datetime
 ) -> Finding | None:
-    """Give the finding after the action, None where it is there already, or raise where its state does not allow it."""
-    match outcome(action, finding.status):
-        case Outcome.STAYS:
+    """Return the finding after the action, or None if it already has that status.
+
+    Raise TransitionError if the current status does not allow the action.
+    """
+    match transition_outcome(action, finding.status):
+        case TransitionOutcome.STAYS:
             return None
-        case Outcome.REFUSED:
-            raise TransitionError(f"a finding that is {finding.status} cannot be moved to {TARGET[action]}")
-        case Outcome.MOVES:
+        case TransitionOutcome.REFUSED:
+            raise TransitionError(
+                f"a finding that is {finding.status} cannot be moved to {CLOSED_STATUS[action]}"
+            )
+        case TransitionOutcome.MOVES:
             resolved = action is Action.RESOLVE
             return replace(
                 finding,
-                status=TARGET[action],
+                status=CLOSED_STATUS[action],
                 resolution_note=note,
                 resolved_at=now if resolved else None,
                 resolution_evidence=Resolution(auto_resolved=False, resolved_by=by) if resolved else None,
             )
 
 
-# Reopening: what is closed becomes active again. Only a run can tell that a stale finding is there.
+# Reopening makes a closed finding active. A stale finding becomes active only when a scan sees it again.
 REOPENS = {
-    Status.ACTIVE: Outcome.STAYS,
-    Status.RESOLVED: Outcome.MOVES,
-    Status.FALSE_POSITIVE: Outcome.MOVES,
-    Status.CUSTOMER_RESTRICTED: Outcome.MOVES,
-    Status.STALE: Outcome.REFUSED,
+    Status.ACTIVE: TransitionOutcome.STAYS,
+    Status.RESOLVED: TransitionOutcome.MOVES,
+    Status.FALSE_POSITIVE: TransitionOutcome.MOVES,
+    Status.CUSTOMER_RESTRICTED: TransitionOutcome.MOVES,
+    Status.STALE: TransitionOutcome.REFUSED,
 }
 
 
 def reopen(finding: Finding) -> Finding | None:
-    """Give the finding active again, with nothing left of how it was closed; None where it is active already."""
+    """Return the finding as active, without its resolution; None if it is active already.
+
+    Raise TransitionError for a stale finding.
+    """
     match REOPENS[finding.status]:
-        case Outcome.STAYS:
+        case TransitionOutcome.STAYS:
             return None
-        case Outcome.REFUSED:
+        case TransitionOutcome.REFUSED:
             raise TransitionError(
-                f"a finding that is {finding.status} is not closed: it is active again when a scan sees it"
+                f"a {finding.status} finding is not closed: it becomes active when a scan sees it again"
             )
-        case Outcome.MOVES:
+        case TransitionOutcome.MOVES:
             return replace(
                 finding,
                 status=Status.ACTIVE,
@@ -169,10 +180,11 @@ def reopen(finding: Finding) -> Finding | None:
             )
 
 
-def seen(finding: Finding, *, proven: bool = False) -> tuple[Finding, bool]:
-    """Give the finding after a run saw it again, and whether that is news.
+def mark_seen(finding: Finding, *, proven: bool = False) -> tuple[Finding, bool]:
+    """Return the finding after a scan saw it again, and whether it was reopened.
 
-    What a person has closed stays closed, unless a check made since then proves the credential alive.
+    A finding that a user resolved stays resolved, unless a later validation proved the credential
+    valid (`proven`).
     """
     evidence = finding.resolution_evidence
     if finding.status is Status.STALE:
@@ -184,8 +196,11 @@ def seen(finding: Finding, *, proven: bool = False) -> tuple[Finding, bool]:
     return finding, False
 
 
-def gone(finding: Finding, *, now: datetime) -> Finding | None:
-    """Give the finding after its absence was confirmed; None where its state does not change by that."""
+def mark_gone(finding: Finding, *, now: datetime) -> Finding | None:
+    """Return the finding as automatically resolved, or None if its status does not change.
+
+    Only active and stale findings change.
+    """
     if finding.status not in {Status.ACTIVE, Status.STALE}:
         return None
     evidence = Resolution(auto_resolved=True, resolved_by=None)
@@ -194,23 +209,23 @@ def gone(finding: Finding, *, now: datetime) -> Finding | None:
     )
 
 
-def cut_note(note: str | None) -> Clean | None:
-    """Keep a note within its length after masking made it longer; an empty one is none."""
-    return Clean(note[:NOTE_LENGTH]) if note else None
+def cut_note(note: str | None) -> MaskedText | None:
+    """Return the note cut to its maximum length (masking may lengthen it); None for an empty note."""
+    return MaskedText(note[:NOTE_LENGTH]) if note else None
 
 
 def suppress(finding: Finding, *, now: datetime) -> Finding:
-    """Hide the finding from the active view; the first time counts."""
+    """Return the finding hidden from the active view; the time of the first suppression is kept."""
     return finding if finding.suppressed_at is not None else replace(finding, suppressed_at=now)
 
 
 def unsuppress(finding: Finding) -> Finding:
-    """Show the finding in the active view again."""
+    """Return the finding shown in the active view again."""
     return finding if finding.suppressed_at is None else replace(finding, suppressed_at=None)
 
 
-class Move(StrEnum):
-    """Everything a person can do to a finding: what closes it, and the rest, which has no event."""
+class TriageAction(StrEnum):
+    """All triage actions: those that close a finding, and those that send no event."""
 
     RESOLVE = Action.RESOLVE.value
     RESTRICT = Action.RESTRICT.value
@@ -221,14 +236,15 @@ class Move(StrEnum):
 
     @property
     def closing(self) -> Action | None:
+        """Return the closing action, or None if this action does not close a finding."""
         return Action(self.value) if self.value in _ACTIONS else None
 
 
-class Triaged(StrEnum):
-    """What became of one of several findings that a person moved at once."""
+class TriageResult(StrEnum):
+    """Result for one finding of a bulk action."""
 
     CHANGED = "changed"
-    UNCHANGED = "unchanged"  # it was there already
+    UNCHANGED = "unchanged"  # it already had that status
     REFUSED = "refused"
     MISSING = "missing"
 
@@ -236,18 +252,26 @@ class Triaged(StrEnum):
 _ACTIONS = frozenset(action.value for action in Action)
 
 
-def moved(finding: Finding, move: Move, *, note: str | None, by: str, now: datetime) -> Finding | None:
-    """Give the finding after a person's move, None where nothing changes by it, or raise where its state does not allow it."""
+def apply_triage(
+    finding: Finding, move: TriageAction, *, note: str | None, by: str, now: datetime
+) -> Finding | None:
+    """Return the finding after a triage action, or None if nothing changes.
+
+    Raise TransitionError if the current status does not allow the action.
+    """
     if (action := move.closing) is not None:
         return close(finding, action, note=note, by=by, now=now)
-    if move is Move.REOPEN:
+    if move is TriageAction.REOPEN:
         return reopen(finding)
-    after = suppress(finding, now=now) if move is Move.SUPPRESS else unsuppress(finding)
+    after = suppress(finding, now=now) if move is TriageAction.SUPPRESS else unsuppress(finding)
     return None if after is finding else after
 
 
 def public_fields(finding: Finding) -> dict[str, Any]:
-    """Give the finding as the API and the webhooks show it, every key present; ids and times are written by the JSON encoder."""
+    """Return the finding's fields as the API and webhooks show them, every key present.
+
+    Ids and times are still objects; the JSON encoder formats them.
+    """
     evidence = finding.resolution_evidence
     return {
         "id": finding.id,

@@ -1,4 +1,4 @@
-"""Ids as text: only the 36-character form of a UUID is one."""
+"""Parse UUIDs strictly: only the 36-character form is accepted."""
 
 import re
 from uuid import UUID
@@ -7,5 +7,8 @@ ID_FORM = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{
 
 
 def parse_id(text: str) -> UUID | None:
-    """Read an id; Python itself would take braces, stray dashes and digits of other scripts."""
+    """Return the UUID, or None if the text is not in the 36-character form.
+
+    `uuid.UUID` alone would also accept braces, misplaced dashes and digits of other scripts.
+    """
     return UUID(text) if ID_FORM.fullmatch(text) else None

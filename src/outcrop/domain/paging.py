@@ -1,9 +1,10 @@
-"""Lists in pages: what is asked for, and what comes back."""
+"""Queries for the list of findings, pages of results, and saved views."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Generic, TypeVar
+from uuid import UUID
 
 from outcrop.domain.finding import SourceType, Status, Validation
 
@@ -23,7 +24,7 @@ class OrderDir(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FindingQuery:
-    """Everything a list of findings can be asked for; filters combine with AND."""
+    """Filters, order and page of a list of findings; filters combine with AND."""
 
     status: Status | None = None
     source_type: SourceType | None = None
@@ -32,7 +33,7 @@ class FindingQuery:
     service: str | None = None
     min_score: float | None = None
     seen_from: datetime | None = None  # first seen at or after
-    seen_before: datetime | None = None  # first seen before; None where `date_to` is the end of time
+    seen_before: datetime | None = None  # first seen before; None if there is no upper bound
     terms: tuple[str, ...] = ()
     page: int = 1
     per_page: int = 25
@@ -54,3 +55,14 @@ class Page(Generic[T]):
     @property
     def pages(self) -> int:
         return -(-self.total // self.per_page)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedView:
+    """A named filter of the list of findings, shared by all members of an account."""
+
+    id: UUID
+    name: str
+    query: str  # the query string of the list's address, without the question mark
+    created_by: str
+    created_at: datetime

@@ -1,17 +1,17 @@
-"""Where a credential stands, in the form that stays the same from scan to scan."""
+"""Identify the place of a credential (source, path, value) so that rescans recognise it."""
 
 import hashlib
 from urllib.parse import quote, urlsplit
 
 from outcrop.domain.finding import SourceType
 
-# What git calls the files in which messages are written: no file of a repository can have such a path.
+# Pseudo paths of commit and tag messages. Git uses these file names; no tracked file can have such a path.
 COMMIT_MESSAGE, TAG_MESSAGE = b".git/COMMIT_EDITMSG", b".git/TAG_EDITMSG"
 _ON_THE_WEB = {SourceType.ENDPOINT, SourceType.JS_BUNDLE}
 
 
 def source_of(source_type: SourceType, repo_full_name: str | None, source_url: str | None) -> str | None:
-    """Name the source: a site's origin, or a repository's address; None where nothing names it."""
+    """Return the source's address: a site's origin or a repository's URL; None if neither is known."""
     parts = urlsplit(source_url or "")
     host = parts.netloc.rpartition("@")[2].lower()
     if source_type in _ON_THE_WEB:
@@ -22,13 +22,13 @@ def source_of(source_type: SourceType, repo_full_name: str | None, source_url: s
 
 
 def identity(source: str, path: str, fingerprint: bytes) -> bytes:
-    """Identify one credential at one place in 32 bytes, however long the path is."""
+    """Return a SHA-256 that identifies one credential (by fingerprint) in one path of a source."""
     return hashlib.sha256(
         b"\0".join([source.encode(), path.encode("utf-8", "surrogateescape"), fingerprint])
     ).digest()
 
 
-_GITHUB = ("/blob/", "/commit/")  # what stands before a file, and before a commit
+_GITHUB = ("/blob/", "/commit/")  # path segments of file URLs and of commit URLs
 _HOSTS = {
     "github.com": _GITHUB,
     "gitlab.com": ("/-/blob/", "/-/commit/"),
@@ -39,7 +39,10 @@ _HOSTS = {
 def line_address(
     base: str, commit: str | None, path: bytes | None, line: int, *, github: bool = False
 ) -> str:
-    """Give the address of a line on the hosts whose addresses are known, else of the repository."""
+    """Return the URL of a line on hosts whose URL scheme is known, otherwise the URL of the repository.
+
+    `github` means that `base` is a GitHub instance, whatever its host name.
+    """
     base = base.removesuffix("/").removesuffix(".git")
     known = _GITHUB if github else _HOSTS.get(urlsplit(base).hostname or "")
     if known is None or commit is None or path is None:

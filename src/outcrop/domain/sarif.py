@@ -1,4 +1,4 @@
-"""Findings as SARIF 2.1.0, the format that code hosts and CI systems show."""
+"""Write findings as SARIF 2.1.0, the format that code hosts and CI systems display."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,16 +6,15 @@ from typing import Any
 from urllib.parse import quote
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_LEVELS = {
-    "high": "error",
-    "medium": "warning",
-    "low": "note",
-}  # by how sure the hit is, unless the issuer has said more
-_LEVELS_OF_VERDICTS = {"valid": "error", "invalid": "note"}
+_LEVELS = {"high": "error", "medium": "warning", "low": "note"}  # by detection confidence
+_LEVELS_OF_VERDICTS = {
+    "valid": "error",
+    "invalid": "note",
+}  # a verdict of the issuer overrides the confidence
 TOOL = "outcrop"
 FINGERPRINT = "outcrop/v1"
-FINDING = "outcrop/finding/v1"  # an account's finding, by its id
-# Escaped twice: `%2E%2E` leads up just as `..` does, and some decode an address before they follow it.
+FINDING = "outcrop/finding/v1"  # id of an account's finding
+# `..` is escaped twice: some viewers decode a URI before they resolve it, and `%2E%2E` means `..` too.
 _UP, _UP_ESCAPED = re.compile(r"(?<![^/\\!])\.\.(?![^/\\])"), "%2E%2E"
 _FROM_ROOT = re.compile(r"[/\\]|[A-Za-z]:[/\\]")
 
@@ -23,7 +22,11 @@ _FROM_ROOT = re.compile(r"[/\\]|[A-Za-z]:[/\\]")
 def sarif(
     findings: Iterable[Mapping[str, Any]], gaps: Sequence[tuple[str, str]], *, version: str, well: bool = True
 ) -> dict[str, Any]:
-    """Put findings, in the shape that `scan` prints and with the `path` as it is, and gaps into one SARIF log."""
+    """Return one SARIF log with the findings and coverage gaps of a scan.
+
+    Findings have the fields that `outcrop scan` prints, and `path` unescaped. `well` is false if a
+    target failed.
+    """
     rules: dict[str, dict[str, Any]] = {}
     results = []
     for finding in findings:
@@ -56,7 +59,7 @@ def sarif(
 
 
 def fingerprints(log: Mapping[str, Any]) -> list[str]:
-    """Read the fingerprints of the runs in a log that are ours; where there is none, that is a LookupError."""
+    """Return the fingerprints of all Outcrop runs in a SARIF log; raise LookupError if it has no such run."""
     ours = [run for run in log["runs"] if run["tool"]["driver"]["name"] == TOOL]
     if not ours:
         raise LookupError
@@ -64,6 +67,7 @@ def fingerprints(log: Mapping[str, Any]) -> list[str]:
 
 
 def rule_of(finding: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the SARIF rule that describes the finding's credential type."""
     return {
         "id": finding["rule"],
         "name": finding["rule"],
@@ -75,7 +79,7 @@ def rule_of(finding: Mapping[str, Any]) -> dict[str, Any]:
 def result_of(
     finding: Mapping[str, Any], rule_index: int, *, level: str, column: int | None = None
 ) -> dict[str, Any]:
-    """Give what SARIF calls a result of a finding, without what identifies it and what else is known of it."""
+    """Return the SARIF result of a finding, without fingerprints and properties."""
     where = finding["file_path"] or "unknown"
     text = f"{finding['pattern']['name']} {finding['matched_text']}"
     commit = f", commit {finding['commit'][:12]}" if finding["commit"] else ""
@@ -95,7 +99,7 @@ def result_of(
 
 
 def _uri(path: str) -> str:
-    """Write a path as a relative reference that stays in the tree: members of archives are called whatever their writer likes."""
+    """Return a path as a relative URI that cannot leave the tree. Names of archive members are untrusted."""
     inside = _UP.sub(_UP_ESCAPED, path)
     return ("./" if _FROM_ROOT.match(path) else "") + quote(
         inside, safe="/!@,;=+$&'()*~", errors="surrogateescape"
@@ -103,5 +107,6 @@ def _uri(path: str) -> str:
 
 
 def _verdict(finding: Mapping[str, Any]) -> str:
+    """Return the verdict and its reason as the end of a message, or an empty text."""
     reason = finding["validation_detail"].get("reason")
     return f": {finding['validation_status']}, {reason}" if reason else ""

@@ -1,4 +1,4 @@
-"""A scan run: one look at one target, of a code host or of the web."""
+"""Scan runs: one scan of one target, on a code host or on the web."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,7 +17,7 @@ class ScanStatus(StrEnum):
     RUNNING = "running"
     COMPLETED = "completed"
     FAILED = "failed"
-    INTERRUPTED = "interrupted"  # its worker died: waiting to be picked up again
+    INTERRUPTED = "interrupted"  # its worker died; another worker will continue it
 
 
 class Trigger(StrEnum):
@@ -31,7 +31,7 @@ COUNTERS = ("targets", "commits", "blobs", "pages", "bytes")
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Something the run could not look at, and why."""
+    """Something that a scan skipped, and the reason."""
 
     what: str
     why: str
@@ -53,11 +53,11 @@ class ScanRun:
     findings_resolved: int = 0
     coverage_gaps: tuple[Gap, ...] = ()
     error: str | None = None
-    waiting: str | None = None  # why nothing moves at the moment
+    waiting: str | None = None  # reason why the run makes no progress at the moment
 
 
 class SourceState(StrEnum):
-    """How far one source of a run has come."""
+    """Progress of one source of a run."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -66,7 +66,7 @@ class SourceState(StrEnum):
 
 
 def public_fields(run: ScanRun) -> dict[str, Any]:
-    """Give the run as the API shows it: plain JSON values, every key present."""
+    """Return the run as the API returns it: plain JSON values, every key present."""
     return {
         "id": str(run.id),
         "type": run.type,

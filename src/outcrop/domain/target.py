@@ -1,4 +1,4 @@
-"""A target: where an account has us look, and how often."""
+"""Targets: the code hosts, repositories and sites that an account has scanned, and how often."""
 
 import re
 from collections.abc import Mapping
@@ -41,8 +41,8 @@ EVERY = {
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
-    """What to look at, and how: what a run is made from."""
+class TargetSpec:
+    """Description of a target: its kind and name, path filters and options."""
 
     kind: TargetKind
     name: str
@@ -52,7 +52,7 @@ class Spec:
 
     @property
     def shown(self) -> str:
-        """Give the name without a query, which may hold a token."""
+        """Return the name without its query string, which may contain a token."""
         return self.name.partition("?")[0]
 
     @property
@@ -63,14 +63,14 @@ class Spec:
 @dataclass(frozen=True, slots=True)
 class Target:
     id: UUID
-    spec: Spec
+    spec: TargetSpec
     schedule: Schedule
     created_at: datetime
     next_run_at: datetime | None = None
     has_credential: bool = False
 
 
-# What may be chosen for a kind, with what holds where nothing is.
+# The options of each kind of target, with their defaults.
 OPTIONS: dict[TargetKind, dict[str, bool | int]] = {
     TargetKind.OWNER: {"forks": False, "archived": True, "wikis": True, "gists": False},
     TargetKind.REPOSITORY: {"wikis": True},
@@ -82,10 +82,10 @@ OPTIONS: dict[TargetKind, dict[str, bool | int]] = {
     TargetKind.FOLDER: {},
 }
 RANGES = {"depth": range(21), "pages": range(1, 100_001)}
-LONGEST = 2_000
+MAX_LENGTH = 2_000
 
 _WEB = {TargetKind.SITE, TargetKind.PAGE}
-_LOGIN = r"[A-Za-z0-9_-]{1,100}"  # an enterprise's names are longer and hold underscores
+_LOGIN = r"[A-Za-z0-9_-]{1,100}"  # names on GitHub Enterprise are longer and may have underscores
 _REPO = r"(?!\.{0,2}(?:\.git)?(?:/|\Z))[A-Za-z0-9._-]{1,100}?"
 _GIST_ID = r"(?:[0-9a-f]{20,64}|[0-9]{1,10})"  # the oldest are plain numbers
 _SHORT = re.compile(rf"(?i:(github|gists)):({_LOGIN})(?:/({_REPO})(?:\.git)?)?")
@@ -97,66 +97,72 @@ _GIST = re.compile(rf"/(?:{_LOGIN}/)?({_GIST_ID})(?:\.git)?")
 _AUTHORITY = re.compile(r"(?:[^:/?#]*://)?([^/?#]*)")
 _HOST = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*|[0-9a-f:.]*:[0-9a-f:.]*")
 
-# A target that cannot be read is not repeated: it may hold a password.
-_FORMS = "a target is github:ORG, github:ORG/NAME, gists:USER or an https address"
+# The error never repeats the target: it may contain a password.
+_EXPECTED_FORMS = "a target is github:ORG, github:ORG/NAME, gists:USER or an https address"
 
 
 def parse_target(
     text: str, kind: TargetKind | None = None, *, web_host: str = "github.com"
 ) -> tuple[TargetKind, str]:
-    """Read what an operator gives as a target: its kind, and its name in the one form that is stored."""
+    """Parse a target as typed by a user. Return its kind and its normalised name.
+
+    `kind` overrides the guess; `web_host` is the host of the GitHub instance.
+    """
     text = text.strip()
-    if len(text) > LONGEST:
+    if len(text) > MAX_LENGTH:
         raise _too_long()
     if not text.isprintable() or " " in text or "\\" in text:
-        raise BadInputError("a target holds no spaces, backslashes or control characters")
+        raise BadInputError("a target must not contain spaces, backslashes or control characters")
     if (authority := _AUTHORITY.match(text)) and "@" in authority[1]:
         raise BadInputError(
-            "give the https address without a name or password: the credential of a target comes by --credential-stdin"
+            "give the https address without user name and password; pass a credential with --credential-stdin"
         )
-    found, name = _read(text, kind, web_host)
+    found, name = _parse(text, kind, web_host)
     if found is TargetKind.OWNER and kind is TargetKind.GISTS:
         found, name = TargetKind.GISTS, name.replace("github:", "gists:")
     if kind is not None and found is not kind:
-        raise BadInputError(f"this is a target of kind {found}, not {kind}")
-    if len(name) > LONGEST:  # signs that are written in three or more characters
+        raise BadInputError(f"this target is of kind {found}, not {kind}")
+    if len(name) > MAX_LENGTH:  # percent-encoding made the name longer
         raise _too_long()
     return found, name
 
 
 def _too_long() -> BadInputError:
-    return BadInputError(f"a target has at most {LONGEST:,} characters")
+    return BadInputError(f"a target must have at most {MAX_LENGTH:,} characters")
 
 
-def _read(text: str, kind: TargetKind | None, web_host: str) -> tuple[TargetKind, str]:
+def _parse(text: str, kind: TargetKind | None, web_host: str) -> tuple[TargetKind, str]:
+    """Return the kind and normalised name of a target in short form (`github:ORG`) or as a URL."""
     if match := _SHORT.fullmatch(text):
         prefix, login, repository = match[1].lower(), match[2], match[3]
         if repository is None:
             return (TargetKind.OWNER if prefix == "github" else TargetKind.GISTS), f"{prefix}:{login}"
         if prefix == "github":
             return TargetKind.REPOSITORY, f"https://{web_host}/{login}/{repository}"
-        raise BadInputError(_FORMS)
-    url = _address(text)
+        raise BadInputError(_EXPECTED_FORMS)
+    url = _parse_url(text)
     origin, path = str(url.origin()), url.raw_path.rstrip("/")
     if kind not in _WEB:
         host = origin.partition("://")[2].removeprefix("www.")
         at_github = host in {web_host, f"gist.{web_host}"}
-        found = _at_github(host, path, web_host) if at_github else _elsewhere(origin, path, kind)
+        found = (
+            _parse_github_path(host, path, web_host) if at_github else _parse_other_host(origin, path, kind)
+        )
         if found is not None:
             if url.scheme != "https":
                 raise BadInputError("repositories, gists and commits are reached over https only")
             return found
         if at_github:
             raise BadInputError(
-                f"give an owner, a repository, a gist or a commit of {web_host}, or --type page for the page itself"
+                f"give an owner, repository, gist or commit on {web_host}, or --type page for the page itself"
             )
     query = f"?{url.raw_query_string}" if url.raw_query_string else ""
     return kind or TargetKind.SITE, f"{origin}{url.raw_path or '/'}{query}"
 
 
-def _address(text: str) -> "URL":
-    """Read an address of the web; its host and path then have one spelling."""
-    from yarl import URL  # noqa: PLC0415 - a scan of files reads none
+def _parse_url(text: str) -> "URL":
+    """Parse an http or https URL; host and path are normalised."""
+    from yarl import URL  # noqa: PLC0415 - a scan of files parses no URL
 
     try:
         url = URL(text)
@@ -165,12 +171,15 @@ def _address(text: str) -> "URL":
             return url.with_host(host)
     except ValueError:
         pass
-    raise BadInputError(_FORMS)
+    raise BadInputError(_EXPECTED_FORMS)
 
 
-def _at_github(host: str, path: str, web_host: str) -> tuple[TargetKind, str] | None:
+def _parse_github_path(host: str, path: str, web_host: str) -> tuple[TargetKind, str] | None:
+    """Return the kind and name of a GitHub owner, repository, commit or gist; None for any other path."""
     gists = f"gist.{web_host}"
-    if host == web_host != "github.com" and path.startswith("/gist/"):  # a server without subdomains
+    if host == web_host != "github.com" and path.startswith(
+        "/gist/"
+    ):  # a GitHub Enterprise without subdomains
         host, gists, path = f"{host}/gist", f"{host}/gist", path.removeprefix("/gist")
     if host == gists:
         if match := _GIST.fullmatch(path):
@@ -183,37 +192,35 @@ def _at_github(host: str, path: str, web_host: str) -> tuple[TargetKind, str] | 
     return (TargetKind.OWNER, f"github:{match[1]}") if (match := _ONE_PART.fullmatch(path)) else None
 
 
-def _elsewhere(origin: str, path: str, kind: TargetKind | None) -> tuple[TargetKind, str] | None:
-    """Read an address of another host, whose repositories are told by their ending or by the kind that is given."""
+def _parse_other_host(origin: str, path: str, kind: TargetKind | None) -> tuple[TargetKind, str] | None:
+    """Parse a URL of another code host. A path that ends in `.git`, or `kind`, marks a repository."""
     if kind in {TargetKind.OWNER, TargetKind.GISTS}:
         raise BadInputError(
-            f"give {'github:ORG' if kind is TargetKind.OWNER else 'gists:USER'} for this kind of target"
+            f"write a target of this kind as {'github:ORG' if kind is TargetKind.OWNER else 'gists:USER'}"
         )
     if kind in {TargetKind.REPOSITORY, TargetKind.GIST} or (kind is None and path.endswith(".git")):
         if not path:
-            raise BadInputError("a repository's address has a path")
-        return (
-            kind or TargetKind.REPOSITORY,
-            f"{origin}{path}",
-        )  # with its ending: not every host knows it without
+            raise BadInputError("the address of a repository must have a path")
+        # Keep the ending `.git`: some hosts do not find a repository without it.
+        return kind or TargetKind.REPOSITORY, f"{origin}{path}"
     if match := _COMMIT.fullmatch(path):
         return TargetKind.COMMIT, f"{origin}/{match[1]}/commit/{match[2].lower()}"
     if kind is TargetKind.COMMIT:
-        raise BadInputError("a commit's address ends with /OWNER/NAME/commit/SHA")
+        raise BadInputError("the address of a commit must end with /OWNER/NAME/commit/SHA")
     return None
 
 
 def identity(kind: TargetKind, name: str, *, web_host: str = "github.com") -> tuple[TargetKind, str]:
-    """Give what tells targets apart: GitHub's names are the same in capitals."""
+    """Return the key by which targets are compared; names on GitHub are case-insensitive."""
     at_github = name.startswith((f"https://{web_host}/", "github:", "gists:"))
     return kind, name.lower() if at_github and kind not in _WEB else name
 
 
 def choose(kind: TargetKind, chosen: Mapping[str, bool | int]) -> dict[str, bool | int]:
-    """Give the options of a target, or say which does not belong to its kind."""
+    """Return all options of a target with defaults filled in; raise BadInputError for an invalid one."""
     for name, value in chosen.items():
         if name not in OPTIONS[kind]:
             raise BadInputError(f"a target of kind {kind} has no option {name.replace('_', '-')}")
         if name in RANGES and value not in RANGES[name]:
-            raise BadInputError(f"{name} is a number from {RANGES[name][0]} to {RANGES[name][-1]:,}")
+            raise BadInputError(f"{name} must be a number from {RANGES[name][0]} to {RANGES[name][-1]:,}")
     return OPTIONS[kind] | dict(chosen)

@@ -1,28 +1,28 @@
-"""An account's webhook, and what became of each event that was to be sent to it."""
+"""An account's webhook and the log of its deliveries."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
-WAIT = 10.0  # seconds, over everything: the name, TLS, sending, the answer
-ANSWER_READ = 64 * 1024  # bytes of an answer, its head included
-ANSWER_KEPT = 2048  # bytes of its body in the log
+WAIT = 10.0  # seconds for the whole delivery: DNS, TLS, request, response
+MAX_RESPONSE_BYTES = 64 * 1024  # read from a response, including its headers
+MAX_LOGGED_BODY_BYTES = 2048  # stored of a response body
 URL_LENGTH = 2000
-KEPT_DAYS = 30  # a delivery stays in the log for so long; its line in the audit trail stays
+KEPT_DAYS = 30  # deliveries are deleted from the log after this time; their audit lines stay
 
 
-class Outcome(StrEnum):
-    """How a delivery ended."""
+class DeliveryOutcome(StrEnum):
+    """Result of a delivery."""
 
     OK = "ok"  # any 2xx
     FAILED = "failed"
-    UNKNOWN = "unknown"  # nobody knows whether it arrived: it is never sent again
-    DROPPED = "dropped"  # there was no webhook, or a plan without
+    UNKNOWN = "unknown"  # the worker died while sending; the event is never sent again
+    DROPPED = "dropped"  # the account had no webhook, or its plan does not include it
 
 
-class State(StrEnum):
-    """How far a delivery has come."""
+class DeliveryState(StrEnum):
+    """Progress of a delivery; ends in one of the outcomes."""
 
     WAITING = "waiting"
     SENDING = "sending"
@@ -35,8 +35,8 @@ class State(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Health:
     last_success_at: datetime | None
-    failures_in_a_row: int  # since then, of the last thousand deliveries
-    unknown_in_a_row: int = 0  # of the same: those whose sender died before it had an answer
+    failures_in_a_row: int  # since the last success, among the last thousand deliveries
+    unknown_in_a_row: int = 0  # failures among them whose worker died before the response
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,14 @@ class Delivery:
     id: UUID
     event: str
     finding_id: UUID
-    state: State
+    state: DeliveryState
     created_at: datetime
     sent_at: datetime | None
     status: int | None
     reason: str | None
     ms: int | None
-    answer: str | None  # its first 2 kB
-    again_of: UUID | None
+    answer: str | None  # first 2 kB of the response body
+    again_of: UUID | None  # id of the earlier delivery that a user repeated
 
 
 def is_success(status: int) -> bool:

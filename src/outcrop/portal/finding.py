@@ -6,7 +6,15 @@ from starlette.responses import Response
 
 from outcrop.domain.account import Permission
 from outcrop.domain.errors import BadInputError, BusyError, NotFoundError, OutcropError
-from outcrop.domain.finding import NOTE_LENGTH, Action, Move, Outcome, Status, Triaged, outcome
+from outcrop.domain.finding import (
+    NOTE_LENGTH,
+    Action,
+    Status,
+    TransitionOutcome,
+    TriageAction,
+    TriageResult,
+    transition_outcome,
+)
 from outcrop.portal.findings import DONE, read_note
 from outcrop.portal.request import Visit, get, now, post
 from outcrop.services import findings
@@ -38,12 +46,12 @@ async def _page(visit: Visit, refusal: OutcropError | None = None) -> Response:
 
 def _possible(status: Status) -> list[Action]:
     """Give what a person can do to a finding in this status."""
-    return [action for action in Action if outcome(action, status) is Outcome.MOVES]
+    return [action for action in Action if transition_outcome(action, status) is TransitionOutcome.MOVES]
 
 
 async def act(visit: Visit) -> Response:
     id_ = visit.id("id")
-    move = next((move for move in Move if move == visit.path("action")), None)
+    move = next((move for move in TriageAction if move == visit.path("action")), None)
     if move is None:
         raise NotFoundError("there is nothing at this address")
     try:
@@ -55,13 +63,13 @@ async def act(visit: Visit) -> Response:
     except (BadInputError, BusyError) as refusal:
         return await _page(visit, refusal)
     told = {
-        Triaged.CHANGED: f"The finding is {DONE[move]}.",
-        Triaged.UNCHANGED: "Nothing changed: it already was.",
-        Triaged.REFUSED: f"A finding in this state cannot be {DONE[move]}.",
+        TriageResult.CHANGED: f"The finding is {DONE[move]}.",
+        TriageResult.UNCHANGED: "Nothing changed: it already was.",
+        TriageResult.REFUSED: f"A finding in this state cannot be {DONE[move]}.",
     }.get(outcomes[0][1])
     if told is None:
         raise NotFoundError("no such finding")
-    return visit.go(f"/findings/{id_}", told, refused=outcomes[0][1] is Triaged.REFUSED)
+    return visit.go(f"/findings/{id_}", told, refused=outcomes[0][1] is TriageResult.REFUSED)
 
 
 async def validate(visit: Visit) -> Response:

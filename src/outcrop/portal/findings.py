@@ -8,9 +8,9 @@ from starlette.responses import JSONResponse, Response
 
 from outcrop.domain.account import Permission
 from outcrop.domain.errors import BadInputError, BusyError
-from outcrop.domain.finding import NOTE_LENGTH, Move, Status, Triaged, cut_note
+from outcrop.domain.finding import NOTE_LENGTH, Status, TriageAction, TriageResult, cut_note
 from outcrop.domain.ids import parse_id
-from outcrop.domain.secret import Clean
+from outcrop.domain.secret import MaskedText
 from outcrop.portal.labels import sentence
 from outcrop.portal.queries import ALL, NAMES, SUPPRESSED, read_view
 from outcrop.portal.request import Visit, get, now, post
@@ -28,12 +28,12 @@ TABS = [
 _MOST = 200  # findings that one form triages
 # What is told after a move.
 DONE = {
-    Move.RESOLVE: "resolved",
-    Move.RESTRICT: "restricted",
-    Move.FALSE_POSITIVE: "marked as false positive",
-    Move.REOPEN: "reopened",
-    Move.SUPPRESS: "suppressed",
-    Move.UNSUPPRESS: "shown again",
+    TriageAction.RESOLVE: "resolved",
+    TriageAction.RESTRICT: "restricted",
+    TriageAction.FALSE_POSITIVE: "marked as false positive",
+    TriageAction.REOPEN: "reopened",
+    TriageAction.SUPPRESS: "suppressed",
+    TriageAction.UNSUPPRESS: "shown again",
 }
 
 
@@ -62,16 +62,19 @@ async def triage(visit: Visit) -> Response:
     told = _told(done, counted)
     if visit.request.headers.get("x-part") is not None:
         return JSONResponse(
-            {"message": told, "done": [str(id_) for id_, outcome in outcomes if outcome is Triaged.CHANGED]}
+            {
+                "message": told,
+                "done": [str(id_) for id_, outcome in outcomes if outcome is TriageResult.CHANGED],
+            }
         )
     return visit.go(
-        "/findings?" + _same_view(visit.form.get("view")), told, refused=not counted[Triaged.CHANGED]
+        "/findings?" + _same_view(visit.form.get("view")), told, refused=not counted[TriageResult.CHANGED]
     )
 
 
-async def _triaged(visit: Visit) -> tuple[str, list[tuple[UUID, Triaged]]]:
+async def _triaged(visit: Visit) -> tuple[str, list[tuple[UUID, TriageResult]]]:
     """Give what was to be done, and what became of each."""
-    move = next((move for move in Move if move == visit.form.get("action")), None)
+    move = next((move for move in TriageAction if move == visit.form.get("action")), None)
     ids = [id_ for text in visit.form.all("id") if (id_ := parse_id(text)) is not None]
     if move is None:
         raise BadInputError("no such action")
@@ -85,20 +88,20 @@ async def _triaged(visit: Visit) -> tuple[str, list[tuple[UUID, Triaged]]]:
     return DONE[move], outcomes
 
 
-async def read_note(visit: Visit) -> Clean | None:
+async def read_note(visit: Visit) -> MaskedText | None:
     note = visit.form.get("note")
     if len(note) > NOTE_LENGTH:
         raise BadInputError(f"a note has at most {NOTE_LENGTH} characters")
     return cut_note(await visit.clean(note)) if note else None
 
 
-def _told(what: str, outcomes: "Counter[Triaged]") -> str:
+def _told(what: str, outcomes: "Counter[TriageResult]") -> str:
     """Say what became of them."""
     sentences = {
-        Triaged.CHANGED: "{} " + what + ".",
-        Triaged.UNCHANGED: "{} already so.",
-        Triaged.REFUSED: "{} cannot be " + what + " from the state they are in.",
-        Triaged.MISSING: "{} no longer there.",
+        TriageResult.CHANGED: "{} " + what + ".",
+        TriageResult.UNCHANGED: "{} already so.",
+        TriageResult.REFUSED: "{} cannot be " + what + " from the state they are in.",
+        TriageResult.MISSING: "{} no longer there.",
     }
     return " ".join(
         sentence.format(outcomes[outcome]) for outcome, sentence in sentences.items() if outcomes[outcome]

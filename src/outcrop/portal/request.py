@@ -16,14 +16,14 @@ from starlette.routing import Route
 from outcrop.domain.account import PERMISSIONS, Permission
 from outcrop.domain.errors import BusyError, ForbiddenError, NotFoundError, OutcropError, PlanError
 from outcrop.domain.ids import parse_id
-from outcrop.domain.secret import Clean
+from outcrop.domain.secret import MaskedText
 from outcrop.notes import Notes
 from outcrop.portal.cookies import REFUSED, Cookies, csrf_of
 from outcrop.portal.forms import Form, read_form
 from outcrop.portal.render import Renderer
 from outcrop.runtime import Runtime
 from outcrop.services import sessions
-from outcrop.services.sessions import Signed
+from outcrop.services.sessions import SignedInMember
 from outcrop.store.db import UNAVAILABLE, Connection, Pool, entered
 from outcrop.store.keyring import Keys
 
@@ -58,7 +58,7 @@ class Visit:
     db: Connection
     pool: Pool
     keys: Keys
-    signed: Signed
+    signed: SignedInMember
     form: Form
     csrf: str = field(repr=False)
     flash: str | None = None
@@ -75,7 +75,7 @@ class Visit:
     def has_keys(self) -> bool:
         return self.house.cookies.has_keys(self.request)
 
-    async def clean(self, text: str) -> Clean:
+    async def clean(self, text: str) -> MaskedText:
         """Give what was typed as it may be stored: without credentials."""
         return await self.house.notes.clean(self.db, self.keys, self.account_id, text)
 
@@ -177,7 +177,7 @@ async def recognise(request: Request) -> None:
                 )
 
 
-async def _resume(db: Connection, token: str | None) -> Signed | None:
+async def _resume(db: Connection, token: str | None) -> SignedInMember | None:
     return None if token is None else await sessions.resume(db, token, now=now())
 
 

@@ -19,7 +19,7 @@ from outcrop.portal.forms import Form, read_form
 from outcrop.portal.request import STATE, House, Visit, check_form, now, post, relative
 from outcrop.runtime import Runtime
 from outcrop.services import sessions, team
-from outcrop.services.sessions import Signed
+from outcrop.services.sessions import SignedInMember
 
 
 async def sign_in_page(request: Request) -> Response:
@@ -137,7 +137,7 @@ def _here(request: Request) -> tuple[House, Runtime]:
     return getattr(request.app.state, STATE), request.state.runtime
 
 
-async def _signed(request: Request) -> Signed | None:
+async def _signed(request: Request) -> SignedInMember | None:
     """Tell who is signed in at this browser."""
     house, runtime = _here(request)
     if (token := house.cookies.session(request)) is None:

@@ -162,7 +162,7 @@ def _options(visit: Visit, kind: TargetKind) -> dict[str, bool | int]:
 
 def _credential(visit: Visit) -> Secret | None:
     text = visit.form.get("credential")
-    return Secret(text, wholly=True) if text else None
+    return Secret(text, mask_all=True) if text else None
 
 
 ROUTES = [

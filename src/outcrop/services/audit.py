@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from outcrop.domain.account import Account
-from outcrop.domain.audit import OUTCOMES, Filter
+from outcrop.domain.audit import OUTCOMES, AuditFilter
 from outcrop.domain.errors import BadInputError
 from outcrop.store import audit
 from outcrop.store.audit import Line
@@ -12,7 +12,7 @@ from outcrop.store.db import Connection
 
 
 async def read_trail(
-    db: Connection, account: Account, wanted: Filter | None = None
+    db: Connection, account: Account, wanted: AuditFilter | None = None
 ) -> AsyncIterator[dict[str, Any]]:
     """Give the account's lines, oldest first, as plain JSON values; they are read as they are asked for."""
     async for line in audit.stream(db, account.id, _checked(wanted)):
@@ -20,7 +20,12 @@ async def read_trail(
 
 
 async def list_trail(
-    db: Connection, account: Account, wanted: Filter | None = None, *, limit: int, before: int | None = None
+    db: Connection,
+    account: Account,
+    wanted: AuditFilter | None = None,
+    *,
+    limit: int,
+    before: int | None = None,
 ) -> list[tuple[int, Line]]:
     """Give a page of lines with their numbers, newest first; `before` is the last number of the page before."""
     return await audit.select_page(db, account.id, _checked(wanted), limit=limit, before=before)
@@ -37,8 +42,8 @@ def public_fields(line: Line) -> dict[str, Any]:
     }
 
 
-def _checked(wanted: Filter | None) -> Filter:
-    wanted = wanted or Filter()
+def _checked(wanted: AuditFilter | None) -> AuditFilter:
+    wanted = wanted or AuditFilter()
     if wanted.outcome is not None and wanted.outcome not in OUTCOMES:
         raise BadInputError(f"an outcome is one of {', '.join(OUTCOMES)}")
     if any("\0" in text for text in (wanted.action, wanted.actor, wanted.target) if text is not None):

@@ -17,8 +17,14 @@ import structlog
 
 from outcrop.domain.account import WEBHOOK_PLANS
 from outcrop.domain.secret import reveal
-from outcrop.domain.slots import Slots
-from outcrop.domain.webhook import ANSWER_KEPT, ANSWER_READ, WAIT, Outcome, is_success
+from outcrop.domain.slots import DeliverySlots
+from outcrop.domain.webhook import (
+    MAX_LOGGED_BODY_BYTES,
+    MAX_RESPONSE_BYTES,
+    WAIT,
+    DeliveryOutcome,
+    is_success,
+)
 from outcrop.net.post import PostError, PostResponse
 from outcrop.store import outbox
 from outcrop.store.db import UNAVAILABLE, Connection, Pool
@@ -75,7 +81,7 @@ class Courier:
         self._keys = keys
         self._post = post
         self._clock = clock
-        self._slots = Slots(slots)
+        self._slots = DeliverySlots(slots)
         self._at_a_time = slots  # accounts that are looked at
         self._under_way: set[asyncio.Task[None]] = set()
         self._ended: list[Ended] = []  # not written yet
@@ -137,7 +143,7 @@ class Courier:
             return []
         waiting = await outbox.waiting_accounts(db, after=self._last, limit=self._at_a_time)
         self._last = waiting[-1] if len(waiting) == self._at_a_time else 0
-        if not (rooms := self._slots.rooms(waiting)):
+        if not (rooms := self._slots.share_free_slots(waiting)):
             return []
         async with db.transaction():
             claimed = await outbox.claim(db, claimer, rooms, WEBHOOK_PLANS)
@@ -157,31 +163,31 @@ class Courier:
 
     async def _deliver(self, claimed: Claimed) -> None:
         began = time.monotonic()
-        status, reason, answer, outcome = None, None, b"", Outcome.FAILED
+        status, reason, answer, outcome = None, None, b"", DeliveryOutcome.FAILED
         try:
             url, headers, body = self._request(claimed)
             reply = await self._post(
-                url, headers, body, seconds=WAIT, max_bytes=ANSWER_READ, max_body=ANSWER_KEPT
+                url, headers, body, seconds=WAIT, max_bytes=MAX_RESPONSE_BYTES, max_body=MAX_LOGGED_BODY_BYTES
             )
             status, answer = reply.status, reply.body
-            outcome = Outcome.OK if is_success(status) else Outcome.FAILED
+            outcome = DeliveryOutcome.OK if is_success(status) else DeliveryOutcome.FAILED
         except PostError as error:
             status, reason, answer = error.status, error.reason, error.body
         except asyncio.CancelledError:
-            outcome, reason = Outcome.UNKNOWN, "the worker was stopped before there was an answer"
+            outcome, reason = DeliveryOutcome.UNKNOWN, "the worker was stopped before there was an answer"
         except Exception as error:  # noqa: BLE001 - its text could hold the secret
             log.error("delivery_failed", delivery=str(claimed.id), error=type(error).__name__)  # noqa: TRY400
-            outcome, reason = Outcome.UNKNOWN, f"sending failed ({type(error).__name__})"
+            outcome, reason = DeliveryOutcome.UNKNOWN, f"sending failed ({type(error).__name__})"
         took = time.monotonic() - began
         self._ended.append(Ended(claimed.id, outcome, status, reason, round(took * 1000), answer or None))
-        self._slots.give_back(claimed.account_id, took)
+        self._slots.release(claimed.account_id, took)
         self._wake.set()
 
     def _request(self, claimed: Claimed) -> tuple[str, dict[str, str], bytes]:
         """Give what is sent: serialised once, and those bytes signed."""
         assert claimed.url is not None and claimed.secret_box is not None and claimed.webhook_id is not None  # noqa: S101, PT018
         secret = reveal(
-            self._keys.open(claimed.secret_box, claimed.account_id, claimed.webhook_id, wholly=True)
+            self._keys.open(claimed.secret_box, claimed.account_id, claimed.webhook_id, mask_all=True)
         )
         now = self._clock()
         envelope = {
@@ -239,7 +245,7 @@ async def give_up_orphans(db: Connection, *, own: int, now: datetime, after: flo
 
 def _dropped(claimed: Claimed) -> Ended | None:
     if claimed.url is None:
-        return Ended(claimed.id, Outcome.DROPPED, reason="the account has no webhook")
+        return Ended(claimed.id, DeliveryOutcome.DROPPED, reason="the account has no webhook")
     if claimed.plan not in WEBHOOK_PLANS:
-        return Ended(claimed.id, Outcome.DROPPED, reason=f"the plan {claimed.plan} has no webhook")
+        return Ended(claimed.id, DeliveryOutcome.DROPPED, reason=f"the plan {claimed.plan} has no webhook")
     return None

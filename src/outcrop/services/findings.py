@@ -8,9 +8,9 @@ from uuid import UUID, uuid4
 from outcrop.domain.errors import NotFoundError, TransitionError
 from outcrop.domain.events import event_of
 from outcrop.domain.excerpt import Excerpt
-from outcrop.domain.finding import Action, Finding, Move, Triaged, cut_note, moved
+from outcrop.domain.finding import Action, Finding, TriageAction, TriageResult, apply_triage, cut_note
 from outcrop.domain.paging import FindingQuery, Page
-from outcrop.domain.secret import Clean, is_password
+from outcrop.domain.secret import MaskedText, is_password
 from outcrop.scanner.risk.reasons import Reason, explain
 from outcrop.scanner.rules.advice import Advice, advice_for
 from outcrop.store import audit, outbox
@@ -43,12 +43,14 @@ async def close_finding(
     finding_id: UUID,
     action: Action,
     *,
-    note: Clean | None,
+    note: MaskedText | None,
     by: str,
     now: datetime,
 ) -> Finding:
     """Resolve, restrict or mark as false positive: the change, its audit line and its event in one transaction."""
-    return await _moved(db, keys, account_id, finding_id, Move(action.value), note=note, by=by, now=now)
+    return await _moved(
+        db, keys, account_id, finding_id, TriageAction(action.value), note=note, by=by, now=now
+    )
 
 
 async def reopen_finding(
@@ -57,26 +59,26 @@ async def reopen_finding(
     account_id: int,
     finding_id: UUID,
     *,
-    note: Clean | None,
+    note: MaskedText | None,
     by: str,
     now: datetime,
 ) -> Finding:
     """Let a closed finding be active again; it sends nothing. The note stands in the history."""
-    return await _moved(db, keys, account_id, finding_id, Move.REOPEN, note=note, by=by, now=now)
+    return await _moved(db, keys, account_id, finding_id, TriageAction.REOPEN, note=note, by=by, now=now)
 
 
 async def suppress_finding(
     db: Connection, account_id: int, finding_id: UUID, *, by: str, now: datetime
 ) -> Finding:
     """Hide a finding from the active view; its status stays."""
-    return await _moved(db, None, account_id, finding_id, Move.SUPPRESS, note=None, by=by, now=now)
+    return await _moved(db, None, account_id, finding_id, TriageAction.SUPPRESS, note=None, by=by, now=now)
 
 
 async def unsuppress_finding(
     db: Connection, account_id: int, finding_id: UUID, *, by: str, now: datetime
 ) -> Finding:
     """Show a finding in the active view again."""
-    return await _moved(db, None, account_id, finding_id, Move.UNSUPPRESS, note=None, by=by, now=now)
+    return await _moved(db, None, account_id, finding_id, TriageAction.UNSUPPRESS, note=None, by=by, now=now)
 
 
 async def triage(
@@ -84,27 +86,27 @@ async def triage(
     keys: Keys,
     account_id: int,
     ids: Sequence[UUID],
-    move: Move,
+    move: TriageAction,
     *,
-    note: Clean | None,
+    note: MaskedText | None,
     by: str,
     now: datetime,
-) -> list[tuple[UUID, Triaged]]:
+) -> list[tuple[UUID, TriageResult]]:
     """Do the same to several, or to one with a note, in the caller's transaction; one that is refused does not undo the others.
 
     The outcomes come in the order of the ids, each id once. One that another transaction holds for long undoes them all.
     """
-    outcomes: dict[UUID, Triaged] = {}
+    outcomes: dict[UUID, TriageResult] = {}
     async with unless_locked(db):
         for finding_id in sorted(set(ids)):  # one order for everybody who locks several
             try:
                 _, changed = await _move(db, keys, account_id, finding_id, move, note=note, by=by, now=now)
             except NotFoundError:
-                outcomes[finding_id] = Triaged.MISSING
+                outcomes[finding_id] = TriageResult.MISSING
             except TransitionError:  # raised before anything is written
-                outcomes[finding_id] = Triaged.REFUSED
+                outcomes[finding_id] = TriageResult.REFUSED
             else:
-                outcomes[finding_id] = Triaged.CHANGED if changed else Triaged.UNCHANGED
+                outcomes[finding_id] = TriageResult.CHANGED if changed else TriageResult.UNCHANGED
     return [(finding_id, outcomes[finding_id]) for finding_id in dict.fromkeys(ids)]
 
 
@@ -113,9 +115,9 @@ async def _moved(
     keys: Keys | None,
     account_id: int,
     finding_id: UUID,
-    move: Move,
+    move: TriageAction,
     *,
-    note: Clean | None,
+    note: MaskedText | None,
     by: str,
     now: datetime,
 ) -> Finding:
@@ -128,9 +130,9 @@ async def _move(
     keys: Keys | None,
     account_id: int,
     finding_id: UUID,
-    move: Move,
+    move: TriageAction,
     *,
-    note: Clean | None,
+    note: MaskedText | None,
     by: str,
     now: datetime,
 ) -> tuple[Finding, bool]:
@@ -139,9 +141,9 @@ async def _move(
         raise NotFoundError("no such finding")
     finding, box = locked
     if note is not None and box is not None and keys is not None:
-        secret = keys.open(box, account_id, finding_id, wholly=is_password(finding.pattern_secret_type))
+        secret = keys.open(box, account_id, finding_id, mask_all=is_password(finding.pattern_secret_type))
         note = cut_note(secret.masked_within(note))
-    after = moved(finding, move, note=note, by=by, now=now)
+    after = apply_triage(finding, move, note=note, by=by, now=now)
     if after is None:
         return finding, False
     await table.update_triage(db, account_id, after)

@@ -12,10 +12,9 @@ from datetime import datetime
 from uuid import UUID, uuid4
 
 from outcrop.domain import totp
-from outcrop.domain.account import EMAIL_LENGTH, PASSWORD_LENGTHS
+from outcrop.domain.account import EMAIL_LENGTH, PASSWORD_LENGTHS, SessionSummary, SignedInMember
 from outcrop.domain.errors import CodeNeededError, NotFoundError, SignInError, SignInLimitedError
 from outcrop.domain.secret import reveal
-from outcrop.domain.session import SessionLine, Signed
 from outcrop.store import audit
 from outcrop.store.db import Connection, Pool
 from outcrop.store.keyring import Keys
@@ -23,8 +22,8 @@ from outcrop.store.people import accounts, links, passwords, second_factors, ses
 from outcrop.store.people.accounts import Credentials
 
 __all__ = [
-    "SessionLine",
-    "Signed",
+    "SessionSummary",
+    "SignedInMember",
     "end_session",
     "list_sessions",
     "resume",
@@ -124,7 +123,7 @@ async def _decide(
         if not this.code.strip():
             await sign_in_attempts.forget(db, this.attempt)
             return CodeNeededError()
-        secret = reveal(keys.open(factor.box, there.account_id, there.member.id, wholly=True))
+        secret = reveal(keys.open(factor.box, there.account_id, there.member.id, mask_all=True))
         step = totp.used_step(secret, this.code, after=factor.last_step, now=this.now)
         if step is not None:
             await second_factors.use_step(db, there.account_id, there.member.id, step)
@@ -151,13 +150,13 @@ async def _open(db: Connection, this: _Try, there: Credentials, detail: dict[str
     if this.replaces is not None and (old := _digest(this.replaces)) is not None:
         await sessions.delete(db, old)
     token = secrets.token_urlsafe(32)
-    line = SessionLine(uuid4(), this.now, this.now, this.address, this.agent)
+    line = SessionSummary(uuid4(), this.now, this.now, this.address, this.agent)
     await sessions.insert(db, there.account_id, there.member.id, line, _sha256(token))
     await audit.append(db, there.account_id, this.line(there, "ok", session=str(line.id), **detail))
     return token
 
 
-async def resume(db: Connection, token: str, *, now: datetime) -> Signed | None:
+async def resume(db: Connection, token: str, *, now: datetime) -> SignedInMember | None:
     """Tell who a request comes from; None where the session is over or never was."""
     digest = _digest(token)
     return None if digest is None else await sessions.resume(db, digest, now=now)
@@ -188,7 +187,7 @@ async def sign_out_everywhere(
     return ended
 
 
-async def list_sessions(db: Connection, account_id: int, member_id: UUID) -> list[SessionLine]:
+async def list_sessions(db: Connection, account_id: int, member_id: UUID) -> list[SessionSummary]:
     """Give where a member is signed in, last used first."""
     return await sessions.select_all(db, account_id, member_id)
 

@@ -9,7 +9,7 @@ from outcrop.domain.account import Account
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.ids import parse_id
 from outcrop.domain.secret import Secret, reveal
-from outcrop.domain.target import Schedule, Spec, Target, TargetKind, choose, identity, parse_target
+from outcrop.domain.target import Schedule, Target, TargetKind, TargetSpec, choose, identity, parse_target
 from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.keyring import Keys
@@ -40,7 +40,7 @@ async def add_target(
 ) -> Target:
     """Add a target; one with a schedule is due at once. `chosen` are the options that differ from what holds for its kind."""
     kind, name = parse_target(text, kind, web_host=web_host)
-    spec = Spec(kind, name, _patterns(include), _patterns(exclude), choose(kind, chosen))
+    spec = TargetSpec(kind, name, _patterns(include), _patterns(exclude), choose(kind, chosen))
     if credential is not None:
         _check_credential(credential, spec)
     await targets.hold(db, account.id)
@@ -132,7 +132,7 @@ def _missing(target_id: str) -> NotFoundError:
     return NotFoundError(f"there is no target {target_id[:100]!r}")
 
 
-def _told(spec: Spec) -> dict[str, object]:
+def _told(spec: TargetSpec) -> dict[str, object]:
     """Name a target in the audit trail, which is for ever: without the query, where addresses have their tokens."""
     return {"kind": spec.kind, "target": spec.name.partition("?")[0]}
 
@@ -157,7 +157,7 @@ def _patterns(given: Sequence[str]) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _check_credential(credential: Secret, spec: Spec) -> None:
+def _check_credential(credential: Secret, spec: TargetSpec) -> None:
     """Refuse what could not be sent, or not safely; the credential itself is never repeated."""
     value = reveal(credential)
     if not value.strip():

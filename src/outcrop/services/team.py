@@ -13,9 +13,12 @@ from uuid import UUID, uuid4
 
 from outcrop.domain import totp
 from outcrop.domain.account import (
+    LINK_LIFETIME,
     PERMISSIONS,
     Account,
+    LinkKind,
     Member,
+    OneTimeLink,
     Role,
     checked_email,
     checked_password,
@@ -28,7 +31,6 @@ from outcrop.domain.errors import (
     SignInError,
     SignInLimitedError,
 )
-from outcrop.domain.link import LIFETIME, Link, LinkKind
 from outcrop.domain.secret import Secret, reveal
 from outcrop.store import audit
 from outcrop.store.db import Connection, Pool
@@ -64,8 +66,15 @@ async def invite(
     there = await accounts.select_member(db, email)
     if there is not None and (there[0] == account.id or isinstance(by, str)):
         raise BadInputError(f"{email} is a member of an account already")
-    link = Link(
-        uuid4(), LinkKind.INVITE, account.slug, email, role, _name(by), now, now + LIFETIME[LinkKind.INVITE]
+    link = OneTimeLink(
+        uuid4(),
+        LinkKind.INVITE,
+        account.slug,
+        email,
+        role,
+        _name(by),
+        now,
+        now + LINK_LIFETIME[LinkKind.INVITE],
     )
     token = secrets.token_urlsafe(32)
     invited_by = by.id if isinstance(by, Member) else None
@@ -76,7 +85,7 @@ async def invite(
     return token
 
 
-async def list_invitations(db: Connection, account_id: int) -> list[Link]:
+async def list_invitations(db: Connection, account_id: int) -> list[OneTimeLink]:
     """Newest first."""
     return await links.select_invitations(db, account_id)
 
@@ -102,7 +111,7 @@ async def reset_link(db: Connection, email: str, *, by: str, now: datetime) -> s
     if "\0" in email or (found := await accounts.select_member(db, email)) is None:
         raise NotFoundError(f"there is no user {email!r}")
     account_id, member = found
-    link = Link(
+    link = OneTimeLink(
         uuid4(),
         LinkKind.RESET,
         member.account,
@@ -110,7 +119,7 @@ async def reset_link(db: Connection, email: str, *, by: str, now: datetime) -> s
         member.role,
         by,
         now,
-        now + LIFETIME[LinkKind.RESET],
+        now + LINK_LIFETIME[LinkKind.RESET],
     )
     token = secrets.token_urlsafe(32)
     await links.insert(db, account_id, link, _sha256(token), member_id=member.id, invited_by=None)
@@ -118,7 +127,7 @@ async def reset_link(db: Connection, email: str, *, by: str, now: datetime) -> s
     return token
 
 
-async def open_link(db: Connection, token: str, *, now: datetime) -> Link | None:
+async def open_link(db: Connection, token: str, *, now: datetime) -> OneTimeLink | None:
     """Tell what a link is for; None where it was used, has expired, or never was."""
     return await links.select(db, _sha256(token), now=now) if _TOKEN.fullmatch(token) else None
 
@@ -226,7 +235,7 @@ async def begin_totp(db: Connection, keys: Keys, account: Account, member: Membe
         raise BadInputError("the second step is on already")
     secret = totp.secret_text(secrets.token_bytes(totp.SECRET_BYTES))
     await second_factors.save(
-        db, account.id, member.id, keys.seal(Secret(secret, wholly=True), account.id, member.id)
+        db, account.id, member.id, keys.seal(Secret(secret, mask_all=True), account.id, member.id)
     )
     await audit.append(db, account.id, audit.Line(now, member.email, "user.totp_begin", member.email))
     return Totp(secret, totp.address(secret, member.email))
@@ -237,7 +246,7 @@ async def pending_totp(db: Connection, keys: Keys, account: Account, member: Mem
     factor = await second_factors.lock(db, account.id, member.id)
     if factor is None or factor.confirmed:
         return None
-    secret = reveal(keys.open(factor.box, account.id, member.id, wholly=True))
+    secret = reveal(keys.open(factor.box, account.id, member.id, mask_all=True))
     return Totp(secret, totp.address(secret, member.email))
 
 
@@ -247,7 +256,7 @@ async def confirm_totp(db: Connection, keys: Keys, member: Member, code: str, no
     factor = None if there is None else await second_factors.lock(db, there.account_id, member.id)
     if there is None or factor is None or factor.confirmed:
         raise BadInputError("there is no second step to confirm")
-    secret = reveal(keys.open(factor.box, there.account_id, member.id, wholly=True))
+    secret = reveal(keys.open(factor.box, there.account_id, member.id, mask_all=True))
     if (step := totp.used_step(secret, code, after=factor.last_step, now=now)) is None:
         raise BadInputError(
             "the code is wrong: give the one that the app shows now, and see that its clock is right"

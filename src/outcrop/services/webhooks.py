@@ -11,7 +11,7 @@ from outcrop.domain.account import API_MINIMUM, WEBHOOK_PLANS, Account
 from outcrop.domain.errors import BadInputError, NotFoundError, PlanError
 from outcrop.domain.events import example_event
 from outcrop.domain.secret import Secret
-from outcrop.domain.webhook import KEPT_DAYS, URL_LENGTH, Delivery, State, Webhook
+from outcrop.domain.webhook import KEPT_DAYS, URL_LENGTH, Delivery, DeliveryState, Webhook
 from outcrop.store import audit, outbox, webhooks
 from outcrop.store.db import Connection, Pool
 from outcrop.store.keyring import Keys
@@ -27,7 +27,7 @@ async def save_webhook(
     _check_plan(account)
     address = _address(url)
     webhook_id, secret = uuid4(), secrets.token_hex(32)
-    box = keys.seal(Secret(secret, wholly=True), account.id, webhook_id)
+    box = keys.seal(Secret(secret, mask_all=True), account.id, webhook_id)
     replaced = await webhooks.upsert(
         db, account.id, webhook_id=webhook_id, url=str(address), box=box, now=now
     )
@@ -75,7 +75,10 @@ async def deliver_again(
 ) -> UUID:
     """Let an event be sent once more, with the finding as it was then; give the id of the new delivery."""
     await _check_ready(db, account)
-    if (delivery := await get_delivery(db, account.id, delivery_id)).state in {State.WAITING, State.SENDING}:
+    if (delivery := await get_delivery(db, account.id, delivery_id)).state in {
+        DeliveryState.WAITING,
+        DeliveryState.SENDING,
+    }:
         raise BadInputError("this delivery has not ended yet")
     event_id = uuid4()
     await outbox.append_again(db, account.id, delivery_id, event_id=event_id, now=now)

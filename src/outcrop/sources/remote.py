@@ -10,7 +10,7 @@ from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret, reveal
-from outcrop.domain.target import Spec
+from outcrop.domain.target import TargetSpec
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.scanner.engine.ruleset import RuleSet
@@ -36,7 +36,7 @@ class RemoteAccess:
         return Remote(found.url, ("x-access-token", reveal(self.token)) if own and self.token else None)
 
 
-def list_sources(spec: Spec, reach: RemoteAccess, gaps: list[Gap]) -> list[ScanSource]:
+def list_sources(spec: TargetSpec, reach: RemoteAccess, gaps: list[Gap]) -> list[ScanSource]:
     """Give what a target consists of."""
 
     async def listed() -> list[ScanSource]:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Visibility
 from outcrop.domain.scan import Gap
-from outcrop.domain.target import Spec, TargetKind
+from outcrop.domain.target import TargetKind, TargetSpec
 from outcrop.sources.git.repository import origin_of
 from outcrop.sources.hosts.github import GitHub, HostedGist, HostedRepository
 
@@ -35,7 +35,7 @@ class ScanSource:
 
 
 async def resolve_target(
-    spec: Spec, host: GitHub, *, has_credential: bool, gaps: list[Gap]
+    spec: TargetSpec, host: GitHub, *, has_credential: bool, gaps: list[Gap]
 ) -> AsyncIterator[ScanSource]:
     """Give what a target consists of. `has_credential`: it has a credential of its own, so that what is not public may be looked at."""
     match spec.kind:
@@ -57,7 +57,7 @@ async def resolve_target(
 
 
 async def _of_owner(
-    spec: Spec, host: GitHub, *, has_credential: bool, gaps: list[Gap]
+    spec: TargetSpec, host: GitHub, *, has_credential: bool, gaps: list[Gap]
 ) -> AsyncIterator[ScanSource]:
     owner = spec.name.removeprefix("github:")
     async for repository in host.repositories(owner):
@@ -84,7 +84,9 @@ async def _of_gists(
         )
 
 
-async def _single(spec: Spec, host: GitHub, *, has_credential: bool, gaps: list[Gap]) -> list[ScanSource]:
+async def _single(
+    spec: TargetSpec, host: GitHub, *, has_credential: bool, gaps: list[Gap]
+) -> list[ScanSource]:
     path = urlsplit(spec.name).path.strip("/").removesuffix(".git")
     if not (host.is_own_host(spec.name) or (spec.kind is TargetKind.GIST and is_gist_host(spec.name))):
         if spec.kind is TargetKind.COMMIT:
@@ -107,7 +109,7 @@ def is_gist_host(address: str) -> bool:
     return (urlsplit(address).hostname or "").startswith("gist.")
 
 
-def _site(spec: Spec, *, has_credential: bool) -> ScanSource:
+def _site(spec: TargetSpec, *, has_credential: bool) -> ScanSource:
     parts = urlsplit(spec.name)
     return ScanSource(
         f"{parts.scheme}://{parts.netloc}",
@@ -122,7 +124,7 @@ def _site(spec: Spec, *, has_credential: bool) -> ScanSource:
 
 
 def _wanted(
-    repository: HostedRepository, spec: Spec, *, has_credential: bool, gaps: list[Gap]
+    repository: HostedRepository, spec: TargetSpec, *, has_credential: bool, gaps: list[Gap]
 ) -> list[ScanSource]:
     """Give a repository and its wiki, where the target wants them and may see them."""
     if spec.kind is TargetKind.OWNER and (
@@ -147,7 +149,7 @@ def _may_see(repository: HostedRepository, *, has_credential: bool, gaps: list[G
     return False
 
 
-def _named(full_name: str, spec: Spec) -> bool:
+def _named(full_name: str, spec: TargetSpec) -> bool:
     """Match patterns against OWNER/NAME or NAME alone."""
     names = (full_name.lower(), full_name.lower().partition("/")[2])
 
@@ -157,12 +159,12 @@ def _named(full_name: str, spec: Spec) -> bool:
     return (not spec.include or matches(spec.include)) and not matches(spec.exclude)
 
 
-def _over_paths(spec: Spec, patterns: tuple[str, ...]) -> tuple[str, ...]:
+def _over_paths(spec: TargetSpec, patterns: tuple[str, ...]) -> tuple[str, ...]:
     """Give the patterns over paths: those of an owner are over repositories."""
     return () if spec.kind is TargetKind.OWNER else patterns
 
 
-def _repository(repository: HostedRepository, spec: Spec, commit: str | None = None) -> ScanSource:
+def _repository(repository: HostedRepository, spec: TargetSpec, commit: str | None = None) -> ScanSource:
     host = urlsplit(repository.html_url).netloc.lower()
     return ScanSource(
         f"{host}/repositories/{repository.id}",
@@ -179,7 +181,7 @@ def _repository(repository: HostedRepository, spec: Spec, commit: str | None = N
     )
 
 
-def _wiki(repository: HostedRepository, spec: Spec) -> ScanSource:
+def _wiki(repository: HostedRepository, spec: TargetSpec) -> ScanSource:
     host = urlsplit(repository.html_url).netloc.lower()
     return ScanSource(
         f"{host}/repositories/{repository.id}/wiki",
@@ -209,7 +211,7 @@ def _gist(gist: HostedGist) -> ScanSource:
     )
 
 
-def _folder(spec: Spec) -> ScanSource:
+def _folder(spec: TargetSpec) -> ScanSource:
     """Give a folder on this machine: what identifies it is where it was cloned from, else its path."""
     origin = origin_of(Path(spec.name))
     return ScanSource(
@@ -222,7 +224,7 @@ def _folder(spec: Spec) -> ScanSource:
     )
 
 
-def _plain(spec: Spec, *, has_credential: bool) -> ScanSource:
+def _plain(spec: TargetSpec, *, has_credential: bool) -> ScanSource:
     """Give a repository, or a gist-like one, on a host whose API is not asked."""
     address = spec.name.removesuffix("/").removesuffix(".git")
     parts = urlsplit(address)

@@ -7,7 +7,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from outcrop.domain.audit import Filter
+from outcrop.domain.audit import AuditFilter
 from outcrop.store.db import Connection
 
 
@@ -40,7 +40,7 @@ async def append_to_all(db: Connection, line: Line) -> None:
 _LINE = "at, actor, action, target, outcome, detail"
 
 
-async def stream(db: Connection, account_id: int, wanted: Filter) -> AsyncIterator[Line]:
+async def stream(db: Connection, account_id: int, wanted: AuditFilter) -> AsyncIterator[Line]:
     """Give the lines one after the other, oldest first, however many there are."""
     where, values = _where(account_id, wanted)
     async with db.transaction(), db.cursor(name="trail") as cursor:
@@ -50,7 +50,7 @@ async def stream(db: Connection, account_id: int, wanted: Filter) -> AsyncIterat
 
 
 async def select_page(
-    db: Connection, account_id: int, wanted: Filter, *, limit: int, before: int | None
+    db: Connection, account_id: int, wanted: AuditFilter, *, limit: int, before: int | None
 ) -> list[tuple[int, Line]]:
     """Give lines with their numbers, newest first; `before` is the last number of the page before."""
     where, values = _where(account_id, wanted)
@@ -71,7 +71,7 @@ async def select_about(db: Connection, account_id: int, target: str, *, most: in
     return [Line(*row) for row in await cursor.fetchall()]
 
 
-def _where(account_id: int, wanted: Filter) -> tuple[str, dict[str, object]]:
+def _where(account_id: int, wanted: AuditFilter) -> tuple[str, dict[str, object]]:
     conditions = {
         "action": "(action = %(action)s OR starts_with(action, %(action)s || '.'))",
         "actor": "actor = %(actor)s",

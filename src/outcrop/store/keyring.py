@@ -48,18 +48,18 @@ class Keys:
             )
         return _seal(self.data, value.encode("utf-8", "surrogatepass"), _owner(account_id, finding_id))
 
-    def open(self, box: bytes, account_id: int, finding_id: UUID, *, wholly: bool) -> Secret:
-        return self.open_whole(box, account_id, finding_id, wholly=wholly)[0]
+    def open(self, box: bytes, account_id: int, finding_id: UUID, *, mask_all: bool) -> Secret:
+        return self.open_whole(box, account_id, finding_id, mask_all=mask_all)[0]
 
     def open_whole(
-        self, box: bytes, account_id: int, finding_id: UUID, *, wholly: bool
+        self, box: bytes, account_id: int, finding_id: UUID, *, mask_all: bool
     ) -> tuple[Secret, dict[str, Secret]]:
         """Give a credential with its companions."""
         value = _open(self.data, box, _owner(account_id, finding_id)).decode("utf-8", "surrogatepass")
         if not value.startswith(_WITH_PARTS):
-            return Secret(value, wholly=wholly), {}
+            return Secret(value, mask_all=mask_all), {}
         value, parts = json.loads(value.removeprefix(_WITH_PARTS))
-        return Secret(value, wholly=wholly), {name: Secret(part) for name, part in parts.items()}
+        return Secret(value, mask_all=mask_all), {name: Secret(part) for name, part in parts.items()}
 
     def seal_excerpt(self, excerpt: Excerpt, account_id: int, finding_id: UUID) -> bytes:
         """Encrypt the lines around a credential, for this purpose and this finding only."""

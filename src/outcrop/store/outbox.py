@@ -8,7 +8,7 @@ from uuid import UUID
 from psycopg.types.json import Json
 
 from outcrop.domain.events import Event
-from outcrop.domain.webhook import Outcome
+from outcrop.domain.webhook import DeliveryOutcome
 from outcrop.store.db import Connection
 
 ACTOR = "delivery"  # who the audit trail names
@@ -120,7 +120,7 @@ class Ended:
     """How one delivery ended."""
 
     id: UUID
-    outcome: Outcome
+    outcome: DeliveryOutcome
     status: int | None = None
     reason: str | None = None
     ms: int | None = None

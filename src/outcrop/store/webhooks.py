@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from outcrop.domain.webhook import Delivery, Health, State, Webhook
+from outcrop.domain.webhook import Delivery, DeliveryState, Health, Webhook
 from outcrop.store.db import Connection
 
 _RECENT = 1000  # deliveries that failures in a row are counted in
@@ -97,5 +97,5 @@ def _delivery(row: tuple[Any, ...]) -> Delivery:
     id_, event, finding_id, state, created_at, sent_at, status, reason, ms, answer, again_of = row
     text = None if answer is None else answer.decode("utf-8", "replace")
     return Delivery(
-        id_, event, finding_id, State(state), created_at, sent_at, status, reason, ms, text, again_of
+        id_, event, finding_id, DeliveryState(state), created_at, sent_at, status, reason, ms, text, again_of
     )

@@ -6,7 +6,7 @@ import orjson
 from starlette.responses import Response, StreamingResponse
 
 from outcrop.domain.account import Permission
-from outcrop.domain.audit import Filter
+from outcrop.domain.audit import AuditFilter
 from outcrop.domain.errors import BadInputError
 from outcrop.portal.queries import whole_number
 from outcrop.portal.request import Visit, get, now
@@ -20,7 +20,7 @@ async def show_audit(visit: Visit) -> Response:
     given = visit.request.query_params
     chosen = {name: given.get(name, "").strip() for name in _FIELDS}
     action, actor, target, outcome = (value or None for value in chosen.values())
-    wanted = Filter(action=action, actor=actor, target=target, outcome=outcome)
+    wanted = AuditFilter(action=action, actor=actor, target=target, outcome=outcome)
     before = whole_number(given.get("before", ""))
     try:
         lines, message = (

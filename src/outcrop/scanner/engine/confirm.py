@@ -270,7 +270,7 @@ def _judge(rule: Rule, form: Form, data: bytes, left: int, right: int) -> Hit | 
         confidence = _LOW
     return Hit(
         rule,
-        Secret(value, wholly=rule.password),
+        Secret(value, mask_all=rule.password),
         left,
         right,
         form.strength,
@@ -302,7 +302,7 @@ def _led_to(
 
 
 def _weighed(rule: Rule, form: Form, data: bytes, found: Candidate) -> Hit:
-    secret = Secret(text_of(data[found.left : found.right]), wholly=rule.password)
+    secret = Secret(text_of(data[found.left : found.right]), mask_all=rule.password)
     hit = Hit(rule, secret, found.left, found.right, form.strength, found.confidence, found.placeholder)
     hit.weighed, hit.bare = True, found.bare
     return hit

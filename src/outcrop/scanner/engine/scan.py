@@ -77,7 +77,7 @@ def _hit(rule: Rule, value: str, parts: dict[str, str], *plain: Any) -> Hit:
     fields |= {"strength": Strength(fields["strength"]), "confidence": Confidence(fields["confidence"])}
     return Hit(
         rule=rule,
-        secret=Secret(value, wholly=rule.password),
+        secret=Secret(value, mask_all=rule.password),
         parts={name: Secret(part) for name, part in parts.items()},
         **fields,
     )

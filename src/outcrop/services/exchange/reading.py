@@ -234,7 +234,7 @@ async def _placed(db: Connection, keys: Keys, account_id: int, batch: list[_Numb
         if (
             numbered.record.fingerprint is None and box is not None
         ):  # what is known of the credential masks what is new
-            secret = keys.open(box, account_id, id_, wholly=is_password(record.finding.pattern_secret_type))
+            secret = keys.open(box, account_id, id_, mask_all=is_password(record.finding.pattern_secret_type))
             record = replace(record, finding=_masked_finding(record.finding, secret.masked_within))
         records[id_] = record
     return list(records.values())
@@ -304,7 +304,7 @@ class _Reader:
                     where, "matched_text is not masked, and there is no `secret` to mask it from"
                 )
             return record
-        secret = Secret(imported.secret, wholly=is_password(imported.pattern.secret_type))
+        secret = Secret(imported.secret, mask_all=is_password(imported.pattern.secret_type))
         finding = replace(_masked_finding(finding, secret.masked_within), matched_text=secret.masked())
         fingerprint = self.keys.fingerprint_of(secret)
         source = source_of(imported.source_type, imported.repo_full_name, imported.source_url) or self.source

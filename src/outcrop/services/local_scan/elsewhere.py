@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.line import one_line
 from outcrop.domain.scan import Gap
-from outcrop.domain.target import OPTIONS, Spec, TargetKind, parse_target
+from outcrop.domain.target import OPTIONS, TargetKind, TargetSpec, parse_target
 from outcrop.services.local_scan.options import Options, Place
 from outcrop.services.local_scan.repository import scan_remote
 from outcrop.sources.git.clone import Remote
@@ -30,7 +30,7 @@ def scan_elsewhere(
             )
         ]
     else:
-        found_here = list_sources(Spec(kind, name, options=dict(OPTIONS[kind])), options.reach, gaps)
+        found_here = list_sources(TargetSpec(kind, name, options=dict(OPTIONS[kind])), options.reach, gaps)
     told += [(one_line(gap.what), one_line(gap.why)) for gap in gaps]
     for found in found_here:
         place = Place(

@@ -7,8 +7,8 @@ from uuid import UUID, uuid4
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.finding import cut_note
 from outcrop.domain.scan import ScanRun, ScanStatus, Trigger
-from outcrop.domain.secret import Clean, is_password
-from outcrop.domain.target import Spec
+from outcrop.domain.secret import MaskedText, is_password
+from outcrop.domain.target import TargetSpec
 from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.findings import table, verdicts
@@ -24,7 +24,7 @@ ASKED = "finding.revalidate"  # that a person asked; what came of it is finding.
 async def start_run(
     db: Connection,
     account_id: int,
-    spec: Spec,
+    spec: TargetSpec,
     *,
     trigger: Trigger,
     target_id: UUID | None,
@@ -60,7 +60,7 @@ async def request_validation(
     account_id: int,
     finding_id: UUID,
     *,
-    note: Clean | None,
+    note: MaskedText | None,
     by: str,
     moment: datetime,
 ) -> None:
@@ -70,7 +70,9 @@ async def request_validation(
     """
     stored = await stored_credential(db, account_id, finding_id)
     if note is not None:
-        secret = keys.open(stored.box, account_id, stored.finding_id, wholly=is_password(stored.secret_type))
+        secret = keys.open(
+            stored.box, account_id, stored.finding_id, mask_all=is_password(stored.secret_type)
+        )
         note = cut_note(secret.masked_within(note))
     detail = {} if note is None else {"note": note}
     await audit.append(db, account_id, audit.Line(moment, by, ASKED, str(finding_id), detail=detail))

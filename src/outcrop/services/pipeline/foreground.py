@@ -6,7 +6,7 @@ from secrets import randbits
 
 from outcrop.domain.account import Account
 from outcrop.domain.scan import ScanRun, Trigger
-from outcrop.domain.target import Spec
+from outcrop.domain.target import TargetSpec
 from outcrop.services.pipeline.context import Tools, meanwhile, now
 from outcrop.services.pipeline.enqueue import start_run
 from outcrop.services.pipeline.plan import plan_run
@@ -17,7 +17,7 @@ _LOOK_EVERY = 0.5  # seconds between two looks at how far it has come
 
 
 async def run_now(
-    tools: Tools, account: Account, spec: Spec, told: Callable[[ScanRun], None], *, by: str
+    tools: Tools, account: Account, spec: TargetSpec, told: Callable[[ScanRun], None], *, by: str
 ) -> ScanRun:
     """Run a target from its beginning to its end. If this process dies, a worker goes on."""
     key = randbits(63)

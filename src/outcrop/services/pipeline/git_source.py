@@ -145,7 +145,7 @@ def _value(tools: Tools, part: Part, one: Standing) -> str | None:
     return (
         None
         if one.box is None
-        else reveal(tools.keys.open(one.box, part.account_id, one.finding.id, wholly=True))
+        else reveal(tools.keys.open(one.box, part.account_id, one.finding.id, mask_all=True))
     )
 
 

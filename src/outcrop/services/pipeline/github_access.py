@@ -17,7 +17,7 @@ async def credential(tools: Tools, account_id: int, target_id: UUID | None) -> S
         return None
     async with tools.pool.connection() as db:
         box = await targets.credential_box(db, account_id, target_id)
-    return None if box is None else tools.keys.open(box, account_id, target_id, wholly=True)
+    return None if box is None else tools.keys.open(box, account_id, target_id, mask_all=True)
 
 
 def github(tools: Tools, part: Part, token: Secret | None) -> GitHub:

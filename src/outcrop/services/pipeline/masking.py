@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from urllib.parse import unquote
 
-from outcrop.domain.secret import MASK_WITHIN_FROM, Secret, reveal
+from outcrop.domain.secret import MIN_LENGTH_TO_MASK_IN_TEXT, Secret, reveal
 
 
 class Masking:
@@ -12,7 +12,9 @@ class Masking:
     def __init__(self, secrets: Iterable[Secret], texts: Iterable[str]) -> None:
         joined = "\0".join(set(texts))
         plain = unquote(joined).replace("+", " ")
-        values = {reveal(secret): secret for secret in secrets if len(reveal(secret)) >= MASK_WITHIN_FROM}
+        values = {
+            reveal(secret): secret for secret in secrets if len(reveal(secret)) >= MIN_LENGTH_TO_MASK_IN_TEXT
+        }
         # One with a percent sign in it may be written in more ways than these.
         there = [
             value for value in values if "%" in value or value in joined or value.replace("+", " ") in plain

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.scan import Gap, ScanStatus, SourceState
-from outcrop.domain.target import Spec, TargetKind
+from outcrop.domain.target import TargetKind, TargetSpec
 from outcrop.services.pipeline.context import ACTOR, MOST_TRIES, Part, Tools, now
 from outcrop.services.pipeline.enqueue import defer
 from outcrop.services.pipeline.github_access import credential, github
@@ -87,7 +87,7 @@ async def _add(tools: Tools, part: Part, batch: list[ScanSource], *, deferred: b
     return added
 
 
-def _spec(raw: dict[str, Any]) -> Spec:
-    return Spec(
+def _spec(raw: dict[str, Any]) -> TargetSpec:
+    return TargetSpec(
         TargetKind(raw["kind"]), raw["name"], tuple(raw["include"]), tuple(raw["exclude"]), raw["options"]
     )

@@ -8,7 +8,16 @@ from uuid import UUID, uuid4
 
 from outcrop.domain.events import EventType, event_about
 from outcrop.domain.excerpt import Excerpt
-from outcrop.domain.finding import Confidence, Finding, SourceType, Status, Validation, Visibility, gone, seen
+from outcrop.domain.finding import (
+    Confidence,
+    Finding,
+    SourceType,
+    Status,
+    Validation,
+    Visibility,
+    mark_gone,
+    mark_seen,
+)
 from outcrop.domain.place import identity
 from outcrop.domain.secret import MASK, Secret, reveal
 from outcrop.scanner.engine.confirm import Hit
@@ -170,7 +179,7 @@ def _met(known: There, told: Said, scan_id: UUID, moment: datetime) -> tuple[Fin
     """Give a finding as it is after it was seen again, and whether that is news: a check since it was closed may prove it alive."""
     closed = known.finding.resolved_at
     proven = told.status is Validation.VALID and closed is not None and told.checked_at > closed
-    finding, news = seen(known.finding, proven=proven)
+    finding, news = mark_seen(known.finding, proven=proven)
     count = finding.seen_count + (known.last_scan_id != scan_id)
     return replace(finding, last_seen_at=max(moment, finding.last_seen_at), seen_count=count), news
 
@@ -234,7 +243,7 @@ async def reopen(tools: Tools, part: Part, finding_ids: Sequence[UUID]) -> None:
     for finding_id in finding_ids:
         async with tools.pool.connection() as db, db.transaction():
             locked = await table.select_for_update(db, part.account_id, finding_id)
-            if locked is not None and (back := seen(locked[0]))[1]:
+            if locked is not None and (back := mark_seen(locked[0]))[1]:
                 await table.update_triage(db, part.account_id, back[0])
                 await announce(db, part, EventType.NEW, back[0], now())
                 await scans.count(db, part.account_id, part.scan_id, part.source, new=1)
@@ -247,7 +256,7 @@ async def resolve_gone(tools: Tools, part: Part, finding_ids: Sequence[UUID]) ->
         async with tools.pool.connection() as db, db.transaction():
             moment = now()
             locked = await table.select_for_update(db, part.account_id, finding_id)
-            if locked is None or (closed := gone(locked[0], now=moment)) is None:
+            if locked is None or (closed := mark_gone(locked[0], now=moment)) is None:
                 continue
             await table.update_triage(db, part.account_id, closed)
             await announce(db, part, EventType.RESOLVED, closed, moment)
@@ -280,4 +289,4 @@ def opened_path(keys: Keys, account_id: int, finding_id: UUID, stored: bytes) ->
     """Give the unmasked path of a finding."""
     if stored[:1] != _SEALED:
         return stored[1:]
-    return reveal(keys.open(stored[1:], account_id, finding_id, wholly=True)).encode("latin-1")
+    return reveal(keys.open(stored[1:], account_id, finding_id, mask_all=True)).encode("latin-1")

@@ -68,7 +68,7 @@ def _wanted(asks: Asks, one: Stored) -> Credential | None:
     if rule is None:
         return None
     secret, parts = asks.keys.open_whole(
-        one.box, one.account_id, one.finding_id, wholly=is_password(one.secret_type)
+        one.box, one.account_id, one.finding_id, mask_all=is_password(one.secret_type)
     )
     return Credential(rule, reveal(secret), {name: reveal(part) for name, part in parts.items()})
 

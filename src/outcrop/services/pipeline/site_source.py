@@ -228,7 +228,7 @@ def _holds(tools: Tools, part: Part, one: Standing, body: bytes) -> bool | None:
     value = (
         None
         if one.box is None
-        else reveal(tools.keys.open(one.box, part.account_id, one.finding.id, wholly=True))
+        else reveal(tools.keys.open(one.box, part.account_id, one.finding.id, mask_all=True))
     )
     if value is not None and value.encode("utf-8", "surrogateescape") in body:
         return True

@@ -5,8 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from outcrop.domain.account import Role
-from outcrop.domain.link import Link, LinkKind
+from outcrop.domain.account import LinkKind, OneTimeLink, Role
 from outcrop.store.db import Connection
 
 _LINK = "l.id, l.kind, a.slug, l.email, l.role, l.created_by, l.created_at, l.expires_at"
@@ -16,7 +15,7 @@ _LINK = "l.id, l.kind, a.slug, l.email, l.role, l.created_by, l.created_at, l.ex
 class Taken:
     """A link that has just been used up."""
 
-    link: Link
+    link: OneTimeLink
     account_id: int
     member_id: UUID | None  # whose password it sets
 
@@ -24,7 +23,7 @@ class Taken:
 async def insert(
     db: Connection,
     account_id: int,
-    link: Link,
+    link: OneTimeLink,
     digest: bytes,
     *,
     member_id: UUID | None,
@@ -45,7 +44,7 @@ async def insert(
     )
 
 
-async def select(db: Connection, digest: bytes, *, now: datetime) -> Link | None:
+async def select(db: Connection, digest: bytes, *, now: datetime) -> OneTimeLink | None:
     cursor = await db.execute(
         f"SELECT {_LINK} FROM links l JOIN accounts a ON a.id = l.account_id WHERE l.digest = %s AND l.expires_at > %s".encode(),
         [digest, now],
@@ -65,7 +64,7 @@ async def take(db: Connection, digest: bytes, *, now: datetime) -> Taken | None:
     return None if row is None else Taken(_link(row[:8]), row[8], row[9])
 
 
-async def select_invitations(db: Connection, account_id: int) -> list[Link]:
+async def select_invitations(db: Connection, account_id: int) -> list[OneTimeLink]:
     """Newest first."""
     cursor = await db.execute(
         f"""SELECT {_LINK} FROM links l JOIN accounts a ON a.id = l.account_id
@@ -75,7 +74,7 @@ async def select_invitations(db: Connection, account_id: int) -> list[Link]:
     return [_link(row) for row in await cursor.fetchall()]
 
 
-async def select_invitation(db: Connection, account_id: int, link_id: UUID) -> Link | None:
+async def select_invitation(db: Connection, account_id: int, link_id: UUID) -> OneTimeLink | None:
     """Lock an invitation."""
     cursor = await db.execute(
         f"""SELECT {_LINK} FROM links l JOIN accounts a ON a.id = l.account_id
@@ -104,5 +103,5 @@ async def sweep(db: Connection, *, now: datetime) -> int:
     return (await db.execute("DELETE FROM links WHERE expires_at <= %s", [now])).rowcount
 
 
-def _link(row: tuple[Any, ...]) -> Link:
-    return Link(row[0], LinkKind(row[1]), row[2], row[3], Role(row[4]), row[5], row[6], row[7])
+def _link(row: tuple[Any, ...]) -> OneTimeLink:
+    return OneTimeLink(row[0], LinkKind(row[1]), row[2], row[3], Role(row[4]), row[5], row[6], row[7])

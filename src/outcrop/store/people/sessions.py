@@ -4,15 +4,16 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from outcrop.domain.account import Account, Member, Plan, Role
-from outcrop.domain.session import SessionLine, Signed
+from outcrop.domain.account import Account, Member, Plan, Role, SessionSummary, SignedInMember
 from outcrop.store.db import Connection
 
 IDLE, LONGEST = timedelta(days=14), timedelta(days=30)
 _TOUCH_EVERY = timedelta(minutes=1)
 
 
-async def insert(db: Connection, account_id: int, member_id: UUID, line: SessionLine, digest: bytes) -> None:
+async def insert(
+    db: Connection, account_id: int, member_id: UUID, line: SessionSummary, digest: bytes
+) -> None:
     await db.execute(
         """INSERT INTO sessions (digest, id, account_id, member_id, created_at, last_used_at, address, agent)
            VALUES (%s, %s, %s, %s, %s, %s, %s, %s)""",
@@ -29,7 +30,7 @@ async def insert(db: Connection, account_id: int, member_id: UUID, line: Session
     )
 
 
-async def resume(db: Connection, digest: bytes, *, now: datetime) -> Signed | None:
+async def resume(db: Connection, digest: bytes, *, now: datetime) -> SignedInMember | None:
     """Tell whose session it is. Role and plan are those of this moment; the use is noted at most once a minute."""
     cursor = await db.execute(
         """SELECT s.id, s.last_used_at, m.id, m.email, m.role, m.created_at, a.id, a.slug, a.plan, a.email, a.created_at
@@ -50,14 +51,14 @@ async def resume(db: Connection, digest: bytes, *, now: datetime) -> Signed | No
     return _signed(row)
 
 
-async def select_all(db: Connection, account_id: int, member_id: UUID) -> list[SessionLine]:
+async def select_all(db: Connection, account_id: int, member_id: UUID) -> list[SessionSummary]:
     """Last used first."""
     cursor = await db.execute(
         """SELECT id, created_at, last_used_at, address, agent FROM sessions
            WHERE account_id = %s AND member_id = %s ORDER BY last_used_at DESC, created_at DESC, id""",
         [account_id, member_id],
     )
-    return [SessionLine(*row) for row in await cursor.fetchall()]
+    return [SessionSummary(*row) for row in await cursor.fetchall()]
 
 
 async def delete(db: Connection, digest: bytes) -> tuple[int, UUID, str] | None:
@@ -94,7 +95,7 @@ async def sweep(db: Connection, *, now: datetime) -> int:
     return cursor.rowcount
 
 
-def _signed(row: tuple[Any, ...]) -> Signed:
+def _signed(row: tuple[Any, ...]) -> SignedInMember:
     session_id, _, member_id, email, role, joined, account_id, slug, plan, account_email, created = row
     member = Member(member_id, slug, email, Role(role), joined)
-    return Signed(session_id, member, Account(account_id, slug, Plan(plan), account_email, created))
+    return SignedInMember(session_id, member, Account(account_id, slug, Plan(plan), account_email, created))

@@ -4,13 +4,13 @@ from typing import Any
 from uuid import UUID
 
 from outcrop.domain.errors import BadInputError
-from outcrop.domain.view import View
+from outcrop.domain.paging import SavedView
 from outcrop.store.db import Connection
 
 _VIEW = "id, name, query, created_by, created_at"
 
 
-async def insert(db: Connection, account_id: int, view: View) -> None:
+async def insert(db: Connection, account_id: int, view: SavedView) -> None:
     cursor = await db.execute(
         """INSERT INTO views (account_id, id, name, query, created_by, created_at) VALUES (%s, %s, %s, %s, %s, %s)
            ON CONFLICT (account_id, lower(name)) DO NOTHING""",
@@ -27,7 +27,7 @@ async def count(db: Connection, account_id: int) -> int:
     return 0 if row is None else int(row[0])
 
 
-async def select_all(db: Connection, account_id: int) -> list[View]:
+async def select_all(db: Connection, account_id: int) -> list[SavedView]:
     """By name."""
     cursor = await db.execute(
         f"SELECT {_VIEW} FROM views WHERE account_id = %s ORDER BY lower(name), id".encode(), [account_id]
@@ -35,7 +35,7 @@ async def select_all(db: Connection, account_id: int) -> list[View]:
     return [_view(row) for row in await cursor.fetchall()]
 
 
-async def delete(db: Connection, account_id: int, view_id: UUID) -> View | None:
+async def delete(db: Connection, account_id: int, view_id: UUID) -> SavedView | None:
     """Remove a view; give what was removed."""
     cursor = await db.execute(
         f"DELETE FROM views WHERE account_id = %s AND id = %s RETURNING {_VIEW}".encode(),
@@ -45,5 +45,5 @@ async def delete(db: Connection, account_id: int, view_id: UUID) -> View | None:
     return None if row is None else _view(row)
 
 
-def _view(row: tuple[Any, ...]) -> View:
-    return View(*row)
+def _view(row: tuple[Any, ...]) -> SavedView:
+    return SavedView(*row)

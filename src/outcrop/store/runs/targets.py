@@ -6,7 +6,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from outcrop.domain.target import Schedule, Spec, Target, TargetKind
+from outcrop.domain.target import Schedule, Target, TargetKind, TargetSpec
 from outcrop.store.db import Connection
 
 _TARGET = (
@@ -114,5 +114,5 @@ async def credential_box(db: Connection, account_id: int, target_id: UUID) -> by
 
 def _target(row: tuple[Any, ...]) -> Target:
     id_, kind, name, include, exclude, options, schedule, created_at, next_run_at, has_credential = row
-    spec = Spec(TargetKind(kind), name, tuple(include), tuple(exclude), options)
+    spec = TargetSpec(TargetKind(kind), name, tuple(include), tuple(exclude), options)
     return Target(id_, spec, Schedule(schedule), created_at, next_run_at, has_credential)
