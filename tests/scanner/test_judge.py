@@ -14,8 +14,7 @@ from outcrop.scanner.generic.language import is_code
 from outcrop.scanner.generic.names import Noun, noun_of
 from outcrop.scanner.generic.randomness import random_bits
 from outcrop.scanner.generic.score import OUTRIGHT, POINTS, weigh
-from outcrop.scanner.generic.shapes import SHAPES
-from outcrop.scanner.generic.values import Shape, shape_of
+from outcrop.scanner.generic.values import SHAPES, Shape, shape_of
 from outcrop.scanner.rules.example_templates import marked
 from outcrop.sources.located import hits_at_path
 from tests.support.rulesets import github_token, hits, ruleset, values
