@@ -2,8 +2,7 @@
 
 import re
 
-from outcrop.scanner.generic.names import is_noun
-from outcrop.scanner.generic.words import WORDS
+from outcrop.scanner.generic.names import WORDS, is_noun
 
 _OPTION = re.compile(
     rb"\s/(?:p:)?$|(?:^|[\s(,;])[A-Za-z ]{2,12}[:=][ \t]?[^\s/:]+[ \t]?/$"

@@ -17,13 +17,12 @@ from outcrop.scanner.generic.context import (
     nearest_name,
 )
 from outcrop.scanner.generic.dismissed import is_dismissed
-from outcrop.scanner.generic.names import Noun, is_about, noun_of
+from outcrop.scanner.generic.names import WORDS, Noun, is_about, noun_of
 from outcrop.scanner.generic.outright import goes_on, is_outright
 from outcrop.scanner.generic.placeholders import is_placeholder, text_of
 from outcrop.scanner.generic.score import OUTRIGHT, is_drawn, is_drawn_with_signs, weigh
 from outcrop.scanner.generic.tables import table
 from outcrop.scanner.generic.values import array_before, is_checksum, is_identifier
-from outcrop.scanner.generic.words import WORDS
 
 # Forms whose pattern leads up to the value: how many of its characters the pattern takes, quoted and bare.
 LED_TO = {"noun": (4, 4), "key": (12, 16)}

@@ -1,6 +1,6 @@
 """In which files an unquoted right side is an expression, and no value."""
 
-from outcrop.scanner.generic.words import WORDS
+from outcrop.scanner.generic.names import WORDS
 
 _LANGUAGES = frozenset(ending.encode() for ending in WORDS["code"]["languages"])
 

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import re2  # type: ignore[import-untyped]
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.generic.names import Noun
+from outcrop.scanner.generic.names import WORDS, Noun
 from outcrop.scanner.generic.randomness import LOOKED_AT, random_bits
 from outcrop.scanner.generic.values import Shape, shape_of
-from outcrop.scanner.generic.words import WORDS
 from outcrop.scanner.patterns.entropy import bits_per_character
 
 POINTS = {
