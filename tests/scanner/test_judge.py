@@ -10,7 +10,7 @@ import pytest
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.scan import scan_content
-from outcrop.scanner.generic.language import is_code
+from outcrop.scanner.generic.context import is_code
 from outcrop.scanner.generic.names import Noun, noun_of
 from outcrop.scanner.generic.randomness import random_bits
 from outcrop.scanner.generic.score import OUTRIGHT, POINTS, weigh

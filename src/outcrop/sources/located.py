@@ -11,7 +11,7 @@ from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.confirm import Hit
 from outcrop.scanner.engine.detect import best
 from outcrop.scanner.engine.scan import Found
-from outcrop.scanner.generic.language import is_code
+from outcrop.scanner.generic.context import is_code
 from outcrop.scanner.rules.allowlist import named, passes_at
 
 if TYPE_CHECKING:

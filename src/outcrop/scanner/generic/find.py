@@ -6,19 +6,23 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.generic.between import PASSED, is_listed, is_outcome, is_type
 from outcrop.scanner.generic.collections import members, opens_list
 from outcrop.scanner.generic.context import (
     ELSEWHERE,
     IN_NAMES,
     LAST_PLURAL,
     LAST_WORD,
+    PASSED,
+    goes_on,
+    is_listed,
+    is_outcome,
+    is_outright,
+    is_type,
     led_from,
     nearest_name,
 )
 from outcrop.scanner.generic.dismissed import is_dismissed
 from outcrop.scanner.generic.names import WORDS, Noun, is_about, noun_of
-from outcrop.scanner.generic.outright import goes_on, is_outright
 from outcrop.scanner.generic.placeholders import is_placeholder, text_of
 from outcrop.scanner.generic.score import OUTRIGHT, is_drawn, is_drawn_with_signs, weigh
 from outcrop.scanner.generic.tables import table
