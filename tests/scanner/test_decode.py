@@ -20,8 +20,8 @@ from outcrop.scanner.engine import detect
 from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.ruleset import make
 from outcrop.scanner.engine.scan import scan_content, scan_stream
-from outcrop.scanner.text.encodings import _base64_piece, base64_pieces, unescaped
-from outcrop.scanner.text.magic import is_packed
+from outcrop.scanner.text.encodings import _base64_piece, decode_base64_runs, decode_escapes
+from outcrop.scanner.text.magic import needs_unpacking
 from tests.support.rulesets import BASE62, drawn, github_token, hits, ruleset, values
 
 TOKEN = github_token("decode")
@@ -218,7 +218,7 @@ def test_what_is_drawn_by_chance_is_not_decoded_where_a_literal_is_in_it(monkeyp
     blob = b"\n\n".join(base64.b64encode(b"ghp_" + drawn[at : at + 60]) for at in range(0, len(drawn), 60))
     pieces = []
     monkeypatch.setattr(
-        detect, "base64_pieces", lambda *given: pieces.extend(base64_pieces(*given)) or pieces
+        detect, "decode_base64_runs", lambda *given: pieces.extend(decode_base64_runs(*given)) or pieces
     )
     assert len(detect.first_pass(ruleset(), blob)) >= 1_000
     assert hits(blob) == []
@@ -320,7 +320,7 @@ def test_wide_strings_between_others_are_read(head, shift):
 @pytest.mark.parametrize("order", "<>")
 def test_small_numbers_are_no_wide_characters(order):
     text = struct.pack(f"{order}200I", *range(200)) + b"\ntoken = " + RAW + b"\n"
-    assert not is_packed(text)
+    assert not needs_unpacking(text)
     assert [reveal(hit.secret) for _, hit in scan_content(ruleset(), text, Confidence.MEDIUM).hits] == [TOKEN]
 
 
@@ -385,7 +385,7 @@ def test_a_position_in_base64_leads_back_to_the_group_that_holds_it(raw, width, 
 )
 def test_a_position_among_escapes_leads_back_to_the_escape(parts):
     data = b"".join(parts)
-    piece = unescaped(data, 0, len(data))
+    piece = decode_escapes(data, 0, len(data))
     if piece is None:
         assert not {b"\\u0041", b"%41", b"&#65;", b"&#x41;", b"\\x41", b'\\"'}.intersection(parts)
         return
@@ -393,7 +393,7 @@ def test_a_position_among_escapes_leads_back_to_the_escape(parts):
     assert origins[-1] == len(data)
     for at, char in enumerate(piece.text):
         written = data[origins[at] : origins[at + 1]]
-        assert written == bytes([char]) or unescaped(written, 0, len(written)).text == bytes([char])
+        assert written == bytes([char]) or decode_escapes(written, 0, len(written)).text == bytes([char])
 
 
 def test_a_value_that_a_piece_cuts_is_not_taken_for_a_whole_one():
@@ -404,7 +404,7 @@ def test_a_value_that_a_piece_cuts_is_not_taken_for_a_whole_one():
 
 def test_a_run_of_megabytes_is_decoded_in_linear_time():
     data = base64.b64encode(b"ghp_ is no token. " * 60_000)
-    pieces = list(base64_pieces(data, {0: list(range(4, len(data), 24))}))
+    pieces = list(decode_base64_runs(data, {0: list(range(4, len(data), 24))}))
     assert sum(len(piece.text) for piece in pieces) < 4 * len(data)
 
 
@@ -415,8 +415,10 @@ def test_escapes_in_which_nothing_was_found_are_not_decoded_again(monkeypatch):
         b"text = '" + b"".join(b"\\u%04x" % sign for sign in RAW) + b"'\n",
     )
     decoded = []
-    original = detect.unescaped
-    monkeypatch.setattr(detect, "unescaped", lambda *stretch: decoded.append(stretch) or original(*stretch))
+    original = detect.decode_escapes
+    monkeypatch.setattr(
+        detect, "decode_escapes", lambda *stretch: decoded.append(stretch) or original(*stretch)
+    )
     for _ in range(3):
         assert find(rules, barren) == []
         assert [reveal(hit.secret) for hit in find(rules, fruitful)] == [TOKEN]
@@ -439,7 +441,7 @@ def test_what_is_remembered_of_escapes_is_bounded():
 )
 def test_the_lines_that_have_decoded_characters(parts):
     data = b"".join(parts)
-    piece = unescaped(data, 0, len(data))
+    piece = decode_escapes(data, 0, len(data))
     starts, stops = piece.changed_lines() if piece else ([], [])
     lines = list(zip(starts, stops, strict=True))
     decoded = {at - 1 for at in piece.decoded_at} if piece else set()

@@ -10,7 +10,7 @@ import pytest
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.scan import scan_content
-from outcrop.scanner.generic.context import is_code
+from outcrop.scanner.generic.context import is_code_file
 from outcrop.scanner.generic.names import Noun, noun_of
 from outcrop.scanner.generic.randomness import random_bits
 from outcrop.scanner.generic.score import OUTRIGHT, POINTS, weigh
@@ -440,9 +440,12 @@ class TestPlace:
         assert [hit.bare for hit in hits("/* password = Wint3r!Oslo */\n")] == [False]
 
     def test_languages_with_quotes_are_code_and_configuration_is_not(self):
-        assert all(map(is_code, (b"a/b.py", b"x.JS", b"lib.tar!main.go", b"q.sql")))
+        assert all(map(is_code_file, (b"a/b.py", b"x.JS", b"lib.tar!main.go", b"q.sql")))
         assert not any(
-            map(is_code, (b".env", b"a.yml", b"x.properties", b"run.sh", b"Dockerfile", b"py", b"notes.txt"))
+            map(
+                is_code_file,
+                (b".env", b"a.yml", b"x.properties", b"run.sh", b"Dockerfile", b"py", b"notes.txt"),
+            )
         )
 
     def test_what_is_unquoted_is_told_of_configuration_only(self):

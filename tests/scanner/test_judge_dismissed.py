@@ -114,7 +114,7 @@ def test_what_is_dismissed_is_no_finding(monkeypatch, seed):
 def test_in_a_text_that_is_full_of_it_the_same_is_found(monkeypatch, seed):
     chance = random.Random(f"at once {seed}")
     text = "\n".join(line(chance) for _ in range(400))
-    monkeypatch.setattr(find, "MANY", 20)
+    monkeypatch.setattr(find, "MANY_MATCHES", 20)
     at_once = []
     original = find._is_none
     monkeypatch.setattr(
@@ -122,14 +122,14 @@ def test_in_a_text_that_is_full_of_it_the_same_is_found(monkeypatch, seed):
     )
     found = values(text)
     assert len(at_once) > 40 < len(found)
-    monkeypatch.setattr(find, "MANY", len(text))
+    monkeypatch.setattr(find, "MANY_MATCHES", len(text))
     find._beside.cache_clear()
     assert found == values(text)
 
 
 @pytest.mark.parametrize("begin", ["self.", "aB3$d["])
 def test_behind_a_scheme_nothing_is_a_call_or_a_member(monkeypatch, begin):
-    monkeypatch.setattr(find, "MANY", 0)
+    monkeypatch.setattr(find, "MANY_MATCHES", 0)
     value = begin + drawn(BASE62, 18, begin)
     assert values(f'auth_token = "Bearer {value}"') == [value]
 

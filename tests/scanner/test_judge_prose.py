@@ -2,7 +2,7 @@
 
 import pytest
 
-from outcrop.scanner.generic.randomness import is_spelled
+from outcrop.scanner.generic.randomness import is_made_of_words
 from tests.support.rulesets import BASE64, drawn, values
 
 SECRET = drawn(BASE64, 40, "beside prose")
@@ -122,6 +122,6 @@ def test_a_path_a_name_and_a_digest_are_no_key_of_the_issuer_beside_them(path):
 
 def test_random_values_are_not_spelled():
     drawn_values = [drawn(BASE64, 20 + number % 21, number) for number in range(2_000)]
-    assert sum(map(is_spelled, drawn_values)) <= 1
-    assert not is_spelled("0123456789abcdef" * 2), "hexadecimal digits spell nothing"
-    assert is_spelled("com/AmazonS3/latest/dev/UploadingObjects")
+    assert sum(map(is_made_of_words, drawn_values)) <= 1
+    assert not is_made_of_words("0123456789abcdef" * 2), "hexadecimal digits spell nothing"
+    assert is_made_of_words("com/AmazonS3/latest/dev/UploadingObjects")

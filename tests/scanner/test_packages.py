@@ -13,8 +13,8 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.scan import scan_content
 from outcrop.scanner.text import archives
-from outcrop.scanner.text.archives import Budget, texts
-from outcrop.scanner.text.magic import is_packed
+from outcrop.scanner.text.archives import UnpackBudget, unpack_texts
+from outcrop.scanner.text.magic import needs_unpacking
 from tests.scanner.test_unpack import tarred
 from tests.support.rulesets import github_token, ruleset
 
@@ -73,7 +73,7 @@ PACKAGES = {
 
 @pytest.mark.parametrize(("data", "name"), PACKAGES.values(), ids=PACKAGES)
 def test_what_a_package_installs_is_read_under_its_name(data, name):
-    assert is_packed(data)
+    assert needs_unpacking(data)
     found = scan_content(ruleset(), data, Confidence.MEDIUM)
     assert [(inner, reveal(hit.secret).encode(), hit.line, hit.column) for inner, hit in found.hits] == [
         (name, TOKEN, 301, 9)
@@ -89,8 +89,8 @@ def test_a_script_of_an_rpm_is_read():
 @pytest.mark.parametrize("data", [DEB, rpm(gzip.compress(cpio(FILES))), cpio(FILES)])
 def test_one_that_ends_early_is_told(data):
     for cut in (10, len(data) // 2, len(data) - 90):
-        budget = Budget()
-        found = list(texts(data[:-cut], budget))
+        budget = UnpackBudget()
+        found = list(unpack_texts(data[:-cut], budget))
         assert found
         assert budget.gaps
 
@@ -105,12 +105,12 @@ def test_what_only_begins_like_one_is_read_as_it_is():
         found = scan_content(ruleset(), head + b"\0 " + TOKEN, Confidence.MEDIUM)
         assert [reveal(hit.secret).encode() for _, hit in found.hits] == [TOKEN]
         assert len(found.gaps) == 1
-    assert not is_packed(b"]" + b"\0" * 40 + TOKEN)
+    assert not needs_unpacking(b"]" + b"\0" * 40 + TOKEN)
 
 
 def test_a_long_member_is_cut_and_told(monkeypatch):
     monkeypatch.setattr(archives, "_MEMBER", 1_000)
-    found = list(texts(cpio({"a": b"x" * 5_000}), budget := Budget()))
+    found = list(unpack_texts(cpio({"a": b"x" * 5_000}), budget := UnpackBudget()))
     assert [(name, len(text)) for name, text in found] == [("a", 1_001)]
     assert budget.gaps == ["a: only its beginning was read"]
 
@@ -125,7 +125,7 @@ def test_no_damage_is_a_crash_or_goes_unsaid(kind, changes, cut):
     data = bytearray(PACKAGES[kind][0])
     for at, value in changes:
         data[at % len(data)] = value
-    found = list(texts(bytes(data[: max(1, len(data) - cut)]), budget := Budget()))
+    found = list(unpack_texts(bytes(data[: max(1, len(data) - cut)]), budget := UnpackBudget()))
     assert found or budget.gaps
 
 

@@ -17,7 +17,7 @@ from outcrop.scanner.engine import confirm
 from outcrop.scanner.engine.confirm import _alone, _around, _matches, _windows, nowhere
 from outcrop.scanner.engine.detect import best, find, first_pass
 from outcrop.scanner.engine.ruleset import RuleSet, make
-from outcrop.scanner.generic.find import LED_TO, _places
+from outcrop.scanner.generic.find import LEAD_IN_CHARS, _places
 from outcrop.scanner.patterns import regex_ast
 from outcrop.scanner.patterns.prefilter import _set, alternatives, trigger
 from outcrop.scanner.patterns.re2_match import compile_regex, compiled, ends_with, loose, spans
@@ -191,7 +191,7 @@ def test_without_its_far_bounds_a_form_matches_the_same_up_to_there():
 
 
 def test_a_lead_is_told_to_end_a_text_exactly_where_its_whole_pattern_says_so():
-    for form in [form for form in forms(ruleset()).values() if form.judge in LED_TO]:
+    for form in [form for form in forms(ruleset()).values() if form.judge in LEAD_IN_CHARS]:
         whole, chance = compile_regex(rf"(?:{form.regex})\z"), random.Random(form.regex)
         texts = [
             written(pattern, chance)[:size]
@@ -259,7 +259,7 @@ def test_a_trigger_of_its_own_ends_wherever_its_pattern_does():
     missed = []
     for text in texts:
         ends = {end for end, found in first_pass(ruleset(), text) if found == number}
-        if len(text) not in {*ends, *_places(text, ends, LED_TO["noun"][0])}:
+        if len(text) not in {*ends, *_places(text, ends, LEAD_IN_CHARS["noun"][0])}:
             missed.append(text)
     assert missed == []
 

@@ -18,8 +18,8 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.scan import scan_content
 from outcrop.scanner.text import archives
-from outcrop.scanner.text.archives import Budget, texts
-from outcrop.scanner.text.magic import is_packed
+from outcrop.scanner.text.archives import UnpackBudget, unpack_texts
+from outcrop.scanner.text.magic import needs_unpacking
 from tests.support.rulesets import github_token, ruleset
 
 TOKEN = github_token("unpack").encode()
@@ -60,13 +60,13 @@ ARCHIVES = {
 
 
 def opened(data: bytes, **limits) -> tuple[list[tuple[str, bytes]], list[str]]:
-    budget = Budget(**limits)
-    return list(texts(data, budget)), budget.gaps
+    budget = UnpackBudget(**limits)
+    return list(unpack_texts(data, budget)), budget.gaps
 
 
 @pytest.mark.parametrize("data", ARCHIVES.values(), ids=ARCHIVES)
 def test_every_member_is_given_under_its_name(data):
-    assert is_packed(data[:512])
+    assert needs_unpacking(data[:512])
     found, gaps = opened(data)
     assert (sorted(found), gaps) == (PLAIN, [])
     scanned = scan_content(ruleset(), data, Confidence.MEDIUM)

@@ -16,8 +16,8 @@ from outcrop.scanner.engine import scan
 from outcrop.scanner.engine.excerpt import excerpts_in
 from outcrop.scanner.engine.scan import Found, scan_content, scan_stream
 from outcrop.scanner.text import archives
-from outcrop.scanner.text.archives import Budget, texts
-from outcrop.scanner.text.magic import TAIL, ends_as_zip, is_packed
+from outcrop.scanner.text.archives import UnpackBudget, unpack_texts
+from outcrop.scanner.text.magic import ZIP_TAIL_BYTES, ends_with_zip, needs_unpacking
 from tests.support.rulesets import github_token, ruleset
 
 INSIDE, BEFORE = (github_token(seed).encode() for seed in ("inside a zip", "before a zip"))
@@ -66,7 +66,7 @@ IN_MEMBER = ("a/b.txt", INSIDE, 201, 9)
     ids=["script", "program", "long text", "line break behind", "comment", "signature behind", "zip"],
 )
 def test_a_zip_behind_something_is_unpacked(data, expected):
-    assert is_packed(data)
+    assert needs_unpacking(data)
     assert scanned(data) == expected
 
 
@@ -95,14 +95,14 @@ def test_one_with_large_numbers_is_unpacked():
     record = struct.pack("<4sQHHLLQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, 1, 1, end - start, start)
     locator = struct.pack("<4sLQL", b"PK\6\7", 0, end, 1)
     last = struct.pack("<4sHHHHLLH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0)
-    found = list(texts(PROGRAM + ZIP[:end] + record + locator + last, Budget()))
+    found = list(unpack_texts(PROGRAM + ZIP[:end] + record + locator + last, UnpackBudget()))
     assert ("a/b.txt", MEMBER) in found
 
 
 @pytest.mark.parametrize("at", [0, 1, 4, 10, 12, 13, 16, 19])
 def test_what_only_looks_like_the_end_of_a_zip_is_read_as_it_is(at):
     end = bytearray(ZIP[ZIP.index(b"PK\5\6") :])
-    assert not ends_as_zip(b"unzip: \0 " + BEFORE + bytes(end))
+    assert not ends_with_zip(b"unzip: \0 " + BEFORE + bytes(end))
     assert scanned(b"unzip: \0 " + BEFORE + b" PK\3\4 " + bytes(end) + b"PK\5\6") == [("", BEFORE, 1, 10)]
     end[at] ^= 0xFF
     data = SCRIPT + ZIP[: ZIP.index(b"PK\5\6")] + bytes(end)
@@ -121,15 +121,15 @@ def test_a_directory_that_leads_nowhere_hides_nothing():
 
 
 def test_very_many_zips_one_behind_the_other_end():
-    found = list(texts(ZIP * 50, budget := Budget()))
+    found = list(unpack_texts(ZIP * 50, budget := UnpackBudget()))
     assert len(found) < 100
     assert budget.gaps == ["archive: nested too deeply"]
 
 
 def test_what_stands_before_counts_for_the_bound_of_size(monkeypatch):
     monkeypatch.setattr(archives, "_TOTAL", 10_000)
-    budget = Budget(bytes_left=10_000)
-    assert not [name for name, _ in texts(PROGRAM + ZIP, budget) if name]
+    budget = UnpackBudget(bytes_left=10_000)
+    assert not [name for name, _ in unpack_texts(PROGRAM + ZIP, budget) if name]
     assert budget.gaps == ["archive: unpacks to too much"]
 
 
@@ -165,10 +165,10 @@ def test_as_a_stream_it_is_unpacked_where_it_can_be_held(monkeypatch):
 
 
 def test_the_end_is_looked_for_no_further_than_it_can_be():
-    assert ends_as_zip(PROGRAM + ZIP + b"\n" * (TAIL - 22))
-    assert not ends_as_zip(PROGRAM + ZIP + b"\n" * (TAIL - 21))
-    assert ends_as_zip(b"..." + ZIP + b"...", 3, 3 + len(ZIP))
-    assert ends_as_zip(ZIP[-60:], before=len(ZIP) - 60)
+    assert ends_with_zip(PROGRAM + ZIP + b"\n" * (ZIP_TAIL_BYTES - 22))
+    assert not ends_with_zip(PROGRAM + ZIP + b"\n" * (ZIP_TAIL_BYTES - 21))
+    assert ends_with_zip(b"..." + ZIP + b"...", 3, 3 + len(ZIP))
+    assert ends_with_zip(ZIP[-60:], before=len(ZIP) - 60)
 
 
 def test_an_excerpt_of_a_member_is_given():

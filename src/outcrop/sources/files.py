@@ -24,7 +24,7 @@ from outcrop.scanner.engine.scan import (
     scan_stretch,
     to_wire,
 )
-from outcrop.scanner.text.magic import TAIL, begins_packed, ends_as_zip
+from outcrop.scanner.text.magic import ZIP_TAIL_BYTES, ends_with_zip, has_packed_header
 from outcrop.sources.fork_pool import Emit, spread
 from outcrop.sources.gitignore import IgnorePatterns
 from outcrop.sources.located import (
@@ -92,11 +92,11 @@ def _is_packed(path: bytes) -> bool:
     """Tell whether a file must be read from its beginning to its end; one that cannot be read need not be cut either."""
     try:
         with open_regular_file(path) as file:
-            if begins_packed(file.read(512)):
+            if has_packed_header(file.read(512)):
                 return True
-            before = max(0, file.seek(0, os.SEEK_END) - TAIL)
+            before = max(0, file.seek(0, os.SEEK_END) - ZIP_TAIL_BYTES)
             file.seek(before)
-            return ends_as_zip(file.read(TAIL), before=before)
+            return ends_with_zip(file.read(ZIP_TAIL_BYTES), before=before)
     except OSError:
         return True
 

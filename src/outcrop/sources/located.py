@@ -11,7 +11,7 @@ from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.confirm import Hit
 from outcrop.scanner.engine.detect import best
 from outcrop.scanner.engine.scan import Found
-from outcrop.scanner.generic.context import is_code
+from outcrop.scanner.generic.context import is_code_file
 from outcrop.scanner.rules.allowlist import named, passes_at
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _counts(hit: Hit, path: bytes) -> bool:
     rule = hit.rule
     if (rule.only and not named(rule.only, path)) or (rule.paths and not _named(rule.paths, path)):
         return False
-    return not (hit.bare and is_code(path)) and not passes_at(rule.allowed, hit.spared, path)
+    return not (hit.bare and is_code_file(path)) and not passes_at(rule.allowed, hit.spared, path)
 
 
 def _named(patterns: tuple[str, ...], path: bytes) -> bool:

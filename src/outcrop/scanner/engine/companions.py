@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from outcrop.domain.secret import Secret
 from outcrop.scanner.engine.confirm import Hit
-from outcrop.scanner.generic.placeholders import text_of
+from outcrop.scanner.generic.placeholders import decode_value
 from outcrop.scanner.patterns.re2_match import spans, with_value
 from outcrop.scanner.rules.model import Part
 
@@ -26,7 +26,7 @@ def pair(hits: Iterable[Hit], data: bytes, is_told: Callable[[Hit], bool]) -> di
     companions: dict[int, list[int]] = {}
     for hit, part, place in _beside(hits, data):
         if place is not None and is_told(hit):
-            hit.parts[part.name] = Secret(text_of(data[place[0] : place[1]]))
+            hit.parts[part.name] = Secret(decode_value(data[place[0] : place[1]]))
             companions.setdefault(id(hit), []).append(place[0])
     return companions
 

@@ -11,16 +11,24 @@ from typing import Any
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret
-from outcrop.scanner.generic.find import LED_TO, MANY, Candidate, assigned, held, matched, tabled
-from outcrop.scanner.generic.placeholders import is_placeholder, text_of
-from outcrop.scanner.generic.randomness import is_spelled
+from outcrop.scanner.generic.find import (
+    LEAD_IN_CHARS,
+    MANY_MATCHES,
+    Candidate,
+    find_assigned,
+    find_in_collections,
+    find_in_tables,
+    judge_match,
+)
+from outcrop.scanner.generic.placeholders import decode_value, is_placeholder
+from outcrop.scanner.generic.randomness import is_made_of_words
 from outcrop.scanner.patterns.checksums import CHECKSUMS
 from outcrop.scanner.patterns.entropy import is_random
 from outcrop.scanner.patterns.re2_match import compiled, ends_with, loose, matches_wholly, spans
 from outcrop.scanner.patterns.regex_ast import WORD
 from outcrop.scanner.rules.allowlist import spared
 from outcrop.scanner.rules.model import Form, Rule, Strength
-from outcrop.scanner.text.encodings import base64_value
+from outcrop.scanner.text.encodings import decode_base64_value
 
 _REMEMBERED, _REMEMBERED_WIDTH = 500, 4_096  # what was found in a stretch, while it is likely to come again
 _LED = 512  # bytes in which a pattern leads from a name to its value: more than a judge sees
@@ -90,7 +98,7 @@ def confirm(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares 
         one.target == "line" for one in rule.allowed
     )  # of which a window may hold only a part
     for start, stop in _windows(form, data, ends):
-        if stop - start > _REMEMBERED_WIDTH or by_line or len(ends) > MANY or taken(start, stop):
+        if stop - start > _REMEMBERED_WIDTH or by_line or len(ends) > MANY_MATCHES or taken(start, stop):
             yield from _matches(rule, form, data, (start, stop), taken)
             continue
         # Versions of one file repeat the same lines thousands of times.
@@ -173,7 +181,7 @@ def _matches(rule: Rule, form: Form, data: bytes, window: tuple[int, int], taken
             hit = _unless_allowed(hit, data, found[0]) if hit is not None and rule.allowed else hit
         else:
             name = _name(form.regex)
-            candidate = matched(data, (left, right), found[name] if name else None, form.judge)
+            candidate = judge_match(data, (left, right), found[name] if name else None, form.judge)
             hit = _weighed(rule, form, data, candidate) if candidate else None
         if hit is not None:
             yield hit
@@ -254,14 +262,14 @@ def _around(form: Form, ends: list[int], size: int) -> Iterator[tuple[int, int]]
 def _judge(rule: Rule, form: Form, data: bytes, left: int, right: int) -> Hit | None:
     raw = data[left:right]
     if rule.decode == "base64":
-        plain = base64_value(raw)
+        plain = decode_base64_value(raw)
         if plain is None:
             return None
         raw = plain
-    value = text_of(raw)
+    value = decode_value(raw)
     if form.exclude is not None and matches_wholly(compiled(form.exclude), raw):
         return None
-    if (form.entropy and not is_random(value, form.entropy)) or (form.drawn and is_spelled(value)):
+    if (form.entropy and not is_random(value, form.entropy)) or (form.drawn and is_made_of_words(value)):
         return None
     confidence = form.confidence
     wrong = form.checksum is not None and not CHECKSUMS[form.checksum](value)
@@ -292,17 +300,19 @@ def led_to(
 def _led_to(
     form: Form, data: bytes, ends: list[int], taken: Shares, *, doubtful: bool
 ) -> Iterator[Candidate]:
-    if form.judge not in LED_TO:
-        return (tabled if form.judge == "table" else held)(data, ends, taken, doubtful=doubtful)
+    if form.judge not in LEAD_IN_CHARS:
+        return (find_in_tables if form.judge == "table" else find_in_collections)(
+            data, ends, taken, doubtful=doubtful
+        )
 
     def leads(end: int) -> bool:
         return ends_with(data[max(0, end - _LED) : end], form.regex, form.exact)
 
-    return assigned(data, ends, form.judge, taken, leads, doubtful=doubtful)
+    return find_assigned(data, ends, form.judge, taken, leads, doubtful=doubtful)
 
 
 def _weighed(rule: Rule, form: Form, data: bytes, found: Candidate) -> Hit:
-    secret = Secret(text_of(data[found.left : found.right]), mask_all=rule.password)
+    secret = Secret(decode_value(data[found.left : found.right]), mask_all=rule.password)
     hit = Hit(rule, secret, found.left, found.right, form.strength, found.confidence, found.placeholder)
     hit.weighed, hit.bare = True, found.bare
     return hit

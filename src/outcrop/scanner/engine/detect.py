@@ -14,16 +14,16 @@ from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.companions import pair, whole
 from outcrop.scanner.engine.confirm import Hit, Shares, confirm, led_to, nowhere
 from outcrop.scanner.engine.ruleset import IN_LINE, NEAR, RuleSet
-from outcrop.scanner.generic.find import LEADING, is_named_in_line
+from outcrop.scanner.generic.find import LEAD_IN_JUDGES, has_name_in_line
 from outcrop.scanner.rules.model import Form, Rule, Strength
-from outcrop.scanner.text.base64_archives import embedded
+from outcrop.scanner.text.base64_archives import unpack_base64_archives
 from outcrop.scanner.text.encodings import (
-    Piece,
-    after_words,
-    base64_pieces,
-    escaped_stretches,
-    is_of_mail,
-    unescaped,
+    DecodedPiece,
+    decode_base64_runs,
+    decode_escapes,
+    find_escaped_ranges,
+    is_quoted_printable_equals,
+    keep_after_credential_words,
 )
 
 ALLOW = b"outcrop:allow"
@@ -134,7 +134,7 @@ def _generic(
 ) -> Iterator[Hit]:
     """Give what generic rules find. What another names by itself, found whole or wanting, need not be judged by one that knows less."""
     for rule, form, number in forms:
-        if form.judge in LEADING:
+        if form.judge in LEAD_IN_JUDGES:
             yield from led_to(rule, form, data, ends[number], named, doubtful=doubtful)
         else:
             yield from confirm(rule, form, data, ends[number], named)
@@ -212,7 +212,11 @@ def _best(hits: list[Hit]) -> list[Hit]:
 
 def _is_cut_wrong(hit: Hit, data: bytes) -> bool:
     """Tell whether a value begins inside an escape, behind which it is found too."""
-    return hit.strength is _GENERIC and data.startswith(b"3D", hit.start) and is_of_mail(data, hit.start)
+    return (
+        hit.strength is _GENERIC
+        and data.startswith(b"3D", hit.start)
+        and is_quoted_printable_equals(data, hit.start)
+    )
 
 
 def _is_doubtful(hit: Hit) -> bool:
@@ -225,14 +229,14 @@ def _decoded(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confi
     count = ruleset.count
     found: list[Hit] = []
     pieces = list(
-        base64_pieces(data, {phase: ends[count + phase] for phase in range(4) if count + phase in ends})
+        decode_base64_runs(data, {phase: ends[count + phase] for phase in range(4) if count + phase in ends})
     )
     for piece, seen in zip(pieces, _seen_in(ruleset, pieces), strict=True):
         found += _inside(ruleset, piece, seen, depth, floor)
-    escapes = [*ends.get(count + 4, ()), *after_words(data, ends.get(count + 5, []))]
-    for start, stop in escaped_stretches(data, sorted(escapes)):
+    escapes = [*ends.get(count + 4, ()), *keep_after_credential_words(data, ends.get(count + 5, []))]
+    for start, stop in find_escaped_ranges(data, sorted(escapes)):
         name = _name_of(data, start, stop, f"{depth} {floor}")
-        if name not in ruleset.barren and (plain := unescaped(data, start, stop)) is not None:
+        if name not in ruleset.barren and (plain := decode_escapes(data, start, stop)) is not None:
             hits = _inside(ruleset, plain, _touched(ruleset, plain, ends), depth, floor)
             if not hits:
                 ruleset.note_barren(name)
@@ -244,13 +248,13 @@ def _decoded(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confi
 
 def _unpacked(ruleset: RuleSet, data: bytes, ends: list[int], floor: Confidence) -> Iterator[Hit]:
     """Find what is in archives that stand in a text; in what they hold no further ones are looked for."""
-    for text, start, stop, encoding in embedded(data, ends):
+    for text, start, stop, encoding in unpack_base64_archives(data, ends):
         seen = ends_in(ruleset, text)
         for hit in _find(ruleset, text, seen, _DEPTH - 1, floor) if seen else ():
             yield replace(hit, start=start, end=stop, encoding=(*encoding, *hit.encoding))
 
 
-def _inside(ruleset: RuleSet, piece: Piece, ends: Ends, depth: int, floor: Confidence) -> list[Hit]:
+def _inside(ruleset: RuleSet, piece: DecodedPiece, ends: Ends, depth: int, floor: Confidence) -> list[Hit]:
     """Give what a decoded stretch holds by where it stands in the text it was decoded from."""
     found = []
     for hit in _find(ruleset, piece.text, ends, depth + 1, floor) if ends else ():
@@ -274,7 +278,7 @@ def _name_of(data: bytes, start: int, stop: int, more: str) -> bytes:
     ).digest()
 
 
-def _seen_in(ruleset: RuleSet, pieces: list[Piece]) -> Iterator[Ends]:
+def _seen_in(ruleset: RuleSet, pieces: list[DecodedPiece]) -> Iterator[Ends]:
     """Give what the first pass sees in each piece, in all of them by one call: of base64 a text may be full."""
     seen = first_pass(ruleset, b"\n".join(piece.text for piece in pieces)) if pieces else []
     at = start = 0
@@ -288,7 +292,7 @@ def _seen_in(ruleset: RuleSet, pieces: list[Piece]) -> Iterator[Ends]:
         start = stop + 1
 
 
-def _touched(ruleset: RuleSet, piece: Piece, ends: Ends) -> Ends:
+def _touched(ruleset: RuleSet, piece: DecodedPiece, ends: Ends) -> Ends:
     """Give what is seen in a text where its decoded characters matter; the rest has been looked at as it stood, with these ends."""
     count = ruleset.count
     lines = piece.changed_lines()
@@ -307,7 +311,7 @@ def _touched(ruleset: RuleSet, piece: Piece, ends: Ends) -> Ends:
     return touched
 
 
-def _around(ruleset: RuleSet, piece: Piece, lines: Lines, ends: Ends) -> Ends:
+def _around(ruleset: RuleSet, piece: DecodedPiece, lines: Lines, ends: Ends) -> Ends:
     """Look for every trigger around the lines that have decoded characters. Those that look further than that were seen as it stood."""
     near: Ends = defaultdict(list)
     text = memoryview(piece.text)
@@ -341,7 +345,7 @@ def _in_changed_lines(text: bytes, lines: Lines, ends: list[int], back: int, jud
         while row < last and starts[row + 1] < end:  # the last such line that begins before it
             row += 1
         behind = end - stops[row] if row >= 0 else end + back + 1
-        if behind <= IN_LINE or (behind <= back and not (judge and is_named_in_line(text, end, judge))):
+        if behind <= IN_LINE or (behind <= back and not (judge and has_name_in_line(text, end, judge))):
             yield end
 
 

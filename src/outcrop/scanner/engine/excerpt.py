@@ -14,8 +14,8 @@ from outcrop.domain.secret import MASK, Secret, reveal
 from outcrop.scanner.engine.confirm import Hit
 from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.ruleset import RuleSet
-from outcrop.scanner.text.archives import Budget, texts
-from outcrop.scanner.text.magic import is_packed
+from outcrop.scanner.text.archives import UnpackBudget, unpack_texts
+from outcrop.scanner.text.magic import needs_unpacking
 
 AROUND = 2  # lines before and after
 WIDTH = 200  # characters of a line
@@ -40,7 +40,7 @@ def excerpts_in(
     given: dict[int, Excerpt | None] = {}
     if not wanted:
         return []
-    members = texts(content, Budget()) if is_packed(content) else iter([("", content)])
+    members = unpack_texts(content, UnpackBudget()) if needs_unpacking(content) else iter([("", content)])
     for name, text in members:
         behind = b"!" + name.encode("utf-8", "surrogateescape") if name else b""
         mine = [

@@ -8,8 +8,8 @@ from outcrop.scanner.patterns.prefilter import alternatives, escaped, trigger
 from outcrop.scanner.patterns.regex_ast import literal_prefixes
 from outcrop.scanner.rules.cache_format import by_trigger
 from outcrop.scanner.rules.model import Form, Impact, Rule, RuleError
-from outcrop.scanner.text.base64_archives import EMBEDDED
-from outcrop.scanner.text.encodings import ESCAPES, QUOTED, base64_literals
+from outcrop.scanner.text.base64_archives import BASE64_ARCHIVE_PATTERNS
+from outcrop.scanner.text.encodings import ESCAPE_PATTERNS, QUOTED_VALUE_PATTERN, base64_forms
 
 _SHORTEST = 4  # characters of a literal that is looked for in base64
 _TOGETHER = 16  # triggers that are tried at once when one of all is too much
@@ -31,10 +31,13 @@ def compile_rules(rules: Sequence[Rule]) -> tuple[Sequence[Rule], hyperscan.Data
 def _database(rules: Sequence[Rule]) -> hyperscan.Database:
     triggers = list(by_trigger(rules))
     expressions = [(text, number) for number, one in enumerate(triggers) for text in alternatives(one)]
-    for phase, literals in base64_literals({*_literals(rules), *_encoded(rules)}).items():
+    for phase, literals in base64_forms({*_literals(rules), *_encoded(rules)}).items():
         expressions += [(escaped(literal), len(triggers) + phase) for literal in literals]
-    expressions += [*((escape, len(triggers) + 4) for escape in ESCAPES), (QUOTED, len(triggers) + 5)]
-    expressions += [(word, len(triggers) + 6) for word in EMBEDDED]
+    expressions += [
+        *((escape, len(triggers) + 4) for escape in ESCAPE_PATTERNS),
+        (QUOTED_VALUE_PATTERN, len(triggers) + 5),
+    ]
+    expressions += [(word, len(triggers) + 6) for word in BASE64_ARCHIVE_PATTERNS]
     return _compiled(expressions)
 
 
@@ -105,4 +108,4 @@ def _literals(rules: Sequence[Rule]) -> list[bytes]:
 def _encoded(rules: Sequence[Rule]) -> set[bytes]:
     """Give the same in base64 once, to be found where it is encoded twice. For all rules that would take a tenth longer to compile."""
     opening = _literals([rule for rule in rules if rule.impact is Impact.CRITICAL])
-    return {literal for literals in base64_literals(opening).values() for literal in literals}
+    return {literal for literals in base64_forms(opening).values() for literal in literals}

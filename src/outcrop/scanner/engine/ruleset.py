@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import hyperscan
 
-from outcrop.scanner.generic.find import LED_TO
+from outcrop.scanner.generic.find import LEAD_IN_CHARS
 from outcrop.scanner.rules.cache_format import Rules, from_lines, to_lines
 from outcrop.scanner.rules.model import BUILT_IN_RULES, JUDGED_BEFORE, Form, Rule, files_of
 
@@ -102,8 +102,8 @@ def _reach_of(rule: Rule, form: Form) -> Reach:
     before, after = form.reach
     if more:
         return Reach(before + more, after + more)
-    if form.judge in LED_TO:  # of a value the line is read, and somewhat more of what stands before it
-        return Reach(before, after, JUDGED_BEFORE + max(LED_TO[form.judge]), form.judge)
+    if form.judge in LEAD_IN_CHARS:  # of a value the line is read, and somewhat more of what stands before it
+        return Reach(before, after, JUDGED_BEFORE + max(LEAD_IN_CHARS[form.judge]), form.judge)
     return Reach(before, after, IN_LINE if form.in_line else None)
 
 

@@ -15,7 +15,13 @@ from outcrop.scanner.engine.detect import by_number, characters, ends_in, find, 
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.rules.cache_format import Rules
 from outcrop.scanner.rules.model import Rule, Strength
-from outcrop.scanner.text.magic import FIRST_BYTES, begins_packed, ends_as_zip, has_wide_strings, is_packed
+from outcrop.scanner.text.magic import (
+    PACKED_FIRST_BYTES,
+    ends_with_zip,
+    has_packed_header,
+    has_utf16_strings,
+    needs_unpacking,
+)
 
 PIECE = 32 << 20  # what is held in memory of a content that comes as a stream
 PART = 4 << 20  # what one process takes on of a large file, at most
@@ -85,12 +91,12 @@ def _hit(rule: Rule, value: str, parts: dict[str, str], *plain: Any) -> Hit:
 
 def scan_content(ruleset: RuleSet, data: bytes, floor: Confidence) -> Found:
     """Scan a content that is in memory."""
-    if not is_packed(data):
+    if not needs_unpacking(data):
         return Found([("", hit) for hit in find(ruleset, data, floor)])
-    from outcrop.scanner.text.archives import Budget, texts  # noqa: PLC0415 - most scans meet nothing that is packed
+    from outcrop.scanner.text.archives import UnpackBudget, unpack_texts  # noqa: PLC0415 - most scans meet nothing that is packed
 
-    budget = Budget()
-    hits = [(name, hit) for name, text in texts(data, budget) for hit in find(ruleset, text, floor)]
+    budget = UnpackBudget()
+    hits = [(name, hit) for name, text in unpack_texts(data, budget) for hit in find(ruleset, text, floor)]
     return Found(hits, budget.gaps)
 
 
@@ -128,7 +134,7 @@ def scan_stretch(ruleset: RuleSet, stretch: Stretch, floor: Confidence) -> Itera
         first = at
         while seen[at][0] <= stop + 1:
             at += 1
-        if (buffer[start] in FIRST_BYTES or not is_text) and is_packed(buffer, start, stop):
+        if (buffer[start] in PACKED_FIRST_BYTES or not is_text) and needs_unpacking(buffer, start, stop):
             yield name, scan_content(ruleset, stretch.bytes(start, stop), floor), stop - start
         elif at > first:
             mine = by_number((min(end, stop) - start, number) for end, number in seen[first:at])
@@ -143,7 +149,7 @@ def scan_versions(
     ruleset: RuleSet, versions: Sequence[tuple[bytes, Version]], floor: Confidence
 ) -> Iterator[tuple[bytes, Found, int]]:
     """Scan versions of files, each by its name and behind the one it was made of; give each with its size."""
-    see(ruleset, [version for _, version in versions if not is_packed(version.content)])
+    see(ruleset, [version for _, version in versions if not needs_unpacking(version.content)])
     for name, version in versions:
         content = version.content
         if version.seen is None:
@@ -161,9 +167,9 @@ def scan_versions(
 def scan_stream(ruleset: RuleSet, read: Callable[[int], bytes], floor: Confidence) -> Found:
     """Scan a content piece by piece; archives larger than a piece are unpacked from what fits."""
     piece = read(PIECE)
-    if begins_packed(piece) or has_wide_strings(piece) or _ZIP_MEMBER in piece:
+    if has_packed_header(piece) or has_utf16_strings(piece) or _ZIP_MEMBER in piece:
         whole = piece + read(_ARCHIVE - PIECE)
-        if is_packed(whole):
+        if needs_unpacking(whole):
             found = scan_content(ruleset, whole, floor)
             if read(1):
                 found.gaps.append("only the beginning of this archive was unpacked")
@@ -177,7 +183,7 @@ def scan_stream(ruleset: RuleSet, read: Callable[[int], bytes], floor: Confidenc
         # What begins near the end of a piece is seen whole in the next one.
         stop = max(part.context, len(piece) - _OVERLAP) if more else len(piece) + 1
         found.hits += _hits_in(ruleset, piece, part, stop, floor)
-        if not more and ends_as_zip(piece, before=part.offset):
+        if not more and ends_with_zip(piece, before=part.offset):
             found.gaps.append("ends as an archive that is too large to be unpacked")
         kept = max(0, stop - _CONTEXT)
         part = Part(part.offset + kept, stop - kept, PIECE, _after(piece[:kept], part.at))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-MOST = 8_000  # bytes that are read of one
+MAX_COLLECTION_BYTES = 8_000  # bytes that are read of one
 _BRACKETS = b"[{("
 _NAME = rb"(?:\\{0,3}[\"'])?([\w.@/-]{1,60})(?:\\{0,3}[\"'])?"
 _SPACE = rb"(?:\s|\\[nrt])*"  # in code that is written as a text, too
@@ -40,7 +40,7 @@ def opens_list(data: bytes, end: int) -> bool:
 
 
 def _elements(data: bytes, at: int) -> Iterator[Member]:
-    stop = at + MOST
+    stop = at + MAX_COLLECTION_BYTES
     while (element := _ELEMENT.match(data, at, stop)) is not None:
         yield Member(*element.span(3), element[1] or b"", "quoted")
         at = element.end()
@@ -49,7 +49,7 @@ def _elements(data: bytes, at: int) -> Iterator[Member]:
 def _lines(data: bytes, end: int) -> Iterator[Member]:
     """Give the values of lines that stand as far to the right as the first one."""
     at = data.rfind(b"\n", 0, end) + 1
-    stop = at + MOST
+    stop = at + MAX_COLLECTION_BYTES
     indent: bytes | None = None
     while (line := _LINE.match(data, at, stop)) is not None and indent in {None, line[1]}:
         yield Member(*line.span(4), line[2] or b"", "quoted" if line[3] else "bare")

@@ -23,20 +23,20 @@ from outcrop.scanner.generic.context import (
 )
 from outcrop.scanner.generic.dismissed import is_dismissed
 from outcrop.scanner.generic.names import WORDS, Noun, is_about, noun_of
-from outcrop.scanner.generic.placeholders import is_placeholder, text_of
+from outcrop.scanner.generic.placeholders import decode_value, is_placeholder
 from outcrop.scanner.generic.score import OUTRIGHT, is_drawn, is_drawn_with_signs, weigh
 from outcrop.scanner.generic.tables import table
 from outcrop.scanner.generic.values import array_before, is_checksum, is_identifier
 
 # Forms whose pattern leads up to the value: how many of its characters the pattern takes, quoted and bare.
-LED_TO = {"noun": (4, 4), "key": (12, 16)}
-LEADING = frozenset(
-    {*LED_TO, "members", "table"}
+LEAD_IN_CHARS = {"noun": (4, 4), "key": (12, 16)}
+LEAD_IN_JUDGES = frozenset(
+    {*LEAD_IN_CHARS, "members", "table"}
 )  # these, and one whose pattern leads up to a list, a mapping or a table
 _LONGEST = 400  # bytes of a value
 _LOOK_BACK = 128  # what is read before a value: the name, and the line it stands in
 _LOOK_AHEAD = _LONGEST + 8  # its end, and what follows
-MANY = 1_000  # places in a text from which on most are taken to be none, and none to come again
+MANY_MATCHES = 1_000  # places in a text from which on most are taken to be none, and none to come again
 _GOES_ON = frozenset({b"+", b"%", b","})  # how the next line may go on with an expression
 _MAY_GO_ON = _GOES_ON | {b" ", b"\t", b"\r", b"\n", b"\v", b"\f"}
 _VALUE = re.compile(rb"[^\x00-\x20\x7f\"'`<>]{1,401}")
@@ -95,7 +95,7 @@ class Candidate(NamedTuple):
 _ELSEWHERE = Candidate(Confidence.LOW, 0, 0)  # what names it, or makes that a name, stands in another line
 
 
-def assigned(
+def find_assigned(
     data: bytes,
     ends: Sequence[int],
     kind: str,
@@ -109,9 +109,11 @@ def assigned(
     `leads` tells whether the pattern does lead up to such a place: it costs more than most judgements, which mostly end it.
     Those of low confidence are given if doubtful ones are wanted.
     """
-    quoted, bare = LED_TO[kind]
+    quoted, bare = LEAD_IN_CHARS[kind]
     done = -1
-    at_once = not doubtful and len(ends) > MANY  # what is dismissed is not even cut out to be remembered
+    at_once = (
+        not doubtful and len(ends) > MANY_MATCHES
+    )  # what is dismissed is not even cut out to be remembered
     for end in sorted(set(_places(data, ends, quoted) if kind == "noun" else ends)):
         if data[end - 1] == _COMMA and kind == "key":
             if end > done and (found := _array(data, end)) is not None:
@@ -135,7 +137,7 @@ def assigned(
         yield found._replace(left=found.left + offset, right=right)
 
 
-def held(
+def find_in_collections(
     data: bytes, ends: Iterable[int], taken: Callable[[int, int], bool], *, doubtful: bool
 ) -> Iterator[Candidate]:
     """Judge the values of lists and mappings with a plural for a name, which begin at these places: each must be more than a word."""
@@ -152,7 +154,7 @@ def held(
                 yield found._replace(bare=place == "bare" and not is_drawn(data[left : found.right]))
 
 
-def tabled(
+def find_in_tables(
     data: bytes, ends: Iterable[int], taken: Callable[[int, int], bool], *, doubtful: bool
 ) -> Iterator[Candidate]:
     """Judge what stands in tables below headings that have these places in their lines."""
@@ -213,9 +215,9 @@ def _judged_at(
     return None if found is _ELSEWHERE else found, begin
 
 
-def is_named_in_line(data: bytes, end: int, kind: str) -> bool:
+def has_name_in_line(data: bytes, end: int, kind: str) -> bool:
     """Tell whether a value whose first characters end here has its name in its line, which is then all that it is judged by."""
-    stop = end - max(LED_TO[kind])
+    stop = end - max(LEAD_IN_CHARS[kind])
     line = _line_before(data, stop) if stop > 0 else b""
     name = line[slice(*nearest_name(line, LAST_WORD[kind]))]
     is_array = kind == "key" and data[end - 1] == _COMMA
@@ -363,7 +365,9 @@ def _member(data: bytes, left: int) -> Candidate | None:
     return None
 
 
-def matched(data: bytes, span: tuple[int, int], name: tuple[int, int] | None, place: str) -> Candidate | None:
+def judge_match(
+    data: bytes, span: tuple[int, int], name: tuple[int, int] | None, place: str
+) -> Candidate | None:
     """Judge the value of a form whose pattern takes all of it, and maybe only the end of its name; without a name it is a password."""
     if place == "command" and _is_filled_in(data, *span):
         return None
@@ -398,7 +402,7 @@ def _candidate(data: bytes, left: int, right: int, confidence: Confidence | None
     """Give a value that was judged, unless it is none; what only stands for one is doubtful."""
     if confidence is None:
         return None
-    placeholder = is_placeholder(text_of(data[left:right]))
+    placeholder = is_placeholder(decode_value(data[left:right]))
     return Candidate(_LOW if placeholder else confidence, left, right, placeholder=placeholder)
 
 

@@ -94,7 +94,7 @@ _PUBLISHED = frozenset(
 )
 
 
-def text_of(raw: bytes) -> str:
+def decode_value(raw: bytes) -> str:
     """Read a value as UTF-8, else byte for byte, so that every value has exactly one text."""
     try:
         return raw.decode()

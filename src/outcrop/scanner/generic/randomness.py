@@ -45,7 +45,7 @@ def random_bits(value: str) -> float:
     return as_words - (letters + digits) * each
 
 
-def is_spelled(value: str) -> bool:
+def is_made_of_words(value: str) -> bool:
     """Tell whether a value that should be random is made of words: a path, an identifier. Of 20 random characters 1 in 10,000 values is.
 
     Hexadecimal digits spell nothing, though as letters they would.

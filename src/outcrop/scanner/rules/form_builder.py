@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.generic.collections import MOST
-from outcrop.scanner.generic.find import LEADING, LED_TO
+from outcrop.scanner.generic.collections import MAX_COLLECTION_BYTES
+from outcrop.scanner.generic.find import LEAD_IN_CHARS, LEAD_IN_JUDGES
 from outcrop.scanner.patterns import regex_ast
 from outcrop.scanner.patterns.checksums import CHECKSUMS
 from outcrop.scanner.patterns.prefilter import Trigger, as_written, trigger
@@ -61,7 +61,9 @@ def make_form(given: FormIn) -> Form:
     given = _written_out(given)
     within = given.within or WITHIN
     _check(given, within)
-    leading, value = _leading_and_value(given.pattern, given.context, within, judged=given.judge in LEADING)
+    leading, value = _leading_and_value(
+        given.pattern, given.context, within, judged=given.judge in LEAD_IN_JUDGES
+    )
     strength = Strength(given.strength) if given.strength else _strength(given)
     usual = (
         Confidence.HIGH
@@ -86,7 +88,7 @@ def make_form(given: FormIn) -> Form:
             raise regex_ast.PatternError(
                 "pattern must end with what stands before the first member, and be at most 450 characters wide"
             )
-        after = MOST
+        after = MAX_COLLECTION_BYTES
     drawn = bool(given.entropy) and strength is Strength.CONTEXT if given.drawn is None else given.drawn
     in_line = not (before or after or given.judge) and form.in_line
     return form._replace(
@@ -105,9 +107,9 @@ def _check(given: FormIn, within: int) -> None:
     if given.context and within > _WIDEST_GAP:
         raise regex_ast.PatternError(f"within is at most {_WIDEST_GAP} with context")
     if given.trigger:
-        if given.judge not in LED_TO:
+        if given.judge not in LEAD_IN_CHARS:
             raise regex_ast.PatternError(
-                f"trigger needs a judge that a pattern leads to: {' or '.join(LED_TO)}"
+                f"trigger needs a judge that a pattern leads to: {' or '.join(LEAD_IN_CHARS)}"
             )
         _whole("trigger", given.trigger)
     if given.checksum is not None and given.checksum not in CHECKSUMS:

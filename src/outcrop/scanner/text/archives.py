@@ -16,8 +16,8 @@ from outcrop.scanner.text.linux_packages import ar_members, cpio_members, rpm_pa
 from outcrop.scanner.text.magic import (
     ZIP_END,
     ZIP_END_SIZE,
-    ends_as_zip,
-    has_wide_strings,
+    ends_with_zip,
+    has_utf16_strings,
     opener_of,
     sealed_as,
     wide_of,
@@ -50,7 +50,7 @@ _BROKEN = (
 
 
 @dataclass(slots=True)
-class Budget:
+class UnpackBudget:
     """What one file may cost when it is unpacked, and what had to be left out."""
 
     clock: Callable[[], float] = time.monotonic
@@ -70,12 +70,14 @@ class Budget:
         return "takes too long to unpack" if self.clock() > self._stop_at else None
 
 
-def texts(data: bytes, budget: Budget, name: str = "", depth: int = 0) -> Iterator[tuple[str, bytes]]:
+def unpack_texts(
+    data: bytes, budget: UnpackBudget, name: str = "", depth: int = 0
+) -> Iterator[tuple[str, bytes]]:
     """Give the plain texts in a file, each with its name inside it; the file itself, under no name, where it is plain."""
     if isinstance(data, _Plain):
         yield name, data
         return
-    opener = opener_of(data) or ("zip" if ends_as_zip(data) else None)
+    opener = opener_of(data) or ("zip" if ends_with_zip(data) else None)
     if opener is None:
         if kind := sealed_as(data):
             budget.gaps.append(f"{name or 'archive'}: is packed as {kind}, which is not unpacked")
@@ -90,7 +92,7 @@ def texts(data: bytes, budget: Budget, name: str = "", depth: int = 0) -> Iterat
             if reason := budget.spent():
                 budget.gaps.append(f"{name or 'archive'}: {reason}")
                 return
-            yield from texts(content, budget, _joined(name, inner), depth + 1)
+            yield from unpack_texts(content, budget, _joined(name, inner), depth + 1)
     except _BROKEN as error:
         budget.gaps.append(f"{name or 'archive'}: cannot be unpacked ({type(error).__name__})")
         yield name, data
@@ -164,7 +166,9 @@ def _read(stream: _Stream, data: bytes, at: int, most: int, out: bytearray) -> t
     return at, None if stream.eof else "ends early"
 
 
-def _compressed(data: bytes, budget: Budget, make: Callable[[], _Stream]) -> Iterator[tuple[str, bytes]]:
+def _compressed(
+    data: bytes, budget: UnpackBudget, make: Callable[[], _Stream]
+) -> Iterator[tuple[str, bytes]]:
     """Decompress every stream of a file; what is there before damage or the limit is still read, and what follows as it stands."""
     out = bytearray()
     at, why, rest = 0, None, b""
@@ -199,42 +203,42 @@ def _from(data: bytes, place: int) -> _Plain:
     return _Plain(data[:place].translate(_BLANK) + data[place:])
 
 
-def _gzip(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
+def _gzip(data: bytes, budget: UnpackBudget) -> Iterator[tuple[str, bytes]]:
     return _compressed(data, budget, _Inflate)
 
 
-def _bz2(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
+def _bz2(data: bytes, budget: UnpackBudget) -> Iterator[tuple[str, bytes]]:
     return _compressed(data, budget, bz2.BZ2Decompressor)
 
 
-def _xz(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
+def _xz(data: bytes, budget: UnpackBudget) -> Iterator[tuple[str, bytes]]:
     return _compressed(data, budget, lambda: lzma.LZMADecompressor(memlimit=256 << 20))
 
 
-def _lzma(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
+def _lzma(data: bytes, budget: UnpackBudget) -> Iterator[tuple[str, bytes]]:
     return _compressed(data, budget, lambda: lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=256 << 20))
 
 
-def _deb(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
+def _deb(data: bytes, budget: UnpackBudget) -> Iterator[tuple[str, bytes]]:
     return _each(ar_members(data), budget)
 
 
-def _cpio(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
+def _cpio(data: bytes, budget: UnpackBudget) -> Iterator[tuple[str, bytes]]:
     return _each(cpio_members(data), budget)
 
 
-def _each(members: Iterator[tuple[str, bytes]], budget: Budget) -> Iterator[tuple[str, bytes]]:
+def _each(members: Iterator[tuple[str, bytes]], budget: UnpackBudget) -> Iterator[tuple[str, bytes]]:
     return ((name, _counted(name, content[: _most(budget) + 1], budget)) for name, content in members)
 
 
-def _rpm(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
+def _rpm(data: bytes, budget: UnpackBudget) -> Iterator[tuple[str, bytes]]:
     """Give what an rpm says of itself, its scripts among it, and what it installs."""
     place = rpm_payload(data)
     yield "", _Plain(data[:place])
     yield "", _counted("archive", data[place:], budget)
 
 
-def _zip(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
+def _zip(data: bytes, budget: UnpackBudget) -> Iterator[tuple[str, bytes]]:
     if data.count(b"PK\1\2") > _MEMBERS:  # a directory of millions would be held in memory
         yield from _without_directory(data, budget)
         return
@@ -279,7 +283,7 @@ def _beside_members(data: bytes, archive: zipfile.ZipFile) -> bytes:
     )
 
 
-def _without_directory(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
+def _without_directory(data: bytes, budget: UnpackBudget) -> Iterator[tuple[str, bytes]]:
     """Give the members that a zip holds one after the other, whatever its directory says, and what stands between them."""
     at = data.find(_MEMBER_BEGINS)
     done = max(0, at)
@@ -298,7 +302,7 @@ def _without_directory(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes
     yield "", _Plain(beside)
 
 
-def _member(data: bytes, at: int, budget: Budget) -> tuple[str, bytes, int]:
+def _member(data: bytes, at: int, budget: UnpackBudget) -> tuple[str, bytes, int]:
     """Read a member of a zip where it stands: its name, what can be had of it, and where it ends; nothing where none stands there."""
     if len(data) < at + _LOCAL.size:
         return "", b"", at
@@ -315,11 +319,11 @@ def _member(data: bytes, at: int, budget: Budget) -> tuple[str, bytes, int]:
     return told, data[start : min(end, start + _most(budget) + 1)], max(at, end)
 
 
-def _most(budget: Budget) -> int:
+def _most(budget: UnpackBudget) -> int:
     return min(_MEMBER, max(0, budget.bytes_left))
 
 
-def _tar(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
+def _tar(data: bytes, budget: UnpackBudget) -> Iterator[tuple[str, bytes]]:
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
         at = -1
         while (member := archive.next()) is not None:
@@ -341,7 +345,7 @@ def _tar(data: bytes, budget: Budget) -> Iterator[tuple[str, bytes]]:
         yield "", _counted("archive", rest, budget)
 
 
-def _counted(name: str, content: bytes, budget: Budget) -> bytes:
+def _counted(name: str, content: bytes, budget: UnpackBudget) -> bytes:
     budget.members_left -= 1
     if len(content) > _most(budget):
         budget.gaps.append(f"{name}: only its beginning was read")
@@ -352,7 +356,7 @@ def _counted(name: str, content: bytes, budget: Budget) -> bytes:
 def _utf8(data: bytes) -> bytes:
     if encoding := wide_of(data):
         return data.decode(encoding, "replace").encode("utf-8", "replace")
-    return _narrowed(data) if has_wide_strings(data) else data
+    return _narrowed(data) if has_utf16_strings(data) else data
 
 
 def _narrowed(data: bytes) -> bytes:

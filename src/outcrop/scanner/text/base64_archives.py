@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 _WORD = 5  # characters by which each is told
 _GZIP, _TWICE, _ZIP = "H4sI[A-H]", "SDRzS", "UEsDB"  # the second is base64 of the first
-EMBEDDED = tuple(before + word for before in ("^", "[^0-9A-Za-z+/_-]") for word in (_GZIP, _TWICE, _ZIP))
+BASE64_ARCHIVE_PATTERNS = tuple(
+    before + word for before in ("^", "[^0-9A-Za-z+/_-]") for word in (_GZIP, _TWICE, _ZIP)
+)
 _RUN = re.compile(rb"[0-9A-Za-z+/_-]++(?:\r?\n[ \t]*+[0-9A-Za-z+/_-]++)*+")
 _SPACE = b" \t\r\n"
 _STANDARD = bytes.maketrans(b"-_", b"+/")
@@ -16,7 +18,7 @@ _MOST = 8 << 20  # characters of one
 _RATIO = 100  # how much longer it may become: a text may be full of them
 
 
-class Embedded(NamedTuple):
+class ArchivedText(NamedTuple):
     """A text out of an archive, and where that stands."""
 
     text: bytes
@@ -25,7 +27,7 @@ class Embedded(NamedTuple):
     encoding: tuple[str, ...]
 
 
-def embedded(data: bytes, ends: list[int]) -> Iterator[Embedded]:
+def unpack_base64_archives(data: bytes, ends: list[int]) -> Iterator[ArchivedText]:
     """Unpack what begins with one of the words that end at these places."""
     reached = 0
     for end in ends:
@@ -38,7 +40,7 @@ def embedded(data: bytes, ends: list[int]) -> Iterator[Embedded]:
         if is_twice := content.startswith(b"H4sI"):
             content = _decoded(content)
         encoding = ("base64", "base64", "packed") if is_twice else ("base64", "packed")
-        yield from (Embedded(text, start, reached, encoding) for text in _texts(content))
+        yield from (ArchivedText(text, start, reached, encoding) for text in _texts(content))
 
 
 def _decoded(run: bytes) -> bytes:
@@ -52,7 +54,7 @@ def _decoded(run: bytes) -> bytes:
 
 
 def _texts(content: bytes) -> Iterator[bytes]:
-    from outcrop.scanner.text.archives import Budget, texts  # noqa: PLC0415 - most texts hold none
+    from outcrop.scanner.text.archives import UnpackBudget, unpack_texts  # noqa: PLC0415 - most texts hold none
 
-    budget = Budget(bytes_left=_RATIO * len(content))
-    return (text for _, text in texts(content, budget))
+    budget = UnpackBudget(bytes_left=_RATIO * len(content))
+    return (text for _, text in unpack_texts(content, budget))

@@ -36,7 +36,7 @@ _SIGN = "(?:0[ADad]|2[0267BCFbcf]|3[ABDabd]|40|7[Bb])"
 _NO_SIGN = "[^02347].|0[^ADad]|2[^0267BCFbcf]|3[^ABDabd]|4[^0]|7[^Bb]"
 # Of escapes side by side, as where a whole value is escaped, the first pass sees the first one only. What code is full of is asked without
 # alternatives, which the first pass would have to follow: that took 7 % of its time.
-ESCAPES = (
+ESCAPE_PATTERNS = (
     rf"(?s)(?:{_INVISIBLE}|[^0]..|[^0]...|[^u]....|[^\\].....)\\u00{_VISIBLE}",
     rf"(?s)^.{{0,5}}\\u00{_VISIBLE}",
     *(rf"(?s){before}\\x{_ANY}" for before in (r"[^\\]...", "[^x]..", "[^2-7].", "[2-7][^0-9A-Fa-f]")),
@@ -52,7 +52,7 @@ _FURTHER = re.compile(rf"(?:\\u00{_VISIBLE})++|(?:\\x{_ANY})++|(?:%(?:25)?{_SIGN
 _GOES_ON = (b"\\", b"%")
 # A quoted value in code that itself stands in a string, as in notebooks, and before one a sign as mails write it: looked at only after a
 # word that matters.
-QUOTED = r"[=:] ?\\[\"']|=3D[ \"']"
+QUOTED_VALUE_PATTERN = r"[=:] ?\\[\"']|=3D[ \"']"
 _WORD = re.compile(rb"(?i:key|token|secret|passw|pwd|auth|credential)")
 _BYTE = f"(?:{_VISIBLE}|0[ADad])"
 # One pattern for each sign, with which all of it begins: what lies between is then passed over four times as quickly.
@@ -91,7 +91,7 @@ _ENTITY, _COLOUR = b"&\x1b"
 _BEFORE, _AFTER = 400, 2_400  # an escape is read in this much of its surroundings
 
 
-class Piece(NamedTuple):
+class DecodedPiece(NamedTuple):
     """A decoded stretch, with how its positions lead back to the text it stood in."""
 
     text: bytes
@@ -151,7 +151,7 @@ class Piece(NamedTuple):
         return origin - self.start if row < 0 else self.decoded_at[row] + origin - self.original_at[row]
 
 
-def base64_literals(prefixes: Iterable[bytes]) -> dict[int, list[bytes]]:
+def base64_forms(prefixes: Iterable[bytes]) -> dict[int, list[bytes]]:
     """Give the base64 forms of literals, by how many characters into a group of four they end."""
     found: dict[int, set[bytes]] = {0: set(), 1: set(), 2: set(), 3: set()}
     for literal in {*prefixes, *_COMMON}:
@@ -165,7 +165,7 @@ def base64_literals(prefixes: Iterable[bytes]) -> dict[int, list[bytes]]:
     return {phase: sorted(parts) for phase, parts in found.items()}
 
 
-def base64_pieces(data: bytes, ends: dict[int, list[int]]) -> Iterator[Piece]:
+def decode_base64_runs(data: bytes, ends: dict[int, list[int]]) -> Iterator[DecodedPiece]:
     """Decode the runs in which a literal of a phase ends at one of the positions."""
     done: set[tuple[int, int]] = set()
     for phase, positions in ends.items():
@@ -273,7 +273,7 @@ def _decode(text: bytes) -> bytes:
         return b""
 
 
-def base64_value(text: bytes) -> bytes | None:
+def decode_base64_value(text: bytes) -> bytes | None:
     """Decode a value that is base64 as a whole; None where it is not, or holds no text."""
     try:
         decoded = base64.b64decode(text + b"=" * (-len(text) % 4), validate=True)
@@ -282,21 +282,21 @@ def base64_value(text: bytes) -> bytes | None:
         return None
 
 
-def _base64_piece(decoded: bytes, rows: list[tuple[int, int]], first: int) -> Piece:
+def _base64_piece(decoded: bytes, rows: list[tuple[int, int]], first: int) -> DecodedPiece:
     decoded_at, original_at, length = [], [], -first
     for start, stop in rows:
         decoded_at.append(length)
         original_at.append(start)
         length += stop - start
-    return Piece(decoded, "base64", rows[0][0], tuple(decoded_at), tuple(original_at))
+    return DecodedPiece(decoded, "base64", rows[0][0], tuple(decoded_at), tuple(original_at))
 
 
-def after_words(data: bytes, ends: list[int]) -> list[int]:
+def keep_after_credential_words(data: bytes, ends: list[int]) -> list[int]:
     """Keep the places shortly before which a word stands that names a credential."""
     return [end for end in ends if _WORD.search(data, max(0, end - 40), end)]
 
 
-def is_of_mail(data: bytes, start: int) -> bool:
+def is_quoted_printable_equals(data: bytes, start: int) -> bool:
     """Tell whether what stands here begins with the rest of a sign as mails write it, and not with a number and a letter."""
     if not data.startswith(b"=3D", start - 1):
         return False
@@ -305,7 +305,7 @@ def is_of_mail(data: bytes, start: int) -> bool:
     )
 
 
-def escaped_stretches(data: bytes, ends: list[int]) -> Iterator[tuple[int, int]]:
+def find_escaped_ranges(data: bytes, ends: list[int]) -> Iterator[tuple[int, int]]:
     """Give what stands around the positions, each the end of the first escape of its kind; neighbouring places become one."""
     start = stop = 0
     for first in ends:
@@ -325,7 +325,7 @@ def escaped_stretches(data: bytes, ends: list[int]) -> Iterator[tuple[int, int]]
         yield start, stop
 
 
-def unescaped(data: bytes, start: int, stop: int) -> Piece | None:
+def decode_escapes(data: bytes, start: int, stop: int) -> DecodedPiece | None:
     """Decode the escapes of a stretch; None where there are none."""
     out: list[bytes] = []
     decoded_at: list[int] = []
@@ -349,7 +349,7 @@ def unescaped(data: bytes, start: int, stop: int) -> Piece | None:
     if not decoded_at:
         return None
     out.append(data[last:stop])
-    return Piece(
+    return DecodedPiece(
         b"".join(out), "escaped", start, tuple(decoded_at), tuple(original_at), (start > 0, stop < len(data))
     )
 

@@ -29,7 +29,7 @@ _LZMA = re.compile(
     re.DOTALL,
 )
 # Of what is packed; what is so and begins otherwise, as many texts do, has a zero among its first 512 bytes.
-FIRST_BYTES = (frozenset(b"\x1fPB\xfd\xff\xfe") | {magic[0] for magic in _SEALED}) - frozenset(b"#")
+PACKED_FIRST_BYTES = (frozenset(b"\x1fPB\xfd\xff\xfe") | {magic[0] for magic in _SEALED}) - frozenset(b"#")
 _MARKS = (
     (b"\xff\xfe\0\0", "utf-32"),
     (b"\0\0\xfe\xff", "utf-32"),
@@ -46,34 +46,34 @@ _ZIP_END = Struct("<8xHHLLH")  # the last record of a zip: members, and size and
 ZIP_END_SIZE = _ZIP_END.size
 _ZIP_ENTRY, _ZIP_ENTRY_SIZE, _FAR = b"PK\1\2", 46, b"PK\6\7"
 _UNSAID = 0xFFFFFFFF
-TAIL = ZIP_END_SIZE + 0xFFFF  # what may stand behind a zip's last record is its comment
+ZIP_TAIL_BYTES = ZIP_END_SIZE + 0xFFFF  # what may stand behind a zip's last record is its comment
 
 
-def is_packed(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
+def needs_unpacking(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
     """Tell whether a file, given whole, is something to unpack rather than to read as it is."""
     stop = len(data) if stop is None else stop
     return (
-        begins_packed(data, start, stop)
-        or ends_as_zip(data, start, stop)
-        or has_wide_strings(data, start, stop)
+        has_packed_header(data, start, stop)
+        or ends_with_zip(data, start, stop)
+        or has_utf16_strings(data, start, stop)
     )
 
 
-def begins_packed(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
+def has_packed_header(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
     """Tell by its first 512 bytes whether a file is something to unpack."""
     stop = len(data) if stop is None else stop
     if stop - start < 4 or (
-        data[start] not in FIRST_BYTES and data.find(b"\0", start, min(start + 512, stop)) < 0
+        data[start] not in PACKED_FIRST_BYTES and data.find(b"\0", start, min(start + 512, stop)) < 0
     ):
         return False  # the usual case, told quickly
     head = bytes(data[start : min(start + 512, stop)])
     return opener_of(head) is not None or wide_of(head) is not None or sealed_as(head) is not None
 
 
-def ends_as_zip(data: bytes | bytearray, start: int = 0, stop: int | None = None, before: int = 0) -> bool:
+def ends_with_zip(data: bytes | bytearray, start: int = 0, stop: int | None = None, before: int = 0) -> bool:
     """Tell whether a zip stands at the end of a file, as behind a script or a program, of which so many bytes are not given."""
     stop = len(data) if stop is None else stop
-    tail = max(start, stop - TAIL)
+    tail = max(start, stop - ZIP_TAIL_BYTES)
     if data.find(b"\0", tail, stop) < 0 or _HAS_END.search(data, tail, stop) is None:
         return False  # the usual cases: a text, and what else holds no zip, told in half the time that rfind takes
     end = data.rfind(ZIP_END, tail, stop)
@@ -92,7 +92,7 @@ def ends_as_zip(data: bytes | bytearray, start: int = 0, stop: int | None = None
     return directory < start or data[directory : directory + 4] == _ZIP_ENTRY
 
 
-def has_wide_strings(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
+def has_utf16_strings(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
     """Tell whether a file, given whole, is of a kind that has its strings in UTF-16 between others."""
     stop = len(data) if stop is None else stop
     return data.startswith(_WIDE, start, stop) and stop - start <= _WIDE_MOST

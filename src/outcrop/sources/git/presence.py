@@ -4,7 +4,7 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import scan_content
-from outcrop.scanner.text.archives import Budget, texts
+from outcrop.scanner.text.archives import UnpackBudget, unpack_texts
 from outcrop.sources.git.objects import Large
 
 _PIECE = 1 << 20
@@ -23,7 +23,7 @@ def holds(ruleset: RuleSet, content: bytes | Large | None, value: str) -> bool:
         return True  # it cannot be read: nothing is known
     if isinstance(content, Large):
         return _streams(content, raw)
-    if any(raw in text for text in (content, *(text for _, text in texts(content, Budget())))):
+    if any(raw in text for text in (content, *(text for _, text in unpack_texts(content, UnpackBudget())))):
         return True
     return any(reveal(hit.secret) == value for _, hit in scan_content(ruleset, content, Confidence.LOW).hits)
 
