@@ -11,8 +11,8 @@ import pytest
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.secret import Secret
 from outcrop.services.exchange import ExportFormat, Imported, ImportFormat, import_findings
-from outcrop.services.exchange.elements import ITEM, elements
-from outcrop.services.exchange.formats.place import repository_of
+from outcrop.services.exchange.formats.repository_name import repository_of
+from outcrop.services.exchange.json_array import ITEM, elements
 from tests.services.test_export import exported
 from tests.support.backend import Backend, Tenant, now
 from tests.support.factories import make_line

@@ -7,7 +7,7 @@ from starlette.responses import Response, StreamingResponse
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.portal.queries import ALL, NAMES, read_view
 from outcrop.portal.request import Visit, get, now
-from outcrop.services.exchange.writing import ExportFormat, export_findings
+from outcrop.services.exchange.exporter import ExportFormat, export_findings
 
 _TYPES = {
     ExportFormat.JSONL: "application/x-ndjson",

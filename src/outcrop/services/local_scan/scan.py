@@ -74,7 +74,7 @@ def _scan_target(
             f"{name}: is not a git repository on this machine, so there is nothing staged and no history"
         )
     elif kind == "elsewhere":
-        from outcrop.services.local_scan.elsewhere import scan_elsewhere  # noqa: PLC0415
+        from outcrop.services.local_scan.remote import scan_elsewhere  # noqa: PLC0415
 
         yield from scan_elsewhere(target, options, progress, report.gaps)
     else:

@@ -8,8 +8,8 @@ from typing import Any, BinaryIO
 import orjson
 
 from outcrop.domain.errors import BadInputError
-from outcrop.services.exchange.elements import LONGEST, Path, elements
 from outcrop.services.exchange.formats import gitleaks, kingfisher, sarif, trufflehog
+from outcrop.services.exchange.json_array import LONGEST, Path, elements
 
 _HEAD = 64 * 1024
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from outcrop.domain.secret import MASK
-from outcrop.services.exchange.elements import ITEM
-from outcrop.services.exchange.formats.place import repository_of
+from outcrop.services.exchange.formats.repository_name import repository_of
+from outcrop.services.exchange.json_array import ITEM
 
 PATH = (ITEM,)
 

@@ -5,7 +5,7 @@ from urllib.parse import unquote
 from uuid import UUID, uuid5
 
 from outcrop.domain.secret import MASK
-from outcrop.services.exchange.elements import ITEM
+from outcrop.services.exchange.json_array import ITEM
 
 PATH = ("runs", ITEM, "results", ITEM)
 _IDS = UUID(

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from outcrop.domain.secret import MASK
-from outcrop.services.exchange.formats.place import repository_of
+from outcrop.services.exchange.formats.repository_name import repository_of
 
 
 def finding_of(record: dict[str, Any]) -> dict[str, Any] | None:
