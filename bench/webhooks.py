@@ -28,7 +28,7 @@ from outcrop.net.guard import Egress
 from outcrop.net.post import PostClient
 from outcrop.runtime import prepare
 from outcrop.services import accounts, exchange, webhooks
-from outcrop.services.delivery import Courier
+from outcrop.services.delivery import DeliveryWorker
 from outcrop.services.findings import close_finding
 from outcrop.settings import Settings
 from outcrop.store import db as database
@@ -138,7 +138,7 @@ class Bench:
     async def courier(self) -> AsyncIterator[None]:
         stop = asyncio.Event()
         running = asyncio.create_task(
-            Courier(self.pool, self.keys, PostClient(self.receiver.egress).post).run(stop)
+            DeliveryWorker(self.pool, self.keys, PostClient(self.receiver.egress).post).run(stop)
         )
         try:
             yield

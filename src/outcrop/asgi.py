@@ -19,7 +19,7 @@ from outcrop.api.describe import describe
 from outcrop.api.errors import HANDLERS
 from outcrop.api.gate import Gate
 from outcrop.api.shapes import json_response
-from outcrop.notes import Notes
+from outcrop.notes import NoteCleaner
 from outcrop.portal.app import create_portal
 from outcrop.runtime import Runtime
 from outcrop.scanner.engine.ruleset import load
@@ -50,7 +50,7 @@ def create_app(
         async with runtime as opened:
             yield {"runtime": opened}
 
-    notes = Notes(partial(load, own_rules, cache=cache_folder()))
+    notes = NoteCleaner(partial(load, own_rules, cache=cache_folder()))
     description = describe(api_router(), base_url)
     document = json_response(description)
 

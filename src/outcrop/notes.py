@@ -27,7 +27,7 @@ _DRAWN = re.compile(
 log = structlog.get_logger()
 
 
-class Notes:
+class NoteCleaner:
     """Loads the rules when the first text comes: most processes never get one, and compiling them takes seconds where nobody has yet."""
 
     def __init__(self, load: Callable[[], RuleSet]) -> None:

@@ -19,9 +19,9 @@ from outcrop.net.post import PostClient
 from outcrop.runtime import Runtime
 from outcrop.scanner.engine.ruleset import load
 from outcrop.services import sessions
-from outcrop.services.delivery import Courier
-from outcrop.services.pipeline.context import Tools, now
-from outcrop.services.pipeline.enqueue import LOOK_TASK, PLAN_TASK, VALIDATE_TASK
+from outcrop.services.delivery import DeliveryWorker
+from outcrop.services.pipeline.context import RunContext, now
+from outcrop.services.pipeline.enqueue import PLAN_TASK, SCAN_SOURCE_TASK, VALIDATE_TASK
 from outcrop.services.pipeline.maintenance import (
     erase_secrets,
     pick_up_orphans,
@@ -30,10 +30,10 @@ from outcrop.services.pipeline.maintenance import (
     turn_stale,
 )
 from outcrop.services.pipeline.plan import plan_run
-from outcrop.services.pipeline.rescore import rescore
-from outcrop.services.pipeline.revalidate import answer_request, revalidate_due
-from outcrop.services.pipeline.run_source import look_at_source
-from outcrop.services.webhooks import forget_deliveries
+from outcrop.services.pipeline.revalidate import revalidate_due, run_requested_validation
+from outcrop.services.pipeline.run_source import scan_source
+from outcrop.services.pipeline.score import rescore_outdated
+from outcrop.services.webhooks import delete_old_deliveries
 from outcrop.settings import Settings
 from outcrop.sources.isolated.process_pool import open_process_pool
 from outcrop.sources.workspace import cache_folder
@@ -55,7 +55,7 @@ log = structlog.get_logger()
 
 
 @asynccontextmanager
-async def open_tools(settings: Settings, runtime: Runtime, jobs: int) -> AsyncIterator[Tools]:
+async def open_run_context(settings: Settings, runtime: Runtime, jobs: int) -> AsyncIterator[RunContext]:
     """Open what a run works with: rules, child processes, a client."""
     async with AsyncExitStack() as stack:
         # An errand keeps one thread waiting; a name that is looked up, or a page that is read, must not wait for it.
@@ -69,11 +69,13 @@ async def open_tools(settings: Settings, runtime: Runtime, jobs: int) -> AsyncIt
         )
         validator = Validator(issuers, ValidationMode(settings.validate_))
         stack.push_async_callback(validator.close)
-        yield Tools(
+        yield RunContext(
             pool=runtime.pool,
             keys=runtime.keys,
             ruleset=ruleset,
-            crew=await stack.enter_async_context(open_process_pool(jobs, rules, ruleset, egress, cache)),
+            process_pool=await stack.enter_async_context(
+                open_process_pool(jobs, rules, ruleset, egress, cache)
+            ),
             http=await stack.enter_async_context(open_http(egress)),
             validator=validator,
             egress=egress,
@@ -94,20 +96,20 @@ async def work(
     logging.getLogger("procrastinate").setLevel(
         logging.CRITICAL
     )  # what it has to tell is told here, without a traceback
-    async with open_tools(settings, runtime, jobs) as tools:
+    async with open_run_context(settings, runtime, jobs) as tools:
         chores = [
             _every(FOLD_EVERY, stop, lambda: _fold(runtime)),
             _every(_SCHEDULE_EVERY, stop, lambda: start_due(tools)),
             _every(dead_after / 2, stop, lambda: pick_up_stalled(tools, dead_after=dead_after)),
             _every(dead_after / 2, stop, lambda: pick_up_orphans(tools)),
             _every(_HOUR, stop, lambda: revalidate_due(tools)),
-            _every(_HOUR, stop, lambda: rescore(tools)),
+            _every(_HOUR, stop, lambda: rescore_outdated(tools)),
             _every(_HOUR, stop, lambda: turn_stale(tools, after=timedelta(days=settings.stale_after_days))),
             _every(_HOUR, stop, lambda: erase_secrets(tools)),
-            _every(_HOUR, stop, lambda: forget_deliveries(runtime.pool)),
+            _every(_HOUR, stop, lambda: delete_old_deliveries(runtime.pool)),
             _every(_HOUR, stop, lambda: _sweep(runtime)),
         ]
-        courier = Courier(runtime.pool, runtime.keys, PostClient(tools.egress).post)
+        courier = DeliveryWorker(runtime.pool, runtime.keys, PostClient(tools.egress).post)
         lasting = [
             asyncio.create_task(work) for work in (_jobs(runtime, tools, stop, dead_after), courier.run(stop))
         ]
@@ -141,10 +143,10 @@ async def _fold(runtime: Runtime) -> int:
 
 async def _sweep(runtime: Runtime) -> int:
     async with runtime.pool.connection() as db:
-        return await sessions.sweep(db, now=now())
+        return await sessions.delete_expired(db, now=now())
 
 
-async def _jobs(runtime: Runtime, tools: Tools, stop: asyncio.Event, dead_after: float) -> None:
+async def _jobs(runtime: Runtime, tools: RunContext, stop: asyncio.Event, dead_after: float) -> None:
     """Take jobs until told to stop; what cannot be given back in time is found out by the others."""
     told = asyncio.create_task(stop.wait())
     while not stop.is_set():
@@ -207,7 +209,7 @@ class _Again(procrastinate.BaseRetryStrategy):
         return procrastinate.RetryDecision(retry_in={"seconds": wait})
 
 
-def _app(url: str, tools: Tools) -> procrastinate.App:
+def _app(url: str, tools: RunContext) -> procrastinate.App:
     # A database that is away is found out soon: whoever waits for a connection cannot be told to stop.
     app = procrastinate.App(
         connector=procrastinate.PsycopgConnector(conninfo=url, min_size=1, max_size=6, timeout=_GRACE)
@@ -218,15 +220,15 @@ def _app(url: str, tools: Tools) -> procrastinate.App:
         with _told(scan=scan_id):
             await plan_run(tools, account_id, UUID(scan_id))
 
-    @app.task(name=LOOK_TASK, retry=_Again())
+    @app.task(name=SCAN_SOURCE_TASK, retry=_Again())
     async def look(account_id: int, scan_id: str, source: str) -> None:
         with _told(scan=scan_id):
-            await look_at_source(tools, account_id, UUID(scan_id), source)
+            await scan_source(tools, account_id, UUID(scan_id), source)
 
     @app.task(name=VALIDATE_TASK, retry=_Again())
     async def validate(account_id: int, finding_id: str, by: str) -> None:
         with _told(finding=finding_id):
-            await answer_request(tools, account_id, UUID(finding_id), by=by)
+            await run_requested_validation(tools, account_id, UUID(finding_id), by=by)
 
     return app
 

@@ -11,7 +11,7 @@ import pytest
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import NOTE_LENGTH
-from outcrop.notes import Notes
+from outcrop.notes import NoteCleaner
 from outcrop.scanner.engine.ruleset import RuleSet
 from tests.support.backend import Backend, Tenant
 from tests.support.factories import make_line
@@ -143,7 +143,7 @@ def test_without_rules_yet_what_looks_drawn_is_masked(
         go.wait(10)
         return ruleset()
 
-    notes = Notes(slowly)
+    notes = NoteCleaner(slowly)
     typed = f"it was {TOKEN}, in OPS-1234, ROTATION_TICKET_2026_00123, https://example.com/a/b, 6f1ed002-ab55-4f05-b0a7-0f4b1f5bb1aa"
 
     async def work(db: object) -> list[str]:
@@ -166,7 +166,7 @@ def test_rules_that_cannot_be_loaded_keep_nobody_from_their_note(backend: Backen
     def broken() -> RuleSet:
         raise OperatorError(f"{Path('own.toml')}: is no rule")
 
-    notes = Notes(broken)
+    notes = NoteCleaner(broken)
     for _ in range(2):
         assert (
             backend.run(lambda db: notes.clean(db, backend.keys, tenant.account.id, f"it was {TOKEN}"))

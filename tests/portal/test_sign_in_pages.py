@@ -126,7 +126,7 @@ def test_who_joins_at_the_browser_of_another_has_signed_that_one_out(
     session = owner.client.cookies["outcrop_session"]
     guest = f"guest-{tenant.account.slug}@example.com"
     token = backend.run(
-        lambda db: team.invite(db, tenant.account, "test", email=guest, role=Role.MEMBER, now=now())
+        lambda db: team.invite_member(db, tenant.account, "test", email=guest, role=Role.MEMBER, now=now())
     )
     form = {"csrf": csrf_in(owner.page(f"/join/{token}"))}
     assert (
@@ -149,7 +149,7 @@ def test_who_joins_at_the_browser_of_another_has_signed_that_one_out(
 def test_who_joins_where_nobody_is_signed_in_is_told_of_nobody(backend: Backend, tenant: Tenant) -> None:
     guest = f"guest-{tenant.account.slug}@example.com"
     token = backend.run(
-        lambda db: team.invite(db, tenant.account, "test", email=guest, role=Role.MEMBER, now=now())
+        lambda db: team.invite_member(db, tenant.account, "test", email=guest, role=Role.MEMBER, now=now())
     )
     client = backend.client()
     send(client, f"/join/{token}", csrf=csrf_in(client.get(f"/join/{token}").text), password=NEW, again=NEW)

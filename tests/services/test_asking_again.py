@@ -14,10 +14,10 @@ from outcrop import worker
 from outcrop.domain.account import Account
 from outcrop.domain.errors import BadInputError, NotFoundError, OperatorError
 from outcrop.net.http import open_http
-from outcrop.services.pipeline.context import Tools, now
+from outcrop.services.pipeline.context import RunContext, now
 from outcrop.services.pipeline.enqueue import request_validation
 from outcrop.services.pipeline.maintenance import ERASED_AFTER, erase_secrets
-from outcrop.services.pipeline.revalidate import revalidate_due, validate_again
+from outcrop.services.pipeline.revalidate import revalidate_due, revalidate_finding
 from outcrop.validation.engine import ValidationMode, Validator
 from tests.support.issuer import Issuer, Play, issuer
 from tests.support.pipeline import Pipeline, repository_spec, token
@@ -34,7 +34,7 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
 
 
 @pytest.fixture
-def tools(pipeline: Pipeline, stand_in: Issuer) -> Iterator[Tools]:
+def tools(pipeline: Pipeline, stand_in: Issuer) -> Iterator[RunContext]:
     stack = AsyncExitStack()
     stand_in.asked.clear()
     stand_in.respond = lambda _: ALIVE
@@ -48,10 +48,10 @@ Found = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def found(pipeline: Pipeline, account: Account, tools: Tools) -> Found:
+def found(pipeline: Pipeline, account: Account, tools: RunContext) -> Found:
     """Scan a repository with these files; give its findings by path."""
 
-    def scan(files: dict[str, str], using: Tools | None = None) -> dict[str, Any]:
+    def scan(files: dict[str, str], using: RunContext | None = None) -> dict[str, Any]:
         name = f"{pipeline.owner()}/shop"
         pipeline.hosted(name, dict(files))
         pipeline.scan(account, repository_spec(name), using or tools)
@@ -77,7 +77,7 @@ def test_a_person_asks_and_every_finding_of_the_credential_has_the_answer(
     there = found({"a.py": token("twice"), "b.py": token("twice"), "c.py": token("another")})
     stand_in.respond = lambda _: DEAD
     stand_in.asked.clear()
-    told = pipeline.wait(validate_again(tools, account.id, there["a.py"]["id"], by="ada@example.com"))
+    told = pipeline.wait(revalidate_finding(tools, account.id, there["a.py"]["id"], by="ada@example.com"))
     assert (told.validation_status, told.composite_score <= 15) == ("invalid", True)
     assert len(stand_in.asked) == 1, "however fresh the last verdict is"
     after = {one["file_path"]: one for one in pipeline.findings(account)}
@@ -97,7 +97,7 @@ def test_a_person_asks_and_every_finding_of_the_credential_has_the_answer(
 
 def test_asking_without_a_change_is_in_the_trail_as_well(pipeline, account, tools, found):
     there = found({"a.py": token("same")})
-    pipeline.wait(validate_again(tools, account.id, there["a.py"]["id"], by="ada"))
+    pipeline.wait(revalidate_finding(tools, account.id, there["a.py"]["id"], by="ada"))
     assert [line[0] for line in audited(pipeline, account, "finding.revalidate", "finding.validate")] == [
         "finding.revalidate"
     ]
@@ -107,17 +107,17 @@ def test_what_cannot_be_asked_about_is_told(pipeline, account, tools, found):
     there = found({"a.py": token("unknown")})
     id_ = there["a.py"]["id"]
     with pytest.raises(NotFoundError):
-        pipeline.wait(validate_again(tools, account.id, uuid4(), by="ada"))
+        pipeline.wait(revalidate_finding(tools, account.id, uuid4(), by="ada"))
     with pytest.raises(NotFoundError):
-        pipeline.wait(validate_again(tools, pipeline.account().id, id_, by="ada"))
+        pipeline.wait(revalidate_finding(tools, pipeline.account().id, id_, by="ada"))
     with pytest.raises(OperatorError, match="switched off"):
-        pipeline.wait(validate_again(pipeline.tools, account.id, id_, by="ada"))
+        pipeline.wait(revalidate_finding(pipeline.tools, account.id, id_, by="ada"))
     pipeline.sql("UPDATE findings SET rule = 'gone' WHERE id = %s", id_)
     with pytest.raises(BadInputError, match="no rule"):
-        pipeline.wait(validate_again(tools, account.id, id_, by="ada"))
+        pipeline.wait(revalidate_finding(tools, account.id, id_, by="ada"))
     pipeline.sql("UPDATE findings SET secret_box = NULL WHERE id = %s", id_)
     with pytest.raises(BadInputError, match="not stored"):
-        pipeline.wait(validate_again(tools, account.id, id_, by="ada"))
+        pipeline.wait(revalidate_finding(tools, account.id, id_, by="ada"))
 
 
 def request(pipeline: Pipeline, account: Account, finding_id: UUID, note: str | None = None) -> None:
@@ -134,7 +134,7 @@ def waiting(pipeline: Pipeline) -> int:
     return int(pipeline.sql("SELECT count(*) FROM procrastinate_jobs")[0][0])
 
 
-def work_off(pipeline: Pipeline, tools: Tools) -> None:
+def work_off(pipeline: Pipeline, tools: RunContext) -> None:
     """Take jobs as a worker does until none is left."""
 
     async def work() -> None:

@@ -16,7 +16,7 @@ import pytest
 from outcrop.domain.errors import BadInputError, OperatorError, OutcropError
 from outcrop.domain.secret import reveal
 from outcrop.services import accounts, maintenance
-from outcrop.services.backup import Restored
+from outcrop.services.backup import RestoreSummary
 from outcrop.store import db as database
 from outcrop.store import keyring, schema
 from outcrop.store.backup import tables as backup_tables
@@ -70,7 +70,7 @@ def barren(cluster: str, worker_id: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def back(cluster: str, worker_id: str, file: bytes) -> tuple[str, Restored]:
+def back(cluster: str, worker_id: str, file: bytes) -> tuple[str, RestoreSummary]:
     """A database that was restored, to be looked at."""
     url = plain_owner(cluster, f"back_{worker_id}")
     return url, restored(url, file)
@@ -85,7 +85,7 @@ def hooks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
 def examined(url: str) -> dict[str, bool]:
     async def main() -> dict[str, bool]:
         async with await database.connect(url) as db:
-            return {check.name: check.ok for check in await maintenance.examine(db, OPERATOR)}
+            return {check.name: check.ok for check in await maintenance.run_health_checks(db, OPERATOR)}
 
     return asyncio.run(main())
 
@@ -99,7 +99,7 @@ def test_every_table_is_backed_up_or_left_out_for_a_reason(office: Office) -> No
 
 
 def test_everything_comes_back_as_it_was_for_an_owner_who_is_no_superuser(
-    office: Office, back: tuple[str, Restored]
+    office: Office, back: tuple[str, RestoreSummary]
 ) -> None:
     url, done = back
     changed = {
@@ -125,7 +125,7 @@ def test_everything_comes_back_as_it_was_for_an_owner_who_is_no_superuser(
 
 
 def test_a_stored_credential_opens_after_a_restore_and_is_in_no_backup_in_plain_text(
-    office: Office, customer: Customer, file: bytes, back: tuple[str, Restored]
+    office: Office, customer: Customer, file: bytes, back: tuple[str, RestoreSummary]
 ) -> None:
     archive = Archive(io.BytesIO(file), "it")
     text = json.dumps(archive.header.keyring).encode() + b"".join(
@@ -225,7 +225,9 @@ def test_nothing_is_sent_that_may_have_been_sent_since(
         assert [asked.headers["webhook-id"] for asked in hooks.asked] == [str(new)]
 
 
-def test_runs_that_had_not_ended_have_failed_and_every_account_is_told(back: tuple[str, Restored]) -> None:
+def test_runs_that_had_not_ended_have_failed_and_every_account_is_told(
+    back: tuple[str, RestoreSummary],
+) -> None:
     with psycopg.connect(back[0]) as db:
         assert db.execute("SELECT count(*) FROM scans WHERE finished_at IS NULL").fetchone() == (0,)
         why = "it had not ended when the backup was made"
@@ -299,7 +301,7 @@ def test_a_newer_schema_is_refused(office: Office, file: bytes) -> None:
 
 
 def test_a_database_of_a_newer_program_is_not_backed_up_nor_an_empty_one(
-    back: tuple[str, Restored], barren: str
+    back: tuple[str, RestoreSummary], barren: str
 ) -> None:
     with psycopg.connect(back[0], autocommit=True) as db:
         db.execute("INSERT INTO migrations VALUES (9999, 'from the future', now())")
@@ -444,7 +446,7 @@ def test_who_may_not_make_tables_is_told_in_one_line(file: bytes, barren: str, c
     assert told.value.message.startswith("nothing was restored: permission denied")
 
 
-def test_a_restored_table_needs_no_vacuum(back: tuple[str, Restored]) -> None:
+def test_a_restored_table_needs_no_vacuum(back: tuple[str, RestoreSummary]) -> None:
     with psycopg.connect(back[0]) as db:
         (pages, visible) = db.execute(
             "SELECT relpages, relallvisible FROM pg_class WHERE relname = 'findings'"
@@ -453,7 +455,7 @@ def test_a_restored_table_needs_no_vacuum(back: tuple[str, Restored]) -> None:
 
 
 def test_a_server_that_is_slow_is_waited_for_and_nothing_is_gathered_meanwhile(
-    back: tuple[str, Restored],
+    back: tuple[str, RestoreSummary],
 ) -> None:
     taken: list[int] = []
     while_it_stood: list[int] = []

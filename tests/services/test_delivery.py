@@ -19,7 +19,7 @@ from outcrop.domain.errors import BadInputError
 from outcrop.net.post import PostError, PostResponse
 from outcrop.services import accounts, webhooks
 from outcrop.services import audit as audit_service
-from outcrop.services.delivery import SLOTS, Courier
+from outcrop.services.delivery import SLOTS, DeliveryWorker
 from outcrop.store import audit
 from outcrop.store import db as database
 from tests.support.backend import now
@@ -147,7 +147,7 @@ def test_what_is_delivered_again_is_a_new_delivery_of_the_same_content(office: O
     office.deliver(hooks.egress)
     hooks.respond = lambda _: Play(200)
     again = office.backend.run(
-        lambda db: webhooks.deliver_again(db, customer.account, first, by="jo@acme.example", now=now())
+        lambda db: webhooks.redeliver(db, customer.account, first, by="jo@acme.example", now=now())
     )
     office.deliver(hooks.egress)
     one, two = hooks.asked
@@ -165,7 +165,7 @@ def test_what_is_delivered_again_is_a_new_delivery_of_the_same_content(office: O
 def test_a_test_event_says_that_it_is_one(office: Office, hooks: Issuer) -> None:
     customer = office.customer()
     id_ = office.backend.run(
-        lambda db: webhooks.send_test(db, customer.account, by="jo@acme.example", now=now())
+        lambda db: webhooks.send_test_event(db, customer.account, by="jo@acme.example", now=now())
     )
     office.deliver(hooks.egress)
     (asked,) = hooks.asked
@@ -242,7 +242,7 @@ def test_a_receiver_that_hangs_delays_nobody_else(office: Office) -> None:
     async def main() -> float:
         async with database.open_pool(office.url, size=4, statement_timeout=20) as pool:
             stop = asyncio.Event()
-            courier = asyncio.create_task(Courier(pool, office.backend.keys, post, slots=40).run(stop))
+            courier = asyncio.create_task(DeliveryWorker(pool, office.backend.keys, post, slots=40).run(stop))
             await asyncio.sleep(0.5)  # all that may hang does
             quick = await asyncio.to_thread(office.customer, "https://quick.example/")
             began = time.monotonic()
@@ -272,7 +272,7 @@ def test_a_worker_that_is_told_to_stop_writes_what_it_knows(office: Office) -> N
     async def main() -> float:
         async with database.open_pool(office.url, size=4, statement_timeout=20) as pool:
             stop = asyncio.Event()
-            courier = asyncio.create_task(Courier(pool, office.backend.keys, post).run(stop))
+            courier = asyncio.create_task(DeliveryWorker(pool, office.backend.keys, post).run(stop))
             await asyncio.wait_for(both.wait(), 5)
             stop.set()
             at = time.monotonic()
@@ -336,7 +336,7 @@ def test_the_log_goes_thirty_days_back_and_the_trail_for_ever(office: Office, ho
 
     async def forget() -> int:
         async with database.open_pool(office.url, size=1, statement_timeout=20) as pool:
-            return await webhooks.forget_deliveries(pool)
+            return await webhooks.delete_old_deliveries(pool)
 
     assert asyncio.run(forget()) == 1
     left = office.backend.run(lambda db: webhooks.list_deliveries(db, customer.account.id, limit=10))

@@ -10,7 +10,7 @@ import pytest
 
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.secret import Secret
-from outcrop.services.exchange import ExportFormat, Imported, ImportFormat, import_findings
+from outcrop.services.exchange import ExportFormat, ImportFormat, ImportSummary, import_findings
 from outcrop.services.exchange.formats.repository_name import repository_of
 from outcrop.services.exchange.json_array import ITEM, elements
 from tests.services.test_export import exported
@@ -72,7 +72,7 @@ def as_lines(*records: dict[str, Any]) -> bytes:
 
 def taken(
     backend: Backend, tenant: Tenant, data: bytes | BinaryIO, format_: ImportFormat = ImportFormat.AUTO
-) -> Imported:
+) -> ImportSummary:
     file = io.BytesIO(data) if isinstance(data, bytes) else data
     return backend.run(
         lambda db: import_findings(
@@ -129,7 +129,7 @@ def test_a_report_becomes_a_finding_with_its_place_and_its_credential_masked(
     backend: Backend, format_: ImportFormat, data: Callable[[], bytes], *, told: bool
 ) -> None:
     tenant = backend.tenant()
-    assert taken(backend, tenant, data(), format_ if told else ImportFormat.AUTO) == Imported(1, 1, 0)
+    assert taken(backend, tenant, data(), format_ if told else ImportFormat.AUTO) == ImportSummary(1, 1, 0)
     (found,) = tenant.get("/findings").json()["data"]
     assert found["matched_text"] == Secret(VALUE).masked()
     assert (found["repo_full_name"], found["file_path"], found["line_number"], found["source_type"]) == (
@@ -142,14 +142,14 @@ def test_a_report_becomes_a_finding_with_its_place_and_its_credential_masked(
     assert found["status"] == "active"
     assert VALUE not in json.dumps(found)
     assert backend.sql("SELECT secret_box IS NOT NULL FROM findings WHERE id = %s", found["id"]) == [(True,)]
-    assert taken(backend, tenant, data()) == Imported(1, 0, 1), "the same report again"
+    assert taken(backend, tenant, data()) == ImportSummary(1, 0, 1), "the same report again"
 
 
 def test_sarif_says_where_but_not_what(backend: Backend) -> None:
     tenant = backend.tenant()
     log = json.dumps(sarif(result(), result(ruleId="other"))).encode()
-    assert taken(backend, tenant, log) == Imported(2, 2, 0)
-    assert taken(backend, tenant, log) == Imported(2, 0, 2)
+    assert taken(backend, tenant, log) == ImportSummary(2, 2, 0)
+    assert taken(backend, tenant, log) == ImportSummary(2, 0, 2)
     found = {f["pattern"]["secret_type"]: f for f in tenant.get("/findings").json()["data"]}
     assert (
         found["aws-key"]["file_path"],
@@ -168,18 +168,18 @@ def test_sarif_says_where_but_not_what(backend: Backend) -> None:
 def test_our_own_exports_are_told_apart_too(backend: Backend) -> None:
     tenant, other = backend.tenant(), backend.tenant()
     backend.import_(tenant.account, make_line(), make_line())
-    assert taken(backend, other, exported(backend, tenant, ExportFormat.JSONL)) == Imported(2, 2, 0)
-    assert taken(backend, backend.tenant(), exported(backend, tenant, ExportFormat.SARIF)) == Imported(
+    assert taken(backend, other, exported(backend, tenant, ExportFormat.JSONL)) == ImportSummary(2, 2, 0)
+    assert taken(backend, backend.tenant(), exported(backend, tenant, ExportFormat.SARIF)) == ImportSummary(
         2, 2, 0
     )
-    assert taken(backend, other, b"") == Imported(0, 0, 0)
+    assert taken(backend, other, b"") == ImportSummary(0, 0, 0)
 
 
 def test_findings_without_a_repository_are_the_same_when_the_report_comes_again(backend: Backend) -> None:
     tenant = backend.tenant()
     report = json.dumps([gitleaks(Commit="", Link=""), gitleaks(Commit="", Link="", Secret=OTHER)]).encode()
-    assert taken(backend, tenant, report) == Imported(2, 2, 0)
-    assert taken(backend, tenant, report) == Imported(2, 0, 2)
+    assert taken(backend, tenant, report) == ImportSummary(2, 2, 0)
+    assert taken(backend, tenant, report) == ImportSummary(2, 0, 2)
 
 
 @pytest.mark.parametrize("hidden", ["REDACTED", "made-...", ""])

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from outcrop.services.pipeline.context import meanwhile
+from outcrop.services.pipeline.context import run_periodically
 
 
 def test_it_goes_on_while_the_body_runs_and_no_longer():
@@ -20,7 +20,7 @@ def test_it_goes_on_while_the_body_runs_and_no_longer():
                 enough.set()
             await asyncio.sleep(0)
 
-        async with meanwhile(turn):
+        async with run_periodically(turn):
             await enough.wait()
         return turns
 
@@ -39,7 +39,7 @@ def test_a_cancellation_that_is_lost_keeps_nobody_waiting():
             lost += 1
 
     async def main() -> None:
-        async with meanwhile(turn):
+        async with run_periodically(turn):
             await asyncio.sleep(0.01)
 
     asyncio.run(asyncio.wait_for(main(), 5))
@@ -52,7 +52,7 @@ def test_a_body_that_fails_ends_it_too_and_a_turn_that_fails_harms_nobody():
         raise ValueError("in the turn")
 
     async def main() -> None:
-        async with meanwhile(turn):
+        async with run_periodically(turn):
             await asyncio.sleep(0.01)
             raise KeyError("in the body")
 

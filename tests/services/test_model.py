@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from outcrop.domain.errors import NotFoundError, TransitionError
 from outcrop.domain.finding import Action
 from outcrop.services import exchange, findings
-from outcrop.services.exchange.formats import PlaceError
+from outcrop.services.exchange.formats import RecordError
 from outcrop.store import db as database
 from outcrop.store.db import Connection
 from outcrop.store.findings import listing, rollups
@@ -423,7 +423,7 @@ class Histories(RuleBasedStateMachine):
         file = io.BytesIO(
             b"".join(json.dumps(line).encode() + b"\n" for line in [*some, make_line(status="lost")])
         )
-        with pytest.raises(PlaceError, match=f"^line {len(some) + 1}: status"):
+        with pytest.raises(RecordError, match=f"^line {len(some) + 1}: status"):
             self.runner.run(
                 exchange.import_findings(
                     self.db,

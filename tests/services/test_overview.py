@@ -7,7 +7,7 @@ from typing import Any
 
 from outcrop.domain.finding import SourceType, Status, Validation
 from outcrop.domain.scan import Gap
-from outcrop.services.overview import DAYS, URGENT, Overview, overview
+from outcrop.services.overview import DAYS, URGENT, Overview, get_overview
 from tests.support.backend import Backend, Tenant
 from tests.support.factories import make_line, make_scan
 
@@ -15,7 +15,7 @@ NOW = datetime(2026, 3, 1, 0, 30, tzinfo=UTC)
 
 
 def _overview(backend: Backend, tenant: Tenant) -> Overview:
-    return backend.run(lambda db: overview(db, tenant.account.id, now=NOW), transaction=False)
+    return backend.run(lambda db: get_overview(db, tenant.account.id, now=NOW), transaction=False)
 
 
 def _lines(rng: random.Random, count: int) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from outcrop.domain.events import FIELDS, EventType
 from outcrop.domain.scan import ScanRun, ScanStatus
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import TargetKind, TargetSpec
-from outcrop.services.pipeline.foreground import run_now
+from outcrop.services.pipeline.foreground import run_in_foreground
 from outcrop.sources.hosts import github_api
 from tests.support.github_host import Fault, error, secondary
 from tests.support.pipeline import (
@@ -497,7 +497,7 @@ def test_limits_of_the_host_are_waited_for_and_told(pipeline: Pipeline, account:
     pipeline.hub.faults.append(secondary(retry_after=1))
     waits: list[str] = []
     run = pipeline.wait(
-        run_now(
+        run_in_foreground(
             pipeline.tools, account, spec, lambda current: waits.append(current.waiting or ""), by="a test"
         )
     )
@@ -512,7 +512,7 @@ def test_limits_of_the_host_are_waited_for_and_told(pipeline: Pipeline, account:
 
 
 def kill_children(pipeline: Pipeline) -> None:
-    for child in list(pipeline.tools.crew._children):
+    for child in list(pipeline.tools.process_pool._children):
         child._process.kill()
         child._process.join()
 
@@ -544,7 +544,7 @@ def test_a_child_process_that_dies_at_work_fails_its_source_and_is_replaced(
     killing = threading.Thread(target=kill_at_work)
     killing.start()
     run = pipeline.wait(
-        run_now(pipeline.tools, account, spec, lambda _: None, by="a test")
+        run_in_foreground(pipeline.tools, account, spec, lambda _: None, by="a test")
     )  # what it leaves is swept by the next one
     killing.join()
     pipeline.git.delay = 0

@@ -15,8 +15,8 @@ from outcrop.domain.scan import ScanRun, ScanStatus
 from outcrop.domain.target import TargetSpec
 from outcrop.services import findings as triage
 from outcrop.services.pipeline import record as recording
-from outcrop.services.pipeline.foreground import run_now
-from outcrop.services.pipeline.run_source import look_at_source
+from outcrop.services.pipeline.foreground import run_in_foreground
+from outcrop.services.pipeline.run_source import scan_source
 from tests.support.backend import now
 from tests.support.git_host import GitHost
 from tests.support.pipeline import Hosted, Pipeline, Repo, owner_spec, plain_spec, repository_spec, token
@@ -583,7 +583,7 @@ def test_two_runs_over_the_same_source_at_once_make_one_finding(pipeline: Pipeli
 
     async def both() -> None:
         await asyncio.gather(
-            *(look_at_source(pipeline.tools, account.id, run_id, names[0]) for run_id, names in planned)
+            *(scan_source(pipeline.tools, account.id, run_id, names[0]) for run_id, names in planned)
         )
 
     pipeline.wait(both())
@@ -703,7 +703,10 @@ def places(pipeline: Pipeline, account: Account) -> set[tuple[Any, ...]]:
 
 async def both(pipeline: Pipeline, accounts: list[Account], spec: TargetSpec) -> list[ScanRun]:
     return await asyncio.gather(
-        *(run_now(pipeline.tools, account, spec, lambda _: None, by="a test") for account in accounts)
+        *(
+            run_in_foreground(pipeline.tools, account, spec, lambda _: None, by="a test")
+            for account in accounts
+        )
     )
 
 

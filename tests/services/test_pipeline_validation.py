@@ -11,9 +11,9 @@ import pytest
 from outcrop.domain.account import Account
 from outcrop.net.http import open_http
 from outcrop.scanner.risk.score import VERSION
-from outcrop.services.pipeline.context import Tools
-from outcrop.services.pipeline.rescore import rescore
+from outcrop.services.pipeline.context import RunContext
 from outcrop.services.pipeline.revalidate import revalidate_due
+from outcrop.services.pipeline.score import rescore_outdated
 from outcrop.validation.engine import ValidationMode, Validator
 from tests.support.issuer import Issuer, Play, issuer
 from tests.support.pipeline import Pipeline, repository_spec, token
@@ -27,7 +27,7 @@ DOWN = Play(500, JSON, b"{}")
 class Asking:
     """A pipeline that asks a stand-in for GitHub about the credentials it finds."""
 
-    def __init__(self, pipeline: Pipeline, stand_in: Issuer, tools: Tools) -> None:
+    def __init__(self, pipeline: Pipeline, stand_in: Issuer, tools: RunContext) -> None:
         self.pipeline = pipeline
         self.stand_in = stand_in
         self.tools = tools
@@ -169,7 +169,7 @@ def test_scores_of_another_version_are_made_anew(asking, account):
         "UPDATE findings SET composite_score = 1, score_detail = score_detail || '{\"version\": 0}' WHERE account_id = %s",
         account.id,
     )
-    assert asking.pipeline.wait(rescore(asking.tools)) >= 1
+    assert asking.pipeline.wait(rescore_outdated(asking.tools)) >= 1
     found = asking.pipeline.finding(account)
     assert (found["composite_score"], found["score_detail"]["version"]) == (made, VERSION)
 

@@ -223,7 +223,9 @@ def test_the_use_is_noted_once_a_minute_and_a_request_costs_one_statement(
         execute, counts = db.execute, []
         for after in times:
             counts.append(
-                await count_statements(db, lambda after=after: sessions.resume(db, token, now=NOW + after))
+                await count_statements(
+                    db, lambda after=after: sessions.resume_session(db, token, now=NOW + after)
+                )
             )
             db.execute = execute  # type: ignore[method-assign]
         return counts
@@ -238,9 +240,9 @@ def test_nobody_waits_for_another_request_that_notes_the_use(backend: Backend, a
 
     async def work(pool: Pool) -> object:
         async with pool.connection() as one, one.transaction():
-            assert await sessions.resume(one, token, now=NOW + MINUTE)
+            assert await sessions.resume_session(one, token, now=NOW + MINUTE)
             async with pool.connection() as two:
-                return await asyncio.wait_for(sessions.resume(two, token, now=NOW + MINUTE), 20)
+                return await asyncio.wait_for(sessions.resume_session(two, token, now=NOW + MINUTE), 20)
 
     assert with_pool(backend, work, size=2) is not None
 
@@ -250,7 +252,7 @@ def test_what_is_over_is_swept(backend: Backend, account: Account) -> None:
     sign_in(backend, member.email)
     late = sign_in(backend, member.email, now=NOW + DAY)
     refusal(backend, member.email)
-    backend.run(lambda db: sessions.sweep(db, now=NOW + 14 * DAY))
+    backend.run(lambda db: sessions.delete_expired(db, now=NOW + 14 * DAY))
     assert backend.sql("SELECT count(*) FROM sessions WHERE member_id = %s", member.id) == [(1,)]
     assert backend.sql("SELECT count(*) FROM sign_in_attempts") == [(0,)]
     assert resume(backend, late, NOW + 14 * DAY) is not None

@@ -46,15 +46,17 @@ def invite(
     backend: Backend, account: Account, by: Member | str, role: Role = MEMBER, email: str | None = None
 ) -> tuple[str, str]:
     email = email or f"{uuid4().hex}@example.com"
-    return email, backend.run(lambda db: team.invite(db, account, by, email=email, role=role, now=NOW))
+    return email, backend.run(lambda db: team.invite_member(db, account, by, email=email, role=role, now=NOW))
 
 
 def accept(backend: Backend, token: str, password: str = NEW, now: Any = NOW) -> Member:
-    return with_pool(backend, lambda pool: team.accept(pool, backend.keys, token, password=password, now=now))
+    return with_pool(
+        backend, lambda pool: team.accept_link(pool, backend.keys, token, password=password, now=now)
+    )
 
 
 def opened(backend: Backend, token: str, now: Any = NOW) -> team.OneTimeLink | None:
-    return backend.run(lambda db: team.open_link(db, token, now=now))
+    return backend.run(lambda db: team.find_link(db, token, now=now))
 
 
 def members(backend: Backend, account: Account) -> dict[UUID, Role]:
@@ -95,7 +97,7 @@ def test_a_link_opened_many_times_at_once_makes_one_member(
     email, token = invite(backend, account, owner)
 
     async def work(pool: Pool) -> list[object]:
-        joining = (team.accept(pool, backend.keys, token, password=NEW, now=NOW) for _ in range(4))
+        joining = (team.accept_link(pool, backend.keys, token, password=NEW, now=NOW) for _ in range(4))
         return await asyncio.gather(*joining, return_exceptions=True)
 
     results = with_pool(backend, work, size=4)
@@ -127,12 +129,12 @@ def test_a_link_ends_by_time_by_withdrawal_and_by_another_one(
 def test_expired_links_are_swept(backend: Backend, account: Account, owner: Member) -> None:
     invite(backend, account, owner)
     reset = backend.run(
-        lambda db: team.reset_link(db, owner.email, by="operator", now=NOW + 6 * DAY + 2 * STEP)
+        lambda db: team.create_reset_link(db, owner.email, by="operator", now=NOW + 6 * DAY + 2 * STEP)
     )
     kept = "SELECT kind FROM links WHERE account_id = %s"
-    backend.run(lambda db: sessions.sweep(db, now=NOW + 7 * DAY - STEP))
+    backend.run(lambda db: sessions.delete_expired(db, now=NOW + 7 * DAY - STEP))
     assert len(backend.sql(kept, account.id)) == 2
-    backend.run(lambda db: sessions.sweep(db, now=NOW + 7 * DAY))
+    backend.run(lambda db: sessions.delete_expired(db, now=NOW + 7 * DAY))
     assert backend.sql(kept, account.id) == [("reset",)]
     assert opened(backend, reset, NOW + 7 * DAY) is not None
 
@@ -184,7 +186,7 @@ def test_one_invites_withdraws_and_removes_only_whom_ones_role_manages(
     for refused, work in [
         (
             ForbiddenError,
-            lambda db: team.invite(
+            lambda db: team.invite_member(
                 db, account, actor, email=f"{uuid4().hex}@example.com", role=role, now=NOW
             ),
         ),
@@ -244,7 +246,9 @@ def test_one_may_step_down_but_never_up(backend: Backend, account: Account, owne
         backend.run(lambda db: team.change_role(db, account, admin, admin.id, MEMBER, now=NOW)).role is MEMBER
     )
     with pytest.raises(ForbiddenError):  # by what the member was when the page was opened
-        backend.run(lambda db: team.invite(db, account, admin, email="x@example.com", role=MEMBER, now=NOW))
+        backend.run(
+            lambda db: team.invite_member(db, account, admin, email="x@example.com", role=MEMBER, now=NOW)
+        )
 
 
 def test_the_last_owner_stays(backend: Backend, account: Account, owner: Member) -> None:
@@ -316,7 +320,7 @@ def test_an_account_reaches_nobody_of_another(backend: Backend, account: Account
     for work in (
         lambda db: team.change_role(db, theirs, owner, stranger.id, ADMIN, now=NOW),
         lambda db: team.remove_member(db, theirs, owner, stranger.id, now=NOW),
-        lambda db: team.invite(db, theirs, owner, email="x@example.com", role=MEMBER, now=NOW),
+        lambda db: team.invite_member(db, theirs, owner, email="x@example.com", role=MEMBER, now=NOW),
     ):
         with pytest.raises(ForbiddenError):
             backend.run(work)
@@ -331,8 +335,8 @@ def test_a_reset_link_sets_the_password_once_and_ends_every_session(
     backend: Backend, account: Account, owner: Member
 ) -> None:
     session = sign_in(backend, owner.email)
-    earlier = backend.run(lambda db: team.reset_link(db, owner.email, by="operator", now=NOW))
-    token = backend.run(lambda db: team.reset_link(db, owner.email.upper(), by="operator", now=NOW))
+    earlier = backend.run(lambda db: team.create_reset_link(db, owner.email, by="operator", now=NOW))
+    token = backend.run(lambda db: team.create_reset_link(db, owner.email.upper(), by="operator", now=NOW))
     assert opened(backend, earlier) is None
     link = opened(backend, token, NOW + DAY - STEP)
     assert link is not None
@@ -353,7 +357,7 @@ def test_a_reset_link_sets_the_password_once_and_ends_every_session(
     with pytest.raises(NotFoundError):
         accept(backend, token)
     with pytest.raises(NotFoundError):
-        backend.run(lambda db: team.reset_link(db, "nobody@example.com", by="operator", now=NOW))
+        backend.run(lambda db: team.create_reset_link(db, "nobody@example.com", by="operator", now=NOW))
     actions = [(actor, action) for actor, action, *_ in trail(backend, account) if action.startswith("user.")]
     assert actions == [("operator", "user.reset_link")] * 2 + [(owner.email, "user.set_password")]
 
@@ -422,13 +426,13 @@ def test_the_second_step_asks_for_nothing_until_it_is_confirmed(
     backend: Backend, account: Account, owner: Member
 ) -> None:
     begun = backend.run(lambda db: team.begin_totp(db, backend.keys, account, owner, now=NOW))
-    assert backend.run(lambda db: team.recovery_codes_left(db, account, owner)) is None
+    assert backend.run(lambda db: team.count_recovery_codes(db, account, owner)) is None
     assert sign_in(backend, owner.email)
     with pytest.raises(BadInputError):
         backend.run(lambda db: team.confirm_totp(db, backend.keys, owner, "000000", NOW + 365 * DAY))
     app, codes = turn_on(backend, account, owner)
     assert app.secret != begun.secret
-    assert backend.run(lambda db: team.recovery_codes_left(db, account, owner)) == 10
+    assert backend.run(lambda db: team.count_recovery_codes(db, account, owner)) == 10
     for work in (
         lambda db: team.begin_totp(db, backend.keys, account, owner, now=NOW),
         lambda db: team.confirm_totp(db, backend.keys, owner, app.at(NOW + STEP), NOW + STEP),
@@ -505,7 +509,7 @@ def test_each_recovery_code_works_once_and_for_its_member_only(
     assert sign_in(backend, owner.email, code=codes[0].upper())
     assert refused(backend, owner.email, code=codes[0]) == "wrong"
     assert sign_in(backend, owner.email, code=codes[1].replace("-", ""))
-    assert backend.run(lambda db: team.recovery_codes_left(db, account, owner)) == 8
+    assert backend.run(lambda db: team.count_recovery_codes(db, account, owner)) == 8
     assert trail(backend, account)[-1][4]["recovery_codes_left"] == 8
 
 
@@ -515,17 +519,20 @@ def test_the_second_step_goes_by_the_password_or_the_operator(
     turn_on(backend, account, owner)
     with pytest.raises(SignInError):
         with_pool(
-            backend, lambda pool: team.remove_totp(pool, owner, password="a wrong pass phrase", now=NOW)
+            backend, lambda pool: team.disable_totp(pool, owner, password="a wrong pass phrase", now=NOW)
         )
     assert refused(backend, owner.email) == "code_needed"
-    with_pool(backend, lambda pool: team.remove_totp(pool, owner, password=PASSWORD, now=NOW))
+    with_pool(backend, lambda pool: team.disable_totp(pool, owner, password=PASSWORD, now=NOW))
     assert sign_in(backend, owner.email)
-    assert backend.run(lambda db: team.recovery_codes_left(db, account, owner)) is None
+    assert backend.run(lambda db: team.count_recovery_codes(db, account, owner)) is None
     with pytest.raises(BadInputError):
-        with_pool(backend, lambda pool: team.remove_totp(pool, owner, password=PASSWORD, now=NOW))
+        with_pool(backend, lambda pool: team.disable_totp(pool, owner, password=PASSWORD, now=NOW))
     turn_on(backend, account, owner)
     for _ in range(2):
-        assert backend.run(lambda db: team.drop_totp(db, owner.email, by="operator", now=NOW)) == owner
+        assert (
+            backend.run(lambda db: team.disable_totp_by_operator(db, owner.email, by="operator", now=NOW))
+            == owner
+        )
     assert sign_in(backend, owner.email)
     actions = [
         (actor, action, outcome)

@@ -61,7 +61,7 @@ def test_what_is_closed_is_reopened_without_an_event_and_the_history_tells_it(
         None,
     ]
     assert _events(backend, tenant) == events
-    latest, before = backend.run(lambda db: findings.history(db, tenant.account.id, id_))
+    latest, before = backend.run(lambda db: findings.list_history(db, tenant.account.id, id_))
     assert (latest.action, latest.actor, latest.detail["to"]) == ("finding.reopen", JO, "active")
     assert "still there" in latest.detail["note"]
     assert SECRET not in latest.detail["note"]
@@ -75,7 +75,7 @@ def test_reopening_what_is_active_writes_nothing_and_what_is_stale_is_refused(ba
     with pytest.raises(TransitionError, match="a scan sees it"):
         _reopen(backend, tenant, stale)
     assert [
-        backend.run(lambda db, i=i: findings.history(db, tenant.account.id, i)) for i in (active, stale)
+        backend.run(lambda db, i=i: findings.list_history(db, tenant.account.id, i)) for i in (active, stale)
     ] == [[], []]
 
 
@@ -90,7 +90,7 @@ def test_what_was_hidden_is_shown_again_and_its_history_tells_both(backend: Back
         )
         assert back.suppressed_at is None
     assert tenant.get("/findings", status="active").json()["meta"]["total"] == 1
-    told = backend.run(lambda db: findings.history(db, tenant.account.id, id_))
+    told = backend.run(lambda db: findings.list_history(db, tenant.account.id, id_))
     assert [line.action for line in told] == ["finding.unsuppress", "finding.suppress"]
 
 
@@ -131,7 +131,7 @@ def test_every_move_can_be_made_to_several_with_a_note_that_is_masked(
         (id_, TriageResult.CHANGED) for id_ in ids
     ]
     for id_ in ids:
-        (line,) = backend.run(lambda db, id_=id_: findings.history(db, tenant.account.id, id_))
+        (line,) = backend.run(lambda db, id_=id_: findings.list_history(db, tenant.account.id, id_))
         assert line.action == f"finding.{move}"
         assert line.detail["note"].startswith("see ")
         assert SECRET not in line.detail["note"]
@@ -144,8 +144,8 @@ def test_history_is_of_one_finding_of_one_account(backend: Backend) -> None:
     _finding(backend, neighbour, id=str(id_))
     for one in (id_, other):
         tenant.post(f"/findings/{one}/restrict").raise_for_status()
-    assert len(backend.run(lambda db: findings.history(db, tenant.account.id, id_))) == 1
-    assert backend.run(lambda db: findings.history(db, neighbour.account.id, id_)) == []
+    assert len(backend.run(lambda db: findings.list_history(db, tenant.account.id, id_))) == 1
+    assert backend.run(lambda db: findings.list_history(db, neighbour.account.id, id_)) == []
 
 
 def test_the_same_credential_elsewhere_is_told_highest_score_first(backend: Backend) -> None:
@@ -163,13 +163,14 @@ def test_the_same_credential_elsewhere_is_told_highest_score_first(backend: Back
 
     def places(id_: UUID, limit: int = 20) -> list[UUID]:
         return [
-            f.id for f in backend.run(lambda db: findings.other_places(db, tenant.account.id, id_, limit))
+            f.id
+            for f in backend.run(lambda db: findings.list_other_places(db, tenant.account.id, id_, limit))
         ]
 
     assert places(ids[1]) == [ids[3], ids[2], ids[0]]
     assert places(ids[1], limit=2) == [ids[3], ids[2]]
     assert places(unknown[0]) == []
-    assert backend.run(lambda db: findings.other_places(db, neighbour.account.id, ids[0])) == []
+    assert backend.run(lambda db: findings.list_other_places(db, neighbour.account.id, ids[0])) == []
 
 
 def test_what_is_not_there_is_not_found(backend: Backend) -> None:

@@ -22,10 +22,10 @@ from outcrop.runtime import prepare
 from outcrop.services import accounts
 from outcrop.services import targets as target_service
 from outcrop.services.pipeline import plan
-from outcrop.services.pipeline.context import MOST_TRIES, Tools, now
+from outcrop.services.pipeline.context import MAX_ATTEMPTS, RunContext, now
 from outcrop.services.pipeline.enqueue import defer, start_run
 from outcrop.services.pipeline.maintenance import pick_up_orphans, pick_up_stalled, start_due, turn_stale
-from outcrop.services.pipeline.run_source import look_at_source
+from outcrop.services.pipeline.run_source import scan_source
 from outcrop.settings import Settings
 from outcrop.sources.resolve_target import ScanSource
 from outcrop.store import db as database
@@ -59,7 +59,7 @@ def tenant(backend: Backend) -> Tenant:
     return backend.tenant()
 
 
-def keep(backend: Backend, *chores: Callable[[Tools], Awaitable[T]]) -> list[T]:
+def keep(backend: Backend, *chores: Callable[[RunContext], Awaitable[T]]) -> list[T]:
     """Do chores at once, as so many workers would."""
 
     async def main() -> list[T]:
@@ -67,7 +67,7 @@ def keep(backend: Backend, *chores: Callable[[Tools], Awaitable[T]]) -> list[T]:
         async with database.open_pool(
             backend.settings.database_url, size=len(chores), statement_timeout=30
         ) as pool:
-            tools = cast("Tools", WithPool(pool))
+            tools = cast("RunContext", WithPool(pool))
             return list(await asyncio.gather(*(chore(tools) for chore in chores)))
 
     return asyncio.run(main())
@@ -243,11 +243,11 @@ def test_being_told_to_stop_is_no_try(backend: Backend, tenant: Tenant) -> None:
         assert taken is not None
         return taken.tries
 
-    assert [backend.run(stopped) for _ in range(2 * MOST_TRIES)] == [1] * 2 * MOST_TRIES
+    assert [backend.run(stopped) for _ in range(2 * MAX_ATTEMPTS)] == [1] * 2 * MAX_ATTEMPTS
 
 
 def look(backend: Backend, tenant: Tenant, scan_id: UUID, source: str) -> None:
-    keep(backend, lambda tools: look_at_source(tools, tenant.account.id, scan_id, source))
+    keep(backend, lambda tools: scan_source(tools, tenant.account.id, scan_id, source))
 
 
 def test_an_error_that_nobody_thought_of_is_tried_three_times_and_told_by_its_kind(
@@ -256,9 +256,9 @@ def test_an_error_that_nobody_thought_of_is_tried_three_times_and_told_by_its_ki
     async def broken(*_: object) -> None:
         raise KeyError("a value that is nobody's business")
 
-    monkeypatch.setattr("outcrop.services.pipeline.run_source.look_at_site", broken)
+    monkeypatch.setattr("outcrop.services.pipeline.run_source.scan_site", broken)
     scan_id = start(backend, tenant, "https://shop.example")
-    for _ in range(MOST_TRIES - 1):
+    for _ in range(MAX_ATTEMPTS - 1):
         with pytest.raises(KeyError):
             look(backend, tenant, scan_id, "https://shop.example")
     look(backend, tenant, scan_id, "https://shop.example")
@@ -272,11 +272,11 @@ def test_a_look_that_is_told_to_stop_at_any_moment_is_no_try(
     async def stopped(*_: object, **__: object) -> None:
         raise asyncio.CancelledError
 
-    for moment in ("look.credential", "look.look_at_site", "look.scans.end_source"):
+    for moment in ("run_source.credential", "run_source.scan_site", "run_source.scans.end_source"):
         scan_id = start(backend, tenant, "https://shop.example")
         with monkeypatch.context() as patch:
             if moment.endswith("end_source"):
-                patch.setattr("outcrop.services.pipeline.run_source.look_at_site", nothing)
+                patch.setattr("outcrop.services.pipeline.run_source.scan_site", nothing)
             patch.setattr(f"outcrop.services.pipeline.{moment}", stopped)
             with pytest.raises(asyncio.CancelledError):
                 look(backend, tenant, scan_id, "https://shop.example")

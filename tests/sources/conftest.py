@@ -16,7 +16,7 @@ from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.rules.example_templates import expand
 from outcrop.services import local_scan
-from outcrop.services.local_scan import Options, Report
+from outcrop.services.local_scan import ScanOptions, ScanReport
 from tests.support import rulesets
 from tests.support.rulesets import cached_in
 
@@ -159,7 +159,7 @@ def ruleset() -> RuleSet:
 class Scanned:
     """A scan's report in the words of the tests."""
 
-    report: Report
+    report: ScanReport
 
     @property
     def gaps(self) -> list[tuple[str, str]]:
@@ -194,7 +194,7 @@ def scan(ruleset: RuleSet, tmp_path_factory: pytest.TempPathFactory) -> Scan:
 
     def run(*targets: Path | str, jobs: int = 1, **options: Any) -> Scanned:
         work = tmp_path_factory.mktemp("work")
-        made = Options(ruleset=ruleset, jobs=jobs, work=work, **options)
+        made = ScanOptions(ruleset=ruleset, jobs=jobs, work=work, **options)
         report = local_scan.scan([str(target) for target in targets], made, lambda _: None)
         assert list(work.glob("work/scan-*")) == [], "a work folder was left"
         return Scanned(report)

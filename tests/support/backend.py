@@ -133,11 +133,11 @@ class Backend:
             httpx.Client(base_url=self.base_url, headers=headers, timeout=30, trust_env=False, verify=False)
         )
 
-    def import_(self, account: Account, *lines: dict[str, Any]) -> exchange.Imported:
+    def import_(self, account: Account, *lines: dict[str, Any]) -> exchange.ImportSummary:
         """Import findings as `outcrop import` does."""
         file = io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
 
-        async def work(db: Connection) -> exchange.Imported:
+        async def work(db: Connection) -> exchange.ImportSummary:
             return await exchange.import_findings(
                 db, self.keys, account, file, keep_secrets=True, by="test", now=now(), progress=lambda _: None
             )

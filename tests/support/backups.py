@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from outcrop.services import backup as backups
-from outcrop.services.backup import BackedUp, Checked, Restored
+from outcrop.services.backup import BackupSummary, RestoreSummary, VerifiedBackup
 from outcrop.store import db as database
 from outcrop.store.backup.tables import LEFT_OUT
 from outcrop.store.keyring import OperatorKey
@@ -24,27 +24,29 @@ CREDENTIAL = "made-up-" + "Qz7" * 9
 
 def backed_up(
     url: str, *, progress: Any = lambda _: None, operator: OperatorKey = OPERATOR
-) -> tuple[bytes, BackedUp]:
+) -> tuple[bytes, BackupSummary]:
     file = io.BytesIO()
 
-    async def main() -> BackedUp:
+    async def main() -> BackupSummary:
         async with await database.connect(url) as db:
-            return await backups.back_up(db, operator, file, version="0.0.1", now=now(), progress=progress)
+            return await backups.write_backup(
+                db, operator, file, version="0.0.1", now=now(), progress=progress
+            )
 
     done = asyncio.run(main())
     return file.getvalue(), done
 
 
-def checked(file: bytes, *, operator: OperatorKey = OPERATOR) -> Checked:
-    return asyncio.run(backups.check(io.BytesIO(file), "it", operator, progress=lambda _: None))
+def checked(file: bytes, *, operator: OperatorKey = OPERATOR) -> VerifiedBackup:
+    return asyncio.run(backups.verify_backup(io.BytesIO(file), "it", operator, progress=lambda _: None))
 
 
-def restored(url: str, file: bytes) -> Restored:
+def restored(url: str, file: bytes) -> RestoreSummary:
     known = checked(file)
 
-    async def main() -> Restored:
+    async def main() -> RestoreSummary:
         async with await database.connect(url) as db, db.transaction():
-            return await backups.restore(
+            return await backups.restore_backup(
                 db, io.BytesIO(file), "it", known, by="test", now=now(), progress=lambda _: None
             )
 

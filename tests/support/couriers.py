@@ -22,7 +22,7 @@ from outcrop.net.guard import Egress
 from outcrop.net.post import PostClient
 from outcrop.runtime import prepare
 from outcrop.services import delivery
-from outcrop.services.delivery import Courier
+from outcrop.services.delivery import DeliveryWorker
 from outcrop.settings import Settings
 from outcrop.store import db as database
 from outcrop.store import outbox
@@ -50,7 +50,7 @@ def while_claiming() -> None:
 
 
 def when_claimed() -> None:
-    Courier._send = die  # type: ignore[method-assign]
+    DeliveryWorker._send = die  # type: ignore[method-assign]
 
 
 def when_connected() -> None:
@@ -137,7 +137,7 @@ class Parent:
         stop = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
         async with database.open_pool(self.url, size=2, statement_timeout=20) as pool:
-            await Courier(pool, self.keys, self.poster.post, slots=20).run(stop)
+            await DeliveryWorker(pool, self.keys, self.poster.post, slots=20).run(stop)
 
     def die(self, point: str) -> bool:
         """Let a courier run until it dies at a point; tell whether it did."""

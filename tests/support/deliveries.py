@@ -15,7 +15,7 @@ from outcrop.net.guard import Egress
 from outcrop.net.post import PostClient
 from outcrop.runtime import prepare
 from outcrop.services import accounts, webhooks
-from outcrop.services.delivery import SLOTS, Courier
+from outcrop.services.delivery import SLOTS, DeliveryWorker
 from outcrop.settings import Settings
 from outcrop.store import db as database
 from outcrop.store import outbox
@@ -104,7 +104,9 @@ async def deliver_all(
 ) -> None:
     async with database.open_pool(url, size=4, statement_timeout=20) as pool:
         stop = asyncio.Event()
-        courier = asyncio.create_task(Courier(pool, keys, PostClient(egress).post, slots=slots).run(stop))
+        courier = asyncio.create_task(
+            DeliveryWorker(pool, keys, PostClient(egress).post, slots=slots).run(stop)
+        )
         try:
             async with asyncio.timeout(seconds):
                 while True:

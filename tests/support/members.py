@@ -67,7 +67,7 @@ def sign_in(backend: Backend, email: str, password: str = PASSWORD, **given: Any
 
 
 def resume(backend: Backend, token: str, now: datetime = NOW) -> SignedInMember | None:
-    return backend.run(lambda db: sessions.resume(db, token, now=now))
+    return backend.run(lambda db: sessions.resume_session(db, token, now=now))
 
 
 def trail(backend: Backend, account: Account) -> list[tuple[str, str, str | None, str, dict[str, Any]]]:

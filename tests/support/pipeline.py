@@ -24,11 +24,11 @@ from outcrop.scanner.engine.ruleset import _to_cache, make
 from outcrop.scanner.rules.example_templates import expand
 from outcrop.scanner.rules.toml import load_text
 from outcrop.services import accounts, findings
-from outcrop.services.pipeline.context import Tools
+from outcrop.services.pipeline.context import RunContext
 from outcrop.services.pipeline.enqueue import start_run
-from outcrop.services.pipeline.foreground import run_now
+from outcrop.services.pipeline.foreground import run_in_foreground
 from outcrop.services.pipeline.plan import plan_run
-from outcrop.services.pipeline.run_source import look_at_source
+from outcrop.services.pipeline.run_source import scan_source
 from outcrop.sources.isolated.process_pool import open_process_pool
 from outcrop.store import db as database
 from outcrop.store.keyring import Keys
@@ -161,7 +161,7 @@ class Pipeline:
 
     loop: asyncio.Runner
     url: str
-    tools: Tools
+    tools: RunContext
     git: GitHost
     hub: GitHubHost
     served: Path
@@ -203,9 +203,9 @@ class Pipeline:
 
         return self.wait(make())
 
-    def scan(self, account: Account, spec: TargetSpec, tools: Tools | None = None) -> ScanRun:
+    def scan(self, account: Account, spec: TargetSpec, tools: RunContext | None = None) -> ScanRun:
         """Run a target in the foreground, as `outcrop scan --account` does. No work is left behind."""
-        run = self.wait(run_now(tools or self.tools, account, spec, lambda _: None, by="a test"))
+        run = self.wait(run_in_foreground(tools or self.tools, account, spec, lambda _: None, by="a test"))
         assert run.finished_at is not None
         self.assert_no_work_is_left()
         return run
@@ -247,7 +247,7 @@ class Pipeline:
         return self.wait(plan())
 
     def look(self, account: Account, run_id: UUID, source: str) -> None:
-        self.wait(look_at_source(self.tools, account.id, run_id, source))
+        self.wait(scan_source(self.tools, account.id, run_id, source))
 
     def told(self, account: Account, run_id: UUID) -> ScanRun:
         async def select() -> ScanRun:
@@ -262,14 +262,14 @@ class Pipeline:
         return self.loop.run(work)
 
     @contextmanager
-    def rules(self, text: str) -> Iterator[Tools]:
+    def rules(self, text: str) -> Iterator[RunContext]:
         """Give tools that know these rules and no others; the child processes find them in the cache."""
         ruleset = make(load_text(text, "own.toml"), secrets.token_hex(16))
         _to_cache(self.cache, ruleset)
         stack = AsyncExitStack()
         crew = self.wait(_entered(stack, open_process_pool(1, [], ruleset, self.tools.egress, self.cache)))
         try:
-            yield replace(self.tools, ruleset=ruleset, crew=crew)
+            yield replace(self.tools, ruleset=ruleset, process_pool=crew)
         finally:
             self.wait(stack.aclose())
 
@@ -300,7 +300,7 @@ class Pipeline:
 
         async def read() -> Excerpt | None:
             async with self.tools.pool.connection() as db:
-                return await findings.excerpt(db, self.tools.keys, account.id, id_)
+                return await findings.get_excerpt(db, self.tools.keys, account.id, id_)
 
         return self.wait(read())
 
@@ -363,13 +363,13 @@ def open_pipeline(url: str, keys: Keys, folder: Path) -> Iterator[Pipeline]:
 
 def _tools(
     stack: AsyncExitStack, url: str, keys: Keys, egress: Egress, github_url: str, cache: Path
-) -> Coroutine[Any, Any, Tools]:
-    async def make() -> Tools:
-        return Tools(
+) -> Coroutine[Any, Any, RunContext]:
+    async def make() -> RunContext:
+        return RunContext(
             pool=await stack.enter_async_context(database.open_pool(url, size=8, statement_timeout=30)),
             keys=keys,
             ruleset=ruleset(),
-            crew=await stack.enter_async_context(open_process_pool(2, [], ruleset(), egress, cache)),
+            process_pool=await stack.enter_async_context(open_process_pool(2, [], ruleset(), egress, cache)),
             http=(http := await stack.enter_async_context(open_http(egress))),
             validator=Validator(http, ValidationMode.OFF),
             egress=egress,

@@ -14,10 +14,10 @@ from outcrop.domain.secret import Secret
 from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, TargetSpec
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
-from outcrop.services.pipeline.context import Tools
+from outcrop.services.pipeline.context import RunContext
 from outcrop.services.pipeline.enqueue import start_run
 from outcrop.services.pipeline.plan import plan_run
-from outcrop.services.pipeline.run_source import look_at_source
+from outcrop.services.pipeline.run_source import scan_source
 from outcrop.store.runs import targets
 from tests.support.backend import now
 from tests.support.pipeline import Pipeline
@@ -54,7 +54,7 @@ class SiteRuns:
         return self.pipeline.told(self.account, run_id)
 
     async def run(
-        self, spec: TargetSpec, tools: Tools | None = None, *, credential: str | None = None
+        self, spec: TargetSpec, tools: RunContext | None = None, *, credential: str | None = None
     ) -> UUID:
         target_id = await self._target(spec, credential) if credential else None
         run_id, names = await self.plan(spec, target_id)
@@ -77,10 +77,10 @@ class SiteRuns:
             )
         return run.id, await plan_run(tools, self.account.id, run.id, deferred=False)
 
-    async def look(self, run_id: UUID, source: str, tools: Tools | None = None) -> None:
+    async def look(self, run_id: UUID, source: str, tools: RunContext | None = None) -> None:
         egress = self.egress or self.host.egress
         async with open_http(egress) as http:
-            await look_at_source(
+            await scan_source(
                 replace(tools or self.pipeline.tools, http=http, egress=egress),
                 self.account.id,
                 run_id,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from outcrop.domain.account import Caller
-from outcrop.notes import Notes
+from outcrop.notes import NoteCleaner
 from outcrop.store.db import Connection
 from outcrop.store.keyring import Keys
 
@@ -17,7 +17,7 @@ class Visit:
     caller: Caller
     db: Connection
     keys: Keys
-    notes: Notes
+    notes: NoteCleaner
 
 
 def visit(request: Request) -> Visit:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from outcrop.api import errors
 from outcrop.api.deps import SCOPE, Visit
 from outcrop.domain.account import token_digest
-from outcrop.notes import Notes
+from outcrop.notes import NoteCleaner
 from outcrop.runtime import Runtime
 from outcrop.store.db import UNAVAILABLE, entered
 from outcrop.store.people import keys
@@ -35,7 +35,7 @@ class Gate:
         self,
         app: ASGIApp,
         *,
-        notes: Notes,
+        notes: NoteCleaner,
         base_url: str,
         rate_limit: int | None,
         cors_origins: list[str],

@@ -13,11 +13,11 @@ from outcrop.domain.scan import ScanRun, ScanStatus, public_fields
 from outcrop.domain.target import OPTIONS, TargetKind, TargetSpec, parse_target
 from outcrop.runtime import open_runtime
 from outcrop.services import accounts
-from outcrop.services.pipeline.foreground import run_now
+from outcrop.services.pipeline.foreground import run_in_foreground
 from outcrop.settings import Settings
 from outcrop.sources.fork_pool import cores
 from outcrop.store.db import UNAVAILABLE
-from outcrop.worker import open_tools
+from outcrop.worker import open_run_context
 
 _STATEMENT_TIMEOUT = 600.0
 
@@ -73,5 +73,5 @@ async def _main(settings: Settings, slug: str, specs: list[TargetSpec], jobs: in
                 figures = ", ".join(f"{value:,} {name}" for name, value in current.progress.items() if value)
                 bar.update(task, description=current.waiting or f"{current.target}: {figures or 'planning'}")
 
-            async with open_tools(settings, runtime, jobs) as tools:
-                return [await run_now(tools, account, spec, told, by=OPERATOR) for spec in specs]
+            async with open_run_context(settings, runtime, jobs) as tools:
+                return [await run_in_foreground(tools, account, spec, told, by=OPERATOR) for spec in specs]

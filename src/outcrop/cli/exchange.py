@@ -35,7 +35,7 @@ def import_(
     """Fill an account from a file: every line, or none."""
     settings = start()
 
-    async def main(source: BinaryIO, told: Callable[[int], None]) -> exchange.Imported:
+    async def main(source: BinaryIO, told: Callable[[int], None]) -> exchange.ImportSummary:
         async with open_session(settings) as session:
             step_back(session.db.info.backend_pid if settings.database_url is None else None)
             return await exchange.import_findings(

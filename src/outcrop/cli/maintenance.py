@@ -41,10 +41,10 @@ def doctor(as_json: AsJson = False) -> None:
     """Check the database, its schema, the secret key, and that every count is what a recount gives."""
     settings = start()
 
-    async def main() -> list[maintenance.Check]:
+    async def main() -> list[maintenance.HealthCheck]:
         with database_url(settings) as url:
             async with await database.connect(url) as db:
-                return await maintenance.examine(db, operator_key(settings))
+                return await maintenance.run_health_checks(db, operator_key(settings))
 
     checks = run(main)
     show_all(
@@ -65,11 +65,11 @@ def backup(
     """Write everything as it is at this moment into one file; the service may go on meanwhile. The secret key is not in it."""
     settings, moment = start(), cli.now()
 
-    async def main(target: BinaryIO, told: Callable[[int], None]) -> backups.BackedUp:
+    async def main(target: BinaryIO, told: Callable[[int], None]) -> backups.BackupSummary:
         with database_url(settings) as url:
             async with await database.connect(url) as db:
                 cli.step_back(db.info.backend_pid if settings.database_url is None else None)
-                return await backups.back_up(
+                return await backups.write_backup(
                     db, operator_key(settings), target, version=version("outcrop"), now=moment, progress=told
                 )
 
@@ -100,13 +100,13 @@ def restore(
     """Fill an empty database from a backup, wholly or not at all."""
     settings, moment = start(), cli.now()
 
-    async def main(source: BinaryIO, size: int) -> tuple[backups.Checked, backups.Restored]:
+    async def main(source: BinaryIO, size: int) -> tuple[backups.VerifiedBackup, backups.RestoreSummary]:
         with bytes_done("checking", size) as told:
-            checked = await backups.check(source, str(file), operator_key(settings), progress=told)
+            checked = await backups.verify_backup(source, str(file), operator_key(settings), progress=told)
         source.seek(0)
         with bytes_done("restoring", size) as told, database_url(settings) as url:
             async with await database.connect(url) as db, db.transaction():
-                return checked, await backups.restore(
+                return checked, await backups.restore_backup(
                     db, source, str(file), checked, by=cli.OPERATOR, now=moment, progress=told
                 )
 

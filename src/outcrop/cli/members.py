@@ -88,7 +88,7 @@ def invite_user(
     async def main() -> str:
         async with cli.transaction(settings) as session:
             there = await accounts.get_account(session.db, slug)
-            return await team.invite(session.db, there, OPERATOR, email=email, role=role, now=now)
+            return await team.invite_member(session.db, there, OPERATOR, email=email, role=role, now=now)
 
     _show_link(settings, run(main), LinkKind.INVITE, now, {"email": email, "role": role}, as_json=as_json)
 
@@ -127,7 +127,7 @@ def turn_totp_off(email: str, as_json: AsJson = False) -> None:
 
     async def main() -> Member:
         async with cli.transaction(settings) as session:
-            return await team.drop_totp(session.db, email, by=OPERATOR, now=cli.now())
+            return await team.disable_totp_by_operator(session.db, email, by=OPERATOR, now=cli.now())
 
     show({"email": run(main).email, "totp": False}, as_json=as_json)
 
@@ -137,7 +137,7 @@ def _reset_link(settings: Settings, email: str, *, as_json: bool) -> None:
 
     async def main() -> str:
         async with cli.transaction(settings) as session:
-            return await team.reset_link(session.db, email, by=OPERATOR, now=now)
+            return await team.create_reset_link(session.db, email, by=OPERATOR, now=now)
 
     _show_link(settings, run(main), LinkKind.RESET, now, {"email": email}, as_json=as_json)
 

@@ -21,7 +21,7 @@ from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.engine.ruleset import load
 from outcrop.services import local_scan
-from outcrop.services.local_scan import LocalFinding, Options, Report
+from outcrop.services.local_scan import LocalFinding, ScanOptions, ScanReport
 from outcrop.sources.fork_pool import cores
 from outcrop.sources.located import ProgressCallback
 from outcrop.sources.workspace import cache_folder
@@ -145,7 +145,7 @@ def scan(  # noqa: PLR0917 - every option of the command
     cache = cache_folder()
     if staged and since:
         raise BadInputError("--staged and --since exclude each other")
-    options = Options(
+    options = ScanOptions(
         ruleset=load(rules or [], gitleaks=gitleaks_config, cache=cache),
         floor=confidence,
         jobs=jobs or cores(),
@@ -170,7 +170,7 @@ def scan(  # noqa: PLR0917 - every option of the command
     _end(report)
 
 
-def _end(report: Report) -> NoReturn:
+def _end(report: ScanReport) -> NoReturn:
     """Tell what was not looked at, and end with the code that says whether something was found."""
     for where, why in report.gaps:
         print(f"not scanned: {where}: {why}", file=sys.stderr)
@@ -211,7 +211,7 @@ def _reach(targets: list[str]) -> dict[str, Any]:
     return {"reach": RemoteAccess(egress, settings.github_api_url, token), "web_host": settings.github_host}
 
 
-def _validated(report: Report, *, only_valid: bool) -> bool:
+def _validated(report: ScanReport, *, only_valid: bool) -> bool:
     """Ask issuers about what was found; tell whether that is switched on. Nothing is loaded for it where nothing was found."""
     if not report.findings:
         return True
@@ -287,7 +287,7 @@ def _counting(stack: ExitStack) -> Callable[[int, int], None]:
     return stack.enter_context(asking())
 
 
-def _print(report: Report, output: Format, *, show_secrets: bool, asked: bool) -> None:
+def _print(report: ScanReport, output: Format, *, show_secrets: bool, asked: bool) -> None:
     match output:
         case Format.TABLE:
             from outcrop.cli.terminal import print_table  # noqa: PLC0415 - the other forms need none of it

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
-from outcrop.services.local_scan import Report, judged
+from outcrop.services.local_scan import ScanReport, with_verdict
 from outcrop.services.validation import validate_hits
 from outcrop.settings import Settings
 from outcrop.validation.engine import ValidationMode, Validator
@@ -13,7 +13,7 @@ from outcrop.validation.issuer import MAX_CONCURRENT_CHECKS, MAX_CONNECTIONS
 from outcrop.validation.verdict import Verdict
 
 
-def ask_about(report: Report, settings: Settings, told: Callable[[int, int], None]) -> None:
+def ask_about(report: ScanReport, settings: Settings, told: Callable[[int, int], None]) -> None:
     """Put a verdict on every finding of a report."""
     egress = Egress.from_settings(settings)
 
@@ -26,4 +26,6 @@ def ask_about(report: Report, settings: Settings, told: Callable[[int, int], Non
             )
 
     verdicts = asyncio.run(main())
-    report.findings = [judged(one, verdict) for one, verdict in zip(report.findings, verdicts, strict=True)]
+    report.findings = [
+        with_verdict(one, verdict) for one, verdict in zip(report.findings, verdicts, strict=True)
+    ]

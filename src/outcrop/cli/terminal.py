@@ -13,7 +13,7 @@ from rich.text import Text
 
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import reveal
-from outcrop.services.local_scan import Report
+from outcrop.services.local_scan import ScanReport
 from outcrop.sources.located import ProgressCallback, ScanOutcome
 
 
@@ -44,7 +44,7 @@ def asking() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def print_table(report: Report, *, show_secrets: bool, asked: bool) -> None:
+def print_table(report: ScanReport, *, show_secrets: bool, asked: bool) -> None:
     """Print a line for each finding, with the verdicts where issuers were asked, and a sum."""
     console = Console(
         width=None if sys.stdout.isatty() else 240,

@@ -18,9 +18,9 @@ from outcrop.net.http import open_http
 from outcrop.runtime import open_runtime
 from outcrop.scanner.engine.ruleset import RuleSet, load
 from outcrop.services import accounts
-from outcrop.services.pipeline.context import Asking
-from outcrop.services.pipeline.revalidate import validate_again
-from outcrop.services.validation import Checked, validate_one
+from outcrop.services.pipeline.context import ValidationContext
+from outcrop.services.pipeline.revalidate import revalidate_finding
+from outcrop.services.validation import CredentialCheck, validate_one
 from outcrop.settings import Settings
 from outcrop.sources.workspace import cache_folder
 from outcrop.validation.engine import ValidationMode, Validator
@@ -79,7 +79,7 @@ async def _asking(settings: Settings, *, canaries: bool) -> AsyncIterator[tuple[
         yield ruleset, Validator(http, ValidationMode(settings.validate_), use_canaries=canaries)
 
 
-async def _one(settings: Settings, rule: str, text: str, *, canaries: bool) -> Checked:
+async def _one(settings: Settings, rule: str, text: str, *, canaries: bool) -> CredentialCheck:
     async with _asking(settings, canaries=canaries) as (ruleset, validator):
         return await validate_one(validator, ruleset, rule, text)
 
@@ -89,11 +89,13 @@ async def _again(settings: Settings, slug: str, finding_id: UUID, *, canaries: b
         async with runtime.pool.connection() as db:
             account = await accounts.get_account(db, slug)
         async with _asking(settings, canaries=canaries) as (ruleset, validator):
-            asks = Asking(runtime.pool, runtime.keys, ruleset, validator)
-            return await validate_again(asks, account.id, finding_id, by=OPERATOR)
+            asks = ValidationContext(
+                pool=runtime.pool, keys=runtime.keys, ruleset=ruleset, validator=validator
+            )
+            return await revalidate_finding(asks, account.id, finding_id, by=OPERATOR)
 
 
-def _record(checked: Checked) -> dict[str, Any]:
+def _record(checked: CredentialCheck) -> dict[str, Any]:
     verdict = checked.verdict
     return {
         "rule": checked.rule.id,

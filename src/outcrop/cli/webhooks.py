@@ -75,7 +75,7 @@ def send_test(slug: Slug, as_json: AsJson = False) -> None:
     async def main() -> Delivery:
         async with cli.transaction(settings) as session:
             there = await accounts.get_account(session.db, slug)
-            id_ = await webhooks.send_test(session.db, there, by=OPERATOR, now=cli.now())
+            id_ = await webhooks.send_test_event(session.db, there, by=OPERATOR, now=cli.now())
             return await webhooks.get_delivery(session.db, there.id, id_)
 
     show(_delivery(run(main)), as_json=as_json)
@@ -110,7 +110,7 @@ def again(slug: Slug, id_: Annotated[str, typer.Argument(metavar="ID")], as_json
     async def main() -> Delivery:
         async with cli.transaction(settings) as session:
             there = await accounts.get_account(session.db, slug)
-            new = await webhooks.deliver_again(session.db, there, which, by=OPERATOR, now=cli.now())
+            new = await webhooks.redeliver(session.db, there, which, by=OPERATOR, now=cli.now())
             return await webhooks.get_delivery(session.db, there.id, new)
 
     show(_delivery(run(main)), as_json=as_json)

@@ -101,7 +101,7 @@ async def connect(session: Session, account: Account, now: datetime) -> str:
 async def try_out(session: Session, account: Account, now: datetime) -> None:
     """Send the receiver a test event."""
     async with session.db.transaction():
-        await webhooks.send_test(session.db, account, by=EMAIL, now=now)
+        await webhooks.send_test_event(session.db, account, by=EMAIL, now=now)
 
 
 async def add_targets(session: Session, account: Account, now: datetime) -> list[Target]:

@@ -13,7 +13,7 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from outcrop.domain.errors import BadInputError, BusyError, OutcropError, PlanError, TransitionError
-from outcrop.notes import Notes
+from outcrop.notes import NoteCleaner
 from outcrop.portal import finding, findings, overview, reference, scans, sign_in, targets
 from outcrop.portal.cookies import Cookies
 from outcrop.portal.labels import sentence
@@ -65,7 +65,7 @@ def create_portal(
     github_host: str,
     own_rules: Sequence[Path],
     document: dict[str, Any],
-    notes: Notes,
+    notes: NoteCleaner,
     notice: str | None = None,
 ) -> Portal:
     """Make the portal; it is handed the runtime by whoever serves it."""

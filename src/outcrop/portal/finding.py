@@ -32,10 +32,10 @@ async def _page(visit: Visit, refusal: OutcropError | None = None) -> Response:
     values: dict[str, Any] = {
         "finding": finding,
         "reasons": reasons,
-        "advice": await findings.advice(db, account_id, finding, visit.house.own_rules),
-        "excerpt": await findings.excerpt(db, visit.keys, account_id, id_),
-        "history": await findings.history(db, account_id, id_),
-        "others": await findings.other_places(db, account_id, id_),
+        "advice": await findings.get_advice(db, account_id, finding, visit.house.own_rules),
+        "excerpt": await findings.get_excerpt(db, visit.keys, account_id, id_),
+        "history": await findings.list_history(db, account_id, id_),
+        "others": await findings.list_other_places(db, account_id, id_),
         "possible": _possible(finding.status),
         "note_length": NOTE_LENGTH,
     }

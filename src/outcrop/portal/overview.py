@@ -8,7 +8,7 @@ from outcrop.services import overview, webhooks
 
 
 async def show_overview(visit: Visit) -> Response:
-    found = await overview.overview(visit.db, visit.account_id, now=now())
+    found = await overview.get_overview(visit.db, visit.account_id, now=now())
     webhook = (
         await webhooks.get_webhook(visit.db, visit.account_id) if visit.may(Permission.WEBHOOK) else None
     )

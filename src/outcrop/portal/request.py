@@ -17,7 +17,7 @@ from outcrop.domain.account import PERMISSIONS, Permission
 from outcrop.domain.errors import BusyError, ForbiddenError, NotFoundError, OutcropError, PlanError
 from outcrop.domain.ids import parse_id
 from outcrop.domain.secret import MaskedText
-from outcrop.notes import Notes
+from outcrop.notes import NoteCleaner
 from outcrop.portal.cookies import REFUSED, Cookies, csrf_of
 from outcrop.portal.forms import Form, read_form
 from outcrop.portal.render import Renderer
@@ -46,7 +46,7 @@ class House:
     github_host: str
     own_rules: tuple[Path, ...]  # the operator's
     document: dict[str, Any]  # the API's description
-    notes: Notes
+    notes: NoteCleaner
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ async def recognise(request: Request) -> None:
 
 
 async def _resume(db: Connection, token: str | None) -> SignedInMember | None:
-    return None if token is None else await sessions.resume(db, token, now=now())
+    return None if token is None else await sessions.resume_session(db, token, now=now())
 
 
 def to_sign_in(request: Request, house: House) -> Response:

@@ -101,7 +101,7 @@ async def sign_out(visit: Visit) -> Response:
 async def join_page(request: Request) -> Response:
     house, runtime = _here(request)
     async with runtime.pool.connection() as db:
-        link = await team.open_link(db, request.path_params["token"], now=now())
+        link = await team.find_link(db, request.path_params["token"], now=now())
     if link is None:
         raise NotFoundError("this link was used already, or is too old; ask for a new one")
     return _ask(request, house, "join.html", link=link)
@@ -113,13 +113,13 @@ async def join(request: Request) -> Response:
     token = request.path_params["token"]
     _check(request, house, form)
     async with runtime.pool.connection() as db:
-        link = await team.open_link(db, token, now=now())
+        link = await team.find_link(db, token, now=now())
     if link is None:
         raise NotFoundError("this link was used already, or is too old; ask for a new one")
     if form.raw("password") != form.raw("again"):
         return _ask(request, house, "join.html", 400, link=link, message="the two passwords differ")
     try:
-        await team.accept(runtime.pool, runtime.keys, token, password=form.raw("password"), now=now())
+        await team.accept_link(runtime.pool, runtime.keys, token, password=form.raw("password"), now=now())
     except BadInputError as error:
         return _ask(request, house, "join.html", 400, link=link, message=error.message)
     told = "Your password is set. Sign in with it."
@@ -143,7 +143,7 @@ async def _signed(request: Request) -> SignedInMember | None:
     if (token := house.cookies.session(request)) is None:
         return None
     async with runtime.pool.connection() as db:
-        return await sessions.resume(db, token, now=now())
+        return await sessions.resume_session(db, token, now=now())
 
 
 def _check(request: Request, house: House, form: Form) -> None:

@@ -21,15 +21,15 @@ Progress = Callable[[int], None]  # is told the bytes of the file so far
 
 
 @dataclass(frozen=True, slots=True)
-class BackedUp:
+class BackupSummary:
     schema: int
     size: int
     rows: dict[str, int]  # by table
 
 
-async def back_up(
+async def write_backup(
     db: Connection, operator: OperatorKey, file: BinaryIO, *, version: str, now: datetime, progress: Progress
-) -> BackedUp:
+) -> BackupSummary:
     """Write everything as it is at this moment; the database is only read."""
     async with backup_tables.standing_still(db) as contents:
         if (wrapped := await keyring.load(db)) is None:
@@ -48,11 +48,11 @@ async def back_up(
             rows[table.name] = await backup_tables.read_table(db, table, take)
             writer.end(rows[table.name])
     writer.seal(keys.vouch_for)
-    return BackedUp(contents.schema, writer.size, rows)
+    return BackupSummary(contents.schema, writer.size, rows)
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class VerifiedBackup:
     """What a file is, that was read to its end and found whole."""
 
     header: Header
@@ -60,7 +60,9 @@ class Checked:
     digest: bytes
 
 
-async def check(file: BinaryIO, name: str, operator: OperatorKey, *, progress: Progress) -> Checked:
+async def verify_backup(
+    file: BinaryIO, name: str, operator: OperatorKey, *, progress: Progress
+) -> VerifiedBackup:
     """Refuse a file unless it is a whole backup, of no newer schema, and this key opens its keys."""
     archive = Archive(file, name)
     if archive.header.schema > schema.newest():
@@ -76,20 +78,27 @@ async def check(file: BinaryIO, name: str, operator: OperatorKey, *, progress: P
     keys = keyring.open_wrapped(wrapped, operator, "this backup")
     if not hmac.compare_digest(keys.vouch_for(archive.digest), archive.code):
         raise _altered(name)
-    return Checked(archive.header, wrapped, archive.digest)
+    return VerifiedBackup(archive.header, wrapped, archive.digest)
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreSummary:
     rows: dict[str, int]  # by table
     migrated: list[str]
     deliveries: int  # that are not sent, as they may have been
     runs: int  # that were ended
 
 
-async def restore(
-    db: Connection, file: BinaryIO, name: str, checked: Checked, *, by: str, now: datetime, progress: Progress
-) -> Restored:
+async def restore_backup(
+    db: Connection,
+    file: BinaryIO,
+    name: str,
+    checked: VerifiedBackup,
+    *,
+    by: str,
+    now: datetime,
+    progress: Progress,
+) -> RestoreSummary:
     """Fill an empty database from a backup that was checked, in the caller's transaction."""
     archive = Archive(file, name)
     async with backup_tables.laid_bare(db, checked.header.schema) as tables:
@@ -113,7 +122,7 @@ async def restore(
         "runs_ended": runs,
     }
     await audit.append_to_all(db, audit.Line(now, by, "database.restore", detail=detail))
-    return Restored(rows, migrated, deliveries, runs)
+    return RestoreSummary(rows, migrated, deliveries, runs)
 
 
 async def _fill(

@@ -46,7 +46,7 @@ _GRACE = 2.0  # seconds for writing how it ended
 log = structlog.get_logger()
 
 
-class Post(Protocol):
+class PostFunction(Protocol):
     """Sends one request, once."""
 
     def __call__(
@@ -65,14 +65,14 @@ def _clock() -> datetime:
     return datetime.now(UTC).replace(microsecond=0)
 
 
-class Courier:
+class DeliveryWorker:
     """One worker's deliveries."""
 
     def __init__(
         self,
         pool: Pool,
         keys: Keys,
-        post: Post,
+        post: PostFunction,
         *,
         clock: Callable[[], datetime] = _clock,
         slots: int = SLOTS,

@@ -155,12 +155,12 @@ async def _move(
     return after, True
 
 
-async def history(db: Connection, account_id: int, finding_id: UUID) -> list[audit.Line]:
+async def list_history(db: Connection, account_id: int, finding_id: UUID) -> list[audit.Line]:
     """Give what the audit trail tells of a finding, newest first."""
     return await audit.select_about(db, account_id, str(finding_id))
 
 
-async def excerpt(db: Connection, keys: Keys, account_id: int, finding_id: UUID) -> Excerpt | None:
+async def get_excerpt(db: Connection, keys: Keys, account_id: int, finding_id: UUID) -> Excerpt | None:
     """Give the lines around a finding's credential, masked; None where none are kept, or only of where it stood before."""
     if (kept := await table.select_excerpt(db, account_id, finding_id)) is None:
         return None
@@ -169,12 +169,16 @@ async def excerpt(db: Connection, keys: Keys, account_id: int, finding_id: UUID)
     return found if found.line == line else None
 
 
-async def advice(db: Connection, account_id: int, finding: Finding, own_rules: Sequence[Path] = ()) -> Advice:
+async def get_advice(
+    db: Connection, account_id: int, finding: Finding, own_rules: Sequence[Path] = ()
+) -> Advice:
     """Give what to do about a finding now; `own_rules` are those that the operator has added."""
     rule = await table.select_rule(db, account_id, finding.id)
     return advice_for(rule, finding.pattern_secret_type, own_rules)
 
 
-async def other_places(db: Connection, account_id: int, finding_id: UUID, limit: int = 20) -> list[Finding]:
+async def list_other_places(
+    db: Connection, account_id: int, finding_id: UUID, limit: int = 20
+) -> list[Finding]:
     """Give where else the same credential stands, highest score first."""
     return await table.select_same(db, account_id, finding_id, limit)

@@ -13,29 +13,31 @@ from outcrop.store.keyring import OperatorKey
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class HealthCheck:
     name: str
     ok: bool
     detail: str
 
 
-async def examine(db: Connection, operator: OperatorKey) -> list[Check]:
+async def run_health_checks(db: Connection, operator: OperatorKey) -> list[HealthCheck]:
     """Check everything that can be checked; a failed check stops only those that need it."""
-    checks = [Check("database", ok=True, detail=await database.describe(db))]
+    checks = [HealthCheck("database", ok=True, detail=await database.describe(db))]
     pending = await schema.pending_migrations(db)
     checks.append(
-        Check("schema", not pending, f"to be applied: {', '.join(pending)}" if pending else "up to date")
+        HealthCheck(
+            "schema", not pending, f"to be applied: {', '.join(pending)}" if pending else "up to date"
+        )
     )
     if pending:
         return checks
     try:
         await keyring.unlock(db, operator, os.urandom(80))
-        checks.append(Check("secret key", ok=True, detail="fits"))
+        checks.append(HealthCheck("secret key", ok=True, detail="fits"))
     except OperatorError as error:
-        checks.append(Check("secret key", ok=False, detail=error.message))
+        checks.append(HealthCheck("secret key", ok=False, detail=error.message))
     wrong = await rollups.mismatches(db)
     checks.append(
-        Check(
+        HealthCheck(
             "counts",
             not wrong,
             f"{len(wrong)} cells differ from a recount" if wrong else "equal to a recount",

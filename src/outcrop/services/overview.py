@@ -42,7 +42,7 @@ class Overview:
         return self.by_status[Status.ACTIVE]
 
 
-async def overview(db: Connection, account_id: int, *, now: datetime) -> Overview:
+async def get_overview(db: Connection, account_id: int, *, now: datetime) -> Overview:
     """Read it all: the figures of one moment, then the findings and the runs. Not to be called within a transaction, as no list is."""
     found = await counts.select_counts(db, account_id, now=now, days=DAYS)
     shown = [cell for cell in found.cells if not cell.suppressed]

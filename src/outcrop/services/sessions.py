@@ -24,13 +24,13 @@ from outcrop.store.people.accounts import Credentials
 __all__ = [
     "SessionSummary",
     "SignedInMember",
+    "delete_expired",
     "end_session",
     "list_sessions",
-    "resume",
+    "resume_session",
     "sign_in",
     "sign_out",
     "sign_out_everywhere",
-    "sweep",
 ]
 
 AGENT_LENGTH = 300
@@ -156,7 +156,7 @@ async def _open(db: Connection, this: _Try, there: Credentials, detail: dict[str
     return token
 
 
-async def resume(db: Connection, token: str, *, now: datetime) -> SignedInMember | None:
+async def resume_session(db: Connection, token: str, *, now: datetime) -> SignedInMember | None:
     """Tell who a request comes from; None where the session is over or never was."""
     digest = _digest(token)
     return None if digest is None else await sessions.resume(db, digest, now=now)
@@ -202,7 +202,7 @@ async def end_session(
     )
 
 
-async def sweep(db: Connection, *, now: datetime) -> int:
+async def delete_expired(db: Connection, *, now: datetime) -> int:
     """Forget sessions that are over, links that have expired, and tries that no longer count."""
     return (
         await sessions.sweep(db, now=now)

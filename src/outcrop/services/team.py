@@ -43,7 +43,7 @@ _BUSY = 5  # seconds to wait where too many passwords are being looked at
 
 
 @dataclass(frozen=True, slots=True)
-class Totp:
+class TotpSetup:
     """What an authenticator app is given, once."""
 
     secret: str = field(repr=False)
@@ -53,7 +53,7 @@ class Totp:
 # --- invitations and other links
 
 
-async def invite(
+async def invite_member(
     db: Connection, account: Account, by: Member | str, *, email: str, role: Role, now: datetime
 ) -> str:
     """Make a link that lets someone join; an earlier one for the same address works no longer.
@@ -106,7 +106,7 @@ async def withdraw_invitation(
     )
 
 
-async def reset_link(db: Connection, email: str, *, by: str, now: datetime) -> str:
+async def create_reset_link(db: Connection, email: str, *, by: str, now: datetime) -> str:
     """Make a link by which a member sets a new password; for the operator alone."""
     if "\0" in email or (found := await accounts.select_member(db, email)) is None:
         raise NotFoundError(f"there is no user {email!r}")
@@ -127,16 +127,16 @@ async def reset_link(db: Connection, email: str, *, by: str, now: datetime) -> s
     return token
 
 
-async def open_link(db: Connection, token: str, *, now: datetime) -> OneTimeLink | None:
+async def find_link(db: Connection, token: str, *, now: datetime) -> OneTimeLink | None:
     """Tell what a link is for; None where it was used, has expired, or never was."""
     return await links.select(db, _sha256(token), now=now) if _TOKEN.fullmatch(token) else None
 
 
-async def accept(pool: Pool, _keys: Keys, token: str, *, password: str, now: datetime) -> Member:
+async def accept_link(pool: Pool, _keys: Keys, token: str, *, password: str, now: datetime) -> Member:
     """Use a link up: an invitation makes the member, a reset sets the password and ends every session."""
     checked_password(password)
     async with pool.connection() as db:
-        if await open_link(db, token, now=now) is None:
+        if await find_link(db, token, now=now) is None:
             raise _gone()
     password_hash = await _hashed(password)
     async with pool.connection() as db, db.transaction():
@@ -228,7 +228,9 @@ async def change_password(
         await audit.append(db, there.account_id, line)
 
 
-async def begin_totp(db: Connection, keys: Keys, account: Account, member: Member, *, now: datetime) -> Totp:
+async def begin_totp(
+    db: Connection, keys: Keys, account: Account, member: Member, *, now: datetime
+) -> TotpSetup:
     """Make a secret for an authenticator app; it asks for nothing until a code has confirmed it."""
     factor = await second_factors.lock(db, account.id, member.id)
     if factor is not None and factor.confirmed:
@@ -238,16 +240,16 @@ async def begin_totp(db: Connection, keys: Keys, account: Account, member: Membe
         db, account.id, member.id, keys.seal(Secret(secret, mask_all=True), account.id, member.id)
     )
     await audit.append(db, account.id, audit.Line(now, member.email, "user.totp_begin", member.email))
-    return Totp(secret, totp.address(secret, member.email))
+    return TotpSetup(secret, totp.address(secret, member.email))
 
 
-async def pending_totp(db: Connection, keys: Keys, account: Account, member: Member) -> Totp | None:
+async def find_pending_totp(db: Connection, keys: Keys, account: Account, member: Member) -> TotpSetup | None:
     """Give the secret that is still to be confirmed: the app has it already, and another one would leave a dead entry there."""
     factor = await second_factors.lock(db, account.id, member.id)
     if factor is None or factor.confirmed:
         return None
     secret = reveal(keys.open(factor.box, account.id, member.id, mask_all=True))
-    return Totp(secret, totp.address(secret, member.email))
+    return TotpSetup(secret, totp.address(secret, member.email))
 
 
 async def confirm_totp(db: Connection, keys: Keys, member: Member, code: str, now: datetime) -> list[str]:
@@ -269,12 +271,12 @@ async def confirm_totp(db: Connection, keys: Keys, member: Member, code: str, no
     return codes
 
 
-async def recovery_codes_left(db: Connection, account: Account, member: Member) -> int | None:
+async def count_recovery_codes(db: Connection, account: Account, member: Member) -> int | None:
     """Count the recovery codes that are left; None where the second step is off."""
     return await second_factors.count_recovery_codes(db, account.id, member.id)
 
 
-async def remove_totp(pool: Pool, member: Member, *, password: str, now: datetime) -> None:
+async def disable_totp(pool: Pool, member: Member, *, password: str, now: datetime) -> None:
     """Turn the second step off, by the password."""
     confirmed = await _confirm(pool, member, password, "user.totp_off", now=now)
     async with pool.connection() as db, db.transaction():
@@ -284,7 +286,7 @@ async def remove_totp(pool: Pool, member: Member, *, password: str, now: datetim
         await audit.append(db, there.account_id, audit.Line(now, member.email, "user.totp_off", member.email))
 
 
-async def drop_totp(db: Connection, email: str, *, by: str, now: datetime) -> Member:
+async def disable_totp_by_operator(db: Connection, email: str, *, by: str, now: datetime) -> Member:
     """Turn the second step off for a member who has lost the app and the recovery codes; for the operator alone."""
     if "\0" in email or (found := await accounts.select_member(db, email)) is None:
         raise NotFoundError(f"there is no user {email!r}")

@@ -17,13 +17,13 @@ from outcrop.validation.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CredentialCheck:
     rule: Rule
     verdict: Verdict
     score: Score
 
 
-async def validate_one(validator: Validator, ruleset: RuleSet, rule_id: str, text: str) -> Checked:
+async def validate_one(validator: Validator, ruleset: RuleSet, rule_id: str, text: str) -> CredentialCheck:
     """Check one credential of a type. The text may be the bare value, or hold it with its companions as a file would."""
     rule = ruleset.rules.named(rule_id)
     if rule is None:
@@ -44,7 +44,7 @@ async def validate_one(validator: Validator, ruleset: RuleSet, rule_id: str, tex
         placeholder=bool(hit and hit.placeholder), test_mode=verdict.test_mode, canary=verdict.canary, services=verdict.services,
         services_asked=verdict.asked,
     )  # fmt: skip
-    return Checked(rule, verdict, score(evidence))
+    return CredentialCheck(rule, verdict, score(evidence))
 
 
 async def validate_hits(

@@ -61,7 +61,7 @@ async def get_delivery(db: Connection, account_id: int, delivery_id: UUID) -> De
     return delivery
 
 
-async def send_test(db: Connection, account: Account, *, by: str, now: datetime) -> UUID:
+async def send_test_event(db: Connection, account: Account, *, by: str, now: datetime) -> UUID:
     """Let a made-up event be sent; give the id of its delivery."""
     await _check_ready(db, account)
     event_id = uuid4()
@@ -70,9 +70,7 @@ async def send_test(db: Connection, account: Account, *, by: str, now: datetime)
     return event_id
 
 
-async def deliver_again(
-    db: Connection, account: Account, delivery_id: UUID, *, by: str, now: datetime
-) -> UUID:
+async def redeliver(db: Connection, account: Account, delivery_id: UUID, *, by: str, now: datetime) -> UUID:
     """Let an event be sent once more, with the finding as it was then; give the id of the new delivery."""
     await _check_ready(db, account)
     if (delivery := await get_delivery(db, account.id, delivery_id)).state in {
@@ -87,7 +85,7 @@ async def deliver_again(
     return event_id
 
 
-async def forget_deliveries(pool: Pool) -> int:
+async def delete_old_deliveries(pool: Pool) -> int:
     """Delete what is older than the log goes back, a little at a time, in transactions of its own."""
     forgotten = 0
     while True:

@@ -43,14 +43,16 @@ async def confirm_totp(visit: Visit) -> Response:
             visit.db, visit.keys, visit.signed.member, visit.form.get("code"), now=now()
         )
     except OutcropError as error:
-        pending = await team.pending_totp(visit.db, visit.keys, visit.signed.account, visit.signed.member)
+        pending = await team.find_pending_totp(
+            visit.db, visit.keys, visit.signed.account, visit.signed.member
+        )
         return await _page(visit, message=error.message, new=pending)
     return await _page(visit, recovery=recovery)
 
 
 async def remove_totp(visit: Visit) -> Response:
     try:
-        await team.remove_totp(
+        await team.disable_totp(
             visit.pool, visit.signed.member, password=visit.form.raw("password"), now=now()
         )
     except OutcropError as error:
@@ -92,14 +94,14 @@ async def _page(
     visit: Visit,
     *,
     message: str | None = None,
-    new: team.Totp | None = None,
+    new: team.TotpSetup | None = None,
     recovery: list[str] | None = None,
 ) -> Response:
     return visit.render(
         "security.html",
         400 if message else 200,
         sessions=await sessions.list_sessions(visit.db, visit.account_id, visit.signed.member.id),
-        totp=await team.recovery_codes_left(visit.db, visit.signed.account, visit.signed.member),
+        totp=await team.count_recovery_codes(visit.db, visit.signed.account, visit.signed.member),
         message=message,
         secret=new and new.secret,
         code=new and _picture(new.uri),

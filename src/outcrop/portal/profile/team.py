@@ -16,7 +16,7 @@ async def invite(visit: Visit) -> Response:
     """Invite somebody; the one-time link is shown in this very answer, to be sent by whatever way people trust."""
     email = visit.form.get("email")
     try:
-        token = await team.invite(
+        token = await team.invite_member(
             visit.db, visit.signed.account, visit.signed.member, email=email, role=_role(visit), now=now()
         )
     except BadInputError as error:

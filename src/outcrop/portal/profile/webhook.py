@@ -34,12 +34,12 @@ async def remove_webhook(visit: Visit) -> Response:
 
 
 async def send_test(visit: Visit) -> Response:
-    await webhooks.send_test(visit.db, visit.signed.account, by=visit.email, now=now())
+    await webhooks.send_test_event(visit.db, visit.signed.account, by=visit.email, now=now())
     return visit.go("/profile/webhook", "A test event is on its way.")
 
 
 async def deliver_again(visit: Visit) -> Response:
-    await webhooks.deliver_again(visit.db, visit.signed.account, visit.id("id"), by=visit.email, now=now())
+    await webhooks.redeliver(visit.db, visit.signed.account, visit.id("id"), by=visit.email, now=now())
     return visit.go("/profile/webhook", "The event is on its way again.")
 
 

@@ -36,7 +36,7 @@ from outcrop.domain.finding import (
 from outcrop.domain.ids import parse_id
 from outcrop.domain.place import identity, source_of
 from outcrop.domain.secret import MASK, Secret, is_masked, is_password
-from outcrop.services.exchange.formats import ImportFormat, PlaceError, records
+from outcrop.services.exchange.formats import ImportFormat, RecordError, records
 from outcrop.services.exchange.formats import Record as Given
 from outcrop.store import audit
 from outcrop.store.db import Connection
@@ -148,7 +148,7 @@ class ImportedFinding(_Shape):
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportSummary:
     lines: int
     new: int
     updated: int
@@ -165,7 +165,7 @@ async def import_findings(
     now: datetime,
     progress: Callable[[int], None],
     format_: ImportFormat = ImportFormat.OUTCROP,
-) -> Imported:
+) -> ImportSummary:
     """Write every line, or none. The same id again updates; `progress` is told how many bytes have been read."""
     format_, given = records(file, format_)
     read = _Reader(
@@ -195,7 +195,7 @@ async def import_findings(
         await audit.append(
             db, account.id, audit.Line(now, by, "findings.import", account.slug, detail=detail)
         )
-    return Imported(lines, new, lines - new)
+    return ImportSummary(lines, new, lines - new)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ async def _placed(db: Connection, keys: Keys, account_id: int, batch: list[_Numb
             there = at.setdefault(record.identity, record.finding.id)
             if there != record.finding.id:
                 if numbered.id_given:
-                    raise PlaceError(
+                    raise RecordError(
                         numbered.where, f"the same credential at the same place is finding {there} already"
                     )
                 record = replace(record, finding=replace(record.finding, id=there), secret_box=None)
@@ -300,7 +300,7 @@ class _Reader:
         )
         if imported.secret is None:
             if not is_masked(finding.matched_text):
-                raise PlaceError(
+                raise RecordError(
                     where, "matched_text is not masked, and there is no `secret` to mask it from"
                 )
             return record
@@ -354,7 +354,7 @@ def _parse(where: str, record: dict[str, Any]) -> ImportedFinding:
         return ImportedFinding.model_validate(record)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-        raise PlaceError(where, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise RecordError(where, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 def _masked(text: str | None, masked: Callable[[str], str]) -> str | None:

@@ -1,7 +1,7 @@
 """`outcrop scan` without an account."""
 
-from outcrop.services.local_scan.findings import LocalFinding, judged
-from outcrop.services.local_scan.options import Options
-from outcrop.services.local_scan.scan import Report, scan
+from outcrop.services.local_scan.findings import LocalFinding, with_verdict
+from outcrop.services.local_scan.options import ScanOptions
+from outcrop.services.local_scan.scan import ScanReport, scan
 
-__all__ = ["LocalFinding", "Options", "Report", "judged", "scan"]
+__all__ = ["LocalFinding", "ScanOptions", "ScanReport", "scan", "with_verdict"]

@@ -1,4 +1,4 @@
-"""What was found, numbered, ordered and described: the same input gives the same findings with the same ids, on any machine."""
+"""What was found, numbered, ordered and describe_findings: the same input gives the same findings with the same ids, on any machine."""
 
 import hashlib
 import os
@@ -14,7 +14,7 @@ from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.engine.confirm import Hit
 from outcrop.scanner.risk.score import Evidence, score
 from outcrop.scanner.rules.allowlist import passes_at
-from outcrop.services.local_scan.options import Place
+from outcrop.services.local_scan.options import TargetInfo
 from outcrop.sources.located import LocatedHit, printable_path
 
 if TYPE_CHECKING:
@@ -40,7 +40,9 @@ class LocalFinding(NamedTuple):
         return self.evidence.validation is Validation.VALID
 
 
-def described(located: Iterable[LocatedHit], place: Place, known: Counter[str]) -> Iterator[LocalFinding]:
+def describe_findings(
+    located: Iterable[LocatedHit], place: TargetInfo, known: Counter[str]
+) -> Iterator[LocalFinding]:
     """Number, order and describe what was found; allowed, ignored and known ones are left out.
 
     Files of two targets can have the same path: what is known accounts for as many findings as it has, and those are taken off.
@@ -95,7 +97,7 @@ def fingerprints(located: list[LocatedHit]) -> list[str]:
     return [f"{name}:{number}" for name, number in zip(names, numbers, strict=True)]
 
 
-def _evidence(one: LocatedHit, place: Place, places: int) -> Evidence:
+def _evidence(one: LocatedHit, place: TargetInfo, places: int) -> Evidence:
     """Give what the score is made from while nobody has been asked."""
     source_type = one.source_type or (
         SourceType.GIST if place.gist else SourceType.REPO if one.at_tip else SourceType.COMMIT
@@ -107,7 +109,7 @@ def _evidence(one: LocatedHit, place: Place, places: int) -> Evidence:
     )  # fmt: skip
 
 
-def _fields(one: LocatedHit, fingerprint: str, place: Place, evidence: Evidence) -> dict[str, Any]:
+def _fields(one: LocatedHit, fingerprint: str, place: TargetInfo, evidence: Evidence) -> dict[str, Any]:
     hit, origin = one.hit, one.origin
     at = datetime.fromtimestamp(origin.at, UTC) if origin and origin.at is not None else None
     url = one.url or (
@@ -152,7 +154,7 @@ def _fields(one: LocatedHit, fingerprint: str, place: Place, evidence: Evidence)
     }
 
 
-def judged(finding: LocalFinding, verdict: "Verdict") -> LocalFinding:
+def with_verdict(finding: LocalFinding, verdict: "Verdict") -> LocalFinding:
     """Give a finding with a verdict and the score that follows; no time is told, so that the same answers give the same bytes."""
     evidence = finding.evidence._replace(
         validation=verdict.status,

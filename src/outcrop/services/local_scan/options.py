@@ -17,7 +17,7 @@ IGNORE_FILE = ".outcropignore"
 TargetType = Literal["folder", "git", "stdin", "elsewhere"]
 
 
-class Options(NamedTuple):
+class ScanOptions(NamedTuple):
     """What a caller of the scan can choose."""
 
     ruleset: RuleSet
@@ -40,7 +40,7 @@ def nothing(_path: bytes) -> bool:
     return False
 
 
-class Place(NamedTuple):
+class TargetInfo(NamedTuple):
     """What all findings of one target share."""
 
     source: str

@@ -6,7 +6,7 @@ from outcrop.domain.errors import OperatorError
 from outcrop.domain.line import one_line
 from outcrop.domain.scan import Gap
 from outcrop.domain.target import OPTIONS, TargetKind, TargetSpec, parse_target
-from outcrop.services.local_scan.options import Options, Place
+from outcrop.services.local_scan.options import ScanOptions, TargetInfo
 from outcrop.services.local_scan.repository import scan_remote
 from outcrop.sources.git.clone import Remote
 from outcrop.sources.located import ProgressCallback, ScanOutcome
@@ -14,9 +14,9 @@ from outcrop.sources.remote import list_sources, scan_site
 from outcrop.sources.resolve_target import ScanSource
 
 
-def scan_elsewhere(
-    target: str, options: Options, progress: ProgressCallback, told: list[tuple[str, str]]
-) -> Iterator[tuple[ScanOutcome, Place]]:
+def scan_remote_target(
+    target: str, options: ScanOptions, progress: ProgressCallback, told: list[tuple[str, str]]
+) -> Iterator[tuple[ScanOutcome, TargetInfo]]:
     """Scan what an address, or a name at GitHub, stands for: one repository or site after the other."""
     if options.reach is None:
         raise OperatorError(f"{target}: only what is on this machine can be scanned here")
@@ -33,7 +33,7 @@ def scan_elsewhere(
         found_here = list_sources(TargetSpec(kind, name, options=dict(OPTIONS[kind])), options.reach, gaps)
     told += [(one_line(gap.what), one_line(gap.why)) for gap in gaps]
     for found in found_here:
-        place = Place(
+        place = TargetInfo(
             found.source, found.html_url or found.url, found.full_name, found.visibility, found.gist
         )
         if found.kind == "site":

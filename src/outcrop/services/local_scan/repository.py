@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outcrop.domain.errors import OperatorError
-from outcrop.services.local_scan.options import IGNORE_FILE, Options, Place, ignoring, nothing
+from outcrop.services.local_scan.options import IGNORE_FILE, ScanOptions, TargetInfo, ignoring, nothing
 from outcrop.sources.git import scan as git_scan
 from outcrop.sources.git.clone import COMMIT_REF, Remote, clone, fetch_commit
 from outcrop.sources.git.repository import Repository, find_git_folder, open_local, resolve
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from outcrop.sources.resolve_target import ScanSource
 
 
-def scan_git(target: str, options: Options, progress: ProgressCallback) -> tuple[ScanOutcome, Place]:
+def scan_git(target: str, options: ScanOptions, progress: ProgressCallback) -> tuple[ScanOutcome, TargetInfo]:
     git_folder = find_git_folder(Path(target))
     if git_folder is None:
         raise OperatorError(f"{printable_path(os.fsencode(target))}: is not a git repository")
     with work_folder(options.work) as work:
         repository = open_local(git_folder, work)
         own = ignoring(Path(target) / IGNORE_FILE)
-        place = Place(
+        place = TargetInfo(
             os.path.realpath(target),
             ignored=own.ignores_path_or_parent if own else _ignoring_at_head(repository),
         )
@@ -50,8 +50,8 @@ def _index(target: Path, git_folder: Path) -> Path:
 
 
 def scan_remote(
-    found: "ScanSource", remote: Remote, place: Place, options: Options, progress: ProgressCallback
-) -> tuple[ScanOutcome, Place]:
+    found: "ScanSource", remote: Remote, place: TargetInfo, options: ScanOptions, progress: ProgressCallback
+) -> tuple[ScanOutcome, TargetInfo]:
     assert options.reach is not None  # noqa: S101 - asked before
     with work_folder(options.work) as work:
         if found.commit:

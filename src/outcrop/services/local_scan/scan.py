@@ -9,8 +9,15 @@ from pathlib import Path
 from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.line import one_line
 from outcrop.scanner.engine.scan import scan_stream
-from outcrop.services.local_scan.findings import LocalFinding, described
-from outcrop.services.local_scan.options import IGNORE_FILE, Options, Place, TargetType, ignoring, nothing
+from outcrop.services.local_scan.findings import LocalFinding, describe_findings
+from outcrop.services.local_scan.options import (
+    IGNORE_FILE,
+    ScanOptions,
+    TargetInfo,
+    TargetType,
+    ignoring,
+    nothing,
+)
 from outcrop.sources import files
 from outcrop.sources.git.repository import find_git_folder, is_cut_off
 from outcrop.sources.located import (
@@ -24,7 +31,7 @@ from outcrop.sources.located import (
 
 
 @dataclass(slots=True)
-class Report:
+class ScanReport:
     """What all targets gave."""
 
     findings: list[LocalFinding] = field(default_factory=list)
@@ -35,9 +42,9 @@ class Report:
     commits: int = 0
 
 
-def scan(targets: list[str], options: Options, progress: ProgressCallback) -> Report:
+def scan(targets: list[str], options: ScanOptions, progress: ProgressCallback) -> ScanReport:
     """Scan targets one after the other. One that cannot be read at all is told in `failures`; the rest is still scanned."""
-    report = Report()
+    report = ScanReport()
     known = Counter(options.baseline)
     for target in targets:
         try:
@@ -46,7 +53,7 @@ def scan(targets: list[str], options: Options, progress: ProgressCallback) -> Re
                 report.files += outcome.files
                 report.size += outcome.size
                 report.commits += outcome.commits
-                report.findings += described(outcome.located, place, known)
+                report.findings += describe_findings(outcome.located, place, known)
         except OutcropError as error:
             report.failures.append(one_line(error.message))
         except (
@@ -57,13 +64,13 @@ def scan(targets: list[str], options: Options, progress: ProgressCallback) -> Re
 
 
 def _scan_target(
-    target: str, options: Options, progress: ProgressCallback, report: Report
-) -> Iterator[tuple[ScanOutcome, Place]]:
+    target: str, options: ScanOptions, progress: ProgressCallback, report: ScanReport
+) -> Iterator[tuple[ScanOutcome, TargetInfo]]:
     if not target:  # a variable of a script that was not set: it would be the current folder
         raise OperatorError("a target has an empty name")
     kind = "elsewhere" if _is_elsewhere(target) else options.type or _guess(target)
     if kind == "stdin":
-        yield _scan_stdin(options), Place("-")
+        yield _scan_stdin(options), TargetInfo("-")
     elif kind == "git":
         from outcrop.services.local_scan.repository import scan_git  # noqa: PLC0415 - a scan of files needs none of it
 
@@ -74,9 +81,9 @@ def _scan_target(
             f"{name}: is not a git repository on this machine, so there is nothing staged and no history"
         )
     elif kind == "elsewhere":
-        from outcrop.services.local_scan.remote import scan_elsewhere  # noqa: PLC0415
+        from outcrop.services.local_scan.remote import scan_remote_target  # noqa: PLC0415
 
-        yield from scan_elsewhere(target, options, progress, report.gaps)
+        yield from scan_remote_target(target, options, progress, report.gaps)
     else:
         yield _scan_folder(target, options, progress)
 
@@ -101,7 +108,7 @@ def _guess(target: str) -> TargetType:
         raise OperatorError(_failed(target, error)) from None
 
 
-def _scan_stdin(options: Options) -> ScanOutcome:
+def _scan_stdin(options: ScanOptions) -> ScanOutcome:
     size = 0
 
     def read(count: int) -> bytes:
@@ -121,7 +128,9 @@ def _scan_stdin(options: Options) -> ScanOutcome:
     return outcome
 
 
-def _scan_folder(target: str, options: Options, progress: ProgressCallback) -> tuple[ScanOutcome, Place]:
+def _scan_folder(
+    target: str, options: ScanOptions, progress: ProgressCallback
+) -> tuple[ScanOutcome, TargetInfo]:
     path = Path(target)
     try:
         path.stat()
@@ -139,7 +148,7 @@ def _scan_folder(target: str, options: Options, progress: ProgressCallback) -> t
     outcome = files.scan_folder(work, progress)
     if is_cut_off(path):
         outcome.gap(".git", "names a git folder that is not there: files are read, their history is not")
-    return outcome, Place(os.path.realpath(path))
+    return outcome, TargetInfo(os.path.realpath(path))
 
 
 def _without_user(url: str) -> str:

@@ -1,4 +1,4 @@
-"""What a run works with."""
+"""Define the clients and settings that a run needs, and the key of one source of a run."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 from uuid import UUID
 
 from outcrop.domain.scan import Gap
@@ -19,26 +18,13 @@ from outcrop.store.db import Pool
 from outcrop.store.keyring import Keys
 from outcrop.validation.engine import Validator
 
-ACTOR = "scan"  # who the audit trail names
-MOST_TRIES = 3  # of a source, or of a plan, whose worker dies
+ACTOR = "scan"  # the actor of a run's lines in the audit trail
+MAX_ATTEMPTS = 3  # a source or a plan fails after its worker has died this often
 
 
-class Asks(Protocol):
-    """As much of it as asking about stored credentials takes."""
-
-    @property
-    def pool(self) -> Pool: ...
-    @property
-    def keys(self) -> Keys: ...
-    @property
-    def ruleset(self) -> RuleSet: ...
-    @property
-    def validator(self) -> Validator: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """Just that, for a command that does nothing else."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationContext:
+    """The clients that checking stored credentials with their issuers needs."""
 
     pool: Pool
     keys: Keys
@@ -46,59 +32,59 @@ class Asking:
     validator: Validator
 
 
-@dataclass(frozen=True, slots=True)
-class Tools:
-    pool: Pool
-    keys: Keys
-    ruleset: RuleSet
-    crew: ProcessPool
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext(ValidationContext):
+    """The clients and settings that a scan run needs."""
+
+    process_pool: ProcessPool
     http: HttpClient
-    validator: Validator
     egress: Egress
     github_url: str
-    github_token: Secret | None = None
-    keep_secrets: bool = True
-    jobs: int = 1
-    work: Path = Path()
-
-
-@dataclass(slots=True)
-class Look:
-    """How far a look has come, and what it could not see."""
-
-    progress: dict[str, int] = field(default_factory=dict)
-    gaps: list[Gap] = field(default_factory=list)
+    github_token: Secret | None = None  # the operator's, for public repositories
+    keep_secrets: bool = True  # whether credentials are stored, encrypted
+    jobs: int = 1  # sources that are scanned at once, and processes that scan a large repository
+    work: Path = Path()  # the folder in which repositories are cloned
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One source of one run."""
+class SourceKey:
+    """The key of one source of one run."""
 
     account_id: int
     scan_id: UUID
     source: str
 
 
+@dataclass(slots=True)
+class SourceReport:
+    """The progress counters of a source's scan, and the gaps in its coverage. Updated while the scan runs."""
+
+    progress: dict[str, int] = field(default_factory=dict)
+    gaps: list[Gap] = field(default_factory=list)
+
+
 @asynccontextmanager
-async def meanwhile(turn: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Do something again and again while the body runs.
+async def run_periodically(step: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """Call `step` again and again while the body runs; `step` does its own waiting.
 
-    A task that is cancelled may go on where what it waited for came at that very moment (asyncio before 3.12): then the flag ends it.
+    Before Python 3.12 asyncio can lose a cancellation that arrives together with the awaited result.
+    The flag ends the loop in that case.
     """
-    over = False
+    finished = False
 
-    async def turns() -> None:
-        while not over:
-            await turn()
+    async def loop() -> None:
+        while not finished:
+            await step()
 
-    task = asyncio.create_task(turns())
+    task = asyncio.create_task(loop())
     try:
         yield
     finally:
-        over = True
+        finished = True
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 
 def now() -> datetime:
+    """Return the current time in UTC, without microseconds."""
     return datetime.now(UTC).replace(microsecond=0)

@@ -17,7 +17,7 @@ from outcrop.store.keyring import Keys
 from outcrop.store.runs import jobs, scans
 from outcrop.store.runs.scans import PLAN
 
-PLAN_TASK, LOOK_TASK, VALIDATE_TASK = "plan_run", "look_at_source", "validate_finding"
+PLAN_TASK, SCAN_SOURCE_TASK, VALIDATE_TASK = "plan_run", "look_at_source", "validate_finding"
 ASKED = "finding.revalidate"  # that a person asked; what came of it is finding.validate
 
 
@@ -51,7 +51,7 @@ async def defer(db: Connection, account_id: int, scan_id: UUID, source: str) -> 
     if source == PLAN:
         await jobs.defer(db, PLAN_TASK, [(f"plan {scan_id}", arguments)])
     else:
-        await jobs.defer(db, LOOK_TASK, [(f"{account_id} {source}", arguments | {"source": source})])
+        await jobs.defer(db, SCAN_SOURCE_TASK, [(f"{account_id} {source}", arguments | {"source": source})])
 
 
 async def request_validation(

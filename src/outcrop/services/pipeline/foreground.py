@@ -7,17 +7,17 @@ from secrets import randbits
 from outcrop.domain.account import Account
 from outcrop.domain.scan import ScanRun, Trigger
 from outcrop.domain.target import TargetSpec
-from outcrop.services.pipeline.context import Tools, meanwhile, now
+from outcrop.services.pipeline.context import RunContext, now, run_periodically
 from outcrop.services.pipeline.enqueue import start_run
 from outcrop.services.pipeline.plan import plan_run
-from outcrop.services.pipeline.run_source import look_at_source
+from outcrop.services.pipeline.run_source import scan_source
 from outcrop.store.runs import scans
 
 _LOOK_EVERY = 0.5  # seconds between two looks at how far it has come
 
 
-async def run_now(
-    tools: Tools, account: Account, spec: TargetSpec, told: Callable[[ScanRun], None], *, by: str
+async def run_in_foreground(
+    tools: RunContext, account: Account, spec: TargetSpec, told: Callable[[ScanRun], None], *, by: str
 ) -> ScanRun:
     """Run a target from its beginning to its end. If this process dies, a worker goes on."""
     key = randbits(63)
@@ -35,13 +35,13 @@ async def run_now(
                     told(current)
 
         try:
-            async with meanwhile(tell):
+            async with run_periodically(tell):
                 names = await plan_run(tools, account.id, run.id, deferred=False)
                 slots = asyncio.Semaphore(tools.jobs)
 
                 async def look(name: str) -> None:
                     async with slots:
-                        await look_at_source(tools, account.id, run.id, name)
+                        await scan_source(tools, account.id, run.id, name)
 
                 looks = [asyncio.create_task(look(name)) for name in names]
                 try:

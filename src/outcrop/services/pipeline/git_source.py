@@ -12,10 +12,17 @@ from outcrop.domain.finding import SourceType, Status
 from outcrop.domain.place import identity, line_address
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret, reveal
-from outcrop.services.pipeline.context import Look, Part, Tools, meanwhile, now
+from outcrop.services.pipeline.context import RunContext, SourceKey, SourceReport, now, run_periodically
 from outcrop.services.pipeline.github_access import github
-from outcrop.services.pipeline.masking import Masking
-from outcrop.services.pipeline.record import Extent, Sighting, opened_path, record, reopen, resolve_gone
+from outcrop.services.pipeline.masking import SecretMasker
+from outcrop.services.pipeline.record import (
+    DetectedSecret,
+    ScanCoverage,
+    opened_path,
+    record,
+    reopen,
+    resolve_gone,
+)
 from outcrop.sources.git.clone import Remote
 from outcrop.sources.git.scan import Known
 from outcrop.sources.git.scan import Standing as KnownPlace
@@ -32,12 +39,12 @@ _NOT_THERE = ("not found", "could not read Username", "unable to read askpass")
 _TELL_EVERY = 2.0  # seconds between two looks that the database is told of
 
 
-async def look_at_repository(
-    tools: Tools, part: Part, found: ScanSource, token: Secret | None, look: Look
+async def scan_repository(
+    tools: RunContext, key: SourceKey, found: ScanSource, token: Secret | None, look: SourceReport
 ) -> None:
-    """Look at a repository from where the last whole look has left off."""
+    """SourceReport at a repository from where the last whole look has left off."""
     async with tools.pool.connection() as db:
-        read = await sources.select(db, part.account_id, part.source)
+        read = await sources.select(db, key.account_id, key.source)
     rules = _looked_with(tools, found)
     before = read if read is not None and read.rules == rules else None  # what an equal look has left
     about, _, word = ((before and before.changed) or "").partition(" ")
@@ -48,49 +55,53 @@ async def look_at_repository(
         and found.changed is not None
         and found.changed == known_word
     ):
-        await _unchanged(tools, part, before)
+        await _unchanged(tools, key, before)
         return
     async with tools.pool.connection() as db:
-        standing = await sources.findings_in(db, part.account_id, part.source)
+        standing = await sources.findings_in(db, key.account_id, key.source)
     errand = RepositoryJob(
-        remote=None if found.kind == "folder" else Remote(found.url, _login(tools, part, found, token)),
+        remote=None if found.kind == "folder" else Remote(found.url, _login(tools, key, found, token)),
         folder=Path(found.url) if found.kind == "folder" else None,
         commit=found.commit,
         known_refs_digest=known_word if found.kind == "git" and found.changed is None else None,
-        known=_known(tools, part, standing, before.tips if before is not None else ()),
+        known=_known(tools, key, standing, before.tips if before is not None else ()),
         processes=tools.jobs,
     )
     try:
-        brought = await _run(tools, part, errand, look)
+        brought = await _run(tools, key, errand, look)
     except OperatorError as error:
         if read is None and found.options.get("wiki") and any(words in error.message for words in _NOT_THERE):
             return  # every repository may have a wiki, and few do
         raise
     if brought.unchanged and before is not None:
-        await _unchanged(tools, part, before)
+        await _unchanged(tools, key, before)
         return
     sightings = [
         _sighting(one, found) for one in brought.located if one.path is not None and _wanted(one.path, found)
     ]
     extent = (
-        Extent.COMMIT if found.kind == "commit" else Extent.WHOLE if brought.is_complete else Extent.PARTIAL
+        ScanCoverage.COMMIT
+        if found.kind == "commit"
+        else ScanCoverage.WHOLE
+        if brought.is_complete
+        else ScanCoverage.PARTIAL
     )
-    seen = await record(tools, part, sightings, extent)
+    seen = await record(tools, key, sightings, extent)
     if not brought.is_complete:
         async with tools.pool.connection() as db, db.transaction():
-            await sources.forget_changed(db, part.account_id, part.source)
+            await sources.forget_changed(db, key.account_id, key.source)
     if found.kind == "commit":
         return  # one commit says nothing of what stands elsewhere
-    await _judge(tools, part, found, token, _Looked(standing, brought, seen, same_rules=before is not None))
+    await _judge(tools, key, found, token, _Looked(standing, brought, seen, same_rules=before is not None))
     if brought.is_complete:
         moment = now()
         changed = found.changed or brought.refs_digest
-        left = Read(changed and f"{_about(found)} {changed}", rules, brought.tips, part.scan_id)
+        left = Read(changed and f"{_about(found)} {changed}", rules, brought.tips, key.scan_id)
         async with tools.pool.connection() as db, db.transaction():
-            await sources.save(db, part.account_id, part.source, left, now=moment)
+            await sources.save(db, key.account_id, key.source, left, now=moment)
 
 
-def _looked_with(tools: Tools, found: ScanSource) -> str:
+def _looked_with(tools: RunContext, found: ScanSource) -> str:
     """Name the rules, and which paths are looked at: what another look has left out is not known to be empty."""
     if not (found.include or found.exclude):
         return tools.ruleset.version
@@ -104,25 +115,27 @@ def _about(found: ScanSource) -> str:
     ).hexdigest()[:16]
 
 
-async def _unchanged(tools: Tools, part: Part, read: Read) -> None:
+async def _unchanged(tools: RunContext, key: SourceKey, read: Read) -> None:
     """Let this run have seen what the last one saw."""
-    if read.scan_id is None or read.scan_id == part.scan_id:
+    if read.scan_id is None or read.scan_id == key.scan_id:
         return
     async with tools.pool.connection() as db, db.transaction():
         moment = now()
         met = await sources.seen_unchanged(
-            db, part.account_id, part.source, last=read.scan_id, scan_id=part.scan_id, now=moment
+            db, key.account_id, key.source, last=read.scan_id, scan_id=key.scan_id, now=moment
         )
-        await sources.save(db, part.account_id, part.source, replace(read, scan_id=part.scan_id), now=moment)
-        await scans.count(db, part.account_id, part.scan_id, part.source, seen=met)
+        await sources.save(db, key.account_id, key.source, replace(read, scan_id=key.scan_id), now=moment)
+        await scans.count(db, key.account_id, key.scan_id, key.source, seen=met)
 
 
-def _login(tools: Tools, part: Part, found: ScanSource, token: Secret | None) -> tuple[str, str] | None:
+def _login(
+    tools: RunContext, key: SourceKey, found: ScanSource, token: Secret | None
+) -> tuple[str, str] | None:
     """Give what a clone proves itself with: the target's own credential, or the operator's on the host that it is for."""
     if token is not None:
         name, colon, password = reveal(token).partition(":")
         return (name, password) if colon else ("x-access-token", name)
-    host = github(tools, part, None)
+    host = github(tools, key, None)
     return (
         ("x-access-token", reveal(tools.github_token))
         if tools.github_token and host.is_own_host(found.url)
@@ -130,26 +143,26 @@ def _login(tools: Tools, part: Part, found: ScanSource, token: Secret | None) ->
     )
 
 
-def _known(tools: Tools, part: Part, standing: list[Standing], tips: tuple[bytes, ...]) -> Known:
+def _known(tools: RunContext, key: SourceKey, standing: list[Standing], tips: tuple[bytes, ...]) -> Known:
     return Known(
         tips,
-        tuple(KnownPlace(_path(tools, part, one), one.blobs, _value(tools, part, one)) for one in standing),
+        tuple(KnownPlace(_path(tools, key, one), one.blobs, _value(tools, key, one)) for one in standing),
     )
 
 
-def _path(tools: Tools, part: Part, one: Standing) -> bytes:
-    return opened_path(tools.keys, part.account_id, one.finding.id, one.path)
+def _path(tools: RunContext, key: SourceKey, one: Standing) -> bytes:
+    return opened_path(tools.keys, key.account_id, one.finding.id, one.path)
 
 
-def _value(tools: Tools, part: Part, one: Standing) -> str | None:
+def _value(tools: RunContext, key: SourceKey, one: Standing) -> str | None:
     return (
         None
         if one.box is None
-        else reveal(tools.keys.open(one.box, part.account_id, one.finding.id, mask_all=True))
+        else reveal(tools.keys.open(one.box, key.account_id, one.finding.id, mask_all=True))
     )
 
 
-async def _run(tools: Tools, part: Part, errand: RepositoryJob, look: Look) -> JobResult:
+async def _run(tools: RunContext, key: SourceKey, errand: RepositoryJob, look: SourceReport) -> JobResult:
     """Have the errand run; how far it has come is told while it runs."""
     told = asyncio.Event()
 
@@ -166,16 +179,16 @@ async def _run(tools: Tools, part: Part, errand: RepositoryJob, look: Look) -> J
         if monotonic() - last > _TELL_EVERY:
             last = monotonic()
             async with tools.pool.connection() as db:
-                await scans.set_progress(db, part.account_id, part.scan_id, part.source, look.progress)
+                await scans.set_progress(db, key.account_id, key.scan_id, key.source, look.progress)
 
-    async with meanwhile(tell):
-        brought = await tools.crew.run(errand, progress)
+    async with run_periodically(tell):
+        brought = await tools.process_pool.run(errand, progress)
     look.progress = {"blobs": brought.blobs, "bytes": brought.size, "commits": brought.commits}
-    masked = Masking(
+    masked = SecretMasker(
         (one.hit.secret for one in brought.located), (text for gap in brought.gaps for text in gap)
     )
     look.gaps += [
-        Gap(f"{part.source}: {masked(where)}" if where else part.source, masked(why))
+        Gap(f"{key.source}: {masked(where)}" if where else key.source, masked(why))
         for where, why in brought.gaps
     ]
     return brought
@@ -190,14 +203,14 @@ def _wanted(path: bytes, found: ScanSource) -> bool:
     return (not found.include or matches(found.include)) and not matches(found.exclude)
 
 
-def _sighting(one: LocatedHit, found: ScanSource) -> Sighting:
+def _sighting(one: LocatedHit, found: ScanSource) -> DetectedSecret:
     path = one.path or b""
     commit = one.origin.commit if one.origin else None
     source_type = SourceType.GIST if found.gist else SourceType.REPO if one.at_tip else SourceType.COMMIT
     url: str | None = found.html_url or None
     if url and not found.gist and not found.options.get("wiki"):
         url = line_address(url, commit, path, one.hit.line, github=found.github)
-    return Sighting(
+    return DetectedSecret(
         hit=one.hit,
         path=path,
         source_type=source_type,
@@ -221,14 +234,16 @@ class _Looked:
     same_rules: bool  # as those of the last look
 
 
-async def _judge(tools: Tools, part: Part, found: ScanSource, token: Secret | None, looked: _Looked) -> None:
+async def _judge(
+    tools: RunContext, key: SourceKey, found: ScanSource, token: Secret | None, looked: _Looked
+) -> None:
     """Resolve what no ref reaches any more, by its value; what still stands though no rule tells of it has been seen."""
     gone: list[Standing] = []
     there: list[Standing] = []
     for one, still in zip(looked.standing, looked.brought.known_present, strict=True):
-        path = _path(tools, part, one)
+        path = _path(tools, key, one)
         if identity(
-            part.source, path.decode("utf-8", "surrogateescape"), one.fingerprint
+            key.source, path.decode("utf-8", "surrogateescape"), one.fingerprint
         ) in looked.seen or not _wanted(path, found):
             continue
         if still:
@@ -237,14 +252,14 @@ async def _judge(tools: Tools, part: Part, found: ScanSource, token: Secret | No
             gone.append(one)
     async with tools.pool.connection() as db, db.transaction():
         met = await sources.touch(
-            db, part.account_id, [one.finding.id for one in there], scan_id=part.scan_id, now=now()
+            db, key.account_id, [one.finding.id for one in there], scan_id=key.scan_id, now=now()
         )
-        await scans.count(db, part.account_id, part.scan_id, part.source, seen=met)
-    await reopen(tools, part, [one.finding.id for one in there if one.finding.status is Status.RESOLVED])
+        await scans.count(db, key.account_id, key.scan_id, key.source, seen=met)
+    await reopen(tools, key, [one.finding.id for one in there if one.finding.status is Status.RESOLVED])
     # A clone on this machine may lack what the repository that it came from holds.
     if not looked.brought.is_complete or (found.kind == "folder" and found.html_url):
         return
-    host = github(tools, part, token)
+    host = github(tools, key, token)
     dropped: dict[str | None, bool] = {}
     for one in gone:
         if one.finding.status not in _OPEN:
@@ -252,7 +267,7 @@ async def _judge(tools: Tools, part: Part, found: ScanSource, token: Secret | No
         if one.commit not in dropped:
             dropped[one.commit] = await _is_dropped(host, found, one.commit)
         if dropped[one.commit]:
-            await resolve_gone(tools, part, [one.finding.id])
+            await resolve_gone(tools, key, [one.finding.id])
 
 
 async def _is_dropped(host: GitHub, found: ScanSource, commit: str | None) -> bool:

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from uuid import UUID
 
 from outcrop.domain.secret import Secret
-from outcrop.services.pipeline.context import Part, Tools
+from outcrop.services.pipeline.context import RunContext, SourceKey
 from outcrop.sources.hosts.github import GitHub
 from outcrop.store.db import Pool
 from outcrop.store.runs import scans, sources, targets
 
 
-async def credential(tools: Tools, account_id: int, target_id: UUID | None) -> Secret | None:
+async def credential(tools: RunContext, account_id: int, target_id: UUID | None) -> Secret | None:
     """Give a target's own credential, where it has one."""
     if target_id is None:
         return None
@@ -20,11 +20,11 @@ async def credential(tools: Tools, account_id: int, target_id: UUID | None) -> S
     return None if box is None else tools.keys.open(box, account_id, target_id, mask_all=True)
 
 
-def github(tools: Tools, part: Part, token: Secret | None) -> GitHub:
+def github(tools: RunContext, key: SourceKey, token: Secret | None) -> GitHub:
     """Give the host's API, which tells the run when it has to wait."""
-    etags = _Etags(tools.pool, part.account_id)
+    etags = _Etags(tools.pool, key.account_id)
     return GitHub(
-        tools.http, tools.github_url, token or tools.github_token, etags=etags, on_wait=_waiting(tools, part)
+        tools.http, tools.github_url, token or tools.github_token, etags=etags, on_wait=_waiting(tools, key)
     )
 
 
@@ -44,17 +44,15 @@ class _Etags:
             await sources.save_etag(db, self._account_id, key, etag, body)
 
 
-def _waiting(tools: Tools, part: Part) -> Callable[[float, str], None]:
+def _waiting(tools: RunContext, key: SourceKey) -> Callable[[float, str], None]:
     tasks: set[asyncio.Task[None]] = set()
 
     async def say(seconds: float, why: str) -> None:
         async with tools.pool.connection() as db:
-            await scans.set_waiting(
-                db, part.account_id, part.scan_id, f"{why}: waiting {seconds:.0f} seconds"
-            )
+            await scans.set_waiting(db, key.account_id, key.scan_id, f"{why}: waiting {seconds:.0f} seconds")
         await asyncio.sleep(seconds)
         async with tools.pool.connection() as db:
-            await scans.set_waiting(db, part.account_id, part.scan_id, None)
+            await scans.set_waiting(db, key.account_id, key.scan_id, None)
 
     def waiting(seconds: float, why: str) -> None:
         task = asyncio.ensure_future(say(seconds, why))

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from outcrop.domain.scan import Trigger
 from outcrop.domain.target import EVERY, Schedule, Target, TargetKind
-from outcrop.services.pipeline.context import Tools, now
+from outcrop.services.pipeline.context import RunContext, now
 from outcrop.services.pipeline.enqueue import defer, start_run
 from outcrop.services.pipeline.plan import end_run
 from outcrop.store import audit
@@ -17,7 +17,7 @@ ERASED_AFTER = timedelta(days=30)  # of being closed
 _AT_ONCE = 1000
 
 
-async def start_due(tools: Tools) -> int:
+async def start_due(tools: RunContext) -> int:
     """Start a run of each target whose time has come, once, however many workers ask; one that is under way is not doubled."""
     moment = now()
     started = 0
@@ -47,7 +47,7 @@ def _next(target: Target, moment: datetime) -> datetime | None:
     return target.next_run_at + (missed + 1) * every
 
 
-async def pick_up_stalled(tools: Tools, *, dead_after: float) -> int:
+async def pick_up_stalled(tools: RunContext, *, dead_after: float) -> int:
     """Let the jobs of workers that have died wait for another one; their runs say so meanwhile."""
     async with tools.pool.connection() as db, db.transaction():
         stalled = await jobs.release_stalled(db, dead_after)
@@ -57,7 +57,7 @@ async def pick_up_stalled(tools: Tools, *, dead_after: float) -> int:
     return len(stalled)
 
 
-async def pick_up_orphans(tools: Tools) -> int:
+async def pick_up_orphans(tools: RunContext) -> int:
     """Go on with the runs of commands that have died; a folder of another machine cannot be gone on with."""
     async with tools.pool.connection() as db, db.transaction():
         orphans = await scans.take_orphans(db)
@@ -70,7 +70,7 @@ async def pick_up_orphans(tools: Tools) -> int:
     return len(orphans)
 
 
-async def turn_stale(tools: Tools, *, after: timedelta) -> int:
+async def turn_stale(tools: RunContext, *, after: timedelta) -> int:
     """Let findings be stale whose absence nobody has confirmed, and which no run has seen for so long."""
     moment = now()
     turned = 0
@@ -86,7 +86,7 @@ async def turn_stale(tools: Tools, *, after: timedelta) -> int:
             return turned
 
 
-async def erase_secrets(tools: Tools) -> int:
+async def erase_secrets(tools: RunContext) -> int:
     """Erase the credentials of findings that were closed long ago; where none are to be kept, of all. The trail tells how many."""
     moment = now()
     before = moment - ERASED_AFTER if tools.keep_secrets else None

@@ -6,7 +6,7 @@ from urllib.parse import unquote
 from outcrop.domain.secret import MIN_LENGTH_TO_MASK_IN_TEXT, Secret, reveal
 
 
-class Masking:
+class SecretMasker:
     """Masks the credentials that stand in some texts. Few do, so each is looked for in all texts at once first."""
 
     def __init__(self, secrets: Iterable[Secret], texts: Iterable[str]) -> None:

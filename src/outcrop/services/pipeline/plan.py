@@ -8,7 +8,7 @@ from uuid import UUID
 from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.scan import Gap, ScanStatus, SourceState
 from outcrop.domain.target import TargetKind, TargetSpec
-from outcrop.services.pipeline.context import ACTOR, MOST_TRIES, Part, Tools, now
+from outcrop.services.pipeline.context import ACTOR, MAX_ATTEMPTS, RunContext, SourceKey, now
 from outcrop.services.pipeline.enqueue import defer
 from outcrop.services.pipeline.github_access import credential, github
 from outcrop.sources.hosts.github import GitHubError
@@ -21,12 +21,12 @@ from outcrop.store.runs.scans import PLAN
 _AT_ONCE = 100
 
 
-async def plan_run(tools: Tools, account_id: int, scan_id: UUID, *, deferred: bool = True) -> list[str]:
+async def plan_run(tools: RunContext, account_id: int, scan_id: UUID, *, deferred: bool = True) -> list[str]:
     """Find the sources of a run and, with each, the job that looks at it. Give their names.
 
     A plan that was interrupted is made again: what is there already stays as it is.
     """
-    part = Part(account_id, scan_id, PLAN)
+    key = SourceKey(account_id, scan_id, PLAN)
     async with tools.pool.connection() as db, db.transaction():
         planned = await scans.begin(db, account_id, scan_id, now=now())
         taken = await scans.take_source(db, account_id, scan_id, PLAN)
@@ -38,17 +38,17 @@ async def plan_run(tools: Tools, account_id: int, scan_id: UUID, *, deferred: bo
     batch: list[ScanSource] = []
     error: str | None = None
     try:
-        if taken.tries > MOST_TRIES:
-            raise OperatorError(f"its worker has died {MOST_TRIES} times")
+        if taken.tries > MAX_ATTEMPTS:
+            raise OperatorError(f"its worker has died {MAX_ATTEMPTS} times")
         token = await credential(tools, account_id, planned.target_id)
         async for found in resolve_target(
-            spec, github(tools, part, token), has_credential=token is not None, gaps=gaps
+            spec, github(tools, key, token), has_credential=token is not None, gaps=gaps
         ):
             batch.append(found)
             if len(batch) >= _AT_ONCE:
-                names += await _add(tools, part, batch, deferred=deferred)
+                names += await _add(tools, key, batch, deferred=deferred)
                 batch = []
-        names += await _add(tools, part, batch, deferred=deferred)
+        names += await _add(tools, key, batch, deferred=deferred)
     except asyncio.CancelledError:
         async with tools.pool.connection() as db, db.transaction():
             await scans.release_source(db, account_id, scan_id, PLAN)
@@ -56,7 +56,7 @@ async def plan_run(tools: Tools, account_id: int, scan_id: UUID, *, deferred: bo
     except (GitHubError, OutcropError) as failure:  # what was found before is looked at; the rest is a gap
         error = failure.message
         gaps.append(Gap(spec.shown, error))
-        names += await _add(tools, part, batch, deferred=deferred)
+        names += await _add(tools, key, batch, deferred=deferred)
     async with tools.pool.connection() as db, db.transaction():
         state = SourceState.FAILED if error else SourceState.DONE
         await scans.end_source(db, account_id, scan_id, PLAN, state=state, gaps=gaps, error=error)
@@ -78,12 +78,12 @@ async def end_run(db: Connection, account_id: int, scan_id: UUID, *, error: str 
     )
 
 
-async def _add(tools: Tools, part: Part, batch: list[ScanSource], *, deferred: bool) -> list[str]:
+async def _add(tools: RunContext, key: SourceKey, batch: list[ScanSource], *, deferred: bool) -> list[str]:
     async with tools.pool.connection() as db, db.transaction():
         specs = [(found.source, asdict(found)) for found in batch]
-        added = await scans.add_sources(db, part.account_id, part.scan_id, specs)
+        added = await scans.add_sources(db, key.account_id, key.scan_id, specs)
         for name in added if deferred else ():
-            await defer(db, part.account_id, part.scan_id, name)
+            await defer(db, key.account_id, key.scan_id, name)
     return added
 
 

@@ -21,9 +21,9 @@ from outcrop.domain.finding import (
 from outcrop.domain.place import identity
 from outcrop.domain.secret import MASK, Secret, reveal
 from outcrop.scanner.engine.confirm import Hit
-from outcrop.services.pipeline.context import ACTOR, Part, Tools, now
-from outcrop.services.pipeline.masking import Masking
-from outcrop.services.pipeline.score import Traits, scored
+from outcrop.services.pipeline.context import ACTOR, RunContext, SourceKey, now
+from outcrop.services.pipeline.masking import SecretMasker
+from outcrop.services.pipeline.score import ScoreInputs, scored
 from outcrop.services.pipeline.validate import apply, audit_change, judged, verify
 from outcrop.store import audit, outbox
 from outcrop.store.db import Connection
@@ -37,7 +37,7 @@ from outcrop.store.runs.sources import There
 BATCH = 500
 
 
-class Extent(Enum):
+class ScanCoverage(Enum):
     """How much of a source was looked at."""
 
     WHOLE = auto()
@@ -46,7 +46,7 @@ class Extent(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class DetectedSecret:
     """One credential at one place, as this run saw it."""
 
     hit: Hit
@@ -60,37 +60,40 @@ class Sighting:
     current_line: int | None = None
     commit: str | None = None
     blobs: frozenset[bytes] = frozenset()
-    source: str | None = None  # where it is another than the part's own: a script from elsewhere
+    source: str | None = None  # where it is another than the key's own: a script from elsewhere
     media_type: str | None = None
     excerpt: Excerpt | None = None
 
 
 async def record(
-    tools: Tools, part: Part, sightings: Sequence[Sighting], extent: Extent = Extent.WHOLE
+    tools: RunContext,
+    key: SourceKey,
+    sightings: Sequence[DetectedSecret],
+    extent: ScanCoverage = ScanCoverage.WHOLE,
 ) -> set[bytes]:
     """Record a run's sightings in batches; give the identities of all that were seen."""
-    placed: dict[bytes, tuple[Sighting, bytes]] = {}
+    placed: dict[bytes, tuple[DetectedSecret, bytes]] = {}
     for sighting in sightings:
         fingerprint = tools.keys.fingerprint_of(sighting.hit.secret)
-        place = identity(sighting.source or part.source, _name(sighting.path), fingerprint)
+        place = identity(sighting.source or key.source, _name(sighting.path), fingerprint)
         placed.setdefault(place, (sighting, fingerprint))
-    masked = Masking(
+    masked = SecretMasker(
         (one.hit.secret for one in sightings), (text for one in sightings for text in _texts(one))
     )
     order = sorted(placed)
     for at in range(0, len(order), BATCH):
         batch = {place: placed[place] for place in order[at : at + BATCH]}
         word = await verify(
-            tools, part.account_id, {fingerprint: one.hit for one, fingerprint in batch.values()}
+            tools, key.account_id, {fingerprint: one.hit for one, fingerprint in batch.values()}
         )
         async with tools.pool.connection() as db, db.transaction():
-            await _record(db, tools, part, batch, _How(extent, masked, word.told))
+            await _record(db, tools, key, batch, _How(extent, masked, word.told))
             for fingerprint in sorted(word.changed):  # it stands in other places too
-                await apply(db, part.account_id, fingerprint, word.told[fingerprint], by=ACTOR)
+                await apply(db, key.account_id, fingerprint, word.told[fingerprint], by=ACTOR)
     return set(placed)
 
 
-def _texts(sighting: Sighting) -> tuple[str, str, str]:
+def _texts(sighting: DetectedSecret) -> tuple[str, str, str]:
     return _name(sighting.path), sighting.file_path, sighting.source_url or ""
 
 
@@ -98,21 +101,21 @@ def _name(path: bytes) -> str:
     return path.decode("utf-8", "surrogateescape")
 
 
-_Batch = dict[bytes, tuple[Sighting, bytes]]
+_Batch = dict[bytes, tuple[DetectedSecret, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    extent: Extent
-    masked: Masking
+    extent: ScanCoverage
+    masked: SecretMasker
     told: dict[bytes, Said]
 
 
-async def _record(db: Connection, tools: Tools, part: Part, batch: _Batch, how: _How) -> None:
+async def _record(db: Connection, tools: RunContext, key: SourceKey, batch: _Batch, how: _How) -> None:
     extent, masked = how.extent, how.masked
     moment = now()
-    there = await sources.lock_at(db, part.account_id, list(batch))
-    places = await sources.spread(db, part.account_id, [fingerprint for _, fingerprint in batch.values()])
+    there = await sources.lock_at(db, key.account_id, list(batch))
+    places = await sources.spread(db, key.account_id, [fingerprint for _, fingerprint in batch.values()])
     records: list[Record] = []
     announced: list[Finding] = []
     met = 0
@@ -120,8 +123,8 @@ async def _record(db: Connection, tools: Tools, part: Part, batch: _Batch, how: 
         known = there.get(place)
         count = places.get(fingerprint, 0) + (known is None)
         told = how.told[fingerprint]
-        finding, news = _met(known, told, part.scan_id, moment) if known else (_new(sighting, moment), True)
-        stays = known is not None and extent is Extent.COMMIT
+        finding, news = _met(known, told, key.scan_id, moment) if known else (_new(sighting, moment), True)
+        stays = known is not None and extent is ScanCoverage.COMMIT
         if not stays:
             finding = _placed(finding, sighting, masked)
         finding = judged(finding, told)
@@ -130,17 +133,17 @@ async def _record(db: Connection, tools: Tools, part: Part, batch: _Batch, how: 
         if news:
             announced.append(finding)
         elif known is not None and finding.status is not known.finding.status:
-            change = {"scan": str(part.scan_id), "from": known.finding.status, "to": finding.status}
+            change = {"scan": str(key.scan_id), "from": known.finding.status, "to": finding.status}
             await audit.append(
-                db, part.account_id, audit.Line(moment, ACTOR, "finding.seen", str(finding.id), detail=change)
+                db, key.account_id, audit.Line(moment, ACTOR, "finding.seen", str(finding.id), detail=change)
             )
         if known is not None:
-            await audit_change(db, part.account_id, known.finding, finding, by=ACTOR)
-        met += known is None or known.last_scan_id != part.scan_id
+            await audit_change(db, key.account_id, known.finding, finding, by=ACTOR)
+        met += known is None or known.last_scan_id != key.scan_id
         # What is closed is as it was: a credential that was erased for it is not stored again.
         kept = tools.keep_secrets and (known is None or finding.status is Status.ACTIVE)
         box = (
-            tools.keys.seal(sighting.hit.secret, part.account_id, finding.id, sighting.hit.parts)
+            tools.keys.seal(sighting.hit.secret, key.account_id, finding.id, sighting.hit.parts)
             if kept
             else None
         )
@@ -152,27 +155,29 @@ async def _record(db: Connection, tools: Tools, part: Part, batch: _Batch, how: 
                 secret_box=box,
                 excerpt_box=None
                 if box is None or stays
-                else _sealed_excerpt(tools.keys, part.account_id, finding.id, sighting.excerpt),
-                source=sighting.source or part.source,
-                source_path=_sealed_path(tools.keys, part.account_id, finding.id, sighting, masked),
+                else _sealed_excerpt(tools.keys, key.account_id, finding.id, sighting.excerpt),
+                source=sighting.source or key.source,
+                source_path=_sealed_path(tools.keys, key.account_id, finding.id, sighting, masked),
                 rule=sighting.hit.rule.id,
                 commit_id=None if stays else sighting.commit,
                 media_type=sighting.media_type,
-                last_scan_id=part.scan_id,
+                last_scan_id=key.scan_id,
                 score_detail=detail,
             )
         )
     await table.open_batch(db)
-    await table.upsert_batch(db, part.account_id, records)
+    await table.upsert_batch(db, key.account_id, records)
     blobs = [(record.finding.id, batch[record.identity][0].blobs) for record in records if record.identity]
-    await sources.set_occurrences(db, part.account_id, blobs, whole=extent is Extent.WHOLE)
+    await sources.set_occurrences(db, key.account_id, blobs, whole=extent is ScanCoverage.WHOLE)
     for finding in announced:
-        await announce(db, part, EventType.NEW, finding, moment)
-    await scans.count(db, part.account_id, part.scan_id, part.source, new=len(announced), seen=met)
+        await announce(db, key, EventType.NEW, finding, moment)
+    await scans.count(db, key.account_id, key.scan_id, key.source, new=len(announced), seen=met)
 
 
-def _traits(hit: Hit, told: Said) -> Traits:
-    return Traits(hit.strength, hit.rule.impact, hit.placeholder, told.test_mode, told.canary, told.asked)
+def _traits(hit: Hit, told: Said) -> ScoreInputs:
+    return ScoreInputs(
+        hit.strength, hit.rule.impact, hit.placeholder, told.test_mode, told.canary, told.asked
+    )
 
 
 def _met(known: There, told: Said, scan_id: UUID, moment: datetime) -> tuple[Finding, bool]:
@@ -184,7 +189,7 @@ def _met(known: There, told: Said, scan_id: UUID, moment: datetime) -> tuple[Fin
     return replace(finding, last_seen_at=max(moment, finding.last_seen_at), seen_count=count), news
 
 
-def _placed(finding: Finding, sighting: Sighting, masked: Masking) -> Finding:
+def _placed(finding: Finding, sighting: DetectedSecret, masked: SecretMasker) -> Finding:
     """Give the finding with what this sighting says of it."""
     hit = sighting.hit
     return replace(
@@ -203,7 +208,7 @@ def _placed(finding: Finding, sighting: Sighting, masked: Masking) -> Finding:
     )
 
 
-def _new(sighting: Sighting, moment: datetime) -> Finding:
+def _new(sighting: DetectedSecret, moment: datetime) -> Finding:
     return Finding(
         id=uuid4(),
         status=Status.ACTIVE,
@@ -231,36 +236,38 @@ def _text(text: str) -> str:
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
-async def announce(db: Connection, part: Part, event: EventType, finding: Finding, moment: datetime) -> None:
+async def announce(
+    db: Connection, key: SourceKey, event: EventType, finding: Finding, moment: datetime
+) -> None:
     """Write the event and the audit line of a change, in its transaction."""
-    await outbox.append(db, part.account_id, event_about(event, finding), event_id=uuid4(), now=moment)
-    detail = {"scan": str(part.scan_id), "to": finding.status}
-    await audit.append(db, part.account_id, audit.Line(moment, ACTOR, event, str(finding.id), detail=detail))
+    await outbox.append(db, key.account_id, event_about(event, finding), event_id=uuid4(), now=moment)
+    detail = {"scan": str(key.scan_id), "to": finding.status}
+    await audit.append(db, key.account_id, audit.Line(moment, ACTOR, event, str(finding.id), detail=detail))
 
 
-async def reopen(tools: Tools, part: Part, finding_ids: Sequence[UUID]) -> None:
+async def reopen(tools: RunContext, key: SourceKey, finding_ids: Sequence[UUID]) -> None:
     """Let findings that were taken for gone, and are there all the same, be active again."""
     for finding_id in finding_ids:
         async with tools.pool.connection() as db, db.transaction():
-            locked = await table.select_for_update(db, part.account_id, finding_id)
+            locked = await table.select_for_update(db, key.account_id, finding_id)
             if locked is not None and (back := mark_seen(locked[0]))[1]:
-                await table.update_triage(db, part.account_id, back[0])
-                await announce(db, part, EventType.NEW, back[0], now())
-                await scans.count(db, part.account_id, part.scan_id, part.source, new=1)
+                await table.update_triage(db, key.account_id, back[0])
+                await announce(db, key, EventType.NEW, back[0], now())
+                await scans.count(db, key.account_id, key.scan_id, key.source, new=1)
 
 
-async def resolve_gone(tools: Tools, part: Part, finding_ids: Sequence[UUID]) -> int:
+async def resolve_gone(tools: RunContext, key: SourceKey, finding_ids: Sequence[UUID]) -> int:
     """Resolve findings whose absence is confirmed; give how many changed."""
     resolved = 0
     for finding_id in finding_ids:
         async with tools.pool.connection() as db, db.transaction():
             moment = now()
-            locked = await table.select_for_update(db, part.account_id, finding_id)
+            locked = await table.select_for_update(db, key.account_id, finding_id)
             if locked is None or (closed := mark_gone(locked[0], now=moment)) is None:
                 continue
-            await table.update_triage(db, part.account_id, closed)
-            await announce(db, part, EventType.RESOLVED, closed, moment)
-            await scans.count(db, part.account_id, part.scan_id, part.source, resolved=1)
+            await table.update_triage(db, key.account_id, closed)
+            await announce(db, key, EventType.RESOLVED, closed, moment)
+            await scans.count(db, key.account_id, key.scan_id, key.source, resolved=1)
             resolved += 1
     return resolved
 
@@ -274,7 +281,9 @@ def _sealed_excerpt(keys: Keys, account_id: int, finding_id: UUID, excerpt: Exce
 _PLAIN, _SEALED = b"\0", b"\1"
 
 
-def _sealed_path(keys: Keys, account_id: int, finding_id: UUID, sighting: Sighting, masked: Masking) -> bytes:
+def _sealed_path(
+    keys: Keys, account_id: int, finding_id: UUID, sighting: DetectedSecret, masked: SecretMasker
+) -> bytes:
     value = reveal(sighting.hit.secret).encode("utf-8", "surrogateescape")
     if (
         value not in sighting.path

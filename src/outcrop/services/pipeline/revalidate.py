@@ -7,7 +7,7 @@ from uuid import UUID
 from outcrop.domain.errors import BadInputError, NotFoundError, OperatorError, OutcropError
 from outcrop.domain.finding import Finding, Validation
 from outcrop.domain.secret import is_password, reveal
-from outcrop.services.pipeline.context import ACTOR, Asks, now
+from outcrop.services.pipeline.context import ACTOR, ValidationContext, now
 from outcrop.services.pipeline.enqueue import ASKED, stored_credential
 from outcrop.services.pipeline.validate import SOON, apply, said
 from outcrop.store import audit
@@ -21,7 +21,7 @@ EVERY = timedelta(days=1)
 _AT_ONCE = 200
 
 
-async def revalidate_due(asks: Asks) -> int:
+async def revalidate_due(asks: ValidationContext) -> int:
     """Ask again about what was last checked a day ago, in one worker at a time; give how many were asked about."""
     if asks.validator.mode is ValidationMode.OFF:
         return 0
@@ -34,7 +34,7 @@ async def revalidate_due(asks: Asks) -> int:
             await verdicts.let_go(holding)
 
 
-async def _walk(asks: Asks) -> int:
+async def _walk(asks: ValidationContext) -> int:
     moment = now()
     asked = 0
     last: Due | None = None
@@ -49,7 +49,7 @@ async def _walk(asks: Asks) -> int:
         asked += await _ask_all(asks, due)
 
 
-async def _ask_all(asks: Asks, due: Sequence[Due]) -> int:
+async def _ask_all(asks: ValidationContext, due: Sequence[Due]) -> int:
     known = [(one, wanted) for one in due if (wanted := _wanted(asks, one)) is not None]
     told: dict[int, Verdict] = {}
     await check_all(asks.validator, [wanted for _, wanted in known], told.__setitem__)
@@ -62,7 +62,7 @@ async def _ask_all(asks: Asks, due: Sequence[Due]) -> int:
     return len(known)
 
 
-def _wanted(asks: Asks, one: Stored) -> Credential | None:
+def _wanted(asks: ValidationContext, one: Stored) -> Credential | None:
     """Open a stored credential; None where no rule knows any more how to ask about it."""
     rule = asks.ruleset.rules.named(one.rule or "")
     if rule is None:
@@ -76,7 +76,9 @@ def _wanted(asks: Asks, one: Stored) -> Credential | None:
 # --- when a person wants to know
 
 
-async def answer_request(asks: Asks, account_id: int, finding_id: UUID, *, by: str) -> None:
+async def run_requested_validation(
+    asks: ValidationContext, account_id: int, finding_id: UUID, *, by: str
+) -> None:
     """Do what was requested; where that cannot be, the audit trail says why."""
     try:
         await _ask_now(asks, account_id, finding_id, by=by)
@@ -86,7 +88,9 @@ async def answer_request(asks: Asks, account_id: int, finding_id: UUID, *, by: s
             await audit.append(db, account_id, line)
 
 
-async def validate_again(asks: Asks, account_id: int, finding_id: UUID, *, by: str) -> Finding:
+async def revalidate_finding(
+    asks: ValidationContext, account_id: int, finding_id: UUID, *, by: str
+) -> Finding:
     """Ask about a finding's credential now, whatever was said before; every finding of it has the verdict then."""
     _refuse_off(asks)
     async with asks.pool.connection() as db, db.transaction():
@@ -95,7 +99,7 @@ async def validate_again(asks: Asks, account_id: int, finding_id: UUID, *, by: s
     return await _ask_now(asks, account_id, finding_id, by=by)
 
 
-async def _ask_now(asks: Asks, account_id: int, finding_id: UUID, *, by: str) -> Finding:
+async def _ask_now(asks: ValidationContext, account_id: int, finding_id: UUID, *, by: str) -> Finding:
     _refuse_off(asks)
     async with asks.pool.connection() as db:
         one = await stored_credential(db, account_id, finding_id)
@@ -111,6 +115,6 @@ async def _ask_now(asks: Asks, account_id: int, finding_id: UUID, *, by: str) ->
     return finding
 
 
-def _refuse_off(asks: Asks) -> None:
+def _refuse_off(asks: ValidationContext) -> None:
     if asks.validator.mode is ValidationMode.OFF:
         raise OperatorError("asking issuers is switched off: OUTCROP_VALIDATE=off")

@@ -7,27 +7,27 @@ from uuid import UUID
 from outcrop.domain.errors import OutcropError
 from outcrop.domain.finding import Visibility
 from outcrop.domain.scan import Gap, SourceState
-from outcrop.services.pipeline.context import MOST_TRIES, Look, Part, Tools, now
-from outcrop.services.pipeline.git_source import look_at_repository
+from outcrop.services.pipeline.context import MAX_ATTEMPTS, RunContext, SourceKey, SourceReport, now
+from outcrop.services.pipeline.git_source import scan_repository
 from outcrop.services.pipeline.github_access import credential
 from outcrop.services.pipeline.plan import end_run
-from outcrop.services.pipeline.site_source import look_at_site
+from outcrop.services.pipeline.site_source import scan_site
 from outcrop.sources.hosts.github import GitHubError
 from outcrop.sources.resolve_target import ScanSource
 from outcrop.store.db import UNAVAILABLE
 from outcrop.store.runs import scans
 
 
-async def look_at_source(tools: Tools, account_id: int, scan_id: UUID, source: str) -> None:
-    """Look at one source, record what is there, and end the run if it was the last."""
-    part = Part(account_id, scan_id, source)
+async def scan_source(tools: RunContext, account_id: int, scan_id: UUID, source: str) -> None:
+    """SourceReport at one source, record what is there, and end the run if it was the last."""
+    key = SourceKey(account_id, scan_id, source)
     async with tools.pool.connection() as db, db.transaction():
         planned = await scans.begin(db, account_id, scan_id, now=now())
         taken = await scans.take_source(db, account_id, scan_id, source)
     if planned is None or taken is None:
         return
     try:
-        look, error = await _look(tools, part, planned, taken)
+        look, error = await _look(tools, key, planned, taken)
         async with tools.pool.connection() as db, db.transaction():
             state = SourceState.FAILED if error else SourceState.DONE
             await scans.end_source(
@@ -48,25 +48,23 @@ async def look_at_source(tools: Tools, account_id: int, scan_id: UUID, source: s
 
 
 async def _look(
-    tools: Tools, part: Part, planned: scans.Planned, taken: scans.Taken
-) -> tuple[Look, str | None]:
-    """Look at a source; give what there is to tell of it, and why it failed where it did."""
-    look = Look()
+    tools: RunContext, key: SourceKey, planned: scans.Planned, taken: scans.Taken
+) -> tuple[SourceReport, str | None]:
+    """SourceReport at a source; give what there is to tell of it, and why it failed where it did."""
+    look = SourceReport()
     found = _found(taken.spec)
-    error = f"its worker has died {MOST_TRIES} times"
+    error = f"its worker has died {MAX_ATTEMPTS} times"
     try:
-        if taken.tries <= MOST_TRIES:
-            token = await credential(tools, part.account_id, planned.target_id)
-            await (look_at_site if found.kind == "site" else look_at_repository)(
-                tools, part, found, token, look
-            )
+        if taken.tries <= MAX_ATTEMPTS:
+            token = await credential(tools, key.account_id, planned.target_id)
+            await (scan_site if found.kind == "site" else scan_repository)(tools, key, found, token, look)
             return look, None
     except (GitHubError, OutcropError) as failure:
         error = failure.message
     except UNAVAILABLE:
         raise
     except Exception as failure:
-        if taken.tries < MOST_TRIES:
+        if taken.tries < MAX_ATTEMPTS:
             raise
         error = (
             f"looking at it failed ({type(failure).__name__})"  # not its text, which could hold a credential

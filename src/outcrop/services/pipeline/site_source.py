@@ -15,9 +15,9 @@ from outcrop.domain.secret import MASK, Secret, reveal
 from outcrop.scanner.engine.excerpt import excerpts_in
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import scan_content
-from outcrop.services.pipeline.context import Look, Part, Tools, now
-from outcrop.services.pipeline.masking import Masking
-from outcrop.services.pipeline.record import Sighting, opened_path, record, resolve_gone
+from outcrop.services.pipeline.context import RunContext, SourceKey, SourceReport, now
+from outcrop.services.pipeline.masking import SecretMasker
+from outcrop.services.pipeline.record import DetectedSecret, opened_path, record, resolve_gone
 from outcrop.sources.isolated.repository_job import RepositoryJob
 from outcrop.sources.located import hits_at_path, printable_path
 from outcrop.sources.resolve_target import ScanSource
@@ -34,13 +34,15 @@ _GIT_HEAD = "/.git/HEAD"
 _BEHIND = "/.git!"  # what an open git folder holds stands behind this
 
 
-async def look_at_site(tools: Tools, part: Part, found: ScanSource, token: Secret | None, look: Look) -> None:
+async def scan_site(
+    tools: RunContext, key: SourceKey, found: ScanSource, token: Secret | None, look: SourceReport
+) -> None:
     """Crawl a site, record what it serves, and judge what it served before."""
     headers = {} if token is None else {"Authorization": reveal(token)}
     site = CrawlOptions.from_target(found.url, found.options, found.include, found.exclude, headers)
-    waiting: list[Sighting] = []
+    waiting: list[DetectedSecret] = []
     met: set[bytes] = set()
-    origins = {part.source}
+    origins = {key.source}
     pages = size = 0
     last = monotonic()
 
@@ -54,25 +56,25 @@ async def look_at_site(tools: Tools, part: Part, found: ScanSource, token: Secre
             pages += 1
             size += len(resource.body)
             # What proves who we are went to the site's own origin only: what others serve is open to everybody.
-            visibility = found.visibility if resource.origin == part.source else Visibility.PUBLIC
+            visibility = found.visibility if resource.origin == key.source else Visibility.PUBLIC
             sightings, unread = await asyncio.to_thread(_sightings, tools.ruleset, resource, visibility)
             waiting += sightings
             for why in unread:
                 tell(resource.url, why)
             if resource.source_type is SourceType.ENDPOINT and resource.file_path.endswith(_GIT_HEAD):
                 waiting += await _behind(
-                    tools, resource, visibility, headers if resource.origin == part.source else {}, look
+                    tools, resource, visibility, headers if resource.origin == key.source else {}, look
                 )
             look.progress = {"pages": pages, "bytes": size}
             if len(waiting) >= _RECORD_AT:
-                met |= await record(tools, part, waiting)
+                met |= await record(tools, key, waiting)
                 waiting = []
             if monotonic() - last > _TELL_EVERY:
                 last = monotonic()
                 async with tools.pool.connection() as db:
-                    await scans.set_progress(db, part.account_id, part.scan_id, part.source, look.progress)
-    met |= await record(tools, part, waiting)
-    look.gaps += await _judge(tools, part, site, origins, met)
+                    await scans.set_progress(db, key.account_id, key.scan_id, key.source, look.progress)
+    met |= await record(tools, key, waiting)
+    look.gaps += await _judge(tools, key, site, origins, met)
     if not pages and look.gaps:
         raise OperatorError(
             look.gaps.pop(0).why
@@ -81,7 +83,7 @@ async def look_at_site(tools: Tools, part: Part, found: ScanSource, token: Secre
 
 def _sightings(
     ruleset: RuleSet, resource: Resource, visibility: Visibility
-) -> tuple[list[Sighting], list[str]]:
+) -> tuple[list[DetectedSecret], list[str]]:
     """Give the credentials that a text holds, and what of it could not be read."""
     path = resource.path.encode("utf-8", "surrogateescape")
     held = scan_content(ruleset, resource.body, Confidence.MEDIUM)
@@ -98,7 +100,7 @@ def _sightings(
         for inner, _ in hits
     }
     return [
-        Sighting(
+        DetectedSecret(
             hit=hit,
             path=path + (b"!" + inner.encode("utf-8", "surrogateescape") if inner else b""),
             source_type=resource.source_type,
@@ -119,20 +121,20 @@ def _sightings(
 def _veiled(ruleset: RuleSet, text: str, secrets: Iterable[Secret] = ()) -> str:
     """Mask every credential in an address or a name: one that stands on another page too, or on none."""
     found = scan_content(ruleset, unquote(text).encode("utf-8", "surrogateescape"), Confidence.MEDIUM)
-    return Masking([*secrets, *(hit.secret for _, hit in found.hits)], [text])(text)
+    return SecretMasker([*secrets, *(hit.secret for _, hit in found.hits)], [text])(text)
 
 
 async def _behind(
-    tools: Tools, resource: Resource, visibility: Visibility, headers: dict[str, str], look: Look
-) -> list[Sighting]:
-    """Look through an open git folder."""
+    tools: RunContext, resource: Resource, visibility: Visibility, headers: dict[str, str], look: SourceReport
+) -> list[DetectedSecret]:
+    """SourceReport through an open git folder."""
     with work_folder(tools.work) as folder:
         repository = await fetch_repository(tools.http, resource.url, folder, headers=headers)
         if repository is None:
             return []
         look.gaps += [Gap(resource.url, why) for why in repository.gaps]
         try:
-            brought = await tools.crew.run(
+            brought = await tools.process_pool.run(
                 RepositoryJob(folder=repository.folder, processes=tools.jobs), lambda *_: None
             )
         except OperatorError as error:  # nothing that a folder holds ends the look at the site
@@ -144,7 +146,7 @@ async def _behind(
         for where, why in brought.gaps
     ]
     return [
-        Sighting(
+        DetectedSecret(
             hit=one.hit,
             path=base.encode() + one.path,
             source_type=SourceType.ENDPOINT,
@@ -165,7 +167,7 @@ async def _behind(
 
 
 async def _judge(
-    tools: Tools, part: Part, site: CrawlOptions, origins: set[str], met: set[bytes]
+    tools: RunContext, key: SourceKey, site: CrawlOptions, origins: set[str], met: set[bytes]
 ) -> list[Gap]:
     """Ask once more for the address of each finding that this run has not met, as whoever it was seen by; give what was left out."""
     stranger, guest = (
@@ -174,8 +176,8 @@ async def _judge(
     )
     end = monotonic() + site.seconds
     for origin in sorted(origins):
-        for (url, is_public), group in (await _unmet(tools, part, origin, met)).items():
-            if not is_public and not (site.headers and origin == part.source):
+        for (url, is_public), group in (await _unmet(tools, key, origin, met)).items():
+            if not is_public and not (site.headers and origin == key.source):
                 continue  # it was seen with a credential that this run does not have
             if monotonic() > end:
                 return [
@@ -183,33 +185,33 @@ async def _judge(
                 ]
             again = await refetch(stranger if is_public else guest, url)
             for one in group:
-                await _settle(tools, part, one, await _is_there(tools, part, one, again))
+                await _settle(tools, key, one, await _is_there(tools, key, one, again))
     return []
 
 
 async def _unmet(
-    tools: Tools, part: Part, origin: str, met: set[bytes]
+    tools: RunContext, key: SourceKey, origin: str, met: set[bytes]
 ) -> dict[tuple[str, bool], list[Standing]]:
     """Give the open findings that this run has not met, by their address and whether anybody may see it."""
     async with tools.pool.connection() as db:
-        standing = await sources.findings_in(db, part.account_id, origin)
+        standing = await sources.findings_in(db, key.account_id, origin)
     found: dict[tuple[str, bool], list[Standing]] = {}
     for one in standing:
         url = one.finding.source_url
-        if one.last_scan_id == part.scan_id or one.finding.status not in _OPEN or url is None or MASK in url:
+        if one.last_scan_id == key.scan_id or one.finding.status not in _OPEN or url is None or MASK in url:
             continue  # an address that held a credential is not kept
-        if identity(origin, _path(tools, part, one), one.fingerprint) not in met:
+        if identity(origin, _path(tools, key, one), one.fingerprint) not in met:
             found.setdefault((url, one.finding.source_visibility is Visibility.PUBLIC), []).append(one)
     return found
 
 
-def _path(tools: Tools, part: Part, one: Standing) -> str:
-    return opened_path(tools.keys, part.account_id, one.finding.id, one.path).decode(
+def _path(tools: RunContext, key: SourceKey, one: Standing) -> str:
+    return opened_path(tools.keys, key.account_id, one.finding.id, one.path).decode(
         "utf-8", "surrogateescape"
     )
 
 
-async def _is_there(tools: Tools, part: Part, one: Standing, again: RefetchResult) -> bool | None:
+async def _is_there(tools: RunContext, key: SourceKey, one: Standing, again: RefetchResult) -> bool | None:
     """Tell whether the address still serves the value; None where its answer says nothing about it."""
     if again.failed:
         return None
@@ -218,17 +220,17 @@ async def _is_there(tools: Tools, part: Part, one: Standing, again: RefetchResul
     if (
         again.status != HTTPStatus.OK
         or again.media_type != one.media_type
-        or _BEHIND in _path(tools, part, one)
+        or _BEHIND in _path(tools, key, one)
     ):
         return None
-    return await asyncio.to_thread(_holds, tools, part, one, again.body)
+    return await asyncio.to_thread(_holds, tools, key, one, again.body)
 
 
-def _holds(tools: Tools, part: Part, one: Standing, body: bytes) -> bool | None:
+def _holds(tools: RunContext, key: SourceKey, one: Standing, body: bytes) -> bool | None:
     value = (
         None
         if one.box is None
-        else reveal(tools.keys.open(one.box, part.account_id, one.finding.id, mask_all=True))
+        else reveal(tools.keys.open(one.box, key.account_id, one.finding.id, mask_all=True))
     )
     if value is not None and value.encode("utf-8", "surrogateescape") in body:
         return True
@@ -240,11 +242,11 @@ def _holds(tools: Tools, part: Part, one: Standing, body: bytes) -> bool | None:
     )  # without the value nobody knows whether only the rules have changed
 
 
-async def _settle(tools: Tools, part: Part, one: Standing, verdict: bool | None) -> None:
+async def _settle(tools: RunContext, key: SourceKey, one: Standing, verdict: bool | None) -> None:
     """Resolve what is gone, and count what is there as seen."""
     if verdict is False:
-        await resolve_gone(tools, part, [one.finding.id])
+        await resolve_gone(tools, key, [one.finding.id])
     elif verdict:
         async with tools.pool.connection() as db, db.transaction():
-            seen = await sources.touch(db, part.account_id, [one.finding.id], scan_id=part.scan_id, now=now())
-            await scans.count(db, part.account_id, part.scan_id, part.source, seen=seen)
+            seen = await sources.touch(db, key.account_id, [one.finding.id], scan_id=key.scan_id, now=now())
+            await scans.count(db, key.account_id, key.scan_id, key.source, seen=seen)

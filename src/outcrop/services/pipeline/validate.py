@@ -9,8 +9,8 @@ from typing import Any
 from outcrop.domain.finding import Finding, Validation
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.confirm import Hit
-from outcrop.services.pipeline.context import Tools, now
-from outcrop.services.pipeline.score import Traits, scored
+from outcrop.services.pipeline.context import RunContext, now
+from outcrop.services.pipeline.score import ScoreInputs, scored
 from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.findings import table, verdicts
@@ -25,14 +25,14 @@ UNDECIDED = frozenset({Validation.ERROR, Validation.UNREACHABLE})
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class ValidationResult:
     """What is known of credentials, by fingerprint, and of which of them something else was known before."""
 
     told: dict[bytes, Said]
     changed: frozenset[bytes]
 
 
-async def verify(tools: Tools, account_id: int, hits: Mapping[bytes, Hit]) -> Word:
+async def verify(tools: RunContext, account_id: int, hits: Mapping[bytes, Hit]) -> ValidationResult:
     """Give what is known of credentials; what is not known, or known for long, is asked."""
     async with tools.pool.connection() as db:
         known = await verdicts.select(db, account_id, list(hits))
@@ -54,7 +54,7 @@ async def verify(tools: Tools, account_id: int, hits: Mapping[bytes, Hit]) -> Wo
         for fingerprint, one in told.items()
         if fingerprint in known and known[fingerprint].status is not one.status
     }
-    return Word(fresh | told, frozenset(changed))
+    return ValidationResult(fresh | told, frozenset(changed))
 
 
 def _is_fresh(said: Said) -> bool:
@@ -64,7 +64,7 @@ def _is_fresh(said: Said) -> bool:
     )
 
 
-async def _ask(tools: Tools, hit: Hit) -> Verdict:
+async def _ask(tools: RunContext, hit: Hit) -> Verdict:
     parts = {name: reveal(part) for name, part in hit.parts.items()}
     return await tools.validator.check(hit.rule, reveal(hit.secret), parts)
 
@@ -110,7 +110,7 @@ async def apply(db: Connection, account_id: int, fingerprint: bytes, told: Said,
         checked = judged(finding, told)
         if detail is not None:
             traits = replace(
-                Traits.of(detail), test_mode=told.test_mode, canary=told.canary, asked=told.asked
+                ScoreInputs.of(detail), test_mode=told.test_mode, canary=told.canary, asked=told.asked
             )
             total, detail = scored(checked, traits, places=places, now=now())
             checked = replace(checked, composite_score=total)

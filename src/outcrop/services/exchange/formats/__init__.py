@@ -23,7 +23,7 @@ class ImportFormat(StrEnum):
     SARIF = "sarif"
 
 
-class PlaceError(BadInputError):
+class RecordError(BadInputError):
     """A record that cannot be used; the message names it and never repeats its content."""
 
     def __init__(self, where: str, message: str) -> None:
@@ -65,7 +65,7 @@ def _translated(given: Iterator[Record], format_: ImportFormat) -> Iterator[Reco
             "access_map",
             "audit",
         }:
-            raise PlaceError(where, f"is no finding of {format_}")
+            raise RecordError(where, f"is no finding of {format_}")
 
 
 def _lines(file: BinaryIO) -> Iterator[Record]:
@@ -74,7 +74,7 @@ def _lines(file: BinaryIO) -> Iterator[Record]:
         number += 1
         where = f"line {number}"
         if len(line) > LONGEST:
-            raise PlaceError(where, f"is longer than {LONGEST} bytes")
+            raise RecordError(where, f"is longer than {LONGEST} bytes")
         read += len(line)
         if number == 1:
             line = line.removeprefix(b"\xef\xbb\xbf")
@@ -92,9 +92,9 @@ def _parsed(where: str, text: bytes) -> dict[str, Any]:
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
-        raise PlaceError(where, "is not JSON") from None
+        raise RecordError(where, "is not JSON") from None
     if not isinstance(value, dict):
-        raise PlaceError(where, "is not a JSON object")
+        raise RecordError(where, "is not a JSON object")
     return value
 
 
