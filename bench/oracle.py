@@ -120,5 +120,5 @@ async def _naive(db: Connection, account_id: int, query: FindingQuery) -> tuple[
         f"SELECT {rows.COLUMNS} FROM findings WHERE account_id = %s AND id = ANY(%s)".encode(),
         [account_id, ids],
     )
-    found = {row[0]: rows.finding(row) for row in await cursor.fetchall()}
+    found = {row[0]: rows.build_finding(row) for row in await cursor.fetchall()}
     return total, [found[id_] for id_ in ids]

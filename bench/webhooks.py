@@ -35,7 +35,7 @@ from outcrop.store import db as database
 from outcrop.store import outbox
 from outcrop.store.db import Pool
 from outcrop.store.embedded.server import embedded_postgres
-from outcrop.store.keyring import Keys
+from outcrop.store.keyring import Keyring
 from outcrop.webhooks import USER_AGENT, sign
 from tests.support.backend import now
 from tests.support.factories import make_line
@@ -92,7 +92,7 @@ def _receiver(work: Path) -> Iterator[Receiver]:
 @dataclass
 class Bench:
     pool: Pool
-    keys: Keys
+    keys: Keyring
     receiver: Receiver
     environment: dict[str, str]  # of a worker
 
@@ -126,7 +126,9 @@ class Bench:
 
     async def waiting(self) -> int:
         async with self.pool.connection() as db:
-            (count,) = await database.one(db, "SELECT count(*) FROM outbox WHERE outcome IS NULL")
+            (count,) = await database.fetch_single_row(
+                db, "SELECT count(*) FROM outbox WHERE outcome IS NULL"
+            )
         return int(count)
 
     async def forget(self) -> None:

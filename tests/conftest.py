@@ -23,7 +23,7 @@ from outcrop.runtime import prepare
 from outcrop.settings import Settings
 from outcrop.store import keyring
 from outcrop.store.embedded.server import embedded_postgres
-from outcrop.store.keyring import Keys
+from outcrop.store.keyring import Keyring
 from outcrop.store.people import passwords
 from tests.support.backend import Backend, Server, running_server
 
@@ -125,20 +125,20 @@ def settings(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Set
 
 
 @pytest.fixture(scope="session")
-def keys(settings: Settings, database_url: str) -> Keys:
+def keys(settings: Settings, database_url: str) -> Keyring:
     """The schema is there and the keys are made."""
     return asyncio.run(prepare(settings, database_url))
 
 
 @pytest.fixture(scope="session")
-def server(settings: Settings, keys: Keys) -> Iterator[Server]:
+def server(settings: Settings, keys: Keyring) -> Iterator[Server]:
     """The application on a loopback port, without a rate limit."""
     with running_server(settings, rate_limit=0) as server:
         yield server
 
 
 @pytest.fixture
-def backend(settings: Settings, keys: Keys, server: Server) -> Iterator[Backend]:
+def backend(settings: Settings, keys: Keyring, server: Server) -> Iterator[Backend]:
     """Accounts, keys and findings for one test, each test with accounts of its own."""
     with Backend(settings, keys, server.base_url) as backend:
         yield backend

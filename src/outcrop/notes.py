@@ -15,7 +15,7 @@ from outcrop.scanner.engine.excerpt import masked_text
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.store.db import Connection
 from outcrop.store.findings import table
-from outcrop.store.keyring import Keys
+from outcrop.store.keyring import Keyring
 
 _PATIENCE = 0.5  # seconds after the first text within which the rules are waited for
 _AROUND = "\"'`<>()[]{}.,;:!?*„“”‚‘’«»"  # what stands around a word and is not of it
@@ -35,7 +35,7 @@ class NoteCleaner:
         self._loading: asyncio.Task[RuleSet] | None = None
         self._until = 0.0
 
-    async def clean(self, db: Connection, keys: Keys, account_id: int, text: str) -> MaskedText:
+    async def clean(self, db: Connection, keys: Keyring, account_id: int, text: str) -> MaskedText:
         """Mask in a text whatever is a credential of the account, or looks like one."""
         text = await _without_known(db, keys, account_id, text)
         ruleset = await self._ruleset()
@@ -43,7 +43,7 @@ class NoteCleaner:
         return MaskedText(_DRAWN.sub(MASK, text) if ruleset is None else masked_text(ruleset, text))
 
     async def clean_note(
-        self, db: Connection, keys: Keys, account_id: int, note: str | None
+        self, db: Connection, keys: Keyring, account_id: int, note: str | None
     ) -> MaskedText | None:
         return None if note is None else cut_note(await self.clean(db, keys, account_id, note))
 
@@ -61,10 +61,10 @@ class NoteCleaner:
             return None
 
 
-async def _without_known(db: Connection, keys: Keys, account_id: int, text: str) -> str:
+async def _without_known(db: Connection, keys: Keyring, account_id: int, text: str) -> str:
     """Mask the credentials of the account's findings that stand in a text as words, whatever the rules would say of them."""
     words = {keys.fingerprint_of(word): word for word in map(Secret, _words(text))}
-    known = await table.types_of(db, account_id, list(words)) if words else {}
+    known = await table.select_secret_types(db, account_id, list(words)) if words else {}
     for fingerprint, type_ in sorted(known.items(), key=lambda one: -len(reveal(words[one[0]]))):
         text = Secret(reveal(words[fingerprint]), mask_all=is_password(type_)).masked_within(text)
     return text

@@ -10,7 +10,7 @@ from outcrop.store import db as database
 from outcrop.store import schema
 from outcrop.store.db import Connection, Pool
 from outcrop.store.embedded.server import embedded_postgres
-from outcrop.store.keyring import Keys, OperatorKey, unlock
+from outcrop.store.keyring import Keyring, OperatorKey, unlock_keyring
 
 
 @contextmanager
@@ -28,11 +28,11 @@ def operator_key(settings: Settings) -> OperatorKey:
     return OperatorKey(text, settings.secret_key_file)
 
 
-async def prepare(settings: Settings, url: str) -> Keys:
+async def prepare(settings: Settings, url: str) -> Keyring:
     """Bring the schema up to date and unlock the keys: what cannot be served is told before anything is."""
     async with await database.connect(url) as db:
         await schema.migrate(db)
-        return await unlock(db, operator_key(settings), os.urandom(80))
+        return await unlock_keyring(db, operator_key(settings), os.urandom(80))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Session:
     """One connection to a database that is migrated and unlocked: what a command works with."""
 
     db: Connection
-    keys: Keys
+    keys: Keyring
 
 
 @asynccontextmanager
@@ -49,7 +49,7 @@ async def open_session(settings: Settings) -> AsyncIterator[Session]:
         url = stack.enter_context(database_url(settings))
         db = await stack.enter_async_context(await database.connect(url))
         await schema.migrate(db)
-        yield Session(db, await unlock(db, operator_key(settings), os.urandom(80)))
+        yield Session(db, await unlock_keyring(db, operator_key(settings), os.urandom(80)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Runtime:
     """What a server process works with."""
 
     pool: Pool
-    keys: Keys
+    keys: Keyring
     url: str = field(repr=False)
 
 

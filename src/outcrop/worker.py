@@ -138,7 +138,7 @@ async def _every(seconds: float, stop: asyncio.Event, chore: Callable[[], Awaita
 
 async def _fold(runtime: Runtime) -> int:
     async with runtime.pool.connection() as db:
-        return await rollups.fold(db)
+        return await rollups.fold_deltas(db)
 
 
 async def _sweep(runtime: Runtime) -> int:
@@ -170,7 +170,7 @@ async def _take_jobs(app: procrastinate.App, jobs_at_once: int, dead_after: floa
     async with app.open_async():
         at_once = {
             jobs.QUEUE: jobs_at_once + 1,
-            jobs.ASKED: _ASKED_AT_ONCE,
+            jobs.INTERACTIVE_QUEUE: _ASKED_AT_ONCE,
         }  # a plan mostly waits for the host
         workers = [
             asyncio.create_task(

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from outcrop.settings import Settings
-from outcrop.store.keyring import Keys
+from outcrop.store.keyring import Keyring
 from tests.support.backend import Backend, Server, Tenant
 from tests.support.factories import make_line, make_scan
 
@@ -151,7 +151,7 @@ def checked(answer: Answer, method: str) -> Answer:
 
 
 @pytest.fixture(scope="module")
-def made(settings: Settings, keys: Keys, server: Server) -> Iterator[Stage]:
+def made(settings: Settings, keys: Keyring, server: Server) -> Iterator[Stage]:
     with Backend(settings, keys, server.base_url) as backend:
         tenant = backend.tenant()
         line, other = make_line(), make_line(status="stale")
@@ -725,7 +725,7 @@ SIGNS = [
 
 
 @pytest.fixture(scope="module")
-def signs(settings: Settings, keys: Keys, server: Server) -> Iterator[Stage]:
+def signs(settings: Settings, keys: Keyring, server: Server) -> Iterator[Stage]:
     """One finding for each sign, in path and service, beside one with neither."""
     with Backend(settings, keys, server.base_url) as backend:
         tenant = backend.tenant()

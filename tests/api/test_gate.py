@@ -27,7 +27,7 @@ from structlog.testing import capture_logs
 from outcrop.services import findings
 from outcrop.settings import Settings
 from outcrop.store.embedded.server import embedded_postgres
-from outcrop.store.keyring import Keys
+from outcrop.store.keyring import Keyring
 from tests.support.backend import Backend, Tenant, running_server
 from tests.support.factories import make_line
 from tests.support.tls import certificate
@@ -45,7 +45,7 @@ def _head(tenant: Tenant, path: str) -> bytes:
 
 
 def test_who_does_not_read_an_answer_keeps_no_connection_from_the_others(
-    settings: Settings, keys: Keys
+    settings: Settings, keys: Keyring
 ) -> None:
     with (
         running_server(settings, rate_limit=0) as server,
@@ -216,7 +216,7 @@ def test_a_fault_leaves_no_transaction_behind(backend: Backend, monkeypatch: pyt
 
 
 @contextmanager
-def server_of_its_own(settings: Settings, keys: Keys) -> Iterator[Backend]:
+def server_of_its_own(settings: Settings, keys: Keyring) -> Iterator[Backend]:
     with (
         running_server(settings, rate_limit=0) as server,
         Backend(settings, keys, server.base_url) as backend,
@@ -238,7 +238,7 @@ def at_once(
         return list(pool.map(ask, range(count)))
 
 
-def test_broken_connections_are_replaced(backend: Backend, keys: Keys) -> None:
+def test_broken_connections_are_replaced(backend: Backend, keys: Keyring) -> None:
     connected = (
         "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     )
@@ -256,7 +256,7 @@ def test_broken_connections_are_replaced(backend: Backend, keys: Keys) -> None:
 
 
 def test_who_waits_for_a_locked_row_is_answered_in_time_and_changes_nothing_later(
-    settings: Settings, keys: Keys
+    settings: Settings, keys: Keyring
 ) -> None:
     assert settings.database_url is not None
     with server_of_its_own(settings, keys) as backend, capture_logs() as logs:

@@ -158,7 +158,7 @@ from outcrop.cli import main
 from outcrop.services import backup as service
 from outcrop.store.backup import archive, tables
 where, number, how = sys.argv[1:4]
-owner = {"end": archive.Writer, "fill_table": backup, "_end_runs": service}[where]
+owner = {"end": archive.ArchiveWriter, "copy_table_in": tables, "_end_runs": service}[where]
 real, calls = getattr(owner, where), itertools.count(1)
 def struck(*given, **more):
     if next(calls) == int(number):
@@ -204,9 +204,9 @@ def test_a_restore_that_is_broken_off_leaves_an_empty_database(
     theirs = environment | {"OUTCROP_DATABASE_URL": other}
     here = "SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     for where, number, how, code in (
-        ("fill_table", "6", "SIGKILL", -signal.SIGKILL),
+        ("copy_table_in", "6", "SIGKILL", -signal.SIGKILL),
         ("_end_runs", "1", "SIGKILL", -signal.SIGKILL),
-        ("fill_table", "6", "SIGINT", 130),
+        ("copy_table_in", "6", "SIGINT", 130),
     ):
         assert struck(theirs, file.parent, where, number, how, "restore", "it.backup")[0] == code
         with psycopg.connect(other, autocommit=True) as db:

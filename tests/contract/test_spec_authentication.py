@@ -12,7 +12,7 @@ from outcrop.domain.account import Plan, Role
 from outcrop.services import accounts
 from outcrop.services import keys as key_service
 from outcrop.settings import Settings
-from outcrop.store.keyring import Keys
+from outcrop.store.keyring import Keyring
 from tests.support.backend import Backend, Tenant, now, running_server
 from tests.support.factories import make_line, make_scan
 
@@ -275,7 +275,7 @@ def test_a_revoked_key_of_a_small_plan_is_told_as_revoked(stage: Backend) -> Non
 
 
 @pytest.fixture(scope="module")
-def secure(settings: Settings, keys: Keys) -> Iterator[Backend]:
+def secure(settings: Settings, keys: Keyring) -> Iterator[Backend]:
     """A service whose base address is https; the proxy in front of it says how a request came."""
     with (
         running_server(settings, base_url=HTTPS, rate_limit=0) as server,
@@ -380,7 +380,7 @@ def test_cross_origin_requests_are_not_allowed_by_default(
 
 
 @pytest.fixture(scope="module")
-def browsers(settings: Settings, keys: Keys) -> Iterator[Backend]:
+def browsers(settings: Settings, keys: Keyring) -> Iterator[Backend]:
     """A service that allows one origin."""
     with (
         running_server(settings, rate_limit=0, cors_origins=[ORIGIN]) as server,

@@ -10,7 +10,7 @@ import pytest
 from outcrop.domain.account import Plan
 from outcrop.services import keys as key_service
 from outcrop.settings import Settings
-from outcrop.store.keyring import Keys
+from outcrop.store.keyring import Keyring
 from tests.support.backend import Backend, Tenant, now, running_server
 from tests.support.factories import make_line
 
@@ -52,7 +52,7 @@ def test_an_open_route_takes_get_only(stage: Backend, path: str) -> None:
     )
 
 
-def test_what_is_wrong_is_told_in_a_fixed_order(settings: Settings, keys: Keys) -> None:
+def test_what_is_wrong_is_told_in_a_fixed_order(settings: Settings, keys: Keyring) -> None:
     # redirect, 401, 403, 429, 404 or 405, 422, and only then is anything looked up
     secure = {"X-Forwarded-Proto": "https"}
     with (
@@ -111,7 +111,7 @@ def test_a_number_is_allowed_from_its_least_to_its_greatest(
 
 
 @pytest.fixture(scope="module")
-def limited(settings: Settings, keys: Keys) -> Iterator[Backend]:
+def limited(settings: Settings, keys: Keyring) -> Iterator[Backend]:
     """A service that lets five requests a minute through."""
     with (
         running_server(settings, rate_limit=5) as server,
@@ -241,7 +241,7 @@ def test_open_routes_have_no_limit(limited: Backend) -> None:
 
 @pytest.mark.parametrize("already", [0, 11])
 def test_two_servers_share_the_count_exactly_whoever_comes_at_once(
-    settings: Settings, keys: Keys, already: int
+    settings: Settings, keys: Keyring, already: int
 ) -> None:
     with (
         running_server(settings, rate_limit=20) as one,
@@ -268,7 +268,7 @@ def test_two_servers_share_the_count_exactly_whoever_comes_at_once(
 
 @pytest.mark.parametrize(("plan", "limit"), [(Plan.GROWTH, 300), (Plan.ENTERPRISE, 1200)])
 def test_without_a_setting_the_plan_sets_the_limit(
-    settings: Settings, keys: Keys, plan: Plan, limit: int
+    settings: Settings, keys: Keyring, plan: Plan, limit: int
 ) -> None:
     # "Gap: the numeric per-minute request limit: not shown" -> 300 on growth, 1,200 on enterprise
     with running_server(settings) as server, Backend(settings, keys, server.base_url) as backend:

@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from outcrop.domain.scan import Gap, ScanStatus, ScanType, Trigger
-from outcrop.store.keyring import Keys
+from outcrop.store.keyring import Keyring
 from tests.support.backend import Backend, Tenant, now, running_server
 from tests.support.factories import make_line, make_scan
 
@@ -131,7 +131,7 @@ def test_times_made_by_the_service_have_the_same_form(stage: Backend, tenant: Te
     )
 
 
-def test_times_are_utc_whatever_zone_the_database_keeps(backend: Backend, keys: Keys) -> None:
+def test_times_are_utc_whatever_zone_the_database_keeps(backend: Backend, keys: Keyring) -> None:
     tenant = backend.tenant()
     line = make_line()
     backend.import_(tenant.account, line)

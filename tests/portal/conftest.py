@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from outcrop.settings import Settings
-from outcrop.store.keyring import Keys
+from outcrop.store.keyring import Keyring
 from tests.support.backend import Backend, Tenant, running_server
 from tests.support.browser import running_browser
 from tests.support.portal_client import Person, sign_in
@@ -19,7 +19,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def stage(settings: Settings, keys: Keys) -> Iterator[Backend]:
+def stage(settings: Settings, keys: Keyring) -> Iterator[Backend]:
     """A server that knows its own address, as a browser's forms need it to."""
     with (
         running_server(settings, rate_limit=0) as server,

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from outcrop.domain.account import Plan, Role
 from outcrop.services import sessions
 from outcrop.settings import Settings
-from outcrop.store.keyring import Keys
+from outcrop.store.keyring import Keyring
 from tests.support.backend import Backend, Tenant, running_server
 from tests.support.factories import make_line, make_scan
 from tests.support.portal_client import (
@@ -159,7 +159,7 @@ def test_signing_in_makes_a_new_session_and_signing_out_ends_it(backend: Backend
     assert owner.get("/findings").status_code == 303
 
 
-def test_over_https_the_cookie_is_bound_to_this_host(settings: Settings, keys: Keys) -> None:
+def test_over_https_the_cookie_is_bound_to_this_host(settings: Settings, keys: Keyring) -> None:
     with (
         running_server(settings, base_url="https://portal.example.com", rate_limit=0) as server,
         Backend(settings, keys, server.base_url) as backend,

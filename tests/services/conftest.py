@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from outcrop.domain.account import Account
-from outcrop.store.keyring import Keys
+from outcrop.store.keyring import Keyring
 from tests.support.members import nobody_has_tried
 from tests.support.pipeline import Pipeline, open_pipeline
 
@@ -14,7 +14,7 @@ __all__ = ["nobody_has_tried"]
 
 @pytest.fixture(scope="session")
 def _open_pipeline(
-    database_url: str, keys: Keys, tmp_path_factory: pytest.TempPathFactory
+    database_url: str, keys: Keyring, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pipeline]:
     with open_pipeline(database_url, keys, tmp_path_factory.mktemp("pipeline")) as made:
         yield made

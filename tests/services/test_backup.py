@@ -20,7 +20,7 @@ from outcrop.services.backup import RestoreSummary
 from outcrop.store import db as database
 from outcrop.store import keyring, schema
 from outcrop.store.backup import tables as backup_tables
-from outcrop.store.backup.archive import PIECE, Archive, Header, Writer
+from outcrop.store.backup.archive import PIECE_SIZE, ArchiveHeader, ArchiveReader, ArchiveWriter
 from outcrop.store.keyring import OperatorKey
 from tests.support import backups
 from tests.support.backups import (
@@ -94,8 +94,8 @@ def examined(url: str) -> dict[str, bool]:
 
 
 def test_every_table_is_backed_up_or_left_out_for_a_reason(office: Office) -> None:
-    assert set(backup_tables.TABLES) | backup_tables.LEFT_OUT.keys() == tables(office.url)
-    assert not set(backup_tables.TABLES) & backup_tables.LEFT_OUT.keys()
+    assert set(backup_tables.TABLES) | backup_tables.EXCLUDED_TABLES.keys() == tables(office.url)
+    assert not set(backup_tables.TABLES) & backup_tables.EXCLUDED_TABLES.keys()
 
 
 def test_everything_comes_back_as_it_was_for_an_owner_who_is_no_superuser(
@@ -127,7 +127,7 @@ def test_everything_comes_back_as_it_was_for_an_owner_who_is_no_superuser(
 def test_a_stored_credential_opens_after_a_restore_and_is_in_no_backup_in_plain_text(
     office: Office, customer: Customer, file: bytes, back: tuple[str, RestoreSummary]
 ) -> None:
-    archive = Archive(io.BytesIO(file), "it")
+    archive = ArchiveReader(io.BytesIO(file), "it")
     text = json.dumps(archive.header.keyring).encode() + b"".join(
         piece for table in archive.tables() for piece in table.pieces
     )
@@ -257,8 +257,10 @@ def test_a_backup_of_an_older_schema_is_migrated_and_counts_are_right(
 
     async def make() -> None:
         async with await database.connect(older) as db, db.transaction():
-            await schema.make(db, 7)
-            await keyring.store(db, keyring._wrap(keyring.Keys(b"d" * 32, b"f" * 32), SECRET_KEY, b"s" * 16))
+            await schema.create_schema(db, 7)
+            await keyring.upsert_wrapped_keys(
+                db, keyring._wrap(keyring.Keyring(b"d" * 32, b"f" * 32), SECRET_KEY, b"s" * 16)
+            )
             await db.execute(
                 """INSERT INTO accounts (slug, plan, email, created_at) VALUES ('acme', 'growth', '', now())"""
             )
@@ -286,16 +288,16 @@ def test_a_backup_of_an_older_schema_is_migrated_and_counts_are_right(
         assert db.execute("SELECT n FROM rollups WHERE kind = 11 ORDER BY n").fetchall() == [(1,), (1,)]
 
 
-def sealed(header: Header, office: Office) -> bytes:
+def sealed(header: ArchiveHeader, office: Office) -> bytes:
     """A file that the database's own keys vouch for, without a table."""
     file = io.BytesIO()
-    Writer(file, header).seal(office.backend.keys.vouch_for)
+    ArchiveWriter(file, header).seal(office.backend.keys.vouch_for)
     return file.getvalue()
 
 
 def test_a_newer_schema_is_refused(office: Office, file: bytes) -> None:
     header = checked(file).header
-    newer = replace(header, schema=schema.newest() + 1)
+    newer = replace(header, schema=schema.newest_version() + 1)
     with pytest.raises(BadInputError, match="newer version of Outcrop: upgrade"):
         checked(sealed(newer, office))
 
@@ -339,7 +341,7 @@ def test_a_rotation_that_is_under_way_is_left_alone_and_either_key_will_do(
 
 def test_a_file_that_somebody_without_the_keys_has_sealed_is_refused(office: Office, file: bytes) -> None:
     forged = io.BytesIO()
-    Writer(forged, checked(file).header).seal(keyring.Keys(b"d" * 32, b"f" * 32).vouch_for)
+    ArchiveWriter(forged, checked(file).header).seal(keyring.Keyring(b"d" * 32, b"f" * 32).vouch_for)
     with pytest.raises(BadInputError, match="was altered"):
         checked(forged.getvalue())
 
@@ -361,8 +363,8 @@ def test_a_file_with_other_tables_is_refused_and_nothing_is_left(
     office: Office, file: bytes, barren: str, tables_of: str
 ) -> None:
     """Not even the keys let a file bring more than rows of our own tables."""
-    archive, out = Archive(io.BytesIO(file), "it"), io.BytesIO()
-    writer = Writer(out, archive.header)
+    archive, out = ArchiveReader(io.BytesIO(file), "it"), io.BytesIO()
+    writer = ArchiveWriter(out, archive.header)
     for stored in archive.tables() if tables_of != "none" else ():
         pieces = list(stored.pieces)
         for _ in range(2 if tables_of == "twice" and stored.name == "rollup_deltas" else 1):
@@ -395,15 +397,15 @@ def test_a_file_that_changes_between_the_two_readings_is_refused(
 def test_rows_that_the_database_does_not_take_are_told_without_their_values(
     office: Office, file: bytes, barren: str
 ) -> None:
-    archive, out = Archive(io.BytesIO(file), "it"), io.BytesIO()
-    writer = Writer(out, archive.header)
+    archive, out = ArchiveReader(io.BytesIO(file), "it"), io.BytesIO()
+    writer = ArchiveWriter(out, archive.header)
     for stored in archive.tables():
         writer.begin(stored.name, stored.columns)
         for piece in stored.pieces:
             writer.take(piece.replace(b"growth", b"\\xff\\xfe") if stored.name == "accounts" else piece)
         writer.end(stored.rows)
     writer.seal(office.backend.keys.vouch_for)
-    with pytest.raises(OutcropError) as told, database.plainly("nothing was restored"):
+    with pytest.raises(OutcropError) as told, database.convert_database_errors("nothing was restored"):
         restored(barren, out.getvalue())
     assert told.value.message == "nothing was restored: CharacterNotInRepertoire"
     assert tables(barren) == set()
@@ -431,7 +433,7 @@ def test_an_extension_of_the_operator_does_not_make_a_database_used(cluster: str
         url = psycopg.conninfo.make_conninfo(cluster, dbname=name)
         async with await database.connect(url) as db, db.transaction(force_rollback=True):
             await db.execute("CREATE EXTENSION pg_stat_statements")
-            await schema.make(db, 1)
+            await schema.create_schema(db, 1)
 
     asyncio.run(main())
     assert tables(barren) == set()
@@ -441,7 +443,7 @@ def test_who_may_not_make_tables_is_told_in_one_line(file: bytes, barren: str, c
     stranger = psycopg.conninfo.make_conninfo(
         barren, user=psycopg.conninfo.conninfo_to_dict(barren)["dbname"].replace("barren", "backup")
     )
-    with pytest.raises(OutcropError) as told, database.plainly("nothing was restored"):
+    with pytest.raises(OutcropError) as told, database.convert_database_errors("nothing was restored"):
         restored(stranger, file)
     assert told.value.message.startswith("nothing was restored: permission denied")
 
@@ -469,13 +471,13 @@ def test_a_server_that_is_slow_is_waited_for_and_nothing_is_gathered_meanwhile(
         threading.Timer(0.5, go_on).start()
         for number in range(30):
             taken.append(number)
-            yield b"1\t%d\te\t" % number + b"x" * PIECE + b"\n"
+            yield b"1\t%d\te\t" % number + b"x" * PIECE_SIZE + b"\n"
 
     async def main() -> int:
         async with await database.connect(back[0]) as db, db.transaction():
             await db.execute("TRUNCATE etags")  # rows are frozen only where nobody can have seen others
-            table = backup_tables.Table("etags", ["account_id", "key", "etag", "body"])
-            return await backup_tables.fill_table(db, table, pieces(db.info.backend_pid))
+            table = backup_tables.TableColumns("etags", ["account_id", "key", "etag", "body"])
+            return await backup_tables.copy_table_in(db, table, pieces(db.info.backend_pid))
 
     assert asyncio.run(main()) == 30
     assert 0 < while_it_stood[0] < 5

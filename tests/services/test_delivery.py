@@ -314,10 +314,10 @@ def test_a_claim_stays_cheap_with_fifty_thousand_waiting(office: Office) -> None
     async def claims(db: database.Connection) -> float:
         began = time.perf_counter()
         for _ in range(20):
-            waiting = await outbox.waiting_accounts(db, after=0, limit=SLOTS)
+            waiting = await outbox.select_waiting_accounts(db, after=0, limit=SLOTS)
             assert set(ids) <= set(waiting)
             async with db.transaction():
-                claimed = await outbox.claim(db, 1, dict.fromkeys(ids, 5), WEBHOOK_PLANS)
+                claimed = await outbox.claim_events(db, 1, dict.fromkeys(ids, 5), WEBHOOK_PLANS)
             assert len(claimed) == 100
         return time.perf_counter() - began
 
@@ -348,10 +348,12 @@ def test_the_log_goes_thirty_days_back_and_the_trail_for_ever(office: Office, ho
 def test_the_trail_is_read_in_pages_newest_first(office: Office) -> None:
     customer = office.customer()
     for number in range(5):
-        line = audit.Line(now(), "jo", "key.create" if number % 2 else "finding.resolve", str(number))
+        line = audit.AuditLine(now(), "jo", "key.create" if number % 2 else "finding.resolve", str(number))
         office.backend.run(lambda db, line=line: audit.append(db, customer.account.id, line))
 
-    def page(wanted: AuditFilter | None = None, before: int | None = None) -> list[tuple[int, audit.Line]]:
+    def page(
+        wanted: AuditFilter | None = None, before: int | None = None
+    ) -> list[tuple[int, audit.AuditLine]]:
         return office.backend.run(
             lambda db: audit_service.list_trail(db, customer.account, wanted, limit=2, before=before)
         )

@@ -472,7 +472,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(n=who, some=st.lists(acts, min_size=1, max_size=4), seed=seeds)
     def fold(self, n: int, some: list[Act], seed: int) -> None:
-        self.runner.run(rollups.fold(self.db))
+        self.runner.run(rollups.fold_deltas(self.db))
         self.list_findings(seed)
         self.triage(n, some, seed + 1)
 

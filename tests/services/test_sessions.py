@@ -310,7 +310,7 @@ def test_a_password_that_is_changed_while_it_is_compared_opens_nothing(
     backend: Backend, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member = add_member(backend, account)
-    compare = passwords.matches
+    compare = passwords.verify_password
 
     async def slowly(password_hash: str | None, password: str) -> bool:
         right = await compare(password_hash, password)
@@ -318,7 +318,7 @@ def test_a_password_that_is_changed_while_it_is_compared_opens_nothing(
         return right
 
     other = PasswordHasher(**QUICK).hash(WRONG)
-    monkeypatch.setattr(passwords, "matches", slowly)
+    monkeypatch.setattr(passwords, "verify_password", slowly)
     assert refusal(backend, member.email, PASSWORD).code == "wrong"
 
 
@@ -326,7 +326,7 @@ def test_no_connection_is_held_while_a_password_is_compared(
     backend: Backend, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member = add_member(backend, account)
-    compare, free = passwords.matches, []
+    compare, free = passwords.verify_password, []
 
     async def work(pool: Pool) -> str:
         async def watched(password_hash: str | None, password: str) -> bool:
@@ -334,7 +334,7 @@ def test_no_connection_is_held_while_a_password_is_compared(
                 free.append(True)
             return await compare(password_hash, password)
 
-        monkeypatch.setattr(passwords, "matches", watched)
+        monkeypatch.setattr(passwords, "verify_password", watched)
         given = {
             "email": member.email,
             "password": PASSWORD,
@@ -362,7 +362,7 @@ def test_two_passwords_are_compared_at_once_and_the_loop_goes_on(monkeypatch: py
             return True
 
     async def work() -> int:
-        waiting = asyncio.gather(*(passwords.matches("x", PASSWORD) for _ in range(6)))
+        waiting = asyncio.gather(*(passwords.verify_password("x", PASSWORD) for _ in range(6)))
         ticks = 0
         while not waiting.done():
             await asyncio.sleep(0.001)
@@ -376,9 +376,9 @@ def test_two_passwords_are_compared_at_once_and_the_loop_goes_on(monkeypatch: py
 
 def test_the_parameters_are_those_that_the_standard_recommends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passwords, "_HASHER", REAL_HASHER)
-    made = asyncio.run(passwords.hashed(PASSWORD))
+    made = asyncio.run(passwords.hash_password(PASSWORD))
     assert made.startswith("$argon2id$v=19$m=65536,t=3,p=4$"), "RFC 9106, for machines with less memory"
-    assert asyncio.run(passwords.matches(made, PASSWORD))
+    assert asyncio.run(passwords.verify_password(made, PASSWORD))
 
 
 def test_where_too_many_passwords_wait_one_is_told_to_come_again(
@@ -443,7 +443,7 @@ def test_a_success_begins_anew_for_the_address(backend: Backend, account: Accoun
 def test_a_network_has_thirty_failures_whoever_they_are_of(
     backend: Backend, account: Account, addresses: list[str], together: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passwords, "matches", _never)
+    monkeypatch.setattr(passwords, "verify_password", _never)
     for n in range(30):
         assert refusal(backend, f"{n}@example.com", address=addresses[n % len(addresses)]).code == "wrong"
     monkeypatch.undo()

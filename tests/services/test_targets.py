@@ -54,7 +54,7 @@ def arguments(**given: Any) -> dict[str, Any]:
     return defaults | {"by": "test", "now": NOW} | given
 
 
-def trail(backend: Backend, account: Account) -> list[audit.Line]:
+def trail(backend: Backend, account: Account) -> list[audit.AuditLine]:
     page = backend.run(
         lambda db: audit.select_page(db, account.id, AuditFilter("target"), limit=100, before=None)
     )
@@ -93,13 +93,13 @@ def test_a_credential_is_stored_encrypted_for_this_target_only(backend: Backend,
     other = add(backend, account, "github:other")
     assert added.has_credential
     assert not other.has_credential
-    box = backend.run(lambda db: targets.credential_box(db, account.id, added.id))
+    box = backend.run(lambda db: targets.select_credential_box(db, account.id, added.id))
     assert box is not None
     assert reveal(backend.keys.open(box, account.id, added.id, mask_all=True)) == TOKEN
     with pytest.raises(InvalidTag):
         backend.keys.open(box, account.id, other.id, mask_all=True)
-    assert backend.run(lambda db: targets.credential_box(db, account.id, other.id)) is None
-    assert backend.run(lambda db: targets.credential_box(db, account.id, uuid4())) is None
+    assert backend.run(lambda db: targets.select_credential_box(db, account.id, other.id)) is None
+    assert backend.run(lambda db: targets.select_credential_box(db, account.id, uuid4())) is None
     ((row, bytes_),) = backend.sql("SELECT t::text, credential_box FROM targets t WHERE id = %s", added.id)
     assert TOKEN not in row
     assert TOKEN.encode() not in bytes_
@@ -257,8 +257,8 @@ def test_another_accounts_target_is_not_found_and_not_changed(backend: Backend, 
         with pytest.raises(NotFoundError):
             backend.run(lambda db, call=call: call(db, stranger, str(mine.id)))
     assert backend.run(lambda db: service.list_targets(db, stranger)) == []
-    assert backend.run(lambda db: targets.credential_box(db, stranger.id, mine.id)) is None
-    backend.run(lambda db: targets.set_next(db, stranger.id, mine.id, None))
+    assert backend.run(lambda db: targets.select_credential_box(db, stranger.id, mine.id)) is None
+    backend.run(lambda db: targets.update_next_run(db, stranger.id, mine.id, None))
     assert backend.run(lambda db: service.list_targets(db, account)) == [mine]
 
 
@@ -271,7 +271,7 @@ def test_a_removed_target_is_gone_with_its_credential(backend: Backend, account:
         backend.run(lambda db: service.remove_target(db, account, str(gone.id), by="test", now=NOW)) == gone
     )
     assert backend.run(lambda db: service.list_targets(db, account)) == [kept]
-    assert backend.run(lambda db: targets.credential_box(db, account.id, gone.id)) is None
+    assert backend.run(lambda db: targets.select_credential_box(db, account.id, gone.id)) is None
     with pytest.raises(NotFoundError):
         backend.run(lambda db: service.remove_target(db, account, str(gone.id), by="test", now=NOW))
 
@@ -283,8 +283,8 @@ def test_due_are_those_whose_time_has_come_over_all_accounts(backend: Backend, a
     add(backend, account, "github:later", schedule=Schedule.DAILY, now=NOW + timedelta(seconds=1))
     add(backend, account, "github:off")
     assert due(backend, NOW, account, other) == [(other.id, early.id), (account.id, late.id)]
-    backend.run(lambda db: targets.set_next(db, account.id, late.id, NOW + timedelta(hours=1)))
-    backend.run(lambda db: targets.set_next(db, other.id, early.id, None))
+    backend.run(lambda db: targets.update_next_run(db, account.id, late.id, NOW + timedelta(hours=1)))
+    backend.run(lambda db: targets.update_next_run(db, other.id, early.id, None))
     assert due(backend, NOW, account, other) == []
     assert (account.id, late.id) in due(backend, NOW + timedelta(hours=1), account, other)
     assert (other.id, early.id) not in due(backend, NOW + timedelta(days=99), account, other)
@@ -292,7 +292,7 @@ def test_due_are_those_whose_time_has_come_over_all_accounts(backend: Backend, a
 
 def due(backend: Backend, now: datetime, *accounts: Account) -> list[tuple[int, UUID]]:
     """Give what is due of these accounts: other tests may have left something."""
-    found = backend.run(lambda db: targets.due(db, now))
+    found = backend.run(lambda db: targets.lock_due(db, now))
     return [(owner, target.id) for owner, target in found if owner in {account.id for account in accounts}]
 
 
@@ -308,7 +308,7 @@ def test_what_one_scheduler_holds_another_leaves_to_it(backend: Backend, account
             one.transaction(),
             two.transaction(),
         ):
-            return await targets.due(one, NOW), await asyncio.wait_for(targets.due(two, NOW), 5)
+            return await targets.lock_due(one, NOW), await asyncio.wait_for(targets.lock_due(two, NOW), 5)
 
     first, second = asyncio.run(main())
     assert (account.id, held) in first

@@ -112,9 +112,11 @@ def start(backend: Backend, tenant: Tenant, *sources: str, **given: Any) -> UUID
             **given,
         )
         if sources:
-            await scans.end_source(db, tenant.account.id, run.id, plan.PLAN, state=scans.SourceState.DONE)
+            await scans.finish_source(
+                db, tenant.account.id, run.id, plan.PLAN_SOURCE, state=scans.SourceState.DONE
+            )
             await db.execute("DELETE FROM procrastinate_jobs WHERE args ->> 'scan_id' = %s", [str(run.id)])
-            await scans.begin(db, tenant.account.id, run.id, now=now())
+            await scans.start_run(db, tenant.account.id, run.id, now=now())
             await scans.add_sources(
                 db, tenant.account.id, run.id, [(source, asdict(SOURCE)) for source in sources]
             )
@@ -231,14 +233,14 @@ def test_a_job_of_a_deleted_account_is_nothing_to_do(backend: Backend, tenant: T
     fetch_all(backend, heard=timedelta(seconds=30))
     backend.run(lambda db: accounts.delete_account(db, tenant.account.slug))
     assert keep(backend, lambda tools: pick_up_stalled(tools, dead_after=DEAD_AFTER)) == [1]
-    assert backend.run(lambda db: scans.begin(db, tenant.account.id, scan_id, now=now())) is None
+    assert backend.run(lambda db: scans.start_run(db, tenant.account.id, scan_id, now=now())) is None
 
 
 def test_being_told_to_stop_is_no_try(backend: Backend, tenant: Tenant) -> None:
     scan_id = start(backend, tenant, "one")
 
     async def stopped(db: Connection) -> int:
-        taken = await scans.take_source(db, tenant.account.id, scan_id, "one")
+        taken = await scans.claim_source(db, tenant.account.id, scan_id, "one")
         await scans.release_source(db, tenant.account.id, scan_id, "one")
         assert taken is not None
         return taken.tries
@@ -371,7 +373,7 @@ def test_a_chore_that_fails_is_done_again() -> None:
 def test_what_a_dead_command_left_is_given_to_workers_once(backend: Backend, tenant: Tenant) -> None:
     scan_id = start(backend, tenant, "one", "two", foreground=7)
     backend.run(
-        lambda db: scans.end_source(db, tenant.account.id, scan_id, "one", state=scans.SourceState.DONE)
+        lambda db: scans.finish_source(db, tenant.account.id, scan_id, "one", state=scans.SourceState.DONE)
     )
     assert sum(keep(backend, *[pick_up_orphans] * 4)) == 1
     assert backend.sql("SELECT task_name, args ->> 'source' FROM procrastinate_jobs") == [

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from outcrop.domain.errors import BadInputError, OperatorError
-from outcrop.store.backup.archive import PIECE, Archive, Header, Writer, new_file
+from outcrop.store.backup.archive import PIECE_SIZE, ArchiveHeader, ArchiveReader, ArchiveWriter, create_file
 
-HEADER = Header(datetime(2026, 11, 15, tzinfo=UTC), "0.1.0", 9, {"salt": "00ff"}, {"accounts.id": 7})
+HEADER = ArchiveHeader(datetime(2026, 11, 15, tzinfo=UTC), "0.1.0", 9, {"salt": "00ff"}, {"accounts.id": 7})
 ROWS = b"1\tacme\n" * 30
 WRONG = "is cut short or was altered"
 
@@ -25,7 +25,7 @@ def vouch(digest: bytes) -> bytes:
 
 def written() -> bytes:
     file = io.BytesIO()
-    writer = Writer(file, HEADER)
+    writer = ArchiveWriter(file, HEADER)
     for table in ("accounts", "members"):
         writer.begin(table, ["id", "slug"])
         writer.take(ROWS)
@@ -35,9 +35,9 @@ def written() -> bytes:
     return file.getvalue()
 
 
-def read(data: bytes) -> Archive:
+def read(data: bytes) -> ArchiveReader:
     """Read to the end."""
-    archive = Archive(io.BytesIO(data), "it")
+    archive = ArchiveReader(io.BytesIO(data), "it")
     for table in archive.tables():
         assert b"".join(table.pieces) in {b"", ROWS}
     return archive
@@ -55,7 +55,7 @@ def made_of(*parts: bytes) -> bytes:
 
 
 def test_what_was_written_is_read() -> None:
-    archive = Archive(io.BytesIO(written()), "it")
+    archive = ArchiveReader(io.BytesIO(written()), "it")
     assert archive.header == HEADER
     found = [(table.name, table.columns, b"".join(table.pieces), table.rows) for table in archive.tables()]
     assert found == [("accounts", ["id", "slug"], ROWS, 30), ("members", ["id", "slug"], ROWS, 30)]
@@ -115,7 +115,7 @@ TABLE = part(b"T", b'{"table": "accounts", "columns": []}')
         made_of(H, part(b"T", b'{"table": "accounts", "columns": 5}'), part(b"R", b'{"rows": 0}')),
         made_of(H, TABLE, part(b"D", b"no zlib"), part(b"R", b'{"rows": 0}')),
         made_of(H, TABLE, part(b"D", zlib.compress(b"x") + b"more"), part(b"R", b'{"rows": 0}')),
-        made_of(H, TABLE, part(b"D", zlib.compress(b"\0" * (PIECE + 1))), part(b"R", b'{"rows": 0}')),
+        made_of(H, TABLE, part(b"D", zlib.compress(b"\0" * (PIECE_SIZE + 1))), part(b"R", b'{"rows": 0}')),
         made_of(H, TABLE, part(b"?", b""), part(b"R", b'{"rows": 0}')),
         made_of(H, b"T\xff\xff\xff\xff"),
     ],
@@ -127,15 +127,15 @@ def test_a_file_that_is_put_together_otherwise_is_refused(data: bytes) -> None:
 
 def test_rows_are_held_in_pieces_however_they_come() -> None:
     file = io.BytesIO()
-    writer = Writer(file, HEADER)
+    writer = ArchiveWriter(file, HEADER)
     writer.begin("etags", ["body"])
-    large = os.urandom(PIECE * 2 + 5)
+    large = os.urandom(PIECE_SIZE * 2 + 5)
     writer.take(large)
     writer.end(1)
     writer.seal(vouch)
-    table = next(Archive(io.BytesIO(file.getvalue()), "it").tables())
+    table = next(ArchiveReader(io.BytesIO(file.getvalue()), "it").tables())
     pieces = list(table.pieces)
-    assert [len(piece) for piece in pieces] == [PIECE, PIECE, 5]
+    assert [len(piece) for piece in pieces] == [PIECE_SIZE, PIECE_SIZE, 5]
     assert b"".join(pieces) == large
 
 
@@ -144,7 +144,7 @@ def test_rows_are_held_in_pieces_however_they_come() -> None:
 
 def test_a_file_is_there_when_it_is_whole_and_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "it"
-    with new_file(path) as file:
+    with create_file(path) as file:
         file.write(b"whole")
         assert list(tmp_path.iterdir()) == [], "it has no name yet"
     assert path.read_bytes() == b"whole"
@@ -152,7 +152,7 @@ def test_a_file_is_there_when_it_is_whole_and_for_its_owner_alone(tmp_path: Path
 
 
 def broken(path: Path, error: BaseException) -> None:
-    with new_file(path) as file:
+    with create_file(path) as file:
         file.write(b"half")
         raise error
 
@@ -186,7 +186,7 @@ def test_where_every_file_has_a_name_it_stands_beside_its_place_until_it_is_whol
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_nameless_files(monkeypatch)
-    with new_file(tmp_path / "it") as file:
+    with create_file(tmp_path / "it") as file:
         file.write(b"whole")
         (beside,) = tmp_path.iterdir()
         assert beside.name.startswith(".it.")
@@ -199,10 +199,10 @@ def test_what_is_there_is_not_replaced_nor_what_comes_meanwhile(tmp_path: Path) 
     path.write_text("before")
     link.symlink_to("nowhere")
     for taken in (path, link):
-        with pytest.raises(BadInputError, match="is there already"), new_file(taken):
+        with pytest.raises(BadInputError, match="is there already"), create_file(taken):
             pytest.fail("it was begun")
     late = tmp_path / "late"
-    with pytest.raises(BadInputError, match="is there already"), new_file(late):
+    with pytest.raises(BadInputError, match="is there already"), create_file(late):
         late.write_text("quicker")
     assert (path.read_text(), late.read_text()) == ("before", "quicker")
 
@@ -210,6 +210,6 @@ def test_what_is_there_is_not_replaced_nor_what_comes_meanwhile(tmp_path: Path) 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     with (
         pytest.raises(OperatorError, match=r"cannot write .*: No such file or directory"),
-        new_file(tmp_path / "no" / "it"),
+        create_file(tmp_path / "no" / "it"),
     ):
         pytest.fail("it was begun")

@@ -463,7 +463,7 @@ def test_a_server_that_an_operator_runs_by_hand_is_left_alone(
 ) -> None:
     monkeypatch.setattr(server, "START_SECONDS", 1)
     data = made / "postgres/data"
-    programs = replace(binaries.find_programs(None), prefix=binaries.NAMESPACE if ROOT else ())
+    programs = replace(binaries.find_programs(None), prefix=binaries.USER_NAMESPACE if ROOT else ())
     with (made / "by hand").open("wb") as log:
         by_hand = f"-c listen_addresses= -c unix_socket_directories={made}"
         assert programs.run("pg_ctl", "-D", data, "-o", by_hand, "-w", "start", output=log.fileno())[0] == 0
@@ -596,7 +596,7 @@ def test_ctrl_c_right_when_a_program_starts_waits_for_it(
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(subprocess, "Popen", Interrupted)
-    program = binaries.Programs(Path("/bin"), 18)
+    program = binaries.PostgresPrograms(Path("/bin"), 18)
     with pytest.raises(KeyboardInterrupt):
         program.run("sh", "-c", 'sleep 0.2; touch "$0"', tmp_path / "done")
     assert (tmp_path / "done").exists()
@@ -696,7 +696,7 @@ def test_the_newest_installed_postgresql_serves_where_there_is_no_wheel(
             (folder / name).write_text(f"#!/bin/sh\necho 'postgres (PostgreSQL) {major}.1'\n")
             (folder / name).chmod(0o755)
     (tmp_path / "101/bin/initdb").unlink()  # not whole
-    assert binaries.find_programs(None, tmp_path) == binaries.Programs(tmp_path / "100/bin", 100)
+    assert binaries.find_programs(None, tmp_path) == binaries.PostgresPrograms(tmp_path / "100/bin", 100)
     with pytest.raises(OperatorError, match=r"PostgreSQL 14 in .* too old"):
         binaries.find_programs(tmp_path / "14/bin")
 

@@ -19,7 +19,7 @@ from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir, Page
 from outcrop.settings import Settings
 from outcrop.store.db import Connection
 from outcrop.store.findings import listing, rollups
-from outcrop.store.keyring import Keys
+from outcrop.store.keyring import Keyring
 from tests.support.backend import Backend
 
 FINDINGS = 3_000
@@ -102,7 +102,7 @@ def _line(
 
 
 @pytest.fixture(scope="module")
-def store(settings: Settings, keys: Keys) -> Iterator[Backend]:
+def store(settings: Settings, keys: Keyring) -> Iterator[Backend]:
     with Backend(settings, keys, "http://127.0.0.1") as backend:
         yield backend
 

@@ -31,9 +31,9 @@ from outcrop.store import schema
 from outcrop.store.db import Connection
 from outcrop.store.findings import rollups
 from outcrop.store.findings import table as finding_table
-from outcrop.store.findings.facets import facets_of
-from outcrop.store.findings.rollups import Cells
-from outcrop.store.findings.table import Record
+from outcrop.store.findings.facets import list_matching_facets
+from outcrop.store.findings.rollups import CellFilter
+from outcrop.store.findings.table import FindingRecord
 from outcrop.store.people import keys
 from tests.conftest import SECRET_KEY
 from tests.support.backend import Backend, now
@@ -76,7 +76,7 @@ def _connect(store: Backend, *, autocommit: bool = True) -> psycopg.Connection[t
 
 
 def _mismatches(store: Backend) -> list[tuple[int, int, str, int, int, int, int]]:
-    return store.run(rollups.mismatches)
+    return store.run(rollups.find_mismatches)
 
 
 # --- what writers do
@@ -187,8 +187,10 @@ def _check_totals(store: Backend, account: Account) -> None:
     async def counted(db: Connection) -> dict[tuple[Any, ...], tuple[int, int]]:
         found = {}
         for status, suppressed, service in product([None, *Status], [None, False, True], ["", *SERVICES]):
-            facets = facets_of(FindingQuery(status=status, suppressed=suppressed))
-            found[status, suppressed, service] = await rollups.totals(db, Cells(account.id, facets, service))
+            facets = list_matching_facets(FindingQuery(status=status, suppressed=suppressed))
+            found[status, suppressed, service] = await rollups.count_totals(
+                db, CellFilter(account.id, facets, service)
+            )
         return found
 
     rows = store.sql(
@@ -204,7 +206,7 @@ def _check_totals(store: Backend, account: Account) -> None:
             for s, h, labels in rows
         )
         assert (everything, chosen) == (len(rows), naive), (status, suppressed, service)
-    every_facet = store.run(lambda db: rollups.by_type(db, account.id, list(range(250))))
+    every_facet = store.run(lambda db: rollups.count_by_type(db, account.id, list(range(250))))
     assert every_facet == store.sql(
         """SELECT pattern_secret_type, count(*) FROM findings WHERE account_id = %s
            GROUP BY 1 ORDER BY 2 DESC, pattern_secret_type COLLATE "C" """,
@@ -284,11 +286,11 @@ def test_findings_that_were_there_before_the_counts_are_counted(
         db.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
         db.execute(f"CREATE DATABASE {name}")
     url = psycopg.conninfo.make_conninfo(cluster, dbname=name)
-    every = schema._migrations()
+    every = schema._read_migrations()
 
     async def upgrade() -> list[tuple[int, int, str, int, int, int, int]]:
         async with await database.connect(url) as db:
-            monkeypatch.setattr(schema, "_migrations", lambda: {n: m for n, m in every.items() if n < 9})
+            monkeypatch.setattr(schema, "_read_migrations", lambda: {n: m for n, m in every.items() if n < 9})
             await schema.migrate(db)
             await db.execute(
                 "INSERT INTO accounts (slug, plan, email, created_at) VALUES ('old', 'growth', 'a@b.example', now())"
@@ -300,9 +302,9 @@ def test_findings_that_were_there_before_the_counts_are_counted(
                    SELECT 1, gen_random_uuid(), (ARRAY['active', 'stale'])[n % 2 + 1], 'valid', 'low', '{"enabled_services": []}',
                        n, 'repo', 'public', '********', 'rule', 'type' || n % 3, now(), now(), 1 FROM generate_series(1, 30) n"""
             )
-            monkeypatch.setattr(schema, "_migrations", lambda: every)
+            monkeypatch.setattr(schema, "_read_migrations", lambda: every)
             assert "0009_material" in await schema.migrate(db)
-            return await rollups.mismatches(db)
+            return await rollups.find_mismatches(db)
 
     assert asyncio.run(upgrade()) == []
 
@@ -342,7 +344,7 @@ def test_folding_twice_at_once_and_writing_meanwhile_loses_nothing(store: Backen
         async def often(db: Connection) -> int:
             moved = 0
             while not done.is_set() and time.monotonic() < deadline:
-                moved += await rollups.fold(db)
+                moved += await rollups.fold_deltas(db)
             return moved
 
         return store.run(often, transaction=False)
@@ -352,7 +354,7 @@ def test_folding_twice_at_once_and_writing_meanwhile_loses_nothing(store: Backen
             looks = 0
             while not done.is_set() and time.monotonic() < deadline:
                 async with database.snapshot(db):
-                    total, _ = await rollups.totals(db, Cells(account.id))
+                    total, _ = await rollups.count_totals(db, CellFilter(account.id))
                     row = await (
                         await db.execute("SELECT count(*) FROM findings WHERE account_id = %s", [account.id])
                     ).fetchone()
@@ -388,7 +390,7 @@ def test_a_second_fold_passes_by(store: Backend) -> None:
     with _connect(store) as db:
         _insert(db, account, random.Random(1), [uuid4()])
     with _connect(store, autocommit=False) as db:
-        db.execute("SELECT pg_advisory_xact_lock(%s)", [rollups.LOCK_FOLD])
+        db.execute("SELECT pg_advisory_xact_lock(%s)", [rollups.FOLD_LOCK])
         assert store.fold() == 0
         db.rollback()
     assert store.fold() > 0
@@ -415,12 +417,14 @@ def test_counting_below_a_bucket_and_finding_a_place_agree_with_a_sort(store: Ba
         async def ask(
             db: Connection, dimension: rollups.Dimension = dimension, buckets: list[int] = buckets
         ) -> None:
-            cells = Cells(account.id)
+            cells = CellFilter(account.id)
             for bucket in {b + step for b in buckets for step in (-1, 0, 1)}:
                 assert await rollups.count_below(db, cells, dimension, bucket) == sum(
                     b < bucket for b in buckets
                 )
-            for position, place in enumerate(await rollups.locate(db, cells, dimension, range(len(buckets)))):
+            for position, place in enumerate(
+                await rollups.find_buckets(db, cells, dimension, range(len(buckets)))
+            ):
                 assert place.bucket == buckets[position]
                 assert (place.before, place.count) == (
                     sum(b < place.bucket for b in buckets),
@@ -507,9 +511,9 @@ def test_a_missing_count_is_told(store: Backend) -> None:
 # --- nobody waits for an import
 
 
-def _record(id_: UUID, score: float) -> Record:
+def _record(id_: UUID, score: float) -> FindingRecord:
     moment = DAYS[1]
-    return Record(
+    return FindingRecord(
         Finding(
             *(
                 id_,
@@ -533,7 +537,10 @@ def test_triage_does_not_wait_for_an_open_import(store: Backend) -> None:
 
     async def at_once(importer: Connection) -> None:
         assert store.settings.database_url is not None
-        async with await database.connect(store.settings.database_url) as db, finding_table.bulk(importer):
+        async with (
+            await database.connect(store.settings.database_url) as db,
+            finding_table.open_bulk_import(importer),
+        ):
             # New findings, and an old one written again: their cells are those the triage below counts in.
             await finding_table.upsert_batch(
                 importer,
@@ -555,13 +562,13 @@ def test_triage_does_not_wait_for_an_open_import(store: Backend) -> None:
                 async with db.transaction():
                     await triage.suppress_finding(db, account.id, there[1], by="a@example.com", now=now())
             async with asyncio.timeout(1):
-                assert await rollups.fold(db) > 0
+                assert await rollups.fold_deltas(db) > 0
             async with asyncio.timeout(1):
                 await db.execute(
                     "UPDATE findings SET composite_score = 90 WHERE account_id = %s AND id = %s",
                     [account.id, there[2]],
                 )
-            total, _ = await rollups.totals(db, Cells(account.id))
+            total, _ = await rollups.count_totals(db, CellFilter(account.id))
             assert total == len(there), "what is not committed counts nothing"
 
     store.run(at_once, transaction=False)
@@ -628,7 +635,7 @@ def test_a_deleted_account_leaves_no_trace(store: Backend) -> None:
     async def used(db: Connection) -> None:
         digest = token_digest(gone.key)
         assert digest is not None
-        assert (await keys.enter(db, digest, limit=None)).caller is not None
+        assert (await keys.admit_request(db, digest, limit=None)).caller is not None
 
     store.run(used)
 

@@ -29,7 +29,7 @@ from outcrop.settings import Settings
 from outcrop.store import db as database
 from outcrop.store.db import Connection
 from outcrop.store.findings import rollups
-from outcrop.store.keyring import Keys
+from outcrop.store.keyring import Keyring
 from outcrop.store.runs import scans
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class Tenant:
 
 
 class Backend:
-    def __init__(self, settings: Settings, keys: Keys, base_url: str) -> None:
+    def __init__(self, settings: Settings, keys: Keyring, base_url: str) -> None:
         self.settings = settings
         self.keys = keys
         self.base_url = base_url
@@ -148,7 +148,7 @@ class Backend:
         self.run(lambda db: scans.insert(db, account.id, run))
 
     def fold(self) -> int:
-        return self.run(rollups.fold, transaction=False)
+        return self.run(rollups.fold_deltas, transaction=False)
 
     def sql(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         assert self.settings.database_url is not None

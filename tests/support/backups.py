@@ -12,7 +12,7 @@ from psycopg import sql
 from outcrop.services import backup as backups
 from outcrop.services.backup import BackupSummary, RestoreSummary, VerifiedBackup
 from outcrop.store import db as database
-from outcrop.store.backup.tables import LEFT_OUT
+from outcrop.store.backup.tables import EXCLUDED_TABLES
 from outcrop.store.keyring import OperatorKey
 from tests.support.backend import now
 from tests.support.deliveries import SECRET_KEY, Customer, Office
@@ -168,4 +168,4 @@ def fill(office: Office) -> Customer:
 
 
 def kept(url: str) -> set[str]:
-    return tables(url) - LEFT_OUT.keys()
+    return tables(url) - EXCLUDED_TABLES.keys()

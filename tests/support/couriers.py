@@ -26,7 +26,7 @@ from outcrop.services.delivery import DeliveryWorker
 from outcrop.settings import Settings
 from outcrop.store import db as database
 from outcrop.store import outbox
-from outcrop.store.keyring import Keys
+from outcrop.store.keyring import Keyring
 from tests.support.deliveries import HOST, LEFT, SECRET_KEY
 
 
@@ -39,14 +39,14 @@ def die(*_: object, **__: object) -> NoReturn:
 
 
 def while_claiming() -> None:
-    claim = outbox.claim
+    claim = outbox.claim_events
 
     async def broken(*given: Any) -> Any:
         if await claim(*given):
             die()
         return []
 
-    outbox.claim = broken  # type: ignore[assignment]
+    outbox.claim_events = broken  # type: ignore[assignment]
 
 
 def when_claimed() -> None:
@@ -86,17 +86,17 @@ def when_answered() -> None:
 
 
 def while_writing() -> None:
-    outbox.settle = die  # type: ignore[assignment]
+    outbox.save_results = die  # type: ignore[assignment]
 
 
 def when_written() -> None:
-    settle = outbox.settle
+    settle = outbox.save_results
 
     async def settled(*given: Any, **more: Any) -> None:
         await settle(*given, **more)
         die()
 
-    outbox.settle = settled
+    outbox.save_results = settled
 
 
 POINTS: dict[str, Callable[[], None]] = {
@@ -118,7 +118,7 @@ POINTS: dict[str, Callable[[], None]] = {
 
 
 class Parent:
-    def __init__(self, url: str, keys: Keys, egress: Egress) -> None:
+    def __init__(self, url: str, keys: Keyring, egress: Egress) -> None:
         self.url = url
         self.keys = keys
         self.poster = PostClient(egress)

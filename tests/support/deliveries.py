@@ -111,7 +111,7 @@ async def deliver_all(
             async with asyncio.timeout(seconds):
                 while True:
                     async with pool.connection() as db:
-                        (left,) = await database.one(db, LEFT)
+                        (left,) = await database.fetch_single_row(db, LEFT)
                     if not left:
                         return
                     await asyncio.sleep(0.02)

@@ -31,7 +31,7 @@ from outcrop.services.pipeline.plan import plan_run
 from outcrop.services.pipeline.run_source import scan_source
 from outcrop.sources.isolated.process_pool import open_process_pool
 from outcrop.store import db as database
-from outcrop.store.keyring import Keys
+from outcrop.store.keyring import Keyring
 from outcrop.store.runs import scans, targets
 from outcrop.validation.engine import ValidationMode, Validator
 from tests.support.backend import now
@@ -346,7 +346,7 @@ def plain_spec(name: str, *include: str, exclude: tuple[str, ...] = ()) -> Targe
 
 
 @contextmanager
-def open_pipeline(url: str, keys: Keys, folder: Path) -> Iterator[Pipeline]:
+def open_pipeline(url: str, keys: Keyring, folder: Path) -> Iterator[Pipeline]:
     """Open everything once for many tests: two child processes, which find the rules compiled."""
     cache = cached_in(folder / "cache") / "outcrop"
     served = folder / "served"
@@ -362,7 +362,7 @@ def open_pipeline(url: str, keys: Keys, folder: Path) -> Iterator[Pipeline]:
 
 
 def _tools(
-    stack: AsyncExitStack, url: str, keys: Keys, egress: Egress, github_url: str, cache: Path
+    stack: AsyncExitStack, url: str, keys: Keyring, egress: Egress, github_url: str, cache: Path
 ) -> Coroutine[Any, Any, RunContext]:
     async def make() -> RunContext:
         return RunContext(

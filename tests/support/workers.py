@@ -156,9 +156,9 @@ class House:
         """Look for workers that have died, as every worker does now and then; give how many jobs they left."""
 
         async def work(db: Connection) -> int:
-            left = await jobs.release_stalled(db, DEAD_AFTER)
+            left = await jobs.requeue_stalled(db, DEAD_AFTER)
             for arguments in left:
-                await scans.interrupt(db, arguments["account_id"], UUID(arguments["scan_id"]))
+                await scans.mark_interrupted(db, arguments["account_id"], UUID(arguments["scan_id"]))
             return len(left)
 
         return self.backend.run(work)

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from outcrop.net.guard import Egress
-from outcrop.store.embedded.binaries import NAMESPACE, find_programs
+from outcrop.store.embedded.binaries import USER_NAMESPACE, find_programs
 from outcrop.validation.verdict import Verdict
 from tests.support.named import asked_of, check_in, run_named
 from tests.support.tls import certificate
@@ -36,7 +36,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     folder = Path(tmp_path_factory.mktemp("pg"))
     programs = find_programs(None)
     if os.geteuid() == 0:
-        programs = replace(programs, prefix=NAMESPACE)
+        programs = replace(programs, prefix=USER_NAMESPACE)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         number = free.getsockname()[1]

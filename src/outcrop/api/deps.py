@@ -7,7 +7,7 @@ from starlette.requests import Request
 from outcrop.domain.account import Caller
 from outcrop.notes import NoteCleaner
 from outcrop.store.db import Connection
-from outcrop.store.keyring import Keys
+from outcrop.store.keyring import Keyring
 
 SCOPE = "outcrop.visit"
 
@@ -16,7 +16,7 @@ SCOPE = "outcrop.visit"
 class Visit:
     caller: Caller
     db: Connection
-    keys: Keys
+    keys: Keyring
     notes: NoteCleaner
 
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from outcrop.api.shapes import json_response
 from outcrop.domain.account import API_MINIMUM
 from outcrop.domain.errors import BadInputError, BusyError, NotFoundError, OutcropError, TransitionError
-from outcrop.store.people.keys import Refusal, Window
+from outcrop.store.people.keys import KeyRefusal, RateWindow
 
 STATUS = {NotFoundError: 404, TransitionError: 400, BadInputError: 400, BusyError: 503}
 
@@ -37,14 +37,14 @@ def unauthorized(code: str) -> Response:
     return json_response({"error": code}, 401, _CHALLENGE)
 
 
-def refused(refusal: Refusal, window: Window | None) -> Response:
+def refused(refusal: KeyRefusal, window: RateWindow | None) -> Response:
     """The bodies of the specification's Authentication table, exactly."""
     match refusal:
-        case Refusal.INVALID | Refusal.REVOKED:
+        case KeyRefusal.INVALID | KeyRefusal.REVOKED:
             return unauthorized(refusal)
-        case Refusal.PLAN:
+        case KeyRefusal.PLAN:
             return json_response({"error": refusal, "minimum": API_MINIMUM}, 403)
-        case Refusal.RATE:
+        case KeyRefusal.RATE:
             return json_response(
                 {"error": refusal}, 429, {"Retry-After": str(window.reset if window else 60)}
             )

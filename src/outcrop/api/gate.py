@@ -19,9 +19,9 @@ from outcrop.api.deps import SCOPE, Visit
 from outcrop.domain.account import token_digest
 from outcrop.notes import NoteCleaner
 from outcrop.runtime import Runtime
-from outcrop.store.db import UNAVAILABLE, entered
+from outcrop.store.db import UNAVAILABLE, acquire_connection
 from outcrop.store.people import keys
-from outcrop.store.people.keys import Window
+from outcrop.store.people.keys import RateWindow
 
 DEADLINE = 4.5  # seconds until an answer that is not there yet becomes a 500
 _OPEN = {"/healthz", "/readyz"}
@@ -105,7 +105,7 @@ class Gate:
             return
         digest = _digest(authorizations)
         if digest is None:
-            await answer.respond(errors.unauthorized(keys.Refusal.INVALID), scope, receive)
+            await answer.respond(errors.unauthorized(keys.KeyRefusal.INVALID), scope, receive)
             return
         runtime: Runtime = scope["state"]["runtime"]
         told: list[Message] = []
@@ -113,7 +113,9 @@ class Gate:
         async def tell(message: Message) -> None:
             told.append(message)
 
-        async with entered(runtime.pool, lambda db: keys.enter(db, digest, limit=self.rate_limit)) as (
+        async with acquire_connection(
+            runtime.pool, lambda db: keys.admit_request(db, digest, limit=self.rate_limit)
+        ) as (
             db,
             entry,
         ):
@@ -208,7 +210,7 @@ def _digest(authorizations: list[bytes]) -> bytes | None:
     return token_digest(token.strip(" ")) if scheme.lower() == "bearer" else None
 
 
-def _window_headers(window: Window | None) -> list[tuple[bytes, bytes]]:
+def _window_headers(window: RateWindow | None) -> list[tuple[bytes, bytes]]:
     if window is None:
         return []
     return [

@@ -18,9 +18,9 @@ from outcrop.services import backup as backups
 from outcrop.services import maintenance
 from outcrop.store import db as database
 from outcrop.store import schema
-from outcrop.store.backup.archive import new_file
-from outcrop.store.embedded.server import short_of_room
-from outcrop.store.keyring import LONG_ENOUGH
+from outcrop.store.backup.archive import create_file
+from outcrop.store.embedded.server import describe_full_disk
+from outcrop.store.keyring import MIN_OPERATOR_KEY_LENGTH
 
 secrets = typer.Typer(help="The key that protects stored credentials.", no_args_is_help=True)
 
@@ -74,8 +74,8 @@ def backup(
                 )
 
     with (
-        database.plainly("the backup failed"),
-        new_file(file.absolute()) as target,
+        database.convert_database_errors("the backup failed"),
+        create_file(file.absolute()) as target,
         bytes_done("backing up", None) as told,
     ):
         done = run(lambda: main(target, told))
@@ -111,10 +111,13 @@ def restore(
                 )
 
     def why() -> str:
-        room = "" if settings.database_url else short_of_room(settings.data_dir)
+        room = "" if settings.database_url else describe_full_disk(settings.data_dir)
         return room and f" ({room})"
 
-    with database.plainly("nothing was restored", why), _readable_twice(file) as (source, size):
+    with (
+        database.convert_database_errors("nothing was restored", why),
+        _readable_twice(file) as (source, size),
+    ):
         checked, done = run(lambda: main(source, size))
     made_at = checked.header.made_at.isoformat()
     record = {
@@ -162,8 +165,8 @@ def rotate(
     """Protect the database's keys with a new secret key. One that is kept in the data folder is replaced there."""
     settings = start()
     new = cli.first_line_of_stdin() if new_key_stdin else os.urandom(32).hex()
-    if len(new) < LONG_ENOUGH:
-        raise BadInputError(f"a secret key has at least {LONG_ENOUGH} characters")
+    if len(new) < MIN_OPERATOR_KEY_LENGTH:
+        raise BadInputError(f"a secret key has at least {MIN_OPERATOR_KEY_LENGTH} characters")
 
     async def main() -> None:
         async with open_session(settings) as session:

@@ -24,8 +24,8 @@ from outcrop.portal.render import Renderer
 from outcrop.runtime import Runtime
 from outcrop.services import sessions
 from outcrop.services.sessions import SignedInMember
-from outcrop.store.db import UNAVAILABLE, Connection, Pool, entered
-from outcrop.store.keyring import Keys
+from outcrop.store.db import UNAVAILABLE, Connection, Pool, acquire_connection
+from outcrop.store.keyring import Keyring
 
 STATE = "portal"
 _STATUS: dict[type[OutcropError], int] = {
@@ -57,7 +57,7 @@ class Visit:
     house: House
     db: Connection
     pool: Pool
-    keys: Keys
+    keys: Keyring
     signed: SignedInMember
     form: Form
     csrf: str = field(repr=False)
@@ -142,7 +142,7 @@ def _endpoint(
         runtime: Runtime = request.state.runtime
         token = house.cookies.session(request)
         form = await read_form(request) if request.method == "POST" else Form()
-        async with entered(runtime.pool, lambda db: _resume(db, token)) as (db, signed):
+        async with acquire_connection(runtime.pool, lambda db: _resume(db, token)) as (db, signed):
             if signed is None or token is None:
                 return to_sign_in(request, house)
             csrf = csrf_of(token)
@@ -170,7 +170,7 @@ async def recognise(request: Request) -> None:
         return
     runtime: Runtime = request.state.runtime
     with suppress(*UNAVAILABLE):
-        async with entered(runtime.pool, lambda db: _resume(db, token)) as (db, signed):
+        async with acquire_connection(runtime.pool, lambda db: _resume(db, token)) as (db, signed):
             if signed is not None:
                 request.state.visit = Visit(
                     request, house, db, runtime.pool, runtime.keys, signed, Form(), csrf_of(token)

@@ -17,7 +17,9 @@ async def create_account(
     if SLUG.fullmatch(slug) is None:
         raise BadInputError("a slug is 2 to 40 characters of a-z, 0-9 and -")
     account = await accounts.insert(db, slug=slug, plan=plan, email=checked_email(email), now=now)
-    await audit.append(db, account.id, audit.Line(now, by, "account.create", slug, detail={"plan": plan}))
+    await audit.append(
+        db, account.id, audit.AuditLine(now, by, "account.create", slug, detail={"plan": plan})
+    )
     return account
 
 
@@ -38,7 +40,7 @@ async def set_plan(db: Connection, slug: str, plan: Plan, *, by: str, now: datet
         await audit.append(
             db,
             account.id,
-            audit.Line(now, by, "account.set_plan", slug, detail={"from": account.plan, "to": plan}),
+            audit.AuditLine(now, by, "account.set_plan", slug, detail={"from": account.plan, "to": plan}),
         )
     return await get_account(db, slug)
 
@@ -54,10 +56,10 @@ async def create_member(
 ) -> tuple[str, str | None]:
     """Add a member; give the e-mail address, and the password where one was made up."""
     chosen, generated = _password(password)
-    member = accounts.NewMember(uuid4(), checked_email(email), role, await passwords.hashed(chosen))
+    member = accounts.NewMember(uuid4(), checked_email(email), role, await passwords.hash_password(chosen))
     await accounts.insert_member(db, account.id, member, now=now)
     await audit.append(
-        db, account.id, audit.Line(now, by, "user.create", member.email, detail={"role": role})
+        db, account.id, audit.AuditLine(now, by, "user.create", member.email, detail={"role": role})
     )
     return member.email, generated
 
@@ -70,7 +72,7 @@ async def remove_member(db: Connection, email: str, *, by: str, now: datetime) -
     """Remove a member. The keys the member made belong to the account and stay."""
     account_id, member = await _member(db, email)
     await accounts.delete_member(db, account_id, member.id)
-    await audit.append(db, account_id, audit.Line(now, by, "user.remove", member.email))
+    await audit.append(db, account_id, audit.AuditLine(now, by, "user.remove", member.email))
 
 
 async def reset_password(
@@ -79,15 +81,15 @@ async def reset_password(
     """Give a member another password; whoever is signed in as that member no longer is."""
     account_id, member = await _member(db, email)
     chosen, generated = _password(password)
-    await accounts.update_password(db, account_id, member.id, await passwords.hashed(chosen))
+    await accounts.update_password(db, account_id, member.id, await passwords.hash_password(chosen))
     await sessions.delete_all(db, account_id, member.id)
-    await sign_in_attempts.clear(db, member.email)
-    await audit.append(db, account_id, audit.Line(now, by, "user.reset_password", member.email))
+    await sign_in_attempts.delete_attempts(db, member.email)
+    await audit.append(db, account_id, audit.AuditLine(now, by, "user.reset_password", member.email))
     return member, generated
 
 
 async def _member(db: Connection, email: str) -> tuple[int, Member]:
-    if "\0" in email or (found := await accounts.select_member(db, email)) is None:
+    if "\0" in email or (found := await accounts.lock_member(db, email)) is None:
         raise NotFoundError(f"there is no user {email!r}")
     return found
 

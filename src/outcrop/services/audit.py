@@ -7,7 +7,7 @@ from outcrop.domain.account import Account
 from outcrop.domain.audit import OUTCOMES, AuditFilter
 from outcrop.domain.errors import BadInputError
 from outcrop.store import audit
-from outcrop.store.audit import Line
+from outcrop.store.audit import AuditLine
 from outcrop.store.db import Connection
 
 
@@ -15,7 +15,7 @@ async def read_trail(
     db: Connection, account: Account, wanted: AuditFilter | None = None
 ) -> AsyncIterator[dict[str, Any]]:
     """Give the account's lines, oldest first, as plain JSON values; they are read as they are asked for."""
-    async for line in audit.stream(db, account.id, _checked(wanted)):
+    async for line in audit.stream_lines(db, account.id, _checked(wanted)):
         yield public_fields(line)
 
 
@@ -26,12 +26,12 @@ async def list_trail(
     *,
     limit: int,
     before: int | None = None,
-) -> list[tuple[int, Line]]:
+) -> list[tuple[int, AuditLine]]:
     """Give a page of lines with their numbers, newest first; `before` is the last number of the page before."""
     return await audit.select_page(db, account.id, _checked(wanted), limit=limit, before=before)
 
 
-def public_fields(line: Line) -> dict[str, Any]:
+def public_fields(line: AuditLine) -> dict[str, Any]:
     return {
         "at": line.at.isoformat(),
         "actor": line.actor,

@@ -10,9 +10,9 @@ from typing import BinaryIO
 from outcrop.domain.errors import BadInputError, OperatorError
 from outcrop.store import audit, keyring, outbox, schema
 from outcrop.store.backup import tables as backup_tables
-from outcrop.store.backup.archive import Archive, Header, Writer
+from outcrop.store.backup.archive import ArchiveHeader, ArchiveReader, ArchiveWriter
 from outcrop.store.db import Connection
-from outcrop.store.keyring import OperatorKey, Wrapped
+from outcrop.store.keyring import OperatorKey, WrappedKeys
 from outcrop.store.runs import scans
 
 _MAY_BE_SENT = "restored from a backup: it may have been sent since"
@@ -31,12 +31,12 @@ async def write_backup(
     db: Connection, operator: OperatorKey, file: BinaryIO, *, version: str, now: datetime, progress: Progress
 ) -> BackupSummary:
     """Write everything as it is at this moment; the database is only read."""
-    async with backup_tables.standing_still(db) as contents:
-        if (wrapped := await keyring.load(db)) is None:
+    async with backup_tables.read_snapshot(db) as contents:
+        if (wrapped := await keyring.select_wrapped_keys(db)) is None:
             raise OperatorError("there is nothing to back up: the database has no account yet")
-        keys = keyring.open_wrapped(wrapped, operator, "this database")
+        keys = keyring.unwrap_backup_keys(wrapped, operator, "this database")
         ring = {name: value.hex() for name, value in asdict(wrapped).items()}
-        writer = Writer(file, Header(now, version, contents.schema, ring, contents.sequences))
+        writer = ArchiveWriter(file, ArchiveHeader(now, version, contents.schema, ring, contents.sequences))
         rows = {}
         for table in contents.tables:
             writer.begin(table.name, table.columns)
@@ -45,7 +45,7 @@ async def write_backup(
                 writer.take(piece)
                 progress(writer.size)
 
-            rows[table.name] = await backup_tables.read_table(db, table, take)
+            rows[table.name] = await backup_tables.copy_table_out(db, table, take)
             writer.end(rows[table.name])
     writer.seal(keys.vouch_for)
     return BackupSummary(contents.schema, writer.size, rows)
@@ -55,8 +55,8 @@ async def write_backup(
 class VerifiedBackup:
     """What a file is, that was read to its end and found whole."""
 
-    header: Header
-    keyring: Wrapped
+    header: ArchiveHeader
+    keyring: WrappedKeys
     digest: bytes
 
 
@@ -64,18 +64,18 @@ async def verify_backup(
     file: BinaryIO, name: str, operator: OperatorKey, *, progress: Progress
 ) -> VerifiedBackup:
     """Refuse a file unless it is a whole backup, of no newer schema, and this key opens its keys."""
-    archive = Archive(file, name)
-    if archive.header.schema > schema.newest():
+    archive = ArchiveReader(file, name)
+    if archive.header.schema > schema.newest_version():
         raise BadInputError(f"{name} was written by a newer version of Outcrop: upgrade this one")
     for table in archive.tables():
         for _ in table.pieces:
             progress(archive.read)
             await asyncio.sleep(0)  # so that it can be told to stop
     try:
-        wrapped = Wrapped(**{key: bytes.fromhex(value) for key, value in archive.header.keyring.items()})
+        wrapped = WrappedKeys(**{key: bytes.fromhex(value) for key, value in archive.header.keyring.items()})
     except (TypeError, ValueError):
         raise BadInputError(f"{name} has no keys that this version of Outcrop knows") from None
-    keys = keyring.open_wrapped(wrapped, operator, "this backup")
+    keys = keyring.unwrap_backup_keys(wrapped, operator, "this backup")
     if not hmac.compare_digest(keys.vouch_for(archive.digest), archive.code):
         raise _altered(name)
     return VerifiedBackup(archive.header, wrapped, archive.digest)
@@ -100,8 +100,8 @@ async def restore_backup(
     progress: Progress,
 ) -> RestoreSummary:
     """Fill an empty database from a backup that was checked, in the caller's transaction."""
-    archive = Archive(file, name)
-    async with backup_tables.laid_bare(db, checked.header.schema) as tables:
+    archive = ArchiveReader(file, name)
+    async with backup_tables.create_bare_tables(db, checked.header.schema) as tables:
         rows = await _fill(db, archive, tables, progress)
         if rows is None:
             raise BadInputError(
@@ -110,9 +110,9 @@ async def restore_backup(
         if archive.digest != checked.digest:
             raise _altered(name)
     await backup_tables.set_sequences(db, checked.header.sequences)
-    await keyring.store(db, checked.keyring)
+    await keyring.upsert_wrapped_keys(db, checked.keyring)
     migrated = await schema.migrate(db)
-    deliveries = await outbox.give_up_all(db, reason=_MAY_BE_SENT, now=now)
+    deliveries = await outbox.end_open_deliveries(db, reason=_MAY_BE_SENT, now=now)
     runs = await _end_runs(db, now=now)
     header = checked.header
     detail = {
@@ -121,12 +121,12 @@ async def restore_backup(
         "deliveries_unknown": deliveries,
         "runs_ended": runs,
     }
-    await audit.append_to_all(db, audit.Line(now, by, "database.restore", detail=detail))
+    await audit.append_to_every_account(db, audit.AuditLine(now, by, "database.restore", detail=detail))
     return RestoreSummary(rows, migrated, deliveries, runs)
 
 
 async def _fill(
-    db: Connection, archive: Archive, tables: dict[str, backup_tables.Table], progress: Progress
+    db: Connection, archive: ArchiveReader, tables: dict[str, backup_tables.TableColumns], progress: Progress
 ) -> dict[str, int] | None:
     """Fill every table, each once and with all of its columns; None where the file holds others, or not as many rows as it says."""
 
@@ -140,7 +140,7 @@ async def _fill(
         table = tables.get(stored.name)
         if table is None or stored.name in rows or stored.columns != table.columns:
             return None
-        rows[stored.name] = await backup_tables.fill_table(db, table, told(stored.pieces))
+        rows[stored.name] = await backup_tables.copy_table_in(db, table, told(stored.pieces))
         if rows[stored.name] != stored.rows:
             return None
     return rows if rows.keys() == tables.keys() else None
@@ -149,11 +149,11 @@ async def _fill(
 async def _end_runs(db: Connection, *, now: datetime) -> int:
     """End the runs that had not ended: their jobs are not in the backup. Schedules start new ones."""
     ended = 0
-    for account_id, scan_id in await scans.unfinished(db):
-        if (end := await scans.end(db, account_id, scan_id, now=now, error=_CUT_OFF)) is not None:
+    for account_id, scan_id in await scans.select_unfinished(db):
+        if (end := await scans.finish_run(db, account_id, scan_id, now=now, error=_CUT_OFF)) is not None:
             detail = {"new": end.new, "seen": end.seen, "resolved": end.resolved, "error": _CUT_OFF}
             await audit.append(
-                db, account_id, audit.Line(now, "scan", "scan.finish", str(scan_id), "failed", detail)
+                db, account_id, audit.AuditLine(now, "scan", "scan.finish", str(scan_id), "failed", detail)
             )
             ended += 1
     return ended

@@ -28,8 +28,8 @@ from outcrop.domain.webhook import (
 from outcrop.net.post import PostError, PostResponse
 from outcrop.store import outbox
 from outcrop.store.db import UNAVAILABLE, Connection, Pool
-from outcrop.store.keyring import Keys
-from outcrop.store.outbox import Claimed, Ended
+from outcrop.store.keyring import Keyring
+from outcrop.store.outbox import ClaimedEvent, DeliveryResult
 from outcrop.webhooks import USER_AGENT, sign
 
 SLOTS = 400  # deliveries under way at once
@@ -71,7 +71,7 @@ class DeliveryWorker:
     def __init__(
         self,
         pool: Pool,
-        keys: Keys,
+        keys: Keyring,
         post: PostFunction,
         *,
         clock: Callable[[], datetime] = _clock,
@@ -84,7 +84,7 @@ class DeliveryWorker:
         self._slots = DeliverySlots(slots)
         self._at_a_time = slots  # accounts that are looked at
         self._under_way: set[asyncio.Task[None]] = set()
-        self._ended: list[Ended] = []  # not written yet
+        self._ended: list[DeliveryResult] = []  # not written yet
         self._wake = asyncio.Event()
         self._last = 0  # the account after which the next ones are looked for
         self._swept = -_SWEEP_EVERY
@@ -115,7 +115,7 @@ class DeliveryWorker:
         """
         claimer = randbits(63)
         async with self._pool.connection() as db:
-            await outbox.hold(db, claimer)
+            await outbox.lock_claimer(db, claimer)
             try:
                 while not stop.is_set():
                     await self._write(db)
@@ -126,7 +126,7 @@ class DeliveryWorker:
                     await self._pause(_PACE if claimed else _POLL)
             finally:
                 if not db.closed:
-                    await outbox.let_go(db, claimer)
+                    await outbox.unlock_claimer(db, claimer)
 
     async def _pause(self, seconds: float) -> None:
         """Wait for what ends, at most so long; then a moment more, for others that end with it."""
@@ -137,31 +137,31 @@ class DeliveryWorker:
             await asyncio.sleep(_PACE)
         self._wake.clear()
 
-    async def _claim(self, db: Connection, claimer: int) -> list[Claimed]:
+    async def _claim(self, db: Connection, claimer: int) -> list[ClaimedEvent]:
         """Claim what can be sent at once. What has nowhere to go ends here."""
         if not self._slots.free:
             return []
-        waiting = await outbox.waiting_accounts(db, after=self._last, limit=self._at_a_time)
+        waiting = await outbox.select_waiting_accounts(db, after=self._last, limit=self._at_a_time)
         self._last = waiting[-1] if len(waiting) == self._at_a_time else 0
         if not (rooms := self._slots.share_free_slots(waiting)):
             return []
         async with db.transaction():
-            claimed = await outbox.claim(db, claimer, rooms, WEBHOOK_PLANS)
+            claimed = await outbox.claim_events(db, claimer, rooms, WEBHOOK_PLANS)
             dropped = [ended for one in claimed if (ended := _dropped(one))]
             if dropped:
-                await outbox.settle(db, dropped, now=self._clock())
+                await outbox.save_results(db, dropped, now=self._clock())
         gone = {ended.id for ended in dropped}
         if dropped:
             self._wake.set()
         return [one for one in claimed if one.id not in gone]
 
-    def _send(self, claimed: Claimed) -> None:
+    def _send(self, claimed: ClaimedEvent) -> None:
         self._slots.take(claimed.account_id)
         task = asyncio.create_task(self._deliver(claimed))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
-    async def _deliver(self, claimed: Claimed) -> None:
+    async def _deliver(self, claimed: ClaimedEvent) -> None:
         began = time.monotonic()
         status, reason, answer, outcome = None, None, b"", DeliveryOutcome.FAILED
         try:
@@ -179,11 +179,13 @@ class DeliveryWorker:
             log.error("delivery_failed", delivery=str(claimed.id), error=type(error).__name__)  # noqa: TRY400
             outcome, reason = DeliveryOutcome.UNKNOWN, f"sending failed ({type(error).__name__})"
         took = time.monotonic() - began
-        self._ended.append(Ended(claimed.id, outcome, status, reason, round(took * 1000), answer or None))
+        self._ended.append(
+            DeliveryResult(claimed.id, outcome, status, reason, round(took * 1000), answer or None)
+        )
         self._slots.release(claimed.account_id, took)
         self._wake.set()
 
-    def _request(self, claimed: Claimed) -> tuple[str, dict[str, str], bytes]:
+    def _request(self, claimed: ClaimedEvent) -> tuple[str, dict[str, str], bytes]:
         """Give what is sent: serialised once, and those bytes signed."""
         assert claimed.url is not None and claimed.secret_box is not None and claimed.webhook_id is not None  # noqa: S101, PT018
         secret = reveal(
@@ -208,7 +210,7 @@ class DeliveryWorker:
         """Write how deliveries ended, all that have, with their audit lines, in one transaction."""
         if not (ended := self._ended[:]):
             return
-        await outbox.settle(db, ended, now=self._clock())
+        await outbox.save_results(db, ended, now=self._clock())
         del self._ended[: len(ended)]
 
     async def _sweep(self, db: Connection, claimer: int) -> None:
@@ -235,7 +237,7 @@ class DeliveryWorker:
 
 async def give_up_orphans(db: Connection, *, own: int, now: datetime, after: float = ORPHANED_AFTER) -> int:
     """Write "unknown" for what a worker that died had claimed and nobody will send again; give how many."""
-    given_up = await outbox.give_up(
+    given_up = await outbox.end_abandoned_deliveries(
         db, own=own, after=after, reason="the worker died before there was an answer", now=now
     )
     if given_up:
@@ -243,9 +245,11 @@ async def give_up_orphans(db: Connection, *, own: int, now: datetime, after: flo
     return given_up
 
 
-def _dropped(claimed: Claimed) -> Ended | None:
+def _dropped(claimed: ClaimedEvent) -> DeliveryResult | None:
     if claimed.url is None:
-        return Ended(claimed.id, DeliveryOutcome.DROPPED, reason="the account has no webhook")
+        return DeliveryResult(claimed.id, DeliveryOutcome.DROPPED, reason="the account has no webhook")
     if claimed.plan not in WEBHOOK_PLANS:
-        return Ended(claimed.id, DeliveryOutcome.DROPPED, reason=f"the plan {claimed.plan} has no webhook")
+        return DeliveryResult(
+            claimed.id, DeliveryOutcome.DROPPED, reason=f"the plan {claimed.plan} has no webhook"
+        )
     return None

@@ -14,9 +14,9 @@ from outcrop.domain.secret import MaskedText, is_password
 from outcrop.scanner.risk.reasons import Reason, explain
 from outcrop.scanner.rules.advice import Advice, advice_for
 from outcrop.store import audit, outbox
-from outcrop.store.db import Connection, unless_locked
+from outcrop.store.db import Connection, limit_lock_wait
 from outcrop.store.findings import listing, table
-from outcrop.store.keyring import Keys
+from outcrop.store.keyring import Keyring
 
 
 async def list_findings(db: Connection, account_id: int, query: FindingQuery) -> Page[Finding]:
@@ -38,7 +38,7 @@ async def explain_finding(db: Connection, account_id: int, finding_id: UUID) -> 
 
 async def close_finding(
     db: Connection,
-    keys: Keys,
+    keys: Keyring,
     account_id: int,
     finding_id: UUID,
     action: Action,
@@ -55,7 +55,7 @@ async def close_finding(
 
 async def reopen_finding(
     db: Connection,
-    keys: Keys,
+    keys: Keyring,
     account_id: int,
     finding_id: UUID,
     *,
@@ -83,7 +83,7 @@ async def unsuppress_finding(
 
 async def triage(
     db: Connection,
-    keys: Keys,
+    keys: Keyring,
     account_id: int,
     ids: Sequence[UUID],
     move: TriageAction,
@@ -97,7 +97,7 @@ async def triage(
     The outcomes come in the order of the ids, each id once. One that another transaction holds for long undoes them all.
     """
     outcomes: dict[UUID, TriageResult] = {}
-    async with unless_locked(db):
+    async with limit_lock_wait(db):
         for finding_id in sorted(set(ids)):  # one order for everybody who locks several
             try:
                 _, changed = await _move(db, keys, account_id, finding_id, move, note=note, by=by, now=now)
@@ -112,7 +112,7 @@ async def triage(
 
 async def _moved(
     db: Connection,
-    keys: Keys | None,
+    keys: Keyring | None,
     account_id: int,
     finding_id: UUID,
     move: TriageAction,
@@ -121,13 +121,13 @@ async def _moved(
     by: str,
     now: datetime,
 ) -> Finding:
-    async with unless_locked(db):
+    async with limit_lock_wait(db):
         return (await _move(db, keys, account_id, finding_id, move, note=note, by=by, now=now))[0]
 
 
 async def _move(
     db: Connection,
-    keys: Keys | None,
+    keys: Keyring | None,
     account_id: int,
     finding_id: UUID,
     move: TriageAction,
@@ -137,7 +137,7 @@ async def _move(
     now: datetime,
 ) -> tuple[Finding, bool]:
     """Write a move, its audit line and its event; give the finding after it, and whether anything changed."""
-    if (locked := await table.select_for_update(db, account_id, finding_id)) is None:
+    if (locked := await table.lock_with_secret(db, account_id, finding_id)) is None:
         raise NotFoundError("no such finding")
     finding, box = locked
     if note is not None and box is not None and keys is not None:
@@ -149,18 +149,20 @@ async def _move(
     await table.update_triage(db, account_id, after)
     status = {} if after.status is finding.status else {"from": finding.status, "to": after.status}
     detail = status | ({} if note is None else {"note": note})
-    await audit.append(db, account_id, audit.Line(now, by, f"finding.{move}", str(finding_id), detail=detail))
+    await audit.append(
+        db, account_id, audit.AuditLine(now, by, f"finding.{move}", str(finding_id), detail=detail)
+    )
     if (action := move.closing) is not None and (event := event_of(action, after)) is not None:
         await outbox.append(db, account_id, event, event_id=uuid4(), now=now)
     return after, True
 
 
-async def list_history(db: Connection, account_id: int, finding_id: UUID) -> list[audit.Line]:
+async def list_history(db: Connection, account_id: int, finding_id: UUID) -> list[audit.AuditLine]:
     """Give what the audit trail tells of a finding, newest first."""
-    return await audit.select_about(db, account_id, str(finding_id))
+    return await audit.select_for_target(db, account_id, str(finding_id))
 
 
-async def get_excerpt(db: Connection, keys: Keys, account_id: int, finding_id: UUID) -> Excerpt | None:
+async def get_excerpt(db: Connection, keys: Keyring, account_id: int, finding_id: UUID) -> Excerpt | None:
     """Give the lines around a finding's credential, masked; None where none are kept, or only of where it stood before."""
     if (kept := await table.select_excerpt(db, account_id, finding_id)) is None:
         return None
@@ -181,4 +183,4 @@ async def list_other_places(
     db: Connection, account_id: int, finding_id: UUID, limit: int = 20
 ) -> list[Finding]:
     """Give where else the same credential stands, highest score first."""
-    return await table.select_same(db, account_id, finding_id, limit)
+    return await table.select_same_credential(db, account_id, finding_id, limit)

@@ -43,7 +43,7 @@ async def create_key(
     await keys.insert(db, account.id, key, digest)
     expiry = {} if expires_at is None else {"expires_at": expires_at.isoformat()}
     await audit.append(
-        db, account.id, audit.Line(now, by, "key.create", str(key.id), detail={"name": name} | expiry)
+        db, account.id, audit.AuditLine(now, by, "key.create", str(key.id), detail={"name": name} | expiry)
     )
     return NewKey(key, token)
 
@@ -60,5 +60,7 @@ async def revoke_key(db: Connection, key_id: str, *, by: str, now: datetime) -> 
         raise NotFoundError(f"there is no key {key_id}")
     account_id, name, done = found
     if done:
-        await audit.append(db, account_id, audit.Line(now, by, "key.revoke", str(id_), detail={"name": name}))
+        await audit.append(
+            db, account_id, audit.AuditLine(now, by, "key.revoke", str(id_), detail={"name": name})
+        )
     return id_

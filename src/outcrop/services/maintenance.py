@@ -21,7 +21,7 @@ class HealthCheck:
 
 async def run_health_checks(db: Connection, operator: OperatorKey) -> list[HealthCheck]:
     """Check everything that can be checked; a failed check stops only those that need it."""
-    checks = [HealthCheck("database", ok=True, detail=await database.describe(db))]
+    checks = [HealthCheck("database", ok=True, detail=await database.describe_server(db))]
     pending = await schema.pending_migrations(db)
     checks.append(
         HealthCheck(
@@ -31,11 +31,11 @@ async def run_health_checks(db: Connection, operator: OperatorKey) -> list[Healt
     if pending:
         return checks
     try:
-        await keyring.unlock(db, operator, os.urandom(80))
+        await keyring.unlock_keyring(db, operator, os.urandom(80))
         checks.append(HealthCheck("secret key", ok=True, detail="fits"))
     except OperatorError as error:
         checks.append(HealthCheck("secret key", ok=False, detail=error.message))
-    wrong = await rollups.mismatches(db)
+    wrong = await rollups.find_mismatches(db)
     checks.append(
         HealthCheck(
             "counts",
@@ -47,5 +47,5 @@ async def run_health_checks(db: Connection, operator: OperatorKey) -> list[Healt
 
 
 async def rotate_key(db: Connection, operator: OperatorKey, new: str, *, by: str, now: datetime) -> None:
-    await keyring.rotate(db, operator, new, os.urandom(16))
-    await audit.append(db, None, audit.Line(now, by, "secrets.rotate"))
+    await keyring.rotate_operator_key(db, operator, new, os.urandom(16))
+    await audit.append(db, None, audit.AuditLine(now, by, "secrets.rotate"))

@@ -11,7 +11,7 @@ from outcrop.domain.paging import FindingQuery
 from outcrop.domain.scan import ScanRun
 from outcrop.store.db import Connection
 from outcrop.store.findings import counts, listing
-from outcrop.store.findings.counts import Day
+from outcrop.store.findings.counts import DayCount
 from outcrop.store.runs import scans
 
 K = TypeVar("K", bound=Hashable)
@@ -33,7 +33,7 @@ class Overview:
     by_type: tuple[tuple[str, int], ...]  # the most frequent, most first
     other_types: int  # how many more types there are
     of_other_types: int  # and findings of them
-    days: tuple[Day, ...]  # first seen on each of the last 30 UTC days, of whatever status, oldest first
+    days: tuple[DayCount, ...]  # first seen on each of the last 30 UTC days, of whatever status, oldest first
     urgent: tuple[Finding, ...]  # active: valid ones first, highest score first
     scans: tuple[ScanRun, ...]  # newest first
 

@@ -17,9 +17,9 @@ from outcrop.domain.errors import CodeNeededError, NotFoundError, SignInError, S
 from outcrop.domain.secret import reveal
 from outcrop.store import audit
 from outcrop.store.db import Connection, Pool
-from outcrop.store.keyring import Keys
+from outcrop.store.keyring import Keyring
 from outcrop.store.people import accounts, links, passwords, second_factors, sessions, sign_in_attempts
-from outcrop.store.people.accounts import Credentials
+from outcrop.store.people.accounts import MemberCredentials
 
 __all__ = [
     "SessionSummary",
@@ -49,14 +49,14 @@ class _Try:
     replaces: str | None = field(repr=False)
     now: datetime
 
-    def line(self, who: Credentials, outcome: str, **detail: object) -> audit.Line:
+    def line(self, who: MemberCredentials, outcome: str, **detail: object) -> audit.AuditLine:
         told = {"address": self.address, "agent": self.agent} | detail
-        return audit.Line(self.now, who.member.email, "session.sign_in", who.member.email, outcome, told)
+        return audit.AuditLine(self.now, who.member.email, "session.sign_in", who.member.email, outcome, told)
 
 
 async def sign_in(
     pool: Pool,
-    keys: Keys,
+    keys: Keyring,
     *,
     email: str,
     password: str,
@@ -72,7 +72,7 @@ async def sign_in(
     """
     email = _text(email.strip(), EMAIL_LENGTH)
     async with pool.connection() as db, db.transaction():
-        begun = await sign_in_attempts.begin(db, email, _network(address), now=now)
+        begun = await sign_in_attempts.begin_attempt(db, email, _network(address), now=now)
         known = None if begun.id is None else await accounts.select_credentials(db, email)
     if begun.id is None:
         raise SignInLimitedError(begun.retry_after)
@@ -97,22 +97,22 @@ async def sign_in(
 
 
 async def _compare(
-    pool: Pool, this: _Try, known: Credentials | None, password: str
+    pool: Pool, this: _Try, known: MemberCredentials | None, password: str
 ) -> tuple[bool, str | None]:
     """Tell whether the password is right, and give its hash anew where the kept one is outdated."""
     password = password[: PASSWORD_LENGTHS.stop]  # one more than the longest that can be right
     try:
-        right = await passwords.matches(None if known is None else known.password_hash, password)
+        right = await passwords.verify_password(None if known is None else known.password_hash, password)
         outdated = right and known is not None and passwords.is_outdated(known.password_hash)
-        return right, await passwords.hashed(password) if outdated else None
-    except passwords.BusyError:
+        return right, await passwords.hash_password(password) if outdated else None
+    except passwords.PasswordQueueFullError:
         async with pool.connection() as db:
-            await sign_in_attempts.forget(db, this.attempt)
+            await sign_in_attempts.delete_attempt(db, this.attempt)
         raise SignInLimitedError(_BUSY) from None
 
 
 async def _decide(
-    db: Connection, keys: Keys, this: _Try, there: Credentials | None, *, right: bool
+    db: Connection, keys: Keyring, this: _Try, there: MemberCredentials | None, *, right: bool
 ) -> str | SignInError:
     """Open the session, or give why not: what was counted and recorded has to stay, so nothing is raised here."""
     if there is None or not right:
@@ -121,12 +121,12 @@ async def _decide(
     factor = await second_factors.lock(db, there.account_id, there.member.id)
     if factor is not None and factor.confirmed:
         if not this.code.strip():
-            await sign_in_attempts.forget(db, this.attempt)
+            await sign_in_attempts.delete_attempt(db, this.attempt)
             return CodeNeededError()
         secret = reveal(keys.open(factor.box, there.account_id, there.member.id, mask_all=True))
         step = totp.used_step(secret, this.code, after=factor.last_step, now=this.now)
         if step is not None:
-            await second_factors.use_step(db, there.account_id, there.member.id, step)
+            await second_factors.update_last_step(db, there.account_id, there.member.id, step)
         elif await second_factors.use_recovery_code(db, there.member.id, totp.recovery_digest(this.code)):
             with_code = {
                 "recovery_codes_left": await second_factors.count_recovery_codes(
@@ -138,15 +138,15 @@ async def _decide(
     return await _open(db, this, there, with_code)
 
 
-async def _fail(db: Connection, this: _Try, there: Credentials | None, reason: str) -> SignInError:
-    await sign_in_attempts.fail(db, this.attempt)
+async def _fail(db: Connection, this: _Try, there: MemberCredentials | None, reason: str) -> SignInError:
+    await sign_in_attempts.mark_failed(db, this.attempt)
     if there is not None:
         await audit.append(db, there.account_id, this.line(there, "failed", wrong=reason))
     return SignInError()
 
 
-async def _open(db: Connection, this: _Try, there: Credentials, detail: dict[str, object]) -> str:
-    await sign_in_attempts.clear(db, there.member.email)
+async def _open(db: Connection, this: _Try, there: MemberCredentials, detail: dict[str, object]) -> str:
+    await sign_in_attempts.delete_attempts(db, there.member.email)
     if this.replaces is not None and (old := _digest(this.replaces)) is not None:
         await sessions.delete(db, old)
     token = secrets.token_urlsafe(32)
@@ -159,7 +159,7 @@ async def _open(db: Connection, this: _Try, there: Credentials, detail: dict[str
 async def resume_session(db: Connection, token: str, *, now: datetime) -> SignedInMember | None:
     """Tell who a request comes from; None where the session is over or never was."""
     digest = _digest(token)
-    return None if digest is None else await sessions.resume(db, digest, now=now)
+    return None if digest is None else await sessions.resume_session(db, digest, now=now)
 
 
 async def sign_out(db: Connection, token: str, *, now: datetime) -> None:
@@ -170,7 +170,7 @@ async def sign_out(db: Connection, token: str, *, now: datetime) -> None:
         await audit.append(
             db,
             account_id,
-            audit.Line(now, email, "session.sign_out", email, detail={"session": str(session_id)}),
+            audit.AuditLine(now, email, "session.sign_out", email, detail={"session": str(session_id)}),
         )
 
 
@@ -182,7 +182,7 @@ async def sign_out_everywhere(
     if ended:
         detail = {"member": str(member_id), "ended": ended}
         await audit.append(
-            db, account_id, audit.Line(now, by, "session.sign_out_everywhere", by, detail=detail)
+            db, account_id, audit.AuditLine(now, by, "session.sign_out_everywhere", by, detail=detail)
         )
     return ended
 
@@ -198,16 +198,16 @@ async def end_session(
     if not await sessions.delete_one(db, account_id, member_id, session_id):
         raise NotFoundError("there is no such session")
     await audit.append(
-        db, account_id, audit.Line(now, by, "session.sign_out", by, detail={"session": str(session_id)})
+        db, account_id, audit.AuditLine(now, by, "session.sign_out", by, detail={"session": str(session_id)})
     )
 
 
 async def delete_expired(db: Connection, *, now: datetime) -> int:
     """Forget sessions that are over, links that have expired, and tries that no longer count."""
     return (
-        await sessions.sweep(db, now=now)
-        + await links.sweep(db, now=now)
-        + await sign_in_attempts.sweep(db, now=now)
+        await sessions.delete_expired(db, now=now)
+        + await links.delete_expired(db, now=now)
+        + await sign_in_attempts.delete_expired(db, now=now)
     )
 
 

@@ -12,7 +12,7 @@ from outcrop.domain.secret import Secret, reveal
 from outcrop.domain.target import Schedule, Target, TargetKind, TargetSpec, choose, identity, parse_target
 from outcrop.store import audit
 from outcrop.store.db import Connection
-from outcrop.store.keyring import Keys
+from outcrop.store.keyring import Keyring
 from outcrop.store.runs import targets
 
 PATTERN_LENGTH = 500
@@ -24,7 +24,7 @@ _TOKEN_ONLY = {TargetKind.OWNER, TargetKind.GISTS, TargetKind.GIST, TargetKind.C
 
 async def add_target(
     db: Connection,
-    keys: Keys,
+    keys: Keyring,
     account: Account,
     text: str,
     *,
@@ -43,7 +43,7 @@ async def add_target(
     spec = TargetSpec(kind, name, _patterns(include), _patterns(exclude), choose(kind, chosen))
     if credential is not None:
         _check_credential(credential, spec)
-    await targets.hold(db, account.id)
+    await targets.lock_account(db, account.id)
     for there in await targets.select_all(db, account.id):
         if identity(there.spec.kind, there.spec.name, web_host=web_host) == identity(
             kind, name, web_host=web_host
@@ -55,7 +55,7 @@ async def add_target(
     box = None if credential is None else keys.seal(credential, account.id, target.id)
     await targets.insert(db, account.id, target, box)
     detail = _told(spec) | _how(target)
-    await audit.append(db, account.id, audit.Line(now, by, "target.add", str(target.id), detail=detail))
+    await audit.append(db, account.id, audit.AuditLine(now, by, "target.add", str(target.id), detail=detail))
     return target
 
 
@@ -74,7 +74,7 @@ async def get_target(db: Connection, account: Account, target_id: str) -> Target
 
 async def edit_target(
     db: Connection,
-    keys: Keys,
+    keys: Keyring,
     account: Account,
     target: Target,
     *,
@@ -110,7 +110,7 @@ async def edit_target(
     box = None if credential is None else keys.seal(credential, account.id, target.id)
     await targets.update(db, account.id, changed, box)
     detail = _told(spec) | _how(changed) | ({"credential": "replaced"} if credential is not None else {})
-    await audit.append(db, account.id, audit.Line(now, by, "target.edit", str(target.id), detail=detail))
+    await audit.append(db, account.id, audit.AuditLine(now, by, "target.edit", str(target.id), detail=detail))
     return changed
 
 
@@ -123,7 +123,7 @@ async def remove_target(
     if target is None:
         raise _missing(target_id)
     await audit.append(
-        db, account.id, audit.Line(now, by, "target.remove", str(target.id), detail=_told(target.spec))
+        db, account.id, audit.AuditLine(now, by, "target.remove", str(target.id), detail=_told(target.spec))
     )
     return target
 

@@ -34,9 +34,9 @@ from outcrop.domain.errors import (
 from outcrop.domain.secret import Secret, reveal
 from outcrop.store import audit
 from outcrop.store.db import Connection, Pool
-from outcrop.store.keyring import Keys
+from outcrop.store.keyring import Keyring
 from outcrop.store.people import accounts, links, passwords, second_factors, sessions, sign_in_attempts
-from outcrop.store.people.accounts import Credentials
+from outcrop.store.people.accounts import MemberCredentials
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 256 bits
 _BUSY = 5  # seconds to wait where too many passwords are being looked at
@@ -63,7 +63,7 @@ async def invite_member(
     email = checked_email(email.strip())
     if not manages(await _role(db, account, by), role):
         raise ForbiddenError("your role does not allow it")
-    there = await accounts.select_member(db, email)
+    there = await accounts.lock_member(db, email)
     if there is not None and (there[0] == account.id or isinstance(by, str)):
         raise BadInputError(f"{email} is a member of an account already")
     link = OneTimeLink(
@@ -80,7 +80,7 @@ async def invite_member(
     invited_by = by.id if isinstance(by, Member) else None
     await links.insert(db, account.id, link, _sha256(token), member_id=None, invited_by=invited_by)
     await audit.append(
-        db, account.id, audit.Line(now, _name(by), "user.invite", email, detail={"role": role})
+        db, account.id, audit.AuditLine(now, _name(by), "user.invite", email, detail={"role": role})
     )
     return token
 
@@ -102,13 +102,13 @@ async def withdraw_invitation(
     await audit.append(
         db,
         account.id,
-        audit.Line(now, _name(by), "user.withdraw_invitation", link.email, detail={"role": link.role}),
+        audit.AuditLine(now, _name(by), "user.withdraw_invitation", link.email, detail={"role": link.role}),
     )
 
 
 async def create_reset_link(db: Connection, email: str, *, by: str, now: datetime) -> str:
     """Make a link by which a member sets a new password; for the operator alone."""
-    if "\0" in email or (found := await accounts.select_member(db, email)) is None:
+    if "\0" in email or (found := await accounts.lock_member(db, email)) is None:
         raise NotFoundError(f"there is no user {email!r}")
     account_id, member = found
     link = OneTimeLink(
@@ -123,7 +123,7 @@ async def create_reset_link(db: Connection, email: str, *, by: str, now: datetim
     )
     token = secrets.token_urlsafe(32)
     await links.insert(db, account_id, link, _sha256(token), member_id=member.id, invited_by=None)
-    await audit.append(db, account_id, audit.Line(now, by, "user.reset_link", member.email))
+    await audit.append(db, account_id, audit.AuditLine(now, by, "user.reset_link", member.email))
     return token
 
 
@@ -132,7 +132,7 @@ async def find_link(db: Connection, token: str, *, now: datetime) -> OneTimeLink
     return await links.select(db, _sha256(token), now=now) if _TOKEN.fullmatch(token) else None
 
 
-async def accept_link(pool: Pool, _keys: Keys, token: str, *, password: str, now: datetime) -> Member:
+async def accept_link(pool: Pool, _keys: Keyring, token: str, *, password: str, now: datetime) -> Member:
     """Use a link up: an invitation makes the member, a reset sets the password and ends every session."""
     checked_password(password)
     async with pool.connection() as db:
@@ -140,13 +140,13 @@ async def accept_link(pool: Pool, _keys: Keys, token: str, *, password: str, now
             raise _gone()
     password_hash = await _hashed(password)
     async with pool.connection() as db, db.transaction():
-        if (taken := await links.take(db, _sha256(token), now=now)) is None:
+        if (taken := await links.use_link(db, _sha256(token), now=now)) is None:
             raise _gone()
         link = taken.link
         if taken.member_id is None:
             made = accounts.NewMember(uuid4(), link.email, link.role, password_hash)
             await accounts.insert_member(db, taken.account_id, made, now=now)
-            line = audit.Line(
+            line = audit.AuditLine(
                 now,
                 link.email,
                 "user.accept",
@@ -158,12 +158,12 @@ async def accept_link(pool: Pool, _keys: Keys, token: str, *, password: str, now
             member_id = taken.member_id
             await accounts.update_password(db, taken.account_id, member_id, password_hash)
             ended = await sessions.delete_all(db, taken.account_id, member_id)
-            line = audit.Line(
+            line = audit.AuditLine(
                 now, link.email, "user.set_password", link.email, detail={"sessions_ended": ended}
             )
-        await sign_in_attempts.clear(db, link.email)
+        await sign_in_attempts.delete_attempts(db, link.email)
         await audit.append(db, taken.account_id, line)
-        member = await accounts.find_member(db, taken.account_id, member_id)
+        member = await accounts.select_member(db, taken.account_id, member_id)
         assert member is not None  # noqa: S101 - just written, in this transaction
         return member
 
@@ -188,7 +188,7 @@ async def change_role(
         detail["invitations_withdrawn"] = await links.delete_invitations_by(db, account.id, member.id)
     await accounts.update_role(db, account.id, member.id, role)
     await audit.append(
-        db, account.id, audit.Line(now, _name(by), "user.change_role", member.email, detail=detail)
+        db, account.id, audit.AuditLine(now, _name(by), "user.change_role", member.email, detail=detail)
     )
     return await _member(db, account, member_id)
 
@@ -205,14 +205,16 @@ async def remove_member(
     withdrawn = await links.delete_invitations_by(db, account.id, member.id)
     await accounts.delete_member(db, account.id, member.id)
     detail = {"role": member.role, "invitations_withdrawn": withdrawn}
-    await audit.append(db, account.id, audit.Line(now, _name(by), "user.remove", member.email, detail=detail))
+    await audit.append(
+        db, account.id, audit.AuditLine(now, _name(by), "user.remove", member.email, detail=detail)
+    )
 
 
 # --- the password and the second step
 
 
 async def change_password(
-    pool: Pool, _keys: Keys, member: Member, *, old: str, new: str, keep: UUID, now: datetime
+    pool: Pool, _keys: Keyring, member: Member, *, old: str, new: str, keep: UUID, now: datetime
 ) -> None:
     """Set a new password and end every session but the one to keep."""
     checked_password(new)
@@ -222,28 +224,30 @@ async def change_password(
         there = await _unchanged(db, confirmed)
         await accounts.update_password(db, there.account_id, member.id, password_hash)
         ended = await sessions.delete_all(db, there.account_id, member.id, keep=keep)
-        line = audit.Line(
+        line = audit.AuditLine(
             now, member.email, "user.change_password", member.email, detail={"sessions_ended": ended}
         )
         await audit.append(db, there.account_id, line)
 
 
 async def begin_totp(
-    db: Connection, keys: Keys, account: Account, member: Member, *, now: datetime
+    db: Connection, keys: Keyring, account: Account, member: Member, *, now: datetime
 ) -> TotpSetup:
     """Make a secret for an authenticator app; it asks for nothing until a code has confirmed it."""
     factor = await second_factors.lock(db, account.id, member.id)
     if factor is not None and factor.confirmed:
         raise BadInputError("the second step is on already")
     secret = totp.secret_text(secrets.token_bytes(totp.SECRET_BYTES))
-    await second_factors.save(
+    await second_factors.save_unconfirmed(
         db, account.id, member.id, keys.seal(Secret(secret, mask_all=True), account.id, member.id)
     )
-    await audit.append(db, account.id, audit.Line(now, member.email, "user.totp_begin", member.email))
+    await audit.append(db, account.id, audit.AuditLine(now, member.email, "user.totp_begin", member.email))
     return TotpSetup(secret, totp.address(secret, member.email))
 
 
-async def find_pending_totp(db: Connection, keys: Keys, account: Account, member: Member) -> TotpSetup | None:
+async def find_pending_totp(
+    db: Connection, keys: Keyring, account: Account, member: Member
+) -> TotpSetup | None:
     """Give the secret that is still to be confirmed: the app has it already, and another one would leave a dead entry there."""
     factor = await second_factors.lock(db, account.id, member.id)
     if factor is None or factor.confirmed:
@@ -252,7 +256,7 @@ async def find_pending_totp(db: Connection, keys: Keys, account: Account, member
     return TotpSetup(secret, totp.address(secret, member.email))
 
 
-async def confirm_totp(db: Connection, keys: Keys, member: Member, code: str, now: datetime) -> list[str]:
+async def confirm_totp(db: Connection, keys: Keyring, member: Member, code: str, now: datetime) -> list[str]:
     """Turn the second step on; give the recovery codes, each of which works once."""
     there = await accounts.lock_credentials(db, member.account, member.id)
     factor = None if there is None else await second_factors.lock(db, there.account_id, member.id)
@@ -267,7 +271,7 @@ async def confirm_totp(db: Connection, keys: Keys, member: Member, code: str, no
     await second_factors.confirm(
         db, there.account_id, member.id, step, [totp.recovery_digest(code) for code in codes], now=now
     )
-    await audit.append(db, there.account_id, audit.Line(now, member.email, "user.totp_on", member.email))
+    await audit.append(db, there.account_id, audit.AuditLine(now, member.email, "user.totp_on", member.email))
     return codes
 
 
@@ -283,45 +287,49 @@ async def disable_totp(pool: Pool, member: Member, *, password: str, now: dateti
         there = await _unchanged(db, confirmed)
         if not await second_factors.delete(db, there.account_id, member.id):
             raise BadInputError("the second step is off already")
-        await audit.append(db, there.account_id, audit.Line(now, member.email, "user.totp_off", member.email))
+        await audit.append(
+            db, there.account_id, audit.AuditLine(now, member.email, "user.totp_off", member.email)
+        )
 
 
 async def disable_totp_by_operator(db: Connection, email: str, *, by: str, now: datetime) -> Member:
     """Turn the second step off for a member who has lost the app and the recovery codes; for the operator alone."""
-    if "\0" in email or (found := await accounts.select_member(db, email)) is None:
+    if "\0" in email or (found := await accounts.lock_member(db, email)) is None:
         raise NotFoundError(f"there is no user {email!r}")
     account_id, member = found
     if await second_factors.delete(db, account_id, member.id):
-        await audit.append(db, account_id, audit.Line(now, by, "user.totp_off", member.email))
+        await audit.append(db, account_id, audit.AuditLine(now, by, "user.totp_off", member.email))
     return member
 
 
-async def _confirm(pool: Pool, member: Member, password: str, action: str, *, now: datetime) -> Credentials:
+async def _confirm(
+    pool: Pool, member: Member, password: str, action: str, *, now: datetime
+) -> MemberCredentials:
     """Have who is signed in show that they know the password: as many tries as at the door, counted with those."""
     async with pool.connection() as db, db.transaction():
-        begun = await sign_in_attempts.begin(db, member.email, None, now=now)
+        begun = await sign_in_attempts.begin_attempt(db, member.email, None, now=now)
         known = None if begun.id is None else await accounts.lock_credentials(db, member.account, member.id)
     if begun.id is None:
         raise SignInLimitedError(begun.retry_after)
     try:
-        right = await passwords.matches(None if known is None else known.password_hash, password)
-    except passwords.BusyError:
+        right = await passwords.verify_password(None if known is None else known.password_hash, password)
+    except passwords.PasswordQueueFullError:
         raise SignInLimitedError(_BUSY) from None
     async with pool.connection() as db, db.transaction():
         if right and known is not None:
-            await sign_in_attempts.clear(db, member.email)
+            await sign_in_attempts.delete_attempts(db, member.email)
             return known
-        await sign_in_attempts.fail(db, begun.id)
+        await sign_in_attempts.mark_failed(db, begun.id)
         if known is not None:
             await audit.append(
                 db,
                 known.account_id,
-                audit.Line(now, member.email, action, member.email, "failed", {"wrong": "password"}),
+                audit.AuditLine(now, member.email, action, member.email, "failed", {"wrong": "password"}),
             )
     raise SignInError("the password is wrong")
 
 
-async def _unchanged(db: Connection, confirmed: Credentials) -> Credentials:
+async def _unchanged(db: Connection, confirmed: MemberCredentials) -> MemberCredentials:
     """Lock the member, whose password must still be the one that was confirmed."""
     there = await accounts.lock_credentials(db, confirmed.member.account, confirmed.member.id)
     if there is None or there.password_hash != confirmed.password_hash:
@@ -331,23 +339,23 @@ async def _unchanged(db: Connection, confirmed: Credentials) -> Credentials:
 
 async def _hashed(password: str) -> str:
     try:
-        return await passwords.hashed(password)
-    except passwords.BusyError:
+        return await passwords.hash_password(password)
+    except passwords.PasswordQueueFullError:
         raise SignInLimitedError(_BUSY) from None
 
 
 async def _role(db: Connection, account: Account, by: Member | str) -> Role:
     """Give the role of who asks as it is now, which no other change to the account's members alters meanwhile."""
-    await accounts.hold(db, account.id)
+    await accounts.lock_account(db, account.id)
     if isinstance(by, str):
         return Role.OWNER
-    if (there := await accounts.find_member(db, account.id, by.id)) is None:
+    if (there := await accounts.select_member(db, account.id, by.id)) is None:
         raise ForbiddenError("you are no member of this account")
     return there.role
 
 
 async def _member(db: Connection, account: Account, member_id: UUID) -> Member:
-    if (member := await accounts.find_member(db, account.id, member_id)) is None:
+    if (member := await accounts.select_member(db, account.id, member_id)) is None:
         raise NotFoundError("there is no such member")
     return member
 

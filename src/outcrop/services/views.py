@@ -26,12 +26,14 @@ async def save_view(
         raise BadInputError(f"a view's name has 1 to {NAME_LENGTH} printable characters")
     if len(query) > QUERY_LENGTH or not query.isprintable():
         raise BadInputError(f"a view's query has at most {QUERY_LENGTH:,} printable characters")
-    await accounts.hold(db, account.id)
+    await accounts.lock_account(db, account.id)
     if await views.count(db, account.id) >= MOST:
         raise BadInputError(f"an account has at most {MOST} views: remove one first")
     view = SavedView(uuid4(), name, query.removeprefix("?"), by, now)
     await views.insert(db, account.id, view)
-    await audit.append(db, account.id, audit.Line(now, by, "view.save", str(view.id), detail={"name": name}))
+    await audit.append(
+        db, account.id, audit.AuditLine(now, by, "view.save", str(view.id), detail={"name": name})
+    )
     return view
 
 
@@ -41,6 +43,6 @@ async def remove_view(
     if (view := await views.delete(db, account.id, view_id)) is None:
         raise NotFoundError("there is no such view")
     await audit.append(
-        db, account.id, audit.Line(now, by, "view.remove", str(view.id), detail={"name": view.name})
+        db, account.id, audit.AuditLine(now, by, "view.remove", str(view.id), detail={"name": view.name})
     )
     return view

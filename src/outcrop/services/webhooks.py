@@ -14,14 +14,14 @@ from outcrop.domain.secret import Secret
 from outcrop.domain.webhook import KEPT_DAYS, URL_LENGTH, Delivery, DeliveryState, Webhook
 from outcrop.store import audit, outbox, webhooks
 from outcrop.store.db import Connection, Pool
-from outcrop.store.keyring import Keys
+from outcrop.store.keyring import Keyring
 
 _HOST = re.compile(r"[0-9A-Za-z_.:-]{1,253}")
 _FORGET_AT_ONCE = 5000
 
 
 async def save_webhook(
-    db: Connection, keys: Keys, account: Account, url: str, *, by: str, now: datetime
+    db: Connection, keys: Keyring, account: Account, url: str, *, by: str, now: datetime
 ) -> str:
     """Save the address; give the new secret, which is shown this once."""
     _check_plan(account)
@@ -32,7 +32,9 @@ async def save_webhook(
         db, account.id, webhook_id=webhook_id, url=str(address), box=box, now=now
     )
     await audit.append(
-        db, account.id, audit.Line(now, by, "webhook.save", _host(address), detail={"replaced": replaced})
+        db,
+        account.id,
+        audit.AuditLine(now, by, "webhook.save", _host(address), detail={"replaced": replaced}),
     )
     return secret
 
@@ -41,7 +43,7 @@ async def remove_webhook(db: Connection, account: Account, *, by: str, now: date
     """Remove the address and the secret; what still waits to be sent is dropped."""
     if (url := await webhooks.delete(db, account.id)) is None:
         raise _missing()
-    await audit.append(db, account.id, audit.Line(now, by, "webhook.remove", _host(URL(url))))
+    await audit.append(db, account.id, audit.AuditLine(now, by, "webhook.remove", _host(URL(url))))
 
 
 async def get_webhook(db: Connection, account_id: int) -> Webhook | None:
@@ -66,7 +68,7 @@ async def send_test_event(db: Connection, account: Account, *, by: str, now: dat
     await _check_ready(db, account)
     event_id = uuid4()
     await outbox.append(db, account.id, example_event(now), event_id=event_id, now=now)
-    await audit.append(db, account.id, audit.Line(now, by, "webhook.test", str(event_id)))
+    await audit.append(db, account.id, audit.AuditLine(now, by, "webhook.test", str(event_id)))
     return event_id
 
 
@@ -79,9 +81,11 @@ async def redeliver(db: Connection, account: Account, delivery_id: UUID, *, by: 
     }:
         raise BadInputError("this delivery has not ended yet")
     event_id = uuid4()
-    await outbox.append_again(db, account.id, delivery_id, event_id=event_id, now=now)
+    await outbox.append_repeat(db, account.id, delivery_id, event_id=event_id, now=now)
     detail = {"event": delivery.event, "again_of": str(delivery_id)}
-    await audit.append(db, account.id, audit.Line(now, by, "webhook.again", str(event_id), detail=detail))
+    await audit.append(
+        db, account.id, audit.AuditLine(now, by, "webhook.again", str(event_id), detail=detail)
+    )
     return event_id
 
 
@@ -90,7 +94,7 @@ async def delete_old_deliveries(pool: Pool) -> int:
     forgotten = 0
     while True:
         async with pool.connection() as db:
-            count = await webhooks.forget(db, days=KEPT_DAYS, limit=_FORGET_AT_ONCE)
+            count = await webhooks.delete_old_deliveries(db, days=KEPT_DAYS, limit=_FORGET_AT_ONCE)
         forgotten += count
         if count < _FORGET_AT_ONCE:
             return forgotten

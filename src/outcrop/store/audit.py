@@ -12,7 +12,7 @@ from outcrop.store.db import Connection
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class AuditLine:
     at: datetime
     actor: str
     action: str
@@ -21,14 +21,14 @@ class Line:
     detail: dict[str, Any] = field(default_factory=dict)
 
 
-async def append(db: Connection, account_id: int | None, line: Line) -> None:
+async def append(db: Connection, account_id: int | None, line: AuditLine) -> None:
     await db.execute(
         "INSERT INTO audit (account_id, at, actor, action, target, outcome, detail) VALUES (%s, %s, %s, %s, %s, %s, %s)",
         [account_id, line.at, line.actor, line.action, line.target, line.outcome, Jsonb(line.detail)],
     )
 
 
-async def append_to_all(db: Connection, line: Line) -> None:
+async def append_to_every_account(db: Connection, line: AuditLine) -> None:
     """Write a line about all of it into the trail of every account."""
     await db.execute(
         """INSERT INTO audit (account_id, at, actor, action, target, outcome, detail)
@@ -40,18 +40,18 @@ async def append_to_all(db: Connection, line: Line) -> None:
 _LINE = "at, actor, action, target, outcome, detail"
 
 
-async def stream(db: Connection, account_id: int, wanted: AuditFilter) -> AsyncIterator[Line]:
+async def stream_lines(db: Connection, account_id: int, wanted: AuditFilter) -> AsyncIterator[AuditLine]:
     """Give the lines one after the other, oldest first, however many there are."""
     where, values = _where(account_id, wanted)
     async with db.transaction(), db.cursor(name="trail") as cursor:
         await cursor.execute(f"SELECT {_LINE} FROM audit WHERE {where} ORDER BY id".encode(), values)
         async for row in cursor:
-            yield Line(*row)
+            yield AuditLine(*row)
 
 
 async def select_page(
     db: Connection, account_id: int, wanted: AuditFilter, *, limit: int, before: int | None
-) -> list[tuple[int, Line]]:
+) -> list[tuple[int, AuditLine]]:
     """Give lines with their numbers, newest first; `before` is the last number of the page before."""
     where, values = _where(account_id, wanted)
     cursor = await db.execute(
@@ -59,16 +59,18 @@ async def select_page(
             ORDER BY id DESC LIMIT %(limit)s""".encode(),
         values | {"before": before, "limit": limit},
     )
-    return [(row[0], Line(*row[1:])) for row in await cursor.fetchall()]
+    return [(row[0], AuditLine(*row[1:])) for row in await cursor.fetchall()]
 
 
-async def select_about(db: Connection, account_id: int, target: str, *, most: int = 200) -> list[Line]:
+async def select_for_target(
+    db: Connection, account_id: int, target: str, *, most: int = 200
+) -> list[AuditLine]:
     """Give the newest lines about one thing, newest first."""
     cursor = await db.execute(
         f"SELECT {_LINE} FROM audit WHERE account_id = %s AND target = %s ORDER BY id DESC LIMIT %s".encode(),
         [account_id, target, most],
     )
-    return [Line(*row) for row in await cursor.fetchall()]
+    return [AuditLine(*row) for row in await cursor.fetchall()]
 
 
 def _where(account_id: int, wanted: AuditFilter) -> tuple[str, dict[str, object]]:

@@ -54,7 +54,7 @@ async def open_pool(dsn: str, *, size: int, statement_timeout: float) -> AsyncIt
 
 
 @asynccontextmanager
-async def entered(
+async def acquire_connection(
     pool: Pool, enter: Callable[[Connection], Awaitable[T]]
 ) -> AsyncIterator[tuple[Connection, T]]:
     """Take a connection on which a first statement has succeeded. The pool may hold connections that died while it was quiet."""
@@ -85,7 +85,7 @@ async def snapshot(db: Connection) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def unless_locked(db: Connection) -> AsyncIterator[None]:
+async def limit_lock_wait(db: Connection) -> AsyncIterator[None]:
     """Do something for a person in their transaction; where another holds a row for long they are told so, and the transaction is void."""
     await db.execute(f"SET LOCAL lock_timeout = {int(_LONGEST_LOCK * 1000)}".encode())
     try:
@@ -95,7 +95,7 @@ async def unless_locked(db: Connection) -> AsyncIterator[None]:
 
 
 @contextmanager
-def plainly(what: str, hint: Callable[[], str] = str) -> Iterator[None]:
+def convert_database_errors(what: str, hint: Callable[[], str] = str) -> Iterator[None]:
     """Tell an operator in one line what the database has against it. What quotes a value is told by its kind alone."""
     try:
         yield
@@ -108,13 +108,13 @@ def plainly(what: str, hint: Callable[[], str] = str) -> Iterator[None]:
         raise OperatorError(f"{what}: {why}{hint()}") from None
 
 
-async def describe(db: Connection) -> str:
+async def describe_server(db: Connection) -> str:
     """Name the server and its version."""
-    (version,) = await one(db, "SELECT 'PostgreSQL ' || current_setting('server_version')")
+    (version,) = await fetch_single_row(db, "SELECT 'PostgreSQL ' || current_setting('server_version')")
     return str(version)
 
 
-async def one(db: Connection, sql: str) -> tuple[Any, ...]:
+async def fetch_single_row(db: Connection, sql: str) -> tuple[Any, ...]:
     """Give the one row of a query that has one."""
     row = await (await db.execute(sql.encode())).fetchone()
     assert row is not None  # noqa: S101 - a query without FROM has one row

@@ -21,7 +21,7 @@ from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.secret import Secret, reveal
 from outcrop.store.db import Connection
 
-LONG_ENOUGH = 16
+MIN_OPERATOR_KEY_LENGTH = 16
 _LOCK_KEYRING = 7_264_003
 _CHECK = b"outcrop keyring 1"
 _NONCE = 12
@@ -31,7 +31,7 @@ _WITH_PARTS = "\x1e"  # begins what is more than a bare value
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class Keyring:
     """The unwrapped keys of a running process."""
 
     data: bytes = field(repr=False)
@@ -100,15 +100,15 @@ class OperatorKey:
             raise OperatorError(f"cannot read the secret key in {self.file}: {error}") from None
 
 
-async def unlock(db: Connection, operator: OperatorKey, random: bytes) -> Keys:
+async def unlock_keyring(db: Connection, operator: OperatorKey, random: bytes) -> Keyring:
     """Unwrap the database's keys, or make them where it has none. `random` is 80 fresh bytes, used only to make them."""
     async with db.transaction():
         await db.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK_KEYRING])
-        row = await load(db)
+        row = await select_wrapped_keys(db)
         if row is None:
             text = operator.read() or _make_file(operator.file)
-            salt, keys = random[:16], Keys(random[16:48], random[48:80])
-            await store(db, _wrap(keys, text, salt))
+            salt, keys = random[:16], Keyring(random[16:48], random[48:80])
+            await upsert_wrapped_keys(db, _wrap(keys, text, salt))
             return keys
         _finish_rotation(operator, row)
         if (given := operator.read()) is None:
@@ -118,7 +118,7 @@ async def unlock(db: Connection, operator: OperatorKey, random: bytes) -> Keys:
         return _unwrap(row, given, "this database")
 
 
-def open_wrapped(row: "Wrapped", operator: OperatorKey, what: str) -> Keys:
+def unwrap_backup_keys(row: "WrappedKeys", operator: OperatorKey, what: str) -> Keyring:
     """Unwrap keys that a backup is made of or from, and touch nothing: a rotation may be under way, or the keys be those of long ago."""
     given = operator.read()
     try:
@@ -133,24 +133,24 @@ def open_wrapped(row: "Wrapped", operator: OperatorKey, what: str) -> Keys:
         raise OperatorError(f"the keys of {what} are damaged") from None
 
 
-async def rotate(db: Connection, operator: OperatorKey, new: str, salt: bytes) -> None:
+async def rotate_operator_key(db: Connection, operator: OperatorKey, new: str, salt: bytes) -> None:
     """Wrap the same keys with a new operator's key. A crash at any point leaves a pair that fits."""
     pending = _pending(operator.file)
     async with db.transaction():
         await db.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK_KEYRING])
-        row = await load(db)
+        row = await select_wrapped_keys(db)
         if row is None or (text := operator.read()) is None:
             raise OperatorError("there is no key to rotate yet")
         keys = _unwrap(row, text, "this database")
         if operator.text is None:
             _write_private(pending, new)
-        await store(db, _wrap(keys, new, salt))
+        await upsert_wrapped_keys(db, _wrap(keys, new, salt))
     if operator.text is None:
         pending.replace(operator.file)
 
 
 @dataclass(frozen=True, slots=True)
-class Wrapped:
+class WrappedKeys:
     """The keys as they are stored."""
 
     salt: bytes
@@ -159,13 +159,13 @@ class Wrapped:
     fingerprint_key: bytes
 
 
-async def load(db: Connection) -> Wrapped | None:
+async def select_wrapped_keys(db: Connection) -> WrappedKeys | None:
     cursor = await db.execute("SELECT salt, check_value, data_key, fingerprint_key FROM keyring")
     row = await cursor.fetchone()
-    return None if row is None else Wrapped(*row)
+    return None if row is None else WrappedKeys(*row)
 
 
-async def store(db: Connection, row: Wrapped) -> None:
+async def upsert_wrapped_keys(db: Connection, row: WrappedKeys) -> None:
     await db.execute(
         """INSERT INTO keyring (salt, check_value, data_key, fingerprint_key) VALUES (%s, %s, %s, %s)
            ON CONFLICT (only_row) DO UPDATE SET salt = excluded.salt, check_value = excluded.check_value,
@@ -174,9 +174,9 @@ async def store(db: Connection, row: Wrapped) -> None:
     )
 
 
-def _wrap(keys: Keys, text: str, salt: bytes) -> Wrapped:
+def _wrap(keys: Keyring, text: str, salt: bytes) -> WrappedKeys:
     wrapping = _wrapping_key(text, salt)
-    return Wrapped(
+    return WrappedKeys(
         salt,
         _seal(wrapping, _CHECK, b"check"),
         _seal(wrapping, keys.data, b"data"),
@@ -184,23 +184,25 @@ def _wrap(keys: Keys, text: str, salt: bytes) -> Wrapped:
     )
 
 
-def _unwrap(row: Wrapped, text: str, what: str) -> Keys:
+def _unwrap(row: WrappedKeys, text: str, what: str) -> Keyring:
     wrapping = _wrapping_key(text, row.salt)
     if not _fits(row, wrapping):
         raise OperatorError(
             f"the secret key does not fit {what}: set OUTCROP_SECRET_KEY to the key it was made with"
         )
-    return Keys(_open(wrapping, row.data_key, b"data"), _open(wrapping, row.fingerprint_key, b"fingerprint"))
+    return Keyring(
+        _open(wrapping, row.data_key, b"data"), _open(wrapping, row.fingerprint_key, b"fingerprint")
+    )
 
 
-def _fits(row: Wrapped, wrapping: bytes) -> bool:
+def _fits(row: WrappedKeys, wrapping: bytes) -> bool:
     try:
         return _open(wrapping, row.check_value, b"check") == _CHECK
     except InvalidTag:
         return False
 
 
-def _finish_rotation(operator: OperatorKey, row: Wrapped) -> None:
+def _finish_rotation(operator: OperatorKey, row: WrappedKeys) -> None:
     """A rotation that died between the database and the file left the new key beside the old one."""
     pending = _pending(operator.file)
     if operator.text is None and pending.exists():
@@ -212,9 +214,9 @@ def _finish_rotation(operator: OperatorKey, row: Wrapped) -> None:
 
 def _wrapping_key(text: str, salt: bytes) -> bytes:
     """Slow on purpose: an operator may have set a pass phrase."""
-    if len(text) < LONG_ENOUGH:
+    if len(text) < MIN_OPERATOR_KEY_LENGTH:
         raise OperatorError(
-            f"the secret key is too short: give OUTCROP_SECRET_KEY at least {LONG_ENOUGH} characters, best 64 random ones"
+            f"the secret key is too short: give OUTCROP_SECRET_KEY at least {MIN_OPERATOR_KEY_LENGTH} characters, best 64 random ones"
         )
     return Scrypt(salt=salt, length=32, n=2**14, r=8, p=1).derive(text.encode())
 

@@ -22,7 +22,7 @@ async def append(db: Connection, account_id: int, event: Event, *, event_id: UUI
     )
 
 
-async def append_again(
+async def append_repeat(
     db: Connection, account_id: int, delivery_id: UUID, *, event_id: UUID, now: datetime
 ) -> None:
     """Let the same event wait once more, as a delivery of its own."""
@@ -36,7 +36,7 @@ async def append_again(
 # --- claiming: over all accounts, for the one who sends serves them all and shows what it reads to none
 
 
-async def hold(db: Connection, claimer: int) -> None:
+async def lock_claimer(db: Connection, claimer: int) -> None:
     """Hold the lock that tells the others: whoever claims under this number lives, for as long as this connection does.
 
     A machine that vanishes says nothing; the server finds out within a minute.
@@ -47,11 +47,11 @@ async def hold(db: Connection, claimer: int) -> None:
     await db.execute("SELECT pg_advisory_lock(%s)", [claimer])
 
 
-async def let_go(db: Connection, claimer: int) -> None:
+async def unlock_claimer(db: Connection, claimer: int) -> None:
     await db.execute("SELECT pg_advisory_unlock(%s)", [claimer])
 
 
-async def waiting_accounts(db: Connection, *, after: int, limit: int) -> list[int]:
+async def select_waiting_accounts(db: Connection, *, after: int, limit: int) -> list[int]:
     """Name the next accounts with events that wait, by their id; one look at the index for each, however many wait."""
     cursor = await db.execute(
         """WITH RECURSIVE waiting AS (
@@ -67,7 +67,7 @@ async def waiting_accounts(db: Connection, *, after: int, limit: int) -> list[in
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class ClaimedEvent:
     """An event that is this claimer's alone to send, with the account's plan and webhook as they are now."""
 
     id: UUID
@@ -81,9 +81,9 @@ class Claimed:
     secret_box: bytes | None = field(repr=False)
 
 
-async def claim(
+async def claim_events(
     db: Connection, claimer: int, rooms: Mapping[int, int], plans: Collection[str]
-) -> list[Claimed]:
+) -> list[ClaimedEvent]:
     """Claim the oldest waiting events, of each account as many as there is room for. What another holds is left to it.
 
     Events that have nowhere to go, for want of a webhook or of one of these plans, take no room.
@@ -112,11 +112,11 @@ async def claim(
             "claimer": claimer,
         },
     )
-    return [Claimed(*row) for row in await cursor.fetchall()]
+    return [ClaimedEvent(*row) for row in await cursor.fetchall()]
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class DeliveryResult:
     """How one delivery ended."""
 
     id: UUID
@@ -135,7 +135,7 @@ FROM ended
 """
 
 
-async def settle(db: Connection, ended: Sequence[Ended], *, now: datetime) -> None:
+async def save_results(db: Connection, ended: Sequence[DeliveryResult], *, now: datetime) -> None:
     """Write how deliveries ended, each with its audit line; one whose end is written already stays as it is."""
     await db.execute(
         f"""WITH ended AS (
@@ -158,7 +158,9 @@ async def settle(db: Connection, ended: Sequence[Ended], *, now: datetime) -> No
     )
 
 
-async def give_up(db: Connection, *, own: int, after: float, reason: str, now: datetime) -> int:
+async def end_abandoned_deliveries(
+    db: Connection, *, own: int, after: float, reason: str, now: datetime
+) -> int:
     """End as unknown what a claimer that is gone has left open: its lock is free, and `after` seconds have passed on the database's clock.
 
     `own` is the caller's claimer, whose lock its own connection could take twice.
@@ -186,7 +188,7 @@ async def give_up(db: Connection, *, own: int, after: float, reason: str, now: d
     return cursor.rowcount
 
 
-async def give_up_all(db: Connection, *, reason: str, now: datetime) -> int:
+async def end_open_deliveries(db: Connection, *, reason: str, now: datetime) -> int:
     """End as unknown whatever waits or is under way, of all accounts: of none of it is known whether it was sent. Give how many."""
     cursor = await db.execute(
         f"""WITH ended AS (

@@ -4,7 +4,7 @@ import re
 from importlib.resources import files
 
 from outcrop.domain.errors import OperatorError
-from outcrop.store.db import Connection, one
+from outcrop.store.db import Connection, fetch_single_row
 from outcrop.store.runs import jobs
 
 _LOCK_MIGRATE = 7_264_001  # advisory locks: any number, but always the same one
@@ -16,19 +16,19 @@ async def migrate(db: Connection) -> list[str]:
     await _refuse_unfit(db)
     async with db.transaction():
         await _lock(db)
-        applied = await _apply(db, newest())
+        applied = await _apply(db, newest_version())
         await jobs.migrate(db)
     return applied
 
 
-async def make(db: Connection, version: int) -> None:
+async def create_schema(db: Connection, version: int) -> None:
     """Make the schema as it was at a version, in the caller's transaction and in a database that holds nothing.
 
     Whoever runs on a database has brought its schema there: so nobody runs on this one, and who would begin to waits for its end.
     """
     await _refuse_unfit(db)
     await _lock(db)
-    (used,) = await one(
+    (used,) = await fetch_single_row(
         db,
         """SELECT EXISTS (
                SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -42,20 +42,20 @@ async def make(db: Connection, version: int) -> None:
     await _apply(db, version)
 
 
-async def version_of(db: Connection) -> int | None:
+async def read_version(db: Connection) -> int | None:
     """Give the version of the schema that is there; None where there is none."""
-    (table,) = await one(db, "SELECT to_regclass('migrations') IS NOT NULL")
+    (table,) = await fetch_single_row(db, "SELECT to_regclass('migrations') IS NOT NULL")
     if not table:
         return None
-    (version,) = await one(db, "SELECT max(version) FROM migrations")
-    if version > newest():
+    (version,) = await fetch_single_row(db, "SELECT max(version) FROM migrations")
+    if version > newest_version():
         raise _too_new()
     return int(version)
 
 
-def newest() -> int:
+def newest_version() -> int:
     """Give the version of the schema that this program knows."""
-    return max(_migrations())
+    return max(_read_migrations())
 
 
 async def _lock(db: Connection) -> None:
@@ -63,7 +63,7 @@ async def _lock(db: Connection) -> None:
 
 
 async def _apply(db: Connection, upto: int) -> list[str]:
-    known = _migrations()
+    known = _read_migrations()
     applied = []
     await db.execute(
         "CREATE TABLE IF NOT EXISTS migrations (version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz(0) NOT NULL)"
@@ -85,16 +85,16 @@ def _too_new() -> OperatorError:
 
 async def pending_migrations(db: Connection) -> list[str]:
     """Name what `migrate` would apply."""
-    (table,) = await one(db, "SELECT to_regclass('migrations') IS NOT NULL")
+    (table,) = await fetch_single_row(db, "SELECT to_regclass('migrations') IS NOT NULL")
     done = (
         {v for (v,) in await (await db.execute("SELECT version FROM migrations")).fetchall()}
         if table
         else set()
     )
-    return [name for version, (name, _) in sorted(_migrations().items()) if version not in done]
+    return [name for version, (name, _) in sorted(_read_migrations().items()) if version not in done]
 
 
-def _migrations() -> dict[int, tuple[str, str]]:
+def _read_migrations() -> dict[int, tuple[str, str]]:
     found = {}
     for file in files("outcrop.store").joinpath("migrations").iterdir():
         if match := re.fullmatch(r"(\d{4})_\w+\.sql", file.name):
@@ -103,7 +103,7 @@ def _migrations() -> dict[int, tuple[str, str]]:
 
 
 async def _refuse_unfit(db: Connection) -> None:
-    encoding, version = await one(
+    encoding, version = await fetch_single_row(
         db, "SELECT current_setting('server_encoding'), current_setting('server_version_num')::int"
     )
     if encoding != "UTF8":

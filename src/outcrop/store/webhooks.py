@@ -82,7 +82,7 @@ async def select_deliveries(
     return [_delivery(row) for row in await cursor.fetchall()]
 
 
-async def forget(db: Connection, *, days: int, limit: int) -> int:
+async def delete_old_deliveries(db: Connection, *, days: int, limit: int) -> int:
     """Delete deliveries of all accounts that ended so long ago, at most so many; the audit trail keeps its lines."""
     cursor = await db.execute(
         """DELETE FROM outbox WHERE ctid = ANY(ARRAY(

@@ -15,7 +15,7 @@ from outcrop.domain.finding import Status, Validation, public_fields
 from outcrop.domain.paging import FindingQuery
 from outcrop.store import audit
 from outcrop.store.db import Pool
-from outcrop.store.findings.export import Found, walk
+from outcrop.store.findings.export import ExportedFinding, stream_findings
 
 
 class ExportFormat(StrEnum):
@@ -48,12 +48,14 @@ async def export_findings(
     """
     async with pool.connection() as db, db.transaction():
         await audit.append(
-            db, account.id, audit.Line(now, by, "findings.export", account.slug, detail={"format": format_})
+            db,
+            account.id,
+            audit.AuditLine(now, by, "findings.export", account.slug, detail={"format": format_}),
         )
     writer = _WRITERS[format_](version)
     if head := writer.head():
         yield head
-    async for found in walk(pool, account.id, query):
+    async for found in stream_findings(pool, account.id, query):
         yield writer.body(found)
     if tail := writer.tail():
         yield tail
@@ -66,7 +68,7 @@ class _Lines:
     def head(self) -> bytes:
         return b""
 
-    def body(self, found: list[Found]) -> bytes:
+    def body(self, found: list[ExportedFinding]) -> bytes:
         return b"".join(
             orjson.dumps(public_fields(one.finding), option=orjson.OPT_APPEND_NEWLINE) for one in found
         )
@@ -114,7 +116,7 @@ class _Csv:
     def head(self) -> bytes:
         return _rows([list(_COLUMNS)])
 
-    def body(self, found: list[Found]) -> bytes:
+    def body(self, found: list[ExportedFinding]) -> bytes:
         return _rows(
             [_cell(value(fields)) for value in _COLUMNS.values()]
             for fields in (public_fields(one.finding) for one in found)
@@ -159,7 +161,7 @@ class _Sarif:
             % orjson.dumps(sarif.SCHEMA)
         )
 
-    def body(self, found: list[Found]) -> bytes:
+    def body(self, found: list[ExportedFinding]) -> bytes:
         written = b",".join(map(orjson.dumps, self._results(found)))
         first, self._first = self._first, False
         return written if first else b"," + written
@@ -172,7 +174,7 @@ class _Sarif:
         }
         return b'],"tool":%s}]}\n' % orjson.dumps({"driver": driver})
 
-    def _results(self, found: list[Found]) -> Iterator[dict[str, Any]]:
+    def _results(self, found: list[ExportedFinding]) -> Iterator[dict[str, Any]]:
         for one in found:
             finding = one.finding
             fields = public_fields(finding) | {

@@ -41,8 +41,8 @@ from outcrop.services.exchange.formats import Record as Given
 from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.findings import table
-from outcrop.store.findings.table import Record
-from outcrop.store.keyring import Keys
+from outcrop.store.findings.table import FindingRecord
+from outcrop.store.keyring import Keyring
 
 _BATCH = 5_000
 _SORTED_IN = (
@@ -156,7 +156,7 @@ class ImportSummary:
 
 async def import_findings(
     db: Connection,
-    keys: Keys,
+    keys: Keyring,
     account: Account,
     file: BinaryIO,
     *,
@@ -177,7 +177,7 @@ async def import_findings(
     )
     batches = _in_batches(read.records(given, progress))
     lines = new = 0
-    async with table.bulk(db):
+    async with table.open_bulk_import(db):
         loop = asyncio.get_running_loop()
         batch = await loop.run_in_executor(None, next, batches, None)
         while batch:
@@ -186,14 +186,14 @@ async def import_findings(
                 lines += len(batch)
                 new += await table.upsert_batch(db, account.id, await _placed(db, keys, account.id, batch))
                 if lines % _SORTED_IN < _BATCH:
-                    await table.sort_in(db)
+                    await table.flush_search_index(db)
             finally:
                 await asyncio.wait([following])
             batch = following.result()
         # What it tells of comes last: with its figures, in the same transaction.
         detail = {"lines": lines, "new": new, "updated": lines - new}
         await audit.append(
-            db, account.id, audit.Line(now, by, "findings.import", account.slug, detail=detail)
+            db, account.id, audit.AuditLine(now, by, "findings.import", account.slug, detail=detail)
         )
     return ImportSummary(lines, new, lines - new)
 
@@ -202,7 +202,7 @@ async def import_findings(
 class _Numbered:
     where: str
     id_given: bool
-    record: Record
+    record: FindingRecord
 
 
 def _in_batches(records: Iterator[_Numbered]) -> Iterator[list[_Numbered]]:
@@ -210,13 +210,15 @@ def _in_batches(records: Iterator[_Numbered]) -> Iterator[list[_Numbered]]:
         yield batch
 
 
-async def _placed(db: Connection, keys: Keys, account_id: int, batch: list[_Numbered]) -> list[Record]:
+async def _placed(
+    db: Connection, keys: Keyring, account_id: int, batch: list[_Numbered]
+) -> list[FindingRecord]:
     """Let one credential at one place be one finding: a line without an id finds the one that is there; the last line of an id wins."""
     places = [n.record.identity for n in batch if n.record.identity is not None]
-    at = await table.ids_at(db, account_id, places) if places else {}
+    at = await table.select_ids_by_identity(db, account_id, places) if places else {}
     without = [n.record.finding.id for n in batch if n.record.fingerprint is None and n.id_given]
-    boxes = await table.boxes_of(db, account_id, without) if without else {}
-    records: dict[UUID, Record] = {}
+    boxes = await table.select_secret_boxes(db, account_id, without) if without else {}
+    records: dict[UUID, FindingRecord] = {}
     for numbered in batch:
         record = numbered.record
         if record.identity is not None:
@@ -240,14 +242,14 @@ async def _placed(db: Connection, keys: Keys, account_id: int, batch: list[_Numb
     return list(records.values())
 
 
-def _merged(earlier: Record, later: Record) -> Record:
+def _merged(earlier: FindingRecord, later: FindingRecord) -> FindingRecord:
     """Give the later of two lines with one id; it does not take away what only the earlier one has."""
     finding = later.finding
     if later.keep_first_seen:
         finding = replace(finding, first_seen_at=earlier.finding.first_seen_at)
     if later.keep_last_seen:
         finding = replace(finding, last_seen_at=earlier.finding.last_seen_at)
-    return Record(
+    return FindingRecord(
         finding,
         fingerprint=later.fingerprint or earlier.fingerprint,
         identity=later.identity or earlier.identity,
@@ -273,7 +275,7 @@ class _Reader:
     """Turns lines into records; runs in a thread beside the database."""
 
     def __init__(
-        self, keys: Keys, account_id: int, now: datetime, *, keep_secrets: bool, source: str | None
+        self, keys: Keyring, account_id: int, now: datetime, *, keep_secrets: bool, source: str | None
     ) -> None:
         self.keys = keys
         self.account_id = account_id
@@ -290,10 +292,10 @@ class _Reader:
             yield _Numbered(where, imported.id is not None, self._record(where, imported))
         progress(read)
 
-    def _record(self, where: str, imported: ImportedFinding) -> Record:
+    def _record(self, where: str, imported: ImportedFinding) -> FindingRecord:
         finding_id = imported.id or uuid4()
         finding = self._finding(imported, finding_id)
-        record = Record(
+        record = FindingRecord(
             finding,
             keep_first_seen=imported.first_seen_at is None,
             keep_last_seen=imported.last_seen_at is None,

@@ -15,7 +15,7 @@ from outcrop.net.http import HttpClient
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.sources.isolated.process_pool import ProcessPool
 from outcrop.store.db import Pool
-from outcrop.store.keyring import Keys
+from outcrop.store.keyring import Keyring
 from outcrop.validation.engine import Validator
 
 ACTOR = "scan"  # the actor of a run's lines in the audit trail
@@ -27,7 +27,7 @@ class ValidationContext:
     """The clients that checking stored credentials with their issuers needs."""
 
     pool: Pool
-    keys: Keys
+    keys: Keyring
     ruleset: RuleSet
     validator: Validator
 

@@ -12,10 +12,10 @@ from outcrop.domain.target import TargetSpec
 from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.findings import table, verdicts
-from outcrop.store.findings.verdicts import Stored
-from outcrop.store.keyring import Keys
+from outcrop.store.findings.verdicts import StoredCredential
+from outcrop.store.keyring import Keyring
 from outcrop.store.runs import jobs, scans
-from outcrop.store.runs.scans import PLAN
+from outcrop.store.runs.scans import PLAN_SOURCE
 
 PLAN_TASK, SCAN_SOURCE_TASK, VALIDATE_TASK = "plan_run", "look_at_source", "validate_finding"
 ASKED = "finding.revalidate"  # that a person asked; what came of it is finding.validate
@@ -35,28 +35,30 @@ async def start_run(
     """Make a run and, in the same transaction, the job that plans it, unless the caller does it in the foreground."""
     run = ScanRun(uuid4(), spec.scan_type, ScanStatus.QUEUED, trigger, spec.shown, moment)
     await scans.insert(db, account_id, run, target_id=target_id, spec=asdict(spec), foreground=foreground)
-    await scans.add_sources(db, account_id, run.id, [(PLAN, {})])
+    await scans.add_sources(db, account_id, run.id, [(PLAN_SOURCE, {})])
     detail = {"trigger": trigger, "target": spec.shown} | (
         {} if target_id is None else {"target_id": str(target_id)}
     )
-    await audit.append(db, account_id, audit.Line(moment, by, "scan.start", str(run.id), detail=detail))
+    await audit.append(db, account_id, audit.AuditLine(moment, by, "scan.start", str(run.id), detail=detail))
     if foreground is None:
-        await defer(db, account_id, run.id, PLAN)
+        await defer(db, account_id, run.id, PLAN_SOURCE)
     return run
 
 
 async def defer(db: Connection, account_id: int, scan_id: UUID, source: str) -> None:
     """Have a worker do one part of a run: its plan, or one of its sources, which nobody else looks at meanwhile."""
     arguments = {"account_id": account_id, "scan_id": str(scan_id)}
-    if source == PLAN:
-        await jobs.defer(db, PLAN_TASK, [(f"plan {scan_id}", arguments)])
+    if source == PLAN_SOURCE:
+        await jobs.defer_jobs(db, PLAN_TASK, [(f"plan {scan_id}", arguments)])
     else:
-        await jobs.defer(db, SCAN_SOURCE_TASK, [(f"{account_id} {source}", arguments | {"source": source})])
+        await jobs.defer_jobs(
+            db, SCAN_SOURCE_TASK, [(f"{account_id} {source}", arguments | {"source": source})]
+        )
 
 
 async def request_validation(
     db: Connection,
-    keys: Keys,
+    keys: Keyring,
     account_id: int,
     finding_id: UUID,
     *,
@@ -75,16 +77,16 @@ async def request_validation(
         )
         note = cut_note(secret.masked_within(note))
     detail = {} if note is None else {"note": note}
-    await audit.append(db, account_id, audit.Line(moment, by, ASKED, str(finding_id), detail=detail))
+    await audit.append(db, account_id, audit.AuditLine(moment, by, ASKED, str(finding_id), detail=detail))
     lock = f"validate {account_id} {finding_id}"
-    if not await jobs.is_waiting(db, lock):
+    if not await jobs.is_queued(db, lock):
         arguments = {"account_id": account_id, "finding_id": str(finding_id), "by": by}
-        await jobs.defer(db, VALIDATE_TASK, [(lock, arguments)], jobs.ASKED)
+        await jobs.defer_jobs(db, VALIDATE_TASK, [(lock, arguments)], jobs.INTERACTIVE_QUEUE)
 
 
-async def stored_credential(db: Connection, account_id: int, finding_id: UUID) -> Stored:
+async def stored_credential(db: Connection, account_id: int, finding_id: UUID) -> StoredCredential:
     """Give a finding's credential as it is stored, or say why it cannot be asked about."""
-    if (stored := await verdicts.stored(db, account_id, finding_id)) is not None:
+    if (stored := await verdicts.select_credential(db, account_id, finding_id)) is not None:
         return stored
     if await table.select(db, account_id, finding_id) is None:
         raise NotFoundError("no such finding")

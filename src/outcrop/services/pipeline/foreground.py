@@ -22,7 +22,7 @@ async def run_in_foreground(
     """Run a target from its beginning to its end. If this process dies, a worker goes on."""
     key = randbits(63)
     async with tools.pool.connection() as holding:
-        await scans.hold(holding, key)
+        await scans.lock_foreground(holding, key)
         async with tools.pool.connection() as db, db.transaction():
             run = await start_run(
                 db, account.id, spec, trigger=Trigger.CLI, target_id=None, moment=now(), by=by, foreground=key
@@ -51,6 +51,6 @@ async def run_in_foreground(
                         one.cancel()
                     await asyncio.gather(*looks, return_exceptions=True)
         finally:
-            await scans.let_go(holding, key)
+            await scans.unlock_foreground(holding, key)
     async with tools.pool.connection() as db:
         return await scans.select(db, account.id, run.id) or run

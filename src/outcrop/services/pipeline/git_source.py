@@ -31,7 +31,7 @@ from outcrop.sources.isolated.repository_job import JobResult, RepositoryJob
 from outcrop.sources.located import LocatedHit, printable_path
 from outcrop.sources.resolve_target import ScanSource
 from outcrop.store.runs import scans, sources
-from outcrop.store.runs.sources import Read, Standing
+from outcrop.store.runs.sources import SourceCheckpoint, StoredFinding
 
 _OPEN = {Status.ACTIVE, Status.STALE}
 # How git says that there is no such repository; some hosts ask for a name first.
@@ -44,7 +44,7 @@ async def scan_repository(
 ) -> None:
     """SourceReport at a repository from where the last whole look has left off."""
     async with tools.pool.connection() as db:
-        read = await sources.select(db, key.account_id, key.source)
+        read = await sources.select_checkpoint(db, key.account_id, key.source)
     rules = _looked_with(tools, found)
     before = read if read is not None and read.rules == rules else None  # what an equal look has left
     about, _, word = ((before and before.changed) or "").partition(" ")
@@ -58,7 +58,7 @@ async def scan_repository(
         await _unchanged(tools, key, before)
         return
     async with tools.pool.connection() as db:
-        standing = await sources.findings_in(db, key.account_id, key.source)
+        standing = await sources.select_findings(db, key.account_id, key.source)
     errand = RepositoryJob(
         remote=None if found.kind == "folder" else Remote(found.url, _login(tools, key, found, token)),
         folder=Path(found.url) if found.kind == "folder" else None,
@@ -89,16 +89,16 @@ async def scan_repository(
     seen = await record(tools, key, sightings, extent)
     if not brought.is_complete:
         async with tools.pool.connection() as db, db.transaction():
-            await sources.forget_changed(db, key.account_id, key.source)
+            await sources.clear_change_marker(db, key.account_id, key.source)
     if found.kind == "commit":
         return  # one commit says nothing of what stands elsewhere
     await _judge(tools, key, found, token, _Looked(standing, brought, seen, same_rules=before is not None))
     if brought.is_complete:
         moment = now()
         changed = found.changed or brought.refs_digest
-        left = Read(changed and f"{_about(found)} {changed}", rules, brought.tips, key.scan_id)
+        left = SourceCheckpoint(changed and f"{_about(found)} {changed}", rules, brought.tips, key.scan_id)
         async with tools.pool.connection() as db, db.transaction():
-            await sources.save(db, key.account_id, key.source, left, now=moment)
+            await sources.save_checkpoint(db, key.account_id, key.source, left, now=moment)
 
 
 def _looked_with(tools: RunContext, found: ScanSource) -> str:
@@ -115,17 +115,19 @@ def _about(found: ScanSource) -> str:
     ).hexdigest()[:16]
 
 
-async def _unchanged(tools: RunContext, key: SourceKey, read: Read) -> None:
+async def _unchanged(tools: RunContext, key: SourceKey, read: SourceCheckpoint) -> None:
     """Let this run have seen what the last one saw."""
     if read.scan_id is None or read.scan_id == key.scan_id:
         return
     async with tools.pool.connection() as db, db.transaction():
         moment = now()
-        met = await sources.seen_unchanged(
+        met = await sources.mark_unchanged_seen(
             db, key.account_id, key.source, last=read.scan_id, scan_id=key.scan_id, now=moment
         )
-        await sources.save(db, key.account_id, key.source, replace(read, scan_id=key.scan_id), now=moment)
-        await scans.count(db, key.account_id, key.scan_id, key.source, seen=met)
+        await sources.save_checkpoint(
+            db, key.account_id, key.source, replace(read, scan_id=key.scan_id), now=moment
+        )
+        await scans.add_counts(db, key.account_id, key.scan_id, key.source, seen=met)
 
 
 def _login(
@@ -143,18 +145,20 @@ def _login(
     )
 
 
-def _known(tools: RunContext, key: SourceKey, standing: list[Standing], tips: tuple[bytes, ...]) -> Known:
+def _known(
+    tools: RunContext, key: SourceKey, standing: list[StoredFinding], tips: tuple[bytes, ...]
+) -> Known:
     return Known(
         tips,
         tuple(KnownPlace(_path(tools, key, one), one.blobs, _value(tools, key, one)) for one in standing),
     )
 
 
-def _path(tools: RunContext, key: SourceKey, one: Standing) -> bytes:
+def _path(tools: RunContext, key: SourceKey, one: StoredFinding) -> bytes:
     return opened_path(tools.keys, key.account_id, one.finding.id, one.path)
 
 
-def _value(tools: RunContext, key: SourceKey, one: Standing) -> str | None:
+def _value(tools: RunContext, key: SourceKey, one: StoredFinding) -> str | None:
     return (
         None
         if one.box is None
@@ -228,7 +232,7 @@ def _sighting(one: LocatedHit, found: ScanSource) -> DetectedSecret:
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    standing: list[Standing]
+    standing: list[StoredFinding]
     brought: JobResult
     seen: set[bytes]
     same_rules: bool  # as those of the last look
@@ -238,8 +242,8 @@ async def _judge(
     tools: RunContext, key: SourceKey, found: ScanSource, token: Secret | None, looked: _Looked
 ) -> None:
     """Resolve what no ref reaches any more, by its value; what still stands though no rule tells of it has been seen."""
-    gone: list[Standing] = []
-    there: list[Standing] = []
+    gone: list[StoredFinding] = []
+    there: list[StoredFinding] = []
     for one, still in zip(looked.standing, looked.brought.known_present, strict=True):
         path = _path(tools, key, one)
         if identity(
@@ -251,10 +255,10 @@ async def _judge(
         elif one.box is not None or looked.same_rules:  # other rules may not tell of a value that is not kept
             gone.append(one)
     async with tools.pool.connection() as db, db.transaction():
-        met = await sources.touch(
+        met = await sources.mark_seen(
             db, key.account_id, [one.finding.id for one in there], scan_id=key.scan_id, now=now()
         )
-        await scans.count(db, key.account_id, key.scan_id, key.source, seen=met)
+        await scans.add_counts(db, key.account_id, key.scan_id, key.source, seen=met)
     await reopen(tools, key, [one.finding.id for one in there if one.finding.status is Status.RESOLVED])
     # A clone on this machine may lack what the repository that it came from holds.
     if not looked.brought.is_complete or (found.kind == "folder" and found.html_url):

@@ -16,7 +16,7 @@ async def credential(tools: RunContext, account_id: int, target_id: UUID | None)
     if target_id is None:
         return None
     async with tools.pool.connection() as db:
-        box = await targets.credential_box(db, account_id, target_id)
+        box = await targets.select_credential_box(db, account_id, target_id)
     return None if box is None else tools.keys.open(box, account_id, target_id, mask_all=True)
 
 
@@ -37,7 +37,7 @@ class _Etags:
 
     async def get(self, key: str) -> tuple[str, bytes] | None:
         async with self._pool.connection() as db:
-            return await sources.etag(db, self._account_id, key)
+            return await sources.select_etag(db, self._account_id, key)
 
     async def put(self, key: str, etag: str, body: bytes) -> None:
         async with self._pool.connection() as db:

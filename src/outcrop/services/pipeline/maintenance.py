@@ -22,8 +22,8 @@ async def start_due(tools: RunContext) -> int:
     moment = now()
     started = 0
     async with tools.pool.connection() as db, db.transaction():
-        for account_id, target in await targets.due(db, moment):
-            if not await scans.is_under_way(db, account_id, target.id):
+        for account_id, target in await targets.lock_due(db, moment):
+            if not await scans.has_unfinished_run(db, account_id, target.id):
                 await start_run(
                     db,
                     account_id,
@@ -34,7 +34,7 @@ async def start_due(tools: RunContext) -> int:
                     moment=moment,
                 )
                 started += 1
-            await targets.set_next(db, account_id, target.id, _next(target, moment))
+            await targets.update_next_run(db, account_id, target.id, _next(target, moment))
     return started
 
 
@@ -50,17 +50,17 @@ def _next(target: Target, moment: datetime) -> datetime | None:
 async def pick_up_stalled(tools: RunContext, *, dead_after: float) -> int:
     """Let the jobs of workers that have died wait for another one; their runs say so meanwhile."""
     async with tools.pool.connection() as db, db.transaction():
-        stalled = await jobs.release_stalled(db, dead_after)
+        stalled = await jobs.requeue_stalled(db, dead_after)
         for arguments in stalled:
             if "scan_id" in arguments:
-                await scans.interrupt(db, arguments["account_id"], UUID(arguments["scan_id"]))
+                await scans.mark_interrupted(db, arguments["account_id"], UUID(arguments["scan_id"]))
     return len(stalled)
 
 
 async def pick_up_orphans(tools: RunContext) -> int:
     """Go on with the runs of commands that have died; a folder of another machine cannot be gone on with."""
     async with tools.pool.connection() as db, db.transaction():
-        orphans = await scans.take_orphans(db)
+        orphans = await scans.claim_orphaned_runs(db)
         for orphan in orphans:
             if orphan.kind == TargetKind.FOLDER:
                 await end_run(db, orphan.account_id, orphan.scan_id, error="the command that ran it has died")
@@ -76,10 +76,10 @@ async def turn_stale(tools: RunContext, *, after: timedelta) -> int:
     turned = 0
     while True:
         async with tools.pool.connection() as db, db.transaction():
-            found = await sources.make_stale(db, before=moment - after)
+            found = await sources.mark_stale(db, before=moment - after)
             for account_id, finding_id in found:
                 await audit.append(
-                    db, account_id, audit.Line(moment, "scan", "finding.stale", str(finding_id))
+                    db, account_id, audit.AuditLine(moment, "scan", "finding.stale", str(finding_id))
                 )
         turned += len(found)
         if not found:
@@ -93,10 +93,12 @@ async def erase_secrets(tools: RunContext) -> int:
     erased = 0
     while True:
         async with tools.pool.connection() as db, db.transaction():
-            counts = Counter(await table.erase_boxes(db, closed_before=before, most=_AT_ONCE))
+            counts = Counter(await table.erase_secrets(db, closed_before=before, most=_AT_ONCE))
             for account_id, count in sorted(counts.items()):
                 await audit.append(
-                    db, account_id, audit.Line(moment, "upkeep", "secrets.erase", detail={"findings": count})
+                    db,
+                    account_id,
+                    audit.AuditLine(moment, "upkeep", "secrets.erase", detail={"findings": count}),
                 )
         erased += counts.total()
         if not counts:

@@ -16,7 +16,7 @@ from outcrop.sources.resolve_target import ScanSource, resolve_target
 from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.runs import scans
-from outcrop.store.runs.scans import PLAN
+from outcrop.store.runs.scans import PLAN_SOURCE
 
 _AT_ONCE = 100
 
@@ -26,10 +26,10 @@ async def plan_run(tools: RunContext, account_id: int, scan_id: UUID, *, deferre
 
     A plan that was interrupted is made again: what is there already stays as it is.
     """
-    key = SourceKey(account_id, scan_id, PLAN)
+    key = SourceKey(account_id, scan_id, PLAN_SOURCE)
     async with tools.pool.connection() as db, db.transaction():
-        planned = await scans.begin(db, account_id, scan_id, now=now())
-        taken = await scans.take_source(db, account_id, scan_id, PLAN)
+        planned = await scans.start_run(db, account_id, scan_id, now=now())
+        taken = await scans.claim_source(db, account_id, scan_id, PLAN_SOURCE)
     if planned is None or taken is None:
         return []
     spec = _spec(planned.spec)
@@ -51,7 +51,7 @@ async def plan_run(tools: RunContext, account_id: int, scan_id: UUID, *, deferre
         names += await _add(tools, key, batch, deferred=deferred)
     except asyncio.CancelledError:
         async with tools.pool.connection() as db, db.transaction():
-            await scans.release_source(db, account_id, scan_id, PLAN)
+            await scans.release_source(db, account_id, scan_id, PLAN_SOURCE)
         raise
     except (GitHubError, OutcropError) as failure:  # what was found before is looked at; the rest is a gap
         error = failure.message
@@ -59,7 +59,7 @@ async def plan_run(tools: RunContext, account_id: int, scan_id: UUID, *, deferre
         names += await _add(tools, key, batch, deferred=deferred)
     async with tools.pool.connection() as db, db.transaction():
         state = SourceState.FAILED if error else SourceState.DONE
-        await scans.end_source(db, account_id, scan_id, PLAN, state=state, gaps=gaps, error=error)
+        await scans.finish_source(db, account_id, scan_id, PLAN_SOURCE, state=state, gaps=gaps, error=error)
         await end_run(db, account_id, scan_id)
     return names
 
@@ -67,14 +67,14 @@ async def plan_run(tools: RunContext, account_id: int, scan_id: UUID, *, deferre
 async def end_run(db: Connection, account_id: int, scan_id: UUID, *, error: str | None = None) -> None:
     """End a run whose sources have all ended, with its audit line; one that goes on stays as it is."""
     moment = now()
-    if (ended := await scans.end(db, account_id, scan_id, now=moment, error=error)) is None:
+    if (ended := await scans.finish_run(db, account_id, scan_id, now=moment, error=error)) is None:
         return
     outcome = "ok" if ended.status is ScanStatus.COMPLETED else "failed"
     detail = {"new": ended.new, "seen": ended.seen, "resolved": ended.resolved} | (
         {} if ended.error is None else {"error": ended.error}
     )
     await audit.append(
-        db, account_id, audit.Line(moment, ACTOR, "scan.finish", str(scan_id), outcome, detail)
+        db, account_id, audit.AuditLine(moment, ACTOR, "scan.finish", str(scan_id), outcome, detail)
     )
 
 

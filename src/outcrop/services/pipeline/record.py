@@ -28,11 +28,11 @@ from outcrop.services.pipeline.validate import apply, audit_change, judged, veri
 from outcrop.store import audit, outbox
 from outcrop.store.db import Connection
 from outcrop.store.findings import table
-from outcrop.store.findings.table import Record
-from outcrop.store.findings.verdicts import Said
-from outcrop.store.keyring import Keys
+from outcrop.store.findings.table import FindingRecord
+from outcrop.store.findings.verdicts import StoredVerdict
+from outcrop.store.keyring import Keyring
 from outcrop.store.runs import scans, sources
-from outcrop.store.runs.sources import There
+from outcrop.store.runs.sources import LockedFinding
 
 BATCH = 500
 
@@ -108,15 +108,17 @@ _Batch = dict[bytes, tuple[DetectedSecret, bytes]]
 class _How:
     extent: ScanCoverage
     masked: SecretMasker
-    told: dict[bytes, Said]
+    told: dict[bytes, StoredVerdict]
 
 
 async def _record(db: Connection, tools: RunContext, key: SourceKey, batch: _Batch, how: _How) -> None:
     extent, masked = how.extent, how.masked
     moment = now()
-    there = await sources.lock_at(db, key.account_id, list(batch))
-    places = await sources.spread(db, key.account_id, [fingerprint for _, fingerprint in batch.values()])
-    records: list[Record] = []
+    there = await sources.lock_findings(db, key.account_id, list(batch))
+    places = await sources.count_places(
+        db, key.account_id, [fingerprint for _, fingerprint in batch.values()]
+    )
+    records: list[FindingRecord] = []
     announced: list[Finding] = []
     met = 0
     for place, (sighting, fingerprint) in batch.items():
@@ -135,7 +137,9 @@ async def _record(db: Connection, tools: RunContext, key: SourceKey, batch: _Bat
         elif known is not None and finding.status is not known.finding.status:
             change = {"scan": str(key.scan_id), "from": known.finding.status, "to": finding.status}
             await audit.append(
-                db, key.account_id, audit.Line(moment, ACTOR, "finding.seen", str(finding.id), detail=change)
+                db,
+                key.account_id,
+                audit.AuditLine(moment, ACTOR, "finding.seen", str(finding.id), detail=change),
             )
         if known is not None:
             await audit_change(db, key.account_id, known.finding, finding, by=ACTOR)
@@ -148,7 +152,7 @@ async def _record(db: Connection, tools: RunContext, key: SourceKey, batch: _Bat
             else None
         )
         records.append(
-            Record(
+            FindingRecord(
                 finding,
                 fingerprint=fingerprint,
                 identity=place,
@@ -165,22 +169,22 @@ async def _record(db: Connection, tools: RunContext, key: SourceKey, batch: _Bat
                 score_detail=detail,
             )
         )
-    await table.open_batch(db)
+    await table.create_batch_table(db)
     await table.upsert_batch(db, key.account_id, records)
     blobs = [(record.finding.id, batch[record.identity][0].blobs) for record in records if record.identity]
     await sources.set_occurrences(db, key.account_id, blobs, whole=extent is ScanCoverage.WHOLE)
     for finding in announced:
         await announce(db, key, EventType.NEW, finding, moment)
-    await scans.count(db, key.account_id, key.scan_id, key.source, new=len(announced), seen=met)
+    await scans.add_counts(db, key.account_id, key.scan_id, key.source, new=len(announced), seen=met)
 
 
-def _traits(hit: Hit, told: Said) -> ScoreInputs:
+def _traits(hit: Hit, told: StoredVerdict) -> ScoreInputs:
     return ScoreInputs(
         hit.strength, hit.rule.impact, hit.placeholder, told.test_mode, told.canary, told.asked
     )
 
 
-def _met(known: There, told: Said, scan_id: UUID, moment: datetime) -> tuple[Finding, bool]:
+def _met(known: LockedFinding, told: StoredVerdict, scan_id: UUID, moment: datetime) -> tuple[Finding, bool]:
     """Give a finding as it is after it was seen again, and whether that is news: a check since it was closed may prove it alive."""
     closed = known.finding.resolved_at
     proven = told.status is Validation.VALID and closed is not None and told.checked_at > closed
@@ -242,18 +246,20 @@ async def announce(
     """Write the event and the audit line of a change, in its transaction."""
     await outbox.append(db, key.account_id, event_about(event, finding), event_id=uuid4(), now=moment)
     detail = {"scan": str(key.scan_id), "to": finding.status}
-    await audit.append(db, key.account_id, audit.Line(moment, ACTOR, event, str(finding.id), detail=detail))
+    await audit.append(
+        db, key.account_id, audit.AuditLine(moment, ACTOR, event, str(finding.id), detail=detail)
+    )
 
 
 async def reopen(tools: RunContext, key: SourceKey, finding_ids: Sequence[UUID]) -> None:
     """Let findings that were taken for gone, and are there all the same, be active again."""
     for finding_id in finding_ids:
         async with tools.pool.connection() as db, db.transaction():
-            locked = await table.select_for_update(db, key.account_id, finding_id)
+            locked = await table.lock_with_secret(db, key.account_id, finding_id)
             if locked is not None and (back := mark_seen(locked[0]))[1]:
                 await table.update_triage(db, key.account_id, back[0])
                 await announce(db, key, EventType.NEW, back[0], now())
-                await scans.count(db, key.account_id, key.scan_id, key.source, new=1)
+                await scans.add_counts(db, key.account_id, key.scan_id, key.source, new=1)
 
 
 async def resolve_gone(tools: RunContext, key: SourceKey, finding_ids: Sequence[UUID]) -> int:
@@ -262,17 +268,19 @@ async def resolve_gone(tools: RunContext, key: SourceKey, finding_ids: Sequence[
     for finding_id in finding_ids:
         async with tools.pool.connection() as db, db.transaction():
             moment = now()
-            locked = await table.select_for_update(db, key.account_id, finding_id)
+            locked = await table.lock_with_secret(db, key.account_id, finding_id)
             if locked is None or (closed := mark_gone(locked[0], now=moment)) is None:
                 continue
             await table.update_triage(db, key.account_id, closed)
             await announce(db, key, EventType.RESOLVED, closed, moment)
-            await scans.count(db, key.account_id, key.scan_id, key.source, resolved=1)
+            await scans.add_counts(db, key.account_id, key.scan_id, key.source, resolved=1)
             resolved += 1
     return resolved
 
 
-def _sealed_excerpt(keys: Keys, account_id: int, finding_id: UUID, excerpt: Excerpt | None) -> bytes | None:
+def _sealed_excerpt(
+    keys: Keyring, account_id: int, finding_id: UUID, excerpt: Excerpt | None
+) -> bytes | None:
     return None if excerpt is None else keys.seal_excerpt(excerpt, account_id, finding_id)
 
 
@@ -282,7 +290,7 @@ _PLAIN, _SEALED = b"\0", b"\1"
 
 
 def _sealed_path(
-    keys: Keys, account_id: int, finding_id: UUID, sighting: DetectedSecret, masked: SecretMasker
+    keys: Keyring, account_id: int, finding_id: UUID, sighting: DetectedSecret, masked: SecretMasker
 ) -> bytes:
     value = reveal(sighting.hit.secret).encode("utf-8", "surrogateescape")
     if (
@@ -294,7 +302,7 @@ def _sealed_path(
     return _SEALED + keys.seal(Secret(sighting.path.decode("latin-1")), account_id, finding_id)
 
 
-def opened_path(keys: Keys, account_id: int, finding_id: UUID, stored: bytes) -> bytes:
+def opened_path(keys: Keyring, account_id: int, finding_id: UUID, stored: bytes) -> bytes:
     """Give the unmasked path of a finding."""
     if stored[:1] != _SEALED:
         return stored[1:]

@@ -12,7 +12,7 @@ from outcrop.services.pipeline.enqueue import ASKED, stored_credential
 from outcrop.services.pipeline.validate import SOON, apply, said
 from outcrop.store import audit
 from outcrop.store.findings import table, verdicts
-from outcrop.store.findings.verdicts import Due, Stored
+from outcrop.store.findings.verdicts import DueCredential, StoredCredential
 from outcrop.validation.batch import Credential, check_all
 from outcrop.validation.engine import ValidationMode
 from outcrop.validation.verdict import Verdict
@@ -26,21 +26,21 @@ async def revalidate_due(asks: ValidationContext) -> int:
     if asks.validator.mode is ValidationMode.OFF:
         return 0
     async with asks.pool.connection() as holding:
-        if not await verdicts.try_hold(holding):
+        if not await verdicts.try_lock_revalidation(holding):
             return 0
         try:
             return await _walk(asks)
         finally:
-            await verdicts.let_go(holding)
+            await verdicts.unlock_revalidation(holding)
 
 
 async def _walk(asks: ValidationContext) -> int:
     moment = now()
     asked = 0
-    last: Due | None = None
+    last: DueCredential | None = None
     while True:
         async with asks.pool.connection() as db:
-            due = await verdicts.due(
+            due = await verdicts.select_due(
                 db, before=moment - EVERY, undecided_before=moment - SOON, after=last, most=_AT_ONCE
             )
         if not due:
@@ -49,7 +49,7 @@ async def _walk(asks: ValidationContext) -> int:
         asked += await _ask_all(asks, due)
 
 
-async def _ask_all(asks: ValidationContext, due: Sequence[Due]) -> int:
+async def _ask_all(asks: ValidationContext, due: Sequence[DueCredential]) -> int:
     known = [(one, wanted) for one in due if (wanted := _wanted(asks, one)) is not None]
     told: dict[int, Verdict] = {}
     await check_all(asks.validator, [wanted for _, wanted in known], told.__setitem__)
@@ -62,7 +62,7 @@ async def _ask_all(asks: ValidationContext, due: Sequence[Due]) -> int:
     return len(known)
 
 
-def _wanted(asks: ValidationContext, one: Stored) -> Credential | None:
+def _wanted(asks: ValidationContext, one: StoredCredential) -> Credential | None:
     """Open a stored credential; None where no rule knows any more how to ask about it."""
     rule = asks.ruleset.rules.named(one.rule or "")
     if rule is None:
@@ -84,7 +84,7 @@ async def run_requested_validation(
         await _ask_now(asks, account_id, finding_id, by=by)
     except OutcropError as error:
         async with asks.pool.connection() as db, db.transaction():
-            line = audit.Line(now(), by, ASKED, str(finding_id), "failed", {"reason": error.message})
+            line = audit.AuditLine(now(), by, ASKED, str(finding_id), "failed", {"reason": error.message})
             await audit.append(db, account_id, line)
 
 
@@ -95,7 +95,7 @@ async def revalidate_finding(
     _refuse_off(asks)
     async with asks.pool.connection() as db, db.transaction():
         await stored_credential(db, account_id, finding_id)
-        await audit.append(db, account_id, audit.Line(now(), by, ASKED, str(finding_id)))
+        await audit.append(db, account_id, audit.AuditLine(now(), by, ASKED, str(finding_id)))
     return await _ask_now(asks, account_id, finding_id, by=by)
 
 

@@ -22,15 +22,15 @@ async def scan_source(tools: RunContext, account_id: int, scan_id: UUID, source:
     """SourceReport at one source, record what is there, and end the run if it was the last."""
     key = SourceKey(account_id, scan_id, source)
     async with tools.pool.connection() as db, db.transaction():
-        planned = await scans.begin(db, account_id, scan_id, now=now())
-        taken = await scans.take_source(db, account_id, scan_id, source)
+        planned = await scans.start_run(db, account_id, scan_id, now=now())
+        taken = await scans.claim_source(db, account_id, scan_id, source)
     if planned is None or taken is None:
         return
     try:
         look, error = await _look(tools, key, planned, taken)
         async with tools.pool.connection() as db, db.transaction():
             state = SourceState.FAILED if error else SourceState.DONE
-            await scans.end_source(
+            await scans.finish_source(
                 db,
                 account_id,
                 scan_id,
@@ -48,7 +48,7 @@ async def scan_source(tools: RunContext, account_id: int, scan_id: UUID, source:
 
 
 async def _look(
-    tools: RunContext, key: SourceKey, planned: scans.Planned, taken: scans.Taken
+    tools: RunContext, key: SourceKey, planned: scans.UnfinishedRun, taken: scans.ClaimedSource
 ) -> tuple[SourceReport, str | None]:
     """SourceReport at a source; give what there is to tell of it, and why it failed where it did."""
     look = SourceReport()

@@ -64,7 +64,7 @@ async def rescore_outdated(tools: RunContext) -> int:
     made = 0
     while True:
         async with tools.pool.connection() as db, db.transaction():
-            old = await table.select_outdated(db, VERSION, _AT_ONCE)
+            old = await table.lock_outdated_scores(db, VERSION, _AT_ONCE)
             await _rescored(db, old)
         if not old:
             return made
@@ -74,7 +74,9 @@ async def rescore_outdated(tools: RunContext) -> int:
 async def _rescored(db: Connection, old: Sequence[tuple[int, Finding, bytes | None, dict[str, Any]]]) -> None:
     for account_id, finding, fingerprint, detail in old:
         places = (
-            (await sources.spread(db, account_id, [fingerprint])).get(fingerprint, 1) if fingerprint else 1
+            (await sources.count_places(db, account_id, [fingerprint])).get(fingerprint, 1)
+            if fingerprint
+            else 1
         )
         total, made = scored(finding, ScoreInputs.of(detail), places=places, now=current_time())
-        await table.update_checked(db, account_id, replace(finding, composite_score=total), made)
+        await table.update_validation(db, account_id, replace(finding, composite_score=total), made)

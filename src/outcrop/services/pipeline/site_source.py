@@ -25,7 +25,7 @@ from outcrop.sources.web.crawl import CrawlOptions, RefetchResult, Resource, cra
 from outcrop.sources.web.git_folder import fetch_repository
 from outcrop.sources.workspace import work_folder
 from outcrop.store.runs import scans, sources
-from outcrop.store.runs.sources import Standing
+from outcrop.store.runs.sources import StoredFinding
 
 _OPEN = {Status.ACTIVE, Status.STALE}
 _RECORD_AT = 200  # sightings that wait to be recorded
@@ -191,11 +191,11 @@ async def _judge(
 
 async def _unmet(
     tools: RunContext, key: SourceKey, origin: str, met: set[bytes]
-) -> dict[tuple[str, bool], list[Standing]]:
+) -> dict[tuple[str, bool], list[StoredFinding]]:
     """Give the open findings that this run has not met, by their address and whether anybody may see it."""
     async with tools.pool.connection() as db:
-        standing = await sources.findings_in(db, key.account_id, origin)
-    found: dict[tuple[str, bool], list[Standing]] = {}
+        standing = await sources.select_findings(db, key.account_id, origin)
+    found: dict[tuple[str, bool], list[StoredFinding]] = {}
     for one in standing:
         url = one.finding.source_url
         if one.last_scan_id == key.scan_id or one.finding.status not in _OPEN or url is None or MASK in url:
@@ -205,13 +205,15 @@ async def _unmet(
     return found
 
 
-def _path(tools: RunContext, key: SourceKey, one: Standing) -> str:
+def _path(tools: RunContext, key: SourceKey, one: StoredFinding) -> str:
     return opened_path(tools.keys, key.account_id, one.finding.id, one.path).decode(
         "utf-8", "surrogateescape"
     )
 
 
-async def _is_there(tools: RunContext, key: SourceKey, one: Standing, again: RefetchResult) -> bool | None:
+async def _is_there(
+    tools: RunContext, key: SourceKey, one: StoredFinding, again: RefetchResult
+) -> bool | None:
     """Tell whether the address still serves the value; None where its answer says nothing about it."""
     if again.failed:
         return None
@@ -226,7 +228,7 @@ async def _is_there(tools: RunContext, key: SourceKey, one: Standing, again: Ref
     return await asyncio.to_thread(_holds, tools, key, one, again.body)
 
 
-def _holds(tools: RunContext, key: SourceKey, one: Standing, body: bytes) -> bool | None:
+def _holds(tools: RunContext, key: SourceKey, one: StoredFinding, body: bytes) -> bool | None:
     value = (
         None
         if one.box is None
@@ -242,11 +244,13 @@ def _holds(tools: RunContext, key: SourceKey, one: Standing, body: bytes) -> boo
     )  # without the value nobody knows whether only the rules have changed
 
 
-async def _settle(tools: RunContext, key: SourceKey, one: Standing, verdict: bool | None) -> None:
+async def _settle(tools: RunContext, key: SourceKey, one: StoredFinding, verdict: bool | None) -> None:
     """Resolve what is gone, and count what is there as seen."""
     if verdict is False:
         await resolve_gone(tools, key, [one.finding.id])
     elif verdict:
         async with tools.pool.connection() as db, db.transaction():
-            seen = await sources.touch(db, key.account_id, [one.finding.id], scan_id=key.scan_id, now=now())
-            await scans.count(db, key.account_id, key.scan_id, key.source, seen=seen)
+            seen = await sources.mark_seen(
+                db, key.account_id, [one.finding.id], scan_id=key.scan_id, now=now()
+            )
+            await scans.add_counts(db, key.account_id, key.scan_id, key.source, seen=seen)

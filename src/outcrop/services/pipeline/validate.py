@@ -14,7 +14,7 @@ from outcrop.services.pipeline.score import ScoreInputs, scored
 from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.findings import table, verdicts
-from outcrop.store.findings.verdicts import Said
+from outcrop.store.findings.verdicts import StoredVerdict
 from outcrop.store.runs import sources
 from outcrop.validation.engine import ValidationMode
 from outcrop.validation.verdict import Verdict
@@ -28,7 +28,7 @@ UNDECIDED = frozenset({Validation.ERROR, Validation.UNREACHABLE})
 class ValidationResult:
     """What is known of credentials, by fingerprint, and of which of them something else was known before."""
 
-    told: dict[bytes, Said]
+    told: dict[bytes, StoredVerdict]
     changed: frozenset[bytes]
 
 
@@ -43,7 +43,7 @@ async def verify(tools: RunContext, account_id: int, hits: Mapping[bytes, Hit]) 
     # Where nobody may be asked, that is kept too: when it is allowed again, they are due.
     off = tools.validator.mode is ValidationMode.OFF
     kept = {
-        fingerprint: replace(one, checked_at=verdicts.NEVER) if off else one
+        fingerprint: replace(one, checked_at=verdicts.NEVER_CHECKED) if off else one
         for fingerprint, one in told.items()
     }
     if kept:
@@ -57,7 +57,7 @@ async def verify(tools: RunContext, account_id: int, hits: Mapping[bytes, Hit]) 
     return ValidationResult(fresh | told, frozenset(changed))
 
 
-def _is_fresh(said: Said) -> bool:
+def _is_fresh(said: StoredVerdict) -> bool:
     return (
         now() - said.checked_at < (SOON if said.status in UNDECIDED else FRESH)
         and said.status is not Validation.UNVALIDATED
@@ -69,8 +69,8 @@ async def _ask(tools: RunContext, hit: Hit) -> Verdict:
     return await tools.validator.check(hit.rule, reveal(hit.secret), parts)
 
 
-def said(verdict: Verdict) -> Said:
-    return Said(
+def said(verdict: Verdict) -> StoredVerdict:
+    return StoredVerdict(
         verdict.status,
         verdict.confidence,
         verdict.reason,
@@ -82,7 +82,7 @@ def said(verdict: Verdict) -> Said:
     )
 
 
-def judged(finding: Finding, told: Said) -> Finding:
+def judged(finding: Finding, told: StoredVerdict) -> Finding:
     """Give the finding with a verdict on its credential."""
     detail: dict[str, Any] = {
         **finding.validation_detail,
@@ -99,12 +99,12 @@ def judged(finding: Finding, told: Said) -> Finding:
     )
 
 
-async def apply(db: Connection, account_id: int, fingerprint: bytes, told: Said, *, by: str) -> None:
+async def apply(db: Connection, account_id: int, fingerprint: bytes, told: StoredVerdict, *, by: str) -> None:
     """Let every finding of a credential have its verdict and the score that follows; a change is in the audit trail."""
     await sources.lock_recording(db, account_id)
-    places = (await sources.spread(db, account_id, [fingerprint])).get(fingerprint, 1)
-    for finding_id in await verdicts.finding_ids(db, account_id, fingerprint):
-        if (locked := await table.select_scored(db, account_id, finding_id)) is None:
+    places = (await sources.count_places(db, account_id, [fingerprint])).get(fingerprint, 1)
+    for finding_id in await verdicts.select_finding_ids(db, account_id, fingerprint):
+        if (locked := await table.lock_with_score(db, account_id, finding_id)) is None:
             continue
         finding, detail = locked
         checked = judged(finding, told)
@@ -115,7 +115,7 @@ async def apply(db: Connection, account_id: int, fingerprint: bytes, told: Said,
             total, detail = scored(checked, traits, places=places, now=now())
             checked = replace(checked, composite_score=total)
         if (checked, detail) != locked:
-            await table.update_checked(db, account_id, checked, detail)
+            await table.update_validation(db, account_id, checked, detail)
         await audit_change(db, account_id, finding, checked, by=by)
 
 
@@ -129,5 +129,5 @@ async def audit_change(db: Connection, account_id: int, before: Finding, after: 
         "reason": after.validation_detail["reason"],
     }
     await audit.append(
-        db, account_id, audit.Line(now(), by, "finding.validate", str(after.id), detail=change)
+        db, account_id, audit.AuditLine(now(), by, "finding.validate", str(after.id), detail=change)
     )

@@ -25,17 +25,17 @@ from typing import Any, BinaryIO
 
 from outcrop.domain.errors import BadInputError, OperatorError
 
-PIECE = 1 << 20  # bytes of rows that are compressed together
+PIECE_SIZE = 1 << 20  # bytes of rows that are compressed together
 _LEVEL = 1  # of zlib: level 6 takes half as long again for a twelfth less
 _KIND = b"outcrop backup "
 _MAGIC = _KIND + b"1\n"
-_LONGEST = 2 * PIECE  # of a part; a file cannot have us hold more
+_LONGEST = 2 * PIECE_SIZE  # of a part; a file cannot have us hold more
 _HASH = hashlib.sha256().digest_size
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, zlib.error)
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class ArchiveHeader:
     """What a file is a backup of."""
 
     made_at: datetime
@@ -48,7 +48,7 @@ class Header:
 
 
 @dataclass(slots=True)
-class Stored:
+class ArchivedTable:
     """A table in the file, whose pieces are read once and in their place; how many rows they were is known after the last."""
 
     name: str
@@ -57,10 +57,10 @@ class Stored:
     rows: int = field(default=0, init=False)
 
 
-class Writer:
+class ArchiveWriter:
     """Writes the parts in their order."""
 
-    def __init__(self, file: BinaryIO, header: Header) -> None:
+    def __init__(self, file: BinaryIO, header: ArchiveHeader) -> None:
         self._file = file
         self._hash = hashlib.sha256()
         self._rows = bytearray()
@@ -73,7 +73,7 @@ class Writer:
 
     def take(self, rows: bytes | bytearray | memoryview) -> None:
         self._rows += rows
-        while len(self._rows) >= PIECE:
+        while len(self._rows) >= PIECE_SIZE:
             self._piece()
 
     def end(self, rows: int) -> None:
@@ -86,8 +86,8 @@ class Writer:
         self._part(b"Z", digest + vouch(digest))
 
     def _piece(self) -> None:
-        self._part(b"D", zlib.compress(self._rows[:PIECE], _LEVEL))
-        del self._rows[:PIECE]
+        self._part(b"D", zlib.compress(self._rows[:PIECE_SIZE], _LEVEL))
+        del self._rows[:PIECE_SIZE]
 
     def _json(self, kind: bytes, value: dict[str, Any]) -> None:
         self._part(kind, json.dumps(value).encode())
@@ -101,7 +101,7 @@ class Writer:
         self.size += len(data)
 
 
-class Archive:
+class ArchiveReader:
     """A file that was opened for reading, from its beginning; whatever is wrong with it is told in one way."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
@@ -115,18 +115,18 @@ class Archive:
         except _UNREADABLE:
             raise self._damaged() from None
 
-    def tables(self) -> Iterator[Stored]:
+    def tables(self) -> Iterator[ArchivedTable]:
         """Give the tables one after the other. The end of the file has been looked at when there are no more."""
         for part in self._parts:
             begins = self._json(b"T", part)
             try:
-                table = Stored(str(begins["table"]), [str(column) for column in begins["columns"]])
+                table = ArchivedTable(str(begins["table"]), [str(column) for column in begins["columns"]])
             except _UNREADABLE:
                 raise self._damaged() from None
             table.pieces = self._pieces(table)
             yield table
 
-    def _pieces(self, table: Stored) -> Iterator[bytes]:
+    def _pieces(self, table: ArchivedTable) -> Iterator[bytes]:
         for kind, content in self._parts:
             try:
                 if kind != b"D":
@@ -182,8 +182,8 @@ class Archive:
         return BadInputError(f"{self._name} is cut short or was altered: nothing is restored from it")
 
 
-def _header(value: dict[str, Any]) -> Header:
-    return Header(
+def _header(value: dict[str, Any]) -> ArchiveHeader:
+    return ArchiveHeader(
         made_at=datetime.fromisoformat(value["made_at"]),
         made_by=str(value["made_by"]),
         schema=int(value["schema"]),
@@ -195,14 +195,14 @@ def _header(value: dict[str, Any]) -> Header:
 def _unpacked(content: bytes) -> bytes:
     """Unpack one piece, however much it claims to hold."""
     unpacking = zlib.decompressobj()
-    rows = unpacking.decompress(content, PIECE)
+    rows = unpacking.decompress(content, PIECE_SIZE)
     if not unpacking.eof or unpacking.unused_data:
         raise ValueError("a piece is longer than pieces are")
     return rows
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[BinaryIO]:
+def create_file(path: Path) -> Iterator[BinaryIO]:
     """Write a file that is there when it is whole and durable, and not before; one that is there already stays as it is.
 
     It has no name until then, so that not even a killed process leaves a part of it. Where the file system has no such files it
@@ -220,7 +220,7 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
                 raise
             beside = path.with_name(f".{path.name}.{os.getpid()}")
             fd = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb", buffering=PIECE) as file:
+        with os.fdopen(fd, "wb", buffering=PIECE_SIZE) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

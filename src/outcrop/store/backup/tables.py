@@ -34,7 +34,7 @@ TABLES = (
     "recovery_codes",
     "views",
 )
-LEFT_OUT = {
+EXCLUDED_TABLES = {
     "keyring": "stands in the head of the file, where it is looked at before anything is restored",
     "migrations": "written as the schema is made",
     "job_migrations": "written as the schema is made",
@@ -59,22 +59,22 @@ _FORMAT = sql.SQL("FORMAT text, ENCODING 'UTF8'")
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableColumns:
     name: str
     columns: list[str]  # those that are not computed from others
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class DatabaseContents:
     """What there is to back up, at one moment."""
 
     schema: int
-    tables: list[Table]
+    tables: list[TableColumns]
     sequences: dict[str, int]
 
 
 @asynccontextmanager
-async def standing_still(db: Connection) -> AsyncIterator[Contents]:
+async def read_snapshot(db: Connection) -> AsyncIterator[DatabaseContents]:
     """Let everything that is read inside be of one moment; others go on writing meanwhile, but for changes of the schema."""
     there = await _there(db)
     if not there:
@@ -83,14 +83,14 @@ async def standing_still(db: Connection) -> AsyncIterator[Contents]:
         await db.execute(_SESSION)
         # The moment is that of the first query, and comes after the locks: so no table has another form than the one it had then.
         await db.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(_names(there)))
-        version = await schema.version_of(db)
+        version = await schema.read_version(db)
         if version is None or await _there(db) != there:
             raise OperatorError("the schema is being changed at this moment: try again")
-        yield Contents(version, await _tables(db, there), await _sequences(db, there))
+        yield DatabaseContents(version, await _tables(db, there), await _sequences(db, there))
 
 
-async def read_table(
-    db: Connection, table: Table, take: Callable[[bytes | bytearray | memoryview], None]
+async def copy_table_out(
+    db: Connection, table: TableColumns, take: Callable[[bytes | bytearray | memoryview], None]
 ) -> int:
     """Give a table's rows in pieces, and how many there were."""
     async with db.cursor() as cursor:
@@ -104,14 +104,14 @@ async def read_table(
 
 
 @asynccontextmanager
-async def laid_bare(db: Connection, version: int) -> AsyncIterator[dict[str, Table]]:
+async def create_bare_tables(db: Connection, version: int) -> AsyncIterator[dict[str, TableColumns]]:
     """Make the schema of a version, in the caller's transaction, and give its tables to be filled.
 
     Triggers, references and indexes that are no constraints come back when all is there: rows are copies, about which nothing is to
     be counted or noted anew, references would be looked up row by row, and an index is made quicker than it is kept.
     """
     await db.execute(_SESSION)
-    await schema.make(db, version)
+    await schema.create_schema(db, version)
     there = await _there(db)
     off, on = await _fittings(db, there)
     for statement in off:
@@ -122,7 +122,7 @@ async def laid_bare(db: Connection, version: int) -> AsyncIterator[dict[str, Tab
     await db.execute(sql.SQL("ANALYZE {}").format(_names(there)))
 
 
-async def fill_table(db: Connection, table: Table, pieces: Iterable[bytes]) -> int:
+async def copy_table_in(db: Connection, table: TableColumns, pieces: Iterable[bytes]) -> int:
     """Take a table's rows in pieces; give how many there were. They are frozen, as nobody has seen the table: no vacuum goes over them."""
     async with db.cursor() as cursor:
         statement = sql.SQL("COPY {} ({}) FROM STDIN ({}, FREEZE)")
@@ -154,7 +154,7 @@ async def _there(db: Connection) -> list[str]:
     return [name for (name,) in await cursor.fetchall()]
 
 
-async def _tables(db: Connection, names: Sequence[str]) -> list[Table]:
+async def _tables(db: Connection, names: Sequence[str]) -> list[TableColumns]:
     tables = []
     for name in names:
         cursor = await db.execute(
@@ -162,7 +162,7 @@ async def _tables(db: Connection, names: Sequence[str]) -> list[Table]:
                WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum""",
             [name],
         )
-        tables.append(Table(name, [column for (column,) in await cursor.fetchall()]))
+        tables.append(TableColumns(name, [column for (column,) in await cursor.fetchall()]))
     return tables
 
 

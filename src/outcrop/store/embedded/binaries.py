@@ -21,11 +21,11 @@ from outcrop.domain.errors import OperatorError
 OLDEST_MAJOR = 15
 
 # Root seen as an ordinary user: files stay root's, so 0700 folders work and nothing is chowned.
-NAMESPACE = ("unshare", "--user", "--map-user=65534", "--map-group=65534", "--")
+USER_NAMESPACE = ("unshare", "--user", "--map-user=65534", "--map-group=65534", "--")
 
 
 @dataclass(frozen=True)
-class Programs:
+class PostgresPrograms:
     """A folder of PostgreSQL programs and as whom to run them; `account` (uid, gid) only where root has to become someone else."""
 
     bin_dir: Path
@@ -89,12 +89,12 @@ def _uninterrupted() -> Iterator[None]:
             handler(*noted[0])
 
 
-def find_programs(bin_dir: Path | None, system: Path = Path("/usr/lib/postgresql")) -> Programs:
+def find_programs(bin_dir: Path | None, system: Path = Path("/usr/lib/postgresql")) -> PostgresPrograms:
     """The folder asked for and no other; else the wheel's; else a PostgreSQL of this machine."""
     for folder in _candidates(system) if bin_dir is None else [bin_dir.absolute()]:
         major = _major_version(folder)
         if major is not None and major >= OLDEST_MAJOR:
-            return Programs(folder, major)
+            return PostgresPrograms(folder, major)
         if major is not None and bin_dir is not None:
             raise OperatorError(
                 f"PostgreSQL {major} in {bin_dir} (OUTCROP_POSTGRES_BIN) is too old: {OLDEST_MAJOR} or newer is needed."
@@ -109,7 +109,7 @@ def find_programs(bin_dir: Path | None, system: Path = Path("/usr/lib/postgresql
     )
 
 
-def for_unprivileged_account(programs: Programs, home: Path) -> Programs:
+def switch_to_unprivileged_account(programs: PostgresPrograms, home: Path) -> PostgresPrograms:
     """The same programs run as an account that is not root, copied into `home` where it cannot reach them."""
     uid, gid = account = _account(home / "data")
     if not home.parent.exists():
@@ -144,7 +144,7 @@ def _major_version(folder: Path) -> int | None:
     if not all(os.access(folder / name, os.X_OK) for name in ("postgres", "initdb", "pg_ctl")):
         return None
     try:
-        code, text = Programs(folder, 0).run("postgres", "--version")
+        code, text = PostgresPrograms(folder, 0).run("postgres", "--version")
     except OSError:
         return None
     found = re.search(r"\(PostgreSQL\) (\d+)", text)
@@ -163,7 +163,7 @@ def _account(data: Path) -> tuple[int, int]:
     return 65534, 65534
 
 
-def _copied(programs: Programs, home: Path, account: tuple[int, int]) -> Path:
+def _copied(programs: PostgresPrograms, home: Path, account: tuple[int, int]) -> Path:
     """A copy the account can reach; the programs look for their libraries in the wheel's folder beside their own."""
     install = programs.bin_dir.parent
     stamp = f"{programs.bin_dir} {(programs.bin_dir / 'postgres').stat().st_mtime_ns}"

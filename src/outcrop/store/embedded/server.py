@@ -21,7 +21,12 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from outcrop.domain.errors import OperatorError
-from outcrop.store.embedded.binaries import NAMESPACE, Programs, find_programs, for_unprivileged_account
+from outcrop.store.embedded.binaries import (
+    USER_NAMESPACE,
+    PostgresPrograms,
+    find_programs,
+    switch_to_unprivileged_account,
+)
 from outcrop.store.embedded.settings import MB, server_settings
 
 DATABASE = USER = "outcrop"
@@ -66,7 +71,7 @@ class _Cluster:
 
     root: Path
     home: Path
-    programs: Programs
+    programs: PostgresPrograms
 
     @property
     def data(self) -> Path:
@@ -124,13 +129,13 @@ class _Cluster:
         return False
 
 
-def _cluster(root: Path, programs: Programs, fallback_base: Path) -> _Cluster:
+def _cluster(root: Path, programs: PostgresPrograms, fallback_base: Path) -> _Cluster:
     if os.geteuid() != 0:
         return _Cluster(root, root, programs)
     link = root / "data"  # points to the cluster where it had to be made elsewhere
     elsewhere = link.is_symlink() and link.readlink().is_relative_to(fallback_base)
     if not elsewhere:
-        mapped = replace(programs, prefix=NAMESPACE)
+        mapped = replace(programs, prefix=USER_NAMESPACE)
         if mapped.works(root):
             return _Cluster(root, root, mapped)
         if link.exists():
@@ -148,7 +153,7 @@ def _cluster(root: Path, programs: Programs, fallback_base: Path) -> _Cluster:
             f"The database of this data folder was kept in {link.readlink()}, which is gone: restore it, or remove {link} to begin anew."
         )
     home = link.readlink().parent if elsewhere else fallback_base / _digest(root)
-    return _Cluster(root, home, for_unprivileged_account(programs, home))
+    return _Cluster(root, home, switch_to_unprivileged_account(programs, home))
 
 
 def _start(cluster: _Cluster) -> None:
@@ -179,7 +184,7 @@ def _launch(cluster: _Cluster) -> None:
                     time.monotonic() + START_SECONDS
                 )  # recovering, or shutting down: takes as long as it takes
             elif answer == pq.Ping.NO_ATTEMPT or failures == 3 or time.monotonic() > deadline:
-                reason = complaint or short_of_room(cluster.home) or refusal
+                reason = complaint or describe_full_disk(cluster.home) or refusal
                 raise OperatorError(
                     f"The database in {cluster.data} does not start: {reason} (log: {cluster.log})"
                 )
@@ -197,7 +202,7 @@ def _launch(cluster: _Cluster) -> None:
             time.sleep(0.05)
 
 
-def short_of_room(folder: Path) -> str:
+def describe_full_disk(folder: Path) -> str:
     """Say so where the disk is about full: the server cannot always say it itself."""
     free = shutil.disk_usage(folder).free // MB
     return f"only {free} MB are free on its disk" if free < ROOM else ""

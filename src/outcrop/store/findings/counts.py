@@ -7,12 +7,12 @@ from outcrop.domain.finding import SourceType, Status, Validation
 from outcrop.domain.paging import FindingQuery
 from outcrop.store.db import Connection, snapshot
 from outcrop.store.findings import rollups
-from outcrop.store.findings.facets import facets_of, parts_of
-from outcrop.store.findings.rollups import Cells
+from outcrop.store.findings.facets import decode_facet, list_matching_facets
+from outcrop.store.findings.rollups import CellFilter
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class FacetCount:
     """How many findings share one facet."""
 
     suppressed: bool
@@ -23,7 +23,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class DayCount:
     """What was first seen on one UTC day, by whether it is known to be alive."""
 
     day: date
@@ -32,24 +32,28 @@ class Day:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    cells: list[Cell]
-    days: list[Day]  # oldest first, empty ones too
+class FindingCounts:
+    cells: list[FacetCount]
+    days: list[DayCount]  # oldest first, empty ones too
     types: list[tuple[str, int]]  # of the active view, most first
 
 
-async def select_counts(db: Connection, account_id: int, *, now: datetime, days: int) -> Counts:
+async def select_counts(db: Connection, account_id: int, *, now: datetime, days: int) -> FindingCounts:
     """Give everything of one moment."""
     async with snapshot(db):
-        cells = [Cell(*parts_of(facet), n) for facet, n in await rollups.by_facet(db, account_id)]
+        cells = [
+            FacetCount(*decode_facet(facet), n) for facet, n in await rollups.count_by_facet(db, account_id)
+        ]
         last = rollups.bucket_of(now)
         span = range(last - days + 1, last + 1)
-        every = await rollups.in_buckets(db, Cells(account_id), rollups.FIRST_SEEN, span)
-        alive = facets_of(FindingQuery(validation=Validation.VALID))
-        valid = await rollups.in_buckets(db, Cells(account_id, alive), rollups.FIRST_SEEN, span)
-        types = await rollups.by_type(db, account_id, facets_of(FindingQuery(status=Status.ACTIVE)) or [])
-    dated = [Day(_date(day), valid.get(day, 0), every.get(day, 0) - valid.get(day, 0)) for day in span]
-    return Counts(cells, dated, types)
+        every = await rollups.count_by_bucket(db, CellFilter(account_id), rollups.FIRST_SEEN, span)
+        alive = list_matching_facets(FindingQuery(validation=Validation.VALID))
+        valid = await rollups.count_by_bucket(db, CellFilter(account_id, alive), rollups.FIRST_SEEN, span)
+        types = await rollups.count_by_type(
+            db, account_id, list_matching_facets(FindingQuery(status=Status.ACTIVE)) or []
+        )
+    dated = [DayCount(_date(day), valid.get(day, 0), every.get(day, 0) - valid.get(day, 0)) for day in span]
+    return FindingCounts(cells, dated, types)
 
 
 def _date(bucket: int) -> date:

@@ -8,7 +8,7 @@ from outcrop.domain.finding import Finding
 from outcrop.domain.paging import FindingQuery
 from outcrop.store.db import Connection, Pool
 from outcrop.store.findings import rows
-from outcrop.store.findings.facets import facets_of
+from outcrop.store.findings.facets import list_matching_facets
 from outcrop.store.findings.listing import filters, matches
 
 _STRETCH = 2_000  # findings that one statement looks at, whether they match or not
@@ -16,7 +16,7 @@ _BEFORE_ALL = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ExportedFinding:
     """A finding with what a report names beside it."""
 
     finding: Finding
@@ -24,7 +24,9 @@ class Found:
     commit: str | None
 
 
-async def walk(pool: Pool, account_id: int, query: FindingQuery) -> AsyncIterator[list[Found]]:
+async def stream_findings(
+    pool: Pool, account_id: int, query: FindingQuery
+) -> AsyncIterator[list[ExportedFinding]]:
     """Give what matches the filters, in the order of the ids; order and page of the query play no part.
 
     A connection is held for one stretch at a time: whoever reads slowly keeps nobody waiting. What is there all the while is given once,
@@ -51,8 +53,8 @@ async def _end_of_stretch(db: Connection, account_id: int, after: UUID) -> UUID 
 
 async def _between(
     db: Connection, account_id: int, query: FindingQuery, after: UUID, upto: UUID | None
-) -> list[Found]:
-    where = filters(account_id, query, facets_of(query))
+) -> list[ExportedFinding]:
+    where = filters(account_id, query, list_matching_facets(query))
     where.add("id > %s", after)
     if upto is not None:
         where.add("id <= %s", upto)
@@ -63,4 +65,4 @@ async def _between(
         where.values,
         prepare=False,
     )
-    return [Found(rows.finding(row[2:]), row[0], row[1]) for row in await cursor.fetchall()]
+    return [ExportedFinding(rows.build_finding(row[2:]), row[0], row[1]) for row in await cursor.fetchall()]

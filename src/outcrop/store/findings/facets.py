@@ -15,16 +15,21 @@ _SOURCE = {value: i for i, value in enumerate(SourceType)}
 _VALIDATION = {value: i for i, value in enumerate(Validation)}
 
 
-def facet(*, suppressed: bool, status: Status, source_type: SourceType, validation: Validation) -> int:
+def encode_facet(*, suppressed: bool, status: Status, source_type: SourceType, validation: Validation) -> int:
     return suppressed * 125 + _STATUS[status] * 25 + _SOURCE[source_type] * 5 + _VALIDATION[validation]
 
 
-def parts_of(facet: int) -> tuple[bool, Status, SourceType, Validation]:
+def decode_facet(facet: int) -> tuple[bool, Status, SourceType, Validation]:
     """Take a facet apart again."""
-    return facet >= 125, _STATUSES[facet // 25 % 5], _SOURCES[facet // 5 % 5], _VALIDATIONS[facet % 5]
+    return (
+        facet >= 125,
+        _STATUSES[facet // 25 % 5],
+        _SOURCES[facet // 5 % 5],
+        _VALIDATIONS[facet % 5],
+    )
 
 
-def facets_of(query: FindingQuery) -> list[int] | None:
+def list_matching_facets(query: FindingQuery) -> list[int] | None:
     """Give every facet the query lets through, or None where it lets all of them through."""
     suppressed = query.suppressed
     if query.status is Status.ACTIVE and suppressed is None:
@@ -32,7 +37,7 @@ def facets_of(query: FindingQuery) -> list[int] | None:
     if query.status is None and query.source_type is None and query.validation is None and suppressed is None:
         return None
     return [
-        facet(suppressed=s, status=st, source_type=so, validation=v)
+        encode_facet(suppressed=s, status=st, source_type=so, validation=v)
         for s, st, so, v in product(
             _one_or_all(suppressed, (False, True)),
             _one_or_all(query.status, Status),

@@ -11,8 +11,8 @@ from outcrop.domain.finding import Finding
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir, Page
 from outcrop.store.db import Connection, snapshot
 from outcrop.store.findings import rollups, rows
-from outcrop.store.findings.facets import facets_of
-from outcrop.store.findings.rollups import Cells, Dimension
+from outcrop.store.findings.facets import list_matching_facets
+from outcrop.store.findings.rollups import CellFilter, Dimension
 
 _DIMENSION = {
     OrderBy.COMPOSITE_SCORE: rollups.SCORE,
@@ -41,7 +41,7 @@ async def _rows(db: Connection, ids_sql: str, values: list[Any], account_id: int
         [account_id, *values],
         prepare=False,
     )
-    return [rows.finding(row) for row in await cursor.fetchall()]
+    return [rows.build_finding(row) for row in await cursor.fetchall()]
 
 
 class _Where:
@@ -86,7 +86,7 @@ def matches(query: FindingQuery) -> Iterator[tuple[str, str]]:
 
 
 async def _search(db: Connection, account_id: int, query: FindingQuery) -> tuple[int, list[Any]]:
-    where = filters(account_id, query, facets_of(query))
+    where = filters(account_id, query, list_matching_facets(query))
     for term in query.terms:
         where.add("text LIKE %s", f"%{_plain(term.casefold())}%")
     if query.service is not None:
@@ -136,9 +136,9 @@ class _Walk:
 
 async def _choose(db: Connection, account_id: int, query: FindingQuery) -> tuple[int, str, list[Any]]:
     """Give the total, and the SQL that selects the ids of the page (empty where the page lies past the end)."""
-    facets = facets_of(query)
-    cells = Cells(account_id, facets, query.service or "")
-    everything, of_facets = await rollups.totals(db, cells)
+    facets = list_matching_facets(query)
+    cells = CellFilter(account_id, facets, query.service or "")
+    everything, of_facets = await rollups.count_totals(db, cells)
     dated = query.seen_from is not None or query.seen_before is not None
     scored = bool(query.min_score)
 
@@ -184,7 +184,7 @@ async def _choose(db: Connection, account_id: int, query: FindingQuery) -> tuple
     ):
         located = rollups.SERVICE_SCORE if query.service is not None else dimension
         first = below + start
-        places = await rollups.locate(db, cells, located, [first, first + length - 1])
+        places = await rollups.find_buckets(db, cells, located, [first, first + length - 1])
         walk = _nearer(places, located, first, length, within=(below, below + total))
         return total, *_walk_sql(account_id, query, facets, walk, length)
     if (
@@ -194,7 +194,7 @@ async def _choose(db: Connection, account_id: int, query: FindingQuery) -> tuple
         and query.service is None
         and not scored
     ):
-        scores = await rollups.locate_score(
+        scores = await rollups.find_score_buckets(
             db, account_id, query.seen_from, query.seen_before, [start, start + length - 1]
         )
         if scores is not None:
@@ -232,7 +232,7 @@ def _costs(
     return walked * (everything if other_range else spread) / total, 2 * min(of_facets, spread) + 100
 
 
-async def _range(db: Connection, cells: Cells, query: FindingQuery, of_facets: int) -> tuple[int, int]:
+async def _range(db: Connection, cells: CellFilter, query: FindingQuery, of_facets: int) -> tuple[int, int]:
     """Count what lies below the one range that is asked for, and in it."""
     dimension = rollups.SCORE if query.min_score else rollups.FIRST_SEEN
     low = query.min_score or query.seen_from
@@ -242,7 +242,7 @@ async def _range(db: Connection, cells: Cells, query: FindingQuery, of_facets: i
     return below, max(0, above_end - below)
 
 
-async def _below(db: Connection, cells: Cells, dimension: Dimension, bound: Any) -> int:
+async def _below(db: Connection, cells: CellFilter, dimension: Dimension, bound: Any) -> int:
     """Count what lies below a bound: whole buckets from the rollups, the rest of its own bucket by the index."""
     bucket = rollups.bucket_of(bound)
     whole = await rollups.count_below(db, cells, dimension, bucket)
@@ -276,7 +276,12 @@ async def _count(db: Connection, account_id: int, query: FindingQuery, facets: l
 
 
 def _nearer(
-    places: list[rollups.Place], dimension: Dimension, start: int, length: int, *, within: tuple[int, int]
+    places: list[rollups.BucketPosition],
+    dimension: Dimension,
+    start: int,
+    length: int,
+    *,
+    within: tuple[int, int],
 ) -> _Walk:
     """Begin at the bucket that holds the page's first row, or backwards at the end of the one that holds its last.
 

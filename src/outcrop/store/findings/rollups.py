@@ -13,7 +13,7 @@ from typing import Any
 
 from outcrop.store.db import Connection
 
-LOCK_FOLD = 7_264_002
+FOLD_LOCK = 7_264_002
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TOTAL, _SERVICE_SCORE, _SERVICE_FACET, _DAY_SCORE, _MONTH_SCORE, _TYPE = 0, 7, 8, 9, 10, 11
 _ALL = -1  # the facet of the cells that count every facet
@@ -59,7 +59,7 @@ def bucket_end(dimension: Dimension, bucket: int) -> float | datetime | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class CellFilter:
     """Which cells are meant: an account's, with or without a service, of some facets or of all."""
 
     account_id: int
@@ -76,10 +76,10 @@ class Cells:
         )
 
 
-async def totals(db: Connection, cells: Cells) -> tuple[int, int]:
+async def count_totals(db: Connection, cells: CellFilter) -> tuple[int, int]:
     """Count the account's findings, and those of the given facets (and service)."""
     chosen, values = cells.where(_SERVICE_FACET if cells.service else _TOTAL)
-    every, every_values = Cells(cells.account_id).where(_TOTAL)
+    every, every_values = CellFilter(cells.account_id).where(_TOTAL)
     cursor = await db.execute(
         f"""SELECT (SELECT coalesce(sum(n), 0)::bigint FROM rollup_cells WHERE {every}),
                    (SELECT coalesce(sum(n), 0)::bigint FROM rollup_cells WHERE {chosen})""".encode(),
@@ -90,7 +90,7 @@ async def totals(db: Connection, cells: Cells) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
-async def count_below(db: Connection, cells: Cells, dimension: Dimension, bucket: int) -> int:
+async def count_below(db: Connection, cells: CellFilter, dimension: Dimension, bucket: int) -> int:
     """Count what lies in the buckets below the given one: whole coarse buckets, then the fine ones of the last coarse one."""
     coarse, coarse_values = cells.where(dimension.coarse)
     fine, fine_values = cells.where(dimension.fine)
@@ -106,7 +106,7 @@ async def count_below(db: Connection, cells: Cells, dimension: Dimension, bucket
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BucketPosition:
     """The bucket that holds a position: where it starts and how many positions lie before it and in it."""
 
     bucket: int
@@ -114,7 +114,9 @@ class Place:
     count: int
 
 
-async def locate(db: Connection, cells: Cells, dimension: Dimension, positions: Sequence[int]) -> list[Place]:
+async def find_buckets(
+    db: Connection, cells: CellFilter, dimension: Dimension, positions: Sequence[int]
+) -> list[BucketPosition]:
     """Find the fine buckets that hold the given 0-based positions in ascending order of the dimension."""
     coarse = await _histogram(db, cells, dimension.coarse, [])
     found = [_place(coarse, 0, position) for position in positions]
@@ -131,9 +133,9 @@ async def locate(db: Connection, cells: Cells, dimension: Dimension, positions: 
     ]
 
 
-async def locate_score(
+async def find_score_buckets(
     db: Connection, account_id: int, low: datetime | None, high: datetime | None, positions: Sequence[int]
-) -> list[Place] | None:
+) -> list[BucketPosition] | None:
     """Find the score buckets of positions among the findings first seen in a range; None where it spans no whole day."""
     from_day = (
         -_FAR if low is None else -((_EPOCH - low) // timedelta(days=1))
@@ -148,7 +150,7 @@ async def locate_score(
         stretches = [(_MONTH_SCORE, from_month, to_month), *edges]
     parts, values = [], list[Any]()
     for kind, start, end in stretches:
-        where, cell_values = Cells(account_id).where(kind)
+        where, cell_values = CellFilter(account_id).where(kind)
         parts.append(
             f"SELECT bucket & {_SCORES - 1} AS score, n FROM rollup_cells WHERE {where} AND bucket >= %s AND bucket < %s"
         )
@@ -180,7 +182,7 @@ def _rests(
     return rests
 
 
-async def by_facet(db: Connection, account_id: int) -> list[tuple[int, int]]:
+async def count_by_facet(db: Connection, account_id: int) -> list[tuple[int, int]]:
     """Count the account's findings by facet."""
     cursor = await db.execute(
         """SELECT facet, sum(n)::bigint FROM rollup_cells WHERE account_id = %s AND kind = %s AND service = '' AND facet >= 0
@@ -190,7 +192,7 @@ async def by_facet(db: Connection, account_id: int) -> list[tuple[int, int]]:
     return [(int(facet), int(n)) for facet, n in await cursor.fetchall()]
 
 
-async def by_type(db: Connection, account_id: int, facets: list[int]) -> list[tuple[str, int]]:
+async def count_by_type(db: Connection, account_id: int, facets: list[int]) -> list[tuple[str, int]]:
     """Count the findings of some facets by type of credential, most first."""
     cursor = await db.execute(
         """SELECT service, sum(n)::bigint AS n FROM rollup_cells WHERE account_id = %s AND kind = %s AND facet = ANY(%s)
@@ -200,12 +202,16 @@ async def by_type(db: Connection, account_id: int, facets: list[int]) -> list[tu
     return [(service, int(n)) for service, n in await cursor.fetchall()]
 
 
-async def in_buckets(db: Connection, cells: Cells, dimension: Dimension, buckets: range) -> dict[int, int]:
+async def count_by_bucket(
+    db: Connection, cells: CellFilter, dimension: Dimension, buckets: range
+) -> dict[int, int]:
     """Count what lies in each of a stretch of fine buckets; empty ones are left out."""
     return dict(await _histogram(db, cells, dimension.fine, [buckets.start, buckets.stop]))
 
 
-async def _histogram(db: Connection, cells: Cells, kind: int, bounds: list[int]) -> list[tuple[int, int]]:
+async def _histogram(
+    db: Connection, cells: CellFilter, kind: int, bounds: list[int]
+) -> list[tuple[int, int]]:
     where, values = cells.where(kind)
     within = "AND bucket >= %s AND bucket < %s" if bounds else ""
     cursor = await db.execute(
@@ -216,17 +222,17 @@ async def _histogram(db: Connection, cells: Cells, kind: int, bounds: list[int])
     return [(int(bucket), int(n)) for bucket, n in await cursor.fetchall()]
 
 
-def _place(histogram: list[tuple[int, int]], before: int, position: int) -> Place:
+def _place(histogram: list[tuple[int, int]], before: int, position: int) -> BucketPosition:
     ends = list(accumulate((n for _, n in histogram), initial=before))
     i = bisect_right(ends, position) - 1
     bucket, count = histogram[i]
-    return Place(bucket, ends[i], count)
+    return BucketPosition(bucket, ends[i], count)
 
 
-async def fold(db: Connection) -> int:
+async def fold_deltas(db: Connection) -> int:
     """Move every delta that can be seen into the rollups; give how many there were. One at a time: others pass by."""
     async with db.transaction():
-        cursor = await db.execute("SELECT pg_try_advisory_xact_lock(%s)", [LOCK_FOLD])
+        cursor = await db.execute("SELECT pg_try_advisory_xact_lock(%s)", [FOLD_LOCK])
         row = await cursor.fetchone()
         if row is None or not row[0]:
             return 0
@@ -241,7 +247,7 @@ async def fold(db: Connection) -> int:
     return int(row[0]) if row else 0
 
 
-async def mismatches(db: Connection) -> list[tuple[int, int, str, int, int, int, int]]:
+async def find_mismatches(db: Connection) -> list[tuple[int, int, str, int, int, int, int]]:
     """Recount every cell from the findings; give (account, kind, service, bucket, facet, counted, recorded) where the two differ."""
     cursor = await db.execute("""
         WITH truth AS (

@@ -19,7 +19,7 @@ _SOURCE = {value.value: value for value in SourceType}
 _VISIBILITY = {value.value: value for value in Visibility}
 
 
-def finding(row: tuple[Any, ...]) -> Finding:
+def build_finding(row: tuple[Any, ...]) -> Finding:
     return Finding(
         row[0],
         _STATUS[row[1]],

@@ -21,10 +21,10 @@ async def select(db: Connection, account_id: int, finding_id: UUID) -> Finding |
         [account_id, finding_id],
     )
     row = await cursor.fetchone()
-    return None if row is None else rows.finding(row)
+    return None if row is None else rows.build_finding(row)
 
 
-async def select_for_update(
+async def lock_with_secret(
     db: Connection, account_id: int, finding_id: UUID
 ) -> tuple[Finding, bytes | None] | None:
     """Lock a finding; give it with its encrypted credential."""
@@ -33,10 +33,12 @@ async def select_for_update(
         [account_id, finding_id],
     )
     row = await cursor.fetchone()
-    return None if row is None else (rows.finding(row[:-1]), row[-1])
+    return None if row is None else (rows.build_finding(row[:-1]), row[-1])
 
 
-async def select_same(db: Connection, account_id: int, finding_id: UUID, limit: int) -> list[Finding]:
+async def select_same_credential(
+    db: Connection, account_id: int, finding_id: UUID, limit: int
+) -> list[Finding]:
     """Give the other findings of the same credential, highest score first."""
     cursor = await db.execute(
         f"""SELECT {rows.COLUMNS} FROM findings
@@ -44,7 +46,7 @@ async def select_same(db: Connection, account_id: int, finding_id: UUID, limit: 
             ORDER BY composite_score DESC, id LIMIT %s""".encode(),
         [account_id, finding_id, account_id, finding_id, limit],
     )
-    return [rows.finding(row) for row in await cursor.fetchall()]
+    return [rows.build_finding(row) for row in await cursor.fetchall()]
 
 
 async def select_rule(db: Connection, account_id: int, finding_id: UUID) -> str | None:
@@ -88,7 +90,7 @@ async def update_triage(db: Connection, account_id: int, finding: Finding) -> No
     )
 
 
-async def select_scored(
+async def lock_with_score(
     db: Connection, account_id: int, finding_id: UUID
 ) -> tuple[Finding, dict[str, Any] | None] | None:
     """Lock a finding; give it with what its score is made of."""
@@ -97,7 +99,7 @@ async def select_scored(
         [account_id, finding_id],
     )
     row = await cursor.fetchone()
-    return None if row is None else (rows.finding(row[:-1]), row[-1])
+    return None if row is None else (rows.build_finding(row[:-1]), row[-1])
 
 
 async def select_with_score(
@@ -109,10 +111,10 @@ async def select_with_score(
         [account_id, finding_id],
     )
     row = await cursor.fetchone()
-    return None if row is None else (rows.finding(row[:-1]), row[-1])
+    return None if row is None else (rows.build_finding(row[:-1]), row[-1])
 
 
-async def erase_boxes(db: Connection, *, closed_before: datetime | None, most: int) -> list[int]:
+async def erase_secrets(db: Connection, *, closed_before: datetime | None, most: int) -> list[int]:
     """Erase credentials, of findings closed before a moment or of all, whatever account they are of; give the account of each."""
     closed = "true" if closed_before is None else "closed_at < %s"
     cursor = await db.execute(
@@ -124,7 +126,7 @@ async def erase_boxes(db: Connection, *, closed_before: datetime | None, most: i
     return [account_id for (account_id,) in await cursor.fetchall()]
 
 
-async def update_checked(
+async def update_validation(
     db: Connection, account_id: int, finding: Finding, score_detail: dict[str, Any] | None
 ) -> None:
     """Save what a check can change."""
@@ -144,7 +146,7 @@ async def update_checked(
     )
 
 
-async def select_outdated(
+async def lock_outdated_scores(
     db: Connection, version: int, most: int
 ) -> list[tuple[int, Finding, bytes | None, dict[str, Any]]]:
     """Lock findings whose score another version has made, of whatever account; what another process holds is left to it."""
@@ -153,11 +155,11 @@ async def select_outdated(
             WHERE score_detail IS NOT NULL AND (score_detail ->> 'version')::int <> %s LIMIT %s FOR NO KEY UPDATE SKIP LOCKED""".encode(),
         [version, most],
     )
-    return [(row[0], rows.finding(row[3:]), row[1], row[2]) for row in await cursor.fetchall()]
+    return [(row[0], rows.build_finding(row[3:]), row[1], row[2]) for row in await cursor.fetchall()]
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class FindingRecord:
     """A finding as it is written: with what identifies and protects its credential, where that is known."""
 
     finding: Finding
@@ -193,7 +195,9 @@ _KEPT = (
 _WRITTEN = (*(name.strip() for name in rows.COLUMNS.split(",")), *_KEPT)
 
 
-async def ids_at(db: Connection, account_id: int, identities: Sequence[bytes]) -> dict[bytes, UUID]:
+async def select_ids_by_identity(
+    db: Connection, account_id: int, identities: Sequence[bytes]
+) -> dict[bytes, UUID]:
     """Give the findings that stand at these places already."""
     cursor = await db.execute(
         "SELECT identity, id FROM findings WHERE account_id = %s AND identity = ANY(%s)",
@@ -202,7 +206,9 @@ async def ids_at(db: Connection, account_id: int, identities: Sequence[bytes]) -
     return dict(await cursor.fetchall())
 
 
-async def boxes_of(db: Connection, account_id: int, finding_ids: Sequence[UUID]) -> dict[UUID, bytes]:
+async def select_secret_boxes(
+    db: Connection, account_id: int, finding_ids: Sequence[UUID]
+) -> dict[UUID, bytes]:
     """Give the encrypted credentials of those that are there and have one."""
     cursor = await db.execute(
         "SELECT id, secret_box FROM findings WHERE account_id = %s AND id = ANY(%s) AND secret_box IS NOT NULL",
@@ -211,7 +217,9 @@ async def boxes_of(db: Connection, account_id: int, finding_ids: Sequence[UUID])
     return dict(await cursor.fetchall())
 
 
-async def types_of(db: Connection, account_id: int, fingerprints: Sequence[bytes]) -> dict[bytes, str]:
+async def select_secret_types(
+    db: Connection, account_id: int, fingerprints: Sequence[bytes]
+) -> dict[bytes, str]:
     """Give the types of the account's credentials among these."""
     cursor = await db.execute(
         "SELECT DISTINCT ON (fingerprint) fingerprint, pattern_secret_type FROM findings WHERE account_id = %s AND fingerprint = ANY(%s)",
@@ -221,7 +229,7 @@ async def types_of(db: Connection, account_id: int, fingerprints: Sequence[bytes
 
 
 @asynccontextmanager
-async def bulk(db: Connection) -> AsyncIterator[None]:
+async def open_bulk_import(db: Connection) -> AsyncIterator[None]:
     """One transaction for many batches, after which the indexes answer alone again.
 
     The temporary `rollup_deltas` stands before the real one on this session's search path, so the triggers of every batch write to it;
@@ -230,7 +238,7 @@ async def bulk(db: Connection) -> AsyncIterator[None]:
     schema = sql.Identifier(await _schema(db))
     async with db.transaction():
         await db.execute("SET LOCAL work_mem = '128MB'")
-        await open_batch(db)
+        await create_batch_table(db)
         await db.execute("CREATE TEMP TABLE rollup_deltas (LIKE rollup_deltas) ON COMMIT DROP")
         yield
         await db.execute(
@@ -238,11 +246,11 @@ async def bulk(db: Connection) -> AsyncIterator[None]:
                        SELECT account_id, kind, service, bucket, facet, sum(n) FROM pg_temp.rollup_deltas
                        GROUP BY 1, 2, 3, 4, 5 HAVING sum(n) <> 0""").format(schema)
         )
-    await rollups.fold(db)
+    await rollups.fold_deltas(db)
     await db.execute("VACUUM (ANALYZE) findings, finding_search, finding_services, rollups, rollup_deltas")
 
 
-async def open_batch(db: Connection) -> None:
+async def create_batch_table(db: Connection) -> None:
     """Make room for `upsert_batch` in this transaction."""
     await db.execute("""
         CREATE TEMP TABLE batch ON COMMIT DROP AS
@@ -259,7 +267,7 @@ async def _schema(db: Connection) -> str:
     return str(row[0])
 
 
-async def upsert_batch(db: Connection, account_id: int, records: Sequence[Record]) -> int:
+async def upsert_batch(db: Connection, account_id: int, records: Sequence[FindingRecord]) -> int:
     """Write a batch of different findings; give how many of them are new."""
     columns = sql.SQL(", ").join(map(sql.Identifier, _WRITTEN))
     copy = sql.SQL(
@@ -297,7 +305,7 @@ async def upsert_batch(db: Connection, account_id: int, records: Sequence[Record
     return new
 
 
-async def sort_in(db: Connection) -> None:
+async def flush_search_index(db: Connection) -> None:
     """Bring the search index up to date with the batches written so far."""
     await db.execute("SELECT gin_clean_pending_list('finding_search_text')")
 
@@ -344,7 +352,7 @@ _TYPES = [  # of the columns above, then of search_text and the two flags
 ]
 
 
-def _row(record: Record) -> tuple[Any, ...]:
+def _row(record: FindingRecord) -> tuple[Any, ...]:
     f, evidence = record.finding, record.finding.resolution_evidence
     return (
         f.id,

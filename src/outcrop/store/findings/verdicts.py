@@ -6,16 +6,16 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from outcrop.domain.finding import Confidence, Validation
-from outcrop.store.db import Connection, one
+from outcrop.store.db import Connection, fetch_single_row
 
-NEVER = datetime(1970, 1, 1, tzinfo=UTC)  # when a credential was checked that nobody has asked about
+NEVER_CHECKED = datetime(1970, 1, 1, tzinfo=UTC)  # when a credential was checked that nobody has asked about
 _BEGINNING = datetime(1, 1, 2, tzinfo=UTC)
 _LOCK_ASKING = 7_264_005
 _COLUMNS = "status, confidence, reason, services, asked, test_mode, canary, checked_at"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class StoredVerdict:
     """A verdict, and when it was given."""
 
     status: Validation
@@ -28,20 +28,22 @@ class Said:
     checked_at: datetime
 
 
-async def select(db: Connection, account_id: int, fingerprints: Sequence[bytes]) -> dict[bytes, Said]:
+async def select(
+    db: Connection, account_id: int, fingerprints: Sequence[bytes]
+) -> dict[bytes, StoredVerdict]:
     cursor = await db.execute(
         f"SELECT fingerprint, {_COLUMNS} FROM verdicts WHERE account_id = %s AND fingerprint = ANY(%s)".encode(),
         [account_id, list(fingerprints)],
     )
     return {
-        row[0]: Said(
+        row[0]: StoredVerdict(
             Validation(row[1]), Confidence(row[2]), row[3], tuple(row[4]), row[5], row[6], row[7], row[8]
         )
         for row in await cursor.fetchall()
     }
 
 
-async def save(db: Connection, account_id: int, said: Mapping[bytes, Said]) -> None:
+async def save(db: Connection, account_id: int, said: Mapping[bytes, StoredVerdict]) -> None:
     """Keep verdicts; a newer one replaces an older one."""
     async with db.cursor() as cursor:
         await cursor.executemany(
@@ -69,7 +71,7 @@ async def save(db: Connection, account_id: int, said: Mapping[bytes, Said]) -> N
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredCredential:
     """A credential that is kept, with one finding that holds it."""
 
     account_id: int
@@ -81,16 +83,16 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Due(Stored):
+class DueCredential(StoredCredential):
     """One whose verdict is old."""
 
     status: Validation
     checked_at: datetime
 
 
-async def due(
-    db: Connection, *, before: datetime, undecided_before: datetime, after: Due | None, most: int
-) -> list[Due]:
+async def select_due(
+    db: Connection, *, before: datetime, undecided_before: datetime, after: DueCredential | None, most: int
+) -> list[DueCredential]:
     """Give credentials of active findings that were last checked before a moment, of whatever account, each once, the oldest first.
 
     What nobody could tell is due sooner than what an issuer has said. `after` is the last of those given before.
@@ -109,12 +111,12 @@ async def due(
         [undecided_before, before, *place, most],
     )
     return [
-        Due(row[0], row[1], row[2], row[3], row[4], row[5], Validation(row[6]), row[7])
+        DueCredential(row[0], row[1], row[2], row[3], row[4], row[5], Validation(row[6]), row[7])
         for row in await cursor.fetchall()
     ]
 
 
-async def stored(db: Connection, account_id: int, finding_id: UUID) -> Stored | None:
+async def select_credential(db: Connection, account_id: int, finding_id: UUID) -> StoredCredential | None:
     """Give the credential of a finding; None where it is not kept, or there is no such finding."""
     cursor = await db.execute(
         """SELECT account_id, id, fingerprint, secret_box, rule, pattern_secret_type FROM findings
@@ -122,20 +124,20 @@ async def stored(db: Connection, account_id: int, finding_id: UUID) -> Stored | 
         [account_id, finding_id],
     )
     row = await cursor.fetchone()
-    return None if row is None else Stored(*row)
+    return None if row is None else StoredCredential(*row)
 
 
-async def try_hold(db: Connection) -> bool:
+async def try_lock_revalidation(db: Connection) -> bool:
     """Be the only one who asks again, for as long as this connection lives; False where another is."""
-    (held,) = await one(db, f"SELECT pg_try_advisory_lock({_LOCK_ASKING})")
+    (held,) = await fetch_single_row(db, f"SELECT pg_try_advisory_lock({_LOCK_ASKING})")
     return bool(held)
 
 
-async def let_go(db: Connection) -> None:
+async def unlock_revalidation(db: Connection) -> None:
     await db.execute(f"SELECT pg_advisory_unlock({_LOCK_ASKING})".encode())
 
 
-async def finding_ids(db: Connection, account_id: int, fingerprint: bytes) -> list[UUID]:
+async def select_finding_ids(db: Connection, account_id: int, fingerprint: bytes) -> list[UUID]:
     """Give the findings that hold a credential."""
     cursor = await db.execute(
         "SELECT id FROM findings WHERE account_id = %s AND fingerprint = %s ORDER BY id",

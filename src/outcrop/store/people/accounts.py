@@ -10,7 +10,7 @@ from psycopg.errors import UniqueViolation
 from outcrop.domain.account import Account, Member, Plan, Role
 from outcrop.domain.errors import BadInputError
 from outcrop.store.db import Connection
-from outcrop.store.findings.rollups import LOCK_FOLD
+from outcrop.store.findings.rollups import FOLD_LOCK
 
 _ACCOUNT = "id, slug, plan, email, created_at"
 _MEMBER = "m.id, a.slug, m.email, m.role, m.created_at"
@@ -46,7 +46,7 @@ async def update_plan(db: Connection, account_id: int, plan: Plan) -> None:
 
 async def delete(db: Connection, account_id: int) -> None:
     """Remove every trace of the account. The fold is kept out meanwhile, so that it writes no count of it again."""
-    await db.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK_FOLD])
+    await db.execute("SELECT pg_advisory_xact_lock(%s)", [FOLD_LOCK])
     await db.execute("DELETE FROM accounts WHERE id = %s", [account_id])
     await db.execute("DELETE FROM audit WHERE account_id = %s", [account_id])
     await db.execute("DELETE FROM rollups WHERE account_id = %s", [account_id])
@@ -84,7 +84,7 @@ async def select_members(db: Connection, account_id: int | None = None) -> list[
     ]
 
 
-async def select_member(db: Connection, email: str) -> tuple[int, Member] | None:
+async def lock_member(db: Connection, email: str) -> tuple[int, Member] | None:
     """Lock a member; give the account's id with it."""
     cursor = await db.execute(
         f"""SELECT a.id, {_MEMBER} FROM members m JOIN accounts a ON a.id = m.account_id
@@ -96,7 +96,7 @@ async def select_member(db: Connection, email: str) -> tuple[int, Member] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class MemberCredentials:
     """What a member's password is compared with."""
 
     account_id: int
@@ -109,13 +109,13 @@ _CREDENTIALS = (
 )
 
 
-async def select_credentials(db: Connection, email: str) -> Credentials | None:
+async def select_credentials(db: Connection, email: str) -> MemberCredentials | None:
     """Find who an e-mail address belongs to, whatever the account: nobody has said yet who they are."""
     cursor = await db.execute(f"{_CREDENTIALS} WHERE lower(m.email) = lower(%s)".encode(), [email])
     return _credentials(await cursor.fetchone())
 
 
-async def lock_credentials(db: Connection, slug: str, member_id: UUID) -> Credentials | None:
+async def lock_credentials(db: Connection, slug: str, member_id: UUID) -> MemberCredentials | None:
     """Keep a member as it is until the transaction ends."""
     cursor = await db.execute(
         f"{_CREDENTIALS} WHERE a.slug = %s AND m.id = %s FOR UPDATE OF m".encode(), [slug, member_id]
@@ -123,12 +123,12 @@ async def lock_credentials(db: Connection, slug: str, member_id: UUID) -> Creden
     return _credentials(await cursor.fetchone())
 
 
-async def hold(db: Connection, account_id: int) -> None:
+async def lock_account(db: Connection, account_id: int) -> None:
     """Let one change after the other happen to an account's members, until the transaction ends."""
     await db.execute("SELECT 1 FROM accounts WHERE id = %s FOR NO KEY UPDATE", [account_id])
 
 
-async def find_member(db: Connection, account_id: int, member_id: UUID) -> Member | None:
+async def select_member(db: Connection, account_id: int, member_id: UUID) -> Member | None:
     cursor = await db.execute(
         f"SELECT {_MEMBER} FROM members m JOIN accounts a ON a.id = m.account_id WHERE a.id = %s AND m.id = %s".encode(),
         [account_id, member_id],
@@ -167,9 +167,9 @@ def _account(row: tuple[int, str, str, str, datetime]) -> Account:
     return Account(row[0], row[1], Plan(row[2]), row[3], row[4])
 
 
-def _credentials(row: tuple[Any, ...] | None) -> Credentials | None:
+def _credentials(row: tuple[Any, ...] | None) -> MemberCredentials | None:
     return (
         None
         if row is None
-        else Credentials(row[0], Member(row[1], row[2], row[3], Role(row[4]), row[5]), row[6])
+        else MemberCredentials(row[0], Member(row[1], row[2], row[3], Role(row[4]), row[5]), row[6])
     )

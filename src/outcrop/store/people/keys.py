@@ -43,7 +43,7 @@ async def revoke(db: Connection, key_id: UUID, *, now: datetime) -> tuple[int, s
     return row[0], row[1], row[2]
 
 
-class Refusal(StrEnum):
+class KeyRefusal(StrEnum):
     INVALID = "invalid_token"
     REVOKED = "revoked_token"
     PLAN = "plan_required"
@@ -51,7 +51,7 @@ class Refusal(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class RateWindow:
     """The minute the request was counted in; None of it where there is no limit."""
 
     limit: int
@@ -60,10 +60,10 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Admission:
     caller: Caller | None
-    refusal: Refusal | None = None
-    window: Window | None = None
+    refusal: KeyRefusal | None = None
+    window: RateWindow | None = None
 
 
 # A window opens with its first request and lasts 60 s of the database's clock. The row lock makes the count exact whoever else
@@ -91,7 +91,7 @@ FROM k LEFT JOIN hit ON true LEFT JOIN rate_windows w ON w.key_id = k.id
 """
 
 
-async def enter(db: Connection, digest: bytes, *, limit: int | None) -> Entry:
+async def admit_request(db: Connection, digest: bytes, *, limit: int | None) -> Admission:
     """Look the key up and count the request, in one statement of its own. `limit` replaces the plan's; 0 is no limit."""
     caps = {
         plan.value: limit or cap if limit != 0 else 2**31 - 1 for plan, cap in REQUESTS_PER_MINUTE.items()
@@ -99,17 +99,17 @@ async def enter(db: Connection, digest: bytes, *, limit: int | None) -> Entry:
     cursor = await db.execute(_ENTER, {"digest": digest, **caps})
     row = await cursor.fetchone()
     if row is None:
-        return Entry(None, Refusal.INVALID)
+        return Admission(None, KeyRefusal.INVALID)
     account_id, key_id, email, plan, revoked, expired, cap, used, left = row
     if revoked:
-        return Entry(None, Refusal.REVOKED)
+        return Admission(None, KeyRefusal.REVOKED)
     if expired:
-        return Entry(None, Refusal.INVALID)
+        return Admission(None, KeyRefusal.INVALID)
     if Plan(plan) not in REQUESTS_PER_MINUTE:
-        return Entry(None, Refusal.PLAN)
+        return Admission(None, KeyRefusal.PLAN)
     # A window that another request opened after this statement's snapshot shows as over: its end is a minute away at most.
     reset = left if left is not None and left >= 1 else 60 if used is None else 1
     if used is None:
-        return Entry(None, Refusal.RATE, Window(cap, 0, reset))
-    window = None if limit == 0 else Window(cap, cap - used, reset)
-    return Entry(Caller(account_id, key_id, email), None, window)
+        return Admission(None, KeyRefusal.RATE, RateWindow(cap, 0, reset))
+    window = None if limit == 0 else RateWindow(cap, cap - used, reset)
+    return Admission(Caller(account_id, key_id, email), None, window)

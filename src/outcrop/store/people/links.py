@@ -12,7 +12,7 @@ _LINK = "l.id, l.kind, a.slug, l.email, l.role, l.created_by, l.created_at, l.ex
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class UsedLink:
     """A link that has just been used up."""
 
     link: OneTimeLink
@@ -53,7 +53,7 @@ async def select(db: Connection, digest: bytes, *, now: datetime) -> OneTimeLink
     return None if row is None else _link(row)
 
 
-async def take(db: Connection, digest: bytes, *, now: datetime) -> Taken | None:
+async def use_link(db: Connection, digest: bytes, *, now: datetime) -> UsedLink | None:
     """Use a link up: whoever comes second, or at the same time, gets none."""
     cursor = await db.execute(
         f"""DELETE FROM links l USING accounts a WHERE a.id = l.account_id AND l.digest = %s AND l.expires_at > %s
@@ -61,7 +61,7 @@ async def take(db: Connection, digest: bytes, *, now: datetime) -> Taken | None:
         [digest, now],
     )
     row = await cursor.fetchone()
-    return None if row is None else Taken(_link(row[:8]), row[8], row[9])
+    return None if row is None else UsedLink(_link(row[:8]), row[8], row[9])
 
 
 async def select_invitations(db: Connection, account_id: int) -> list[OneTimeLink]:
@@ -98,7 +98,7 @@ async def delete_invitations_by(db: Connection, account_id: int, member_id: UUID
     ).rowcount
 
 
-async def sweep(db: Connection, *, now: datetime) -> int:
+async def delete_expired(db: Connection, *, now: datetime) -> int:
     """Forget links that have expired, whosever they are."""
     return (await db.execute("DELETE FROM links WHERE expires_at <= %s", [now])).rowcount
 

@@ -18,15 +18,15 @@ _threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="password")
 _room = threading.BoundedSemaphore(_WAITING)
 
 
-class BusyError(Exception):
+class PasswordQueueFullError(Exception):
     """More passwords are waiting to be looked at than can be in good time."""
 
 
-async def hashed(password: str) -> str:
+async def hash_password(password: str) -> str:
     return await _apart(lambda: _HASHER.hash(_bytes(password)))
 
 
-async def matches(password_hash: str | None, password: str) -> bool:
+async def verify_password(password_hash: str | None, password: str) -> bool:
     """Compare; without a hash, as for an unknown e-mail address, do the same work and say no."""
     return await _apart(lambda: _matches(password_hash, password))
 
@@ -48,7 +48,7 @@ def _matches(password_hash: str | None, password: str) -> bool:
 
 async def _apart(work: Callable[[], T]) -> T:
     if not _room.acquire(blocking=False):
-        raise BusyError
+        raise PasswordQueueFullError
     try:
         return await asyncio.get_running_loop().run_in_executor(_threads, work)
     finally:

@@ -15,7 +15,7 @@ class SecondFactor:
     confirmed: bool
 
 
-async def save(db: Connection, account_id: int, member_id: UUID, box: bytes) -> None:
+async def save_unconfirmed(db: Connection, account_id: int, member_id: UUID, box: bytes) -> None:
     """Keep a secret that is still to be confirmed, in place of an earlier one that never was."""
     await db.execute(
         """INSERT INTO second_factors (member_id, account_id, box) VALUES (%s, %s, %s)
@@ -45,7 +45,7 @@ async def confirm(
     await db.execute("INSERT INTO recovery_codes SELECT %s, unnest(%s::bytea[])", [member_id, list(digests)])
 
 
-async def use_step(db: Connection, account_id: int, member_id: UUID, step: int) -> None:
+async def update_last_step(db: Connection, account_id: int, member_id: UUID, step: int) -> None:
     await db.execute(
         "UPDATE second_factors SET last_step = %s WHERE account_id = %s AND member_id = %s",
         [step, account_id, member_id],

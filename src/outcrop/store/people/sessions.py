@@ -7,7 +7,7 @@ from uuid import UUID
 from outcrop.domain.account import Account, Member, Plan, Role, SessionSummary, SignedInMember
 from outcrop.store.db import Connection
 
-IDLE, LONGEST = timedelta(days=14), timedelta(days=30)
+MAX_IDLE, MAX_AGE = timedelta(days=14), timedelta(days=30)
 _TOUCH_EVERY = timedelta(minutes=1)
 
 
@@ -30,13 +30,13 @@ async def insert(
     )
 
 
-async def resume(db: Connection, digest: bytes, *, now: datetime) -> SignedInMember | None:
+async def resume_session(db: Connection, digest: bytes, *, now: datetime) -> SignedInMember | None:
     """Tell whose session it is. Role and plan are those of this moment; the use is noted at most once a minute."""
     cursor = await db.execute(
         """SELECT s.id, s.last_used_at, m.id, m.email, m.role, m.created_at, a.id, a.slug, a.plan, a.email, a.created_at
            FROM sessions s JOIN members m ON m.id = s.member_id JOIN accounts a ON a.id = m.account_id
            WHERE s.digest = %s AND s.created_at > %s AND s.last_used_at > %s""",
-        [digest, now - LONGEST, now - IDLE],
+        [digest, now - MAX_AGE, now - MAX_IDLE],
     )
     row = await cursor.fetchone()
     if row is None:
@@ -87,10 +87,10 @@ async def delete_all(db: Connection, account_id: int, member_id: UUID, *, keep: 
     return cursor.rowcount
 
 
-async def sweep(db: Connection, *, now: datetime) -> int:
+async def delete_expired(db: Connection, *, now: datetime) -> int:
     """Forget sessions that are over, whosever they are."""
     cursor = await db.execute(
-        "DELETE FROM sessions WHERE created_at <= %s OR last_used_at <= %s", [now - LONGEST, now - IDLE]
+        "DELETE FROM sessions WHERE created_at <= %s OR last_used_at <= %s", [now - MAX_AGE, now - MAX_IDLE]
     )
     return cursor.rowcount
 

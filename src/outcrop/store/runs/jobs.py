@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from procrastinate import App
 
 QUEUE = "outcrop"
-ASKED = "asked"  # what a person waits for: not behind runs that take hours
+INTERACTIVE_QUEUE = "asked"  # what a person waits for: not behind runs that take hours
 
 
 async def migrate(db: Connection) -> None:
@@ -48,7 +48,7 @@ def _writer() -> "App":
     return procrastinate.App(connector=procrastinate.PsycopgConnector())
 
 
-async def defer(
+async def defer_jobs(
     db: Connection, task: str, jobs: Sequence[tuple[str, dict[str, Any]]], queue: str = QUEUE
 ) -> None:
     """Have a task run once for each lock and its arguments; of those with the same lock one runs at a time."""
@@ -60,7 +60,7 @@ async def defer(
         )
 
 
-async def is_waiting(db: Connection, lock: str) -> bool:
+async def is_queued(db: Connection, lock: str) -> bool:
     """Tell whether a job with this lock waits to be begun."""
     cursor = await db.execute(
         "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE lock = %s AND status = 'todo')", [lock]
@@ -69,7 +69,7 @@ async def is_waiting(db: Connection, lock: str) -> bool:
     return row is not None and bool(row[0])
 
 
-async def release_stalled(db: Connection, dead_after: float) -> list[dict[str, Any]]:
+async def requeue_stalled(db: Connection, dead_after: float) -> list[dict[str, Any]]:
     """Let jobs wait again whose worker has not been heard of for so many seconds, or is gone; give their arguments.
 
     While the database was away nobody could be heard of, so its return is waited for as long. They are written as procrastinate's
@@ -81,7 +81,7 @@ async def release_stalled(db: Connection, dead_after: float) -> list[dict[str, A
              AND (w.id IS NULL OR w.last_heartbeat < now() - make_interval(secs => %s))
              AND pg_postmaster_start_time() < now() - make_interval(secs => %s)
            FOR UPDATE OF j SKIP LOCKED""",
-        [[QUEUE, ASKED], dead_after, dead_after],
+        [[QUEUE, INTERACTIVE_QUEUE], dead_after, dead_after],
     )
     stalled = await cursor.fetchall()
     for job_id, _ in stalled:

@@ -12,7 +12,7 @@ from outcrop.domain.paging import Page
 from outcrop.domain.scan import COUNTERS, Gap, ScanRun, ScanStatus, ScanType, SourceState, Trigger
 from outcrop.store.db import Connection, snapshot
 
-PLAN = "plan"  # the source that stands for the plan itself: a run does not end before it
+PLAN_SOURCE = "plan"  # the source that stands for the plan itself: a run does not end before it
 _MOST_GAPS = 1_000  # that a run tells of; how many more there are is told as one
 _MINE = "account_id = %s AND scan_id = %s AND source = %s"
 
@@ -130,7 +130,7 @@ def _gaps(gaps: Sequence[Gap]) -> Jsonb:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class UnfinishedRun:
     """A run that has not ended: what it was made from."""
 
     status: ScanStatus
@@ -140,7 +140,7 @@ class Planned:
     sources: int
 
 
-async def begin(db: Connection, account_id: int, scan_id: UUID, *, now: datetime) -> Planned | None:
+async def start_run(db: Connection, account_id: int, scan_id: UUID, *, now: datetime) -> UnfinishedRun | None:
     """Let a run be running, and lock it; None where it has ended."""
     cursor = await db.execute(
         """UPDATE scans SET status = 'running', started_at = coalesce(started_at, %s)
@@ -150,7 +150,7 @@ async def begin(db: Connection, account_id: int, scan_id: UUID, *, now: datetime
         [now, account_id, scan_id],
     )
     row = await cursor.fetchone()
-    return None if row is None else Planned(ScanStatus(row[0]), Trigger(row[1]), row[2], row[3], row[4])
+    return None if row is None else UnfinishedRun(ScanStatus(row[0]), Trigger(row[1]), row[2], row[3], row[4])
 
 
 async def add_sources(
@@ -166,7 +166,7 @@ async def add_sources(
     return [name for (name,) in await cursor.fetchall()]
 
 
-async def is_under_way(db: Connection, account_id: int, target_id: UUID) -> bool:
+async def has_unfinished_run(db: Connection, account_id: int, target_id: UUID) -> bool:
     """Tell whether a run of this target has not ended yet."""
     cursor = await db.execute(
         "SELECT 1 FROM scans WHERE account_id = %s AND target_id = %s AND finished_at IS NULL LIMIT 1",
@@ -175,17 +175,17 @@ async def is_under_way(db: Connection, account_id: int, target_id: UUID) -> bool
     return await cursor.fetchone() is not None
 
 
-async def hold(db: Connection, foreground: int) -> None:
+async def lock_foreground(db: Connection, foreground: int) -> None:
     """Hold a run in the foreground for as long as this connection lives."""
     await db.execute("SELECT pg_advisory_lock(%s)", [foreground])
 
 
-async def let_go(db: Connection, foreground: int) -> None:
+async def unlock_foreground(db: Connection, foreground: int) -> None:
     await db.execute("SELECT pg_advisory_unlock(%s)", [foreground])
 
 
 @dataclass(frozen=True, slots=True)
-class Orphan:
+class OrphanedRun:
     """A run whose command has died."""
 
     account_id: int
@@ -194,7 +194,7 @@ class Orphan:
     sources: list[str]  # that have not ended
 
 
-async def take_orphans(db: Connection) -> list[Orphan]:
+async def claim_orphaned_runs(db: Connection) -> list[OrphanedRun]:
     """Take the runs of commands that have died, of whatever account, and give what is left of each to do."""
     cursor = await db.execute(
         """UPDATE scans s SET foreground = NULL, status = 'interrupted'
@@ -203,10 +203,10 @@ async def take_orphans(db: Connection) -> list[Orphan]:
                SELECT source FROM scan_sources q
                WHERE q.account_id = s.account_id AND q.scan_id = s.id AND q.status IN ('queued', 'running'))"""
     )
-    return [Orphan(*row) for row in await cursor.fetchall()]
+    return [OrphanedRun(*row) for row in await cursor.fetchall()]
 
 
-async def unfinished(db: Connection) -> list[tuple[int, UUID]]:
+async def select_unfinished(db: Connection) -> list[tuple[int, UUID]]:
     """Name the runs that have not ended, of whatever account."""
     return list(
         await (
@@ -223,7 +223,7 @@ async def set_waiting(db: Connection, account_id: int, scan_id: UUID, why: str |
     )
 
 
-async def interrupt(db: Connection, account_id: int, scan_id: UUID) -> None:
+async def mark_interrupted(db: Connection, account_id: int, scan_id: UUID) -> None:
     """Say that a run waits to be picked up again."""
     await db.execute(
         "UPDATE scans SET status = 'interrupted' WHERE account_id = %s AND id = %s AND status = 'running'",
@@ -232,7 +232,7 @@ async def interrupt(db: Connection, account_id: int, scan_id: UUID) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class RunEnd:
+class RunResult:
     """How a run ended."""
 
     status: ScanStatus
@@ -242,9 +242,9 @@ class RunEnd:
     error: str | None
 
 
-async def end(
+async def finish_run(
     db: Connection, account_id: int, scan_id: UUID, *, now: datetime, error: str | None = None
-) -> RunEnd | None:
+) -> RunResult | None:
     """End a run whose sources have all ended; give how it ended, or None where it goes on.
 
     It has failed where something failed and no source could be read; a plan that broke off is not the end of what it had found.
@@ -256,7 +256,7 @@ async def end(
     if (run := await cursor.fetchone()) is None:
         return None
     cursor = await db.execute(
-        f"""SELECT count(*) FILTER (WHERE status IN ('queued', 'running')), count(*) FILTER (WHERE status = 'done' AND source <> '{PLAN}'),
+        f"""SELECT count(*) FILTER (WHERE status IN ('queued', 'running')), count(*) FILTER (WHERE status = 'done' AND source <> '{PLAN_SOURCE}'),
                    coalesce(sum(findings_new), 0), coalesce(sum(findings_seen), 0), coalesce(sum(findings_resolved), 0),
                    min(error) FILTER (WHERE status = 'failed'), {_SUMS}
             FROM scan_sources WHERE account_id = %s AND scan_id = %s""".encode(),
@@ -293,19 +293,19 @@ async def end(
             *(_gaps(gaps), error, account_id, scan_id),
         ],
     )
-    return RunEnd(status, int(new), int(seen), int(resolved), error)
+    return RunResult(status, int(new), int(seen), int(resolved), error)
 
 
 # --- one source of a run
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ClaimedSource:
     spec: dict[str, Any]
     tries: int
 
 
-async def take_source(db: Connection, account_id: int, scan_id: UUID, source: str) -> Taken | None:
+async def claim_source(db: Connection, account_id: int, scan_id: UUID, source: str) -> ClaimedSource | None:
     """Begin with a source, once more if need be; None where it has ended, or its run has."""
     cursor = await db.execute(
         f"""UPDATE scan_sources q SET status = 'running', tries = tries + 1, progress = '{{}}', coverage_gaps = '[]', error = NULL
@@ -315,7 +315,7 @@ async def take_source(db: Connection, account_id: int, scan_id: UUID, source: st
         [account_id, scan_id, source],
     )
     row = await cursor.fetchone()
-    return None if row is None else Taken(*row)
+    return None if row is None else ClaimedSource(*row)
 
 
 async def release_source(db: Connection, account_id: int, scan_id: UUID, source: str) -> None:
@@ -324,7 +324,7 @@ async def release_source(db: Connection, account_id: int, scan_id: UUID, source:
         f"UPDATE scan_sources SET status = 'queued', tries = tries - 1 WHERE {_MINE} AND status = 'running'".encode(),
         [account_id, scan_id, source],
     )
-    await interrupt(db, account_id, scan_id)
+    await mark_interrupted(db, account_id, scan_id)
 
 
 async def set_progress(
@@ -336,7 +336,7 @@ async def set_progress(
     )
 
 
-async def count(
+async def add_counts(
     db: Connection,
     account_id: int,
     scan_id: UUID,
@@ -354,7 +354,7 @@ async def count(
     )
 
 
-async def end_source(
+async def finish_source(
     db: Connection,
     account_id: int,
     scan_id: UUID,

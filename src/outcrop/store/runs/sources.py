@@ -13,7 +13,7 @@ _LOCK_RECORDING = 7_264_004
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class SourceCheckpoint:
     """What the last whole look at a source has left."""
 
     changed: str | None
@@ -22,16 +22,18 @@ class Read:
     scan_id: UUID | None
 
 
-async def select(db: Connection, account_id: int, source: str) -> Read | None:
+async def select_checkpoint(db: Connection, account_id: int, source: str) -> SourceCheckpoint | None:
     cursor = await db.execute(
         "SELECT changed, rules, tips, scan_id FROM sources WHERE account_id = %s AND source = %s",
         [account_id, source],
     )
     row = await cursor.fetchone()
-    return None if row is None else Read(row[0], row[1], tuple((row[2] or b"").split()), row[3])
+    return None if row is None else SourceCheckpoint(row[0], row[1], tuple((row[2] or b"").split()), row[3])
 
 
-async def save(db: Connection, account_id: int, source: str, read: Read, *, now: datetime) -> None:
+async def save_checkpoint(
+    db: Connection, account_id: int, source: str, read: SourceCheckpoint, *, now: datetime
+) -> None:
     await db.execute(
         """INSERT INTO sources (account_id, source, changed, rules, tips, scan_id, scanned_at) VALUES (%s, %s, %s, %s, %s, %s, %s)
            ON CONFLICT (account_id, source) DO UPDATE SET changed = excluded.changed, rules = excluded.rules, tips = excluded.tips,
@@ -40,7 +42,7 @@ async def save(db: Connection, account_id: int, source: str, read: Read, *, now:
     )
 
 
-async def forget_changed(db: Connection, account_id: int, source: str) -> None:
+async def clear_change_marker(db: Connection, account_id: int, source: str) -> None:
     """Let the next look at a source be a real one: another run than the last whole look has met some of its findings since."""
     await db.execute(
         "UPDATE sources SET changed = NULL WHERE account_id = %s AND source = %s", [account_id, source]
@@ -48,7 +50,7 @@ async def forget_changed(db: Connection, account_id: int, source: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StoredFinding:
     """A finding with what is needed to tell whether it is still there."""
 
     finding: Finding
@@ -61,7 +63,7 @@ class Standing:
     blobs: frozenset[bytes]
 
 
-async def findings_in(db: Connection, account_id: int, source: str) -> list[Standing]:
+async def select_findings(db: Connection, account_id: int, source: str) -> list[StoredFinding]:
     """Give every finding of a source, closed ones too."""
     cursor = await db.execute(
         f"""SELECT source_path, secret_box, fingerprint, commit_id, media_type, last_scan_id,
@@ -71,8 +73,15 @@ async def findings_in(db: Connection, account_id: int, source: str) -> list[Stan
         [account_id, source],
     )
     return [
-        Standing(
-            rows.finding(row[7:]), row[0] or b"", row[1], row[2], row[3], row[4], row[5], frozenset(row[6])
+        StoredFinding(
+            rows.build_finding(row[7:]),
+            row[0] or b"",
+            row[1],
+            row[2],
+            row[3],
+            row[4],
+            row[5],
+            frozenset(row[6]),
         )
         for row in await cursor.fetchall()
     ]
@@ -94,7 +103,7 @@ async def set_occurrences(
     )
 
 
-async def seen_unchanged(
+async def mark_unchanged_seen(
     db: Connection, account_id: int, source: str, *, last: UUID, scan_id: UUID, now: datetime
 ) -> int:
     """Let a run have seen what the last whole look saw: nothing has changed since. Give how many that are."""
@@ -103,7 +112,7 @@ async def seen_unchanged(
     )
 
 
-async def touch(
+async def mark_seen(
     db: Connection, account_id: int, finding_ids: Sequence[UUID], *, scan_id: UUID, now: datetime
 ) -> int:
     """Let a run have seen these findings, once; give how many it had not seen yet."""
@@ -129,7 +138,7 @@ async def _seen(
     return cursor.rowcount
 
 
-async def spread(db: Connection, account_id: int, fingerprints: Sequence[bytes]) -> dict[bytes, int]:
+async def count_places(db: Connection, account_id: int, fingerprints: Sequence[bytes]) -> dict[bytes, int]:
     """Give in how many places each credential stands."""
     cursor = await db.execute(
         "SELECT fingerprint, count(*) FROM findings WHERE account_id = %s AND fingerprint = ANY(%s) GROUP BY 1",
@@ -139,7 +148,7 @@ async def spread(db: Connection, account_id: int, fingerprints: Sequence[bytes])
 
 
 @dataclass(frozen=True, slots=True)
-class There:
+class LockedFinding:
     """A finding that stands at a place already, locked."""
 
     finding: Finding
@@ -151,7 +160,9 @@ async def lock_recording(db: Connection, account_id: int) -> None:
     await db.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK_RECORDING, account_id])
 
 
-async def lock_at(db: Connection, account_id: int, identities: Sequence[bytes]) -> dict[bytes, There]:
+async def lock_findings(
+    db: Connection, account_id: int, identities: Sequence[bytes]
+) -> dict[bytes, LockedFinding]:
     """Give and lock the findings at these places, in one order for everybody; nobody else adds one there meanwhile."""
     await lock_recording(db, account_id)
     cursor = await db.execute(
@@ -159,10 +170,10 @@ async def lock_at(db: Connection, account_id: int, identities: Sequence[bytes]) 
             WHERE account_id = %s AND identity = ANY(%s) ORDER BY id FOR NO KEY UPDATE""".encode(),
         [account_id, list(identities)],
     )
-    return {row[0]: There(rows.finding(row[2:]), row[1]) for row in await cursor.fetchall()}
+    return {row[0]: LockedFinding(rows.build_finding(row[2:]), row[1]) for row in await cursor.fetchall()}
 
 
-async def etag(db: Connection, account_id: int, key: str) -> tuple[str, bytes] | None:
+async def select_etag(db: Connection, account_id: int, key: str) -> tuple[str, bytes] | None:
     cursor = await db.execute(
         "SELECT etag, body FROM etags WHERE account_id = %s AND key = %s", [account_id, key]
     )
@@ -177,7 +188,7 @@ async def save_etag(db: Connection, account_id: int, key: str, tag: str, body: b
     )
 
 
-async def make_stale(db: Connection, *, before: datetime) -> list[tuple[int, UUID]]:
+async def mark_stale(db: Connection, *, before: datetime) -> list[tuple[int, UUID]]:
     """Let findings be stale that no run has seen for long, whatever account they are of: time passes for all alike."""
     cursor = await db.execute(
         """UPDATE findings f SET status = 'stale' FROM accounts a, LATERAL (

@@ -14,7 +14,7 @@ _TARGET = (
 )
 
 
-async def hold(db: Connection, account_id: int) -> None:
+async def lock_account(db: Connection, account_id: int) -> None:
     """Keep others from adding to this account until the transaction ends: what is looked up first cannot come meanwhile."""
     await db.execute("SELECT 1 FROM accounts WHERE id = %s FOR NO KEY UPDATE", [account_id])
 
@@ -83,7 +83,7 @@ async def delete(db: Connection, account_id: int, target_id: UUID) -> Target | N
     return None if row is None else _target(row)
 
 
-async def due(db: Connection, now: datetime) -> list[tuple[int, Target]]:
+async def lock_due(db: Connection, now: datetime) -> list[tuple[int, Target]]:
     """Lock the targets whose time has come, each with its account's id, the longest due first.
 
     The one query over all accounts: the scheduler serves them all, and shows what it reads to none. What another scheduler
@@ -96,14 +96,16 @@ async def due(db: Connection, now: datetime) -> list[tuple[int, Target]]:
     return [(row[0], _target(row[1:])) for row in await cursor.fetchall()]
 
 
-async def set_next(db: Connection, account_id: int, target_id: UUID, next_run_at: datetime | None) -> None:
+async def update_next_run(
+    db: Connection, account_id: int, target_id: UUID, next_run_at: datetime | None
+) -> None:
     await db.execute(
         "UPDATE targets SET next_run_at = %s WHERE account_id = %s AND id = %s",
         [next_run_at, account_id, target_id],
     )
 
 
-async def credential_box(db: Connection, account_id: int, target_id: UUID) -> bytes | None:
+async def select_credential_box(db: Connection, account_id: int, target_id: UUID) -> bytes | None:
     """Give a target's encrypted credential, None where it has none or is gone."""
     cursor = await db.execute(
         "SELECT credential_box FROM targets WHERE account_id = %s AND id = %s", [account_id, target_id]
