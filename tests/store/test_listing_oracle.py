@@ -312,12 +312,12 @@ def _counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
         return call
 
     with monkeypatch.context() as patch:
-        for name in ("locate", "locate_score"):
+        for name in ("find_buckets", "find_score_buckets"):
             patch.setattr(rollups, name, counted(getattr(rollups, name), name))
         for way in ("walk_sql", "gather_sql", "search"):
             patch.setattr(listing, f"_{way}", counted(getattr(listing, f"_{way}"), way))
         yield taken
-    taken["jump"] = taken["locate"] + taken["locate_score"]
+    taken["jump"] = taken["find_buckets"] + taken["find_score_buckets"]
     taken["walk"] = taken["walk_sql"] - taken["jump"]  # a jump ends in a walk
 
 
@@ -432,8 +432,8 @@ def test_every_list_is_what_plain_sql_says(
             ("last_seen_at", 5),
             ("composite_score", 7),
         ):
-            assert taken[f"locate {column} {kind}"] > 2, (column, kind)
-        assert taken["locate_score"] > 2
+            assert taken[f"find_buckets {column} {kind}"] > 2, (column, kind)
+        assert taken["find_score_buckets"] > 2
     else:
         assert min(taken["walk"], taken["gather_sql"]) > 20
     if cheap == ALWAYS_CHEAP:
