@@ -10,7 +10,7 @@ import pytest
 
 from outcrop.domain.errors import OperatorError
 from outcrop.sources import fork_pool
-from outcrop.sources.fork_pool import Emit, share, spread
+from outcrop.sources.fork_pool import Emit, run_in_processes, run_in_threads
 
 Shared = Callable[[Iterable[Any], fork_pool.Work, int], Iterator[Any]]
 
@@ -20,7 +20,7 @@ def tell_who(batches: Iterator[int], emit: Emit) -> None:
         emit((batch, os.getpid(), threading.get_ident()))
 
 
-@pytest.fixture(params=[spread, share])
+@pytest.fixture(params=[run_in_processes, run_in_threads])
 def shared(request: pytest.FixtureRequest) -> Shared:
     given: Shared = request.param
     return given
@@ -38,9 +38,9 @@ def test_each_batch_is_done_once(shared: Shared, count: int, jobs: int) -> None:
 def test_a_process_that_has_become_large_gives_way_to_another(
     monkeypatch: pytest.MonkeyPatch, jobs: int
 ) -> None:
-    monkeypatch.setattr(fork_pool, "_MOST_OWN", 0)
-    monkeypatch.setattr(fork_pool, "_LEAST_WORK", 0)
-    told = list(spread(range(20), tell_who, jobs))
+    monkeypatch.setattr(fork_pool, "MAX_PRIVATE_BYTES", 0)
+    monkeypatch.setattr(fork_pool, "MIN_CPU_SECONDS", 0)
+    told = list(run_in_processes(range(20), tell_who, jobs))
     assert sorted(batch for batch, *_ in told) == list(range(20))
     assert (
         len({pid for _, pid, _ in told}) >= 20 - jobs
@@ -48,24 +48,24 @@ def test_a_process_that_has_become_large_gives_way_to_another(
 
 
 def test_so_that_what_is_kept_for_each_batch_does_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fork_pool, "_MOST_OWN", 40 << 20)
-    monkeypatch.setattr(fork_pool, "_LEAST_WORK", 0)
+    monkeypatch.setattr(fork_pool, "MAX_PRIVATE_BYTES", 40 << 20)
+    monkeypatch.setattr(fork_pool, "MIN_CPU_SECONDS", 0)
     kept: list[bytes] = []
 
     def keep(batches: Iterator[int], emit: Emit) -> None:
         for batch in batches:
             kept.append(os.urandom(8 << 20))
-            emit((batch, fork_pool._own()))
+            emit((batch, fork_pool.read_private_bytes()))
 
-    told = list(spread(range(30), keep, 2))
+    told = list(run_in_processes(range(30), keep, 2))
     assert sorted(batch for batch, _ in told) == list(range(30))
     assert max(own for _, own in told) < (40 + 8 + 16) << 20  # 240 in all, 120 for each process
     assert max(own for _, own in told) > 40 << 20
 
 
 def test_a_process_that_has_only_begun_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fork_pool, "_MOST_OWN", 0)
-    told = list(spread(range(20), tell_who, 2))
+    monkeypatch.setattr(fork_pool, "MAX_PRIVATE_BYTES", 0)
+    told = list(run_in_processes(range(20), tell_who, 2))
     assert len({pid for _, pid, _ in told}) <= 2
 
 
@@ -85,7 +85,7 @@ def test_a_process_that_is_killed_is_noticed() -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     with pytest.raises(OperatorError, match="ended before its work was done"):
-        list(spread(range(10), killed, 2))
+        list(run_in_processes(range(10), killed, 2))
 
 
 def test_batches_that_end_in_an_error_are_told() -> None:
@@ -94,7 +94,7 @@ def test_batches_that_end_in_an_error_are_told() -> None:
         raise LookupError("no more")
 
     with pytest.raises(LookupError, match="no more"):
-        list(spread(batches(), tell_who, 2))
+        list(run_in_processes(batches(), tell_who, 2))
 
 
 def test_who_stops_listening_stops_the_threads() -> None:
@@ -111,7 +111,7 @@ def test_who_stops_listening_stops_the_threads() -> None:
             emit(batch)
             heard.wait(10)
 
-    told = share(batches(), work, 2)
+    told = run_in_threads(batches(), work, 2)
     next(told)
     told.close()
     heard.set()

@@ -49,9 +49,9 @@ def fetch(host: WebHost, work: Path, limits: GitFolderLimits | None = None) -> R
 
 def contents(repository: Repository) -> set[bytes]:
     """Every blob that came."""
-    _, listing = command.output(repository.folder, "cat-file", "--batch-all-objects", "--batch-check")
+    _, listing = command.run(repository.folder, "cat-file", "--batch-all-objects", "--batch-check")
     ids = [line.split()[0].decode() for line in listing.splitlines() if b" blob " in line]
-    return {command.output(repository.folder, "cat-file", "blob", oid)[1] for oid in ids}
+    return {command.run(repository.folder, "cat-file", "blob", oid)[1] for oid in ids}
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_loose_objects_are_walked_from_the_branch(filled, tmp_path):
     assert contents(found) == {b"first\n", b"second\n", b"b\n"}
     assert found.head == found.refs[b"refs/heads/main"] == filled.git("rev-parse", "HEAD").encode()
     assert found.gaps == []
-    assert command.output(found.folder, "fsck", "--strict")[0] == 0
+    assert command.run(found.folder, "fsck", "--strict")[0] == 0
 
 
 def test_packs_are_indexed_by_ourselves(filled, tmp_path):
@@ -161,7 +161,7 @@ def test_a_shallow_clone_says_so(filled, tmp_path):
         found = fetch(host, tmp_path / "work")
     assert contents(found) == {b"second\n", b"b\n"}
     assert "the clone is shallow: older history is not there" in found.gaps
-    assert command.output(found.folder, "rev-list", "--all")[1].count(b"\n") == 1
+    assert command.run(found.folder, "rev-list", "--all")[1].count(b"\n") == 1
 
 
 def test_nothing_of_the_folder_is_configuration_or_a_path_of_ours(filled, tmp_path):

@@ -15,7 +15,7 @@ from outcrop.runtime import open_runtime
 from outcrop.services import accounts
 from outcrop.services.pipeline.foreground import run_in_foreground
 from outcrop.settings import Settings
-from outcrop.sources.fork_pool import cores
+from outcrop.sources.fork_pool import count_cores
 from outcrop.store.db import UNAVAILABLE
 from outcrop.worker import open_run_context
 
@@ -29,7 +29,7 @@ def scan_for_account(
     settings = start() if validate else start().model_copy(update={"validate_": "off"})
     specs = [_spec(target, kind, settings) for target in targets]
     try:
-        runs = run(lambda: _main(settings, slug, specs, jobs or cores()))
+        runs = run(lambda: _main(settings, slug, specs, jobs or count_cores()))
     except UNAVAILABLE:
         fail("the database went away; a worker goes on with the run when it is back")
     if as_json:

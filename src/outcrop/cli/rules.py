@@ -16,7 +16,7 @@ from outcrop.scanner.engine.ruleset import load, make, read
 from outcrop.scanner.rules.model import BUILT_IN_RULES, Rule
 from outcrop.scanner.rules.toml import each_once, load_paths
 from outcrop.services.local_scan import ScanOptions, scan
-from outcrop.sources.fork_pool import cores
+from outcrop.sources.fork_pool import count_cores
 from outcrop.sources.workspace import cache_folder
 
 app = typer.Typer(
@@ -128,7 +128,9 @@ def _show_findings(path: Path, wanted: list[str], own: list[Path], *, as_json: b
     ruleset = load(own, cache=cache)
     if unknown := [name for name in wanted if name not in ruleset.rules.ids]:
         raise BadInputError(f"--rule {unknown[0]}: there is no such rule")
-    options = ScanOptions(ruleset=ruleset, floor=Confidence.LOW, jobs=cores(), work=cache, type="folder")
+    options = ScanOptions(
+        ruleset=ruleset, floor=Confidence.LOW, jobs=count_cores(), work=cache, type="folder"
+    )
     report = scan([str(path)], options, lambda _: None)
     if report.failures:
         fail(report.failures[0])

@@ -22,7 +22,7 @@ from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.engine.ruleset import load
 from outcrop.services import local_scan
 from outcrop.services.local_scan import LocalFinding, ScanOptions, ScanReport
-from outcrop.sources.fork_pool import cores
+from outcrop.sources.fork_pool import count_cores
 from outcrop.sources.located import ProgressCallback
 from outcrop.sources.workspace import cache_folder
 
@@ -148,7 +148,7 @@ def scan(  # noqa: PLR0917 - every option of the command
     options = ScanOptions(
         ruleset=load(rules or [], gitleaks=gitleaks_config, cache=cache),
         floor=confidence,
-        jobs=jobs or cores(),
+        jobs=jobs or count_cores(),
         cache=None if no_cache else cache,
         work=cache,
         gitignore=gitignore,

@@ -19,7 +19,7 @@ from outcrop.cli.session import run, start
 from outcrop.domain.errors import BadInputError, OperatorError
 from outcrop.runtime import database_url, open_runtime, prepare
 from outcrop.settings import Settings, is_loopback
-from outcrop.sources.fork_pool import cores
+from outcrop.sources.fork_pool import count_cores
 
 _TOO_SOON = 3.0  # seconds: a child that dies sooner three times in a row will not live
 DEAD_AFTER = 20.0  # seconds without a sign of life, of which a worker gives four in that time
@@ -80,7 +80,7 @@ async def work_until_told(settings: Settings, jobs: int = 0, dead_after: float =
     """Run the worker until SIGTERM or SIGINT."""
     from outcrop.worker import work  # noqa: PLC0415 - the parent of a service does without it
 
-    jobs = jobs or cores()
+    jobs = jobs or count_cores()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -25,7 +25,7 @@ from outcrop.scanner.engine.scan import (
     to_wire,
 )
 from outcrop.scanner.text.magic import ZIP_TAIL_BYTES, ends_with_zip, has_packed_header
-from outcrop.sources.fork_pool import Emit, spread
+from outcrop.sources.fork_pool import Emit, run_in_processes
 from outcrop.sources.gitignore import IgnorePatterns
 from outcrop.sources.located import (
     LocatedHit,
@@ -293,7 +293,7 @@ def scan_folder(folder: FolderScan, progress: ProgressCallback) -> ScanOutcome:
     base = os.path.join(os.fsencode(path.parent if single else path), b"")
     todo = [(os.fsencode(path.name), _size(path))] if single else walk_folder(folder, outcome.gap)
     cut: dict[bytes, Found] = {}
-    for told in spread(
+    for told in run_in_processes(
         batches(base, todo, folder.jobs, outcome.gap),
         batch_scanner(base, folder.ruleset, folder.floor),
         folder.jobs,

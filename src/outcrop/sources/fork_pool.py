@@ -1,4 +1,8 @@
-"""Work spread over processes: batches go out, results come back, and a process that dies is noticed."""
+"""Run a function over batches: in forked processes (`run_in_processes`) or in threads (`run_in_threads`).
+
+A thread feeds the batches, and the results are yielded in the order in which they arrive. A failing or dying
+process ends the run with an OperatorError. A process whose own memory has grown is replaced by a new fork.
+"""
 
 import contextlib
 import ctypes
@@ -20,99 +24,110 @@ from typing import Any
 from outcrop.domain.errors import OperatorError
 
 Emit = Callable[[Any], None]
-Work = Callable[[Iterator[Any], Emit], None]
+Work = Callable[[Iterator[Any], Emit], None]  # reads batches from the iterator and emits results
 
-_MOST_OWN = (
-    20 << 20
-)  # bytes with which a process gives way to another: engines and heaps keep all that they once had
-_LEAST_WORK = 5.0  # seconds of CPU time before it does: the next one has to warm up
+# Bytes that a process may have for itself before a new fork replaces it: the regex engines and the heap keep
+# all memory that they once allocated.
+MAX_PRIVATE_BYTES = 20 << 20
+MIN_CPU_SECONDS = 5.0  # before a process may be replaced: the next one has to fill its caches again
 
 
-def cores() -> int:
+def count_cores() -> int:
+    """Return how many CPU cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def spread(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[Any]:
-    """Run `work(batches, emit)` in so many processes, each with its share of the batches; give what they emit as it comes.
+def run_in_processes(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[Any]:
+    """Call `work(batches, emit)` in up to `jobs` processes that share the batches; yield what they emit.
 
-    The processes are forked, so `work` may hold what cannot be sent: a compiled database, an open folder. However much there is to do,
-    none becomes much larger than it began: `work` comes to an end of its batches, and another process goes on with the rest.
+    The processes are forked, so `work` may refer to objects that cannot be pickled, such as a compiled
+    Hyperscan database. In a process that has grown, the iterator of batches ends early: `work` returns, and a
+    new fork continues with the remaining batches.
     """
     context = multiprocessing.get_context("fork")
     queue: multiprocessing.Queue[Any] = context.Queue(maxsize=jobs * 2)
     processes: dict[Connection, BaseProcess] = {}
-    left = iter(batches)
-    gc.freeze()  # what is there is shared, for as long as nobody writes to it, as looking through it would
+    remaining = iter(batches)
+    gc.freeze()  # a garbage collection would write to the shared pages, and each process would copy them
 
-    def begin(*first: Any) -> None:
-        _trim()
+    def start_process(*first_batch: Any) -> None:
+        _return_free_memory()
         reader, writer = context.Pipe(duplex=False)
         process = context.Process(
-            target=_run, args=(first, queue, writer, work, [*processes, reader], os.getpid()), daemon=True
+            target=_run_process,
+            args=(first_batch, queue, writer, work, [*processes, reader], os.getpid()),
+            daemon=True,
         )
         process.start()
         writer.close()
         processes[reader] = process
 
-    for batch in list(islice(left, jobs)):  # none for which there is nothing to do, and each begins at once
-        begin(batch)
-    failure: list[BaseException] = []
+    for batch in list(
+        islice(remaining, jobs)
+    ):  # one process per batch at most, and each starts with its batch
+        start_process(batch)
+    errors: list[BaseException] = []
     stop = threading.Event()
-    feeder = threading.Thread(target=_feed, args=(left, queue, len(processes), stop, failure), daemon=True)
+    feeder = threading.Thread(
+        target=_feed, args=(remaining, queue, len(processes), stop, errors), daemon=True
+    )
     feeder.start()
     try:
         while processes:
-            for pipe, result in _told(processes):
-                if not isinstance(result, _End):
+            for pipe, result in _receive(processes):
+                if not isinstance(result, _ProcessEnd):
                     yield result
                     continue
                 processes.pop(pipe).join()
                 pipe.close()
-                if result is _End.GROWN:
-                    begin()
+                if result is _ProcessEnd.GROWN:
+                    start_process()
         feeder.join()
-        if failure:
-            raise failure[0]
+        if errors:
+            raise errors[0]
     finally:
         stop.set()
         for pipe, process in processes.items():
             if process.is_alive() and process.pid is not None:
-                process.kill()  # a crew's processes are deaf to anything less
+                process.kill()  # not terminate(): SIGTERM is blocked in children of a process pool
             process.join(5)
             pipe.close()
         queue.cancel_join_thread()
         queue.close()
 
 
-def share(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[Any]:
-    """Do the same in threads: for work of which programs do the most that it starts."""
-    _trim()
-    left = iter(batches)
+def run_in_threads(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[Any]:
+    """Call `work(batches, emit)` in `jobs` threads that share the batches; yield what they emit.
+
+    For work that mostly waits for other programs, such as git.
+    """
+    _return_free_memory()
+    remaining = iter(batches)
     lock = threading.Lock()
-    told: SimpleQueue[Any] = SimpleQueue()
+    results: SimpleQueue[Any] = SimpleQueue()
     stop = threading.Event()
 
-    def mine() -> Iterator[Any]:
+    def take_batches() -> Iterator[Any]:
         while not stop.is_set():
             with lock:
-                batch = list(islice(left, 1))
+                batch = list(islice(remaining, 1))
             if not batch:
                 return
             yield batch[0]
 
-    def run() -> None:
+    def run_thread() -> None:
         try:
-            work(mine(), told.put)
-            told.put(_End.DONE)
+            work(take_batches(), results.put)
+            results.put(_ProcessEnd.DONE)
         except Exception as error:  # noqa: BLE001 - as in a process
-            told.put(_Failed(type(error).__name__))
+            results.put(_ProcessFailure(type(error).__name__))
 
     for _ in range(jobs):
-        threading.Thread(target=run, daemon=True).start()
+        threading.Thread(target=run_thread, daemon=True).start()
     try:
         while jobs:
-            result = _checked(told.get())
-            if result is _End.DONE:
+            result = _raise_failure(results.get())
+            if result is _ProcessEnd.DONE:
                 jobs -= 1
             else:
                 yield result
@@ -123,10 +138,15 @@ def share(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[Any]:
 def _feed(
     batches: Iterable[Any],
     queue: "multiprocessing.Queue[Any]",
-    jobs: int,
+    processes: int,
     stop: threading.Event,
-    failure: list[BaseException],
+    errors: list[BaseException],
 ) -> None:
+    """Put the batches into the queue, then one None per process as the end mark.
+
+    An error of the `batches` iterator is added to `errors`. Return early when `stop` is set.
+    """
+
     def put(item: Any) -> None:
         while not stop.is_set():
             with contextlib.suppress(Exception):  # queue.Full
@@ -138,83 +158,88 @@ def _feed(
             put(batch)
             if stop.is_set():
                 return
-    except BaseException as error:  # noqa: BLE001 - told in the main thread
-        failure.append(error)
-    for _ in range(jobs):
+    except BaseException as error:  # noqa: BLE001 - the main thread raises it
+        errors.append(error)
+    for _ in range(processes):
         put(None)
 
 
-class _End(Enum):
-    """The last that is told: there is nothing left to do, or another process is to do it."""
+class _ProcessEnd(Enum):
+    """The last message of a process or thread."""
 
-    DONE = "done"
-    GROWN = "grown"
-
-
-class _Failed:
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
+    DONE = "done"  # no batch remains
+    GROWN = "grown"  # the process has grown: a new one is to continue
 
 
-def _told(processes: Mapping[Connection, object]) -> Iterator[tuple[Connection, Any]]:
-    """Wait for what processes tell, and give it with the pipe it came through."""
+class _ProcessFailure:
+    """The message of a process or thread whose work raised an exception."""
+
+    def __init__(self, error_name: str) -> None:
+        self.error_name = error_name
+
+
+def _receive(processes: Mapping[Connection, object]) -> Iterator[tuple[Connection, Any]]:
+    """Wait until processes have sent something; yield one message of each of these, with its pipe."""
     for pipe in wait(list(processes)):
         assert isinstance(pipe, Connection)  # noqa: S101 - for the type checker
         try:
-            yield pipe, _checked(pipe.recv())
+            yield pipe, _raise_failure(pipe.recv())
         except EOFError:
             raise OperatorError("a scanning process ended before its work was done") from None
 
 
-def _checked(result: Any) -> Any:
-    if isinstance(result, _Failed):
-        raise OperatorError(f"a scanning process failed: {result.reason}")
-    return result
+def _raise_failure(message: Any) -> Any:
+    """Return the message; raise OperatorError if it is a failure."""
+    if isinstance(message, _ProcessFailure):
+        raise OperatorError(f"a scanning process failed: {message.error_name}")
+    return message
 
 
-def _run(  # noqa: PLR0917 - what it has, and where it stands among the others
-    first: tuple[Any, ...],
+def _run_process(  # noqa: PLR0917 - a process target takes all that it needs as arguments
+    first_batch: tuple[Any, ...],
     queue: "multiprocessing.Queue[Any]",
     writer: Connection,
     work: Work,
-    others: list[Connection],
+    inherited_pipes: list[Connection],
     parent: int,
 ) -> None:
-    """Be one process: the parent handles Ctrl-C, and its death ends this one, whatever it is at."""
+    """Run `work` in a forked process: on its first batch (a tuple of 0 or 1), then on batches from the queue.
+
+    The process ignores Ctrl-C, which its parent handles, and exits when the parent is gone.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for other in others:
-        other.close()
-
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
+    for pipe in inherited_pipes:
+        pipe.close()
+    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
     has_grown = False
 
-    def mine() -> Iterator[Any]:
+    def take_batches() -> Iterator[Any]:
         nonlocal has_grown
-        yield from first
+        yield from first_batch
         while not has_grown and (batch := queue.get()) is not None:
             yield batch
-            has_grown = time.process_time() > _LEAST_WORK and _own() > _MOST_OWN
+            has_grown = time.process_time() > MIN_CPU_SECONDS and read_private_bytes() > MAX_PRIVATE_BYTES
 
     try:
-        work(mine(), writer.send)
-        writer.send(_End.GROWN if has_grown else _End.DONE)
+        work(take_batches(), writer.send)
+        writer.send(_ProcessEnd.GROWN if has_grown else _ProcessEnd.DONE)
     except BrokenPipeError:
         os._exit(1)
-    except Exception as error:  # noqa: BLE001 - only the kind of error: its text could hold a credential
+    except Exception as error:  # noqa: BLE001 - only the type of the error: its text could hold a credential
         with contextlib.suppress(OSError):
-            writer.send(_Failed(type(error).__name__))
+            writer.send(_ProcessFailure(type(error).__name__))
 
 
-def _end_with(parent: int) -> None:
+def _exit_with_parent(parent: int) -> None:
+    """End this process as soon as `parent` is no longer its parent."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)
 
 
-def _own() -> int:
-    """Give how many bytes this process shares with no other; 0 where the system does not tell."""
+def read_private_bytes() -> int:
+    """Return how many bytes of memory only this process uses; 0 where /proc does not have the figure."""
     try:
         lines = Path("/proc/self/smaps_rollup").read_text("ascii").splitlines()
     except OSError:
@@ -222,7 +247,7 @@ def _own() -> int:
     return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Private_Dirty:"))
 
 
-def _trim() -> None:
-    """Give back to the system what is free: a process that is forked would write to it, and have it as its own."""
-    with contextlib.suppress(OSError, AttributeError):  # only one C library can
+def _return_free_memory() -> None:
+    """Return freed heap memory to the system: a forked process would write to it and so get its own copy."""
+    with contextlib.suppress(OSError, AttributeError):  # only glibc has malloc_trim
         ctypes.CDLL(None).malloc_trim(0)

@@ -7,10 +7,10 @@ from binascii import unhexlify
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from typing import IO
 
-from outcrop.sources.fork_pool import Emit, share
+from outcrop.sources.fork_pool import Emit, run_in_threads
 from outcrop.sources.git import command
 from outcrop.sources.git.commit_headers import parents_of
-from outcrop.sources.git.id_sets import Names
+from outcrop.sources.git.id_sets import IdList
 from outcrop.sources.git.objects import whole
 from outcrop.sources.git.repository import Repository
 
@@ -54,11 +54,11 @@ def commits(
         return []
     given = b"".join(limit + b"\n" for limit in limits)
     base = ["rev-list", "--topo-order", "--reverse", "--stdin"]
-    code, out = command.output(repository.folder, *base, given=given)
+    code, out = command.run(repository.folder, *base, stdin_data=given)
     if code:
         gaps.append(_LOST)
-        code, out = command.output(repository.folder, *base, "--ignore-missing-links", given=given)
-    return Names(out) if code == 0 else _walked(repository, list(tips), since)
+        code, out = command.run(repository.folder, *base, "--ignore-missing-links", stdin_data=given)
+    return IdList(out) if code == 0 else _walked(repository, list(tips), since)
 
 
 def missing(
@@ -87,7 +87,7 @@ def _lost(repository: Repository, tips: Sequence[bytes], *walk: str) -> set[byte
     """Give the objects that a walk over commits and what they name has not found."""
     given = b"".join(tip + b"\n" for tip in tips)
     arguments = ["rev-list", "--objects", *walk, "--missing=print", "--quiet", "--stdin"]
-    _, out = command.output(repository.folder, *arguments, given=given) if given else (0, b"")
+    _, out = command.run(repository.folder, *arguments, stdin_data=given) if given else (0, b"")
     return {line[1:] for line in out.split() if line.startswith(b"?")}
 
 
@@ -99,7 +99,7 @@ def _walked(repository: Repository, tips: list[bytes], since: bytes | None) -> l
         "--batch-check=%(objecttype) %(objectname)",
         "--unordered",
     ]
-    _, out = command.output(repository.folder, *arguments)
+    _, out = command.run(repository.folder, *arguments)
     there = [line[7:] for line in out.split(b"\n") if line.startswith(b"commit ")]
     given = whole(
         repository, [*there, *tips]
@@ -136,7 +136,7 @@ def place(
     chunks = ((start, list(order[start : start + _CHUNK])) for start in starts)
     work = _placing(repository, blobs)
     names: dict[bytes, bytes] = {}  # thousands of versions of a file stand at one path
-    for told in share(chunks, work, min(jobs, len(starts))):
+    for told in run_in_threads(chunks, work, min(jobs, len(starts))):
         if isinstance(told, str):
             gaps.append(told)
             continue
@@ -365,7 +365,7 @@ def new_blobs(repository: Repository, tips: Sequence[bytes], old: Sequence[bytes
         "--filter-provided-objects",
         "--stdin",
     ]
-    code, out = command.output(repository.folder, *arguments, given=given)
+    code, out = command.run(repository.folder, *arguments, stdin_data=given)
     return None if code else out.split()
 
 
@@ -374,10 +374,10 @@ def new_commits(
 ) -> Sequence[bytes] | None:
     """Give the commits that the tips reach and the old ones do not; None where the walk meets something missing."""
     given = b"".join(b"%s\n" % tip for tip in [*tips, *(b"^" + tip for tip in old)])
-    code, out = command.output(
-        repository.folder, "rev-list", "--topo-order", "--reverse", "--stdin", given=given
+    code, out = command.run(
+        repository.folder, "rev-list", "--topo-order", "--reverse", "--stdin", stdin_data=given
     )
-    return None if code else Names(out)
+    return None if code else IdList(out)
 
 
 def blobs_at(repository: Repository, tips: Sequence[bytes], path: bytes) -> list[bytes] | None:
@@ -394,7 +394,7 @@ def blobs_at(repository: Repository, tips: Sequence[bytes], path: bytes) -> list
         "--",
         os.fsdecode(path),  # not among what is given: there a line break would end it
     ]
-    code, out = command.output(repository.folder, *arguments, given=given)
+    code, out = command.run(repository.folder, *arguments, stdin_data=given)
     return [oid for oid in out.split() if oid not in set(tips)] if code == 0 else None
 
 
@@ -403,7 +403,9 @@ def answers(repository: Repository, names: list[bytes], told: str = "%(objectnam
     found: list[bytes | None] = []
     for _ in range(_MOST_RESTARTS if names else 0):
         given = b"".join(name + b"\0" for name in names[len(found) :])
-        code, out = command.output(repository.folder, "cat-file", "-z", f"--batch-check={told}", given=given)
+        code, out = command.run(
+            repository.folder, "cat-file", "-z", f"--batch-check={told}", stdin_data=given
+        )
         found += _answers(out, names[len(found) :])
         if code == 0 or len(found) >= len(names):
             break

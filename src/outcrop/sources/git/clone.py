@@ -1,4 +1,4 @@
-"""Bringing a repository here over https, to the one address that was checked, with nothing else allowed."""
+"""Clone and fetch repositories over https, only from the IP address that the egress guard has checked."""
 
 import base64
 import os
@@ -14,23 +14,26 @@ from outcrop.net.guard import Egress, resolve
 from outcrop.sources.git import command
 from outcrop.sources.git.repository import Repository, open_mirror
 
-_DEADLINE = 3_600.0
-COMMIT_REF = b"refs/outcrop/commit"  # what a single commit is fetched as
+_TIMEOUT = 3_600.0  # seconds for one git command
+COMMIT_REF = b"refs/outcrop/commit"  # the ref that `fetch_commit` creates
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A repository elsewhere. A name and password travel as a header, not in an argument."""
+    """The https address of a repository, and its user name and password.
+
+    git gets these as a request header, not in an argument.
+    """
 
     url: str
     login: tuple[str, str] | None = field(default=None, repr=False)
 
     @classmethod
     def parse(cls, url: str) -> "Remote":
-        """Take name and password out of an address."""
+        """Return the address without the user name and password in it, and these as `login`."""
         try:
             parts = urlsplit(url)
-        except ValueError:  # not repeated: it may hold a password
+        except ValueError:  # the address is not in the message: it may hold a password
             raise OperatorError("an https address was given whose host cannot be read") from None
         if parts.username is None:
             return cls(url)
@@ -41,19 +44,19 @@ class Remote:
 
 
 def clone(remote: Remote, work: Path, egress: Egress) -> Repository:
-    """Clone every ref of a repository."""
-    source, config = _reach(remote, work, egress)
+    """Clone all refs of a repository into the folder `work`."""
+    source, config = _connect_config(remote, work, egress)
     folder = work / "mirror.git"
     _run(["clone", "--quiet", "--mirror", "--template=", "--", source, str(folder)], remote, config, work)
     repository = open_mirror(folder)
     if (folder / "shallow").is_file():
-        repository.gaps.append("the host's own history is cut off: what is older is not there")
+        repository.gaps.append("the repository on the host is shallow: older history is missing")
     return repository
 
 
-def listed_refs(remote: Remote, work: Path, egress: Egress) -> dict[bytes, bytes]:
-    """Ask for the refs of a repository, HEAD among them; what a tag leads to is not one."""
-    source, config = _reach(remote, work, egress)
+def list_remote_refs(remote: Remote, work: Path, egress: Egress) -> dict[bytes, bytes]:
+    """Return the refs of a remote repository (name -> object id), HEAD included, peeled tags (`^{}`) not."""
+    source, config = _connect_config(remote, work, egress)
     lines = _run(["ls-remote", "--quiet", "--", source], remote, config, work).split(b"\n")
     return {
         name: oid
@@ -63,8 +66,8 @@ def listed_refs(remote: Remote, work: Path, egress: Egress) -> dict[bytes, bytes
 
 
 def fetch_commit(remote: Remote, commit: str, work: Path, egress: Egress) -> Repository:
-    """Bring one commit and its parents."""
-    source, config = _reach(remote, work, egress)
+    """Fetch one commit with its parents; its ref is COMMIT_REF."""
+    source, config = _connect_config(remote, work, egress)
     folder = work / "commit.git"
     _run(["init", "--quiet", "--bare", "--template=", str(folder)], remote, config, work)
     fetch = [
@@ -81,8 +84,8 @@ def fetch_commit(remote: Remote, commit: str, work: Path, egress: Egress) -> Rep
     return open_mirror(folder)
 
 
-def _reach(remote: Remote, work: Path, egress: Egress) -> tuple[str, dict[str, str]]:
-    """Give the address for git and the configuration that keeps it there."""
+def _connect_config(remote: Remote, work: Path, egress: Egress) -> tuple[str, dict[str, str]]:
+    """Return the address for git, and the configuration that pins git to the IP address `egress` allows."""
     try:
         parts = urlsplit(remote.url)
         host, port = parts.hostname, parts.port or 443
@@ -91,7 +94,7 @@ def _reach(remote: Remote, work: Path, egress: Egress) -> tuple[str, dict[str, s
     if parts.scheme != "https" or not host or parts.query or parts.fragment:
         raise OperatorError("only https addresses of repositories can be cloned")
     address, at_port = resolve(host, port, egress)
-    # The name stays in the address, for the certificate; git is told which address it has.
+    # The host name stays in the address for the TLS certificate; curloptResolve sets its IP address.
     source = remote.url if at_port == port else f"https://{host}:{at_port}{parts.path}"
     pinned = f"[{address}]" if ":" in address else address
     config = {
@@ -101,7 +104,7 @@ def _reach(remote: Remote, work: Path, egress: Egress) -> tuple[str, dict[str, s
         "http.proxy": "",
     }
     if egress.ca_file:
-        config["http.sslCAInfo"] = str(_trusted(egress.ca_file, work))
+        config["http.sslCAInfo"] = str(_write_ca_bundle(egress.ca_file, work))
     if remote.login:
         config["http.extraHeader"] = (
             "Authorization: Basic " + base64.b64encode(":".join(remote.login).encode()).decode()
@@ -109,18 +112,19 @@ def _reach(remote: Remote, work: Path, egress: Egress) -> tuple[str, dict[str, s
     return source, config
 
 
-def _trusted(own: Path, work: Path) -> Path:
-    """Write what the machine trusts and the operator's own certificates into one file: git takes one."""
+def _write_ca_bundle(ca_file: Path, work: Path) -> Path:
+    """Write the system's CA certificates and the operator's `ca_file` into one file: git takes only one."""
     system = ssl.get_default_verify_paths().cafile
-    file = work / "trusted.pem"
+    bundle = work / "trusted.pem"
     try:
-        file.write_bytes((Path(system).read_bytes() + b"\n" if system else b"") + own.read_bytes())
+        bundle.write_bytes((Path(system).read_bytes() + b"\n" if system else b"") + ca_file.read_bytes())
     except OSError as error:
         raise OperatorError(f"OUTCROP_EGRESS_CA_FILE: {error.strerror}") from None
-    return file
+    return bundle
 
 
 def _run(arguments: list[str], remote: Remote, config: dict[str, str], work: Path) -> bytes:
+    """Run git in the folder `work`; return its output, or raise OperatorError with git's reason if it fails."""
     process = subprocess.Popen(
         ["git", *arguments],
         stdin=subprocess.DEVNULL,
@@ -130,21 +134,22 @@ def _run(arguments: list[str], remote: Remote, config: dict[str, str], work: Pat
         cwd=work,
         start_new_session=True,
     )
-    command.bound(process.pid)
+    command.limit_resources(process.pid)
     with process:
         try:
-            out, errors = process.communicate(timeout=_DEADLINE)
+            out, errors = process.communicate(timeout=_TIMEOUT)
         except BaseException as error:
             os.killpg(process.pid, signal.SIGKILL)
             if isinstance(error, subprocess.TimeoutExpired):
                 raise OperatorError(f"{remote.url}: cloning took longer than an hour") from None
             raise
     if process.returncode:
-        raise OperatorError(f"{remote.url}: cannot be cloned: {_last_line(errors)}")
+        raise OperatorError(f"{remote.url}: cannot be cloned: {_failure_reason(errors)}")
     return out
 
 
-def _last_line(errors: bytes) -> str:
+def _failure_reason(errors: bytes) -> str:
+    """Return the first fatal error in git's error output, otherwise the last line."""
     lines = [line for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
     fatal = [line.removeprefix("fatal: ") for line in lines if line.startswith("fatal: ")]
     return (fatal or lines[-1:] or ["git gave no reason"])[0]

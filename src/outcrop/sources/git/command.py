@@ -1,4 +1,4 @@
-"""How git is started: with nothing of this machine's configuration, nothing of a foreign repository's, and no way out."""
+"""Start git with resource limits, and without the configuration of the machine or the scanned repository."""
 
 import contextlib
 import fcntl
@@ -13,7 +13,8 @@ from typing import IO
 from outcrop.domain.errors import OperatorError
 
 _GIGA = 1 << 30
-# Large objects are streamed instead of being held in memory; nothing is repacked or written behind our back.
+# Stream large objects instead of holding them in memory. Use small caches and no index file that the scanned
+# repository could have written. Start no hook, helper or maintenance, and contact no other host.
 _CONFIG = {
     "core.bigFileThreshold": "64m",
     "core.deltaBaseCacheLimit": "8m",
@@ -37,12 +38,17 @@ _CONFIG = {
 }
 
 
-def command(repository: Path, *arguments: str) -> list[str]:
+def command_line(repository: Path, *arguments: str) -> list[str]:
+    """Return the git command with these arguments for the repository at this path."""
     return ["git", "--no-replace-objects", "--git-dir", str(repository), *arguments]
 
 
 def environment(config: Mapping[str, str] | None = None, *, protocols: str = "") -> dict[str, str]:
-    """Give the whole environment of a git process; configuration travels in it, where no other user can read it."""
+    """Return the complete environment of a git process, with `config` added to the fixed configuration.
+
+    Configuration is passed in environment variables, which other users cannot read, and not as arguments.
+    `protocols` names the protocols that git may use, such as "https".
+    """
     settings = [*_CONFIG.items(), *(config or {}).items()]
     env = {
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
@@ -66,8 +72,8 @@ def environment(config: Mapping[str, str] | None = None, *, protocols: str = "")
     return env
 
 
-class Git(subprocess.Popen[bytes]):
-    """A git that may have ended before it was told everything: then what is left is nobody's."""
+class GitProcess(subprocess.Popen[bytes]):
+    """A git process that may end before it has read all of its input: closing the broken pipe is no error."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -84,11 +90,14 @@ def start(
     stderr: int | IO[bytes] = subprocess.DEVNULL,
     memory: int = 32 * _GIGA,
     config: Mapping[str, str] | None = None,
-) -> Git:
-    """Start git on one of our own repositories, with its output to be read."""
+) -> GitProcess:
+    """Start git in a repository of our own, with its output as a pipe.
+
+    `memory` limits the bytes of its data segment.
+    """
     try:
-        process = Git(
-            command(repository, *arguments),
+        process = GitProcess(
+            command_line(repository, *arguments),
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -99,28 +108,28 @@ def start(
         )
     except FileNotFoundError:
         raise OperatorError("git is needed to read a repository, and none is installed") from None
-    bound(process.pid, memory)
+    limit_resources(process.pid, memory)
     if process.stdout is not None and hasattr(fcntl, "F_SETPIPE_SZ"):
-        with contextlib.suppress(OSError):  # a larger pipe means fewer changes between the two processes
+        with contextlib.suppress(OSError):  # a larger pipe means fewer context switches
             fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, 1 << 20)
     return process
 
 
-def bound(pid: int, memory: int = 32 * _GIGA) -> None:
-    """Bound what a git process that has just been started can use.
+def limit_resources(pid: int, memory: int = 32 * _GIGA) -> None:
+    """Limit the memory of a git process that has just started, and disable its core dumps.
 
-    From outside, since Python copies a process that has code to run before git does, with all of its memory: milliseconds each time.
+    Limits are set from the parent: with a `preexec_fn` Python would fork itself with all of its memory, which
+    takes milliseconds each time.
     """
-    bounds = {resource.RLIMIT_CORE: 0, resource.RLIMIT_AS: 32 * _GIGA, resource.RLIMIT_DATA: memory}
-    for what, most in bounds.items():
-        with contextlib.suppress(
-            OSError, AttributeError
-        ):  # it has ended, or is bounded more closely already; only Linux can
-            resource.prlimit(pid, what, (most, most))
+    limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_AS: 32 * _GIGA, resource.RLIMIT_DATA: memory}
+    for limited, maximum in limits.items():
+        # The process has ended, or has a lower limit already. Only Linux has prlimit.
+        with contextlib.suppress(OSError, AttributeError):
+            resource.prlimit(pid, limited, (maximum, maximum))
 
 
-def output(repository: Path, *arguments: str, given: bytes = b"") -> tuple[int, bytes]:
-    """Run git to its end; give its exit code and what it printed."""
+def run(repository: Path, *arguments: str, stdin_data: bytes = b"") -> tuple[int, bytes]:
+    """Run git to its end; return its exit code and its standard output."""
     with start(repository, arguments, stdin=subprocess.PIPE) as process:
-        out, _ = process.communicate(given)
+        out, _ = process.communicate(stdin_data)
         return process.returncode, out

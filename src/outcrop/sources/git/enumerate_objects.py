@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from outcrop.sources.git import command
-from outcrop.sources.git.id_sets import Ids, Rows
+from outcrop.sources.git.id_sets import IdSet, RowFile
 from outcrop.sources.git.objects import Messages
 from outcrop.sources.git.packs.delta_chains import blobs_of
 from outcrop.sources.git.packs.index import WIDTH, indexes_in
@@ -51,7 +51,7 @@ def listed(
     What is known, and is noted as seen, is so by its id in bytes. All are put in order before the first is read: then the processes
     that read them do not begin with what the order was made of.
     """
-    with closing(Rows(repository.folder)) as blobs, closing(Rows(repository.folder)) as messages:
+    with closing(RowFile(repository.folder)) as blobs, closing(RowFile(repository.folder)) as messages:
         order = _Order(blobs, messages, known)
         try:
             _put_in_order(repository, order, jobs)
@@ -66,8 +66,8 @@ def listed(
 class _Order:
     """What is to be read."""
 
-    blobs: Rows  # each with its size as it is packed; also commits and tags of which only git tells
-    messages: Rows  # each with its place
+    blobs: RowFile  # each with its size as it is packed; also commits and tags of which only git tells
+    messages: RowFile  # each with its place
     known: Container[bytes]
     indexes: list[Path] = field(default_factory=list)  # of the packs in which messages stand
 
@@ -80,8 +80,8 @@ def _put_in_order(repository: Repository, order: _Order, jobs: int) -> None:
     """Read the packs, and ask git for what is not as usual."""
     indexes = [index for folder in repository.objects for index in indexes_in(folder)]
     loose = [folder for folder in repository.objects if any(_loose(folder))]
-    is_new = Ids(()).add if loose or len(indexes) > 1 else lambda _: True
-    with closing(Rows(repository.folder)) as left:
+    is_new = IdSet(()).add if loose or len(indexes) > 1 else lambda _: True
+    with closing(RowFile(repository.folder)) as left:
 
         def leave(oid: bytes) -> None:
             if is_new(oid):
@@ -120,7 +120,7 @@ def _row(oid: bytes, size: int) -> bytes:
     return oid + size.to_bytes(_SIZE, "big")
 
 
-def _batches(order: Rows, seen: Callable[[bytes], None]) -> Iterator[list[bytes]]:
+def _batches(order: RowFile, seen: Callable[[bytes], None]) -> Iterator[list[bytes]]:
     batch: list[bytes] = []
     work = 0
     for entry in order:
@@ -135,7 +135,7 @@ def _batches(order: Rows, seen: Callable[[bytes], None]) -> Iterator[list[bytes]
         yield batch
 
 
-def _in_packs(messages: Rows, indexes: list[Path], seen: Callable[[bytes], None]) -> Iterator[Messages]:
+def _in_packs(messages: RowFile, indexes: list[Path], seen: Callable[[bytes], None]) -> Iterator[Messages]:
     for number, placed in groupby(map(_PLACED.unpack, messages), key=itemgetter(1)):
         while some := [(oid, start) for oid, _, start in islice(placed, _BATCH_MESSAGES)]:
             for oid, _ in some:
@@ -158,7 +158,7 @@ def _ask_git(repository: Repository, given: Iterable[bytes] | None, order: _Orde
         _put_by_family(changes, order.blobs, len(row))
 
 
-def _put_by_family(changes: dict[bytes, bytearray], order: Rows, width: int) -> None:
+def _put_by_family(changes: dict[bytes, bytearray], order: RowFile, width: int) -> None:
     """Put each blob's changes behind it, with theirs. Last come those whose base is not among the blobs."""
     while changes:
         first = changes.pop(_WHOLE, None) or changes.pop(next(iter(changes)))

@@ -1,35 +1,39 @@
-"""What is known of each object of a repository, which may have millions: on disk, and in memory by a few bytes of each."""
+"""Store millions of object ids with little memory: rows in a file, a set by hash, a list in binary."""
 
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, overload
 
-_AT_ONCE = 1 << 12  # rows that are read or written together
+_ROWS_PER_READ = 1 << 12  # rows that are read or written by one system call
 _ALL_BITS = (1 << 64) - 1
 
 
-class Rows:
-    """Rows of one width in a file without a name, which is gone when this process is.
+class RowFile:
+    """Rows of equal width in an unnamed temporary file, which is gone when this process ends.
 
-    What is still to be written is ours and not the file's: a process that is forked meanwhile would write it once more.
+    Rows that are not written yet are in a buffer of this class and not of the file object: a forked process
+    would write the buffer of a file object once more.
     """
 
     def __init__(self, folder: Path) -> None:
         self.width = 0
         self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed with this
-        self._ahead = bytearray()
+        self._unwritten = bytearray()
 
     def close(self) -> None:
         self._file.close()
 
     def add(self, row: bytes) -> None:
-        """Add a row; rows of another width, of which a repository was at this place before, give way to it."""
+        """Append a row; if its width differs, drop the others first.
+
+        Then the rows come from a cache of another repository at the same path, with ids of another length.
+        """
         if len(row) != self.width:
             self.clear()
             self.width = len(row)
-        self._ahead += row
-        if len(self._ahead) >= self.width * _AT_ONCE:
+        self._unwritten += row
+        if len(self._unwritten) >= self.width * _ROWS_PER_READ:
             self._write()
 
     def extend(self, rows: Iterable[bytes]) -> None:
@@ -37,67 +41,71 @@ class Rows:
             self.add(row)
 
     def clear(self) -> None:
-        self._ahead.clear()
+        """Drop all rows."""
+        self._unwritten.clear()
         self._file.seek(0)
         self._file.truncate()
 
     def _write(self) -> None:
-        while self._ahead:
-            del self._ahead[: self._file.write(self._ahead)]
+        while self._unwritten:
+            del self._unwritten[: self._file.write(self._unwritten)]
 
     def __iter__(self) -> Iterator[bytes]:
         self._write()
         self._file.seek(0)
-        return rows_of(self._file, self.width)
+        return read_rows(self._file, self.width)
 
 
-def rows_of(file: IO[bytes], width: int) -> Iterator[bytes]:
-    """Read rows to the end of a file; one that is cut off is an error."""
+def read_rows(file: IO[bytes], width: int) -> Iterator[bytes]:
+    """Yield the rows of this width up to the end of a file; raise ValueError if the last row is cut off."""
     if width < 0 or (width == 0 and file.read(1)):
         raise ValueError("a row has no such width")
-    while rows := file.read(width * _AT_ONCE):
+    while rows := file.read(width * _ROWS_PER_READ):
         if len(rows) % width:
             raise ValueError("a row is cut off")
         yield from (rows[at : at + width] for at in range(0, len(rows), width))
 
 
-class Ids:
-    """Tells whether an id in binary is one of these, by seven bytes of its hash: a set takes ten times the memory.
+class IdSet:
+    """A set of binary object ids that stores seven bytes of each id's hash: a tenth of the memory of a set.
 
-    The hash is another one in every run, so nobody can make two objects that have it in common. Nor does a process that was
-    forked write to it by looking, as it would to a set, of which it would then have its own.
+    Python's hash is seeded in each run, so nobody can prepare two objects with the same hash. A lookup in a
+    set writes to its memory (reference counts), so a forked process would copy it; a lookup here does not.
     """
 
     def __init__(self, ids: Iterable[bytes]) -> None:
-        self._rows = [bytearray() for _ in range(1 << 14)]
+        self._buckets = [bytearray() for _ in range(1 << 14)]
         for oid in ids:
-            row, key = self._place(oid)
-            row += key
+            bucket, key = self._find_bucket(oid)
+            bucket += key
 
-    def _place(self, oid: bytes) -> tuple[bytearray, bytes]:
-        """Give where an id is noted, and by what."""
+    def _find_bucket(self, oid: bytes) -> tuple[bytearray, bytes]:
+        """Return the bucket of an id, and the seven bytes that stand for the id there."""
         key = (hash(oid) & _ALL_BITS).to_bytes(8, "big")
-        return self._rows[key[0] << 6 | key[1] >> 2], key[1:]
+        return self._buckets[key[0] << 6 | key[1] >> 2], key[1:]
 
     def add(self, oid: bytes) -> bool:
-        """Add an id; tell whether it was not among them."""
-        row, key = self._place(oid)
-        if row.find(key) >= 0:
+        """Add an id; return whether it is new."""
+        bucket, key = self._find_bucket(oid)
+        if bucket.find(key) >= 0:
             return False
-        row += key
+        bucket += key
         return True
 
     def __contains__(self, oid: Any) -> bool:
-        row, key = self._place(oid)
-        return row.find(key) >= 0  # half the time of `in`
+        bucket, key = self._find_bucket(oid)
+        return bucket.find(key) >= 0  # takes half the time of `in`
 
 
-class Names(Sequence[bytes]):
-    """Ids in hexadecimal digits as git prints them, a line each, held in binary: a list of them takes four times the memory."""
+class IdList(Sequence[bytes]):
+    """A list of hexadecimal ids that stores them in binary: a quarter of the memory of a list.
+
+    `lines` holds the ids as git prints them, one per line.
+    """
 
     def __init__(self, lines: bytes) -> None:
         self._width = lines.find(b"\n") // 2
-        self._ids = bytes.fromhex(lines.decode())  # which passes over line breaks
+        self._ids = bytes.fromhex(lines.decode())  # which ignores line breaks
 
     def __len__(self) -> int:
         return len(self._ids) // self._width if self._ids else 0

@@ -164,7 +164,7 @@ def resolve(repository: Repository, revision: str) -> bytes:
         found = raw
     arguments = ["rev-parse", "--verify", "--quiet", "--end-of-options"]
     code, out = (
-        command.output(repository.folder, *arguments, os.fsdecode(found) + "^{commit}") if found else (1, b"")
+        command.run(repository.folder, *arguments, os.fsdecode(found) + "^{commit}") if found else (1, b"")
     )
     if code or not OID.fullmatch(out.strip()):
         raise OperatorError(f"--since {printable_path(os.fsencode(revision))}: there is no such revision")

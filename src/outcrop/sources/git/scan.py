@@ -13,13 +13,13 @@ from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import Found, Wire, from_wire, to_wire
 from outcrop.scanner.rules.cache_format import Rules
-from outcrop.sources.fork_pool import spread
+from outcrop.sources.fork_pool import run_in_processes
 from outcrop.sources.git import attribution, command, objects, renames
 from outcrop.sources.git import scan_cache as memory
 from outcrop.sources.git.attribution import Places
 from outcrop.sources.git.commit_headers import describe
 from outcrop.sources.git.enumerate_objects import INCOMPLETE, listed
-from outcrop.sources.git.id_sets import Ids, Rows
+from outcrop.sources.git.id_sets import IdSet, RowFile
 from outcrop.sources.git.presence import files_of, holds
 from outcrop.sources.git.refs import Tips, place_texts, tips_of
 from outcrop.sources.git.repository import Repository, refs_state, state
@@ -59,7 +59,7 @@ def scan_history(scan: Scan) -> ScanOutcome:
     """Scan every blob there is, and attribute what is found to the oldest commit that has it."""
     objects, refs = state(scan.repository), refs_state(scan.repository)
     version = f"{scan.ruleset.version}-{scan.floor}"
-    with closing(Rows(scan.repository.folder)) as scanned:
+    with closing(RowFile(scan.repository.folder)) as scanned:
         return _scanned(
             scan,
             memory.load(scan.cache, scan.key, version, scanned, objects=objects, refs=refs),
@@ -241,7 +241,7 @@ def scan_staged(scan: Scan, git_folder: Path, index: Path) -> ScanOutcome:
     base = scan.repository.head.decode() if scan.repository.head else _empty_tree(scan.repository)
     arguments = ["diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", base]
     code, out = (
-        command.output(scan.repository.folder, *arguments)
+        command.run(scan.repository.folder, *arguments)
         if _copied(scan.repository, git_folder, index)
         else (1, b"")
     )
@@ -286,8 +286,8 @@ def _copied(repository: Repository, git_folder: Path, index: Path) -> bool:
 
 
 def _empty_tree(repository: Repository) -> str:
-    _, out = command.output(repository.folder, "hash-object", "-t", "tree", "--stdin")
-    command.output(repository.folder, "hash-object", "-t", "tree", "-w", "--stdin")
+    _, out = command.run(repository.folder, "hash-object", "-t", "tree", "--stdin")
+    command.run(repository.folder, "hash-object", "-t", "tree", "-w", "--stdin")
     return out.strip().decode()
 
 
@@ -304,7 +304,7 @@ def _telling(found: Mapping[bytes, Found], located: list[LocatedHit]) -> list[by
 def _batches(scan: Scan, seen: Seen, *, objects: bool, refs: bool) -> Iterator[list[bytes]]:
     """Give the blobs to read: those that held something before, if they are still there, and those never seen."""
     if objects:
-        yield from listed(scan.repository, Ids(seen.scanned), seen.scanned.add, scan.jobs)
+        yield from listed(scan.repository, IdSet(seen.scanned), seen.scanned.add, scan.jobs)
     else:
         again = seen.with_hits if refs else seen.telling
         yield from (again[at : at + _AGAIN] for at in range(0, len(again), _AGAIN))
@@ -332,7 +332,9 @@ class _Held(Mapping[bytes, Found]):
 
 def _read(scan: Scan, batches: Iterable[list[bytes]], outcome: ScanOutcome) -> Mapping[bytes, Found]:
     found = _Held(scan.ruleset.rules)
-    for told in spread(batches, objects.reader(scan.repository, scan.ruleset, scan.floor), scan.jobs):
+    for told in run_in_processes(
+        batches, objects.reader(scan.repository, scan.ruleset, scan.floor), scan.jobs
+    ):
         outcome.files += told.blobs
         outcome.size += told.size
         for oid, wire in told.hits:
@@ -350,7 +352,7 @@ def _attribute(scan: Scan, seen: Seen, found: Mapping[bytes, Found], outcome: Sc
     outcome.commits = len(order)
     scan.progress(outcome)
     seen.places, lost = attribution.place_and_miss(
-        scan.repository, order, set(found), scan.jobs, gaps, there=Ids(seen.scanned) if found else ()
+        scan.repository, order, set(found), scan.jobs, gaps, there=IdSet(seen.scanned) if found else ()
     )
     place_texts(scan.repository, tips, order, found, seen.places)
     attribution.missing(scan.repository, tips.reaching, gaps, lost=lost if found else None)

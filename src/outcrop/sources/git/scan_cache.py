@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 
 from outcrop.sources.git.attribution import Places
-from outcrop.sources.git.id_sets import Rows, rows_of
+from outcrop.sources.git.id_sets import RowFile, read_rows
 
 
 @dataclass(slots=True)
@@ -20,7 +20,7 @@ class Seen:
     """The memory of one repository under one version of the rules."""
 
     file: Path | None
-    scanned: Rows  # ids in binary
+    scanned: RowFile  # ids in binary
     with_hits: list[bytes] = field(
         default_factory=list
     )  # ids in hexadecimal, as they were read; also those that could not be
@@ -59,7 +59,7 @@ class Seen:
 
 
 def load(
-    cache: Path | None, repository: bytes, version: str, scanned: Rows, *, objects: str, refs: str
+    cache: Path | None, repository: bytes, version: str, scanned: RowFile, *, objects: str, refs: str
 ) -> Seen:
     """Read the memory; a missing or damaged one is empty.
 
@@ -85,7 +85,7 @@ def load(
                 seen.places.setdefault(oid.encode(), {})[bytes.fromhex(path)] = (rank, commit.encode())
             if (seen.objects, seen.refs) != (objects, refs):
                 again = {unhexlify(oid) for oid in seen.with_hits} if seen.objects != objects else set()
-                scanned.extend(oid for oid in rows_of(opened, head["width"]) if oid not in again)
+                scanned.extend(oid for oid in read_rows(opened, head["width"]) if oid not in again)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         scanned.clear()
         return Seen(file, scanned)

@@ -15,7 +15,7 @@ from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import Found, Wire, from_wire, to_wire
 from outcrop.sources import files
 from outcrop.sources.git import scan as git_scan
-from outcrop.sources.git.clone import COMMIT_REF, Remote, clone, fetch_commit, listed_refs
+from outcrop.sources.git.clone import COMMIT_REF, Remote, clone, fetch_commit, list_remote_refs
 from outcrop.sources.git.presence import files_of, holds
 from outcrop.sources.git.repository import Repository, find_git_folder, open_local
 from outcrop.sources.git.scan import Known, Standing
@@ -70,7 +70,7 @@ def run_job(errand: RepositoryJob, ruleset: RuleSet, egress: Egress, work: Path,
         if (
             errand.remote
             and errand.known_refs_digest
-            and _digest(listed_refs(errand.remote, folder, egress)) == errand.known_refs_digest
+            and _digest(list_remote_refs(errand.remote, folder, egress)) == errand.known_refs_digest
         ):
             return JobResult(refs_digest=errand.known_refs_digest, unchanged=True)
         repository = _opened(errand, folder, egress)

@@ -90,7 +90,7 @@ def index_ids(raw: bytes) -> set[bytes]:
 def packed_ids(folder: Path) -> tuple[set[bytes], set[bytes]]:
     """Give the ids of all objects in a repository of ours, and the ids that they refer to."""
     form = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
-    _, listing = command.output(folder, "cat-file", "--batch-all-objects", "--unordered", form)
+    _, listing = command.run(folder, "cat-file", "--batch-all-objects", "--unordered", form)
     rows = [line.split() for line in listing.splitlines()]
     had = {row[0] for row in rows if len(row) == 3}
     linking = iter(
@@ -98,7 +98,7 @@ def packed_ids(folder: Path) -> tuple[set[bytes], set[bytes]]:
     )
     referred: set[bytes] = set()
     while batch := list(islice(linking, _BATCH)):
-        _, out = command.output(folder, "cat-file", "--batch", given=b"".join(oid + b"\n" for oid in batch))
+        _, out = command.run(folder, "cat-file", "--batch", stdin_data=b"".join(oid + b"\n" for oid in batch))
         for kind, content in _answers(out):
             referred |= _refers(kind, content)
     return had, referred

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import accumulate
 
-from outcrop.sources.fork_pool import Emit, spread
+from outcrop.sources.fork_pool import Emit, run_in_processes
 from outcrop.sources.git.packs.index import WIDTH
 from outcrop.sources.git.packs.pack import BLOB, COMMIT, OF_OFFSET, TAG, TREE, Pack, head_of
 
@@ -85,7 +85,7 @@ def _heads(pack: Pack, starts: "array[int]", jobs: int) -> tuple[bytearray, "arr
         for first in parts:
             emit((first, *_read(pack, starts[first : first + _TOGETHER], find)))
 
-    for first, kinds_read, bases_read in spread(range(0, len(starts), _TOGETHER), work, jobs):
+    for first, kinds_read, bases_read in run_in_processes(range(0, len(starts), _TOGETHER), work, jobs):
         kinds[first : first + _TOGETHER] = kinds_read
         bases[first : first + _TOGETHER] = bases_read
     return kinds, bases
