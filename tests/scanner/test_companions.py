@@ -8,20 +8,22 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.engine import companions
 from outcrop.scanner.engine.confirm import Hit
-from outcrop.scanner.rules.model import Part, Strength
+from outcrop.scanner.rules.model import CompanionSpec, Strength
 from tests.support.rulesets import BASE62, drawn, hits, ruleset
 
 RULE = next(rule for rule in ruleset().rules if rule.id == "aws_access_key")
 
 
-def hit_at(start: int, end: int, part: Part) -> Hit:
-    return Hit(RULE._replace(parts=(part,)), Secret("x"), start, end, Strength.CONTEXT, Confidence.MEDIUM)
+def hit_at(start: int, end: int, part: CompanionSpec) -> Hit:
+    return Hit(
+        RULE._replace(companions=(part,)), Secret("x"), start, end, Strength.CONTEXT, Confidence.MEDIUM
+    )
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_companion_is_the_nearest_that_is_near_enough(seed):
     chance = random.Random(f"nearest {seed}")
-    part = Part("id", r"<(?P<secret>[a-z]+)>", within=chance.choice([5, 20, 60]))
+    part = CompanionSpec("id", r"<(?P<secret>[a-z]+)>", within=chance.choice([5, 20, 60]))
     around = [
         "".join(chance.choices(["<abc>", "<d>", ".", "....", "-" * 15], k=chance.randrange(6)))
         for _ in range(2)
@@ -52,7 +54,7 @@ def test_the_companion_is_the_nearest_that_is_near_enough(seed):
     ],
 )
 def test_pairs_in_a_row_are_each_with_their_own(text, pairs):
-    part = Part("id", r"<(?P<secret>[a-z]+)>", within=12)
+    part = CompanionSpec("id", r"<(?P<secret>[a-z]+)>", within=12)
     mine = [hit_at(at, at + 1, part) for at in range(len(text)) if text[at] == "S"]
     companions.pair(mine, text.encode(), lambda _: True)
     assert "".join(reveal(hit.parts["id"]) for hit in mine) == pairs
@@ -70,7 +72,7 @@ def test_a_stand_in_takes_part_in_a_row_and_is_not_told():
 
 
 def test_what_lacks_a_companion_that_it_requires_is_left_out():
-    part = Part("id", r"id-[0-9]+", within=10, required=True)
+    part = CompanionSpec("id", r"id-[0-9]+", within=10, required=True)
     data = b"id-1 SECRET" + b"." * 50 + b"SECRET"
     near, far = hit_at(5, 11, part), hit_at(61, 67, part)
     assert companions.whole([near, far], data) == [near]

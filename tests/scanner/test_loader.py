@@ -282,7 +282,7 @@ SHORT = 'issuer = "Acme Mail"\n[[rule]]\nid = "acmemail_api_key"\nword = "acme m
 def test_the_short_form_is_a_whole_rule():
     (rule,) = load_text(SHORT, "f.toml")
     assert (rule.name, rule.secret_type, rule.origin) == ("Acme Mail API key", "acmemail", "f.toml:5")
-    assert (rule.forms[0].strength, rule.forms[0].confidence, rule.forms[0].entropy) == (
+    assert (rule.forms[0].strength, rule.forms[0].confidence, rule.forms[0].checks.min_entropy) == (
         Strength.CONTEXT,
         Confidence.MEDIUM,
         2.8,

@@ -22,7 +22,7 @@ from outcrop.scanner.patterns import regex_ast
 from outcrop.scanner.patterns.prefilter import _set, alternatives, trigger
 from outcrop.scanner.patterns.re2_match import compile_regex, compiled, ends_with, loose, spans
 from outcrop.scanner.patterns.regex_ast import PatternError
-from outcrop.scanner.rules.model import Form, Rule
+from outcrop.scanner.rules.model import CredentialForm, Rule
 from outcrop.scanner.rules.toml import load_text
 from tests.support.rulesets import BASE62, drawn, ruleset
 
@@ -99,31 +99,35 @@ def written(pattern: str, chance: random.Random) -> bytes:
 
 @cache
 def numbers(rules: RuleSet) -> dict[str, int]:
-    return {form.regex: number for number in range(rules.count) for _, form in rules.triggered(number)}
+    return {
+        form.pattern.regex: number for number in range(rules.count) for _, form in rules.triggered(number)
+    }
 
 
-def unseen(rules: RuleSet, form: Form, data: bytes) -> list[tuple[int, int]]:
+def unseen(rules: RuleSet, form: CredentialForm, data: bytes) -> list[tuple[int, int]]:
     """Give the matches of the full pattern that lie in no stretch to which the first pass leads."""
-    number = numbers(rules)[form.regex]
+    number = numbers(rules)[form.pattern.regex]
     ends = [end for end, found in first_pass(rules, data) if found == number]
     windows = list(_around(form, ends, len(data)))
-    spans = [match.span() for match in compiled(form.regex).finditer(data)]
+    spans = [match.span() for match in compiled(form.pattern.regex).finditer(data)]
     return [
         (a, b)
         for a, b in spans
-        if b - a <= form.longest and not any(start <= a and b <= stop for start, stop in windows)
+        if b - a <= form.pattern.longest and not any(start <= a and b <= stop for start, stop in windows)
     ]
 
 
-def forms(rules: RuleSet) -> dict[str, Form]:
+def forms(rules: RuleSet) -> dict[str, CredentialForm]:
     return {f"{rule.id}-{number}": form for rule in rules.rules for number, form in enumerate(rule.forms)}
 
 
-def matches(form: Form) -> Iterator[bytes]:
+def matches(form: CredentialForm) -> Iterator[bytes]:
     """Write matches, alone and one behind the other: the engine has been met to see the first of several only."""
-    chance = random.Random(form.regex)
+    chance = random.Random(form.pattern.regex)
     alone = [
-        with_word(form, written(form.regex, chance), chance) if form.after else written(form.regex, chance)
+        with_word(form, written(form.pattern.regex, chance), chance)
+        if form.window.after
+        else written(form.pattern.regex, chance)
         for _ in range(6)
     ]
     yield from alone
@@ -177,14 +181,14 @@ def test_without_its_far_bounds_a_form_matches_the_same_up_to_there():
     other, same, longer = [], 0, 0
     for name, form in forms(ruleset()).items():
         chance = random.Random(f"loosened {name}")
-        for pattern in (form.regex, regex_ast.loosened(form.regex)) * 3:
+        for pattern in (form.pattern.regex, regex_ast.loosened(form.pattern.regex)) * 3:
             data = written(pattern, chance)
-            found = spans(loose(form.regex)[0], data, 0, len(data))
-            if found is not None and found[0][1] - found[0][0] > form.exact:
+            found = spans(loose(form.pattern.regex)[0], data, 0, len(data))
+            if found is not None and found[0][1] - found[0][0] > form.pattern.exact_up_to:
                 longer += 1
                 continue
             same += found is not None
-            other += [name] if found != spans(compiled(form.regex), data, 0, len(data)) else []
+            other += [name] if found != spans(compiled(form.pattern.regex), data, 0, len(data)) else []
     assert other == []
     assert same > 3_000
     assert longer > 500
@@ -192,22 +196,24 @@ def test_without_its_far_bounds_a_form_matches_the_same_up_to_there():
 
 def test_a_lead_is_told_to_end_a_text_exactly_where_its_whole_pattern_says_so():
     for form in [form for form in forms(ruleset()).values() if form.judge in LEAD_IN_CHARS]:
-        whole, chance = compile_regex(rf"(?:{form.regex})\z"), random.Random(form.regex)
+        whole, chance = compile_regex(rf"(?:{form.pattern.regex})\z"), random.Random(form.pattern.regex)
         texts = [
             written(pattern, chance)[:size]
-            for pattern in (form.regex, regex_ast.loosened(form.regex)) * 300
+            for pattern in (form.pattern.regex, regex_ast.loosened(form.pattern.regex)) * 300
             for size in (60, 400)
         ]
         assert [
-            text for text in texts if ends_with(text, form.regex, form.exact) != bool(whole.search(text))
+            text
+            for text in texts
+            if ends_with(text, form.pattern.regex, form.pattern.exact_up_to) != bool(whole.search(text))
         ] == []
 
 
 def test_what_is_said_to_stand_in_one_line_does():
-    lines = {name: form for name, form in forms(ruleset()).items() if form.in_line}
+    lines = {name: form for name, form in forms(ruleset()).items() if form.window.single_line}
     beyond = []
     for name, form in lines.items():
-        tree = parser.parse(form.regex, 0)
+        tree = parser.parse(form.pattern.regex, 0)
         beyond += [
             name
             for seed in range(8)
@@ -248,12 +254,12 @@ def test_what_begins_at_the_border_of_two_vectors_is_found(text):
 
 def test_a_trigger_of_its_own_ends_wherever_its_pattern_does():
     (form,) = (form for form in forms(ruleset()).values() if form.judge == "noun")
-    number = numbers(ruleset())[form.regex]
-    tree, chance = parser.parse(form.regex, 0), random.Random("led to")
+    number = numbers(ruleset())[form.pattern.regex]
+    tree, chance = parser.parse(form.pattern.regex, 0), random.Random("led to")
     texts = [
         text
         for text in (Writer(chance).write(tree, 0) for _ in range(3_000))
-        if ends_with(text, form.regex, form.exact)
+        if ends_with(text, form.pattern.regex, form.pattern.exact_up_to)
     ]
     assert len(texts) > 2_000
     missed = []
@@ -264,14 +270,14 @@ def test_a_trigger_of_its_own_ends_wherever_its_pattern_does():
     assert missed == []
 
 
-def with_word(form: Form, data: bytes, chance: random.Random) -> bytes:
+def with_word(form: CredentialForm, data: bytes, chance: random.Random) -> bytes:
     """Put the word of a form with `near` or `after` where the value is still within its reach."""
-    word = written(form.trigger, chance)
-    room = form.after - len(data) - len(word) - 4
+    word = written(form.trigger.pattern, chance)
+    room = form.window.after - len(data) - len(word) - 4
     if room < 0:
         return b""
     gap = b" " * chance.randint(0, room)
-    return data + gap + word if form.before and chance.random() < 0.5 else word + gap + data
+    return data + gap + word if form.window.before and chance.random() < 0.5 else word + gap + data
 
 
 # The engine of the first pass (Vectorscan 5.4.12) lost these words where sixteen bytes stand before them, when the alternatives of
@@ -289,7 +295,7 @@ def test_no_alternative_of_a_trigger_is_lost_by_the_engine(word):
     rule, number, value = LOST[word]
     form = next(one for one in ruleset().rules if one.id == rule).forms[number]
     data = (" " * 40 + word + value + "\n").encode()
-    assert compiled(form.regex).search(data)
+    assert compiled(form.pattern.regex).search(data)
     assert unseen(ruleset(), form, data) == []
 
 
@@ -342,13 +348,13 @@ def odd() -> RuleSet:
 @given(seed=st.integers(0, 2**64))
 def test_whatever_an_odd_pattern_matches_the_first_pass_has_seen(number, seed):
     form = odd().rules[number].forms[0]
-    data = written(form.regex, random.Random(seed))
+    data = written(form.pattern.regex, random.Random(seed))
     assert unseen(odd(), form, data) == []
 
 
 @pytest.mark.parametrize("number", range(len(ODD)), ids=ODD)
 def test_the_writer_writes_matches(number):
-    pattern = compiled(odd().rules[number].forms[0].regex)
+    pattern = compiled(odd().rules[number].forms[0].pattern.regex)
     assert (
         sum(pattern.search(written(ODD[number], random.Random(seed))) is not None for seed in range(100)) > 10
     )
@@ -387,7 +393,11 @@ def test_a_pattern_that_is_too_much_for_the_first_pass_is_looked_for_by_its_begi
     rule = next(one for one in ruleset().rules if one.id == "twitter_bearer")
     wide = rule.forms[-1]
     whole = wide._replace(
-        trigger=wide.regex.replace("?P<secret>", "?:"), trigger_max=wide.longest, whole=True
+        trigger=wide.trigger._replace(
+            pattern=wide.pattern.regex.replace("?P<secret>", "?:"),
+            max_width=wide.pattern.longest,
+            ends_match=True,
+        )
     )
     rules = make([rule._replace(forms=(whole,))])
     assert rules.rules[0].forms == (wide,)
@@ -395,11 +405,11 @@ def test_a_pattern_that_is_too_much_for_the_first_pass_is_looked_for_by_its_begi
     assert [reveal(hit.secret).encode() for hit in find(rules, b"bearer: " + value + b"\n")] == [value]
 
 
-def both_ways(rule: Rule, form: Form) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+def both_ways(rule: Rule, form: CredentialForm) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """Give what the first pass alone finds of a form in a text that has it three times, and what the second engine finds."""
-    chance = random.Random(form.regex)
-    number = numbers(ruleset())[form.regex]
-    data = b"".join(written(form.regex, chance) for _ in range(3))
+    chance = random.Random(form.pattern.regex)
+    number = numbers(ruleset())[form.pattern.regex]
+    data = b"".join(written(form.pattern.regex, chance) for _ in range(3))
     ends = sorted(end for end, found in first_pass(ruleset(), data) if found == number)
     quick = [hit.span for hit in _alone(rule, form, data, ends)]
     return quick, [hit.span for hit in _matches(rule, form, data, (0, len(data)), nowhere)]
@@ -407,26 +417,26 @@ def both_ways(rule: Rule, form: Form) -> tuple[list[tuple[int, int]], list[tuple
 
 def test_a_value_that_the_first_pass_knows_is_found_without_the_second_engine_where_that_finds_it():
     found = {
-        (rule.id, form.regex): both_ways(rule, form)
+        (rule.id, form.pattern.regex): both_ways(rule, form)
         for rule in ruleset().rules
         for form in rule.forms
-        if form.width
+        if form.layout
     }
     assert len(found) > 100
     assert {name: both for name, both in found.items() if both[0] != both[1]} == {}
 
 
-def beside_each_other(form: Form, chance: random.Random) -> bytes:
+def beside_each_other(form: CredentialForm, chance: random.Random) -> bytes:
     """Write values, some of them spoilt or with another beginning inside, and what may stand between them."""
-    values = [written(form.regex, chance).decode("latin-1")[1:-1] for _ in range(3)]
+    values = [written(form.pattern.regex, chance).decode("latin-1")[1:-1] for _ in range(3)]
     parts = []
     for _ in range(chance.randrange(1, 7)):
         value, at = chance.choice(values), chance.randrange(1, 20)
         spoilt = (
             value[:-at],
             value + value[-at:],
-            value[:at] + chance.choice(form.begins) + value[at:],
-            chance.choice(form.begins),
+            value[:at] + chance.choice(form.layout.prefixes) + value[at:],
+            chance.choice(form.layout.prefixes),
         )
         parts.append(chance.choice([value, value, *spoilt, *' \n"-_=x/+.,', "\\n", " "]))
     return "".join(parts).encode("latin-1")
@@ -437,8 +447,8 @@ def test_where_a_value_begins_is_known_whatever_stands_beside_it(seed):
     count = 0
     for number in range(ruleset().count):
         for rule, form in ruleset().triggered(number):
-            if form.begins:
-                data = beside_each_other(form, random.Random(f"{seed} {form.regex}"))
+            if form.layout and form.layout.prefixes:
+                data = beside_each_other(form, random.Random(f"{seed} {form.pattern.regex}"))
                 if ends := sorted(end for end, found in first_pass(ruleset(), data) if found == number):
                     near = [
                         hit

@@ -116,7 +116,7 @@ def test_what_was_copied_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> N
     for number in range(10):
         chain.append(changed(chain[-1], [(10_000 * number, 5, b"new")]))
     see(ruleset(), chain)
-    assert read[0] < len(base.content) + 10 * 2.1 * (ruleset().rules.widest + 50)
+    assert read[0] < len(base.content) + 10 * 2.1 * (ruleset().rules.max_trigger_width + 50)
 
 
 def test_a_base_that_was_not_read_is_of_no_use() -> None:

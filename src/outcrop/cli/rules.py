@@ -106,7 +106,10 @@ def _loaded(path: Path) -> list[Rule]:
 def _run_examples(path: Path, *, as_json: bool) -> None:
     mine = _loaded(path)
     known = load(cache=cache_folder())
-    if any((same := known.rules.named(rule.id)) is None or same.bare != rule.bare for rule in mine):
+    if any(
+        (same := known.rules.named(rule.id)) is None or same.without_origin() != rule.without_origin()
+        for rule in mine
+    ):
         known = make([*(rule for rule in known.rules if rule.id not in {rule.id for rule in mine}), *mine])
     count, faults = failures(mine, known)
     if as_json:

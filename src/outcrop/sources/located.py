@@ -98,7 +98,7 @@ def hits_at_path(found: Found, path: bytes | None) -> list[tuple[str, Hit]]:
     kept: list[tuple[str, Hit]] = []
     for inner, hits in by_member.items():
         values: dict[str, Hit] = {}
-        chosen = best(hits) if any(hit.rule.placed for hit in hits) else hits
+        chosen = best(hits) if any(hit.rule.depends_on_path for hit in hits) else hits
         for hit in sorted(chosen, key=lambda hit: (hit.allowed, hit.weighed, hit.start, hit.end)):
             values.setdefault(reveal(hit.secret), hit)
         kept += ((inner, hit) for hit in sorted(values.values(), key=lambda hit: (hit.start, hit.end)))
@@ -108,9 +108,11 @@ def hits_at_path(found: Found, path: bytes | None) -> list[tuple[str, Hit]]:
 def _counts(hit: Hit, path: bytes) -> bool:
     """Tell whether a hit is one in a file of this path."""
     rule = hit.rule
-    if (rule.only and not named(rule.only, path)) or (rule.paths and not _named(rule.paths, path)):
+    if (rule.path_regex and not named(rule.path_regex, path)) or (
+        rule.paths and not _named(rule.paths, path)
+    ):
         return False
-    return not (hit.bare and is_code_file(path)) and not passes_at(rule.allowed, hit.spared, path)
+    return not (hit.bare and is_code_file(path)) and not passes_at(rule.allowlists, hit.spared, path)
 
 
 def _named(patterns: tuple[str, ...], path: bytes) -> bool:

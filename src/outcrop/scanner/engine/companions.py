@@ -7,7 +7,7 @@ from outcrop.domain.secret import Secret
 from outcrop.scanner.engine.confirm import Hit
 from outcrop.scanner.generic.placeholders import decode_value
 from outcrop.scanner.patterns.re2_match import spans, with_value
-from outcrop.scanner.rules.model import Part
+from outcrop.scanner.rules.model import CompanionSpec
 
 Place = tuple[int, int]
 Sides = tuple[Place | None, Place | None]
@@ -33,22 +33,22 @@ def pair(hits: Iterable[Hit], data: bytes, is_told: Callable[[Hit], bool]) -> di
 
 def _beside(
     hits: Iterable[Hit], data: bytes, *, only_required: bool = False
-) -> Iterator[tuple[Hit, Part, Place | None]]:
+) -> Iterator[tuple[Hit, CompanionSpec, Place | None]]:
     """Give every hit with each kind of companion that its rule has, and where the nearest of that kind stands."""
     by_rule: dict[str, list[Hit]] = {}
     for hit in hits:
-        if hit.rule.parts and hit.part is None:
+        if hit.rule.companions and hit.part is None:
             by_rule.setdefault(hit.rule.id, []).append(hit)
     for mine in by_rule.values():
         mine.sort(key=lambda hit: hit.start)
-        for part in mine[0].rule.parts:
+        for part in mine[0].rule.companions:
             if part.required or not only_required:
                 yield from (
                     (hit, part, place) for hit, place in zip(mine, _nearest(part, mine, data), strict=True)
                 )
 
 
-def _nearest(part: Part, hits: list[Hit], data: bytes) -> Iterator[Place | None]:
+def _nearest(part: CompanionSpec, hits: list[Hit], data: bytes) -> Iterator[Place | None]:
     """Give where the companion of each hit stands.
 
     Where each pair is followed by the next, the id of the next may be nearer to a secret than its own. Such a row is read from its ends:
@@ -82,7 +82,7 @@ def _goes_beyond(hits: list[Hit], sides: list[Sides], at: int, step: int) -> boo
     return sides[last][side] is not None
 
 
-def _sides(part: Part, hits: list[Hit], data: bytes) -> Iterator[Sides]:
+def _sides(part: CompanionSpec, hits: list[Hit], data: bytes) -> Iterator[Sides]:
     """Give the companions before and behind each hit. A text may be full of both, so it is looked through once for all of them."""
     found = [
         match

@@ -27,14 +27,14 @@ from outcrop.scanner.patterns.entropy import is_random
 from outcrop.scanner.patterns.re2_match import compiled, ends_with, loose, matches_wholly, spans
 from outcrop.scanner.patterns.regex_ast import WORD
 from outcrop.scanner.rules.allowlist import spared
-from outcrop.scanner.rules.model import Form, Rule, Strength
+from outcrop.scanner.rules.model import CredentialForm, Rule, Strength, ValueLayout
 from outcrop.scanner.text.encodings import decode_base64_value
 
 _REMEMBERED, _REMEMBERED_WIDTH = 500, 4_096  # what was found in a stretch, while it is likely to come again
 _LED = 512  # bytes in which a pattern leads from a name to its value: more than a judge sees
 _LOW = Confidence.LOW  # a member is looked up at each use
 # A form by its id, held so that the id stays its own; where the stretch began; the hits in it.
-_remembered: dict[tuple[int, bytes, bool, bool], tuple[Form, int, list["Hit"]]] = {}
+_remembered: dict[tuple[int, bytes, bool, bool], tuple[CredentialForm, int, list["Hit"]]] = {}
 
 
 @dataclass(slots=True)
@@ -85,17 +85,19 @@ def nowhere(_start: int, _end: int) -> bool:
     return False
 
 
-def confirm(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares = nowhere) -> Iterator[Hit]:
+def confirm(
+    rule: Rule, form: CredentialForm, data: bytes, ends: list[int], taken: Shares = nowhere
+) -> Iterator[Hit]:
     """Give the hits of a form around the places where its trigger ended, and none at a place that is taken."""
-    if form.width and taken is nowhere:
+    if form.layout is not None and taken is nowhere:
         yield from _alone(rule, form, data, ends)
         return
-    if taken is not nowhere and (behind := form.behind) is not None:
+    if taken is not nowhere and (behind := form.trigger.after_value) is not None:
         ends = [
             end for end in ends if not taken(end - behind - 1, end - behind)
         ]  # all of its matches end there
-    by_line = bool(rule.allowed) and any(
-        one.target == "line" for one in rule.allowed
+    by_line = bool(rule.allowlists) and any(
+        one.target == "line" for one in rule.allowlists
     )  # of which a window may hold only a part
     for start, stop in _windows(form, data, ends):
         if stop - start > _REMEMBERED_WIDTH or by_line or len(ends) > MANY_MATCHES or taken(start, stop):
@@ -114,18 +116,24 @@ def confirm(rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares 
         yield from hits
 
 
-def _alone(rule: Rule, form: Form, data: bytes, ends: list[int]) -> Iterator[Hit]:
+def _alone(rule: Rule, form: CredentialForm, data: bytes, ends: list[int]) -> Iterator[Hit]:
     """Give the hits of a form that is all trigger: the first pass has matched it, and its width or its beginning says where it began."""
+    layout = form.layout
+    assert layout is not None  # noqa: S101 - the caller asks
     size, last, before = len(data), -1, 0
-    inside = _inside(form.joining)
+    inside = _inside(layout.joining)
     for end in ends:
         # The trigger ends behind the mark that ends the value, or at the end of the text.
         right = end if end == size and data[end - 1] in inside else end - 1
         if right < size and data[right] in inside:
             continue
         # Such a mark stands in no value but near its beginning: none goes from before the one that came before to here.
-        least, before = max(last, right - form.width, before - form.narrowest), right
-        left = right - form.width if form.narrowest == form.width else _beginning(form, data, least, right)
+        least, before = max(last, right - layout.max_width, before - layout.min_width), right
+        left = (
+            right - layout.max_width
+            if layout.min_width == layout.max_width
+            else _beginning(layout, data, least, right)
+        )
         if left is None:
             yield from _matches(rule, form, data, (max(0, least - 2), min(end + 1, size)), nowhere)
         elif (
@@ -142,11 +150,11 @@ def _goes_before(data: bytes, left: int) -> bool:
     return left > 0 and data[left - 1] in b"nrt" and data[max(0, left - 2) : left - 1] != b"\\"
 
 
-def _beginning(form: Form, data: bytes, least: int, right: int) -> int | None:
+def _beginning(layout: ValueLayout, data: bytes, least: int, right: int) -> int | None:
     """Give where a value begins that ends here: at the only beginning of one; None where there are several."""
     found = None
-    least, most = max(0, least), right - form.narrowest
-    for literal in _encoded(form.begins):
+    least, most = max(0, least), right - layout.min_width
+    for literal in _encoded(layout.prefixes):
         at = data.find(literal, least, most + len(literal))
         if at >= 0:
             if found is not None or data.find(literal, at + 1, most + len(literal)) >= 0:
@@ -160,17 +168,22 @@ def _inside(joining: str) -> bytes:
     return WORD + joining.encode()
 
 
-def _matches(rule: Rule, form: Form, data: bytes, window: tuple[int, int], taken: Shares) -> Iterator[Hit]:
+def _matches(
+    rule: Rule, form: CredentialForm, data: bytes, window: tuple[int, int], taken: Shares
+) -> Iterator[Hit]:
     at, stop = window
-    if not form.whole and not _has_all(_encoded(form.literals), data, at, stop):
+    if not form.trigger.ends_match and not _has_all(_encoded(form.pattern.literals), data, at, stop):
         return
-    if form.value_at and spans(loose(form.regex[form.value_at :])[0], data, at, stop) is None:
+    if (
+        form.pattern.value_at
+        and spans(loose(form.pattern.regex[form.pattern.value_at :])[0], data, at, stop) is None
+    ):
         return  # to follow a word through all that may stand behind it costs ten times as much
-    (pattern, group), exact = loose(form.regex), form.exact
+    (pattern, group), exact = loose(form.pattern.regex), form.pattern.exact_up_to
     while (found := spans(pattern, data, at, stop)) is not None:
         left, right = found[0]
         if right - left > exact:
-            pattern, exact = compiled(form.regex), stop
+            pattern, exact = compiled(form.pattern.regex), stop
             continue
         left, right = found[group] if group else _first(found)
         if left >= right or taken(left, right):  # an alternative without the group
@@ -178,9 +191,9 @@ def _matches(rule: Rule, form: Form, data: bytes, window: tuple[int, int], taken
             continue
         if form.judge is None:
             hit = _judge(rule, form, data, left, right)
-            hit = _unless_allowed(hit, data, found[0]) if hit is not None and rule.allowed else hit
+            hit = _unless_allowed(hit, data, found[0]) if hit is not None and rule.allowlists else hit
         else:
-            name = _name(form.regex)
+            name = _name(form.pattern.regex)
             candidate = judge_match(data, (left, right), found[name] if name else None, form.judge)
             hit = _weighed(rule, form, data, candidate) if candidate else None
         if hit is not None:
@@ -189,7 +202,7 @@ def _matches(rule: Rule, form: Form, data: bytes, window: tuple[int, int], taken
 
 
 def _unless_allowed(hit: Hit, data: bytes, match: tuple[int, int]) -> Hit | None:
-    by_place = spared(hit.rule.allowed, data, hit.span, match)
+    by_place = spared(hit.rule.allowlists, data, hit.span, match)
     if by_place is None:
         return None
     hit.spared = by_place
@@ -221,14 +234,14 @@ def _has_all(words: list[bytes], data: bytes, at: int, stop: int) -> bool:
     return True
 
 
-def _windows(form: Form, data: bytes, ends: list[int]) -> Iterator[tuple[int, int]]:
+def _windows(form: CredentialForm, data: bytes, ends: list[int]) -> Iterator[tuple[int, int]]:
     """Give the stretches in which a match can lie, overlapping ones as one, up to where the form says that they end."""
     windows = _around(form, ends, len(data))
-    if form.until is None:
+    if form.window.until is None:
         yield from windows
         return
     for window in windows:
-        for start, stop in _between(compiled(form.until), data, window):
+        for start, stop in _between(compiled(form.window.until), data, window):
             if bisect_right(ends, stop) > bisect_right(ends, start):
                 yield start, stop
 
@@ -244,7 +257,7 @@ def _between(bound: Any, data: bytes, window: tuple[int, int]) -> Iterator[tuple
     yield start, stop
 
 
-def _around(form: Form, ends: list[int], size: int) -> Iterator[tuple[int, int]]:
+def _around(form: CredentialForm, ends: list[int], size: int) -> Iterator[tuple[int, int]]:
     start, stop = -1, -1
     before, after = form.reach
     for end in ends:
@@ -259,7 +272,7 @@ def _around(form: Form, ends: list[int], size: int) -> Iterator[tuple[int, int]]
         yield start, stop
 
 
-def _judge(rule: Rule, form: Form, data: bytes, left: int, right: int) -> Hit | None:
+def _judge(rule: Rule, form: CredentialForm, data: bytes, left: int, right: int) -> Hit | None:
     raw = data[left:right]
     if rule.decode == "base64":
         plain = decode_base64_value(raw)
@@ -267,12 +280,15 @@ def _judge(rule: Rule, form: Form, data: bytes, left: int, right: int) -> Hit | 
             return None
         raw = plain
     value = decode_value(raw)
-    if form.exclude is not None and matches_wholly(compiled(form.exclude), raw):
+    checks = form.checks
+    if checks.exclude is not None and matches_wholly(compiled(checks.exclude), raw):
         return None
-    if (form.entropy and not is_random(value, form.entropy)) or (form.drawn and is_made_of_words(value)):
+    if (checks.min_entropy and not is_random(value, checks.min_entropy)) or (
+        checks.not_words and is_made_of_words(value)
+    ):
         return None
     confidence = form.confidence
-    wrong = form.checksum is not None and not CHECKSUMS[form.checksum](value)
+    wrong = checks.checksum is not None and not CHECKSUMS[checks.checksum](value)
     placeholder = not wrong and is_placeholder(value)
     if wrong or placeholder:
         confidence = _LOW
@@ -284,12 +300,12 @@ def _judge(rule: Rule, form: Form, data: bytes, left: int, right: int) -> Hit | 
         form.strength,
         confidence,
         placeholder,
-        form.part,
+        form.companion,
     )
 
 
 def led_to(
-    rule: Rule, form: Form, data: bytes, ends: list[int], taken: Shares, *, doubtful: bool
+    rule: Rule, form: CredentialForm, data: bytes, ends: list[int], taken: Shares, *, doubtful: bool
 ) -> Iterator[Hit]:
     """Judge the values to which a pattern leads; the first pass may also have seen what only looks like one from afar."""
     for found in _led_to(form, data, ends, taken, doubtful=doubtful):
@@ -298,7 +314,7 @@ def led_to(
 
 
 def _led_to(
-    form: Form, data: bytes, ends: list[int], taken: Shares, *, doubtful: bool
+    form: CredentialForm, data: bytes, ends: list[int], taken: Shares, *, doubtful: bool
 ) -> Iterator[Candidate]:
     if form.judge not in LEAD_IN_CHARS:
         return (find_in_tables if form.judge == "table" else find_in_collections)(
@@ -306,12 +322,12 @@ def _led_to(
         )
 
     def leads(end: int) -> bool:
-        return ends_with(data[max(0, end - _LED) : end], form.regex, form.exact)
+        return ends_with(data[max(0, end - _LED) : end], form.pattern.regex, form.pattern.exact_up_to)
 
     return find_assigned(data, ends, form.judge, taken, leads, doubtful=doubtful)
 
 
-def _weighed(rule: Rule, form: Form, data: bytes, found: Candidate) -> Hit:
+def _weighed(rule: Rule, form: CredentialForm, data: bytes, found: Candidate) -> Hit:
     secret = Secret(decode_value(data[found.left : found.right]), mask_all=rule.password)
     hit = Hit(rule, secret, found.left, found.right, form.strength, found.confidence, found.placeholder)
     hit.weighed, hit.bare = True, found.bare

@@ -50,7 +50,7 @@ def see(ruleset: RuleSet, versions: Sequence[Version]) -> None:
     plans: list[list[_Part]] = []
     for version in versions:
         plan: list[_Part] = []
-        for first, last, shift, base in _parts(version, ruleset.rules.widest + 2):
+        for first, last, shift, base in _parts(version, ruleset.rules.max_trigger_width + 2):
             if base is not None:
                 plan.append((first, last, shift, base))
             else:

@@ -15,7 +15,7 @@ from outcrop.scanner.engine.companions import pair, whole
 from outcrop.scanner.engine.confirm import Hit, Shares, confirm, led_to, nowhere
 from outcrop.scanner.engine.ruleset import IN_LINE, NEAR, RuleSet
 from outcrop.scanner.generic.find import LEAD_IN_JUDGES, has_name_in_line
-from outcrop.scanner.rules.model import Form, Rule, Strength
+from outcrop.scanner.rules.model import CredentialForm, Rule, Strength
 from outcrop.scanner.text.base64_archives import unpack_base64_archives
 from outcrop.scanner.text.encodings import (
     DecodedPiece,
@@ -100,22 +100,22 @@ def find(
 
 def _find(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confidence) -> list[Hit]:
     hits: list[Hit] = []
-    generic: list[tuple[Rule, Form, int]] = []
+    generic: list[tuple[Rule, CredentialForm, int]] = []
     named: list[tuple[int, int]] = []
     count = ruleset.count
     lowered = b""
     for number in sorted(ends):
         for rule, form in ruleset.triggered(number) if number < count else ():
-            if form.keywords:
+            if form.trigger.keywords:
                 lowered = lowered or data.lower()
-                if not any(word.encode() in lowered for word in form.keywords):
+                if not any(word.encode() in lowered for word in form.trigger.keywords):
                     continue
             if form.strength is _GENERIC:
                 generic.append((rule, form, number))
                 continue
             mine = list(confirm(rule, form, data, ends[number]))
             hits += mine
-            if not (rule.placed or rule.requires):
+            if not (rule.depends_on_path or rule.requires_companion):
                 named += [(hit.start, hit.end) for hit in mine]
     if generic:
         hits += _generic(generic, data, ends, _overlaps(named) if named else nowhere, doubtful=floor is _LOW)
@@ -130,7 +130,7 @@ def _find(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confiden
 
 
 def _generic(
-    forms: list[tuple[Rule, Form, int]], data: bytes, ends: Ends, named: Shares, *, doubtful: bool
+    forms: list[tuple[Rule, CredentialForm, int]], data: bytes, ends: Ends, named: Shares, *, doubtful: bool
 ) -> Iterator[Hit]:
     """Give what generic rules find. What another names by itself, found whole or wanting, need not be judged by one that knows less."""
     for rule, form, number in forms:
@@ -144,8 +144,8 @@ def _told_apart(hits: list[Hit], data: bytes, floor: Confidence) -> list[Hit]:
     """Let each value be told once, by the rule that knows most of it and with its companions."""
     hits = whole(hits, data)
     hits = [
-        *best(hit for hit in hits if not hit.rule.placed),
-        *_of_each(hit for hit in hits if hit.rule.placed),
+        *best(hit for hit in hits if not hit.rule.depends_on_path),
+        *_of_each(hit for hit in hits if hit.rule.depends_on_path),
     ]
     companions = pair(hits, data, lambda hit: _SURE[hit.confidence] <= _SURE[floor])
     return _unpaired(hits, companions, floor)

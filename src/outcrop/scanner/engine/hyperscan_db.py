@@ -7,7 +7,7 @@ import hyperscan
 from outcrop.scanner.patterns.prefilter import alternatives, escaped, trigger
 from outcrop.scanner.patterns.regex_ast import literal_prefixes
 from outcrop.scanner.rules.cache_format import by_trigger
-from outcrop.scanner.rules.model import Form, Impact, Rule, RuleError
+from outcrop.scanner.rules.model import CredentialForm, Impact, Rule, RuleError
 from outcrop.scanner.text.base64_archives import BASE64_ARCHIVE_PATTERNS
 from outcrop.scanner.text.encodings import ESCAPE_PATTERNS, QUOTED_VALUE_PATTERN, base64_forms
 
@@ -54,20 +54,23 @@ def _compiled(expressions: list[tuple[str, int]]) -> hyperscan.Database:
 
 def _shortened(rules: Sequence[Rule]) -> list[Rule]:
     """Give rules whose triggers are mere beginnings where the whole pattern is too much for the first pass."""
-    whole = sorted({form.trigger for rule in rules for form in rule.forms if form.whole})
+    whole = sorted({form.trigger.pattern for rule in rules for form in rule.forms if form.trigger.ends_match})
     groups = [whole[at : at + _TOGETHER] for at in range(0, len(whole), _TOGETHER)]
     refused = {trigger for group in groups if _refused(group) for trigger in group if _refused([trigger])}
     return [
-        rule._replace(forms=tuple(_short(form) if form.trigger in refused else form for form in rule.forms))
+        rule._replace(
+            forms=tuple(_short(form) if form.trigger.pattern in refused else form for form in rule.forms)
+        )
         for rule in rules
     ]
 
 
-def _short(form: Form) -> Form:
-    found = trigger(form.regex, whole=False)
-    return form._replace(
-        trigger=found.pattern, trigger_min=found.min_width, trigger_max=found.max_width, whole=False
+def _short(form: CredentialForm) -> CredentialForm:
+    found = trigger(form.pattern.regex, whole=False)
+    shorter = form.trigger._replace(
+        pattern=found.pattern, min_width=found.min_width, max_width=found.max_width, ends_match=False
     )
+    return form._replace(trigger=shorter)
 
 
 def _refused(triggers: Sequence[str]) -> str:
@@ -83,7 +86,7 @@ def _refuse(rules: Sequence[Rule]) -> None:
     """Find the rule for which all of them were refused, and say so."""
     for rule in rules:
         for form in rule.forms:
-            if error := _refused([form.trigger]):
+            if error := _refused([form.trigger.pattern]):
                 raise RuleError(
                     f"{rule.origin}: rule {rule.id}: pattern is not taken by the linear-time engine ({error})"
                 )
@@ -97,7 +100,10 @@ def _literals(rules: Sequence[Rule]) -> list[bytes]:
     kept: list[bytes] = []
     forms = [form for rule in rules for form in rule.forms if form.judge is None]
     found = {
-        literal for form in forms for literal in literal_prefixes(form.regex) if len(literal) >= _SHORTEST
+        literal
+        for form in forms
+        for literal in literal_prefixes(form.pattern.regex)
+        if len(literal) >= _SHORTEST
     }
     for literal in sorted(found, key=len):
         if not any(shorter in literal for shorter in kept):

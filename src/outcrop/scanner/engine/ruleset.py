@@ -12,11 +12,11 @@ from uuid import uuid4
 import hyperscan
 
 from outcrop.scanner.generic.find import LEAD_IN_CHARS
-from outcrop.scanner.rules.cache_format import Rules, from_lines, to_lines
-from outcrop.scanner.rules.model import BUILT_IN_RULES, JUDGED_BEFORE, Form, Rule, files_of
+from outcrop.scanner.rules.cache_format import FORMAT, Rules, from_lines, to_lines
+from outcrop.scanner.rules.model import BUILT_IN_RULES, JUDGED_BEFORE, CredentialForm, Rule, list_rule_files
 
-ENGINE = 42  # part of the version: raise it when the same rules would find something else
-_ENGINES = f"{ENGINE} {hyperscan.__version__} {Rule._fields} {Form._fields}".encode()  # type: ignore[attr-defined]
+ENGINE = 43  # part of the version: raise it when the same rules would find something else
+_ENGINES = f"{ENGINE} {hyperscan.__version__} {FORMAT}".encode()  # type: ignore[attr-defined]
 _SUFFIXES = (".db", ".json")
 _KEPT = 30 * 86_400  # seconds
 _UNFINISHED = 60.0  # seconds after which nobody is still writing
@@ -61,9 +61,9 @@ class RuleSet:
         )  # stretches by name in which nothing was found: versions of one file repeat them
         self._of_thread = local()
         self._reach: dict[int, Reach] = {}
-        self._triggered: dict[int, list[tuple[Rule, Form]]] = {}
+        self._triggered: dict[int, list[tuple[Rule, CredentialForm]]] = {}
 
-    def triggered(self, number: int) -> list[tuple[Rule, Form]]:
+    def triggered(self, number: int) -> list[tuple[Rule, CredentialForm]]:
         """Give the forms of a trigger, each with its rule."""
         known = self._triggered.get(number)
         if known is None:
@@ -95,16 +95,16 @@ class RuleSet:
         return scratch
 
 
-def _reach_of(rule: Rule, form: Form) -> Reach:
+def _reach_of(rule: Rule, form: CredentialForm) -> Reach:
     more = max(
-        (part.within for part in rule.parts if part.required), default=0
+        (companion.within for companion in rule.companions if companion.required), default=0
     )  # others make no other finding of it
     before, after = form.reach
     if more:
         return Reach(before + more, after + more)
     if form.judge in LEAD_IN_CHARS:  # of a value the line is read, and somewhat more of what stands before it
         return Reach(before, after, JUDGED_BEFORE + max(LEAD_IN_CHARS[form.judge]), form.judge)
-    return Reach(before, after, IN_LINE if form.in_line else None)
+    return Reach(before, after, IN_LINE if form.window.single_line else None)
 
 
 def _widest(reaches: list[Reach]) -> Reach:
@@ -179,7 +179,7 @@ def make(rules: Sequence[Rule], version: str = "", notes: Sequence[str] = ()) ->
 
 def _version(paths: Sequence[Path], cache: Path | None) -> str:
     """Name rules by what their files hold. Files that are as they were when they were read last are not read again."""
-    files = [file for path in paths for file in files_of(path)]
+    files = [file for path in paths for file in list_rule_files(path)]
     noted = cache / f"rules-{_signs(files)}.version" if cache else None
     if noted is not None:
         with contextlib.suppress(OSError, UnicodeDecodeError):

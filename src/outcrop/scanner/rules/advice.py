@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from outcrop.scanner.rules.model import BUILT_IN_RULES, RuleError, files_of
+from outcrop.scanner.rules.model import BUILT_IN_RULES, RuleError, list_rule_files
 
 # What a rule file may say, of all its rules or of one.
 Revoke = Annotated[str, Field(pattern=r"^https://[^\s/@\"<>]+/[^\s@\"<>]*$", max_length=300)]
@@ -113,7 +113,7 @@ def _rules_with(
     names = [f'"{name}"'.encode() for name in (rule_id, secret_type) if name]
     for path in paths:
         try:
-            files = files_of(path)
+            files = list_rule_files(path)
         except RuleError:
             continue
         for file in files:

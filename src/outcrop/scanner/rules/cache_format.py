@@ -9,20 +9,35 @@ import orjson
 
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.rules.allowlist import Allowed
-from outcrop.scanner.rules.model import Form, Impact, Part, Rule, Strength
+from outcrop.scanner.rules.model import (
+    CompanionSpec,
+    CredentialForm,
+    FormPattern,
+    FormTrigger,
+    Impact,
+    Rule,
+    SearchWindow,
+    Strength,
+    ValueChecks,
+    ValueLayout,
+)
 
 
 class Rules(Sequence[Rule]):
     """Rules by number and by id, and where the forms of each trigger are."""
 
-    __slots__ = ("_lines", "_made", "ids", "triggers", "widest")
+    __slots__ = ("_lines", "_made", "ids", "max_trigger_width", "triggers")
 
     def __init__(
-        self, ids: dict[str, int], triggers: list[list[tuple[int, int]]], widest: int, lines: list[bytes]
+        self,
+        ids: dict[str, int],
+        triggers: list[list[tuple[int, int]]],
+        max_trigger_width: int,
+        lines: list[bytes],
     ) -> None:
         self.ids = ids
         self.triggers = triggers  # for each, the numbers of rules and of their forms
-        self.widest = widest  # characters that a trigger can have where what it leads to is found
+        self.max_trigger_width = max_trigger_width  # of a trigger match that can lead to a match
         self._lines = lines
         self._made: dict[int, Rule] = {}
 
@@ -30,8 +45,8 @@ class Rules(Sequence[Rule]):
     def of(cls, rules: Sequence[Rule]) -> "Rules":
         """Give rules that are all there."""
         ids = {rule.id: number for number, rule in enumerate(rules)}
-        widest = max((form.widest for rule in rules for form in rule.forms), default=0)
-        found = cls(ids, list(by_trigger(rules).values()), widest, [b""] * len(rules))
+        max_trigger_width = max((form.max_trigger_width for rule in rules for form in rule.forms), default=0)
+        found = cls(ids, list(by_trigger(rules).values()), max_trigger_width, [b""] * len(rules))
         found._made = dict(enumerate(rules))
         return found
 
@@ -58,7 +73,7 @@ def by_trigger(rules: Sequence[Rule]) -> dict[str, list[tuple[int, int]]]:
     found: dict[str, list[tuple[int, int]]] = {}
     for number, rule in enumerate(rules):
         for at, form in enumerate(rule.forms):
-            found.setdefault(form.trigger, []).append((number, at))
+            found.setdefault(form.trigger.pattern, []).append((number, at))
     return found
 
 
@@ -67,10 +82,12 @@ def to_lines(rules: Rules, notes: Sequence[str]) -> bytes:
     said = {
         "ids": [rule.id for rule in rules],
         "triggers": rules.triggers,
-        "widest": rules.widest,
+        "max_trigger_width": rules.max_trigger_width,
         "notes": notes,
     }
-    lines = b"\n".join(orjson.dumps(row, default=list) for row in (said, *(rule.unproved for rule in rules)))
+    lines = b"\n".join(
+        orjson.dumps(row, default=list) for row in (said, *(rule.without_examples() for rule in rules))
+    )
     return _sum(lines) + b"\n" + lines
 
 
@@ -82,7 +99,10 @@ def from_lines(content: bytes) -> tuple[Rules, list[str]]:
     said, *lines = rest.split(b"\n")
     head = orjson.loads(said)
     return Rules(
-        {name: number for number, name in enumerate(head["ids"])}, head["triggers"], head["widest"], lines
+        {name: number for number, name in enumerate(head["ids"])},
+        head["triggers"],
+        head["max_trigger_width"],
+        lines,
     ), head["notes"]
 
 
@@ -91,41 +111,73 @@ def _sum(content: bytes) -> bytes:
 
 
 def _rule(row: list[Any]) -> Rule:
-    """Make a rule from its row: what JSON has as a list is a tuple, and the word of an enumeration is its member."""
-    for at, change in _OF_RULE:
-        row[at] = change(row[at])
+    """Return the rule that was written as this row: JSON has lists for tuples and strings for enumeration members."""
+    for index, convert in _RULE_FIELDS:
+        row[index] = convert(row[index])
     return Rule._make(row)
 
 
-def _form(row: list[Any]) -> Form:
-    for at, change in _OF_FORM:
-        row[at] = change(row[at])
-    return Form._make(row)
+def _form(row: list[Any]) -> CredentialForm:
+    for index, convert in _FORM_FIELDS:
+        row[index] = convert(row[index])
+    return CredentialForm._make(row)
+
+
+def _pattern(row: list[Any]) -> FormPattern:
+    regex, longest, exact_up_to, literals, value_at = row
+    return FormPattern(regex, longest, exact_up_to, tuple(literals), value_at)
+
+
+def _trigger(row: list[Any]) -> FormTrigger:
+    pattern, min_width, max_width, ends_match, after_value, keywords = row
+    return FormTrigger(pattern, min_width, max_width, ends_match, after_value, tuple(keywords))
+
+
+def _layout(row: list[Any] | None) -> ValueLayout | None:
+    if row is None:
+        return None
+    min_width, max_width, prefixes, joining = row
+    return ValueLayout(min_width, max_width, tuple(prefixes), joining)
 
 
 def _member(kind: type[StrEnum]) -> Callable[[str], StrEnum]:
-    return {one.value: one for one in kind}.__getitem__
+    return {member.value: member for member in kind}.__getitem__
 
 
-_OF_FORM = [
-    (Form._fields.index(name), change)
-    for name, change in (
+_FORM_FIELDS = [
+    (CredentialForm._fields.index(name), convert)
+    for name, convert in (
+        ("pattern", _pattern),
+        ("trigger", _trigger),
+        ("window", SearchWindow._make),
+        ("checks", ValueChecks._make),
         ("strength", _member(Strength)),
         ("confidence", _member(Confidence)),
-        ("keywords", tuple),
-        ("literals", tuple),
-        ("begins", tuple),
+        ("layout", _layout),
     )
 ]
-_OF_RULE = [
-    (Rule._fields.index(name), change)
-    for name, change in (
+_RULE_FIELDS = [
+    (Rule._fields.index(name), convert)
+    for name, convert in (
         ("impact", _member(Impact)),
         ("forms", lambda rows: tuple(map(_form, rows))),
-        ("parts", lambda rows: tuple(map(Part._make, rows))),
+        ("companions", lambda rows: tuple(map(CompanionSpec._make, rows))),
         ("paths", tuple),
-        ("allowed", lambda rows: tuple(map(Allowed._make, rows))),
+        ("allowlists", lambda rows: tuple(map(Allowed._make, rows))),
         ("examples", tuple),
         ("counterexamples", tuple),
     )
 ]
+_WRITTEN = (
+    Rule,
+    CredentialForm,
+    FormPattern,
+    FormTrigger,
+    SearchWindow,
+    ValueChecks,
+    ValueLayout,
+    CompanionSpec,
+    Allowed,
+)
+# Part of the cache key: the fields are written by position, so a file with other fields must not be read.
+FORMAT = " ".join(f"{kind.__name__}{kind._fields}" for kind in _WRITTEN)

@@ -1,9 +1,15 @@
-"""A form out of what a rule says of it: the full pattern with its word, gap and boundaries, and what the first pass looks for."""
+"""Build the form of a rule from its table in a rule file (`make_form`).
+
+1. Expand the shorthand keys `word` and `value` (`_expand_shorthand`) and refuse wrong combinations (`_check_keys`).
+2. Join context words, gap, boundaries and value to the full regular expression (`_join_regex`).
+3. Choose the trigger for the Hyperscan pass (`_choose_trigger`) and the window around it (`_search_window`).
+4. Compute what lets a scan skip the regular expression (`_value_layout`).
+"""
 
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -15,28 +21,41 @@ from outcrop.scanner.patterns.checksums import CHECKSUMS
 from outcrop.scanner.patterns.prefilter import Trigger, as_written, trigger
 from outcrop.scanner.patterns.re2_match import compile_regex
 from outcrop.scanner.rules import shorthand
-from outcrop.scanner.rules.model import Form, Strength
+from outcrop.scanner.rules.model import (
+    CredentialForm,
+    FormPattern,
+    FormTrigger,
+    SearchWindow,
+    Strength,
+    ValueChecks,
+    ValueLayout,
+)
 
-WITHIN = 60  # characters between a context word and its value
-_WIDEST_GAP = 1_000
-_WORD = set(regex_ast.WORD)
-_TELLING = 3  # characters of a beginning that is seldom in what follows it
-_JOINING = b"-+/="  # belong to a value's run only where its alphabet has them
+CONTEXT_GAP = 60  # bytes between a context word and its value, unless `within` is given
+_MAX_CONTEXT_GAP = 1_000  # RE2 counts repetitions up to this number
+_WORD_BYTES = set(regex_ast.WORD)
+_JOINING = b"-+/="  # bytes that continue a value only if the pattern itself can begin or end with them
+_MIN_PREFIX = 3  # characters; a shorter prefix is likely to occur again inside the value
+_EVIDENT = {Strength.CHECKSUM, Strength.PREFIX, Strength.STRUCTURED}  # high confidence by default
 
 
-class Strict(BaseModel):
-    """A table of a rule file: a key that is not known is refused."""
+class StrictTable(BaseModel):
+    """A table of a rule file; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-_Listed = Annotated[list[str], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
+_StringOrList = Annotated[
+    list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
+]
 
 
-class FormIn(Strict):
+class FormTable(StrictTable):
+    """The keys of a form, in `[[rule]]` and in `[[rule.also]]`; docs/rules.md describes each."""
+
     pattern: str = ""
-    value: _Listed = []  # the short form: what the value is made of, and the issuer's word
-    word: _Listed = []
+    value: _StringOrList = []  # shorthand
+    word: _StringOrList = []  # shorthand
     tight: bool = False
     context: list[str] = []
     near: list[str] = []
@@ -53,228 +72,286 @@ class FormIn(Strict):
     judge: (
         Literal["noun", "key", "members", "table", "option", "command", "said", "header", "call"] | None
     ) = None
-    trigger: str | None = None  # what the first pass looks for instead of the pattern
+    trigger: str | None = None
 
 
-def make_form(given: FormIn) -> Form:
-    """Make the full pattern of a form: context word, gap, boundary, value, boundary."""
-    given = _written_out(given)
-    within = given.within or WITHIN
-    _check(given, within)
-    leading, value = _leading_and_value(
-        given.pattern, given.context, within, judged=given.judge in LEAD_IN_JUDGES
+class _JoinedRegex(NamedTuple):
+    """The full regular expression of a form, in two parts."""
+
+    lead: str  # the context words and the gap behind them; empty without context words
+    value: str  # the value with its boundaries
+
+    @property
+    def full(self) -> str:
+        return self.lead + self.value
+
+
+def make_form(table: FormTable) -> CredentialForm:
+    """Return the form that a table of a rule file describes; raise PatternError if the table is wrong.
+
+    The error message begins with the key that is wrong.
+    """
+    table = _expand_shorthand(table)
+    _check_keys(table)
+    regex = _join_regex(
+        table.pattern,
+        table.context,
+        table.within or CONTEXT_GAP,
+        has_boundaries=table.judge not in LEAD_IN_JUDGES,
     )
-    strength = Strength(given.strength) if given.strength else _strength(given)
-    usual = (
-        Confidence.HIGH
-        if strength in {Strength.CHECKSUM, Strength.PREFIX, Strength.STRUCTURED}
-        else Confidence.MEDIUM
-    )
-    form = own_form(
-        leading + value,
-        word=_word(given),
-        own=given.trigger,
-        longest=given.longest,
+    form_trigger = _choose_trigger(table, regex.full)
+    if table.judge in {"members", "table"} and not form_trigger.ends_match:
+        raise regex_ast.PatternError(
+            "pattern must end with what stands before the first member, and be at most 450 characters wide"
+        )
+    strength = Strength(table.strength) if table.strength else _derive_strength(table)
+    default_confidence = Confidence.HIGH if strength in _EVIDENT else Confidence.MEDIUM
+    return CredentialForm(
+        pattern=_describe_regex(
+            regex.full, table.longest, value_at=0 if form_trigger.ends_match else len(regex.lead)
+        ),
+        trigger=form_trigger,
+        window=_search_window(table, regex.full),
+        checks=_value_checks(table, strength),
         strength=strength,
-        confidence=Confidence(given.confidence) if given.confidence else usual,
-        entropy=given.entropy or 0.0,
-        checksum=given.checksum,
-        exclude=given.exclude or None,
-    )
-    form = form._replace(**_known(given)) if form.whole else form._replace(value_at=len(leading))
-    before, after = within if given.near else 0, within if given.near or given.after else 0
-    if given.judge in {"members", "table"}:
-        if not form.whole:
-            raise regex_ast.PatternError(
-                "pattern must end with what stands before the first member, and be at most 450 characters wide"
-            )
-        after = MAX_COLLECTION_BYTES
-    drawn = bool(given.entropy) and strength is Strength.CONTEXT if given.drawn is None else given.drawn
-    in_line = not (before or after or given.judge) and form.in_line
-    return form._replace(
-        before=before, after=after, until=given.until or None, judge=given.judge, drawn=drawn, in_line=in_line
+        confidence=Confidence(table.confidence) if table.confidence else default_confidence,
+        layout=_value_layout(table) if form_trigger.ends_match else None,
+        judge=table.judge,
     )
 
 
-def _check(given: FormIn, within: int) -> None:
-    """Refuse what does not go together, and what is not known."""
-    if sum(map(bool, (given.context, given.near, given.after))) > 1:
+def make_regex_form(
+    regex: str,
+    *,
+    strength: Strength,
+    confidence: Confidence,
+    min_entropy: float = 0.0,
+    keywords: tuple[str, ...] = (),
+) -> CredentialForm:
+    """Return the form of a complete regular expression; raise PatternError if it cannot be used."""
+    _check_regex("pattern", regex)
+    return CredentialForm(
+        pattern=_describe_regex(regex),
+        trigger=_trigger_of_regex(regex)._replace(keywords=keywords),
+        window=SearchWindow(single_line=regex_ast.in_line(regex)),
+        checks=ValueChecks(min_entropy=min_entropy),
+        strength=strength,
+        confidence=confidence,
+    )
+
+
+def make_companion_regex(pattern: str, context: list[str]) -> str:
+    """Return the full regular expression of a companion: context words, gap, boundaries and value."""
+    return _join_regex(pattern, context, CONTEXT_GAP).full
+
+
+def _expand_shorthand(table: FormTable) -> FormTable:
+    """Return the table with `pattern`, `context` and so on in place of the shorthand keys `word` and `value`."""
+    has_context = bool(table.context or table.near or table.after)
+    if bool(table.pattern) == bool(table.value):
+        raise regex_ast.PatternError(
+            "pattern and value exclude each other" if table.value else "pattern or value is needed"
+        )
+    if table.word and has_context:
+        raise regex_ast.PatternError("word stands for context, near and after")
+    if not (table.word or has_context or table.pattern or shorthand.begins_alike(table.value)):
+        raise regex_ast.PatternError("value has no beginning of its own: it needs a word")
+    expanded: dict[str, Any] = {}
+    if table.word:
+        expanded["context"] = [shorthand.context_of(table.word, tight=table.tight)]
+        expanded["within"] = table.within or shorthand.BESIDE
+    if table.value:
+        expanded |= _expand_values(table)
+    return table.model_copy(update=expanded)
+
+
+def _expand_values(table: FormTable) -> dict[str, Any]:
+    """Return the keys that `value` stands for; `entropy` and `exclude` of the table itself have precedence."""
+    return {
+        "pattern": shorthand.pattern_of(table.value),
+        "entropy": shorthand.entropy_of(table.value) if table.entropy is None else table.entropy,
+        "exclude": shorthand.exclude_of(table.value) if table.exclude is None else table.exclude,
+    }
+
+
+def _check_keys(table: FormTable) -> None:
+    """Raise PatternError for keys that cannot be combined and for values that are unknown."""
+    if sum(map(bool, (table.context, table.near, table.after))) > 1:
         raise regex_ast.PatternError("context, near and after exclude each other")
-    if given.until:
-        if not (given.near or given.after):
+    if table.until:
+        if not (table.near or table.after):
             raise regex_ast.PatternError("until needs near or after")
-        _compiles("until", given.until)
-    if given.context and within > _WIDEST_GAP:
-        raise regex_ast.PatternError(f"within is at most {_WIDEST_GAP} with context")
-    if given.trigger:
-        if given.judge not in LEAD_IN_CHARS:
+        _check_regex("until", table.until)
+    if table.context and (table.within or 0) > _MAX_CONTEXT_GAP:
+        raise regex_ast.PatternError(f"within is at most {_MAX_CONTEXT_GAP} with context")
+    if table.trigger:
+        if table.judge not in LEAD_IN_CHARS:
             raise regex_ast.PatternError(
                 f"trigger needs a judge that a pattern leads to: {' or '.join(LEAD_IN_CHARS)}"
             )
-        _whole("trigger", given.trigger)
-    if given.checksum is not None and given.checksum not in CHECKSUMS:
+        _check_filled_regex("trigger", table.trigger)
+    if table.checksum is not None and table.checksum not in CHECKSUMS:
         raise regex_ast.PatternError(
-            f"checksum {given.checksum!r} is not known; known are {', '.join(sorted(CHECKSUMS))}"
+            f"checksum {table.checksum!r} is not known; known are {', '.join(sorted(CHECKSUMS))}"
         )
-    if given.exclude:
-        _whole("exclude", given.exclude)
+    if table.exclude:
+        _check_filled_regex("exclude", table.exclude)
 
 
-def _known(given: FormIn) -> dict[str, Any]:
-    """Give how wide a value is that is all of its pattern, and what tells where it stands when the first pass tells where it ends."""
-    if given.context or "(?P<secret>" in given.pattern or not _edge(given.pattern, last=False):
-        return {}
-    tree, last = regex_ast.parse(given.pattern), regex_ast.last_characters(given.pattern)
-    if regex_ast.has_anchor(tree) or not (last <= _WORD | set(_JOINING) and last & _WORD):
-        return {}
-    narrowest, widest = regex_ast.width(tree)
-    known = {"width": widest, "narrowest": narrowest, "joining": _joining(last)}
-    if narrowest == widest:
-        return known
-    # Else it must not go on behind what could be its end, and its beginning must be one that is found.
-    begins = regex_ast.literal_prefixes(given.pattern)
-    if min(map(len, begins)) < _TELLING or regex_ast.characters(tree, narrowest) - _WORD - set(
-        _joining(last).encode()
-    ):
-        return {}
-    return known | {"begins": tuple(text.decode("latin-1") for text in begins)}
+def _join_regex(pattern: str, context: list[str], gap: int, *, has_boundaries: bool = True) -> _JoinedRegex:
+    """Return the regular expression for one of the context words, up to `gap` bytes, and a value like `pattern`.
 
-
-def _written_out(given: FormIn) -> FormIn:
-    """Write the short form out: what it does not say itself is made from its word and value."""
-    words, values = given.word, given.value
-    if bool(given.pattern) == bool(values):
-        raise regex_ast.PatternError(
-            "pattern and value exclude each other" if values else "pattern or value is needed"
-        )
-    if words and (given.context or given.near or given.after):
-        raise regex_ast.PatternError("word stands for context, near and after")
-    if not (
-        words or given.context or given.near or given.after or given.pattern or shorthand.begins_alike(values)
-    ):
-        raise regex_ast.PatternError("value has no beginning of its own: it needs a word")
-    made: dict[str, Any] = {}
-    if words:
-        made |= {
-            "context": [shorthand.context_of(words, tight=given.tight)],
-            "within": given.within or shorthand.BESIDE,
-        }
-    if values:
-        made |= {
-            "pattern": shorthand.pattern_of(values),
-            "entropy": shorthand.entropy_of(values) if given.entropy is None else given.entropy,
-            "exclude": shorthand.exclude_of(values) if given.exclude is None else given.exclude,
-        }
-    return given.model_copy(update=made)
-
-
-def _word(given: FormIn) -> str | None:
-    """Give the pattern of the words around which the values stand, where these are not part of the match or too much of it."""
-    if given.word:
-        return shorthand.trigger_of(given.word, tight=given.tight)
-    words = given.near or given.after
-    for word in words:
-        _compiles("near" if given.near else "after", word)
-    return f"(?i:{'|'.join(words)})" if words else None
-
-
-def own_form(
-    whole: str,
-    *,
-    word: str | None = None,
-    own: str | None = None,
-    strength: Strength,
-    confidence: Confidence,
-    longest: int = 0,
-    entropy: float = 0.0,
-    checksum: str | None = None,
-    exclude: str | None = None,
-) -> Form:
-    """Make a form of a full pattern that has its group `secret`."""
-    _compiles("pattern", whole)
-    found = _trigger("trigger", own, as_written) if own else _trigger("pattern", word or whole, trigger)
-    ends_match = found.whole and not word
-    return Form(
-        regex=whole,
-        trigger=found.pattern,
-        trigger_min=found.min_width,
-        trigger_max=found.max_width,
-        longest=longest or regex_ast.width(regex_ast.parse(whole))[1],
-        exact=regex_ast.exact(whole),
-        literals=tuple(text.decode("latin-1") for text in regex_ast.literals(whole)),
-        whole=ends_match,
-        behind=regex_ast.behind_value(whole) if ends_match else None,
-        in_line=regex_ast.in_line(whole),
-        strength=strength,
-        confidence=confidence,
-        entropy=entropy,
-        checksum=checksum,
-        exclude=exclude,
-    )
-
-
-def _strength(given: FormIn) -> Strength:
-    if given.checksum:
-        return Strength.CHECKSUM
-    if given.context or given.near or given.after:
-        return Strength.CONTEXT
-    prefixes = regex_ast.literal_prefixes(given.pattern)
-    return Strength.PREFIX if prefixes and min(map(len, prefixes)) >= 3 else Strength.STRUCTURED
-
-
-def whole_pattern(pattern: str, context: list[str], within: int) -> str:
-    return "".join(_leading_and_value(pattern, context, within))
-
-
-def _leading_and_value(
-    pattern: str, context: list[str], within: int, *, judged: bool = False
-) -> tuple[str, str]:
-    """Write the word with the gap behind it, and the value with its boundaries."""
-    _whole("pattern", pattern)
+    A pattern with a group `secret` sets its own boundaries; any other gets them unless `has_boundaries` is false.
+    """
+    _check_filled_regex("pattern", pattern)
     for word in context:
-        _compiles("context", word)
-    if "(?P<secret>" in pattern or judged:
-        before, value = "", pattern
-    else:
-        before, value = _edge(pattern, last=False), f"(?P<secret>{pattern}){_edge(pattern, last=True)}"
+        _check_regex("context", word)
+    left, value = "", pattern
+    if "(?P<secret>" not in pattern and has_boundaries:
+        left, value = _boundary(pattern, last=False), f"(?P<secret>{pattern}){_boundary(pattern, last=True)}"
     if not context:
-        return "", before + value
-    before = before.replace("(?:^|", "(?:")  # a value after a word is not at the beginning
-    return f"(?is:(?:{'|'.join(context)}).{{0,{within}}}?)", before + value
+        return _JoinedRegex("", left + value)
+    left = left.replace("(?:^|", "(?:")  # behind a context word the text cannot begin
+    return _JoinedRegex(f"(?is:(?:{'|'.join(context)}).{{0,{gap}}}?)", left + value)
 
 
-def _edge(pattern: str, *, last: bool) -> str:
-    """Give what must stand beside a value so that it is not the middle of a longer one."""
+def _boundary(pattern: str, *, last: bool) -> str:
+    """Return a regular expression for the byte beside a value, so that no middle of a longer value matches.
+
+    Return an empty one if the pattern itself begins (or, with `last`, ends) with a byte that separates values.
+    """
     outer = regex_ast.last_characters(pattern) if last else regex_ast.first_characters(pattern)
-    if outer - _WORD - set(_JOINING) and not outer & _WORD:
+    if outer - _WORD_BYTES - set(_JOINING) and not outer & _WORD_BYTES:
         return ""
-    joining = "".join(f"\\{sign}" for sign in _joining(outer))
-    # An escaped line break before a value, as in JSON strings, ends in a letter.
+    joining = "".join(f"\\{char}" for char in _joining_chars(outer))
+    # In a JSON string an escaped line break before the value ends in a letter.
     return f"(?:$|[^0-9A-Za-z_{joining}])" if last else f"(?:^|[^0-9A-Za-z_{joining}]|\\\\[nrt])"
 
 
-def _joining(characters: set[int]) -> str:
-    return "".join(chr(c) for c in _JOINING if c in characters)
+def _joining_chars(edge_bytes: set[int]) -> str:
+    """Return the characters of `_JOINING` that are in `edge_bytes`."""
+    return "".join(chr(byte) for byte in _JOINING if byte in edge_bytes)
 
 
-def _whole(key: str, pattern: str) -> None:
-    """Check a pattern that may be made of pieces."""
+def _derive_strength(table: FormTable) -> Strength:
+    """Return the strength of a form that does not name its own."""
+    if table.checksum:
+        return Strength.CHECKSUM
+    if table.context or table.near or table.after:
+        return Strength.CONTEXT
+    prefixes = regex_ast.literal_prefixes(table.pattern)
+    return Strength.PREFIX if prefixes and min(map(len, prefixes)) >= 3 else Strength.STRUCTURED
+
+
+def _describe_regex(regex: str, longest: int = 0, *, value_at: int = 0) -> FormPattern:
+    """Return a regular expression with facts about its matches; `longest` is its own width if not given."""
+    return FormPattern(
+        regex=regex,
+        longest=longest or regex_ast.width(regex_ast.parse(regex))[1],
+        exact_up_to=regex_ast.exact(regex),
+        literals=tuple(text.decode("latin-1") for text in regex_ast.literals(regex)),
+        value_at=value_at,
+    )
+
+
+def _choose_trigger(table: FormTable, regex: str) -> FormTrigger:
+    """Return the trigger of a form: its own, or one for its words, or one for the full regular expression."""
+    words = _words_regex(table)
+    _check_regex("pattern", regex)
+    if table.trigger:
+        return _make_trigger("trigger", table.trigger, as_written)
+    if words:
+        return _make_trigger("pattern", words, trigger)._replace(ends_match=False)
+    return _trigger_of_regex(regex)
+
+
+def _words_regex(table: FormTable) -> str | None:
+    """Return a regular expression for the words of `word`, `near` or `after`, or None without such words."""
+    if table.word:
+        return shorthand.trigger_of(table.word, tight=table.tight)
+    words = table.near or table.after
+    for word in words:
+        _check_regex("near" if table.near else "after", word)
+    return f"(?i:{'|'.join(words)})" if words else None
+
+
+def _trigger_of_regex(regex: str) -> FormTrigger:
+    """Return the trigger for a full regular expression."""
+    form_trigger = _make_trigger("pattern", regex, trigger)
+    if not form_trigger.ends_match:
+        return form_trigger
+    return form_trigger._replace(after_value=regex_ast.behind_value(regex))
+
+
+def _make_trigger(key: str, pattern: str, make: Callable[[str], Trigger]) -> FormTrigger:
+    """Return `make(pattern)` as a FormTrigger; a PatternError begins with `key`."""
+    try:
+        made = make(pattern)
+    except regex_ast.PatternError as error:
+        raise regex_ast.PatternError(f"{key} {error}: {pattern[:80]}") from None
+    return FormTrigger(made.pattern, made.min_width, made.max_width, made.whole)
+
+
+def _search_window(table: FormTable, regex: str) -> SearchWindow:
+    """Return the window of a form around its trigger."""
+    distance = table.within or CONTEXT_GAP
+    before = distance if table.near else 0
+    after = distance if table.near or table.after else 0
+    if table.judge in {"members", "table"}:
+        after = MAX_COLLECTION_BYTES
+    single_line = not (before or after or table.judge) and regex_ast.in_line(regex)
+    return SearchWindow(before, after, table.until or None, single_line=single_line)
+
+
+def _value_checks(table: FormTable, strength: Strength) -> ValueChecks:
+    """Return the checks of a form; values next to a word that must be random may not be spelled in words."""
+    not_words = table.drawn
+    if not_words is None:
+        not_words = bool(table.entropy) and strength is Strength.CONTEXT
+    return ValueChecks(
+        exclude=table.exclude or None,
+        min_entropy=table.entropy or 0.0,
+        not_words=not_words,
+        checksum=table.checksum,
+    )
+
+
+def _value_layout(table: FormTable) -> ValueLayout | None:
+    """Return how the start of the form's value is computed from its end, or None if that is not possible.
+
+    The form's trigger must end where its match ends.
+    """
+    pattern = table.pattern
+    if table.context or "(?P<secret>" in pattern or not _boundary(pattern, last=False):
+        return None
+    tree, last = regex_ast.parse(pattern), regex_ast.last_characters(pattern)
+    if regex_ast.has_anchor(tree) or not (last <= _WORD_BYTES | set(_JOINING) and last & _WORD_BYTES):
+        return None
+    min_width, max_width = regex_ast.width(tree)
+    joining = _joining_chars(last)
+    if min_width == max_width:
+        return ValueLayout(min_width, max_width, joining=joining)
+    # The width varies. Then no byte that may follow the value may be in it where it could end, and its prefix
+    # must be long enough to be found.
+    prefixes = regex_ast.literal_prefixes(pattern)
+    inner = regex_ast.characters(tree, min_width) - _WORD_BYTES - set(joining.encode())
+    if inner or min(map(len, prefixes)) < _MIN_PREFIX:
+        return None
+    return ValueLayout(min_width, max_width, tuple(text.decode("latin-1") for text in prefixes), joining)
+
+
+def _check_filled_regex(key: str, pattern: str) -> None:
+    """Raise PatternError, beginning with `key`, if a `<<piece>>` is not filled in or the pattern is not valid."""
     if unknown := re.search(r"<<\w+>>", pattern):
         raise regex_ast.PatternError(f"{key} names a piece that [let] does not have, {unknown[0]}")
-    _compiles(key, pattern)
+    _check_regex(key, pattern)
 
 
 @lru_cache(maxsize=256)  # many rules exclude the same
-def _compiles(key: str, pattern: str) -> None:
+def _check_regex(key: str, pattern: str) -> None:
+    """Raise PatternError, beginning with `key`, if Python's parser or RE2 refuses the pattern."""
     try:
         regex_ast.parse(pattern)
         compile_regex(pattern)
-    except regex_ast.PatternError as error:
-        raise regex_ast.PatternError(f"{key} {error}: {pattern[:80]}") from None
-
-
-def _trigger(key: str, pattern: str, make: Callable[[str], Trigger]) -> Trigger:
-    try:
-        return make(pattern)
     except regex_ast.PatternError as error:
         raise regex_ast.PatternError(f"{key} {error}: {pattern[:80]}") from None

@@ -15,7 +15,7 @@ from outcrop.scanner.patterns.go_regex import translate, with_group
 from outcrop.scanner.patterns.re2_match import compile_regex
 from outcrop.scanner.patterns.regex_ast import PatternError
 from outcrop.scanner.rules.allowlist import Allowed
-from outcrop.scanner.rules.form_builder import own_form
+from outcrop.scanner.rules.form_builder import make_regex_form
 from outcrop.scanner.rules.gitleaks_files import EXTENDED, extended, lowered
 from outcrop.scanner.rules.model import Impact, Rule, RuleError, Strength
 
@@ -222,11 +222,12 @@ def _is_used(at: str, rule: _RuleIn, notes: list[str]) -> bool:
 
 def _rule(at: str, raw: _RuleIn, everywhere: Iterable[_AllowIn]) -> Rule:
     try:
-        form = own_form(
+        form = make_regex_form(
             with_group(translate(raw.regex), raw.secretgroup),
-            entropy=raw.entropy,
             strength=Strength.CONTEXT,
             confidence=Confidence.HIGH,
+            min_entropy=raw.entropy,
+            keywords=tuple(word.lower() for word in raw.keywords),
         )
         lists = [*_lists(raw), *(one for one in everywhere if raw.id in (one.targetrules or [raw.id]))]
         allowed = tuple(_allowed(one) for one in lists)
@@ -240,9 +241,9 @@ def _rule(at: str, raw: _RuleIn, everywhere: Iterable[_AllowIn]) -> Rule:
         issuer="gitleaks configuration",
         origin=at,
         impact=Impact.MEDIUM,
-        forms=(form._replace(keywords=tuple(word.lower() for word in raw.keywords)),),
-        only=only,
-        allowed=allowed,
+        forms=(form,),
+        path_regex=only,
+        allowlists=allowed,
     )
 
 

@@ -1,10 +1,13 @@
-"""A rule: how one type of credential is recognised. Rules are data; this file says what they are made of.
+"""The types that a rule is made of: how one type of credential is recognised.
 
-They are tuples, since a scan begins by making all of them from the cache, and a tuple is made at once.
+A `Rule` has one or more `CredentialForm`s (ways in which the credential is written) and `CompanionSpec`s (ids and
+hosts that belong to it). All are tuples: a scan reads them from the cache of compiled rules, and nothing is built
+faster than a tuple.
 """
 
 import os
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,121 +15,163 @@ from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.rules.allowlist import Allowed
 
-BUILT_IN_RULES = (
-    Path(__file__).parents[2] / "rules"
-)  # the folder of the rule files that are installed with the program
-JUDGED_BEFORE, JUDGED_AFTER = 128, 420  # what a judge sees around a match
+BUILT_IN_RULES = Path(__file__).parents[2] / "rules"  # the rule files that are installed with the program
+JUDGED_BEFORE, JUDGED_AFTER = 128, 420  # bytes around a match that `scanner.generic` reads to judge a value
 
 
 class Strength(StrEnum):
-    """What a hit stands on, the surest first: it decides which of two rules names a value, and feeds the score."""
+    """The kind of evidence behind a hit, the strongest first.
 
-    CHECKSUM = "checksum"  # the issuer's own checksum holds
-    PREFIX = "prefix"  # a beginning that nobody else uses
-    STRUCTURED = "structured"  # a shape that is rare by itself
-    CONTEXT = "context"  # a plain value beside a word that names the issuer
-    GENERIC = "generic"  # a plain value beside a word such as password
+    It decides which of two rules reports a value, and is part of the risk score.
+    """
+
+    CHECKSUM = "checksum"  # the issuer's own checksum is correct
+    PREFIX = "prefix"  # a prefix that only this issuer uses
+    STRUCTURED = "structured"  # a format that is rare by itself
+    CONTEXT = "context"  # a plain value next to a word that names the issuer
+    GENERIC = "generic"  # a plain value next to a word such as password
 
 
 class Impact(StrEnum):
+    """The damage that a valid credential of this type can do."""
+
     CRITICAL = "critical"
     HIGH = "high"
     MEDIUM = "medium"
     LOW = "low"
 
 
-class Form(NamedTuple):
-    """One way in which the credential is written: issuers change formats and old ones stay valid."""
+class FormPattern(NamedTuple):
+    """The regular expression of a form, with facts about its matches."""
 
-    regex: str  # linear-time; the value is the group `secret`
-    trigger: str  # what the first pass looks for
-    trigger_min: int
-    trigger_max: int
-    longest: int  # no match is followed further than this
-    exact: int  # the pattern without its far bounds gives the same match where that is no longer than this
+    regex: str  # for RE2; the group `secret`, if there is one, is the value
+    longest: int  # bytes; a longer match is not searched for
+    exact_up_to: int  # a match of `loosened(regex)` that is at most this long is a match of `regex` too
+    literals: tuple[str, ...] = ()  # texts that are in every match, in this order
+    value_at: int = 0  # offset in `regex` behind the context words and the gap; 0 without context words
+
+
+class FormTrigger(NamedTuple):
+    """The pattern that the Hyperscan pass searches for, in place of the whole form."""
+
+    pattern: str
+    min_width: int
+    max_width: int
+    ends_match: bool = False  # the trigger ends where the form's match ends
+    after_value: int | None = (
+        None  # then: bytes between the value's end and the trigger's end, if always the same
+    )
+    keywords: tuple[str, ...] = ()  # lower case; one of these must be anywhere in the text
+
+
+class SearchWindow(NamedTuple):
+    """The text around a trigger match in which the form's values are searched for."""
+
+    before: int = 0  # bytes, of a rule with `near`; 0: only as far as the trigger itself reaches
+    after: int = 0  # bytes, of a rule with `near` or `after`; 0: only as far as the pattern reaches
+    until: str | None = None  # a regular expression; the window ends at its nearest match
+    single_line: bool = False  # a match is in one line, apart from the line breaks before and behind it
+
+
+class ValueChecks(NamedTuple):
+    """Conditions on a value that the regular expression has matched."""
+
+    exclude: str | None = None  # drop the value if all of it matches this regular expression
+    min_entropy: float = 0.0  # drop the value if it has fewer bits per character
+    not_words: bool = False  # drop the value if it is spelled in words: the issuer generates it at random
+    checksum: str | None = None  # a key of `CHECKSUMS`; a value with a wrong one has low confidence
+
+
+class ValueLayout(NamedTuple):
+    """How a value's start is computed from the end of its trigger match, without running the regular expression.
+
+    Only of forms whose trigger ends with the match, and whose value is the whole pattern.
+    """
+
+    min_width: int
+    max_width: int
+    prefixes: tuple[str, ...] = ()  # if the width varies: the value begins with one of these
+    joining: str = ""  # characters besides letters, digits and _ that may not follow the value
+
+
+class _FormFields(NamedTuple):
+    pattern: FormPattern
+    trigger: FormTrigger
+    window: SearchWindow
+    checks: ValueChecks
     strength: Strength
     confidence: Confidence
-    entropy: float = 0.0  # bits per character that the value must have
-    checksum: str | None = None
-    exclude: str | None = None  # values that match this wholly are something else
-    before: int = (
-        0  # with `near`: how far from the trigger the value may stand, to either side, any number of times
+    layout: ValueLayout | None = None
+    companion: str | None = None  # the form finds this companion, which is reported if no secret is near
+    judge: str | None = (
+        None  # how `scanner.generic` reads the name next to the value; None: no name is needed
     )
-    after: int = 0
-    until: str | None = None  # where this stands, no window goes on
-    keywords: tuple[str, ...] = ()  # one of these must stand anywhere in the text, in any case
-    part: str | None = None  # the form is a companion that is worth a finding when no partner stands near
-    judge: str | None = None  # how the value stands beside its name, where the two are weighed
-    whole: bool = False  # the trigger ends where the match ends
-    behind: int | None = None  # then, how many characters stand between the end of the value and there
-    width: int = 0  # of a value that is all of its pattern, the boundaries aside; 0 where the first pass does not tell where one stands
-    narrowest: int = 0  # as its width, where it is always as wide
-    begins: tuple[str, ...] = ()  # otherwise, how it begins
-    literals: tuple[str, ...] = ()  # what every match has, one after the other
-    drawn: bool = False  # the value is made by chance: one that is spelled in words is something else
-    value_at: int = 0  # where in the pattern the value begins, behind what leads to it: without one there, that need not be followed
-    joining: str = ""  # with a width: what may not follow the value beside letters, digits and _
-    in_line: bool = False  # all that it looks at stands in one line, but for the line breaks that bound it
 
-    @property
-    def widest(self) -> int:
-        """Give how many characters the trigger can have where it leads to something: elsewhere one that does not count may have more."""
-        return self.trigger_max if self.before or self.after else min(self.trigger_max, self.longest)
 
-    @property
+class CredentialForm(_FormFields):
+    """One way in which a credential is written: issuers change formats, and old ones stay valid."""
+
+    @cached_property
     def reach(self) -> tuple[int, int]:
-        """Give how far before and after a trigger's end a match, and what bounds it, can lie."""
-        beyond = 0 if self.whole else self.longest - self.trigger_min
-        before, after = (self.before or self.trigger_max) + 1, (self.after or beyond) + 2
+        """Return how many bytes before and after the end of a trigger match can decide about a match."""
+        beyond = 0 if self.trigger.ends_match else self.pattern.longest - self.trigger.min_width
+        before, after = (self.window.before or self.trigger.max_width) + 1, (self.window.after or beyond) + 2
         return (before + JUDGED_BEFORE, after + JUDGED_AFTER) if self.judge else (before, after)
 
+    @property
+    def max_trigger_width(self) -> int:
+        """Return the width of the longest trigger match that can lead to a match of the form."""
+        if self.window.before or self.window.after:
+            return self.trigger.max_width
+        return min(self.trigger.max_width, self.pattern.longest)
 
-class Part(NamedTuple):
-    """A companion of the secret: an id, a host, an account, found near it."""
+
+class CompanionSpec(NamedTuple):
+    """A companion of the secret that is searched for near it, such as a key id, a host or an account."""
 
     name: str
     regex: str
-    within: int  # characters between the two
+    within: int  # bytes between the secret and the companion
     required: bool = False  # without it there is no finding
 
 
-class Rule(NamedTuple):
+class _RuleFields(NamedTuple):
     id: str
     name: str
     secret_type: str
     issuer: str
     impact: Impact
-    forms: tuple[Form, ...]
-    parts: tuple[Part, ...] = ()
-    paths: tuple[str, ...] = ()  # only in files of these names; none: everywhere
-    password: bool = False  # chosen by a person: not even its ends are shown
-    decode: str | None = None  # the value is written in this encoding
-    origin: str = ""  # file and line, for messages
+    forms: tuple[CredentialForm, ...]
+    companions: tuple[CompanionSpec, ...] = ()
+    paths: tuple[str, ...] = ()  # globs; the rule applies only to files that match one; none: to all files
+    password: bool = False  # a person chose the value: a masked form shows none of its characters
+    decode: str | None = None  # the encoding of the value
+    origin: str = ""  # rule file and line, for messages
     examples: tuple[str, ...] = ()
     counterexamples: tuple[str, ...] = ()
-    only: str = (
-        ""  # only in files whose path has this pattern in it; of these two, a gitleaks configuration's own
-    )
-    allowed: tuple[Allowed, ...] = ()
+    path_regex: str = ""  # of a gitleaks rule: it applies only to files whose path matches
+    allowlists: tuple[Allowed, ...] = ()  # of a gitleaks rule
 
-    @property
-    def placed(self) -> bool:
-        """Tell whether it is the file's path that decides if the rule speaks."""
-        return bool(self.paths or self.only or (self.allowed and any(one.paths for one in self.allowed)))
 
-    @property
-    def requires(self) -> bool:
-        """Tell whether a value alone, without something else near it, is nothing."""
-        return bool(self.parts) and any(part.required for part in self.parts)
+class Rule(_RuleFields):
+    """How one type of credential is recognised."""
 
-    @property
-    def unproved(self) -> "Rule":
-        """Give the rule without its proof, which no scan needs and which is most of it."""
+    @cached_property
+    def depends_on_path(self) -> bool:
+        """Whether the path of the file decides if the rule applies."""
+        return bool(self.paths or self.path_regex or any(allowlist.paths for allowlist in self.allowlists))
+
+    @cached_property
+    def requires_companion(self) -> bool:
+        """Whether a value is only reported together with a companion."""
+        return any(companion.required for companion in self.companions)
+
+    def without_examples(self) -> "Rule":
+        """Return the rule without its examples, which no scan needs and which are most of its size."""
         return self._replace(examples=(), counterexamples=())
 
-    @property
-    def bare(self) -> "Rule":
-        """Give what the rule says, wherever it was read: by this two are the same."""
+    def without_origin(self) -> "Rule":
+        """Return the rule without origin and examples: two rules that find the same are then equal."""
         return self._replace(origin="", examples=(), counterexamples=())
 
 
@@ -134,11 +179,14 @@ class RuleError(OperatorError):
     """A rule that cannot be used; the message begins with file and line."""
 
 
-def files_of(path: Path) -> list[str]:
-    """Give the rule files of a folder and the folders in it, in the order of their paths; or the one file."""
+def list_rule_files(path: Path) -> list[str]:
+    """Return the rule files below the folder `path`, sorted; or `path` itself if it is no folder.
+
+    Raise RuleError if a folder cannot be read or there is no rule file.
+    """
     if not path.is_dir():
         return [str(path)]
-    found = []
+    files = []
     folders = [str(path)]
     while folders:
         folder = folders.pop()
@@ -148,9 +196,9 @@ def files_of(path: Path) -> list[str]:
             raise RuleError(f"{folder}: {error.strerror}") from None
         for entry in entries:
             if entry.name.endswith(".toml"):
-                found.append(entry.path)
+                files.append(entry.path)
             elif entry.is_dir(follow_symlinks=False):
                 folders.append(entry.path)
-    if not found:
+    if not files:
         raise RuleError(f"{path}: no .toml file in this folder")
-    return sorted(found)
+    return sorted(files)

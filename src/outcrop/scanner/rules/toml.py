@@ -12,13 +12,20 @@ from outcrop.scanner.patterns import regex_ast
 from outcrop.scanner.rules import shorthand
 from outcrop.scanner.rules.advice import Revoke, Words
 from outcrop.scanner.rules.check_spec import Checks
-from outcrop.scanner.rules.form_builder import WITHIN, FormIn, Strict, make_form, whole_pattern
-from outcrop.scanner.rules.model import Form, Impact, Part, Rule, RuleError, files_of
+from outcrop.scanner.rules.form_builder import FormTable, StrictTable, make_companion_regex, make_form
+from outcrop.scanner.rules.model import (
+    CompanionSpec,
+    CredentialForm,
+    Impact,
+    Rule,
+    RuleError,
+    list_rule_files,
+)
 
 PAIR_WITHIN = 600  # characters between the parts of one credential
 
 
-class _PartIn(Strict):
+class _PartIn(StrictTable):
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     pattern: str = Field(min_length=1)
     context: list[str] = []
@@ -28,7 +35,7 @@ class _PartIn(Strict):
     checksum: str | None = None
 
 
-class _RuleIn(FormIn):
+class _RuleIn(FormTable):
     id: str = Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=80)
     name: str | None = Field(None, min_length=1, max_length=120)
     secret_type: str | None = Field(None, pattern=r"^[a-z][a-z0-9_-]*$", max_length=80)
@@ -36,7 +43,7 @@ class _RuleIn(FormIn):
     password: bool = False
     decode: Literal["base64"] | None = None
     paths: list[str] = []
-    also: list[FormIn] = []
+    also: list[FormTable] = []
     part: list[_PartIn] = []
     check: Checks = ()
     revoke: Revoke | None = (
@@ -47,7 +54,7 @@ class _RuleIn(FormIn):
     counterexamples: list[str] = []
 
 
-class _FileIn(Strict):
+class _FileIn(StrictTable):
     issuer: str = Field(min_length=1, max_length=80)
     let: dict[str, str] = {}  # pieces that patterns of this file share
     revoke: Revoke | None = None
@@ -58,7 +65,10 @@ class _FileIn(Strict):
 def load_paths(paths: Sequence[Path]) -> list[Rule]:
     """Load rule files, and folders of them, in the order of their names."""
     return each_once(
-        rule for path in paths for file in files_of(path) for rule in load_text(_read(Path(file)), file)
+        rule
+        for path in paths
+        for file in list_rule_files(path)
+        for rule in load_text(_read(Path(file)), file)
     )
 
 
@@ -177,7 +187,7 @@ def _rule(raw: dict[str, Any], at: int, issuer: str, lines: _Lines) -> Rule:
     except ValidationError as error:
         raise RuleError(lines.message(at, error, label)) from None
     table, index = "", 0
-    parts: list[Part] = []
+    parts: list[CompanionSpec] = []
     try:
         forms = [make_form(given)]
         examples, counterexamples = _proof(given)
@@ -204,7 +214,7 @@ def _rule(raw: dict[str, Any], at: int, issuer: str, lines: _Lines) -> Rule:
         issuer=issuer,
         impact=Impact(given.impact),
         forms=tuple(forms),
-        parts=tuple(parts),
+        companions=tuple(parts),
         paths=tuple(given.paths),
         password=given.password,
         decode=given.decode,
@@ -226,18 +236,18 @@ def _proof(given: _RuleIn) -> tuple[list[str], list[str]]:
     return [*made[0], *given.examples], [*made[1], *given.counterexamples]
 
 
-def _part(given: _PartIn, before: list[Part]) -> Part:
+def _part(given: _PartIn, before: list[CompanionSpec]) -> CompanionSpec:
     if given.name in {part.name for part in before}:
         raise regex_ast.PatternError(f"name {given.name} is another part's")
-    return Part(
+    return CompanionSpec(
         name=given.name,
-        regex=whole_pattern(given.pattern, given.context, WITHIN),
+        regex=make_companion_regex(given.pattern, given.context),
         within=given.within,
         required=given.required,
     )
 
 
-def _alone(given: _PartIn) -> Form:
-    return make_form(FormIn(pattern=given.pattern, context=given.context, checksum=given.checksum))._replace(
-        part=given.name
-    )
+def _alone(given: _PartIn) -> CredentialForm:
+    return make_form(
+        FormTable(pattern=given.pattern, context=given.context, checksum=given.checksum)
+    )._replace(companion=given.name)

@@ -66,7 +66,7 @@ def describe_findings(
 
 def _passes(one: LocatedHit) -> bool:
     return passes_at(
-        one.hit.rule.allowed, one.hit.spared, one.path or b"", one.origin.commit if one.origin else ""
+        one.hit.rule.allowlists, one.hit.spared, one.path or b"", one.origin.commit if one.origin else ""
     )
 
 
