@@ -9,7 +9,7 @@ import pytest
 
 from tests.net.inside import LITERALS, NAMES, PUBLIC
 
-NOT_PUBLIC = "the name leads to an address that is not public"
+NOT_PUBLIC = "the name resolves to an address that is not public"
 REFUSED = set(NAMES) - {"good.example", "changes.example", "none.example"}
 
 

@@ -234,7 +234,7 @@ def test_a_receiver_that_hangs_delays_nobody_else(office: Office) -> None:
     async def post(url: str, headers: object, body: bytes, **limits: float) -> PostResponse:
         if "hang" in url:
             await asyncio.sleep(3)
-            raise PostError("no whole answer")
+            raise PostError("no complete response")
         sent.append(time.monotonic())
         out.set()
         return PostResponse(200, b"")

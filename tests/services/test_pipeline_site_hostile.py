@@ -81,7 +81,7 @@ def test_slow_answers_are_gaps(pipeline, account, monkeypatch):
         pipeline, account, {"/": linked("/slow", "/ok"), "/slow": drips, "/ok": text(token("ok"))}
     ) as runs:
         run = runs.scan()
-    assert (runs.paths, whys(run, "/slow")) == (["/ok"], ["no whole answer within 0.3 seconds"])
+    assert (runs.paths, whys(run, "/slow")) == (["/ok"], ["no complete response within 0.3 seconds"])
 
 
 def test_site_that_takes_too_long_ends_with_what_was_found(pipeline, account, monkeypatch):
@@ -122,7 +122,9 @@ def test_broken_gzip_is_a_gap(pipeline, account):
     with served(pipeline, account, routes) as runs:
         run = runs.scan()
     assert runs.paths == ["/whole"]
-    assert {*whys(run, "/cut"), *whys(run, "/junk")} == {"the answer ended early, or its encoding is broken"}
+    assert {*whys(run, "/cut"), *whys(run, "/junk")} == {
+        "the response ended early or its compressed body is damaged"
+    }
 
 
 def test_archive_that_cannot_be_read_wholly_is_told(pipeline, account):
@@ -321,7 +323,7 @@ def test_finding_whose_name_leads_inside_now_is_not_judged(pipeline, account, co
     assert (runs.finding["status"], run.status, connected) == ("active", "failed", [])
     assert (
         run.error
-        == "robots.txt cannot be read (site.example: leads to 10.0.0.7, which is not a public address), so that nothing may be fetched"
+        == "robots.txt cannot be read (site.example: resolves to 10.0.0.7, which is not a public address), so that nothing may be fetched"
     )
 
 

@@ -183,13 +183,19 @@ def test_an_answer_whose_packing_is_broken_is_a_gap(body):
         }
     ) as host:
         found = visit(host)
-    assert (found.paths, found.why("/a")) == (["/"], "the answer ended early, or its encoding is broken")
+    assert (found.paths, found.why("/a")) == (
+        ["/"],
+        "the response ended early or its compressed body is damaged",
+    )
 
 
 def test_an_answer_that_ends_early_is_a_gap():
     with web_host({"/": page("<a href=/early>"), "/early": broken}) as host:
         found = visit(host)
-    assert (found.paths, found.why("/early")) == (["/"], "the answer ended early, or its encoding is broken")
+    assert (found.paths, found.why("/early")) == (
+        ["/"],
+        "the response ended early or its compressed body is damaged",
+    )
 
 
 def test_a_bomb_is_cut():

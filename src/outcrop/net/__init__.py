@@ -1,1 +1,1 @@
-"""All outbound connections: where they may go is decided here."""
+"""Make all outbound connections, to addresses that the operator's settings allow."""

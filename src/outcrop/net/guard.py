@@ -1,7 +1,12 @@
-"""Where we may connect to: a name is resolved once, every address of it is checked, and the checked address is used.
+"""Decide which addresses may be connected to.
 
-`ipaddress.is_global` is not enough: it lets addresses through that lead back to this machine by translation.
-IPv4 goes by the registry of special-purpose addresses, IPv6 is 2000::/3 without its special blocks.
+Users choose host names: targets, webhook addresses, redirects, hosts in found URLs. Without this check they
+could reach internal services or the cloud's metadata address (SSRF). A name is resolved once, every address
+of the name is checked, and the checked address is the one connected to. So a name server that answers
+differently the second time (DNS rebinding) gains nothing.
+
+`ipaddress.is_global` is not enough: it accepts IPv6 addresses that translate to internal IPv4 addresses.
+IPv4 follows the IANA registry of special-purpose addresses. IPv6 is 2000::/3 without its special blocks.
 """
 
 import ipaddress
@@ -14,7 +19,7 @@ from typing import TYPE_CHECKING
 from outcrop.domain.errors import OperatorError
 
 if TYPE_CHECKING:
-    from outcrop.settings import Settings  # a scan of files loads none of it
+    from outcrop.settings import Settings  # not imported at run time: a scan of local files does not need it
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -22,9 +27,10 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _NOT_PUBLIC_V4 = [
     ipaddress.IPv4Network(block)
     for block in (
-        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
-        "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24",
-        "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+        "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24",
+        "192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+        "224.0.0.0/4", "240.0.0.0/4",
     )
 ]  # fmt: skip
 _PUBLIC_V6 = ipaddress.IPv6Network("2000::/3")
@@ -35,22 +41,22 @@ _NOT_PUBLIC_V6 = [
 
 
 class EgressError(OperatorError):
-    """An address that must not be connected to, or a name that has none."""
+    """The host may not be connected to, or its name has no address."""
 
 
 class NoAddressError(EgressError):
-    """A name without an address."""
+    """The host name has no address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Egress:
-    """What the operator allows beyond the public internet."""
+    """The operator's settings for outbound connections."""
 
-    allow: tuple[Network, ...] = ()
-    connect_to: tuple[tuple[str, int, str, int], ...] = ()  # host, port → address, port
-    ca_file: Path | None = None
-    source_address: str | None = None  # the address of this machine that connections come from
-    closed: bool = False  # nothing may be connected to but what `connect_to` names
+    allow: tuple[Network, ...] = ()  # networks that are allowed although they are not public
+    connect_to: tuple[tuple[str, int, str, int], ...] = ()  # (host, port, address and port to use instead)
+    ca_file: Path | None = None  # certificate authorities that are trusted in addition to the system's
+    source_address: str | None = None  # the local address that connections are made from
+    closed: bool = False  # allow only the hosts in `connect_to`
 
     @classmethod
     def parse(
@@ -62,14 +68,14 @@ class Egress:
         *,
         closed: bool = False,
     ) -> "Egress":
-        """Read the operator's settings: networks, and `host:port=address:port`."""
-        pairs = []
+        """Parse settings: `allow` has networks in CIDR form, `connect_to` has `host:port=address:port`."""
+        replacements = []
         for entry in connect_to:
-            (host, port), (address, to_port) = (side.rsplit(":", 1) for side in entry.split("=", 1))
-            pairs.append((host.lower(), int(port), address.strip("[]"), int(to_port)))
+            (host, port), (address, address_port) = (side.rsplit(":", 1) for side in entry.split("=", 1))
+            replacements.append((host.lower(), int(port), address.strip("[]"), int(address_port)))
         return cls(
-            tuple(ipaddress.ip_network(part, strict=False) for part in allow),
-            tuple(pairs),
+            tuple(ipaddress.ip_network(network, strict=False) for network in allow),
+            tuple(replacements),
             ca_file,
             source_address,
             closed,
@@ -77,6 +83,7 @@ class Egress:
 
     @classmethod
     def from_settings(cls, settings: "Settings") -> "Egress":
+        """Return the Egress that the OUTCROP_EGRESS_* settings describe."""
         return cls.parse(
             settings.egress_allow,
             settings.egress_connect_to,
@@ -87,7 +94,7 @@ class Egress:
 
 
 def is_allowed(address: Address, egress: Egress) -> bool:
-    """Tell whether an address is public or named by the operator."""
+    """Whether the address is public or in a network that the operator allows, and `egress` is not closed."""
     if egress.closed:
         return False
     if any(address.version == network.version and address in network for network in egress.allow):
@@ -98,22 +105,30 @@ def is_allowed(address: Address, egress: Egress) -> bool:
 
 
 def resolve(host: str, port: int, egress: Egress) -> tuple[str, int]:
-    """Give the address to connect to for a name; one address that is not allowed refuses the name."""
-    for name, at, address, to_port in egress.connect_to:
-        if name == host.lower() and at == port:
-            return address, to_port
-    if egress.closed:  # not even looked up
-        raise EgressError(f"{host}: nothing may be connected to but what OUTCROP_EGRESS_CONNECT_TO names")
-    found: list[Address]
+    """Return the checked address and port to connect to for `host` and `port`.
+
+    Raise NoAddressError if the name has no address, EgressError if any of its addresses is not allowed.
+    """
+    for name, name_port, address, address_port in egress.connect_to:
+        if name == host.lower() and name_port == port:
+            return address, address_port
+    if egress.closed:  # refused before the DNS lookup, which would be outbound traffic too
+        raise EgressError(f"{host}: only hosts in OUTCROP_EGRESS_CONNECT_TO may be connected to")
+    addresses = _addresses_of(host, port)
+    for candidate in addresses:
+        if not is_allowed(candidate, egress):
+            raise EgressError(f"{host}: resolves to {candidate}, which is not a public address")
+    return str(addresses[0]), port
+
+
+def _addresses_of(host: str, port: int) -> list[Address]:
+    """Return the address that `host` spells, or all addresses that the resolver returns for the name."""
     try:
-        found = [ipaddress.ip_address(host)]
+        return [ipaddress.ip_address(host)]
     except ValueError:
-        try:
-            answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError):  # no answer, or no name at all
-            raise NoAddressError(f"{host}: the name has no address") from None
-        found = [ipaddress.ip_address(str(answer[4][0]).partition("%")[0]) for answer in answers]
-    for one in found:
-        if not is_allowed(one, egress):
-            raise EgressError(f"{host}: leads to {one}, which is not a public address")
-    return str(found[0]), port
+        pass  # a name
+    try:
+        results = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):  # the lookup failed, or `host` cannot be a name
+        raise NoAddressError(f"{host}: the name has no address") from None
+    return [ipaddress.ip_address(str(result[4][0]).partition("%")[0]) for result in results]

@@ -1,4 +1,14 @@
-"""Asking other people's servers: every address checked before it is connected to, every answer bounded in time and size."""
+"""Send HTTP requests to servers that we do not control.
+
+Each request is limited so that a hostile server gains nothing:
+
+- Every address is checked before it is connected to, those of redirects too, so that no server leads us into
+  the internal network (`_GuardedResolver` for names, `_check_address_literal` for addresses).
+- Time and size of a response are limited, the size after decompression: a compression bomb ends at
+  `max_bytes`.
+- Redirects are followed only where the caller allows it, and credentials are not sent to a second origin.
+- Cookies, the proxies in the environment and .netrc are not used.
+"""
 
 import asyncio
 import ipaddress
@@ -20,30 +30,32 @@ from yarl import URL
 from outcrop.net.guard import Egress, EgressError, is_allowed, resolve
 
 _REDIRECTS = {301, 302, 303, 307, 308}
-_MOST_REDIRECTS = 10
-_PROOFS = {"authorization", "cookie"}
-_CHUNK = 1 << 16
-_BROKEN = "the answer ended early, or its encoding is broken"
+_MAX_REDIRECTS = 10
+_CREDENTIAL_HEADERS = {"authorization", "cookie"}
+_CHUNK_BYTES = 1 << 16
+_CONNECT_SECONDS = 20.0
+_GZIP_OR_ZLIB = 47  # zlib's `wbits`: recognize the gzip or zlib header, with the largest window
+_BROKEN_BODY = "the response ended early or its compressed body is damaged"
 
 
 class HttpError(Exception):
-    """No answer: the reason, in words that name no more than the host."""
+    """There is no complete response. The message is the reason and names at most the host."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """An answer, whole or as far as it was read."""
+    """A response, with at most `max_bytes` of its decompressed body."""
 
-    url: str  # where it came from, after redirects
+    url: str  # the address that sent it, after redirects
     status: int
-    headers: Mapping[str, str]  # names in any case
+    headers: Mapping[str, str]  # names are case-insensitive
     body: bytes
-    truncated: bool = False  # there was more than was read
+    truncated: bool = False  # the body was longer than `max_bytes`
 
     @property
     def media_type(self) -> str:
-        named = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        return named.encode("ascii", "replace").decode()  # a header may hold any bytes
+        media_type = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return media_type.encode("ascii", "replace").decode()  # a header may contain any bytes
 
     @property
     def ok(self) -> bool:
@@ -51,15 +63,11 @@ class HttpResponse:
 
 
 class HttpClient:
-    """A client for one piece of work. Nothing is followed, kept or sent that the caller has not asked for."""
+    """Sends requests over one aiohttp session; `open_http` makes it."""
 
     def __init__(self, session: aiohttp.ClientSession, egress: Egress) -> None:
         self._session = session
-        self._egress = egress
-
-    @property
-    def egress(self) -> Egress:
-        return self._egress
+        self.egress = egress
 
     async def get(
         self,
@@ -70,25 +78,31 @@ class HttpClient:
         seconds: float = 60.0,
         may_follow: Callable[[str], bool] | None = None,
     ) -> HttpResponse:
-        """Get an address; a redirect is followed where `may_follow` says so of its target, and is the answer elsewhere.
+        """Send a GET request and return the response.
 
-        What proves who we are goes to the first origin only.
+        A redirect is followed if `may_follow` returns true for its target, else the redirect itself is
+        returned. Authorization and Cookie are sent to the origin of `url` only. `seconds` limits all
+        redirects together.
         """
-        sent = dict(headers or {})
+        sent_headers = dict(headers or {})
         origin = _origin(url)
-        with _told_apart(seconds):
+        with _failures_as_http_error(seconds):
             async with asyncio.timeout(seconds):
-                for _ in range(_MOST_REDIRECTS):
-                    answer = await self._once("GET", url, sent, max_bytes)
-                    target = answer.headers.get("Location")
-                    if answer.status not in _REDIRECTS or not target:
-                        return answer
+                for _ in range(_MAX_REDIRECTS):
+                    response = await self._send("GET", url, sent_headers, max_bytes)
+                    target = response.headers.get("Location")
+                    if response.status not in _REDIRECTS or not target:
+                        return response
                     url = urljoin(url, target)
                     if may_follow is None or not may_follow(url):
-                        return answer
+                        return response
                     if _origin(url) != origin:
-                        sent = {name: value for name, value in sent.items() if name.lower() not in _PROOFS}
-        raise HttpError(f"more than {_MOST_REDIRECTS} redirects")
+                        sent_headers = {
+                            name: value
+                            for name, value in sent_headers.items()
+                            if name.lower() not in _CREDENTIAL_HEADERS
+                        }
+        raise HttpError(f"more than {_MAX_REDIRECTS} redirects")
 
     async def request(
         self,
@@ -100,28 +114,29 @@ class HttpClient:
         max_bytes: int,
         seconds: float,
     ) -> HttpResponse:
-        """Send one request; a redirect is the answer."""
-        with _told_apart(seconds):
+        """Send one request and return the response, a redirect too: none is followed."""
+        with _failures_as_http_error(seconds):
             async with asyncio.timeout(seconds):
-                return await self._once(method, url, headers, max_bytes, body)
+                return await self._send(method, url, headers, max_bytes, body)
 
-    async def _once(
+    async def _send(
         self, method: str, url: str, headers: Mapping[str, str], max_bytes: int, data: bytes | None = None
     ) -> HttpResponse:
+        """Send one request and read at most `max_bytes` of the decompressed body."""
         parsed = URL(url)
         if parsed.scheme not in {"http", "https"} or not parsed.host:
-            raise HttpError("is not an http address")
-        _check_literal(parsed.host, self._egress)
+            raise HttpError("not an http or https URL")
+        _check_address_literal(parsed.host, self.egress)
         async with self._session.request(
             method, parsed, headers=dict(headers), data=data, allow_redirects=False
         ) as response:
-            body, unpacking = bytearray(), _unpacking(response.headers.get("Content-Encoding", ""))
-            async for chunk in response.content.iter_chunked(_CHUNK):
-                body += unpacking.take(chunk, max_bytes + 1 - len(body)) if unpacking else chunk
+            body, decompressor = bytearray(), _decompressor_for(response.headers.get("Content-Encoding", ""))
+            async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
+                body += decompressor.decompress(chunk, max_bytes + 1 - len(body)) if decompressor else chunk
                 if len(body) > max_bytes:
                     break
-            if unpacking and len(body) <= max_bytes and not unpacking.whole:
-                raise HttpError(_BROKEN)
+            if decompressor and len(body) <= max_bytes and not decompressor.is_complete:
+                raise HttpError(_BROKEN_BODY)
             return HttpResponse(
                 url,
                 response.status,
@@ -132,70 +147,79 @@ class HttpClient:
 
 
 @contextmanager
-def _told_apart(seconds: float) -> Iterator[None]:
-    """Turn whatever goes wrong into the one error, with a reason."""
+def _failures_as_http_error(seconds: float) -> Iterator[None]:
+    """Raise every failure of the block as an HttpError with a reason; `seconds` is the limit to report."""
     try:
         yield
     except TimeoutError:
-        raise HttpError(f"no whole answer within {seconds:g} seconds") from None
+        raise HttpError(f"no complete response within {seconds:g} seconds") from None
     except EgressError as error:
         raise HttpError(error.message) from None
     except (aiohttp.ClientError, ValueError, OSError) as error:
-        raise HttpError(_reason(error)) from None
+        raise HttpError(_describe(error)) from None
 
 
 @asynccontextmanager
 async def open_http(
     egress: Egress, *, user_agent: str = "outcrop", connections: int = 32, per_host: int = 8
 ) -> AsyncIterator[HttpClient]:
-    """Open a client. Cookies are forgotten, the machine's proxies and .netrc are not looked at."""
+    """Open a client that connects only where `egress` allows it.
+
+    `connections` and `per_host` limit the open connections. Cookies, proxies and .netrc are not used.
+    """
     connector = aiohttp.TCPConnector(
-        resolver=_Guarded(egress),
+        resolver=_GuardedResolver(egress),
         ssl=tls_context(egress),
         limit=connections,
         limit_per_host=per_host,
         use_dns_cache=False,
         local_addr=(egress.source_address, 0) if egress.source_address else None,
     )
-    # The time limit is the caller's, over redirects and all; connecting has one of its own.
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=20)
-    async with (
-        aiohttp.ClientSession(
-            connector=connector,
-            timeout=timeout,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"User-Agent": user_agent, "Accept-Encoding": "gzip"},
-            trust_env=False,
-            auto_decompress=False,  # aiohttp does not tell when a packed answer ends early, and can wait for ever on a broken one
-        ) as session
-    ):
+    # The caller limits the whole request, redirects included. Only connecting has a limit of its own.
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
+    async with aiohttp.ClientSession(
+        connector=connector,
+        timeout=timeout,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"User-Agent": user_agent, "Accept-Encoding": "gzip"},
+        trust_env=False,
+        # aiohttp does not report a compressed body that ends early, and can wait forever on a damaged one.
+        auto_decompress=False,
+    ) as session:
         yield HttpClient(session, egress)
 
 
 def tls_context(egress: Egress) -> ssl.SSLContext:
-    """Trust what the machine trusts, and the operator's own authority."""
+    """Return a TLS context that trusts the system's authorities and those in the operator's `ca_file`.
+
+    The context is cached until one of the files changes.
+    """
     paths = ssl.get_default_verify_paths()
-    return _trusting(egress.ca_file, *map(_changed, (paths.cafile, paths.capath, egress.ca_file)))
+    return _load_tls_context(egress.ca_file, *map(_modified_ns, (paths.cafile, paths.capath, egress.ca_file)))
 
 
 @lru_cache(maxsize=4)
-def _trusting(own: Path | None, *_: int) -> ssl.SSLContext:
-    """Read whom to trust, which takes 40 ms: once, until the files change."""
+def _load_tls_context(ca_file: Path | None, *_modified: int) -> ssl.SSLContext:
+    """Load the trusted authorities, which takes 40 ms. Changed modification times make a new cache entry."""
     context = ssl.create_default_context()
-    if own:
-        context.load_verify_locations(own)
+    if ca_file:
+        context.load_verify_locations(ca_file)
     return context
 
 
-def _changed(path: str | Path | None) -> int:
+def _modified_ns(path: str | Path | None) -> int:
+    """Return the modification time of a file in nanoseconds, 0 if there is no file."""
     try:
         return Path(path).stat().st_mtime_ns if path else 0
     except OSError:
         return 0
 
 
-class _Guarded(AbstractResolver):
-    """Gives aiohttp the one address that was checked."""
+class _GuardedResolver(AbstractResolver):
+    """Resolves names for aiohttp, to addresses that the guard has checked.
+
+    aiohttp connects to the returned address without a second lookup, so DNS rebinding cannot replace it.
+    """
 
     def __init__(self, egress: Egress) -> None:
         self._egress = egress
@@ -206,67 +230,71 @@ class _Guarded(AbstractResolver):
         port: int = 0,
         family: socket.AddressFamily = socket.AF_INET,  # noqa: ARG002
     ) -> list[ResolveResult]:
-        address, at_port = await asyncio.to_thread(resolve, host, port, self._egress)
-        kind = socket.AF_INET6 if ":" in address else socket.AF_INET
+        """Return the single checked address of a host; raise EgressError if it is not allowed."""
+        address, address_port = await asyncio.to_thread(resolve, host, port, self._egress)
         return [
             ResolveResult(
                 hostname=host,
                 host=address,
-                port=at_port,
-                family=kind,
+                port=address_port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
                 proto=0,
                 flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
         ]
 
     async def close(self) -> None:
-        """Keep nothing, close nothing."""
+        """Do nothing: there is no state to close."""
 
 
-class _Unpacking:
-    """Unpacks an answer as it comes, never more than there is room for."""
+class _Decompressor:
+    """Decompresses a gzip or deflate body chunk by chunk, with a limit on the output of each chunk."""
 
     def __init__(self) -> None:
-        self._inflater = zlib.decompressobj(wbits=47)  # gzip or zlib, whichever it begins as
-        self._begun = False
+        self._zlib = zlib.decompressobj(wbits=_GZIP_OR_ZLIB)
+        self._started = False
 
     @property
-    def whole(self) -> bool:
-        return self._inflater.eof or not self._begun
+    def is_complete(self) -> bool:
+        """Whether the compressed data has reached its end, or there was none."""
+        return self._zlib.eof or not self._started
 
-    def take(self, data: bytes, room: int) -> bytes:
+    def decompress(self, data: bytes, max_output: int) -> bytes:
+        """Return the decompressed bytes of the next chunk, at most `max_output`; the rest is dropped."""
         out = bytearray()
-        self._begun = True
-        while data and len(out) < room:
-            if self._inflater.eof:
-                if not data.startswith(b"\x1f\x8b"):  # browsers let it be
+        self._started = True
+        while data and len(out) < max_output:
+            if self._zlib.eof:
+                if not data.startswith(b"\x1f\x8b"):  # bytes after the end: browsers ignore them too
                     break
-                self._inflater = zlib.decompressobj(wbits=47)
+                self._zlib = zlib.decompressobj(wbits=_GZIP_OR_ZLIB)  # the next member of a gzip file
             try:
-                out += self._inflater.decompress(data, room - len(out))
+                out += self._zlib.decompress(data, max_output - len(out))
             except zlib.error:
-                raise HttpError(_BROKEN) from None
-            data = self._inflater.unused_data if self._inflater.eof else self._inflater.unconsumed_tail
+                raise HttpError(_BROKEN_BODY) from None
+            data = self._zlib.unused_data if self._zlib.eof else self._zlib.unconsumed_tail
         return bytes(out)
 
 
-def _unpacking(encoding: str) -> _Unpacking | None:
-    match encoding.strip().lower():
+def _decompressor_for(content_encoding: str) -> _Decompressor | None:
+    """Return a decompressor for a Content-Encoding header, None if the body is not compressed."""
+    match content_encoding.strip().lower():
         case "" | "identity":
             return None
         case "gzip" | "x-gzip" | "deflate":
-            return _Unpacking()
+            return _Decompressor()
         case _:
-            raise HttpError("the answer is packed in a way that was not asked for")
+            raise HttpError("the response has a content encoding that was not requested")
 
 
 def _origin(url: str) -> tuple[str, str]:
+    """Return scheme and authority (host and port) of a URL."""
     parts = urlsplit(url)
     return parts.scheme, parts.netloc.lower()
 
 
-def _check_literal(host: str, egress: Egress) -> None:
-    """Check an address that stands in the URL itself: the resolver is not asked about those."""
+def _check_address_literal(host: str, egress: Egress) -> None:
+    """Raise EgressError if `host` is an IP address that is not allowed (aiohttp does not resolve those)."""
     try:
         address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
     except ValueError:
@@ -275,18 +303,18 @@ def _check_literal(host: str, egress: Egress) -> None:
         raise EgressError(f"{host}: is not a public address")
 
 
-def _reason(error: Exception) -> str:
-    """Say what went wrong, in words that hold nothing of the address but its host."""
+def _describe(error: Exception) -> str:
+    """Describe a failure in words that contain nothing of the URL, which may hold a credential."""
     match error:
         case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
-            return "its certificate is not trusted, or TLS failed"
+            return "TLS failed or the certificate is not trusted"
         case aiohttp.ClientConnectorError():
-            return "cannot be connected to"
+            return "connection failed"
         case aiohttp.ClientPayloadError():
-            return _BROKEN
+            return _BROKEN_BODY
         case aiohttp.ServerDisconnectedError():
-            return "the connection was closed without an answer"
+            return "the connection was closed without a response"
         case aiohttp.InvalidURL():
-            return "is not an http address"
+            return "not an http or https URL"
         case _:
-            return f"the answer cannot be read ({type(error).__name__})"
+            return f"the response cannot be read ({type(error).__name__})"

@@ -1,7 +1,9 @@
-"""One POST on a connection of its own: a checked address, one deadline over everything, and no more of an answer than is wanted.
+"""Send one POST request on a connection of its own, for webhook deliveries.
 
-Written on asyncio's own connections: a receiver may send heads, interim answers or bodies without end, and every byte of them counts
-against one limit here. Nothing is followed, reused, unpacked or tried again.
+Customers choose the receiver, so it may be hostile. It may name an internal address, or send headers, interim
+responses or a body without end. Here the address is checked, one deadline covers everything, and every byte
+of the response counts against one limit. That is why this uses asyncio's protocols instead of an HTTP client.
+There are no redirects, no reused connections, no decompression and no retries.
 """
 
 import asyncio
@@ -19,21 +21,26 @@ from yarl import URL
 from outcrop.net.guard import Egress, EgressError, NoAddressError, resolve
 from outcrop.net.http import tls_context
 
-_CLOSING = 1.0  # seconds that the other side gets to say goodbye
-_NO_BODY = {204, 304}
-_MARK = (b"\r\n", b"\n", b"\0")  # what must not be in a line of the head
+_TLS_SHUTDOWN_SECONDS = 1.0  # wait this long for the receiver's TLS close message
+_STATUS_WITHOUT_BODY = {204, 304}
+_FIRST_FINAL_STATUS = 200  # 1xx responses are interim
+_NOT_IN_HEADER = (b"\r\n", b"\n", b"\0")  # would end a header line and start one of the value's own
 
 
 @dataclass(frozen=True, slots=True)
 class PostResponse:
-    """The final answer, and the beginning of its body."""
+    """The final response, with the beginning of its body."""
 
     status: int
     body: bytes
 
 
 class PostError(Exception):
-    """No whole answer: the reason, in words that name nothing of ours or theirs, and what there was of an answer."""
+    """There is no complete response.
+
+    `reason` contains nothing of the request or the response. `status` and `body` are those that were received
+    before the failure.
+    """
 
     def __init__(self, reason: str, *, status: int | None = None, body: bytes = b"") -> None:
         super().__init__(reason)
@@ -43,12 +50,12 @@ class PostError(Exception):
 
 
 class PostClient:
-    """Sends to wherever the guard allows."""
+    """Sends POST requests to the addresses that `egress` allows."""
 
     def __init__(self, egress: Egress) -> None:
         self._egress = egress
         self._tls = tls_context(egress)
-        self._lookups = _Lookups(egress)
+        self._lookups = _DnsLookups(egress)
 
     async def post(
         self,
@@ -60,177 +67,201 @@ class PostClient:
         max_bytes: int,
         max_body: int,
     ) -> PostResponse:
-        """Send once. At most `max_bytes` bytes of the answer are read, head and all; `max_body` of its body are given back."""
+        """Send the request once and return the response; raise PostError if there is none within `seconds`.
+
+        At most `max_bytes` of the response are read, including its headers. At most `max_body` of its body
+        are kept.
+        """
         address = URL(url)
-        exchange = _PostProtocol(_request(address, headers, body), max_bytes, max_body)
-        local = (self._egress.source_address, 0) if self._egress.source_address else None
+        protocol = _PostProtocol(_request_bytes(address, headers, body), max_bytes, max_body)
+        local_address = (self._egress.source_address, 0) if self._egress.source_address else None
         try:
             async with asyncio.timeout(seconds):
                 host, port = address.raw_host or "", address.port or 443
-                checked, at_port = await self._lookups.find(host, port)
+                checked_address, checked_port = await self._lookups.resolve(host, port)
                 await asyncio.get_running_loop().create_connection(
-                    lambda: exchange,
-                    *(checked, at_port),
+                    lambda: protocol,
+                    *(checked_address, checked_port),
                     ssl=self._tls,
                     server_hostname=host,
-                    local_addr=local,
-                    ssl_shutdown_timeout=_CLOSING,
+                    local_addr=local_address,
+                    ssl_shutdown_timeout=_TLS_SHUTDOWN_SECONDS,
                 )
-                return await exchange.reply
+                return await protocol.response
         except TimeoutError:
-            raise exchange.failed(f"no whole answer within {seconds:g} seconds") from None
+            raise protocol.error(f"no complete response within {seconds:g} seconds") from None
         except NoAddressError:
             raise PostError("the name has no address") from None
         except EgressError:
-            raise PostError("the name leads to an address that is not public") from None
+            raise PostError("the name resolves to an address that is not public") from None
         except ssl.SSLCertVerificationError:
-            raise PostError("its certificate is not trusted") from None
+            raise PostError("the certificate is not trusted") from None
         except ssl.SSLError:
-            raise exchange.failed("TLS failed") from None
+            raise protocol.error("TLS failed") from None
         except OSError:
-            reason = "cannot be connected to" if exchange.transport is None else "the connection broke"
-            raise exchange.failed(reason) from None
+            reason = "connection failed" if protocol.transport is None else "the connection was lost"
+            raise protocol.error(reason) from None
         except ValueError:
-            raise PostError("cannot be connected to") from None
+            raise PostError("connection failed") from None
         finally:
-            exchange.end()
+            protocol.close()
 
 
 class _PostProtocol(asyncio.Protocol):
-    """Sends the request as soon as there is a connection, and reads the answer as far as it counts."""
+    """Sends the request when the connection is made, then parses the response up to the byte limit."""
 
     def __init__(self, request: bytes, max_bytes: int, max_body: int) -> None:
         self.transport: asyncio.WriteTransport | None = None
-        self.reply: asyncio.Future[PostResponse] = asyncio.get_running_loop().create_future()
+        self.response: asyncio.Future[PostResponse] = asyncio.get_running_loop().create_future()
         self._request = request
-        self._left = max_bytes
+        self._bytes_left = max_bytes
         self._max_body = max_body
         self._parser = httptools.HttpResponseParser(self)
-        self._status: int | None = None
+        self._status: int | None = None  # of the final response; None while only interim ones have arrived
         self._body = bytearray()
-        self._framed = False  # the head says where the body ends
+        self._has_body_length = False  # the headers say where the body ends; else the connection's end does
 
-    def failed(self, reason: str) -> PostError:
+    def error(self, reason: str) -> PostError:
+        """Return a PostError with the part of the response that was received."""
         return PostError(reason, status=self._status, body=bytes(self._body))
 
-    def end(self) -> None:
-        """Close in order after a whole answer, at once otherwise."""
+    def close(self) -> None:
+        """Close the connection with a TLS shutdown after a complete response, else abort it."""
         if self.transport is None:
             return
         if (
-            self.reply.done()
-            and not self.reply.cancelled()
-            and self.reply.exception() is None
-            and self._left > 0
+            self.response.done()
+            and not self.response.cancelled()
+            and self.response.exception() is None
+            and self._bytes_left > 0
         ):
             self.transport.close()
         else:
             self.transport.abort()
-            self.reply.cancel()
+            self.response.cancel()
 
     # --- called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send the request."""
         self.transport = cast("asyncio.WriteTransport", transport)
         self.transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        if self.reply.done():
+        """Parse the next bytes of the response; at the byte limit, end the response as it is."""
+        if self.response.done():
             return
-        counted = data[: self._left]
-        self._left -= len(counted)
+        counted = data[: self._bytes_left]
+        self._bytes_left -= len(counted)
         try:
             self._parser.feed_data(counted)
         except httptools.HttpParserError:
-            self._fail("the answer is no HTTP")
+            self._fail("the response is not HTTP")
         except httptools.HttpParserUpgrade:
-            self._fail("the answer wants another protocol")
-        if self._left == 0:
+            self._fail("the response asks for another protocol")
+        if self._bytes_left == 0:
             if self._status is None:
-                self._fail("the head of the answer does not end")
+                self._fail("no final response within the size limit")
             else:
                 self._succeed()
 
     def eof_received(self) -> None:
+        """End the response, which is complete unless its headers announced a longer body."""
         if self._status is None:
-            self._fail("the connection was closed without an answer")
-        elif self._framed:
-            self._fail("the answer ended early")
+            self._fail("the connection was closed without a response")
+        elif self._has_body_length:
+            self._fail("the response ended early")
         else:
             self._succeed()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if exc is not None and not self.reply.done():
-            self.reply.set_exception(exc if isinstance(exc, OSError) else ConnectionError())
+        """Fail with `exc`, or end the response if the connection was closed in order."""
+        if exc is not None and not self.response.done():
+            self.response.set_exception(exc if isinstance(exc, OSError) else ConnectionError())
         self.eof_received()
 
-    # --- called by the parser
+    # --- called by the parser, for interim responses too
 
     def on_message_begin(self) -> None:
-        self._framed = False
+        """Start a response."""
+        self._has_body_length = False
 
     def on_header(self, name: bytes, value: bytes) -> None:  # noqa: ARG002
-        self._framed = self._framed or name.lower() in {b"content-length", b"transfer-encoding"}
+        """Note whether a header says where the body ends."""
+        self._has_body_length = self._has_body_length or name.lower() in {
+            b"content-length",
+            b"transfer-encoding",
+        }
 
     def on_headers_complete(self) -> None:
+        """Store the status of a final response, which is complete now if its status has no body."""
         status = self._parser.get_status_code()
-        if status >= 200 and self._status is None:
+        if status >= _FIRST_FINAL_STATUS and self._status is None:
             self._status = status
-            if status in _NO_BODY:
+            if status in _STATUS_WITHOUT_BODY:
                 self._succeed()
 
     def on_body(self, body: bytes) -> None:
+        """Keep the beginning of the body."""
         if len(self._body) < self._max_body:
             self._body += body[: self._max_body - len(self._body)]
 
     def on_message_complete(self) -> None:
+        """End a final response."""
         if self._status is not None:
             self._succeed()
 
     def _succeed(self) -> None:
-        if not self.reply.done():
+        """Set the response as the result, unless there is a result already."""
+        if not self.response.done():
             assert self._status is not None  # noqa: S101
-            self.reply.set_result(PostResponse(self._status, bytes(self._body)))
+            self.response.set_result(PostResponse(self._status, bytes(self._body)))
 
     def _fail(self, reason: str) -> None:
-        if not self.reply.done():
-            self.reply.set_exception(self.failed(reason))
+        """Set a PostError as the result, unless there is a result already."""
+        if not self.response.done():
+            self.response.set_exception(self.error(reason))
 
 
 @dataclass(slots=True)
-class _Lookups:
-    """Finds addresses without a queue: each name has a thread of its own for as long as the resolver takes, and never two.
+class _DnsLookups:
+    """Resolves names, each in a thread of its own; a second request for a name joins the running lookup.
 
-    A pool of threads would let a few names whose servers never answer keep all the others waiting.
+    In a thread pool, a few names whose name servers never answer would block the lookups of all other
+    receivers.
     """
 
     egress: Egress
     running: dict[tuple[str, int], asyncio.Future[tuple[str, int]]] = field(default_factory=dict)
 
-    async def find(self, host: str, port: int) -> tuple[str, int]:
-        if _needs_no_resolver(host, port, self.egress):
+    async def resolve(self, host: str, port: int) -> tuple[str, int]:
+        """Return the checked address and port to connect to; raise EgressError if they are not allowed."""
+        if _needs_no_lookup(host, port, self.egress):
             return resolve(host, port, self.egress)
         key = (host, port)
-        if (found := self.running.get(key)) is None:
-            found = self.running[key] = asyncio.get_running_loop().create_future()
-            found.add_done_callback(lambda done: (self.running.pop(key), done.exception()))
-            threading.Thread(target=self._resolve, args=(host, port, found), daemon=True).start()
-        return await asyncio.shield(found)
+        if (lookup := self.running.get(key)) is None:
+            lookup = self.running[key] = asyncio.get_running_loop().create_future()
+            # Reading the exception marks it as handled, also when all waiting requests have timed out.
+            lookup.add_done_callback(lambda done: (self.running.pop(key), done.exception()))
+            threading.Thread(target=self._resolve_in_thread, args=(host, port, lookup), daemon=True).start()
+        return await asyncio.shield(lookup)
 
-    def _resolve(self, host: str, port: int, found: asyncio.Future[tuple[str, int]]) -> None:
-        loop = found.get_loop()
+    def _resolve_in_thread(self, host: str, port: int, lookup: asyncio.Future[tuple[str, int]]) -> None:
+        """Resolve the name and set the result of `lookup` in its event loop."""
+        loop = lookup.get_loop()
         try:
             address = resolve(host, port, self.egress)
-            tell = lambda: found.set_result(address)  # noqa: E731
-        except Exception as error:  # noqa: BLE001 - told to whoever waits for it
-            kept = error
-            tell = lambda: found.set_exception(kept)  # noqa: E731
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(tell)
+            set_outcome = lambda: lookup.set_result(address)  # noqa: E731
+        except Exception as error:  # noqa: BLE001 - raised again in the requests that wait for the lookup
+            failure = error
+            set_outcome = lambda: lookup.set_exception(failure)  # noqa: E731
+        with suppress(RuntimeError):  # the loop is closed, so no request waits for the lookup
+            loop.call_soon_threadsafe(set_outcome)
 
 
-def _needs_no_resolver(host: str, port: int, egress: Egress) -> bool:
-    if any(name == host.lower() and at == port for name, at, _, _ in egress.connect_to):
+def _needs_no_lookup(host: str, port: int, egress: Egress) -> bool:
+    """Whether `host` is an IP address or has a fixed address in the operator's settings."""
+    if any(name == host.lower() and name_port == port for name, name_port, _, _ in egress.connect_to):
         return True
     try:
         ipaddress.ip_address(host)
@@ -239,16 +270,18 @@ def _needs_no_resolver(host: str, port: int, egress: Egress) -> bool:
     return True
 
 
-def _request(url: URL, headers: Mapping[str, str], body: bytes) -> bytes:
-    lines = [f"POST {url.raw_path_qs} HTTP/1.1", f"Host: {_host(url)}"]
+def _request_bytes(url: URL, headers: Mapping[str, str], body: bytes) -> bytes:
+    """Return the request as it is sent; raise PostError if a line break in a value would add a header."""
+    lines = [f"POST {url.raw_path_qs} HTTP/1.1", f"Host: {_host_header(url)}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     lines += [f"Content-Length: {len(body)}", "Accept-Encoding: identity", "Connection: close"]
     encoded = [line.encode("latin-1") for line in lines]
-    if any(mark in line for line in encoded for mark in _MARK):
-        raise PostError("the request cannot be written")
+    if any(mark in line for line in encoded for mark in _NOT_IN_HEADER):
+        raise PostError("the request headers contain a line break or a NUL")
     return b"\r\n".join([*encoded, b"", body])
 
 
-def _host(url: URL) -> str:
+def _host_header(url: URL) -> str:
+    """Return the host for the Host header, with brackets around IPv6 and a non-default port."""
     host = f"[{url.raw_host}]" if ":" in (url.raw_host or "") else url.raw_host
     return f"{host}" if url.is_default_port() else f"{host}:{url.port}"

@@ -1,4 +1,9 @@
-"""Connections to other people's servers that do not speak HTTP: the address is checked first, and the checked one is connected to."""
+"""Open TCP connections to servers that do not speak HTTP.
+
+The address is checked first and the checked address is connected to, so a host in a scanned text cannot lead
+into the internal network. Time to connect and the read buffer are limited, so a server cannot keep a worker
+waiting or fill its memory.
+"""
 
 import asyncio
 import ssl
@@ -6,26 +11,31 @@ from asyncio import StreamReader, StreamWriter
 
 from outcrop.net.guard import Egress, EgressError, resolve
 
-_BUFFER = 1 << 16  # no server makes us hold more than about this
+_MAX_BUFFER = (
+    1 << 16
+)  # bytes of a server's data that are held unread; asyncio stops reading at twice this size
 
 
 class TcpError(Exception):
-    """No connection, or none any more: the reason, in words that name no more than the host."""
+    """The connection failed. The message is the reason and names at most the host."""
 
 
 async def connect(
     host: str, port: int, egress: Egress, *, seconds: float, tls: ssl.SSLContext | None = None
 ) -> tuple[StreamReader, StreamWriter]:
-    """Connect to a name's checked address. With `tls` everything is encrypted, under the name that was asked for."""
-    local = (egress.source_address, 0) if egress.source_address else None
+    """Connect to the checked address of `host`; with `tls`, encrypted and with `host` as the expected name.
+
+    Raise TcpError if the address is not allowed or no connection is made within `seconds`.
+    """
+    local_address = (egress.source_address, 0) if egress.source_address else None
     try:
         async with asyncio.timeout(seconds):
-            address, at_port = await asyncio.to_thread(resolve, host, port, egress)
+            address, address_port = await asyncio.to_thread(resolve, host, port, egress)
             return await asyncio.open_connection(
                 address,
-                at_port,
-                limit=_BUFFER,
-                local_addr=local,
+                address_port,
+                limit=_MAX_BUFFER,
+                local_addr=local_address,
                 ssl=tls,
                 server_hostname=host if tls else None,
             )
@@ -34,21 +44,25 @@ async def connect(
     except TimeoutError:
         raise TcpError(f"no connection within {seconds:g} seconds") from None
     except ssl.SSLError:
-        raise TcpError("its certificate is not trusted, or TLS failed") from None
+        raise TcpError("TLS failed or the certificate is not trusted") from None
     except (OSError, ValueError):
-        raise TcpError("cannot be connected to") from None
+        raise TcpError("connection failed") from None
 
 
-async def encrypt(writer: StreamWriter, host: str, tls: ssl.SSLContext) -> None:
-    """Go on under TLS on an open connection, under the name that was asked for; the reader goes on with it."""
+async def start_tls(writer: StreamWriter, host: str, tls: ssl.SSLContext) -> None:
+    """Switch an open connection to TLS; the reader of `writer` is encrypted from then on too."""
     try:
         await writer.start_tls(tls, server_hostname=host)
     except (OSError, ValueError):  # ssl.SSLError is an OSError
         raise TcpError("TLS failed") from None
 
 
-def unproven_tls() -> ssl.SSLContext:
-    """Encrypt to whoever answers, as database drivers do where a server merely offers TLS: most sign their own certificates."""
+def unverified_tls_context() -> ssl.SSLContext:
+    """Return a TLS context that accepts any certificate.
+
+    Database drivers do the same where a server merely offers TLS, because most servers sign their own
+    certificate.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from outcrop.net.http import HttpClient
-from outcrop.net.tcp import TcpError, connect, encrypt, unproven_tls
+from outcrop.net.tcp import TcpError, connect, start_tls, unverified_tls_context
 from outcrop.validation.http.check import Turn
 from outcrop.validation.http.request import UnfitError
 from outcrop.validation.logins.uri import Login, read_uri
@@ -53,7 +53,7 @@ class Dialog:
             raise OddError from None
 
     async def encrypt(self) -> None:
-        await encrypt(self.writer, self.host, unproven_tls())
+        await start_tls(self.writer, self.host, unverified_tls_context())
         self.encrypted = True
 
 

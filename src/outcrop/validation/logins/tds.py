@@ -4,7 +4,7 @@ import ssl
 import struct
 from dataclasses import dataclass, field
 
-from outcrop.net.tcp import TcpError, unproven_tls
+from outcrop.net.tcp import TcpError, unverified_tls_context
 from outcrop.validation.logins.connection import MOST, Dialog, OddError
 
 PRELOGIN, LOGIN7, RESPONSE = 0x12, 0x10, 0x04
@@ -41,7 +41,7 @@ class Line:
 
     async def encrypt(self) -> None:
         """Greet under TLS, each piece in a packet; what follows goes without packets around it, as the protocol says."""
-        context = unproven_tls()
+        context = unverified_tls_context()
         context.maximum_version = (
             ssl.TLSVersion.TLSv1_2
         )  # later versions speak on after the greeting, where nobody unwraps it
