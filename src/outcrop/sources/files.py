@@ -1,4 +1,10 @@
-"""The files of a folder: every regular one, whatever its name; what cannot be read is told."""
+"""Scan the files of a folder, or a single file.
+
+1. `walk_folder` yields every regular file with its size.
+2. `make_batches` groups the files into batches of about equal work and cuts large files into parts.
+3. `batch_scanner` reads and scans batches. It runs in several processes.
+4. `scan_folder` collects the hits and gaps of all batches.
+"""
 
 import os
 import stat
@@ -36,63 +42,202 @@ from outcrop.sources.located import (
     printable_path,
 )
 
-_FIRST_BATCH, _BATCH = 64 << 10, 8 << 20  # bytes: small at first, since nobody has anything to do before
-_FILE = 4 << 10  # what a file costs before it is read, in bytes that could be read instead
-_BUFFER = 4 << 20  # small files are looked at together; one of half of it is looked at alone
-_LINE_BREAK = 10
-_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_MIN_BATCH_BYTES = 64 << 10  # of the first batch: a small one gets every process to work at once
+_MAX_BATCH_BYTES = 8 << 20  # batches double up to this size
+_OPEN_COST_BYTES = 4 << 10  # opening a file takes about as long as reading this much
+_BUFFER_BYTES = (
+    4 << 20
+)  # small files are read into one buffer; a file of more than half of it is scanned alone
+_HEAD_BYTES = 512  # enough to recognise an archive
+_MAX_GITIGNORE_BYTES = 1 << 20
+_NEWLINE = ord("\n")
+# A file may have become a link or a pipe since it was listed: neither follow the link nor wait for a writer.
+_OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+
+SizedPaths = list[tuple[bytes, int]]  # (path, size in bytes)
+Batch = SizedPaths | tuple[bytes, Part]  # several files, or one part of a large file
+GapCallback = Callable[[bytes, str], None]  # called with the path and the reason
+
+
+class FolderScan(NamedTuple):
+    """The parameters of one scan of a folder or of a single file."""
+
+    path: Path
+    ruleset: RuleSet
+    floor: Confidence  # report hits of at least this confidence
+    jobs: int  # number of processes
+    ignored: Callable[[bytes], bool]  # whether to skip a path; that of a folder ends with a slash
+    gitignore: bool = False  # skip what .gitignore files name, and .git
 
 
 @dataclass(slots=True)
 class BatchResult:
-    """What a worker tells: hits and gaps by path, and how far it has come."""
+    """The hits and gaps of one batch by path, and how much was read."""
 
     hits: list[tuple[bytes, Wire]] = field(default_factory=list)
     gaps: list[tuple[bytes, str]] = field(default_factory=list)
     files: int = 0
     size: int = 0
-    cut: bool = False  # the hits are those of a part of one file
+    is_part: bool = False  # the batch is a part of one large file
 
 
-Files = list[tuple[bytes, int]]  # each with its size
-Batch = Files | tuple[bytes, Part]  # or a part of a large one
+def scan_folder(folder: FolderScan, progress: ProgressCallback) -> ScanOutcome:
+    """Scan a folder or a single file; raise OperatorError if it cannot be read at all."""
+    outcome = ScanOutcome()
+    path = folder.path
+    is_file = not path.is_dir()
+    files: Iterable[tuple[bytes, int]]
+    if is_file:
+        path = _resolve_link(path)
+        base, files = path.parent, [(os.fsencode(path.name), _file_size(path))]
+    else:
+        os.scandir(path).close()  # raises if the folder may not be listed
+        base, files = path, walk_folder(folder, outcome.gap)
+    prefix = os.path.join(os.fsencode(base), b"")
+    batches = make_batches(prefix, files, folder.jobs, outcome.gap)
+    found_in_parts: dict[bytes, Found] = {}
+    for result in run_in_processes(batches, batch_scanner(prefix, folder.ruleset, folder.floor), folder.jobs):
+        outcome.files += result.files
+        outcome.size += result.size
+        for name, reason in result.gaps:
+            outcome.gap(name, reason)
+        for name, wire in result.hits:
+            found = from_wire(wire, folder.ruleset.rules)
+            if result.is_part:
+                found_in_parts.setdefault(name, Found()).hits.extend(found.hits)
+            else:
+                _add_found(outcome, name, found)
+        progress(outcome)
+    for name, found in found_in_parts.items():
+        _add_found(outcome, name, found)
+    if is_file and outcome.gaps and not outcome.size:
+        raise OperatorError(f"{printable_path(os.fsencode(path))}: {outcome.gaps[0][1]}")
+    outcome.gaps = sorted(set(outcome.gaps))  # the parts of one file report the same gap
+    return outcome
 
 
-class FolderScan(NamedTuple):
-    """One scan of a folder, or of a single file: what to look with, and what to leave out."""
-
-    path: Path
-    ruleset: RuleSet
-    floor: Confidence
-    jobs: int
-    ignored: Callable[[bytes], bool]  # a folder's path ends with a slash
-    gitignore: bool = False
+def _add_found(outcome: ScanOutcome, name: bytes, found: Found) -> None:
+    """Add the hits and gaps of the file `name` to the outcome."""
+    outcome.located += [LocatedHit(hit, member_path(name, inner)) for inner, hit in hits_at_path(found, name)]
+    for reason in found.gaps:
+        outcome.gap(name, reason)
 
 
-def batches(
-    base: bytes, files: Iterable[tuple[bytes, int]], jobs: int, gap: Callable[[bytes, str], None]
+def _resolve_link(path: Path) -> Path:
+    """Follow a symbolic link that the user named; return a broken one as it is, so that reading it fails."""
+    if not path.is_symlink():
+        return path
+    try:
+        return path.resolve(strict=True)
+    except (OSError, RuntimeError):
+        return path
+
+
+def _file_size(path: Path) -> int:
+    """Return the size of a regular file, or 0 if it has none: reading it will report the reason."""
+    try:
+        status = path.stat()
+    except OSError:
+        return 0
+    if not stat.S_ISREG(status.st_mode):
+        raise OperatorError(f"{printable_path(os.fsencode(path))}: not a regular file")
+    return status.st_size
+
+
+# --- Listing the files of a folder
+
+
+def walk_folder(scan: FolderScan, gap: GapCallback) -> Iterator[tuple[bytes, int]]:
+    """Yield path and size of every regular file in the folder, in the order of names.
+
+    Paths are relative to the folder. Symbolic links are not followed. `gap` is called for each file or folder
+    that cannot be read.
+    """
+    root = os.fsencode(scan.path)
+    pending: list[tuple[bytes, list[tuple[bytes, IgnorePatterns]]]] = [(b"", [])]
+    while pending:
+        folder, patterns = pending.pop()
+        try:
+            entries = sorted(os.scandir(os.path.join(root, folder)), key=lambda entry: entry.name)
+        except OSError as error:
+            gap(folder, _error_text(error))
+            continue
+        if scan.gitignore and (own := _read_gitignore(os.path.join(root, folder, b".gitignore"))):
+            patterns = [*patterns, (folder, own)]
+        subfolders = []
+        prefix = folder and folder + b"/"
+        for entry in entries:
+            path = prefix + entry.name
+            try:
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if scan.ignored(path + b"/" if is_folder else path) or (
+                    scan.gitignore and _is_gitignored(path, patterns, is_folder=is_folder)
+                ):
+                    continue
+                if is_folder:
+                    subfolders.append((path, patterns))
+                elif entry.is_file(follow_symlinks=False):
+                    yield path, entry.stat(follow_symlinks=False).st_size
+                elif not entry.is_symlink():
+                    gap(path, "not a regular file")
+            except OSError as error:
+                gap(path, _error_text(error))
+        pending += reversed(subfolders)
+
+
+def _read_gitignore(path: bytes) -> IgnorePatterns | None:
+    """Read the patterns of a .gitignore file; None if there is none or it cannot be read."""
+    try:
+        with open_regular_file(path) as file:
+            return IgnorePatterns(file.read(_MAX_GITIGNORE_BYTES))
+    except OSError:
+        return None
+
+
+def _is_gitignored(path: bytes, patterns: list[tuple[bytes, IgnorePatterns]], *, is_folder: bool) -> bool:
+    """Whether the .gitignore nearest to the path that has a matching pattern ignores it.
+
+    `patterns` are (folder of the .gitignore, its patterns), the outermost folder first.
+    """
+    if path == b".git" or path.endswith(b"/.git"):
+        return True
+    for folder, own in reversed(patterns):
+        ignored = own.match((path[len(folder) + 1 :] if folder else path) + (b"/" if is_folder else b""))
+        if ignored is not None:
+            return ignored
+    return False
+
+
+# --- Making batches
+
+
+def make_batches(
+    base: bytes, files: Iterable[tuple[bytes, int]], jobs: int, gap: GapCallback
 ) -> Iterator[Batch]:
-    """Give files, named from a folder on and with their sizes, in batches of about equal work for so many processes."""
-    batch: Files = []
-    size, enough = 0, _FIRST_BATCH
+    """Group files into batches of about equal work for `jobs` processes; cut large files into parts.
+
+    `files` are (path, size in bytes); the paths are relative to `base`, which ends with a slash.
+    """
+    batch: SizedPaths = []
+    size, limit = 0, _MIN_BATCH_BYTES
     for path, length in files:
-        if length > PART and not _is_packed(base + path):
-            yield from _parts(base, path, length, jobs, gap)
+        if length > PART and not _is_archive(base + path):
+            yield from _cut_file(base, path, length, jobs, gap)
             continue
         batch.append((path, length))
-        size += length + _FILE
-        if size > enough:
+        size += length + _OPEN_COST_BYTES
+        if size > limit:
             yield batch
-            batch, size, enough = [], 0, min(2 * enough, _BATCH)
+            batch, size, limit = [], 0, min(2 * limit, _MAX_BATCH_BYTES)
     if batch:
         yield batch
 
 
-def _is_packed(path: bytes) -> bool:
-    """Tell whether a file must be read from its beginning to its end; one that cannot be read need not be cut either."""
+def _is_archive(path: bytes) -> bool:
+    """Whether the file is an archive, which cannot be scanned in parts; also True if it cannot be read."""
     try:
         with open_regular_file(path) as file:
-            if has_packed_header(file.read(512)):
+            if has_packed_header(file.read(_HEAD_BYTES)):
                 return True
             before = max(0, file.seek(0, os.SEEK_END) - ZIP_TAIL_BYTES)
             file.seek(before)
@@ -101,117 +246,69 @@ def _is_packed(path: bytes) -> bool:
         return True
 
 
-def _parts(
-    base: bytes, path: bytes, size: int, jobs: int, gap: Callable[[bytes, str], None]
-) -> Iterator[Batch]:
+def _cut_file(base: bytes, path: bytes, size: int, jobs: int, gap: GapCallback) -> Iterator[Batch]:
+    """Yield a batch for each part of a large file."""
     try:
         with open_regular_file(base + path) as file:
             for part in parts_of(file.read, size, jobs):
                 yield path, part
     except OSError as error:
-        gap(path, _reason(error))
+        gap(path, _error_text(error))
 
 
-def walk_folder(work: FolderScan, gap: Callable[[bytes, str], None]) -> Iterator[tuple[bytes, int]]:
-    """Give every regular file of a folder with its size, in the order of names. Links are not followed: what they name is not in it."""
-    root = os.fsencode(work.path)
-    folders: list[tuple[bytes, list[tuple[bytes, IgnorePatterns]]]] = [(b"", [])]
-    while folders:
-        folder, specs = folders.pop()
-        try:
-            entries = sorted(os.scandir(os.path.join(root, folder)), key=lambda entry: entry.name)
-        except OSError as error:
-            gap(folder, _reason(error))
-            continue
-        if work.gitignore and (spec := _spec(os.path.join(root, folder, b".gitignore"))):
-            specs = [*specs, (folder, spec)]
-        inner = []
-        prefix = folder and folder + b"/"
-        for entry in entries:
-            path = prefix + entry.name
-            try:
-                is_folder = entry.is_dir(follow_symlinks=False)
-                if work.ignored(path + b"/" if is_folder else path) or (
-                    work.gitignore and _ignored(path, specs, is_folder=is_folder)
-                ):
-                    continue
-                if is_folder:
-                    inner.append((path, specs))
-                elif entry.is_file(follow_symlinks=False):
-                    yield path, entry.stat(follow_symlinks=False).st_size
-                elif not entry.is_symlink():
-                    gap(path, "not a regular file")
-            except OSError as error:
-                gap(path, _reason(error))
-        folders += reversed(inner)
-
-
-def _spec(path: bytes) -> IgnorePatterns | None:
-    try:
-        with open_regular_file(path) as file:
-            return IgnorePatterns(file.read(1 << 20))
-    except OSError:
-        return None
-
-
-def _ignored(path: bytes, specs: list[tuple[bytes, IgnorePatterns]], *, is_folder: bool) -> bool:
-    """Ask the nearest .gitignore that says anything about the path."""
-    if path == b".git" or path.endswith(b"/.git"):
-        return True
-    for folder, spec in reversed(specs):
-        result = spec.says((path[len(folder) + 1 :] if folder else path) + (b"/" if is_folder else b""))
-        if result is not None:
-            return result
-    return False
+# --- Scanning batches, in several processes
 
 
 def batch_scanner(
     base: bytes, ruleset: RuleSet, floor: Confidence
 ) -> Callable[[Iterator[Batch], Emit], None]:
-    """Give the work of one process: read files, scan them, tell."""
+    """Return the function that one process runs: scan each batch and emit its BatchResult."""
 
-    def work(batches: Iterator[Batch], emit: Emit) -> None:
-        buffer = bytearray(_BUFFER)
+    def scan_batches(batches: Iterator[Batch], emit: Emit) -> None:
+        buffer = bytearray(_BUFFER_BYTES)
         for batch in batches:
-            told = BatchResult(cut=isinstance(batch, tuple))
-            for item in [batch] if isinstance(batch, tuple) else _stretches(base, batch, buffer, told):
+            result = BatchResult(is_part=isinstance(batch, tuple))
+            for item in [batch] if isinstance(batch, tuple) else _read_batch(base, batch, buffer, result):
                 scanned = (
                     scan_stretch(ruleset, item, floor)
                     if isinstance(item, Stretch)
-                    else _alone(base, item, ruleset, floor, told)
+                    else _scan_alone(base, item, ruleset, floor, result)
                 )
                 for path, found, size in scanned:
-                    told.size += size
+                    result.size += size
                     if found.hits or found.gaps:
-                        told.hits.append((path, to_wire(found)))
-            emit(told)
+                        result.hits.append((path, to_wire(found)))
+            emit(result)
 
-    return work
+    return scan_batches
 
 
-def _stretches(
-    base: bytes, batch: Files, buffer: bytearray, told: BatchResult
+def _read_batch(
+    base: bytes, batch: SizedPaths, buffer: bytearray, result: BatchResult
 ) -> Iterator[Stretch | tuple[bytes, None]]:
-    """Read the files of a batch, as many as fit, into the buffer; one that is too large for that is given by its path."""
+    """Read the files of a batch into the buffer, and yield the buffer each time it is full and at the end.
+
+    A file that is too large for the buffer is yielded as (path, None). Count files and gaps in `result`.
+    """
     view = memoryview(buffer)
     contents: list[tuple[bytes, int, int]] = []
     length = 0
     for path, size in batch:
-        told.files += 1
-        if size > _BUFFER // 2:
+        result.files += 1
+        if size > _BUFFER_BYTES // 2:
             yield path, None
             continue
-        if length + size + 2 > _BUFFER:
+        if length + size + 2 > _BUFFER_BYTES:
             yield Stretch(buffer, length, contents)
             contents, length = [], 0
-        buffer[length] = _LINE_BREAK
+        buffer[length] = _NEWLINE
         start = length + 1
         try:
-            stop = start + _read(base + path, view[start:], size)
+            stop = start + _read_into(base + path, view[start:], size)
         except OSError as error:
-            told.gaps.append((path, _reason(error)))
+            result.gaps.append((path, _error_text(error)))
             continue
-        if stop == _BUFFER:  # it has grown
+        if stop == _BUFFER_BYTES:  # the file has grown since it was listed
             yield path, None
             continue
         contents.append((path, start, stop))
@@ -219,10 +316,10 @@ def _stretches(
     yield Stretch(buffer, length, contents)
 
 
-def _alone(
-    base: bytes, item: tuple[bytes, Part | None], ruleset: RuleSet, floor: Confidence, told: BatchResult
+def _scan_alone(
+    base: bytes, item: tuple[bytes, Part | None], ruleset: RuleSet, floor: Confidence, result: BatchResult
 ) -> Iterator[tuple[bytes, Found, int]]:
-    """Scan one large file, or a part of it."""
+    """Scan one large file, or one part of it; yield its path, the hits and the number of bytes scanned."""
     path, part = item
     try:
         with open_regular_file(base + path) as file:
@@ -230,33 +327,33 @@ def _alone(
                 found = scan_stream(ruleset, file.read, floor)
                 size = file.tell()
             else:
-                told.files += not part.offset
+                result.files += not part.offset  # a file is counted with its first part
                 file.seek(part.offset)
                 data = file.read(part.size)
                 found = scan_part(ruleset, data, part, floor)
                 size = part.own(len(data))
     except OSError as error:
-        told.gaps.append((path, _reason(error)))
+        result.gaps.append((path, _error_text(error)))
         return
     yield path, found, size
 
 
 def open_regular_file(path: bytes) -> FileIO:
-    """Open a regular file, without following a link that took its place, and without waiting for a pipe."""
-    file = os.open(path, _OPEN)
+    """Open a regular file. Raise OSError for a link, a pipe or a device, without waiting for a writer."""
+    file = os.open(path, _OPEN_FLAGS)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise OSError(0, "not a regular file")
     return FileIO(file)
 
 
-def _read(path: bytes, room: memoryview, size: int) -> int:
-    """Read a file until there is no more, as the size says where it is still right; give how much that was.
+def _read_into(path: bytes, room: memoryview, size: int) -> int:
+    """Read a file into `room` and return the number of bytes; stop at `size`, the expected size of the file.
 
-    It was a regular one a moment ago, and of very many the system is not asked again. What never ends fills the room, and is then opened
-    with more care.
+    The file's type is not checked, which would cost a system call for each of very many files. A file without
+    end fills `room`, and the caller then opens it with `open_regular_file`.
     """
-    file = os.open(path, _OPEN)
+    file = os.open(path, _OPEN_FLAGS)
     try:
         length = 0
         while length < len(room) and (count := os.readv(file, [room[length:]])):
@@ -268,66 +365,5 @@ def _read(path: bytes, room: memoryview, size: int) -> int:
         os.close(file)
 
 
-def _reason(error: OSError) -> str:
+def _error_text(error: OSError) -> str:
     return (error.strerror or type(error).__name__).lower()
-
-
-def _behind(path: Path) -> Path:
-    try:
-        return path.resolve(strict=True)
-    except (OSError, RuntimeError):  # of a link that leads nowhere, reading says what is wrong
-        return path
-
-
-def scan_folder(folder: FolderScan, progress: ProgressCallback) -> ScanOutcome:
-    """Scan a folder, or a single file."""
-    outcome = ScanOutcome()
-    path = folder.path
-    single = not path.is_dir()
-    if (
-        single and path.is_symlink()
-    ):  # named by a person, it is what it points at; inside a folder a link is not followed
-        path = _behind(path)
-    if not single:
-        os.scandir(path).close()  # where that is not allowed nothing can be read at all
-    base = os.path.join(os.fsencode(path.parent if single else path), b"")
-    todo = [(os.fsencode(path.name), _size(path))] if single else walk_folder(folder, outcome.gap)
-    cut: dict[bytes, Found] = {}
-    for told in run_in_processes(
-        batches(base, todo, folder.jobs, outcome.gap),
-        batch_scanner(base, folder.ruleset, folder.floor),
-        folder.jobs,
-    ):
-        outcome.files += told.files
-        outcome.size += told.size
-        for name, reason in told.gaps:
-            outcome.gap(name, reason)
-        for name, wire in told.hits:
-            found = from_wire(wire, folder.ruleset.rules)
-            if told.cut:
-                cut.setdefault(name, Found()).hits.extend(found.hits)
-            else:
-                _locate(outcome, name, found)
-        progress(outcome)
-    for name, found in cut.items():
-        _locate(outcome, name, found)
-    if single and outcome.gaps and not outcome.size:
-        raise OperatorError(f"{printable_path(os.fsencode(path))}: {outcome.gaps[0][1]}")
-    outcome.gaps = sorted(set(outcome.gaps))  # parts of one file have the same to tell
-    return outcome
-
-
-def _locate(outcome: ScanOutcome, name: bytes, found: Found) -> None:
-    outcome.located += [LocatedHit(hit, member_path(name, inner)) for inner, hit in hits_at_path(found, name)]
-    for reason in found.gaps:
-        outcome.gap(name, reason)
-
-
-def _size(path: Path) -> int:
-    try:
-        status = path.stat()
-    except OSError:  # reading it says what is wrong
-        return 0
-    if not stat.S_ISREG(status.st_mode):
-        raise OperatorError(f"{printable_path(os.fsencode(path))}: not a regular file")
-    return status.st_size

@@ -1,4 +1,4 @@
-"""Which paths a file in the syntax of .gitignore names, read as git reads it."""
+"""Match paths against the patterns of a .gitignore file, as git does."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -6,52 +6,59 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pathspec
 
-_MARK = "\ufeff"  # some editors begin a file with it
-# A byte that is no UTF-8 becomes a character of nobody's: what matches paths takes whole characters only.
-_BYTES = {0xDC00 + byte: 0xF700 + byte for byte in range(0x80, 0x100)}
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape").translate(_BYTES)
+_BYTE_ORDER_MARK = "\ufeff"  # some editors begin a file with it
+# pathspec refuses surrogates, so a byte that is not UTF-8 becomes a character of a private use area.
+_PRIVATE_USE = {0xDC00 + byte: 0xF700 + byte for byte in range(0x80, 0x100)}
 
 
 class IgnorePatterns:
-    """The patterns of one file; a line that is no pattern names nothing."""
+    """The patterns of one file in the syntax of .gitignore. A line that is not a valid pattern is skipped."""
 
     __slots__ = ("_spec",)
 
     def __init__(self, text: bytes) -> None:
-        lines = [line.removesuffix("\r") for line in _text(text).removeprefix(_MARK).split("\n")]
+        lines = [line.removesuffix("\r") for line in _decode(text).removeprefix(_BYTE_ORDER_MARK).split("\n")]
         try:
-            self._spec = _spec(lines)
+            self._spec = _compile(lines)
         except ValueError:
-            self._spec = _spec(filter(_is_pattern, lines))
+            self._spec = _compile(filter(_is_pattern, lines))
 
-    def says(self, path: bytes) -> bool | None:
-        """Tell whether a path is named, or named after a `!`; None where nothing is said of it. A folder's ends with a slash."""
-        return self._spec.check_file(_text(path)).include
+    def match(self, path: bytes) -> bool | None:
+        """Return True if the last matching pattern ignores the path, False if it begins with `!`, else None.
+
+        The path of a folder ends with a slash.
+        """
+        return self._spec.check_file(_decode(path)).include
 
     def ignores(self, path: bytes) -> bool:
-        """Tell whether a path is left out by itself; a walk that leaves out a folder does not come to what is in it."""
-        return bool(self.says(path))
+        """Whether a pattern ignores the path itself; its parent folders are not checked."""
+        return bool(self.match(path))
 
     def ignores_path_or_parent(self, path: bytes) -> bool:
-        """Tell whether a path, or a folder that it lies in, is left out: a `!` brings nothing back from such a folder."""
+        """Whether the path or one of its parent folders is ignored.
+
+        As in git, a pattern with `!` does not include a file again whose folder is ignored.
+        """
         parts = path.split(b"/")
-        return any(
-            self.ignores(b"/".join(parts[:count]) + b"/") for count in range(1, len(parts))
-        ) or self.ignores(path)
+        parents = (b"/".join(parts[:count]) + b"/" for count in range(1, len(parts)))
+        return any(map(self.ignores, parents)) or self.ignores(path)
 
 
-def _spec(lines: Iterable[str]) -> "pathspec.GitIgnoreSpec":
-    import pathspec  # noqa: PLC0415 - most scans need none
+def _decode(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape").translate(_PRIVATE_USE)
+
+
+def _compile(lines: Iterable[str]) -> "pathspec.GitIgnoreSpec":
+    """Compile the patterns; raise ValueError if one of the lines is malformed."""
+    import pathspec  # noqa: PLC0415 - most scans need no patterns
 
     return pathspec.GitIgnoreSpec.from_lines(lines)
 
 
 def _is_pattern(line: str) -> bool:
+    """Whether the line compiles as a pattern."""
     try:
-        _spec([line])
+        _compile([line])
     except ValueError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""What every source gives: hits with their place, and what could not be looked at."""
+"""Types that every source returns: hits with their path, and the gaps of a scan."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,54 +19,55 @@ if TYPE_CHECKING:
 
 
 class CommitInfo(NamedTuple):
-    """The commit that a place is attributed to; a date that cannot be read is None."""
+    """A commit, its author, and its author date in seconds since 1970 (None if git's date is malformed)."""
 
     commit: str
     author: str | None = None
-    at: int | None = None  # seconds since 1970
+    at: int | None = None
 
 
 @dataclass(slots=True)
 class LocatedHit:
-    """One credential at one place."""
+    """A hit with its path and, in a git repository, the commits and blobs that contain the value."""
 
     hit: Hit
-    path: (
-        bytes | None
-    )  # as the source has it, inside an archive after `!`; None where nothing names the content
-    origin: CommitInfo | None = None
+    # The path in the source; a member of an archive follows after `!`. None for a blob that no tree names.
+    path: bytes | None
+    origin: CommitInfo | None = None  # the oldest commit that has the value at this path
     at_tip: bool = True
-    current_line: int | None = None
+    current_line: int | None = None  # the line at the tip; `hit.line` is that of the oldest commit
     unreachable: bool = False  # no ref reaches the blob
-    blobs: set[bytes] = field(default_factory=set)  # all that hold it at this path
-    first_blob: bytes | None = None  # the oldest of them, and the one at the tip
-    tip_blob: bytes | None = None
-    source_type: SourceType | None = None  # where the source itself says so: on the web
-    url: str | None = None
-    excerpt: "Excerpt | None" = None  # an account's runs only
-    inner: str = ""  # what of the path is inside an archive
+    blobs: set[bytes] = field(default_factory=set)  # all blobs that have the value at this path
+    first_blob: bytes | None = None  # the oldest of `blobs`
+    tip_blob: bytes | None = None  # the one of `blobs` that is at the tip
+    source_type: SourceType | None = None  # set by web sites only
+    url: str | None = None  # set by web sites only
+    excerpt: "Excerpt | None" = None  # set by runs of an account only
+    inner: str = ""  # the part of `path` that is inside an archive
 
     @property
-    def file(self) -> bytes | None:
-        """Give the path of the file that holds it, the archive where it is in one: a file's own name may have a `!` in it."""
-        return (
-            self.path[: -len(member_path(b"", self.inner) or b"") - 1]
-            if self.path and self.inner
-            else self.path
-        )
+    def file_path(self) -> bytes | None:
+        """The path of the file itself, which is the archive if the hit is in one.
+
+        `path` is not split at `!`, because the name of a file may have one too.
+        """
+        if not self.path or not self.inner:
+            return self.path
+        return self.path[: -len(member_path(b"", self.inner) or b"") - 1]
 
 
 @dataclass(slots=True)
 class ScanOutcome:
-    """What a source gave so far."""
+    """The hits and gaps of a scan so far, and how much it has read."""
 
     located: list[LocatedHit] = field(default_factory=list)
-    gaps: list[tuple[str, str]] = field(default_factory=list)  # where, why
+    gaps: list[tuple[str, str]] = field(default_factory=list)  # (what was skipped, why)
     files: int = 0
     size: int = 0
     commits: int = 0
 
     def gap(self, where: bytes | str, reason: str) -> None:
+        """Add a gap; both texts are made printable on one line."""
         self.gaps.append((where if isinstance(where, str) else printable_path(where), one_line(reason)))
 
 
@@ -74,49 +75,50 @@ ProgressCallback = Callable[[ScanOutcome], None]
 
 
 def printable_path(path: bytes) -> str:
-    """Write a path so that it stays on one line whatever it is made of; text that is text stays as it is."""
+    r"""Return the path as one line of text; line breaks and invalid UTF-8 become `\n` and `\xff`."""
     return one_line(path.decode("utf-8", "surrogateescape"))
 
 
 def member_path(path: bytes | None, inner: str) -> bytes | None:
-    """Name a member of an archive."""
+    """Return `path!inner` for a member of an archive, or `path` itself if `inner` is empty."""
     if not inner:
         return path
     return (path + b"!" if path else b"") + inner.encode("utf-8", "surrogateescape")
 
 
 def hits_at_path(found: Found, path: bytes | None) -> list[tuple[str, Hit]]:
-    """Give a content's hits at one path, each value once: where no mark allows it, and by a rule that knows it, if there is such.
+    """Return the hits in one file that count at `path`, as (path inside the archive, hit).
 
-    Rules for files of certain names speak in those files only.
+    Drop the hits of rules that do not apply to files of that path. Of several hits with the same value in one
+    member keep one: prefer a hit without an allow mark, then one of a specific rule, then the first.
     """
     by_member: dict[str, list[Hit]] = {}
     for inner, hit in found.hits:
-        name = member_path(path, inner) or b""
-        if _counts(hit, name):
+        if _applies_at(hit, member_path(path, inner) or b""):
             by_member.setdefault(inner, []).append(hit)
     kept: list[tuple[str, Hit]] = []
     for inner, hits in by_member.items():
+        # Overlapping hits of rules for certain paths were kept until now: only here the path is known.
+        candidates = best(hits) if any(hit.rule.depends_on_path for hit in hits) else hits
         values: dict[str, Hit] = {}
-        chosen = best(hits) if any(hit.rule.depends_on_path for hit in hits) else hits
-        for hit in sorted(chosen, key=lambda hit: (hit.allowed, hit.weighed, hit.start, hit.end)):
+        for hit in sorted(candidates, key=lambda hit: (hit.allowed, hit.weighed, hit.start, hit.end)):
             values.setdefault(reveal(hit.secret), hit)
         kept += ((inner, hit) for hit in sorted(values.values(), key=lambda hit: (hit.start, hit.end)))
     return kept
 
 
-def _counts(hit: Hit, path: bytes) -> bool:
-    """Tell whether a hit is one in a file of this path."""
+def _applies_at(hit: Hit, path: bytes) -> bool:
+    """Whether the hit counts in a file of this path, by the path patterns and allowlists of its rule."""
     rule = hit.rule
     if (rule.path_regex and not named(rule.path_regex, path)) or (
-        rule.paths and not _named(rule.paths, path)
+        rule.paths and not _matches_glob(rule.paths, path)
     ):
         return False
     return not (hit.bare and is_code_file(path)) and not passes_at(rule.allowlists, hit.spared, path)
 
 
-def _named(patterns: tuple[str, ...], path: bytes) -> bool:
-    """Match globs: one without a slash against the file's name, another against the end of the path."""
+def _matches_glob(patterns: tuple[str, ...], path: bytes) -> bool:
+    """Whether a glob matches: one without a slash the file name, another one the end of the path."""
     text = path.decode("utf-8", "surrogateescape").replace("!", "/")
     name = text.rpartition("/")[2]
     return any(fnmatchcase(name, p) if "/" not in p else fnmatchcase(f"/{text}", f"*/{p}") for p in patterns)

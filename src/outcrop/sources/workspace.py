@@ -1,4 +1,8 @@
-"""Folders for work in progress: each is locked by the process that uses it, and what a killed one left is swept by the next."""
+"""Create temporary folders for clones and other work in progress.
+
+Each folder has a lock file that its process holds. A killed process leaves its folder behind; the next
+process that creates one removes all folders whose lock is free.
+"""
 
 import contextlib
 import fcntl
@@ -11,25 +15,26 @@ from pathlib import Path
 
 from outcrop.domain.errors import OperatorError
 
-_LOCK = ".lock"
+_LOCK_FILE = ".lock"
+_MAX_UNLOCKED_SECONDS = 60  # a folder without a lock file is younger: its process is about to create the file
 
 
 def cache_folder() -> Path:
-    """Give the folder for what can be made again: compiled rules, what was scanned, work in progress."""
+    """Return the folder for files that can be created again: compiled rules, scan caches, clones."""
     base = os.environ.get("XDG_CACHE_HOME") or ""
     try:
         return (Path(base) if base.startswith("/") else Path("~/.cache").expanduser()) / "outcrop"
-    except RuntimeError:  # a user without a home, as in some containers: nothing can be kept
+    except RuntimeError:  # a user without a home, as in some containers: nothing can be cached
         return Path(os.devnull) / "outcrop"
 
 
 @contextlib.contextmanager
 def work_folder(cache: Path) -> Iterator[Path]:
-    """Make a folder that is gone afterwards, whatever happens."""
+    """Create a folder in `cache`, or in the system's temporary folder, and remove it on exit."""
     try:
-        folder, lock = _made(cache / "work")
+        folder, lock = _create_folder(cache / "work")
     except OSError:
-        folder, lock = _made(_temporary())
+        folder, lock = _create_folder(_own_temporary_folder())
     try:
         yield folder
     finally:
@@ -37,43 +42,42 @@ def work_folder(cache: Path) -> Iterator[Path]:
         os.close(lock)
 
 
-def _made(parent: Path) -> tuple[Path, int]:
+def _create_folder(parent: Path) -> tuple[Path, int]:
+    """Create and lock a folder in `parent`; return it and the file descriptor of its lock."""
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_abandoned_folders(parent)
-    return _locked(parent)
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix="scan-", dir=parent))
+        lock = os.open(folder / _LOCK_FILE, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (folder / _LOCK_FILE).exists():
+            return folder, lock
+        os.close(lock)  # another process removed the folder before it was locked
 
 
-def _temporary() -> Path:
-    """Give our folder among everybody's: who else could write to it could have git run what they like."""
+def _own_temporary_folder() -> Path:
+    """Return this user's folder in the system's temporary folder; raise if another user can write to it.
+
+    Who can write to a repository can make git run programs.
+    """
     folder = Path(tempfile.gettempdir()) / f"outcrop-{os.getuid()}"
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise OperatorError(
-            f"{folder}: others can write there; name a folder of your own for work in progress by XDG_CACHE_HOME"
+            f"{folder}: other users can write to this folder; set XDG_CACHE_HOME to a folder of your own"
         )
     return folder
 
 
-def _locked(parent: Path) -> tuple[Path, int]:
-    """Make a folder and lock it; one that another process has swept before it was locked is made again."""
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix="scan-", dir=parent))
-        lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if (folder / _LOCK).exists():
-            return folder, lock
-        os.close(lock)
-
-
 def remove_abandoned_folders(parent: Path) -> None:
-    """Remove the folders whose process is gone: nobody holds their lock."""
+    """Remove the work folders in `parent` whose process has ended, so that nobody holds their lock."""
     for folder in parent.glob("scan-*"):
         try:
-            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+            lock = os.open(folder / _LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
-            if _is_old(folder):  # killed before it had a lock; a young one is just being made
+            if _is_old(folder):  # the process was killed before it created the lock file
                 shutil.rmtree(folder, ignore_errors=True)
             continue
         except OSError:
@@ -89,9 +93,10 @@ def remove_abandoned_folders(parent: Path) -> None:
 
 
 def _is_old(folder: Path) -> bool:
+    """Whether the folder was last changed more than _MAX_UNLOCKED_SECONDS ago."""
     import time  # noqa: PLC0415
 
     try:
-        return time.time() - folder.stat().st_mtime > 60
+        return time.time() - folder.stat().st_mtime > _MAX_UNLOCKED_SECONDS
     except OSError:
         return False

@@ -50,7 +50,7 @@ def describe_findings(
     kept = [
         one
         for one in located
-        if not one.hit.allowed and not (one.file and place.ignored(one.file)) and not _passes(one)
+        if not one.hit.allowed and not (one.file_path and place.ignored(one.file_path)) and not _passes(one)
     ]
     kept.sort(key=_order)
     spread = Counter(reveal(one.hit.secret) for one in kept)

@@ -37,7 +37,7 @@ def hold(old: Holders, more: Holders) -> None:
 
 def new(located: Iterable[LocatedHit], old: Holders) -> list[LocatedHit]:
     """Leave out what the same file held before."""
-    return [one for one in located if one.file not in old.get(reveal(one.hit.secret), ())]
+    return [one for one in located if one.file_path not in old.get(reveal(one.hit.secret), ())]
 
 
 def unmoved(
@@ -50,9 +50,9 @@ def unmoved(
     """
     brought: dict[bytes, dict[str, dict[bytes, bytes | None]]] = {}
     for one in located:
-        brought.setdefault(commit_of(one), {}).setdefault(reveal(one.hit.secret), {})[one.file or b""] = (
-            one.first_blob
-        )
+        brought.setdefault(commit_of(one), {}).setdefault(reveal(one.hit.secret), {})[
+            one.file_path or b""
+        ] = one.first_blob
     for commit, files in removed.items():
         for value, places in brought.get(commit, {}).items():
             gone = old.get(value, set()) & files.keys()
