@@ -468,7 +468,7 @@ def test_a_target_that_cannot_be_listed_fails_with_the_reason(
 def test_an_api_that_is_down_fails_the_run_and_resolves_nothing(
     pipeline: Pipeline, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(github_api, "_PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(github_api, "_RETRY_DELAYS", (0.01, 0.01))
     spec, _ = one_repository(pipeline)
     pipeline.scan(account, spec)
     pipeline.hub.faults.extend(Fault(502) for _ in range(3))

@@ -16,8 +16,9 @@ from outcrop.domain.secret import Secret
 from outcrop.net.guard import Egress
 from outcrop.net.http import HttpResponse, open_http
 from outcrop.sources.git.clone import Remote, clone
-from outcrop.sources.hosts.github import GitHub, GitHubError, HostedGist, HostedRepository
-from outcrop.sources.hosts.github_limits import RateLimit
+from outcrop.sources.hosts.github import GitHub
+from outcrop.sources.hosts.github_api import GitHubError, RateLimit
+from outcrop.sources.hosts.hosted import HostedGist, HostedRepository
 from tests.support.git_host import ENV, git_host
 from tests.support.github_host import FIRST_DAY, Fault, GitHubHost, error, github_host, secondary, together
 
@@ -506,7 +507,7 @@ def test_longest_of_several_limits_counts(clock):
     """Those of requests that were under way come in any order, and also while one is waited for."""
 
     def refused(seconds: int) -> None:
-        assert limits.refuses(HttpResponse("", 429, {"Retry-After": str(seconds)}, b""), 0)
+        assert limits.is_limited(HttpResponse("", 429, {"Retry-After": str(seconds)}, b""), 0)
 
     async def sleep(seconds: float) -> None:
         clock.now += seconds
@@ -516,9 +517,9 @@ def test_longest_of_several_limits_counts(clock):
     limits = RateLimit("host", clock.waiting, 3_600, sleep, clock)
     for seconds in (10, 100, 20):
         refused(seconds)
-    asyncio.run(limits.turn())
+    asyncio.run(limits.wait_until_allowed())
     assert clock.seconds == [100, 50]
-    asyncio.run(limits.turn())
+    asyncio.run(limits.wait_until_allowed())
     assert clock.seconds == [100, 50]
 
 
@@ -691,7 +692,7 @@ def test_redirect_to_another_origin_is_not_followed(host, refused, clock):
         host.faults.append(Fault(301, headers={"Location": f"{other.base_url}/repos/acme/web"}))
         host.tokens[TOKEN] = None
         failure = refused(repository, token=TOKEN)
-        assert (failure.kind, "leads to another host" in failure.message) == ("malformed", True)
+        assert (failure.kind, "redirects to another host" in failure.message) == ("malformed", True)
         assert other.requests == []
 
 
@@ -711,7 +712,7 @@ def test_pages_that_lead_back_end(host, refused):
 
 
 def test_pages_without_an_end_end(host, refused, monkeypatch):
-    monkeypatch.setattr("outcrop.sources.hosts.github_api._MOST_PAGES", 5)
+    monkeypatch.setattr("outcrop.sources.hosts.github_api._MAX_PAGES", 5)
     host.add_repo("ada/one")
     made = host._page
 

@@ -16,7 +16,8 @@ from outcrop.net.http import open_http
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import scan_content
 from outcrop.sources.git.clone import Remote
-from outcrop.sources.hosts.github import GitHub, GitHubError
+from outcrop.sources.hosts.github import GitHub
+from outcrop.sources.hosts.github_api import GitHubError
 from outcrop.sources.located import LocatedHit, ProgressCallback, ScanOutcome, hits_at_path, member_path
 from outcrop.sources.resolve_target import ScanSource, resolve_target
 from outcrop.sources.web.crawl import CrawlOptions, crawl

@@ -12,7 +12,8 @@ from outcrop.domain.finding import Visibility
 from outcrop.domain.scan import Gap
 from outcrop.domain.target import TargetKind, TargetSpec
 from outcrop.sources.git.repository import origin_of
-from outcrop.sources.hosts.github import GitHub, HostedGist, HostedRepository
+from outcrop.sources.hosts.github import GitHub
+from outcrop.sources.hosts.hosted import HostedGist, HostedRepository
 
 
 @dataclass(frozen=True, slots=True)

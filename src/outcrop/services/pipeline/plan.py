@@ -11,7 +11,7 @@ from outcrop.domain.target import TargetKind, TargetSpec
 from outcrop.services.pipeline.context import ACTOR, MAX_ATTEMPTS, RunContext, SourceKey, now
 from outcrop.services.pipeline.enqueue import defer
 from outcrop.services.pipeline.github_access import credential, github
-from outcrop.sources.hosts.github import GitHubError
+from outcrop.sources.hosts.github_api import GitHubError
 from outcrop.sources.resolve_target import ScanSource, resolve_target
 from outcrop.store import audit
 from outcrop.store.db import Connection

@@ -12,7 +12,7 @@ from outcrop.services.pipeline.git_source import scan_repository
 from outcrop.services.pipeline.github_access import credential
 from outcrop.services.pipeline.plan import end_run
 from outcrop.services.pipeline.site_source import scan_site
-from outcrop.sources.hosts.github import GitHubError
+from outcrop.sources.hosts.github_api import GitHubError
 from outcrop.sources.resolve_target import ScanSource
 from outcrop.store.db import UNAVAILABLE
 from outcrop.store.runs import scans

@@ -1,11 +1,15 @@
-"""What GitHub tells over its REST API: which repositories and gists there are, and whether a commit is still held."""
+"""List the repositories, gists and commits of GitHub or a GitHub Enterprise Server.
+
+The `GitHub` class chooses the API paths and turns the responses into the types of `hosted.py`.
+`github_api.py` sends the requests.
+"""
 
 import asyncio
 import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -15,59 +19,35 @@ from outcrop.domain.finding import Visibility
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret
 from outcrop.net.http import HttpClient
-from outcrop.sources.hosts.github_api import PER_PAGE, EtagCache, GitHubApi, origin
-from outcrop.sources.hosts.github_limits import Clock, GitHubError, OnWait, RateLimit, Sleep
-
-__all__ = ["EtagCache", "GitHub", "GitHubError", "HostedCommit", "HostedGist", "HostedRepository"]
+from outcrop.sources.hosts.github_api import (
+    PER_PAGE,
+    Clock,
+    EtagCache,
+    GitHubApi,
+    GitHubError,
+    OnWait,
+    RateLimit,
+    Sleep,
+    origin,
+)
+from outcrop.sources.hosts.hosted import HostedCommit, HostedGist, HostedRepository
 
 _OWNER = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _FULL_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}/(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,100}")
-_GIST = re.compile(r"[A-Za-z0-9]{1,64}")
+_GIST_ID = re.compile(r"[A-Za-z0-9]{1,64}")
 _SHA = re.compile(r"[0-9a-f]{4,64}", re.IGNORECASE)
-_WHAT = {
+_DESCRIPTIONS = {
     _OWNER: "the name of a user or organisation",
     _FULL_NAME: "OWNER/NAME of a repository",
-    _GIST: "a gist's id",
+    _GIST_ID: "a gist's id",
     _SHA: "a commit's id",
 }
 
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class HostedRepository:
-    id: int  # stays the same when the repository is renamed
-    full_name: str
-    clone_url: str
-    html_url: str
-    visibility: Visibility
-    fork: bool
-    archived: bool
-    empty: bool
-    has_wiki: bool
-    pushed_at: str | None  # changes when there may be something new
-    default_branch: str
-
-
-@dataclass(frozen=True, slots=True)
-class HostedGist:
-    id: str
-    owner: str | None
-    clone_url: str
-    html_url: str
-    public: bool
-    updated_at: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class HostedCommit:
-    sha: str
-    repository: HostedRepository
-    html_url: str
-
-
 class GitHub:
-    """GitHub or a GitHub Enterprise Server, asked with one token or none; a handful of tasks may share it."""
+    """A GitHub host, used with one token or none. A few tasks may share an instance."""
 
     def __init__(
         self,
@@ -81,57 +61,59 @@ class GitHub:
         sleep: Sleep = asyncio.sleep,
         clock: Clock = time.time,
     ) -> None:
-        self._api = GitHubApi(
-            http, base_url, token, etags, RateLimit(origin(base_url)[1], on_wait, max_wait, sleep, clock)
-        )
+        limit = RateLimit(origin(base_url)[1], on_wait, max_wait, sleep, clock)
+        self._api = GitHubApi(http, base_url, token, etags, limit)
         self._token = token
         self._login: str | None = None
 
     async def repositories(self, owner: str) -> AsyncIterator[HostedRepository]:
-        """Give all repositories of an organisation or a user, the private ones as far as the token may see them."""
-        about = await self._api.get(f"/users/{_fitting(_OWNER, owner)}")
-        login = _matching(about, "login", _OWNER)
-        if _take(about, "type", str) == "Organization":
+        """Yield all repositories of an organisation or user, private ones if the token may see them."""
+        user = await self._api.get(f"/users/{_checked(_OWNER, owner)}")
+        login = _matching(user, "login", _OWNER)
+        if _field(user, "type", str) == "Organization":
             path = f"/orgs/{login}/repos?type=all"
-        elif await self._is_own(login):
+        elif await self._is_token_of(login):
             path = "/user/repos?affiliation=owner"
         else:
             path = f"/users/{login}/repos?type=owner"
-        # Oldest first: what is new comes on the last page, and the others stay as they were.
+        # Oldest first: new repositories change the last page only, so the cached pages before it stay valid.
         async for raw in self._api.pages(f"{path}&sort=created&direction=asc&per_page={PER_PAGE}"):
-            yield await self._hosted(raw)
+            yield await self._hosted_repository(raw)
 
     async def repository(self, full_name: str) -> HostedRepository:
-        """Give a repository by its name or a name that it had."""
-        return await self._hosted(await self._api.get(f"/repos/{_fitting(_FULL_NAME, full_name)}"))
+        """Return a repository by its name or a former name."""
+        return await self._hosted_repository(await self._api.get(f"/repos/{_checked(_FULL_NAME, full_name)}"))
 
     async def repository_by_id(self, id: int) -> HostedRepository:  # noqa: A002
-        return await self._hosted(await self._api.get(f"/repositories/{id:d}"))
+        return await self._hosted_repository(await self._api.get(f"/repositories/{id:d}"))
 
     async def gists(self, user: str) -> AsyncIterator[HostedGist]:
-        """Give a user's gists; the secret ones where the token is that user's."""
-        name = _fitting(_OWNER, user)
-        path = "/gists" if await self._is_own(name) else f"/users/{name}/gists"
+        """Yield a user's gists; the secret ones only if the token belongs to that user."""
+        name = _checked(_OWNER, user)
+        path = "/gists" if await self._is_token_of(name) else f"/users/{name}/gists"
         async for raw in self._api.pages(f"{path}?per_page={PER_PAGE}"):
-            yield _gist(raw)
+            yield _parse_gist(raw)
 
     async def gist(self, id: str) -> HostedGist:  # noqa: A002
-        return _gist(await self._api.get(f"/gists/{_fitting(_GIST, id)}"))
+        return _parse_gist(await self._api.get(f"/gists/{_checked(_GIST_ID, id)}"))
 
     async def commit(self, full_name: str, sha: str) -> HostedCommit:
-        found = await self._api.get(_commit_path(full_name, sha))
+        """Return a commit of a repository by its id or the beginning of it."""
+        raw = await self._api.get(_commit_path(full_name, sha))
         return HostedCommit(
-            _matching(found, "sha", _SHA), await self.repository(full_name), _https(found, "html_url")
+            _matching(raw, "sha", _SHA), await self.repository(full_name), _https_url(raw, "html_url")
         )
 
     async def commit_is_gone(self, full_name: str, sha: str) -> bool | None:
-        """Tell whether the host no longer gives a commit; None where it does not say."""
-        commit, repository = _commit_path(full_name, sha), f"/repos/{_fitting(_FULL_NAME, full_name)}"
+        """Whether the host no longer serves a commit; None if that is unknown.
+
+        It is unknown if the repository itself cannot be read: it then answers 404 for every commit.
+        """
+        commit, repository = _commit_path(full_name, sha), f"/repos/{_checked(_FULL_NAME, full_name)}"
         with suppress(GitHubError):
             status = await self._api.status(commit)
             if status == HTTPStatus.OK:
                 return False
-            # A repository that is hidden from us answers 404 for every commit, which says nothing about this one.
             if (
                 status in {HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY}
                 and await self._api.status(repository) == HTTPStatus.OK
@@ -140,111 +122,112 @@ class GitHub:
         return None
 
     def is_own_host(self, clone_url: str) -> bool:
-        """Tell whether repositories at this address are of the host that the token is for."""
+        """Whether a repository with this clone URL is on the host that the token is for."""
         own = self._api.host
         if own == "api.github.com" or (own.startswith("api.") and own.endswith(".ghe.com")):
             own = own.removeprefix("api.")
         return origin(clone_url) == ("https", own)
 
-    async def _is_own(self, login: str) -> bool:
-        """Tell whether the token is this user's. Tokens of apps belong to no user, and are refused here."""
+    async def _is_token_of(self, login: str) -> bool:
+        """Whether the token belongs to this user. The token of an app belongs to nobody."""
         if self._token is None:
             return False
         if self._login is None:
             try:
-                found = _take(await self._api.get("/user"), "login", str)
-            except GitHubError as error:
+                token_login = _field(await self._api.get("/user"), "login", str)
+            except GitHubError as error:  # the token of an app may not read /user
                 if error.kind not in {"forbidden", "not_found"}:
                     raise
-                found = ""
-            self._login = found.lower()
+                token_login = ""
+            self._login = token_login.lower()
         return self._login == login.lower()
 
-    async def _hosted(self, raw: Any) -> HostedRepository:
-        found = _repository(raw)
-        if _take(raw, "size", int) or found.empty:
-            return found
-        # The size is in kilobytes and lags behind a push, so the host is asked whether there is a commit.
+    async def _hosted_repository(self, raw: Any) -> HostedRepository:
+        """Parse a repository, and ask the host for a commit if its size leaves open whether it is empty."""
+        repository = _parse_repository(raw)
+        if _field(raw, "size", int) or repository.empty:
+            return repository
+        # The size is in kilobytes and is updated some time after a push, so 0 does not mean empty.
         with suppress(GitHubError):
-            return replace(
-                found,
-                empty=await self._api.status(f"/repos/{found.full_name}/commits?per_page=1")
-                == HTTPStatus.CONFLICT,
-            )
-        return found
+            status = await self._api.status(f"/repos/{repository.full_name}/commits?per_page=1")
+            return replace(repository, empty=status == HTTPStatus.CONFLICT)
+        return repository
 
 
-def _repository(raw: Any) -> HostedRepository:
-    pushed_at, told = _optional(raw, "pushed_at"), _optional(raw, "visibility")
-    if told is None:  # older servers know only private or not
-        told = "private" if _take(raw, "private", bool) else "public"
+def _parse_repository(raw: Any) -> HostedRepository:
+    """Build a repository from a decoded response; raise GitHubError if a field is missing or malformed."""
+    pushed_at, visibility = _optional_text(raw, "pushed_at"), _optional_text(raw, "visibility")
+    if visibility is None:  # older servers have `private` only
+        visibility = "private" if _field(raw, "private", bool) else "public"
     return HostedRepository(
-        id=_take(raw, "id", int),
+        id=_field(raw, "id", int),
         full_name=_matching(raw, "full_name", _FULL_NAME),
-        clone_url=_https(raw, "clone_url"),
-        html_url=_https(raw, "html_url"),
-        visibility=Visibility(told) if told in set(Visibility) else Visibility.UNKNOWN,
-        fork=_take(raw, "fork", bool),
-        archived=_take(raw, "archived", bool),
-        empty=pushed_at is None and _take(raw, "size", int) == 0,
-        has_wiki=_take(raw, "has_wiki", bool),
+        clone_url=_https_url(raw, "clone_url"),
+        html_url=_https_url(raw, "html_url"),
+        visibility=Visibility(visibility) if visibility in set(Visibility) else Visibility.UNKNOWN,
+        fork=_field(raw, "fork", bool),
+        archived=_field(raw, "archived", bool),
+        empty=pushed_at is None and _field(raw, "size", int) == 0,
+        has_wiki=_field(raw, "has_wiki", bool),
         pushed_at=pushed_at,
-        default_branch=_take(raw, "default_branch", str),
+        default_branch=_field(raw, "default_branch", str),
     )
 
 
-def _gist(raw: Any) -> HostedGist:
-    owner = (
-        raw.get("owner") if isinstance(raw, dict) else None
-    )  # none: an anonymous one, of the days when there were such
+def _parse_gist(raw: Any) -> HostedGist:
+    """Build a gist from a decoded response; raise GitHubError if a field is missing or malformed."""
+    owner = raw.get("owner") if isinstance(raw, dict) else None  # old anonymous gists have none
     return HostedGist(
-        id=_matching(raw, "id", _GIST),
+        id=_matching(raw, "id", _GIST_ID),
         owner=_matching(owner, "login", _OWNER) if owner else None,
-        clone_url=_https(raw, "git_pull_url"),
-        html_url=_https(raw, "html_url"),
-        public=_take(raw, "public", bool),
-        updated_at=_optional(raw, "updated_at"),
+        clone_url=_https_url(raw, "git_pull_url"),
+        html_url=_https_url(raw, "html_url"),
+        public=_field(raw, "public", bool),
+        updated_at=_optional_text(raw, "updated_at"),
     )
 
 
-def _take(raw: Any, name: str, kind: type[_T]) -> _T:
+def _field(raw: Any, name: str, kind: type[_T]) -> _T:
+    """Return a field of this type from a decoded object; raise GitHubError if there is none."""
     value = raw.get(name) if isinstance(raw, dict) else None
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise _unusable(name)
+        raise _missing_field(name)
     return value
 
 
-def _optional(raw: Any, name: str) -> str | None:
-    return _take(raw, name, str) if isinstance(raw, dict) and raw.get(name) is not None else None
+def _optional_text(raw: Any, name: str) -> str | None:
+    """Return a text field, or None if it is missing or null."""
+    return _field(raw, name, str) if isinstance(raw, dict) and raw.get(name) is not None else None
 
 
 def _matching(raw: Any, name: str, pattern: re.Pattern[str]) -> str:
-    value = _take(raw, name, str)
+    """Return a text field that the whole pattern matches; raise GitHubError otherwise."""
+    value = _field(raw, name, str)
     if not pattern.fullmatch(value):
-        raise _unusable(name)
+        raise _missing_field(name)
     return value
 
 
-def _https(raw: Any, name: str) -> str:
-    """Take an address that is safe to clone from and to link to."""
-    value = _take(raw, name, str)
+def _https_url(raw: Any, name: str) -> str:
+    """Return an https URL field without user name, which is safe to clone from and to link to."""
+    value = _field(raw, name, str)
     scheme, host = origin(value)
     if scheme != "https" or not host or "@" in host or not value.isprintable():
-        raise _unusable(name)
+        raise _missing_field(name)
     return value
 
 
-def _unusable(name: str) -> GitHubError:
-    return GitHubError("malformed", f"an answer of GitHub has no {name} that can be used")
+def _missing_field(name: str) -> GitHubError:
+    return GitHubError("malformed", f"a response of GitHub has no valid {name}")
 
 
 def _commit_path(full_name: str, sha: str) -> str:
-    # A commit's files come in pages too, and nobody reads them.
-    return f"/repos/{_fitting(_FULL_NAME, full_name)}/commits/{_fitting(_SHA, sha)}?per_page=1"
+    """Return the API path of a commit with at most one of its files, since the files are not used."""
+    return f"/repos/{_checked(_FULL_NAME, full_name)}/commits/{_checked(_SHA, sha)}?per_page=1"
 
 
-def _fitting(pattern: re.Pattern[str], given: str) -> str:
-    """Check what a person gave before it becomes part of an address."""
-    if not pattern.fullmatch(given):
-        raise BadInputError(f"{one_line(given[:200])}: is not {_WHAT[pattern]}")
-    return quote(given, safe="/")
+def _checked(pattern: re.Pattern[str], text: str) -> str:
+    """Return user input quoted for a URL path; raise BadInputError if the pattern does not match it."""
+    if not pattern.fullmatch(text):
+        raise BadInputError(f"{one_line(text[:200])}: is not {_DESCRIPTIONS[pattern]}")
+    return quote(text, safe="/")
