@@ -1,1 +1,3 @@
-"""Outcrop finds leaked credentials, proves whether they are alive, and lets you triage them."""
+"""Outcrop finds leaked credentials, proves whether they are still valid, and lets you triage them."""
+
+__version__ = "0.2.0"

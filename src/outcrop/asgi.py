@@ -1,4 +1,4 @@
-"""Puts the application together."""
+"""Build the ASGI application from the API and the portal."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from outcrop.api import findings, scans
 from outcrop.api.describe import describe
 from outcrop.api.errors import HANDLERS
-from outcrop.api.gate import Gate
+from outcrop.api.middleware import RequestMiddleware
 from outcrop.api.shapes import json_response
 from outcrop.notes import NoteCleaner
 from outcrop.portal.app import create_portal
@@ -29,7 +29,9 @@ from outcrop.store.db import UNAVAILABLE
 PREFIX = "/api/v1"
 
 
-class State(TypedDict):
+class AppState(TypedDict):
+    """State of the Starlette application."""
+
     runtime: Runtime
 
 
@@ -43,10 +45,10 @@ def create_app(
     own_rules: Sequence[Path] = (),
     notice: str | None = None,
 ) -> ASGIApp:
-    """Make the application; the runtime is opened when the server starts and closed when it stops."""
+    """Return the application. The runtime is opened when the server starts and closed when it stops."""
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[State]:
+    async def lifespan(_: Starlette) -> AsyncIterator[AppState]:
         async with runtime as opened:
             yield {"runtime": opened}
 
@@ -74,29 +76,31 @@ def create_app(
         notice=notice,
     )
 
-    async def doors(scope: Scope, receive: Receive, send: Send) -> None:
-        await (portal.app if scope["type"] == "http" and not _is_for_programs(scope["path"]) else app)(
+    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
+        await (portal.app if scope["type"] == "http" and not _is_api_path(scope["path"]) else app)(
             scope, receive, send
         )
 
-    def too_late(scope: Scope) -> Response | None:
-        return None if _is_for_programs(scope["path"]) else portal.too_late(scope)
+    def timeout_page(scope: Scope) -> Response | None:
+        return None if _is_api_path(scope["path"]) else portal.timeout_page(scope)
 
-    return Gate(
-        doors,
+    return RequestMiddleware(
+        dispatch,
         notes=notes,
         base_url=base_url,
         rate_limit=rate_limit,
         cors_origins=cors_origins or [],
-        too_late=too_late,
+        timeout_page=timeout_page,
     )
 
 
-def _is_for_programs(path: str) -> bool:
+def _is_api_path(path: str) -> bool:
+    """Whether the API serves this path; the portal serves all others."""
     return path in {"/openapi.json", "/healthz", "/readyz", "/api"} or path.startswith("/api/")
 
 
 def api_router() -> APIRouter:
+    """Return all API routes, for the description in `/openapi.json`."""
     api = APIRouter(prefix=PREFIX)
     api.include_router(findings.router)
     api.include_router(scans.router)
@@ -104,7 +108,11 @@ def api_router() -> APIRouter:
 
 
 def _routes() -> list[Route]:
-    """Give the same functions as plain routes: they read their parameters themselves, and FastAPI's way to them is a sixth of a request."""
+    """Return the API routes as plain Starlette routes.
+
+    The functions parse their parameters themselves, and FastAPI's dispatch takes a sixth of a request's
+    time.
+    """
     described = [
         route
         for router in (findings.router, scans.router)
@@ -117,12 +125,12 @@ def _routes() -> list[Route]:
 
 
 async def _healthz(_: Request) -> Response:
-    """The process answers."""
+    """Answer 200: the process is alive."""
     return json_response({"status": "ok"})
 
 
 async def _readyz(request: Request) -> Response:
-    """The database answers too."""
+    """Answer 200 if the database answers too, otherwise 503."""
     try:
         async with request.state.runtime.pool.connection(timeout=2) as db:
             await db.execute("SELECT 1")

@@ -5,12 +5,12 @@ import os
 import stat
 import subprocess
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from outcrop import __version__
 from tests.cli.conftest import Outcrop
 from tests.support.factories import make_line
 from tests.support.workers import new_database
@@ -29,7 +29,7 @@ def environment(cluster: str, tmp_path: Path, worker_id: str) -> dict[str, str]:
 
 def test_the_version_is_told(outcrop: Outcrop) -> None:
     ran = outcrop("--version")
-    assert (ran.code, ran.out) == (0, f"outcrop {version('outcrop')}\n")
+    assert (ran.code, ran.out) == (0, f"outcrop {__version__}\n")
 
 
 def test_a_command_loads_nothing_that_only_others_need() -> None:

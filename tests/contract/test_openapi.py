@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 from structlog.testing import capture_logs
 
+from outcrop import __version__
 from outcrop.api import parameters
 from outcrop.api.describe import describe
 from outcrop.api.errors import ParameterError
@@ -187,6 +188,7 @@ def test_every_endpoint_is_described_and_nothing_else(document: Json) -> None:
 
 def test_version_and_base_address(document: Json) -> None:
     assert document["info"]["version"] == "v1"
+    assert document["info"]["x-release"] == __version__
     assert document["servers"] == [{"url": "http://127.0.0.1"}]
     elsewhere = describe(api_router(), "https://outcrop.example.com")
     assert elsewhere == document | {"servers": [{"url": "https://outcrop.example.com"}]}

@@ -31,7 +31,7 @@ def test_a_finding_that_is_being_changed_is_shown_with_the_note_and_a_refusal(
     with held(backend, finding):
         refused = owner.post(f"/findings/{finding}/resolve", note="rotated & gone")
     assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
-    assert 'role="alert">Somebody else is changing this right now' in refused.text
+    assert 'role="alert">Another request is changing this record' in refused.text
     assert 'value="rotated &amp; gone"' in refused.text
     assert f'data-address="/findings/{finding}"' in refused.text
     assert tenant.finding(finding)["status"] == "active"
@@ -50,7 +50,7 @@ def test_of_several_none_is_changed_while_one_is_being_changed(
         )
         led = owner.post("/findings/triage", sent)
     assert led.headers["Location"] == "/findings?q=acme"
-    assert 'class="wrong" role="alert">Somebody else is changing this right now' in owner.page(
+    assert 'class="wrong" role="alert">Another request is changing this record' in owner.page(
         led.headers["Location"]
     )
     assert (asked.status_code, asked.headers["Retry-After"], asked.json()["error"]) == (503, "1", "busy")

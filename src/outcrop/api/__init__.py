@@ -1,1 +1,1 @@
-"""The REST API: each route parses, calls one service, and shapes the answer."""
+"""The REST API: each route parses parameters, calls one service and builds the response."""

@@ -1,10 +1,11 @@
-"""What `/openapi.json` says of every route alike: security, failures, headers."""
+"""Describe for `/openapi.json` what all routes share: security, error responses, headers."""
 
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from pydantic import BaseModel
 
+from outcrop import __version__
 from outcrop.api import shapes
 
 SECURITY_SCHEME = {
@@ -13,18 +14,18 @@ SECURITY_SCHEME = {
     "description": "An API key, created in the portal (Profile, API keys).",
 }
 
-_WHOLE = {"type": "integer", "minimum": 0}
-# Answers to a request that was counted; absent where the operator set no limit.
+_NOT_NEGATIVE = {"type": "integer", "minimum": 0}
+# Headers of every rate-limited response; absent if the operator set no limit.
 _LIMITED = {
-    "RateLimit-Limit": {"schema": _WHOLE, "description": "Requests a minute."},
-    "RateLimit-Remaining": {"schema": _WHOLE, "description": "Requests left in this window."},
-    "RateLimit-Reset": {"schema": _WHOLE, "description": "Seconds until the window ends."},
+    "RateLimit-Limit": {"schema": _NOT_NEGATIVE, "description": "Requests per minute."},
+    "RateLimit-Remaining": {"schema": _NOT_NEGATIVE, "description": "Requests left in this window."},
+    "RateLimit-Reset": {"schema": _NOT_NEGATIVE, "description": "Seconds until the window ends."},
 }
 _REQUEST_ID = {
     "X-Request-Id": {
         "required": True,
         "schema": {"type": "string"},
-        "description": "Names this request in the logs.",
+        "description": "Id of this request in the logs.",
     }
 }
 _COUNTED = _REQUEST_ID | _LIMITED
@@ -33,7 +34,7 @@ _ALLOW = {
     "Allow": {
         "required": True,
         "schema": {"type": "string"},
-        "description": "The methods this address takes.",
+        "description": "The methods that this path accepts.",
     }
 }
 _RETRY = {
@@ -53,55 +54,61 @@ def responses(
     mutation: bool = False,
     transition: bool = False,
 ) -> dict[int | str, dict[str, Any]]:
-    """Give every response a route can send, with its body and headers."""
+    """Return the description of every response of a route, with body and headers.
+
+    `parameters`: the route validates parameters (422). `lookup`: it looks up an id (404). `mutation`: it
+    locks a finding (503). `transition`: a finding's status may not allow the action (400).
+    """
     described = {
         200: _response(success, "Success", _COUNTED),
-        400: _response(shapes.BadRequestShape, "A request that cannot be parsed"),
+        400: _response(shapes.BadRequestShape, "The request cannot be parsed"),
         401: _response(shapes.AuthErrorShape, "Missing or invalid authentication", _REQUEST_ID | _CHALLENGE),
         403: _response(shapes.PlanErrorShape, "The plan lacks API access", _REQUEST_ID),
-        405: _response(shapes.MethodErrorShape, "The address does not take this method", _COUNTED | _ALLOW),
+        405: _response(shapes.MethodErrorShape, "The path does not accept this method", _COUNTED | _ALLOW),
         429: _response(shapes.RateErrorShape, "Over the per-minute limit", _COUNTED | _RETRY),
-        500: _response(shapes.InternalErrorShape, "A fault on the server's side", _COUNTED),
+        500: _response(shapes.InternalErrorShape, "Internal error", _COUNTED),
     }
     if mutation:
         described[503] = _response(
             shapes.BusyErrorShape,
-            "Somebody else is changing the finding; nothing was changed",
+            "Another request is changing the finding; nothing was changed",
             _COUNTED | _RETRY,
         )
     if transition:
-        told = "The finding's state does not allow this, or the request cannot be parsed"
-        # A request that cannot be parsed is answered before it has an id.
+        # A request that cannot be parsed is answered before it has a request id.
         described[400] = _response(
             shapes.TransitionErrorShape,
-            told,
+            "The finding's status does not allow the action, or the request cannot be parsed",
             {"X-Request-Id": _REQUEST_ID["X-Request-Id"] | {"required": False}} | _LIMITED,
         )
     if parameters:
-        described[422] = _response(
-            shapes.ParameterErrorShape, "A parameter does not hold to its description", _COUNTED
-        )
+        described[422] = _response(shapes.ParameterErrorShape, "A parameter is not valid", _COUNTED)
     if lookup:
-        described[404] = _response(shapes.NotFoundShape, "Nothing of that id in this account", _COUNTED)
+        described[404] = _response(shapes.NotFoundShape, "The account has no record with this id", _COUNTED)
     return dict(sorted(described.items()))
 
 
 def _response(
     model: type[BaseModel], description: str, headers: dict[str, Any] | None = None
 ) -> dict[str, Any]:
+    """Return the description of one response."""
     return {"model": model, "description": description} | ({} if headers is None else {"headers": headers})
 
 
 def describe(router: APIRouter, base_url: str) -> dict[str, Any]:
-    """Write the OpenAPI document of the routes. FastAPI describes them; requests go to the same functions by a shorter way (asgi.py)."""
+    """Return the OpenAPI document of the routes.
+
+    FastAPI only describes the routes; Starlette routes serve the same functions, which is faster (asgi.py).
+    """
     app = FastAPI(
         title="Outcrop",
         version="v1",
-        description="Exposed-credential findings: read them, filter them, triage them.",
+        description="Read, filter and triage findings of exposed credentials.",
         generate_unique_id_function=lambda route: route.name,
     )
     app.include_router(router)
     schema = app.openapi()
+    schema["info"]["x-release"] = __version__
     schema["servers"] = [{"url": base_url}]
     schema.setdefault("components", {})["securitySchemes"] = {"bearer": SECURITY_SCHEME}
     schema["security"] = [{"bearer": []}]

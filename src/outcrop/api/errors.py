@@ -1,4 +1,4 @@
-"""What goes wrong, as HTTP: one table from the domain's errors to a status, and the bodies of every failure."""
+"""Error responses: the table of HTTP statuses for the domain's errors, and the bodies of all errors."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,13 +14,13 @@ from outcrop.store.people.keys import KeyRefusal, RateWindow
 
 STATUS = {NotFoundError: 404, TransitionError: 400, BadInputError: 400, BusyError: 503}
 
-REQUEST_ID = "outcrop.request_id"  # where the gate puts it in the scope
+REQUEST_ID = "outcrop.request_id"  # key in the ASGI scope, set by the middleware
 MISSING_AUTHORIZATION = "missing_authorization"
 _CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
 class ParameterError(Exception):
-    """Parameters that do not hold to their description; `detail` is the body of the 422."""
+    """Invalid parameters; `detail` is the list in the body of the 422 response."""
 
     def __init__(self, detail: list[dict[str, Any]]) -> None:
         super().__init__("parameters")
@@ -28,17 +28,19 @@ class ParameterError(Exception):
 
 
 def error(
-    status: int, code: str, message: str, headers: Mapping[str, str] | None = None, **more: str
+    status: int, code: str, message: str, headers: Mapping[str, str] | None = None, **fields: str
 ) -> Response:
-    return json_response({"error": code, "message": message} | more, status, headers)
+    """Return an error response; `fields` are added to the body."""
+    return json_response({"error": code, "message": message} | fields, status, headers)
 
 
 def unauthorized(code: str) -> Response:
+    """Return a 401 response with the body of the specification: the code alone."""
     return json_response({"error": code}, 401, _CHALLENGE)
 
 
 def refused(refusal: KeyRefusal, window: RateWindow | None) -> Response:
-    """The bodies of the specification's Authentication table, exactly."""
+    """Return the response for a refused key, exactly as in the specification's Authentication table."""
     match refusal:
         case KeyRefusal.INVALID | KeyRefusal.REVOKED:
             return unauthorized(refusal)
@@ -51,38 +53,44 @@ def refused(refusal: KeyRefusal, window: RateWindow | None) -> Response:
 
 
 def internal_error(request_id: str) -> Response:
+    """Return a 500 response that names the request id and no detail."""
     return error(
         500,
         "internal_error",
-        "something went wrong here; it was logged under this request id",
+        "an internal error occurred; it is logged under this request id",
         request_id=request_id,
     )
 
 
-async def _domain(_: Request, exc: Exception) -> Response:
+async def _handle_domain_error(_: Request, exc: Exception) -> Response:
     assert isinstance(exc, OutcropError)  # noqa: S101
     headers = {"Retry-After": str(exc.retry_after)} if isinstance(exc, BusyError) else None
     return error(STATUS[type(exc)], exc.code, exc.message, headers)
 
 
-async def _parameters(_: Request, exc: Exception) -> Response:
+async def _handle_parameter_error(_: Request, exc: Exception) -> Response:
     assert isinstance(exc, ParameterError)  # noqa: S101
     return json_response({"detail": exc.detail}, 422)
 
 
-async def _fault(request: Request, _: Exception) -> Response:
-    """Anything nobody expected; the gate logs it."""
+async def _handle_unexpected_error(request: Request, _: Exception) -> Response:
+    """Return a 500 response; the middleware logs the exception."""
     return internal_error(request.scope[REQUEST_ID])
 
 
-async def _http(_: Request, exc: Exception) -> Response:
-    """What routing says: no such path, or a path without this method."""
+async def _handle_routing_error(_: Request, exc: Exception) -> Response:
+    """Return the response for an unknown path (404) or method (405)."""
     assert isinstance(exc, HTTPException)  # noqa: S101
     if exc.status_code == 405:
         methods = {part.strip() for part in (exc.headers or {}).get("Allow", "").split(",")} - {""}
         allow = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
-        return error(405, "method_not_allowed", f"this address takes {allow}", {"Allow": allow})
-    return error(404, "not_found", "there is nothing at this address")
+        return error(405, "method_not_allowed", f"this path accepts {allow}", {"Allow": allow})
+    return error(404, "not_found", "there is no such path")
 
 
-HANDLERS = {OutcropError: _domain, ParameterError: _parameters, HTTPException: _http, Exception: _fault}
+HANDLERS = {
+    OutcropError: _handle_domain_error,
+    ParameterError: _handle_parameter_error,
+    HTTPException: _handle_routing_error,
+    Exception: _handle_unexpected_error,
+}

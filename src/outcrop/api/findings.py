@@ -1,11 +1,11 @@
-"""`/api/v1/findings`."""
+"""Routes of `/api/v1/findings`."""
 
 from datetime import UTC, datetime
 
 from fastapi import APIRouter, Request, Response
 
 from outcrop.api import parameters, shapes
-from outcrop.api.deps import visit
+from outcrop.api.context import api_context
 from outcrop.api.describe import responses
 from outcrop.api.parameters import FINDING_ID, FindingParameters, NoteParameters, described
 from outcrop.domain.finding import Action, public_fields
@@ -24,10 +24,10 @@ _with_note = {"parameters": [FINDING_ID, *described(NoteParameters)]}
     openapi_extra={"parameters": described(FindingParameters)},
 )
 async def list_findings(request: Request) -> Response:
-    """List findings, filtered and in pages."""
-    here = visit(request)
+    """List findings, with filters and pagination."""
+    context = api_context(request)
     query = parameters.read(FindingParameters, request.scope["query_string"]).query()
-    page = await findings.list_findings(here.db, here.caller.account_id, query)
+    page = await findings.list_findings(context.db, context.caller.account_id, query)
     return shapes.page_response(page, public_fields)
 
 
@@ -39,10 +39,10 @@ async def list_findings(request: Request) -> Response:
 )
 async def get_finding(request: Request) -> Response:
     """Read one finding."""
-    here = visit(request)
+    context = api_context(request)
     finding_id = parameters.finding_id(request.path_params["finding_id"])
     return shapes.single_response(
-        public_fields(await findings.get_finding(here.db, here.caller.account_id, finding_id))
+        public_fields(await findings.get_finding(context.db, context.caller.account_id, finding_id))
     )
 
 
@@ -54,11 +54,11 @@ async def get_finding(request: Request) -> Response:
 )
 async def suppress_finding(request: Request) -> Response:
     """Hide a finding from the active view without changing its status."""
-    here = visit(request)
+    context = api_context(request)
     finding_id = parameters.finding_id(request.path_params["finding_id"])
-    async with here.db.transaction():
+    async with context.db.transaction():
         finding = await findings.suppress_finding(
-            here.db, here.caller.account_id, finding_id, by=here.caller.email, now=_now()
+            context.db, context.caller.account_id, finding_id, by=context.caller.email, now=_now()
         )
     return shapes.mutation_response(finding)
 
@@ -79,19 +79,20 @@ async def restrict_finding(request: Request) -> Response:
     "/{finding_id}/false_positive", response_model=None, responses=_mutation, openapi_extra=_with_note
 )
 async def mark_false_positive(request: Request) -> Response:
-    """Mark a finding as no credential at all."""
+    """Mark a finding as not a credential."""
     return await _close(request, Action.FALSE_POSITIVE)
 
 
 async def _close(request: Request, action: Action) -> Response:
-    here = visit(request)
+    """Apply a closing action with an optional note."""
+    context = api_context(request)
     finding_id = parameters.finding_id(request.path_params["finding_id"])
-    account_id, by = here.caller.account_id, here.caller.email
-    given = parameters.read(NoteParameters, request.scope["query_string"]).note
-    note = await here.notes.clean_note(here.db, here.keys, account_id, given)
-    async with here.db.transaction():
+    account_id, by = context.caller.account_id, context.caller.email
+    raw_note = parameters.read(NoteParameters, request.scope["query_string"]).note
+    note = await context.notes.clean_note(context.db, context.keys, account_id, raw_note)
+    async with context.db.transaction():
         finding = await findings.close_finding(
-            here.db, here.keys, account_id, finding_id, action, note=note, by=by, now=_now()
+            context.db, context.keys, account_id, finding_id, action, note=note, by=by, now=_now()
         )
     return shapes.mutation_response(finding)
 

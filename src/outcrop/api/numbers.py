@@ -1,4 +1,4 @@
-"""Numbers in parameters: digits as people write them, read to the last one."""
+"""Parse numbers in parameters exactly, without rounding."""
 
 import math
 import re
@@ -6,33 +6,37 @@ from decimal import Decimal, InvalidOperation
 
 _INTEGER = re.compile(r"-?[0-9]+")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_MOST_DIGITS = 4_300  # what Python, and its reader of JSON, take
-_LEAST = math.nextafter(0, 1)
+_MAX_DIGITS = 4_300  # Python and its JSON parser accept no more
+_SMALLEST_FLOAT = math.nextafter(0, 1)
 
 
 def integer(text: str) -> int | None:
-    """Read a whole number; None for what is none. One with more digits than whoever reads the answer takes is as large as there is."""
+    """Return a whole number, or None if the text is not one.
+
+    A number with more than _MAX_DIGITS digits becomes the largest that JSON parsers accept, since the
+    response repeats it.
+    """
     if _INTEGER.fullmatch(text) is None:
         return None
     digits = text.lstrip("-").lstrip("0") or "0"
-    if len(digits) > _MOST_DIGITS:
-        digits = "9" * _MOST_DIGITS
+    if len(digits) > _MAX_DIGITS:
+        digits = "9" * _MAX_DIGITS
     return -int(digits) if text.startswith("-") else int(digits)
 
 
 def bound(text: str) -> float | None:
-    """Read a lower bound; None for what is no number, or larger than any.
+    """Return a lower bound as a float, or None if the text is not a number or too large.
 
-    It is the least float that is no less than what is written, as floats are written: the nearest one may be a score, or lie within
-    limits, where the number itself does not.
+    The result is the smallest float that is not below the written number. The nearest float could be lower,
+    and then match a score or pass a limit that the written number does not.
     """
     if _NUMBER.fullmatch(text) is None:
         return None
     try:
         number = Decimal(text)
-    except InvalidOperation:  # its exponent is beyond what anything has
+    except InvalidOperation:  # the exponent is out of range
         return None
     nearest = float(number)
     if number < 0 and nearest == 0:
-        return -_LEAST
+        return -_SMALLEST_FLOAT
     return nearest if Decimal(repr(nearest)) >= number else math.nextafter(nearest, math.inf)

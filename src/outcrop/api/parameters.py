@@ -1,4 +1,4 @@
-"""Parameters: read strictly from the raw query string, validated once, described for `/openapi.json` by the same models."""
+"""Parse query parameters strictly. The same models describe them in `/openapi.json`."""
 
 import math
 import re
@@ -29,12 +29,13 @@ from outcrop.domain.scan import ScanType
 QUERY_LENGTH = 1000
 QUERY_TERMS = 16
 _BLANK_IS_ABSENT = {"q", "note", "service"}
-_ECHOED = 200  # characters of a wrong value that are sent back
+_MAX_ECHOED = 200  # a longer invalid value is not repeated in the response
 
 M = TypeVar("M", bound=BaseModel)
 
 
 def _integer(text: object) -> int:
+    """Parse a whole number of any size."""
     if isinstance(text, str) and (number := numbers.integer(text)) is not None:
         return number
     raise PydanticCustomError(
@@ -43,6 +44,7 @@ def _integer(text: object) -> int:
 
 
 def _number(text: object) -> float:
+    """Parse a finite number as a lower bound."""
     if isinstance(text, str) and (number := numbers.bound(text)) is not None and math.isfinite(number):
         return number
     raise PydanticCustomError(
@@ -51,12 +53,13 @@ def _number(text: object) -> float:
 
 
 def _boolean(text: object) -> bool:
+    """Parse `true` or `false`."""
     if text in {"true", "false"}:
         return text == "true"
     raise PydanticCustomError("bool_parsing", "Input should be true or false")
 
 
-# Every day there is, and no other: the pattern that reads a date also describes it.
+# Matches exactly the dates that exist. The same pattern parses a date and describes it in `/openapi.json`.
 _YEAR = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
 _LEAP_YEAR = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
 _DAY = (
@@ -80,8 +83,9 @@ _DATE_SCHEMA = {
         },
         {
             "type": "string",
-            "pattern": f"^{_DAY}[Tt ]{_HOUR_MINUTE}(?::{_SECOND}(?:{_FRACTION})?)?(?:[Zz]|[+ -]{_HOUR_MINUTE})?$",
-            "description": "Without an offset it is UTC; a space may stand for the plus sign that a URL makes of it.",
+            "pattern": f"^{_DAY}[Tt ]{_HOUR_MINUTE}(?::{_SECOND}(?:{_FRACTION})?)?"
+            f"(?:[Zz]|[+ -]{_HOUR_MINUTE})?$",
+            "description": "Without an offset the time is UTC. A space in place of `+` is accepted.",
         },
     ]
 }
@@ -91,7 +95,10 @@ _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UT
 
 
 def _moment(text: object) -> date | datetime:
-    """Read `YYYY-MM-DD` or RFC 3339; without an offset it is UTC, and a space stands for the plus that a URL makes of it."""
+    """Parse `YYYY-MM-DD` or RFC 3339.
+
+    Without an offset the time is UTC. A space in place of `+` is accepted: URL decoding makes one of it.
+    """
     if not isinstance(text, str) or (match := _DATE.fullmatch(text)) is None:
         raise PydanticCustomError(
             "datetime_parsing", "Input should be a date (YYYY-MM-DD) or a date and time (RFC 3339)"
@@ -102,15 +109,13 @@ def _moment(text: object) -> date | datetime:
     moment = datetime.fromisoformat(f"{match['day']}T{match['minute']}:{match['second'] or '00'}{offset}")
     try:
         moment = moment.astimezone(UTC)
-    except (
-        OverflowError
-    ):  # the offset leads out of the years there are: their first or last moment is as good
+    except OverflowError:  # in UTC the time is before year 1 or after year 9999
         return _FIRST if offset.startswith("+") else _LAST
-    # Of a fraction, however long, only this counts: that it lies after the whole second.
+    # Times are stored in whole seconds, so it only matters that the fraction is not zero.
     return moment.replace(microsecond=1) if (match["fraction"] or "").strip(".0") else moment
 
 
-# What Python splits terms at; JSON Schema's own white space differs from it in a few characters.
+# The white space of `str.split`; that of JSON Schema differs in a few characters.
 _SPACE = r"\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _TERM = rf"[^\u0000{_SPACE}]+"
 _TERMS_PATTERN = rf"^[{_SPACE}]*(?:{_TERM}(?:[{_SPACE}]+{_TERM}){{0,{QUERY_TERMS - 1}}}[{_SPACE}]*)?$"
@@ -118,6 +123,7 @@ _NO_NUL = r"^[^\u0000]*$"
 
 
 def _terms(text: str) -> tuple[str, ...]:
+    """Split a search text at white space; reject too many terms."""
     terms = tuple(text.split())
     if len(terms) > QUERY_TERMS:
         raise PydanticCustomError(
@@ -126,7 +132,7 @@ def _terms(text: str) -> tuple[str, ...]:
     return terms
 
 
-# Bounds stand before the reader in each type: only there do they reach the description.
+# In each type the bounds come before the validator: only then does pydantic describe them.
 READ_INTEGER = BeforeValidator(_integer)
 Boolean = Annotated[bool, BeforeValidator(_boolean)]
 Moment = Annotated[date | datetime, BeforeValidator(_moment), WithJsonSchema(_DATE_SCHEMA)]
@@ -153,12 +159,10 @@ class _Parameters(BaseModel):
 
 class FindingParameters(_Parameters):
     status: Status | Absent = Field(
-        None, description="Findings in this status; `active` leaves out suppressed ones."
+        None, description="Findings with this status; `active` excludes suppressed findings."
     )
     source_type: SourceType | Absent = Field(None, description="Where the credential was found.")
-    validation: Validation | Absent = Field(
-        None, description="What the issuer said of the credential (`validation_status`)."
-    )
+    validation: Validation | Absent = Field(None, description="Result of validation (`validation_status`).")
     suppressed: Boolean | Absent = Field(
         None, description="Only suppressed findings, or only those that are not."
     )
@@ -181,6 +185,7 @@ class FindingParameters(_Parameters):
     order_dir: OrderDir = Field(OrderDir.DESC, description="Sort direction.")
 
     def query(self) -> FindingQuery:
+        """Return the parameters as a query of the domain."""
         return FindingQuery(
             status=self.status,
             source_type=self.source_type,
@@ -190,7 +195,7 @@ class FindingParameters(_Parameters):
             min_score=self.min_score,
             seen_from=_start(self.date_from),
             seen_before=_end(self.date_to),
-            terms=self.q or (),  # type: ignore[arg-type]  # the validator made a tuple of the text
+            terms=self.q or (),  # type: ignore[arg-type]  # the validator returns a tuple
             page=self.page,
             per_page=self.per_page,
             order_by=self.order_by,
@@ -205,12 +210,13 @@ class ScanParameters(_Parameters):
 
 
 class NoteParameters(_Parameters):
-    note: Note | Absent = Field(None, description="Kept with the finding.")
+    note: Note | Absent = Field(None, description="Stored with the finding.")
 
 
 def _start(moment: date | datetime | None) -> datetime | None:
+    """Return the inclusive lower bound for `date_from`, in whole seconds."""
     if moment is None or isinstance(moment, datetime):
-        # Times are stored in whole seconds: nothing lies between a fraction and the next whole second, or behind the last one.
+        # Times are stored in whole seconds, so a fraction is rounded up to the next second.
         return (
             moment
             if moment is None or moment.microsecond == 0
@@ -220,6 +226,7 @@ def _start(moment: date | datetime | None) -> datetime | None:
 
 
 def _end(moment: date | datetime | None) -> datetime | None:
+    """Return the exclusive upper bound for `date_to`; None if there is no later time."""
     if moment is None:
         return None
     if isinstance(moment, datetime):
@@ -228,7 +235,7 @@ def _end(moment: date | datetime | None) -> datetime | None:
 
 
 def _later(moment: datetime, **by: int) -> datetime | None:
-    """None after the last moment there is: no bound, since no finding lies behind it."""
+    """Return a later time, or None past the year 9999."""
     try:
         return moment + timedelta(**by)
     except OverflowError:
@@ -236,9 +243,9 @@ def _later(moment: datetime, **by: int) -> datetime | None:
 
 
 def read(model: type[M], query_string: bytes) -> M:
-    """Validate the parameters that the model names; every other one is ignored."""
+    """Parse the parameters of a model and ignore all others; raise ParameterError if one is invalid."""
     values: dict[str, str] = {}
-    given: set[str] = set()
+    seen_names: set[str] = set()
     problems: list[dict[str, Any]] = []
     for part in query_string.split(b"&") if query_string else ():
         raw_name, _, raw = part.partition(b"=")
@@ -250,42 +257,44 @@ def read(model: type[M], query_string: bytes) -> M:
         except UnicodeDecodeError:
             problems.append(_problem(name, "string_unicode", "Input should be valid UTF-8"))
             continue
-        if name in given:
+        if name in seen_names:
             problems.append(_problem(name, "duplicate_parameter", "Input should be given once"))
         elif "\0" in text:
             problems.append(_problem(name, "string_nul", "Input should not contain a NUL character"))
         elif text or name not in _BLANK_IS_ABSENT:
             values[name] = text
-        given.add(name)
+        seen_names.add(name)
     if problems:
         raise ParameterError(problems)
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        # A parameter that may be absent is a union with None; that it is not None either is no news.
+        # An optional parameter is a union with None; the error that it is not None is noise.
         raise ParameterError(
-            [_shown(e) for e in error.errors(include_url=False) if e["type"] != "none_required"]
+            [_error_detail(e) for e in error.errors(include_url=False) if e["type"] != "none_required"]
         ) from None
 
 
 def _problem(name: str, type_: str, msg: str) -> dict[str, Any]:
+    """Return one entry of the 422 body for a query parameter."""
     return {"loc": ["query", name], "msg": msg, "type": type_}
 
 
-def _shown(error: Any) -> dict[str, Any]:
-    """Write one of pydantic's errors; a note, or a very long value, is not sent back."""
+def _error_detail(error: Any) -> dict[str, Any]:
+    """Return one of pydantic's errors for the 422 body. A note or a very long value is not repeated."""
     name = str(error["loc"][0])
-    shown = _problem(name, error["type"], error["msg"])
-    if name != "note" and isinstance(error["input"], str) and len(error["input"]) <= _ECHOED:
-        shown["input"] = error["input"]
+    detail = _problem(name, error["type"], error["msg"])
+    if name != "note" and isinstance(error["input"], str) and len(error["input"]) <= _MAX_ECHOED:
+        detail["input"] = error["input"]
     if error.get("ctx"):
-        shown["ctx"] = {
+        detail["ctx"] = {
             key: str(value) if isinstance(value, Exception) else value for key, value in error["ctx"].items()
         }
-    return shown
+    return detail
 
 
 def finding_id(text: str) -> UUID:
+    """Parse the path parameter `finding_id`; raise ParameterError if it is not a UUID."""
     if (id_ := parse_id(text)) is None:
         raise ParameterError(
             [
@@ -299,7 +308,7 @@ def finding_id(text: str) -> UUID:
     return id_
 
 
-# --- description
+# --- description for /openapi.json
 
 _UUID_SCHEMA = {"type": "string", "format": "uuid", "pattern": f"^{ID_FORM.pattern}$"}
 FINDING_ID = {"name": "finding_id", "in": "path", "required": True, "schema": _UUID_SCHEMA}
@@ -307,7 +316,7 @@ SCAN_ID = {"name": "scan_id", "in": "path", "required": True, "schema": {"type":
 
 
 def described(model: type[BaseModel]) -> list[dict[str, Any]]:
-    """Describe the model's fields as query parameters."""
+    """Return the OpenAPI descriptions of a model's fields as query parameters."""
     schema = model.model_json_schema()
     described = []
     for name, field in schema["properties"].items():

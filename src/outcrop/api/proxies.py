@@ -1,4 +1,4 @@
-"""What a trusted proxy says of a request: whose it is, and whether it came over https."""
+"""Take the client address and scheme of a request from the headers of trusted proxies."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -10,14 +10,17 @@ _SCHEME = b"x-forwarded-proto"
 
 
 def behind_proxies(app: ASGIApp, trusted: Sequence[str]) -> ASGIApp:
-    """Believe what these proxies forward. A scheme is the same in capitals (RFC 3986, 3.1); uvicorn knows it in small letters only."""
-    believing = cast("ASGIApp", ProxyHeadersMiddleware(app, trusted_hosts=list(trusted)))  # type: ignore[arg-type]  # the same by other names
+    """Wrap the application so that it trusts the forwarded headers of these proxies.
 
-    async def lowered(scope: Scope, receive: Receive, send: Send) -> None:
+    Schemes are case-insensitive (RFC 3986, 3.1), but uvicorn compares them in lower case.
+    """
+    trusting = cast("ASGIApp", ProxyHeadersMiddleware(app, trusted_hosts=list(trusted)))  # type: ignore[arg-type]  # uvicorn has its own names for the ASGI types
+
+    async def with_lower_case_scheme(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             scope["headers"] = [
                 (name, value.lower() if name == _SCHEME else value) for name, value in scope["headers"]
             ]
-        await believing(scope, receive, send)
+        await trusting(scope, receive, send)
 
-    return lowered
+    return with_lower_case_scheme

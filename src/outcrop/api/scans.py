@@ -1,9 +1,9 @@
-"""`/api/v1/scans`."""
+"""Routes of `/api/v1/scans`."""
 
 from fastapi import APIRouter, Request, Response
 
 from outcrop.api import parameters, shapes
-from outcrop.api.deps import visit
+from outcrop.api.context import api_context
 from outcrop.api.describe import responses
 from outcrop.api.parameters import SCAN_ID, ScanParameters, described
 from outcrop.domain.scan import public_fields
@@ -20,10 +20,10 @@ router = APIRouter(prefix="/scans", tags=["scans"])
 )
 async def list_scans(request: Request) -> Response:
     """List scan runs, newest first."""
-    here = visit(request)
-    asked = parameters.read(ScanParameters, request.scope["query_string"])
+    context = api_context(request)
+    query = parameters.read(ScanParameters, request.scope["query_string"])
     page = await scans.list_scans(
-        here.db, here.caller.account_id, type_=asked.type, page=asked.page, per_page=asked.limit
+        context.db, context.caller.account_id, type_=query.type, page=query.page, per_page=query.limit
     )
     return shapes.page_response(page, public_fields)
 
@@ -36,7 +36,9 @@ async def list_scans(request: Request) -> Response:
 )
 async def get_scan(request: Request) -> Response:
     """Read one scan run."""
-    here = visit(request)
+    context = api_context(request)
     return shapes.single_response(
-        public_fields(await scans.get_scan(here.db, here.caller.account_id, request.path_params["scan_id"]))
+        public_fields(
+            await scans.get_scan(context.db, context.caller.account_id, request.path_params["scan_id"])
+        )
     )

@@ -1,4 +1,4 @@
-"""Envelopes: the three forms every answer has, and their description for `/openapi.json`."""
+"""Response envelopes (list, single, mutation), and the models that describe them in `/openapi.json`."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -24,27 +24,31 @@ T = TypeVar("T")
 
 
 def json_response(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a JSON response."""
     try:
         content = orjson.dumps(body)
-    except TypeError:  # a page number past 64 bits is a number all the same
+    except TypeError:  # orjson has no integers above 64 bits, and `page` may be one
         content = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     return Response(content, status, headers, media_type="application/json")
 
 
 def page_response(page: Page[T], shape: Callable[[T], dict[str, Any]]) -> Response:
+    """Return a page in the list envelope; `shape` turns an item into its JSON fields."""
     meta = {"total": page.total, "page": page.page, "per_page": page.per_page, "pages": page.pages}
     return json_response({"data": [shape(item) for item in page.items], "meta": meta})
 
 
 def single_response(shaped: dict[str, Any]) -> Response:
+    """Return one resource in the single envelope."""
     return json_response({"data": shaped})
 
 
 def mutation_response(finding: Finding) -> Response:
+    """Return the id and status of a changed finding in the mutation envelope."""
     return json_response({"data": {"id": str(finding.id), "status": finding.status}})
 
 
-# --- descriptions only: answers are written by the functions above and held equal to these by the tests
+# --- Models for the description only. The functions above write the responses; tests compare the two.
 
 
 class _Described(BaseModel):
@@ -66,14 +70,14 @@ class PatternShape(_Described):
 class EvidenceShape(_Described):
     auto_resolved: bool
     resolved_by: str | None = Field(
-        description="The e-mail address of who resolved it; null when automatic or not known."
+        description="E-mail address of the user who resolved it; null if automatic or unknown."
     )
 
 
 class ValidationDetailShape(BaseModel):
     model_config = ConfigDict(extra="allow")
     enabled_services: list[str] = Field(
-        description="Labels of what the credential opens: `<service>` or `<service>_<capability>`."
+        description="Services that the credential gives access to: `<service>` or `<service>_<capability>`."
     )
 
 
@@ -97,15 +101,17 @@ class FindingShape(_Described):
     seen_count: Count
     resolved_at: Time | None = Field(description="Null unless the finding is resolved.")
     resolution_note: str | None = Field(
-        max_length=NOTE_LENGTH, description="The note of the last closing action."
+        max_length=NOTE_LENGTH, description="Note of the last closing action."
     )
     resolution_evidence: EvidenceShape | None = Field(description="Null unless the finding is resolved.")
-    suppressed_at: Time | None = Field(description="Since when the finding is hidden from the active view.")
+    suppressed_at: Time | None = Field(
+        description="Time since which the finding is hidden from the active view."
+    )
     current_line: int | None = Field(
-        description="The line at the tip of the default branch, where the credential still stands there."
+        description="Line at the tip of the default branch, if the credential is still there."
     )
     allowed_in_source: bool = Field(
-        description="Its line says that it is meant to be there; it is recorded all the same."
+        description="Whether the line has an allow mark; the finding is recorded anyway."
     )
 
 
@@ -133,14 +139,14 @@ class ScanRunShape(_Described):
     finished_at: Time | None
     progress: ProgressShape
     findings_new: Count = Field(
-        description="Found for the first time, or back after they were resolved: as many `finding.new` were sent."
+        description="Found for the first time, or again after they were resolved; each sent a `finding.new`."
     )
     findings_seen: Count
     findings_resolved: Count
-    coverage_gaps: list[GapShape] = Field(description="What the run could not look at, and why.")
+    coverage_gaps: list[GapShape] = Field(description="Parts that the scan skipped, and the reasons.")
     error: str | None
     waiting: str | None = Field(
-        description="Why nothing moves at the moment: a limit of the host, and for how long."
+        description="Why the run makes no progress, such as a rate limit of the host, and for how long."
     )
 
 
@@ -212,8 +218,8 @@ class ParameterProblem(_Described):
     loc: list[str | int] = Field(description="`query` or `path`, then the parameter's name.")
     msg: str
     type: str
-    input: Any = Field(None, description="The value, unless it is a note or very long.")
-    ctx: dict[str, Any] = Field(default_factory=dict, description="The bound that was passed.")
+    input: Any = Field(None, description="The invalid value, unless it is a note or very long.")
+    ctx: dict[str, Any] = Field(default_factory=dict, description="The limit that was exceeded.")
 
 
 class ParameterErrorShape(_Described):

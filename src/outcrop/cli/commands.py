@@ -1,19 +1,24 @@
-"""The tree of commands; of its modules only the one that is called is loaded, since most of a short command's time is loading."""
+"""The tree of commands.
+
+Only the module of the called command is imported: most of the time of a short command is imports.
+"""
 
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
-_COMMANDS = {  # name: module, function
+from outcrop import __version__
+
+_COMMANDS = {  # command -> (module, function)
     "scan": ("scan", "scan"),
     "serve": ("serve", "serve"),
     "worker": ("serve", "worker"),
     "demo": ("demo", "demo"),
-    "migrate": ("operate", "migrate"),
-    "doctor": ("operate", "doctor"),
-    "backup": ("operate", "backup"),
-    "restore": ("operate", "restore"),
+    "migrate": ("maintenance", "migrate"),
+    "doctor": ("maintenance", "doctor"),
+    "backup": ("maintenance", "backup"),
+    "restore": ("maintenance", "restore"),
     "import": ("exchange", "import_"),
     "export": ("exchange", "export"),
     "audit": ("audit", "audit"),
@@ -26,49 +31,49 @@ _GROUPS = {
     "key": ("accounts", "key"),
     "target": ("targets", "target"),
     "webhook": ("webhooks", "webhook"),
-    "secrets": ("operate", "secrets"),
+    "secrets": ("maintenance", "secrets"),
     "rules": ("rules", "app"),
 }
 
 
-def _told(asked: bool) -> None:
-    if asked:
-        from importlib.metadata import version  # noqa: PLC0415 - nothing else needs it
-
-        typer.echo(f"outcrop {version('outcrop')}")
+def _print_version(requested: bool) -> None:
+    """Print the version and exit, if `--version` is given."""
+    if requested:
+        typer.echo(f"outcrop {__version__}")
         raise typer.Exit
 
 
 def tree(called: str = "") -> typer.Typer:
-    """Give the command that is called, as a branch of an otherwise bare tree; the whole tree where it is none of them."""
+    """Return a tree with only the called command, or the whole tree if there is no such command."""
     app = typer.Typer(
         name="outcrop",
-        help="Finds leaked credentials, proves whether they are alive, scores them, and lets you triage them.",
+        help="Find leaked credentials, prove whether they are still valid, score them, and triage them.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    every = called not in {*_COMMANDS, *_GROUPS, "--version"}
+    is_unknown = called not in {*_COMMANDS, *_GROUPS, "--version"}
     for name, place in _COMMANDS.items():
-        if every or name == called:
-            app.command(name)(_loaded(*place))
+        if is_unknown or name == called:
+            app.command(name)(_import_command(*place))
     for name, place in _GROUPS.items():
-        if every or name == called:
-            app.add_typer(_loaded(*place), name=name)
+        if is_unknown or name == called:
+            app.add_typer(_import_command(*place), name=name)
     return app
 
 
 def _root(
     *,
     _version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_told, help="Print the version and exit.")
+        bool,
+        typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit."),
     ] = False,
 ) -> None:
-    """Be a tree, also with a single command."""
+    """Make Typer expect a command name, also if the tree has a single command."""
 
 
-def _loaded(module: str, name: str) -> Any:
-    """Give a command's function, or a group of commands."""
+def _import_command(module: str, name: str) -> Any:
+    """Return a command's function, or the Typer application of a group."""
     return getattr(import_module(f"outcrop.cli.{module}"), name)

@@ -4,12 +4,12 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
 
+from outcrop import __version__
 from outcrop.cli import session as cli
 from outcrop.cli.progress import bytes_done
 from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, start, step_back
@@ -75,7 +75,7 @@ def export(
                 account,
                 FindingQuery(),
                 format_,
-                version=version("outcrop"),
+                version=__version__,
                 by=OPERATOR,
                 now=cli.now(),
             )

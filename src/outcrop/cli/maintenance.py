@@ -3,12 +3,12 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
 
+from outcrop import __version__
 from outcrop.cli import session as cli
 from outcrop.cli.progress import bytes_done
 from outcrop.cli.session import AsJson, run, show, show_all, start
@@ -70,7 +70,7 @@ def backup(
             async with await database.connect(url) as db:
                 cli.step_back(db.info.backend_pid if settings.database_url is None else None)
                 return await backups.write_backup(
-                    db, operator_key(settings), target, version=version("outcrop"), now=moment, progress=told
+                    db, operator_key(settings), target, version=__version__, now=moment, progress=told
                 )
 
     with (

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import orjson
 import typer
 
+from outcrop import __version__
 from outcrop.cli.streams import fail, printing
 from outcrop.domain import sarif
 from outcrop.domain.errors import BadInputError
@@ -298,14 +299,8 @@ def _print(report: ScanReport, output: Format, *, show_secrets: bool, asked: boo
         case Format.JSONL:
             _write(b"".join(_json(_shown(finding, show_secrets=show_secrets)) for finding in report.findings))
         case Format.SARIF:
-            from importlib.metadata import version  # noqa: PLC0415 - takes longer to load than a small scan to run
-
             findings = [finding.fields | {"path": finding.path} for finding in report.findings]
-            _write(
-                _json(
-                    sarif.sarif(findings, report.gaps, version=version("outcrop"), well=not report.failures)
-                )
-            )
+            _write(_json(sarif.sarif(findings, report.gaps, version=__version__, well=not report.failures)))
 
 
 def _shown(finding: LocalFinding, *, show_secrets: bool) -> dict[str, Any]:

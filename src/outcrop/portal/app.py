@@ -56,7 +56,7 @@ class Portal(NamedTuple):
     """All pages, and what is answered in place of one that is not there in time."""
 
     app: ASGIApp
-    too_late: Callable[[Scope], Response]
+    timeout_page: Callable[[Scope], Response]
 
 
 def create_portal(
@@ -95,14 +95,14 @@ def create_portal(
         House(base_url, Cookies(secure=secure), renderer, github_host, tuple(own_rules), document, notes),
     )
 
-    def too_late(scope: Scope) -> Response:
+    def timeout_page(scope: Scope) -> Response:
         request = Request({**scope, "app": app, "state": {}})
         said = "this took too long and was stopped; it was logged under this answer's X-Request-Id"
         response = _failure(request, 500, "internal_error", said)
         response.raw_headers += [*_HEADERS, _NOT_KEPT]
         return response
 
-    return Portal(_with_headers(app), too_late)
+    return Portal(_with_headers(app), timeout_page)
 
 
 def _with_headers(app: ASGIApp) -> ASGIApp:

@@ -1,9 +1,8 @@
 """Findings as a file: everything, or the view that a person is looking at."""
 
-from importlib.metadata import version
-
 from starlette.responses import Response, StreamingResponse
 
+from outcrop import __version__
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.portal.queries import ALL, NAMES, read_view
 from outcrop.portal.request import Visit, get, now
@@ -38,7 +37,7 @@ async def export(visit: Visit) -> Response:
         visit.signed.account,
         view.query,
         format_,
-        version=version("outcrop"),
+        version=__version__,
         by=visit.email,
         now=now(),
     )

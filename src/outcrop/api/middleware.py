@@ -1,6 +1,6 @@
-"""What every request passes before it reaches a route: request id, redirect to https, key, plan, rate limit, deadline, log.
+"""Handle every request before its route: request id, https redirect, key, plan, rate limit, deadline, log.
 
-The order is fixed: redirect, 401, 403, 429, and only then anything about paths, methods and parameters.
+The order is fixed: redirect, 401, 403, 429. Paths, methods and parameters are checked only after that.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from outcrop.api import errors
-from outcrop.api.deps import SCOPE, Visit
+from outcrop.api.context import SCOPE_KEY, ApiContext
 from outcrop.domain.account import token_digest
 from outcrop.notes import NoteCleaner
 from outcrop.runtime import Runtime
@@ -23,14 +23,19 @@ from outcrop.store.db import UNAVAILABLE, acquire_connection
 from outcrop.store.people import keys
 from outcrop.store.people.keys import RateWindow
 
-DEADLINE = 4.5  # seconds until an answer that is not there yet becomes a 500
-_OPEN = {"/healthz", "/readyz"}
+DEADLINE = 4.5  # seconds after which a request without a response is answered with 500
+_PROBES = {"/healthz", "/readyz"}  # answered over http too
 _HSTS = (b"strict-transport-security", b"max-age=31536000")
 
 log = structlog.get_logger()
 
 
-class Gate:
+class RequestMiddleware:
+    """ASGI middleware around the API and the portal.
+
+    `timeout_page` returns the portal's response to a request that took too long, or None for the API's error.
+    """
+
     def __init__(
         self,
         app: ASGIApp,
@@ -39,11 +44,11 @@ class Gate:
         base_url: str,
         rate_limit: int | None,
         cors_origins: list[str],
-        too_late: Callable[[Scope], Response | None],
+        timeout_page: Callable[[Scope], Response | None],
     ) -> None:
         self.app = app
         self.notes = notes
-        self.too_late = too_late  # what is answered then, where that is not the API's own error
+        self.timeout_page = timeout_page
         self.base_url = base_url
         self.https = urlsplit(base_url).scheme == "https"
         self.rate_limit = rate_limit
@@ -53,15 +58,17 @@ class Gate:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        answer = Answer(scope, send)
+        answer = ResponseWriter(scope, send)
         scope = {**scope, errors.REQUEST_ID: answer.request_id}
         if self.https and scope["scheme"] == "https":
             answer.headers.append(_HSTS)
-        timer = asyncio.get_running_loop().call_later(DEADLINE, answer.give_up, partial(self.too_late, scope))
+        timer = asyncio.get_running_loop().call_later(
+            DEADLINE, answer.time_out, partial(self.timeout_page, scope)
+        )
         try:
-            await self._pass(scope, receive, answer)
+            await self._route(scope, receive, answer)
         except asyncio.CancelledError:
-            if not answer.given_up:
+            if not answer.timed_out:
                 raise
         except Exception as error:
             unavailable = isinstance(error, UNAVAILABLE)
@@ -77,9 +84,10 @@ class Gate:
             timer.cancel()
             answer.write_log()
 
-    async def _pass(self, scope: Scope, receive: Receive, answer: "Answer") -> None:
+    async def _route(self, scope: Scope, receive: Receive, answer: "ResponseWriter") -> None:
+        """Redirect to https, or pass the request to the API or the portal."""
         path: str = scope["path"]
-        if self.https and scope["scheme"] != "https" and path not in _OPEN:
+        if self.https and scope["scheme"] != "https" and path not in _PROBES:
             await answer.respond(self._redirect(scope), scope, receive)
         elif path == "/api" or path.startswith("/api/"):
             await self._api(scope, receive, answer)
@@ -87,10 +95,12 @@ class Gate:
             await self.app(_as_get(scope), receive, answer.send)
 
     def _redirect(self, scope: Scope) -> Response:
+        """Return a redirect to the same path and query at the base URL."""
         query = f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else ""
         return Response(status_code=308, headers={"Location": self.base_url + _raw_path(scope) + query})
 
-    async def _api(self, scope: Scope, receive: Receive, answer: "Answer") -> None:
+    async def _api(self, scope: Scope, receive: Receive, answer: "ResponseWriter") -> None:
+        """Answer CORS preflights, authenticate the key, then call the route with its context."""
         headers = dict(reversed(scope["headers"]))
         if self.cors_origins:
             answer.headers.append((b"vary", b"Origin"))
@@ -108,10 +118,10 @@ class Gate:
             await answer.respond(errors.unauthorized(keys.KeyRefusal.INVALID), scope, receive)
             return
         runtime: Runtime = scope["state"]["runtime"]
-        told: list[Message] = []
+        messages: list[Message] = []
 
-        async def tell(message: Message) -> None:
-            told.append(message)
+        async def buffer(message: Message) -> None:
+            messages.append(message)
 
         async with acquire_connection(
             runtime.pool, lambda db: keys.admit_request(db, digest, limit=self.rate_limit)
@@ -121,22 +131,23 @@ class Gate:
         ):
             answer.headers += _window_headers(entry.window)
             if entry.caller is None:
-                assert entry.refusal is not None  # noqa: S101 - either the one or the other
-                await errors.refused(entry.refusal, entry.window)(scope, receive, tell)
+                assert entry.refusal is not None  # noqa: S101 - an entry has a caller or a refusal
+                await errors.refused(entry.refusal, entry.window)(scope, receive, buffer)
             else:
                 answer.key_id = str(entry.caller.key_id)
-                visit = Visit(entry.caller, db, runtime.keys, self.notes)
+                context = ApiContext(entry.caller, db, runtime.keys, self.notes)
                 await self.app(
-                    _as_get(scope) | {SCOPE: visit, "path": _without_slash(scope["path"])}, receive, tell
+                    _as_get(scope) | {SCOPE_KEY: context, "path": _without_slash(scope["path"])},
+                    receive,
+                    buffer,
                 )
-        for message in (
-            told
-        ):  # the connection is given back by now: whoever does not read an answer keeps none from the others
+        # The connection is back in the pool here, so a client that reads slowly does not hold one.
+        for message in messages:
             await answer.send(message)
 
 
-class Answer:
-    """What is sent back: it adds the headers every answer has, and knows what the log needs."""
+class ResponseWriter:
+    """Send the response of one request: add the common headers, enforce the deadline, write the log line."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self.request_id = str(uuid4())
@@ -144,19 +155,21 @@ class Answer:
         self.key_id: str | None = None
         self.status = 0
         self.started = False
-        self.given_up = False
+        self.timed_out = False
         self._method, self._path = scope["method"], _printable(scope["path"])
         self._send = send
         self._began = time.perf_counter()
         self._task = asyncio.current_task()
-        self._last_words: asyncio.Task[None] | None = None
+        self._timeout_response: asyncio.Task[None] | None = None
 
     async def send(self, message: Message) -> None:
-        if self.given_up:
+        """Send an ASGI message, unless the request has timed out."""
+        if self.timed_out:
             return
         await self._forward(message)
 
     async def _forward(self, message: Message) -> None:
+        """Send an ASGI message with the common headers; drop the body of a HEAD request."""
         if message["type"] == "http.response.start":
             self.started = True
             self.status = message["status"]
@@ -166,22 +179,26 @@ class Answer:
         await self._send(message)
 
     async def respond(self, response: Response, scope: Scope, receive: Receive) -> None:
+        """Send a complete response."""
         await response(scope, receive, self.send)
 
-    def give_up(self, page: Callable[[], Response | None]) -> None:
-        """Answer now, whatever the request is still waiting for, and stop it."""
+    def time_out(self, page: Callable[[], Response | None]) -> None:
+        """Send `page`, or the API's 500, and cancel the request; do nothing if the response has started."""
         if self.started:
             return
-        self.given_up = True
+        self.timed_out = True
         response = page() or errors.internal_error(self.request_id)
         log.error("request_timed_out", request_id=self.request_id)
-        self._last_words = asyncio.ensure_future(response({"type": "http"}, _nothing, self._forward))
+        self._timeout_response = asyncio.ensure_future(
+            response({"type": "http"}, _disconnected, self._forward)
+        )
         if self._task is not None:
             self._task.cancel()
 
     def write_log(self) -> None:
+        """Log the request: method, path, status, duration; never the query string."""
         milliseconds = round((time.perf_counter() - self._began) * 1000, 1)
-        write = log.debug if self._path in _OPEN else log.info  # probes come every few seconds
+        write = log.debug if self._path in _PROBES else log.info  # load balancers probe every few seconds
         write(
             "request",
             method=self._method,
@@ -194,16 +211,17 @@ class Answer:
 
 
 def _printable(path: str) -> str:
-    """A path in the log must not be able to move a terminal's cursor."""
+    """Return the path with control characters escaped, so that a log line cannot move a terminal's cursor."""
     return path if path.isprintable() else path.encode("unicode_escape").decode("ascii")
 
 
-async def _nothing() -> Message:
+async def _disconnected() -> Message:
+    """Return the ASGI message of a client without a request body."""
     return {"type": "http.disconnect"}
 
 
 def _digest(authorizations: list[bytes]) -> bytes | None:
-    """Give the digest of the one bearer token there is; anything else is no token."""
+    """Return the digest of the bearer token; None for several headers, another scheme or no valid key."""
     if len(authorizations) != 1:
         return None
     scheme, _, token = authorizations[0].decode("latin-1").partition(" ")
@@ -211,6 +229,7 @@ def _digest(authorizations: list[bytes]) -> bytes | None:
 
 
 def _window_headers(window: RateWindow | None) -> list[tuple[bytes, bytes]]:
+    """Return the `RateLimit-*` headers; none if there is no limit."""
     if window is None:
         return []
     return [
@@ -221,6 +240,7 @@ def _window_headers(window: RateWindow | None) -> list[tuple[bytes, bytes]]:
 
 
 def _preflight() -> Response:
+    """Return the response to a CORS preflight request."""
     allowed: Mapping[str, str] = {
         "Access-Control-Allow-Methods": "GET, POST",
         "Access-Control-Allow-Headers": "Authorization",
@@ -230,7 +250,7 @@ def _preflight() -> Response:
 
 
 def _as_get(scope: Scope) -> dict[str, object]:
-    """HEAD is answered like GET; the answer leaves the body out."""
+    """Return the scope with HEAD replaced by GET; the response writer drops the body."""
     return {**scope, "method": "GET"} if scope["method"] == "HEAD" else dict(scope)
 
 
