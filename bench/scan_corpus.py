@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from bench.near_misses import Line, in_code, kinds
 from outcrop.scanner.engine.detect import find
-from outcrop.scanner.engine.ruleset import load
+from outcrop.scanner.engine.ruleset import load_ruleset
 from outcrop.scanner.rules.example_templates import expand, marked
 from outcrop.scanner.rules.model import BUILT_IN_RULES
 from outcrop.scanner.rules.toml import load_paths
@@ -412,7 +412,7 @@ def _of_kinds(path: Path, size: int, of_kinds: dict[str, Line]) -> Corpus:
     """Write what is almost a credential on every line, of every kind by turns, and nothing that is found as one."""
     chance = random.Random("near misses")
     every = list(of_kinds.values())
-    ruleset = load(cache=cache_folder())
+    ruleset = load_ruleset(cache=cache_folder())
 
     def piece() -> str:
         lines = [chance.choice(every)(chance) + "\n" for _ in range(_LINES)]

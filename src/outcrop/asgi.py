@@ -22,7 +22,7 @@ from outcrop.api.shapes import json_response
 from outcrop.notes import NoteCleaner
 from outcrop.portal.app import create_portal
 from outcrop.runtime import Runtime
-from outcrop.scanner.engine.ruleset import load
+from outcrop.scanner.engine.ruleset import load_ruleset
 from outcrop.sources.workspace import cache_folder
 from outcrop.store.db import UNAVAILABLE
 
@@ -52,7 +52,7 @@ def create_app(
         async with runtime as opened:
             yield {"runtime": opened}
 
-    notes = NoteCleaner(partial(load, own_rules, cache=cache_folder()))
+    notes = NoteCleaner(partial(load_ruleset, own_rules, cache=cache_folder()))
     description = describe(api_router(), base_url)
     document = json_response(description)
 

@@ -11,7 +11,7 @@ import structlog
 from outcrop.domain.errors import OutcropError
 from outcrop.domain.finding import cut_note
 from outcrop.domain.secret import MASK, MIN_LENGTH_TO_MASK_IN_TEXT, MaskedText, Secret, is_password, reveal
-from outcrop.scanner.engine.excerpt import masked_text
+from outcrop.scanner.engine.excerpt import mask_text
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.store.db import Connection
 from outcrop.store.findings import table
@@ -40,7 +40,7 @@ class NoteCleaner:
         text = await _without_known(db, keys, account_id, text)
         ruleset = await self._ruleset()
         # While there are no rules yet, only what nobody would take for a word or a number of a ticket is masked.
-        return MaskedText(_DRAWN.sub(MASK, text) if ruleset is None else masked_text(ruleset, text))
+        return MaskedText(_DRAWN.sub(MASK, text) if ruleset is None else mask_text(ruleset, text))
 
     async def clean_note(
         self, db: Connection, keys: Keyring, account_id: int, note: str | None

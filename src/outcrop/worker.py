@@ -17,7 +17,7 @@ from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.net.post import PostClient
 from outcrop.runtime import Runtime
-from outcrop.scanner.engine.ruleset import load
+from outcrop.scanner.engine.ruleset import load_ruleset
 from outcrop.services import sessions
 from outcrop.services.delivery import DeliveryWorker
 from outcrop.services.pipeline.context import RunContext, now
@@ -63,7 +63,7 @@ async def open_run_context(settings: Settings, runtime: Runtime, jobs: int) -> A
         egress = Egress.from_settings(settings)
         cache = cache_folder()
         rules = [settings.rules] if settings.rules else []
-        ruleset = await asyncio.to_thread(load, rules, cache=cache)
+        ruleset = await asyncio.to_thread(load_ruleset, rules, cache=cache)
         issuers = await stack.enter_async_context(
             open_http(egress, connections=MAX_CONNECTIONS, per_host=MAX_CONCURRENT_CHECKS)
         )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from outcrop.scanner.engine.example_test import failures
+from outcrop.scanner.engine.example_test import check_examples
 from tests.support.rulesets import ruleset
 
 
@@ -10,6 +10,6 @@ from tests.support.rulesets import ruleset
 def test_rule_does_what_its_examples_say(rule):
     assert len(rule.examples) >= 2
     assert len(rule.counterexamples) >= 2
-    count, faults = failures([rule], ruleset())
+    count, faults = check_examples([rule], ruleset())
     assert count == len(rule.examples) + len(rule.counterexamples)
     assert faults == []

@@ -7,7 +7,7 @@ import pytest
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.engine import companions
-from outcrop.scanner.engine.confirm import Hit
+from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.rules.model import CompanionSpec, Strength
 from tests.support.rulesets import BASE62, drawn, hits, ruleset
 

@@ -13,22 +13,22 @@ from outcrop.domain.secret import reveal
 from outcrop.scanner.engine import companions, scan
 from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.scan import (
-    Found,
-    Stretch,
-    from_wire,
-    parts_of,
+    ContentBatch,
+    ScanResult,
+    deserialize_result,
+    scan_batch,
     scan_content,
     scan_part,
     scan_stream,
-    scan_stretch,
-    to_wire,
+    serialize_result,
+    split_into_parts,
 )
 from tests.support.rulesets import BASE64, drawn, github_token, ruleset
 
 MEDIUM = Confidence.MEDIUM
 
 
-def told(found: Found) -> list[tuple]:
+def told(found: ScanResult) -> list[tuple]:
     return [
         (
             name,
@@ -48,8 +48,8 @@ def told(found: Found) -> list[tuple]:
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setattr(scan, "PIECE", 2_000)
-    monkeypatch.setattr(scan, "PART", 1_500)
+    monkeypatch.setattr(scan, "STREAM_PIECE_SIZE", 2_000)
+    monkeypatch.setattr(scan, "MAX_PART_SIZE", 1_500)
     monkeypatch.setattr(scan, "_OVERLAP", 700)
     monkeypatch.setattr(scan, "_CONTEXT", 700)
     monkeypatch.setattr(scan, "_NEAR", 300)
@@ -73,12 +73,12 @@ def lines_of(chance: random.Random, count: int) -> bytes:
     return "\n".join(out).encode() + chance.choice([b"", b"\n"])
 
 
-def in_parts(data: bytes, jobs: int) -> Found:
+def in_parts(data: bytes, jobs: int) -> ScanResult:
     """Scan each part from nothing but its own bytes."""
-    parts = list(parts_of(io.BytesIO(data).read, len(data), jobs))
+    parts = list(split_into_parts(io.BytesIO(data).read, len(data), jobs))
     read = [data[part.offset :][: part.size] for part in parts]
     assert sum(part.own(len(own)) for part, own in zip(parts, read, strict=True)) == len(data)
-    return Found(
+    return ScanResult(
         [
             hit
             for part, own in zip(parts, read, strict=True)
@@ -152,7 +152,7 @@ def test_an_empty_content():
 def test_hits_travel_between_processes_unchanged():
     found = scan_content(ruleset(), lines_of(random.Random(5), 40), MEDIUM)
     assert found.hits
-    back = from_wire(to_wire(found), ruleset().rules)
+    back = deserialize_result(serialize_result(found), ruleset().rules)
     assert told(back) == told(found)
     assert [hit.secret.masked() for _, hit in back.hits] == [hit.secret.masked() for _, hit in found.hits]
 
@@ -191,8 +191,8 @@ def test_many_blobs_in_one_buffer_give_what_each_gives_alone(blobs):
         buffer += b"%040x blob %d\n" % (number, len(blob))
         places.append((b"%040x" % number, len(buffer), len(buffer) + len(blob)))
         buffer += blob + b"\n"
-    stretch = Stretch(buffer, len(buffer), places)
-    together = [(oid, found, size) for oid, found, size in scan_stretch(ruleset(), stretch, MEDIUM)]
+    stretch = ContentBatch(buffer, len(buffer), places)
+    together = [(oid, found, size) for oid, found, size in scan_batch(ruleset(), stretch, MEDIUM)]
     assert [oid for oid, _, _ in together] == [oid for oid, _, _ in places]
     for blob, (_, found, size) in zip(blobs, together, strict=True):
         assert told(found) == told(scan_content(ruleset(), blob, MEDIUM))
@@ -202,5 +202,5 @@ def test_many_blobs_in_one_buffer_give_what_each_gives_alone(blobs):
 def test_a_plain_content_is_what_find_gives():
     data = lines_of(random.Random(6), 30)
     assert told(scan_content(ruleset(), data, MEDIUM)) == told(
-        Found([("", hit) for hit in find(ruleset(), data, MEDIUM)])
+        ScanResult([("", hit) for hit in find(ruleset(), data, MEDIUM)])
     )

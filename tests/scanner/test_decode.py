@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner.engine import detect
+from outcrop.scanner.engine import detect, triggers
 from outcrop.scanner.engine.detect import find
-from outcrop.scanner.engine.ruleset import make
+from outcrop.scanner.engine.ruleset import compile_ruleset
 from outcrop.scanner.engine.scan import scan_content, scan_stream
 from outcrop.scanner.text.encodings import _base64_piece, decode_base64_runs, decode_escapes
 from outcrop.scanner.text.magic import needs_unpacking
@@ -220,7 +220,7 @@ def test_what_is_drawn_by_chance_is_not_decoded_where_a_literal_is_in_it(monkeyp
     monkeypatch.setattr(
         detect, "decode_base64_runs", lambda *given: pieces.extend(decode_base64_runs(*given)) or pieces
     )
-    assert len(detect.first_pass(ruleset(), blob)) >= 1_000
+    assert len(triggers.scan_joined_texts(ruleset(), blob)) >= 1_000
     assert hits(blob) == []
     assert len(pieces) < 10
 
@@ -409,7 +409,7 @@ def test_a_run_of_megabytes_is_decoded_in_linear_time():
 
 
 def test_escapes_in_which_nothing_was_found_are_not_decoded_again(monkeypatch):
-    rules = make([rule for rule in ruleset().rules if rule.id == "github_pat_classic"])
+    rules = compile_ruleset([rule for rule in ruleset().rules if rule.id == "github_pat_classic"])
     barren, fruitful = (
         b"text = '\\u0061\\u0062\\u0063'\n",
         b"text = '" + b"".join(b"\\u%04x" % sign for sign in RAW) + b"'\n",
@@ -428,7 +428,7 @@ def test_escapes_in_which_nothing_was_found_are_not_decoded_again(monkeypatch):
 
 
 def test_what_is_remembered_of_escapes_is_bounded():
-    rules = make([rule for rule in ruleset().rules if rule.id == "github_pat_classic"])
+    rules = compile_ruleset([rule for rule in ruleset().rules if rule.id == "github_pat_classic"])
     for number in range(25_000):
         rules.note_barren(str(number))
     assert len(rules.barren) <= 10_000
@@ -484,7 +484,7 @@ def test_nothing_is_lost_where_what_decoding_left_as_it_was_is_not_looked_at_aga
     looked_at = []
 
     def everything(rules, piece, _ends):
-        seen = detect.ends_in(rules, piece.text)
+        seen = triggers.scan_triggers(rules, piece.text)
         looked_at.extend(map(len, seen.values()))
         return seen
 

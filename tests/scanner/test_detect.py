@@ -14,7 +14,7 @@ from outcrop.domain.secret import reveal
 from outcrop.scanner.engine import confirm
 from outcrop.scanner.engine.confirm import _remembered
 from outcrop.scanner.engine.detect import find
-from outcrop.scanner.engine.ruleset import make
+from outcrop.scanner.engine.ruleset import compile_ruleset
 from outcrop.scanner.rules.example_templates import expand, marked
 from outcrop.scanner.rules.model import Strength
 from outcrop.scanner.rules.toml import load_text
@@ -91,7 +91,7 @@ class TestOneValueOneFinding:
             "[[rule.part]]\nname = 'id'\npattern = 'ID[0-9]{8}'\nalone = true\n"
             "[[rule]]\nid = 'named'\nname = 'Named'\nsecret_type = 'x'\npattern = 'ZZZZ[0-9A-Za-z]{16}'\n"
         )
-        rules = make(load_text(text, "own.toml"))
+        rules = compile_ruleset(load_text(text, "own.toml"))
         found = find(rules, b"ID48151623 key ZZZZ" + drawn(BASE62, 16, 5).encode())
         assert [(hit.rule.id, hit.part) for hit in found] == [("pair", "id"), ("named", None)]
 
@@ -152,7 +152,7 @@ class TestPairs:
             "issuer = 'x'\n[[rule]]\nid = 'r'\nname = 'R'\nsecret_type = 'x'\npattern = 'kk_[0-9a-z]{20}'\n"
             "[[rule.part]]\nname = 'host'\npattern = '[a-z]+\\.corp\\.io'\nrequired = true\nwithin = 50\n"
         )
-        rules = make(load_text(text, "own.toml"))
+        rules = compile_ruleset(load_text(text, "own.toml"))
         value = "kk_" + drawn("0123456789abcdefghijk", 20, 3)
         assert values(f"{value}", rules=rules) == []
         assert values(f"crm.corp.io {value}", rules=rules) == [value]

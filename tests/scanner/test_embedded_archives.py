@@ -13,7 +13,7 @@ import pytest
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner.engine.excerpt import excerpts_in
+from outcrop.scanner.engine.excerpt import excerpts_of_file
 from outcrop.scanner.engine.scan import scan_content, scan_stream
 from tests.support.rulesets import BASE64, drawn, github_token, ruleset
 
@@ -143,7 +143,7 @@ def test_a_text_full_of_bombs_is_bounded():
 def test_nothing_of_it_stands_in_an_excerpt():
     data = b"x: 1\ny: " + gz(HIDDEN) + b"\nz: 2\n"
     ((_, hit),) = scan_content(ruleset(), data, Confidence.MEDIUM).hits
-    (excerpt,) = excerpts_in(ruleset(), data, [(b"a.yaml", hit)])
+    (excerpt,) = excerpts_of_file(ruleset(), data, [(b"a.yaml", hit)])
     assert excerpt is not None
     assert not any("H4sI" in line or data[60:90].decode() in line for line in excerpt.lines)
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import MASK, Secret, reveal
-from outcrop.scanner.engine.confirm import Hit
-from outcrop.scanner.engine.excerpt import WIDTH, excerpts, excerpts_in
+from outcrop.scanner.engine.excerpt import MAX_LINE_WIDTH, excerpts_of_file, make_excerpts
+from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.engine.scan import scan_content
 from outcrop.scanner.rules.example_templates import expand
 from outcrop.scanner.rules.model import Strength
@@ -71,7 +71,7 @@ def found_in(text: str | bytes) -> list[Excerpt]:
     """The excerpts of everything that the real rules find in a text."""
     data = text.encode() if isinstance(text, str) else text
     found = scan_content(ruleset(), data, Confidence.MEDIUM).hits
-    shown = excerpts_in(ruleset(), data, [(b"!" + inner.encode(), hit) for inner, hit in found])
+    shown = excerpts_of_file(ruleset(), data, [(b"!" + inner.encode(), hit) for inner, hit in found])
     assert None not in shown
     return [one for one in shown if one is not None]
 
@@ -100,12 +100,12 @@ def test_at_the_ends_of_a_file_there_are_fewer(end: str) -> None:
 
 def test_a_long_line_is_cut_around_the_value_and_others_behind_their_beginning() -> None:
     (shown,) = found_in("b" * 900 + "\n" + "var x=1;" * 500 + f'k="{TOKEN}";' + "y()," * 500 + "\nlast")
-    assert all(len(line) <= WIDTH + 2 for line in shown.lines)
+    assert all(len(line) <= MAX_LINE_WIDTH + 2 for line in shown.lines)
     assert Secret(TOKEN).masked() in shown.lines[shown.at]
     assert shown.lines[shown.at].startswith("…")
     assert shown.lines[shown.at].endswith("…")
     (shown,) = found_in("b" * 900 + f"\n{TOKEN}\nlast")
-    assert shown.lines == ("b" * WIDTH + "…", Secret(TOKEN).masked(), "last")
+    assert shown.lines == ("b" * MAX_LINE_WIDTH + "…", Secret(TOKEN).masked(), "last")
 
 
 def test_a_line_of_megabytes_is_shown_alone_when_its_neighbours_are_far() -> None:
@@ -152,13 +152,13 @@ def test_nothing_of_an_encoded_word_is_shown() -> None:
 def test_a_value_of_stars_is_not_shown_by_the_mask_that_hides_another() -> None:
     text = f"{'*' * 8} own_{'q' * 20}".encode()
     hits = [hit_at(text, 0, "*" * 8), hit_at(text, 9, f"own_{'q' * 20}")]
-    assert excerpts(text, hits, hits) == [None, None]
+    assert make_excerpts(text, hits, hits) == [None, None]
 
 
 def test_a_value_is_not_shown_encoded_where_the_sign_before_it_is_masked() -> None:
     text = b"0000001%0001000%3D %0001000="
     hits = [hit_at(text, 0, "0000001%"), hit_at(text, 1, "000001%"), hit_at(text, 20, "0001000=")]
-    for shown in excerpts(text, hits, hits):
+    for shown in make_excerpts(text, hits, hits):
         assert shown is None or "0001000=" not in unquote("\n".join(shown.lines))
 
 
@@ -218,7 +218,7 @@ def documents(draw: st.DrawFn) -> tuple[bytes, list[Hit]]:
 @settings(max_examples=250, deadline=None)
 def test_no_raw_value_of_any_hit_is_in_any_excerpt(document: tuple[bytes, list[Hit]]) -> None:
     text, hits = document
-    for hit, shown in zip(hits, excerpts(text, hits, hits), strict=True):
+    for hit, shown in zip(hits, make_excerpts(text, hits, hits), strict=True):
         if shown is None:
             continue
         told = "\n".join(shown.lines)
@@ -231,7 +231,7 @@ def test_no_raw_value_of_any_hit_is_in_any_excerpt(document: tuple[bytes, list[H
                 assert value not in unquote(told)
         assert shown.line == hit.line
         assert 1 <= len(shown.lines) <= 5
-        assert all(len(line) <= WIDTH + 2 for line in shown.lines)
+        assert all(len(line) <= MAX_LINE_WIDTH + 2 for line in shown.lines)
 
 
 _TEMPLATES = [
@@ -260,7 +260,7 @@ _TEMPLATES = [
 def test_no_raw_value_that_the_rules_find_is_in_any_excerpt(pieces: list[tuple[str, int, str]]) -> None:
     text = "".join(expand(template, str(seed)) + between for template, seed, between in pieces).encode()
     found = scan_content(ruleset(), text, Confidence.LOW).hits
-    for shown in excerpts_in(ruleset(), text, [(b"", hit) for _, hit in found]):
+    for shown in excerpts_of_file(ruleset(), text, [(b"", hit) for _, hit in found]):
         for _, hit in found:
             for secret in (hit.secret, *hit.parts.values()):
                 assert shown is None or len(reveal(secret)) < 4 or not tells(shown, reveal(secret))

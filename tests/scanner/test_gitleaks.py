@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.engine.ruleset import RuleSet, load, make
+from outcrop.scanner.engine.ruleset import RuleSet, compile_ruleset, load_ruleset
 from outcrop.scanner.engine.scan import scan_content
 from outcrop.scanner.patterns.go_regex import _scoped_flags, translate
 from outcrop.scanner.rules.allowlist import Allowed, passes_at
@@ -79,7 +79,7 @@ path = '''(?i)(?:^|\/)[^\/]+\.p(?:12|fx)$'''
 def rules(tmp_path_factory) -> RuleSet:
     path = tmp_path_factory.mktemp("gitleaks") / "gitleaks.toml"
     path.write_text(CONFIG)
-    return make(load_gitleaks(path).rules)
+    return compile_ruleset(load_gitleaks(path).rules)
 
 
 HEX = "0f1e9d3c7b5a28464f1e9d3c7b5a2846"
@@ -150,7 +150,7 @@ def test_escapes_and_classes_of_go_are_written_as_both_engines_read_them():
 def test_the_last_rule_of_an_id_counts(tmp_path):
     path = tmp_path / "g.toml"
     path.write_text("[[rules]]\nid='a'\nregex='xx1'\n[[rules]]\nid='a'\nregex='yy2'\n")
-    assert values("xx1 yy2", rules=make(load_gitleaks(path).rules)) == ["yy2"]
+    assert values("xx1 yy2", rules=compile_ruleset(load_gitleaks(path).rules)) == ["yy2"]
 
 
 def test_rules_whose_ids_are_written_alike_all_speak(tmp_path):
@@ -163,7 +163,7 @@ def test_rules_whose_ids_are_written_alike_all_speak(tmp_path):
     config = load_gitleaks(path)
     told = ["my-rule", "my-rule-3", "my-rule-4", "my-rule-2", "my-rule-5", "n" * 80, "n" * 78 + "-2"]
     assert [rule.id for rule in config.rules] == told
-    found = hits(" ".join(f"tok{n}_qlmdwert" for n in range(len(ids))), rules=make(config.rules))
+    found = hits(" ".join(f"tok{n}_qlmdwert" for n in range(len(ids))), rules=compile_ruleset(config.rules))
     assert [hit.rule.id for hit in found] == told
 
 
@@ -172,7 +172,7 @@ def test_an_entropy_that_is_no_number_is_noted_and_the_rule_speaks(tmp_path):
     path.write_text("[[rules]]\nid='a'\nregex='tok_[a-z]{8}'\nentropy=nan\n")
     config = load_gitleaks(path)
     assert config.notes == [f"{path}:1: rule a: entropy: is not a number, and the rule told without it"]
-    assert values("tok_qlmdwert", rules=make(config.rules)) == ["tok_qlmdwert"]
+    assert values("tok_qlmdwert", rules=compile_ruleset(config.rules)) == ["tok_qlmdwert"]
 
 
 FAULTS = {
@@ -271,7 +271,7 @@ LISTS = {
 def test_what_a_list_lets_pass(tmp_path, text, cases):
     path = tmp_path / "g.toml"
     path.write_text(text)
-    rules = make(load_gitleaks(path).rules)
+    rules = compile_ruleset(load_gitleaks(path).rules)
     assert {case: len(values(case, rules=rules)) for case in cases} == cases
 
 
@@ -303,7 +303,7 @@ PLACES = {
 def test_what_passes_by_its_path(tmp_path, text, cases):
     path = tmp_path / "g.toml"
     path.write_text(text)
-    rules = make(load_gitleaks(path).rules)
+    rules = compile_ruleset(load_gitleaks(path).rules)
     found = scan_content(rules, b"tok_qlmdwert\n", Confidence.MEDIUM)
     assert {name: len(hits_at_path(found, name)) for name in cases} == cases
 
@@ -314,7 +314,7 @@ def test_a_rule_that_lets_a_value_pass_does_not_hide_it_from_another(tmp_path):
     )
     for text in (lists("paths = ['^test/']"), lists("regexes = ['^q']"), lists() + "path = '^src/'\n"):
         (tmp_path / "g.toml").write_text(text)
-        rules = load([tmp_path / "own.toml"], built_in=False, gitleaks=tmp_path / "g.toml")
+        rules = load_ruleset([tmp_path / "own.toml"], built_in=False, gitleaks=tmp_path / "g.toml")
         found = hits_at_path(scan_content(rules, b"tok_qlmdwert\n", Confidence.MEDIUM), b"test/a")
         assert [hit.rule.id for _, hit in found] == ["own"]
 
@@ -325,7 +325,7 @@ def test_of_two_rules_for_certain_files_the_one_that_applies_speaks(tmp_path, na
     wide = "[[rules]]\nid = 'wide'\npath = 'tf$'\nregex = 'tok=(.[a-z]{8}.)'\n"
     path.write_text(wide + "[[rules]]\nid = 'narrow'\npath = 't(f|xt)$'\nregex = 'tok=.([a-z]{8})'\n")
     hits = hits_at_path(
-        scan_content(make(load_gitleaks(path).rules), b"tok='qlmdwert'\n", Confidence.MEDIUM), name
+        scan_content(compile_ruleset(load_gitleaks(path).rules), b"tok='qlmdwert'\n", Confidence.MEDIUM), name
     )
     assert [hit.rule.id for _, hit in hits] == found
 
@@ -381,7 +381,11 @@ def test_a_configuration_that_extends_another(tmp_path, monkeypatch):
         ("fourth", "fourth"),
     ]
     text = "one_qlmdwert one_plmdwert two_qlmdwert three_qlmdwert four_qlmdwert four_zzzdwert"
-    assert values(text, rules=make(config.rules)) == ["one_plmdwert", "two_qlmdwert", "four_qlmdwert"]
+    assert values(text, rules=compile_ruleset(config.rules)) == [
+        "one_plmdwert",
+        "two_qlmdwert",
+        "four_qlmdwert",
+    ]
     (tmp_path / "base.toml").unlink()
     with pytest.raises(RuleError, match=r"^base.toml: No such file"):
         load_gitleaks(path)
@@ -427,7 +431,7 @@ def test_what_is_not_done_is_noted_and_stays_noted_in_the_cache(tmp_path, monkey
         f"{path}:16: rule pair: required: is not looked for, and the rule told without it",
     ]
     for _ in range(2):
-        loaded = load(built_in=False, gitleaks=path, cache=tmp_path / "cache")
+        loaded = load_ruleset(built_in=False, gitleaks=path, cache=tmp_path / "cache")
         assert [rule.id for rule in loaded.rules] == ["pair"]
         assert loaded.notes == notes
         monkeypatch.setattr("outcrop.scanner.rules.gitleaks_config.load_gitleaks", None)
@@ -438,18 +442,19 @@ def test_rules_in_the_cache_pass_the_same_and_a_file_that_is_extended_counts(tmp
     (tmp_path / "base.toml").write_text(BASE)
     (tmp_path / "g.toml").write_text(UPPER)
     for _ in range(2):
-        loaded = load(built_in=False, gitleaks=Path("g.toml"), cache=tmp_path / "cache")
+        loaded = load_ruleset(built_in=False, gitleaks=Path("g.toml"), cache=tmp_path / "cache")
         assert values("one_qlmdwert one_plmdwert four_zzzdwert", rules=loaded) == ["one_plmdwert"]
     (tmp_path / "base.toml").write_text(BASE.replace("one_", "five_"))
     assert values(
-        "one five_qlmdwert", rules=load(built_in=False, gitleaks=Path("g.toml"), cache=tmp_path / "cache")
+        "one five_qlmdwert",
+        rules=load_ruleset(built_in=False, gitleaks=Path("g.toml"), cache=tmp_path / "cache"),
     ) == ["five_qlmdwert"]
 
 
 def test_a_rule_with_the_id_of_another_stands_beside_it(tmp_path):
     (tmp_path / "own.toml").write_text("issuer = 'A'\n[[rule]]\nid = 'tok'\npattern = 'kot_[a-z]{8}'\n")
     (tmp_path / "g.toml").write_text(lists())
-    loaded = load([tmp_path / "own.toml"], built_in=False, gitleaks=tmp_path / "g.toml")
+    loaded = load_ruleset([tmp_path / "own.toml"], built_in=False, gitleaks=tmp_path / "g.toml")
     assert [hit.rule.id for hit in hits("tok_qlmdwert kot_qlmdwert", rules=loaded)] == ["gitleaks-tok", "tok"]
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.engine.example_test import failures
-from outcrop.scanner.engine.ruleset import load, make
+from outcrop.scanner.engine.example_test import check_examples
+from outcrop.scanner.engine.ruleset import compile_ruleset, load_ruleset
 from outcrop.scanner.rules.check_spec import checks_of
 from outcrop.scanner.rules.model import BUILT_IN_RULES, RuleError, Strength
 from outcrop.scanner.rules.toml import load_paths, load_text
@@ -100,7 +100,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
             load_paths([path])
         assert raised.value.message == f"{path}: {message}"
         with pytest.raises(RuleError):
-            load([path], built_in=False)
+            load_ruleset([path], built_in=False)
 
 
 def test_an_id_that_comes_twice_is_refused_with_both_places(tmp_path):
@@ -138,7 +138,7 @@ def test_a_pattern_that_only_the_first_pass_refuses_is_told_with_its_rule(tmp_pa
     with pytest.raises(
         RuleError, match=r"f\.toml:7: rule acme_key: pattern is not taken by the linear-time engine"
     ):
-        load([Path(path)], built_in=False)
+        load_ruleset([Path(path)], built_in=False)
 
 
 def test_defaults_follow_from_the_form():
@@ -200,8 +200,8 @@ def test_every_value_near_a_word_counts():
 
 
 def test_two_rules_with_the_same_pattern_do_not_answer_for_each_other():
-    first = make(load_text(HEAD + "pattern = 'acme_[0-9a-f]{16}'\nexclude = 'acme_0.*'\n", "a"))
-    second = make(load_text(HEAD + "pattern = 'acme_[0-9a-f]{16}'\n", "b"))
+    first = compile_ruleset(load_text(HEAD + "pattern = 'acme_[0-9a-f]{16}'\nexclude = 'acme_0.*'\n", "a"))
+    second = compile_ruleset(load_text(HEAD + "pattern = 'acme_[0-9a-f]{16}'\n", "b"))
     assert values(f"acme_{VALUE}", rules=first) == []
     assert values(f"acme_{VALUE}", rules=second) == [f"acme_{VALUE}"]
 
@@ -289,7 +289,10 @@ def test_the_short_form_is_a_whole_rule():
     )
     assert len(rule.examples) >= 2
     assert len(rule.counterexamples) >= 2
-    assert failures([rule], make([rule])) == (len(rule.examples) + len(rule.counterexamples), [])
+    assert check_examples([rule], compile_ruleset([rule])) == (
+        len(rule.examples) + len(rule.counterexamples),
+        [],
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from outcrop.domain.finding import Confidence, Finding, SourceType, Status, Validation, Visibility
-from outcrop.scanner.risk.reasons import MOST, explain, reasons
+from outcrop.scanner.risk.reasons import MAX_POINTS, explain_score, explain_stored_score
 from outcrop.scanner.risk.score import VERSION, Evidence, score
 from outcrop.scanner.rules.model import Impact, Strength
 
@@ -19,7 +19,7 @@ BASE = Evidence(
 
 def told(why: str | None = None, **changes) -> dict[str, str]:
     evidence = BASE._replace(**changes)
-    return {reason.name: reason.sentence for reason in reasons(evidence, score(evidence), why)}
+    return {reason.name: reason.sentence for reason in explain_score(evidence, score(evidence), why)}
 
 
 def test_the_points_add_up_to_every_score():
@@ -56,9 +56,9 @@ def test_the_points_add_up_to_every_score():
             services=labels, services_asked=asked, days_since_seen=days, places=places, **flag,
         )  # fmt: skip
         made = score(evidence)
-        found = reasons(evidence, made, None)
+        found = explain_score(evidence, made, None)
         assert sum(reason.points for reason in found) == made.total
-        assert [reason.name for reason in found][:6] == list(made.parts) == list(MOST)
+        assert [reason.name for reason in found][:6] == list(made.parts) == list(MAX_POINTS)
         assert all(0 <= reason.points <= reason.most for reason in found[:6])
         assert all(reason.sentence for reason in found)
         assert len(found) == 6 + (sum(made.parts.values()) > made.total)
@@ -120,8 +120,8 @@ def test_a_stored_score_is_explained_from_what_is_stored_with_it():
         "asked": False,
     }
     detail = {"version": VERSION, "parts": made.parts, **traits}
-    found = explain(detail, stored(composite_score=made.total))
-    assert found == reasons(evidence, made, "accepted")
+    found = explain_stored_score(detail, stored(composite_score=made.total))
+    assert found == explain_score(evidence, made, "accepted")
     assert sum(reason.points for reason in found) == 40
     assert [asdict(reason) for reason in found][-1][
         "sentence"
@@ -129,5 +129,5 @@ def test_a_stored_score_is_explained_from_what_is_stored_with_it():
 
 
 def test_an_imported_score_says_so():
-    (reason,) = explain(None, stored())
+    (reason,) = explain_stored_score(None, stored())
     assert (reason.points, reason.name) == (50.0, "imported")

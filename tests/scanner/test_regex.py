@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine import confirm
 from outcrop.scanner.engine.confirm import _alone, _around, _matches, _windows, nowhere
-from outcrop.scanner.engine.detect import best, find, first_pass
-from outcrop.scanner.engine.ruleset import RuleSet, make
+from outcrop.scanner.engine.detect import find
+from outcrop.scanner.engine.precedence import keep_best
+from outcrop.scanner.engine.ruleset import RuleSet, compile_ruleset
+from outcrop.scanner.engine.triggers import scan_joined_texts
 from outcrop.scanner.generic.find import LEAD_IN_CHARS, _places
 from outcrop.scanner.patterns import regex_ast
 from outcrop.scanner.patterns.prefilter import _set, alternatives, trigger
@@ -107,7 +109,7 @@ def numbers(rules: RuleSet) -> dict[str, int]:
 def unseen(rules: RuleSet, form: CredentialForm, data: bytes) -> list[tuple[int, int]]:
     """Give the matches of the full pattern that lie in no stretch to which the first pass leads."""
     number = numbers(rules)[form.pattern.regex]
-    ends = [end for end, found in first_pass(rules, data) if found == number]
+    ends = [end for end, found in scan_joined_texts(rules, data) if found == number]
     windows = list(_around(form, ends, len(data)))
     spans = [match.span() for match in compiled(form.pattern.regex).finditer(data)]
     return [
@@ -264,7 +266,7 @@ def test_a_trigger_of_its_own_ends_wherever_its_pattern_does():
     assert len(texts) > 2_000
     missed = []
     for text in texts:
-        ends = {end for end, found in first_pass(ruleset(), text) if found == number}
+        ends = {end for end, found in scan_joined_texts(ruleset(), text) if found == number}
         if len(text) not in {*ends, *_places(text, ends, LEAD_IN_CHARS["noun"][0])}:
             missed.append(text)
     assert missed == []
@@ -340,7 +342,7 @@ def odd() -> RuleSet:
         text += (
             f"[[rule]]\nid = 'odd-{number}'\nname = 'Odd'\nsecret_type = 'odd'\npattern = '''{pattern}'''\n"
         )
-    return make(load_text(text, "odd.toml"))
+    return compile_ruleset(load_text(text, "odd.toml"))
 
 
 @pytest.mark.parametrize("number", range(len(ODD)), ids=ODD)
@@ -385,7 +387,8 @@ def test_a_pattern_that_ends_in_something_is_its_own_trigger():
 
 def test_what_only_begins_like_a_pattern_is_not_even_seen():
     assert (
-        first_pass(ruleset(), b"AKIA" + b"A" * 15 + b" ghp_" + b"a" * 35 + b" xoxb-123456789012-1234") == []
+        scan_joined_texts(ruleset(), b"AKIA" + b"A" * 15 + b" ghp_" + b"a" * 35 + b" xoxb-123456789012-1234")
+        == []
     )
 
 
@@ -399,7 +402,7 @@ def test_a_pattern_that_is_too_much_for_the_first_pass_is_looked_for_by_its_begi
             ends_match=True,
         )
     )
-    rules = make([rule._replace(forms=(whole,))])
+    rules = compile_ruleset([rule._replace(forms=(whole,))])
     assert rules.rules[0].forms == (wide,)
     value = b"A" * 20 + drawn(BASE62, 90, "wide").encode()
     assert [reveal(hit.secret).encode() for hit in find(rules, b"bearer: " + value + b"\n")] == [value]
@@ -410,7 +413,7 @@ def both_ways(rule: Rule, form: CredentialForm) -> tuple[list[tuple[int, int]], 
     chance = random.Random(form.pattern.regex)
     number = numbers(ruleset())[form.pattern.regex]
     data = b"".join(written(form.pattern.regex, chance) for _ in range(3))
-    ends = sorted(end for end, found in first_pass(ruleset(), data) if found == number)
+    ends = sorted(end for end, found in scan_joined_texts(ruleset(), data) if found == number)
     quick = [hit.span for hit in _alone(rule, form, data, ends)]
     return quick, [hit.span for hit in _matches(rule, form, data, (0, len(data)), nowhere)]
 
@@ -449,14 +452,16 @@ def test_where_a_value_begins_is_known_whatever_stands_beside_it(seed):
         for rule, form in ruleset().triggered(number):
             if form.layout and form.layout.prefixes:
                 data = beside_each_other(form, random.Random(f"{seed} {form.pattern.regex}"))
-                if ends := sorted(end for end, found in first_pass(ruleset(), data) if found == number):
+                if ends := sorted(
+                    end for end, found in scan_joined_texts(ruleset(), data) if found == number
+                ):
                     near = [
                         hit
                         for window in _windows(form, data, ends)
                         for hit in _matches(rule, form, data, window, nowhere)
                     ]
-                    assert {hit.span for hit in best(_alone(rule, form, data, ends))} == {
-                        hit.span for hit in best(near)
+                    assert {hit.span for hit in keep_best(_alone(rule, form, data, ends))} == {
+                        hit.span for hit in keep_best(near)
                     }, (rule.id, data)
                     count += 1
     assert count > 10
@@ -519,7 +524,7 @@ NESTED = [r"(?:aa+)+$", r"(?:a+a+)+b", r"(?:a|a)*?(?:a|aa)+c", r"(?:a{1,9}){2,20
 @pytest.mark.parametrize("pattern", NESTED)
 def test_nested_repetition_takes_linear_time_or_is_refused(pattern):
     try:
-        rules = make(
+        rules = compile_ruleset(
             load_text(
                 f"issuer='x'\n[[rule]]\nid='x'\nname='x'\nsecret_type='x'\npattern='''(?P<secret>{pattern})'''",
                 "x",

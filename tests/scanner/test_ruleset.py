@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from outcrop.scanner.engine import ruleset as module
-from outcrop.scanner.engine.detect import first_pass
-from outcrop.scanner.engine.ruleset import RuleSet, _to_cache, _used, load, read
+from outcrop.scanner.engine.ruleset import RuleSet, _to_cache, _used, load_ruleset, read_rules
+from outcrop.scanner.engine.triggers import scan_joined_texts
 from outcrop.scanner.rules import toml
 from outcrop.scanner.rules.model import RuleError
 from outcrop.scanner.rules.toml import load_paths
@@ -24,13 +24,13 @@ ACME = ["acme_0f1e9d3c7b5a2846"]
 def compiled(monkeypatch) -> list[RuleSet]:
     """Every rule set that had to be compiled."""
     made = []
-    original = module.make
+    original = module.compile_ruleset
 
     def make(*arguments) -> RuleSet:
         made.append(original(*arguments))
         return made[-1]
 
-    monkeypatch.setattr(module, "make", make)
+    monkeypatch.setattr(module, "compile_ruleset", make)
     return made
 
 
@@ -42,7 +42,7 @@ def own(tmp_path) -> Path:
 
 
 def again(own: Path, cache: Path) -> RuleSet:
-    return load([own], built_in=False, cache=cache)
+    return load_ruleset([own], built_in=False, cache=cache)
 
 
 def test_the_second_time_the_rules_come_from_the_cache(own, tmp_path, compiled):
@@ -146,33 +146,33 @@ def test_a_file_that_is_not_there_is_told_although_the_others_are_in_the_cache(o
     again(own, tmp_path / "cache")
     for _ in range(2):
         with pytest.raises(RuleError, match=r"none\.toml: No such file"):
-            load([own, tmp_path / "none.toml"], built_in=False, cache=tmp_path / "cache")
+            load_ruleset([own, tmp_path / "none.toml"], built_in=False, cache=tmp_path / "cache")
 
 
 def test_what_is_wrong_with_own_rules_is_told_before_the_built_in_ones_are_read(own, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "BUILT_IN_RULES", tmp_path / "not there")
     with pytest.raises(RuleError, match=r"none\.toml: No such file"):
-        load([own, tmp_path / "none.toml"])
+        load_ruleset([own, tmp_path / "none.toml"])
     with pytest.raises(RuleError, match=r"not there: No such file"):
-        load([own])
+        load_ruleset([own])
 
 
 def test_beside_own_rules_the_built_in_ones_come_from_the_cache_and_are_the_same(own, tmp_path, monkeypatch):
     built_in = tmp_path / "built-in.toml"
     built_in.write_text(OWN.replace("acme", "dunder"))
     monkeypatch.setattr(module, "BUILT_IN_RULES", built_in)
-    anew, _ = read([own], cache=tmp_path / "cache")
-    load(cache=tmp_path / "cache")
+    anew, _ = read_rules([own], cache=tmp_path / "cache")
+    load_ruleset(cache=tmp_path / "cache")
     with monkeypatch.context() as patched:
         patched.setattr(toml, "load_paths", lambda paths: [] if built_in in paths else load_paths(paths))
-        again, _ = read([own], cache=tmp_path / "cache")
+        again, _ = read_rules([own], cache=tmp_path / "cache")
     assert [rule.id for rule in anew] == ["dunder", "acme"]
     assert again == anew
     own.write_text(OWN.replace("acme", "dunder"))
     with pytest.raises(
         RuleError, match=r"own\.toml:6: rule dunder: is already defined in .*built-in\.toml:6"
     ):
-        load([own], cache=tmp_path / "cache")
+        load_ruleset([own], cache=tmp_path / "cache")
 
 
 def test_rules_from_the_cache_say_where_they_were_read(own, tmp_path):
@@ -228,7 +228,7 @@ def test_what_cannot_be_put_in_place_or_was_left_unfinished_is_removed(own, tmp_
 def test_rules_of_gitleaks_come_from_the_cache_too(tmp_path, compiled):
     config = tmp_path / "gitleaks.toml"
     config.write_text("[[rules]]\nid = 'acme'\nregex = 'acme_[0-9a-f]{16}'\nkeywords = ['ACME']\n")
-    made = [load([], built_in=False, gitleaks=config, cache=tmp_path / "cache") for _ in range(2)]
+    made = [load_ruleset([], built_in=False, gitleaks=config, cache=tmp_path / "cache") for _ in range(2)]
     assert len(compiled) == 1
     assert tuple(rule.without_examples() for rule in made[0].rules) == tuple(made[1].rules)
     assert values(TEXT, rules=made[1]) == ACME
@@ -237,10 +237,11 @@ def test_rules_of_gitleaks_come_from_the_cache_too(tmp_path, compiled):
 def test_threads_can_scan_at_the_same_time():
     data = " and ".join(github_token(number) for number in range(500)).encode() + b" some words" * 200_000
     rules = ruleset()
-    expected = sorted(first_pass(rules, data))
+    expected = sorted(scan_joined_texts(rules, data))
     with ThreadPoolExecutor(4) as threads:
         assert all(
-            sorted(seen) == expected for seen in threads.map(lambda _: first_pass(rules, data), range(24))
+            sorted(seen) == expected
+            for seen in threads.map(lambda _: scan_joined_texts(rules, data), range(24))
         )
 
 

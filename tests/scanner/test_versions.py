@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.engine import delta_scan
-from outcrop.scanner.engine.delta_scan import Copied, Version, see
-from outcrop.scanner.engine.detect import first_pass
+from outcrop.scanner.engine.delta_scan import CopiedRange, FileVersion, scan_versions_triggers
 from outcrop.scanner.engine.scan import scan_content, scan_versions
+from outcrop.scanner.engine.triggers import scan_joined_texts
 from tests.scanner.test_content import pieces, told
 from tests.support.rulesets import github_token, ruleset
 
@@ -29,9 +29,9 @@ def ordinary(seed: int, length: int) -> bytes:
 Edit = tuple[int, int, bytes]  # where, how many characters go, and what comes
 
 
-def changed(base: Version, edits: list[Edit]) -> Version:
+def changed(base: FileVersion, edits: list[Edit]) -> FileVersion:
     """Make a version of another one, as a pack does: stretches that are copied, and new ones."""
-    text, copied, at = b"", list[Copied](), 0
+    text, copied, at = b"", list[CopiedRange](), 0
     for wanted, gone, new in sorted(edits):
         place = max(wanted, at)
         if at < place <= len(base.content):
@@ -40,7 +40,7 @@ def changed(base: Version, edits: list[Edit]) -> Version:
         at = max(at, min(place + gone, len(base.content)))
     if at < len(base.content):
         copied.append((len(text), len(text) + len(base.content) - at, at))
-    return Version(text + base.content[at:], base, copied)
+    return FileVersion(text + base.content[at:], base, copied)
 
 
 edits = st.lists(st.tuples(st.integers(0, 20_000), st.sampled_from([0, 0, 1, 30, 4_000]), pieces), max_size=4)
@@ -54,7 +54,9 @@ edits = st.lists(st.tuples(st.integers(0, 20_000), st.sampled_from([0, 0, 1, 30,
 )
 def test_versions_give_what_each_gives_alone(first, later, together):
     chain = [
-        Version(b"".join(ordinary(number, length) + piece for number, (length, piece) in enumerate(first)))
+        FileVersion(
+            b"".join(ordinary(number, length) + piece for number, (length, piece) in enumerate(first))
+        )
     ]
     for change in later:
         chain.append(changed(chain[-1], change))
@@ -73,7 +75,7 @@ def test_versions_give_what_each_gives_alone(first, later, together):
 @pytest.mark.parametrize("at", ["begins", "ends", "is in the middle", "lies across the seam", "is moved"])
 def test_a_token_is_seen_wherever_a_change_has_put_it(at: str) -> None:
     token = github_token(3).encode()
-    base = Version(ordinary(1, 9_000) + token[:20] + b"\n" + ordinary(2, 9_000))
+    base = FileVersion(ordinary(1, 9_000) + token[:20] + b"\n" + ordinary(2, 9_000))
     seam = base.content.index(token[:20])
     edit: dict[str, Edit] = {
         "begins": (0, 0, token + b"\n"),
@@ -95,7 +97,7 @@ def test_a_token_is_seen_wherever_a_change_has_put_it(at: str) -> None:
 )
 def test_a_token_is_seen_that_is_set_free_by_what_follows(behind: bytes) -> None:
     """No character of it is new."""
-    base = Version(ordinary(1, 9_000) + github_token(3).encode() + b"xyz" + behind)
+    base = FileVersion(ordinary(1, 9_000) + github_token(3).encode() + b"xyz" + behind)
     version = changed(base, [(base.content.index(b"xyz"), 3, b"")])
     scanned = {
         name: found for name, found, _ in scan_versions(ruleset(), [(b"old", base), (b"new", version)], LOW)
@@ -108,26 +110,28 @@ def test_what_was_copied_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> N
 
     def counted(rules: object, data: bytes) -> list[tuple[int, int]]:
         read.append(len(data))
-        return first_pass(rules, data)  # type: ignore[arg-type]
+        return scan_joined_texts(rules, data)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(delta_scan, "first_pass", counted)
-    base = Version(ordinary(1, 100_000))
+    monkeypatch.setattr(delta_scan, "scan_joined_texts", counted)
+    base = FileVersion(ordinary(1, 100_000))
     chain = [base]
     for number in range(10):
         chain.append(changed(chain[-1], [(10_000 * number, 5, b"new")]))
-    see(ruleset(), chain)
+    scan_versions_triggers(ruleset(), chain)
     assert read[0] < len(base.content) + 10 * 2.1 * (ruleset().rules.max_trigger_width + 50)
 
 
 def test_a_base_that_was_not_read_is_of_no_use() -> None:
-    base = Version(ordinary(1, 9_000) + github_token(3).encode() + b"\n" + ordinary(2, 9_000))
+    base = FileVersion(ordinary(1, 9_000) + github_token(3).encode() + b"\n" + ordinary(2, 9_000))
     version = changed(base, [(0, 0, b"new\n")])
-    see(ruleset(), [version])
-    assert version.ends() == sorted((end, number) for end, number in first_pass(ruleset(), version.content))
+    scan_versions_triggers(ruleset(), [version])
+    assert version.content_matches() == sorted(
+        (end, number) for end, number in scan_joined_texts(ruleset(), version.content)
+    )
 
 
 def test_rules_whose_triggers_are_wide_read_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta_scan, "_WIDEST", 10)
-    base = Version(ordinary(1, 9_000))
+    base = FileVersion(ordinary(1, 9_000))
     version = changed(base, [(0, 0, b"new\n")])
     assert delta_scan._parts(version, 11) == [(2, len(version.content) + 2, -2, None)]

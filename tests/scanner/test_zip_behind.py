@@ -13,8 +13,8 @@ import pytest
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine import scan
-from outcrop.scanner.engine.excerpt import excerpts_in
-from outcrop.scanner.engine.scan import Found, scan_content, scan_stream
+from outcrop.scanner.engine.excerpt import excerpts_of_file
+from outcrop.scanner.engine.scan import ScanResult, scan_content, scan_stream
 from outcrop.scanner.text import archives
 from outcrop.scanner.text.archives import UnpackBudget, unpack_texts
 from outcrop.scanner.text.magic import ZIP_TAIL_BYTES, ends_with_zip, needs_unpacking
@@ -39,7 +39,7 @@ ZIP = zipped({"a/b.txt": MEMBER})
 MANY = b"x" * 40 + b"\n"
 
 
-def told(found: Found) -> list[tuple[str, bytes, int, int]]:
+def told(found: ScanResult) -> list[tuple[str, bytes, int, int]]:
     return [(name, reveal(hit.secret).encode(), hit.line, hit.column) for name, hit in found.hits]
 
 
@@ -135,7 +135,7 @@ def test_what_stands_before_counts_for_the_bound_of_size(monkeypatch):
 
 def test_as_a_stream_it_is_unpacked_where_it_can_be_held(monkeypatch):
     for name, size in (
-        ("PIECE", 2_000),
+        ("STREAM_PIECE_SIZE", 2_000),
         ("_OVERLAP", 700),
         ("_CONTEXT", 700),
         ("_NEAR", 300),
@@ -143,11 +143,11 @@ def test_as_a_stream_it_is_unpacked_where_it_can_be_held(monkeypatch):
     ):
         monkeypatch.setattr(scan, name, size)
 
-    def stream(data: bytes) -> Found:
+    def stream(data: bytes) -> ScanResult:
         return scan_stream(ruleset(), io.BytesIO(data).read, Confidence.MEDIUM)
 
     short = SCRIPT + zipped({"x": random.Random(3).randbytes(15_000), "a/b.txt": MEMBER})
-    assert len(short) > scan.PIECE
+    assert len(short) > scan.STREAM_PIECE_SIZE
     assert (
         told(stream(short))
         == told(scan_content(ruleset(), short, Confidence.MEDIUM))
@@ -174,7 +174,7 @@ def test_the_end_is_looked_for_no_further_than_it_can_be():
 def test_an_excerpt_of_a_member_is_given():
     data = SCRIPT + ZIP
     hits = scan_content(ruleset(), data, Confidence.MEDIUM).hits
-    given = excerpts_in(
+    given = excerpts_of_file(
         ruleset(), data, [(b"app.jar" + (b"!" + name.encode() if name else b""), hit) for name, hit in hits]
     )
     assert [excerpt is not None and excerpt.first for excerpt in given] == [1, 199]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from outcrop.scanner.engine.delta_scan import Version
+from outcrop.scanner.engine.delta_scan import FileVersion
 from outcrop.sources.git import objects
 from outcrop.sources.git.packs import index, pack
 from outcrop.sources.git.packs.pack import Packs
@@ -117,7 +117,7 @@ def test_what_a_version_has_from_another_one_is_told(repo: Repo) -> None:
 
 
 def test_a_size_or_place_is_written_without_its_zeros() -> None:
-    base = Version(bytes(range(256)) * 1_024)
+    base = FileVersion(bytes(range(256)) * 1_024)
     delta = varint(1 << 18) + varint(65_536 + 256 + 0x1234 + 3)
     delta += (
         bytes([0x80]) + bytes([0x80 | 2 | 32, 5, 1]) + bytes([0x80 | 5 | 48, 7, 3, 0x34, 0x12]) + b"\3new"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner.engine.confirm import Hit
 from outcrop.scanner.engine.detect import find
-from outcrop.scanner.engine.ruleset import RuleSet, _to_cache, load, make
+from outcrop.scanner.engine.hit import Hit
+from outcrop.scanner.engine.ruleset import RuleSet, _to_cache, compile_ruleset, load_ruleset
 from outcrop.scanner.patterns.checksums import crc32_base62
 from outcrop.scanner.rules.cache_format import Rules
 from outcrop.scanner.rules.model import BUILT_IN_RULES
@@ -31,7 +31,7 @@ def ruleset() -> RuleSet:
     file = folder / "examples.json"
     with (folder / "compiling").open("w") as lock:
         flock(lock, LOCK_EX)
-        made = load(cache=folder)
+        made = load_ruleset(cache=folder)
         if not file.exists():
             read = (
                 made.rules if made.rules[0].examples else load_paths([BUILT_IN_RULES])
@@ -53,7 +53,7 @@ def cached_in(home: Path) -> Path:
 
 def own_rules(text: str, name: str = "own.toml") -> RuleSet:
     """Compile the rules of one text, and nothing else."""
-    return make(load_text(text, name))
+    return compile_ruleset(load_text(text, name))
 
 
 def drawn(alphabet: str, length: int, seed: object = None) -> str:

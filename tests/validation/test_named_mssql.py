@@ -9,7 +9,7 @@ import pytest
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.detect import find
-from outcrop.scanner.engine.ruleset import RuleSet, load
+from outcrop.scanner.engine.ruleset import RuleSet, load_ruleset
 from outcrop.validation.http.request import UnfitError
 from outcrop.validation.logins.mssql import login_in
 from tests.support.named import RULES, asked_of
@@ -171,7 +171,7 @@ def test_an_answer_that_is_none_is_no_verdict(cert, answer):
 
 @pytest.fixture(scope="module")
 def rules() -> RuleSet:
-    return load([RULES / "sqlserver.toml"], built_in=False)
+    return load_ruleset([RULES / "sqlserver.toml"], built_in=False)
 
 
 def logins_in(rules: RuleSet, text: str) -> list[tuple[str, int, str, str, str] | str]:

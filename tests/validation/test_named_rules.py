@@ -10,7 +10,7 @@ from outcrop.domain.secret import reveal
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.scanner.engine.detect import find
-from outcrop.scanner.engine.ruleset import RuleSet, load
+from outcrop.scanner.engine.ruleset import RuleSet, load_ruleset
 from outcrop.scanner.rules.check_spec import checks_of
 from outcrop.services.validation import validate_one
 from outcrop.validation.engine import ValidationMode, Validator
@@ -39,7 +39,7 @@ GIVEN_HOST = {"postgres", "pgpass", "mysql", "mssql", "mongodb", "redis", "amqp"
 
 @pytest.fixture(scope="module")
 def rules() -> RuleSet:
-    return load([RULES / f"{name}.toml" for name in FILES], built_in=False)
+    return load_ruleset([RULES / f"{name}.toml" for name in FILES], built_in=False)
 
 
 def parts_of(rules: RuleSet, text: str) -> list[tuple[str, dict[str, str]]]:

@@ -13,7 +13,7 @@ from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Finding, public_fields
 from outcrop.domain.ids import parse_id
 from outcrop.runtime import open_session
-from outcrop.scanner.risk.reasons import Reason
+from outcrop.scanner.risk.reasons import ScoreReason
 from outcrop.services import accounts, findings
 
 
@@ -27,7 +27,7 @@ def finding(
     if (id_ := parse_id(finding_id)) is None:
         raise BadInputError(f"{finding_id!r} is no id of a finding")
 
-    async def main() -> tuple[Finding, list[Reason]]:
+    async def main() -> tuple[Finding, list[ScoreReason]]:
         async with open_session(settings) as session:
             found = await accounts.get_account(session.db, account)
             return await findings.explain_finding(session.db, found.id, id_)

@@ -11,8 +11,8 @@ from outcrop.cli.streams import fail
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence
 from outcrop.domain.line import one_line
-from outcrop.scanner.engine.example_test import failures
-from outcrop.scanner.engine.ruleset import load, make, read
+from outcrop.scanner.engine.example_test import check_examples
+from outcrop.scanner.engine.ruleset import compile_ruleset, load_ruleset, read_rules
 from outcrop.scanner.rules.model import BUILT_IN_RULES, Rule
 from outcrop.scanner.rules.toml import each_once, load_paths
 from outcrop.services.local_scan import ScanOptions, scan
@@ -45,7 +45,7 @@ def list_rules(
             "issuer": rule.issuer,
             "impact": rule.impact,
         }
-        for rule in sorted(read(own or [], cache=cache_folder())[0], key=lambda rule: rule.id)
+        for rule in sorted(read_rules(own or [], cache=cache_folder())[0], key=lambda rule: rule.id)
     ]
     if as_json:
         print(orjson.dumps(records).decode())
@@ -61,7 +61,7 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Check that rules can be loaded; the first fault is told with its file and line."""
-    found = make(_loaded(_given(path))).rules
+    found = compile_ruleset(_loaded(_given(path))).rules
     print(orjson.dumps({"rules": len(found)}).decode() if as_json else f"{len(found)} rules are well formed")
 
 
@@ -99,19 +99,21 @@ def _loaded(path: Path) -> list[Rule]:
     """Load rules as a scan would, beside the built-in ones; a built-in file itself can be given too."""
     mine = load_paths([path])
     if not path.resolve().is_relative_to(BUILT_IN_RULES.resolve()):
-        each_once([*load(cache=cache_folder()).rules, *mine])
+        each_once([*load_ruleset(cache=cache_folder()).rules, *mine])
     return mine
 
 
 def _run_examples(path: Path, *, as_json: bool) -> None:
     mine = _loaded(path)
-    known = load(cache=cache_folder())
+    known = load_ruleset(cache=cache_folder())
     if any(
         (same := known.rules.named(rule.id)) is None or same.without_origin() != rule.without_origin()
         for rule in mine
     ):
-        known = make([*(rule for rule in known.rules if rule.id not in {rule.id for rule in mine}), *mine])
-    count, faults = failures(mine, known)
+        known = compile_ruleset(
+            [*(rule for rule in known.rules if rule.id not in {rule.id for rule in mine}), *mine]
+        )
+    count, faults = check_examples(mine, known)
     if as_json:
         print(
             orjson.dumps(
@@ -128,7 +130,7 @@ def _run_examples(path: Path, *, as_json: bool) -> None:
 
 def _show_findings(path: Path, wanted: list[str], own: list[Path], *, as_json: bool) -> None:
     cache = cache_folder()
-    ruleset = load(own, cache=cache)
+    ruleset = load_ruleset(own, cache=cache)
     if unknown := [name for name in wanted if name not in ruleset.rules.ids]:
         raise BadInputError(f"--rule {unknown[0]}: there is no such rule")
     options = ScanOptions(

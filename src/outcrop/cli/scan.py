@@ -20,7 +20,7 @@ from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret, reveal
-from outcrop.scanner.engine.ruleset import load
+from outcrop.scanner.engine.ruleset import load_ruleset
 from outcrop.services import local_scan
 from outcrop.services.local_scan import LocalFinding, ScanOptions, ScanReport
 from outcrop.sources.fork_pool import count_cores
@@ -147,7 +147,7 @@ def scan(  # noqa: PLR0917 - every option of the command
     if staged and since:
         raise BadInputError("--staged and --since exclude each other")
     options = ScanOptions(
-        ruleset=load(rules or [], gitleaks=gitleaks_config, cache=cache),
+        ruleset=load_ruleset(rules or [], gitleaks=gitleaks_config, cache=cache),
         floor=confidence,
         jobs=jobs or count_cores(),
         cache=None if no_cache else cache,

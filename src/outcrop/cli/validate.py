@@ -16,7 +16,7 @@ from outcrop.domain.ids import parse_id
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.runtime import open_runtime
-from outcrop.scanner.engine.ruleset import RuleSet, load
+from outcrop.scanner.engine.ruleset import RuleSet, load_ruleset
 from outcrop.services import accounts
 from outcrop.services.pipeline.context import ValidationContext
 from outcrop.services.pipeline.revalidate import revalidate_finding
@@ -74,7 +74,7 @@ def validate(
 async def _asking(settings: Settings, *, canaries: bool) -> AsyncIterator[tuple[RuleSet, Validator]]:
     egress = Egress.from_settings(settings)
     rules = [settings.rules] if settings.rules else []
-    ruleset = await asyncio.to_thread(load, rules, cache=cache_folder())
+    ruleset = await asyncio.to_thread(load_ruleset, rules, cache=cache_folder())
     async with open_http(egress) as http:
         yield ruleset, Validator(http, ValidationMode(settings.validate_), use_canaries=canaries)
 

@@ -11,7 +11,7 @@ from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import Action, Finding, TriageAction, TriageResult, apply_triage, cut_note
 from outcrop.domain.paging import FindingQuery, Page
 from outcrop.domain.secret import MaskedText, is_password
-from outcrop.scanner.risk.reasons import Reason, explain
+from outcrop.scanner.risk.reasons import ScoreReason, explain_stored_score
 from outcrop.scanner.rules.advice import Advice, advice_for
 from outcrop.store import audit, outbox
 from outcrop.store.db import Connection, limit_lock_wait
@@ -29,11 +29,13 @@ async def get_finding(db: Connection, account_id: int, finding_id: UUID) -> Find
     return finding
 
 
-async def explain_finding(db: Connection, account_id: int, finding_id: UUID) -> tuple[Finding, list[Reason]]:
+async def explain_finding(
+    db: Connection, account_id: int, finding_id: UUID
+) -> tuple[Finding, list[ScoreReason]]:
     """Give a finding with the reasons of its score."""
     if (found := await table.select_with_score(db, account_id, finding_id)) is None:
         raise NotFoundError("no such finding")
-    return found[0], explain(found[1], found[0])
+    return found[0], explain_stored_score(found[1], found[0])
 
 
 async def close_finding(

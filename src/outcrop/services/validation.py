@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence, SourceType, Visibility
 from outcrop.domain.secret import reveal
-from outcrop.scanner.engine.confirm import Hit
 from outcrop.scanner.engine.detect import find
+from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.risk.score import Evidence, Score, score
 from outcrop.scanner.rules.model import Rule, Strength

@@ -18,17 +18,17 @@ from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import (
-    PART,
-    Found,
-    Part,
-    Stretch,
-    Wire,
-    from_wire,
-    parts_of,
+    MAX_PART_SIZE,
+    ContentBatch,
+    ScanResult,
+    SerializedResult,
+    TextPart,
+    deserialize_result,
+    scan_batch,
     scan_part,
     scan_stream,
-    scan_stretch,
-    to_wire,
+    serialize_result,
+    split_into_parts,
 )
 from outcrop.scanner.text.magic import ZIP_TAIL_BYTES, ends_with_zip, has_packed_header
 from outcrop.sources.fork_pool import Emit, run_in_processes
@@ -55,7 +55,7 @@ _NEWLINE = ord("\n")
 _OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 SizedPaths = list[tuple[bytes, int]]  # (path, size in bytes)
-Batch = SizedPaths | tuple[bytes, Part]  # several files, or one part of a large file
+Batch = SizedPaths | tuple[bytes, TextPart]  # several files, or one part of a large file
 GapCallback = Callable[[bytes, str], None]  # called with the path and the reason
 
 
@@ -74,7 +74,7 @@ class FolderScan(NamedTuple):
 class BatchResult:
     """The hits and gaps of one batch by path, and how much was read."""
 
-    hits: list[tuple[bytes, Wire]] = field(default_factory=list)
+    hits: list[tuple[bytes, SerializedResult]] = field(default_factory=list)
     gaps: list[tuple[bytes, str]] = field(default_factory=list)
     files: int = 0
     size: int = 0
@@ -95,16 +95,16 @@ def scan_folder(folder: FolderScan, progress: ProgressCallback) -> ScanOutcome:
         base, files = path, walk_folder(folder, outcome.gap)
     prefix = os.path.join(os.fsencode(base), b"")
     batches = make_batches(prefix, files, folder.jobs, outcome.gap)
-    found_in_parts: dict[bytes, Found] = {}
+    found_in_parts: dict[bytes, ScanResult] = {}
     for result in run_in_processes(batches, batch_scanner(prefix, folder.ruleset, folder.floor), folder.jobs):
         outcome.files += result.files
         outcome.size += result.size
         for name, reason in result.gaps:
             outcome.gap(name, reason)
         for name, wire in result.hits:
-            found = from_wire(wire, folder.ruleset.rules)
+            found = deserialize_result(wire, folder.ruleset.rules)
             if result.is_part:
-                found_in_parts.setdefault(name, Found()).hits.extend(found.hits)
+                found_in_parts.setdefault(name, ScanResult()).hits.extend(found.hits)
             else:
                 _add_found(outcome, name, found)
         progress(outcome)
@@ -116,7 +116,7 @@ def scan_folder(folder: FolderScan, progress: ProgressCallback) -> ScanOutcome:
     return outcome
 
 
-def _add_found(outcome: ScanOutcome, name: bytes, found: Found) -> None:
+def _add_found(outcome: ScanOutcome, name: bytes, found: ScanResult) -> None:
     """Add the hits and gaps of the file `name` to the outcome."""
     outcome.located += [LocatedHit(hit, member_path(name, inner)) for inner, hit in hits_at_path(found, name)]
     for reason in found.gaps:
@@ -221,7 +221,7 @@ def make_batches(
     batch: SizedPaths = []
     size, limit = 0, _MIN_BATCH_BYTES
     for path, length in files:
-        if length > PART and not _is_archive(base + path):
+        if length > MAX_PART_SIZE and not _is_archive(base + path):
             yield from _cut_file(base, path, length, jobs, gap)
             continue
         batch.append((path, length))
@@ -250,7 +250,7 @@ def _cut_file(base: bytes, path: bytes, size: int, jobs: int, gap: GapCallback) 
     """Yield a batch for each part of a large file."""
     try:
         with open_regular_file(base + path) as file:
-            for part in parts_of(file.read, size, jobs):
+            for part in split_into_parts(file.read, size, jobs):
                 yield path, part
     except OSError as error:
         gap(path, _error_text(error))
@@ -270,14 +270,14 @@ def batch_scanner(
             result = BatchResult(is_part=isinstance(batch, tuple))
             for item in [batch] if isinstance(batch, tuple) else _read_batch(base, batch, buffer, result):
                 scanned = (
-                    scan_stretch(ruleset, item, floor)
-                    if isinstance(item, Stretch)
+                    scan_batch(ruleset, item, floor)
+                    if isinstance(item, ContentBatch)
                     else _scan_alone(base, item, ruleset, floor, result)
                 )
                 for path, found, size in scanned:
                     result.size += size
                     if found.hits or found.gaps:
-                        result.hits.append((path, to_wire(found)))
+                        result.hits.append((path, serialize_result(found)))
             emit(result)
 
     return scan_batches
@@ -285,7 +285,7 @@ def batch_scanner(
 
 def _read_batch(
     base: bytes, batch: SizedPaths, buffer: bytearray, result: BatchResult
-) -> Iterator[Stretch | tuple[bytes, None]]:
+) -> Iterator[ContentBatch | tuple[bytes, None]]:
     """Read the files of a batch into the buffer, and yield the buffer each time it is full and at the end.
 
     A file that is too large for the buffer is yielded as (path, None). Count files and gaps in `result`.
@@ -299,7 +299,7 @@ def _read_batch(
             yield path, None
             continue
         if length + size + 2 > _BUFFER_BYTES:
-            yield Stretch(buffer, length, contents)
+            yield ContentBatch(buffer, length, contents)
             contents, length = [], 0
         buffer[length] = _NEWLINE
         start = length + 1
@@ -313,12 +313,12 @@ def _read_batch(
             continue
         contents.append((path, start, stop))
         length = stop
-    yield Stretch(buffer, length, contents)
+    yield ContentBatch(buffer, length, contents)
 
 
 def _scan_alone(
-    base: bytes, item: tuple[bytes, Part | None], ruleset: RuleSet, floor: Confidence, result: BatchResult
-) -> Iterator[tuple[bytes, Found, int]]:
+    base: bytes, item: tuple[bytes, TextPart | None], ruleset: RuleSet, floor: Confidence, result: BatchResult
+) -> Iterator[tuple[bytes, ScanResult, int]]:
     """Scan one large file, or one part of it; yield its path, the hits and the number of bytes scanned."""
     path, part = item
     try:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from outcrop.domain.finding import SourceType
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import reveal
-from outcrop.scanner.engine.confirm import Hit
-from outcrop.scanner.engine.detect import best
-from outcrop.scanner.engine.scan import Found
+from outcrop.scanner.engine.hit import Hit
+from outcrop.scanner.engine.precedence import keep_best
+from outcrop.scanner.engine.scan import ScanResult
 from outcrop.scanner.generic.context import is_code_file
 from outcrop.scanner.rules.allowlist import named, passes_at
 
@@ -86,7 +86,7 @@ def member_path(path: bytes | None, inner: str) -> bytes | None:
     return (path + b"!" if path else b"") + inner.encode("utf-8", "surrogateescape")
 
 
-def hits_at_path(found: Found, path: bytes | None) -> list[tuple[str, Hit]]:
+def hits_at_path(found: ScanResult, path: bytes | None) -> list[tuple[str, Hit]]:
     """Return the hits in one file that count at `path`, as (path inside the archive, hit).
 
     Drop the hits of rules that do not apply to files of that path. Of several hits with the same value in one
@@ -99,7 +99,7 @@ def hits_at_path(found: Found, path: bytes | None) -> list[tuple[str, Hit]]:
     kept: list[tuple[str, Hit]] = []
     for inner, hits in by_member.items():
         # Overlapping hits of rules for certain paths were kept until now: only here the path is known.
-        candidates = best(hits) if any(hit.rule.depends_on_path for hit in hits) else hits
+        candidates = keep_best(hits) if any(hit.rule.depends_on_path for hit in hits) else hits
         values: dict[str, Hit] = {}
         for hit in sorted(candidates, key=lambda hit: (hit.allowed, hit.weighed, hit.start, hit.end)):
             values.setdefault(reveal(hit.secret), hit)

@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 
 from outcrop.domain.secret import Secret
-from outcrop.scanner.engine.confirm import Hit
+from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.generic.placeholders import decode_value
 from outcrop.scanner.patterns.re2_match import spans, with_value
 from outcrop.scanner.rules.model import CompanionSpec

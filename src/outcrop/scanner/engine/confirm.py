@@ -5,12 +5,12 @@ A file may hold something that is almost a credential on every line, so what is 
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret
+from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.generic.find import (
     LEAD_IN_CHARS,
     MANY_MATCHES,
@@ -27,55 +27,14 @@ from outcrop.scanner.patterns.entropy import is_random
 from outcrop.scanner.patterns.re2_match import compiled, ends_with, loose, matches_wholly, spans
 from outcrop.scanner.patterns.regex_ast import WORD
 from outcrop.scanner.rules.allowlist import spared
-from outcrop.scanner.rules.model import CredentialForm, Rule, Strength, ValueLayout
+from outcrop.scanner.rules.model import CredentialForm, Rule, ValueLayout
 from outcrop.scanner.text.encodings import decode_base64_value
 
 _REMEMBERED, _REMEMBERED_WIDTH = 500, 4_096  # what was found in a stretch, while it is likely to come again
 _LED = 512  # bytes in which a pattern leads from a name to its value: more than a judge sees
 _LOW = Confidence.LOW  # a member is looked up at each use
 # A form by its id, held so that the id stays its own; where the stretch began; the hits in it.
-_remembered: dict[tuple[int, bytes, bool, bool], tuple[CredentialForm, int, list["Hit"]]] = {}
-
-
-@dataclass(slots=True)
-class Hit:
-    """A credential in a text. `start` and `end` are where its value stands; line and column count from 1."""
-
-    rule: Rule
-    secret: Secret
-    start: int
-    end: int
-    strength: Strength
-    confidence: Confidence
-    placeholder: bool = False
-    part: str | None = None
-    parts: dict[str, Secret] = field(default_factory=dict)
-    encoding: tuple[str, ...] = ()
-    line: int = 0
-    column: int = 0
-    allowed: bool = False
-    weighed: bool = False  # by what it looks like: any rule that knows its issuer knows more
-    bare: bool = False  # unquoted: a value where configuration is written, an expression where code is
-    spared: tuple[int, ...] = ()  # lists of the rule by which it passes in certain files or commits
-
-    @property
-    def span(self) -> tuple[int, int]:
-        return self.start, self.end
-
-    def moved(self, by: int) -> "Hit":
-        """Give the same hit elsewhere, before it has companions and a line."""
-        hit = Hit(
-            self.rule,
-            self.secret,
-            self.start + by,
-            self.end + by,
-            self.strength,
-            self.confidence,
-            self.placeholder,
-            self.part,
-        )
-        hit.weighed, hit.bare, hit.spared = self.weighed, self.bare, self.spared
-        return hit
+_remembered: dict[tuple[int, bytes, bool, bool], tuple[CredentialForm, int, list[Hit]]] = {}
 
 
 Shares = Callable[[int, int], bool]

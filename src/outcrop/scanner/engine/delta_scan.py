@@ -6,44 +6,46 @@ Places are counted in a version's text with a line break before it, and another 
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from outcrop.scanner.engine.detect import Seen, first_pass
 from outcrop.scanner.engine.ruleset import RuleSet
+from outcrop.scanner.engine.triggers import TriggerMatch, scan_joined_texts
 
 _WIDEST = 2_048  # with a trigger that is wider, too little of a version would be passed over
 _WORTH = 256  # characters that must be passed over in one go, beyond those that are read again around them
-LEAST = 2 * _WORTH  # characters that must be copied in one go to be of any use
+MIN_COPIED_RANGE = 2 * _WORTH  # characters that must be copied in one go to be of any use
 
-Copied = tuple[
+CopiedRange = tuple[
     int, int, int
 ]  # what a version has from another one: where it begins and ends in it, and where it began in the other
 
 
-class Version:
+class FileVersion:
     """A text, what it has from another one, and what the first pass has seen in it, once it has."""
 
-    __slots__ = ("base", "content", "copied", "seen")
+    __slots__ = ("base", "content", "copied", "matches")
 
-    def __init__(self, content: bytes, base: "Version | None" = None, copied: Sequence[Copied] = ()) -> None:
+    def __init__(
+        self, content: bytes, base: "FileVersion | None" = None, copied: Sequence[CopiedRange] = ()
+    ) -> None:
         self.content = content
         self.base = base
         self.copied = copied
-        self.seen: Seen | None = None
+        self.matches: list[TriggerMatch] | None = None
 
-    def let_go(self) -> None:
+    def drop_base(self) -> None:
         """Forget what it was made of: otherwise the last of a thousand versions would hold them all."""
         self.base, self.copied = None, ()
 
-    def ends(self) -> Seen:
+    def content_matches(self) -> list[TriggerMatch]:
         """Give what was seen, by where it ends in the content itself."""
         length = len(self.content)
-        return [(min(end - 1, length), number) for end, number in self.seen or ()]
+        return [(min(end - 1, length), number) for end, number in self.matches or ()]
 
 
 # From where to where what was seen counts, how much further it is where it was seen, and where: in the base, or in what is read now.
-_Part = tuple[int, int, int, Seen | None]
+_Part = tuple[int, int, int, list[TriggerMatch] | None]
 
 
-def see(ruleset: RuleSet, versions: Sequence[Version]) -> None:
+def scan_versions_triggers(ruleset: RuleSet, versions: Sequence[FileVersion]) -> None:
     """Let the first pass look at what is new in these versions, by one call; each stands behind the one it was made of."""
     text: list[bytes | memoryview] = []
     at = 0
@@ -59,26 +61,26 @@ def see(ruleset: RuleSet, versions: Sequence[Version]) -> None:
                 plan.append((first, last, at - begin, None))
                 at += min(stop, len(version.content) + 2) - begin
         plans.append(plan)
-        version.seen = []  # to be filled before what was made of it
-    seen = first_pass(ruleset, b"".join(text))
+        version.matches = []  # to be filled before what was made of it
+    seen = scan_joined_texts(ruleset, b"".join(text))
     for version, plan in zip(versions, plans, strict=True):
-        assert version.seen is not None  # noqa: S101 - for the type checker
+        assert version.matches is not None  # noqa: S101 - for the type checker
         for first, last, shift, base in plan:
             source = seen if base is None else base
             start = bisect_left(source, (first + shift,))
             stop = bisect_left(source, (last + shift + 1,), start)
             if start < stop:
-                version.seen += [(end - shift, number) for end, number in source[start:stop]]
+                version.matches += [(end - shift, number) for end, number in source[start:stop]]
 
 
-def _parts(version: Version, margin: int) -> list[_Part]:
+def _parts(version: FileVersion, margin: int) -> list[_Part]:
     """Tell which ends of matches a version has from its base, and which are to be looked for, reading begins a margin before them.
 
     What a match has stands within the margin before its end, and one character behind it may matter too.
     """
     base = version.base
     length = len(version.content) + 2
-    if base is None or base.seen is None or margin > _WIDEST:
+    if base is None or base.matches is None or margin > _WIDEST:
         return [(2, length, -2, None)]
     parts: list[_Part] = []
     at = 2
@@ -89,7 +91,7 @@ def _parts(version: Version, margin: int) -> list[_Part]:
         if last - first > margin + _WORTH:
             if at < first:
                 parts.append((at, first - 1, -margin, None))
-            parts.append((first, last, origin - start, base.seen))
+            parts.append((first, last, origin - start, base.matches))
             at = last + 1
     if at <= length:
         parts.append((at, length, -margin, None))

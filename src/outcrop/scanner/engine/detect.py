@@ -3,17 +3,17 @@
 from bisect import bisect_left, bisect_right
 from codecs import BOM_UTF8
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import blake2b
-from itertools import accumulate
-from urllib.parse import unquote
 
 from outcrop.domain.finding import Confidence
-from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.companions import pair, whole
-from outcrop.scanner.engine.confirm import Hit, Shares, confirm, led_to, nowhere
+from outcrop.scanner.engine.confirm import Shares, confirm, led_to, nowhere
+from outcrop.scanner.engine.hit import Hit
+from outcrop.scanner.engine.precedence import _of_each, _overlaps, _told_once, _unpaired, keep_best
 from outcrop.scanner.engine.ruleset import IN_LINE, NEAR, RuleSet
+from outcrop.scanner.engine.triggers import EndsByTrigger, group_by_trigger, scan_joined_texts, scan_triggers
 from outcrop.scanner.generic.find import LEAD_IN_JUDGES, has_name_in_line
 from outcrop.scanner.rules.model import CredentialForm, Rule, Strength
 from outcrop.scanner.text.base64_archives import unpack_base64_archives
@@ -26,11 +26,10 @@ from outcrop.scanner.text.encodings import (
     keep_after_credential_words,
 )
 
-ALLOW = b"outcrop:allow"
+ALLOW_MARK = b"outcrop:allow"
 _ALLOW_WITHIN = 1_000  # in a line of megabytes the mark must stand near
 _DEPTH = 3  # text in text in text
 _CONTINUATION = bytes(range(0x80, 0xC0))
-_RANK = {strength: rank for rank, strength in enumerate(Strength)}
 _SURE = {Confidence.HIGH: 0, Confidence.MEDIUM: 1, Confidence.LOW: 2}
 _LOW, _GENERIC = (
     Confidence.LOW,
@@ -38,43 +37,7 @@ _LOW, _GENERIC = (
 )  # a member is looked up at each use, and these are used for every near miss
 
 
-Seen = list[tuple[int, int]]  # where the first pass saw a trigger end, and the trigger's number
-Ends = dict[int, list[int]]  # the same of one text by the trigger's number, in order
 Lines = tuple[list[int], list[int]]  # where they begin and end
-
-
-def first_pass(ruleset: RuleSet, data: bytes | memoryview) -> Seen:
-    """Look for every trigger at once in many texts, with a line break between them; give what was seen in order."""
-    seen: Seen = []
-    add = seen.append
-
-    def matched(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
-        add((end, number))
-
-    ruleset.database.scan(data, match_event_handler=matched, scratch=ruleset.scratch)  # type: ignore[type-var]  # takes any buffer
-    seen.sort()
-    return seen
-
-
-def ends_in(ruleset: RuleSet, data: bytes | memoryview, offset: int = 0) -> Ends:
-    """Look for every trigger at once in one text, of which these data stand at an offset."""
-    ends: Ends = defaultdict(list)
-
-    def matched(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
-        ends[number].append(end + offset)
-
-    ruleset.database.scan(data, match_event_handler=matched, scratch=ruleset.scratch)  # type: ignore[type-var]
-    for mine in ends.values():
-        mine.sort()
-    return ends
-
-
-def by_number(seen: Iterable[tuple[int, int]]) -> Ends:
-    """Give by the trigger's number what was seen in one of many texts."""
-    ends: Ends = defaultdict(list)
-    for end, number in seen:
-        ends[number].append(end)
-    return ends
 
 
 def find(
@@ -83,13 +46,13 @@ def find(
     floor: Confidence = Confidence.MEDIUM,
     *,
     at: tuple[int, int] = (1, 1),
-    ends: Ends | None = None,
+    ends: EndsByTrigger | None = None,
 ) -> list[Hit]:
     """Find the credentials of one text that are at least as sure as the floor, in the order they stand in.
 
     `at` is the line and column of the text's first character, where it is a piece of a longer one; `ends` what was seen in it.
     """
-    ends = ends_in(ruleset, data) if ends is None else ends
+    ends = scan_triggers(ruleset, data) if ends is None else ends
     if not ends:
         return []
     hits = [hit for hit in _find(ruleset, data, ends, 0, floor) if _SURE[hit.confidence] <= _SURE[floor]]
@@ -98,7 +61,7 @@ def find(
     return hits
 
 
-def _find(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confidence) -> list[Hit]:
+def _find(ruleset: RuleSet, data: bytes, ends: EndsByTrigger, depth: int, floor: Confidence) -> list[Hit]:
     hits: list[Hit] = []
     generic: list[tuple[Rule, CredentialForm, int]] = []
     named: list[tuple[int, int]] = []
@@ -130,7 +93,12 @@ def _find(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confiden
 
 
 def _generic(
-    forms: list[tuple[Rule, CredentialForm, int]], data: bytes, ends: Ends, named: Shares, *, doubtful: bool
+    forms: list[tuple[Rule, CredentialForm, int]],
+    data: bytes,
+    ends: EndsByTrigger,
+    named: Shares,
+    *,
+    doubtful: bool,
 ) -> Iterator[Hit]:
     """Give what generic rules find. What another names by itself, found whole or wanting, need not be judged by one that knows less."""
     for rule, form, number in forms:
@@ -144,70 +112,11 @@ def _told_apart(hits: list[Hit], data: bytes, floor: Confidence) -> list[Hit]:
     """Let each value be told once, by the rule that knows most of it and with its companions."""
     hits = whole(hits, data)
     hits = [
-        *best(hit for hit in hits if not hit.rule.depends_on_path),
+        *keep_best(hit for hit in hits if not hit.rule.depends_on_path),
         *_of_each(hit for hit in hits if hit.rule.depends_on_path),
     ]
     companions = pair(hits, data, lambda hit: _SURE[hit.confidence] <= _SURE[floor])
     return _unpaired(hits, companions, floor)
-
-
-def _of_each(hits: Iterable[Hit]) -> Iterator[Hit]:
-    """Let each rule for certain files name a value once. Which of them applies is known later: until then none gives way to another."""
-    by_rule: dict[str, list[Hit]] = {}
-    for hit in hits:
-        by_rule.setdefault(hit.rule.id, []).append(hit)
-    for mine in by_rule.values():
-        yield from best(mine)
-
-
-def _unpaired(hits: list[Hit], companions: dict[int, list[int]], floor: Confidence) -> list[Hit]:
-    """Leave out the companions of a secret that is reported: they are told with it."""
-    reported = [hit for hit in hits if hit.confidence is not _LOW and _SURE[hit.confidence] <= _SURE[floor]]
-    taken = {(hit.rule.id, start) for hit in reported for start in companions.get(id(hit), ())}
-    return [hit for hit in hits if hit.part is None or (hit.rule.id, hit.start) not in taken]
-
-
-def best(hits: Iterable[Hit]) -> Iterator[Hit]:
-    """Let each value be named once, by the surest rule: what overlaps a better hit is left out."""
-    together: list[Hit] = []
-    reached = 0
-    for hit in sorted(hits, key=_start):
-        if together and hit.start >= reached:
-            yield from _best(together)
-            together = []
-        together.append(hit)
-        reached = max(reached, hit.end) if len(together) > 1 else hit.end
-    yield from _best(together)
-
-
-def _start(hit: Hit) -> int:
-    return hit.start
-
-
-def _best(hits: list[Hit]) -> list[Hit]:
-    if len(hits) < 2:  # as nearly always
-        return hits
-    kept: list[Hit] = []
-    starts: list[int] = []
-    spans: list[tuple[int, int]] = []
-    for hit in sorted(
-        hits,
-        key=lambda h: (
-            _RANK[h.strength],
-            _is_doubtful(h),
-            h.start - h.end,
-            h.bare,
-            _SURE[h.confidence],
-            h.rule.id,
-        ),
-    ):
-        at = bisect_left(starts, hit.start)
-        if (at > 0 and spans[at - 1][1] > hit.start) or (at < len(spans) and spans[at][0] < hit.end):
-            continue
-        starts.insert(at, hit.start)
-        spans.insert(at, (hit.start, hit.end))
-        kept.append(hit)
-    return kept
 
 
 def _is_cut_wrong(hit: Hit, data: bytes) -> bool:
@@ -219,12 +128,7 @@ def _is_cut_wrong(hit: Hit, data: bytes) -> bool:
     )
 
 
-def _is_doubtful(hit: Hit) -> bool:
-    """Tell whether a hit must hide no other: where doubtful values are not wanted they are not even made."""
-    return hit.strength is _GENERIC and hit.confidence is _LOW
-
-
-def _decoded(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confidence) -> list[Hit]:
+def _decoded(ruleset: RuleSet, data: bytes, ends: EndsByTrigger, depth: int, floor: Confidence) -> list[Hit]:
     """Find what is written in an encoding."""
     count = ruleset.count
     found: list[Hit] = []
@@ -249,12 +153,14 @@ def _decoded(ruleset: RuleSet, data: bytes, ends: Ends, depth: int, floor: Confi
 def _unpacked(ruleset: RuleSet, data: bytes, ends: list[int], floor: Confidence) -> Iterator[Hit]:
     """Find what is in archives that stand in a text; in what they hold no further ones are looked for."""
     for text, start, stop, encoding in unpack_base64_archives(data, ends):
-        seen = ends_in(ruleset, text)
+        seen = scan_triggers(ruleset, text)
         for hit in _find(ruleset, text, seen, _DEPTH - 1, floor) if seen else ():
             yield replace(hit, start=start, end=stop, encoding=(*encoding, *hit.encoding))
 
 
-def _inside(ruleset: RuleSet, piece: DecodedPiece, ends: Ends, depth: int, floor: Confidence) -> list[Hit]:
+def _inside(
+    ruleset: RuleSet, piece: DecodedPiece, ends: EndsByTrigger, depth: int, floor: Confidence
+) -> list[Hit]:
     """Give what a decoded stretch holds by where it stands in the text it was decoded from."""
     found = []
     for hit in _find(ruleset, piece.text, ends, depth + 1, floor) if ends else ():
@@ -278,9 +184,9 @@ def _name_of(data: bytes, start: int, stop: int, more: str) -> bytes:
     ).digest()
 
 
-def _seen_in(ruleset: RuleSet, pieces: list[DecodedPiece]) -> Iterator[Ends]:
+def _seen_in(ruleset: RuleSet, pieces: list[DecodedPiece]) -> Iterator[EndsByTrigger]:
     """Give what the first pass sees in each piece, in all of them by one call: of base64 a text may be full."""
-    seen = first_pass(ruleset, b"\n".join(piece.text for piece in pieces)) if pieces else []
+    seen = scan_joined_texts(ruleset, b"\n".join(piece.text for piece in pieces)) if pieces else []
     at = start = 0
     for piece in pieces:
         stop = start + len(piece.text)
@@ -288,11 +194,13 @@ def _seen_in(ruleset: RuleSet, pieces: list[DecodedPiece]) -> Iterator[Ends]:
             at,
             bisect_left(seen, (stop + 2, 0), at),
         )  # what ends with the line break behind a piece may end with the piece
-        yield by_number((min(end, stop) - start, number) for end, number in seen[first:at] if end > start)
+        yield group_by_trigger(
+            (min(end, stop) - start, number) for end, number in seen[first:at] if end > start
+        )
         start = stop + 1
 
 
-def _touched(ruleset: RuleSet, piece: DecodedPiece, ends: Ends) -> Ends:
+def _touched(ruleset: RuleSet, piece: DecodedPiece, ends: EndsByTrigger) -> EndsByTrigger:
     """Give what is seen in a text where its decoded characters matter; the rest has been looked at as it stood, with these ends."""
     count = ruleset.count
     lines = piece.changed_lines()
@@ -311,12 +219,12 @@ def _touched(ruleset: RuleSet, piece: DecodedPiece, ends: Ends) -> Ends:
     return touched
 
 
-def _around(ruleset: RuleSet, piece: DecodedPiece, lines: Lines, ends: Ends) -> Ends:
+def _around(ruleset: RuleSet, piece: DecodedPiece, lines: Lines, ends: EndsByTrigger) -> EndsByTrigger:
     """Look for every trigger around the lines that have decoded characters. Those that look further than that were seen as it stood."""
-    near: Ends = defaultdict(list)
+    near: EndsByTrigger = defaultdict(list)
     text = memoryview(piece.text)
     for first, last in _windows(*lines):
-        for number, mine in ends_in(ruleset, text[first:last], first).items():
+        for number, mine in scan_triggers(ruleset, text[first:last], first).items():
             near[number] += mine
     start, stop = piece.start, piece.origin(len(text))
     for number, mine in ends.items():
@@ -349,84 +257,7 @@ def _in_changed_lines(text: bytes, lines: Lines, ends: list[int], back: int, jud
             yield end
 
 
-def _told_once(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
-    """Add what is written in an encoding, unless its value is known already and the rule knows no more of it.
-
-    Where a value and what it decodes to are both hits, a generic one gives way; of two generic ones the decoded one.
-    A rule that has decoded the value itself gives way to one that names it, and what is doubtful to whatever else there is.
-    """
-    if not decoded:
-        return plain
-    _complete(plain, decoded)
-    plain, decoded = _as_written_or_decoded(plain, decoded)
-    named = _overlaps(
-        hit.span for hit in decoded if hit.strength is not _GENERIC and hit.confidence is not _LOW
-    )
-    decoded = list(_not_known({reveal(hit.secret): _RANK[hit.strength] for hit in plain}, decoded))
-    paired = {
-        (hit.rule.id, reveal(part))
-        for hit in decoded
-        if hit.confidence is not _LOW
-        for part in hit.parts.values()
-    }
-    plain = [hit for hit in plain if hit.part is None or (hit.rule.id, reveal(hit.secret)) not in paired]
-    again = {reveal(hit.secret) for hit in decoded}
-    plain = [
-        hit
-        for hit in plain
-        if not ((hit.strength is _GENERIC or reveal(hit.secret) in again) and named(*hit.span))
-    ]
-    known = _overlaps(hit.span for hit in plain if not _is_doubtful(hit))
-    every = plain + [hit for hit in decoded if hit.strength is not _GENERIC or not known(*hit.span)]
-    surer = _overlaps(hit.span for hit in every if not _is_doubtful(hit))
-    doubtful = best(hit for hit in every if _is_doubtful(hit) and not surer(*hit.span))
-    return [*(hit for hit in every if not _is_doubtful(hit)), *doubtful]
-
-
-def _complete(plain: list[Hit], decoded: list[Hit]) -> None:
-    """Give secrets that stand there plainly the companions that are written in an encoding."""
-    known = {(hit.rule.id, hit.start): hit for hit in plain}
-    for hit in decoded:
-        if hit.parts and (same := known.get((hit.rule.id, hit.start))) is not None:
-            same.parts = hit.parts | same.parts
-
-
-def _as_written_or_decoded(plain: list[Hit], decoded: list[Hit]) -> tuple[list[Hit], list[Hit]]:
-    """Let what one rule finds at one place as it is written and decoded be told decoded; but an address writes its password in escapes."""
-    known = {(hit.rule.id, hit.start): hit for hit in plain if hit.strength is not _GENERIC}
-    less: set[int] = set()
-    for hit in decoded:
-        same = known.get((hit.rule.id, hit.start))
-        if same is not None and hit.confidence is not _LOW:
-            written = reveal(same.secret)
-            is_right = same.confidence is not _LOW and reveal(hit.secret) in {written, unquote(written)}
-            less.add(id(hit if is_right else same))
-    return [hit for hit in plain if id(hit) not in less], [hit for hit in decoded if id(hit) not in less]
-
-
-def _not_known(known: dict[str, int], hits: list[Hit]) -> Iterator[Hit]:
-    """Give the hits whose value is not known yet, or not by a rule that knows as much of it."""
-    for hit in hits:
-        value, rank = reveal(hit.secret), _RANK[hit.strength]
-        if rank < known.get(value, len(_RANK)):
-            known[value] = rank
-            yield hit
-
-
-def _overlaps(spans: Iterable[tuple[int, int]]) -> Shares:
-    """Give a function that tells whether a stretch shares a place with one of these."""
-    order = sorted(spans)
-    starts = [start for start, _ in order]
-    reached = list(accumulate((end for _, end in order), max))
-
-    def shares(start: int, end: int) -> bool:
-        before = bisect_left(starts, end)
-        return before > 0 and reached[before - 1] > start
-
-    return shares
-
-
-def characters(text: bytes) -> int:
+def count_characters(text: bytes) -> int:
     """Count the characters of UTF-8, however it was cut."""
     return len(text) if text.isascii() else len(text.translate(None, _CONTINUATION))
 
@@ -442,9 +273,9 @@ def _place(hits: list[Hit], data: bytes, at: tuple[int, int]) -> None:
             line += lines
             counted = begin = data.rfind(b"\n", counted, hit.start) + 1
             column = 1
-        column += characters(data[counted : hit.start])
+        column += count_characters(data[counted : hit.start])
         counted = hit.start
         hit.line, hit.column = line, column
         stop = data.find(b"\n", hit.end, hit.end + _ALLOW_WITHIN)
         around = data[max(begin, hit.start - _ALLOW_WITHIN) : stop if stop >= 0 else hit.end + _ALLOW_WITHIN]
-        hit.allowed = ALLOW in around
+        hit.allowed = ALLOW_MARK in around

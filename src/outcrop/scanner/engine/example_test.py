@@ -10,18 +10,18 @@ from outcrop.scanner.rules.example_templates import TemplateError, expand, marke
 from outcrop.scanner.rules.model import Rule
 
 
-def failures(rules: Sequence[Rule], ruleset: RuleSet) -> tuple[int, list[tuple[str, str]]]:
+def check_examples(rules: Sequence[Rule], ruleset: RuleSet) -> tuple[int, list[tuple[str, str]]]:
     """Run every example and counterexample: how many there are, and which do not hold (rule, reason)."""
     cases = [(rule, template, True) for rule in rules for template in rule.examples]
     cases += [(rule, template, False) for rule in rules for template in rule.counterexamples]
     return len(cases), [
         (rule.id, reason)
         for rule, template, wanted in cases
-        if (reason := fault(rule, template, ruleset, wanted=wanted))
+        if (reason := check_example(rule, template, ruleset, wanted=wanted))
     ]
 
 
-def fault(rule: Rule, template: str, ruleset: RuleSet, *, wanted: bool) -> str | None:
+def check_example(rule: Rule, template: str, ruleset: RuleSet, *, wanted: bool) -> str | None:
     """Say what is wrong with one case; None where it holds."""
     try:
         text, values = marked(expand(template, rule.id))

@@ -11,14 +11,14 @@ from urllib.parse import unquote, unquote_to_bytes
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import MASK, Secret, reveal
-from outcrop.scanner.engine.confirm import Hit
 from outcrop.scanner.engine.detect import find
+from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.text.archives import UnpackBudget, unpack_texts
 from outcrop.scanner.text.magic import needs_unpacking
 
-AROUND = 2  # lines before and after
-WIDTH = 200  # characters of a line
+CONTEXT_LINES = 2  # lines before and after
+MAX_LINE_WIDTH = 200  # characters of a line
 _REACH = 4_096  # bytes before and after a hit in which its lines are looked for
 _SHORT = 4  # what is shorter is masked where it was detected only: it stands in ordinary words
 _MOST = 2_000  # excerpts of one text: a dump of more credentials than these is not read line by line
@@ -30,7 +30,7 @@ _Span = tuple[
 ]  # where something is masked, and what stands there where that is exactly one value
 
 
-def excerpts_in(
+def excerpts_of_file(
     ruleset: RuleSet, content: bytes, wanted: Sequence[tuple[bytes, Hit]]
 ) -> list[Excerpt | None]:
     """Give the excerpt of each hit of a file, whose path names its member of an archive after `!`; None where there is none to give.
@@ -50,7 +50,9 @@ def excerpts_in(
         ]
         if mine:
             hits = [*mine, *find(ruleset, text, Confidence.LOW)]
-            given |= {id(hit): excerpt for hit, excerpt in zip(mine, excerpts(text, hits, mine), strict=True)}
+            given |= {
+                id(hit): excerpt for hit, excerpt in zip(mine, make_excerpts(text, hits, mine), strict=True)
+            }
         if len(given) == len(wanted):
             break
     return [given.get(id(hit)) for _, hit in wanted]
@@ -65,7 +67,7 @@ def _is_encoded(hit: Hit) -> bool:
     return bool(hit.encoding or hit.rule.decode)
 
 
-def excerpts(text: bytes, hits: Sequence[Hit], wanted: Sequence[Hit]) -> list[Excerpt | None]:
+def make_excerpts(text: bytes, hits: Sequence[Hit], wanted: Sequence[Hit]) -> list[Excerpt | None]:
     """Give the lines around some of a text's hits; whatever any of its hits has found in them is masked."""
     chosen = wanted[:_MOST]
     regions = [(max(0, hit.start - _REACH), min(len(text), hit.start + _REACH)) for hit in chosen]
@@ -78,7 +80,7 @@ def excerpts(text: bytes, hits: Sequence[Hit], wanted: Sequence[Hit]) -> list[Ex
     ]
 
 
-def masked_text(ruleset: RuleSet, text: str) -> str:
+def mask_text(ruleset: RuleSet, text: str) -> str:
     """Give a text with everything masked in it that a scan would report, also where it stands there URL-encoded."""
     data = text.encode("utf-8", "surrogatepass")
     hits = find(ruleset, data)
@@ -212,8 +214,8 @@ def _excerpt(text: bytes, hit: Hit, region: tuple[int, int], spans: Sequence[_Sp
     low, high = region
     lines, at = _lines(text, hit.start, low, high)
     # Neither end of the region may be in a line beside the hit's own: what is cut there could be a part of a value.
-    first = max(at - AROUND, 0 if low == 0 else min(1, at))
-    last = min(at + AROUND, len(lines) - (1 if high == len(text) else 2))
+    first = max(at - CONTEXT_LINES, 0 if low == 0 else min(1, at))
+    last = min(at + CONTEXT_LINES, len(lines) - (1 if high == len(text) else 2))
     last = max(last, at)
     shown = [
         _shown(text, line, spans, hit.start if n == at else None)
@@ -255,10 +257,14 @@ def _shown(text: bytes, line: tuple[int, int], spans: Sequence[_Span], around: i
         )
         at = min(stop, end)
     out = (out + _plain(text[at:end])).rstrip("\r")
-    if len(out) <= WIDTH:
+    if len(out) <= MAX_LINE_WIDTH:
         return out
-    left = max(0, min(centre - WIDTH // 2, len(out) - WIDTH))
-    return (_CUT if left else "") + out[left : left + WIDTH] + (_CUT if left + WIDTH < len(out) else "")
+    left = max(0, min(centre - MAX_LINE_WIDTH // 2, len(out) - MAX_LINE_WIDTH))
+    return (
+        (_CUT if left else "")
+        + out[left : left + MAX_LINE_WIDTH]
+        + (_CUT if left + MAX_LINE_WIDTH < len(out) else "")
+    )
 
 
 def _plain(piece: bytes) -> str:

@@ -26,7 +26,7 @@ IN_LINE = 2  # with the mark behind a value
 NEAR = 300  # as wide nearly all triggers are at most
 
 
-class Reach(NamedTuple):
+class TriggerReach(NamedTuple):
     """How far around a trigger's end something matters."""
 
     before: int
@@ -60,7 +60,7 @@ class RuleSet:
             set()
         )  # stretches by name in which nothing was found: versions of one file repeat them
         self._of_thread = local()
-        self._reach: dict[int, Reach] = {}
+        self._reach: dict[int, TriggerReach] = {}
         self._triggered: dict[int, list[tuple[Rule, CredentialForm]]] = {}
 
     def triggered(self, number: int) -> list[tuple[Rule, CredentialForm]]:
@@ -72,7 +72,7 @@ class RuleSet:
             ]
         return known
 
-    def reach(self, number: int) -> Reach:
+    def reach(self, number: int) -> TriggerReach:
         """Give how far around a trigger's end any of its forms looks, required companions included."""
         known = self._reach.get(number)
         if known is None:
@@ -95,27 +95,27 @@ class RuleSet:
         return scratch
 
 
-def _reach_of(rule: Rule, form: CredentialForm) -> Reach:
+def _reach_of(rule: Rule, form: CredentialForm) -> TriggerReach:
     more = max(
         (companion.within for companion in rule.companions if companion.required), default=0
     )  # others make no other finding of it
     before, after = form.reach
     if more:
-        return Reach(before + more, after + more)
+        return TriggerReach(before + more, after + more)
     if form.judge in LEAD_IN_CHARS:  # of a value the line is read, and somewhat more of what stands before it
-        return Reach(before, after, JUDGED_BEFORE + max(LEAD_IN_CHARS[form.judge]), form.judge)
-    return Reach(before, after, IN_LINE if form.window.single_line else None)
+        return TriggerReach(before, after, JUDGED_BEFORE + max(LEAD_IN_CHARS[form.judge]), form.judge)
+    return TriggerReach(before, after, IN_LINE if form.window.single_line else None)
 
 
-def _widest(reaches: list[Reach]) -> Reach:
+def _widest(reaches: list[TriggerReach]) -> TriggerReach:
     if len(reaches) == 1:
         return reaches[0]
     back = [reach.back for reach in reaches if reach.back is not None]
     before, after = max(reach.before for reach in reaches), max(reach.after for reach in reaches)
-    return Reach(before, after, max(back) if len(back) == len(reaches) else None)
+    return TriggerReach(before, after, max(back) if len(back) == len(reaches) else None)
 
 
-def load(
+def load_ruleset(
     own: Sequence[Path] = (),
     *,
     built_in: bool = True,
@@ -125,10 +125,10 @@ def load(
     """Load the built-in rules and a user's own, from the cache where these very files have been compiled before."""
     paths = [*([BUILT_IN_RULES] if built_in else []), *own]
     version = _version([*paths, *(_files_of(gitleaks) if gitleaks else [])], cache)
-    if cache is not None and (kept := _from_cache(cache, version)):
-        return kept
-    rules, notes = read(own, built_in=built_in, gitleaks=gitleaks, cache=cache)
-    made = make(rules, version, notes)
+    if cache is not None and (cached := _from_cache(cache, version)):
+        return cached
+    rules, notes = read_rules(own, built_in=built_in, gitleaks=gitleaks, cache=cache)
+    made = compile_ruleset(rules, version, notes)
     if cache is not None:
         _to_cache(cache, made)
     return made
@@ -140,12 +140,12 @@ def _files_of(gitleaks: Path) -> list[Path]:
     return [gitleaks, *extended(gitleaks)]
 
 
-def kept(cache: Path, version: str) -> RuleSet | None:
+def load_cached(cache: Path, version: str) -> RuleSet | None:
     """Give the very rules that another process has loaded, whatever has become of their files since; None where none are kept."""
     return _from_cache(cache, version)
 
 
-def read(
+def read_rules(
     own: Sequence[Path] = (),
     *,
     built_in: bool = True,
@@ -170,7 +170,7 @@ def read(
     ], list(notes)
 
 
-def make(rules: Sequence[Rule], version: str = "", notes: Sequence[str] = ()) -> RuleSet:
+def compile_ruleset(rules: Sequence[Rule], version: str = "", notes: Sequence[str] = ()) -> RuleSet:
     from outcrop.scanner.engine.hyperscan_db import compile_rules  # noqa: PLC0415 - nor what compiles them
 
     looked_for, database = compile_rules(rules)

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret, reveal
-from outcrop.scanner.engine.confirm import Hit
-from outcrop.scanner.engine.delta_scan import Version, see
-from outcrop.scanner.engine.detect import by_number, characters, ends_in, find, first_pass
+from outcrop.scanner.engine.delta_scan import FileVersion, scan_versions_triggers
+from outcrop.scanner.engine.detect import count_characters, find
+from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.engine.ruleset import RuleSet
+from outcrop.scanner.engine.triggers import group_by_trigger, scan_joined_texts, scan_triggers
 from outcrop.scanner.rules.cache_format import Rules
 from outcrop.scanner.rules.model import Rule, Strength
 from outcrop.scanner.text.magic import (
@@ -23,8 +24,8 @@ from outcrop.scanner.text.magic import (
     needs_unpacking,
 )
 
-PIECE = 32 << 20  # what is held in memory of a content that comes as a stream
-PART = 4 << 20  # what one process takes on of a large file, at most
+STREAM_PIECE_SIZE = 32 << 20  # what is held in memory of a content that comes as a stream
+MAX_PART_SIZE = 4 << 20  # what one process takes on of a large file, at most
 _OVERLAP = 256 << 10  # no credential is longer than this
 _CONTEXT = 64 << 10  # what stands before a credential and matters for it
 _NEAR = (
@@ -35,14 +36,14 @@ _ZIP_MEMBER = b"PK\3\4"  # where one is in a content, a zip may stand behind som
 
 
 @dataclass(slots=True)
-class Found:
+class ScanResult:
     """What one file holds: hits, each with its name inside an archive, and what could not be read."""
 
     hits: list[tuple[str, Hit]] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
 
 
-Wire = bytes  # what one file holds as it travels from a scanning process to the one that reports, and is kept there: a fifth of the size
+SerializedResult = bytes  # what one file holds as it travels from a scanning process to the one that reports, and is kept there: a fifth of the size
 
 _APART = (
     "rule",
@@ -52,7 +53,7 @@ _APART = (
 _FIELDS = tuple(name for name in Hit.__dataclass_fields__ if name not in _APART)
 
 
-def to_wire(found: Found) -> Wire:
+def serialize_result(found: ScanResult) -> SerializedResult:
     hits = [
         (
             inner,
@@ -66,9 +67,9 @@ def to_wire(found: Found) -> Wire:
     return marshal.dumps((hits, found.gaps))
 
 
-def from_wire(wire: Wire, rules: Rules) -> Found:
+def deserialize_result(wire: SerializedResult, rules: Rules) -> ScanResult:
     hits, gaps = marshal.loads(wire)  # noqa: S302 - one of our own processes wrote it
-    return Found(
+    return ScanResult(
         [(inner, _hit(rules[rules.ids[rule_id]], *fields)) for inner, rule_id, *fields in hits], gaps
     )
 
@@ -89,18 +90,18 @@ def _hit(rule: Rule, value: str, parts: dict[str, str], *plain: Any) -> Hit:
     )
 
 
-def scan_content(ruleset: RuleSet, data: bytes, floor: Confidence) -> Found:
+def scan_content(ruleset: RuleSet, data: bytes, floor: Confidence) -> ScanResult:
     """Scan a content that is in memory."""
     if not needs_unpacking(data):
-        return Found([("", hit) for hit in find(ruleset, data, floor)])
+        return ScanResult([("", hit) for hit in find(ruleset, data, floor)])
     from outcrop.scanner.text.archives import UnpackBudget, unpack_texts  # noqa: PLC0415 - most scans meet nothing that is packed
 
     budget = UnpackBudget()
     hits = [(name, hit) for name, text in unpack_texts(data, budget) for hit in find(ruleset, text, floor)]
-    return Found(hits, budget.gaps)
+    return ScanResult(hits, budget.gaps)
 
 
-class Stretch:
+class ContentBatch:
     """Many contents in one buffer, each by its name: a line break stands before each."""
 
     __slots__ = ("buffer", "contents", "length")
@@ -118,12 +119,14 @@ class Stretch:
         return bytes(memoryview(self.buffer)[start:stop])
 
 
-_NOTHING = Found()
+_NOTHING = ScanResult()
 
 
-def scan_stretch(ruleset: RuleSet, stretch: Stretch, floor: Confidence) -> Iterator[tuple[bytes, Found, int]]:
+def scan_batch(
+    ruleset: RuleSet, stretch: ContentBatch, floor: Confidence
+) -> Iterator[tuple[bytes, ScanResult, int]]:
     """Scan many small contents by one first pass, and look closer at those in which it saw something; give each with its size."""
-    seen = first_pass(ruleset, stretch.view)
+    seen = scan_joined_texts(ruleset, stretch.view)
     seen.append((stretch.length + 2, 0))
     buffer = stretch.buffer
     is_text = buffer.find(b"\0", 0, stretch.length) < 0
@@ -137,56 +140,65 @@ def scan_stretch(ruleset: RuleSet, stretch: Stretch, floor: Confidence) -> Itera
         if (buffer[start] in PACKED_FIRST_BYTES or not is_text) and needs_unpacking(buffer, start, stop):
             yield name, scan_content(ruleset, stretch.bytes(start, stop), floor), stop - start
         elif at > first:
-            mine = by_number((min(end, stop) - start, number) for end, number in seen[first:at])
+            mine = group_by_trigger((min(end, stop) - start, number) for end, number in seen[first:at])
             at -= seen[at - 1][0] > stop  # what ends at the line break behind this one may belong to the next
             hits = find(ruleset, stretch.bytes(start, stop), floor, ends=mine)
-            yield name, Found([("", hit) for hit in hits]), stop - start
+            yield name, ScanResult([("", hit) for hit in hits]), stop - start
         else:
             yield name, _NOTHING, stop - start
 
 
 def scan_versions(
-    ruleset: RuleSet, versions: Sequence[tuple[bytes, Version]], floor: Confidence
-) -> Iterator[tuple[bytes, Found, int]]:
+    ruleset: RuleSet, versions: Sequence[tuple[bytes, FileVersion]], floor: Confidence
+) -> Iterator[tuple[bytes, ScanResult, int]]:
     """Scan versions of files, each by its name and behind the one it was made of; give each with its size."""
-    see(ruleset, [version for _, version in versions if not needs_unpacking(version.content)])
+    scan_versions_triggers(
+        ruleset, [version for _, version in versions if not needs_unpacking(version.content)]
+    )
     for name, version in versions:
         content = version.content
-        if version.seen is None:
+        if version.matches is None:
             yield name, scan_content(ruleset, content, floor), len(content)
-        elif version.seen:
+        elif version.matches:
             yield (
                 name,
-                Found([("", hit) for hit in find(ruleset, content, floor, ends=by_number(version.ends()))]),
+                ScanResult(
+                    [
+                        ("", hit)
+                        for hit in find(
+                            ruleset, content, floor, ends=group_by_trigger(version.content_matches())
+                        )
+                    ]
+                ),
                 len(content),
             )
         else:
             yield name, _NOTHING, len(content)
 
 
-def scan_stream(ruleset: RuleSet, read: Callable[[int], bytes], floor: Confidence) -> Found:
+def scan_stream(ruleset: RuleSet, read: Callable[[int], bytes], floor: Confidence) -> ScanResult:
     """Scan a content piece by piece; archives larger than a piece are unpacked from what fits."""
-    piece = read(PIECE)
+    piece = read(STREAM_PIECE_SIZE)
     if has_packed_header(piece) or has_utf16_strings(piece) or _ZIP_MEMBER in piece:
-        whole = piece + read(_ARCHIVE - PIECE)
+        whole = piece + read(_ARCHIVE - STREAM_PIECE_SIZE)
         if needs_unpacking(whole):
             found = scan_content(ruleset, whole, floor)
             if read(1):
                 found.gaps.append("only the beginning of this archive was unpacked")
             return found
-        piece, read = whole[:PIECE], _again(whole[PIECE:], read)
+        piece, read = whole[:STREAM_PIECE_SIZE], _again(whole[STREAM_PIECE_SIZE:], read)
         del whole
-    found = Found()
+    found = ScanResult()
     part = _FIRST
     while piece:
-        more = read(PIECE - _OVERLAP - _CONTEXT)
+        more = read(STREAM_PIECE_SIZE - _OVERLAP - _CONTEXT)
         # What begins near the end of a piece is seen whole in the next one.
         stop = max(part.context, len(piece) - _OVERLAP) if more else len(piece) + 1
         found.hits += _hits_in(ruleset, piece, part, stop, floor)
         if not more and ends_with_zip(piece, before=part.offset):
             found.gaps.append("ends as an archive that is too large to be unpacked")
         kept = max(0, stop - _CONTEXT)
-        part = Part(part.offset + kept, stop - kept, PIECE, _after(piece[:kept], part.at))
+        part = TextPart(part.offset + kept, stop - kept, STREAM_PIECE_SIZE, _after(piece[:kept], part.at))
         piece = piece[kept:] + more if more else b""
     return found
 
@@ -197,7 +209,7 @@ def _again(data: bytes, read: Callable[[int], bytes]) -> Callable[[int], bytes]:
     return lambda size: early.read(size) or read(size)
 
 
-class Part(NamedTuple):
+class TextPart(NamedTuple):
     """Where a stretch of a large content begins, and how much of its beginning is only there because it may matter for the rest."""
 
     offset: int
@@ -215,34 +227,34 @@ class Part(NamedTuple):
         return max(0, min(size - self.context, self.length))
 
 
-_FIRST = Part(0, 0, PIECE, (1, 1))
+_FIRST = TextPart(0, 0, STREAM_PIECE_SIZE, (1, 1))
 
 
-def parts_of(read: Callable[[int], bytes], size: int, jobs: int = 1) -> Iterator[Part]:
+def split_into_parts(read: Callable[[int], bytes], size: int, jobs: int = 1) -> Iterator[TextPart]:
     """Cut a content of this size into parts, which several processes can scan in any order: as many for each, unless they became small."""
-    count = max(1, -(-size // PART))
+    count = max(1, -(-size // MAX_PART_SIZE))
     even = -(-count // jobs) * jobs
-    length = -(-size // even) if size // even >= max(PART // 2, _CONTEXT) else PART
+    length = -(-size // even) if size // even >= max(MAX_PART_SIZE // 2, _CONTEXT) else MAX_PART_SIZE
     part = _FIRST._replace(length=length)
     yield part
     text = read(length - _CONTEXT)
     for begin in range(length, size, length):
-        part = Part(begin - _CONTEXT, _CONTEXT, length, _after(text, part.at))
+        part = TextPart(begin - _CONTEXT, _CONTEXT, length, _after(text, part.at))
         yield part
         text = read(length)
 
 
-def scan_part(ruleset: RuleSet, data: bytes, part: Part, floor: Confidence) -> Found:
+def scan_part(ruleset: RuleSet, data: bytes, part: TextPart, floor: Confidence) -> ScanResult:
     """Scan one of the parts, given as many bytes from its offset on as it needs, or as there are."""
-    return Found(list(_hits_in(ruleset, data, part, part.context + part.length, floor)))
+    return ScanResult(list(_hits_in(ruleset, data, part, part.context + part.length, floor)))
 
 
 def _hits_in(
-    ruleset: RuleSet, data: bytes, part: Part, stop: int, floor: Confidence
+    ruleset: RuleSet, data: bytes, part: TextPart, stop: int, floor: Confidence
 ) -> Iterator[tuple[str, Hit]]:
     """Give the hits that begin behind a part's context and before a place in it: the others are told by its neighbours."""
     first = max(0, part.context - _NEAR)
-    ends = ends_in(ruleset, memoryview(data)[first : stop + _NEAR], first)
+    ends = scan_triggers(ruleset, memoryview(data)[first : stop + _NEAR], first)
     for hit in find(ruleset, data, floor, at=part.at, ends=ends):
         if part.context <= hit.start < stop:
             yield "", replace(hit, start=hit.start + part.offset, end=hit.end + part.offset)
@@ -251,4 +263,4 @@ def _hits_in(
 def _after(text: bytes, at: tuple[int, int]) -> tuple[int, int]:
     """Give the line and column of what follows a text that begins at these."""
     lines = text.count(b"\n")
-    return at[0] + lines, characters(text[text.rfind(b"\n") + 1 :]) + (1 if lines else at[1])
+    return at[0] + lines, count_characters(text[text.rfind(b"\n") + 1 :]) + (1 if lines else at[1])

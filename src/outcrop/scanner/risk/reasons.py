@@ -5,10 +5,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from outcrop.domain.finding import Confidence, Finding, SourceType, Validation, Visibility
-from outcrop.scanner.risk.score import Evidence, Score, caps, is_test_path, opens_everything
+from outcrop.scanner.risk.score import Evidence, Score, grants_full_access, is_test_path, score_caps
 from outcrop.scanner.rules.model import Impact, Strength
 
-MOST = {"liveness": 40, "detection": 20, "capability": 20, "exposure": 12, "still_there": 4, "spread": 4}
+MAX_POINTS = {
+    "liveness": 40,
+    "detection": 20,
+    "capability": 20,
+    "exposure": 12,
+    "still_there": 4,
+    "spread": 4,
+}
 
 _LIVENESS = {
     Validation.VALID: "the issuer accepts it",
@@ -42,7 +49,7 @@ _SPREAD = {0: "it stands in one place", 2: "it stands in 2 or 3 places"}
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class ScoreReason:
     """One part of a score: its points, the most it can have, and why. Of a cap the points are what it takes away."""
 
     name: str
@@ -51,11 +58,11 @@ class Reason:
     sentence: str
 
 
-def explain(detail: Mapping[str, Any] | None, finding: Finding) -> list[Reason]:
+def explain_stored_score(detail: Mapping[str, Any] | None, finding: Finding) -> list[ScoreReason]:
     """Explain the score of a stored finding from what is stored with it; of one that was imported nothing else is known."""
     if detail is None:
         return [
-            Reason(
+            ScoreReason(
                 "imported",
                 finding.composite_score,
                 100,
@@ -77,10 +84,10 @@ def explain(detail: Mapping[str, Any] | None, finding: Finding) -> list[Reason]:
         services_asked=bool(detail["asked"]),
     )
     made = Score(finding.composite_score, detail["parts"], detail["version"])
-    return reasons(evidence, made, finding.validation_detail.get("reason"))
+    return explain_score(evidence, made, finding.validation_detail.get("reason"))
 
 
-def reasons(evidence: Evidence, made: Score, why: str | None) -> list[Reason]:
+def explain_score(evidence: Evidence, made: Score, why: str | None) -> list[ScoreReason]:
     """Explain each part of a score, then the cap, where one has lowered the sum. `why` is what the verdict's reason says."""
     sentences = {
         "liveness": _liveness(evidence, why),
@@ -90,12 +97,12 @@ def reasons(evidence: Evidence, made: Score, why: str | None) -> list[Reason]:
         "still_there": _STILL_THERE.get(made.parts["still_there"], "it was not seen for more than 30 days"),
         "spread": _SPREAD.get(made.parts["spread"], "it stands in 4 places or more"),
     }
-    told = [Reason(name, made.parts[name], most, sentences[name]) for name, most in MOST.items()]
+    told = [ScoreReason(name, made.parts[name], most, sentences[name]) for name, most in MAX_POINTS.items()]
     total = sum(made.parts.values())
-    if lowering := [cap for cap in caps(evidence) if cap.most < total]:
+    if lowering := [cap for cap in score_caps(evidence) if cap.most < total]:
         lowest = min(lowering, key=lambda cap: cap.most)
         told.append(
-            Reason("cap", lowest.most - total, lowest.most, f"at most {lowest.most}: {lowest.sentence}")
+            ScoreReason("cap", lowest.most - total, lowest.most, f"at most {lowest.most}: {lowest.sentence}")
         )
     return told
 
@@ -120,7 +127,7 @@ def _detection(evidence: Evidence) -> Iterator[str]:
 
 
 def _capability(evidence: Evidence) -> str:
-    if everything := [label for label in evidence.services if opens_everything(label)]:
+    if everything := [label for label in evidence.services if grants_full_access(label)]:
         return f"it opens {everything[0]}"
     if evidence.services:
         more = len(evidence.services) - 1

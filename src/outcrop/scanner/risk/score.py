@@ -76,10 +76,10 @@ def score(evidence: Evidence) -> Score:
         "still_there": 4 if evidence.days_since_seen == 0 else 2 if evidence.days_since_seen <= 30 else 0,
         "spread": 0 if evidence.places < 2 else 2 if evidence.places < 4 else 4,
     }
-    return Score(float(min([sum(parts.values()), *(cap.most for cap in caps(evidence))])), parts)
+    return Score(float(min([sum(parts.values()), *(cap.most for cap in score_caps(evidence))])), parts)
 
 
-def opens_everything(label: str) -> bool:
+def grants_full_access(label: str) -> bool:
     """Tell whether a label stands for power over everything, for payments, or for private data."""
     return _EVERYTHING.search(label) is not None
 
@@ -107,29 +107,29 @@ def _detection(evidence: Evidence) -> int:
 
 
 def _capability(evidence: Evidence) -> int:
-    if any(map(opens_everything, evidence.services)):
+    if any(map(grants_full_access, evidence.services)):
         return 20
     if evidence.validation is Validation.VALID and evidence.services_asked and not evidence.services:
         return 2
     return _IMPACT[evidence.impact] + min(2 * max(len(evidence.services) - 1, 0), 8)
 
 
-class Cap(NamedTuple):
+class ScoreCap(NamedTuple):
     most: int
     sentence: str
 
 
-def caps(evidence: Evidence) -> list[Cap]:
+def score_caps(evidence: Evidence) -> list[ScoreCap]:
     """Give what the sum may not go beyond, and why."""
     found = []
     if evidence.validation is Validation.INVALID and evidence.validation_confidence is Confidence.HIGH:
-        found.append(Cap(15, "its issuer refuses it"))
+        found.append(ScoreCap(15, "its issuer refuses it"))
     if evidence.test_mode:
-        found.append(Cap(40, "it only works with made-up data"))
+        found.append(ScoreCap(40, "it only works with made-up data"))
     if evidence.canary:
-        found.append(Cap(10, "it is a known canary, laid out to be found"))
+        found.append(ScoreCap(10, "it is a known canary, laid out to be found"))
     if evidence.strength is Strength.GENERIC and evidence.validation is not Validation.VALID:
-        found.append(Cap(50, "it is a plain value that nobody has proven"))
+        found.append(ScoreCap(50, "it is a plain value that nobody has proven"))
     if evidence.validation is not Validation.VALID:
-        found.append(Cap(79, "it is not proven to work"))
+        found.append(ScoreCap(79, "it is not proven to work"))
     return found

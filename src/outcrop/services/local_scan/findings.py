@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from outcrop.domain.finding import Confidence, SourceType, Status, Validation
 from outcrop.domain.place import line_address
 from outcrop.domain.secret import Secret, reveal
-from outcrop.scanner.engine.confirm import Hit
+from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.risk.score import Evidence, score
 from outcrop.scanner.rules.allowlist import passes_at
 from outcrop.services.local_scan.options import TargetInfo

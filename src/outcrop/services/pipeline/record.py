@@ -20,7 +20,7 @@ from outcrop.domain.finding import (
 )
 from outcrop.domain.place import identity
 from outcrop.domain.secret import MASK, Secret, reveal
-from outcrop.scanner.engine.confirm import Hit
+from outcrop.scanner.engine.hit import Hit
 from outcrop.services.pipeline.context import ACTOR, RunContext, SourceKey, now
 from outcrop.services.pipeline.masking import SecretMasker
 from outcrop.services.pipeline.score import ScoreInputs, scored

@@ -12,7 +12,7 @@ from outcrop.domain.finding import Confidence, SourceType, Status, Visibility
 from outcrop.domain.place import identity
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import MASK, Secret, reveal
-from outcrop.scanner.engine.excerpt import excerpts_in
+from outcrop.scanner.engine.excerpt import excerpts_of_file
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import scan_content
 from outcrop.services.pipeline.context import RunContext, SourceKey, SourceReport, now
@@ -88,7 +88,7 @@ def _sightings(
     path = resource.path.encode("utf-8", "surrogateescape")
     held = scan_content(ruleset, resource.body, Confidence.MEDIUM)
     hits = hits_at_path(held, path)
-    excerpts = excerpts_in(
+    excerpts = excerpts_of_file(
         ruleset,
         resource.body,
         [(b"!" + inner.encode("utf-8", "surrogateescape"), hit) for inner, hit in hits],

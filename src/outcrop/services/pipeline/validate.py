@@ -8,7 +8,7 @@ from typing import Any
 
 from outcrop.domain.finding import Finding, Validation
 from outcrop.domain.secret import reveal
-from outcrop.scanner.engine.confirm import Hit
+from outcrop.scanner.engine.hit import Hit
 from outcrop.services.pipeline.context import RunContext, now
 from outcrop.services.pipeline.score import ScoreInputs, scored
 from outcrop.store import audit

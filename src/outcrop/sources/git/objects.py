@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import IO, NamedTuple, Self
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.engine.delta_scan import Version
+from outcrop.scanner.engine.delta_scan import FileVersion
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import (
-    Found,
-    Stretch,
-    Wire,
+    ContentBatch,
+    ScanResult,
+    SerializedResult,
+    scan_batch,
     scan_stream,
-    scan_stretch,
     scan_versions,
-    to_wire,
+    serialize_result,
 )
 from outcrop.sources.fork_pool import Emit
 from outcrop.sources.git import command
@@ -59,7 +59,7 @@ class MessageOf(bytes):
 class Read:
     """What a worker tells: hits by object, gaps by object, and how far it has come."""
 
-    hits: list[tuple[bytes, Wire]] = field(default_factory=list)
+    hits: list[tuple[bytes, SerializedResult]] = field(default_factory=list)
     gaps: list[tuple[bytes, str]] = field(default_factory=list)
     blobs: int = 0
     size: int = 0
@@ -80,7 +80,7 @@ def reader(
             if isinstance(found, str):
                 told.gaps.append((oid, found))
             elif found.hits or found.gaps:
-                told.hits.append((oid, to_wire(found)))
+                told.hits.append((oid, serialize_result(found)))
             if told.size - since > _REPORT_EVERY or len(told.hits) > 200:
                 emit(told)
                 told, since = Read(), 0
@@ -91,13 +91,13 @@ def reader(
 
 def scanned(
     repository: Repository, ruleset: RuleSet, floor: Confidence, batches: Iterable[list[bytes]]
-) -> Iterator[tuple[bytes, Found | str, int]]:
+) -> Iterator[tuple[bytes, ScanResult | str, int]]:
     """Scan files and messages one after the other; give each with what it holds, or why it could not be read, and its size."""
     for item in _read(repository, batches):
         if isinstance(item, list):
             yield from scan_versions(ruleset, item, floor)
-        elif isinstance(item, Stretch):
-            yield from scan_stretch(ruleset, item, floor)
+        elif isinstance(item, ContentBatch):
+            yield from scan_batch(ruleset, item, floor)
         elif item[1] is None:
             yield item[0], _MISSING, 0
         else:
@@ -158,14 +158,14 @@ def whole(repository: Repository, oids: list[bytes]) -> Iterator[Content]:
 
 
 def _one_by_one(item: "Item") -> Iterator[Content]:
-    if isinstance(item, Stretch):
+    if isinstance(item, ContentBatch):
         yield from ((oid, item.bytes(start, stop)) for oid, start, stop in item.contents)
     else:
         yield item
 
 
-Item = Stretch | tuple[bytes, Large | None]
-Versions = list[tuple[bytes, Version]]
+Item = ContentBatch | tuple[bytes, Large | None]
+Versions = list[tuple[bytes, FileVersion]]
 
 
 def _read(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[Item | Versions]:
@@ -205,7 +205,7 @@ def _from_packs(
             yield versions
 
 
-def _messages(packs: Packs, batch: Messages, left: list[bytes]) -> Iterator[Stretch]:
+def _messages(packs: Packs, batch: Messages, left: list[bytes]) -> Iterator[ContentBatch]:
     """Give the messages of a pack many at a time; note what is left to git."""
     buffer, contents = bytearray(b"\n"), list[tuple[bytes, int, int]]()
     for oid, start in zip(batch, batch.starts, strict=True):
@@ -218,15 +218,15 @@ def _messages(packs: Packs, batch: Messages, left: list[bytes]) -> Iterator[Stre
         contents.append((MessageOf(oid), begin, len(buffer)))
         buffer += b"\n"
         if len(buffer) > _AT_ONCE:
-            yield Stretch(buffer, len(buffer), contents)
+            yield ContentBatch(buffer, len(buffer), contents)
             buffer, contents = bytearray(b"\n"), []
     if contents:
-        yield Stretch(buffer, len(buffer), contents)
+        yield ContentBatch(buffer, len(buffer), contents)
 
 
 def _let_go(versions: Versions) -> None:
     for _, version in versions:
-        version.let_go()
+        version.drop_base()
 
 
 def _asked(repository: Repository, batches: Iterable[list[bytes]], *, cut: bool = True) -> Iterator[Item]:
@@ -305,7 +305,7 @@ class _CatFile:
             while True:
                 objects, at, ahead = self._whole_objects(buffer, at, length)
                 if objects:
-                    yield Stretch(buffer, at, objects)
+                    yield ContentBatch(buffer, at, objects)
                 if ahead is None:
                     break
                 if ahead.size < 0:

@@ -11,7 +11,7 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.ruleset import RuleSet
-from outcrop.scanner.engine.scan import Found, Wire, from_wire, to_wire
+from outcrop.scanner.engine.scan import ScanResult, SerializedResult, deserialize_result, serialize_result
 from outcrop.scanner.rules.cache_format import Rules
 from outcrop.sources.fork_pool import run_in_processes
 from outcrop.sources.git import attribution, command, objects, renames
@@ -295,7 +295,7 @@ def _note_gaps(repository: Repository, outcome: ScanOutcome) -> None:
     outcome.gaps += [("repository", gap) for gap in dict.fromkeys(repository.gaps)]
 
 
-def _telling(found: Mapping[bytes, Found], located: list[LocatedHit]) -> list[bytes]:
+def _telling(found: Mapping[bytes, ScanResult], located: list[LocatedHit]) -> list[bytes]:
     """Give the blobs that findings are told from, and those with gaps: while nothing changes the others say nothing more."""
     wanted = {blob for one in located for blob in (one.first_blob, one.tip_blob)}
     return [oid for oid, content in found.items() if oid in wanted or content.gaps]
@@ -310,18 +310,18 @@ def _batches(scan: Scan, seen: Seen, *, objects: bool, refs: bool) -> Iterator[l
         yield from (again[at : at + _AGAIN] for at in range(0, len(again), _AGAIN))
 
 
-class _Held(Mapping[bytes, Found]):
+class _Held(Mapping[bytes, ScanResult]):
     """What blobs hold, as it came: of a long history that is much, and each is looked at once or twice."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self._wires: dict[bytes, Wire] = {}
+        self._wires: dict[bytes, SerializedResult] = {}
 
-    def add(self, oid: bytes, wire: Wire) -> None:
+    def add(self, oid: bytes, wire: SerializedResult) -> None:
         self._wires[oid] = wire
 
-    def __getitem__(self, oid: bytes) -> Found:
-        return from_wire(self._wires[oid], self._rules)
+    def __getitem__(self, oid: bytes) -> ScanResult:
+        return deserialize_result(self._wires[oid], self._rules)
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._wires)
@@ -330,7 +330,7 @@ class _Held(Mapping[bytes, Found]):
         return len(self._wires)
 
 
-def _read(scan: Scan, batches: Iterable[list[bytes]], outcome: ScanOutcome) -> Mapping[bytes, Found]:
+def _read(scan: Scan, batches: Iterable[list[bytes]], outcome: ScanOutcome) -> Mapping[bytes, ScanResult]:
     found = _Held(scan.ruleset.rules)
     for told in run_in_processes(
         batches, objects.reader(scan.repository, scan.ruleset, scan.floor), scan.jobs
@@ -340,12 +340,12 @@ def _read(scan: Scan, batches: Iterable[list[bytes]], outcome: ScanOutcome) -> M
         for oid, wire in told.hits:
             found.add(oid, wire)
         for oid, reason in told.gaps:
-            found.add(oid, to_wire(Found(gaps=[reason])))
+            found.add(oid, serialize_result(ScanResult(gaps=[reason])))
         scan.progress(outcome)
     return found
 
 
-def _attribute(scan: Scan, seen: Seen, found: Mapping[bytes, Found], outcome: ScanOutcome) -> None:
+def _attribute(scan: Scan, seen: Seen, found: Mapping[bytes, ScanResult], outcome: ScanOutcome) -> None:
     gaps: list[str] = []
     tips = tips_of(scan.repository, gaps)
     order = attribution.commits(scan.repository, tips.commits, gaps) if found else tips.commits
@@ -369,7 +369,7 @@ def _by_path(found: Iterable[bytes], places: Places) -> dict[bytes, set[bytes]]:
 
 
 def _located(
-    found: Mapping[bytes, Found], places: Places, tips: set[tuple[bytes, bytes]]
+    found: Mapping[bytes, ScanResult], places: Places, tips: set[tuple[bytes, bytes]]
 ) -> Iterator[LocatedHit]:
     """Give one place per path and value: the oldest commit's line and column, and the line at the tip.
 
@@ -424,7 +424,7 @@ def _describe(repository: Repository, located: list[LocatedHit]) -> None:
             one.origin = described.get(one.origin.commit.encode(), one.origin)
 
 
-def _gaps_of(found: Mapping[bytes, Found], places: Places) -> Iterator[tuple[str, str]]:
+def _gaps_of(found: Mapping[bytes, ScanResult], places: Places) -> Iterator[tuple[str, str]]:
     """Tell what could not be read of which file."""
     for oid in sorted(found):
         path = next(iter(sorted(places.get(oid, ()))), None)

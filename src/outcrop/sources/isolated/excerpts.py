@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from outcrop.scanner.engine.excerpt import excerpts_in
+from outcrop.scanner.engine.excerpt import excerpts_of_file
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.sources import files
 from outcrop.sources.git import objects
@@ -53,7 +53,7 @@ def of_files(root: Path, ruleset: RuleSet) -> Callable[[list[LocatedHit]], None]
 
 
 def _add(ruleset: RuleSet, content: bytes, located: list[LocatedHit]) -> None:
-    found = excerpts_in(ruleset, content, [(one.path or b"", one.hit) for one in located])
+    found = excerpts_of_file(ruleset, content, [(one.path or b"", one.hit) for one in located])
     for one, excerpt in zip(located, found, strict=True):
         one.excerpt = excerpt
 

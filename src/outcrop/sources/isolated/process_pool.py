@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from outcrop.domain.errors import OperatorError
 from outcrop.net.guard import Egress
-from outcrop.scanner.engine.ruleset import RuleSet, kept, load
+from outcrop.scanner.engine.ruleset import RuleSet, load_cached, load_ruleset
 from outcrop.sources.isolated.repository_job import (
     JobResult,
     JobResultWire,
@@ -140,7 +140,7 @@ class _Child:
 def _serve(pipe: Connection, start: _Start, parent: int) -> None:
     """Be a child: run errands until the pipe or the parent ends."""
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    ruleset = kept(start.cache, start.version) or load(start.rules, cache=start.cache)
+    ruleset = load_cached(start.cache, start.version) or load_ruleset(start.rules, cache=start.cache)
     while True:
         try:
             errand = pipe.recv()

@@ -12,7 +12,7 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.net.guard import Egress
 from outcrop.scanner.engine.ruleset import RuleSet
-from outcrop.scanner.engine.scan import Found, Wire, from_wire, to_wire
+from outcrop.scanner.engine.scan import ScanResult, SerializedResult, deserialize_result, serialize_result
 from outcrop.sources import files
 from outcrop.sources.git import scan as git_scan
 from outcrop.sources.git.clone import COMMIT_REF, Remote, clone, fetch_commit, list_remote_refs
@@ -154,11 +154,11 @@ def _brought(outcome: ScanOutcome, add_excerpts: Callable[[list[LocatedHit]], No
 Place = tuple[
     bytes | None, tuple[str, str | None, int | None] | None, bool, int | None, set[bytes], Excerpt | None
 ]
-JobResultWire = tuple[Wire, list[Place], JobResult]
+JobResultWire = tuple[SerializedResult, list[Place], JobResult]
 
 
 def pack(brought: JobResult) -> JobResultWire:
-    found = to_wire(Found([("", one.hit) for one in brought.located]))
+    found = serialize_result(ScanResult([("", one.hit) for one in brought.located]))
     places = [
         (one.path, _told(one.origin), one.at_tip, one.current_line, one.blobs, one.excerpt)
         for one in brought.located
@@ -172,7 +172,7 @@ def _told(origin: CommitInfo | None) -> tuple[str, str | None, int | None] | Non
 
 
 def unpack(wire: JobResultWire, ruleset: RuleSet) -> JobResult:
-    hits = from_wire(wire[0], ruleset.rules).hits
+    hits = deserialize_result(wire[0], ruleset.rules).hits
     for (_, hit), (path, origin, at_tip, current_line, blobs, excerpt) in zip(hits, wire[1], strict=True):
         place = LocatedHit(
             hit,

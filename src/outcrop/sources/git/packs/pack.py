@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dulwich.errors import ApplyDeltaError
 
-from outcrop.scanner.engine.delta_scan import LEAST, Copied, Version
+from outcrop.scanner.engine.delta_scan import MIN_COPIED_RANGE, CopiedRange, FileVersion
 from outcrop.sources.git.packs.index import WIDTH, Index, indexes_in
 
 try:  # of dulwich only this, which is compiled: all of its reading of packs takes 30 ms to load
@@ -42,14 +42,14 @@ class Packs:
         self._packs = list(islice((pack for folder in folders for pack in _opened(folder)), _MOST_PACKS))
         self._by_index = {pack.index.path: pack for pack in self._packs}
         # From one that is no change to the last that was read: families are read one after the other.
-        self._path: dict[_Place, Version] = {}
+        self._path: dict[_Place, FileVersion] = {}
         self._size = 0
 
     def close(self) -> None:
         for pack in self._packs:
             pack.close()
 
-    def version(self, oid: bytes) -> Version | None:
+    def version(self, oid: bytes) -> FileVersion | None:
         """Give a file, and what it has from the one it is a change of; None where git is to be asked."""
         try:
             place = self._find(oid)
@@ -74,7 +74,7 @@ class Packs:
                 return pack, offset
         return None
 
-    def _read(self, place: _Place, kinds: Sequence[int]) -> Version:
+    def _read(self, place: _Place, kinds: Sequence[int]) -> FileVersion:
         """Read an object from the nearest that is kept, or that is no change; those between are made anew."""
         steps: list[tuple[_Place, bytes]] = []
         held = 0
@@ -82,7 +82,7 @@ class Packs:
         while (version := self._path.get(at)) is None:
             base, data = at[0].entry(at[1], kinds)
             if base is None:
-                version = Version(data)
+                version = FileVersion(data)
                 break
             steps.append((at, data))
             held += len(data)
@@ -106,7 +106,7 @@ class Packs:
             if last == place:
                 return
 
-    def _keep(self, place: _Place, version: Version) -> None:
+    def _keep(self, place: _Place, version: FileVersion) -> None:
         self._path[place] = version
         self._size += len(version.content)
         while self._size > _KEPT:
@@ -198,7 +198,7 @@ def head_of(data: bytes, at: int) -> tuple[int, int, int, int]:
     return kind, size, back, at
 
 
-def _changed(base: Version, delta: bytes, *, is_wanted: bool) -> Version:
+def _changed(base: FileVersion, delta: bytes, *, is_wanted: bool) -> FileVersion:
     """Carry a change out. What is only on the way to another one is not told apart."""
     _, at = _written(delta, 0)
     size, at = _written(delta, at)
@@ -206,8 +206,8 @@ def _changed(base: Version, delta: bytes, *, is_wanted: bool) -> Version:
         raise ValueError("an object that is large")
     content: bytes = apply_delta(base.content, delta)[0]
     if is_wanted and len(delta) * _SPARSE < size:
-        return Version(content, base, _copied(delta, at))
-    return Version(content)
+        return FileVersion(content, base, _copied(delta, at))
+    return FileVersion(content)
 
 
 def _written(data: bytes, at: int) -> tuple[int, int]:
@@ -222,15 +222,15 @@ def _written(data: bytes, at: int) -> tuple[int, int]:
             return number, at
 
 
-def _copied(delta: bytes, at: int) -> list[Copied]:
+def _copied(delta: bytes, at: int) -> list[CopiedRange]:
     """Give what a change copies, if it is enough to be of use; what it copies piece by piece, as one."""
-    copied: list[Copied] = []
+    copied: list[CopiedRange] = []
     start = place = origin = 0  # what is at hand began in the new text and in the old one
     while at < len(delta):
         sign = delta[at]
         at += 1
         if sign < 0x80:
-            if place - start >= LEAST:
+            if place - start >= MIN_COPIED_RANGE:
                 copied.append((start, place, origin))
             at += sign
             place += sign
@@ -243,11 +243,11 @@ def _copied(delta: bytes, at: int) -> list[Copied]:
         if start == place:
             origin = source
         elif source != origin + place - start:
-            if place - start >= LEAST:
+            if place - start >= MIN_COPIED_RANGE:
                 copied.append((start, place, origin))
             start, origin = place, source
         place += size or 1 << 16
-    if place - start >= LEAST:
+    if place - start >= MIN_COPIED_RANGE:
         copied.append((start, place, origin))
     return copied
 
