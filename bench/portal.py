@@ -22,7 +22,7 @@ from bench import corpus
 from bench.measure import table
 from outcrop.domain.account import Account, Plan, Role
 from outcrop.domain.errors import NotFoundError
-from outcrop.runtime import Session, open_session
+from outcrop.runtime import CommandSession, open_session
 from outcrop.services import accounts, exchange, keys
 from outcrop.settings import Settings
 
@@ -73,7 +73,7 @@ async def _fill(folder: Path, count: int) -> str:
         return new.token
 
 
-async def _account(session: Session, folder: Path, count: int) -> Account:
+async def _account(session: CommandSession, folder: Path, count: int) -> Account:
     try:
         return await accounts.get_account(session.db, "portal")
     except NotFoundError:

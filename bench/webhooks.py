@@ -26,7 +26,7 @@ from outcrop.domain.finding import Action
 from outcrop.domain.slots import MAX_SLOTS
 from outcrop.net.guard import Egress
 from outcrop.net.post import PostClient
-from outcrop.runtime import prepare
+from outcrop.runtime import prepare_database
 from outcrop.services import accounts, exchange, webhooks
 from outcrop.services.delivery import DeliveryWorker
 from outcrop.services.findings import close_finding
@@ -172,7 +172,7 @@ async def _measure(url: str, work: Path, receiver: Receiver, arguments: argparse
         "OUTCROP_EGRESS_CA_FILE": str(work / "cert.pem"),
         "OUTCROP_VALIDATE": "off",
     }
-    keys = await prepare(settings, url)
+    keys = await prepare_database(settings, url)
     async with database.open_pool(url, size=8, statement_timeout=60) as pool:
         bench = Bench(pool, keys, receiver, environment)
         await _throughput(bench, arguments.events, arguments.pairs)

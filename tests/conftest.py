@@ -19,7 +19,7 @@ from argon2 import PasswordHasher
 
 from outcrop.cli import session
 from outcrop.logs import set_up_logs
-from outcrop.runtime import prepare
+from outcrop.runtime import prepare_database
 from outcrop.settings import Settings
 from outcrop.store import keyring
 from outcrop.store.embedded.server import embedded_postgres
@@ -127,7 +127,7 @@ def settings(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Set
 @pytest.fixture(scope="session")
 def keys(settings: Settings, database_url: str) -> Keyring:
     """The schema is there and the keys are made."""
-    return asyncio.run(prepare(settings, database_url))
+    return asyncio.run(prepare_database(settings, database_url))
 
 
 @pytest.fixture(scope="session")

@@ -63,7 +63,7 @@ class NoteCleaner:
 
 async def _without_known(db: Connection, keys: Keyring, account_id: int, text: str) -> str:
     """Mask the credentials of the account's findings that stand in a text as words, whatever the rules would say of them."""
-    words = {keys.fingerprint_of(word): word for word in map(Secret, _words(text))}
+    words = {keys.compute_fingerprint(word): word for word in map(Secret, _words(text))}
     known = await table.select_secret_types(db, account_id, list(words)) if words else {}
     for fingerprint, type_ in sorted(known.items(), key=lambda one: -len(reveal(words[one[0]]))):
         text = Secret(reveal(words[fingerprint]), mask_all=is_password(type_)).masked_within(text)

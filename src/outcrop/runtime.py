@@ -14,7 +14,7 @@ from outcrop.store.keyring import Keyring, OperatorKey, unlock_keyring
 
 
 @contextmanager
-def database_url(settings: Settings) -> Iterator[str]:
+def open_database(settings: Settings) -> Iterator[str]:
     """Give the address of the database: the operator's, or the embedded one for as long as it is needed."""
     if settings.database_url is not None:
         yield settings.database_url
@@ -28,7 +28,7 @@ def operator_key(settings: Settings) -> OperatorKey:
     return OperatorKey(text, settings.secret_key_file)
 
 
-async def prepare(settings: Settings, url: str) -> Keyring:
+async def prepare_database(settings: Settings, url: str) -> Keyring:
     """Bring the schema up to date and unlock the keys: what cannot be served is told before anything is."""
     async with await database.connect(url) as db:
         await schema.migrate(db)
@@ -36,7 +36,7 @@ async def prepare(settings: Settings, url: str) -> Keyring:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class CommandSession:
     """One connection to a database that is migrated and unlocked: what a command works with."""
 
     db: Connection
@@ -44,12 +44,12 @@ class Session:
 
 
 @asynccontextmanager
-async def open_session(settings: Settings) -> AsyncIterator[Session]:
+async def open_session(settings: Settings) -> AsyncIterator[CommandSession]:
     async with AsyncExitStack() as stack:
-        url = stack.enter_context(database_url(settings))
+        url = stack.enter_context(open_database(settings))
         db = await stack.enter_async_context(await database.connect(url))
         await schema.migrate(db)
-        yield Session(db, await unlock_keyring(db, operator_key(settings), os.urandom(80)))
+        yield CommandSession(db, await unlock_keyring(db, operator_key(settings), os.urandom(80)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ async def open_runtime(
     settings: Settings, *, pool_size: int, statement_timeout: float
 ) -> AsyncIterator[Runtime]:
     async with AsyncExitStack() as stack:
-        url = stack.enter_context(database_url(settings))
-        keys = await prepare(settings, url)
+        url = stack.enter_context(open_database(settings))
+        keys = await prepare_database(settings, url)
         pool = await stack.enter_async_context(
             database.open_pool(url, size=pool_size, statement_timeout=statement_timeout)
         )

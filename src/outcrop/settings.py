@@ -125,7 +125,7 @@ def load_settings() -> Settings:
     return _read(Settings)
 
 
-def environment_settings() -> Settings:
+def load_environment_settings() -> Settings:
     """Read the settings of the environment alone: a `.env` may belong to what is scanned. What it forbids stays forbidden."""
     given = _read(lambda: Settings(_env_file=None))
     try:

@@ -158,7 +158,7 @@ from outcrop.cli import main
 from outcrop.services import backup as service
 from outcrop.store.backup import archive, tables
 where, number, how = sys.argv[1:4]
-owner = {"end": archive.ArchiveWriter, "copy_table_in": tables, "_end_runs": service}[where]
+owner = {"end_table": archive.ArchiveWriter, "copy_table_in": tables, "_end_runs": service}[where]
 real, calls = getattr(owner, where), itertools.count(1)
 def struck(*given, **more):
     if next(calls) == int(number):
@@ -194,7 +194,7 @@ def test_a_backup_that_is_broken_off_leaves_no_file(
 ) -> None:
     before = sorted(tmp_path.iterdir())
     for how, code in (("SIGKILL", -signal.SIGKILL), ("SIGINT", 130), ("SIGTERM", 143)):
-        assert struck(environment, tmp_path, "end", "6", how, "backup", "new.backup")[0] == code
+        assert struck(environment, tmp_path, "end_table", "6", how, "backup", "new.backup")[0] == code
         assert sorted(tmp_path.iterdir()) == before
 
 
@@ -228,6 +228,8 @@ def test_a_disk_that_is_full_is_one_line_and_leaves_no_file(
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
     before = sorted(tmp_path.iterdir())
-    code, said = struck(environment, tmp_path, "end", "0", "SIGKILL", "backup", "new.backup", limit=limit)
+    code, said = struck(
+        environment, tmp_path, "end_table", "0", "SIGKILL", "backup", "new.backup", limit=limit
+    )
     assert (code, said) == (2, f"outcrop: cannot write {tmp_path / 'new.backup'}: File too large\n")
     assert sorted(tmp_path.iterdir()) == before

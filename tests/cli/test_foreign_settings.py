@@ -2,7 +2,7 @@
 
 import pytest
 
-from outcrop.settings import environment_settings, load_settings
+from outcrop.settings import load_environment_settings, load_settings
 
 FOREIGN = """
 OUTCROP_GITHUB_API_URL=https://api.foreign.example
@@ -21,25 +21,25 @@ def here(tmp_path, monkeypatch):
 
 
 def test_a_file_of_settings_in_what_is_scanned_opens_nothing(here):
-    usual = environment_settings()
+    usual = load_environment_settings()
     (here / ".env").write_text(FOREIGN)
     assert load_settings().github_api_url == "https://api.foreign.example", (
         "the file is one that the service would read"
     )
-    assert environment_settings() == usual
+    assert load_environment_settings() == usual
 
 
 def test_what_it_forbids_is_forbidden(here):
     (here / ".env").write_text("OUTCROP_VALIDATE=off\nOUTCROP_EGRESS_CLOSED=true\n")
-    settings = environment_settings()
+    settings = load_environment_settings()
     assert (settings.validate_, settings.egress_closed) == ("off", True)
 
 
 def test_one_that_cannot_be_read_asks_nobody_and_ends_nothing(here):
     (here / ".env").write_text("OUTCROP_VALIDATE=perhaps\n")
-    assert environment_settings().validate_ == "off"
+    assert load_environment_settings().validate_ == "off"
 
 
 def test_the_environment_counts(here, monkeypatch):
     monkeypatch.setenv("OUTCROP_GITHUB_API_URL", "https://github.corp.example/api/v3")
-    assert environment_settings().github_api_url == "https://github.corp.example/api/v3"
+    assert load_environment_settings().github_api_url == "https://github.corp.example/api/v3"

@@ -7,7 +7,7 @@ import pytest
 from outcrop.cli.demo import own_settings
 from outcrop.demo.account import find_account
 from outcrop.domain.errors import OperatorError
-from outcrop.runtime import Session
+from outcrop.runtime import CommandSession
 from tests.support.backend import Backend, now
 
 
@@ -15,7 +15,7 @@ def test_a_database_that_others_use_is_not_touched(backend: Backend) -> None:
     backend.tenant()
     before = backend.sql("SELECT count(*) FROM accounts")
     with pytest.raises(OperatorError, match="let OUTCROP_DATA_DIR name another folder"):
-        backend.run(lambda db: find_account(Session(db, backend.keys), now()))
+        backend.run(lambda db: find_account(CommandSession(db, backend.keys), now()))
     assert backend.sql("SELECT count(*) FROM accounts") == before
 
 

@@ -136,8 +136,8 @@ def test_a_stored_credential_opens_after_a_restore_and_is_in_no_backup_in_plain_
         CREDENTIAL.encode(),
         customer.secret.encode(),
         SECRET_KEY.encode(),
-        office.backend.keys.data,
-        office.backend.keys.fingerprint,
+        office.backend.keys.data_key,
+        office.backend.keys.fingerprint_key,
     ):
         for written in (secret, secret.hex().encode()):
             assert written not in text
@@ -291,7 +291,7 @@ def test_a_backup_of_an_older_schema_is_migrated_and_counts_are_right(
 def sealed(header: ArchiveHeader, office: Office) -> bytes:
     """A file that the database's own keys vouch for, without a table."""
     file = io.BytesIO()
-    ArchiveWriter(file, header).seal(office.backend.keys.vouch_for)
+    ArchiveWriter(file, header).finish(office.backend.keys.compute_backup_mac)
     return file.getvalue()
 
 
@@ -341,7 +341,9 @@ def test_a_rotation_that_is_under_way_is_left_alone_and_either_key_will_do(
 
 def test_a_file_that_somebody_without_the_keys_has_sealed_is_refused(office: Office, file: bytes) -> None:
     forged = io.BytesIO()
-    ArchiveWriter(forged, checked(file).header).seal(keyring.Keyring(b"d" * 32, b"f" * 32).vouch_for)
+    ArchiveWriter(forged, checked(file).header).finish(
+        keyring.Keyring(b"d" * 32, b"f" * 32).compute_backup_mac
+    )
     with pytest.raises(BadInputError, match="was altered"):
         checked(forged.getvalue())
 
@@ -371,13 +373,13 @@ def test_a_file_with_other_tables_is_refused_and_nothing_is_left(
             columns = (
                 stored.columns[:-1] if tables_of == "columns" and stored.name == "views" else stored.columns
             )
-            writer.begin(
+            writer.begin_table(
                 "pg_authid" if tables_of == "unknown" and stored.name == "views" else stored.name, columns
             )
             for piece in pieces:
-                writer.take(piece)
-            writer.end(stored.rows + (tables_of == "rows" and stored.name == "views"))
-    writer.seal(office.backend.keys.vouch_for)
+                writer.add_rows(piece)
+            writer.end_table(stored.rows + (tables_of == "rows" and stored.name == "views"))
+    writer.finish(office.backend.keys.compute_backup_mac)
     with pytest.raises(BadInputError, match="does not hold the tables of schema"):
         restored(barren, out.getvalue())
     assert tables(barren) == set()
@@ -400,11 +402,11 @@ def test_rows_that_the_database_does_not_take_are_told_without_their_values(
     archive, out = ArchiveReader(io.BytesIO(file), "it"), io.BytesIO()
     writer = ArchiveWriter(out, archive.header)
     for stored in archive.tables():
-        writer.begin(stored.name, stored.columns)
+        writer.begin_table(stored.name, stored.columns)
         for piece in stored.pieces:
-            writer.take(piece.replace(b"growth", b"\\xff\\xfe") if stored.name == "accounts" else piece)
-        writer.end(stored.rows)
-    writer.seal(office.backend.keys.vouch_for)
+            writer.add_rows(piece.replace(b"growth", b"\\xff\\xfe") if stored.name == "accounts" else piece)
+        writer.end_table(stored.rows)
+    writer.finish(office.backend.keys.compute_backup_mac)
     with pytest.raises(OutcropError) as told, database.convert_database_errors("nothing was restored"):
         restored(barren, out.getvalue())
     assert told.value.message == "nothing was restored: CharacterNotInRepertoire"

@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from outcrop import worker
 from outcrop.domain.scan import COUNTERS, ScanStatus, Trigger
 from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, TargetSpec
-from outcrop.runtime import prepare
+from outcrop.runtime import prepare_database
 from outcrop.services import accounts
 from outcrop.services import targets as target_service
 from outcrop.services.pipeline import plan
@@ -519,7 +519,7 @@ def test_a_migrated_database_needs_nothing_of_the_queue(empty: str) -> None:
 
 def test_many_processes_may_prepare_a_fresh_database_at_once(empty: str, settings: Settings) -> None:
     async def main() -> None:
-        await asyncio.gather(*(prepare(settings, empty) for _ in range(4)))
+        await asyncio.gather(*(prepare_database(settings, empty) for _ in range(4)))
 
     asyncio.run(main())
 

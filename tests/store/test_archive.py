@@ -27,10 +27,10 @@ def written() -> bytes:
     file = io.BytesIO()
     writer = ArchiveWriter(file, HEADER)
     for table in ("accounts", "members"):
-        writer.begin(table, ["id", "slug"])
-        writer.take(ROWS)
-        writer.end(30)
-    writer.seal(vouch)
+        writer.begin_table(table, ["id", "slug"])
+        writer.add_rows(ROWS)
+        writer.end_table(30)
+    writer.finish(vouch)
     assert writer.size == len(file.getvalue())
     return file.getvalue()
 
@@ -59,8 +59,8 @@ def test_what_was_written_is_read() -> None:
     assert archive.header == HEADER
     found = [(table.name, table.columns, b"".join(table.pieces), table.rows) for table in archive.tables()]
     assert found == [("accounts", ["id", "slug"], ROWS, 30), ("members", ["id", "slug"], ROWS, 30)]
-    assert archive.code == vouch(archive.digest)
-    assert archive.read == len(written())
+    assert archive.mac == vouch(archive.digest)
+    assert archive.bytes_read == len(written())
 
 
 def test_a_file_that_ends_anywhere_before_its_end_is_refused() -> None:
@@ -78,7 +78,7 @@ def test_a_file_with_one_other_bit_anywhere_is_refused() -> None:
         altered = bytearray(whole)
         altered[place] ^= 1 << place % 8
         if place >= len(whole) - 32:  # the code, which takes the keys to look at
-            assert read(bytes(altered)).code != vouch(read(whole).digest)
+            assert read(bytes(altered)).mac != vouch(read(whole).digest)
             continue
         with pytest.raises(BadInputError):
             read(bytes(altered))
@@ -128,11 +128,11 @@ def test_a_file_that_is_put_together_otherwise_is_refused(data: bytes) -> None:
 def test_rows_are_held_in_pieces_however_they_come() -> None:
     file = io.BytesIO()
     writer = ArchiveWriter(file, HEADER)
-    writer.begin("etags", ["body"])
+    writer.begin_table("etags", ["body"])
     large = os.urandom(PIECE_SIZE * 2 + 5)
-    writer.take(large)
-    writer.end(1)
-    writer.seal(vouch)
+    writer.add_rows(large)
+    writer.end_table(1)
+    writer.finish(vouch)
     table = next(ArchiveReader(io.BytesIO(file.getvalue()), "it").tables())
     pieces = list(table.pieces)
     assert [len(piece) for piece in pieces] == [PIECE_SIZE, PIECE_SIZE, 5]

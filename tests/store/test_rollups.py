@@ -22,7 +22,7 @@ from psycopg.types.json import Jsonb
 from outcrop.domain.account import Account, Plan, Role, token_digest
 from outcrop.domain.finding import Action, Confidence, Finding, SourceType, Status, Validation, Visibility
 from outcrop.domain.paging import FindingQuery
-from outcrop.runtime import prepare
+from outcrop.runtime import prepare_database
 from outcrop.services import accounts
 from outcrop.services import findings as triage
 from outcrop.settings import Settings
@@ -62,7 +62,7 @@ def store(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory
     settings = Settings(
         _env_file=None, database_url=url, data_dir=tmp_path_factory.mktemp("data"), secret_key=SECRET_KEY
     )
-    with Backend(settings, asyncio.run(prepare(settings, url)), "http://127.0.0.1") as backend:
+    with Backend(settings, asyncio.run(prepare_database(settings, url)), "http://127.0.0.1") as backend:
         yield backend
 
 

@@ -20,7 +20,7 @@ from outcrop.logs import set_up_logs
 from outcrop.net import post
 from outcrop.net.guard import Egress
 from outcrop.net.post import PostClient
-from outcrop.runtime import prepare
+from outcrop.runtime import prepare_database
 from outcrop.services import delivery
 from outcrop.services.delivery import DeliveryWorker
 from outcrop.settings import Settings
@@ -188,7 +188,7 @@ def main() -> None:
     egress = Egress.parse(["127.0.0.0/8"], [f"{HOST}:443=127.0.0.1:{port}"], Path(ca_file))
     set_up_logs("error", "json")
     delivery._POLL = 0.05
-    parent = Parent(url, asyncio.run(prepare(settings, url)), egress)
+    parent = Parent(url, asyncio.run(prepare_database(settings, url)), egress)
     for line in sys.stdin:
         name, _, rest = line.strip().partition(" ")
         done: object = parent.die(rest) if name == "die" else parent.race(**json.loads(rest))

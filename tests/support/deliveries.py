@@ -13,7 +13,7 @@ from outcrop.domain.account import Account, Plan
 from outcrop.domain.events import Event, EventType
 from outcrop.net.guard import Egress
 from outcrop.net.post import PostClient
-from outcrop.runtime import prepare
+from outcrop.runtime import prepare_database
 from outcrop.services import accounts, webhooks
 from outcrop.services.delivery import SLOTS, DeliveryWorker
 from outcrop.settings import Settings
@@ -123,7 +123,7 @@ async def deliver_all(
 @contextmanager
 def open_office(url: str, folder: Path) -> Iterator[Office]:
     settings = Settings(_env_file=None, database_url=url, data_dir=folder, secret_key=SECRET_KEY)
-    with Backend(settings, asyncio.run(prepare(settings, url)), "http://127.0.0.1") as backend:
+    with Backend(settings, asyncio.run(prepare_database(settings, url)), "http://127.0.0.1") as backend:
         yield Office(backend)
 
 

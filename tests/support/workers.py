@@ -20,7 +20,7 @@ import psycopg
 
 from outcrop.domain.scan import Trigger
 from outcrop.domain.target import OPTIONS, TargetKind, TargetSpec
-from outcrop.runtime import prepare
+from outcrop.runtime import prepare_database
 from outcrop.services.pipeline.enqueue import start_run
 from outcrop.settings import Settings
 from outcrop.store.db import Connection
@@ -243,7 +243,9 @@ def house(folder: Path, url: str) -> Iterator[House]:
         silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         egress = together(folder, git.egress, github.egress)
         server = stack.enter_context(running_server(settings, rate_limit=0))
-        backend = stack.enter_context(Backend(settings, asyncio.run(prepare(settings, url)), server.base_url))
+        backend = stack.enter_context(
+            Backend(settings, asyncio.run(prepare_database(settings, url)), server.base_url)
+        )
         environment = os.environ | {
             "OUTCROP_DATABASE_URL": url,
             "OUTCROP_SECRET_KEY": SECRET_KEY,

@@ -20,7 +20,7 @@ from outcrop.domain.account import Account
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.target import Target
 from outcrop.logs import set_up_logs
-from outcrop.runtime import database_url, open_session
+from outcrop.runtime import open_database, open_session
 from outcrop.settings import Settings, load_settings
 
 _STARTS_WITHIN = 60.0  # seconds; the first time, rules are compiled meanwhile
@@ -55,7 +55,7 @@ async def _demo(settings: Settings, listening: Listening) -> None:
     _show(
         "demo   the code host, the web site, the receiver and all issuers are stand-ins on this machine; nothing else is connected to"
     )
-    with database_url(settings) as url:
+    with open_database(settings) as url:
         own = settings.model_copy(update={"database_url": url})
         async with open_stand_ins(folder, cli.now(), _show) as stand_ins, open_session(own) as session:
             account, made = await find_account(session, cli.now())

@@ -13,7 +13,7 @@ from outcrop.cli import session as cli
 from outcrop.cli.progress import bytes_done
 from outcrop.cli.session import AsJson, run, show, show_all, start
 from outcrop.domain.errors import BadInputError
-from outcrop.runtime import database_url, open_session, operator_key
+from outcrop.runtime import open_database, open_session, operator_key
 from outcrop.services import backup as backups
 from outcrop.services import maintenance
 from outcrop.store import db as database
@@ -30,7 +30,7 @@ def migrate(as_json: AsJson = False) -> None:
     settings = start()
 
     async def main() -> list[str]:
-        with database_url(settings) as url:
+        with open_database(settings) as url:
             async with await database.connect(url) as db:
                 return await schema.migrate(db)
 
@@ -42,7 +42,7 @@ def doctor(as_json: AsJson = False) -> None:
     settings = start()
 
     async def main() -> list[maintenance.HealthCheck]:
-        with database_url(settings) as url:
+        with open_database(settings) as url:
             async with await database.connect(url) as db:
                 return await maintenance.run_health_checks(db, operator_key(settings))
 
@@ -66,7 +66,7 @@ def backup(
     settings, moment = start(), cli.now()
 
     async def main(target: BinaryIO, told: Callable[[int], None]) -> backups.BackupSummary:
-        with database_url(settings) as url:
+        with open_database(settings) as url:
             async with await database.connect(url) as db:
                 cli.step_back(db.info.backend_pid if settings.database_url is None else None)
                 return await backups.write_backup(
@@ -104,7 +104,7 @@ def restore(
         with bytes_done("checking", size) as told:
             checked = await backups.verify_backup(source, str(file), operator_key(settings), progress=told)
         source.seek(0)
-        with bytes_done("restoring", size) as told, database_url(settings) as url:
+        with bytes_done("restoring", size) as told, open_database(settings) as url:
             async with await database.connect(url) as db, db.transaction():
                 return checked, await backups.restore_backup(
                     db, source, str(file), checked, by=cli.OPERATOR, now=moment, progress=told

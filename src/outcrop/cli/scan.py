@@ -199,10 +199,10 @@ def _reach(targets: list[str]) -> dict[str, Any]:
     if all(":" not in target or os.path.exists(target) for target in targets):  # noqa: PTH110 - a name may be too long for a path
         return {}
     from outcrop.net.guard import Egress  # noqa: PLC0415 - a scan of files needs none of it
-    from outcrop.settings import environment_settings  # noqa: PLC0415
+    from outcrop.settings import load_environment_settings  # noqa: PLC0415
     from outcrop.sources.remote import RemoteAccess  # noqa: PLC0415
 
-    settings = environment_settings()
+    settings = load_environment_settings()
     egress = Egress.from_settings(settings)
     token = (
         None
@@ -216,9 +216,9 @@ def _validated(report: ScanReport, *, only_valid: bool) -> bool:
     """Ask issuers about what was found; tell whether that is switched on. Nothing is loaded for it where nothing was found."""
     if not report.findings:
         return True
-    from outcrop.settings import environment_settings  # noqa: PLC0415
+    from outcrop.settings import load_environment_settings  # noqa: PLC0415
 
-    settings = environment_settings()
+    settings = load_environment_settings()
     if settings.validate_ == "off":
         if only_valid:
             raise BadInputError("--only-valid needs issuers to be asked, and OUTCROP_VALIDATE=off asks none")

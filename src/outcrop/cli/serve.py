@@ -17,7 +17,7 @@ import typer
 
 from outcrop.cli.session import run, start
 from outcrop.domain.errors import BadInputError, OperatorError
-from outcrop.runtime import database_url, open_runtime, prepare
+from outcrop.runtime import open_database, open_runtime, prepare_database
 from outcrop.settings import Settings, is_loopback
 from outcrop.sources.fork_pool import count_cores
 
@@ -107,8 +107,8 @@ async def supervise(
         stop.set()
 
     loop.add_signal_handler(signal.SIGINT, interrupt)
-    with database_url(settings) as url, listen(listening) as sock:
-        await prepare(settings, url)
+    with open_database(settings) as url, listen(listening) as sock:
+        await prepare_database(settings, url)
         base_url = settings.base_url or _base_url(listening, sock)
         told = os.environ | (environment or {}) | {"OUTCROP_DATABASE_URL": url, "OUTCROP_BASE_URL": base_url}
         api = [Part.API, "--fd", str(sock.fileno())]

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from outcrop.domain.errors import BadInputError
 from outcrop.logs import set_up_logs
-from outcrop.runtime import Session, open_session
+from outcrop.runtime import CommandSession, open_session
 from outcrop.settings import Settings, load_settings
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 @asynccontextmanager
-async def transaction(settings: Settings) -> AsyncIterator[Session]:
+async def transaction(settings: Settings) -> AsyncIterator[CommandSession]:
     """Open the database for one change."""
     async with open_session(settings) as session, session.db.transaction():
         yield session

@@ -11,7 +11,7 @@ from outcrop.domain.account import Account, Plan, Role
 from outcrop.domain.errors import NotFoundError, OperatorError
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import Schedule, Target, TargetKind
-from outcrop.runtime import Session
+from outcrop.runtime import CommandSession
 from outcrop.services import accounts, exchange, keys, targets, views, webhooks
 
 SLUG = "demo"
@@ -39,7 +39,7 @@ class Login:
     key: str = field(repr=False)
 
 
-async def find_account(session: Session, now: datetime) -> tuple[Account, bool]:
+async def find_account(session: CommandSession, now: datetime) -> tuple[Account, bool]:
     """Give the account, and whether it was just made. A database that others use is not touched: stand-ins would answer for theirs."""
     there = {account.slug: account for account in await accounts.list_accounts(session.db)}
     account = there.pop(SLUG, None)
@@ -73,7 +73,7 @@ async def find_account(session: Session, now: datetime) -> tuple[Account, bool]:
     return account, True
 
 
-async def let_in(session: Session, account: Account, now: datetime) -> Login:
+async def let_in(session: CommandSession, account: Account, now: datetime) -> Login:
     """Give a login and a key; those of earlier starts no longer work."""
     async with session.db.transaction():
         try:
@@ -92,19 +92,19 @@ async def let_in(session: Session, account: Account, now: datetime) -> Login:
     return Login(EMAIL, password, new.token)
 
 
-async def connect(session: Session, account: Account, now: datetime) -> str:
+async def connect(session: CommandSession, account: Account, now: datetime) -> str:
     """Have events sent to the receiver; give the secret that it verifies them with."""
     async with session.db.transaction():
         return await webhooks.save_webhook(session.db, session.keys, account, receiver.URL, by=EMAIL, now=now)
 
 
-async def try_out(session: Session, account: Account, now: datetime) -> None:
+async def try_out(session: CommandSession, account: Account, now: datetime) -> None:
     """Send the receiver a test event."""
     async with session.db.transaction():
         await webhooks.send_test_event(session.db, account, by=EMAIL, now=now)
 
 
-async def add_targets(session: Session, account: Account, now: datetime) -> list[Target]:
+async def add_targets(session: CommandSession, account: Account, now: datetime) -> list[Target]:
     """Add what is not there yet. A new target is due at once; give those that were there and are not."""
     there = await targets.list_targets(session.db, account)
     names = {target.spec.name for target in there}

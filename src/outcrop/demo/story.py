@@ -15,7 +15,7 @@ from outcrop.domain.paging import FindingQuery
 from outcrop.domain.scan import ScanRun, ScanStatus, Trigger
 from outcrop.domain.target import Target
 from outcrop.domain.webhook import DeliveryState
-from outcrop.runtime import Session
+from outcrop.runtime import CommandSession
 from outcrop.services import findings, scans, targets, webhooks
 from outcrop.services.pipeline.enqueue import start_run
 
@@ -76,7 +76,7 @@ TRIAGE: list[tuple[str, str, TriageAction, str | None, str]] = [
 
 
 async def tell_story(
-    session: Session, account: Account, again: Sequence[Target], stand_ins: StandIns, show: Show
+    session: CommandSession, account: Account, again: Sequence[Target], stand_ins: StandIns, show: Show
 ) -> None:
     """Let everything happen once; `again` are targets of a story that was interrupted, which nothing else starts."""
     deadline = asyncio.get_running_loop().time() + _PATIENCE
@@ -95,7 +95,7 @@ async def tell_story(
     await all_sent(session, account)
 
 
-async def _start(session: Session, account: Account, chosen: Sequence[Target]) -> None:
+async def _start(session: CommandSession, account: Account, chosen: Sequence[Target]) -> None:
     async with session.db.transaction():
         for target in chosen:
             await start_run(
@@ -109,12 +109,12 @@ async def _start(session: Session, account: Account, chosen: Sequence[Target]) -
             )
 
 
-async def _runs(session: Session, account: Account) -> list[ScanRun]:
+async def _runs(session: CommandSession, account: Account) -> list[ScanRun]:
     return (await scans.list_scans(session.db, account.id, type_=None, page=1, per_page=100)).items
 
 
 async def _follow(
-    session: Session, account: Account, earlier: set[UUID], count: int, *, deadline: float, show: Show
+    session: CommandSession, account: Account, earlier: set[UUID], count: int, *, deadline: float, show: Show
 ) -> None:
     """Wait until so many runs that were not there before have ended."""
     told: set[UUID] = set()
@@ -138,7 +138,7 @@ def ended(run: ScanRun) -> str:
     return f"{run.target}: {', '.join(looked) or 'unchanged'}: {counts}"
 
 
-async def _triage(session: Session, account: Account) -> None:
+async def _triage(session: CommandSession, account: Account) -> None:
     page = await findings.list_findings(session.db, account.id, FindingQuery(per_page=_AT_ONCE))
     for path, secret_type, move, note, by in TRIAGE:
         chosen = [
@@ -152,7 +152,7 @@ async def _triage(session: Session, account: Account) -> None:
             )
 
 
-async def all_sent(session: Session, account: Account) -> None:
+async def all_sent(session: CommandSession, account: Account) -> None:
     """Wait until no event waits any more; one that cannot be sent is told in the portal, and keeps nobody here."""
     end = asyncio.get_running_loop().time() + _SENT_WITHIN
     while asyncio.get_running_loop().time() < end:
@@ -162,7 +162,7 @@ async def all_sent(session: Session, account: Account) -> None:
         await asyncio.sleep(_EVERY)
 
 
-async def total(session: Session, account: Account) -> int:
+async def total(session: CommandSession, account: Account) -> int:
     return (await findings.list_findings(session.db, account.id, FindingQuery(per_page=1))).total
 
 

@@ -39,15 +39,15 @@ async def write_backup(
         writer = ArchiveWriter(file, ArchiveHeader(now, version, contents.schema, ring, contents.sequences))
         rows = {}
         for table in contents.tables:
-            writer.begin(table.name, table.columns)
+            writer.begin_table(table.name, table.columns)
 
             def take(piece: bytes | bytearray | memoryview) -> None:
-                writer.take(piece)
+                writer.add_rows(piece)
                 progress(writer.size)
 
             rows[table.name] = await backup_tables.copy_table_out(db, table, take)
-            writer.end(rows[table.name])
-    writer.seal(keys.vouch_for)
+            writer.end_table(rows[table.name])
+    writer.finish(keys.compute_backup_mac)
     return BackupSummary(contents.schema, writer.size, rows)
 
 
@@ -69,14 +69,14 @@ async def verify_backup(
         raise BadInputError(f"{name} was written by a newer version of Outcrop: upgrade this one")
     for table in archive.tables():
         for _ in table.pieces:
-            progress(archive.read)
+            progress(archive.bytes_read)
             await asyncio.sleep(0)  # so that it can be told to stop
     try:
         wrapped = WrappedKeys(**{key: bytes.fromhex(value) for key, value in archive.header.keyring.items()})
     except (TypeError, ValueError):
         raise BadInputError(f"{name} has no keys that this version of Outcrop knows") from None
     keys = keyring.unwrap_backup_keys(wrapped, operator, "this backup")
-    if not hmac.compare_digest(keys.vouch_for(archive.digest), archive.code):
+    if not hmac.compare_digest(keys.compute_backup_mac(archive.digest), archive.mac):
         raise _altered(name)
     return VerifiedBackup(archive.header, wrapped, archive.digest)
 
@@ -132,7 +132,7 @@ async def _fill(
 
     def told(pieces: Iterator[bytes]) -> Iterator[bytes]:
         for piece in pieces:
-            progress(archive.read)
+            progress(archive.bytes_read)
             yield piece
 
     rows: dict[str, int] = {}

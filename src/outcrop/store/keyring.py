@@ -34,8 +34,8 @@ _WITH_PARTS = "\x1e"  # begins what is more than a bare value
 class Keyring:
     """The unwrapped keys of a running process."""
 
-    data: bytes = field(repr=False)
-    fingerprint: bytes = field(repr=False)
+    data_key: bytes = field(repr=False)
+    fingerprint_key: bytes = field(repr=False)
 
     def seal(
         self, secret: Secret, account_id: int, finding_id: UUID, parts: Mapping[str, Secret] | None = None
@@ -46,16 +46,16 @@ class Keyring:
             value = _WITH_PARTS + json.dumps(
                 [value, {name: reveal(part) for name, part in (parts or {}).items()}]
             )
-        return _seal(self.data, value.encode("utf-8", "surrogatepass"), _owner(account_id, finding_id))
+        return _seal(self.data_key, value.encode("utf-8", "surrogatepass"), _owner(account_id, finding_id))
 
     def open(self, box: bytes, account_id: int, finding_id: UUID, *, mask_all: bool) -> Secret:
-        return self.open_whole(box, account_id, finding_id, mask_all=mask_all)[0]
+        return self.open_with_companions(box, account_id, finding_id, mask_all=mask_all)[0]
 
-    def open_whole(
+    def open_with_companions(
         self, box: bytes, account_id: int, finding_id: UUID, *, mask_all: bool
     ) -> tuple[Secret, dict[str, Secret]]:
         """Give a credential with its companions."""
-        value = _open(self.data, box, _owner(account_id, finding_id)).decode("utf-8", "surrogatepass")
+        value = _open(self.data_key, box, _owner(account_id, finding_id)).decode("utf-8", "surrogatepass")
         if not value.startswith(_WITH_PARTS):
             return Secret(value, mask_all=mask_all), {}
         value, parts = json.loads(value.removeprefix(_WITH_PARTS))
@@ -64,22 +64,24 @@ class Keyring:
     def seal_excerpt(self, excerpt: Excerpt, account_id: int, finding_id: UUID) -> bytes:
         """Encrypt the lines around a credential, for this purpose and this finding only."""
         plain = json.dumps([excerpt.first, excerpt.at, excerpt.lines], ensure_ascii=False)
-        return _seal(self.data, plain.encode("utf-8", "replace"), _owner(account_id, finding_id) + _EXCERPT)
+        return _seal(
+            self.data_key, plain.encode("utf-8", "replace"), _owner(account_id, finding_id) + _EXCERPT
+        )
 
     def open_excerpt(self, box: bytes, account_id: int, finding_id: UUID) -> Excerpt:
-        first, at, lines = json.loads(_open(self.data, box, _owner(account_id, finding_id) + _EXCERPT))
+        first, at, lines = json.loads(_open(self.data_key, box, _owner(account_id, finding_id) + _EXCERPT))
         return Excerpt(first, tuple(lines), at)
 
-    def vouch_for(self, digest: bytes) -> bytes:
+    def compute_backup_mac(self, digest: bytes) -> bytes:
         """Give the code that nobody can make for a backup who has not these keys."""
-        return hmac.digest(hmac.digest(self.data, _BACKUP, "sha256"), digest, "sha256")
+        return hmac.digest(hmac.digest(self.data_key, _BACKUP, "sha256"), digest, "sha256")
 
-    def fingerprint_of(self, secret: Secret) -> bytes:
+    def compute_fingerprint(self, secret: Secret) -> bytes:
         """Identify the raw value alone; a PEM block is the same however its lines end."""
         raw = reveal(secret)
         if raw.startswith("-----BEGIN "):
             raw = raw.replace("\r\n", "\n").strip()
-        return hmac.digest(self.fingerprint, raw.encode(), "sha256")
+        return hmac.digest(self.fingerprint_key, raw.encode(), "sha256")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +181,8 @@ def _wrap(keys: Keyring, text: str, salt: bytes) -> WrappedKeys:
     return WrappedKeys(
         salt,
         _seal(wrapping, _CHECK, b"check"),
-        _seal(wrapping, keys.data, b"data"),
-        _seal(wrapping, keys.fingerprint, b"fingerprint"),
+        _seal(wrapping, keys.data_key, b"data"),
+        _seal(wrapping, keys.fingerprint_key, b"fingerprint"),
     )
 
 

@@ -308,7 +308,7 @@ class _Reader:
             return record
         secret = Secret(imported.secret, mask_all=is_password(imported.pattern.secret_type))
         finding = replace(_masked_finding(finding, secret.masked_within), matched_text=secret.masked())
-        fingerprint = self.keys.fingerprint_of(secret)
+        fingerprint = self.keys.compute_fingerprint(secret)
         source = source_of(imported.source_type, imported.repo_full_name, imported.source_url) or self.source
         path = urlsplit(imported.source_url or "").path if imported.file_path is None else imported.file_path
         box = self.keys.seal(secret, self.account_id, finding_id) if self.keep_secrets else None

@@ -74,7 +74,7 @@ async def record(
     """Record a run's sightings in batches; give the identities of all that were seen."""
     placed: dict[bytes, tuple[DetectedSecret, bytes]] = {}
     for sighting in sightings:
-        fingerprint = tools.keys.fingerprint_of(sighting.hit.secret)
+        fingerprint = tools.keys.compute_fingerprint(sighting.hit.secret)
         place = identity(sighting.source or key.source, _name(sighting.path), fingerprint)
         placed.setdefault(place, (sighting, fingerprint))
     masked = SecretMasker(

@@ -67,7 +67,7 @@ def _wanted(asks: ValidationContext, one: StoredCredential) -> Credential | None
     rule = asks.ruleset.rules.named(one.rule or "")
     if rule is None:
         return None
-    secret, parts = asks.keys.open_whole(
+    secret, parts = asks.keys.open_with_companions(
         one.box, one.account_id, one.finding_id, mask_all=is_password(one.secret_type)
     )
     return Credential(rule, reveal(secret), {name: reveal(part) for name, part in parts.items()})

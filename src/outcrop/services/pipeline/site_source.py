@@ -237,7 +237,7 @@ def _holds(tools: RunContext, key: SourceKey, one: StoredFinding, body: bytes) -
     if value is not None and value.encode("utf-8", "surrogateescape") in body:
         return True
     hits = scan_content(tools.ruleset, body, Confidence.LOW).hits
-    if any(tools.keys.fingerprint_of(hit.secret) == one.fingerprint for _, hit in hits):
+    if any(tools.keys.compute_fingerprint(hit.secret) == one.fingerprint for _, hit in hits):
         return True
     return (
         None if value is None else False

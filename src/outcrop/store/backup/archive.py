@@ -68,20 +68,20 @@ class ArchiveWriter:
         self._write(_MAGIC)
         self._json(b"H", asdict(header) | {"made_at": header.made_at.isoformat()})
 
-    def begin(self, table: str, columns: list[str]) -> None:
+    def begin_table(self, table: str, columns: list[str]) -> None:
         self._json(b"T", {"table": table, "columns": columns})
 
-    def take(self, rows: bytes | bytearray | memoryview) -> None:
+    def add_rows(self, rows: bytes | bytearray | memoryview) -> None:
         self._rows += rows
         while len(self._rows) >= PIECE_SIZE:
             self._piece()
 
-    def end(self, rows: int) -> None:
+    def end_table(self, rows: int) -> None:
         if self._rows:
             self._piece()
         self._json(b"R", {"rows": rows})
 
-    def seal(self, vouch: Callable[[bytes], bytes]) -> None:
+    def finish(self, vouch: Callable[[bytes], bytes]) -> None:
         digest = self._hash.digest()
         self._part(b"Z", digest + vouch(digest))
 
@@ -108,8 +108,8 @@ class ArchiveReader:
         self._file = file
         self._name = name
         self._parts = self._read()
-        self.read = 0  # bytes so far
-        self.digest, self.code = b"", b""  # there when everything was read
+        self.bytes_read = 0  # bytes so far
+        self.digest, self.mac = b"", b""  # there when everything was read
         try:
             self.header = _header(self._json(b"H", next(self._parts, (b"", b""))))
         except _UNREADABLE:
@@ -140,7 +140,7 @@ class ArchiveReader:
 
     def _read(self) -> Iterator[tuple[bytes, bytes]]:
         magic = self._file.read(len(_MAGIC))
-        self.read += len(magic)
+        self.bytes_read += len(magic)
         if not magic.startswith(_KIND):
             raise BadInputError(f"{self._name} is no backup of Outcrop")
         if len(magic) < len(_MAGIC):
@@ -161,12 +161,12 @@ class ArchiveReader:
             yield kind, content
         if len(content) != 2 * _HASH or content[:_HASH] != so_far.digest() or self._file.read(1):
             raise self._damaged()
-        self.digest, self.code = content[:_HASH], content[_HASH:]
+        self.digest, self.mac = content[:_HASH], content[_HASH:]
 
     def _exactly(self, length: int) -> bytes:
         if len(data := self._file.read(length)) != length:
             raise self._damaged()
-        self.read += length
+        self.bytes_read += length
         return data
 
     def _json(self, kind: bytes, part: tuple[bytes, bytes]) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class PostgresPrograms:
             )
         return process.returncode, (process.stdout or b"").decode(errors="replace")
 
-    def works(self, folder: Path | None = None) -> bool:
+    def can_run(self, folder: Path | None = None) -> bool:
         """Whether the programs start this way and, as whom they then run, may write `folder`."""
         shell = replace(self, bin_dir=Path("/bin"))
         try:
@@ -119,9 +119,9 @@ def switch_to_unprivileged_account(programs: PostgresPrograms, home: Path) -> Po
     os.chown(home, -1, gid)
     home.chmod(0o710)  # root's own: nothing in it can be swapped for a link by the account
     programs = replace(programs, account=account)
-    if not programs.works():
+    if not programs.can_run():
         programs = replace(programs, bin_dir=_copied(programs, home, account))
-    if not programs.works():
+    if not programs.can_run():
         raise OperatorError(
             f"The user with id {uid} cannot run the PostgreSQL programs in {programs.bin_dir}; run outcrop as an ordinary user."
         )

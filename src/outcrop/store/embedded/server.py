@@ -136,7 +136,7 @@ def _cluster(root: Path, programs: PostgresPrograms, fallback_base: Path) -> _Cl
     elsewhere = link.is_symlink() and link.readlink().is_relative_to(fallback_base)
     if not elsewhere:
         mapped = replace(programs, prefix=USER_NAMESPACE)
-        if mapped.works(root):
+        if mapped.can_run(root):
             return _Cluster(root, root, mapped)
         if link.exists():
             owner = link.stat().st_uid
