@@ -1,0 +1,172 @@
+"""Check the rules that keep the code readable: words, names, branches of a function, size of a folder."""
+
+import ast
+import io
+import re
+import tokenize
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+MAX_BRANCHES = 15
+MAX_MODULES = 20
+
+_BANNED_WORDS = Path(__file__).with_name("banned_words.toml")
+_NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|https?://\S+")  # names of other programs, quoted data, addresses
+_DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+_BRANCHES = (
+    ast.If
+    | ast.For
+    | ast.AsyncFor
+    | ast.While
+    | ast.ExceptHandler
+    | ast.IfExp
+    | ast.comprehension
+    | ast.match_case
+)
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One place that breaks a rule."""
+
+    path: Path
+    line: int
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.problem}"
+
+
+@cache
+def banned() -> dict[str, dict[str, str]]:
+    """Return the tables of `banned_words.toml`: table -> word -> reason."""
+    return tomllib.loads(_BANNED_WORDS.read_text())
+
+
+def python_files(*folders: Path) -> list[Path]:
+    """Return all Python files below the folders, sorted."""
+    return sorted(path for folder in folders for path in folder.rglob("*.py"))
+
+
+def check_words(path: Path) -> Iterator[Violation]:
+    """Yield every banned word in the docstrings, comments and names of one file."""
+    source = path.read_text()
+    tree = ast.parse(source)
+    for line, docstring in _docstrings(tree):
+        yield from _check_first_word(path, line, docstring)
+        yield from check_prose(path, line, docstring)
+    for line, comment in _comments(source):
+        yield from check_prose(path, line, comment)
+    for line, name in _defined_names(tree):
+        yield from _check_name(path, line, name)
+
+
+def check_prose(path: Path, line: int, text: str) -> Iterator[Violation]:
+    """Yield every banned word or phrase in a text that begins at this line."""
+    plain = _QUOTED.sub(" ", text).lower()
+    words = set(re.findall(r"[a-z']+(?:-[a-z]+)*", plain))
+    flat = " ".join(plain.split())
+    for word, reason in banned()["everywhere"].items():
+        if word in words:
+            yield Violation(path, line, f"“{word}” in a text. {reason}")
+    for phrase, reason in banned()["phrases"].items():
+        if re.search(rf"\b{phrase}\b", flat):
+            yield Violation(path, line, f"“{phrase}” in a text. {reason}")
+
+
+def count_branches(function: ast.AST) -> int:
+    """Return 1 plus the branches of a function: statements, expressions, comprehensions and boolean operands.
+
+    Functions and classes that are defined inside it are counted by themselves.
+    """
+    branches = 1
+    pending = list(ast.iter_child_nodes(function))
+    while pending:
+        node = pending.pop()
+        if isinstance(node, _DEFINITIONS):
+            continue
+        if isinstance(node, _BRANCHES):
+            branches += 1
+        elif isinstance(node, ast.BoolOp):
+            branches += len(node.values) - 1
+        pending.extend(ast.iter_child_nodes(node))
+    return branches
+
+
+def check_branches(path: Path) -> Iterator[Violation]:
+    """Yield every function of one file that has more than MAX_BRANCHES branches."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            branches = count_branches(node)
+            if branches > MAX_BRANCHES:
+                yield Violation(path, node.lineno, f"`{node.name}` has {branches} branches")
+
+
+def check_class_names(paths: Iterable[Path]) -> Iterator[Violation]:
+    """Yield every public class whose name another class of these files has too."""
+    first: dict[str, Path] = {}
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
+                continue
+            if node.name in first:
+                yield Violation(path, node.lineno, f"class `{node.name}` exists in {first[node.name]} too")
+            first.setdefault(node.name, path)
+
+
+def _check_first_word(path: Path, line: int, docstring: str) -> Iterator[Violation]:
+    first = re.match(r"[A-Za-z]+", docstring)
+    reason = banned()["first_words"].get(first[0].lower()) if first else None
+    if first and reason:
+        yield Violation(path, line, f"a docstring begins with “{first[0]}”. {reason}")
+
+
+def _check_name(path: Path, line: int, name: str) -> Iterator[Violation]:
+    if reason := banned()["names"].get(name.strip("_").lower()):
+        yield Violation(path, line, f"the name `{name}`. {reason}")
+    parts = {part.lower() for part in _NAME_PART.findall(name)}
+    for word, reason in banned()["everywhere"].items():
+        if word in parts:
+            yield Violation(path, line, f"“{word}” in the name `{name}`. {reason}")
+
+
+def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | _DEFINITIONS) and (docstring := ast.get_docstring(node)):
+            yield node.body[0].lineno, docstring
+
+
+def _comments(source: str) -> Iterator[tuple[int, str]]:
+    """Yield each comment with its line; comments of consecutive lines are one text."""
+    start, last, lines = 0, -1, list[str]()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type != tokenize.COMMENT:
+            continue
+        row = token.start[0]
+        if lines and row != last + 1:
+            yield start, " ".join(lines)
+            lines = []
+        start = row if not lines else start
+        lines.append(token.string.lstrip("# "))
+        last = row
+    if lines:
+        yield start, " ".join(lines)
+
+
+def _defined_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield every name that the file defines: classes, functions, parameters, variables, attributes."""
+    for node in ast.walk(tree):
+        if isinstance(node, _DEFINITIONS):
+            yield node.lineno, node.name
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.attr
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            yield node.lineno, node.name
