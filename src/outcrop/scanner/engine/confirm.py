@@ -264,30 +264,30 @@ def _judge(rule: Rule, form: CredentialForm, data: bytes, left: int, right: int)
 
 
 def led_to(
-    rule: Rule, form: CredentialForm, data: bytes, ends: list[int], taken: Shares, *, doubtful: bool
+    rule: Rule, form: CredentialForm, data: bytes, ends: list[int], taken: Shares, *, include_low: bool
 ) -> Iterator[Hit]:
     """Judge the values to which a pattern leads; the first pass may also have seen what only looks like one from afar."""
-    for found in _led_to(form, data, ends, taken, doubtful=doubtful):
-        if not taken(found.left, found.right):
+    for found in _led_to(form, data, ends, taken, include_low=include_low):
+        if not taken(found.start, found.end):
             yield _weighed(rule, form, data, found)
 
 
 def _led_to(
-    form: CredentialForm, data: bytes, ends: list[int], taken: Shares, *, doubtful: bool
+    form: CredentialForm, data: bytes, ends: list[int], taken: Shares, *, include_low: bool
 ) -> Iterator[Candidate]:
     if form.judge not in LEAD_IN_CHARS:
         return (find_in_tables if form.judge == "table" else find_in_collections)(
-            data, ends, taken, doubtful=doubtful
+            data, ends, taken, include_low=include_low
         )
 
     def leads(end: int) -> bool:
         return ends_with(data[max(0, end - _LED) : end], form.pattern.regex, form.pattern.exact_up_to)
 
-    return find_assigned(data, ends, form.judge, taken, leads, doubtful=doubtful)
+    return find_assigned(data, ends, form.judge, taken, leads, include_low=include_low)
 
 
 def _weighed(rule: Rule, form: CredentialForm, data: bytes, found: Candidate) -> Hit:
-    secret = Secret(decode_value(data[found.left : found.right]), mask_all=rule.password)
-    hit = Hit(rule, secret, found.left, found.right, form.strength, found.confidence, found.placeholder)
+    secret = Secret(decode_value(data[found.start : found.end]), mask_all=rule.password)
+    hit = Hit(rule, secret, found.start, found.end, form.strength, found.confidence, found.placeholder)
     hit.weighed, hit.bare = True, found.bare
     return hit

@@ -81,7 +81,9 @@ def _find(ruleset: RuleSet, data: bytes, ends: EndsByTrigger, depth: int, floor:
             if not (rule.depends_on_path or rule.requires_companion):
                 named += [(hit.start, hit.end) for hit in mine]
     if generic:
-        hits += _generic(generic, data, ends, _overlaps(named) if named else nowhere, doubtful=floor is _LOW)
+        hits += _generic(
+            generic, data, ends, _overlaps(named) if named else nowhere, include_low=floor is _LOW
+        )
     decoded = _decoded(ruleset, data, ends, depth, floor) if depth < _DEPTH and max(ends) >= count else []
     if floor is not _LOW and all(hit.confidence is _LOW for hit in (*decoded, *hits)):
         return []  # nothing but near misses, which a file may be full of
@@ -98,12 +100,12 @@ def _generic(
     ends: EndsByTrigger,
     named: Shares,
     *,
-    doubtful: bool,
+    include_low: bool,
 ) -> Iterator[Hit]:
     """Give what generic rules find. What another names by itself, found whole or wanting, need not be judged by one that knows less."""
     for rule, form, number in forms:
         if form.judge in LEAD_IN_JUDGES:
-            yield from led_to(rule, form, data, ends[number], named, doubtful=doubtful)
+            yield from led_to(rule, form, data, ends[number], named, include_low=include_low)
         else:
             yield from confirm(rule, form, data, ends[number], named)
 

@@ -86,8 +86,8 @@ class Candidate(NamedTuple):
     """A value that may be a credential; `bare` tells that it stands unquoted, as an expression would in code."""
 
     confidence: Confidence
-    left: int
-    right: int
+    start: int
+    end: int
     bare: bool = False
     placeholder: bool = False
 
@@ -102,22 +102,22 @@ def find_assigned(
     taken: Callable[[int, int], bool],
     leads: Callable[[int], bool],
     *,
-    doubtful: bool,
+    include_low: bool,
 ) -> Iterator[Candidate]:
     """Judge the values whose first characters end at these places, each beside the name before it; not those that are taken.
 
     `leads` tells whether the pattern does lead up to such a place: it costs more than most judgements, which mostly end it.
-    Those of low confidence are given if doubtful ones are wanted.
+    Those of low confidence are given if include_low is set.
     """
     quoted, bare = LEAD_IN_CHARS[kind]
     done = -1
     at_once = (
-        not doubtful and len(ends) > MANY_MATCHES
+        not include_low and len(ends) > MANY_MATCHES
     )  # what is dismissed is not even cut out to be remembered
     for end in sorted(set(_places(data, ends, quoted) if kind == "noun" else ends)):
         if data[end - 1] == _COMMA and kind == "key":
             if end > done and (found := _array(data, end)) is not None:
-                done = found.right
+                done = found.end
                 yield found
             continue
         if end > quoted and data[end - quoted - 1] in _LEADS:
@@ -128,17 +128,17 @@ def find_assigned(
             continue
         if left <= done or taken(left, end) or (at_once and _is_none(data, left, kind, is_bare=is_bare)):
             continue
-        found, offset = _judged_at(data, left, kind, is_bare=is_bare, dismiss=not (doubtful or at_once))
-        if found is None or (found.confidence is _LOW and not doubtful) or not leads(end):
+        found, offset = _judged_at(data, left, kind, is_bare=is_bare, dismiss=not (include_low or at_once))
+        if found is None or (found.confidence is _LOW and not include_low) or not leads(end):
             continue
-        right = found.right + offset
+        right = found.end + offset
         if found.confidence is not _LOW:
             done = right
-        yield found._replace(left=found.left + offset, right=right)
+        yield found._replace(start=found.start + offset, end=right)
 
 
 def find_in_collections(
-    data: bytes, ends: Iterable[int], taken: Callable[[int, int], bool], *, doubtful: bool
+    data: bytes, ends: Iterable[int], taken: Callable[[int, int], bool], *, include_low: bool
 ) -> Iterator[Candidate]:
     """Judge the values of lists and mappings with a plural for a name, which begin at these places: each must be more than a word."""
     for end in ends:
@@ -150,12 +150,12 @@ def find_in_collections(
         for left, right, name, place in members(data, end):
             is_other = noun is Noun.SECRET and is_about(name)  # of passwords it is mostly whose they are
             found = None if is_other or taken(left, right) else _judged(data, left, right, Noun.SECRET, place)
-            if found is not None and (doubtful or found.confidence is not _LOW):
-                yield found._replace(bare=place == "bare" and not is_drawn(data[left : found.right]))
+            if found is not None and (include_low or found.confidence is not _LOW):
+                yield found._replace(bare=place == "bare" and not is_drawn(data[left : found.end]))
 
 
 def find_in_tables(
-    data: bytes, ends: Iterable[int], taken: Callable[[int, int], bool], *, doubtful: bool
+    data: bytes, ends: Iterable[int], taken: Callable[[int, int], bool], *, include_low: bool
 ) -> Iterator[Candidate]:
     """Judge what stands in tables below headings that have these places in their lines."""
     done = -1
@@ -166,7 +166,7 @@ def find_in_tables(
         for left, right, noun, outright in found:
             doubts = (OUTRIGHT,) if outright and noun is Noun.PASSWORD else ()
             judged = None if taken(left, right) else _judged(data, left, right, noun, "quoted", doubts)
-            if judged is not None and (doubtful or judged.confidence is not _LOW):
+            if judged is not None and (include_low or judged.confidence is not _LOW):
                 yield judged
 
 
@@ -208,7 +208,7 @@ def _judged_at(
     line = (data.rfind(b"\n", begin, left) + 1) or begin
     found = _beside(data[line:stop], left - line, kind, is_bare, True, dismiss)
     if found is not _ELSEWHERE:
-        return None if found and is_checksum(data, found.left + line, found.right + line) else found, line
+        return None if found and is_checksum(data, found.start + line, found.end + line) else found, line
     found = _beside(
         data[begin : left + _LOOK_AHEAD if is_bare else stop], left - begin, kind, is_bare, False, dismiss
     )
@@ -337,7 +337,7 @@ def _unquoted(
     found = _judged(data, left, right, noun, "bare", doubts)
     if found is None:
         return None
-    return found._replace(bare=_is_code(line) and not is_drawn(data[left : found.right]))
+    return found._replace(bare=_is_code(line) and not is_drawn(data[left : found.end]))
 
 
 def _whole(data: bytes, left: int, right: int, line: bytes) -> int | None:
