@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from outcrop.sources.git import command, enumerate_objects
-from outcrop.sources.git.enumerate_objects import INCOMPLETE, listed
+from outcrop.sources.git.enumerate_objects import DAMAGED_STORE, list_objects
 from outcrop.sources.git.packs import delta_chains
 from outcrop.sources.git.repository import Repository, open_local
 from tests.sources.conftest import Repo
@@ -24,7 +24,7 @@ def opened(repo: Repo, work: Path) -> Repository:
 
 
 def told(repository: Repository) -> list[bytes]:
-    return [oid for batch in listed(repository, (), lambda _: None, 2) for oid in batch]
+    return [oid for batch in list_objects(repository, (), lambda _: None, 2) for oid in batch]
 
 
 def bases(repository: Repository) -> dict[bytes, bytes]:
@@ -93,10 +93,10 @@ def test_every_text_is_listed_once_and_behind_its_base(packed: Repository) -> No
 def test_where_texts_are_put_in_order_some_at_a_time_each_is_listed_once(
     packed: Repository, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
-    monkeypatch.setattr(enumerate_objects, "_TOGETHER", together)
-    monkeypatch.setattr(delta_chains, "_TOGETHER", together * 20)
-    monkeypatch.setattr(delta_chains, "_BLOCK", 100)
-    monkeypatch.setattr(enumerate_objects, "_GIVEN", 10)
+    monkeypatch.setattr(enumerate_objects, "_MAX_GROUPED", together)
+    monkeypatch.setattr(delta_chains, "_ENTRIES_PER_JOB", together * 20)
+    monkeypatch.setattr(delta_chains, "_READ_BYTES", 100)
+    monkeypatch.setattr(enumerate_objects, "_IDS_PER_WRITE", 10)
     assert sorted(told(packed)) == sorted(bases(packed))
 
 
@@ -120,7 +120,7 @@ def test_what_is_known_is_left_out_and_changes_of_it_are_not(packed: Repository)
     noted: set[bytes] = set()
     order = [
         oid
-        for batch in listed(
+        for batch in list_objects(
             packed,
             {bytes.fromhex(oid.decode()) for oid in read},
             lambda oid: noted.add(oid.hex().encode()),
@@ -206,7 +206,7 @@ def test_what_is_damaged_is_told_as_git_tells_it(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(delta_chains, "_TOGETHER", 30)  # by processes, whose errors would end the scan
+    monkeypatch.setattr(delta_chains, "_ENTRIES_PER_JOB", 30)  # by processes, whose errors would end the scan
     versions(repo, 20)
     repo.git("repack", "-adfq")
     (pack,) = (repo.path / ".git" / "objects" / "pack").glob("*.pack")
@@ -214,13 +214,13 @@ def test_what_is_damaged_is_told_as_git_tells_it(
         file.chmod(0o600)
     damage(pack, random.Random(request.node.name))
     ours, by_git = opened(repo, tmp_path / "ours"), opened(repo, tmp_path / "git")
-    everything = enumerate_objects.Rows(tmp_path)
-    messages = enumerate_objects.Rows(tmp_path)
-    enumerate_objects._ask_git(by_git, None, enumerate_objects._Order(everything, messages, ()))
-    of_git = {row[: -enumerate_objects._SIZE].hex().encode() for row in [*everything, *messages]}
+    everything = enumerate_objects.RowFile(tmp_path)
+    messages = enumerate_objects.RowFile(tmp_path)
+    enumerate_objects._list_with_git(by_git, None, enumerate_objects._ObjectLists(everything, messages, ()))
+    of_git = {row[: -enumerate_objects._SIZE_BYTES].hex().encode() for row in [*everything, *messages]}
     everything.close()
     messages.close()
-    assert of_git <= set(told(ours)) or ours.gaps == by_git.gaps == [INCOMPLETE]
+    assert of_git <= set(told(ours)) or ours.gaps == by_git.gaps == [DAMAGED_STORE]
 
 
 def test_what_cannot_be_read_of_a_pack_is_left_to_git(
@@ -237,8 +237,8 @@ def test_what_cannot_be_read_of_a_pack_is_left_to_git(
             raise OSError("input/output error")
         return whole(pack, offset, size)
 
-    monkeypatch.setattr(delta_chains, "_TOGETHER", 30)
-    monkeypatch.setattr(delta_chains, "_BLOCK", 200)
+    monkeypatch.setattr(delta_chains, "_ENTRIES_PER_JOB", 30)
+    monkeypatch.setattr(delta_chains, "_READ_BYTES", 200)
     monkeypatch.setattr(delta_chains.Pack, "read", read)
     assert sorted(told(repository)) == sorted(by_one)
 
@@ -251,12 +251,12 @@ def test_a_pack_is_read_in_parts_by_processes_as_by_one(
     repository = opened(repo, tmp_path / "work")
     by_one = told(repository)
     started: list[int] = []
-    spread = delta_chains.spread
-    monkeypatch.setattr(delta_chains, "_TOGETHER", 30)
+    run = delta_chains.run_in_processes
+    monkeypatch.setattr(delta_chains, "_ENTRIES_PER_JOB", 30)
     monkeypatch.setattr(
         delta_chains,
-        "spread",
-        lambda parts, work, jobs: started.append(len(parts)) or spread(parts, work, jobs),
+        "run_in_processes",
+        lambda parts, work, jobs: started.append(len(parts)) or run(parts, work, jobs),
     )
     assert told(repository) == by_one
     assert started == [4]  # of 120 objects
@@ -266,7 +266,7 @@ def test_a_list_that_nobody_reads_to_its_end_leaves_nothing_behind(repo: Repo, t
     repo.commit({"d": "loose\n"})
     blob = bytes.fromhex(repo.git("rev-parse", "HEAD:d"))
     before = threading.active_count()
-    texts = enumerate_objects._texts(opened(repo, tmp_path / "work"), itertools.repeat(blob))
+    texts = enumerate_objects._query_git(opened(repo, tmp_path / "work"), itertools.repeat(blob))
     assert next(texts)[0] == blob
     texts.close()
     for _ in range(100):

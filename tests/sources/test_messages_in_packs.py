@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from outcrop.sources.git import objects
-from outcrop.sources.git.enumerate_objects import listed
+from outcrop.sources.git.enumerate_objects import list_objects
 from outcrop.sources.git.objects import MessageOf
 from outcrop.sources.git.packs import pack
 from outcrop.sources.git.repository import open_local
@@ -49,7 +49,7 @@ def by_us(repo: Repo, work: Path) -> dict[bytes, objects.Content]:
     repository = open_local(repo.path / ".git", work)
     return {
         one[0]: one
-        for one in objects.contents(repository, listed(repository, (), lambda _: None, 1))
+        for one in objects.contents(repository, list_objects(repository, (), lambda _: None, 1))
         if isinstance(one[0], MessageOf)
     }
 
@@ -95,7 +95,7 @@ def test_those_of_several_packs_are_told_once(repo: Repo, tmp_path: Path, asked:
     repo.git("repack", "-dq")
     repo.say("loose\n")
     repository = open_local(repo.path / ".git", tmp_path / "work")
-    ids = [oid for batch in listed(repository, (), lambda _: None, 1) for oid in batch]
+    ids = [oid for batch in list_objects(repository, (), lambda _: None, 1) for oid in batch]
     assert len(ids) == len(set(ids)) == 24
     assert texts(by_us(repo, tmp_path / "again")) == by_git(repo)
     assert asked == [repo.git("rev-parse", "HEAD").encode()]
@@ -104,7 +104,7 @@ def test_those_of_several_packs_are_told_once(repo: Repo, tmp_path: Path, asked:
 def test_those_of_a_pack_that_is_not_open_are_left_to_git(
     repo: Repo, tmp_path: Path, asked: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pack, "_MOST_PACKS", 0)
+    monkeypatch.setattr(pack, "_MAX_OPEN_PACKS", 0)
     assert texts(by_us(repo, tmp_path / "work")) == by_git(repo)
     assert sorted(asked) == sorted(by_git(repo))
 
@@ -113,7 +113,7 @@ def test_what_is_no_longer_where_it_was_is_left_to_git(
     repo: Repo, tmp_path: Path, asked: list[bytes]
 ) -> None:
     repository = open_local(repo.path / ".git", tmp_path / "work")
-    batches = list(listed(repository, (), lambda _: None, 1))
+    batches = list(list_objects(repository, (), lambda _: None, 1))
     repo.say("what a repack brings\n")
     repo.git("repack", "-adfq")
     given = {one[0]: one for one in objects.contents(repository, batches)}
@@ -136,6 +136,8 @@ def test_a_damaged_one_is_told_and_the_others_are_read(repo: Repo, tmp_path: Pat
         file.seek(int(start) + 10)
         file.write(b"\0\0\0\0")
     repository = open_local(repo.path / ".git", tmp_path / "work")
-    given = {one[0]: one for one in objects.contents(repository, listed(repository, (), lambda _: None, 1))}
+    given = {
+        one[0]: one for one in objects.contents(repository, list_objects(repository, (), lambda _: None, 1))
+    }
     assert given.pop(oid.encode())[1] is None
     assert texts(given) == {name: text for name, text in good.items() if name != oid.encode()}

@@ -11,7 +11,7 @@ import pytest
 from outcrop.scanner.engine.delta_scan import FileVersion
 from outcrop.sources.git import objects
 from outcrop.sources.git.packs import index, pack
-from outcrop.sources.git.packs.pack import Packs
+from outcrop.sources.git.packs.pack import PackReader
 from outcrop.sources.git.repository import open_local
 from tests.sources.conftest import Repo, Scan, token
 
@@ -60,12 +60,12 @@ def cat(repo: Repo, kind: str, oid: str) -> bytes:
 
 
 def read(repo: Repo, oids: list[str]) -> dict[str, bytes | None]:
-    packs = Packs([objects_folder(repo)])
+    packs = PackReader([objects_folder(repo)])
     try:
         return {
             oid: version and version.content
             for oid in oids
-            for version in [packs.version(bytes.fromhex(oid))]
+            for version in [packs.read_blob(bytes.fromhex(oid))]
         }
     finally:
         packs.close()
@@ -105,9 +105,9 @@ def test_an_object_may_be_in_any_of_several_packs(repo: Repo) -> None:
 
 def test_what_a_version_has_from_another_one_is_told(repo: Repo) -> None:
     oids = [repo.git("rev-parse", f"HEAD~{back}:a") for back in range(30)]
-    packs = Packs([objects_folder(repo)])
+    packs = PackReader([objects_folder(repo)])
     told = 0
-    for version in filter(None, (packs.version(bytes.fromhex(oid)) for oid in oids)):
+    for version in filter(None, (packs.read_blob(bytes.fromhex(oid)) for oid in oids)):
         for start, stop, origin in version.copied:
             assert version.base is not None
             assert version.content[start:stop] == version.base.content[origin : origin + stop - start]
@@ -122,7 +122,7 @@ def test_a_size_or_place_is_written_without_its_zeros() -> None:
     delta += (
         bytes([0x80]) + bytes([0x80 | 2 | 32, 5, 1]) + bytes([0x80 | 5 | 48, 7, 3, 0x34, 0x12]) + b"\3new"
     )
-    version = pack._changed(base, delta, is_wanted=True)
+    version = pack._apply_delta(base, delta, list_copies=True)
     assert (
         version.content
         == base.content[:65_536]
@@ -173,9 +173,9 @@ def test_no_more_files_are_open_than_packs_are_read(repo: Repo, monkeypatch: pyt
     for number in range(4):
         repo.commit({"b": f"pack {number}\n" * 99})
         repo.git("repack", "-dq")
-    monkeypatch.setattr(pack, "_MOST_PACKS", 2)
+    monkeypatch.setattr(pack, "_MAX_OPEN_PACKS", 2)
     before = len(list(Path("/proc/self/fd").iterdir()))
-    packs = Packs([objects_folder(repo)])
+    packs = PackReader([objects_folder(repo)])
     assert len(list(Path("/proc/self/fd").iterdir())) == before + 4
     packs.close()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
@@ -253,17 +253,17 @@ HOSTILE = {
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_pack_that_is_made_to_hurt(tmp_path: Path, what: str) -> None:
-    packs = Packs([made(tmp_path, [GOOD, HOSTILE[what]])])
+    packs = PackReader([made(tmp_path, [GOOD, HOSTILE[what]])])
     good, bad = names(2)
-    assert packs.version(bad) is None
-    version = packs.version(good)
+    assert packs.read_blob(bad) is None
+    version = packs.read_blob(good)
     packs.close()
     assert version is not None
     assert version.content == b"hello"
 
 
 def test_what_is_made_by_hand_can_be_read(tmp_path: Path) -> None:
-    packs = Packs(
+    packs = PackReader(
         [
             made(
                 tmp_path,
@@ -275,7 +275,7 @@ def test_what_is_made_by_hand_can_be_read(tmp_path: Path) -> None:
             )
         ]
     )
-    assert [version and version.content for version in map(packs.version, names(3))] == [
+    assert [version and version.content for version in map(packs.read_blob, names(3))] == [
         b"hello",
         b"hellonew",
         b"hellonew",
@@ -285,39 +285,43 @@ def test_what_is_made_by_hand_can_be_read(tmp_path: Path) -> None:
 
 def test_changes_of_one_another_have_an_end(tmp_path: Path) -> None:
     one, other = names(2)
-    packs = Packs([made(tmp_path, [entry(7, len(DELTA), DELTA, other), entry(7, len(DELTA), DELTA, one)])])
-    assert packs.version(one) is None
+    packs = PackReader(
+        [made(tmp_path, [entry(7, len(DELTA), DELTA, other), entry(7, len(DELTA), DELTA, one)])]
+    )
+    assert packs.read_blob(one) is None
     packs.close()
 
 
 def test_what_is_held_on_the_way_is_bounded(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pack, "_KEPT", 3 * len(lines(30)))
-    packs = Packs([objects_folder(repo)])
+    monkeypatch.setattr(pack, "_CHAIN_CACHE_BYTES", 3 * len(lines(30)))
+    packs = PackReader([objects_folder(repo)])
     given = everything(repo)
     for oid, content in given.items():
-        version = packs.version(bytes.fromhex(oid))
+        version = packs.read_blob(bytes.fromhex(oid))
         assert version is not None
         assert version.content == content
-        assert packs._size == sum(len(one.content) for one in packs._path.values()) <= 3 * len(lines(30))
+        assert (
+            packs._chain_bytes == sum(len(one.content) for one in packs._chain.values()) <= 3 * len(lines(30))
+        )
     packs.close()
 
 
 def test_changes_that_are_large_are_not_held_all_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pack, "_MOST_HELD", 3 * len(DELTA))
+    monkeypatch.setattr(pack, "_MAX_DELTA_BYTES", 3 * len(DELTA))
     entries = [GOOD]
     for size in range(5, 25, 3):
         delta = varint(size) + varint(size + 3) + bytes([0x90, size]) + b"\3new"
         entries.append(entry(6, len(delta), delta, bytes([len(entries[-1])])))
-    packs = Packs([made(tmp_path, entries)])
+    packs = PackReader([made(tmp_path, entries)])
     first, *_, fourth, _, _, _, last = names(len(entries))
-    assert packs.version(last) is None
-    assert [version and version.content for version in map(packs.version, (fourth, last))] == [
+    assert packs.read_blob(last) is None
+    assert [version and version.content for version in map(packs.read_blob, (fourth, last))] == [
         b"hello" + b"new" * 3,
         None,
     ]
-    assert packs.version(first) is not None
+    assert packs.read_blob(first) is not None
     packs.close()
 
 

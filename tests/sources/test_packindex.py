@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from outcrop.sources.git.packs import index as pack_index
-from outcrop.sources.git.packs.index import WIDTH, Index, indexes_in
+from outcrop.sources.git.packs.index import OID_BYTES, PackIndex, list_pack_indexes
 from tests.sources.conftest import Repo
 
 
@@ -38,25 +38,25 @@ def by_place(index: Path) -> list[tuple[int, str]]:
     return sorted((int(line.split()[0]), line.split()[1].decode()) for line in shown.splitlines())
 
 
-@pytest.mark.parametrize("together", [pack_index._TOGETHER, 7])
+@pytest.mark.parametrize("together", [pack_index._SORT_CHUNK, 7])
 @pytest.mark.parametrize("version", ["2", "2,0x400"], ids=["near", "far"])
 def test_the_order_is_that_of_the_pack(
     repo: Repo, pack: Path, monkeypatch: pytest.MonkeyPatch, version: str, together: int
 ) -> None:
     """Offsets beyond two gigabytes stand in a table of their own; git can be told to put others there."""
-    monkeypatch.setattr(pack_index, "_TOGETHER", together)
+    monkeypatch.setattr(pack_index, "_SORT_CHUNK", together)
     path = index_anew(repo, pack, version)
-    with closing(Index(path)) as index:
-        numbers, starts = index.in_order(pack.stat().st_size)
-        given = index.names()
-        names = [given[number * WIDTH : (number + 1) * WIDTH] for number in numbers]
-        assert [index.find(name) for name in names] == list(starts)
+    with closing(PackIndex(path)) as index:
+        numbers, starts = index.sort_by_offset(pack.stat().st_size)
+        given = index.read_ids()
+        names = [given[number * OID_BYTES : (number + 1) * OID_BYTES] for number in numbers]
+        assert [index.find_offset(name) for name in names] == list(starts)
     assert [(start, name.hex()) for start, name in zip(starts, names, strict=True)] == by_place(path)
 
 
 def test_an_offset_behind_the_end_of_the_pack_is_no_place(pack: Path) -> None:
-    with closing(Index(pack.with_suffix(".idx"))) as index, pytest.raises(IndexError):
-        index.in_order(pack.stat().st_size // 2)
+    with closing(PackIndex(pack.with_suffix(".idx"))) as index, pytest.raises(IndexError):
+        index.sort_by_offset(pack.stat().st_size // 2)
 
 
 @pytest.mark.parametrize("damage", ["cut", "another version", "empty"])
@@ -70,12 +70,12 @@ def test_an_index_of_another_kind_is_refused(repo: Repo, pack: Path, damage: str
     else:
         index.write_bytes(b"")
     with pytest.raises(ValueError, match="index"):
-        Index(index)
+        PackIndex(index)
 
 
 def test_an_index_without_its_pack_is_passed_over(pack: Path) -> None:
     objects = pack.parent.parent
-    assert indexes_in(objects) == [pack.with_suffix(".idx")]
+    assert list_pack_indexes(objects) == [pack.with_suffix(".idx")]
     pack.rename(pack.with_suffix(".kept"))
-    assert indexes_in(objects) == []
-    assert indexes_in(objects / "not there") == []
+    assert list_pack_indexes(objects) == []
+    assert list_pack_indexes(objects / "not there") == []

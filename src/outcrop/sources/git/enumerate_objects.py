@@ -1,4 +1,10 @@
-"""Which files and messages a repository has, each behind the one it is a change of: then what it is made of need not be made anew."""
+"""List the blobs, commits and annotated tags of a repository in batches; each blob follows its delta base.
+
+1. `_list_packs` reads the headers of all pack entries (`delta_chains.list_blobs`).
+2. `_list_with_git` asks git about loose objects, and about entries that cannot be read here.
+3. `list_objects` yields batches of commits and tags, then batches of blobs. A blob follows its base, so the
+   process that reads the batch has the base in its cache.
+"""
 
 import contextlib
 import os
@@ -12,205 +18,231 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import IO
 
 from outcrop.sources.git import command
 from outcrop.sources.git.id_sets import IdSet, RowFile
-from outcrop.sources.git.objects import Messages
-from outcrop.sources.git.packs.delta_chains import blobs_of
-from outcrop.sources.git.packs.index import WIDTH, indexes_in
-from outcrop.sources.git.packs.pack import DAMAGED, Pack
+from outcrop.sources.git.packs.delta_chains import list_blobs
+from outcrop.sources.git.packs.index import OID_BYTES, list_pack_indexes
+from outcrop.sources.git.packs.pack import READ_ERRORS, Pack
 from outcrop.sources.git.repository import Repository
 
-INCOMPLETE = "the object store is damaged: some objects were not scanned"
-_BATCH_BYTES = 1 << 20  # as they are packed
-_BATCH_OBJECTS = 20_000
-_LIST = ["cat-file", "--batch-check=%(objecttype) %(objectsize:disk) %(objectname) %(deltabase)", "--buffer"]
-_EVERY = ["--batch-all-objects", "--unordered"]
-_GIVEN = 4_096  # objects of which git is told at a time
-_VIEW = {"core.packedGitLimit": "16m"}  # nothing else is at work yet
-_TOGETHER = 300_000  # blobs of which git tells that are put in order together, which takes 120 bytes for each
-_IS_LOOSE = re.compile(
-    "[0-9a-f]{38}(?:[0-9a-f]{24})?"
-)  # what git names a file, in a folder named by the first two digits
-_SIZE = 6  # bytes in which a size is kept
-_WHOLE = b""  # the base of what is no change
-_TEXTS = (b"blob ", b"commit ", b"tag ")
-_PLACED = struct.Struct(f">{WIDTH}sIQ")  # the id of a commit or a tag, which pack it is in, and where
+DAMAGED_STORE = "the object store is damaged: some objects were not scanned"
+_BATCH_BYTES = 1 << 20  # packed size of a batch of blobs: about equal work for each process
+_BATCH_BLOBS = 20_000
 _BATCH_MESSAGES = 5_000
+_BATCH_CHECK = [
+    "cat-file",
+    "--batch-check=%(objecttype) %(objectsize:disk) %(objectname) %(deltabase)",
+    "--buffer",
+]
+_ALL_OBJECTS = ["--batch-all-objects", "--unordered"]
+_IDS_PER_WRITE = 4_096  # ids that are written to git at a time
+_LIST_CONFIG = {"core.packedGitLimit": "16m"}  # more than usual: nothing else runs meanwhile
+_MAX_GROUPED = 300_000  # objects that are grouped by delta base at a time: each takes 120 bytes
+# A file name in one of the 256 folders of loose objects. The folder is named by the first two digits of the
+# id.
+_LOOSE_NAME = re.compile("[0-9a-f]{38}(?:[0-9a-f]{24})?")
+_SIZE_BYTES = 6  # of the packed size in a row
+_NO_BASE = b""
+_SCANNED_TYPES = (b"blob ", b"commit ", b"tag ")
+_MESSAGE_ROW = struct.Struct(f">{OID_BYTES}sIQ")  # id of a commit or tag, number of its pack, pack offset
 
 
-def listed(
-    repository: Repository, known: Container[bytes], seen: Callable[[bytes], None], jobs: int
+class MessageBatch(list[bytes]):
+    """Ids of commits and tags in one pack, with their offsets.
+
+    With the offset nobody has to search the pack index, which git would map into memory.
+    """
+
+    def __init__(self, pack_index: Path, entries: Iterable[tuple[bytes, int]]) -> None:
+        ids, offsets = zip(*entries, strict=True)
+        super().__init__(ids)
+        self.pack_index = pack_index
+        self.offsets: tuple[int, ...] = offsets
+
+
+def list_objects(
+    repository: Repository, known: Container[bytes], on_listed: Callable[[bytes], None], jobs: int
 ) -> Iterator[list[bytes]]:
-    """Give all commits and tags that are not known, then blobs, family by family, in batches of about equal work.
+    """Yield batches of ids of all commits and tags that are not `known`, then of all such blobs.
 
-    What is known, and is noted as seen, is so by its id in bytes. All are put in order before the first is read: then the processes
-    that read them do not begin with what the order was made of.
+    `known` holds binary ids, and `on_listed` is called with the binary id of each object in a batch.
+    Everything is listed before the first batch: so the processes that read batches are forked when the memory
+    for listing is free again.
     """
     with closing(RowFile(repository.folder)) as blobs, closing(RowFile(repository.folder)) as messages:
-        order = _Order(blobs, messages, known)
+        lists = _ObjectLists(blobs, messages, known)
         try:
-            _put_in_order(repository, order, jobs)
-        except DAMAGED:  # git tells what is wrong
-            order.clear()
-            _ask_git(repository, None, order)
-        yield from _in_packs(messages, order.indexes, seen)
-        yield from _batches(blobs, seen)
+            _list_packs(repository, lists, jobs)
+        except READ_ERRORS:  # git reports what is damaged
+            blobs.clear()
+            messages.clear()
+            _list_with_git(repository, None, lists)
+        yield from _batch_messages(messages, lists.indexes, on_listed)
+        yield from _batch_blobs(blobs, on_listed)
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
-    """What is to be read."""
+class _ObjectLists:
+    """The objects that are to be scanned."""
 
-    blobs: RowFile  # each with its size as it is packed; also commits and tags of which only git tells
-    messages: RowFile  # each with its place
-    known: Container[bytes]
-    indexes: list[Path] = field(default_factory=list)  # of the packs in which messages stand
-
-    def clear(self) -> None:
-        self.blobs.clear()
-        self.messages.clear()
+    blobs: RowFile  # id and packed size; also of commits and tags that git has listed
+    messages: RowFile  # _MESSAGE_ROW of each commit and tag in a pack
+    known: Container[bytes]  # binary ids that are left out
+    indexes: list[Path] = field(default_factory=list)  # the pack indexes, by the number in `messages`
 
 
-def _put_in_order(repository: Repository, order: _Order, jobs: int) -> None:
-    """Read the packs, and ask git for what is not as usual."""
-    indexes = [index for folder in repository.objects for index in indexes_in(folder)]
-    loose = [folder for folder in repository.objects if any(_loose(folder))]
-    is_new = IdSet(()).add if loose or len(indexes) > 1 else lambda _: True
-    with closing(RowFile(repository.folder)) as left:
+def _list_packs(repository: Repository, lists: _ObjectLists, jobs: int) -> None:
+    """Add the objects of all packs and the loose objects to the lists, each object once."""
+    indexes = [index for folder in repository.objects for index in list_pack_indexes(folder)]
+    loose_folders = [folder for folder in repository.objects if any(_list_loose(folder))]
+    add_new = IdSet(()).add if loose_folders or len(indexes) > 1 else lambda _: True
+    with closing(RowFile(repository.folder)) as unknown:  # ids that git is asked about
 
-        def leave(oid: bytes) -> None:
-            if is_new(oid):
-                left.add(oid)
+        def add_unknown(oid: bytes) -> None:
+            if add_new(oid):
+                unknown.add(oid)
 
-        def place(oid: bytes, start: int) -> None:
-            if is_new(oid) and oid not in order.known:
-                order.messages.add(_PLACED.pack(oid, len(order.indexes) - 1, start))
+        def add_message(oid: bytes, offset: int) -> None:
+            if add_new(oid) and oid not in lists.known:
+                lists.messages.add(_MESSAGE_ROW.pack(oid, len(lists.indexes) - 1, offset))
 
-        for oid in (oid for folder in loose for oid in _loose(folder)):
-            leave(oid)
+        for oid in chain.from_iterable(map(_list_loose, loose_folders)):
+            add_unknown(oid)
         for index in indexes:
-            order.indexes.append(index)
+            lists.indexes.append(index)
             with closing(Pack(index)) as pack:
-                blobs = blobs_of(pack, jobs, place, leave)
-                order.blobs.extend(
-                    _row(oid, size) for oid, size in blobs if is_new(oid) and oid not in order.known
-                )
-        if left.width:
-            _ask_git(repository, left, order)
+                for oid, size in list_blobs(pack, jobs, add_message, add_unknown):
+                    if add_new(oid) and oid not in lists.known:
+                        lists.blobs.add(oid + size.to_bytes(_SIZE_BYTES, "big"))
+        if unknown.width:
+            _list_with_git(repository, unknown, lists)
 
 
-def _loose(folder: Path) -> Iterator[bytes]:
+def _list_loose(object_folder: Path) -> Iterator[bytes]:
+    """Yield the binary ids of the loose objects in a folder; raise ValueError for a SHA-256 id."""
     for number in range(256):
         try:
-            names = os.listdir(folder / f"{number:02x}")
+            names = os.listdir(object_folder / f"{number:02x}")
         except OSError:
             continue
-        for name in filter(_IS_LOOSE.fullmatch, names):
-            if len(name) != 2 * WIDTH - 2:
-                raise ValueError("an object with a longer id")
+        for name in filter(_LOOSE_NAME.fullmatch, names):
+            if len(name) != 2 * OID_BYTES - 2:
+                raise ValueError("a SHA-256 id")
             yield bytes.fromhex(f"{number:02x}{name}")
 
 
-def _row(oid: bytes, size: int) -> bytes:
-    return oid + size.to_bytes(_SIZE, "big")
+def _batch_messages(
+    messages: RowFile, indexes: list[Path], on_listed: Callable[[bytes], None]
+) -> Iterator[MessageBatch]:
+    """Yield the commits and tags in batches, each batch from one pack."""
+    for pack_number, rows in groupby(map(_MESSAGE_ROW.unpack, messages), key=itemgetter(1)):
+        while entries := [(oid, offset) for oid, _, offset in islice(rows, _BATCH_MESSAGES)]:
+            for oid, _ in entries:
+                on_listed(oid)
+            yield MessageBatch(
+                indexes[pack_number], ((oid.hex().encode(), offset) for oid, offset in entries)
+            )
 
 
-def _batches(order: RowFile, seen: Callable[[bytes], None]) -> Iterator[list[bytes]]:
+def _batch_blobs(blobs: RowFile, on_listed: Callable[[bytes], None]) -> Iterator[list[bytes]]:
+    """Yield the hexadecimal ids of the blobs in batches of about _BATCH_BYTES of packed data."""
     batch: list[bytes] = []
-    work = 0
-    for entry in order:
-        oid = entry[:-_SIZE]
-        seen(oid)
+    batch_bytes = 0
+    for row in blobs:
+        oid = row[:-_SIZE_BYTES]
+        on_listed(oid)
         batch.append(oid.hex().encode())
-        work += int.from_bytes(entry[-_SIZE:], "big")
-        if work > _BATCH_BYTES or len(batch) >= _BATCH_OBJECTS:
+        batch_bytes += int.from_bytes(row[-_SIZE_BYTES:], "big")
+        if batch_bytes > _BATCH_BYTES or len(batch) >= _BATCH_BLOBS:
             yield batch
-            batch, work = [], 0
+            batch, batch_bytes = [], 0
     if batch:
         yield batch
 
 
-def _in_packs(messages: RowFile, indexes: list[Path], seen: Callable[[bytes], None]) -> Iterator[Messages]:
-    for number, placed in groupby(map(_PLACED.unpack, messages), key=itemgetter(1)):
-        while some := [(oid, start) for oid, _, start in islice(placed, _BATCH_MESSAGES)]:
-            for oid, _ in some:
-                seen(oid)
-            yield Messages(indexes[number], ((oid.hex().encode(), start) for oid, start in some))
-
-
-def _ask_git(repository: Repository, given: Iterable[bytes] | None, order: _Order) -> None:
-    """Put the given objects in order, or all that there are."""
-    changes: defaultdict[bytes, bytearray] = defaultdict(bytearray)  # by the blob of which they are changes
+def _list_with_git(repository: Repository, ids: Iterable[bytes] | None, lists: _ObjectLists) -> None:
+    """Add the objects with these binary ids to `lists.blobs`, or all objects if `ids` is None."""
+    rows_by_base: defaultdict[bytes, bytearray] = defaultdict(bytearray)
     count = 0
-    for oid, size, base in _texts(repository, given):
-        if oid not in order.known:
-            row = _row(oid, size)
-            changes[base] += row
+    for oid, size, base in _query_git(repository, ids):
+        if oid not in lists.known:
+            row = oid + size.to_bytes(_SIZE_BYTES, "big")
+            rows_by_base[base] += row
             count += 1
-            if count % _TOGETHER == 0:
-                _put_by_family(changes, order.blobs, len(row))
-    if changes:
-        _put_by_family(changes, order.blobs, len(row))
+            if count % _MAX_GROUPED == 0:
+                _append_delta_chains(rows_by_base, lists.blobs, len(row))
+    if rows_by_base:
+        _append_delta_chains(rows_by_base, lists.blobs, len(row))
 
 
-def _put_by_family(changes: dict[bytes, bytearray], order: RowFile, width: int) -> None:
-    """Put each blob's changes behind it, with theirs. Last come those whose base is not among the blobs."""
-    while changes:
-        first = changes.pop(_WHOLE, None) or changes.pop(next(iter(changes)))
-        for at in range(0, len(first), width):
-            ahead = first[at : at + width]
-            while ahead:
-                entry = bytes(ahead[-width:])
-                del ahead[-width:]
-                order.add(entry)
-                ahead += changes.pop(entry[:-_SIZE], b"")
+def _append_delta_chains(rows_by_base: dict[bytes, bytearray], blobs: RowFile, width: int) -> None:
+    """Move all rows of this width to `blobs`: each object, then its deltas, then their deltas.
+
+    `rows_by_base` maps the id of a base to the rows of its deltas. Deltas whose base is not a blob come last.
+    """
+    while rows_by_base:
+        roots = rows_by_base.pop(_NO_BASE, None) or rows_by_base.pop(next(iter(rows_by_base)))
+        for at in range(0, len(roots), width):
+            stack = roots[at : at + width]
+            while stack:
+                row = bytes(stack[-width:])
+                del stack[-width:]
+                blobs.add(row)
+                stack += rows_by_base.pop(row[:-_SIZE_BYTES], b"")
 
 
-def _texts(repository: Repository, given: Iterable[bytes] | None) -> Iterator[tuple[bytes, int, bytes]]:
-    """Give those of the given objects, or of all, that are no trees: their ids, sizes as they are packed, and bases; ids in bytes."""
-    any_damaged = False
-    arguments, stdin = ([*_LIST, *_EVERY], subprocess.DEVNULL) if given is None else (_LIST, subprocess.PIPE)
+def _query_git(repository: Repository, ids: Iterable[bytes] | None) -> Iterator[tuple[bytes, int, bytes]]:
+    """Yield binary id, packed size and delta base of each object that is not a tree, as git reports them.
+
+    The objects are those with the given ids, or all objects if `ids` is None. An object that git cannot read
+    is yielded with the size 0. If git fails, DAMAGED_STORE is added to the repository's gaps.
+    """
+    any_missing = False
+    arguments, stdin = (
+        ([*_BATCH_CHECK, *_ALL_OBJECTS], subprocess.DEVNULL)
+        if ids is None
+        else (_BATCH_CHECK, subprocess.PIPE)
+    )
     with (
         tempfile.TemporaryFile() as errors,
-        command.start(repository.folder, arguments, stdin=stdin, stderr=errors, config=_VIEW) as process,
+        command.start(
+            repository.folder, arguments, stdin=stdin, stderr=errors, config=_LIST_CONFIG
+        ) as process,
     ):
         assert process.stdout is not None  # noqa: S101 - for the type checker
-        giver = _Giver(process.stdin, iter(given)) if process.stdin and given is not None else None
+        feeder = _IdFeeder(process.stdin, iter(ids)) if process.stdin and ids is not None else None
         for line in process.stdout:
-            if line.startswith(_TEXTS):
+            if line.startswith(_SCANNED_TYPES):
                 _, size, oid, base = line.split()
-                yield unhexlify(oid), int(size), unhexlify(base) if base.strip(b"0") else _WHOLE
+                yield unhexlify(oid), int(size), unhexlify(base) if base.strip(b"0") else _NO_BASE
             elif line.endswith(b" missing\n"):  # listed, but not even its type can be read
-                any_damaged = True
-                yield unhexlify(line.split()[0]), 0, _WHOLE
+                any_missing = True
+                yield unhexlify(line.split()[0]), 0, _NO_BASE
         process.wait()
-        if giver:
-            giver.join()
-        if (
-            process.returncode
-            or (giver and not giver.told_all)
-            or (os.fstat(errors.fileno()).st_size and not any_damaged)
-        ):
-            repository.gaps.append(INCOMPLETE)
+        if feeder:
+            feeder.join()
+        has_failed = process.returncode or (feeder and not feeder.has_finished)
+        if has_failed or (os.fstat(errors.fileno()).st_size and not any_missing):
+            repository.gaps.append(DAMAGED_STORE)
 
 
-class _Giver(threading.Thread):
-    """Tells git the objects, while another thread reads what it says of them."""
+class _IdFeeder(threading.Thread):
+    """Writes ids to git's input while another thread reads git's output."""
 
     def __init__(self, stdin: IO[bytes], ids: Iterator[bytes]) -> None:
         super().__init__(daemon=True)
-        self.told_all = False
+        self.has_finished = False
         self._stdin = stdin
         self._ids = ids
         self.start()
 
     def run(self) -> None:
         with contextlib.suppress(OSError, ValueError), self._stdin as stdin:  # git has ended
-            while some := list(islice(self._ids, _GIVEN)):
-                stdin.write(b"".join(some).hex("\n", WIDTH).encode() + b"\n")
-            self.told_all = True
+            while ids := list(islice(self._ids, _IDS_PER_WRITE)):
+                stdin.write(b"".join(ids).hex("\n", OID_BYTES).encode() + b"\n")
+            self.has_finished = True

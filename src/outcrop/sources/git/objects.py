@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO, NamedTuple, Self
 
 from outcrop.domain.finding import Confidence
@@ -24,7 +23,8 @@ from outcrop.scanner.engine.scan import (
 )
 from outcrop.sources.fork_pool import Emit
 from outcrop.sources.git import command
-from outcrop.sources.git.packs.pack import Packs
+from outcrop.sources.git.enumerate_objects import MessageBatch
+from outcrop.sources.git.packs.pack import PackReader
 from outcrop.sources.git.repository import Repository
 
 _BUFFER = 2 << 20  # small, so that git goes on while we scan; an object of half of it is read alone
@@ -37,16 +37,6 @@ UNREAD = {_MISSING, _CUT}
 _WITH_MESSAGE = {b"commit", b"tag"}
 MESSAGE = b"\n\n"  # what stands before it
 HEAD = 1 << 20  # bytes of a large commit within which it does
-
-
-class Messages(list[bytes]):
-    """Ids of commits and tags of one pack, with where they stand in it: then nobody has to look in its index, which git would map."""
-
-    def __init__(self, index: Path, places: Iterable[tuple[bytes, int]]) -> None:
-        ids, starts = zip(*places, strict=True)
-        super().__init__(ids)
-        self.of = index
-        self.starts: tuple[int, ...] = starts
 
 
 class MessageOf(bytes):
@@ -180,15 +170,15 @@ def _from_packs(
     repository: Repository, batches: Iterable[list[bytes]], left: list[bytes]
 ) -> Iterator[Item | Versions]:
     """Give what the packs have, and note what is left to git: that is asked meanwhile only where much is."""
-    with closing(Packs(repository.objects)) as packs:
+    with closing(PackReader(repository.objects)) as packs:
         versions: Versions = []
         size = 0
         for batch in batches:
-            if isinstance(batch, Messages):
+            if isinstance(batch, MessageBatch):
                 yield from _messages(packs, batch, left)
             else:
                 for oid in batch:
-                    version = packs.version(unhexlify(oid))
+                    version = packs.read_blob(unhexlify(oid))
                     if version is None:
                         left.append(oid)
                         continue
@@ -205,11 +195,11 @@ def _from_packs(
             yield versions
 
 
-def _messages(packs: Packs, batch: Messages, left: list[bytes]) -> Iterator[ContentBatch]:
+def _messages(packs: PackReader, batch: MessageBatch, left: list[bytes]) -> Iterator[ContentBatch]:
     """Give the messages of a pack many at a time; note what is left to git."""
     buffer, contents = bytearray(b"\n"), list[tuple[bytes, int, int]]()
-    for oid, start in zip(batch, batch.starts, strict=True):
-        data = packs.with_message(batch.of, start)
+    for oid, start in zip(batch, batch.offsets, strict=True):
+        data = packs.read_commit_or_tag(batch.pack_index, start)
         if data is None:
             left.append(oid)
             continue

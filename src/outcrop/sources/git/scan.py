@@ -18,7 +18,7 @@ from outcrop.sources.git import attribution, command, objects, renames
 from outcrop.sources.git import scan_cache as memory
 from outcrop.sources.git.attribution import Places
 from outcrop.sources.git.commit_headers import describe
-from outcrop.sources.git.enumerate_objects import INCOMPLETE, listed
+from outcrop.sources.git.enumerate_objects import DAMAGED_STORE, list_objects
 from outcrop.sources.git.id_sets import IdSet, RowFile
 from outcrop.sources.git.presence import files_of, holds
 from outcrop.sources.git.refs import Tips, place_texts, tips_of
@@ -91,7 +91,7 @@ def _scanned(scan: Scan, seen: Seen, objects: str, refs: str) -> ScanOutcome:
 def _is_whole(scan: Scan, seen: Seen, outcome: ScanOutcome) -> bool:
     """Tell whether all that there is was read. What was not may be readable next time, though nothing has come or gone."""
     unread = any(why in objects.UNREAD for _, why in outcome.gaps)
-    return not (unread or INCOMPLETE in scan.repository.gaps or attribution.UNREAD.intersection(seen.gaps))
+    return not (unread or DAMAGED_STORE in scan.repository.gaps or attribution.UNREAD.intersection(seen.gaps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def _unread(scan: Scan, tips: Tips, known: Known) -> Iterator[list[bytes]]:
     if (
         fresh is None or order is None
     ):  # nothing was read before, or something is missing: everything that is there is read
-        yield from listed(scan.repository, (), lambda _: None, scan.jobs)
+        yield from list_objects(scan.repository, (), lambda _: None, scan.jobs)
         return
     # What new commits bring to a path is read though its blob be an old one: at its old path it may have been nothing to tell.
     brought = attribution.changed(scan.repository, order, scan.jobs, [])
@@ -304,7 +304,7 @@ def _telling(found: Mapping[bytes, ScanResult], located: list[LocatedHit]) -> li
 def _batches(scan: Scan, seen: Seen, *, objects: bool, refs: bool) -> Iterator[list[bytes]]:
     """Give the blobs to read: those that held something before, if they are still there, and those never seen."""
     if objects:
-        yield from listed(scan.repository, IdSet(seen.scanned), seen.scanned.add, scan.jobs)
+        yield from list_objects(scan.repository, IdSet(seen.scanned), seen.scanned.add, scan.jobs)
     else:
         again = seen.with_hits if refs else seen.telling
         yield from (again[at : at + _AGAIN] for at in range(0, len(again), _AGAIN))

@@ -1,6 +1,7 @@
-"""The blobs of a pack, family by family: read off the heads of its entries, which tell what each is a change of.
+"""List the blobs of a pack, each after its delta base, from the headers of the pack entries.
 
-git lists objects too, but remembers each that it has told: with many that takes more memory than all of a scan.
+git can list objects too, but it remembers every object that it lists: in a large repository that takes more
+memory than the whole scan. An entry number is the number of an entry in the order of pack offsets.
 """
 
 from array import array
@@ -10,119 +11,127 @@ from contextlib import suppress
 from itertools import accumulate
 
 from outcrop.sources.fork_pool import Emit, run_in_processes
-from outcrop.sources.git.packs.index import WIDTH
-from outcrop.sources.git.packs.pack import BLOB, COMMIT, OF_OFFSET, TAG, TREE, Pack, head_of
+from outcrop.sources.git.packs.index import OID_BYTES
+from outcrop.sources.git.packs.pack import BLOB, COMMIT, OFS_DELTA, TAG, TREE, Pack, parse_entry_header
 
-_BLOCK = 1 << 18  # bytes of a pack that are read together
-_HEAD = 64  # bytes that the head of an entry has at most
-_TOGETHER = 1 << 15  # objects whose heads a process reads before it tells
-_FEW = 8  # objects among which one is looked for by its place
-_ODD = 0  # a kind of which git is to tell
+_READ_BYTES = 1 << 18  # of a pack by one system call
+_MAX_HEADER_BYTES = 64  # of a pack entry
+_ENTRIES_PER_JOB = 1 << 15  # entries whose headers a process reads before it sends the result
+_ENTRIES_PER_STRETCH = 8  # average number of entries among which the entry at an offset is searched
+_UNKNOWN_TYPE = 0  # of an entry that git has to read
 
-Blob = tuple[bytes, int]  # its id, and its size as it is packed
+_EntryHeaders = tuple[bytearray, "array[int]"]  # type of each entry; 1 + entry number of its base, 0 for none
 
 
-def blobs_of(
-    pack: Pack, jobs: int, message: Callable[[bytes, int], None], leave: Callable[[bytes], None]
-) -> Iterator[Blob]:
-    """Give the blobs of a pack, each before what is a change of it.
+def list_blobs(
+    pack: Pack, jobs: int, on_message: Callable[[bytes, int], None], on_unknown: Callable[[bytes], None]
+) -> Iterator[tuple[bytes, int]]:
+    """Yield the id and the packed size of each blob of a pack, each blob after its delta base.
 
-    Tell of commits and tags, with where they stand, and of what is not as usual.
+    Before that, call `on_message(oid, offset)` for each commit and annotated tag, and `on_unknown(oid)` for
+    each entry whose type only git can find out, such as a ref-delta.
     """
-    numbers, starts = pack.index.in_order(pack.size)
-    names = pack.index.names()
+    positions, offsets = pack.index.sort_by_offset(pack.size)
+    ids = pack.index.read_ids()
 
-    def name(at: int) -> bytes:
-        number = numbers[at] * WIDTH
-        return names[number : number + WIDTH]
+    def get_id(entry: int) -> bytes:
+        start = positions[entry] * OID_BYTES
+        return ids[start : start + OID_BYTES]
 
-    def tell(kind: int, at: int) -> None:
-        if kind in (COMMIT, TAG):
-            message(name(at), starts[at])
-        else:
-            leave(name(at))
-
-    for at in _in_families(pack, starts, jobs, tell):
-        yield name(at), (starts[at + 1] if at + 1 < len(starts) else pack.size) - starts[at]
-
-
-def _in_families(
-    pack: Pack, starts: "array[int]", jobs: int, tell: Callable[[int, int], None]
-) -> Iterator[int]:
-    """Give how many objects stand before each blob, each behind its base; tell of the others, and of what kind they are."""
-    kinds, bases = _heads(pack, starts, jobs)
-    blobs, parents = array("I", [0]), array("I", [0])  # by number, from one on; 0 is no blob
-    for at, base in enumerate(bases):
-        kind = kinds[at] = kinds[base - 1] if base else kinds[at]
-        if kind == BLOB:
+    types, bases = _read_headers(pack, offsets, jobs)
+    # Blobs are numbered from 1 in the order of the pack; 0 is the parent of blobs that are no delta.
+    blobs, parents = (
+        array("I", [0]),
+        array("I", [0]),
+    )  # blob number -> entry number; -> blob number of the base
+    for entry, base in enumerate(bases):
+        entry_type = types[entry] = types[base - 1] if base else types[entry]
+        if entry_type == BLOB:
             parents.append(bases[base - 1] if base else 0)
-            bases[at] = len(blobs)  # from now on its number
-            blobs.append(at)
-        elif kind != TREE:
-            tell(kind, at)
-    below, beside = array("I", bytes(4 * len(blobs))), array("I", bytes(4 * len(blobs)))
-    for number in range(len(blobs) - 1, 0, -1):
+            bases[entry] = len(blobs)  # from here on the blob's number, which later deltas look up
+            blobs.append(entry)
+        elif entry_type in (COMMIT, TAG):
+            on_message(get_id(entry), offsets[entry])
+        elif entry_type != TREE:
+            on_unknown(get_id(entry))
+    for number in _walk_delta_trees(parents):
+        entry = blobs[number]
+        end = offsets[entry + 1] if entry + 1 < len(offsets) else pack.size
+        yield get_id(entry), end - offsets[entry]
+
+
+def _walk_delta_trees(parents: "array[int]") -> Iterator[int]:
+    """Yield all blob numbers depth first, each after its parent; `parents[0]` is not used."""
+    first_child, next_sibling = array("I", bytes(4 * len(parents))), array("I", bytes(4 * len(parents)))
+    for number in range(len(parents) - 1, 0, -1):
         parent = parents[number]
-        beside[number], below[parent] = below[parent], number
-    ahead = [below[0]] if below[0] else []
-    while ahead:
-        number = ahead.pop()
-        if beside[number]:
-            ahead.append(beside[number])
-        if below[number]:
-            ahead.append(below[number])
-        yield blobs[number]
+        next_sibling[number], first_child[parent] = first_child[parent], number
+    stack = [first_child[0]] if first_child[0] else []
+    while stack:
+        number = stack.pop()
+        if next_sibling[number]:
+            stack.append(next_sibling[number])
+        if first_child[number]:
+            stack.append(first_child[number])
+        yield number
 
 
-def _heads(pack: Pack, starts: "array[int]", jobs: int) -> tuple[bytearray, "array[int]"]:
-    """Read the kind of each object, and what it is a change of: by how many stand before that, from one on; 0 is no change."""
-    find = _finder(starts)
-    if len(starts) <= _TOGETHER:  # of so few a process is not started, and of many packs most are small
-        return _read(pack, starts, find)
-    kinds, bases = bytearray(len(starts)), array("I", bytes(4 * len(starts)))
+def _read_headers(pack: Pack, offsets: "array[int]", jobs: int) -> _EntryHeaders:
+    """Read the types and bases of the entries at these offsets, in `jobs` processes if there are many."""
+    find_entry = _make_entry_finder(offsets)
+    if len(offsets) <= _ENTRIES_PER_JOB:  # starting a process takes longer, and most packs are small
+        return _read_headers_at(pack, offsets, find_entry)
+    types, bases = bytearray(len(offsets)), array("I", bytes(4 * len(offsets)))
 
-    def work(parts: Iterator[int], emit: Emit) -> None:
-        for first in parts:
-            emit((first, *_read(pack, starts[first : first + _TOGETHER], find)))
+    def read_parts(first_entries: Iterator[int], emit: Emit) -> None:
+        for first in first_entries:
+            emit((first, *_read_headers_at(pack, offsets[first : first + _ENTRIES_PER_JOB], find_entry)))
 
-    for first, kinds_read, bases_read in run_in_processes(range(0, len(starts), _TOGETHER), work, jobs):
-        kinds[first : first + _TOGETHER] = kinds_read
-        bases[first : first + _TOGETHER] = bases_read
-    return kinds, bases
+    first_entries = range(0, len(offsets), _ENTRIES_PER_JOB)
+    for first, part_types, part_bases in run_in_processes(first_entries, read_parts, jobs):
+        types[first : first + _ENTRIES_PER_JOB] = part_types
+        bases[first : first + _ENTRIES_PER_JOB] = part_bases
+    return types, bases
 
 
-def _read(pack: Pack, starts: "array[int]", find: Callable[[int], int]) -> tuple[bytearray, "array[int]"]:
-    kinds, bases = bytearray(), array("I")
-    begin, block = 0, b""
-    for start in starts:
-        at = start - begin
-        if at + _HEAD > len(block):
-            begin, at, block = start, 0, b""
-            with suppress(OSError):  # git tells what is wrong with it
-                block = pack.read(start, _BLOCK)
-        kind, base = block[at] >> 4 & 7 if block else _ODD, 0
-        if kind == OF_OFFSET:
-            kind = _ODD  # until it is known what its base is
-            with suppress(IndexError):  # a head without an end
-                base = find(start - head_of(block[at : at + _HEAD], 0)[2])
-        kinds.append(kind)
+def _read_headers_at(pack: Pack, offsets: "array[int]", find_entry: Callable[[int], int]) -> _EntryHeaders:
+    """Read the types and bases of the entries at these offsets; the type of a delta is _UNKNOWN_TYPE."""
+    types, bases = bytearray(), array("I")
+    block_start, block = 0, b""
+    for offset in offsets:
+        at = offset - block_start
+        if at + _MAX_HEADER_BYTES > len(block):
+            block_start, at, block = offset, 0, b""
+            with suppress(OSError):  # git reports what is wrong with the pack
+                block = pack.read(offset, _READ_BYTES)
+        entry_type, base = block[at] >> 4 & 7 if block else _UNKNOWN_TYPE, 0
+        if entry_type == OFS_DELTA:
+            entry_type = _UNKNOWN_TYPE  # the type of its base, which `list_blobs` sets
+            with suppress(IndexError):  # the header has no end
+                base = find_entry(offset - parse_entry_header(block[at : at + _MAX_HEADER_BYTES], 0)[2])
+        types.append(entry_type)
         bases.append(base)
-    return kinds, bases
+    return types, bases
 
 
-def _finder(starts: "array[int]") -> Callable[[int], int]:
-    """Give a function that tells how many objects stand before the one at a place, and that one; 0 where there is none."""
-    end = starts[-1] if starts else 0
-    shift = (end // max(1, len(starts)) * _FEW).bit_length()
-    before = array("I", bytes(4 * ((end >> shift) + 2)))  # how many stand before each stretch of the pack
-    for at, start in enumerate(starts, 1):
-        before[(start >> shift) + 1] = at
-    before = array("I", accumulate(before, max))
+def _make_entry_finder(offsets: "array[int]") -> Callable[[int], int]:
+    """Return a function that returns 1 + the number of the entry at an offset, or 0 if no entry begins there.
 
-    def find(start: int) -> int:
-        if not 0 <= start <= end:
+    A table of how many entries begin before each stretch of the pack narrows the search. It takes half a byte
+    per entry; a dictionary would take 100.
+    """
+    last_offset = offsets[-1] if offsets else 0
+    shift = (last_offset // max(1, len(offsets)) * _ENTRIES_PER_STRETCH).bit_length()
+    entries_before = array("I", bytes(4 * ((last_offset >> shift) + 2)))  # by the number of a stretch
+    for count, offset in enumerate(offsets, 1):
+        entries_before[(offset >> shift) + 1] = count
+    entries_before = array("I", accumulate(entries_before, max))
+
+    def find_entry(offset: int) -> int:
+        if not 0 <= offset <= last_offset:
             return 0
-        at = bisect_left(starts, start, before[start >> shift], before[(start >> shift) + 1])
-        return at + 1 if starts[at] == start else 0
+        stretch = offset >> shift
+        entry = bisect_left(offsets, offset, entries_before[stretch], entries_before[stretch + 1])
+        return entry + 1 if offsets[entry] == offset else 0
 
-    return find
+    return find_entry

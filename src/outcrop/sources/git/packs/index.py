@@ -1,6 +1,7 @@
-"""The index of a pack: which objects the pack has, and where.
+"""Read git pack indexes (.idx, version 2): which objects a pack has, and at which offsets.
 
-It is read and not mapped: a mapped file that somebody cuts ends the process.
+An index is read and not memory-mapped: if somebody truncates a mapped file, the process dies.
+A position is the number of an object in the index, which is sorted by object id.
 """
 
 import os
@@ -10,118 +11,130 @@ from array import array
 from math import isqrt
 from pathlib import Path
 
-WIDTH = 20  # bytes of an id; of longer ones, which few repositories have, git tells
+OID_BYTES = 20  # length of a SHA-1 object id; repositories with SHA-256 ids are rare and left to git
 _HEADER = struct.Struct(">4sI")
 _MAGIC, _VERSION = b"\xfftOc", 2
-_NAMES = _HEADER.size + 4 * 256  # where the ids begin, behind how many of them begin with each byte
-_OF_EACH = WIDTH + 8  # its id, a sum and an offset
-_FAR = 1 << 31  # an offset with this bit is the number of one in the table of large ones
-_MOST_NAMES = 1 << 16  # ids that begin alike: so many have one of 256 beginnings among 16 million
-_TOGETHER = 1 << 16  # objects that are put in order together, on average
+_IDS_START = _HEADER.size + 4 * 256  # the ids follow the header and the fanout table
+_BYTES_PER_OBJECT = OID_BYTES + 8  # id, CRC-32 and offset
+_IS_LARGE_OFFSET = 1 << 31  # an offset with this bit is a position in the table of 8-byte offsets
+_MAX_FANOUT_IDS = (
+    1 << 16
+)  # ids with the same first byte in an index of 16 million objects: too many to search
+_SORT_CHUNK = 1 << 16  # objects that are sorted together, on average
 
 
-class Index:
-    """An index that is open. One of another kind, or that is damaged, raises ValueError."""
+class PackIndex:
+    """An open pack index. One of another version, or a damaged one, raises ValueError."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            self.objects, self._far_ones, self._fan_out = _head(self._file)
+            self.object_count, self._large_offset_count, self._fanout = _read_header(self._file)
         except ValueError:
             os.close(self._file)
             raise
-        self._near = 8 + 3 * isqrt(
-            self.objects // 256 + 1
-        )  # ids are spread evenly: so far from where one should be it is seldom
+        # Ids are distributed evenly: an id is rarely further from its expected position than this.
+        self._search_radius = 8 + 3 * isqrt(self.object_count // 256 + 1)
 
     def close(self) -> None:
         os.close(self._file)
 
-    def find(self, oid: bytes) -> int | None:
-        """Give where an object stands in the pack."""
-        low, high = self._fan_out[oid[0]], self._fan_out[oid[0] + 1]
-        guess = low + ((high - low) * int.from_bytes(oid[1:4], "big") >> 24)
-        first, last = max(low, guess - self._near), min(high, guess + self._near)
-        number = self._number(oid, first, last)
-        if number is None and self._near < high - low <= _MOST_NAMES:
-            number = self._number(oid, low, high)
-        return None if number is None else self._offset(number)
+    def find_offset(self, oid: bytes) -> int | None:
+        """Return the pack offset of an object; None if the index does not have it."""
+        low, high = self._fanout[oid[0]], self._fanout[oid[0] + 1]
+        expected = low + ((high - low) * int.from_bytes(oid[1:4], "big") >> 24)
+        first, last = max(low, expected - self._search_radius), min(high, expected + self._search_radius)
+        position = self._find_position(oid, first, last)
+        if position is None and self._search_radius < high - low <= _MAX_FANOUT_IDS:
+            position = self._find_position(oid, low, high)
+        return None if position is None else self._read_offset(position)
 
-    def _number(self, oid: bytes, first: int, last: int) -> int | None:
-        names = os.pread(self._file, max(0, last - first) * WIDTH, _NAMES + first * WIDTH)
-        at = names.find(oid)
-        while at >= 0 and at % WIDTH:
-            at = names.find(oid, at + 1)
-        return first + at // WIDTH if at >= 0 else None
+    def _find_position(self, oid: bytes, first: int, last: int) -> int | None:
+        """Return the position of an id among the positions `first` to `last` (exclusive)."""
+        ids = os.pread(self._file, max(0, last - first) * OID_BYTES, _IDS_START + first * OID_BYTES)
+        at = ids.find(oid)
+        while at >= 0 and at % OID_BYTES:
+            at = ids.find(oid, at + 1)
+        return first + at // OID_BYTES if at >= 0 else None
 
-    def _offset(self, number: int) -> int:
-        offset = int.from_bytes(
-            os.pread(self._file, 4, _NAMES + self.objects * (WIDTH + 4) + number * 4), "big"
-        )
-        if offset < _FAR:
+    def _read_offset(self, position: int) -> int:
+        """Return the pack offset of the object at this position."""
+        offsets_start = _IDS_START + self.object_count * (OID_BYTES + 4)
+        offset = int.from_bytes(os.pread(self._file, 4, offsets_start + position * 4), "big")
+        if offset < _IS_LARGE_OFFSET:
             return offset
-        return int.from_bytes(
-            os.pread(self._file, 8, _NAMES + self.objects * _OF_EACH + (offset - _FAR) * 8), "big"
+        large_offsets_start = _IDS_START + self.object_count * _BYTES_PER_OBJECT
+        large_position = offset - _IS_LARGE_OFFSET
+        return int.from_bytes(os.pread(self._file, 8, large_offsets_start + large_position * 8), "big")
+
+    def read_ids(self) -> bytes:
+        """Return all ids as one byte string, in the order of positions."""
+        return os.pread(self._file, self.object_count * OID_BYTES, _IDS_START)
+
+    def sort_by_offset(self, pack_size: int) -> tuple["array[int]", "array[int]"]:
+        """Return the positions of all objects in the order of their pack offsets, and these offsets.
+
+        Raise IndexError if an offset is beyond `pack_size`.
+        """
+        offsets = self._read_offsets()
+        # First distribute positions over equal ranges of the pack, then sort each range: a single sort of
+        # millions of Python integers would take much more memory.
+        ranges = [array("I") for _ in range(self.object_count // _SORT_CHUNK + 1)]
+        range_size = pack_size // len(ranges) + 1
+        append_to = [positions.append for positions in ranges]
+        for position, offset in enumerate(offsets):
+            append_to[offset // range_size](position)
+        sorted_positions, sorted_offsets = array("I"), array(offsets.typecode)
+        for positions in ranges:
+            in_order = sorted(positions, key=offsets.__getitem__)
+            sorted_positions.fromlist(in_order)
+            sorted_offsets.fromlist([offsets[position] for position in in_order])
+        return sorted_positions, sorted_offsets
+
+    def _read_offsets(self) -> "array[int]":
+        """Return the pack offsets of all objects, in the order of positions."""
+        offsets = self._read_table("I", _IDS_START + self.object_count * (OID_BYTES + 4), self.object_count)
+        if not self._large_offset_count:
+            return offsets
+        large = self._read_table(
+            "Q", _IDS_START + self.object_count * _BYTES_PER_OBJECT, self._large_offset_count
+        )
+        return array(
+            "Q",
+            [offset if offset < _IS_LARGE_OFFSET else large[offset - _IS_LARGE_OFFSET] for offset in offsets],
         )
 
-    def names(self) -> bytes:
-        """Give all ids, one behind the other, by number."""
-        return os.pread(self._file, self.objects * WIDTH, _NAMES)
-
-    def in_order(self, size: int) -> tuple["array[int]", "array[int]"]:
-        """Give the numbers of the objects by where they stand in a pack of this size, and where that is."""
-        places = self._places()
-        parts = [array("I") for _ in range(self.objects // _TOGETHER + 1)]
-        wide = size // len(parts) + 1
-        add = [part.append for part in parts]
-        for number, place in enumerate(places):
-            add[place // wide](number)
-        numbers, starts = array("I"), array(places.typecode)
-        for part in parts:
-            in_order = sorted(part, key=places.__getitem__)
-            numbers.fromlist(in_order)
-            starts.fromlist([places[number] for number in in_order])
-        return numbers, starts
-
-    def _places(self) -> "array[int]":
-        """Give where the objects stand, by number."""
-        offsets = self._table("I", _NAMES + self.objects * (WIDTH + 4), self.objects)
-        if not self._far_ones:
-            return offsets
-        far = self._table("Q", _NAMES + self.objects * _OF_EACH, self._far_ones)
-        return array("Q", [offset if offset < _FAR else far[offset - _FAR] for offset in offsets])
-
-    def _table(self, kind: str, at: int, count: int) -> "array[int]":
-        table = array(kind)
-        table.frombytes(os.pread(self._file, count * table.itemsize, at))
+    def _read_table(self, typecode: str, start: int, count: int) -> "array[int]":
+        """Return `count` big-endian numbers of this array type from the byte `start` of the index on."""
+        table = array(typecode)
+        table.frombytes(os.pread(self._file, count * table.itemsize, start))
         if len(table) < count:
-            raise ValueError("the index has been cut")
+            raise ValueError("the pack index has been truncated")
         if sys.byteorder == "little":
             table.byteswap()
         return table
 
 
-def _head(file: int) -> tuple[int, int, list[int]]:
-    """Read how many objects an index has, how many of them stand far away, and how many begin with each byte or one before it."""
-    head = os.pread(file, _NAMES, 0)
-    if len(head) < _NAMES or _HEADER.unpack_from(head) != (_MAGIC, _VERSION):
-        raise ValueError("no index, or one of another kind")
+def _read_header(file: int) -> tuple[int, int, list[int]]:
+    """Return the number of objects, the number of 8-byte offsets, and the fanout table with a 0 before it."""
+    head = os.pread(file, _IDS_START, 0)
+    if len(head) < _IDS_START or _HEADER.unpack_from(head) != (_MAGIC, _VERSION):
+        raise ValueError("not a pack index of version 2")
     counts = struct.unpack_from(">256I", head, _HEADER.size)
-    rest = (
-        os.fstat(file).st_size - _NAMES - counts[-1] * _OF_EACH - 2 * WIDTH
-    )  # two sums of all, and large offsets
-    if rest < 0 or rest % 8 or rest // 8 > counts[-1]:
-        raise ValueError("an index that is damaged, or one with longer ids")
-    return counts[-1], rest // 8, [0, *(min(count, counts[-1]) for count in counts)]
+    checksums = 2 * OID_BYTES  # of the pack and of the index
+    large_offset_bytes = os.fstat(file).st_size - _IDS_START - counts[-1] * _BYTES_PER_OBJECT - checksums
+    if large_offset_bytes < 0 or large_offset_bytes % 8 or large_offset_bytes // 8 > counts[-1]:
+        raise ValueError("the pack index is damaged, or has SHA-256 ids")
+    return counts[-1], large_offset_bytes // 8, [0, *(min(count, counts[-1]) for count in counts)]
 
 
-def indexes_in(folder: Path) -> list[Path]:
-    """Give the indexes of a folder whose packs are there: git sees no others either."""
+def list_pack_indexes(object_folder: Path) -> list[Path]:
+    """Return the pack indexes of an object folder whose pack exists, sorted; git ignores the others too."""
     try:
-        with os.scandir(folder / "pack") as entries:
+        with os.scandir(object_folder / "pack") as entries:
             paths = sorted(Path(entry.path) for entry in entries if entry.is_file())
     except FileNotFoundError:
         return []
-    there = set(paths)
-    return [path for path in paths if path.suffix == ".idx" and path.with_suffix(".pack") in there]
+    existing = set(paths)
+    return [path for path in paths if path.suffix == ".idx" and path.with_suffix(".pack") in existing]

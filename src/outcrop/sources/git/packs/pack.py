@@ -1,7 +1,12 @@
-"""Objects read from packs by ourselves: files as versions of one another, for git would not tell what of them is new.
+"""Read objects from git pack files.
 
-Whatever is not as usual is left to git: what is loose, large, damaged, or written in a way that few repositories have. Packs are read
-and not mapped: a mapped file that somebody cuts ends the process.
+1. `PackReader` finds the pack and offset of an object (`PackIndex.find_offset`).
+2. It follows the delta chain to an object in its cache, or to one that is not a delta (`Pack.read_entry`).
+3. It applies the deltas in reverse order (`_apply_delta`). The last step also lists which ranges the object
+   has copied from its base, so that the scanner need not scan these ranges again.
+
+Everything unusual is left to git: loose, large and damaged objects, and SHA-256 ids. Packs are read and not
+memory-mapped: if somebody truncates a mapped file, the process dies.
 """
 
 import os
@@ -14,119 +19,125 @@ from pathlib import Path
 from dulwich.errors import ApplyDeltaError
 
 from outcrop.scanner.engine.delta_scan import MIN_COPIED_RANGE, CopiedRange, FileVersion
-from outcrop.sources.git.packs.index import WIDTH, Index, indexes_in
+from outcrop.sources.git.packs.index import OID_BYTES, PackIndex, list_pack_indexes
 
-try:  # of dulwich only this, which is compiled: all of its reading of packs takes 30 ms to load
+try:  # only this compiled function of dulwich: importing its pack module takes 30 ms
     from dulwich._pack import apply_delta  # type: ignore[import-not-found]
-except ImportError:  # where nobody has compiled it
+except ImportError:  # dulwich was installed without its compiled part
     from dulwich.pack import apply_delta
 
-_MOST_PACKS = 64  # each takes two open files
-_LARGEST = 1 << 20  # bytes of an object
-_MOST_STEPS = 4_096  # from an object to the one that is no change: git makes 50, and 4,095 at most
-_MOST_HELD = 32 << 20  # bytes of the changes between the two
-_KEPT = 4 << 20  # bytes of objects on the way to the last one
-_FIRST = 4_096  # bytes that are read of an object at first
-_MORE = 1 << 18
-_SPARSE = 24  # a change that has so many times fewer bytes than what it makes is worth reading step by step
-COMMIT, TREE, BLOB, TAG, OF_OFFSET, _OF_NAME = 1, 2, 3, 4, 6, 7  # kinds of entries
-_FILES, _MESSAGES = (BLOB,), (COMMIT, TAG)
-_Place = tuple["Pack", int]
-DAMAGED = (OSError, ValueError, IndexError, MemoryError, zlib.error, ApplyDeltaError)
+_MAX_OPEN_PACKS = 64  # each has two open files
+_MAX_OBJECT_BYTES = 1 << 20
+_MAX_CHAIN_LENGTH = 4_096  # git writes chains of 50 deltas, and of 4,095 at most
+_MAX_DELTA_BYTES = 32 << 20  # of all deltas of a chain together
+_CHAIN_CACHE_BYTES = 4 << 20
+_FIRST_READ_BYTES = 4_096  # of an entry: most fit
+_MAX_READ_BYTES = 1 << 18  # of each later read
+# If an object is so many times larger than its delta, most of it is copied, and listing the ranges pays off.
+_MIN_EXPANSION = 24
+COMMIT, TREE, BLOB, TAG, OFS_DELTA, _REF_DELTA = 1, 2, 3, 4, 6, 7  # types of pack entries
+_BLOB_TYPES, _MESSAGE_TYPES = (BLOB,), (COMMIT, TAG)
+_EntryLocation = tuple["Pack", int]  # pack and offset
+READ_ERRORS = (OSError, ValueError, IndexError, MemoryError, zlib.error, ApplyDeltaError)  # of damaged packs
 
 
-class Packs:
-    """The packs of a repository, and the objects that the last one was made of."""
+class PackReader:
+    """Reads objects from all packs of a repository, and caches the objects of the last delta chain."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
-        self._packs = list(islice((pack for folder in folders for pack in _opened(folder)), _MOST_PACKS))
+    def __init__(self, object_folders: Sequence[Path]) -> None:
+        packs = (pack for folder in object_folders for pack in _open_packs(folder))
+        self._packs = list(islice(packs, _MAX_OPEN_PACKS))
         self._by_index = {pack.index.path: pack for pack in self._packs}
-        # From one that is no change to the last that was read: families are read one after the other.
-        self._path: dict[_Place, FileVersion] = {}
-        self._size = 0
+        # The last delta chain, from its base to the object that was read last. Callers read chain by chain.
+        self._chain: dict[_EntryLocation, FileVersion] = {}
+        self._chain_bytes = 0
 
     def close(self) -> None:
         for pack in self._packs:
             pack.close()
 
-    def version(self, oid: bytes) -> FileVersion | None:
-        """Give a file, and what it has from the one it is a change of; None where git is to be asked."""
+    def read_blob(self, oid: bytes) -> FileVersion | None:
+        """Return a blob, with the ranges copied from its delta base; None if git has to read the blob."""
         try:
-            place = self._find(oid)
-            return self._read(place, _FILES) if place else None
-        except DAMAGED:
+            location = self._find_entry(oid)
+            return self._read_object(location, _BLOB_TYPES) if location else None
+        except READ_ERRORS:
             return None
 
-    def with_message(self, index: Path, start: int) -> bytes | None:
-        """Give the commit or the tag at this place of the pack of an index; None where git is to be asked."""
+    def read_commit_or_tag(self, index: Path, offset: int) -> bytes | None:
+        """Return the commit or tag at this offset of the pack with this index; None if git has to read it."""
         pack = self._by_index.get(index)
         try:
-            return self._read((pack, start), _MESSAGES).content if pack else None
-        except DAMAGED:
+            return self._read_object((pack, offset), _MESSAGE_TYPES).content if pack else None
+        except READ_ERRORS:
             return None
 
-    def _find(self, oid: bytes) -> _Place | None:
+    def _find_entry(self, oid: bytes) -> _EntryLocation | None:
         for number, pack in enumerate(self._packs):
-            offset = pack.index.find(oid)
+            offset = pack.index.find_offset(oid)
             if offset is not None:
-                if number:  # the next one is most likely here too
+                if number:  # search this pack first next time: neighbouring objects are in the same pack
                     self._packs.insert(0, self._packs.pop(number))
                 return pack, offset
         return None
 
-    def _read(self, place: _Place, kinds: Sequence[int]) -> FileVersion:
-        """Read an object from the nearest that is kept, or that is no change; those between are made anew."""
-        steps: list[tuple[_Place, bytes]] = []
-        held = 0
-        at = place
-        while (version := self._path.get(at)) is None:
-            base, data = at[0].entry(at[1], kinds)
+    def _read_object(self, location: _EntryLocation, types: Sequence[int]) -> FileVersion:
+        """Return the object at this location, and put its delta chain into the cache.
+
+        Raise ValueError if it is not of these types, or its chain is too long or incomplete.
+        """
+        deltas: list[tuple[_EntryLocation, bytes]] = []
+        delta_bytes = 0
+        at = location
+        while (version := self._chain.get(at)) is None:
+            base, data = at[0].read_entry(at[1], types)
             if base is None:
                 version = FileVersion(data)
                 break
-            steps.append((at, data))
-            held += len(data)
-            found = (at[0], base) if isinstance(base, int) else self._find(base)
-            if found is None or len(steps) > _MOST_STEPS or held > _MOST_HELD:
-                raise ValueError("what it is a change of is not here, or too far away")
-            at = found
-        self._go_back(at)
-        self._keep(at, version)
-        while steps:
-            at, delta = steps.pop()
-            version = _changed(version, delta, is_wanted=not steps)
-            self._keep(at, version)
+            deltas.append((at, data))
+            delta_bytes += len(data)
+            base_location = (at[0], base) if isinstance(base, int) else self._find_entry(base)
+            if base_location is None or len(deltas) > _MAX_CHAIN_LENGTH or delta_bytes > _MAX_DELTA_BYTES:
+                raise ValueError("the delta base is missing, or the delta chain is too long")
+            at = base_location
+        self._truncate_chain(at)
+        self._append_to_chain(at, version)
+        while deltas:
+            at, delta = deltas.pop()
+            version = _apply_delta(version, delta, list_copies=not deltas)
+            self._append_to_chain(at, version)
         return version
 
-    def _go_back(self, place: _Place) -> None:
-        """Forget a place, and what lies behind it on the way; or all of a way on which it does not lie."""
-        while self._path:
-            last, version = self._path.popitem()
-            self._size -= len(version.content)
-            if last == place:
+    def _truncate_chain(self, location: _EntryLocation) -> None:
+        """Drop this entry and all later ones from the chain cache; clear the cache if it lacks the entry."""
+        while self._chain:
+            last, version = self._chain.popitem()
+            self._chain_bytes -= len(version.content)
+            if last == location:
                 return
 
-    def _keep(self, place: _Place, version: FileVersion) -> None:
-        self._path[place] = version
-        self._size += len(version.content)
-        while self._size > _KEPT:
-            first = next(iter(self._path))
-            self._size -= len(self._path.pop(first).content)
+    def _append_to_chain(self, location: _EntryLocation, version: FileVersion) -> None:
+        """Add an entry at the end of the chain cache; drop the first entries while the cache is too large."""
+        self._chain[location] = version
+        self._chain_bytes += len(version.content)
+        while self._chain_bytes > _CHAIN_CACHE_BYTES:
+            first = next(iter(self._chain))
+            self._chain_bytes -= len(self._chain.pop(first).content)
 
 
-def _opened(folder: Path) -> Iterator["Pack"]:
-    """Open the packs of a folder that can be read here; git tells what is wrong with the others."""
+def _open_packs(object_folder: Path) -> Iterator["Pack"]:
+    """Yield the packs of an object folder that can be opened; git reports what is wrong with the others."""
     with suppress(OSError):
-        for path in indexes_in(folder):
+        for path in list_pack_indexes(object_folder):
             with suppress(OSError, ValueError):
                 yield Pack(path)
 
 
 class Pack:
-    """A pack that is open, with its index. One that cannot be read here raises OSError or ValueError."""
+    """An open pack with its index. One that cannot be read here raises OSError or ValueError."""
 
     def __init__(self, index: Path) -> None:
-        self.index = Index(index)
+        self.index = PackIndex(index)
         try:
             self._file = os.open(index.with_suffix(".pack"), os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -139,135 +150,157 @@ class Pack:
         os.close(self._file)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Read so many bytes of the pack, or fewer where it ends."""
+        """Return `size` bytes from this offset on, fewer at the end of the pack."""
         return os.pread(self._file, size, offset)
 
-    def entry(self, offset: int, kinds: Sequence[int]) -> tuple[int | bytes | None, bytes]:
-        """Read what stands at a place: an object of these kinds, or a change with the place or the name of what it is a change of."""
-        data = self.read(offset, _FIRST)
-        kind, size, back, at = head_of(data, 0)
-        base: int | bytes | None = None
-        if kind == OF_OFFSET:
-            base = offset - back
-        elif kind == _OF_NAME:
-            base = data[at : at + WIDTH]
-            at += WIDTH
-        elif kind not in kinds:
-            raise ValueError("an object of another kind")
-        if size > _LARGEST or (isinstance(base, int) and not 0 < base < offset):
-            raise ValueError("an object that is large, or a change of nothing")
-        return base, self._inflated(memoryview(data)[at:], size, offset + len(data))
+    def read_entry(self, offset: int, types: Sequence[int]) -> tuple[int | bytes | None, bytes]:
+        """Return the base and the data of the entry at this offset.
 
-    def _inflated(self, head: memoryview, size: int, behind: int) -> bytes:
-        """Unpack so many bytes, and not more."""
+        The base of an ofs-delta is its offset, of a ref-delta its object id, of a complete object None. Raise
+        ValueError for a complete object of a type that is not in `types`, and for a large or damaged entry.
+        """
+        data = self.read(offset, _FIRST_READ_BYTES)
+        entry_type, size, base_distance, at = parse_entry_header(data, 0)
+        base: int | bytes | None = None
+        if entry_type == OFS_DELTA:
+            base = offset - base_distance
+        elif entry_type == _REF_DELTA:
+            base = data[at : at + OID_BYTES]
+            at += OID_BYTES
+        elif entry_type not in types:
+            raise ValueError("the object is of another type")
+        if size > _MAX_OBJECT_BYTES or (isinstance(base, int) and not 0 < base < offset):
+            raise ValueError("the object is too large, or its base offset is outside the pack")
+        return base, self._inflate(memoryview(data)[at:], size, offset + len(data))
+
+    def _inflate(self, compressed: memoryview, size: int, next_offset: int) -> bytes:
+        """Return the `size` decompressed bytes of an entry; raise ValueError if it has more or fewer.
+
+        `compressed` is the beginning of the data, which continues at `next_offset` of the pack.
+        """
         inflate = zlib.decompressobj()
-        data = inflate.decompress(head, size + 1)
+        data = inflate.decompress(compressed, size + 1)
         if not inflate.eof:
             parts = [data]
-            left = size + 1 - len(data)
-            while left and not inflate.eof and (more := self.read(behind, min(max(left, _FIRST), _MORE))):
-                behind += len(more)
-                parts.append(inflate.decompress(more, left))
-                left -= len(parts[-1])
+            remaining = size + 1 - len(data)
+            while remaining and not inflate.eof:
+                block = self.read(next_offset, min(max(remaining, _FIRST_READ_BYTES), _MAX_READ_BYTES))
+                if not block:
+                    break
+                next_offset += len(block)
+                parts.append(inflate.decompress(block, remaining))
+                remaining -= len(parts[-1])
             data = b"".join(parts)
         if not inflate.eof or len(data) != size:
-            raise ValueError("an object that is damaged")
+            raise ValueError("the object is damaged")
         return data
 
 
-def head_of(data: bytes, at: int) -> tuple[int, int, int, int]:
-    """Read the head of an entry: its kind, its size, how far before it stands what it is a change of, and where the head ends."""
-    sign = data[at]
-    kind, size = sign >> 4 & 7, sign & 15
+def parse_entry_header(data: bytes, at: int) -> tuple[int, int, int, int]:
+    """Return type and size of the entry that begins at `at`, the distance to its base, and the header's end.
+
+    The distance is 0 unless the entry is an ofs-delta.
+    """
+    byte = data[at]
+    entry_type, size = byte >> 4 & 7, byte & 15
     at += 1
     shift = 4
-    while sign & 0x80:
-        sign = data[at]
-        size |= (sign & 0x7F) << shift
+    while byte & 0x80:
+        byte = data[at]
+        size |= (byte & 0x7F) << shift
         shift += 7
         at += 1
-    back = 0
-    if kind == OF_OFFSET:
-        sign = data[at]
+    base_distance = 0
+    if entry_type == OFS_DELTA:
+        byte = data[at]
         at += 1
-        back = sign & 0x7F
-        while sign & 0x80:
-            sign = data[at]
-            back = (back + 1) << 7 | sign & 0x7F
+        base_distance = byte & 0x7F
+        while byte & 0x80:
+            byte = data[at]
+            base_distance = (base_distance + 1) << 7 | byte & 0x7F
             at += 1
-    return kind, size, back, at
+    return entry_type, size, base_distance, at
 
 
-def _changed(base: FileVersion, delta: bytes, *, is_wanted: bool) -> FileVersion:
-    """Carry a change out. What is only on the way to another one is not told apart."""
-    _, at = _written(delta, 0)
-    size, at = _written(delta, at)
-    if size > _LARGEST:
-        raise ValueError("an object that is large")
+def _apply_delta(base: FileVersion, delta: bytes, *, list_copies: bool) -> FileVersion:
+    """Return the object that a delta makes of its base.
+
+    If `list_copies`, and the delta is small compared with the object, add the ranges that it copies.
+    """
+    _, at = _parse_varint(delta, 0)
+    size, at = _parse_varint(delta, at)
+    if size > _MAX_OBJECT_BYTES:
+        raise ValueError("the object is too large")
     content: bytes = apply_delta(base.content, delta)[0]
-    if is_wanted and len(delta) * _SPARSE < size:
-        return FileVersion(content, base, _copied(delta, at))
+    if list_copies and len(delta) * _MIN_EXPANSION < size:
+        return FileVersion(content, base, _list_copied_ranges(delta, at))
     return FileVersion(content)
 
 
-def _written(data: bytes, at: int) -> tuple[int, int]:
-    """Read a number that is written in seven bits of each byte, the lowest first; give where it ends too."""
+def _parse_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number at `at`, stored in the lower seven bits of each byte, lowest first; and its end."""
     number = shift = 0
     while True:
-        sign = data[at]
+        byte = data[at]
         at += 1
-        number |= (sign & 0x7F) << shift
+        number |= (byte & 0x7F) << shift
         shift += 7
-        if not sign & 0x80:
+        if not byte & 0x80:
             return number, at
 
 
-def _copied(delta: bytes, at: int) -> list[CopiedRange]:
-    """Give what a change copies, if it is enough to be of use; what it copies piece by piece, as one."""
-    copied: list[CopiedRange] = []
-    start = place = origin = 0  # what is at hand began in the new text and in the old one
-    while at < len(delta):
-        sign = delta[at]
-        at += 1
-        if sign < 0x80:
-            if place - start >= MIN_COPIED_RANGE:
-                copied.append((start, place, origin))
-            at += sign
-            place += sign
-            start = place
-            continue
-        width, mask, shift = _LAYOUT[sign]
-        number = int.from_bytes(delta[at : at + width], "little")
-        source, size = (number & mask, number >> shift) if mask else _with_zeros(delta[at : at + width], sign)
-        at += width
-        if start == place:
-            origin = source
-        elif source != origin + place - start:
-            if place - start >= MIN_COPIED_RANGE:
-                copied.append((start, place, origin))
-            start, origin = place, source
-        place += size or 1 << 16
-    if place - start >= MIN_COPIED_RANGE:
-        copied.append((start, place, origin))
-    return copied
+def _list_copied_ranges(delta: bytes, at: int) -> list[CopiedRange]:
+    """Return the ranges of at least MIN_COPIED_RANGE bytes that a delta copies: (start, end, start in the base).
 
-
-def _layout(sign: int) -> tuple[int, int, int]:
-    """Tell how a place and a size are written behind a sign: in how many bytes, and how many of them are the place.
-
-    Of both only bytes that are not zero are written, and the sign's bits tell which. The mask is zero where one is left out before others.
+    The instructions of the delta begin at `at`. Copies that are adjacent in both texts become one range.
     """
-    place, size = sign & 15, sign >> 4 & 7
-    width = place.bit_count()
-    is_plain = not place & (place + 1) and not size & (size + 1) and place
-    return width + size.bit_count(), (1 << 8 * width) - 1 if is_plain else 0, 8 * width
+    ranges: list[CopiedRange] = []
+    start = end = base_start = 0  # of the current range
+    while at < len(delta):
+        opcode = delta[at]
+        at += 1
+        if opcode < 0x80:  # insert so many bytes
+            if end - start >= MIN_COPIED_RANGE:
+                ranges.append((start, end, base_start))
+            at += opcode
+            end += opcode
+            start = end
+            continue
+        width, mask, shift = _COPY_LAYOUTS[opcode]
+        number = int.from_bytes(delta[at : at + width], "little")
+        offset, size = (
+            (number & mask, number >> shift) if mask else _parse_sparse_copy(delta[at : at + width], opcode)
+        )
+        at += width
+        if start == end:
+            base_start = offset
+        elif offset != base_start + end - start:
+            if end - start >= MIN_COPIED_RANGE:
+                ranges.append((start, end, base_start))
+            start, base_start = end, offset
+        end += size or 1 << 16
+    if end - start >= MIN_COPIED_RANGE:
+        ranges.append((start, end, base_start))
+    return ranges
 
 
-_LAYOUT = [_layout(sign) for sign in range(256)]
+def _copy_layout(opcode: int) -> tuple[int, int, int]:
+    """Return the layout of a copy instruction: bytes of both numbers, mask of the offset, shift of the size.
+
+    Bits 0 to 3 of the opcode say which bytes of the offset follow, bits 4 to 6 which bytes of the size; bytes
+    that are zero are omitted. The mask is 0 if a byte is omitted before another: see `_parse_sparse_copy`.
+    """
+    offset_bits, size_bits = opcode & 15, opcode >> 4 & 7
+    width = offset_bits.bit_count()
+    is_dense = not offset_bits & (offset_bits + 1) and not size_bits & (size_bits + 1) and offset_bits
+    return width + size_bits.bit_count(), (1 << 8 * width) - 1 if is_dense else 0, 8 * width
 
 
-def _with_zeros(written: bytes, sign: int) -> tuple[int, int]:
-    """Read a place and a size of which some bytes are left out."""
-    given = iter(written)
-    place = sum(next(given) << 8 * bit for bit in range(4) if sign >> bit & 1)
-    return place, sum(next(given) << 8 * bit for bit in range(3) if sign >> bit & 16)
+_COPY_LAYOUTS = [_copy_layout(opcode) for opcode in range(256)]
+
+
+def _parse_sparse_copy(data: bytes, opcode: int) -> tuple[int, int]:
+    """Return offset and size of a copy instruction in which bytes are omitted before others."""
+    stored = iter(data)
+    offset = sum(next(stored) << 8 * bit for bit in range(4) if opcode >> bit & 1)
+    return offset, sum(next(stored) << 8 * bit for bit in range(3) if opcode >> bit & 16)
