@@ -6,7 +6,7 @@ import re
 import string
 from collections.abc import Callable, Sequence
 
-from outcrop.scanner.rules.example_templates import expand, marked
+from outcrop.scanner.rules.example_templates import expand_template, split_marked_values
 from outcrop.scanner.rules.model import Rule, Strength
 
 Line = Callable[[random.Random], str]
@@ -84,7 +84,9 @@ def _spoilt(examples: Sequence[tuple[Rule, str]], spoil: Callable[[str, random.R
     def line(chance: random.Random) -> str:
         while True:
             rule, example = chance.choice(examples)
-            text, values = marked(expand(example, f"{rule.id} {chance.randrange(_TEMPLATES)}"))
+            text, values = split_marked_values(
+                expand_template(example, f"{rule.id} {chance.randrange(_TEMPLATES)}")
+            )
             if values and len(text) <= _LONGEST:
                 # A name before a value makes it a generic credential, which is a hit and no near miss.
                 around = text if rule.forms[0].strength is Strength.CONTEXT else f'    "{values[0]}",'

@@ -19,9 +19,9 @@ from urllib.parse import quote
 from bench.near_misses import Line, in_code, kinds
 from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.ruleset import load_ruleset
-from outcrop.scanner.rules.example_templates import expand, marked
+from outcrop.scanner.rules.example_templates import expand_template, split_marked_values
 from outcrop.scanner.rules.model import BUILT_IN_RULES
-from outcrop.scanner.rules.toml import load_paths
+from outcrop.scanner.rules.toml import load_rule_files
 from outcrop.sources.workspace import cache_folder
 
 EVERY = 2_000_000  # bytes of new text from one planted credential to the next
@@ -82,7 +82,9 @@ class Planter:
             turn, place = divmod(number, 5)
             encoding = ENCODINGS[place if place < 4 else 4 + turn % 2]
             kinds = _CHANGED_BY_PERCENT if encoding == "percent" else _KINDS
-            text, values = marked(expand(kinds[turn % len(kinds)], f"{self.seed} {number}"))
+            text, values = split_marked_values(
+                expand_template(kinds[turn % len(kinds)], f"{self.seed} {number}")
+            )
             written = _WRITTEN[encoding](text)
             ending = _FILES.get(encoding)
             self.planted.append(Planted(encoding, values, "" if ending else written.decode()))
@@ -400,7 +402,7 @@ def ordinary(folder: Path, size: int) -> Corpus:
 
 def near_misses(folder: Path, size: int) -> Corpus:
     """Write examples of the rules, each spoilt in one way."""
-    return _of_kinds(folder / "near_misses.py", size, kinds(load_paths([BUILT_IN_RULES])))
+    return _of_kinds(folder / "near_misses.py", size, kinds(load_rule_files([BUILT_IN_RULES])))
 
 
 def near_misses_in_code(folder: Path, size: int) -> Corpus:

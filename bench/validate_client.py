@@ -14,7 +14,7 @@ from typing import Any
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.scanner.rules.model import Rule
-from outcrop.scanner.rules.toml import load_text
+from outcrop.scanner.rules.toml import parse_rule_file
 from outcrop.validation.batch import Credential, check_all
 from outcrop.validation.engine import ValidationMode, Validator
 from outcrop.validation.issuer import MAX_CONCURRENT_CHECKS, MAX_CONNECTIONS
@@ -47,7 +47,7 @@ def _rule(folder: Path, number: int, host: str) -> Rule:
     """Write a rule file: a check is read from the file that its rule came from."""
     file = folder / f"issuer{number}.toml"
     file.write_text(_RULE.format(number=number, host=host))
-    return load_text(file.read_text(), str(file))[0]
+    return parse_rule_file(file.read_text(), str(file))[0]
 
 
 async def _main(folder: Path, checks: int, a_second: float, there: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from outcrop.scanner.engine import ruleset as module
 from outcrop.scanner.engine.ruleset import RuleSet, compile_ruleset
-from outcrop.scanner.rules.toml import load_paths
+from outcrop.scanner.rules.toml import load_rule_files
 from tests.support.command import Ran, run
 from tests.support.rulesets import cached_in, github_token, ruleset
 
@@ -28,7 +28,7 @@ counterexamples = ["acme_{{hex 15}}", "nothing"]
 @cache
 def few(*names: str) -> RuleSet:
     """Some files of the built-in rules: all of them take seconds to compile, the generic ones a second."""
-    return compile_ruleset(load_paths([module.BUILT_IN_RULES / f"{name}.toml" for name in names]))
+    return compile_ruleset(load_rule_files([module.BUILT_IN_RULES / f"{name}.toml" for name in names]))
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ class TestFindings:
         known = few("github", "generic")
         monkeypatch.setattr(
             "outcrop.cli.rules.load",
-            lambda own=(), **_: compile_ruleset([*known.rules, *load_paths(own)]) if own else known,
+            lambda own=(), **_: compile_ruleset([*known.rules, *load_rule_files(own)]) if own else known,
         )
         folder = tmp_path / "project"
         folder.mkdir()

@@ -5,7 +5,7 @@ import re
 import string
 from collections.abc import Callable
 
-from outcrop.scanner.rules.example_templates import expand
+from outcrop.scanner.rules.example_templates import expand_template
 
 _WORDS = [
     "amber", "anchor", "arrow", "atlas", "aurora", "badger", "basalt", "beacon", "birch", "bison", "breeze", "bronze", "canyon",
@@ -34,7 +34,7 @@ def fill(template: str, chance: random.Random) -> str:
     text = _OWN.sub(
         lambda match: _MAKERS[match[1].partition(" ")[0]](chance, match[1].partition(" ")[2]), template
     )
-    return expand(text, str(chance.random())).replace("⟦", "{{").replace("⟧", "}}")
+    return expand_template(text, str(chance.random())).replace("⟦", "{{").replace("⟧", "}}")
 
 
 def _word(chance: random.Random) -> str:

@@ -7,13 +7,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from outcrop.scanner.rules.advice import advice_for
+from outcrop.scanner.rules.advice import find_advice
 from outcrop.scanner.rules.model import Rule
 from tests.support.rulesets import ruleset
 
 
 def is_good(rule: Rule) -> bool:
-    told = advice_for(rule.id, rule.secret_type)
+    told = find_advice(rule.id, rule.secret_type)
     links = all(rule.issuer in label and urlsplit(url).scheme == "https" for label, url in told.links)
     return links and len(told.steps) == 4 and all(20 <= len(step) <= 300 for step in told.steps)
 
@@ -24,15 +24,15 @@ def test_every_rule_has_steps_and_good_links() -> None:
 
 def test_a_rule_says_more_than_its_file() -> None:
     general, own = (
-        advice_for("github_pat_classic", "github"),
-        advice_for("github_app_installation_token", "github"),
+        find_advice("github_pat_classic", "github"),
+        find_advice("github_app_installation_token", "github"),
     )
     assert general.links[0][1] == "https://github.com/settings/tokens"
     assert own.links[0][1] != general.links[0][1]
     assert "within an hour" in own.steps[0]
     assert (
-        advice_for("cloudflare_global_key", "cloudflare_global").links
-        == advice_for("cloudflare_api_token", "cloudflare").links
+        find_advice("cloudflare_global_key", "cloudflare_global").links
+        == find_advice("cloudflare_api_token", "cloudflare").links
     )
 
 
@@ -51,20 +51,20 @@ def test_a_rule_says_more_than_its_file() -> None:
     ],
 )
 def test_what_no_issuer_revokes_has_advice_by_its_kind(rule: str | None, kind: str, words: str) -> None:
-    told = advice_for(rule, kind)
+    told = find_advice(rule, kind)
     assert words in told.steps[0]
     assert told.links == ()
 
 
 def test_an_imported_finding_is_known_by_its_type() -> None:
-    assert advice_for(None, "stripe").links == advice_for("stripe_secret_key", "stripe").links != ()
+    assert find_advice(None, "stripe").links == find_advice("stripe_secret_key", "stripe").links != ()
 
 
 def test_rules_of_the_operator_come_first_and_broken_ones_are_passed_over(tmp_path: Path) -> None:
     rule = '\n[[rule]]\nid = "acme"\nname = "Acme"\nsecret_type = "acme"\npattern = \'acme_[a-z]{9}\'\n'
     (tmp_path / "a.toml").write_text('issuer = "Acme"\nrevoke = "https://acme.example/keys"\n' + rule)
     (tmp_path / "b.toml").write_text('"acme" [[')
-    told = advice_for("acme", "acme", [tmp_path / "missing", tmp_path])
+    told = find_advice("acme", "acme", [tmp_path / "missing", tmp_path])
     assert told.links == (("Revoke or rotate it at Acme", "https://acme.example/keys"),)
     assert told.steps[0] == "Revoke it at Acme and make a new one that opens no more than is needed."
 
@@ -72,6 +72,6 @@ def test_rules_of_the_operator_come_first_and_broken_ones_are_passed_over(tmp_pa
 def test_nothing_is_compiled_and_no_engine_loaded() -> None:
     program = (
         "import sys, outcrop.scanner.rules.advice as advice; "
-        "advice.advice_for('stripe_secret_key', 'stripe'); sys.exit('hyperscan' in sys.modules)"
+        "advice.find_advice('stripe_secret_key', 'stripe'); sys.exit('hyperscan' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=30).returncode == 0

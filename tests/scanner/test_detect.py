@@ -15,9 +15,9 @@ from outcrop.scanner.engine import confirm
 from outcrop.scanner.engine.confirm import _remembered
 from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.ruleset import compile_ruleset
-from outcrop.scanner.rules.example_templates import expand, marked
+from outcrop.scanner.rules.example_templates import expand_template, split_marked_values
 from outcrop.scanner.rules.model import Strength
-from outcrop.scanner.rules.toml import load_text
+from outcrop.scanner.rules.toml import parse_rule_file
 from tests.support.rulesets import BASE62, BASE64, drawn, github_token, hits, ruleset, values
 
 LOW, MEDIUM, HIGH = Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH
@@ -91,7 +91,7 @@ class TestOneValueOneFinding:
             "[[rule.part]]\nname = 'id'\npattern = 'ID[0-9]{8}'\nalone = true\n"
             "[[rule]]\nid = 'named'\nname = 'Named'\nsecret_type = 'x'\npattern = 'ZZZZ[0-9A-Za-z]{16}'\n"
         )
-        rules = compile_ruleset(load_text(text, "own.toml"))
+        rules = compile_ruleset(parse_rule_file(text, "own.toml"))
         found = find(rules, b"ID48151623 key ZZZZ" + drawn(BASE62, 16, 5).encode())
         assert [(hit.rule.id, hit.part) for hit in found] == [("pair", "id"), ("named", None)]
 
@@ -152,7 +152,7 @@ class TestPairs:
             "issuer = 'x'\n[[rule]]\nid = 'r'\nname = 'R'\nsecret_type = 'x'\npattern = 'kk_[0-9a-z]{20}'\n"
             "[[rule.part]]\nname = 'host'\npattern = '[a-z]+\\.corp\\.io'\nrequired = true\nwithin = 50\n"
         )
-        rules = compile_ruleset(load_text(text, "own.toml"))
+        rules = compile_ruleset(parse_rule_file(text, "own.toml"))
         value = "kk_" + drawn("0123456789abcdefghijk", 20, 3)
         assert values(f"{value}", rules=rules) == []
         assert values(f"crm.corp.io {value}", rules=rules) == [value]
@@ -270,7 +270,7 @@ class TestMasked:
 def test_what_is_sure_enough_for_a_floor_is_found_at_every_lower_one():
     chance = random.Random(3)
     lines = [line(chance) for line in kinds(ruleset().rules).values() for _ in range(300)]
-    lines += [marked(expand(rule.examples[0], rule.id))[0] for rule in ruleset().rules]
+    lines += [split_marked_values(expand_template(rule.examples[0], rule.id))[0] for rule in ruleset().rules]
     chance.shuffle(lines)
     text = "\n".join(lines).encode()
     # A companion is told with its partner, or alone where that is not sure enough.

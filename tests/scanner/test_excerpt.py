@@ -15,12 +15,12 @@ from outcrop.domain.secret import MASK, Secret, reveal
 from outcrop.scanner.engine.excerpt import MAX_LINE_WIDTH, excerpts_of_file, make_excerpts
 from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.engine.scan import scan_content
-from outcrop.scanner.rules.example_templates import expand
+from outcrop.scanner.rules.example_templates import expand_template
 from outcrop.scanner.rules.model import Strength
-from outcrop.scanner.rules.toml import load_text
+from outcrop.scanner.rules.toml import parse_rule_file
 from tests.support.rulesets import BASE64, drawn, github_token, ruleset
 
-(RULE,) = load_text(
+(RULE,) = parse_rule_file(
     """
 issuer = "Own"
 
@@ -258,7 +258,9 @@ _TEMPLATES = [
 )
 @settings(max_examples=150, deadline=None)
 def test_no_raw_value_that_the_rules_find_is_in_any_excerpt(pieces: list[tuple[str, int, str]]) -> None:
-    text = "".join(expand(template, str(seed)) + between for template, seed, between in pieces).encode()
+    text = "".join(
+        expand_template(template, str(seed)) + between for template, seed, between in pieces
+    ).encode()
     found = scan_content(ruleset(), text, Confidence.LOW).hits
     for shown in excerpts_of_file(ruleset(), text, [(b"", hit) for _, hit in found]):
         for _, hit in found:

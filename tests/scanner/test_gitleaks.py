@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.engine.ruleset import RuleSet, compile_ruleset, load_ruleset
 from outcrop.scanner.engine.scan import scan_content
-from outcrop.scanner.patterns.go_regex import _scoped_flags, translate
-from outcrop.scanner.rules.allowlist import Allowed, passes_at
-from outcrop.scanner.rules.gitleaks_config import load_gitleaks
+from outcrop.scanner.patterns.go_regex import _scoped_flags, translate_go_regex
+from outcrop.scanner.rules.allowlist import Allowlist, is_allowed_at
+from outcrop.scanner.rules.gitleaks_config import load_gitleaks_config
 from outcrop.scanner.rules.model import RuleError
 from outcrop.sources.located import hits_at_path
 from tests.support.rulesets import hits, values
@@ -79,7 +79,7 @@ path = '''(?i)(?:^|\/)[^\/]+\.p(?:12|fx)$'''
 def rules(tmp_path_factory) -> RuleSet:
     path = tmp_path_factory.mktemp("gitleaks") / "gitleaks.toml"
     path.write_text(CONFIG)
-    return compile_ruleset(load_gitleaks(path).rules)
+    return compile_ruleset(load_gitleaks_config(path).rules)
 
 
 HEX = "0f1e9d3c7b5a28464f1e9d3c7b5a2846"
@@ -139,18 +139,18 @@ def test_a_flag_holds_to_the_end_of_its_group_over_its_alternatives(given, meant
 
 @given(st.text("ab|()[]?i:\\^", max_size=12))
 def test_whatever_is_no_pattern_is_no_crash(text):
-    translate(text)
+    translate_go_regex(text)
 
 
 def test_escapes_and_classes_of_go_are_written_as_both_engines_read_them():
-    assert translate(r"\x{41}[[:alpha:]_]\\z\z") == r"\x41[A-Za-z_]\\z$"
-    assert re.fullmatch(translate("caf\u00e9").encode("latin-1"), "caf\u00e9".encode())
+    assert translate_go_regex(r"\x{41}[[:alpha:]_]\\z\z") == r"\x41[A-Za-z_]\\z$"
+    assert re.fullmatch(translate_go_regex("caf\u00e9").encode("latin-1"), "caf\u00e9".encode())
 
 
 def test_the_last_rule_of_an_id_counts(tmp_path):
     path = tmp_path / "g.toml"
     path.write_text("[[rules]]\nid='a'\nregex='xx1'\n[[rules]]\nid='a'\nregex='yy2'\n")
-    assert values("xx1 yy2", rules=compile_ruleset(load_gitleaks(path).rules)) == ["yy2"]
+    assert values("xx1 yy2", rules=compile_ruleset(load_gitleaks_config(path).rules)) == ["yy2"]
 
 
 def test_rules_whose_ids_are_written_alike_all_speak(tmp_path):
@@ -160,7 +160,7 @@ def test_rules_whose_ids_are_written_alike_all_speak(tmp_path):
     path.write_text(
         "".join(f"[[rules]]\nid='{id_}'\nregex='tok{n}_[a-z]{{8}}'\n" for n, id_ in enumerate(ids))
     )
-    config = load_gitleaks(path)
+    config = load_gitleaks_config(path)
     told = ["my-rule", "my-rule-3", "my-rule-4", "my-rule-2", "my-rule-5", "n" * 80, "n" * 78 + "-2"]
     assert [rule.id for rule in config.rules] == told
     found = hits(" ".join(f"tok{n}_qlmdwert" for n in range(len(ids))), rules=compile_ruleset(config.rules))
@@ -170,7 +170,7 @@ def test_rules_whose_ids_are_written_alike_all_speak(tmp_path):
 def test_an_entropy_that_is_no_number_is_noted_and_the_rule_speaks(tmp_path):
     path = tmp_path / "g.toml"
     path.write_text("[[rules]]\nid='a'\nregex='tok_[a-z]{8}'\nentropy=nan\n")
-    config = load_gitleaks(path)
+    config = load_gitleaks_config(path)
     assert config.notes == [f"{path}:1: rule a: entropy: is not a number, and the rule told without it"]
     assert values("tok_qlmdwert", rules=compile_ruleset(config.rules)) == ["tok_qlmdwert"]
 
@@ -225,7 +225,7 @@ def test_a_fault_is_told_with_file_and_rule(tmp_path, monkeypatch, text, message
     path.write_text(text)
     (tmp_path / "x").write_text("")
     with pytest.raises(RuleError) as raised:
-        load_gitleaks(path)
+        load_gitleaks_config(path)
     assert raised.value.message.startswith(f"{path}{message}")
 
 
@@ -271,7 +271,7 @@ LISTS = {
 def test_what_a_list_lets_pass(tmp_path, text, cases):
     path = tmp_path / "g.toml"
     path.write_text(text)
-    rules = compile_ruleset(load_gitleaks(path).rules)
+    rules = compile_ruleset(load_gitleaks_config(path).rules)
     assert {case: len(values(case, rules=rules)) for case in cases} == cases
 
 
@@ -303,7 +303,7 @@ PLACES = {
 def test_what_passes_by_its_path(tmp_path, text, cases):
     path = tmp_path / "g.toml"
     path.write_text(text)
-    rules = compile_ruleset(load_gitleaks(path).rules)
+    rules = compile_ruleset(load_gitleaks_config(path).rules)
     found = scan_content(rules, b"tok_qlmdwert\n", Confidence.MEDIUM)
     assert {name: len(hits_at_path(found, name)) for name in cases} == cases
 
@@ -325,18 +325,22 @@ def test_of_two_rules_for_certain_files_the_one_that_applies_speaks(tmp_path, na
     wide = "[[rules]]\nid = 'wide'\npath = 'tf$'\nregex = 'tok=(.[a-z]{8}.)'\n"
     path.write_text(wide + "[[rules]]\nid = 'narrow'\npath = 't(f|xt)$'\nregex = 'tok=.([a-z]{8})'\n")
     hits = hits_at_path(
-        scan_content(compile_ruleset(load_gitleaks(path).rules), b"tok='qlmdwert'\n", Confidence.MEDIUM), name
+        scan_content(
+            compile_ruleset(load_gitleaks_config(path).rules), b"tok='qlmdwert'\n", Confidence.MEDIUM
+        ),
+        name,
     )
     assert [hit.rule.id for _, hit in hits] == found
 
 
 def test_what_passes_by_its_commit():
-    one, both = Allowed(commits=("c1",)), Allowed(every=True, commits=("c1",), paths="a")
-    assert [passes_at((one,), (), b"a", commit) for commit in ("c1", "c2", "")] == [True, False, False]
+    one, both = Allowlist(commits=("c1",)), Allowlist(needs_all=True, commits=("c1",), path_regex="a")
+    assert [is_allowed_at((one,), (), b"a", commit) for commit in ("c1", "c2", "")] == [True, False, False]
     assert [
-        passes_at((both,), (0,), path, commit) for path, commit in ((b"a", "c1"), (b"a", "c2"), (b"b", "c1"))
+        is_allowed_at((both,), (0,), path, commit)
+        for path, commit in ((b"a", "c1"), (b"a", "c2"), (b"b", "c1"))
     ] == [True, False, False]
-    assert not passes_at((both,), (), b"a", "c1")
+    assert not is_allowed_at((both,), (), b"a", "c1")
 
 
 BASE = """
@@ -374,7 +378,7 @@ def test_a_configuration_that_extends_another(tmp_path, monkeypatch):
     (tmp_path / "deep").mkdir()
     path = tmp_path / "deep" / "g.toml"
     path.write_text("\ufeff" + UPPER)
-    config = load_gitleaks(path)
+    config = load_gitleaks_config(path)
     assert [(rule.id, rule.name) for rule in config.rules] == [
         ("first", "from below"),
         ("second", "second"),
@@ -388,7 +392,7 @@ def test_a_configuration_that_extends_another(tmp_path, monkeypatch):
     ]
     (tmp_path / "base.toml").unlink()
     with pytest.raises(RuleError, match=r"^base.toml: No such file"):
-        load_gitleaks(path)
+        load_gitleaks_config(path)
 
 
 NOTED = """
@@ -434,7 +438,7 @@ def test_what_is_not_done_is_noted_and_stays_noted_in_the_cache(tmp_path, monkey
         loaded = load_ruleset(built_in=False, gitleaks=path, cache=tmp_path / "cache")
         assert [rule.id for rule in loaded.rules] == ["pair"]
         assert loaded.notes == notes
-        monkeypatch.setattr("outcrop.scanner.rules.gitleaks_config.load_gitleaks", None)
+        monkeypatch.setattr("outcrop.scanner.rules.gitleaks_config.load_gitleaks_config", None)
 
 
 def test_rules_in_the_cache_pass_the_same_and_a_file_that_is_extended_counts(tmp_path, monkeypatch):
@@ -461,6 +465,6 @@ def test_a_rule_with_the_id_of_another_stands_beside_it(tmp_path):
 def test_a_file_that_is_not_there_or_no_text_is_told(tmp_path):
     (tmp_path / "latin.toml").write_bytes(b"# \xe9")
     with pytest.raises(RuleError, match="is not UTF-8"):
-        load_gitleaks(tmp_path / "latin.toml")
+        load_gitleaks_config(tmp_path / "latin.toml")
     with pytest.raises(RuleError, match="No such file"):
-        load_gitleaks(tmp_path / "none.toml")
+        load_gitleaks_config(tmp_path / "none.toml")

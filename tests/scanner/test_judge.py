@@ -15,7 +15,7 @@ from outcrop.scanner.generic.names import Noun, noun_of
 from outcrop.scanner.generic.randomness import random_bits
 from outcrop.scanner.generic.score import OUTRIGHT, POINTS, weigh
 from outcrop.scanner.generic.values import SHAPES, Shape, shape_of
-from outcrop.scanner.rules.example_templates import marked
+from outcrop.scanner.rules.example_templates import split_marked_values
 from outcrop.sources.located import hits_at_path
 from tests.support.rulesets import github_token, hits, ruleset, values
 
@@ -593,7 +593,7 @@ BEYOND_THE_LINE = {
 
 @pytest.mark.parametrize("text", BY_THE_LINE.values(), ids=BY_THE_LINE)
 def test_a_value_is_judged_by_its_line_and_where_its_name_is_not_there_by_more(text):
-    plain, (wanted,) = marked(text)
+    plain, (wanted,) = split_marked_values(text)
     assert wanted in values(plain)
 
 

@@ -7,9 +7,9 @@ import pytest
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.engine.example_test import check_examples
 from outcrop.scanner.engine.ruleset import compile_ruleset, load_ruleset
-from outcrop.scanner.rules.check_spec import checks_of
+from outcrop.scanner.rules.check_spec import load_checks
 from outcrop.scanner.rules.model import BUILT_IN_RULES, RuleError, Strength
-from outcrop.scanner.rules.toml import load_paths, load_text
+from outcrop.scanner.rules.toml import load_rule_files, parse_rule_file
 from tests.support.rulesets import BASE62, drawn, own_rules, values
 
 HEAD = 'issuer = "Acme"\n\n[[rule]]\nid = "acme_key"\nname = "Acme key"\nsecret_type = "acme"\n'
@@ -83,7 +83,7 @@ FAULTS = {
 @pytest.mark.parametrize(("text", "message"), FAULTS.values(), ids=FAULTS)
 def test_a_fault_is_told_with_its_file_line_and_rule(text, message):
     with pytest.raises(RuleError) as raised:
-        load_text(text, "f.toml")
+        parse_rule_file(text, "f.toml")
     assert raised.value.message.startswith(message)
     assert "\n" not in raised.value.message
 
@@ -97,7 +97,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
         tmp_path / "latin.toml": "is not UTF-8",
     }.items():
         with pytest.raises(RuleError) as raised:
-            load_paths([path])
+            load_rule_files([path])
         assert raised.value.message == f"{path}: {message}"
         with pytest.raises(RuleError):
             load_ruleset([path], built_in=False)
@@ -107,7 +107,7 @@ def test_an_id_that_comes_twice_is_refused_with_both_places(tmp_path):
     for name in ("a.toml", "b.toml"):
         (tmp_path / name).write_text(GOOD)
     with pytest.raises(RuleError) as raised:
-        load_paths([tmp_path])
+        load_rule_files([tmp_path])
     assert (
         raised.value.message
         == f"{tmp_path}/b.toml:7: rule acme_key: is already defined in {tmp_path}/a.toml:7"
@@ -121,7 +121,7 @@ def test_the_id_of_a_built_in_rule_is_refused(tmp_path):
         RuleError,
         match=r"own\.toml:7: rule github_pat_classic: is already defined in .*/rules/github\.toml:\d+",
     ):
-        load_paths([BUILT_IN_RULES, own])
+        load_rule_files([BUILT_IN_RULES, own])
 
 
 def test_a_folder_is_read_in_the_order_of_names_and_only_its_toml_files(tmp_path):
@@ -129,7 +129,7 @@ def test_a_folder_is_read_in_the_order_of_names_and_only_its_toml_files(tmp_path
     (tmp_path / "sub" / "b.toml").write_text(GOOD.replace("acme_key", "second"))
     (tmp_path / "a.toml").write_text(GOOD.replace("acme_key", "first"))
     (tmp_path / "README.md").write_text("not a rule")
-    assert [rule.id for rule in load_paths([tmp_path])] == ["first", "second"]
+    assert [rule.id for rule in load_rule_files([tmp_path])] == ["first", "second"]
 
 
 def test_a_pattern_that_only_the_first_pass_refuses_is_told_with_its_rule(tmp_path):
@@ -143,7 +143,7 @@ def test_a_pattern_that_only_the_first_pass_refuses_is_told_with_its_rule(tmp_pa
 
 def test_defaults_follow_from_the_form():
     def form(more: str):
-        return load_text(HEAD + more, "f.toml")[0].forms[0]
+        return parse_rule_file(HEAD + more, "f.toml")[0].forms[0]
 
     assert form("pattern = 'acme_[0-9a-f]{16}'").strength is Strength.PREFIX
     assert form("pattern = '[0-9a-f]{8}:[0-9a-f]{16}'").strength is Strength.STRUCTURED
@@ -200,8 +200,10 @@ def test_every_value_near_a_word_counts():
 
 
 def test_two_rules_with_the_same_pattern_do_not_answer_for_each_other():
-    first = compile_ruleset(load_text(HEAD + "pattern = 'acme_[0-9a-f]{16}'\nexclude = 'acme_0.*'\n", "a"))
-    second = compile_ruleset(load_text(HEAD + "pattern = 'acme_[0-9a-f]{16}'\n", "b"))
+    first = compile_ruleset(
+        parse_rule_file(HEAD + "pattern = 'acme_[0-9a-f]{16}'\nexclude = 'acme_0.*'\n", "a")
+    )
+    second = compile_ruleset(parse_rule_file(HEAD + "pattern = 'acme_[0-9a-f]{16}'\n", "b"))
     assert values(f"acme_{VALUE}", rules=first) == []
     assert values(f"acme_{VALUE}", rules=second) == [f"acme_{VALUE}"]
 
@@ -214,10 +216,10 @@ def test_an_empty_group_is_no_value():
 def test_a_file_may_begin_with_a_mark_and_have_line_ends_of_windows(tmp_path):
     path = tmp_path / "f.toml"
     path.write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
-    assert [rule.id for rule in load_paths([path])] == ["acme_key"]
+    assert [rule.id for rule in load_rule_files([path])] == ["acme_key"]
     path.write_bytes(b"\xef\xbb\xbf" + (GOOD + "colour = 3\n").replace("\n", "\r\n").encode())
     with pytest.raises(RuleError, match=r"f\.toml:8: rule acme_key: colour"):
-        load_paths([path])
+        load_rule_files([path])
 
 
 def test_an_alternative_without_the_group_is_no_value():
@@ -250,7 +252,7 @@ class TestPieces:
             RuleError,
             match=r"f.toml:8: rule acme_key: trigger needs a judge that a pattern leads to: noun or key",
         ):
-            load_text(GOOD + "trigger = 'acme'\n", "f.toml")
+            parse_rule_file(GOOD + "trigger = 'acme'\n", "f.toml")
 
     def test_what_only_a_trigger_of_its_own_sees_is_not_found(self):
         head = "issuer = 'x'\n[[rule]]\nid = 'r'\nsecret_type = 'x'\nstrength = 'generic'\njudge = 'noun'\n"
@@ -269,18 +271,18 @@ class TestPieces:
         with pytest.raises(
             RuleError, match=r"f.toml:7: rule r: pattern must end with what stands before the first member"
         ):
-            load_text(head + "pattern = '(?i:tokens)[ ]+'\n", "f.toml")
+            parse_rule_file(head + "pattern = '(?i:tokens)[ ]+'\n", "f.toml")
 
     def test_a_judge_that_is_not_known(self):
         with pytest.raises(RuleError, match=r"f.toml:8: rule acme_key: judge: Input should be 'noun'"):
-            load_text(GOOD + "judge = 'x'\n", "f.toml")
+            parse_rule_file(GOOD + "judge = 'x'\n", "f.toml")
 
 
 SHORT = 'issuer = "Acme Mail"\n[[rule]]\nid = "acmemail_api_key"\nword = "acme mail"\nvalue = "hex 32"\n'
 
 
 def test_the_short_form_is_a_whole_rule():
-    (rule,) = load_text(SHORT, "f.toml")
+    (rule,) = parse_rule_file(SHORT, "f.toml")
     assert (rule.name, rule.secret_type, rule.origin) == ("Acme Mail API key", "acmemail", "f.toml:5")
     assert (rule.forms[0].strength, rule.forms[0].confidence, rule.forms[0].checks.min_entropy) == (
         Strength.CONTEXT,
@@ -361,7 +363,7 @@ dead = { confidence = "low", reply = 'no such key' }
 def test_answers_in_short_are_whole_ones_with_their_replies(tmp_path):
     file = tmp_path / "acme.toml"
     file.write_text(SHORT + CHECK)
-    (check,) = checks_of("acmemail_api_key", f"{file}:5")
+    (check,) = load_checks("acmemail_api_key", f"{file}:5")
     assert [(a.status, a.json_, a.result, a.confidence) for a in check.answer] == [
         ([200], {"id": "*"}, "valid", "high"),
         ([401], {}, "invalid", "low"),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outcrop.scanner.generic.placeholders import is_placeholder
-from outcrop.scanner.patterns.entropy import bits_per_character, is_random
+from outcrop.scanner.patterns.entropy import bits_per_character, has_entropy
 
 STAND_INS = [
     *r"""
@@ -99,4 +99,4 @@ def test_a_random_token_is_never_a_stand_in(alphabet):
     st.sampled_from([0.5, 2.5, 3.0, 3.5, 4.0, 4.5]),
 )
 def test_a_value_is_random_where_its_entropy_says_so(value, bits):
-    assert is_random(value, bits) == (bits_per_character(value) >= bits)
+    assert has_entropy(value, bits) == (bits_per_character(value) >= bits)

@@ -21,11 +21,17 @@ from outcrop.scanner.engine.ruleset import RuleSet, compile_ruleset
 from outcrop.scanner.engine.triggers import scan_joined_texts
 from outcrop.scanner.generic.find import LEAD_IN_CHARS, _places
 from outcrop.scanner.patterns import regex_ast
-from outcrop.scanner.patterns.prefilter import _set, alternatives, trigger
-from outcrop.scanner.patterns.re2_match import compile_regex, compiled, ends_with, loose, spans
+from outcrop.scanner.patterns.prefilter import _write_class, make_trigger, split_alternatives
+from outcrop.scanner.patterns.re2_match import (
+    compile_cached,
+    compile_loosened,
+    compile_regex,
+    ends_with_match,
+    find_spans,
+)
 from outcrop.scanner.patterns.regex_ast import PatternError
 from outcrop.scanner.rules.model import CredentialForm, Rule
-from outcrop.scanner.rules.toml import load_text
+from outcrop.scanner.rules.toml import parse_rule_file
 from tests.support.rulesets import BASE62, drawn, ruleset
 
 AROUND = b"abzAZ09_-+/=.,:;\"'`<>(){}[]\\ \t\r\n\x0b\x00\x80\xff"
@@ -57,7 +63,7 @@ class Writer:
         if code == op.ANY:
             return self.one(r"[\x00-\xff]" if flags & re.DOTALL else r"[^\n]")
         if code == op.IN:
-            return self.cased(self.one(_set(value))[0], flags)
+            return self.cased(self.one(_write_class(value))[0], flags)
         if code == op.BRANCH:
             return self.write(self.chance.choice(value[1]), flags)
         if code == op.SUBPATTERN:
@@ -111,7 +117,7 @@ def unseen(rules: RuleSet, form: CredentialForm, data: bytes) -> list[tuple[int,
     number = numbers(rules)[form.pattern.regex]
     ends = [end for end, found in scan_joined_texts(rules, data) if found == number]
     windows = list(_around(form, ends, len(data)))
-    spans = [match.span() for match in compiled(form.pattern.regex).finditer(data)]
+    spans = [match.span() for match in compile_cached(form.pattern.regex).finditer(data)]
     return [
         (a, b)
         for a, b in spans
@@ -160,11 +166,11 @@ def test_wherever_in_a_text_a_form_matches_the_first_pass_has_seen_it():
         ("[a-z]{2,40}=[0-9]{3,5}", "[a-z]{2,}=[0-9]{3,5}", 44), (r"key\s{0,30}?.{1,64}", r"key\s{0,}?.{1,}", 34),
         (r"\{3,60}\\[{3,60}]{0,60}[]a]{1,99}[^]\]]{1,99}", r"\{3,60}\\[{3,60}]{0,}[]a]{1,}[^]\]]{1,}", 69),
         (r"\x41{0,80}(?:[a-f]{0,50}x){0,40}", r"\x41{0,}(?:[a-f]{0,}x){0,40}", 50),
-        ("[a-f]{32}(?:ab){0,90}[0-9]{2,29}", "[a-f]{32}(?:ab){0,90}[0-9]{2,29}", regex_ast.UNBOUNDED),
+        ("[a-f]{32}(?:ab){0,90}[0-9]{2,29}", "[a-f]{32}(?:ab){0,90}[0-9]{2,29}", regex_ast.MAX_WIDTH),
     ],
 )  # fmt: skip
 def test_far_bounds_are_left_away_and_it_is_known_up_to_where_they_do_not_matter(pattern, loosened, exact):
-    assert (regex_ast.loosened(pattern), regex_ast.exact(pattern)) == (loosened, exact)
+    assert (regex_ast.loosen(pattern), regex_ast.exact_up_to(pattern)) == (loosened, exact)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +181,7 @@ def test_far_bounds_are_left_away_and_it_is_known_up_to_where_they_do_not_matter
     ],
 )  # fmt: skip
 def test_how_many_characters_stand_behind_a_value_where_these_are_always_as_many(pattern, behind):
-    assert regex_ast.behind_value(pattern) == behind
+    assert regex_ast.width_after_value(pattern) == behind
 
 
 def test_without_its_far_bounds_a_form_matches_the_same_up_to_there():
@@ -183,14 +189,16 @@ def test_without_its_far_bounds_a_form_matches_the_same_up_to_there():
     other, same, longer = [], 0, 0
     for name, form in forms(ruleset()).items():
         chance = random.Random(f"loosened {name}")
-        for pattern in (form.pattern.regex, regex_ast.loosened(form.pattern.regex)) * 3:
+        for pattern in (form.pattern.regex, regex_ast.loosen(form.pattern.regex)) * 3:
             data = written(pattern, chance)
-            found = spans(loose(form.pattern.regex)[0], data, 0, len(data))
+            found = find_spans(compile_loosened(form.pattern.regex)[0], data, 0, len(data))
             if found is not None and found[0][1] - found[0][0] > form.pattern.exact_up_to:
                 longer += 1
                 continue
             same += found is not None
-            other += [name] if found != spans(compiled(form.pattern.regex), data, 0, len(data)) else []
+            other += (
+                [name] if found != find_spans(compile_cached(form.pattern.regex), data, 0, len(data)) else []
+            )
     assert other == []
     assert same > 3_000
     assert longer > 500
@@ -201,13 +209,13 @@ def test_a_lead_is_told_to_end_a_text_exactly_where_its_whole_pattern_says_so():
         whole, chance = compile_regex(rf"(?:{form.pattern.regex})\z"), random.Random(form.pattern.regex)
         texts = [
             written(pattern, chance)[:size]
-            for pattern in (form.pattern.regex, regex_ast.loosened(form.pattern.regex)) * 300
+            for pattern in (form.pattern.regex, regex_ast.loosen(form.pattern.regex)) * 300
             for size in (60, 400)
         ]
         assert [
             text
             for text in texts
-            if ends_with(text, form.pattern.regex, form.pattern.exact_up_to) != bool(whole.search(text))
+            if ends_with_match(text, form.pattern.regex, form.pattern.exact_up_to) != bool(whole.search(text))
         ] == []
 
 
@@ -236,7 +244,7 @@ def test_what_is_said_to_stand_in_one_line_does():
     ],
 )  # fmt: skip
 def test_whether_a_match_goes_beyond_a_line(pattern, in_line):
-    assert regex_ast.in_line(pattern) is in_line
+    assert regex_ast.is_single_line(pattern) is in_line
 
 
 @pytest.mark.parametrize(
@@ -261,7 +269,7 @@ def test_a_trigger_of_its_own_ends_wherever_its_pattern_does():
     texts = [
         text
         for text in (Writer(chance).write(tree, 0) for _ in range(3_000))
-        if ends_with(text, form.pattern.regex, form.pattern.exact_up_to)
+        if ends_with_match(text, form.pattern.regex, form.pattern.exact_up_to)
     ]
     assert len(texts) > 2_000
     missed = []
@@ -297,7 +305,7 @@ def test_no_alternative_of_a_trigger_is_lost_by_the_engine(word):
     rule, number, value = LOST[word]
     form = next(one for one in ruleset().rules if one.id == rule).forms[number]
     data = (" " * 40 + word + value + "\n").encode()
-    assert compiled(form.pattern.regex).search(data)
+    assert compile_cached(form.pattern.regex).search(data)
     assert unseen(ruleset(), form, data) == []
 
 
@@ -342,7 +350,7 @@ def odd() -> RuleSet:
         text += (
             f"[[rule]]\nid = 'odd-{number}'\nname = 'Odd'\nsecret_type = 'odd'\npattern = '''{pattern}'''\n"
         )
-    return compile_ruleset(load_text(text, "odd.toml"))
+    return compile_ruleset(parse_rule_file(text, "odd.toml"))
 
 
 @pytest.mark.parametrize("number", range(len(ODD)), ids=ODD)
@@ -356,33 +364,33 @@ def test_whatever_an_odd_pattern_matches_the_first_pass_has_seen(number, seed):
 
 @pytest.mark.parametrize("number", range(len(ODD)), ids=ODD)
 def test_the_writer_writes_matches(number):
-    pattern = compiled(odd().rules[number].forms[0].pattern.regex)
+    pattern = compile_cached(odd().rules[number].forms[0].pattern.regex)
     assert (
         sum(pattern.search(written(ODD[number], random.Random(seed))) is not None for seed in range(100)) > 10
     )
 
 
 def test_the_alternatives_of_a_trigger_match_what_it_matches():
-    assert alternatives("(?i:(?:ab|cd)e|fg)h{2}") == [
+    assert split_alternatives("(?i:(?:ab|cd)e|fg)h{2}") == [
         "(?i:abe)(?:h){2}",
         "(?i:cde)(?:h){2}",
         "(?i:fg)(?:h){2}",
     ]
-    assert alternatives("(?s)(?:xab|xcd).z") == ["(?s)xab.z", "(?s)xcd.z"]
-    assert alternatives("(?:^|x)abc") == ["(?:(?:^|\\n)|x)abc"]
-    assert len(alternatives("(?:" + "|".join(f"{n:04}" for n in range(500)) + ")x")) == 1
+    assert split_alternatives("(?s)(?:xab|xcd).z") == ["(?s)xab.z", "(?s)xcd.z"]
+    assert split_alternatives("(?:^|x)abc") == ["(?:(?:^|\\n)|x)abc"]
+    assert len(split_alternatives("(?:" + "|".join(f"{n:04}" for n in range(500)) + ")x")) == 1
 
 
 def test_a_trigger_is_shorter_than_an_open_pattern_and_knows_its_width():
-    found = trigger(r"(?P<secret>ghp_[0-9A-Za-z]{36,255})")
+    found = make_trigger(r"(?P<secret>ghp_[0-9A-Za-z]{36,255})")
     assert found.min_width == found.max_width == 12
     assert not found.whole
 
 
 def test_a_pattern_that_ends_in_something_is_its_own_trigger():
-    found = trigger(r"(?P<secret>ghp_[0-9A-Za-z]{36,255})(?:$|[^0-9A-Za-z])")
+    found = make_trigger(r"(?P<secret>ghp_[0-9A-Za-z]{36,255})(?:$|[^0-9A-Za-z])")
     assert (found.min_width, found.max_width, found.whole) == (40, 260, True)
-    assert not trigger(r"(?P<secret>ghp_[0-9A-Za-z]{36,2550})(?:$|[^0-9A-Za-z])").whole
+    assert not make_trigger(r"(?P<secret>ghp_[0-9A-Za-z]{36,2550})(?:$|[^0-9A-Za-z])").whole
 
 
 def test_what_only_begins_like_a_pattern_is_not_even_seen():
@@ -477,8 +485,8 @@ def test_what_is_no_value_is_looked_at_once_however_many_stand_one_after_the_oth
 
 
 def test_a_trigger_of_alternatives_is_as_wide_as_the_narrowest_and_the_widest():
-    assert trigger(r"(?i:abc)(?:d|ee)f{2}").min_width == 6
-    assert trigger(r"(?i:abc)(?:d|ee)f{2}").max_width == 7
+    assert make_trigger(r"(?i:abc)(?:d|ee)f{2}").min_width == 6
+    assert make_trigger(r"(?i:abc)(?:d|ee)f{2}").max_width == 7
 
 
 REFUSED = {
@@ -506,7 +514,7 @@ REFUSED = {
 @pytest.mark.parametrize(("pattern", "reason"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_matched_in_linear_time_or_says_nothing_is_refused(pattern, reason):
     with pytest.raises(PatternError, match=re.escape(reason)):
-        trigger(pattern)
+        make_trigger(pattern)
 
 
 def test_deep_nesting_is_refused_and_not_a_crash():
@@ -515,7 +523,7 @@ def test_deep_nesting_is_refused_and_not_a_crash():
 
 
 def test_signs_that_python_warns_about_are_taken_without_a_word():
-    assert trigger(r"[[a-z]{3}[a-z||0-9]").min_width == 4
+    assert make_trigger(r"[[a-z]{3}[a-z||0-9]").min_width == 4
 
 
 NESTED = [r"(?:aa+)+$", r"(?:a+a+)+b", r"(?:a|a)*?(?:a|aa)+c", r"(?:a{1,9}){2,20}d", r"aa(?:[a-z]+)*\d"]
@@ -525,7 +533,7 @@ NESTED = [r"(?:aa+)+$", r"(?:a+a+)+b", r"(?:a|a)*?(?:a|aa)+c", r"(?:a{1,9}){2,20
 def test_nested_repetition_takes_linear_time_or_is_refused(pattern):
     try:
         rules = compile_ruleset(
-            load_text(
+            parse_rule_file(
                 f"issuer='x'\n[[rule]]\nid='x'\nname='x'\nsecret_type='x'\npattern='''(?P<secret>{pattern})'''",
                 "x",
             )

@@ -12,7 +12,7 @@ from outcrop.scanner.engine.ruleset import RuleSet, _to_cache, _used, load_rules
 from outcrop.scanner.engine.triggers import scan_joined_texts
 from outcrop.scanner.rules import toml
 from outcrop.scanner.rules.model import RuleError
-from outcrop.scanner.rules.toml import load_paths
+from outcrop.scanner.rules.toml import load_rule_files
 from tests.support.rulesets import cached_in, github_token, ruleset, values
 
 OWN = "issuer = 'Acme'\n[[rule]]\nid = 'acme'\nname = 'Acme'\nsecret_type = 'acme'\npattern = 'acme_[0-9a-f]{16}'\n"
@@ -164,7 +164,9 @@ def test_beside_own_rules_the_built_in_ones_come_from_the_cache_and_are_the_same
     anew, _ = read_rules([own], cache=tmp_path / "cache")
     load_ruleset(cache=tmp_path / "cache")
     with monkeypatch.context() as patched:
-        patched.setattr(toml, "load_paths", lambda paths: [] if built_in in paths else load_paths(paths))
+        patched.setattr(
+            toml, "load_rule_files", lambda paths: [] if built_in in paths else load_rule_files(paths)
+        )
         again, _ = read_rules([own], cache=tmp_path / "cache")
     assert [rule.id for rule in anew] == ["dunder", "acme"]
     assert again == anew

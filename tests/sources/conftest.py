@@ -14,7 +14,7 @@ import pytest
 
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.ruleset import RuleSet
-from outcrop.scanner.rules.example_templates import expand
+from outcrop.scanner.rules.example_templates import expand_template
 from outcrop.services import local_scan
 from outcrop.services.local_scan import ScanOptions, ScanReport
 from tests.support import rulesets
@@ -26,7 +26,7 @@ DAY = 86_400
 
 def token(seed: str) -> str:
     """Make up a token that is found and has a right checksum."""
-    return expand("ghp_{{base62 30}}{{crc32_base62}}", seed)
+    return expand_template("ghp_{{base62 30}}{{crc32_base62}}", seed)
 
 
 class Repo:

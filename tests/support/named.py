@@ -10,9 +10,9 @@ from pathlib import Path
 import outcrop
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
-from outcrop.scanner.rules.check_spec import Check, checks_of
+from outcrop.scanner.rules.check_spec import CheckSpec, load_checks
 from outcrop.scanner.rules.model import Rule
-from outcrop.scanner.rules.toml import load_text
+from outcrop.scanner.rules.toml import parse_rule_file
 from outcrop.validation.http.check import Turn
 from outcrop.validation.registry import NAMED
 from outcrop.validation.verdict import Verdict
@@ -24,12 +24,12 @@ Play = Callable[[StreamReader, StreamWriter], Awaitable[None]]
 def rules_of(name: str) -> dict[str, Rule]:
     """Read one of the built-in rule files, without compiling anything."""
     file = RULES / f"{name}.toml"
-    return {rule.id: rule for rule in load_text(file.read_text(), str(file))}
+    return {rule.id: rule for rule in parse_rule_file(file.read_text(), str(file))}
 
 
-def check_in(file: str, rule_id: str) -> Check:
+def check_in(file: str, rule_id: str) -> CheckSpec:
     """Read one rule's check, whatever stands beside it in the file."""
-    return checks_of(rule_id, f"{RULES / file}.toml:1")[0]
+    return load_checks(rule_id, f"{RULES / file}.toml:1")[0]
 
 
 async def _at_once() -> None:
@@ -42,7 +42,7 @@ def no_turn() -> Turn:
 
 def run_named(
     egress: Egress,
-    check: Check,
+    check: CheckSpec,
     secret: str,
     /,
     *,
@@ -99,7 +99,7 @@ def asked_of(
             port = server.sockets[0].getsockname()[1]
             egress = Egress.parse([], [f"db.example:7=127.0.0.1:{port}"], ca)
             async with open_http(egress) as http:
-                verdict = await NAMED[named](http, Check(named=named), values, no_turn(), seconds=seconds)  # type: ignore[call-arg]
+                verdict = await NAMED[named](http, CheckSpec(named=named), values, no_turn(), seconds=seconds)  # type: ignore[call-arg]
             for task in playing:
                 task.cancel()
             await asyncio.wait(playing) if playing else None

@@ -21,8 +21,8 @@ from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, TargetS
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.scanner.engine.ruleset import _to_cache, compile_ruleset
-from outcrop.scanner.rules.example_templates import expand
-from outcrop.scanner.rules.toml import load_text
+from outcrop.scanner.rules.example_templates import expand_template
+from outcrop.scanner.rules.toml import parse_rule_file
 from outcrop.services import accounts, findings
 from outcrop.services.pipeline.context import RunContext
 from outcrop.services.pipeline.enqueue import start_run
@@ -47,7 +47,7 @@ GIST = "gist.git.example"
 
 def token(seed: object) -> str:
     """Make up a token that is found and has a right checksum."""
-    return expand("ghp_{{base62 30}}{{crc32_base62}}", str(seed))
+    return expand_template("ghp_{{base62 30}}{{crc32_base62}}", str(seed))
 
 
 class Repo:
@@ -264,7 +264,7 @@ class Pipeline:
     @contextmanager
     def rules(self, text: str) -> Iterator[RunContext]:
         """Give tools that know these rules and no others; the child processes find them in the cache."""
-        ruleset = compile_ruleset(load_text(text, "own.toml"), secrets.token_hex(16))
+        ruleset = compile_ruleset(parse_rule_file(text, "own.toml"), secrets.token_hex(16))
         _to_cache(self.cache, ruleset)
         stack = AsyncExitStack()
         crew = self.wait(_entered(stack, open_process_pool(1, [], ruleset, self.tools.egress, self.cache)))

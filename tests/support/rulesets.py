@@ -14,9 +14,9 @@ from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.engine.ruleset import RuleSet, _to_cache, compile_ruleset, load_ruleset
 from outcrop.scanner.patterns.checksums import crc32_base62
-from outcrop.scanner.rules.cache_format import Rules
+from outcrop.scanner.rules.cache_format import LazyRules
 from outcrop.scanner.rules.model import BUILT_IN_RULES
-from outcrop.scanner.rules.toml import load_paths, load_text
+from outcrop.scanner.rules.toml import load_rule_files, parse_rule_file
 from outcrop.sources.workspace import cache_folder
 
 BASE62 = string.ascii_letters + string.digits
@@ -34,7 +34,7 @@ def ruleset() -> RuleSet:
         made = load_ruleset(cache=folder)
         if not file.exists():
             read = (
-                made.rules if made.rules[0].examples else load_paths([BUILT_IN_RULES])
+                made.rules if made.rules[0].examples else load_rule_files([BUILT_IN_RULES])
             )  # unless a command has put them into the cache
             file.write_text(json.dumps([(rule.examples, rule.counterexamples) for rule in read]))
     given = json.loads(file.read_text())
@@ -42,7 +42,7 @@ def ruleset() -> RuleSet:
         rule._replace(examples=tuple(examples), counterexamples=tuple(others))
         for rule, (examples, others) in zip(made.rules, given, strict=True)
     ]
-    return RuleSet(Rules.of(rules), made.version, made.database)
+    return RuleSet(LazyRules.from_rules(rules), made.version, made.database)
 
 
 def cached_in(home: Path) -> Path:
@@ -53,7 +53,7 @@ def cached_in(home: Path) -> Path:
 
 def own_rules(text: str, name: str = "own.toml") -> RuleSet:
     """Compile the rules of one text, and nothing else."""
-    return compile_ruleset(load_text(text, name))
+    return compile_ruleset(parse_rule_file(text, name))
 
 
 def drawn(alphabet: str, length: int, seed: object = None) -> str:

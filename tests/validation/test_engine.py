@@ -12,7 +12,7 @@ from outcrop.domain.finding import Validation
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.scanner.rules.model import Rule
-from outcrop.scanner.rules.toml import load_text
+from outcrop.scanner.rules.toml import parse_rule_file
 from outcrop.validation.batch import Credential, check_all
 from outcrop.validation.engine import ValidationMode, Validator
 from tests.support.issuer import Issuer, Play, issuer
@@ -52,7 +52,7 @@ def rule(
     """Write a rule file with a check, since a check is read from the file its rule came from."""
     file = folder / f"{name}.toml"
     file.write_text(TEXT.format(issuer=name, id=name, url=url, more=more) + after)
-    return load_text(file.read_text(), str(file))[0]
+    return parse_rule_file(file.read_text(), str(file))[0]
 
 
 @pytest.fixture(scope="module")

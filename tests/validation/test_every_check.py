@@ -9,8 +9,8 @@ import pytest
 
 from outcrop.net.guard import Egress
 from outcrop.net.http import HttpResponse, open_http
-from outcrop.scanner.rules.check_spec import Check, Reply, Request, check_for, checks_of
-from outcrop.scanner.rules.example_templates import expand, marked
+from outcrop.scanner.rules.check_spec import CheckSpec, RecordedReply, RequestSpec, choose_check, load_checks
+from outcrop.scanner.rules.example_templates import expand_template, split_marked_values
 from outcrop.scanner.rules.model import Rule
 from outcrop.validation.engine import ValidationMode, Validator
 from outcrop.validation.http.request import fill
@@ -19,11 +19,11 @@ from outcrop.validation.verdict import Verdict
 from tests.support.issuer import Asked, Issuer, Play, issuer
 from tests.support.rulesets import ruleset
 
-Ask = Callable[[Rule, Check], Verdict]
-CHECKS: dict[str, tuple[Rule, Check]] = {
+Ask = Callable[[Rule, CheckSpec], Verdict]
+CHECKS: dict[str, tuple[Rule, CheckSpec]] = {
     f"{rule.id}-{check.only}" if check.only else rule.id: (rule, check)
     for rule in ruleset().rules
-    for check in checks_of(rule.id, rule.origin)
+    for check in load_checks(rule.id, rule.origin)
     if check.url
 }
 REPLIES = [
@@ -33,14 +33,18 @@ REPLIES = [
 ]
 
 
-def secret_of(rule: Rule, check: Check) -> str:
+def secret_of(rule: Rule, check: CheckSpec) -> str:
     """Give a credential of a rule, of the form that the check is for: the first such that its examples mark."""
-    checks = checks_of(rule.id, rule.origin)
-    marks = (secret for example in rule.examples for secret in marked(expand(example, rule.id))[1])
-    return next(secret for secret in marks if check_for(checks, secret) is check)
+    checks = load_checks(rule.id, rule.origin)
+    marks = (
+        secret
+        for example in rule.examples
+        for secret in split_marked_values(expand_template(example, rule.id))[1]
+    )
+    return next(secret for secret in marks if choose_check(checks, secret) is check)
 
 
-def parts_of(check: Check) -> dict[str, str]:
+def parts_of(check: CheckSpec) -> dict[str, str]:
     """Make up companions; one that stands in the host is a host's name."""
     named = set(re.findall(r"\{part\.([a-z0-9_]+)", check.model_dump_json()))
     host = re.match(r"https://\{part\.([a-z0-9_]+)\}(?:[/:]|$)", check.url) if check.hosts else None
@@ -56,7 +60,7 @@ def hosts() -> tuple[str, ...]:
             f"part.{name}": value for name, value in parts_of(check).items()
         }
         for url in (check.url, *(one.url for one in check.capability)):
-            found.add(urlsplit(fill(Request(url=url), values).url).hostname if url else None)
+            found.add(urlsplit(fill(RequestSpec(url=url), values).url).hostname if url else None)
     return tuple(sorted(host for host in found if host))
 
 
@@ -73,7 +77,7 @@ def ask(stand_in: Issuer) -> Iterator[Ask]:
         opened = open_http(stand_in.egress)
         http = runner.run(opened.__aenter__())
 
-        def checked(rule: Rule, check: Check) -> Verdict:
+        def checked(rule: Rule, check: CheckSpec) -> Verdict:
             validator = Validator(http, ValidationMode.FULL, requests_per_second=10_000, deadline=3)
             return runner.run(validator.check(rule, secret_of(rule, check), parts_of(check)))
 
@@ -81,7 +85,7 @@ def ask(stand_in: Issuer) -> Iterator[Ask]:
         runner.run(opened.__aexit__(None, None, None))
 
 
-def play(check: Check, reply: Reply) -> object:
+def play(check: CheckSpec, reply: RecordedReply) -> object:
     first = urlsplit(check.url).path or "/"
 
     def respond(asked: Asked) -> Play:
@@ -182,5 +186,5 @@ def test_a_certificate_that_nobody_vouches_for_is_unreachable(stand_in):
 
 
 def test_every_rule_asks_or_says_why_not():
-    silent = [rule.id for rule in ruleset().rules if not checks_of(rule.id, rule.origin)]
+    silent = [rule.id for rule in ruleset().rules if not load_checks(rule.id, rule.origin)]
     assert silent == []

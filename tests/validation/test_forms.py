@@ -2,7 +2,7 @@
 
 import pytest
 
-from outcrop.scanner.rules.toml import RuleError, load_text
+from outcrop.scanner.rules.toml import RuleError, parse_rule_file
 from outcrop.validation.engine import ValidationMode
 from tests.support.issuer import Play
 from tests.validation.test_engine import OK, rule, stand_in, with_validator
@@ -29,7 +29,7 @@ def forms(folder):
     rule(folder)
     text = (folder / "acme.toml").read_text().replace("[rule.check]", '[[rule.check]]\nonly = "acme_[0-9]"')
     file.write_text(text + SECOND)
-    return load_text(file.read_text(), str(file))[0]
+    return parse_rule_file(file.read_text(), str(file))[0]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_form_that_cannot_be_matched_is_refused_with_its_place(tmp_path):
     for bad in ('only = "(?=x)"', 'only = "("', "unasked = 7"):
         text = forms(tmp_path) and (tmp_path / "forms.toml").read_text().replace('only = "acme_once"', bad)
         with pytest.raises(RuleError, match=r"forms.toml:\d+: "):
-            load_text(text, "forms.toml")
+            parse_rule_file(text, "forms.toml")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, quote
 import pytest
 
 from outcrop.net.http import open_http
-from outcrop.scanner.rules.check_spec import checks_of
+from outcrop.scanner.rules.check_spec import load_checks
 from outcrop.validation.cloud.aws import aws
 from outcrop.validation.cloud.sigv4 import Keys, sign
 from outcrop.validation.engine import ValidationMode, Validator
@@ -118,7 +118,7 @@ def checked(stand_in: Issuer, rule: str = "aws_access_key", secret: str = SECRET
 
     async def main() -> Verdict:
         async with open_http(stand_in.egress) as http:
-            return await aws(http, checks_of(rule, RULES[rule].origin)[0], values, no_turn(), again_after=0)
+            return await aws(http, load_checks(rule, RULES[rule].origin)[0], values, no_turn(), again_after=0)
 
     return asyncio.run(main())
 

@@ -11,7 +11,7 @@ from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.ruleset import RuleSet, load_ruleset
-from outcrop.scanner.rules.check_spec import checks_of
+from outcrop.scanner.rules.check_spec import load_checks
 from outcrop.services.validation import validate_one
 from outcrop.validation.engine import ValidationMode, Validator
 from outcrop.validation.registry import NAMED
@@ -52,7 +52,10 @@ def parts_of(rules: RuleSet, text: str) -> list[tuple[str, dict[str, str]]]:
 
 def test_every_named_check_is_named_by_a_rule_and_is_there(rules):
     checks = [
-        check for rule in rules.rules for check in checks_of(rule.id, rule.origin) if check.named is not None
+        check
+        for rule in rules.rules
+        for check in load_checks(rule.id, rule.origin)
+        if check.named is not None
     ]
     assert {check.named for check in checks} == set(NAMED)
     assert {check.named for check in checks if check.given_host} == GIVEN_HOST

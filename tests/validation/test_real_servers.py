@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from outcrop.net.guard import Egress
-from outcrop.scanner.rules.check_spec import Check
+from outcrop.scanner.rules.check_spec import CheckSpec
 from outcrop.validation.verdict import Verdict
 from tests.support import servers
 from tests.support.named import run_named
@@ -38,7 +38,7 @@ def asked(
     named: str, login: str, port: int, password: str = PASSWORD, database: str = "/crm", ca=None
 ) -> Verdict:
     egress = Egress.parse([], [f"db.example:7=127.0.0.1:{port}"], ca)
-    return run_named(egress, Check(named=named), password, login=login, server=f"db.example:7{database}")
+    return run_named(egress, CheckSpec(named=named), password, login=login, server=f"db.example:7{database}")
 
 
 @pytest.fixture(scope="module")

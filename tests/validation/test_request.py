@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outcrop.scanner.rules.check_spec import Request
+from outcrop.scanner.rules.check_spec import RequestSpec
 from outcrop.validation.http.request import UnfitError, fill
 
 
@@ -17,7 +17,7 @@ def test_a_value_in_a_path_stays_in_its_place(value):
     try:
         made = urlsplit(
             fill(
-                Request(url="https://api.example/v1/{secret}/me?key={part.id}"),
+                RequestSpec(url="https://api.example/v1/{secret}/me?key={part.id}"),
                 {"secret": value, "part.id": value},
             ).url
         )
@@ -31,9 +31,9 @@ def test_a_value_in_a_path_stays_in_its_place(value):
 @given(st.text(max_size=60))
 def test_a_value_in_a_form_or_in_json_comes_out_as_it_is(value):
     try:
-        form = fill(Request(url="https://a.example/", form={"token": "{secret}"}), {"secret": value}).body
+        form = fill(RequestSpec(url="https://a.example/", form={"token": "{secret}"}), {"secret": value}).body
         sent = fill(
-            Request(url="https://a.example/", send={"auth": [{"token": "x {secret}"}]}), {"secret": value}
+            RequestSpec(url="https://a.example/", send={"auth": [{"token": "x {secret}"}]}), {"secret": value}
         ).body
     except UnfitError:
         return
@@ -45,7 +45,7 @@ def test_a_value_in_a_form_or_in_json_comes_out_as_it_is(value):
 
 def test_basic_is_name_and_password():
     made = fill(
-        Request(url="https://a.example/", basic=("{part.sid}", "{secret}")),
+        RequestSpec(url="https://a.example/", basic=("{part.sid}", "{secret}")),
         {"part.sid": "AC1", "secret": "p:ss"},
     )
     assert made.headers["Authorization"] == "Basic " + base64.b64encode(b"AC1:p:ss").decode()
@@ -54,7 +54,7 @@ def test_basic_is_name_and_password():
 def test_a_name_with_a_colon_is_not_sent():
     with pytest.raises(UnfitError):
         fill(
-            Request(url="https://a.example/", basic=("{part.sid}", "{secret}")),
+            RequestSpec(url="https://a.example/", basic=("{part.sid}", "{secret}")),
             {"part.sid": "a:b", "secret": "c"},
         )
 
@@ -64,7 +64,7 @@ def test_a_name_with_a_colon_is_not_sent():
 )
 def test_a_host_from_the_text_is_a_host(host):
     with pytest.raises(UnfitError):
-        fill(Request(url="https://{part.host}/api"), {"secret": "x", "part.host": host})
+        fill(RequestSpec(url="https://{part.host}/api"), {"secret": "x", "part.host": host})
 
 
 @pytest.mark.parametrize(
@@ -73,16 +73,16 @@ def test_a_host_from_the_text_is_a_host(host):
 )
 def test_an_address_from_the_text_is_an_address_of_the_web(address):
     with pytest.raises(UnfitError):
-        fill(Request(url="{secret}"), {"secret": address})
+        fill(RequestSpec(url="{secret}"), {"secret": address})
 
 
 def test_what_is_missing_is_named():
     with pytest.raises(UnfitError, match="client id was not found"):
-        fill(Request(url="https://a.example/{part.client_id}"), {"secret": "x"})
+        fill(RequestSpec(url="https://a.example/{part.client_id}"), {"secret": "x"})
 
 
 def test_a_request_does_not_show_its_credential():
     made = fill(
-        Request(url="https://a.example/{secret}", headers={"A": "{secret}"}), {"secret": "hunter2hunter2"}
+        RequestSpec(url="https://a.example/{secret}", headers={"A": "{secret}"}), {"secret": "hunter2hunter2"}
     )
     assert "hunter2" not in repr(made)

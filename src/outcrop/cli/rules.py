@@ -14,7 +14,7 @@ from outcrop.domain.line import one_line
 from outcrop.scanner.engine.example_test import check_examples
 from outcrop.scanner.engine.ruleset import compile_ruleset, load_ruleset, read_rules
 from outcrop.scanner.rules.model import BUILT_IN_RULES, Rule
-from outcrop.scanner.rules.toml import each_once, load_paths
+from outcrop.scanner.rules.toml import check_unique_ids, load_rule_files
 from outcrop.services.local_scan import ScanOptions, scan
 from outcrop.sources.fork_pool import count_cores
 from outcrop.sources.workspace import cache_folder
@@ -97,9 +97,9 @@ def _given(name: str) -> Path:
 
 def _loaded(path: Path) -> list[Rule]:
     """Load rules as a scan would, beside the built-in ones; a built-in file itself can be given too."""
-    mine = load_paths([path])
+    mine = load_rule_files([path])
     if not path.resolve().is_relative_to(BUILT_IN_RULES.resolve()):
-        each_once([*load_ruleset(cache=cache_folder()).rules, *mine])
+        check_unique_ids([*load_ruleset(cache=cache_folder()).rules, *mine])
     return mine
 
 
@@ -107,7 +107,7 @@ def _run_examples(path: Path, *, as_json: bool) -> None:
     mine = _loaded(path)
     known = load_ruleset(cache=cache_folder())
     if any(
-        (same := known.rules.named(rule.id)) is None or same.without_origin() != rule.without_origin()
+        (same := known.rules.get(rule.id)) is None or same.without_origin() != rule.without_origin()
         for rule in mine
     ):
         known = compile_ruleset(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from outcrop.demo.planted import Fate, Planted
-from outcrop.scanner.rules.check_spec import Check, Reply, check_for, checks_of
+from outcrop.scanner.rules.check_spec import CheckSpec, RecordedReply, choose_check, load_checks
 from outcrop.scanner.rules.model import BUILT_IN_RULES
 
 _JSON = {"Content-Type": "application/json"}
@@ -89,17 +89,17 @@ class Issuers:
         return next((value for value in self._planted if value in everything), None)
 
 
-def _check(rule: str, value: str) -> Check:
+def _check(rule: str, value: str) -> CheckSpec:
     for file in sorted(BUILT_IN_RULES.glob("*.toml")):
         if (
             f'id = "{rule}"' in file.read_text("utf-8")
-            and (check := check_for(checks_of(rule, f"{file}:1"), value)) is not None
+            and (check := choose_check(load_checks(rule, f"{file}:1"), value)) is not None
         ):
             return check
     raise LookupError(rule)
 
 
-def _reply(check: Check, fate: Fate) -> Reply:
+def _reply(check: CheckSpec, fate: Fate) -> RecordedReply:
     """Choose among what is recorded: the first of its kind, or where it opens less, the second."""
     recorded = [
         reply for reply in check.reply if reply.result == ("invalid" if fate is Fate.DEAD else "valid")
@@ -107,7 +107,7 @@ def _reply(check: Check, fate: Fate) -> Reply:
     return recorded[1 if fate is Fate.NARROW and len(recorded) > 1 else 0]
 
 
-def _play(check: Check, reply: Reply, question: Question) -> Said:
+def _play(check: CheckSpec, reply: RecordedReply, question: Question) -> Said:
     """Answer the check, and what is asked further about what the credential opens."""
     first = urlsplit(check.url).path or "/"
     if question.path in reply.further:

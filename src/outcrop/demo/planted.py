@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from outcrop.scanner.rules.example_templates import expand
+from outcrop.scanner.rules.example_templates import expand_template
 
 _MARK = re.compile(r"«([a-z0-9_]+) ([a-z]+) ([a-z0-9-]+)\|(.*?)»", re.DOTALL)
 
@@ -47,4 +47,4 @@ def planted_in(templates: Iterable[str]) -> dict[str, Planted]:
 
 
 def _value(mark: re.Match[str]) -> str:
-    return expand(mark[4], f"demo {mark[1]} {mark[3]}")
+    return expand_template(mark[4], f"demo {mark[1]} {mark[3]}")

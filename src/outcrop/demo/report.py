@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 from outcrop.demo.stand_ins import GONE
 from outcrop.domain.finding import Status, Validation
 from outcrop.domain.secret import Secret
-from outcrop.scanner.rules.example_templates import expand
+from outcrop.scanner.rules.example_templates import expand_template
 
 REPOSITORY = "acme/legacy-billing"
 ADDRESS = f"https://{GONE}/{REPOSITORY}"
@@ -52,7 +52,7 @@ def earlier_report(now: datetime) -> BinaryIO:
 
 def _line(number: int, now: datetime) -> dict[str, Any]:
     first, last, verdict, status, score, path, template, name, secret_type = _FOUND[number]
-    secret = Secret(expand(template, f"demo report {number}"), mask_all="password" in secret_type)
+    secret = Secret(expand_template(template, f"demo report {number}"), mask_all="password" in secret_type)
     closed = {
         "resolved_at": (now - timedelta(days=last)).isoformat(),
         "resolution_note": "Rotated by the billing team.",

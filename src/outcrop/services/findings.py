@@ -12,7 +12,7 @@ from outcrop.domain.finding import Action, Finding, TriageAction, TriageResult, 
 from outcrop.domain.paging import FindingQuery, Page
 from outcrop.domain.secret import MaskedText, is_password
 from outcrop.scanner.risk.reasons import ScoreReason, explain_stored_score
-from outcrop.scanner.rules.advice import Advice, advice_for
+from outcrop.scanner.rules.advice import Advice, find_advice
 from outcrop.store import audit, outbox
 from outcrop.store.db import Connection, limit_lock_wait
 from outcrop.store.findings import listing, table
@@ -178,7 +178,7 @@ async def get_advice(
 ) -> Advice:
     """Give what to do about a finding now; `own_rules` are those that the operator has added."""
     rule = await table.select_rule(db, account_id, finding.id)
-    return advice_for(rule, finding.pattern_secret_type, own_rules)
+    return find_advice(rule, finding.pattern_secret_type, own_rules)
 
 
 async def list_other_places(

@@ -25,7 +25,7 @@ class CredentialCheck:
 
 async def validate_one(validator: Validator, ruleset: RuleSet, rule_id: str, text: str) -> CredentialCheck:
     """Check one credential of a type. The text may be the bare value, or hold it with its companions as a file would."""
-    rule = ruleset.rules.named(rule_id)
+    rule = ruleset.rules.get(rule_id)
     if rule is None:
         raise BadInputError(f"there is no rule {rule_id!r}: `outcrop rules list` shows them all")
     hits = [

@@ -12,7 +12,7 @@ from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.engine.precedence import keep_best
 from outcrop.scanner.engine.scan import ScanResult
 from outcrop.scanner.generic.context import is_code_file
-from outcrop.scanner.rules.allowlist import named, passes_at
+from outcrop.scanner.rules.allowlist import is_allowed_at, path_matches
 
 if TYPE_CHECKING:
     from outcrop.domain.excerpt import Excerpt
@@ -110,11 +110,11 @@ def hits_at_path(found: ScanResult, path: bytes | None) -> list[tuple[str, Hit]]
 def _applies_at(hit: Hit, path: bytes) -> bool:
     """Whether the hit counts in a file of this path, by the path patterns and allowlists of its rule."""
     rule = hit.rule
-    if (rule.path_regex and not named(rule.path_regex, path)) or (
+    if (rule.path_regex and not path_matches(rule.path_regex, path)) or (
         rule.paths and not _matches_glob(rule.paths, path)
     ):
         return False
-    return not (hit.bare and is_code_file(path)) and not passes_at(rule.allowlists, hit.spared, path)
+    return not (hit.bare and is_code_file(path)) and not is_allowed_at(rule.allowlists, hit.spared, path)
 
 
 def _matches_glob(patterns: tuple[str, ...], path: bytes) -> bool:

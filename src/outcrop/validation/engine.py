@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from outcrop.domain.finding import Validation
 from outcrop.net.http import HttpClient
-from outcrop.scanner.rules.check_spec import Check, Request, check_for, checks_of
+from outcrop.scanner.rules.check_spec import CheckSpec, RequestSpec, choose_check, load_checks
 from outcrop.scanner.rules.model import Rule
 from outcrop.validation.http.check import Turn, ask, is_below
 from outcrop.validation.http.request import UnfitError, fill
@@ -56,12 +56,12 @@ class Validator:
         await asyncio.gather(*left, return_exceptions=True)
 
     async def _checked(self, rule: Rule, secret: str, parts: Mapping[str, str]) -> Verdict:
-        checks = checks_of(rule.id, rule.origin)
+        checks = load_checks(rule.id, rule.origin)
         if self.mode is ValidationMode.OFF:
             return unvalidated("checking is switched off")
         if not checks:
             return unvalidated("its issuer offers no harmless way to ask")
-        check = check_for(checks, secret)
+        check = choose_check(checks, secret)
         if check is None:
             return unvalidated("there is no harmless way to ask about this form of it")
         test_mode = any(value.startswith(tuple(check.test_mode)) for value in (secret, *parts.values()))
@@ -85,7 +85,7 @@ class Validator:
             verdict, test_mode=verdict.test_mode or test_mode, canary=canary.is_canary(check, values.values())
         )
 
-    def _refused(self, check: Check, values: Mapping[str, str]) -> tuple[str, bool] | None:
+    def _refused(self, check: CheckSpec, values: Mapping[str, str]) -> tuple[str, bool] | None:
         if canary.is_canary(check, values.values()) and not self.use_canaries:
             return "is a known canary: whoever laid it out would be told", True
         if check.unasked:
@@ -106,7 +106,9 @@ class Validator:
                 )
         return None
 
-    async def _asked(self, check: Check, values: Mapping[str, str], issuer: Issuer, turn: Turn) -> Verdict:
+    async def _asked(
+        self, check: CheckSpec, values: Mapping[str, str], issuer: Issuer, turn: Turn
+    ) -> Verdict:
         how = NAMED[check.named] if check.named is not None else ask
         async with issuer.slots:
             if has_fixed_host(check) and issuer.is_silent:
@@ -127,15 +129,15 @@ class Validator:
         return self._issuers[name]
 
 
-def _at_the_issuers(check: Check, values: Mapping[str, str]) -> bool:
+def _at_the_issuers(check: CheckSpec, values: Mapping[str, str]) -> bool:
     """Tell whether a host from the text is one of the issuer's own."""
     try:
-        return is_below(fill(Request(url=check.url), values).url, check.hosts)
+        return is_below(fill(RequestSpec(url=check.url), values).url, check.hosts)
     except UnfitError:
         return False
 
 
-def has_fixed_host(check: Check) -> bool:
+def has_fixed_host(check: CheckSpec) -> bool:
     """Tell whether all credentials of a kind are asked about at one place, so that its silence is about none of them."""
     host = check.url.partition("://")[2].partition("/")[0]
     return check.named is None and not check.given_host and not check.hosts and "{" not in host

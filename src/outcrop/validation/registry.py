@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 
 from outcrop.net.http import HttpClient
-from outcrop.scanner.rules.check_spec import Check
+from outcrop.scanner.rules.check_spec import CheckSpec
 from outcrop.validation.cloud.aws import aws
 from outcrop.validation.cloud.azure import azure_storage, entra_client
 from outcrop.validation.cloud.azure_sas import azure_sas
@@ -20,7 +20,7 @@ from outcrop.validation.offline.jwt import jwt
 from outcrop.validation.offline.private_key import private_key
 from outcrop.validation.verdict import Verdict
 
-Named = Callable[[HttpClient, Check, Mapping[str, str], Turn], Awaitable[Verdict]]
+Named = Callable[[HttpClient, CheckSpec, Mapping[str, str], Turn], Awaitable[Verdict]]
 NAMED: dict[str, Named] = {
     "amqp": amqp,
     "aws": aws,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from outcrop.domain.secret import Secret
 from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.generic.placeholders import decode_value
-from outcrop.scanner.patterns.re2_match import spans, with_value
+from outcrop.scanner.patterns.re2_match import compile_with_group, find_spans
 from outcrop.scanner.rules.model import CompanionSpec
 
 Place = tuple[int, int]
@@ -112,8 +112,8 @@ def _windows(within: int, hits: list[Hit], size: int) -> Iterator[Place]:
 
 def _matches(regex: str, data: bytes, at: int, stop: int) -> Iterator[tuple[Place, Place]]:
     """Give where the values of a pattern stand, each with its whole match."""
-    pattern, group = with_value(regex)
-    while (match := spans(pattern, data, at, stop)) is not None:
+    pattern, group = compile_with_group(regex)
+    while (match := find_spans(pattern, data, at, stop)) is not None:
         left, right = match[group]
         at = max(right, match[0][0] + 1)
         if left < right:

@@ -23,10 +23,16 @@ from outcrop.scanner.generic.find import (
 from outcrop.scanner.generic.placeholders import decode_value, is_placeholder
 from outcrop.scanner.generic.randomness import is_made_of_words
 from outcrop.scanner.patterns.checksums import CHECKSUMS
-from outcrop.scanner.patterns.entropy import is_random
-from outcrop.scanner.patterns.re2_match import compiled, ends_with, loose, matches_wholly, spans
-from outcrop.scanner.patterns.regex_ast import WORD
-from outcrop.scanner.rules.allowlist import spared
+from outcrop.scanner.patterns.entropy import has_entropy
+from outcrop.scanner.patterns.re2_match import (
+    compile_cached,
+    compile_loosened,
+    ends_with_match,
+    find_spans,
+    matches_fully,
+)
+from outcrop.scanner.patterns.regex_ast import WORD_BYTES
+from outcrop.scanner.rules.allowlist import match_allowlists
 from outcrop.scanner.rules.model import CredentialForm, Rule, ValueLayout
 from outcrop.scanner.text.encodings import decode_base64_value
 
@@ -56,7 +62,7 @@ def confirm(
             end for end in ends if not taken(end - behind - 1, end - behind)
         ]  # all of its matches end there
     by_line = bool(rule.allowlists) and any(
-        one.target == "line" for one in rule.allowlists
+        one.regex_target == "line" for one in rule.allowlists
     )  # of which a window may hold only a part
     for start, stop in _windows(form, data, ends):
         if stop - start > _REMEMBERED_WIDTH or by_line or len(ends) > MANY_MATCHES or taken(start, stop):
@@ -124,7 +130,7 @@ def _beginning(layout: ValueLayout, data: bytes, least: int, right: int) -> int 
 
 @lru_cache(maxsize=64)
 def _inside(joining: str) -> bytes:
-    return WORD + joining.encode()
+    return WORD_BYTES + joining.encode()
 
 
 def _matches(
@@ -135,14 +141,15 @@ def _matches(
         return
     if (
         form.pattern.value_at
-        and spans(loose(form.pattern.regex[form.pattern.value_at :])[0], data, at, stop) is None
+        and find_spans(compile_loosened(form.pattern.regex[form.pattern.value_at :])[0], data, at, stop)
+        is None
     ):
         return  # to follow a word through all that may stand behind it costs ten times as much
-    (pattern, group), exact = loose(form.pattern.regex), form.pattern.exact_up_to
-    while (found := spans(pattern, data, at, stop)) is not None:
+    (pattern, group), exact = compile_loosened(form.pattern.regex), form.pattern.exact_up_to
+    while (found := find_spans(pattern, data, at, stop)) is not None:
         left, right = found[0]
         if right - left > exact:
-            pattern, exact = compiled(form.pattern.regex), stop
+            pattern, exact = compile_cached(form.pattern.regex), stop
             continue
         left, right = found[group] if group else _first(found)
         if left >= right or taken(left, right):  # an alternative without the group
@@ -161,7 +168,7 @@ def _matches(
 
 
 def _unless_allowed(hit: Hit, data: bytes, match: tuple[int, int]) -> Hit | None:
-    by_place = spared(hit.rule.allowlists, data, hit.span, match)
+    by_place = match_allowlists(hit.rule.allowlists, data, hit.span, match)
     if by_place is None:
         return None
     hit.spared = by_place
@@ -176,7 +183,7 @@ def _first(found: list[tuple[int, int]]) -> tuple[int, int]:
 @lru_cache(maxsize=64)
 def _name(text: str) -> int:
     """Give the number of the group that holds what the value is called; 0 where there is none."""
-    return int(compiled(text).groupindex.get(b"name", 0))
+    return int(compile_cached(text).groupindex.get(b"name", 0))
 
 
 @lru_cache(maxsize=4096)
@@ -200,7 +207,7 @@ def _windows(form: CredentialForm, data: bytes, ends: list[int]) -> Iterator[tup
         yield from windows
         return
     for window in windows:
-        for start, stop in _between(compiled(form.window.until), data, window):
+        for start, stop in _between(compile_cached(form.window.until), data, window):
             if bisect_right(ends, stop) > bisect_right(ends, start):
                 yield start, stop
 
@@ -209,7 +216,7 @@ def _between(bound: Any, data: bytes, window: tuple[int, int]) -> Iterator[tuple
     """Cut a stretch at each of its bounds; a bound belongs to what stands on either side of it."""
     start, stop = window
     at = start
-    while (found := spans(bound, data, at, stop)) is not None:
+    while (found := find_spans(bound, data, at, stop)) is not None:
         left, right = found[0]
         yield start, right
         start, at = left, max(right, at + 1)
@@ -240,9 +247,9 @@ def _judge(rule: Rule, form: CredentialForm, data: bytes, left: int, right: int)
         raw = plain
     value = decode_value(raw)
     checks = form.checks
-    if checks.exclude is not None and matches_wholly(compiled(checks.exclude), raw):
+    if checks.exclude is not None and matches_fully(compile_cached(checks.exclude), raw):
         return None
-    if (checks.min_entropy and not is_random(value, checks.min_entropy)) or (
+    if (checks.min_entropy and not has_entropy(value, checks.min_entropy)) or (
         checks.not_words and is_made_of_words(value)
     ):
         return None
@@ -281,7 +288,7 @@ def _led_to(
         )
 
     def leads(end: int) -> bool:
-        return ends_with(data[max(0, end - _LED) : end], form.pattern.regex, form.pattern.exact_up_to)
+        return ends_with_match(data[max(0, end - _LED) : end], form.pattern.regex, form.pattern.exact_up_to)
 
     return find_assigned(data, ends, form.judge, taken, leads, include_low=include_low)
 

@@ -6,7 +6,7 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.ruleset import RuleSet
-from outcrop.scanner.rules.example_templates import TemplateError, expand, marked
+from outcrop.scanner.rules.example_templates import TemplateError, expand_template, split_marked_values
 from outcrop.scanner.rules.model import Rule
 
 
@@ -24,7 +24,7 @@ def check_examples(rules: Sequence[Rule], ruleset: RuleSet) -> tuple[int, list[t
 def check_example(rule: Rule, template: str, ruleset: RuleSet, *, wanted: bool) -> str | None:
     """Say what is wrong with one case; None where it holds."""
     try:
-        text, values = marked(expand(template, rule.id))
+        text, values = split_marked_values(expand_template(template, rule.id))
     except (TemplateError, ValueError) as error:
         return f"example cannot be filled: {error}: {template}"
     found = [

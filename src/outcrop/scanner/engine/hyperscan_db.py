@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import hyperscan
 
-from outcrop.scanner.patterns.prefilter import alternatives, escaped, trigger
+from outcrop.scanner.patterns.prefilter import escape_literal, make_trigger, split_alternatives
 from outcrop.scanner.patterns.regex_ast import literal_prefixes
-from outcrop.scanner.rules.cache_format import by_trigger
+from outcrop.scanner.rules.cache_format import group_by_trigger
 from outcrop.scanner.rules.model import CredentialForm, Impact, Rule, RuleError
 from outcrop.scanner.text.base64_archives import BASE64_ARCHIVE_PATTERNS
 from outcrop.scanner.text.encodings import ESCAPE_PATTERNS, QUOTED_VALUE_PATTERN, base64_forms
@@ -29,10 +29,10 @@ def compile_rules(rules: Sequence[Rule]) -> tuple[Sequence[Rule], hyperscan.Data
 
 
 def _database(rules: Sequence[Rule]) -> hyperscan.Database:
-    triggers = list(by_trigger(rules))
-    expressions = [(text, number) for number, one in enumerate(triggers) for text in alternatives(one)]
+    triggers = list(group_by_trigger(rules))
+    expressions = [(text, number) for number, one in enumerate(triggers) for text in split_alternatives(one)]
     for phase, literals in base64_forms({*_literals(rules), *_encoded(rules)}).items():
-        expressions += [(escaped(literal), len(triggers) + phase) for literal in literals]
+        expressions += [(escape_literal(literal), len(triggers) + phase) for literal in literals]
     expressions += [
         *((escape, len(triggers) + 4) for escape in ESCAPE_PATTERNS),
         (QUOTED_VALUE_PATTERN, len(triggers) + 5),
@@ -66,7 +66,7 @@ def _shortened(rules: Sequence[Rule]) -> list[Rule]:
 
 
 def _short(form: CredentialForm) -> CredentialForm:
-    found = trigger(form.pattern.regex, whole=False)
+    found = make_trigger(form.pattern.regex, whole=False)
     shorter = form.trigger._replace(
         pattern=found.pattern, min_width=found.min_width, max_width=found.max_width, ends_match=False
     )
@@ -76,7 +76,7 @@ def _short(form: CredentialForm) -> CredentialForm:
 def _refused(triggers: Sequence[str]) -> str:
     """Give the reason for which the first pass refuses triggers; none where it takes them."""
     try:
-        _compiled([(text, 0) for one in triggers for text in alternatives(one)])
+        _compiled([(text, 0) for one in triggers for text in split_alternatives(one)])
     except hyperscan.HyperscanError as error:
         return str(error)
     return ""

@@ -12,7 +12,7 @@ from uuid import uuid4
 import hyperscan
 
 from outcrop.scanner.generic.find import LEAD_IN_CHARS
-from outcrop.scanner.rules.cache_format import FORMAT, Rules, from_lines, to_lines
+from outcrop.scanner.rules.cache_format import FORMAT, LazyRules, deserialize_rules, serialize_rules
 from outcrop.scanner.rules.model import BUILT_IN_RULES, JUDGED_BEFORE, CredentialForm, Rule, list_rule_files
 
 ENGINE = 43  # part of the version: raise it when the same rules would find something else
@@ -49,7 +49,7 @@ class RuleSet:
     """
 
     def __init__(
-        self, rules: Rules, version: str, database: hyperscan.Database, notes: Sequence[str] = ()
+        self, rules: LazyRules, version: str, database: hyperscan.Database, notes: Sequence[str] = ()
     ) -> None:
         self.rules = rules
         self.notes = notes  # what a configuration of gitleaks says and is not done
@@ -135,9 +135,9 @@ def load_ruleset(
 
 
 def _files_of(gitleaks: Path) -> list[Path]:
-    from outcrop.scanner.rules.gitleaks_files import extended  # noqa: PLC0415 - most scans need none
+    from outcrop.scanner.rules.gitleaks_files import list_extended_files  # noqa: PLC0415 - most scans need none
 
-    return [gitleaks, *extended(gitleaks)]
+    return [gitleaks, *list_extended_files(gitleaks)]
 
 
 def load_cached(cache: Path, version: str) -> RuleSet | None:
@@ -156,14 +156,14 @@ def read_rules(
 
     A user's own are read first: what is wrong with them is told at once, and reading the built-in ones takes seconds.
     """
-    from outcrop.scanner.rules.gitleaks_config import load_gitleaks  # noqa: PLC0415
-    from outcrop.scanner.rules.toml import each_once, load_paths  # noqa: PLC0415
+    from outcrop.scanner.rules.gitleaks_config import load_gitleaks_config  # noqa: PLC0415
+    from outcrop.scanner.rules.toml import check_unique_ids, load_rule_files  # noqa: PLC0415
 
-    mine = load_paths(list(own))
-    more, notes = load_gitleaks(gitleaks) if gitleaks else ([], [])
+    mine = load_rule_files(list(own))
+    more, notes = load_gitleaks_config(gitleaks) if gitleaks else ([], [])
     ready = _from_cache(cache, _version([BUILT_IN_RULES], cache)) if built_in and cache is not None else None
-    theirs = list(ready.rules) if ready else load_paths([BUILT_IN_RULES]) if built_in else []
-    rules = each_once([*theirs, *mine])
+    theirs = list(ready.rules) if ready else load_rule_files([BUILT_IN_RULES]) if built_in else []
+    rules = check_unique_ids([*theirs, *mine])
     known = {rule.id for rule in rules}
     return rules + [
         rule._replace(id=f"gitleaks-{rule.id}") if rule.id in known else rule for rule in more
@@ -174,7 +174,7 @@ def compile_ruleset(rules: Sequence[Rule], version: str = "", notes: Sequence[st
     from outcrop.scanner.engine.hyperscan_db import compile_rules  # noqa: PLC0415 - nor what compiles them
 
     looked_for, database = compile_rules(rules)
-    return RuleSet(Rules.of(looked_for), version, database, notes)
+    return RuleSet(LazyRules.from_rules(looked_for), version, database, notes)
 
 
 def _version(paths: Sequence[Path], cache: Path | None) -> str:
@@ -222,7 +222,7 @@ def _signs(files: list[str]) -> str:
 def _from_cache(cache: Path, version: str) -> RuleSet | None:
     _used(cache, version)
     try:
-        rules, notes = from_lines((cache / f"rules-{version}.json").read_bytes())
+        rules, notes = deserialize_rules((cache / f"rules-{version}.json").read_bytes())
         database = hyperscan.loadb((cache / f"rules-{version}.db").read_bytes(), hyperscan.HS_MODE_BLOCK)
     except (OSError, ValueError, hyperscan.HyperscanError):
         return None
@@ -231,7 +231,7 @@ def _from_cache(cache: Path, version: str) -> RuleSet | None:
 
 def _to_cache(cache: Path, made: RuleSet) -> None:
     """Keep the compiled rules; a cache that cannot be written is no failure."""
-    contents = hyperscan.dumpb(made.database), to_lines(made.rules, made.notes)
+    contents = hyperscan.dumpb(made.database), serialize_rules(made.rules, made.notes)
     for suffix, content in zip(_SUFFIXES, contents, strict=True):
         _write(cache / f"rules-{made.version}{suffix}", content)
 

@@ -14,7 +14,7 @@ from outcrop.scanner.engine.detect import count_characters, find
 from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.triggers import group_by_trigger, scan_joined_texts, scan_triggers
-from outcrop.scanner.rules.cache_format import Rules
+from outcrop.scanner.rules.cache_format import LazyRules
 from outcrop.scanner.rules.model import Rule, Strength
 from outcrop.scanner.text.magic import (
     PACKED_FIRST_BYTES,
@@ -67,7 +67,7 @@ def serialize_result(found: ScanResult) -> SerializedResult:
     return marshal.dumps((hits, found.gaps))
 
 
-def deserialize_result(wire: SerializedResult, rules: Rules) -> ScanResult:
+def deserialize_result(wire: SerializedResult, rules: LazyRules) -> ScanResult:
     hits, gaps = marshal.loads(wire)  # noqa: S302 - one of our own processes wrote it
     return ScanResult(
         [(inner, _hit(rules[rules.ids[rule_id]], *fields)) for inner, rule_id, *fields in hits], gaps

@@ -7,7 +7,7 @@ of it. Of what is dismissed here only names (members, variables of the environme
 import re
 
 from outcrop.scanner.generic.placeholders import FILL_IN, WORD
-from outcrop.scanner.patterns.re2_match import begins_with, compiled, matches_wholly
+from outcrop.scanner.patterns.re2_match import compile_cached, matches_at, matches_fully
 
 _LONGEST = 400
 # What a shell or a template fills in, a member, and a word that says what would stand there, also with a number.
@@ -22,7 +22,7 @@ _ENVIRONMENT = re.compile(rb"(?i:env)[A-Za-z_.:]{0,12}[(\[][\"'`]$")  # what is 
 def is_dismissed(data: bytes, left: int, *, is_bare: bool) -> bool:
     """Tell whether what begins here is surely no credential. Of most that is none this does not know it."""
     if is_bare:
-        return begins_with(compiled(_BARE), data, left, min(left + _LONGEST, len(data)))
+        return matches_at(compile_cached(_BARE), data, left, min(left + _LONGEST, len(data)))
     quote = data[left - 1]
     if (
         quote not in _QUOTES or data.find(b"{", left - 5 if left > 5 else 0, left) >= 0
@@ -30,4 +30,4 @@ def is_dismissed(data: bytes, left: int, *, is_bare: bool) -> bool:
         return False
     stop = data.find(quote, left, left + _LONGEST)
     is_asked = data[left - 2] in b"([" and _ENVIRONMENT.search(data, max(0, left - 24), left) is not None
-    return stop > 0 and (is_asked or matches_wholly(compiled(_QUOTED), data, left - 1, stop + 1))
+    return stop > 0 and (is_asked or matches_fully(compile_cached(_QUOTED), data, left - 1, stop + 1))

@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from operator import eq
 
-from outcrop.scanner.patterns.re2_match import compile_regex, matches_wholly, spans
+from outcrop.scanner.patterns.re2_match import compile_regex, find_spans, matches_fully
 
 # What people write where a credential would go.
 FILL_IN = (
@@ -114,7 +114,7 @@ def is_placeholder(value: str) -> bool:
         _may_be_template(raw)
         and not block
         and not value.startswith(_HASH)
-        and spans(_TEMPLATE, raw, 0, len(raw))
+        and find_spans(_TEMPLATE, raw, 0, len(raw))
     ) or _repeats(value):
         return True
     if (block or size <= _SHORT_ELLIPSIS) and ("..." in value or "…" in value):
@@ -130,7 +130,7 @@ def is_placeholder(value: str) -> bool:
 
 def is_filled_in(raw: bytes) -> bool:
     """Tell whether a value says that another one goes in its place."""
-    return len(raw) <= _LONG and (_MOSTLY in raw or spans(_FILL_IN, raw, 0, len(raw)) is not None)
+    return len(raw) <= _LONG and (_MOSTLY in raw or find_spans(_FILL_IN, raw, 0, len(raw)) is not None)
 
 
 def _may_be_template(raw: bytes) -> bool:
@@ -149,7 +149,7 @@ def _repeats(value: str) -> bool:
 
 def _is_word(raw: bytes) -> bool:
     """Tell whether a value is only a word; a pair of user and password counts by its password."""
-    return matches_wholly(_WORD, raw) or (b":" in raw and matches_wholly(_WORD, raw.partition(b":")[2]))
+    return matches_fully(_WORD, raw) or (b":" in raw and matches_fully(_WORD, raw.partition(b":")[2]))
 
 
 def _is_encoded_word(value: str) -> bool:

@@ -19,7 +19,7 @@ def bits_per_character(value: str) -> float:
     return -sum(n / length * math.log2(n / length) for n in counts)
 
 
-def is_random(value: str, bits: float) -> bool:
+def has_entropy(value: str, bits: float) -> bool:
     """Tell whether a value has so many bits per character. Mostly the number of different characters says it, without a count of each."""
     too_few, enough, too_often = _bounds(length := len(value), bits)
     different = len(set(value))

@@ -12,7 +12,7 @@ _POSIX = {
 }  # fmt: skip
 
 
-def translate(pattern: str) -> str:
+def translate_go_regex(pattern: str) -> str:
     r"""Write a pattern of Go in the syntax both engines share: POSIX classes, `\z`, and flags in the middle."""
     pattern = re.sub(r"\[:(\^?\w+):\]", _posix, _bytewise(pattern))
     pattern = re.sub(r"\\(x\{([0-9A-Fa-f]{1,2})\}|.)", _escape, pattern, flags=re.DOTALL)
@@ -97,7 +97,7 @@ def _syntax(pattern: str) -> Iterator[tuple[int, str]]:
 _NAMED = re.compile(r"\?P?<\w+>")
 
 
-def with_group(pattern: str, group: int) -> str:
+def name_secret_group(pattern: str, group: int) -> str:
     """Name the group that holds the value; where none is said, it is the first that holds anything, and none has a name."""
     starts = [
         at + 1

@@ -6,7 +6,14 @@ from itertools import takewhile
 from re import _constants as op  # type: ignore[attr-defined]
 from typing import Any
 
-from outcrop.scanner.patterns.regex_ast import CATEGORIES, LITERAL, UNBOUNDED, PatternError, inside, parse
+from outcrop.scanner.patterns.regex_ast import (
+    CATEGORY_CLASSES,
+    MAX_WIDTH,
+    MIN_LITERAL,
+    PatternError,
+    child_sequences,
+    parse,
+)
 
 _WIDE_GAP = 128  # a repetition that varies by more than this ends a trigger
 _ENOUGH = 12  # a trigger that begins with a literal needs no more positions than this
@@ -27,7 +34,7 @@ _ANCHORS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Trigger:
+class PrefilterTrigger:
     """A pattern for the first pass: wherever the full pattern matches, this one matches from the same start."""
 
     pattern: str
@@ -36,7 +43,7 @@ class Trigger:
     whole: bool = False  # it ends where the full pattern ends
 
 
-def trigger(pattern: str, *, whole: bool = True) -> Trigger:
+def make_trigger(pattern: str, *, whole: bool = True) -> PrefilterTrigger:
     """Give what the first pass looks for: the pattern itself where it is narrow and ends in something, else its shortest useful beginning.
 
     A beginning is enough of a pattern to be rare, without an open end that would match at every further byte.
@@ -50,21 +57,21 @@ def trigger(pattern: str, *, whole: bool = True) -> Trigger:
         items, wider = _without_pair(items)
     full = emitter.sequence(items)
     if whole and full.low >= 2 and full.high <= widest and not _is_open(items):
-        return Trigger(emitter.prefix + full.text, full.low, full.high + wider, whole=True)
+        return PrefilterTrigger(emitter.prefix + full.text, full.low, full.high + wider, whole=True)
     emitted = emitter.beginning(items)
     if emitted.low < 2:
         raise PatternError("matches fewer than two characters")
-    return Trigger(emitted.text, emitted.low, min(emitted.high + wider, UNBOUNDED))
+    return PrefilterTrigger(emitted.text, emitted.low, min(emitted.high + wider, MAX_WIDTH))
 
 
-def as_written(pattern: str) -> Trigger:
+def make_verbatim_trigger(pattern: str) -> PrefilterTrigger:
     """Give a trigger that a rule has written itself, all of it."""
     tree = parse(pattern)
     emitter = _Emitter(tree.state.flags)
     full = emitter.sequence(list(tree))
     if full.low < 2:
         raise PatternError("matches fewer than two characters")
-    return Trigger(emitter.prefix + full.text, full.low, min(full.high, UNBOUNDED))
+    return PrefilterTrigger(emitter.prefix + full.text, full.low, min(full.high, MAX_WIDTH))
 
 
 def _without_pair(items: list[Any]) -> tuple[list[Any], int]:
@@ -89,10 +96,10 @@ def _is_open(items: list[Any]) -> bool:
     code, value = items[-1]
     if code in {op.MAX_REPEAT, op.MIN_REPEAT}:
         return bool(value[0] != value[1]) or _is_open(list(value[2]))
-    return any(_is_open(list(part)) for part in inside(code, value) if len(part))
+    return any(_is_open(list(part)) for part in child_sequences(code, value) if len(part))
 
 
-def alternatives(pattern: str) -> list[str]:
+def split_alternatives(pattern: str) -> list[str]:
     """Write a trigger as several, one for each of the alternatives that it begins with.
 
     The engine of the first pass checks several alternatives before a literal at once, and some versions of it (Vectorscan 5.4.12)
@@ -108,7 +115,7 @@ def _begins_with_literal(items: list[Any]) -> bool:
     """Tell whether a pattern begins, behind what may stand before it, with enough letters and digits that are always the same."""
     first = items[1:] if items and items[0][0] in {op.BRANCH, op.IN} else items
     letters = takewhile(lambda item: item[0] == op.LITERAL, first)
-    return sum(chr(value).isalnum() for _, value in letters) >= LITERAL
+    return sum(chr(value).isalnum() for _, value in letters) >= MIN_LITERAL
 
 
 def _literal_length(code: Any, value: Any) -> int:
@@ -149,13 +156,13 @@ class _Emitter:
             literal += _literal_length(code, value)
             if code in {op.MAX_REPEAT, op.MIN_REPEAT}:
                 low, high, inner = int(value[0]), int(value[1]), value[2]
-                cut = literal >= LITERAL and out.low >= LITERAL
+                cut = literal >= MIN_LITERAL and out.low >= MIN_LITERAL
                 if tail or high - low > _WIDE_GAP or (cut and low >= _ENOUGH):
                     take = min(low, max(_ENOUGH - out.low, 4)) if cut else low
                     self._repeat(out, inner, take, take)
                     break
             self._item(out, code, value)
-            if literal >= LITERAL and out.low >= _ENOUGH:
+            if literal >= MIN_LITERAL and out.low >= _ENOUGH:
                 break
         out.text = self.prefix + out.text
         return out
@@ -183,7 +190,7 @@ class _Emitter:
         if high == 0:
             return
         bounds = f"{{{low}}}" if low == high else f"{{{low},{'' if high - low > _MANY_TIMES else high}}}"
-        out.add(f"(?:{body.text}){bounds}", body.low * low, min(body.high * high, UNBOUNDED))
+        out.add(f"(?:{body.text}){bounds}", body.low * low, min(body.high * high, MAX_WIDTH))
 
     def sequence(self, tree: Any) -> _Text:
         out = _Text()
@@ -220,7 +227,7 @@ def _single(code: Any, value: Any) -> str | None:
         return f"[^{_char(value)}]"
     if code == op.ANY:
         return "."
-    return _set(value) if code == op.IN else None
+    return _write_class(value) if code == op.IN else None
 
 
 def _flat(items: list[Any]) -> list[Any]:
@@ -254,7 +261,7 @@ def _char(code: int) -> str:
     return chr(code) if chr(code).isalnum() and code < 128 else f"\\x{code:02x}"
 
 
-def _set(items: list[Any]) -> str:
+def _write_class(items: list[Any]) -> str:
     out = ""
     for code, value in items:
         if code == op.NEGATE:
@@ -264,10 +271,10 @@ def _set(items: list[Any]) -> str:
         elif code == op.RANGE:
             out += f"{_char(value[0])}-{_char(value[1])}"
         else:
-            out += CATEGORIES[value]
+            out += CATEGORY_CLASSES[value]
     return f"[{out}]"
 
 
-def escaped(literal: bytes) -> str:
+def escape_literal(literal: bytes) -> str:
     """Write a literal as a pattern."""
     return "".join(_char(code) for code in literal)

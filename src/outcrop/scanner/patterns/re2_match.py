@@ -5,7 +5,7 @@ from typing import Any
 
 import re2  # type: ignore[import-untyped]
 
-from outcrop.scanner.patterns.regex_ast import PatternError, loosened
+from outcrop.scanner.patterns.regex_ast import PatternError, loosen
 
 _ANCHOR = re2._re2.RE2.Anchor  # noqa: SLF001
 _ANYWHERE, _FROM_HERE, _WHOLLY = _ANCHOR.UNANCHORED, _ANCHOR.ANCHOR_START, _ANCHOR.ANCHOR_BOTH
@@ -25,24 +25,24 @@ def compile_regex(pattern: str) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def compiled(pattern: str) -> Any:
+def compile_cached(pattern: str) -> Any:
     """Compile a pattern of the second pass the first time it is needed."""
     return compile_regex(pattern)
 
 
-def loose(pattern: str) -> tuple[Any, int]:
+def compile_loosened(pattern: str) -> tuple[Any, int]:
     """Compile a pattern without its far bounds, and give the number of the group that is the value; 0 where it does not say."""
-    return with_value(loosened(pattern))
+    return compile_with_group(loosen(pattern))
 
 
 @lru_cache(maxsize=4096)
-def with_value(pattern: str) -> tuple[Any, int]:
+def compile_with_group(pattern: str) -> tuple[Any, int]:
     """Compile a pattern, and give the number of the group that is the value; 0 where it does not say."""
-    made = compiled(pattern)
+    made = compile_cached(pattern)
     return made, made.groupindex.get(b"secret", 0)
 
 
-def spans(pattern: Any, data: bytes, at: int, stop: int) -> list[tuple[int, int]] | None:
+def find_spans(pattern: Any, data: bytes, at: int, stop: int) -> list[tuple[int, int]] | None:
     """Give where the first match between two places stands, and its groups; None where there is none.
 
     Of the engine's own Python layer only the compiled call is used: the rest costs as much as the match itself.
@@ -51,12 +51,12 @@ def spans(pattern: Any, data: bytes, at: int, stop: int) -> list[tuple[int, int]
     return None if found[0] == _NONE else found
 
 
-def begins_with(pattern: Any, data: bytes, at: int, stop: int) -> bool:
+def matches_at(pattern: Any, data: bytes, at: int, stop: int) -> bool:
     """Tell whether a match begins here."""
     return bool(pattern._regexp.Match(_FROM_HERE, data, at, stop)[0] != _NONE)  # noqa: SLF001
 
 
-def matches_wholly(pattern: Any, data: bytes, at: int = 0, stop: int | None = None) -> bool:
+def matches_fully(pattern: Any, data: bytes, at: int = 0, stop: int | None = None) -> bool:
     return bool(pattern._regexp.Match(_WHOLLY, data, at, len(data) if stop is None else stop)[0] != _NONE)  # noqa: SLF001
 
 
@@ -66,9 +66,9 @@ def _at_the_end(pattern: str) -> Any:
 
 
 @lru_cache(maxsize=4_096)  # versions of one file repeat the same lines thousands of times
-def ends_with(text: bytes, pattern: str, exact: int) -> bool:
+def ends_with_match(text: bytes, pattern: str, exact: int) -> bool:
     """Tell whether a text ends with a match."""
-    found = spans(_at_the_end(loosened(pattern)), text, 0, len(text))
+    found = find_spans(_at_the_end(loosen(pattern)), text, 0, len(text))
     if found is None or found[0][1] - found[0][0] <= exact:
         return found is not None
-    return spans(_at_the_end(pattern), text, 0, len(text)) is not None
+    return find_spans(_at_the_end(pattern), text, 0, len(text)) is not None

@@ -12,11 +12,11 @@ from re import _constants as op  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
-WORD = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
-UNBOUNDED = 8_192  # how far a repetition without an upper bound is followed
-LITERAL = 3  # characters from which on a literal tells something
+WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
+MAX_WIDTH = 8_192  # how far a repetition without an upper bound is followed
+MIN_LITERAL = 3  # characters from which on a literal tells something
 
-CATEGORIES = {
+CATEGORY_CLASSES = {
     op.CATEGORY_DIGIT: r"\d", op.CATEGORY_NOT_DIGIT: r"\D",
     # The second pass does not count a vertical tab as a space, the first would.
     op.CATEGORY_SPACE: r"\t\n\f\r\x20", op.CATEGORY_NOT_SPACE: r"\x00-\x08\x0b\x0e-\x1f\x21-\xff",
@@ -48,17 +48,17 @@ def parse(pattern: str) -> Any:
     return tree
 
 
-def width(tree: Any) -> tuple[int, int]:
+def match_width(tree: Any) -> tuple[int, int]:
     low, high = tree.getwidth()
-    return int(low), min(int(high), UNBOUNDED)
+    return int(low), min(int(high), MAX_WIDTH)
 
 
 def has_anchor(tree: Any) -> bool:
     """Tell whether a match depends on what stands beside it."""
-    return any(code == op.AT or any(map(has_anchor, inside(code, value))) for code, value in tree)
+    return any(code == op.AT or any(map(has_anchor, child_sequences(code, value))) for code, value in tree)
 
 
-def in_line(pattern: str) -> bool:
+def is_single_line(pattern: str) -> bool:
     """Tell whether no match goes beyond a line: a line break may stand at either end of one, where it bounds it, and nowhere else."""
     tree = parse(pattern)
     dot = bool(tree.state.flags & re.DOTALL)
@@ -68,12 +68,12 @@ def in_line(pattern: str) -> bool:
 
 def _bounds(tree: Any, *, dot: bool) -> bool:
     """Tell whether a match is a line break alone, or has none."""
-    if width(tree)[1] <= 1 or not _breaks(tree, dot=dot):
+    if match_width(tree)[1] <= 1 or not _breaks(tree, dot=dot):
         return True
     code, value = tree[0]
     if len(tree) > 1 or code not in {op.SUBPATTERN, op.BRANCH}:
         return False
-    return all(_bounds(part, dot=dot or _is_dotted(code, value)) for part in inside(code, value))
+    return all(_bounds(part, dot=dot or _is_dotted(code, value)) for part in child_sequences(code, value))
 
 
 def _breaks(tree: Any, *, dot: bool) -> bool:
@@ -83,9 +83,9 @@ def _breaks(tree: Any, *, dot: bool) -> bool:
             return True
         if code in {op.LITERAL, op.NOT_LITERAL} and (value == _BREAK) is (code == op.LITERAL):
             return True
-        if code == op.IN and _BREAK in members(value):
+        if code == op.IN and _BREAK in class_bytes(value):
             return True
-        if any(_breaks(part, dot=dot or _is_dotted(code, value)) for part in inside(code, value)):
+        if any(_breaks(part, dot=dot or _is_dotted(code, value)) for part in child_sequences(code, value)):
             return True
     return False
 
@@ -98,7 +98,7 @@ def _is_dotted(code: Any, value: Any) -> bool:
 _BREAK = ord("\n")
 
 
-def behind_value(pattern: str) -> int | None:
+def width_after_value(pattern: str) -> int | None:
     """Give how many characters every match has behind its value; None where that is not always as many."""
     tree = parse(pattern)
     group = tree.state.groupdict.get("secret")
@@ -112,7 +112,7 @@ def behind_value(pattern: str) -> int | None:
     )
     if at is None:
         return None
-    low, high = width(tree[at + 1 :])
+    low, high = match_width(tree[at + 1 :])
     return low if low == high else None
 
 
@@ -121,13 +121,13 @@ def literal_prefixes(pattern: str) -> list[bytes]:
     return [text for text, _ in _prefixes(list(parse(pattern)))]
 
 
-def literals(pattern: str) -> list[bytes]:
+def required_literals(pattern: str) -> list[bytes]:
     """Give the case-sensitive literals that every match has, in their order."""
     tree = parse(pattern)
     if tree.state.flags & re.IGNORECASE:
         return []
     texts = _literals(list(tree))
-    return [text for text in b"".join(texts).split(_GAP) if len(text) >= LITERAL]
+    return [text for text in b"".join(texts).split(_GAP) if len(text) >= MIN_LITERAL]
 
 
 _GAP = b"\xff"  # stands for whatever is no literal
@@ -143,47 +143,54 @@ def _literals(items: list[Any]) -> Iterator[bytes]:
             yield _GAP
 
 
-def characters(tree: Any, behind: int = 0) -> set[int]:
+def bytes_after(tree: Any, behind: int = 0) -> set[int]:
     """Give the characters that a match can have behind so many others."""
     found: set[int] = set()
     for at, item in enumerate(tree):
-        if width(tree[: at + 1])[1] > behind:
+        if match_width(tree[: at + 1])[1] > behind:
             found |= _edge([item], last=False)
-            for part in inside(*item):
-                found |= characters(part)
+            for part in child_sequences(*item):
+                found |= bytes_after(part)
     return found
 
 
-def last_characters(pattern: str) -> set[int]:
+def last_bytes(pattern: str) -> set[int]:
     """Give the characters a match can end with."""
     return _edge(list(parse(pattern)), last=True)
 
 
-def first_characters(pattern: str) -> set[int]:
+def first_bytes(pattern: str) -> set[int]:
     return _edge(list(parse(pattern)), last=False)
 
 
 # A character in one way or another, and how often: of the groups that come several times the bounds are mostly small.
 _CHARACTER = r"(\\x[0-9A-Fa-f]{2}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\.)"
 _TIMES = re.compile(_CHARACTER + r"(?:\{(\d+),(\d+)\})?", re.DOTALL)
-FAR = 30  # a bound from which on the second pass takes twice as long, and to compile it three times
+MIN_LOOSENED_BOUND = (
+    30  # a bound from which on the second pass takes twice as long, and to compile it three times
+)
 
 
 @lru_cache(maxsize=4096)
-def loosened(pattern: str) -> str:
+def loosen(pattern: str) -> str:
     """Leave away how often a character comes at most, where that is often: all that the pattern matches is matched, and more."""
     return _TIMES.sub(
-        lambda times: f"{times[1]}{{{times[2]},}}" if int(times[3] or 0) >= FAR else times[0], pattern
+        lambda times: f"{times[1]}{{{times[2]},}}" if int(times[3] or 0) >= MIN_LOOSENED_BOUND else times[0],
+        pattern,
     )
 
 
-def exact(pattern: str) -> int:
+def exact_up_to(pattern: str) -> int:
     """Give how long a match of the loosened pattern can be that is surely one of the pattern itself, and the one that it would give.
 
     Both prefer the same among all that they can match. What comes too often is longer by that, and the rest is not shorter than ever.
     """
-    far = [int(times[3]) - int(times[2]) for times in _TIMES.finditer(pattern) if int(times[3] or 0) >= FAR]
-    return min(far) + width(parse(pattern))[0] if far else UNBOUNDED
+    far = [
+        int(times[3]) - int(times[2])
+        for times in _TIMES.finditer(pattern)
+        if int(times[3] or 0) >= MIN_LOOSENED_BOUND
+    ]
+    return min(far) + match_width(parse(pattern))[0] if far else MAX_WIDTH
 
 
 _REFUSED = {
@@ -200,11 +207,11 @@ def _check(tree: Any) -> None:
     for code, value in tree:
         if code in _REFUSED:
             raise PatternError(_REFUSED[code])
-        for inner in inside(code, value):
+        for inner in child_sequences(code, value):
             _check(inner)
 
 
-def inside(code: Any, value: Any) -> list[Any]:
+def child_sequences(code: Any, value: Any) -> list[Any]:
     """Give the sequences that an item is made of."""
     if code in {op.MAX_REPEAT, op.MIN_REPEAT}:
         return [value[2]]
@@ -215,7 +222,7 @@ def inside(code: Any, value: Any) -> list[Any]:
     return []
 
 
-def members(items: list[Any]) -> set[int]:
+def class_bytes(items: list[Any]) -> set[int]:
     """Give the bytes a character class stands for."""
     found: set[int] = set()
     negated = False
@@ -227,7 +234,9 @@ def members(items: list[Any]) -> set[int]:
         elif code == op.RANGE:
             found.update(range(value[0], value[1] + 1))
         else:
-            found.update(c for c in range(256) if re.match(f"[{CATEGORIES[value]}]".encode(), bytes([c])))
+            found.update(
+                c for c in range(256) if re.match(f"[{CATEGORY_CLASSES[value]}]".encode(), bytes([c]))
+            )
     return set(range(256)) - found if negated else found
 
 
@@ -240,10 +249,10 @@ def _edge(items: list[Any], *, last: bool) -> set[int]:
         if code == op.LITERAL:
             found.add(value)
         elif code == op.IN:
-            found |= members(value)
+            found |= class_bytes(value)
         elif code in {op.ANY, op.NOT_LITERAL}:
             found |= set(range(256))
-        inner = inside(code, value)
+        inner = child_sequences(code, value)
         for part in inner:
             found |= _edge(list(part), last=last)
         optional = any(part.getwidth()[0] == 0 for part in inner) or (
@@ -270,8 +279,8 @@ def _prefixes(items: list[Any]) -> list[tuple[bytes, bool]]:
             options = _prefixes(list(value[3]))
         elif code == op.BRANCH:
             options = [option for branch in value[1] for option in _prefixes(list(branch))]
-        elif code == op.IN and 0 < len(members(value)) <= 4:
-            options = [(bytes([c]), True) for c in sorted(members(value))]
+        elif code == op.IN and 0 < len(class_bytes(value)) <= 4:
+            options = [(bytes([c]), True) for c in sorted(class_bytes(value))]
         elif code in {op.MAX_REPEAT, op.MIN_REPEAT} and value[0] == value[1] == 1:
             options = _prefixes(list(value[2]))
         if not options or len(options) * len(out) > _MANY:

@@ -39,7 +39,7 @@ class _Said:
     advice: str | None
 
 
-def advice_for(rule_id: str | None, secret_type: str, own: Sequence[Path] = ()) -> Advice:
+def find_advice(rule_id: str | None, secret_type: str, own: Sequence[Path] = ()) -> Advice:
     """Give what to do about a credential that a rule has found, or of whose type something is known; `own` are an operator's rules."""
     return _advice_for(rule_id, secret_type, (*own, BUILT_IN_RULES))
 

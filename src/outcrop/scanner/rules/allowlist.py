@@ -1,68 +1,84 @@
-"""What a rule of a gitleaks configuration lets pass: by the value, what stands around it, the file's path and the commit."""
+"""Apply the allowlists of gitleaks rules: values that a rule must not report.
+
+The value's own conditions are tested when it is found (`match_allowlists`). Path and commit are known later; then
+`is_allowed_at` decides.
+"""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from outcrop.scanner.patterns.re2_match import compiled, spans
+from outcrop.scanner.patterns.re2_match import compile_cached, find_spans
 
-_LINE = 8_192  # what is looked at of a line, to either side
-
-
-class Allowed(NamedTuple):
-    """One list of what passes: where one of these holds, or all of those that are said."""
-
-    every: bool = False
-    paths: str = ""  # patterns, as one
-    commits: tuple[str, ...] = ()
-    regexes: str = ""
-    target: str = "secret"  # what the patterns are looked for in: secret, match, line
-    stopwords: tuple[str, ...] = ()
-
+_MAX_LINE_BYTES = 8_192  # read on either side of a match for `regexTarget = "line"`
 
 Span = tuple[int, int]
 
 
-def spared(lists: tuple[Allowed, ...], data: bytes, value: Span, match: Span) -> tuple[int, ...] | None:
-    """Give the lists by which a value passes where its path and commit are theirs as well; None where it passes by what it is."""
-    by_place: list[int] = []
-    for number, one in enumerate(lists):
-        checks = list(_checks(one, data, value, match))
-        placed = bool(one.paths or one.commits)
-        if one.every and placed and all(checks):
-            by_place.append(number)
-        elif checks and (all(checks) and not placed if one.every else any(checks)):
+class Allowlist(NamedTuple):
+    """One allowlist: a value is allowed if one of the given conditions is true, or with `needs_all` if all are."""
+
+    needs_all: bool = False
+    path_regex: str = ""
+    commits: tuple[str, ...] = ()
+    regex: str = ""
+    regex_target: str = "secret"  # the text that `regex` is searched in: secret, match or line
+    stopwords: tuple[str, ...] = ()  # in lower case; the value contains one of them
+
+
+def match_allowlists(
+    allowlists: tuple[Allowlist, ...], data: bytes, value: Span, match: Span
+) -> tuple[int, ...] | None:
+    """Return None if an allowlist allows the value by itself.
+
+    Otherwise return the indexes of the allowlists that allow it in their paths and commits only: those that need all
+    conditions, and whose conditions on the value are true. `value` and `match` are spans in `data`.
+    """
+    indexes: list[int] = []
+    for index, allowlist in enumerate(allowlists):
+        conditions = list(_test_value(allowlist, data, value, match))
+        has_place = bool(allowlist.path_regex or allowlist.commits)
+        if allowlist.needs_all and has_place and all(conditions):
+            indexes.append(index)
+        elif conditions and (all(conditions) and not has_place if allowlist.needs_all else any(conditions)):
             return None
-    return tuple(by_place)
+    return tuple(indexes)
 
 
-def _checks(one: Allowed, data: bytes, span: Span, match: Span) -> Iterator[bool]:
+def _test_value(allowlist: Allowlist, data: bytes, span: Span, match: Span) -> Iterator[bool]:
+    """Yield the result of each condition of an allowlist on a value."""
     value = data[slice(*span)]
-    if one.regexes:
-        stretch = {"match": data[slice(*match)].strip(b"\n"), "line": _line(data, match)}.get(
-            one.target, value
-        )
-        yield spans(compiled(one.regexes), stretch, 0, len(stretch)) is not None
-    if one.stopwords:
-        text = value.decode("utf-8", "replace").lower()
-        yield any(word in text for word in one.stopwords)
+    if allowlist.regex:
+        text = value
+        if allowlist.regex_target == "match":
+            text = data[slice(*match)].strip(b"\n")
+        elif allowlist.regex_target == "line":
+            text = _lines_around(data, match)
+        yield find_spans(compile_cached(allowlist.regex), text, 0, len(text)) is not None
+    if allowlist.stopwords:
+        lower_value = value.decode("utf-8", "replace").lower()
+        yield any(word in lower_value for word in allowlist.stopwords)
 
 
-def _line(data: bytes, match: Span) -> bytes:
-    left, right = max(0, match[0] - _LINE), match[1] + _LINE
+def _lines_around(data: bytes, match: Span) -> bytes:
+    """Return the lines of a match, with at most _MAX_LINE_BYTES before and after the match."""
+    left, right = max(0, match[0] - _MAX_LINE_BYTES), match[1] + _MAX_LINE_BYTES
     stop = data.find(b"\n", match[1], right)
     return data[max(left, data.rfind(b"\n", left, match[0]) + 1) : stop if stop >= 0 else right]
 
 
-def passes_at(lists: tuple[Allowed, ...], by_place: tuple[int, ...], path: bytes, commit: str = "") -> bool:
-    """Tell whether a value passes by where it stands."""
-    for number, one in enumerate(lists):
-        checks = [named(one.paths, path)] if one.paths else []
-        checks += [commit in one.commits] if one.commits else []
-        if checks and (number in by_place and all(checks) if one.every else any(checks)):
+def is_allowed_at(
+    allowlists: tuple[Allowlist, ...], value_matches: tuple[int, ...], path: bytes, commit: str = ""
+) -> bool:
+    """Whether an allowlist allows a value in this path and commit; `value_matches` is from `match_allowlists`."""
+    for index, allowlist in enumerate(allowlists):
+        conditions = [path_matches(allowlist.path_regex, path)] if allowlist.path_regex else []
+        conditions += [commit in allowlist.commits] if allowlist.commits else []
+        value_and_place = index in value_matches and all(conditions)
+        if conditions and (value_and_place if allowlist.needs_all else any(conditions)):
             return True
     return False
 
 
-def named(pattern: str, path: bytes) -> bool:
-    """Tell whether a pattern is found in a path."""
-    return spans(compiled(pattern), path, 0, len(path)) is not None
+def path_matches(regex: str, path: bytes) -> bool:
+    """Whether a regular expression matches anywhere in a path."""
+    return find_spans(compile_cached(regex), path, 0, len(path)) is not None

@@ -8,7 +8,7 @@ from zlib import crc32
 import orjson
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.rules.allowlist import Allowed
+from outcrop.scanner.rules.allowlist import Allowlist
 from outcrop.scanner.rules.model import (
     CompanionSpec,
     CredentialForm,
@@ -23,7 +23,7 @@ from outcrop.scanner.rules.model import (
 )
 
 
-class Rules(Sequence[Rule]):
+class LazyRules(Sequence[Rule]):
     """Rules by number and by id, and where the forms of each trigger are."""
 
     __slots__ = ("_lines", "_made", "ids", "max_trigger_width", "triggers")
@@ -42,11 +42,11 @@ class Rules(Sequence[Rule]):
         self._made: dict[int, Rule] = {}
 
     @classmethod
-    def of(cls, rules: Sequence[Rule]) -> "Rules":
+    def from_rules(cls, rules: Sequence[Rule]) -> "LazyRules":
         """Give rules that are all there."""
         ids = {rule.id: number for number, rule in enumerate(rules)}
         max_trigger_width = max((form.max_trigger_width for rule in rules for form in rule.forms), default=0)
-        found = cls(ids, list(by_trigger(rules).values()), max_trigger_width, [b""] * len(rules))
+        found = cls(ids, list(group_by_trigger(rules).values()), max_trigger_width, [b""] * len(rules))
         found._made = dict(enumerate(rules))
         return found
 
@@ -62,13 +62,13 @@ class Rules(Sequence[Rule]):
     def __iter__(self) -> Iterator[Rule]:
         return map(self.__getitem__, range(len(self._lines)))
 
-    def named(self, name: str) -> Rule | None:
+    def get(self, name: str) -> Rule | None:
         """Give the rule of this id, where there is one."""
         number = self.ids.get(name)
         return None if number is None else self[number]
 
 
-def by_trigger(rules: Sequence[Rule]) -> dict[str, list[tuple[int, int]]]:
+def group_by_trigger(rules: Sequence[Rule]) -> dict[str, list[tuple[int, int]]]:
     """Group forms that begin alike, so that the first pass looks for each beginning once."""
     found: dict[str, list[tuple[int, int]]] = {}
     for number, rule in enumerate(rules):
@@ -77,7 +77,7 @@ def by_trigger(rules: Sequence[Rule]) -> dict[str, list[tuple[int, int]]]:
     return found
 
 
-def to_lines(rules: Rules, notes: Sequence[str]) -> bytes:
+def serialize_rules(rules: LazyRules, notes: Sequence[str]) -> bytes:
     """Write rules without their proof, which no scan needs and which is most of them."""
     said = {
         "ids": [rule.id for rule in rules],
@@ -91,14 +91,14 @@ def to_lines(rules: Rules, notes: Sequence[str]) -> bytes:
     return _sum(lines) + b"\n" + lines
 
 
-def from_lines(content: bytes) -> tuple[Rules, list[str]]:
+def deserialize_rules(content: bytes) -> tuple[LazyRules, list[str]]:
     """Read rules again; ValueError where they are not as they were written."""
     written, _, rest = content.partition(b"\n")
     if written != _sum(rest):
         raise ValueError("rules are damaged")
     said, *lines = rest.split(b"\n")
     head = orjson.loads(said)
-    return Rules(
+    return LazyRules(
         {name: number for number, name in enumerate(head["ids"])},
         head["triggers"],
         head["max_trigger_width"],
@@ -163,7 +163,7 @@ _RULE_FIELDS = [
         ("forms", lambda rows: tuple(map(_form, rows))),
         ("companions", lambda rows: tuple(map(CompanionSpec._make, rows))),
         ("paths", tuple),
-        ("allowlists", lambda rows: tuple(map(Allowed._make, rows))),
+        ("allowlists", lambda rows: tuple(map(Allowlist._make, rows))),
         ("examples", tuple),
         ("counterexamples", tuple),
     )
@@ -177,7 +177,7 @@ _WRITTEN = (
     ValueChecks,
     ValueLayout,
     CompanionSpec,
-    Allowed,
+    Allowlist,
 )
 # Part of the cache key: the fields are written by position, so a file with other fields must not be read.
 FORMAT = " ".join(f"{kind.__name__}{kind._fields}" for kind in _WRITTEN)

@@ -28,7 +28,7 @@ class _Shape(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class Condition(_Shape):
+class AnswerCondition(_Shape):
     """All that is given must hold of an answer."""
 
     status: list[int] = []
@@ -38,7 +38,7 @@ class Condition(_Shape):
     header: dict[str, str] = {}  # a name → what its value contains
 
 
-class Meaning(Condition):
+class AnswerSpec(AnswerCondition):
     """What an answer says of the credential."""
 
     result: Result
@@ -53,13 +53,13 @@ class Meaning(Condition):
         return self
 
 
-class Outcome(Condition):
+class ShortAnswerSpec(AnswerCondition):
     """A meaning in short: the condition, and the body of an answer that fulfils it."""
 
     confidence: Level = "high"
     reply: str = Field(min_length=1)
 
-    def meaning(self, result: Result, status: int, reason: str) -> tuple[Meaning, "Reply"]:
+    def meaning(self, result: Result, status: int, reason: str) -> tuple[AnswerSpec, "RecordedReply"]:
         """Write it out, with the usual status and reason."""
         given = self.model_dump(by_alias=True, exclude_unset=True, exclude={"reply"}) | {"result": result}
         media = "application/json" if self.reply[0] in "{[" else "text/plain"
@@ -69,12 +69,12 @@ class Outcome(Condition):
             "body": self.reply,
         }
         recorded = {"name": result, "result": result, "confidence": self.confidence} | answered
-        return Meaning.model_validate({"status": [status], "reason": reason} | given), Reply.model_validate(
-            recorded
-        )
+        return AnswerSpec.model_validate(
+            {"status": [status], "reason": reason} | given
+        ), RecordedReply.model_validate(recorded)
 
 
-class Request(_Shape):
+class RequestSpec(_Shape):
     """`{secret}` and `{part.NAME}` are replaced by what was found, written so that they cannot become anything else."""
 
     url: str = ""
@@ -86,7 +86,7 @@ class Request(_Shape):
     body: str = ""
 
 
-class Each(_Shape):
+class LabelListSpec(_Shape):
     """Labels made from a list that the answer holds."""
 
     json_: str = Field("", alias="json")  # the dotted path of a list of texts, or of objects with `key`
@@ -98,14 +98,14 @@ class Each(_Shape):
     only: bool = False
 
 
-class Capability(Request, Condition):
+class CapabilitySpec(RequestSpec, AnswerCondition):
     """A further question, or with no address the check's own answer, that tells what the credential opens."""
 
     labels: list[Label] = []
-    each: Each | None = None
+    each: LabelListSpec | None = None
 
 
-class Reply(_Shape):
+class RecordedReply(_Shape):
     """An answer as the issuer gives it, for the tests: what must come of it."""
 
     name: str = ""
@@ -125,7 +125,7 @@ _LIVE: tuple[Result, int, str] = ("valid", 200, "its issuer accepts it")
 _DEAD: tuple[Result, int, str] = ("invalid", 401, "its issuer refuses it")
 
 
-class Check(Request):
+class CheckSpec(RequestSpec):
     """How a credential is checked. `named` is a check in Python, for what a request cannot say."""
 
     named: str | None = None
@@ -139,11 +139,11 @@ class Check(Request):
     only: str = ""  # a pattern that the credential begins with: the check is for this form alone
     billed: bool = False
     test_mode: list[str] = []  # beginnings of keys, or of a companion, that only work with made-up data
-    answer: list[Meaning] = []
-    capability: list[Capability] = []
-    reply: list[Reply] = []
-    live: Outcome | None = None
-    dead: Outcome | None = None
+    answer: list[AnswerSpec] = []
+    capability: list[CapabilitySpec] = []
+    reply: list[RecordedReply] = []
+    live: ShortAnswerSpec | None = None
+    dead: ShortAnswerSpec | None = None
 
     @model_validator(mode="after")
     def _written_out(self) -> Self:
@@ -181,18 +181,19 @@ class Check(Request):
 
 
 Checks = Annotated[
-    tuple[Check, ...], BeforeValidator(lambda given: tuple(given) if isinstance(given, list) else (given,))
+    tuple[CheckSpec, ...],
+    BeforeValidator(lambda given: tuple(given) if isinstance(given, list) else (given,)),
 ]
-_CHECKS: TypeAdapter[tuple[Check, ...]] = TypeAdapter(Checks)
+_CHECKS: TypeAdapter[tuple[CheckSpec, ...]] = TypeAdapter(Checks)
 
 
 @lru_cache(maxsize=4096)  # more than there are rule files: each is read once
-def _checks_in(file: str) -> dict[str, tuple[Check, ...]]:
+def _checks_in(file: str) -> dict[str, tuple[CheckSpec, ...]]:
     data = tomllib.loads(Path(file).read_text("utf-8"))
     return {rule["id"]: _CHECKS.validate_python(rule["check"]) for rule in data["rule"] if "check" in rule}
 
 
-def checks_of(rule_id: str, origin: str) -> tuple[Check, ...]:
+def load_checks(rule_id: str, origin: str) -> tuple[CheckSpec, ...]:
     """Read a rule's checks from the file that the rule came from; none where it has none, or the file is gone."""
     file, _, _ = origin.rpartition(":")
     if not Path(file).exists():  # compiled by another installation of the same rules
@@ -203,7 +204,7 @@ def checks_of(rule_id: str, origin: str) -> tuple[Check, ...]:
         return ()
 
 
-def check_for(checks: Sequence[Check], secret: str) -> Check | None:
+def choose_check(checks: Sequence[CheckSpec], secret: str) -> CheckSpec | None:
     """Choose the check for a credential of this form: the first that is for it, or for any."""
     value = secret.encode("utf-8", "surrogateescape")
     return next((check for check in checks if not check.only or compile_regex(check.only).match(value)), None)

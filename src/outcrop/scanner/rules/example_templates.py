@@ -52,7 +52,7 @@ class TemplateError(ValueError):
     """A template that says something unknown."""
 
 
-def expand(template: str, seed: str) -> str:
+def expand_template(template: str, seed: str) -> str:
     """Fill a template: `{{ALPHABET LENGTH}}`, `{{uuid}}`, `{{lines COUNT}}`, `{{b64 TEXT}}`, `{{url TEXT}}`, and the checksums."""
     chance = random.Random(f"{seed}\0{template}")  # noqa: S311 - made-up values that must be the same every time
     before = ""
@@ -68,7 +68,7 @@ def expand(template: str, seed: str) -> str:
     return text
 
 
-def marked(text: str) -> tuple[str, list[str]]:
+def split_marked_values(text: str) -> tuple[str, list[str]]:
     """Take the marks out of an expanded example: the text, and the values that must be found in it."""
     return text.replace("«", "").replace("»", ""), re.findall(r"«(.*?)»", text, re.DOTALL)
 

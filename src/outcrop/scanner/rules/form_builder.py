@@ -18,7 +18,7 @@ from outcrop.scanner.generic.collections import MAX_COLLECTION_BYTES
 from outcrop.scanner.generic.find import LEAD_IN_CHARS, LEAD_IN_JUDGES
 from outcrop.scanner.patterns import regex_ast
 from outcrop.scanner.patterns.checksums import CHECKSUMS
-from outcrop.scanner.patterns.prefilter import Trigger, as_written, trigger
+from outcrop.scanner.patterns.prefilter import PrefilterTrigger, make_trigger, make_verbatim_trigger
 from outcrop.scanner.patterns.re2_match import compile_regex
 from outcrop.scanner.rules import shorthand
 from outcrop.scanner.rules.model import (
@@ -33,7 +33,7 @@ from outcrop.scanner.rules.model import (
 
 CONTEXT_GAP = 60  # bytes between a context word and its value, unless `within` is given
 _MAX_CONTEXT_GAP = 1_000  # RE2 counts repetitions up to this number
-_WORD_BYTES = set(regex_ast.WORD)
+_WORD_BYTES = set(regex_ast.WORD_BYTES)
 _JOINING = b"-+/="  # bytes that continue a value only if the pattern itself can begin or end with them
 _MIN_PREFIX = 3  # characters; a shorter prefix is likely to occur again inside the value
 _EVIDENT = {Strength.CHECKSUM, Strength.PREFIX, Strength.STRUCTURED}  # high confidence by default
@@ -133,7 +133,7 @@ def make_regex_form(
     return CredentialForm(
         pattern=_describe_regex(regex),
         trigger=_trigger_of_regex(regex)._replace(keywords=keywords),
-        window=SearchWindow(single_line=regex_ast.in_line(regex)),
+        window=SearchWindow(single_line=regex_ast.is_single_line(regex)),
         checks=ValueChecks(min_entropy=min_entropy),
         strength=strength,
         confidence=confidence,
@@ -154,12 +154,12 @@ def _expand_shorthand(table: FormTable) -> FormTable:
         )
     if table.word and has_context:
         raise regex_ast.PatternError("word stands for context, near and after")
-    if not (table.word or has_context or table.pattern or shorthand.begins_alike(table.value)):
+    if not (table.word or has_context or table.pattern or shorthand.all_have_prefix(table.value)):
         raise regex_ast.PatternError("value has no beginning of its own: it needs a word")
     expanded: dict[str, Any] = {}
     if table.word:
-        expanded["context"] = [shorthand.context_of(table.word, tight=table.tight)]
-        expanded["within"] = table.within or shorthand.BESIDE
+        expanded["context"] = [shorthand.make_context(table.word, tight=table.tight)]
+        expanded["within"] = table.within or shorthand.WORD_GAP
     if table.value:
         expanded |= _expand_values(table)
     return table.model_copy(update=expanded)
@@ -168,9 +168,9 @@ def _expand_shorthand(table: FormTable) -> FormTable:
 def _expand_values(table: FormTable) -> dict[str, Any]:
     """Return the keys that `value` stands for; `entropy` and `exclude` of the table itself have precedence."""
     return {
-        "pattern": shorthand.pattern_of(table.value),
-        "entropy": shorthand.entropy_of(table.value) if table.entropy is None else table.entropy,
-        "exclude": shorthand.exclude_of(table.value) if table.exclude is None else table.exclude,
+        "pattern": shorthand.make_pattern(table.value),
+        "entropy": shorthand.min_entropy(table.value) if table.entropy is None else table.entropy,
+        "exclude": shorthand.make_exclude(table.value) if table.exclude is None else table.exclude,
     }
 
 
@@ -220,7 +220,7 @@ def _boundary(pattern: str, *, last: bool) -> str:
 
     Return an empty one if the pattern itself begins (or, with `last`, ends) with a byte that separates values.
     """
-    outer = regex_ast.last_characters(pattern) if last else regex_ast.first_characters(pattern)
+    outer = regex_ast.last_bytes(pattern) if last else regex_ast.first_bytes(pattern)
     if outer - _WORD_BYTES - set(_JOINING) and not outer & _WORD_BYTES:
         return ""
     joining = "".join(f"\\{char}" for char in _joining_chars(outer))
@@ -247,9 +247,9 @@ def _describe_regex(regex: str, longest: int = 0, *, value_at: int = 0) -> FormP
     """Return a regular expression with facts about its matches; `longest` is its own width if not given."""
     return FormPattern(
         regex=regex,
-        longest=longest or regex_ast.width(regex_ast.parse(regex))[1],
-        exact_up_to=regex_ast.exact(regex),
-        literals=tuple(text.decode("latin-1") for text in regex_ast.literals(regex)),
+        longest=longest or regex_ast.match_width(regex_ast.parse(regex))[1],
+        exact_up_to=regex_ast.exact_up_to(regex),
+        literals=tuple(text.decode("latin-1") for text in regex_ast.required_literals(regex)),
         value_at=value_at,
     )
 
@@ -259,16 +259,16 @@ def _choose_trigger(table: FormTable, regex: str) -> FormTrigger:
     words = _words_regex(table)
     _check_regex("pattern", regex)
     if table.trigger:
-        return _make_trigger("trigger", table.trigger, as_written)
+        return _make_trigger("trigger", table.trigger, make_verbatim_trigger)
     if words:
-        return _make_trigger("pattern", words, trigger)._replace(ends_match=False)
+        return _make_trigger("pattern", words, make_trigger)._replace(ends_match=False)
     return _trigger_of_regex(regex)
 
 
 def _words_regex(table: FormTable) -> str | None:
     """Return a regular expression for the words of `word`, `near` or `after`, or None without such words."""
     if table.word:
-        return shorthand.trigger_of(table.word, tight=table.tight)
+        return shorthand.make_trigger_pattern(table.word, tight=table.tight)
     words = table.near or table.after
     for word in words:
         _check_regex("near" if table.near else "after", word)
@@ -277,13 +277,13 @@ def _words_regex(table: FormTable) -> str | None:
 
 def _trigger_of_regex(regex: str) -> FormTrigger:
     """Return the trigger for a full regular expression."""
-    form_trigger = _make_trigger("pattern", regex, trigger)
+    form_trigger = _make_trigger("pattern", regex, make_trigger)
     if not form_trigger.ends_match:
         return form_trigger
-    return form_trigger._replace(after_value=regex_ast.behind_value(regex))
+    return form_trigger._replace(after_value=regex_ast.width_after_value(regex))
 
 
-def _make_trigger(key: str, pattern: str, make: Callable[[str], Trigger]) -> FormTrigger:
+def _make_trigger(key: str, pattern: str, make: Callable[[str], PrefilterTrigger]) -> FormTrigger:
     """Return `make(pattern)` as a FormTrigger; a PatternError begins with `key`."""
     try:
         made = make(pattern)
@@ -299,7 +299,7 @@ def _search_window(table: FormTable, regex: str) -> SearchWindow:
     after = distance if table.near or table.after else 0
     if table.judge in {"members", "table"}:
         after = MAX_COLLECTION_BYTES
-    single_line = not (before or after or table.judge) and regex_ast.in_line(regex)
+    single_line = not (before or after or table.judge) and regex_ast.is_single_line(regex)
     return SearchWindow(before, after, table.until or None, single_line=single_line)
 
 
@@ -324,17 +324,17 @@ def _value_layout(table: FormTable) -> ValueLayout | None:
     pattern = table.pattern
     if table.context or "(?P<secret>" in pattern or not _boundary(pattern, last=False):
         return None
-    tree, last = regex_ast.parse(pattern), regex_ast.last_characters(pattern)
+    tree, last = regex_ast.parse(pattern), regex_ast.last_bytes(pattern)
     if regex_ast.has_anchor(tree) or not (last <= _WORD_BYTES | set(_JOINING) and last & _WORD_BYTES):
         return None
-    min_width, max_width = regex_ast.width(tree)
+    min_width, max_width = regex_ast.match_width(tree)
     joining = _joining_chars(last)
     if min_width == max_width:
         return ValueLayout(min_width, max_width, joining=joining)
     # The width varies. Then no byte that may follow the value may be in it where it could end, and its prefix
     # must be long enough to be found.
     prefixes = regex_ast.literal_prefixes(pattern)
-    inner = regex_ast.characters(tree, min_width) - _WORD_BYTES - set(joining.encode())
+    inner = regex_ast.bytes_after(tree, min_width) - _WORD_BYTES - set(joining.encode())
     if inner or min(map(len, prefixes)) < _MIN_PREFIX:
         return None
     return ValueLayout(min_width, max_width, tuple(text.decode("latin-1") for text in prefixes), joining)

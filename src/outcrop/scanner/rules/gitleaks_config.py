@@ -11,12 +11,12 @@ from typing import Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.patterns.go_regex import translate, with_group
+from outcrop.scanner.patterns.go_regex import name_secret_group, translate_go_regex
 from outcrop.scanner.patterns.re2_match import compile_regex
 from outcrop.scanner.patterns.regex_ast import PatternError
-from outcrop.scanner.rules.allowlist import Allowed
+from outcrop.scanner.rules.allowlist import Allowlist
 from outcrop.scanner.rules.form_builder import make_regex_form
-from outcrop.scanner.rules.gitleaks_files import EXTENDED, extended, lowered
+from outcrop.scanner.rules.gitleaks_files import MAX_EXTENDED_FILES, list_extended_files, lower_keys
 from outcrop.scanner.rules.model import Impact, Rule, RuleError, Strength
 
 _HEADING = re.compile(r"\s*\[\[\s*rules\s*\]\]", re.IGNORECASE)
@@ -78,7 +78,7 @@ class _FileIn(_Table):
     allowlists: list[_AllowIn] = []
 
 
-class Config(NamedTuple):
+class GitleaksConfig(NamedTuple):
     rules: list[Rule]
     notes: list[str]  # what the file says and is not done
 
@@ -90,19 +90,21 @@ class _Read(NamedTuple):
     rules: dict[str, tuple[str, _RuleIn]]
 
 
-def load_gitleaks(path: Path) -> Config:
+def load_gitleaks_config(path: Path) -> GitleaksConfig:
     """Load the rules of a configuration and of those it extends."""
     notes: list[str] = []
-    read = [_read(file, notes) for file in (path, *extended(path))]
-    if len(read) > EXTENDED and read[-1].file.extend.path:
-        notes.append(f"{path}: extends more than {EXTENDED} files: {read[-1].file.extend.path} is not read")
+    read = [_read(file, notes) for file in (path, *list_extended_files(path))]
+    if len(read) > MAX_EXTENDED_FILES and read[-1].file.extend.path:
+        notes.append(
+            f"{path}: extends more than {MAX_EXTENDED_FILES} files: {read[-1].file.extend.path} is not read"
+        )
     rules = read[-1].rules
     for upper in reversed(read[:-1]):
         rules = _over(upper, rules)
     lists = [one for each in read for one in _lists(each.file)]
     _note_file(path, read, rules, notes)
     made = [_rule(at, rule, lists) for at, rule in rules.values() if _is_used(at, rule, notes)]
-    return Config(_told_apart(made), notes)
+    return GitleaksConfig(_told_apart(made), notes)
 
 
 def _told_apart(rules: list[Rule]) -> list[Rule]:
@@ -122,7 +124,7 @@ def _told_apart(rules: list[Rule]) -> list[Rule]:
 def _read(path: Path, notes: list[str]) -> _Read:
     try:
         text = path.read_text("utf-8-sig")
-        data = lowered(tomllib.loads(text))
+        data = lower_keys(tomllib.loads(text))
         file = _FileIn.model_validate(data)
     except (OSError, UnicodeDecodeError) as error:
         raise RuleError(f"{path}: {getattr(error, 'strerror', None) or 'is not UTF-8'}") from None
@@ -223,7 +225,7 @@ def _is_used(at: str, rule: _RuleIn, notes: list[str]) -> bool:
 def _rule(at: str, raw: _RuleIn, everywhere: Iterable[_AllowIn]) -> Rule:
     try:
         form = make_regex_form(
-            with_group(translate(raw.regex), raw.secretgroup),
+            name_secret_group(translate_go_regex(raw.regex), raw.secretgroup),
             strength=Strength.CONTEXT,
             confidence=Confidence.HIGH,
             min_entropy=raw.entropy,
@@ -247,20 +249,20 @@ def _rule(at: str, raw: _RuleIn, everywhere: Iterable[_AllowIn]) -> Rule:
     )
 
 
-def _allowed(given: _AllowIn) -> Allowed:
-    return Allowed(
-        every=given.condition.upper() in {"AND", "&&"},
-        paths=_joined(given.paths),
+def _allowed(given: _AllowIn) -> Allowlist:
+    return Allowlist(
+        needs_all=given.condition.upper() in {"AND", "&&"},
+        path_regex=_joined(given.paths),
         commits=tuple(commit.strip().lower() for commit in given.commits),
-        regexes=_joined(given.regexes),
-        target=given.regextarget or "secret",
+        regex=_joined(given.regexes),
+        regex_target=given.regextarget or "secret",
         stopwords=tuple(word.lower() for word in given.stopwords),
     )
 
 
 def _joined(patterns: list[str]) -> str:
     """Make one pattern of several."""
-    whole = "|".join(f"(?:{translate(pattern)})" for pattern in patterns)
+    whole = "|".join(f"(?:{translate_go_regex(pattern)})" for pattern in patterns)
     if whole:
         compile_regex(whole)
     return whole

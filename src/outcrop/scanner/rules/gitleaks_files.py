@@ -4,20 +4,20 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-EXTENDED = 2  # files that gitleaks follows
+MAX_EXTENDED_FILES = 2  # files that gitleaks follows
 
 
-def lowered(value: Any) -> Any:
+def lower_keys(value: Any) -> Any:
     """Write the keys of tables in small letters."""
     if isinstance(value, dict):
-        return {str(key).lower(): lowered(inner) for key, inner in value.items()}
-    return [lowered(inner) for inner in value] if isinstance(value, list) else value
+        return {str(key).lower(): lower_keys(inner) for key, inner in value.items()}
+    return [lower_keys(inner) for inner in value] if isinstance(value, list) else value
 
 
-def extended(path: Path) -> list[Path]:
+def list_extended_files(path: Path) -> list[Path]:
     """Give the files that a configuration extends, one the other; a path in it is relative to where the command was started."""
     found: list[Path] = []
-    while len(found) < EXTENDED and (above := _extends(path)):
+    while len(found) < MAX_EXTENDED_FILES and (above := _extends(path)):
         path = Path(above)
         found.append(path)
     return found
@@ -26,7 +26,7 @@ def extended(path: Path) -> list[Path]:
 def _extends(path: Path) -> str:
     """Read what a file extends; what is wrong with it is said by what reads all of it."""
     try:
-        table = lowered(tomllib.loads(path.read_text("utf-8-sig"))).get("extend")
+        table = lower_keys(tomllib.loads(path.read_text("utf-8-sig"))).get("extend")
     except (OSError, ValueError, RecursionError):
         return ""
     named = table.get("path") if isinstance(table, dict) else None

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.rules.allowlist import Allowed
+from outcrop.scanner.rules.allowlist import Allowlist
 
 BUILT_IN_RULES = Path(__file__).parents[2] / "rules"  # the rule files that are installed with the program
 JUDGED_BEFORE, JUDGED_AFTER = 128, 420  # bytes around a match that `scanner.generic` reads to judge a value
@@ -150,7 +150,7 @@ class _RuleFields(NamedTuple):
     examples: tuple[str, ...] = ()
     counterexamples: tuple[str, ...] = ()
     path_regex: str = ""  # of a gitleaks rule: it applies only to files whose path matches
-    allowlists: tuple[Allowed, ...] = ()  # of a gitleaks rule
+    allowlists: tuple[Allowlist, ...] = ()  # of a gitleaks rule
 
 
 class Rule(_RuleFields):
@@ -159,7 +159,9 @@ class Rule(_RuleFields):
     @cached_property
     def depends_on_path(self) -> bool:
         """Whether the path of the file decides if the rule applies."""
-        return bool(self.paths or self.path_regex or any(allowlist.paths for allowlist in self.allowlists))
+        return bool(
+            self.paths or self.path_regex or any(allowlist.path_regex for allowlist in self.allowlists)
+        )
 
     @cached_property
     def requires_companion(self) -> bool:

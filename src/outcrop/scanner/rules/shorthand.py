@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from outcrop.scanner.patterns.regex_ast import PatternError
 from outcrop.scanner.rules.example_templates import ALPHABETS
 
-BESIDE = 24  # characters between the name's end and its value
+WORD_GAP = 24  # characters between the name's end and its value
 _APART = 40  # characters between the issuer's word and the name, line ends included
 _KIND = "key|token|secret|passw(?:or)?d|pwd|pass|auth(?:orization|entication)?|bearer|cred(?:ential)?|pat"
 _KIND_BEGINS = "key|token|secret|pass|pwd|auth|bearer|cred|pat"
@@ -68,18 +68,18 @@ class _Piece:
     high: int = 0
 
 
-def pattern_of(values: Sequence[str]) -> str:
+def make_pattern(values: Sequence[str]) -> str:
     """Write what values look like as a pattern."""
     found = ["".join(_piece_pattern(piece) for piece in _pieces(value)) for value in values]
     return found[0] if len(found) == 1 else "(?:" + "|".join(found) + ")"
 
 
-def context_of(words: Sequence[str], *, tight: bool) -> str:
+def make_context(words: Sequence[str], *, tight: bool) -> str:
     """Write the name that a value of this issuer is given: its word, and one for a secret in the same name or soon after."""
     return f"{_name(words, tight=tight)}(?:{_KIND}){_KIND_END}{_PAIR}"
 
 
-def trigger_of(words: Sequence[str], *, tight: bool) -> str:
+def make_trigger_pattern(words: Sequence[str], *, tight: bool) -> str:
     """Give the beginning of the context that is cheap to look for: a rare word alone, an everyday one with what must follow."""
     # The words for a secret stand in all code: looked for after every issuer's word, they cost a third of the first pass.
     if not tight:
@@ -99,7 +99,7 @@ def _word(word: str) -> str:
     return ("(?:^|[^a-z0-9])" if len(re.split("[ ._-]", word)[0]) < _SHORT_WORD else "") + flexible
 
 
-def entropy_of(values: Sequence[str]) -> float:
+def min_entropy(values: Sequence[str]) -> float:
     """Give how random a value must at least look: well below what one drawn by chance has."""
     return min(_entropy(_pieces(value)) for value in values)
 
@@ -110,7 +110,7 @@ def _entropy(pieces: list[_Piece]) -> float:
     return round(_RANDOM * math.log2(min(length, max(_size(piece.alphabet) for piece in drawn))), 1)
 
 
-def exclude_of(values: Sequence[str]) -> str | None:
+def make_exclude(values: Sequence[str]) -> str | None:
     """Give what has the right length and alphabet, but is a name or another's hash."""
     whole = [_pieces(value) for value in values]
     if not all(len(pieces) == 1 and pieces[0].alphabet in _MIXED for pieces in whole):
@@ -120,12 +120,12 @@ def exclude_of(values: Sequence[str]) -> str | None:
     )
 
 
-def begins_alike(values: Sequence[str]) -> bool:
+def all_have_prefix(values: Sequence[str]) -> bool:
     """Tell whether every value has a beginning that can be looked for."""
     return all(len(_pieces(value)[0].text) >= 3 for value in values)
 
 
-def examples_of(rule_id: str, words: Sequence[str], values: Sequence[str]) -> list[str]:
+def make_examples(rule_id: str, words: Sequence[str], values: Sequence[str]) -> list[str]:
     """Write files in which the value must be found: settings, a mapping, code."""
     name, word = _names(rule_id, words)
     out = []
@@ -143,7 +143,7 @@ def examples_of(rule_id: str, words: Sequence[str], values: Sequence[str]) -> li
     ]
 
 
-def counterexamples_of(rule_id: str, words: Sequence[str], values: Sequence[str]) -> list[str]:
+def make_counterexamples(rule_id: str, words: Sequence[str], values: Sequence[str]) -> list[str]:
     """Write files in which nothing may be found: too short, another's or nobody's, a fill-in."""
     name, word = _names(rule_id, words)
     out = [f"{name}={_shortened(value)}\n" for value in values]
@@ -154,13 +154,13 @@ def counterexamples_of(rule_id: str, words: Sequence[str], values: Sequence[str]
     return [*out, f"{name}=Qx7{whole}\n"]
 
 
-def name_of(issuer: str, rule_id: str, secret_type: str) -> str:
+def default_name(issuer: str, rule_id: str, secret_type: str) -> str:
     """Write a rule's name for people: the issuer, and what the id says of the kind."""
     kind = rule_id.removeprefix(f"{secret_type}_")
     return f"{issuer} " + " ".join(_WRITTEN_SO.get(part, part) for part in re.split("[_-]", kind))
 
 
-def type_of(issuer: str) -> str:
+def default_secret_type(issuer: str) -> str:
     """Give the family's name: the issuer in small letters."""
     return re.sub("[^a-z0-9]", "", issuer.lower())
 

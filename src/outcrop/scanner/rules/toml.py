@@ -62,17 +62,17 @@ class _FileIn(StrictTable):
     rule: list[dict[str, Any]] = Field(min_length=1)
 
 
-def load_paths(paths: Sequence[Path]) -> list[Rule]:
+def load_rule_files(paths: Sequence[Path]) -> list[Rule]:
     """Load rule files, and folders of them, in the order of their names."""
-    return each_once(
+    return check_unique_ids(
         rule
         for path in paths
         for file in list_rule_files(path)
-        for rule in load_text(_read(Path(file)), file)
+        for rule in parse_rule_file(_read(Path(file)), file)
     )
 
 
-def each_once(rules: Iterable[Rule]) -> list[Rule]:
+def check_unique_ids(rules: Iterable[Rule]) -> list[Rule]:
     """Refuse an id that comes twice."""
     seen: dict[str, Rule] = {}
     for rule in rules:
@@ -91,7 +91,7 @@ def _read(path: Path) -> str:
         raise RuleError(f"{path}: {error.strerror}") from None
 
 
-def load_text(text: str, name: str) -> list[Rule]:
+def parse_rule_file(text: str, name: str) -> list[Rule]:
     """Load the rules of one file's text."""
     try:
         data = tomllib.loads(text)
@@ -206,10 +206,10 @@ def _rule(raw: dict[str, Any], at: int, issuer: str, lines: _Lines) -> Rule:
     except regex_ast.PatternError as error:
         key = str(error).partition(" ")[0].rstrip(":,")
         raise RuleError(f"{lines.at(at, key, table, index)}: {label}{error}") from None
-    secret_type = given.secret_type or shorthand.type_of(issuer)
+    secret_type = given.secret_type or shorthand.default_secret_type(issuer)
     return Rule(
         id=given.id,
-        name=given.name or shorthand.name_of(issuer, given.id, secret_type),
+        name=given.name or shorthand.default_name(issuer, given.id, secret_type),
         secret_type=secret_type,
         issuer=issuer,
         impact=Impact(given.impact),
@@ -230,8 +230,8 @@ def _proof(given: _RuleIn) -> tuple[list[str], list[str]]:
     if not values or given.context or given.near or given.after or given.paths:
         return given.examples, given.counterexamples
     made = (
-        shorthand.examples_of(given.id, words, values),
-        shorthand.counterexamples_of(given.id, words, values),
+        shorthand.make_examples(given.id, words, values),
+        shorthand.make_counterexamples(given.id, words, values),
     )
     return [*made[0], *given.examples], [*made[1], *given.counterexamples]
 

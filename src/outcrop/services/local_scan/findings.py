@@ -13,7 +13,7 @@ from outcrop.domain.place import line_address
 from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.risk.score import Evidence, score
-from outcrop.scanner.rules.allowlist import passes_at
+from outcrop.scanner.rules.allowlist import is_allowed_at
 from outcrop.services.local_scan.options import TargetInfo
 from outcrop.sources.located import LocatedHit, printable_path
 
@@ -65,7 +65,7 @@ def describe_findings(
 
 
 def _passes(one: LocatedHit) -> bool:
-    return passes_at(
+    return is_allowed_at(
         one.hit.rule.allowlists, one.hit.spared, one.path or b"", one.origin.commit if one.origin else ""
     )
 

@@ -64,7 +64,7 @@ async def _ask_all(asks: ValidationContext, due: Sequence[DueCredential]) -> int
 
 def _wanted(asks: ValidationContext, one: StoredCredential) -> Credential | None:
     """Open a stored credential; None where no rule knows any more how to ask about it."""
-    rule = asks.ruleset.rules.named(one.rule or "")
+    rule = asks.ruleset.rules.get(one.rule or "")
     if rule is None:
         return None
     secret, parts = asks.keys.open_with_companions(

@@ -12,7 +12,7 @@ from outcrop.domain.line import one_line
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import ScanResult, SerializedResult, deserialize_result, serialize_result
-from outcrop.scanner.rules.cache_format import Rules
+from outcrop.scanner.rules.cache_format import LazyRules
 from outcrop.sources.fork_pool import run_in_processes
 from outcrop.sources.git import attribution, command, objects, renames
 from outcrop.sources.git import scan_cache as memory
@@ -313,7 +313,7 @@ def _batches(scan: Scan, seen: Seen, *, objects: bool, refs: bool) -> Iterator[l
 class _Held(Mapping[bytes, ScanResult]):
     """What blobs hold, as it came: of a long history that is much, and each is looked at once or twice."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: LazyRules) -> None:
         self._rules = rules
         self._wires: dict[bytes, SerializedResult] = {}
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from outcrop.domain.finding import Confidence, Validation
 from outcrop.net.http import HttpClient, HttpError, HttpResponse
-from outcrop.scanner.rules.check_spec import Check
+from outcrop.scanner.rules.check_spec import CheckSpec
 from outcrop.validation.cloud.identity import send
 from outcrop.validation.cloud.sigv4 import Keys, sign
 from outcrop.validation.http.check import Turn
@@ -64,7 +64,7 @@ _CHINA = _Partition("AWS China", "cn-north-1", suffix="amazonaws.com.cn")
 
 async def aws(
     http: HttpClient,
-    check: Check,
+    check: CheckSpec,
     values: Mapping[str, str],
     turn: Turn,
     *,

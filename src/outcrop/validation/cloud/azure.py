@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 from outcrop.domain.finding import Validation
 from outcrop.net.http import HttpClient, HttpError, HttpResponse
-from outcrop.scanner.rules.check_spec import Check
+from outcrop.scanner.rules.check_spec import CheckSpec
 from outcrop.validation.cloud.identity import json_of, send, texts
 from outcrop.validation.http.check import Turn
 from outcrop.validation.http.response import judge
@@ -30,7 +30,7 @@ _RULES_THE_TENANT = {
 }
 
 
-async def azure_storage(http: HttpClient, check: Check, values: Mapping[str, str], turn: Turn) -> Verdict:
+async def azure_storage(http: HttpClient, check: CheckSpec, values: Mapping[str, str], turn: Turn) -> Verdict:
     """Ask for the list of containers, signed with the account's key."""
     account = values["part.account_name"]
     try:
@@ -87,7 +87,7 @@ def shared_key(account: str, key: bytes, kind: str, now: datetime) -> dict[str, 
     } | accept
 
 
-async def entra_client(http: HttpClient, check: Check, values: Mapping[str, str], turn: Turn) -> Verdict:
+async def entra_client(http: HttpClient, check: CheckSpec, values: Mapping[str, str], turn: Turn) -> Verdict:
     """Ask for a token as the application; what the token says it may do, and which subscriptions it sees, is what it opens."""
 
     async def token(scope: str, *, further: bool = False) -> HttpResponse:

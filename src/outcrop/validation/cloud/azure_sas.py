@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 
 from outcrop.domain.finding import Confidence
 from outcrop.net.http import HttpClient, HttpError, HttpResponse
-from outcrop.scanner.rules.check_spec import Check
+from outcrop.scanner.rules.check_spec import CheckSpec
 from outcrop.validation.cloud.identity import send
 from outcrop.validation.http.check import Turn
 from outcrop.validation.http.response import judge
@@ -38,7 +38,7 @@ _REFUSED = {
 
 
 async def azure_sas(
-    http: HttpClient, _check: Check, values: Mapping[str, str], turn: Turn, *, now: datetime | None = None
+    http: HttpClient, _check: CheckSpec, values: Mapping[str, str], turn: Turn, *, now: datetime | None = None
 ) -> Verdict:
     """Ask the address that stands with the signature; one whose time has run out is not asked about."""
     signed = html.unescape(values["secret"])

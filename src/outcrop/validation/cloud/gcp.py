@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from outcrop.domain.finding import Confidence, Validation
 from outcrop.net.http import HttpClient, HttpError
-from outcrop.scanner.rules.check_spec import Check
+from outcrop.scanner.rules.check_spec import CheckSpec
 from outcrop.validation.cloud.identity import json_of, send, texts
 from outcrop.validation.http.check import Turn
 from outcrop.validation.http.response import judge
@@ -42,7 +42,7 @@ _ROLES = {"roles/owner": "gcp_owner", "roles/editor": "gcp_editor"}
 
 
 async def gcp_service_account(
-    http: HttpClient, check: Check, values: Mapping[str, str], turn: Turn
+    http: HttpClient, check: CheckSpec, values: Mapping[str, str], turn: Turn
 ) -> Verdict:
     """Prove to be the account; where Google agrees, ask what the account may do in its project."""
     email = values["part.client_email"]

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from outcrop.domain.finding import Validation
 from outcrop.net.http import HttpClient, HttpError, HttpResponse
-from outcrop.scanner.rules.check_spec import Check, Request
+from outcrop.scanner.rules.check_spec import CheckSpec, RequestSpec
 from outcrop.validation.http.request import UnfitError, fill
 from outcrop.validation.http.response import judge, labels_of
 from outcrop.validation.verdict import Verdict, unreachable, unvalidated, with_services
@@ -26,7 +26,7 @@ class Turn:
         await self.wait()
 
 
-async def ask(http: HttpClient, check: Check, values: Mapping[str, str], turn: Turn) -> Verdict:
+async def ask(http: HttpClient, check: CheckSpec, values: Mapping[str, str], turn: Turn) -> Verdict:
     """Ask once; where the credential is alive, ask what it opens."""
     try:
         hosts = () if check.given_host else tuple(check.hosts)
@@ -58,10 +58,10 @@ async def ask(http: HttpClient, check: Check, values: Mapping[str, str], turn: T
     return with_services(verdict, services, asked=bool(services) or not unanswered)
 
 
-def _further(check: Check, capability: Request) -> Request:
+def _further(check: CheckSpec, capability: RequestSpec) -> RequestSpec:
     """Give a capability's request, which proves itself as the check does unless it says otherwise."""
     own = capability.model_dump(include={"url", "method", "headers", "basic", "form", "send", "body"})
-    return Request(
+    return RequestSpec(
         **own | {"headers": check.headers | capability.headers, "basic": capability.basic or check.basic}
     )
 
@@ -74,7 +74,7 @@ def is_below(url: str, hosts: Sequence[str]) -> bool:
 
 
 async def _send(
-    http: HttpClient, request: Request, values: Mapping[str, str], turn: Turn, hosts: Sequence[str]
+    http: HttpClient, request: RequestSpec, values: Mapping[str, str], turn: Turn, hosts: Sequence[str]
 ) -> HttpResponse:
     ready = fill(request, values)
     if hosts and not is_below(ready.url, hosts):

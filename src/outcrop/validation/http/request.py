@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from outcrop.scanner.rules.check_spec import Request
+from outcrop.scanner.rules.check_spec import RequestSpec
 
 _PLACE = re.compile(r"\{(secret|part\.[a-z0-9_]+)((?:\|[a-z0-9]+)?)\}")
 _HEADER = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
@@ -28,7 +28,7 @@ class Ready:
     body: bytes | None = field(repr=False)
 
 
-def fill(request: Request, values: Mapping[str, str]) -> Ready:
+def fill(request: RequestSpec, values: Mapping[str, str]) -> Ready:
     """Put the values into a request. `values` has `secret`, and `part.NAME` for each companion."""
     try:
         return _filled(request, values)
@@ -36,7 +36,7 @@ def fill(request: Request, values: Mapping[str, str]) -> Ready:
         raise UnfitError("it is no text") from None
 
 
-def _filled(request: Request, values: Mapping[str, str]) -> Ready:
+def _filled(request: RequestSpec, values: Mapping[str, str]) -> Ready:
     headers = {name: _header(text, values) for name, text in request.headers.items()}
     if request.basic is not None:
         user, password = (_plain(text, values) for text in request.basic)

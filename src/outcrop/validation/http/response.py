@@ -6,7 +6,7 @@ from typing import Any
 
 from outcrop.domain.finding import Confidence, Validation
 from outcrop.net.http import HttpResponse
-from outcrop.scanner.rules.check_spec import Capability, Condition, Each, Meaning
+from outcrop.scanner.rules.check_spec import AnswerCondition, AnswerSpec, CapabilitySpec, LabelListSpec
 from outcrop.validation.verdict import Verdict, error
 
 _LIMITED = 429
@@ -16,7 +16,7 @@ _LONGEST_PAUSE = 3_600.0
 _MOST_LABELS = 100
 
 
-def judge(answer: HttpResponse, meanings: Sequence[Meaning]) -> Verdict:
+def judge(answer: HttpResponse, meanings: Sequence[AnswerSpec]) -> Verdict:
     """Give what the first meaning that fits says. A limit and a fault of the server say nothing of the credential, whatever the rule."""
     if answer.status == _LIMITED:
         return error("the issuer limits how often it is asked", _pause(answer))
@@ -33,7 +33,7 @@ def judge(answer: HttpResponse, meanings: Sequence[Meaning]) -> Verdict:
     return error(f"the issuer gave an answer that says nothing of the credential (status {answer.status})")
 
 
-def _is_a_portal(answer: HttpResponse, meaning: Meaning) -> bool:
+def _is_a_portal(answer: HttpResponse, meaning: AnswerSpec) -> bool:
     """Tell whether some network's page has answered with 200 in the issuer's place: only the status of it fits."""
     vague = not (meaning.contains or meaning.json_ or meaning.header)
     return (
@@ -49,7 +49,7 @@ def _pause(answer: HttpResponse) -> float | None:
     return min(float(text), _LONGEST_PAUSE) if text.isascii() and text.isdigit() else None
 
 
-def holds(answer: HttpResponse, condition: Condition) -> bool:
+def holds(answer: HttpResponse, condition: AnswerCondition) -> bool:
     """Tell whether all that a condition names is so."""
     if condition.status and answer.status not in condition.status:
         return False
@@ -89,7 +89,7 @@ def _at(data: Any, path: str) -> Any:
     return data
 
 
-def labels_of(answer: HttpResponse, capability: Capability) -> list[str]:
+def labels_of(answer: HttpResponse, capability: CapabilitySpec) -> list[str]:
     """Give the labels that an answer yields, none where its condition does not hold."""
     if not holds(answer, capability) or (not capability.status and answer.status not in _OK):
         return []
@@ -97,7 +97,7 @@ def labels_of(answer: HttpResponse, capability: Capability) -> list[str]:
     return list(dict.fromkeys(found))[:_MOST_LABELS]
 
 
-def _each(answer: HttpResponse, each: Each) -> Iterator[str]:
+def _each(answer: HttpResponse, each: LabelListSpec) -> Iterator[str]:
     for entry in _entries(answer, each):
         if entry in each.names:
             yield each.names[entry]
@@ -105,7 +105,7 @@ def _each(answer: HttpResponse, each: Each) -> Iterator[str]:
             yield f"{each.prefix}{label}"[:80]
 
 
-def _entries(answer: HttpResponse, each: Each) -> Iterator[str]:
+def _entries(answer: HttpResponse, each: LabelListSpec) -> Iterator[str]:
     if each.header:
         yield from (
             part.strip() for part in answer.headers.get(each.header, "").split(each.by) if part.strip()

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Mapping
 
 from outcrop.net.http import HttpClient, tls_context
-from outcrop.scanner.rules.check_spec import Check
+from outcrop.scanner.rules.check_spec import CheckSpec
 from outcrop.validation.http.check import Turn
 from outcrop.validation.logins.connection import SECONDS, Dialog, OddError, log_in, login_of
 from outcrop.validation.logins.uri import Login
@@ -18,7 +18,7 @@ _ACCESS_REFUSED = 403
 
 
 async def amqp(
-    http: HttpClient, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
+    http: HttpClient, _check: CheckSpec, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
 ) -> Verdict:
     """Log in as the address says, and close before anything is opened."""
     secure = values.get("part.login", "").startswith(("amqps:", "amqp+ssl:", "pyamqp+ssl:"))

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 
 from outcrop.net.http import HttpClient, HttpError, HttpResponse
-from outcrop.scanner.rules.check_spec import Check
+from outcrop.scanner.rules.check_spec import CheckSpec
 from outcrop.validation.cloud.identity import send
 from outcrop.validation.http.check import Turn
 from outcrop.validation.http.request import UnfitError
@@ -20,7 +20,9 @@ _UNAUTHORIZED, _FORBIDDEN = 401, 403
 _LIMITED, _FAULT = 429, 500
 
 
-async def basic_auth_url(http: HttpClient, _check: Check, values: Mapping[str, str], turn: Turn) -> Verdict:
+async def basic_auth_url(
+    http: HttpClient, _check: CheckSpec, values: Mapping[str, str], turn: Turn
+) -> Verdict:
     """Get the address as nobody, then as the one it names."""
     try:
         login, path = _address(values)

@@ -10,7 +10,7 @@ from typing import Any
 
 from outcrop.domain.finding import Confidence
 from outcrop.net.http import HttpClient
-from outcrop.scanner.rules.check_spec import Check
+from outcrop.scanner.rules.check_spec import CheckSpec
 from outcrop.validation.cloud.identity import texts
 from outcrop.validation.http.check import Turn
 from outcrop.validation.logins import bson
@@ -28,7 +28,7 @@ _READS = {"read", "readAnyDatabase", "backup"}
 
 
 async def mongodb(
-    http: HttpClient, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
+    http: HttpClient, _check: CheckSpec, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
 ) -> Verdict:
     """Log in as the address says, ask for the roles, and hang up."""
     return await log_in(http, turn, lambda: login_of(values, _PORTS), _talk, seconds=seconds)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from outcrop.domain.finding import Confidence
 from outcrop.net.http import HttpClient
-from outcrop.scanner.rules.check_spec import Check
+from outcrop.scanner.rules.check_spec import CheckSpec
 from outcrop.validation.http.check import Turn
 from outcrop.validation.http.request import UnfitError
 from outcrop.validation.logins.connection import SECONDS, Dialog, OddError, log_in, login_of
@@ -60,7 +60,7 @@ _MEANS = {
 
 
 async def mssql(
-    http: HttpClient, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
+    http: HttpClient, _check: CheckSpec, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
 ) -> Verdict:
     """Log in as the connection string says, and hang up."""
     return await log_in(http, turn, lambda: login_in(values), _talk, seconds=seconds)

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from outcrop.domain.finding import Confidence
 from outcrop.net.http import HttpClient
-from outcrop.scanner.rules.check_spec import Check
+from outcrop.scanner.rules.check_spec import CheckSpec
 from outcrop.validation.http.check import Turn
 from outcrop.validation.logins import ed25519
 from outcrop.validation.logins.connection import SECONDS, Dialog, OddError, further, log_in, login_of
@@ -79,7 +79,7 @@ class _Greeting:
 
 
 async def mysql(
-    http: HttpClient, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
+    http: HttpClient, _check: CheckSpec, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
 ) -> Verdict:
     """Log in as the address says, ask what was granted, and hang up."""
     return await log_in(http, turn, lambda: login_of(values, _PORTS), _talk, seconds=seconds)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from outcrop.domain.finding import Confidence
 from outcrop.net.http import HttpClient
-from outcrop.scanner.rules.check_spec import Check
+from outcrop.scanner.rules.check_spec import CheckSpec
 from outcrop.validation.http.check import Turn
 from outcrop.validation.http.request import UnfitError
 from outcrop.validation.logins.connection import SECONDS, Dialog, OddError, log_in, login_of
@@ -32,14 +32,14 @@ _AFTER_LOGIN = {
 
 
 async def postgres(
-    http: HttpClient, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
+    http: HttpClient, _check: CheckSpec, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
 ) -> Verdict:
     """Log in as the connection string says, and hang up."""
     return await log_in(http, turn, lambda: _login(values), _talk, seconds=seconds)
 
 
 async def pgpass(
-    http: HttpClient, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
+    http: HttpClient, _check: CheckSpec, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
 ) -> Verdict:
     """Log in as a line of a password file says: host, port, database, user."""
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from outcrop.domain.finding import Confidence
 from outcrop.net.http import HttpClient, tls_context
-from outcrop.scanner.rules.check_spec import Check
+from outcrop.scanner.rules.check_spec import CheckSpec
 from outcrop.validation.http.check import Turn
 from outcrop.validation.http.request import UnfitError
 from outcrop.validation.logins.connection import SECONDS, Dialog, OddError, further, log_in, login_of
@@ -21,7 +21,7 @@ _OPEN = unvalidated("the server lets anybody in, without a password")
 
 
 async def redis(
-    http: HttpClient, _check: Check, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
+    http: HttpClient, _check: CheckSpec, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
 ) -> Verdict:
     """Say the password, ask whether the server lets its settings be read, and hang up."""
     secure = values.get("part.login", "").startswith(("rediss:", "valkeys:"))

@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Iterable
 
-from outcrop.scanner.rules.check_spec import Check
+from outcrop.scanner.rules.check_spec import CheckSpec
 
 # AWS accounts of services that give out canary tokens, as their makers' and scanners' public sources name them.
 _AWS_ACCOUNTS = frozenset(
@@ -28,7 +28,7 @@ def aws_account(key_id: str) -> str | None:
     return f"{number:012d}"
 
 
-def is_canary(check: Check, values: Iterable[str]) -> bool:
+def is_canary(check: CheckSpec, values: Iterable[str]) -> bool:
     """Tell whether a credential is a known canary."""
     if check.named != "aws":
         return False

@@ -9,14 +9,14 @@ from typing import Any
 
 from outcrop.domain.finding import Confidence
 from outcrop.net.http import HttpClient
-from outcrop.scanner.rules.check_spec import Check
+from outcrop.scanner.rules.check_spec import CheckSpec
 from outcrop.validation.http.check import Turn
 from outcrop.validation.verdict import Verdict, invalid, unvalidated
 
 _SHARED = {"HS256", "HS384", "HS512"}
 
 
-async def jwt(_http: HttpClient, _check: Check, values: Mapping[str, str], _turn: Turn) -> Verdict:
+async def jwt(_http: HttpClient, _check: CheckSpec, values: Mapping[str, str], _turn: Turn) -> Verdict:
     """Tell whether a token has run out; whether its signature holds, only its issuer knows."""
     return read(values["secret"], time.time())
 

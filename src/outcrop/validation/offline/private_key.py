@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, ed25519, r
 
 from outcrop.domain.finding import Confidence
 from outcrop.net.http import HttpClient
-from outcrop.scanner.rules.check_spec import Check
+from outcrop.scanner.rules.check_spec import CheckSpec
 from outcrop.validation.http.check import Turn
 from outcrop.validation.offline.pem import straighten
 from outcrop.validation.verdict import Verdict, invalid, unvalidated
@@ -21,7 +21,9 @@ _OPENSSH = b"openssh-key-v1\0"
 _PLACE = "where it opens something is not known"
 
 
-async def private_key(_http: HttpClient, _check: Check, values: Mapping[str, str], _turn: Turn) -> Verdict:
+async def private_key(
+    _http: HttpClient, _check: CheckSpec, values: Mapping[str, str], _turn: Turn
+) -> Verdict:
     """Judge a key by itself; reading a large one takes a while, so another thread does it."""
     return await asyncio.to_thread(read, values["secret"])
 
