@@ -345,13 +345,13 @@ def test_git_folders_of_two_folders_are_told_apart(pipeline, account, repo):
 
 def test_git_folder_that_cannot_be_looked_through_is_a_gap_and_no_more(pipeline, account, repo, monkeypatch):
     async def broken(*_: object) -> None:
-        raise OperatorError("the process that looked at it ended before its work was done")
+        raise OperatorError("the scanning process ended before its work was done")
 
     monkeypatch.setattr("outcrop.sources.isolated.process_pool.ProcessPool.run", broken)
     with served(pipeline, account, {"/": page(f"<p>{token('home')}</p>")}, fallback=GitFolder(repo)) as runs:
         run = runs.scan(site_spec(leak_places=True))
     assert (run.status, runs.paths) == ("completed", ["/"])
-    assert whys(run, "/.git/HEAD") == ["the process that looked at it ended before its work was done"]
+    assert whys(run, "/.git/HEAD") == ["the scanning process ended before its work was done"]
 
 
 def test_percent_signs_in_paths_are_kept(pipeline, account):

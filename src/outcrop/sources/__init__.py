@@ -1,1 +1,1 @@
-"""Where we look: folders, git repositories and their history, standard input."""
+"""Read the sources of a scan: folders, git repositories, code hosts and web sites."""

@@ -101,8 +101,8 @@ def scan_folder(folder: FolderScan, progress: ProgressCallback) -> ScanOutcome:
         outcome.size += result.size
         for name, reason in result.gaps:
             outcome.gap(name, reason)
-        for name, wire in result.hits:
-            found = deserialize_result(wire, folder.ruleset.rules)
+        for name, serialized in result.hits:
+            found = deserialize_result(serialized, folder.ruleset.rules)
             if result.is_part:
                 found_in_parts.setdefault(name, ScanResult()).hits.extend(found.hits)
             else:

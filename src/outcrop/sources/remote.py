@@ -1,6 +1,6 @@
-"""What stands elsewhere, looked at without a database: a GitHub owner's repositories, gists, a commit, a web site.
+"""Scan remote targets from the command line, without a database.
 
-Each function runs an event loop of its own and ends it: what follows forks processes, which must not have one.
+Each function runs its own event loop and closes it, because the process may fork afterwards.
 """
 
 import asyncio
@@ -25,63 +25,56 @@ from outcrop.sources.web.crawl import CrawlOptions, crawl
 
 @dataclass(frozen=True, slots=True)
 class RemoteAccess:
-    """How to get there."""
+    """The network rules, the GitHub host, and the operator's token for it."""
 
     egress: Egress
     github_url: str
     token: Secret | None = None
 
-    def clone_remote(self, found: ScanSource) -> Remote:
-        """Give a repository with the operator's token, where it is on the host that the token is for."""
-        own = self.token is not None and found.github
-        return Remote(found.url, ("x-access-token", reveal(self.token)) if own and self.token else None)
+    def clone_remote(self, source: ScanSource) -> Remote:
+        """Return the address to clone a source from, with the token if the source is on the GitHub host."""
+        login = ("x-access-token", reveal(self.token)) if self.token is not None and source.github else None
+        return Remote(source.url, login)
 
 
-def list_sources(spec: TargetSpec, reach: RemoteAccess, gaps: list[Gap]) -> list[ScanSource]:
-    """Give what a target consists of."""
+def list_sources(spec: TargetSpec, access: RemoteAccess, gaps: list[Gap]) -> list[ScanSource]:
+    """Return the sources of a target; append to `gaps` what may not be scanned."""
 
-    async def listed() -> list[ScanSource]:
-        async with open_http(reach.egress) as http:
-            host = GitHub(http, reach.github_url, reach.token)
-            return [
-                found
-                async for found in resolve_target(
-                    spec, host, has_credential=reach.token is not None, gaps=gaps
-                )
-            ]
+    async def list_all() -> list[ScanSource]:
+        async with open_http(access.egress) as http:
+            host = GitHub(http, access.github_url, access.token)
+            sources = resolve_target(spec, host, has_credential=access.token is not None, gaps=gaps)
+            return [source async for source in sources]
 
     try:
-        return asyncio.run(listed())
+        return asyncio.run(list_all())
     except GitHubError as error:
         raise OperatorError(f"{spec.shown}: {error.message}") from None
 
 
 def scan_site(
-    found: ScanSource, reach: RemoteAccess, ruleset: RuleSet, floor: Confidence, progress: ProgressCallback
+    source: ScanSource, access: RemoteAccess, ruleset: RuleSet, floor: Confidence, progress: ProgressCallback
 ) -> ScanOutcome:
-    """Crawl a site and scan what it serves as it comes."""
+    """Crawl a web site and scan each resource as it arrives."""
     outcome = ScanOutcome()
+    options = CrawlOptions.from_target(source.url, source.options, source.include, source.exclude)
 
-    async def look() -> None:
-        async with open_http(reach.egress) as http:
-            async for resource in crawl(
-                http,
-                CrawlOptions.from_target(found.url, found.options, found.include, found.exclude),
-                outcome.gap,
-            ):
+    async def scan_resources() -> None:
+        async with open_http(access.egress) as http:
+            async for resource in crawl(http, options, outcome.gap):
                 outcome.files += 1
                 outcome.size += len(resource.body)
                 path = resource.file_path.encode("utf-8", "surrogateescape")
-                held = scan_content(ruleset, resource.body, floor)
+                found = scan_content(ruleset, resource.body, floor)
                 outcome.located += [
                     LocatedHit(
                         hit, member_path(path, inner), source_type=resource.source_type, url=resource.url
                     )
-                    for inner, hit in hits_at_path(held, path)
+                    for inner, hit in hits_at_path(found, path)
                 ]
-                for reason in held.gaps:
+                for reason in found.gaps:
                     outcome.gap(resource.url, reason)
                 progress(outcome)
 
-    asyncio.run(look())
+    asyncio.run(scan_resources())
     return outcome

@@ -1,4 +1,4 @@
-"""What a target consists of: the repositories, gists and sites that a run looks at."""
+"""Find the sources of a target: the repositories, wikis, gists, folder or site that a run scans."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -18,99 +18,155 @@ from outcrop.sources.hosts.hosted import HostedGist, HostedRepository
 
 @dataclass(frozen=True, slots=True)
 class ScanSource:
-    """A source of a run: what identifies it, and how to reach it. It holds no credential."""
+    """One source of a run: its identity, and how to reach it. It contains no credential.
 
-    source: str
+    Runs store it as JSON with these field names.
+    """
+
+    source: str  # the identity, which stays the same when a repository is renamed
     kind: str  # git, commit, site, folder
     url: str
     html_url: str = ""
-    full_name: str | None = None
+    full_name: str | None = None  # OWNER/NAME
     visibility: Visibility = Visibility.UNKNOWN
-    changed: str | None = None  # the host's word for "may have changed since"
+    changed: str | None = None  # a text of the host that differs after a push; None if the host has none
     gist: bool = False
     github: bool = False
     commit: str | None = None
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()  # globs of paths to scan; none means all
+    exclude: tuple[str, ...] = ()  # globs of paths to skip
     options: dict[str, Any] = field(default_factory=dict)
 
 
 async def resolve_target(
     spec: TargetSpec, host: GitHub, *, has_credential: bool, gaps: list[Gap]
 ) -> AsyncIterator[ScanSource]:
-    """Give what a target consists of. `has_credential`: it has a credential of its own, so that what is not public may be looked at."""
+    """Yield the sources of a target; append to `gaps` what may not be scanned.
+
+    `has_credential` is whether the target has its own credential. Without one `host` uses the operator's
+    token, and only public repositories and gists are scanned.
+    """
     match spec.kind:
         case TargetKind.SITE | TargetKind.PAGE:
-            yield _site(spec, has_credential=has_credential)
+            yield _site_source(spec, has_credential=has_credential)
         case TargetKind.OWNER:
-            async for found in _of_owner(spec, host, has_credential=has_credential, gaps=gaps):
-                yield found
+            async for source in _owner_sources(spec, host, has_credential=has_credential, gaps=gaps):
+                yield source
         case TargetKind.FOLDER:
-            yield _folder(spec)
+            yield _folder_source(spec)
         case TargetKind.GISTS:
-            async for found in _of_gists(
-                spec.name.removeprefix("gists:"), host, has_credential=has_credential, gaps=gaps
-            ):
-                yield found
+            user = spec.name.removeprefix("gists:")
+            async for source in _user_gists(user, host, has_credential=has_credential, gaps=gaps):
+                yield source
         case _:
-            for found in await _single(spec, host, has_credential=has_credential, gaps=gaps):
-                yield found
+            for source in await _single_source(spec, host, has_credential=has_credential, gaps=gaps):
+                yield source
 
 
-async def _of_owner(
+async def _owner_sources(
     spec: TargetSpec, host: GitHub, *, has_credential: bool, gaps: list[Gap]
 ) -> AsyncIterator[ScanSource]:
+    """Yield the repositories of a GitHub user or organisation, with wikis and gists as the options say."""
     owner = spec.name.removeprefix("github:")
     async for repository in host.repositories(owner):
-        for found in _wanted(repository, spec, has_credential=has_credential, gaps=gaps):
-            yield found
+        if _is_selected(repository, spec):
+            for source in _with_wiki(repository, spec, has_credential=has_credential, gaps=gaps):
+                yield source
     if spec.options.get("gists"):
-        async for found in _of_gists(owner, host, has_credential=has_credential, gaps=gaps):
-            yield found
+        async for source in _user_gists(owner, host, has_credential=has_credential, gaps=gaps):
+            yield source
 
 
-async def _of_gists(
+async def _user_gists(
     owner: str, host: GitHub, *, has_credential: bool, gaps: list[Gap]
 ) -> AsyncIterator[ScanSource]:
-    """Give a user's gists. The operator's token may be that user's: what is shown to it alone is not even named, as a name opens it."""
-    hidden = False
+    """Yield the gists of a user.
+
+    The operator's token may belong to that user and list secret gists. Those are one gap without their names,
+    because anybody who knows the id of a secret gist can read it.
+    """
+    has_secret = False
     async for gist in host.gists(owner):
         if gist.public or has_credential:
-            yield _gist(gist)
+            yield _gist_source(gist)
         else:
-            hidden = True
-    if hidden:
+            has_secret = True
+    if has_secret:
         gaps.append(
             Gap(f"secret gists of {owner}", "are not public: the target needs a credential of its own")
         )
 
 
-async def _single(
+async def _single_source(
     spec: TargetSpec, host: GitHub, *, has_credential: bool, gaps: list[Gap]
 ) -> list[ScanSource]:
+    """Return the source of a target that is one repository (with its wiki), gist or commit."""
     path = urlsplit(spec.name).path.strip("/").removesuffix(".git")
-    if not (host.is_own_host(spec.name) or (spec.kind is TargetKind.GIST and is_gist_host(spec.name))):
+    is_gist = spec.kind is TargetKind.GIST
+    if not (host.is_own_host(spec.name) or (is_gist and _is_gist_host(spec.name))):
         if spec.kind is TargetKind.COMMIT:
-            raise OperatorError("a single commit is looked at on GitHub only")
-        return [_plain(spec, has_credential=has_credential)]
-    if spec.kind is TargetKind.GIST:
-        return [_gist(await host.gist(path.rpartition("/")[2]))]
+            raise OperatorError("a single commit can be scanned on GitHub only")
+        return [_other_host_source(spec, has_credential=has_credential)]
+    if is_gist:
+        return [_gist_source(await host.gist(path.rpartition("/")[2]))]
     if spec.kind is TargetKind.COMMIT:
         full_name, _, sha = path.partition("/commit/")
         commit = await host.commit(full_name, sha)
-        return (
-            [_repository(commit.repository, spec, commit=commit.sha)]
-            if _may_see(commit.repository, has_credential=has_credential, gaps=gaps)
-            else []
-        )
-    return _wanted(await host.repository(path), spec, has_credential=has_credential, gaps=gaps)
+        if not _may_scan(commit.repository, has_credential=has_credential, gaps=gaps):
+            return []
+        return [_repository_source(commit.repository, spec, commit=commit.sha)]
+    return _with_wiki(await host.repository(path), spec, has_credential=has_credential, gaps=gaps)
 
 
-def is_gist_host(address: str) -> bool:
-    return (urlsplit(address).hostname or "").startswith("gist.")
+def _is_gist_host(url: str) -> bool:
+    return (urlsplit(url).hostname or "").startswith("gist.")
 
 
-def _site(spec: TargetSpec, *, has_credential: bool) -> ScanSource:
+def _is_selected(repository: HostedRepository, spec: TargetSpec) -> bool:
+    """Whether the options and patterns of an owner target select this repository."""
+    if repository.fork and not spec.options.get("forks"):
+        return False
+    if repository.archived and not spec.options.get("archived", True):
+        return False
+    names = (repository.full_name.lower(), repository.full_name.lower().partition("/")[2])
+
+    def matches(patterns: tuple[str, ...]) -> bool:
+        """Whether a pattern matches OWNER/NAME or NAME."""
+        return any(fnmatchcase(name, pattern.lower()) for name in names for pattern in patterns)
+
+    return (not spec.include or matches(spec.include)) and not matches(spec.exclude)
+
+
+def _with_wiki(
+    repository: HostedRepository, spec: TargetSpec, *, has_credential: bool, gaps: list[Gap]
+) -> list[ScanSource]:
+    """Return a repository and, if the options say so, its wiki; an empty list if it may not be scanned."""
+    if not _may_scan(repository, has_credential=has_credential, gaps=gaps) or repository.empty:
+        return []
+    sources = [_repository_source(repository, spec)]
+    if repository.has_wiki and spec.options.get("wikis", True):
+        sources.append(_wiki_source(repository, spec))
+    return sources
+
+
+def _may_scan(repository: HostedRepository, *, has_credential: bool, gaps: list[Gap]) -> bool:
+    """Whether a run may scan a repository (if not, add a gap): the operator's token is for public ones."""
+    if repository.visibility is Visibility.PUBLIC or has_credential:
+        return True
+    gaps.append(Gap(repository.full_name, "is not public: the target needs a credential of its own"))
+    return False
+
+
+def _path_patterns(spec: TargetSpec, patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the patterns if they select paths; those of an owner target select repositories."""
+    return () if spec.kind is TargetKind.OWNER else patterns
+
+
+# --- One source of each kind
+
+
+def _site_source(spec: TargetSpec, *, has_credential: bool) -> ScanSource:
+    """Return the source of a site, or of a page, which is a site with depth 0."""
     parts = urlsplit(spec.name)
     return ScanSource(
         f"{parts.scheme}://{parts.netloc}",
@@ -124,48 +180,10 @@ def _site(spec: TargetSpec, *, has_credential: bool) -> ScanSource:
     )
 
 
-def _wanted(
-    repository: HostedRepository, spec: TargetSpec, *, has_credential: bool, gaps: list[Gap]
-) -> list[ScanSource]:
-    """Give a repository and its wiki, where the target wants them and may see them."""
-    if spec.kind is TargetKind.OWNER and (
-        (repository.fork and not spec.options.get("forks"))
-        or (repository.archived and not spec.options.get("archived", True))
-        or not _named(repository.full_name, spec)
-    ):
-        return []
-    if not _may_see(repository, has_credential=has_credential, gaps=gaps) or repository.empty:
-        return []
-    found = [_repository(repository, spec)]
-    if repository.has_wiki and spec.options.get("wikis", True):
-        found.append(_wiki(repository, spec))
-    return found
-
-
-def _may_see(repository: HostedRepository, *, has_credential: bool, gaps: list[Gap]) -> bool:
-    """Tell whether a run may look at a repository: the operator's token is for public ones only."""
-    if repository.visibility is Visibility.PUBLIC or has_credential:
-        return True
-    gaps.append(Gap(repository.full_name, "is not public: the target needs a credential of its own"))
-    return False
-
-
-def _named(full_name: str, spec: TargetSpec) -> bool:
-    """Match patterns against OWNER/NAME or NAME alone."""
-    names = (full_name.lower(), full_name.lower().partition("/")[2])
-
-    def matches(patterns: tuple[str, ...]) -> bool:
-        return any(fnmatchcase(name, pattern.lower()) for name in names for pattern in patterns)
-
-    return (not spec.include or matches(spec.include)) and not matches(spec.exclude)
-
-
-def _over_paths(spec: TargetSpec, patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the patterns over paths: those of an owner are over repositories."""
-    return () if spec.kind is TargetKind.OWNER else patterns
-
-
-def _repository(repository: HostedRepository, spec: TargetSpec, commit: str | None = None) -> ScanSource:
+def _repository_source(
+    repository: HostedRepository, spec: TargetSpec, commit: str | None = None
+) -> ScanSource:
+    """Return the source of a GitHub repository, or of one commit of it."""
     host = urlsplit(repository.html_url).netloc.lower()
     return ScanSource(
         f"{host}/repositories/{repository.id}",
@@ -177,12 +195,13 @@ def _repository(repository: HostedRepository, spec: TargetSpec, commit: str | No
         changed=repository.pushed_at and f"{repository.pushed_at} {repository.default_branch}",
         github=True,
         commit=commit,
-        include=_over_paths(spec, spec.include),
-        exclude=_over_paths(spec, spec.exclude),
+        include=_path_patterns(spec, spec.include),
+        exclude=_path_patterns(spec, spec.exclude),
     )
 
 
-def _wiki(repository: HostedRepository, spec: TargetSpec) -> ScanSource:
+def _wiki_source(repository: HostedRepository, spec: TargetSpec) -> ScanSource:
+    """Return the source of a repository's wiki, which is a git repository of its own."""
     host = urlsplit(repository.html_url).netloc.lower()
     return ScanSource(
         f"{host}/repositories/{repository.id}/wiki",
@@ -192,12 +211,13 @@ def _wiki(repository: HostedRepository, spec: TargetSpec) -> ScanSource:
         full_name=repository.full_name,
         visibility=repository.visibility,
         options={"wiki": True},
-        include=_over_paths(spec, spec.include),
-        exclude=_over_paths(spec, spec.exclude),
+        include=_path_patterns(spec, spec.include),
+        exclude=_path_patterns(spec, spec.exclude),
     )
 
 
-def _gist(gist: HostedGist) -> ScanSource:
+def _gist_source(gist: HostedGist) -> ScanSource:
+    """Return the source of a GitHub gist."""
     host = urlsplit(gist.html_url).netloc.lower()
     return ScanSource(
         f"{host}/gists/{gist.id}",
@@ -205,15 +225,15 @@ def _gist(gist: HostedGist) -> ScanSource:
         gist.clone_url,
         html_url=gist.html_url,
         full_name=f"{gist.owner}/{gist.id}" if gist.owner else None,
-        # A secret gist is open to everybody who has its address.
+        # A secret gist is not private: everybody who has its address can read it.
         visibility=Visibility.PUBLIC if gist.public else Visibility.UNKNOWN,
         changed=gist.updated_at,
         gist=True,
     )
 
 
-def _folder(spec: TargetSpec) -> ScanSource:
-    """Give a folder on this machine: what identifies it is where it was cloned from, else its path."""
+def _folder_source(spec: TargetSpec) -> ScanSource:
+    """Return the source of a local folder. Its identity is the URL it was cloned from, or else its path."""
     origin = origin_of(Path(spec.name))
     return ScanSource(
         origin or f"file://{spec.name}",
@@ -225,8 +245,8 @@ def _folder(spec: TargetSpec) -> ScanSource:
     )
 
 
-def _plain(spec: TargetSpec, *, has_credential: bool) -> ScanSource:
-    """Give a repository, or a gist-like one, on a host whose API is not asked."""
+def _other_host_source(spec: TargetSpec, *, has_credential: bool) -> ScanSource:
+    """Return the source of a repository or gist on a host whose API we do not use."""
     address = spec.name.removesuffix("/").removesuffix(".git")
     parts = urlsplit(address)
     name = "/".join(parts.path.strip("/").split("/")[-2:])
@@ -238,6 +258,6 @@ def _plain(spec: TargetSpec, *, has_credential: bool) -> ScanSource:
         full_name=name if "/" in name else None,
         visibility=Visibility.UNKNOWN if has_credential else Visibility.PUBLIC,
         gist=spec.kind is TargetKind.GIST,
-        include=_over_paths(spec, spec.include),
-        exclude=_over_paths(spec, spec.exclude),
+        include=_path_patterns(spec, spec.include),
+        exclude=_path_patterns(spec, spec.exclude),
     )

@@ -1,7 +1,10 @@
-"""The lines around what an account's run has found: its files are read once more, so that a scan without an account pays nothing."""
+"""Add excerpts (the lines around a hit) to located hits.
+
+The files are read a second time for this, so that a scan without an account, which needs no excerpts, costs
+nothing more.
+"""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from outcrop.scanner.engine.excerpt import excerpts_of_file
@@ -12,56 +15,50 @@ from outcrop.sources.git.presence import files_of
 from outcrop.sources.git.repository import Repository
 from outcrop.sources.located import LocatedHit
 
-_LARGEST = 32 << 20  # bytes of a file that has excerpts: it is held in memory
+_MAX_FILE_BYTES = 32 << 20  # larger files have no excerpts: a file is held in memory
 
 
-def of_blobs(repository: Repository, ruleset: RuleSet) -> Callable[[list[LocatedHit]], None]:
-    """Give what adds the excerpt of each place as it was in its oldest blob, where its line is counted too."""
-
-    def add(located: list[LocatedHit]) -> None:
-        by_blob: dict[bytes, list[LocatedHit]] = {}
-        for one in located:
-            if one.first_blob is not None:
-                by_blob.setdefault(one.first_blob, []).append(one)
-        for oid, content in objects.contents(repository, [sorted(by_blob)]) if by_blob else ():
-            if isinstance(content, objects.Large):
-                content = content.read(_LARGEST) if content.size <= _LARGEST else None  # noqa: PLW2901
-            if content is not None:
-                _add(ruleset, content, by_blob[oid])
-
-    return add
+def add_blob_excerpts(located: list[LocatedHit], repository: Repository, ruleset: RuleSet) -> None:
+    """Set the excerpt of each hit from its oldest blob, which its line number belongs to."""
+    by_blob: dict[bytes, list[LocatedHit]] = {}
+    for place in located:
+        if place.first_blob is not None:
+            by_blob.setdefault(place.first_blob, []).append(place)
+    for oid, content in objects.contents(repository, [sorted(by_blob)]) if by_blob else ():
+        if isinstance(content, objects.Large):
+            data = content.read(_MAX_FILE_BYTES) if content.size <= _MAX_FILE_BYTES else None
+        else:
+            data = content
+        if data is not None:
+            _set_excerpts(ruleset, data, by_blob[oid])
 
 
-def of_files(root: Path, ruleset: RuleSet) -> Callable[[list[LocatedHit]], None]:
-    """Give what adds the excerpts of a folder's files, or of a file that is looked at alone."""
+def add_file_excerpts(located: list[LocatedHit], root: Path, ruleset: RuleSet) -> None:
+    """Set the excerpt of each hit from its file in the folder `root`, or from `root` if that is a file."""
     base = os.fsencode(root if root.is_dir() else root.parent)
-
-    def add(located: list[LocatedHit]) -> None:
-        by_file: dict[bytes, list[LocatedHit]] = {}
-        for one in located:
-            file = next(
-                (name for name in files_of(one.path or b"") if os.path.isfile(os.path.join(base, name))), None
-            )
-            if file is not None:
-                by_file.setdefault(file, []).append(one)
-        for name, here in by_file.items():
-            content = _read(os.path.join(base, name))
-            if content is not None:
-                _add(ruleset, content, here)
-
-    return add
+    by_file: dict[bytes, list[LocatedHit]] = {}
+    for place in located:
+        names = (name for name in files_of(place.path or b"") if os.path.isfile(os.path.join(base, name)))
+        if (file := next(names, None)) is not None:
+            by_file.setdefault(file, []).append(place)
+    for name, places in by_file.items():
+        content = _read_file(os.path.join(base, name))
+        if content is not None:
+            _set_excerpts(ruleset, content, places)
 
 
-def _add(ruleset: RuleSet, content: bytes, located: list[LocatedHit]) -> None:
-    found = excerpts_of_file(ruleset, content, [(one.path or b"", one.hit) for one in located])
-    for one, excerpt in zip(located, found, strict=True):
-        one.excerpt = excerpt
+def _set_excerpts(ruleset: RuleSet, content: bytes, located: list[LocatedHit]) -> None:
+    """Set the excerpts of the hits of one file."""
+    excerpts = excerpts_of_file(ruleset, content, [(place.path or b"", place.hit) for place in located])
+    for place, excerpt in zip(located, excerpts, strict=True):
+        place.excerpt = excerpt
 
 
-def _read(path: bytes) -> bytes | None:
+def _read_file(path: bytes) -> bytes | None:
+    """Read a file; None if it is too large, or was removed or replaced since it was scanned."""
     try:
         with files.open_regular_file(path) as file:
-            content = file.read(_LARGEST + 1)
-    except OSError:  # it has gone or changed since it was looked at
+            content = file.read(_MAX_FILE_BYTES + 1)
+    except OSError:
         return None
-    return content if len(content) <= _LARGEST else None
+    return content if len(content) <= _MAX_FILE_BYTES else None

@@ -1,4 +1,8 @@
-"""Child processes that run errands: each is started afresh, so that a service full of threads never forks."""
+"""Run repository jobs in child processes.
+
+Each child is a new interpreter (`spawn`), because a service with many threads must not fork. A child runs one
+job after the other: it receives a RepositoryJob through a pipe, and sends progress and a result or an error.
+"""
 
 import asyncio
 import multiprocessing
@@ -18,58 +22,56 @@ from outcrop.domain.errors import OperatorError
 from outcrop.net.guard import Egress
 from outcrop.scanner.engine.ruleset import RuleSet, load_cached, load_ruleset
 from outcrop.sources.isolated.repository_job import (
+    JobProgressCallback,
     JobResult,
-    JobResultWire,
     RepositoryJob,
-    Told,
-    pack,
+    SerializedJobResult,
+    deserialize_job_result,
     run_job,
-    unpack,
+    serialize_job_result,
 )
 
-_TELL_EVERY = 1.0  # seconds
+_PROGRESS_INTERVAL = 1.0  # seconds
+_PARENT_CHECK_INTERVAL = 0.5  # seconds
 
 
 class ProcessPool:
-    """As many children as errands may run at once; one that dies is replaced, and its errand fails."""
+    """Up to `size` child processes that run jobs. A child that dies is replaced, and its job fails."""
 
     def __init__(
         self, size: int, rules: Sequence[Path], ruleset: RuleSet, egress: Egress, cache: Path
     ) -> None:
         self._ruleset = ruleset
-        self._start = _Start(list(rules), ruleset.version, egress, cache)
-        # The last one back is the next to go: a child is started only when all that have been are at work.
-        self._free: asyncio.LifoQueue[_Child | None] = asyncio.LifoQueue()
+        self._config = _ChildConfig(list(rules), ruleset.version, egress, cache)
+        # Last in, first out: a child is started (for a None) only if all running ones are busy.
+        self._free: asyncio.LifoQueue[_ChildProcess | None] = asyncio.LifoQueue()
         for _ in range(size):
             self._free.put_nowait(None)
-        self._children: set[_Child] = set()
+        self._children: set[_ChildProcess] = set()
 
-    async def run(self, errand: RepositoryJob, told: Told) -> JobResult:
-        """Have an errand run; `told` is called as it goes on. A failure is an OperatorError."""
+    async def run(self, job: RepositoryJob, on_progress: JobProgressCallback) -> JobResult:
+        """Run a job in a free child and return its result; raise OperatorError if it fails."""
         child = await self._free.get()
         try:
-            if (
-                child is not None and not child.lives
-            ):  # it has died while it had nothing to do, for want of memory maybe
-                self._bury(child)
+            if child is not None and not child.is_alive:  # killed while idle, perhaps for lack of memory
+                self._remove(child)
                 child = None
             if child is None:
-                child = _Child(
-                    self._start
-                )  # takes milliseconds; in a thread it could be cancelled, and the process be nobody's
+                # Takes milliseconds. In a thread it could be cancelled and leave a process without owner.
+                child = _ChildProcess(self._config)
                 self._children.add(child)
-            return unpack(await child.run(errand, told), self._ruleset)
+            return deserialize_job_result(await child.run(job, on_progress), self._ruleset)
         except (EOFError, OSError, asyncio.CancelledError) as error:
             if child is not None:
-                self._bury(child)
+                self._remove(child)
                 child = None
             if isinstance(error, asyncio.CancelledError):
                 raise
-            raise OperatorError("the process that looked at it ended before its work was done") from None
+            raise OperatorError("the scanning process ended before its work was done") from None
         finally:
             self._free.put_nowait(child)
 
-    def _bury(self, child: "_Child") -> None:
+    def _remove(self, child: "_ChildProcess") -> None:
         child.kill()
         self._children.discard(child)
 
@@ -82,15 +84,19 @@ class ProcessPool:
 async def open_process_pool(
     size: int, rules: Sequence[Path], ruleset: RuleSet, egress: Egress, cache: Path
 ) -> AsyncIterator[ProcessPool]:
-    crew = ProcessPool(size, rules, ruleset, egress, cache)
+    """Create a pool, and kill its processes on exit."""
+    pool = ProcessPool(size, rules, ruleset, egress, cache)
     try:
-        yield crew
+        yield pool
     finally:
-        crew.close()
+        pool.close()
 
 
-class _Start(NamedTuple):
-    """What a child begins with: the rules by their files and by their version, since files may change while a service runs."""
+class _ChildConfig(NamedTuple):
+    """The arguments of a child process.
+
+    A child loads this version of the rules from the cache: the files may change while a service runs.
+    """
 
     rules: list[Path]
     version: str
@@ -98,91 +104,100 @@ class _Start(NamedTuple):
     cache: Path
 
 
-class _Child:
-    def __init__(self, start: _Start) -> None:
+class _ChildProcess:
+    """A child process and the parent's end of its pipe."""
+
+    def __init__(self, config: _ChildConfig) -> None:
         context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        # Not a daemon: those may have no children, and a large repository is read by several processes.
-        self._process: BaseProcess = context.Process(target=_serve, args=(theirs, start, os.getpid()))
-        # Ctrl-C and a service manager tell every process at once, git too: what becomes of an errand is its parent's decision.
-        resource_tracker.ensure_running()  # when it is started it lets them through again
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        self._pipe, child_pipe = context.Pipe()
+        # Not a daemon: a daemon may have no children, and a large repository is scanned by several processes.
+        self._process: BaseProcess = context.Process(
+            target=_serve_jobs, args=(child_pipe, config, os.getpid())
+        )
+        # Ctrl-C and service managers signal the whole process group, git too. Only the parent decides about a
+        # job, so the child and its children inherit a mask that blocks these signals.
+        resource_tracker.ensure_running()  # starting the tracker later would unblock the signals again
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         try:
             self._process.start()
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        theirs.close()
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        child_pipe.close()
 
-    async def run(self, errand: RepositoryJob, told: Told) -> JobResultWire:
-        await asyncio.to_thread(self._pipe.send, errand)
+    async def run(self, job: RepositoryJob, on_progress: JobProgressCallback) -> SerializedJobResult:
+        """Send the job, report its progress, and return its result; raise OperatorError if it failed."""
+        await asyncio.to_thread(self._pipe.send, job)
         while True:
             kind, value = await asyncio.to_thread(self._pipe.recv)
-            if kind == "told":
-                told(*value)
+            if kind == "progress":
+                on_progress(*value)
             elif kind == "failed":
                 raise OperatorError(value)
             else:
-                wire: JobResultWire = value
-                return wire
+                serialized: SerializedJobResult = value
+                return serialized
 
     @property
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         return self._process.is_alive()
 
     def kill(self) -> None:
+        """Kill the process with all processes that it started, and close the pipe."""
         with suppress(ValueError, OSError):
             if self._process.pid is not None and self._process.is_alive():
-                _kill(self._process.pid)
+                _kill_tree(self._process.pid)
             self._process.join(5)
         self._pipe.close()
 
 
-def _serve(pipe: Connection, start: _Start, parent: int) -> None:
-    """Be a child: run errands until the pipe or the parent ends."""
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    ruleset = load_cached(start.cache, start.version) or load_ruleset(start.rules, cache=start.cache)
+def _serve_jobs(pipe: Connection, config: _ChildConfig, parent: int) -> None:
+    """Run jobs from the pipe until it is closed or the parent ends: the main function of a child."""
+    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
+    ruleset = load_cached(config.cache, config.version) or load_ruleset(config.rules, cache=config.cache)
     while True:
         try:
-            errand = pipe.recv()
+            job = pipe.recv()
         except EOFError:
             return
-        last = 0.0
+        last_sent = 0.0
 
-        def told(*figures: int) -> None:
-            nonlocal last
-            if time.monotonic() - last > _TELL_EVERY:
-                last = time.monotonic()
-                pipe.send(("told", figures))
+        def send_progress(*figures: int) -> None:
+            nonlocal last_sent
+            if time.monotonic() - last_sent > _PROGRESS_INTERVAL:
+                last_sent = time.monotonic()
+                pipe.send(("progress", figures))
 
-        answer: tuple[str, object]
+        message: tuple[str, object]
         try:
-            answer = ("done", pack(run_job(errand, ruleset, start.egress, start.cache, told)))
+            result = run_job(job, ruleset, config.egress, config.cache, send_progress)
+            message = ("done", serialize_job_result(result))
         except OperatorError as error:
-            answer = ("failed", error.message)
-        except Exception as error:  # noqa: BLE001 - only the kind of error: its text could hold a credential
-            answer = ("failed", f"looking at it failed ({type(error).__name__})")
-        pipe.send(answer)
+            message = ("failed", error.message)
+        except Exception as error:  # noqa: BLE001 - only the error's type: its text could contain a credential
+            message = ("failed", f"the scan failed ({type(error).__name__})")
+        pipe.send(message)
 
 
-def _end_with(parent: int) -> None:
+def _exit_with_parent(parent: int) -> None:
+    """Wait until the parent process ends, then kill this process with all processes that it started."""
     while os.getppid() == parent:
-        time.sleep(0.5)
-    for child in _children(os.getpid()):
-        _kill(child)
+        time.sleep(_PARENT_CHECK_INTERVAL)
+    for child in _child_pids(os.getpid()):
+        _kill_tree(child)
     os._exit(1)
 
 
-def _kill(pid: int) -> None:
-    """Kill a process and all that it has started: git would go on with its clone for as long as the host lets it."""
+def _kill_tree(pid: int) -> None:
+    """Kill a process and all processes that it started: git would otherwise continue to clone."""
     with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGSTOP)  # so that it starts no other meanwhile
-        for child in _children(pid):
-            _kill(child)
+        os.kill(pid, signal.SIGSTOP)  # so that it starts no other process meanwhile
+        for child in _child_pids(pid):
+            _kill_tree(child)
         os.kill(pid, signal.SIGKILL)
 
 
-def _children(pid: int) -> list[int]:
-    """Give the processes that a process has started; none where the system does not tell."""
+def _child_pids(pid: int) -> list[int]:
+    """Return the process ids of the direct children of a process, from /proc; an empty list without /proc."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

@@ -1,4 +1,9 @@
-"""A repository brought here and looked at, for an account: what a child process is sent to do, and what it comes back with."""
+"""Scan one repository or folder for a run of an account.
+
+`run_job` runs in a child process: it clones the repository into a temporary folder, scans what is new since
+the last scan, and checks whether known secrets are still present. `serialize_job_result` and
+`deserialize_job_result` carry its result through the pipe to the parent process.
+"""
 
 import hashlib
 import os
@@ -19,169 +24,165 @@ from outcrop.sources.git.clone import COMMIT_REF, Remote, clone, fetch_commit, l
 from outcrop.sources.git.presence import files_of, holds
 from outcrop.sources.git.repository import Repository, find_git_folder, open_local
 from outcrop.sources.git.scan import Known, Standing
-from outcrop.sources.isolated import excerpts
+from outcrop.sources.isolated.excerpts import add_blob_excerpts, add_file_excerpts
 from outcrop.sources.located import CommitInfo, LocatedHit, ProgressCallback, ScanOutcome
 from outcrop.sources.workspace import work_folder
 
-_READ = 256 << 20
-_WORTH_MORE_JOBS = 200 << 20  # bytes of packs: below it one process is as quick
+_MAX_CHECKED_BYTES = 256 << 20  # of a file that is searched for a known secret: it is held in memory
+_MIN_PARALLEL_BYTES = 200 << 20  # of packs: a smaller repository is scanned as fast by one process
 
 
 @dataclass(frozen=True, slots=True)
 class RepositoryJob:
-    """What to look at, from where an earlier look has left off."""
+    """The repository or folder to scan, and what an earlier scan of it left."""
 
     remote: Remote | None = None
-    folder: Path | None = None  # a repository on this machine: an operator's alone
-    commit: str | None = None  # look at what this commit brought only
-    known_refs_digest: str | None = None  # where the refs are still these, nothing is fetched
+    folder: Path | None = None  # a repository or folder on this machine, instead of `remote`
+    commit: str | None = None  # scan only the changes of this commit
+    known_refs_digest: str | None = None  # if the refs still have this digest, nothing is fetched
     known: Known = field(default_factory=Known)
     processes: int = 1
 
 
 @dataclass(slots=True)
 class JobResult:
-    """What there is, and how sure it is that nothing else is."""
+    """The hits and gaps of a job, and what the next job of this repository starts from."""
 
     located: list[LocatedHit] = field(default_factory=list)
-    gaps: list[tuple[str, str]] = field(default_factory=list)
+    gaps: list[tuple[str, str]] = field(default_factory=list)  # (what was skipped, why)
     blobs: int = 0
     size: int = 0
     commits: int = 0
     refs_digest: str | None = None
-    unchanged: bool = False
+    unchanged: bool = False  # the refs had the known digest: nothing was scanned
     tips: tuple[bytes, ...] = ()
-    known_present: list[bool] = field(default_factory=list)  # of what was known
-    is_complete: bool = False
+    known_present: list[bool] = field(default_factory=list)  # for each known secret of the job
+    is_complete: bool = False  # nothing was skipped, so a known secret that is not present is gone
 
 
-Told = Callable[[int, int, int], None]  # blobs, bytes, commits
+JobProgressCallback = Callable[[int, int, int], None]  # called with blobs, bytes, commits
 
 
-def run_job(errand: RepositoryJob, ruleset: RuleSet, egress: Egress, work: Path, told: Told) -> JobResult:
-    """Bring the repository into a folder that is gone afterwards, and look at it."""
+def run_job(
+    job: RepositoryJob, ruleset: RuleSet, egress: Egress, work: Path, on_progress: JobProgressCallback
+) -> JobResult:
+    """Clone the repository of a job into a temporary folder in `work`, and scan it."""
 
     def progress(outcome: ScanOutcome) -> None:
-        told(outcome.files, outcome.size, outcome.commits)
+        on_progress(outcome.files, outcome.size, outcome.commits)
 
-    if errand.folder and not find_git_folder(errand.folder):
-        return _of_files(errand, ruleset, progress)
+    if job.folder and not find_git_folder(job.folder):
+        return _scan_files(job, job.folder, ruleset, progress)
     with work_folder(work) as folder:
-        if (
-            errand.remote
-            and errand.known_refs_digest
-            and _digest(list_remote_refs(errand.remote, folder, egress)) == errand.known_refs_digest
-        ):
-            return JobResult(refs_digest=errand.known_refs_digest, unchanged=True)
-        repository = _opened(errand, folder, egress)
-        jobs = errand.processes if _size(repository) > _WORTH_MORE_JOBS else 1
-        scan = git_scan.Scan(repository, ruleset, Confidence.MEDIUM, jobs, progress)
-        if errand.commit:
-            return _brought(
-                git_scan.scan_commit(scan, repository.refs[COMMIT_REF]),
-                excerpts.of_blobs(repository, ruleset),
+        if job.remote and job.known_refs_digest:
+            digest = _refs_digest(list_remote_refs(job.remote, folder, egress))
+            if digest == job.known_refs_digest:
+                return JobResult(refs_digest=digest, unchanged=True)
+        repository = _open_repository(job, folder, egress)
+        processes = job.processes if _pack_bytes(repository) > _MIN_PARALLEL_BYTES else 1
+        scan = git_scan.Scan(repository, ruleset, Confidence.MEDIUM, processes, progress)
+        if job.commit:
+            result = _job_result(git_scan.scan_commit(scan, repository.refs[COMMIT_REF]))
+        else:
+            continued = git_scan.scan_on(scan, job.known)
+            result = _job_result(continued.outcome)
+            result.refs_digest = _refs_digest(
+                repository.refs | ({b"HEAD": repository.head} if repository.head else {})
             )
-        continued = git_scan.scan_on(scan, errand.known)
-        brought = _brought(continued.outcome, excerpts.of_blobs(repository, ruleset))
-        refs = _digest(repository.refs | ({b"HEAD": repository.head} if repository.head else {}))
-        brought.refs_digest, brought.tips, brought.known_present, brought.is_complete = (
-            refs,
-            continued.tips,
-            continued.there,
-            continued.whole,
-        )
-        return brought
+            result.tips = continued.tips
+            result.known_present = continued.there
+            result.is_complete = continued.whole
+        add_blob_excerpts(result.located, repository, ruleset)
+        return result
 
 
-def _opened(errand: RepositoryJob, folder: Path, egress: Egress) -> Repository:
-    if errand.remote is None:
-        git_folder = find_git_folder(errand.folder or Path())
+def _open_repository(job: RepositoryJob, folder: Path, egress: Egress) -> Repository:
+    """Open the local repository of a job, or clone the remote one into `folder`."""
+    if job.remote is None:
+        git_folder = find_git_folder(job.folder or Path())
         if git_folder is None:
-            raise OperatorError("the repository has just gone")
+            raise OperatorError("the repository no longer exists")
         return open_local(git_folder, folder)
-    if errand.commit:
-        return fetch_commit(errand.remote, errand.commit, folder, egress)
-    return clone(errand.remote, folder, egress)
+    if job.commit:
+        return fetch_commit(job.remote, job.commit, folder, egress)
+    return clone(job.remote, folder, egress)
 
 
-def _of_files(errand: RepositoryJob, ruleset: RuleSet, progress: ProgressCallback) -> JobResult:
-    """Look at a folder that is no repository."""
-    root = errand.folder or Path()
-    folder = files.FolderScan(root, ruleset, Confidence.MEDIUM, errand.processes, lambda _: False)
-    brought = _brought(files.scan_folder(folder, progress), excerpts.of_files(root, ruleset))
-    told = {(one.path, reveal(one.hit.secret)) for one in brought.located}
-    brought.known_present = [
-        (one.path, one.value) in told or _in_file(root, one, ruleset) for one in errand.known.standing
+def _scan_files(job: RepositoryJob, root: Path, ruleset: RuleSet, progress: ProgressCallback) -> JobResult:
+    """Scan a folder that is not a repository, or a single file."""
+    folder = files.FolderScan(root, ruleset, Confidence.MEDIUM, job.processes, lambda _: False)
+    result = _job_result(files.scan_folder(folder, progress))
+    add_file_excerpts(result.located, root, ruleset)
+    found = {(place.path, reveal(place.hit.secret)) for place in result.located}
+    result.known_present = [
+        (known.path, known.value) in found or _is_in_file(root, known, ruleset)
+        for known in job.known.standing
     ]
-    brought.is_complete = not brought.gaps
-    return brought
+    result.is_complete = not result.gaps
+    return result
 
 
-def _in_file(root: Path, one: Standing, ruleset: RuleSet) -> bool:
-    """Tell whether a file still holds a value; where that cannot be said, it does."""
-    return any(_file_holds(root / os.fsdecode(path), one.value, ruleset) for path in files_of(one.path))
+def _is_in_file(root: Path, known: Standing, ruleset: RuleSet) -> bool:
+    """Whether the file of a known secret still contains its value; True if that is unknown."""
+    return any(
+        _file_contains(root / os.fsdecode(path), known.value, ruleset) for path in files_of(known.path)
+    )
 
 
-def _file_holds(path: Path, value: str | None, ruleset: RuleSet) -> bool:
+def _file_contains(path: Path, value: str | None, ruleset: RuleSet) -> bool:
+    """Whether the file contains the value; True if the file cannot be read or `value` is not stored."""
     try:
         with path.open("rb") as file:
-            content = file.read(_READ + 1)
+            content = file.read(_MAX_CHECKED_BYTES + 1)
     except FileNotFoundError:
         return False
     except OSError:
         return True
-    return value is None or len(content) > _READ or holds(ruleset, content, value)
+    return value is None or len(content) > _MAX_CHECKED_BYTES or holds(ruleset, content, value)
 
 
-def _size(repository: Repository) -> int:
+def _pack_bytes(repository: Repository) -> int:
+    """Return the total size of the repository's packs."""
     return sum(
         pack.stat().st_size for folder in repository.objects for pack in (folder / "pack").glob("*.pack")
     )
 
 
-def _digest(refs: dict[bytes, bytes]) -> str:
+def _refs_digest(refs: dict[bytes, bytes]) -> str:
+    """Return a digest of all refs and the objects that they point to."""
     return hashlib.sha256(b"".join(b"%s %s\n" % entry for entry in sorted(refs.items()))).hexdigest()
 
 
-def _brought(outcome: ScanOutcome, add_excerpts: Callable[[list[LocatedHit]], None]) -> JobResult:
-    located = [one for one in outcome.located if not one.unreachable]
-    add_excerpts(located)
+def _job_result(outcome: ScanOutcome) -> JobResult:
+    """Return the outcome of a scan as a JobResult, without the hits that no ref reaches."""
+    located = [place for place in outcome.located if not place.unreachable]
     return JobResult(located, outcome.gaps, outcome.files, outcome.size, outcome.commits)
 
 
-# --- how it travels between processes: a Secret refuses to be serialised
+# --- The result as it is sent between processes: a Secret refuses to be pickled.
 
-Place = tuple[
-    bytes | None, tuple[str, str | None, int | None] | None, bool, int | None, set[bytes], Excerpt | None
-]
-JobResultWire = tuple[SerializedResult, list[Place], JobResult]
+# path, origin, at_tip, current_line, blobs and excerpt of a LocatedHit
+_SerializedPlace = tuple[bytes | None, CommitInfo | None, bool, int | None, set[bytes], Excerpt | None]
+SerializedJobResult = tuple[SerializedResult, list[_SerializedPlace], JobResult]
 
 
-def pack(brought: JobResult) -> JobResultWire:
-    found = serialize_result(ScanResult([("", one.hit) for one in brought.located]))
+def serialize_job_result(result: JobResult) -> SerializedJobResult:
+    """Convert a result to a form that can be pickled; its `located` list is moved out of it."""
+    hits = serialize_result(ScanResult([("", place.hit) for place in result.located]))
     places = [
-        (one.path, _told(one.origin), one.at_tip, one.current_line, one.blobs, one.excerpt)
-        for one in brought.located
+        (place.path, place.origin, place.at_tip, place.current_line, place.blobs, place.excerpt)
+        for place in result.located
     ]
-    brought.located = []
-    return found, places, brought
+    result.located = []
+    return hits, places, result
 
 
-def _told(origin: CommitInfo | None) -> tuple[str, str | None, int | None] | None:
-    return (origin.commit, origin.author, origin.at) if origin else None
-
-
-def unpack(wire: JobResultWire, ruleset: RuleSet) -> JobResult:
-    hits = deserialize_result(wire[0], ruleset.rules).hits
-    for (_, hit), (path, origin, at_tip, current_line, blobs, excerpt) in zip(hits, wire[1], strict=True):
-        place = LocatedHit(
-            hit,
-            path,
-            CommitInfo(*origin) if origin else None,
-            at_tip,
-            current_line,
-            blobs=blobs,
-            excerpt=excerpt,
+def deserialize_job_result(serialized: SerializedJobResult, ruleset: RuleSet) -> JobResult:
+    """Restore the result that `serialize_job_result` converted."""
+    serialized_hits, places, result = serialized
+    hits = deserialize_result(serialized_hits, ruleset.rules).hits
+    for (_, hit), (path, origin, at_tip, current_line, blobs, excerpt) in zip(hits, places, strict=True):
+        result.located.append(
+            LocatedHit(hit, path, origin, at_tip, current_line, blobs=blobs, excerpt=excerpt)
         )
-        wire[2].located.append(place)
-    return wire[2]
+    return result

@@ -1,1 +1,1 @@
-"""Everything that a web site serves."""
+"""Crawl web sites."""
