@@ -1,4 +1,4 @@
-"""What people type (a note, a name) without the credentials in it: those of the account's findings, and any that the rules recognise."""
+"""Mask credentials in texts that users type, such as notes and names."""
 
 import asyncio
 import re
@@ -17,60 +17,66 @@ from outcrop.store.db import Connection
 from outcrop.store.findings import table
 from outcrop.store.keyring import Keyring
 
-_PATIENCE = 0.5  # seconds after the first text within which the rules are waited for
-_AROUND = "\"'`<>()[]{}.,;:!?*„“”‚‘’«»"  # what stands around a word and is not of it
-_PARTS = re.compile(r"[\s\"'`<>()\[\]{},;=|&]+|:(?=\S)")
-_DRAWN = re.compile(
-    r"\b(?=\w*[0-9])(?=\w*[A-Z])(?=\w*[a-z])\w{20,}\b", re.ASCII
-)  # names of tickets have no small letters
+_RULES_TIMEOUT = 0.5  # seconds after the first text; later texts do not wait for the rules
+_PUNCTUATION = "\"'`<>()[]{}.,;:!?*„“”‚‘’«»"  # stripped from both ends of a word
+_WORD_SEPARATORS = re.compile(r"[\s\"'`<>()\[\]{},;=|&]+|:(?=\S)")
+# At least 20 characters with a digit and letters of both cases. Ticket names have no small letters.
+_RANDOM_TOKEN = re.compile(r"\b(?=\w*[0-9])(?=\w*[A-Z])(?=\w*[a-z])\w{20,}\b", re.ASCII)
 
 log = structlog.get_logger()
 
 
 class NoteCleaner:
-    """Loads the rules when the first text comes: most processes never get one, and compiling them takes seconds where nobody has yet."""
+    """Masks credentials in users' texts.
+
+    The rules are loaded when the first text arrives: most processes get none, and compiling takes seconds.
+    """
 
     def __init__(self, load: Callable[[], RuleSet]) -> None:
         self._load = load
         self._loading: asyncio.Task[RuleSet] | None = None
-        self._until = 0.0
+        self._deadline = 0.0
 
     async def clean(self, db: Connection, keys: Keyring, account_id: int, text: str) -> MaskedText:
-        """Mask in a text whatever is a credential of the account, or looks like one."""
-        text = await _without_known(db, keys, account_id, text)
-        ruleset = await self._ruleset()
-        # While there are no rules yet, only what nobody would take for a word or a number of a ticket is masked.
-        return MaskedText(_DRAWN.sub(MASK, text) if ruleset is None else mask_text(ruleset, text))
+        """Mask the credentials of the account's findings in a text, and those that the rules detect."""
+        text = await _mask_known(db, keys, account_id, text)
+        ruleset = await self._wait_for_ruleset()
+        return MaskedText(_RANDOM_TOKEN.sub(MASK, text) if ruleset is None else mask_text(ruleset, text))
 
     async def clean_note(
         self, db: Connection, keys: Keyring, account_id: int, note: str | None
     ) -> MaskedText | None:
+        """Mask the credentials in a note and cut it to the length that is stored."""
         return None if note is None else cut_note(await self.clean(db, keys, account_id, note))
 
-    async def _ruleset(self) -> RuleSet | None:
+    async def _wait_for_ruleset(self) -> RuleSet | None:
+        """Return the rules; None if they are not loaded in time or cannot be loaded."""
         if self._loading is None:
             self._loading = asyncio.create_task(asyncio.to_thread(self._load))
-            self._until = monotonic() + _PATIENCE
+            self._deadline = monotonic() + _RULES_TIMEOUT
         try:
-            return await asyncio.wait_for(asyncio.shield(self._loading), self._until - monotonic())
+            return await asyncio.wait_for(asyncio.shield(self._loading), self._deadline - monotonic())
         except TimeoutError:
             return None
-        except (OutcropError, OSError) as error:  # the operator's own, which may be mended meanwhile
-            log.error("rules_not_loaded", error=str(error))  # noqa: TRY400 - what is wrong with them is all in its words
-            self._loading = None
+        except (OutcropError, OSError) as error:
+            log.error("rules_not_loaded", error=str(error))  # noqa: TRY400 - the message says it all
+            self._loading = None  # the operator may correct the rules meanwhile, so the next text tries again
             return None
 
 
-async def _without_known(db: Connection, keys: Keyring, account_id: int, text: str) -> str:
-    """Mask the credentials of the account's findings that stand in a text as words, whatever the rules would say of them."""
-    words = {keys.compute_fingerprint(word): word for word in map(Secret, _words(text))}
-    known = await table.select_secret_types(db, account_id, list(words)) if words else {}
-    for fingerprint, type_ in sorted(known.items(), key=lambda one: -len(reveal(words[one[0]]))):
+async def _mask_known(db: Connection, keys: Keyring, account_id: int, text: str) -> str:
+    """Mask the words of a text that are credentials of the account's findings, longest first."""
+    words = {keys.compute_fingerprint(word): word for word in map(Secret, _candidate_words(text))}
+    types = await table.select_secret_types(db, account_id, list(words)) if words else {}
+    for fingerprint, type_ in sorted(types.items(), key=lambda item: -len(reveal(words[item[0]]))):
         text = Secret(reveal(words[fingerprint]), mask_all=is_password(type_)).masked_within(text)
     return text
 
 
-def _words(text: str) -> Iterator[str]:
-    for written in {text, unquote(text)}:
-        for word in {*written.split(), *_PARTS.split(written)}:
-            yield from {one for one in (word, word.strip(_AROUND)) if len(one) >= MIN_LENGTH_TO_MASK_IN_TEXT}
+def _candidate_words(text: str) -> Iterator[str]:
+    """Yield the words of a text that are long enough for a credential, with and without punctuation."""
+    for spelling in {text, unquote(text)}:
+        for word in {*spelling.split(), *_WORD_SEPARATORS.split(spelling)}:
+            for candidate in {word, word.strip(_PUNCTUATION)}:
+                if len(candidate) >= MIN_LENGTH_TO_MASK_IN_TEXT:
+                    yield candidate

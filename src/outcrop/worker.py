@@ -1,4 +1,4 @@
-"""The worker: runs that wait, events that go out, schedules that are due, and what has to happen without anyone asking for it."""
+"""Run the worker: queued jobs, webhook deliveries and periodic tasks, until it is stopped."""
 
 import asyncio
 import logging
@@ -24,10 +24,10 @@ from outcrop.services.pipeline.context import RunContext, now
 from outcrop.services.pipeline.enqueue import PLAN_TASK, SCAN_SOURCE_TASK, VALIDATE_TASK
 from outcrop.services.pipeline.maintenance import (
     erase_secrets,
-    pick_up_orphans,
-    pick_up_stalled,
-    start_due,
-    turn_stale,
+    mark_stale,
+    requeue_stalled_jobs,
+    resume_orphaned_runs,
+    start_due_runs,
 )
 from outcrop.services.pipeline.plan import plan_run
 from outcrop.services.pipeline.revalidate import revalidate_due, run_requested_validation
@@ -43,22 +43,22 @@ from outcrop.store.runs import jobs
 from outcrop.validation.engine import ValidationMode, Validator
 from outcrop.validation.issuer import MAX_CONCURRENT_CHECKS, MAX_CONNECTIONS
 
-FOLD_EVERY = 2.0  # seconds; a list sums a few more rows meanwhile
-_SCHEDULE_EVERY, _HOUR = 15.0, 3_600.0
-_PATIENCE = 4.0  # seconds that a job gets to end by itself when the worker is told to stop
-_GRACE = 2.0  # seconds that giving it back gets then
-_ASKED_AT_ONCE = 4
-_PAUSE = 2.0
-_LONGEST_WAIT = 60  # seconds before a job that failed is done again
+FOLD_EVERY = 2.0  # seconds; until then, listing findings has a few more rollup rows to add up
+_SCHEDULE_EVERY, _HOUR = 15.0, 3_600.0  # seconds
+_JOB_STOP_TIMEOUT = 4.0  # seconds in which a running job may end when the worker is stopped
+_RELEASE_TIMEOUT = 2.0  # seconds in which a cancelled job returns its source to the queue
+_CONCURRENT_REQUESTS = 4  # jobs that a user waits for
+_RECONNECT_PAUSE = 2.0  # seconds
+_MAX_RETRY_DELAY = 60  # seconds
 
 log = structlog.get_logger()
 
 
 @asynccontextmanager
 async def open_run_context(settings: Settings, runtime: Runtime, jobs: int) -> AsyncIterator[RunContext]:
-    """Open what a run works with: rules, child processes, a client."""
+    """Load the rules and open the process pool and the HTTP clients that scan runs need."""
     async with AsyncExitStack() as stack:
-        # An errand keeps one thread waiting; a name that is looked up, or a page that is read, must not wait for it.
+        # Each running repository job blocks one thread. DNS lookups and scans of web pages need others.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(jobs + 8))
         egress = Egress.from_settings(settings)
         cache = cache_folder()
@@ -92,158 +92,176 @@ async def open_run_context(settings: Settings, runtime: Runtime, jobs: int) -> A
 async def work(
     runtime: Runtime, settings: Settings, stop: asyncio.Event, *, jobs: int, dead_after: float
 ) -> None:
-    """Work until told to stop; a database that is away is waited for."""
-    logging.getLogger("procrastinate").setLevel(
-        logging.CRITICAL
-    )  # what it has to tell is told here, without a traceback
-    async with open_run_context(settings, runtime, jobs) as tools:
-        chores = [
-            _every(FOLD_EVERY, stop, lambda: _fold(runtime)),
-            _every(_SCHEDULE_EVERY, stop, lambda: start_due(tools)),
-            _every(dead_after / 2, stop, lambda: pick_up_stalled(tools, dead_after=dead_after)),
-            _every(dead_after / 2, stop, lambda: pick_up_orphans(tools)),
-            _every(_HOUR, stop, lambda: revalidate_due(tools)),
-            _every(_HOUR, stop, lambda: rescore_outdated(tools)),
-            _every(_HOUR, stop, lambda: turn_stale(tools, after=timedelta(days=settings.stale_after_days))),
-            _every(_HOUR, stop, lambda: erase_secrets(tools)),
-            _every(_HOUR, stop, lambda: delete_old_deliveries(runtime.pool)),
-            _every(_HOUR, stop, lambda: _sweep(runtime)),
+    """Work until `stop` is set; while the database is unavailable, wait for it.
+
+    Run `jobs` sources at once. A worker without a sign of life for `dead_after` seconds counts as dead.
+    """
+    # Failures are logged here, without tracebacks, whose texts may contain credentials.
+    logging.getLogger("procrastinate").setLevel(logging.CRITICAL)
+    async with open_run_context(settings, runtime, jobs) as context:
+        stale_after = timedelta(days=settings.stale_after_days)
+        periodic = [
+            asyncio.create_task(_run_every(seconds, stop, task))
+            for seconds, task in (
+                (FOLD_EVERY, lambda: _fold_rollups(runtime)),
+                (_SCHEDULE_EVERY, lambda: start_due_runs(context)),
+                (dead_after / 2, lambda: requeue_stalled_jobs(context, dead_after=dead_after)),
+                (dead_after / 2, lambda: resume_orphaned_runs(context)),
+                (_HOUR, lambda: revalidate_due(context)),
+                (_HOUR, lambda: rescore_outdated(context)),
+                (_HOUR, lambda: mark_stale(context, after=stale_after)),
+                (_HOUR, lambda: erase_secrets(context)),
+                (_HOUR, lambda: delete_old_deliveries(runtime.pool)),
+                (_HOUR, lambda: _delete_expired_sessions(runtime)),
+            )
         ]
-        courier = DeliveryWorker(runtime.pool, runtime.keys, PostClient(tools.egress).post)
-        lasting = [
-            asyncio.create_task(work) for work in (_jobs(runtime, tools, stop, dead_after), courier.run(stop))
+        deliveries = DeliveryWorker(runtime.pool, runtime.keys, PostClient(context.egress).post)
+        # Jobs and deliveries end by themselves when `stop` is set.
+        main_tasks = [
+            asyncio.create_task(_run_jobs(runtime, context, stop, dead_after)),
+            asyncio.create_task(deliveries.run(stop)),
         ]
-        tasks = [asyncio.create_task(chore) for chore in chores]
-        told = asyncio.create_task(stop.wait())
-        await asyncio.wait({told, *tasks, *lasting}, return_when=asyncio.FIRST_COMPLETED)
-        # A chore is one transaction, which is undone: a database that is away keeps nobody from stopping.
-        for task in [told, *tasks]:
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait({stopped, *periodic, *main_tasks}, return_when=asyncio.FIRST_COMPLETED)
+        # A periodic task is one transaction, which is rolled back, so an unavailable database delays no stop.
+        for task in [stopped, *periodic]:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*lasting)
+        await asyncio.gather(*periodic, return_exceptions=True)
+        await asyncio.gather(*main_tasks)
 
 
-async def _every(seconds: float, stop: asyncio.Event, chore: Callable[[], Awaitable[object]]) -> None:
+# --- periodic tasks
+
+
+async def _run_every(seconds: float, stop: asyncio.Event, task: Callable[[], Awaitable[object]]) -> None:
+    """Run a task every so many seconds until `stop` is set; log its failures and go on."""
     while not stop.is_set():
         try:
-            if done := await chore():
-                log.debug("chore_done", done=done)
+            if count := await task():
+                log.debug("periodic_task_done", count=count)
         except UNAVAILABLE as error:
             log.warning("database_unavailable", error=type(error).__name__)
-        except Exception as error:  # one chore that fails keeps none of the others from being done
-            log.exception("chore_failed", error=type(error).__name__)
+        except Exception as error:  # the other tasks still run
+            log.exception("periodic_task_failed", error=type(error).__name__)
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), seconds)
 
 
-async def _fold(runtime: Runtime) -> int:
+async def _fold_rollups(runtime: Runtime) -> int:
     async with runtime.pool.connection() as db:
         return await rollups.fold_deltas(db)
 
 
-async def _sweep(runtime: Runtime) -> int:
+async def _delete_expired_sessions(runtime: Runtime) -> int:
     async with runtime.pool.connection() as db:
         return await sessions.delete_expired(db, now=now())
 
 
-async def _jobs(runtime: Runtime, tools: RunContext, stop: asyncio.Event, dead_after: float) -> None:
-    """Take jobs until told to stop; what cannot be given back in time is found out by the others."""
-    told = asyncio.create_task(stop.wait())
+# --- jobs
+
+
+async def _run_jobs(runtime: Runtime, context: RunContext, stop: asyncio.Event, dead_after: float) -> None:
+    """Run queued jobs until `stop` is set; reconnect when the connection to the queue is lost.
+
+    A job that cannot return its source in time is requeued by another worker later.
+    """
+    stopped = asyncio.create_task(stop.wait())
     while not stop.is_set():
-        taking = asyncio.create_task(_take_jobs(_app(runtime.url, tools), tools.jobs, dead_after))
-        await asyncio.wait({taking, told}, return_when=asyncio.FIRST_COMPLETED)
+        queues = asyncio.create_task(_run_queues(_build_app(runtime.url, context), context.jobs, dead_after))
+        await asyncio.wait({queues, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if stop.is_set():
-            taking.cancel()
-            await asyncio.wait({taking}, timeout=_PATIENCE + _GRACE)
+            queues.cancel()
+            await asyncio.wait({queues}, timeout=_JOB_STOP_TIMEOUT + _RELEASE_TIMEOUT)
             return
         try:
-            taking.result()
-            log.warning("queue_lost")  # the connection that tells of new jobs
+            queues.result()
+            log.warning("queue_lost")  # the connection that is notified of new jobs
         except (procrastinate.exceptions.ConnectorException, *UNAVAILABLE) as error:
             log.warning("database_unavailable", error=type(error).__name__)
         with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), _PAUSE)
+            await asyncio.wait_for(stop.wait(), _RECONNECT_PAUSE)
 
 
-async def _take_jobs(app: procrastinate.App, jobs_at_once: int, dead_after: float) -> None:
-    """Take jobs as they come, as many at once as there are child processes; what a person waits for is not behind them."""
+async def _run_queues(app: procrastinate.App, max_jobs: int, dead_after: float) -> None:
+    """Run the jobs of both queues as they arrive: `max_jobs` scans and a few users' requests at once."""
     async with app.open_async():
-        at_once = {
-            jobs.QUEUE: jobs_at_once + 1,
-            jobs.INTERACTIVE_QUEUE: _ASKED_AT_ONCE,
-        }  # a plan mostly waits for the host
+        # One more than `max_jobs`, because a plan mostly waits for the code host.
+        concurrency = {jobs.QUEUE: max_jobs + 1, jobs.INTERACTIVE_QUEUE: _CONCURRENT_REQUESTS}
         workers = [
             asyncio.create_task(
                 app.run_worker_async(
                     queues=[queue],
-                    concurrency=most,
+                    concurrency=limit,
                     delete_jobs="always",
                     install_signal_handlers=False,
                     update_heartbeat_interval=dead_after / 4,
                     stalled_worker_timeout=dead_after,
-                    shutdown_graceful_timeout=_PATIENCE,
+                    shutdown_graceful_timeout=_JOB_STOP_TIMEOUT,
                     fetch_job_polling_interval=1.0,
                 )
             )
-            for queue, most in at_once.items()
+            for queue, limit in concurrency.items()
         ]
         try:
             ended, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_COMPLETED)
-            for one in ended:
-                one.result()
+            for worker in ended:
+                worker.result()
         finally:
-            for one in workers:
-                one.cancel()
+            for worker in workers:
+                worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
 
 
-class _Again(procrastinate.BaseRetryStrategy):
-    """However often: how many times a source may be tried is counted where it is taken, and being told to stop is no try."""
+class _RetryAlways(procrastinate.BaseRetryStrategy):
+    """Retries without limit: `claim_source` counts the attempts, and a cancelled one does not count."""
 
     def get_retry_decision(
         self, *, exception: BaseException, job: procrastinate.jobs.Job
     ) -> procrastinate.RetryDecision:
-        wait = (
-            0 if isinstance(exception, asyncio.CancelledError) else min(2 * (job.attempts + 1), _LONGEST_WAIT)
-        )
-        return procrastinate.RetryDecision(retry_in={"seconds": wait})
+        """Return the delay: none for a cancelled job, two seconds more for each attempt of a failed one."""
+        is_cancelled = isinstance(exception, asyncio.CancelledError)
+        delay = 0 if is_cancelled else min(2 * (job.attempts + 1), _MAX_RETRY_DELAY)
+        return procrastinate.RetryDecision(retry_in={"seconds": delay})
 
 
-def _app(url: str, tools: RunContext) -> procrastinate.App:
-    # A database that is away is found out soon: whoever waits for a connection cannot be told to stop.
+def _build_app(url: str, context: RunContext) -> procrastinate.App:
+    """Return the procrastinate app with the tasks of the pipeline."""
+    # A task that waits for a connection cannot be stopped, so the timeout is short.
     app = procrastinate.App(
-        connector=procrastinate.PsycopgConnector(conninfo=url, min_size=1, max_size=6, timeout=_GRACE)
+        connector=procrastinate.PsycopgConnector(
+            conninfo=url, min_size=1, max_size=6, timeout=_RELEASE_TIMEOUT
+        )
     )
 
-    @app.task(name=PLAN_TASK, retry=_Again())
+    @app.task(name=PLAN_TASK, retry=_RetryAlways())
     async def plan(account_id: int, scan_id: str) -> None:
-        with _told(scan=scan_id):
-            await plan_run(tools, account_id, UUID(scan_id))
+        with _log_failure(scan=scan_id):
+            await plan_run(context, account_id, UUID(scan_id))
 
-    @app.task(name=SCAN_SOURCE_TASK, retry=_Again())
-    async def look(account_id: int, scan_id: str, source: str) -> None:
-        with _told(scan=scan_id):
-            await scan_source(tools, account_id, UUID(scan_id), source)
+    @app.task(name=SCAN_SOURCE_TASK, retry=_RetryAlways())
+    async def scan(account_id: int, scan_id: str, source: str) -> None:
+        with _log_failure(scan=scan_id):
+            await scan_source(context, account_id, UUID(scan_id), source)
 
-    @app.task(name=VALIDATE_TASK, retry=_Again())
+    @app.task(name=VALIDATE_TASK, retry=_RetryAlways())
     async def validate(account_id: int, finding_id: str, by: str) -> None:
-        with _told(finding=finding_id):
-            await run_requested_validation(tools, account_id, UUID(finding_id), by=by)
+        with _log_failure(finding=finding_id):
+            await run_requested_validation(context, account_id, UUID(finding_id), by=by)
 
     return app
 
 
 @contextmanager
-def _told(**about: str) -> Iterator[None]:
-    """Log what makes a job fail: its kind and where, for its text could hold a credential."""
+def _log_failure(**fields: str) -> Iterator[None]:
+    """Log the type and place of an exception in the body; its text may contain a credential."""
     try:
         yield
     except Exception as error:
         if isinstance(error, UNAVAILABLE):
-            log.warning("database_unavailable", error=type(error).__name__, **about)
+            log.warning("database_unavailable", error=type(error).__name__, **fields)
         else:
             frame = traceback.extract_tb(error.__traceback__)[-1]
             log.error(  # noqa: TRY400
-                "job_failed", error=type(error).__name__, at=f"{frame.filename}:{frame.lineno}", **about
+                "job_failed", error=type(error).__name__, at=f"{frame.filename}:{frame.lineno}", **fields
             )
         raise

@@ -45,7 +45,7 @@ def test_a_finding_that_is_not_there(outcrop, finding):
         (("validate", "--account", "acme", "--finding", "7"), "outcrop: '7' is no id of a finding\n"),
         (
             ("validate", "--account", "acme", "--finding", finding),
-            "outcrop: no rule says how to ask about its credential\n",
+            "outcrop: no rule says how to validate its credential\n",
         ),
     ):
         ran = outcrop(*arguments, OUTCROP_VALIDATE="safe")
@@ -69,7 +69,7 @@ def test_either_a_type_or_a_finding_is_given(outcrop, arguments):
 
 def test_switched_off_nothing_is_asked_and_that_is_told(outcrop, finding):
     ran = outcrop("validate", "--account", "acme", "--finding", finding, OUTCROP_VALIDATE="off")
-    assert (ran.code, ran.err) == (2, "outcrop: asking issuers is switched off: OUTCROP_VALIDATE=off\n")
+    assert (ran.code, ran.err) == (2, "outcrop: validation is switched off: OUTCROP_VALIDATE=off\n")
 
 
 def test_from_a_run_to_another_verdict(outcrop, tmp_path):

@@ -136,7 +136,7 @@ def test_names_are_masked_and_a_view_that_looks_for_a_credential_is_not_saved(
 def test_without_rules_yet_what_looks_drawn_is_masked(
     backend: Backend, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outcrop.notes._PATIENCE", 0.2)
+    monkeypatch.setattr("outcrop.notes._RULES_TIMEOUT", 0.2)
     go = threading.Event()
 
     def slowly() -> RuleSet:

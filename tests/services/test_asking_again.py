@@ -16,7 +16,7 @@ from outcrop.domain.errors import BadInputError, NotFoundError, OperatorError
 from outcrop.net.http import open_http
 from outcrop.services.pipeline.context import RunContext, now
 from outcrop.services.pipeline.enqueue import request_validation
-from outcrop.services.pipeline.maintenance import ERASED_AFTER, erase_secrets
+from outcrop.services.pipeline.maintenance import ERASE_AFTER, erase_secrets
 from outcrop.services.pipeline.revalidate import revalidate_due, revalidate_finding
 from outcrop.validation.engine import ValidationMode, Validator
 from tests.support.issuer import Issuer, Play, issuer
@@ -138,7 +138,7 @@ def work_off(pipeline: Pipeline, tools: RunContext) -> None:
     """Take jobs as a worker does until none is left."""
 
     async def work() -> None:
-        taking = asyncio.create_task(worker._take_jobs(worker._app(pipeline.url, tools), 1, 20))
+        taking = asyncio.create_task(worker._run_queues(worker._build_app(pipeline.url, tools), 1, 20))
         for _ in range(400):
             if not waiting(pipeline):
                 break
@@ -271,9 +271,9 @@ def has_box(pipeline: Pipeline, account: Account) -> bool:
 @pytest.mark.parametrize(
     ("status", "ago", "erased"),
     [
-        ("false_positive", ERASED_AFTER + timedelta(hours=1), True),
-        ("customer_restricted", ERASED_AFTER + timedelta(hours=1), True),
-        ("false_positive", ERASED_AFTER - timedelta(hours=1), False),
+        ("false_positive", ERASE_AFTER + timedelta(hours=1), True),
+        ("customer_restricted", ERASE_AFTER + timedelta(hours=1), True),
+        ("false_positive", ERASE_AFTER - timedelta(hours=1), False),
         ("stale", timedelta(days=400), False),
         ("active", timedelta(days=400), False),
     ],

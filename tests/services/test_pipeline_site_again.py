@@ -11,7 +11,7 @@ import pytest
 
 from outcrop.domain.target import TargetKind
 from outcrop.net.guard import Egress
-from outcrop.services.pipeline.maintenance import turn_stale
+from outcrop.services.pipeline.maintenance import mark_stale
 from outcrop.sources.web.crawl import CrawlOptions
 from tests.support.pipeline import token
 from tests.support.site_runs import Gate, SiteRuns, linked, served, site_spec, whys
@@ -168,7 +168,7 @@ def test_stale_finding_that_is_served_unlinked_is_active_again(pipeline, site):
         "UPDATE findings SET last_seen_at = last_seen_at - interval '40 days' WHERE account_id = %s",
         site.account.id,
     )
-    pipeline.wait(turn_stale(pipeline.tools, after=timedelta(days=30)))
+    pipeline.wait(mark_stale(pipeline.tools, after=timedelta(days=30)))
     assert site.finding["status"] == "stale"
     site.host.routes["/"] = page("no links")
     site.scan()

@@ -553,9 +553,9 @@ def test_a_look_that_is_stopped_between_two_batches_goes_on_and_counts_once(
     pipeline: Pipeline, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec, _ = one_repository(pipeline, {f"{number}.txt": token(number) for number in range(5)})
-    monkeypatch.setattr(recording, "BATCH", 2)
+    monkeypatch.setattr(recording, "BATCH_SIZE", 2)
     run_id, (source,) = pipeline.planned(account, spec)
-    real, batches = recording._record, 0
+    real, batches = recording._record_batch, 0
 
     async def stops(*arguments: Any) -> None:
         nonlocal batches
@@ -564,7 +564,7 @@ def test_a_look_that_is_stopped_between_two_batches_goes_on_and_counts_once(
             raise asyncio.CancelledError
         await real(*arguments)
 
-    monkeypatch.setattr(recording, "_record", stops)
+    monkeypatch.setattr(recording, "_record_batch", stops)
     with pytest.raises(asyncio.CancelledError):
         pipeline.look(account, run_id, source)
     halfway = pipeline.told(account, run_id)

@@ -23,8 +23,13 @@ from outcrop.services import accounts
 from outcrop.services import targets as target_service
 from outcrop.services.pipeline import plan
 from outcrop.services.pipeline.context import MAX_ATTEMPTS, RunContext, now
-from outcrop.services.pipeline.enqueue import defer, start_run
-from outcrop.services.pipeline.maintenance import pick_up_orphans, pick_up_stalled, start_due, turn_stale
+from outcrop.services.pipeline.enqueue import enqueue_source, start_run
+from outcrop.services.pipeline.maintenance import (
+    mark_stale,
+    requeue_stalled_jobs,
+    resume_orphaned_runs,
+    start_due_runs,
+)
 from outcrop.services.pipeline.run_source import scan_source
 from outcrop.settings import Settings
 from outcrop.sources.resolve_target import ScanSource
@@ -121,7 +126,7 @@ def start(backend: Backend, tenant: Tenant, *sources: str, **given: Any) -> UUID
                 db, tenant.account.id, run.id, [(source, asdict(SOURCE)) for source in sources]
             )
             for source in sources if "foreground" not in given else ():
-                await defer(db, tenant.account.id, run.id, source)
+                await enqueue_source(db, tenant.account.id, run.id, source)
         return run.id
 
     return backend.run(work)
@@ -146,14 +151,14 @@ def job_states(backend: Backend) -> list[str]:
 def test_a_due_target_starts_one_run_however_many_ask_at_once(backend: Backend, tenant: Tenant) -> None:
     due = now() - timedelta(minutes=1)
     target = add_target(backend, tenant, Schedule.DAILY, due)
-    assert sum(keep(backend, *[start_due] * 8)) == 1
+    assert sum(keep(backend, *[start_due_runs] * 8)) == 1
     ((status, trigger, name, target_id),) = backend.sql(
         "SELECT status, trigger, target, target_id FROM scans WHERE account_id = %s", tenant.account.id
     )
     assert (status, trigger, name, target_id) == ("queued", "schedule", "https://shop.example/", target.id)
     assert job_states(backend) == ["todo"]
     assert next_run(backend, target) == due + DAY
-    assert keep(backend, start_due) == [0], "and not again before its time"
+    assert keep(backend, start_due_runs) == [0], "and not again before its time"
 
 
 @pytest.mark.parametrize(
@@ -165,7 +170,7 @@ def test_after_a_missed_week_there_is_one_run_and_the_next_is_in_step(
 ) -> None:
     due = now() - 7 * DAY - timedelta(minutes=7)
     target = add_target(backend, tenant, schedule, due)
-    assert keep(backend, start_due) == [1]
+    assert keep(backend, start_due_runs) == [1]
     then = next_run(backend, target)
     assert then is not None
     assert timedelta() < then - now() <= every
@@ -178,11 +183,11 @@ def test_a_run_that_is_under_way_is_not_doubled(backend: Backend, tenant: Tenant
         run = replace(make_scan(status=status), id=uuid4())
         backend.run(lambda db, run=run: scans.insert(db, tenant.account.id, run, target_id=target.id))
         backend.sql("UPDATE targets SET next_run_at = %s WHERE id = %s", before := now(), target.id)
-        assert keep(backend, start_due) == [0]
+        assert keep(backend, start_due_runs) == [0]
         assert next_run(backend, target) == before + timedelta(hours=1), "its turn has passed"
         backend.sql("UPDATE scans SET finished_at = now(), status = 'completed' WHERE id = %s", run.id)
     backend.sql("UPDATE targets SET next_run_at = %s WHERE id = %s", now(), target.id)
-    assert keep(backend, start_due) == [1]
+    assert keep(backend, start_due_runs) == [1]
 
 
 def test_what_is_off_removed_or_of_a_deleted_account_never_starts(backend: Backend, tenant: Tenant) -> None:
@@ -193,7 +198,7 @@ def test_what_is_off_removed_or_of_a_deleted_account_never_starts(backend: Backe
     )
     add_target(backend, gone := backend.tenant(), Schedule.HOURLY, now())
     backend.run(lambda db: accounts.delete_account(db, gone.account.slug))
-    assert keep(backend, start_due) == [0]
+    assert keep(backend, start_due_runs) == [0]
     assert job_states(backend) == []
 
 
@@ -205,7 +210,7 @@ def test_the_jobs_of_a_dead_worker_wait_again_once_and_their_run_says_so(
 ) -> None:
     scan_id = start(backend, tenant, "one", "two")
     fetch_all(backend, heard=timedelta(seconds=30))
-    assert sum(keep(backend, *[lambda tools: pick_up_stalled(tools, dead_after=DEAD_AFTER)] * 4)) == 2
+    assert sum(keep(backend, *[lambda tools: requeue_stalled_jobs(tools, dead_after=DEAD_AFTER)] * 4)) == 2
     assert job_states(backend) == ["todo", "todo"]
     assert tenant.get(f"/scans/{scan_id}").json()["data"]["status"] == "interrupted"
 
@@ -213,7 +218,7 @@ def test_the_jobs_of_a_dead_worker_wait_again_once_and_their_run_says_so(
 def test_the_jobs_of_a_worker_that_is_heard_of_are_left_to_it(backend: Backend, tenant: Tenant) -> None:
     scan_id = start(backend, tenant, "one")
     fetch_all(backend, heard=timedelta())
-    assert keep(backend, lambda tools: pick_up_stalled(tools, dead_after=DEAD_AFTER)) == [0]
+    assert keep(backend, lambda tools: requeue_stalled_jobs(tools, dead_after=DEAD_AFTER)) == [0]
     assert job_states(backend) == ["doing"]
     assert tenant.get(f"/scans/{scan_id}").json()["data"]["status"] == "running"
 
@@ -224,7 +229,7 @@ def test_the_jobs_of_a_worker_that_is_forgotten_wait_again(backend: Backend, ten
     backend.sql(
         "DELETE FROM procrastinate_workers"
     )  # as the next worker does with those that it has not heard of for long
-    assert keep(backend, lambda tools: pick_up_stalled(tools, dead_after=DEAD_AFTER)) == [1]
+    assert keep(backend, lambda tools: requeue_stalled_jobs(tools, dead_after=DEAD_AFTER)) == [1]
     assert job_states(backend) == ["todo"]
 
 
@@ -232,7 +237,7 @@ def test_a_job_of_a_deleted_account_is_nothing_to_do(backend: Backend, tenant: T
     scan_id = start(backend, tenant, "one")
     fetch_all(backend, heard=timedelta(seconds=30))
     backend.run(lambda db: accounts.delete_account(db, tenant.account.slug))
-    assert keep(backend, lambda tools: pick_up_stalled(tools, dead_after=DEAD_AFTER)) == [1]
+    assert keep(backend, lambda tools: requeue_stalled_jobs(tools, dead_after=DEAD_AFTER)) == [1]
     assert backend.run(lambda db: scans.start_run(db, tenant.account.id, scan_id, now=now())) is None
 
 
@@ -265,7 +270,7 @@ def test_an_error_that_nobody_thought_of_is_tried_three_times_and_told_by_its_ki
             look(backend, tenant, scan_id, "https://shop.example")
     look(backend, tenant, scan_id, "https://shop.example")
     run = tenant.get(f"/scans/{scan_id}").json()["data"]
-    assert (run["status"], run["error"]) == ("failed", "looking at it failed (KeyError)")
+    assert (run["status"], run["error"]) == ("failed", "scanning failed (KeyError)")
 
 
 def test_a_look_that_is_told_to_stop_at_any_moment_is_no_try(
@@ -274,10 +279,10 @@ def test_a_look_that_is_told_to_stop_at_any_moment_is_no_try(
     async def stopped(*_: object, **__: object) -> None:
         raise asyncio.CancelledError
 
-    for moment in ("run_source.credential", "run_source.scan_site", "run_source.scans.end_source"):
+    for moment in ("run_source.load_credential", "run_source.scan_site", "plan.scans.finish_source"):
         scan_id = start(backend, tenant, "https://shop.example")
         with monkeypatch.context() as patch:
-            if moment.endswith("end_source"):
+            if moment.endswith("finish_source"):
                 patch.setattr("outcrop.services.pipeline.run_source.scan_site", nothing)
             patch.setattr(f"outcrop.services.pipeline.{moment}", stopped)
             with pytest.raises(asyncio.CancelledError):
@@ -301,7 +306,7 @@ def test_a_source_that_a_host_lists_twice_is_looked_at_once(
         yield SOURCE
 
     monkeypatch.setattr("outcrop.services.pipeline.plan.resolve_target", listed)
-    monkeypatch.setattr("outcrop.services.pipeline.plan.github", lambda *_: None)
+    monkeypatch.setattr("outcrop.services.pipeline.plan.open_github", lambda *_: None)
     for given in ({}, {"foreground": 7}):
         scan_id = start(backend, tenant, **given)
         names = keep(
@@ -331,7 +336,7 @@ def test_a_job_is_done_again_however_often_it_was_stopped_or_failed() -> None:
             task_name="look_at_source",
             attempts=attempts,
         )
-        decision = worker._Again().get_retry_decision(exception=error, job=job)
+        decision = worker._RetryAlways().get_retry_decision(exception=error, job=job)
         assert decision.retry_at is not None
         assert abs((decision.retry_at - datetime.now(UTC)).total_seconds() - wait) < 1
 
@@ -360,11 +365,11 @@ def test_a_chore_that_fails_is_done_again() -> None:
                 stop.set()
             raise RuntimeError("a bug")
 
-        await worker._every(0.01, stop, chore)
+        await worker._run_every(0.01, stop, chore)
 
     with capture_logs() as logs:
         asyncio.run(main())
-    assert [line["event"] for line in logs] == ["chore_failed"] * 3
+    assert [line["event"] for line in logs] == ["periodic_task_failed"] * 3
 
 
 # --- commands that have died
@@ -375,7 +380,7 @@ def test_what_a_dead_command_left_is_given_to_workers_once(backend: Backend, ten
     backend.run(
         lambda db: scans.finish_source(db, tenant.account.id, scan_id, "one", state=scans.SourceState.DONE)
     )
-    assert sum(keep(backend, *[pick_up_orphans] * 4)) == 1
+    assert sum(keep(backend, *[resume_orphaned_runs] * 4)) == 1
     assert backend.sql("SELECT task_name, args ->> 'source' FROM procrastinate_jobs") == [
         ("look_at_source", "two")
     ]
@@ -384,7 +389,7 @@ def test_what_a_dead_command_left_is_given_to_workers_once(backend: Backend, ten
 
 def test_a_dead_commands_plan_is_made_by_a_worker(backend: Backend, tenant: Tenant) -> None:
     start(backend, tenant, foreground=7)
-    assert keep(backend, pick_up_orphans) == [1]
+    assert keep(backend, resume_orphaned_runs) == [1]
     assert backend.sql("SELECT task_name FROM procrastinate_jobs") == [("plan_run",)]
 
 
@@ -393,14 +398,14 @@ def test_a_command_that_lives_keeps_its_run(backend: Backend, tenant: Tenant) ->
     assert backend.settings.database_url is not None
     with psycopg.connect(backend.settings.database_url) as holding:
         holding.execute("SELECT pg_advisory_lock(7)")
-        assert keep(backend, pick_up_orphans) == [0]
-    assert keep(backend, pick_up_orphans) == [1]
+        assert keep(backend, resume_orphaned_runs) == [0]
+    assert keep(backend, resume_orphaned_runs) == [1]
 
 
 def test_a_dead_commands_folder_has_failed(backend: Backend, tenant: Tenant) -> None:
     scan_id = start(backend, tenant, "file:///srv/app", foreground=7)
     backend.sql('UPDATE scans SET spec = spec || \'{"kind": "folder"}\' WHERE id = %s', scan_id)
-    assert keep(backend, pick_up_orphans) == [1]
+    assert keep(backend, resume_orphaned_runs) == [1]
     run = tenant.get(f"/scans/{scan_id}").json()["data"]
     assert (run["status"], run["error"]) == ("failed", "the command that ran it has died")
     assert run["finished_at"] is not None
@@ -423,10 +428,10 @@ def test_findings_that_no_run_has_seen_for_long_are_stale_with_an_audit_line_and
     old, older, young = line(31), line(60), line(29)
     closed = [line(60, status) for status in ("resolved", "false_positive", "customer_restricted")]
     keep(
-        backend, lambda tools: turn_stale(tools, after=10 * DAY)
+        backend, lambda tools: mark_stale(tools, after=10 * DAY)
     )  # what other tests have left in this database
     backend.import_(tenant.account, old, older, young, *closed)
-    assert sum(keep(backend, *[lambda tools: turn_stale(tools, after=30 * DAY)] * 3)) == 2
+    assert sum(keep(backend, *[lambda tools: mark_stale(tools, after=30 * DAY)] * 3)) == 2
     assert [tenant.finding(one["id"])["status"] for one in (old, older, young)] == [
         "stale",
         "stale",
@@ -444,8 +449,8 @@ def test_findings_that_no_run_has_seen_for_long_are_stale_with_an_audit_line_and
     assert sorted(lines) == sorted(("scan", one["id"]) for one in (old, older))
     assert backend.sql("SELECT count(*) FROM outbox WHERE account_id = %s", tenant.account.id) == [(0,)]
     assert tenant.get("/findings", status="stale").json()["meta"]["total"] == 2, "the counts know of it"
-    assert keep(backend, lambda tools: turn_stale(tools, after=30 * DAY)) == [0]
-    assert keep(backend, lambda tools: turn_stale(tools, after=10 * DAY)) == [1]
+    assert keep(backend, lambda tools: mark_stale(tools, after=30 * DAY)) == [0]
+    assert keep(backend, lambda tools: mark_stale(tools, after=10 * DAY)) == [1]
 
 
 # --- the queue's own tables

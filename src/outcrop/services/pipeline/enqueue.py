@@ -1,4 +1,7 @@
-"""What sets workers to work, written in the caller's transaction. It needs nothing of what the work itself needs."""
+"""Write runs and jobs for the workers, in the caller's transaction.
+
+API and portal import this module, so it must not import what the workers need to scan.
+"""
 
 from dataclasses import asdict
 from datetime import datetime
@@ -17,8 +20,9 @@ from outcrop.store.keyring import Keyring
 from outcrop.store.runs import jobs, scans
 from outcrop.store.runs.scans import PLAN_SOURCE
 
+# The names are stored in queued jobs, so they do not change.
 PLAN_TASK, SCAN_SOURCE_TASK, VALIDATE_TASK = "plan_run", "look_at_source", "validate_finding"
-ASKED = "finding.revalidate"  # that a person asked; what came of it is finding.validate
+REVALIDATE_ACTION = "finding.revalidate"  # audit action of the request; its result is `finding.validate`
 
 
 async def start_run(
@@ -32,21 +36,27 @@ async def start_run(
     by: str,
     foreground: int | None = None,
 ) -> ScanRun:
-    """Make a run and, in the same transaction, the job that plans it, unless the caller does it in the foreground."""
+    """Create a run with its audit line and the job that plans it.
+
+    `foreground` is the advisory lock of a caller that runs the scan itself; then no job is written.
+    """
     run = ScanRun(uuid4(), spec.scan_type, ScanStatus.QUEUED, trigger, spec.shown, moment)
     await scans.insert(db, account_id, run, target_id=target_id, spec=asdict(spec), foreground=foreground)
     await scans.add_sources(db, account_id, run.id, [(PLAN_SOURCE, {})])
-    detail = {"trigger": trigger, "target": spec.shown} | (
-        {} if target_id is None else {"target_id": str(target_id)}
-    )
+    detail: dict[str, str] = {"trigger": trigger, "target": spec.shown}
+    if target_id is not None:
+        detail["target_id"] = str(target_id)
     await audit.append(db, account_id, audit.AuditLine(moment, by, "scan.start", str(run.id), detail=detail))
     if foreground is None:
-        await defer(db, account_id, run.id, PLAN_SOURCE)
+        await enqueue_source(db, account_id, run.id, PLAN_SOURCE)
     return run
 
 
-async def defer(db: Connection, account_id: int, scan_id: UUID, source: str) -> None:
-    """Have a worker do one part of a run: its plan, or one of its sources, which nobody else looks at meanwhile."""
+async def enqueue_source(db: Connection, account_id: int, scan_id: UUID, source: str) -> None:
+    """Write the job that plans a run (source PLAN_SOURCE) or scans one of its sources.
+
+    Jobs for the same source of an account share a lock, so only one of them runs at a time.
+    """
     arguments = {"account_id": account_id, "scan_id": str(scan_id)}
     if source == PLAN_SOURCE:
         await jobs.defer_jobs(db, PLAN_TASK, [(f"plan {scan_id}", arguments)])
@@ -66,26 +76,27 @@ async def request_validation(
     by: str,
     moment: datetime,
 ) -> None:
-    """Have a worker ask about a finding's credential, in the caller's transaction; asked for twice meanwhile it is done once.
+    """Write the job that checks a finding's credential, unless one is waiting already.
 
-    The note stands in the history, without the credential.
+    The audit line keeps the note, with the credential masked.
     """
-    stored = await stored_credential(db, account_id, finding_id)
+    stored = await get_stored_credential(db, account_id, finding_id)
     if note is not None:
         secret = keys.open(
             stored.box, account_id, stored.finding_id, mask_all=is_password(stored.secret_type)
         )
         note = cut_note(secret.masked_within(note))
     detail = {} if note is None else {"note": note}
-    await audit.append(db, account_id, audit.AuditLine(moment, by, ASKED, str(finding_id), detail=detail))
+    line = audit.AuditLine(moment, by, REVALIDATE_ACTION, str(finding_id), detail=detail)
+    await audit.append(db, account_id, line)
     lock = f"validate {account_id} {finding_id}"
     if not await jobs.is_queued(db, lock):
         arguments = {"account_id": account_id, "finding_id": str(finding_id), "by": by}
         await jobs.defer_jobs(db, VALIDATE_TASK, [(lock, arguments)], jobs.INTERACTIVE_QUEUE)
 
 
-async def stored_credential(db: Connection, account_id: int, finding_id: UUID) -> StoredCredential:
-    """Give a finding's credential as it is stored, or say why it cannot be asked about."""
+async def get_stored_credential(db: Connection, account_id: int, finding_id: UUID) -> StoredCredential:
+    """Return a finding's encrypted credential; raise if there is no such finding or no credential stored."""
     if (stored := await verdicts.select_credential(db, account_id, finding_id)) is not None:
         return stored
     if await table.select(db, account_id, finding_id) is None:

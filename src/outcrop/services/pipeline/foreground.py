@@ -1,8 +1,9 @@
-"""A whole run in the process that asked for it, with the same steps as a worker takes."""
+"""Run a scan in the calling process, with the same steps as a worker."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from secrets import randbits
+from uuid import UUID
 
 from outcrop.domain.account import Account
 from outcrop.domain.scan import ScanRun, Trigger
@@ -13,44 +14,64 @@ from outcrop.services.pipeline.plan import plan_run
 from outcrop.services.pipeline.run_source import scan_source
 from outcrop.store.runs import scans
 
-_LOOK_EVERY = 0.5  # seconds between two looks at how far it has come
+_PROGRESS_EVERY = 0.5  # seconds between two calls of `on_progress`
 
 
 async def run_in_foreground(
-    tools: RunContext, account: Account, spec: TargetSpec, told: Callable[[ScanRun], None], *, by: str
+    context: RunContext,
+    account: Account,
+    spec: TargetSpec,
+    on_progress: Callable[[ScanRun], None],
+    *,
+    by: str,
 ) -> ScanRun:
-    """Run a target from its beginning to its end. If this process dies, a worker goes on."""
-    key = randbits(63)
-    async with tools.pool.connection() as holding:
-        await scans.lock_foreground(holding, key)
-        async with tools.pool.connection() as db, db.transaction():
+    """Run a scan of a target and return the ended run; `on_progress` gets its current state meanwhile.
+
+    An advisory lock shows that this process is alive. If it dies, a worker continues the run.
+    """
+    lock_key = randbits(63)
+    async with context.pool.connection() as lock_holder:
+        await scans.lock_foreground(lock_holder, lock_key)
+        async with context.pool.connection() as db, db.transaction():
             run = await start_run(
-                db, account.id, spec, trigger=Trigger.CLI, target_id=None, moment=now(), by=by, foreground=key
+                db,
+                account.id,
+                spec,
+                trigger=Trigger.CLI,
+                target_id=None,
+                moment=now(),
+                by=by,
+                foreground=lock_key,
             )
 
-        async def tell() -> None:
-            await asyncio.sleep(_LOOK_EVERY)
-            async with tools.pool.connection() as db:
+        async def report_progress() -> None:
+            await asyncio.sleep(_PROGRESS_EVERY)
+            async with context.pool.connection() as db:
                 if (current := await scans.select(db, account.id, run.id)) is not None:
-                    told(current)
+                    on_progress(current)
 
         try:
-            async with run_periodically(tell):
-                names = await plan_run(tools, account.id, run.id, deferred=False)
-                slots = asyncio.Semaphore(tools.jobs)
-
-                async def look(name: str) -> None:
-                    async with slots:
-                        await scan_source(tools, account.id, run.id, name)
-
-                looks = [asyncio.create_task(look(name)) for name in names]
-                try:
-                    await asyncio.gather(*looks)
-                finally:  # each gives back what it was at before the run is let go
-                    for one in looks:
-                        one.cancel()
-                    await asyncio.gather(*looks, return_exceptions=True)
+            async with run_periodically(report_progress):
+                names = await plan_run(context, account.id, run.id, deferred=False)
+                await _scan_sources(context, account.id, run.id, names)
         finally:
-            await scans.unlock_foreground(holding, key)
-    async with tools.pool.connection() as db:
+            await scans.unlock_foreground(lock_holder, lock_key)
+    async with context.pool.connection() as db:
         return await scans.select(db, account.id, run.id) or run
+
+
+async def _scan_sources(context: RunContext, account_id: int, scan_id: UUID, names: Sequence[str]) -> None:
+    """Scan the sources of a run, `context.jobs` at a time."""
+    slots = asyncio.Semaphore(context.jobs)
+
+    async def scan(name: str) -> None:
+        async with slots:
+            await scan_source(context, account_id, scan_id, name)
+
+    tasks = [asyncio.create_task(scan(name)) for name in names]
+    try:
+        await asyncio.gather(*tasks)
+    finally:  # each task releases its source before the caller releases the run's lock
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

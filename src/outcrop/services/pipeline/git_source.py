@@ -1,7 +1,17 @@
-"""A repository, a gist or a folder: what changed is brought here and read; what is gone from every ref is resolved."""
+"""Scan a repository, a gist or a folder, and resolve the findings that are gone from every ref.
+
+`scan_repository` continues where the last complete scan with the same rules ended:
+
+1. Stop if the host says that nothing was pushed since.
+2. Clone and scan the new commits in a child process (`_run_job`).
+3. FindingRecord the detected secrets (`record.record_secrets`).
+4. Keep or resolve the stored findings that were not detected (`_keep_present`, `_resolve_gone`).
+5. Save the tips of the refs for the next scan.
+"""
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,15 +23,17 @@ from outcrop.domain.place import identity, line_address
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret, reveal
 from outcrop.services.pipeline.context import RunContext, SourceKey, SourceReport, now, run_periodically
-from outcrop.services.pipeline.github_access import github
+from outcrop.services.pipeline.github_access import open_github
 from outcrop.services.pipeline.masking import SecretMasker
 from outcrop.services.pipeline.record import (
     DetectedSecret,
     ScanCoverage,
-    opened_path,
-    record,
-    reopen,
-    resolve_gone,
+    count_as_seen,
+    open_path,
+    open_value,
+    record_secrets,
+    reopen_finding,
+    resolve_finding,
 )
 from outcrop.sources.git.clone import Remote
 from outcrop.sources.git.scan import Known
@@ -34,248 +46,325 @@ from outcrop.store.runs import scans, sources
 from outcrop.store.runs.sources import SourceCheckpoint, StoredFinding
 
 _OPEN = {Status.ACTIVE, Status.STALE}
-# How git says that there is no such repository; some hosts ask for a name first.
-_NOT_THERE = ("not found", "could not read Username", "unable to read askpass")
-_TELL_EVERY = 2.0  # seconds between two looks that the database is told of
+# Git's messages if a repository does not exist; some hosts ask for a user name in that case.
+_NOT_FOUND_MESSAGES = ("not found", "could not read Username", "unable to read askpass")
+_SAVE_PROGRESS_EVERY = 2.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class _LastScan:
+    """The saved state of a source's last complete scan, and whether this scan can continue it."""
+
+    saved: SourceCheckpoint | None  # None before the first complete scan
+    continued: SourceCheckpoint | None  # None if the rules or the path patterns are others now
+    rules_id: str  # names the rules and path patterns of this scan
+    marker: str | None  # the saved change marker; None if the source's name or visibility has changed since
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredSecret:
+    """A stored finding of the source, with its decrypted path and value."""
+
+    finding: StoredFinding
+    place: KnownPlace
 
 
 async def scan_repository(
-    tools: RunContext, key: SourceKey, found: ScanSource, token: Secret | None, look: SourceReport
+    context: RunContext, key: SourceKey, source: ScanSource, token: Secret | None, report: SourceReport
 ) -> None:
-    """SourceReport at a repository from where the last whole look has left off."""
-    async with tools.pool.connection() as db:
-        read = await sources.select_checkpoint(db, key.account_id, key.source)
-    rules = _looked_with(tools, found)
-    before = read if read is not None and read.rules == rules else None  # what an equal look has left
-    about, _, word = ((before and before.changed) or "").partition(" ")
-    known_word = word if about == _about(found) else None
-    if (
-        before is not None
-        and found.kind == "git"
-        and found.changed is not None
-        and found.changed == known_word
-    ):
-        await _unchanged(tools, key, before)
+    """Scan a repository, record its secrets, and resolve the findings that are gone."""
+    last = await _load_last_scan(context, key, source)
+    if last.continued is not None and _is_unchanged(source, last):
+        await _count_all_as_seen(context, key, last.continued)
         return
-    async with tools.pool.connection() as db:
-        standing = await sources.select_findings(db, key.account_id, key.source)
-    errand = RepositoryJob(
-        remote=None if found.kind == "folder" else Remote(found.url, _login(tools, key, found, token)),
-        folder=Path(found.url) if found.kind == "folder" else None,
-        commit=found.commit,
-        known_refs_digest=known_word if found.kind == "git" and found.changed is None else None,
-        known=_known(tools, key, standing, before.tips if before is not None else ()),
-        processes=tools.jobs,
-    )
+    stored = await _load_stored_secrets(context, key)
+    job = _build_job(context, source, _clone_login(context, key, source, token), last, stored)
     try:
-        brought = await _run(tools, key, errand, look)
+        result = await _run_job(context, key, job, report)
     except OperatorError as error:
-        if read is None and found.options.get("wiki") and any(words in error.message for words in _NOT_THERE):
-            return  # every repository may have a wiki, and few do
+        if last.saved is None and _is_missing_wiki(source, error):
+            return
         raise
-    if brought.unchanged and before is not None:
-        await _unchanged(tools, key, before)
+    if result.unchanged and last.continued is not None:
+        await _count_all_as_seen(context, key, last.continued)
         return
-    sightings = [
-        _sighting(one, found) for one in brought.located if one.path is not None and _wanted(one.path, found)
-    ]
-    extent = (
-        ScanCoverage.COMMIT
-        if found.kind == "commit"
-        else ScanCoverage.WHOLE
-        if brought.is_complete
-        else ScanCoverage.PARTIAL
-    )
-    seen = await record(tools, key, sightings, extent)
-    if not brought.is_complete:
-        async with tools.pool.connection() as db, db.transaction():
+    secrets = _detected_secrets(source, result)
+    detected = await record_secrets(context, key, secrets, _coverage(source, result))
+    if not result.is_complete:
+        async with context.pool.connection() as db, db.transaction():
             await sources.clear_change_marker(db, key.account_id, key.source)
-    if found.kind == "commit":
-        return  # one commit says nothing of what stands elsewhere
-    await _judge(tools, key, found, token, _Looked(standing, brought, seen, same_rules=before is not None))
-    if brought.is_complete:
-        moment = now()
-        changed = found.changed or brought.refs_digest
-        left = SourceCheckpoint(changed and f"{_about(found)} {changed}", rules, brought.tips, key.scan_id)
-        async with tools.pool.connection() as db, db.transaction():
-            await sources.save_checkpoint(db, key.account_id, key.source, left, now=moment)
+    if source.kind == "commit":
+        return  # a single commit shows nothing about findings at other places
+    present, absent = _split_undetected(key, source, stored, result, detected)
+    await _keep_present(context, key, present)
+    if result.is_complete:
+        await _resolve_gone(context, key, source, token, absent, same_rules=last.continued is not None)
+        await _save_scan(context, key, source, last.rules_id, result)
 
 
-def _looked_with(tools: RunContext, found: ScanSource) -> str:
-    """Name the rules, and which paths are looked at: what another look has left out is not known to be empty."""
-    if not (found.include or found.exclude):
-        return tools.ruleset.version
-    return f"{tools.ruleset.version} {hashlib.sha256(repr((found.include, found.exclude)).encode()).hexdigest()[:16]}"
+# --- continuing the last scan
 
 
-def _about(found: ScanSource) -> str:
-    """Name what findings repeat of their source: a rename, or a change of who may see it, has to be told though nothing was pushed."""
-    return hashlib.sha256(
-        repr((found.full_name, found.html_url, str(found.visibility))).encode()
-    ).hexdigest()[:16]
+async def _load_last_scan(context: RunContext, key: SourceKey, source: ScanSource) -> _LastScan:
+    """Load the state of the source's last complete scan, and compare it with this scan's rules and source."""
+    async with context.pool.connection() as db:
+        saved = await sources.select_checkpoint(db, key.account_id, key.source)
+    rules_id = _rules_id(context, source)
+    continued = saved if saved is not None and saved.rules == rules_id else None
+    description, _, marker = ((continued and continued.changed) or "").partition(" ")
+    is_same = description == _description_digest(source)
+    return _LastScan(saved, continued, rules_id, marker if is_same else None)
 
 
-async def _unchanged(tools: RunContext, key: SourceKey, read: SourceCheckpoint) -> None:
-    """Let this run have seen what the last one saw."""
-    if read.scan_id is None or read.scan_id == key.scan_id:
+def _is_unchanged(source: ScanSource, last: _LastScan) -> bool:
+    """Whether the host's change marker shows that nothing was pushed since the last scan."""
+    return source.kind == "git" and source.changed is not None and source.changed == last.marker
+
+
+def _rules_id(context: RunContext, source: ScanSource) -> str:
+    """Name the rules and the path patterns of a scan; a scan with others may have skipped more."""
+    if not (source.include or source.exclude):
+        return context.ruleset.version
+    patterns = hashlib.sha256(repr((source.include, source.exclude)).encode()).hexdigest()[:16]
+    return f"{context.ruleset.version} {patterns}"
+
+
+def _description_digest(source: ScanSource) -> str:
+    """Digest the source's name, address and visibility, which its findings repeat.
+
+    If one of them changes, the findings are written again even though nothing was pushed.
+    """
+    description = (source.full_name, source.html_url, str(source.visibility))
+    return hashlib.sha256(repr(description).encode()).hexdigest()[:16]
+
+
+async def _count_all_as_seen(context: RunContext, key: SourceKey, last: SourceCheckpoint) -> None:
+    """Mark all findings that the last complete scan saw as seen by this run too."""
+    if last.scan_id is None or last.scan_id == key.scan_id:
         return
-    async with tools.pool.connection() as db, db.transaction():
+    async with context.pool.connection() as db, db.transaction():
         moment = now()
-        met = await sources.mark_unchanged_seen(
-            db, key.account_id, key.source, last=read.scan_id, scan_id=key.scan_id, now=moment
+        seen = await sources.mark_unchanged_seen(
+            db, key.account_id, key.source, last=last.scan_id, scan_id=key.scan_id, now=moment
         )
         await sources.save_checkpoint(
-            db, key.account_id, key.source, replace(read, scan_id=key.scan_id), now=moment
+            db, key.account_id, key.source, replace(last, scan_id=key.scan_id), now=moment
         )
-        await scans.add_counts(db, key.account_id, key.scan_id, key.source, seen=met)
+        await scans.add_counts(db, key.account_id, key.scan_id, key.source, seen=seen)
 
 
-def _login(
-    tools: RunContext, key: SourceKey, found: ScanSource, token: Secret | None
+async def _save_scan(
+    context: RunContext, key: SourceKey, source: ScanSource, rules_id: str, result: JobResult
+) -> None:
+    """Save the state of this complete scan, for the next one to continue."""
+    marker = source.changed or result.refs_digest
+    changed = marker and f"{_description_digest(source)} {marker}"
+    state = SourceCheckpoint(changed, rules_id, result.tips, key.scan_id)
+    async with context.pool.connection() as db, db.transaction():
+        await sources.save_checkpoint(db, key.account_id, key.source, state, now=now())
+
+
+# --- running the scan in a child process
+
+
+async def _load_stored_secrets(context: RunContext, key: SourceKey) -> list[_StoredSecret]:
+    """Load all findings of the source, closed ones too, and decrypt their paths and values."""
+    async with context.pool.connection() as db:
+        findings = await sources.select_findings(db, key.account_id, key.source)
+    return [
+        _StoredSecret(
+            finding,
+            KnownPlace(open_path(context, key, finding), finding.blobs, open_value(context, key, finding)),
+        )
+        for finding in findings
+    ]
+
+
+def _build_job(
+    context: RunContext,
+    source: ScanSource,
+    login: tuple[str, str] | None,
+    last: _LastScan,
+    stored: Sequence[_StoredSecret],
+) -> RepositoryJob:
+    """Return the job that clones and scans the source, beginning where the last scan ended."""
+    is_folder = source.kind == "folder"
+    # The host has no change marker for this source, so the refs themselves are compared.
+    compares_refs = source.kind == "git" and source.changed is None
+    tips = () if last.continued is None else last.continued.tips
+    return RepositoryJob(
+        remote=None if is_folder else Remote(source.url, login),
+        folder=Path(source.url) if is_folder else None,
+        commit=source.commit,
+        known_refs_digest=last.marker if compares_refs else None,
+        known=Known(tips, tuple(secret.place for secret in stored)),
+        processes=context.jobs,
+    )
+
+
+def _clone_login(
+    context: RunContext, key: SourceKey, source: ScanSource, token: Secret | None
 ) -> tuple[str, str] | None:
-    """Give what a clone proves itself with: the target's own credential, or the operator's on the host that it is for."""
+    """Return user name and password for a clone: of the target's credential, else of the operator's token.
+
+    The operator's token is used on its own host only.
+    """
     if token is not None:
         name, colon, password = reveal(token).partition(":")
         return (name, password) if colon else ("x-access-token", name)
-    host = github(tools, key, None)
-    return (
-        ("x-access-token", reveal(tools.github_token))
-        if tools.github_token and host.is_own_host(found.url)
-        else None
+    if context.github_token and open_github(context, key, None).is_own_host(source.url):
+        return "x-access-token", reveal(context.github_token)
+    return None
+
+
+async def _run_job(
+    context: RunContext, key: SourceKey, job: RepositoryJob, report: SourceReport
+) -> JobResult:
+    """Run the job in a child process, save its progress meanwhile, and add its gaps to the report."""
+    has_progress = asyncio.Event()
+    last_saved = 0.0
+
+    def on_progress(blobs: int, size: int, commits: int) -> None:
+        report.progress = {"blobs": blobs, "bytes": size, "commits": commits}
+        has_progress.set()
+
+    async def save_progress() -> None:
+        nonlocal last_saved
+        await has_progress.wait()
+        has_progress.clear()
+        if monotonic() - last_saved > _SAVE_PROGRESS_EVERY:
+            last_saved = monotonic()
+            async with context.pool.connection() as db:
+                await scans.set_progress(db, key.account_id, key.scan_id, key.source, report.progress)
+
+    async with run_periodically(save_progress):
+        result = await context.process_pool.run(job, on_progress)
+    report.progress = {"blobs": result.blobs, "bytes": result.size, "commits": result.commits}
+    masker = SecretMasker(
+        (hit.hit.secret for hit in result.located), (text for gap in result.gaps for text in gap)
     )
-
-
-def _known(
-    tools: RunContext, key: SourceKey, standing: list[StoredFinding], tips: tuple[bytes, ...]
-) -> Known:
-    return Known(
-        tips,
-        tuple(KnownPlace(_path(tools, key, one), one.blobs, _value(tools, key, one)) for one in standing),
-    )
-
-
-def _path(tools: RunContext, key: SourceKey, one: StoredFinding) -> bytes:
-    return opened_path(tools.keys, key.account_id, one.finding.id, one.path)
-
-
-def _value(tools: RunContext, key: SourceKey, one: StoredFinding) -> str | None:
-    return (
-        None
-        if one.box is None
-        else reveal(tools.keys.open(one.box, key.account_id, one.finding.id, mask_all=True))
-    )
-
-
-async def _run(tools: RunContext, key: SourceKey, errand: RepositoryJob, look: SourceReport) -> JobResult:
-    """Have the errand run; how far it has come is told while it runs."""
-    told = asyncio.Event()
-
-    def progress(blobs: int, size: int, commits: int) -> None:
-        look.progress = {"blobs": blobs, "bytes": size, "commits": commits}
-        told.set()
-
-    last = 0.0
-
-    async def tell() -> None:
-        nonlocal last
-        await told.wait()
-        told.clear()
-        if monotonic() - last > _TELL_EVERY:
-            last = monotonic()
-            async with tools.pool.connection() as db:
-                await scans.set_progress(db, key.account_id, key.scan_id, key.source, look.progress)
-
-    async with run_periodically(tell):
-        brought = await tools.process_pool.run(errand, progress)
-    look.progress = {"blobs": brought.blobs, "bytes": brought.size, "commits": brought.commits}
-    masked = SecretMasker(
-        (one.hit.secret for one in brought.located), (text for gap in brought.gaps for text in gap)
-    )
-    look.gaps += [
-        Gap(f"{key.source}: {masked(where)}" if where else key.source, masked(why))
-        for where, why in brought.gaps
+    report.gaps += [
+        Gap(f"{key.source}: {masker.mask(where)}" if where else key.source, masker.mask(why))
+        for where, why in result.gaps
     ]
-    return brought
+    return result
 
 
-def _wanted(path: bytes, found: ScanSource) -> bool:
+def _is_missing_wiki(source: ScanSource, error: OperatorError) -> bool:
+    """Whether the source is a wiki that does not exist: GitHub announces one for every repository."""
+    return bool(source.options.get("wiki")) and any(
+        message in error.message for message in _NOT_FOUND_MESSAGES
+    )
+
+
+# --- the result
+
+
+def _coverage(source: ScanSource, result: JobResult) -> ScanCoverage:
+    if source.kind == "commit":
+        return ScanCoverage.SINGLE_COMMIT
+    return ScanCoverage.COMPLETE if result.is_complete else ScanCoverage.PARTIAL
+
+
+def _detected_secrets(source: ScanSource, result: JobResult) -> list[DetectedSecret]:
+    """Return the hits of a scan whose path is known and included."""
+    return [
+        _detected_secret(source, located, located.path)
+        for located in result.located
+        if located.path is not None and _is_included(located.path, source)
+    ]
+
+
+def _detected_secret(source: ScanSource, located: LocatedHit, path: bytes) -> DetectedSecret:
+    """Return a hit with its place as findings show it: type and URL of the place, name of the repository."""
+    commit = located.origin.commit if located.origin else None
+    git_type = SourceType.REPO if located.at_tip else SourceType.COMMIT
+    url: str | None = source.html_url or None
+    if url and not source.gist and not source.options.get("wiki"):
+        url = line_address(url, commit, path, located.hit.line, github=source.github)
+    return DetectedSecret(
+        hit=located.hit,
+        path=path,
+        source_type=SourceType.GIST if source.gist else git_type,
+        visibility=source.visibility,
+        source_url=url,
+        repo_full_name=source.full_name,
+        file_path=printable_path(path),
+        line=located.hit.line,
+        current_line=located.current_line,
+        commit=commit,
+        blobs=frozenset(located.blobs),
+        excerpt=located.excerpt,
+    )
+
+
+def _is_included(path: bytes, source: ScanSource) -> bool:
+    """Whether the target's patterns include a path and do not exclude it."""
     text = printable_path(path)
 
     def matches(patterns: tuple[str, ...]) -> bool:
         return any(fnmatchcase(text, pattern) for pattern in patterns)
 
-    return (not found.include or matches(found.include)) and not matches(found.exclude)
+    return (not source.include or matches(source.include)) and not matches(source.exclude)
 
 
-def _sighting(one: LocatedHit, found: ScanSource) -> DetectedSecret:
-    path = one.path or b""
-    commit = one.origin.commit if one.origin else None
-    source_type = SourceType.GIST if found.gist else SourceType.REPO if one.at_tip else SourceType.COMMIT
-    url: str | None = found.html_url or None
-    if url and not found.gist and not found.options.get("wiki"):
-        url = line_address(url, commit, path, one.hit.line, github=found.github)
-    return DetectedSecret(
-        hit=one.hit,
-        path=path,
-        source_type=source_type,
-        visibility=found.visibility,
-        source_url=url,
-        repo_full_name=found.full_name,
-        file_path=printable_path(path),
-        line=one.hit.line,
-        current_line=one.current_line,
-        commit=commit,
-        blobs=frozenset(one.blobs),
-        excerpt=one.excerpt,
-    )
+def _split_undetected(
+    key: SourceKey,
+    source: ScanSource,
+    stored: Sequence[_StoredSecret],
+    result: JobResult,
+    detected: set[bytes],
+) -> tuple[list[StoredFinding], list[StoredFinding]]:
+    """Return the stored findings that the scan did not detect: those still present in a ref, and the absent.
+
+    A value can be present and undetected if the rules have changed.
+    """
+    present: list[StoredFinding] = []
+    absent: list[StoredFinding] = []
+    for secret, is_present in zip(stored, result.known_present, strict=True):
+        path = secret.place.path.decode("utf-8", "surrogateescape")
+        place = identity(key.source, path, secret.finding.fingerprint)
+        if place not in detected and _is_included(secret.place.path, source):
+            (present if is_present else absent).append(secret.finding)
+    return present, absent
 
 
-@dataclass(frozen=True, slots=True)
-class _Looked:
-    standing: list[StoredFinding]
-    brought: JobResult
-    seen: set[bytes]
-    same_rules: bool  # as those of the last look
+async def _keep_present(context: RunContext, key: SourceKey, present: Sequence[StoredFinding]) -> None:
+    """Mark findings whose value is still in a ref as seen, and reopen those that were resolved."""
+    await count_as_seen(context, key, [stored.finding.id for stored in present])
+    for stored in present:
+        if stored.finding.status is Status.RESOLVED:
+            await reopen_finding(context, key, stored.finding.id)
 
 
-async def _judge(
-    tools: RunContext, key: SourceKey, found: ScanSource, token: Secret | None, looked: _Looked
+async def _resolve_gone(
+    context: RunContext,
+    key: SourceKey,
+    source: ScanSource,
+    token: Secret | None,
+    absent: Sequence[StoredFinding],
+    *,
+    same_rules: bool,
 ) -> None:
-    """Resolve what no ref reaches any more, by its value; what still stands though no rule tells of it has been seen."""
-    gone: list[StoredFinding] = []
-    there: list[StoredFinding] = []
-    for one, still in zip(looked.standing, looked.brought.known_present, strict=True):
-        path = _path(tools, key, one)
-        if identity(
-            key.source, path.decode("utf-8", "surrogateescape"), one.fingerprint
-        ) in looked.seen or not _wanted(path, found):
+    """Resolve the open findings whose value no ref holds and whose commit the host has deleted.
+
+    Without its stored value, a finding counts as absent only if the last scan had the same rules.
+    """
+    if source.kind == "folder" and source.html_url:
+        return  # a local clone may lack commits of the repository that it was cloned from
+    github = open_github(context, key, token)
+    is_deleted: dict[str | None, bool] = {}  # by commit
+    for stored in absent:
+        if stored.finding.status not in _OPEN or not (stored.box is not None or same_rules):
             continue
-        if still:
-            there.append(one)
-        elif one.box is not None or looked.same_rules:  # other rules may not tell of a value that is not kept
-            gone.append(one)
-    async with tools.pool.connection() as db, db.transaction():
-        met = await sources.mark_seen(
-            db, key.account_id, [one.finding.id for one in there], scan_id=key.scan_id, now=now()
-        )
-        await scans.add_counts(db, key.account_id, key.scan_id, key.source, seen=met)
-    await reopen(tools, key, [one.finding.id for one in there if one.finding.status is Status.RESOLVED])
-    # A clone on this machine may lack what the repository that it came from holds.
-    if not looked.brought.is_complete or (found.kind == "folder" and found.html_url):
-        return
-    host = github(tools, key, token)
-    dropped: dict[str | None, bool] = {}
-    for one in gone:
-        if one.finding.status not in _OPEN:
-            continue
-        if one.commit not in dropped:
-            dropped[one.commit] = await _is_dropped(host, found, one.commit)
-        if dropped[one.commit]:
-            await resolve_gone(tools, key, [one.finding.id])
+        if stored.commit not in is_deleted:
+            is_deleted[stored.commit] = await _is_commit_deleted(github, source, stored.commit)
+        if is_deleted[stored.commit]:
+            await resolve_finding(context, key, stored.finding.id)
 
 
-async def _is_dropped(host: GitHub, found: ScanSource, commit: str | None) -> bool:
-    """Tell whether the host has dropped the commit too: GitHub serves commits that no ref reaches."""
-    if not found.github or commit is None or found.full_name is None:
+async def _is_commit_deleted(github: GitHub, source: ScanSource, commit: str | None) -> bool:
+    """Whether GitHub has deleted a commit; it serves commits that no ref reaches. True for other hosts."""
+    if not source.github or commit is None or source.full_name is None:
         return True
-    return await host.commit_is_gone(found.full_name, commit) is True
+    return await github.commit_is_gone(source.full_name, commit) is True

@@ -1,4 +1,4 @@
-"""The host's API and the credential for it, as one run uses them."""
+"""Open the GitHub API for a run: with the target's credential, stored ETags, and waits shown in the run."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,25 +11,28 @@ from outcrop.store.db import Pool
 from outcrop.store.runs import scans, sources, targets
 
 
-async def credential(tools: RunContext, account_id: int, target_id: UUID | None) -> Secret | None:
-    """Give a target's own credential, where it has one."""
+async def load_credential(context: RunContext, account_id: int, target_id: UUID | None) -> Secret | None:
+    """Return a target's own credential; None if the target has none, or the run has no stored target."""
     if target_id is None:
         return None
-    async with tools.pool.connection() as db:
+    async with context.pool.connection() as db:
         box = await targets.select_credential_box(db, account_id, target_id)
-    return None if box is None else tools.keys.open(box, account_id, target_id, mask_all=True)
+    return None if box is None else context.keys.open(box, account_id, target_id, mask_all=True)
 
 
-def github(tools: RunContext, key: SourceKey, token: Secret | None) -> GitHub:
-    """Give the host's API, which tells the run when it has to wait."""
-    etags = _Etags(tools.pool, key.account_id)
+def open_github(context: RunContext, key: SourceKey, token: Secret | None) -> GitHub:
+    """Return a GitHub client with the target's token, or the operator's if it is None."""
     return GitHub(
-        tools.http, tools.github_url, token or tools.github_token, etags=etags, on_wait=_waiting(tools, key)
+        context.http,
+        context.github_url,
+        token or context.github_token,
+        etags=_EtagStore(context.pool, key.account_id),
+        on_wait=_show_waits(context, key),
     )
 
 
-class _Etags:
-    """Answers kept with the account they were given to."""
+class _EtagStore:
+    """Stores responses and their ETags per account, since a response depends on the token."""
 
     def __init__(self, pool: Pool, account_id: int) -> None:
         self._pool = pool
@@ -44,19 +47,21 @@ class _Etags:
             await sources.save_etag(db, self._account_id, key, etag, body)
 
 
-def _waiting(tools: RunContext, key: SourceKey) -> Callable[[float, str], None]:
-    tasks: set[asyncio.Task[None]] = set()
+def _show_waits(context: RunContext, key: SourceKey) -> Callable[[float, str], None]:
+    """Return a callback that shows the reason in the run for as long as the client waits."""
+    tasks: set[asyncio.Task[None]] = set()  # asyncio itself keeps only weak references to tasks
 
-    async def say(seconds: float, why: str) -> None:
-        async with tools.pool.connection() as db:
-            await scans.set_waiting(db, key.account_id, key.scan_id, f"{why}: waiting {seconds:.0f} seconds")
+    async def show(seconds: float, reason: str) -> None:
+        text = f"{reason}: waiting {seconds:.0f} seconds"
+        async with context.pool.connection() as db:
+            await scans.set_waiting(db, key.account_id, key.scan_id, text)
         await asyncio.sleep(seconds)
-        async with tools.pool.connection() as db:
+        async with context.pool.connection() as db:
             await scans.set_waiting(db, key.account_id, key.scan_id, None)
 
-    def waiting(seconds: float, why: str) -> None:
-        task = asyncio.ensure_future(say(seconds, why))
+    def on_wait(seconds: float, reason: str) -> None:
+        task = asyncio.ensure_future(show(seconds, reason))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    return waiting
+    return on_wait

@@ -1,4 +1,4 @@
-"""What happens by itself: schedules, workers that died, findings that nobody has seen for long, credentials that are no longer needed."""
+"""Do the periodic work: start scheduled runs, resume interrupted ones, age findings, erase credentials."""
 
 from collections import Counter
 from datetime import datetime, timedelta
@@ -6,22 +6,25 @@ from uuid import UUID
 
 from outcrop.domain.scan import Trigger
 from outcrop.domain.target import EVERY, Schedule, Target, TargetKind
-from outcrop.services.pipeline.context import RunContext, now
-from outcrop.services.pipeline.enqueue import defer, start_run
+from outcrop.services.pipeline.context import ACTOR, RunContext, now
+from outcrop.services.pipeline.enqueue import enqueue_source, start_run
 from outcrop.services.pipeline.plan import end_run
 from outcrop.store import audit
 from outcrop.store.findings import table
 from outcrop.store.runs import jobs, scans, sources, targets
 
-ERASED_AFTER = timedelta(days=30)  # of being closed
-_AT_ONCE = 1000
+ERASE_AFTER = timedelta(days=30)  # from when the finding was closed
+_ERASE_BATCH_SIZE = 1000  # credentials that one transaction erases
 
 
-async def start_due(tools: RunContext) -> int:
-    """Start a run of each target whose time has come, once, however many workers ask; one that is under way is not doubled."""
+async def start_due_runs(context: RunContext) -> int:
+    """Start a run of each target that is due; return how many were started.
+
+    A target with an unfinished run gets no second one. Several workers may call this at the same time.
+    """
     moment = now()
     started = 0
-    async with tools.pool.connection() as db, db.transaction():
+    async with context.pool.connection() as db, db.transaction():
         for account_id, target in await targets.lock_due(db, moment):
             if not await scans.has_unfinished_run(db, account_id, target.id):
                 await start_run(
@@ -34,12 +37,12 @@ async def start_due(tools: RunContext) -> int:
                     moment=moment,
                 )
                 started += 1
-            await targets.update_next_run(db, account_id, target.id, _next(target, moment))
+            await targets.update_next_run(db, account_id, target.id, _next_run_at(target, moment))
     return started
 
 
-def _next(target: Target, moment: datetime) -> datetime | None:
-    """Give the next time of a schedule: in step with the last one, and not in the past."""
+def _next_run_at(target: Target, moment: datetime) -> datetime | None:
+    """Return the first time after `moment` that is a whole number of intervals after the last planned run."""
     if target.schedule is Schedule.OFF or target.next_run_at is None:
         return None
     every = EVERY[target.schedule]
@@ -47,9 +50,12 @@ def _next(target: Target, moment: datetime) -> datetime | None:
     return target.next_run_at + (missed + 1) * every
 
 
-async def pick_up_stalled(tools: RunContext, *, dead_after: float) -> int:
-    """Let the jobs of workers that have died wait for another one; their runs say so meanwhile."""
-    async with tools.pool.connection() as db, db.transaction():
+async def requeue_stalled_jobs(context: RunContext, *, dead_after: float) -> int:
+    """Put the jobs of dead workers back into the queue; return how many.
+
+    A worker is dead if it gave no sign of life for `dead_after` seconds. Its runs are marked as interrupted.
+    """
+    async with context.pool.connection() as db, db.transaction():
         stalled = await jobs.requeue_stalled(db, dead_after)
         for arguments in stalled:
             if "scan_id" in arguments:
@@ -57,49 +63,52 @@ async def pick_up_stalled(tools: RunContext, *, dead_after: float) -> int:
     return len(stalled)
 
 
-async def pick_up_orphans(tools: RunContext) -> int:
-    """Go on with the runs of commands that have died; a folder of another machine cannot be gone on with."""
-    async with tools.pool.connection() as db, db.transaction():
+async def resume_orphaned_runs(context: RunContext) -> int:
+    """Write jobs for the unfinished sources of runs whose command has died; return how many runs.
+
+    A scan of a folder fails, since the folder may be on another machine.
+    """
+    async with context.pool.connection() as db, db.transaction():
         orphans = await scans.claim_orphaned_runs(db)
         for orphan in orphans:
             if orphan.kind == TargetKind.FOLDER:
                 await end_run(db, orphan.account_id, orphan.scan_id, error="the command that ran it has died")
                 continue
             for source in orphan.sources:
-                await defer(db, orphan.account_id, orphan.scan_id, source)
+                await enqueue_source(db, orphan.account_id, orphan.scan_id, source)
     return len(orphans)
 
 
-async def turn_stale(tools: RunContext, *, after: timedelta) -> int:
-    """Let findings be stale whose absence nobody has confirmed, and which no run has seen for so long."""
+async def mark_stale(context: RunContext, *, after: timedelta) -> int:
+    """Mark active findings as stale that no run has seen for `after`; return how many."""
     moment = now()
-    turned = 0
+    marked = 0
     while True:
-        async with tools.pool.connection() as db, db.transaction():
-            found = await sources.mark_stale(db, before=moment - after)
-            for account_id, finding_id in found:
-                await audit.append(
-                    db, account_id, audit.AuditLine(moment, "scan", "finding.stale", str(finding_id))
-                )
-        turned += len(found)
-        if not found:
-            return turned
+        async with context.pool.connection() as db, db.transaction():
+            stale = await sources.mark_stale(db, before=moment - after)
+            for account_id, finding_id in stale:
+                line = audit.AuditLine(moment, ACTOR, "finding.stale", str(finding_id))
+                await audit.append(db, account_id, line)
+        marked += len(stale)
+        if not stale:
+            return marked
 
 
-async def erase_secrets(tools: RunContext) -> int:
-    """Erase the credentials of findings that were closed long ago; where none are to be kept, of all. The trail tells how many."""
+async def erase_secrets(context: RunContext) -> int:
+    """Erase the stored credentials of findings closed long ago, or all if none are kept; return how many.
+
+    The audit trail of each account gets the number of its erased credentials.
+    """
     moment = now()
-    before = moment - ERASED_AFTER if tools.keep_secrets else None
+    closed_before = moment - ERASE_AFTER if context.keep_secrets else None
     erased = 0
     while True:
-        async with tools.pool.connection() as db, db.transaction():
-            counts = Counter(await table.erase_secrets(db, closed_before=before, most=_AT_ONCE))
+        async with context.pool.connection() as db, db.transaction():
+            account_ids = await table.erase_secrets(db, closed_before=closed_before, most=_ERASE_BATCH_SIZE)
+            counts = Counter(account_ids)
             for account_id, count in sorted(counts.items()):
-                await audit.append(
-                    db,
-                    account_id,
-                    audit.AuditLine(moment, "upkeep", "secrets.erase", detail={"findings": count}),
-                )
+                line = audit.AuditLine(moment, "upkeep", "secrets.erase", detail={"findings": count})
+                await audit.append(db, account_id, line)
         erased += counts.total()
         if not counts:
             return erased

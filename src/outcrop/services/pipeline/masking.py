@@ -1,4 +1,4 @@
-"""Every credential of a look is masked in what is told of the others: one may stand in another's path."""
+"""Mask the credentials of a scan in the texts of its other findings: one may be part of another's path."""
 
 from collections.abc import Iterable
 from urllib.parse import unquote
@@ -7,22 +7,28 @@ from outcrop.domain.secret import MIN_LENGTH_TO_MASK_IN_TEXT, Secret, reveal
 
 
 class SecretMasker:
-    """Masks the credentials that stand in some texts. Few do, so each is looked for in all texts at once first."""
+    """Masks credentials in texts. `texts` are all texts that will be masked.
+
+    Few texts contain a credential, so each credential is first searched for in all of them at once.
+    """
 
     def __init__(self, secrets: Iterable[Secret], texts: Iterable[str]) -> None:
         joined = "\0".join(set(texts))
-        plain = unquote(joined).replace("+", " ")
+        unquoted = unquote(joined).replace("+", " ")
         values = {
             reveal(secret): secret for secret in secrets if len(reveal(secret)) >= MIN_LENGTH_TO_MASK_IN_TEXT
         }
-        # One with a percent sign in it may be written in more ways than these.
-        there = [
-            value for value in values if "%" in value or value in joined or value.replace("+", " ") in plain
+        # A value with a percent sign has more spellings than the two that are searched for here.
+        found = [
+            value
+            for value in values
+            if "%" in value or value in joined or value.replace("+", " ") in unquoted
         ]
         # The longest first: a value may be a part of another.
-        self._secrets = [values[value] for value in sorted(there, key=lambda value: (-len(value), value))]
+        self._secrets = [values[value] for value in sorted(found, key=lambda value: (-len(value), value))]
 
-    def __call__(self, text: str) -> str:
+    def mask(self, text: str) -> str:
+        """Return the text with every credential in it masked."""
         for secret in self._secrets:
             text = secret.masked_within(text)
         return text

@@ -1,7 +1,13 @@
-"""A run is taken apart into its sources: repositories, gists, a site."""
+"""Plan a run: list the repositories, gists or site that its target consists of.
+
+A worker claims a source before it works on it, and finishes it afterwards (`claim_source`, `finish_source`).
+The plan itself is claimed like a source, named PLAN_SOURCE.
+"""
 
 import asyncio
-from dataclasses import asdict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
@@ -9,8 +15,8 @@ from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.scan import Gap, ScanStatus, SourceState
 from outcrop.domain.target import TargetKind, TargetSpec
 from outcrop.services.pipeline.context import ACTOR, MAX_ATTEMPTS, RunContext, SourceKey, now
-from outcrop.services.pipeline.enqueue import defer
-from outcrop.services.pipeline.github_access import credential, github
+from outcrop.services.pipeline.enqueue import enqueue_source
+from outcrop.services.pipeline.github_access import load_credential, open_github
 from outcrop.sources.hosts.github_api import GitHubError
 from outcrop.sources.resolve_target import ScanSource, resolve_target
 from outcrop.store import audit
@@ -18,76 +24,132 @@ from outcrop.store.db import Connection
 from outcrop.store.runs import scans
 from outcrop.store.runs.scans import PLAN_SOURCE
 
-_AT_ONCE = 100
+TOO_MANY_ATTEMPTS = f"its worker has died {MAX_ATTEMPTS} times"
+_BATCH_SIZE = 100  # sources that one transaction adds
 
 
-async def plan_run(tools: RunContext, account_id: int, scan_id: UUID, *, deferred: bool = True) -> list[str]:
-    """Find the sources of a run and, with each, the job that looks at it. Give their names.
+@dataclass(frozen=True, slots=True)
+class SourceClaim:
+    """A source that this process works on, and its run."""
 
-    A plan that was interrupted is made again: what is there already stays as it is.
+    run: scans.UnfinishedRun
+    spec: dict[str, Any]  # the fields of a ScanSource
+    attempts: int  # including this one
+
+
+async def plan_run(
+    context: RunContext, account_id: int, scan_id: UUID, *, deferred: bool = True
+) -> list[str]:
+    """List and store the sources of a run, with a job for each if `deferred`; return the names of new ones.
+
+    An interrupted plan is made again; sources that it has stored already stay as they are.
     """
     key = SourceKey(account_id, scan_id, PLAN_SOURCE)
-    async with tools.pool.connection() as db, db.transaction():
-        planned = await scans.start_run(db, account_id, scan_id, now=now())
-        taken = await scans.claim_source(db, account_id, scan_id, PLAN_SOURCE)
-    if planned is None or taken is None:
+    if (claimed := await claim_source(context, key)) is None:
         return []
-    spec = _spec(planned.spec)
-    gaps: list[Gap] = []
+    spec = _spec_from_json(claimed.run.spec)
     names: list[str] = []
     batch: list[ScanSource] = []
+    gaps: list[Gap] = []
     error: str | None = None
-    try:
-        if taken.tries > MAX_ATTEMPTS:
-            raise OperatorError(f"its worker has died {MAX_ATTEMPTS} times")
-        token = await credential(tools, account_id, planned.target_id)
-        async for found in resolve_target(
-            spec, github(tools, key, token), has_credential=token is not None, gaps=gaps
-        ):
-            batch.append(found)
-            if len(batch) >= _AT_ONCE:
-                names += await _add(tools, key, batch, deferred=deferred)
-                batch = []
-        names += await _add(tools, key, batch, deferred=deferred)
-    except asyncio.CancelledError:
-        async with tools.pool.connection() as db, db.transaction():
-            await scans.release_source(db, account_id, scan_id, PLAN_SOURCE)
-        raise
-    except (GitHubError, OutcropError) as failure:  # what was found before is looked at; the rest is a gap
-        error = failure.message
-        gaps.append(Gap(spec.shown, error))
-        names += await _add(tools, key, batch, deferred=deferred)
-    async with tools.pool.connection() as db, db.transaction():
-        state = SourceState.FAILED if error else SourceState.DONE
-        await scans.finish_source(db, account_id, scan_id, PLAN_SOURCE, state=state, gaps=gaps, error=error)
-        await end_run(db, account_id, scan_id)
+    async with release_if_cancelled(context, key):
+        try:
+            async for source in _resolve(context, key, claimed, spec, gaps):
+                batch.append(source)
+                if len(batch) >= _BATCH_SIZE:
+                    names += await _add_sources(context, key, batch, deferred=deferred)
+                    batch = []
+        except (GitHubError, OutcropError) as failure:  # the sources listed so far are still scanned
+            error = failure.message
+            gaps.append(Gap(spec.shown, error))
+        names += await _add_sources(context, key, batch, deferred=deferred)
+    await finish_source(context, key, gaps, error)
     return names
 
 
+async def _resolve(
+    context: RunContext, key: SourceKey, claimed: SourceClaim, spec: TargetSpec, gaps: list[Gap]
+) -> AsyncIterator[ScanSource]:
+    """Yield the sources of a target, as its own credential sees them; append skipped sources to `gaps`."""
+    if claimed.attempts > MAX_ATTEMPTS:
+        raise OperatorError(TOO_MANY_ATTEMPTS)
+    token = await load_credential(context, key.account_id, claimed.run.target_id)
+    github = open_github(context, key, token)
+    async for source in resolve_target(spec, github, has_credential=token is not None, gaps=gaps):
+        yield source
+
+
+async def _add_sources(
+    context: RunContext, key: SourceKey, batch: Sequence[ScanSource], *, deferred: bool
+) -> list[str]:
+    """Store sources of a run, with a job for each if `deferred`; return the names of those not stored yet."""
+    async with context.pool.connection() as db, db.transaction():
+        specs = [(source.source, asdict(source)) for source in batch]
+        added = await scans.add_sources(db, key.account_id, key.scan_id, specs)
+        for name in added if deferred else ():
+            await enqueue_source(db, key.account_id, key.scan_id, name)
+    return added
+
+
+def _spec_from_json(raw: dict[str, Any]) -> TargetSpec:
+    return TargetSpec(
+        TargetKind(raw["kind"]), raw["name"], tuple(raw["include"]), tuple(raw["exclude"]), raw["options"]
+    )
+
+
+# --- claiming and finishing a source
+
+
+async def claim_source(context: RunContext, key: SourceKey) -> SourceClaim | None:
+    """Mark the run and the source as running, and count the attempt; None if either has ended."""
+    async with context.pool.connection() as db, db.transaction():
+        run = await scans.start_run(db, key.account_id, key.scan_id, now=now())
+        taken = await scans.claim_source(db, key.account_id, key.scan_id, key.source)
+    return None if run is None or taken is None else SourceClaim(run, taken.spec, taken.tries)
+
+
+@asynccontextmanager
+async def release_if_cancelled(context: RunContext, key: SourceKey) -> AsyncIterator[None]:
+    """Return a claimed source to the queue if the body is cancelled; that does not count as an attempt."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        async with context.pool.connection() as db, db.transaction():
+            await scans.release_source(db, key.account_id, key.scan_id, key.source)
+        raise
+
+
+async def finish_source(
+    context: RunContext,
+    key: SourceKey,
+    gaps: Sequence[Gap],
+    error: str | None,
+    progress: dict[str, int] | None = None,
+) -> None:
+    """End a claimed source, as failed if there is an error, and its run if this was the last source."""
+    state = SourceState.FAILED if error else SourceState.DONE
+    async with context.pool.connection() as db, db.transaction():
+        await scans.finish_source(
+            db,
+            key.account_id,
+            key.scan_id,
+            key.source,
+            state=state,
+            progress=progress,
+            gaps=gaps,
+            error=error,
+        )
+        await end_run(db, key.account_id, key.scan_id)
+
+
 async def end_run(db: Connection, account_id: int, scan_id: UUID, *, error: str | None = None) -> None:
-    """End a run whose sources have all ended, with its audit line; one that goes on stays as it is."""
+    """End a run and write its audit line, if all its sources have ended or there is an `error`."""
     moment = now()
     if (ended := await scans.finish_run(db, account_id, scan_id, now=moment, error=error)) is None:
         return
     outcome = "ok" if ended.status is ScanStatus.COMPLETED else "failed"
-    detail = {"new": ended.new, "seen": ended.seen, "resolved": ended.resolved} | (
-        {} if ended.error is None else {"error": ended.error}
-    )
-    await audit.append(
-        db, account_id, audit.AuditLine(moment, ACTOR, "scan.finish", str(scan_id), outcome, detail)
-    )
-
-
-async def _add(tools: RunContext, key: SourceKey, batch: list[ScanSource], *, deferred: bool) -> list[str]:
-    async with tools.pool.connection() as db, db.transaction():
-        specs = [(found.source, asdict(found)) for found in batch]
-        added = await scans.add_sources(db, key.account_id, key.scan_id, specs)
-        for name in added if deferred else ():
-            await defer(db, key.account_id, key.scan_id, name)
-    return added
-
-
-def _spec(raw: dict[str, Any]) -> TargetSpec:
-    return TargetSpec(
-        TargetKind(raw["kind"]), raw["name"], tuple(raw["include"]), tuple(raw["exclude"]), raw["options"]
-    )
+    detail: dict[str, int | str] = {"new": ended.new, "seen": ended.seen, "resolved": ended.resolved}
+    if ended.error is not None:
+        detail["error"] = ended.error
+    line = audit.AuditLine(moment, ACTOR, "scan.finish", str(scan_id), outcome, detail)
+    await audit.append(db, account_id, line)

@@ -1,9 +1,19 @@
-"""What a run saw becomes findings: new ones, known ones seen again, each with its event, in one transaction a batch."""
+"""Validate, score and store the secrets that a run detected, and write their events.
+
+`record_secrets` works in batches. Each batch is one transaction:
+
+1. Get a verdict on each credential (`validate.validate_secrets`).
+2. Lock the stored findings at the same places (`_record_batch`).
+3. Build each finding with its verdict and its score (`_build_change`).
+4. Write the findings, their audit lines and their events (`_record_batch`).
+5. Update the findings of the same credentials at other places (`validate.apply_verdict`).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum, auto
+from typing import Any
 from uuid import UUID, uuid4
 
 from outcrop.domain.events import EventType, event_about
@@ -23,196 +33,217 @@ from outcrop.domain.secret import MASK, Secret, reveal
 from outcrop.scanner.engine.hit import Hit
 from outcrop.services.pipeline.context import ACTOR, RunContext, SourceKey, now
 from outcrop.services.pipeline.masking import SecretMasker
-from outcrop.services.pipeline.score import ScoreInputs, scored
-from outcrop.services.pipeline.validate import apply, audit_change, judged, verify
+from outcrop.services.pipeline.score import ScoreInputs, score_finding
+from outcrop.services.pipeline.validate import (
+    apply_verdict,
+    audit_verdict_change,
+    validate_secrets,
+    with_verdict,
+)
 from outcrop.store import audit, outbox
 from outcrop.store.db import Connection
 from outcrop.store.findings import table
 from outcrop.store.findings.table import FindingRecord
 from outcrop.store.findings.verdicts import StoredVerdict
-from outcrop.store.keyring import Keyring
 from outcrop.store.runs import scans, sources
-from outcrop.store.runs.sources import LockedFinding
+from outcrop.store.runs.sources import LockedFinding, StoredFinding
 
-BATCH = 500
+BATCH_SIZE = 500  # secrets that one transaction records
+_PLAIN_PATH, _SEALED_PATH = b"\0", b"\1"  # first byte of a stored path
 
 
 class ScanCoverage(Enum):
-    """How much of a source was looked at."""
+    """The part of a source that a scan has read."""
 
-    WHOLE = auto()
-    PARTIAL = auto()  # something could not be read: the blobs that were known to hold a finding still count
-    COMMIT = auto()  # one commit: where a known finding stands is better known already
+    COMPLETE = auto()
+    PARTIAL = auto()  # some objects could not be read, so blobs that held a finding before still count
+    SINGLE_COMMIT = auto()  # a stored finding keeps its place, which an earlier scan knew better
 
 
 @dataclass(frozen=True, slots=True)
 class DetectedSecret:
-    """One credential at one place, as this run saw it."""
+    """A credential that this run detected at one place."""
 
     hit: Hit
-    path: bytes  # unmasked: it identifies the place
+    path: bytes  # unmasked, because it identifies the place
     source_type: SourceType
     visibility: Visibility
     source_url: str | None
     repo_full_name: str | None
-    file_path: str
+    file_path: str  # the path as users see it, still to be masked
     line: int
-    current_line: int | None = None
+    current_line: int | None = None  # the line in the newest version; None if that no longer has the secret
     commit: str | None = None
-    blobs: frozenset[bytes] = frozenset()
-    source: str | None = None  # where it is another than the key's own: a script from elsewhere
+    blobs: frozenset[bytes] = frozenset()  # ids of the git blobs that hold the secret at this path
+    source: str | None = (
+        None  # the origin that served it, such as a third-party script's; None: the key's source
+    )
     media_type: str | None = None
     excerpt: Excerpt | None = None
 
 
-async def record(
-    tools: RunContext,
-    key: SourceKey,
-    sightings: Sequence[DetectedSecret],
-    extent: ScanCoverage = ScanCoverage.WHOLE,
-) -> set[bytes]:
-    """Record a run's sightings in batches; give the identities of all that were seen."""
-    placed: dict[bytes, tuple[DetectedSecret, bytes]] = {}
-    for sighting in sightings:
-        fingerprint = tools.keys.compute_fingerprint(sighting.hit.secret)
-        place = identity(sighting.source or key.source, _name(sighting.path), fingerprint)
-        placed.setdefault(place, (sighting, fingerprint))
-    masked = SecretMasker(
-        (one.hit.secret for one in sightings), (text for one in sightings for text in _texts(one))
-    )
-    order = sorted(placed)
-    for at in range(0, len(order), BATCH):
-        batch = {place: placed[place] for place in order[at : at + BATCH]}
-        word = await verify(
-            tools, key.account_id, {fingerprint: one.hit for one, fingerprint in batch.values()}
-        )
-        async with tools.pool.connection() as db, db.transaction():
-            await _record(db, tools, key, batch, _How(extent, masked, word.told))
-            for fingerprint in sorted(word.changed):  # it stands in other places too
-                await apply(db, key.account_id, fingerprint, word.told[fingerprint], by=ACTOR)
-    return set(placed)
+@dataclass(frozen=True, slots=True)
+class _PlacedSecret:
+    """A detected secret with the fingerprint of its value and the identity of its place."""
 
-
-def _texts(sighting: DetectedSecret) -> tuple[str, str, str]:
-    return _name(sighting.path), sighting.file_path, sighting.source_url or ""
-
-
-def _name(path: bytes) -> str:
-    return path.decode("utf-8", "surrogateescape")
-
-
-_Batch = dict[bytes, tuple[DetectedSecret, bytes]]
+    secret: DetectedSecret
+    fingerprint: bytes
+    identity: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class _How:
-    extent: ScanCoverage
-    masked: SecretMasker
-    told: dict[bytes, StoredVerdict]
+class _Recording:
+    """The inputs that all secrets of one `record_secrets` call share."""
+
+    context: RunContext
+    key: SourceKey
+    coverage: ScanCoverage
+    masker: SecretMasker
 
 
-async def _record(db: Connection, tools: RunContext, key: SourceKey, batch: _Batch, how: _How) -> None:
-    extent, masked = how.extent, how.masked
-    moment = now()
-    there = await sources.lock_findings(db, key.account_id, list(batch))
-    places = await sources.count_places(
-        db, key.account_id, [fingerprint for _, fingerprint in batch.values()]
+@dataclass(frozen=True, slots=True)
+class _BatchState:
+    """The stored state that a batch is compared with, and the verdicts on its credentials."""
+
+    moment: datetime
+    findings: dict[bytes, LockedFinding]  # by identity, locked
+    place_counts: dict[bytes, int]  # by fingerprint: at how many places the credential is stored
+    verdicts: dict[bytes, StoredVerdict]  # by fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class _FindingChange:
+    """The row to write for one detected secret, and its differences from the stored finding."""
+
+    record: FindingRecord
+    blobs: frozenset[bytes]
+    before: Finding | None  # None if the finding is new
+    is_news: bool  # it is new or active again, so an event is sent
+    is_first_in_run: bool  # this run has not counted the finding yet
+
+
+async def record_secrets(
+    context: RunContext,
+    key: SourceKey,
+    secrets: Sequence[DetectedSecret],
+    coverage: ScanCoverage = ScanCoverage.COMPLETE,
+) -> set[bytes]:
+    """Validate, score and store detected secrets in batches; return the identities of their places."""
+    placed: dict[bytes, _PlacedSecret] = {}
+    for secret in secrets:
+        fingerprint = context.keys.compute_fingerprint(secret.hit.secret)
+        place = identity(secret.source or key.source, _path_text(secret.path), fingerprint)
+        placed.setdefault(place, _PlacedSecret(secret, fingerprint, place))
+    masker = SecretMasker(
+        (secret.hit.secret for secret in secrets), (text for secret in secrets for text in _texts(secret))
     )
-    records: list[FindingRecord] = []
-    announced: list[Finding] = []
-    met = 0
-    for place, (sighting, fingerprint) in batch.items():
-        known = there.get(place)
-        count = places.get(fingerprint, 0) + (known is None)
-        told = how.told[fingerprint]
-        finding, news = _met(known, told, key.scan_id, moment) if known else (_new(sighting, moment), True)
-        stays = known is not None and extent is ScanCoverage.COMMIT
-        if not stays:
-            finding = _placed(finding, sighting, masked)
-        finding = judged(finding, told)
-        total, detail = scored(finding, _traits(sighting.hit, told), places=count, now=moment)
-        finding = replace(finding, composite_score=total)
-        if news:
-            announced.append(finding)
-        elif known is not None and finding.status is not known.finding.status:
-            change = {"scan": str(key.scan_id), "from": known.finding.status, "to": finding.status}
-            await audit.append(
-                db,
-                key.account_id,
-                audit.AuditLine(moment, ACTOR, "finding.seen", str(finding.id), detail=change),
-            )
-        if known is not None:
-            await audit_change(db, key.account_id, known.finding, finding, by=ACTOR)
-        met += known is None or known.last_scan_id != key.scan_id
-        # What is closed is as it was: a credential that was erased for it is not stored again.
-        kept = tools.keep_secrets and (known is None or finding.status is Status.ACTIVE)
-        box = (
-            tools.keys.seal(sighting.hit.secret, key.account_id, finding.id, sighting.hit.parts)
-            if kept
-            else None
-        )
-        records.append(
-            FindingRecord(
-                finding,
-                fingerprint=fingerprint,
-                identity=place,
-                secret_box=box,
-                excerpt_box=None
-                if box is None or stays
-                else _sealed_excerpt(tools.keys, key.account_id, finding.id, sighting.excerpt),
-                source=sighting.source or key.source,
-                source_path=_sealed_path(tools.keys, key.account_id, finding.id, sighting, masked),
-                rule=sighting.hit.rule.id,
-                commit_id=None if stays else sighting.commit,
-                media_type=sighting.media_type,
-                last_scan_id=key.scan_id,
-                score_detail=detail,
-            )
-        )
+    recording = _Recording(context, key, coverage, masker)
+    ordered = [placed[place] for place in sorted(placed)]
+    for start in range(0, len(ordered), BATCH_SIZE):
+        batch = ordered[start : start + BATCH_SIZE]
+        hits = {entry.fingerprint: entry.secret.hit for entry in batch}
+        validation = await validate_secrets(context, key.account_id, hits)
+        async with context.pool.connection() as db, db.transaction():
+            await _record_batch(db, recording, batch, validation.verdicts)
+            for fingerprint in sorted(validation.changed):
+                verdict = validation.verdicts[fingerprint]
+                await apply_verdict(db, key.account_id, fingerprint, verdict, by=ACTOR)
+    return set(placed)
+
+
+async def _record_batch(
+    db: Connection,
+    recording: _Recording,
+    batch: Sequence[_PlacedSecret],
+    verdicts: dict[bytes, StoredVerdict],
+) -> None:
+    """Write the findings of a batch with their audit lines and events, and add to the run's counts."""
+    key, account_id, moment = recording.key, recording.key.account_id, now()
+    state = _BatchState(
+        moment,
+        await sources.lock_findings(db, account_id, [entry.identity for entry in batch]),
+        await sources.count_places(db, account_id, [entry.fingerprint for entry in batch]),
+        verdicts,
+    )
+    changes = [_build_change(recording, state, entry) for entry in batch]
+    for change in changes:
+        await _audit_change(db, key, change, moment)
     await table.create_batch_table(db)
-    await table.upsert_batch(db, key.account_id, records)
-    blobs = [(record.finding.id, batch[record.identity][0].blobs) for record in records if record.identity]
-    await sources.set_occurrences(db, key.account_id, blobs, whole=extent is ScanCoverage.WHOLE)
-    for finding in announced:
-        await announce(db, key, EventType.NEW, finding, moment)
-    await scans.add_counts(db, key.account_id, key.scan_id, key.source, new=len(announced), seen=met)
+    await table.upsert_batch(db, account_id, [change.record for change in changes])
+    blobs = [(change.record.finding.id, change.blobs) for change in changes]
+    await sources.set_occurrences(db, account_id, blobs, whole=recording.coverage is ScanCoverage.COMPLETE)
+    news = [change.record.finding for change in changes if change.is_news]
+    for finding in news:
+        await _write_event(db, key, EventType.NEW, finding, moment)
+    seen = sum(change.is_first_in_run for change in changes)
+    await scans.add_counts(db, account_id, key.scan_id, key.source, new=len(news), seen=seen)
 
 
-def _traits(hit: Hit, told: StoredVerdict) -> ScoreInputs:
-    return ScoreInputs(
-        hit.strength, hit.rule.impact, hit.placeholder, told.test_mode, told.canary, told.asked
+def _build_change(recording: _Recording, state: _BatchState, placed: _PlacedSecret) -> _FindingChange:
+    """Return the row for a detected secret: its new or stored finding with verdict, score and place."""
+    secret, verdict = placed.secret, state.verdicts[placed.fingerprint]
+    stored = state.findings.get(placed.identity)
+    place_count = state.place_counts.get(placed.fingerprint, 0) + (stored is None)
+    keeps_place = stored is not None and recording.coverage is ScanCoverage.SINGLE_COMMIT
+    if stored is None:
+        finding, is_news = _new_finding(secret, state.moment), True
+    else:
+        finding, is_news = _see_again(stored, verdict, recording.key.scan_id, state.moment)
+    if not keeps_place:
+        finding = _move_to_place(finding, secret, recording.masker)
+    finding, score_detail = score_finding(
+        with_verdict(finding, verdict),
+        ScoreInputs.from_hit(secret.hit, verdict),
+        places=place_count,
+        moment=state.moment,
     )
+    # A closed finding keeps its state: a credential that was erased for it is not stored again.
+    stores_secret = recording.context.keep_secrets and (stored is None or finding.status is Status.ACTIVE)
+    record = _build_record(
+        recording, placed, finding, score_detail, stores_secret=stores_secret, keeps_place=keeps_place
+    )
+    before = None if stored is None else stored.finding
+    is_first_in_run = stored is None or stored.last_scan_id != recording.key.scan_id
+    return _FindingChange(record, secret.blobs, before, is_news, is_first_in_run)
 
 
-def _met(known: LockedFinding, told: StoredVerdict, scan_id: UUID, moment: datetime) -> tuple[Finding, bool]:
-    """Give a finding as it is after it was seen again, and whether that is news: a check since it was closed may prove it alive."""
-    closed = known.finding.resolved_at
-    proven = told.status is Validation.VALID and closed is not None and told.checked_at > closed
-    finding, news = mark_seen(known.finding, proven=proven)
-    count = finding.seen_count + (known.last_scan_id != scan_id)
-    return replace(finding, last_seen_at=max(moment, finding.last_seen_at), seen_count=count), news
+def _build_record(
+    recording: _Recording,
+    placed: _PlacedSecret,
+    finding: Finding,
+    score_detail: dict[str, Any],
+    *,
+    stores_secret: bool,
+    keeps_place: bool,
+) -> FindingRecord:
+    """Return the row of a finding, with its credential, its excerpt and, if it must be, its path encrypted.
 
-
-def _placed(finding: Finding, sighting: DetectedSecret, masked: SecretMasker) -> Finding:
-    """Give the finding with what this sighting says of it."""
-    hit = sighting.hit
-    return replace(
+    A None in the row leaves the stored value as it is.
+    """
+    keys, account_id, secret = recording.context.keys, recording.key.account_id, placed.secret
+    secret_box = excerpt_box = None
+    if stores_secret:
+        secret_box = keys.seal(secret.hit.secret, account_id, finding.id, secret.hit.parts)
+        if secret.excerpt is not None and not keeps_place:
+            excerpt_box = keys.seal_excerpt(secret.excerpt, account_id, finding.id)
+    return FindingRecord(
         finding,
-        source_type=sighting.source_type,
-        source_visibility=sighting.visibility,
-        source_url=None if sighting.source_url is None else _text(masked(sighting.source_url)),
-        repo_full_name=None if sighting.repo_full_name is None else _text(sighting.repo_full_name),
-        file_path=_text(masked(sighting.file_path)),
-        line_number=sighting.line,
-        current_line=sighting.current_line,
-        allowed_in_source=hit.allowed,
-        matched_text=_text(hit.secret.masked()),
-        pattern_name=hit.rule.name,
-        pattern_secret_type=hit.rule.secret_type,
+        fingerprint=placed.fingerprint,
+        identity=placed.identity,
+        secret_box=secret_box,
+        excerpt_box=excerpt_box,
+        source=secret.source or recording.key.source,
+        source_path=_seal_path(recording, finding.id, secret),
+        rule=secret.hit.rule.id,
+        commit_id=None if keeps_place else secret.commit,
+        media_type=secret.media_type,
+        last_scan_id=recording.key.scan_id,
+        score_detail=score_detail,
     )
 
 
-def _new(sighting: DetectedSecret, moment: datetime) -> Finding:
+def _new_finding(secret: DetectedSecret, moment: datetime) -> Finding:
+    """Return an active, unvalidated finding without a place; `_move_to_place` fills in the empty fields."""
     return Finding(
         id=uuid4(),
         status=Status.ACTIVE,
@@ -220,8 +251,8 @@ def _new(sighting: DetectedSecret, moment: datetime) -> Finding:
         validation_confidence=Confidence.LOW,
         validation_detail={"enabled_services": []},
         composite_score=0.0,
-        source_type=sighting.source_type,
-        source_visibility=sighting.visibility,
+        source_type=secret.source_type,
+        source_visibility=secret.visibility,
         source_url=None,
         repo_full_name=None,
         file_path=None,
@@ -235,15 +266,60 @@ def _new(sighting: DetectedSecret, moment: datetime) -> Finding:
     )
 
 
-def _text(text: str) -> str:
-    """Give what PostgreSQL can hold: no NUL, and no halves of characters."""
+def _see_again(
+    stored: LockedFinding, verdict: StoredVerdict, scan_id: UUID, moment: datetime
+) -> tuple[Finding, bool]:
+    """Return a stored finding as seen again, and whether it is active again, which is news.
+
+    A verdict `valid` from after the finding was closed proves that the credential still works.
+    """
+    closed_at = stored.finding.resolved_at
+    proven = verdict.status is Validation.VALID and closed_at is not None and verdict.checked_at > closed_at
+    finding, is_news = mark_seen(stored.finding, proven=proven)
+    count = finding.seen_count + (stored.last_scan_id != scan_id)
+    return replace(finding, last_seen_at=max(moment, finding.last_seen_at), seen_count=count), is_news
+
+
+def _move_to_place(finding: Finding, secret: DetectedSecret, masker: SecretMasker) -> Finding:
+    """Return the finding with the place, rule and masked texts of a detected secret."""
+    hit = secret.hit
+    return replace(
+        finding,
+        source_type=secret.source_type,
+        source_visibility=secret.visibility,
+        source_url=None if secret.source_url is None else _storable(masker.mask(secret.source_url)),
+        repo_full_name=None if secret.repo_full_name is None else _storable(secret.repo_full_name),
+        file_path=_storable(masker.mask(secret.file_path)),
+        line_number=secret.line,
+        current_line=secret.current_line,
+        allowed_in_source=hit.allowed,
+        matched_text=_storable(hit.secret.masked()),
+        pattern_name=hit.rule.name,
+        pattern_secret_type=hit.rule.secret_type,
+    )
+
+
+def _storable(text: str) -> str:
+    """Replace the characters that PostgreSQL cannot store: NUL and lone surrogates."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
-async def announce(
+async def _audit_change(db: Connection, key: SourceKey, change: _FindingChange, moment: datetime) -> None:
+    """Write the audit lines of a stored finding's new status and new verdict; an event has its own line."""
+    before, after = change.before, change.record.finding
+    if before is None:
+        return
+    if after.status is not before.status and not change.is_news:
+        detail = {"scan": str(key.scan_id), "from": before.status, "to": after.status}
+        line = audit.AuditLine(moment, ACTOR, "finding.seen", str(after.id), detail=detail)
+        await audit.append(db, key.account_id, line)
+    await audit_verdict_change(db, key.account_id, before, after, by=ACTOR)
+
+
+async def _write_event(
     db: Connection, key: SourceKey, event: EventType, finding: Finding, moment: datetime
 ) -> None:
-    """Write the event and the audit line of a change, in its transaction."""
+    """Write an event about a finding to the outbox, and its audit line."""
     await outbox.append(db, key.account_id, event_about(event, finding), event_id=uuid4(), now=moment)
     detail = {"scan": str(key.scan_id), "to": finding.status}
     await audit.append(
@@ -251,59 +327,75 @@ async def announce(
     )
 
 
-async def reopen(tools: RunContext, key: SourceKey, finding_ids: Sequence[UUID]) -> None:
-    """Let findings that were taken for gone, and are there all the same, be active again."""
-    for finding_id in finding_ids:
-        async with tools.pool.connection() as db, db.transaction():
-            locked = await table.lock_with_secret(db, key.account_id, finding_id)
-            if locked is not None and (back := mark_seen(locked[0]))[1]:
-                await table.update_triage(db, key.account_id, back[0])
-                await announce(db, key, EventType.NEW, back[0], now())
-                await scans.add_counts(db, key.account_id, key.scan_id, key.source, new=1)
+# --- stored findings that a scan did not detect
 
 
-async def resolve_gone(tools: RunContext, key: SourceKey, finding_ids: Sequence[UUID]) -> int:
-    """Resolve findings whose absence is confirmed; give how many changed."""
-    resolved = 0
-    for finding_id in finding_ids:
-        async with tools.pool.connection() as db, db.transaction():
-            moment = now()
-            locked = await table.lock_with_secret(db, key.account_id, finding_id)
-            if locked is None or (closed := mark_gone(locked[0], now=moment)) is None:
-                continue
-            await table.update_triage(db, key.account_id, closed)
-            await announce(db, key, EventType.RESOLVED, closed, moment)
-            await scans.add_counts(db, key.account_id, key.scan_id, key.source, resolved=1)
-            resolved += 1
-    return resolved
+async def count_as_seen(context: RunContext, key: SourceKey, finding_ids: Sequence[UUID]) -> None:
+    """Mark stored findings as seen by this run; stale ones become active."""
+    async with context.pool.connection() as db, db.transaction():
+        seen = await sources.mark_seen(db, key.account_id, finding_ids, scan_id=key.scan_id, now=now())
+        await scans.add_counts(db, key.account_id, key.scan_id, key.source, seen=seen)
 
 
-def _sealed_excerpt(
-    keys: Keyring, account_id: int, finding_id: UUID, excerpt: Excerpt | None
-) -> bytes | None:
-    return None if excerpt is None else keys.seal_excerpt(excerpt, account_id, finding_id)
+async def reopen_finding(context: RunContext, key: SourceKey, finding_id: UUID) -> None:
+    """Make a finding active again that a scan had resolved, and write its event."""
+    async with context.pool.connection() as db, db.transaction():
+        if (locked := await table.lock_with_secret(db, key.account_id, finding_id)) is None:
+            return
+        finding, is_news = mark_seen(locked[0])
+        if is_news:
+            await table.update_triage(db, key.account_id, finding)
+            await _write_event(db, key, EventType.NEW, finding, now())
+            await scans.add_counts(db, key.account_id, key.scan_id, key.source, new=1)
 
 
-# --- the path of a finding, which may hold the credential itself
+async def resolve_finding(context: RunContext, key: SourceKey, finding_id: UUID) -> None:
+    """Resolve a finding whose credential is confirmed to be gone, and write its event."""
+    async with context.pool.connection() as db, db.transaction():
+        moment = now()
+        locked = await table.lock_with_secret(db, key.account_id, finding_id)
+        if locked is None or (resolved := mark_gone(locked[0], now=moment)) is None:
+            return
+        await table.update_triage(db, key.account_id, resolved)
+        await _write_event(db, key, EventType.RESOLVED, resolved, moment)
+        await scans.add_counts(db, key.account_id, key.scan_id, key.source, resolved=1)
 
-_PLAIN, _SEALED = b"\0", b"\1"
+
+def open_value(context: RunContext, key: SourceKey, stored: StoredFinding) -> str | None:
+    """Decrypt the credential of a stored finding; None if the credential is not kept."""
+    if stored.box is None:
+        return None
+    return reveal(context.keys.open(stored.box, key.account_id, stored.finding.id, mask_all=True))
 
 
-def _sealed_path(
-    keys: Keyring, account_id: int, finding_id: UUID, sighting: DetectedSecret, masked: SecretMasker
-) -> bytes:
-    value = reveal(sighting.hit.secret).encode("utf-8", "surrogateescape")
+# --- the path of a finding, which is encrypted if a credential is part of it
+
+
+def _path_text(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
+
+
+def _texts(secret: DetectedSecret) -> tuple[str, str, str]:
+    """Return the texts of a detected secret that may contain a credential."""
+    return _path_text(secret.path), secret.file_path, secret.source_url or ""
+
+
+def _seal_path(recording: _Recording, finding_id: UUID, secret: DetectedSecret) -> bytes:
+    """Return the path as it is stored: encrypted if it contains a credential, else plain."""
+    value = reveal(secret.hit.secret).encode("utf-8", "surrogateescape")
     if (
-        value not in sighting.path
-        and MASK not in sighting.file_path
-        and all(masked(text) == text for text in _texts(sighting)[:2])
+        value not in secret.path
+        and MASK not in secret.file_path
+        and all(recording.masker.mask(text) == text for text in _texts(secret)[:2])
     ):
-        return _PLAIN + sighting.path
-    return _SEALED + keys.seal(Secret(sighting.path.decode("latin-1")), account_id, finding_id)
+        return _PLAIN_PATH + secret.path
+    path = Secret(secret.path.decode("latin-1"))
+    return _SEALED_PATH + recording.context.keys.seal(path, recording.key.account_id, finding_id)
 
 
-def opened_path(keys: Keyring, account_id: int, finding_id: UUID, stored: bytes) -> bytes:
-    """Give the unmasked path of a finding."""
-    if stored[:1] != _SEALED:
-        return stored[1:]
-    return reveal(keys.open(stored[1:], account_id, finding_id, mask_all=True)).encode("latin-1")
+def open_path(context: RunContext, key: SourceKey, stored: StoredFinding) -> bytes:
+    """Return the unmasked path of a stored finding."""
+    if stored.path[:1] != _SEALED_PATH:
+        return stored.path[1:]
+    path = context.keys.open(stored.path[1:], key.account_id, stored.finding.id, mask_all=True)
+    return reveal(path).encode("latin-1")

@@ -1,4 +1,4 @@
-"""Asking again about stored credentials: once a day about those of active findings, and whenever a person wants to know."""
+"""Check stored credentials again: daily for active findings, and when a user asks for it."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -8,8 +8,8 @@ from outcrop.domain.errors import BadInputError, NotFoundError, OperatorError, O
 from outcrop.domain.finding import Finding, Validation
 from outcrop.domain.secret import is_password, reveal
 from outcrop.services.pipeline.context import ACTOR, ValidationContext, now
-from outcrop.services.pipeline.enqueue import ASKED, stored_credential
-from outcrop.services.pipeline.validate import SOON, apply, said
+from outcrop.services.pipeline.enqueue import REVALIDATE_ACTION, get_stored_credential
+from outcrop.services.pipeline.validate import RETRY_AFTER, apply_verdict, to_stored_verdict
 from outcrop.store import audit
 from outcrop.store.findings import table, verdicts
 from outcrop.store.findings.verdicts import DueCredential, StoredCredential
@@ -17,104 +17,124 @@ from outcrop.validation.batch import Credential, check_all
 from outcrop.validation.engine import ValidationMode
 from outcrop.validation.verdict import Verdict
 
-EVERY = timedelta(days=1)
-_AT_ONCE = 200
+REVALIDATE_EVERY = timedelta(days=1)
+_BATCH_SIZE = 200  # credentials that are decrypted and checked together
 
 
-async def revalidate_due(asks: ValidationContext) -> int:
-    """Ask again about what was last checked a day ago, in one worker at a time; give how many were asked about."""
-    if asks.validator.mode is ValidationMode.OFF:
+async def revalidate_due(context: ValidationContext) -> int:
+    """Check the credentials of active findings whose last check was a day ago; return how many were checked.
+
+    Do nothing if another worker does so already, or validation is off.
+    """
+    if context.validator.mode is ValidationMode.OFF:
         return 0
-    async with asks.pool.connection() as holding:
-        if not await verdicts.try_lock_revalidation(holding):
+    async with context.pool.connection() as lock_holder:
+        if not await verdicts.try_lock_revalidation(lock_holder):
             return 0
         try:
-            return await _walk(asks)
+            return await _check_all_due(context)
         finally:
-            await verdicts.unlock_revalidation(holding)
+            await verdicts.unlock_revalidation(lock_holder)
 
 
-async def _walk(asks: ValidationContext) -> int:
+async def _check_all_due(context: ValidationContext) -> int:
+    """Check the due credentials in batches, the longest unchecked first; return how many were checked."""
     moment = now()
-    asked = 0
+    checked = 0
     last: DueCredential | None = None
     while True:
-        async with asks.pool.connection() as db:
-            due = await verdicts.select_due(
-                db, before=moment - EVERY, undecided_before=moment - SOON, after=last, most=_AT_ONCE
+        async with context.pool.connection() as db:
+            batch = await verdicts.select_due(
+                db,
+                before=moment - REVALIDATE_EVERY,
+                undecided_before=moment - RETRY_AFTER,
+                after=last,
+                most=_BATCH_SIZE,
             )
-        if not due:
-            return asked
-        last = due[-1]
-        asked += await _ask_all(asks, due)
+        if not batch:
+            return checked
+        last = batch[-1]
+        checked += await _check_batch(context, batch)
 
 
-async def _ask_all(asks: ValidationContext, due: Sequence[DueCredential]) -> int:
-    known = [(one, wanted) for one in due if (wanted := _wanted(asks, one)) is not None]
-    told: dict[int, Verdict] = {}
-    await check_all(asks.validator, [wanted for _, wanted in known], told.__setitem__)
-    for number, (one, _) in enumerate(known):
-        word = said(told[number])
-        async with asks.pool.connection() as db, db.transaction():
-            await verdicts.save(db, one.account_id, {one.fingerprint: word})
-            if not word.status is one.status is Validation.UNVALIDATED:  # nobody could be asked, as before
-                await apply(db, one.account_id, one.fingerprint, word, by=ACTOR)
-    return len(known)
+async def _check_batch(context: ValidationContext, batch: Sequence[DueCredential]) -> int:
+    """Check a batch of stored credentials and store the verdicts; return how many could be checked."""
+    opened = [
+        (stored, credential)
+        for stored in batch
+        if (credential := _open_credential(context, stored)) is not None
+    ]
+    results: dict[int, Verdict] = {}
+    await check_all(context.validator, [credential for _, credential in opened], results.__setitem__)
+    for number, (stored, _) in enumerate(opened):
+        verdict = to_stored_verdict(results[number])
+        async with context.pool.connection() as db, db.transaction():
+            await verdicts.save(db, stored.account_id, {stored.fingerprint: verdict})
+            # A credential that could not be checked before and cannot be now has no new verdict.
+            if not verdict.status is stored.status is Validation.UNVALIDATED:
+                await apply_verdict(db, stored.account_id, stored.fingerprint, verdict, by=ACTOR)
+    return len(opened)
 
 
-def _wanted(asks: ValidationContext, one: StoredCredential) -> Credential | None:
-    """Open a stored credential; None where no rule knows any more how to ask about it."""
-    rule = asks.ruleset.rules.get(one.rule or "")
+def _open_credential(context: ValidationContext, stored: StoredCredential) -> Credential | None:
+    """Decrypt a stored credential; None if its rule no longer exists."""
+    rule = context.ruleset.rules.get(stored.rule or "")
     if rule is None:
         return None
-    secret, parts = asks.keys.open_with_companions(
-        one.box, one.account_id, one.finding_id, mask_all=is_password(one.secret_type)
+    secret, parts = context.keys.open_with_companions(
+        stored.box, stored.account_id, stored.finding_id, mask_all=is_password(stored.secret_type)
     )
     return Credential(rule, reveal(secret), {name: reveal(part) for name, part in parts.items()})
 
 
-# --- when a person wants to know
+# --- at a user's request
 
 
 async def run_requested_validation(
-    asks: ValidationContext, account_id: int, finding_id: UUID, *, by: str
+    context: ValidationContext, account_id: int, finding_id: UUID, *, by: str
 ) -> None:
-    """Do what was requested; where that cannot be, the audit trail says why."""
+    """Run the job of a requested validation; if it fails, write the reason to the audit trail."""
     try:
-        await _ask_now(asks, account_id, finding_id, by=by)
+        await _check_finding(context, account_id, finding_id, by=by)
     except OutcropError as error:
-        async with asks.pool.connection() as db, db.transaction():
-            line = audit.AuditLine(now(), by, ASKED, str(finding_id), "failed", {"reason": error.message})
+        detail = {"reason": error.message}
+        line = audit.AuditLine(now(), by, REVALIDATE_ACTION, str(finding_id), "failed", detail)
+        async with context.pool.connection() as db, db.transaction():
             await audit.append(db, account_id, line)
 
 
 async def revalidate_finding(
-    asks: ValidationContext, account_id: int, finding_id: UUID, *, by: str
+    context: ValidationContext, account_id: int, finding_id: UUID, *, by: str
 ) -> Finding:
-    """Ask about a finding's credential now, whatever was said before; every finding of it has the verdict then."""
-    _refuse_off(asks)
-    async with asks.pool.connection() as db, db.transaction():
-        await stored_credential(db, account_id, finding_id)
-        await audit.append(db, account_id, audit.AuditLine(now(), by, ASKED, str(finding_id)))
-    return await _ask_now(asks, account_id, finding_id, by=by)
+    """Check a finding's credential now, even if its verdict is fresh; return the updated finding."""
+    _require_validation_on(context)
+    async with context.pool.connection() as db, db.transaction():
+        await get_stored_credential(db, account_id, finding_id)
+        await audit.append(db, account_id, audit.AuditLine(now(), by, REVALIDATE_ACTION, str(finding_id)))
+    return await _check_finding(context, account_id, finding_id, by=by)
 
 
-async def _ask_now(asks: ValidationContext, account_id: int, finding_id: UUID, *, by: str) -> Finding:
-    _refuse_off(asks)
-    async with asks.pool.connection() as db:
-        one = await stored_credential(db, account_id, finding_id)
-    if (wanted := _wanted(asks, one)) is None:
-        raise BadInputError("no rule says how to ask about its credential")
-    word = said(await asks.validator.check(wanted.rule, wanted.secret, wanted.parts))
-    async with asks.pool.connection() as db, db.transaction():
-        await verdicts.save(db, account_id, {one.fingerprint: word})
-        await apply(db, account_id, one.fingerprint, word, by=by)
+async def _check_finding(
+    context: ValidationContext, account_id: int, finding_id: UUID, *, by: str
+) -> Finding:
+    """Check a finding's credential and store the verdict with all findings of the same credential."""
+    _require_validation_on(context)
+    async with context.pool.connection() as db:
+        stored = await get_stored_credential(db, account_id, finding_id)
+    if (credential := _open_credential(context, stored)) is None:
+        raise BadInputError("no rule says how to validate its credential")
+    result = await context.validator.check(credential.rule, credential.secret, credential.parts)
+    verdict = to_stored_verdict(result)
+    async with context.pool.connection() as db, db.transaction():
+        await verdicts.save(db, account_id, {stored.fingerprint: verdict})
+        await apply_verdict(db, account_id, stored.fingerprint, verdict, by=by)
         finding = await table.select(db, account_id, finding_id)
     if finding is None:
         raise NotFoundError("no such finding")
     return finding
 
 
-def _refuse_off(asks: ValidationContext) -> None:
-    if asks.validator.mode is ValidationMode.OFF:
-        raise OperatorError("asking issuers is switched off: OUTCROP_VALIDATE=off")
+def _require_validation_on(context: ValidationContext) -> None:
+    """Raise an OperatorError if validation is switched off."""
+    if context.validator.mode is ValidationMode.OFF:
+        raise OperatorError("validation is switched off: OUTCROP_VALIDATE=off")

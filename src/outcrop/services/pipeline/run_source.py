@@ -1,78 +1,66 @@
-"""One source of a run from its beginning to its end, once, however often its worker dies."""
+"""Scan one source of a run, from the claim to the end of the run."""
 
-import asyncio
 from typing import Any
 from uuid import UUID
 
 from outcrop.domain.errors import OutcropError
 from outcrop.domain.finding import Visibility
-from outcrop.domain.scan import Gap, SourceState
-from outcrop.services.pipeline.context import MAX_ATTEMPTS, RunContext, SourceKey, SourceReport, now
+from outcrop.domain.scan import Gap
+from outcrop.services.pipeline.context import MAX_ATTEMPTS, RunContext, SourceKey, SourceReport
 from outcrop.services.pipeline.git_source import scan_repository
-from outcrop.services.pipeline.github_access import credential
-from outcrop.services.pipeline.plan import end_run
+from outcrop.services.pipeline.github_access import load_credential
+from outcrop.services.pipeline.plan import (
+    TOO_MANY_ATTEMPTS,
+    SourceClaim,
+    claim_source,
+    finish_source,
+    release_if_cancelled,
+)
 from outcrop.services.pipeline.site_source import scan_site
 from outcrop.sources.hosts.github_api import GitHubError
 from outcrop.sources.resolve_target import ScanSource
 from outcrop.store.db import UNAVAILABLE
-from outcrop.store.runs import scans
 
 
-async def scan_source(tools: RunContext, account_id: int, scan_id: UUID, source: str) -> None:
-    """SourceReport at one source, record what is there, and end the run if it was the last."""
+async def scan_source(context: RunContext, account_id: int, scan_id: UUID, source: str) -> None:
+    """Scan one source of a run, record its findings, and end the run if this was its last source."""
     key = SourceKey(account_id, scan_id, source)
-    async with tools.pool.connection() as db, db.transaction():
-        planned = await scans.start_run(db, account_id, scan_id, now=now())
-        taken = await scans.claim_source(db, account_id, scan_id, source)
-    if planned is None or taken is None:
+    if (claimed := await claim_source(context, key)) is None:
         return
-    try:
-        look, error = await _look(tools, key, planned, taken)
-        async with tools.pool.connection() as db, db.transaction():
-            state = SourceState.FAILED if error else SourceState.DONE
-            await scans.finish_source(
-                db,
-                account_id,
-                scan_id,
-                source,
-                state=state,
-                progress=look.progress | {"targets": 1},
-                gaps=look.gaps,
-                error=error,
-            )
-            await end_run(db, account_id, scan_id)
-    except asyncio.CancelledError:
-        async with tools.pool.connection() as db, db.transaction():
-            await scans.release_source(db, account_id, scan_id, source)
-        raise
+    report = SourceReport()
+    async with release_if_cancelled(context, key):
+        error = await _scan(context, key, claimed, report)
+        progress = report.progress | {"targets": 1}
+        await finish_source(context, key, report.gaps, error, progress)
 
 
-async def _look(
-    tools: RunContext, key: SourceKey, planned: scans.UnfinishedRun, taken: scans.ClaimedSource
-) -> tuple[SourceReport, str | None]:
-    """SourceReport at a source; give what there is to tell of it, and why it failed where it did."""
-    look = SourceReport()
-    found = _found(taken.spec)
-    error = f"its worker has died {MAX_ATTEMPTS} times"
+async def _scan(
+    context: RunContext, key: SourceKey, claimed: SourceClaim, report: SourceReport
+) -> str | None:
+    """Scan a claimed source; if that fails, return the reason and add it to the gaps.
+
+    An unexpected exception is raised, so that the job is tried again, until the last attempt.
+    """
+    source = _source_from_json(claimed.spec)
+    error = TOO_MANY_ATTEMPTS
     try:
-        if taken.tries <= MAX_ATTEMPTS:
-            token = await credential(tools, key.account_id, planned.target_id)
-            await (scan_site if found.kind == "site" else scan_repository)(tools, key, found, token, look)
-            return look, None
+        if claimed.attempts <= MAX_ATTEMPTS:
+            token = await load_credential(context, key.account_id, claimed.run.target_id)
+            scan = scan_site if source.kind == "site" else scan_repository
+            await scan(context, key, source, token, report)
+            return None
     except (GitHubError, OutcropError) as failure:
         error = failure.message
     except UNAVAILABLE:
         raise
     except Exception as failure:
-        if taken.tries < MAX_ATTEMPTS:
+        if claimed.attempts < MAX_ATTEMPTS:
             raise
-        error = (
-            f"looking at it failed ({type(failure).__name__})"  # not its text, which could hold a credential
-        )
-    look.gaps.append(Gap(found.full_name or found.html_url or found.url, error))
-    return look, error
+        error = f"scanning failed ({type(failure).__name__})"  # the exception's text may contain a credential
+    report.gaps.append(Gap(source.full_name or source.html_url or source.url, error))
+    return error
 
 
-def _found(raw: dict[str, Any]) -> ScanSource:
-    lists = {"include": tuple(raw["include"]), "exclude": tuple(raw["exclude"])}
-    return ScanSource(**{**raw, **lists, "visibility": Visibility(raw["visibility"])})
+def _source_from_json(raw: dict[str, Any]) -> ScanSource:
+    patterns = {"include": tuple(raw["include"]), "exclude": tuple(raw["exclude"])}
+    return ScanSource(**{**raw, **patterns, "visibility": Visibility(raw["visibility"])})

@@ -1,82 +1,91 @@
-"""The score of a finding from what is stored of it, so that it can be made again at any time."""
+"""Score findings from their stored fields, and score them again when the scoring method changes."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from outcrop.domain.finding import Finding
+from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.risk.score import VERSION, Evidence, score
 from outcrop.scanner.rules.model import Impact, Strength
-from outcrop.services.pipeline.context import RunContext
-from outcrop.services.pipeline.context import now as current_time
-from outcrop.store.db import Connection
+from outcrop.services.pipeline.context import RunContext, now
 from outcrop.store.findings import table
+from outcrop.store.findings.verdicts import StoredVerdict
 from outcrop.store.runs import sources
 
-_AT_ONCE = 200
+_BATCH_SIZE = 200  # findings that one transaction scores again
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreInputs:
-    """What a score depends on and a finding does not show."""
+    """The inputs of a score that are no field of the finding. They are stored with the score."""
 
     strength: Strength
     impact: Impact
     placeholder: bool = False
     test_mode: bool = False
     canary: bool = False
-    asked: bool = False  # what the credential opens was asked for
+    asked: bool = False  # the issuer was asked which services the credential opens
 
     @classmethod
-    def of(cls, detail: dict[str, Any]) -> "ScoreInputs":
-        """Read traits back from what is stored with a score."""
+    def from_hit(cls, hit: Hit, verdict: StoredVerdict) -> "ScoreInputs":
+        """Return the inputs for a hit and the verdict on its credential."""
+        return cls(
+            hit.strength, hit.rule.impact, hit.placeholder, verdict.test_mode, verdict.canary, verdict.asked
+        )
+
+    @classmethod
+    def from_detail(cls, detail: dict[str, Any]) -> "ScoreInputs":
+        """Return the inputs that are stored with a score."""
         flags = {name: bool(detail[name]) for name in ("placeholder", "test_mode", "canary", "asked")}
         return cls(Strength(detail["strength"]), Impact(detail["impact"]), **flags)
 
-
-def scored(
-    finding: Finding, traits: ScoreInputs, *, places: int, now: datetime
-) -> tuple[float, dict[str, Any]]:
-    """Give the score, and what is stored with it: its version, its parts, and the traits."""
-    evidence = Evidence(
-        finding.validation_status,
-        finding.validation_confidence,
-        traits.strength,
-        traits.impact,
-        finding.source_type,
-        finding.source_visibility,
-        path=finding.file_path,
-        placeholder=traits.placeholder,
-        test_mode=traits.test_mode,
-        canary=traits.canary,
-        services=tuple(finding.validation_detail["enabled_services"]),
-        services_asked=traits.asked,
-        days_since_seen=max(0, (now - finding.last_seen_at).days),
-        places=places,
-    )
-    made = score(evidence)
-    return made.total, {"version": VERSION, "parts": made.parts, **asdict(traits)}
+    def with_verdict(self, verdict: StoredVerdict) -> "ScoreInputs":
+        """Return the inputs after a new verdict on the credential."""
+        return replace(self, test_mode=verdict.test_mode, canary=verdict.canary, asked=verdict.asked)
 
 
-async def rescore_outdated(tools: RunContext) -> int:
-    """Make every score anew that another version has made; give how many."""
-    made = 0
-    while True:
-        async with tools.pool.connection() as db, db.transaction():
-            old = await table.lock_outdated_scores(db, VERSION, _AT_ONCE)
-            await _rescored(db, old)
-        if not old:
-            return made
-        made += len(old)
+def score_finding(
+    finding: Finding, inputs: ScoreInputs, *, places: int, moment: datetime
+) -> tuple[Finding, dict[str, Any]]:
+    """Return the finding with its score, and the detail to store: version, parts and inputs of the score.
 
-
-async def _rescored(db: Connection, old: Sequence[tuple[int, Finding, bytes | None, dict[str, Any]]]) -> None:
-    for account_id, finding, fingerprint, detail in old:
-        places = (
-            (await sources.count_places(db, account_id, [fingerprint])).get(fingerprint, 1)
-            if fingerprint
-            else 1
+    `places` is the number of places that hold the same credential.
+    """
+    result = score(
+        Evidence(
+            finding.validation_status,
+            finding.validation_confidence,
+            inputs.strength,
+            inputs.impact,
+            finding.source_type,
+            finding.source_visibility,
+            path=finding.file_path,
+            placeholder=inputs.placeholder,
+            test_mode=inputs.test_mode,
+            canary=inputs.canary,
+            services=tuple(finding.validation_detail["enabled_services"]),
+            services_asked=inputs.asked,
+            days_since_seen=max(0, (moment - finding.last_seen_at).days),
+            places=places,
         )
-        total, made = scored(finding, ScoreInputs.of(detail), places=places, now=current_time())
-        await table.update_validation(db, account_id, replace(finding, composite_score=total), made)
+    )
+    detail = {"version": VERSION, "parts": result.parts, **asdict(inputs)}
+    return replace(finding, composite_score=result.total), detail
+
+
+async def rescore_outdated(context: RunContext) -> int:
+    """Score every finding again whose score another version has computed; return how many there were."""
+    rescored = 0
+    while True:
+        async with context.pool.connection() as db, db.transaction():
+            outdated = await table.lock_outdated_scores(db, VERSION, _BATCH_SIZE)
+            for account_id, finding, fingerprint, detail in outdated:
+                counts = await sources.count_places(db, account_id, [fingerprint]) if fingerprint else {}
+                places = counts.get(fingerprint or b"", 1)
+                inputs = ScoreInputs.from_detail(detail)
+                scored, new_detail = score_finding(finding, inputs, places=places, moment=now())
+                await table.update_validation(db, account_id, scored, new_detail)
+        if not outdated:
+            return rescored
+        rescored += len(outdated)

@@ -1,8 +1,14 @@
-"""A web site: what it serves is read as it comes; what it no longer serves is asked for once more, and then resolved."""
+"""Crawl a web site, record the secrets that it serves, and resolve those that it no longer serves.
+
+1. Crawl the site, scan each response, and record the detected secrets in batches (`scan_site`).
+2. Request the URL of each finding that was not detected again (`_recheck_undetected`).
+3. Resolve the finding if the URL no longer serves its value (`_is_served`).
+"""
 
 import asyncio
 from collections.abc import Iterable
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from time import monotonic
 from urllib.parse import unquote, urlsplit
@@ -15,11 +21,18 @@ from outcrop.domain.secret import MASK, Secret, reveal
 from outcrop.scanner.engine.excerpt import excerpts_of_file
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import scan_content
-from outcrop.services.pipeline.context import RunContext, SourceKey, SourceReport, now
+from outcrop.services.pipeline.context import RunContext, SourceKey, SourceReport
 from outcrop.services.pipeline.masking import SecretMasker
-from outcrop.services.pipeline.record import DetectedSecret, opened_path, record, resolve_gone
+from outcrop.services.pipeline.record import (
+    DetectedSecret,
+    count_as_seen,
+    open_path,
+    open_value,
+    record_secrets,
+    resolve_finding,
+)
 from outcrop.sources.isolated.repository_job import RepositoryJob
-from outcrop.sources.located import hits_at_path, printable_path
+from outcrop.sources.located import LocatedHit, hits_at_path, printable_path
 from outcrop.sources.resolve_target import ScanSource
 from outcrop.sources.web.crawl import CrawlOptions, RefetchResult, Resource, crawl, refetch, refetch_client
 from outcrop.sources.web.git_folder import fetch_repository
@@ -28,75 +41,98 @@ from outcrop.store.runs import scans, sources
 from outcrop.store.runs.sources import StoredFinding
 
 _OPEN = {Status.ACTIVE, Status.STALE}
-_RECORD_AT = 200  # sightings that wait to be recorded
-_TELL_EVERY = 2.0
+_RECORD_AT = 200  # detected secrets that are recorded together
+_SAVE_PROGRESS_EVERY = 2.0  # seconds
 _GIT_HEAD = "/.git/HEAD"
-_BEHIND = "/.git!"  # what an open git folder holds stands behind this
+_IN_GIT_FOLDER = "/.git!"  # part of the path of every finding inside an exposed git folder
+
+
+@dataclass(slots=True)
+class _SiteScan:
+    """The state of one site's scan."""
+
+    context: RunContext
+    key: SourceKey
+    source: ScanSource
+    options: CrawlOptions
+    report: SourceReport
+    unrecorded: list[DetectedSecret] = field(default_factory=list)
+    detected: set[bytes] = field(default_factory=set)  # identities of the recorded secrets' places
+    origins: set[str] = field(default_factory=set)  # that have served a resource
+    pages: int = 0
+    size: int = 0
+
+    def add_gap(self, url: str, reason: str) -> None:
+        """Add a gap to the report, with the credentials in its URL masked."""
+        self.report.gaps.append(Gap(_mask_text(self.context.ruleset, url), reason))
+
+    async def record(self) -> None:
+        """FindingRecord the secrets that were detected since the last call."""
+        secrets, self.unrecorded = self.unrecorded, []
+        self.detected |= await record_secrets(self.context, self.key, secrets)
 
 
 async def scan_site(
-    tools: RunContext, key: SourceKey, found: ScanSource, token: Secret | None, look: SourceReport
+    context: RunContext, key: SourceKey, source: ScanSource, token: Secret | None, report: SourceReport
 ) -> None:
-    """Crawl a site, record what it serves, and judge what it served before."""
+    """Crawl a site, record the secrets that it serves, and resolve the findings that are gone."""
     headers = {} if token is None else {"Authorization": reveal(token)}
-    site = CrawlOptions.from_target(found.url, found.options, found.include, found.exclude, headers)
-    waiting: list[DetectedSecret] = []
-    met: set[bytes] = set()
-    origins = {key.source}
-    pages = size = 0
-    last = monotonic()
-
-    def tell(what: str, why: str) -> None:
-        look.gaps.append(Gap(_veiled(tools.ruleset, what), why))
-
-    # An iterator that is not closed goes on asking after a run was cancelled.
-    async with aclosing(crawl(tools.http, site, tell)) as resources:
+    options = CrawlOptions.from_target(source.url, source.options, source.include, source.exclude, headers)
+    scan = _SiteScan(context, key, source, options, report, origins={key.source})
+    last_saved = monotonic()
+    # A generator that is not closed would go on sending requests after the run was cancelled.
+    async with aclosing(crawl(context.http, options, scan.add_gap)) as resources:
         async for resource in resources:
-            origins.add(resource.origin)
-            pages += 1
-            size += len(resource.body)
-            # What proves who we are went to the site's own origin only: what others serve is open to everybody.
-            visibility = found.visibility if resource.origin == key.source else Visibility.PUBLIC
-            sightings, unread = await asyncio.to_thread(_sightings, tools.ruleset, resource, visibility)
-            waiting += sightings
-            for why in unread:
-                tell(resource.url, why)
-            if resource.source_type is SourceType.ENDPOINT and resource.file_path.endswith(_GIT_HEAD):
-                waiting += await _behind(
-                    tools, resource, visibility, headers if resource.origin == key.source else {}, look
-                )
-            look.progress = {"pages": pages, "bytes": size}
-            if len(waiting) >= _RECORD_AT:
-                met |= await record(tools, key, waiting)
-                waiting = []
-            if monotonic() - last > _TELL_EVERY:
-                last = monotonic()
-                async with tools.pool.connection() as db:
-                    await scans.set_progress(db, key.account_id, key.scan_id, key.source, look.progress)
-    met |= await record(tools, key, waiting)
-    look.gaps += await _judge(tools, key, site, origins, met)
-    if not pages and look.gaps:
-        raise OperatorError(
-            look.gaps.pop(0).why
-        )  # the start's own: whoever catches it tells it with the site's name
+            await _scan_resource(scan, resource)
+            if len(scan.unrecorded) >= _RECORD_AT:
+                await scan.record()
+            if monotonic() - last_saved > _SAVE_PROGRESS_EVERY:
+                last_saved = monotonic()
+                async with context.pool.connection() as db:
+                    await scans.set_progress(db, key.account_id, key.scan_id, key.source, report.progress)
+    await scan.record()
+    await _recheck_undetected(scan)
+    if not scan.pages and report.gaps:
+        # The first gap is the start page's; the caller adds it again, under the site's name.
+        raise OperatorError(report.gaps.pop(0).why)
 
 
-def _sightings(
+# --- detecting
+
+
+async def _scan_resource(scan: _SiteScan, resource: Resource) -> None:
+    """Scan a response, and the git folder behind it if it is an exposed `.git/HEAD`."""
+    scan.origins.add(resource.origin)
+    scan.pages += 1
+    scan.size += len(resource.body)
+    # The credential was sent to the site's own origin only, so other origins serve to everybody.
+    is_own = resource.origin == scan.key.source
+    visibility = scan.source.visibility if is_own else Visibility.PUBLIC
+    secrets, gaps = await asyncio.to_thread(_detect, scan.context.ruleset, resource, visibility)
+    scan.unrecorded += secrets
+    for reason in gaps:
+        scan.add_gap(resource.url, reason)
+    if resource.source_type is SourceType.ENDPOINT and resource.file_path.endswith(_GIT_HEAD):
+        scan.unrecorded += await _scan_git_folder(scan, resource, visibility, is_own=is_own)
+    scan.report.progress = {"pages": scan.pages, "bytes": scan.size}
+
+
+def _detect(
     ruleset: RuleSet, resource: Resource, visibility: Visibility
 ) -> tuple[list[DetectedSecret], list[str]]:
-    """Give the credentials that a text holds, and what of it could not be read."""
+    """Return the secrets in a response's body, and the reasons why parts of it could not be read."""
     path = resource.path.encode("utf-8", "surrogateescape")
-    held = scan_content(ruleset, resource.body, Confidence.MEDIUM)
-    hits = hits_at_path(held, path)
+    content = scan_content(ruleset, resource.body, Confidence.MEDIUM)
+    hits = hits_at_path(content, path)
     excerpts = excerpts_of_file(
         ruleset,
         resource.body,
         [(b"!" + inner.encode("utf-8", "surrogateescape"), hit) for inner, hit in hits],
     )
-    secrets = [hit.secret for _, hit in hits]
-    url = _veiled(ruleset, resource.url, secrets) if hits else ""
-    names = {
-        inner: _veiled(ruleset, resource.file_path + (f"!{inner}" if inner else ""), secrets)
+    values = [hit.secret for _, hit in hits]
+    url = _mask_text(ruleset, resource.url, values) if hits else ""
+    file_paths = {
+        inner: _mask_text(ruleset, resource.file_path + (f"!{inner}" if inner else ""), values)
         for inner, _ in hits
     }
     return [
@@ -107,7 +143,7 @@ def _sightings(
             visibility=visibility,
             source_url=url,
             repo_full_name=None,
-            file_path=names[inner],
+            file_path=file_paths[inner],
             line=hit.line,
             current_line=hit.line,
             source=resource.origin,
@@ -115,142 +151,146 @@ def _sightings(
             excerpt=excerpt,
         )
         for (inner, hit), excerpt in zip(hits, excerpts, strict=True)
-    ], held.gaps
+    ], content.gaps
 
 
-def _veiled(ruleset: RuleSet, text: str, secrets: Iterable[Secret] = ()) -> str:
-    """Mask every credential in an address or a name: one that stands on another page too, or on none."""
-    found = scan_content(ruleset, unquote(text).encode("utf-8", "surrogateescape"), Confidence.MEDIUM)
-    return SecretMasker([*secrets, *(hit.secret for _, hit in found.hits)], [text])(text)
+def _mask_text(ruleset: RuleSet, text: str, secrets: Iterable[Secret] = ()) -> str:
+    """Mask the given secrets in a URL or path, and every other credential that the rules detect in it."""
+    content = scan_content(ruleset, unquote(text).encode("utf-8", "surrogateescape"), Confidence.MEDIUM)
+    return SecretMasker([*secrets, *(hit.secret for _, hit in content.hits)], [text]).mask(text)
 
 
-async def _behind(
-    tools: RunContext, resource: Resource, visibility: Visibility, headers: dict[str, str], look: SourceReport
+async def _scan_git_folder(
+    scan: _SiteScan, resource: Resource, visibility: Visibility, *, is_own: bool
 ) -> list[DetectedSecret]:
-    """SourceReport through an open git folder."""
-    with work_folder(tools.work) as folder:
-        repository = await fetch_repository(tools.http, resource.url, folder, headers=headers)
+    """Download the git folder of an exposed `.git/HEAD` and return the secrets in its history.
+
+    The site's credential is sent only if the folder `is_own`: on the site's own origin.
+    """
+    context, gaps = scan.context, scan.report.gaps
+    headers = scan.options.headers if is_own else {}
+    with work_folder(context.work) as folder:
+        repository = await fetch_repository(context.http, resource.url, folder, headers=dict(headers))
         if repository is None:
             return []
-        look.gaps += [Gap(resource.url, why) for why in repository.gaps]
+        gaps += [Gap(resource.url, reason) for reason in repository.gaps]
+        job = RepositoryJob(folder=repository.folder, processes=context.jobs)
         try:
-            brought = await tools.process_pool.run(
-                RepositoryJob(folder=repository.folder, processes=tools.jobs), lambda *_: None
-            )
-        except OperatorError as error:  # nothing that a folder holds ends the look at the site
-            look.gaps.append(Gap(resource.url, error.message))
+            result = await context.process_pool.run(job, lambda *_: None)
+        except OperatorError as error:  # a broken repository does not end the scan of the site
+            gaps.append(Gap(resource.url, error.message))
             return []
-    base = urlsplit(resource.url).path.removesuffix("/HEAD") + "!"
-    look.gaps += [
-        Gap(_veiled(tools.ruleset, f"{resource.url}: {where}" if where else resource.url), why)
-        for where, why in brought.gaps
-    ]
+    for where, reason in result.gaps:
+        scan.add_gap(f"{resource.url}: {where}" if where else resource.url, reason)
     return [
-        DetectedSecret(
-            hit=one.hit,
-            path=base.encode() + one.path,
-            source_type=SourceType.ENDPOINT,
-            visibility=visibility,
-            source_url=resource.url,
-            repo_full_name=None,
-            file_path=_veiled(tools.ruleset, base + printable_path(one.path)),
-            line=one.hit.line,
-            current_line=one.current_line,
-            commit=one.origin.commit if one.origin else None,
-            source=resource.origin,
-            media_type=resource.media_type,
-            excerpt=one.excerpt,
-        )
-        for one in brought.located
-        if one.path is not None
+        _git_folder_secret(context.ruleset, resource, visibility, located, located.path)
+        for located in result.located
+        if located.path is not None
     ]
 
 
-async def _judge(
-    tools: RunContext, key: SourceKey, site: CrawlOptions, origins: set[str], met: set[bytes]
-) -> list[Gap]:
-    """Ask once more for the address of each finding that this run has not met, as whoever it was seen by; give what was left out."""
-    stranger, guest = (
-        refetch_client(tools.http, site, authenticated=False),
-        refetch_client(tools.http, site, authenticated=True),
+def _git_folder_secret(
+    ruleset: RuleSet, resource: Resource, visibility: Visibility, located: LocatedHit, path: bytes
+) -> DetectedSecret:
+    """Return a hit in an exposed git folder; its path is `/.git!` and the path in the repository."""
+    base = urlsplit(resource.url).path.removesuffix("/HEAD") + "!"
+    return DetectedSecret(
+        hit=located.hit,
+        path=base.encode() + path,
+        source_type=SourceType.ENDPOINT,
+        visibility=visibility,
+        source_url=resource.url,
+        repo_full_name=None,
+        file_path=_mask_text(ruleset, base + printable_path(path)),
+        line=located.hit.line,
+        current_line=located.current_line,
+        commit=located.origin.commit if located.origin else None,
+        source=resource.origin,
+        media_type=resource.media_type,
+        excerpt=located.excerpt,
     )
-    end = monotonic() + site.seconds
-    for origin in sorted(origins):
-        for (url, is_public), group in (await _unmet(tools, key, origin, met)).items():
-            if not is_public and not (site.headers and origin == key.source):
+
+
+# --- findings that the crawl did not detect again
+
+
+async def _recheck_undetected(scan: _SiteScan) -> None:
+    """Request the URL of each open finding that the crawl did not detect; mark it as seen or resolve it.
+
+    A finding that was public is requested without the site's credential, another one with it.
+    """
+    context, key, options = scan.context, scan.key, scan.options
+    anonymous = refetch_client(context.http, options, authenticated=False)
+    authenticated = refetch_client(context.http, options, authenticated=True)
+    deadline = monotonic() + options.seconds
+    for origin in sorted(scan.origins):
+        for (url, is_public), findings in (await _undetected_by_url(scan, origin)).items():
+            if not is_public and not (options.headers and origin == key.source):
                 continue  # it was seen with a credential that this run does not have
-            if monotonic() > end:
-                return [
-                    Gap(origin, f"{site.seconds:g} seconds are over: not every finding was asked for again")
-                ]
-            again = await refetch(stranger if is_public else guest, url)
-            for one in group:
-                await _settle(tools, key, one, await _is_there(tools, key, one, again))
-    return []
+            if monotonic() > deadline:
+                reason = f"time limit of {options.seconds:g} seconds reached: some findings were not checked"
+                scan.report.gaps.append(Gap(origin, reason))
+                return
+            response = await refetch(anonymous if is_public else authenticated, url)
+            for stored in findings:
+                is_served = await _is_served(context, key, stored, response)
+                if is_served:
+                    await count_as_seen(context, key, [stored.finding.id])
+                elif is_served is False:
+                    await resolve_finding(context, key, stored.finding.id)
 
 
-async def _unmet(
-    tools: RunContext, key: SourceKey, origin: str, met: set[bytes]
-) -> dict[tuple[str, bool], list[StoredFinding]]:
-    """Give the open findings that this run has not met, by their address and whether anybody may see it."""
-    async with tools.pool.connection() as db:
-        standing = await sources.select_findings(db, key.account_id, origin)
-    found: dict[tuple[str, bool], list[StoredFinding]] = {}
-    for one in standing:
-        url = one.finding.source_url
-        if one.last_scan_id == key.scan_id or one.finding.status not in _OPEN or url is None or MASK in url:
-            continue  # an address that held a credential is not kept
-        if identity(origin, _path(tools, key, one), one.fingerprint) not in met:
-            found.setdefault((url, one.finding.source_visibility is Visibility.PUBLIC), []).append(one)
-    return found
+async def _undetected_by_url(scan: _SiteScan, origin: str) -> dict[tuple[str, bool], list[StoredFinding]]:
+    """Return the open findings of an origin that this run has not seen, by URL and whether they are public.
+
+    A finding whose URL contains a credential is left out: the stored URL is masked.
+    """
+    context, key = scan.context, scan.key
+    async with context.pool.connection() as db:
+        findings = await sources.select_findings(db, key.account_id, origin)
+    undetected: dict[tuple[str, bool], list[StoredFinding]] = {}
+    for stored in findings:
+        url = stored.finding.source_url
+        if stored.last_scan_id == key.scan_id or stored.finding.status not in _OPEN:
+            continue
+        if url is None or MASK in url:
+            continue
+        if identity(origin, _path_text(context, key, stored), stored.fingerprint) not in scan.detected:
+            is_public = stored.finding.source_visibility is Visibility.PUBLIC
+            undetected.setdefault((url, is_public), []).append(stored)
+    return undetected
 
 
-def _path(tools: RunContext, key: SourceKey, one: StoredFinding) -> str:
-    return opened_path(tools.keys, key.account_id, one.finding.id, one.path).decode(
-        "utf-8", "surrogateescape"
-    )
+def _path_text(context: RunContext, key: SourceKey, stored: StoredFinding) -> str:
+    return open_path(context, key, stored).decode("utf-8", "surrogateescape")
 
 
-async def _is_there(
-    tools: RunContext, key: SourceKey, one: StoredFinding, again: RefetchResult
+async def _is_served(
+    context: RunContext, key: SourceKey, stored: StoredFinding, response: RefetchResult
 ) -> bool | None:
-    """Tell whether the address still serves the value; None where its answer says nothing about it."""
-    if again.failed:
+    """Whether the finding's URL still serves its credential; None if the response does not show it."""
+    if response.failed:
         return None
-    if again.status in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
+    if response.status in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
         return False
-    if (
-        again.status != HTTPStatus.OK
-        or again.media_type != one.media_type
-        or _BEHIND in _path(tools, key, one)
-    ):
+    if response.status != HTTPStatus.OK or response.media_type != stored.media_type:
         return None
-    return await asyncio.to_thread(_holds, tools, key, one, again.body)
+    if _IN_GIT_FOLDER in _path_text(context, key, stored):
+        return None
+    return await asyncio.to_thread(_contains_credential, context, key, stored, response.body)
 
 
-def _holds(tools: RunContext, key: SourceKey, one: StoredFinding, body: bytes) -> bool | None:
-    value = (
-        None
-        if one.box is None
-        else reveal(tools.keys.open(one.box, key.account_id, one.finding.id, mask_all=True))
-    )
+def _contains_credential(
+    context: RunContext, key: SourceKey, stored: StoredFinding, body: bytes
+) -> bool | None:
+    """Whether a body contains the credential of a finding; None if that is unknown.
+
+    Without the stored value, a missing hit may also mean that the rules have changed.
+    """
+    value = open_value(context, key, stored)
     if value is not None and value.encode("utf-8", "surrogateescape") in body:
         return True
-    hits = scan_content(tools.ruleset, body, Confidence.LOW).hits
-    if any(tools.keys.compute_fingerprint(hit.secret) == one.fingerprint for _, hit in hits):
+    hits = scan_content(context.ruleset, body, Confidence.LOW).hits
+    if any(context.keys.compute_fingerprint(hit.secret) == stored.fingerprint for _, hit in hits):
         return True
-    return (
-        None if value is None else False
-    )  # without the value nobody knows whether only the rules have changed
-
-
-async def _settle(tools: RunContext, key: SourceKey, one: StoredFinding, verdict: bool | None) -> None:
-    """Resolve what is gone, and count what is there as seen."""
-    if verdict is False:
-        await resolve_gone(tools, key, [one.finding.id])
-    elif verdict:
-        async with tools.pool.connection() as db, db.transaction():
-            seen = await sources.mark_seen(
-                db, key.account_id, [one.finding.id], scan_id=key.scan_id, now=now()
-            )
-            await scans.add_counts(db, key.account_id, key.scan_id, key.source, seen=seen)
+    return None if value is None else False

@@ -1,4 +1,7 @@
-"""The issuers' word on what a run saw: each credential is asked about once, and not again while the last answer is fresh."""
+"""Get the issuers' verdicts on detected credentials, and store them with the findings.
+
+Each credential is checked once, and not again while its last verdict is fresh.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -10,7 +13,7 @@ from outcrop.domain.finding import Finding, Validation
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.hit import Hit
 from outcrop.services.pipeline.context import RunContext, now
-from outcrop.services.pipeline.score import ScoreInputs, scored
+from outcrop.services.pipeline.score import ScoreInputs, score_finding
 from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.findings import table, verdicts
@@ -19,57 +22,71 @@ from outcrop.store.runs import sources
 from outcrop.validation.engine import ValidationMode
 from outcrop.validation.verdict import Verdict
 
-FRESH = timedelta(hours=20)  # less than a day, so that a daily run asks anew
-SOON = timedelta(hours=1)  # what nobody could tell is asked about again after this
+FRESH_FOR = timedelta(hours=20)  # less than a day, so that a daily run checks every credential
+RETRY_AFTER = timedelta(hours=1)  # for a check without a decision
 UNDECIDED = frozenset({Validation.ERROR, Validation.UNREACHABLE})
 
 
 @dataclass(frozen=True, slots=True)
 class ValidationResult:
-    """What is known of credentials, by fingerprint, and of which of them something else was known before."""
+    """The verdicts on credentials, and the credentials whose stored verdict was another."""
 
-    told: dict[bytes, StoredVerdict]
-    changed: frozenset[bytes]
+    verdicts: dict[bytes, StoredVerdict]  # by fingerprint
+    changed: frozenset[bytes]  # fingerprints
 
 
-async def verify(tools: RunContext, account_id: int, hits: Mapping[bytes, Hit]) -> ValidationResult:
-    """Give what is known of credentials; what is not known, or known for long, is asked."""
-    async with tools.pool.connection() as db:
-        known = await verdicts.select(db, account_id, list(hits))
-    fresh = {fingerprint: said for fingerprint, said in known.items() if _is_fresh(said)}
-    wanted = [fingerprint for fingerprint in hits if fingerprint not in fresh]
-    asked = await asyncio.gather(*(_ask(tools, hits[fingerprint]) for fingerprint in wanted))
-    told = {fingerprint: said(verdict) for fingerprint, verdict in zip(wanted, asked, strict=True)}
-    # Where nobody may be asked, that is kept too: when it is allowed again, they are due.
-    off = tools.validator.mode is ValidationMode.OFF
-    kept = {
-        fingerprint: replace(one, checked_at=verdicts.NEVER_CHECKED) if off else one
-        for fingerprint, one in told.items()
+async def validate_secrets(
+    context: RunContext, account_id: int, hits: Mapping[bytes, Hit]
+) -> ValidationResult:
+    """Return a verdict on each hit's credential; `hits` is keyed by fingerprint.
+
+    Credentials without a fresh stored verdict are checked, and their verdicts stored.
+    """
+    async with context.pool.connection() as db:
+        stored = await verdicts.select(db, account_id, list(hits))
+    fresh = {fingerprint: verdict for fingerprint, verdict in stored.items() if _is_fresh(verdict)}
+    unchecked = [fingerprint for fingerprint in hits if fingerprint not in fresh]
+    results = await asyncio.gather(*(_check(context, hits[fingerprint]) for fingerprint in unchecked))
+    checked = {
+        fingerprint: to_stored_verdict(verdict)
+        for fingerprint, verdict in zip(unchecked, results, strict=True)
     }
-    if kept:
-        async with tools.pool.connection() as db, db.transaction():
-            await verdicts.save(db, account_id, kept)
+    if checked:
+        async with context.pool.connection() as db, db.transaction():
+            await verdicts.save(db, account_id, _due_if_off(context, checked))
     changed = {
         fingerprint
-        for fingerprint, one in told.items()
-        if fingerprint in known and known[fingerprint].status is not one.status
+        for fingerprint, verdict in checked.items()
+        if fingerprint in stored and stored[fingerprint].status is not verdict.status
     }
-    return ValidationResult(fresh | told, frozenset(changed))
+    return ValidationResult(fresh | checked, frozenset(changed))
 
 
-def _is_fresh(said: StoredVerdict) -> bool:
-    return (
-        now() - said.checked_at < (SOON if said.status in UNDECIDED else FRESH)
-        and said.status is not Validation.UNVALIDATED
-    )
+def _is_fresh(verdict: StoredVerdict) -> bool:
+    """Whether a stored verdict is young enough to be used again."""
+    age = now() - verdict.checked_at
+    fresh_for = RETRY_AFTER if verdict.status in UNDECIDED else FRESH_FOR
+    return age < fresh_for and verdict.status is not Validation.UNVALIDATED
 
 
-async def _ask(tools: RunContext, hit: Hit) -> Verdict:
+async def _check(context: RunContext, hit: Hit) -> Verdict:
+    """Ask the issuer about a hit's credential."""
     parts = {name: reveal(part) for name, part in hit.parts.items()}
-    return await tools.validator.check(hit.rule, reveal(hit.secret), parts)
+    return await context.validator.check(hit.rule, reveal(hit.secret), parts)
 
 
-def said(verdict: Verdict) -> StoredVerdict:
+def _due_if_off(context: RunContext, checked: dict[bytes, StoredVerdict]) -> dict[bytes, StoredVerdict]:
+    """Return the verdicts to store; if validation is off, as never checked, so that a check is due later."""
+    if context.validator.mode is not ValidationMode.OFF:
+        return checked
+    return {
+        fingerprint: replace(verdict, checked_at=verdicts.NEVER_CHECKED)
+        for fingerprint, verdict in checked.items()
+    }
+
+
+def to_stored_verdict(verdict: Verdict) -> StoredVerdict:
+    """Return a verdict as it is stored, checked now."""
     return StoredVerdict(
         verdict.status,
         verdict.confidence,
@@ -82,52 +99,52 @@ def said(verdict: Verdict) -> StoredVerdict:
     )
 
 
-def judged(finding: Finding, told: StoredVerdict) -> Finding:
-    """Give the finding with a verdict on its credential."""
+def with_verdict(finding: Finding, verdict: StoredVerdict) -> Finding:
+    """Return the finding with a verdict on its credential."""
     detail: dict[str, Any] = {
         **finding.validation_detail,
-        "enabled_services": list(told.services),
-        "reason": told.reason,
+        "enabled_services": list(verdict.services),
+        "reason": verdict.reason,
     }
-    if told.status is not Validation.UNVALIDATED:  # nobody was asked: when it was last checked stays
-        detail["checked_at"] = told.checked_at.isoformat()
+    if verdict.status is not Validation.UNVALIDATED:  # otherwise nothing was checked, and the old time stays
+        detail["checked_at"] = verdict.checked_at.isoformat()
     return replace(
         finding,
-        validation_status=told.status,
-        validation_confidence=told.confidence,
+        validation_status=verdict.status,
+        validation_confidence=verdict.confidence,
         validation_detail=detail,
     )
 
 
-async def apply(db: Connection, account_id: int, fingerprint: bytes, told: StoredVerdict, *, by: str) -> None:
-    """Let every finding of a credential have its verdict and the score that follows; a change is in the audit trail."""
+async def apply_verdict(
+    db: Connection, account_id: int, fingerprint: bytes, verdict: StoredVerdict, *, by: str
+) -> None:
+    """Store a verdict, and the score that follows from it, with every finding of the credential."""
     await sources.lock_recording(db, account_id)
-    places = (await sources.count_places(db, account_id, [fingerprint])).get(fingerprint, 1)
+    place_count = (await sources.count_places(db, account_id, [fingerprint])).get(fingerprint, 1)
     for finding_id in await verdicts.select_finding_ids(db, account_id, fingerprint):
         if (locked := await table.lock_with_score(db, account_id, finding_id)) is None:
             continue
-        finding, detail = locked
-        checked = judged(finding, told)
-        if detail is not None:
-            traits = replace(
-                ScoreInputs.of(detail), test_mode=told.test_mode, canary=told.canary, asked=told.asked
-            )
-            total, detail = scored(checked, traits, places=places, now=now())
-            checked = replace(checked, composite_score=total)
-        if (checked, detail) != locked:
-            await table.update_validation(db, account_id, checked, detail)
-        await audit_change(db, account_id, finding, checked, by=by)
+        before, score_detail = locked
+        after = with_verdict(before, verdict)
+        if score_detail is not None:
+            inputs = ScoreInputs.from_detail(score_detail).with_verdict(verdict)
+            after, score_detail = score_finding(after, inputs, places=place_count, moment=now())
+        if (after, score_detail) != locked:
+            await table.update_validation(db, account_id, after, score_detail)
+        await audit_verdict_change(db, account_id, before, after, by=by)
 
 
-async def audit_change(db: Connection, account_id: int, before: Finding, after: Finding, *, by: str) -> None:
-    """Write the audit line of a verdict that is another than before."""
+async def audit_verdict_change(
+    db: Connection, account_id: int, before: Finding, after: Finding, *, by: str
+) -> None:
+    """Write an audit line if the finding's validation status has changed."""
     if after.validation_status is before.validation_status:
         return
-    change = {
+    detail = {
         "from": before.validation_status,
         "to": after.validation_status,
         "reason": after.validation_detail["reason"],
     }
-    await audit.append(
-        db, account_id, audit.AuditLine(now(), by, "finding.validate", str(after.id), detail=change)
-    )
+    line = audit.AuditLine(now(), by, "finding.validate", str(after.id), detail=detail)
+    await audit.append(db, account_id, line)
