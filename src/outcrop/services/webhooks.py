@@ -29,7 +29,7 @@ async def save_webhook(
     webhook_id, secret = uuid4(), secrets.token_hex(32)
     box = keys.seal(Secret(secret, mask_all=True), account.id, webhook_id)
     replaced = await webhooks.upsert(
-        db, account.id, webhook_id=webhook_id, url=str(address), box=box, now=now
+        db, account.id, webhook_id=webhook_id, url=str(address), secret_box=box, now=now
     )
     await audit.append(
         db,

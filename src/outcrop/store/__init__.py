@@ -1,1 +1,1 @@
-"""All SQL, and the embedded database it runs on. Nothing here commits: transactions belong to the caller."""
+"""All SQL, and the embedded PostgreSQL server. Nothing here commits: transactions belong to the caller."""

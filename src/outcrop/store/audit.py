@@ -1,4 +1,4 @@
-"""The audit trail: who did what, appended in the transaction of the change."""
+"""Append lines to the audit trail, in the transaction of the change that they record, and read them."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -10,9 +10,13 @@ from psycopg.types.json import Jsonb
 from outcrop.domain.audit import AuditFilter
 from outcrop.store.db import Connection
 
+_COLUMNS = "at, actor, action, target, outcome, detail"
+
 
 @dataclass(frozen=True, slots=True)
 class AuditLine:
+    """One recorded action: who did what to which target, when, and with which outcome."""
+
     at: datetime
     actor: str
     action: str
@@ -22,14 +26,16 @@ class AuditLine:
 
 
 async def append(db: Connection, account_id: int | None, line: AuditLine) -> None:
+    """Append a line to an account's trail; with None, to the operator's, which belongs to no account."""
     await db.execute(
-        "INSERT INTO audit (account_id, at, actor, action, target, outcome, detail) VALUES (%s, %s, %s, %s, %s, %s, %s)",
+        """INSERT INTO audit (account_id, at, actor, action, target, outcome, detail)
+           VALUES (%s, %s, %s, %s, %s, %s, %s)""",
         [account_id, line.at, line.actor, line.action, line.target, line.outcome, Jsonb(line.detail)],
     )
 
 
 async def append_to_every_account(db: Connection, line: AuditLine) -> None:
-    """Write a line about all of it into the trail of every account."""
+    """Append the same line to the trail of every account."""
     await db.execute(
         """INSERT INTO audit (account_id, at, actor, action, target, outcome, detail)
            SELECT id, %s, %s, %s, %s, %s, %s FROM accounts ORDER BY id""",
@@ -37,14 +43,11 @@ async def append_to_every_account(db: Connection, line: AuditLine) -> None:
     )
 
 
-_LINE = "at, actor, action, target, outcome, detail"
-
-
 async def stream_lines(db: Connection, account_id: int, wanted: AuditFilter) -> AsyncIterator[AuditLine]:
-    """Give the lines one after the other, oldest first, however many there are."""
-    where, values = _where(account_id, wanted)
+    """Yield all lines that match the filter, oldest first, through a server-side cursor (bounded memory)."""
+    where, values = _build_conditions(account_id, wanted)
     async with db.transaction(), db.cursor(name="trail") as cursor:
-        await cursor.execute(f"SELECT {_LINE} FROM audit WHERE {where} ORDER BY id".encode(), values)
+        await cursor.execute(f"SELECT {_COLUMNS} FROM audit WHERE {where} ORDER BY id".encode(), values)
         async for row in cursor:
             yield AuditLine(*row)
 
@@ -52,10 +55,14 @@ async def stream_lines(db: Connection, account_id: int, wanted: AuditFilter) -> 
 async def select_page(
     db: Connection, account_id: int, wanted: AuditFilter, *, limit: int, before: int | None
 ) -> list[tuple[int, AuditLine]]:
-    """Give lines with their numbers, newest first; `before` is the last number of the page before."""
-    where, values = _where(account_id, wanted)
+    """Return (id, line) of the newest lines that match the filter, newest first.
+
+    `before` is the last id of the previous page: only lines with a smaller id are returned.
+    """
+    where, values = _build_conditions(account_id, wanted)
     cursor = await db.execute(
-        f"""SELECT id, {_LINE} FROM audit WHERE {where} AND (%(before)s::bigint IS NULL OR id < %(before)s)
+        f"""SELECT id, {_COLUMNS} FROM audit
+            WHERE {where} AND (%(before)s::bigint IS NULL OR id < %(before)s)
             ORDER BY id DESC LIMIT %(limit)s""".encode(),
         values | {"before": before, "limit": limit},
     )
@@ -63,17 +70,19 @@ async def select_page(
 
 
 async def select_for_target(
-    db: Connection, account_id: int, target: str, *, most: int = 200
+    db: Connection, account_id: int, target: str, *, limit: int = 200
 ) -> list[AuditLine]:
-    """Give the newest lines about one thing, newest first."""
+    """Return the newest lines about one target (such as a finding's id), newest first."""
     cursor = await db.execute(
-        f"SELECT {_LINE} FROM audit WHERE account_id = %s AND target = %s ORDER BY id DESC LIMIT %s".encode(),
-        [account_id, target, most],
+        f"""SELECT {_COLUMNS} FROM audit WHERE account_id = %s AND target = %s
+            ORDER BY id DESC LIMIT %s""".encode(),
+        [account_id, target, limit],
     )
     return [AuditLine(*row) for row in await cursor.fetchall()]
 
 
-def _where(account_id: int, wanted: AuditFilter) -> tuple[str, dict[str, object]]:
+def _build_conditions(account_id: int, wanted: AuditFilter) -> tuple[str, dict[str, object]]:
+    """Return the SQL conditions for the account and each field of the filter that is set, and the values."""
     conditions = {
         "action": "(action = %(action)s OR starts_with(action, %(action)s || '.'))",
         "actor": "actor = %(actor)s",
@@ -82,8 +91,6 @@ def _where(account_id: int, wanted: AuditFilter) -> tuple[str, dict[str, object]
         "since": "at >= %(since)s",
         "until": "at < %(until)s",
     }
-    given = {name: value for name in conditions if (value := getattr(wanted, name)) is not None}
-    return " AND ".join(["account_id = %(account)s", *(conditions[name] for name in given)]), {
-        "account": account_id,
-        **given,
-    }
+    values = {name: value for name in conditions if (value := getattr(wanted, name)) is not None}
+    sql = " AND ".join(["account_id = %(account)s", *(conditions[name] for name in values)])
+    return sql, {"account": account_id, **values}

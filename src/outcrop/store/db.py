@@ -1,4 +1,4 @@
-"""Connections: one kind of connection for the whole house, the pool, and a snapshot to read several things from."""
+"""Open connections and pools, read from one snapshot, and convert database errors to Outcrop's own."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -17,15 +17,21 @@ set_json_dumps(orjson.dumps)
 
 Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
 Pool: TypeAlias = AsyncConnectionPool[Connection]
-# What a caller sees when the database cannot be reached, or goes away in the middle.
+# Raised when the database cannot be reached or the connection is lost.
 UNAVAILABLE = (psycopg.OperationalError, PoolTimeout)
 T = TypeVar("T")
-_LONGEST_LOCK = 1.0  # seconds: who asks has a connection that others wait for
-_LONGEST_WAIT = 10.0  # seconds for a connection, however long a statement may take
+_MAX_LOCK_WAIT = 1.0  # seconds; the request holds a pool connection that other requests wait for
+_MAX_CONNECTION_WAIT = (
+    10.0  # seconds a request waits for a pool connection, even if statements may take longer
+)
+
+# Parallel query stays on: it helps the few lists that no index serves. Statements of lists are run with
+# `prepare=False`, since their values decide which index is right.
+_SESSION: dict[str, Any] = {"options": "-c timezone=UTC -c jit=off", "application_name": "outcrop"}
 
 
 async def connect(dsn: str) -> Connection:
-    """Open one connection in autocommit mode; UTC whatever the server's own zone is."""
+    """Open one connection in autocommit mode, with the session's time zone set to UTC."""
     try:
         db = await psycopg.AsyncConnection.connect(dsn, autocommit=True, connect_timeout=5, **_SESSION)
     except psycopg.Error as error:
@@ -35,14 +41,18 @@ async def connect(dsn: str) -> Connection:
 
 @asynccontextmanager
 async def open_pool(dsn: str, *, size: int, statement_timeout: float) -> AsyncIterator[Pool]:
-    """Open a pool for a server: whoever waits for a connection or a statement too long gets an error instead."""
+    """Open a pool of at most `size` autocommit connections, and close it at the end.
+
+    A statement fails after `statement_timeout` seconds. Waiting for a connection fails after the same time,
+    but after at most _MAX_CONNECTION_WAIT seconds.
+    """
     options = f"{_SESSION['options']} -c statement_timeout={int(statement_timeout * 1000)}"
     pool: Pool = AsyncConnectionPool(
         dsn,
         min_size=1,
         max_size=size,
-        timeout=min(statement_timeout, _LONGEST_WAIT),
-        reconnect_timeout=0,  # while the database is away, only a request that waits makes the pool try again
+        timeout=min(statement_timeout, _MAX_CONNECTION_WAIT),
+        reconnect_timeout=0,  # while the database is down, only a waiting request makes the pool reconnect
         kwargs={"autocommit": True, "connect_timeout": 3} | _SESSION | {"options": options},
         open=False,
     )
@@ -55,24 +65,28 @@ async def open_pool(dsn: str, *, size: int, statement_timeout: float) -> AsyncIt
 
 @asynccontextmanager
 async def acquire_connection(
-    pool: Pool, enter: Callable[[Connection], Awaitable[T]]
+    pool: Pool, first_statement: Callable[[Connection], Awaitable[T]]
 ) -> AsyncIterator[tuple[Connection, T]]:
-    """Take a connection on which a first statement has succeeded. The pool may hold connections that died while it was quiet."""
-    for spare in reversed(range(pool.max_size + 1)):
+    """Yield a pool connection on which `first_statement` succeeded, and its result.
+
+    The pool may hold connections that were lost while idle. On each of those `first_statement` fails, and the
+    next connection is tried.
+    """
+    for retries_left in reversed(range(pool.max_size + 1)):
         async with pool.connection() as db:
             try:
-                first = await enter(db)
+                result = await first_statement(db)
             except UNAVAILABLE:
-                if db.broken and spare:
+                if db.broken and retries_left:
                     continue
                 raise
-            yield db, first
+            yield db, result
             return
 
 
 @asynccontextmanager
 async def snapshot(db: Connection) -> AsyncIterator[None]:
-    """Let every read inside see the same moment."""
+    """Run the block in a read-only REPEATABLE READ transaction: all its queries see the same snapshot."""
     await db.set_isolation_level(IsolationLevel.REPEATABLE_READ)
     await db.set_read_only(True)
     try:
@@ -86,8 +100,12 @@ async def snapshot(db: Connection) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def limit_lock_wait(db: Connection) -> AsyncIterator[None]:
-    """Do something for a person in their transaction; where another holds a row for long they are told so, and the transaction is void."""
-    await db.execute(f"SET LOCAL lock_timeout = {int(_LONGEST_LOCK * 1000)}".encode())
+    """Raise BusyError if the block waits more than _MAX_LOCK_WAIT seconds for a row lock, or deadlocks.
+
+    The caller's transaction is then aborted. A person waits for the response, so a long wait is not
+    acceptable.
+    """
+    await db.execute(f"SET LOCAL lock_timeout = {int(_MAX_LOCK_WAIT * 1000)}".encode())
     try:
         yield
     except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
@@ -95,35 +113,35 @@ async def limit_lock_wait(db: Connection) -> AsyncIterator[None]:
 
 
 @contextmanager
-def convert_database_errors(what: str, hint: Callable[[], str] = str) -> Iterator[None]:
-    """Tell an operator in one line what the database has against it. What quotes a value is told by its kind alone."""
+def convert_database_errors(prefix: str, hint: Callable[[], str] = str) -> Iterator[None]:
+    """Turn a database error in the block into a one-line OperatorError: `prefix`, the reason, and `hint()`.
+
+    A DataError quotes the value that it refuses, which may be secret: only the name of its class is shown.
+    """
     try:
         yield
     except psycopg.Error as error:
-        why = (
+        reason = (
             type(error).__name__
             if isinstance(error, psycopg.DataError)
             else error.diag.message_primary or _first_line(error)
         )
-        raise OperatorError(f"{what}: {why}{hint()}") from None
+        raise OperatorError(f"{prefix}: {reason}{hint()}") from None
 
 
 async def describe_server(db: Connection) -> str:
-    """Name the server and its version."""
+    """Return the server's name and version, such as "PostgreSQL 17.2"."""
     (version,) = await fetch_single_row(db, "SELECT 'PostgreSQL ' || current_setting('server_version')")
     return str(version)
 
 
 async def fetch_single_row(db: Connection, sql: str) -> tuple[Any, ...]:
-    """Give the one row of a query that has one."""
+    """Run a query that always has exactly one row, and return that row."""
     row = await (await db.execute(sql.encode())).fetchone()
-    assert row is not None  # noqa: S101 - a query without FROM has one row
+    assert row is not None  # noqa: S101 - a query without FROM, or an aggregate, has one row
     return row
 
 
 def _first_line(error: Exception) -> str:
+    """Return the first line of the error's text, or the name of its class if it has no text."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-# A list statement is planned with its values: they decide which index is right. Parallel scans serve the one case no index does.
-_SESSION: dict[str, Any] = {"options": "-c timezone=UTC -c jit=off", "application_name": "outcrop"}

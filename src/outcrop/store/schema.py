@@ -1,4 +1,8 @@
-"""The schema: brought up to date by numbered files, each applied once, and procrastinate's own beside them."""
+"""Create the database schema and keep it up to date.
+
+`migrations/NNNN_name.sql` are applied in order, each once; the table `migrations` lists the applied versions.
+The job queue's tables belong to procrastinate and are migrated along with ours (`runs.jobs.migrate`).
+"""
 
 import re
 from importlib.resources import files
@@ -7,45 +11,48 @@ from outcrop.domain.errors import OperatorError
 from outcrop.store.db import Connection, fetch_single_row
 from outcrop.store.runs import jobs
 
-_LOCK_MIGRATE = 7_264_001  # advisory locks: any number, but always the same one
-_OLDEST_SERVER = 150000
+_MIGRATION_LOCK = 7_264_001  # advisory lock; any number works as long as every process uses the same one
+_MIN_SERVER_VERSION = 150000  # as `server_version_num` counts
 
 
 async def migrate(db: Connection) -> list[str]:
-    """Bring the database to this version's schema; give the names of what was applied."""
-    await _refuse_unfit(db)
+    """Apply all missing migrations in one transaction; return their names."""
+    await _check_server(db)
     async with db.transaction():
-        await _lock(db)
-        applied = await _apply(db, newest_version())
+        await _lock_schema(db)
+        applied = await _apply_migrations(db, newest_version())
         await jobs.migrate(db)
     return applied
 
 
 async def create_schema(db: Connection, version: int) -> None:
-    """Make the schema as it was at a version, in the caller's transaction and in a database that holds nothing.
+    """Create the schema of an older or the current version in an empty database, in the caller's transaction.
 
-    Whoever runs on a database has brought its schema there: so nobody runs on this one, and who would begin to waits for its end.
+    Every process migrates before it uses a database. So no process uses this one yet, and a process that
+    starts meanwhile waits for the migration lock until the caller's transaction ends.
     """
-    await _refuse_unfit(db)
-    await _lock(db)
+    await _check_server(db)
+    await _lock_schema(db)
     (used,) = await fetch_single_row(
         db,
         """SELECT EXISTS (
                SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-               WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND NOT EXISTS (
-                   SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'))""",
+               WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
+                 AND NOT EXISTS (
+                   SELECT FROM pg_depend d
+                   WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'))""",
     )
     if used:
         raise OperatorError(
-            "the database is not empty: restore into a new one (another OUTCROP_DATA_DIR or OUTCROP_DATABASE_URL)"
+            "the database is not empty: restore into a new one"
+            " (another OUTCROP_DATA_DIR or OUTCROP_DATABASE_URL)"
         )
-    await _apply(db, version)
+    await _apply_migrations(db, version)
 
 
 async def read_version(db: Connection) -> int | None:
-    """Give the version of the schema that is there; None where there is none."""
-    (table,) = await fetch_single_row(db, "SELECT to_regclass('migrations') IS NOT NULL")
-    if not table:
+    """Return the version of the database's schema; None if there is none. Raise if this program is older."""
+    if not await _has_migrations_table(db):
         return None
     (version,) = await fetch_single_row(db, "SELECT max(version) FROM migrations")
     if version > newest_version():
@@ -54,24 +61,33 @@ async def read_version(db: Connection) -> int | None:
 
 
 def newest_version() -> int:
-    """Give the version of the schema that this program knows."""
+    """Return the version of the newest migration that this program has."""
     return max(_read_migrations())
 
 
-async def _lock(db: Connection) -> None:
-    await db.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK_MIGRATE])
+async def pending_migrations(db: Connection) -> list[str]:
+    """Return the names of the migrations that `migrate` would apply."""
+    done = await _applied_versions(db) if await _has_migrations_table(db) else set()
+    return [name for version, (name, _) in sorted(_read_migrations().items()) if version not in done]
 
 
-async def _apply(db: Connection, upto: int) -> list[str]:
+async def _lock_schema(db: Connection) -> None:
+    """Take the migration lock until the transaction ends."""
+    await db.execute("SELECT pg_advisory_xact_lock(%s)", [_MIGRATION_LOCK])
+
+
+async def _apply_migrations(db: Connection, last_version: int) -> list[str]:
+    """Apply the missing migrations up to `last_version`; return their names."""
     known = _read_migrations()
     applied = []
     await db.execute(
-        "CREATE TABLE IF NOT EXISTS migrations (version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz(0) NOT NULL)"
+        """CREATE TABLE IF NOT EXISTS migrations
+           (version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz(0) NOT NULL)"""
     )
-    done = {version for (version,) in await (await db.execute("SELECT version FROM migrations")).fetchall()}
+    done = await _applied_versions(db)
     if done - known.keys():
         raise _too_new()
-    for version in sorted(version for version in known.keys() - done if version <= upto):
+    for version in sorted(version for version in known.keys() - done if version <= last_version):
         name, text = known[version]
         await db.execute(text.encode())
         await db.execute("INSERT INTO migrations VALUES (%s, %s, now())", [version, name])
@@ -79,34 +95,35 @@ async def _apply(db: Connection, upto: int) -> list[str]:
     return applied
 
 
+async def _has_migrations_table(db: Connection) -> bool:
+    (exists,) = await fetch_single_row(db, "SELECT to_regclass('migrations') IS NOT NULL")
+    return bool(exists)
+
+
+async def _applied_versions(db: Connection) -> set[int]:
+    cursor = await db.execute("SELECT version FROM migrations")
+    return {version for (version,) in await cursor.fetchall()}
+
+
+def _read_migrations() -> dict[int, tuple[str, str]]:
+    """Return the migration files of this program: version -> (file name without suffix, SQL)."""
+    migrations = {}
+    for file in files("outcrop.store").joinpath("migrations").iterdir():
+        if match := re.fullmatch(r"(\d{4})_\w+\.sql", file.name):
+            migrations[int(match[1])] = (file.name.removesuffix(".sql"), file.read_text("utf-8"))
+    return migrations
+
+
 def _too_new() -> OperatorError:
     return OperatorError("the database was written by a newer version of Outcrop: upgrade this one")
 
 
-async def pending_migrations(db: Connection) -> list[str]:
-    """Name what `migrate` would apply."""
-    (table,) = await fetch_single_row(db, "SELECT to_regclass('migrations') IS NOT NULL")
-    done = (
-        {v for (v,) in await (await db.execute("SELECT version FROM migrations")).fetchall()}
-        if table
-        else set()
-    )
-    return [name for version, (name, _) in sorted(_read_migrations().items()) if version not in done]
-
-
-def _read_migrations() -> dict[int, tuple[str, str]]:
-    found = {}
-    for file in files("outcrop.store").joinpath("migrations").iterdir():
-        if match := re.fullmatch(r"(\d{4})_\w+\.sql", file.name):
-            found[int(match[1])] = (file.name.removesuffix(".sql"), file.read_text("utf-8"))
-    return found
-
-
-async def _refuse_unfit(db: Connection) -> None:
+async def _check_server(db: Connection) -> None:
+    """Raise OperatorError unless the database is UTF8 and the server is PostgreSQL 15 or newer."""
     encoding, version = await fetch_single_row(
         db, "SELECT current_setting('server_encoding'), current_setting('server_version_num')::int"
     )
     if encoding != "UTF8":
         raise OperatorError(f"the database's encoding is {encoding}: Outcrop needs a UTF8 database")
-    if version < _OLDEST_SERVER:
+    if version < _MIN_SERVER_VERSION:
         raise OperatorError(f"the database is PostgreSQL {version // 10000}: Outcrop needs 15 or newer")
