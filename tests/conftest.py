@@ -69,8 +69,8 @@ passwords._HASHER = PasswordHasher(
     time_cost=1, memory_cost=8 << 10
 )  # a tenth of the work; hundreds of tests sign in
 
-keyring._wrapping_key = cache(
-    keyring._wrapping_key
+keyring._derive_wrapping_key = cache(
+    keyring._derive_wrapping_key
 )  # slow on purpose, and hundreds of tests open a database with the same one
 
 SECRET_KEY = "a key for the tests only, no secret"

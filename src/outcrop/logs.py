@@ -1,4 +1,7 @@
-"""Structured logs on standard error: an event with fields, never a sentence with values in it, never a query string."""
+"""Write structured logs to standard error.
+
+A log line is an event name with fields, never a sentence with values in it. A query string is never logged.
+"""
 
 import logging
 import sys
@@ -8,12 +11,13 @@ import structlog
 
 
 def set_up_logs(level: str, form: Literal["text", "json"]) -> None:
+    """Configure structlog for this process, and let libraries log warnings and errors only."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    # Locals are never rendered: a credential could be among them.
+    # Local variables are never rendered in tracebacks: a credential could be among them.
     if form == "json":
         render: list[structlog.typing.Processor] = [
             structlog.processors.format_exc_info,
@@ -31,7 +35,7 @@ def set_up_logs(level: str, form: Literal["text", "json"]) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    # Libraries log through the standard module; only what they warn of is of interest.
+    # Libraries log through the standard module.
     logging.basicConfig(
         level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s", force=True
     )

@@ -1,4 +1,4 @@
-"""Opens what a process needs (database, schema, keys, pool) and closes it again."""
+"""Open the database, migrate it, unlock the keyring and open the pool; close everything at the end."""
 
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -15,7 +15,7 @@ from outcrop.store.keyring import Keyring, OperatorKey, unlock_keyring
 
 @contextmanager
 def open_database(settings: Settings) -> Iterator[str]:
-    """Give the address of the database: the operator's, or the embedded one for as long as it is needed."""
+    """Yield the URL of the operator's database; without one, run the embedded server until the block ends."""
     if settings.database_url is not None:
         yield settings.database_url
         return
@@ -24,12 +24,13 @@ def open_database(settings: Settings) -> Iterator[str]:
 
 
 def operator_key(settings: Settings) -> OperatorKey:
+    """Return where the operator's key is read from, by the settings."""
     text = None if settings.secret_key is None else settings.secret_key.get_secret_value()
     return OperatorKey(text, settings.secret_key_file)
 
 
 async def prepare_database(settings: Settings, url: str) -> Keyring:
-    """Bring the schema up to date and unlock the keys: what cannot be served is told before anything is."""
+    """Migrate the schema and unlock the keyring, so that a problem is reported before anything is served."""
     async with await database.connect(url) as db:
         await schema.migrate(db)
         return await unlock_keyring(db, operator_key(settings), os.urandom(80))
@@ -37,7 +38,7 @@ async def prepare_database(settings: Settings, url: str) -> Keyring:
 
 @dataclass(frozen=True, slots=True)
 class CommandSession:
-    """One connection to a database that is migrated and unlocked: what a command works with."""
+    """A command's one connection to the migrated database, and the keyring."""
 
     db: Connection
     keys: Keyring
@@ -45,6 +46,7 @@ class CommandSession:
 
 @asynccontextmanager
 async def open_session(settings: Settings) -> AsyncIterator[CommandSession]:
+    """Open the database, migrate it, unlock the keyring, and yield one connection for a command."""
     async with AsyncExitStack() as stack:
         url = stack.enter_context(open_database(settings))
         db = await stack.enter_async_context(await database.connect(url))
@@ -54,7 +56,7 @@ async def open_session(settings: Settings) -> AsyncIterator[CommandSession]:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What a server process works with."""
+    """The pool, the keyring and the database URL of a server or worker process."""
 
     pool: Pool
     keys: Keyring
@@ -65,6 +67,7 @@ class Runtime:
 async def open_runtime(
     settings: Settings, *, pool_size: int, statement_timeout: float
 ) -> AsyncIterator[Runtime]:
+    """Open and prepare the database, and yield a pool of connections to it."""
     async with AsyncExitStack() as stack:
         url = stack.enter_context(open_database(settings))
         keys = await prepare_database(settings, url)

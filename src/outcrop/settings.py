@@ -1,4 +1,4 @@
-"""Every setting of the service: read once from `OUTCROP_*` and `.env`, then passed down as plain values."""
+"""Read all settings from `OUTCROP_*` variables and `.env`, once; callers pass them on as plain values."""
 
 import ipaddress
 import re
@@ -13,14 +13,17 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from outcrop.domain.errors import OperatorError
 
 
-def _listed(value: object) -> object:
+def _split_commas(value: object) -> object:
+    """Split a comma-separated text into its non-empty parts; return any other value unchanged."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
-Listed = Annotated[list[str], NoDecode, BeforeValidator(_listed)]
+CommaSeparated = Annotated[list[str], NoDecode, BeforeValidator(_split_commas)]
 
 
 class Settings(BaseSettings):
+    """All settings; docs/operating.md describes each."""
+
     model_config = SettingsConfigDict(
         env_prefix="OUTCROP_",
         env_file=".env",
@@ -36,11 +39,11 @@ class Settings(BaseSettings):
     base_url: str | None = None
     secret_key: SecretStr | None = None
     rate_limit_per_minute: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    trusted_proxies: Listed = []
-    cors_origins: Listed = []
-    egress_allow: Listed = []
+    trusted_proxies: CommaSeparated = []
+    cors_origins: CommaSeparated = []
+    egress_allow: CommaSeparated = []
     egress_ca_file: Path | None = None
-    egress_connect_to: Listed = []
+    egress_connect_to: CommaSeparated = []
     egress_source: str | None = None
     egress_closed: bool = False
     github_api_url: str = "https://api.github.com"
@@ -55,12 +58,13 @@ class Settings(BaseSettings):
 
     @field_validator("data_dir", "postgres_bin", "egress_ca_file", "rules")
     @classmethod
-    def _absolute(cls, value: Path | None) -> Path | None:
+    def _make_absolute(cls, value: Path | None) -> Path | None:
         return None if value is None else value.expanduser().absolute()
 
     @field_validator("base_url")
     @classmethod
-    def _base(cls, value: str | None) -> str | None:
+    def _check_base_url(cls, value: str | None) -> str | None:
+        """Accept an https URL, or http on loopback, without query and fragment; drop a final slash."""
         if value is None:
             return None
         parts = urlsplit(value)
@@ -72,7 +76,8 @@ class Settings(BaseSettings):
 
     @field_validator("github_api_url")
     @classmethod
-    def _api(cls, value: str) -> str:
+    def _check_github_api_url(cls, value: str) -> str:
+        """Accept an https URL, or plain http on loopback; drop a final slash."""
         parts = urlsplit(value)
         if not parts.hostname or (
             parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname))
@@ -82,19 +87,22 @@ class Settings(BaseSettings):
 
     @field_validator("egress_source")
     @classmethod
-    def _address(cls, value: str | None) -> str | None:
+    def _check_source_address(cls, value: str | None) -> str | None:
+        """Accept an IP address and return it in its canonical form."""
         return None if value is None else str(ipaddress.ip_address(value))
 
     @field_validator("trusted_proxies", "egress_allow")
     @classmethod
-    def _networks(cls, value: list[str]) -> list[str]:
+    def _check_networks(cls, value: list[str]) -> list[str]:
+        """Raise ValueError unless every part is an IP network or address."""
         for part in value:
             ipaddress.ip_network(part, strict=False)
         return value
 
     @field_validator("egress_connect_to")
     @classmethod
-    def _pairs(cls, value: list[str]) -> list[str]:
+    def _check_connect_to(cls, value: list[str]) -> list[str]:
+        """Raise ValueError unless every part is `host:port=address:port`."""
         for part in value:
             if not re.fullmatch(r"[^:=]+:\d{1,5}=(?:\[[0-9A-Fa-f:.]+\]|[0-9.]+):\d{1,5}", part):
                 raise ValueError("must be a list of host:port=address:port")
@@ -102,16 +110,18 @@ class Settings(BaseSettings):
 
     @property
     def github_host(self) -> str:
-        """Name the host whose pages belong to the API."""
+        """Return the host of the web pages that belong to the API, such as `github.com`."""
         host = urlsplit(self.github_api_url).netloc.lower()
         return host.removeprefix("api.") if host == "api.github.com" or host.endswith(".ghe.com") else host
 
     @property
     def secret_key_file(self) -> Path:
+        """Return the file in the data folder that holds the operator's key if no setting does."""
         return self.data_dir / "secret.key"
 
 
 def is_loopback(host: str) -> bool:
+    """Whether the host is `localhost` or a loopback IP address, with or without brackets."""
     if host == "localhost":
         return True
     try:
@@ -121,26 +131,34 @@ def is_loopback(host: str) -> bool:
 
 
 def load_settings() -> Settings:
-    """Read the settings; a wrong one is named, its value is not repeated."""
-    return _read(Settings)
+    """Read the settings from the environment and `.env`; raise OperatorError for a wrong one."""
+    return _build_settings(Settings)
 
 
 def load_environment_settings() -> Settings:
-    """Read the settings of the environment alone: a `.env` may belong to what is scanned. What it forbids stays forbidden."""
-    given = _read(lambda: Settings(_env_file=None))
+    """Read the settings from the environment alone: a `.env` may belong to the project that is scanned.
+
+    A `.env` can only forbid more: `OUTCROP_VALIDATE=off` and `OUTCROP_EGRESS_CLOSED` in it are obeyed. If
+    it cannot be read, validation is off.
+    """
+    settings = _build_settings(lambda: Settings(_env_file=None))
     try:
-        beside = load_settings()
-    except OperatorError:  # whatever it was to say, nobody is asked
-        return given.model_copy(update={"validate_": "off"})
-    validate = "off" if beside.validate_ == "off" else given.validate_
-    return given.model_copy(
-        update={"validate_": validate, "egress_closed": given.egress_closed or beside.egress_closed}
+        with_env_file = load_settings()
+    except OperatorError:
+        return settings.model_copy(update={"validate_": "off"})
+    validate = "off" if with_env_file.validate_ == "off" else settings.validate_
+    return settings.model_copy(
+        update={
+            "validate_": validate,
+            "egress_closed": settings.egress_closed or with_env_file.egress_closed,
+        }
     )
 
 
-def _read(make: Callable[[], Settings]) -> Settings:
+def _build_settings(build: Callable[[], Settings]) -> Settings:
+    """Call `build`; turn a ValidationError into an OperatorError that names the setting, not its value."""
     try:
-        return make()
+        return build()
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         name = "OUTCROP_" + str(first["loc"][0]).upper() if first["loc"] else "settings"

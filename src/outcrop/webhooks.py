@@ -1,6 +1,6 @@
-"""For receivers: tells whether a request came from this service, was not changed on its way, and is not an old one played again.
+"""Sign webhook requests; in a receiver, verify that a request is authentic, unchanged and recent.
 
-Needs nothing but Python's standard library, so that it can be copied or installed anywhere. The service signs with it too.
+Needs only Python's standard library, so that a receiver can copy this file. The service signs with it too.
 """
 
 import base64
@@ -12,78 +12,82 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-WINDOW = 300.0  # seconds that a request may be old, or early
+WINDOW = 300.0  # seconds that the time in a request may differ from the receiver's clock
 USER_AGENT = "Service-Webhook/1.0"
 
 _SCHEME, _VERSION = "sha256=", "v1"
 
 
 class VerificationError(ValueError):
-    """A request that must not be believed; the text says why and holds nothing of the secret."""
+    """The request must be rejected. The text is the reason and contains no part of the secret."""
 
 
 def sign(body: bytes, secret: str, *, id_: str, timestamp: int) -> dict[str, str]:
-    """Give the headers that prove a body: the service's own, and those of Standard Webhooks."""
+    """Return the signature headers of a body: X-Service-Signature, and the three of Standard Webhooks."""
     return {
-        "X-Service-Signature": _SCHEME + _plain(body, secret),
+        "X-Service-Signature": _SCHEME + _sign_plain(body, secret),
         "webhook-id": id_,
         "webhook-timestamp": str(timestamp),
-        "webhook-signature": f"{_VERSION},{_standard(body, secret, id_, str(timestamp))}",
+        "webhook-signature": f"{_VERSION},{_sign_standard(body, secret, id_, str(timestamp))}",
     }
 
 
 def verify(
     body: bytes, headers: Mapping[str, str], secret: str, *, now: float | None = None, window: float = WINDOW
 ) -> dict[str, Any]:
-    """Check a request by its raw body, its headers (names in any case) and the secret that was shown when the webhook was saved.
+    """Return the event of a request; raise VerificationError if the request must be rejected.
 
-    Every signature that is there must be right, and one must be there. Give the event; raise VerificationError otherwise.
+    At least one signature header must be present, and every signature that is present must be correct.
+    `body` is the raw body, `headers` may have names in any case, and `secret` is the text that was shown
+    when the webhook was saved. `now` is a Unix time, for tests. The request may be at most `window` seconds
+    old or early.
     """
     if isinstance(body, str):
-        raise TypeError(
-            "give the raw body as bytes: text that was decoded, or parsed and written again, has another signature"
-        )
-    given = {name.lower(): value for name, value in headers.items()}
+        raise TypeError("pass the raw body as bytes: decoded or re-serialised text has another signature")
+    values = {name.lower(): value for name, value in headers.items()}
     if not secret:
         raise VerificationError("the secret is empty")
     moment = datetime.now(UTC).timestamp() if now is None else now
-    plain, standard = given.get("x-service-signature"), given.get("webhook-signature")
+    plain, standard = values.get("x-service-signature"), values.get("webhook-signature")
     if plain is None and standard is None:
         raise VerificationError("there is no X-Service-Signature header")
     if plain is not None:
         _check_plain(body, plain, secret)
     if standard is not None:
-        _check_standard(body, standard, secret, given)
-        _check_age(float(given["webhook-timestamp"]), moment, window, "webhook-timestamp")
-    event = _event(body)
-    _check_age(_delivered_at(event), moment, window, "delivered_at")
+        _check_standard(body, standard, secret, values)
+        _check_age(float(values["webhook-timestamp"]), moment, window, "webhook-timestamp")
+    event = _parse_event(body)
+    _check_age(_parse_delivered_at(event), moment, window, "delivered_at")
     return event
 
 
 def _check_plain(body: bytes, header: str, secret: str) -> None:
+    """Raise VerificationError unless the X-Service-Signature header signs the body."""
     if not header.startswith(_SCHEME):
         raise VerificationError("X-Service-Signature does not begin with sha256=")
-    if not _same(header.removeprefix(_SCHEME), _plain(body, secret)):
-        raise VerificationError("X-Service-Signature does not fit: another secret, or the body was changed")
+    if not _equal(header.removeprefix(_SCHEME), _sign_plain(body, secret)):
+        raise VerificationError("X-Service-Signature does not match: another secret, or changed content")
 
 
-def _check_standard(body: bytes, header: str, secret: str, given: Mapping[str, str]) -> None:
-    id_, timestamp = given.get("webhook-id"), given.get("webhook-timestamp")
+def _check_standard(body: bytes, header: str, secret: str, headers: Mapping[str, str]) -> None:
+    """Raise VerificationError unless a signature in the webhook-signature header signs id, time and body."""
+    id_, timestamp = headers.get("webhook-id"), headers.get("webhook-timestamp")
     if id_ is None or timestamp is None:
-        raise VerificationError("webhook-signature needs webhook-id and webhook-timestamp beside it")
+        raise VerificationError("webhook-signature needs the headers webhook-id and webhook-timestamp")
     if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 12):
-        raise VerificationError("webhook-timestamp is no number of seconds")
-    right = _standard(body, secret, id_, timestamp)
-    # Several may stand there, one for each secret that is good at the moment; all are compared.
+        raise VerificationError("webhook-timestamp is not a number of seconds")
+    expected = _sign_standard(body, secret, id_, timestamp)
+    # The header may hold several signatures, one for each valid secret. All are compared, in constant time.
     versions = [part.partition(",") for part in header.split(" ")]
-    if not any([_same(signature, right) for version, _, signature in versions if version == _VERSION]):  # noqa: C419
-        raise VerificationError("webhook-signature does not fit: another secret, or the request was changed")
+    if not any([_equal(signature, expected) for version, _, signature in versions if version == _VERSION]):  # noqa: C419
+        raise VerificationError("webhook-signature does not match: another secret, or changed content")
 
 
 def _check_age(at: float, moment: float, window: float, name: str) -> None:
+    """Raise VerificationError, which names the field, if `at` and `moment` differ by more than `window`."""
     if at < moment - window:
         raise VerificationError(
-            f"{name} is more than {window:g} seconds ago: it may be an old request, played again"
+            f"{name} is more than {window:g} seconds ago: the request may be a replay of an old one"
         )
     if at > moment + window:
         raise VerificationError(
@@ -91,33 +95,38 @@ def _check_age(at: float, moment: float, window: float, name: str) -> None:
         )
 
 
-def _event(body: bytes) -> dict[str, Any]:
+def _parse_event(body: bytes) -> dict[str, Any]:
+    """Parse the body as a JSON object."""
     try:
         event = json.loads(body)
     except ValueError:
-        raise VerificationError("the body is no JSON") from None
+        raise VerificationError("the body is not JSON") from None
     if not isinstance(event, dict):
-        raise VerificationError("the body is no JSON object")
+        raise VerificationError("the body is not a JSON object")
     return event
 
 
-def _delivered_at(event: Mapping[str, Any]) -> float:
+def _parse_delivered_at(event: Mapping[str, Any]) -> float:
+    """Return the event's `delivered_at` as a Unix time."""
     try:
         at = datetime.fromisoformat(event["delivered_at"])
     except (KeyError, TypeError, ValueError):
         raise VerificationError("the body has no delivered_at") from None
     if at.tzinfo is None:
-        raise VerificationError("delivered_at has no offset")
+        raise VerificationError("delivered_at has no UTC offset")
     return at.timestamp()
 
 
-def _plain(body: bytes, secret: str) -> str:
-    """Key the signature with the shown text itself."""
+def _sign_plain(body: bytes, secret: str) -> str:
+    """Return the hexadecimal HMAC of the body. The key is the secret's text itself."""
     return hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
 
 
-def _standard(body: bytes, secret: str, id_: str, timestamp: str) -> str:
-    """Key the signature as Standard Webhooks libraries do: with what the shown text says in base64."""
+def _sign_standard(body: bytes, secret: str, id_: str, timestamp: str) -> str:
+    """Return the base64 HMAC of id, time and body as Standard Webhooks defines it.
+
+    Its libraries decode the secret's text as base64 to get the key.
+    """
     try:
         key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
     except (binascii.Error, ValueError):
@@ -128,6 +137,6 @@ def _standard(body: bytes, secret: str, id_: str, timestamp: str) -> str:
     return base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
 
 
-def _same(given: str, right: str) -> bool:
-    """Compare in a time that tells nothing of where they differ."""
-    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), right.encode())
+def _equal(given: str, expected: str) -> bool:
+    """Whether two signatures are equal, compared in constant time."""
+    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode())

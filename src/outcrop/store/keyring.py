@@ -1,6 +1,9 @@
-"""What protects stored credentials: random keys in the database, wrapped by the operator's key that never is.
+"""Encrypt and fingerprint stored credentials.
 
-A wrong operator's key is told by a check value; a key is never made for a database that has one.
+The database holds two random keys, one for encryption and one for fingerprints. Both are wrapped
+(encrypted) by the operator's key, which comes from OUTCROP_SECRET_KEY or a file and is never in the
+database. A check value beside them shows whether an operator's key is the right one. New keys are made only
+for a database that has none.
 """
 
 import hashlib
@@ -21,63 +24,81 @@ from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.secret import Secret, reveal
 from outcrop.store.db import Connection
 
-MIN_OPERATOR_KEY_LENGTH = 16
-_LOCK_KEYRING = 7_264_003
-_CHECK = b"outcrop keyring 1"
-_NONCE = 12
-_BACKUP = b"backup"
-_EXCERPT = b"excerpt"  # so that no other box opens as one
-_WITH_PARTS = "\x1e"  # begins what is more than a bare value
+MIN_OPERATOR_KEY_LENGTH = 16  # characters
+_KEYRING_LOCK = 7_264_003  # advisory lock
+_CHECK_PLAINTEXT = b"outcrop keyring 1"
+_NONCE_BYTES = 12
+_BACKUP_PURPOSE = b"backup"
+_EXCERPT_PURPOSE = b"excerpt"  # part of the associated data: only an excerpt's box opens as an excerpt
+_COMPANIONS_MARK = "\x1e"  # first character of a plaintext that is JSON: the credential and its companions
 
 
 @dataclass(frozen=True, slots=True)
 class Keyring:
-    """The unwrapped keys of a running process."""
+    """The unwrapped keys of a running process.
+
+    What it encrypts is bound to an account and an owner id (a finding's, target's, webhook's or member's),
+    and can be decrypted only for the same two.
+    """
 
     data_key: bytes = field(repr=False)
     fingerprint_key: bytes = field(repr=False)
 
     def seal(
-        self, secret: Secret, account_id: int, finding_id: UUID, parts: Mapping[str, Secret] | None = None
+        self, secret: Secret, account_id: int, owner_id: UUID, companions: Mapping[str, Secret] | None = None
     ) -> bytes:
-        """Encrypt a credential, with its companions where it has some: a check needs them too."""
+        """Encrypt a credential together with its companions, which a validation needs too."""
         value = reveal(secret)
-        if parts or value.startswith(_WITH_PARTS):
-            value = _WITH_PARTS + json.dumps(
-                [value, {name: reveal(part) for name, part in (parts or {}).items()}]
+        if companions or value.startswith(_COMPANIONS_MARK):
+            value = _COMPANIONS_MARK + json.dumps(
+                [value, {name: reveal(companion) for name, companion in (companions or {}).items()}]
             )
-        return _seal(self.data_key, value.encode("utf-8", "surrogatepass"), _owner(account_id, finding_id))
+        return _encrypt(
+            self.data_key, value.encode("utf-8", "surrogatepass"), _associated_data(account_id, owner_id)
+        )
 
-    def open(self, box: bytes, account_id: int, finding_id: UUID, *, mask_all: bool) -> Secret:
-        return self.open_with_companions(box, account_id, finding_id, mask_all=mask_all)[0]
+    def open(self, box: bytes, account_id: int, owner_id: UUID, *, mask_all: bool) -> Secret:
+        """Decrypt a credential, without its companions. `mask_all` is passed to the Secret."""
+        return self.open_with_companions(box, account_id, owner_id, mask_all=mask_all)[0]
 
     def open_with_companions(
-        self, box: bytes, account_id: int, finding_id: UUID, *, mask_all: bool
+        self, box: bytes, account_id: int, owner_id: UUID, *, mask_all: bool
     ) -> tuple[Secret, dict[str, Secret]]:
-        """Give a credential with its companions."""
-        value = _open(self.data_key, box, _owner(account_id, finding_id)).decode("utf-8", "surrogatepass")
-        if not value.startswith(_WITH_PARTS):
+        """Decrypt a credential and its companions by name."""
+        plaintext = _decrypt(self.data_key, box, _associated_data(account_id, owner_id))
+        value = plaintext.decode("utf-8", "surrogatepass")
+        if not value.startswith(_COMPANIONS_MARK):
             return Secret(value, mask_all=mask_all), {}
-        value, parts = json.loads(value.removeprefix(_WITH_PARTS))
-        return Secret(value, mask_all=mask_all), {name: Secret(part) for name, part in parts.items()}
+        value, companions = json.loads(value.removeprefix(_COMPANIONS_MARK))
+        return (
+            Secret(value, mask_all=mask_all),
+            {name: Secret(companion) for name, companion in companions.items()},
+        )
 
     def seal_excerpt(self, excerpt: Excerpt, account_id: int, finding_id: UUID) -> bytes:
-        """Encrypt the lines around a credential, for this purpose and this finding only."""
-        plain = json.dumps([excerpt.first, excerpt.at, excerpt.lines], ensure_ascii=False)
-        return _seal(
-            self.data_key, plain.encode("utf-8", "replace"), _owner(account_id, finding_id) + _EXCERPT
+        """Encrypt the lines around a finding's credential."""
+        plaintext = json.dumps([excerpt.first, excerpt.at, excerpt.lines], ensure_ascii=False)
+        return _encrypt(
+            self.data_key,
+            plaintext.encode("utf-8", "replace"),
+            _associated_data(account_id, finding_id) + _EXCERPT_PURPOSE,
         )
 
     def open_excerpt(self, box: bytes, account_id: int, finding_id: UUID) -> Excerpt:
-        first, at, lines = json.loads(_open(self.data_key, box, _owner(account_id, finding_id) + _EXCERPT))
+        """Decrypt the lines around a finding's credential."""
+        plaintext = _decrypt(self.data_key, box, _associated_data(account_id, finding_id) + _EXCERPT_PURPOSE)
+        first, at, lines = json.loads(plaintext)
         return Excerpt(first, tuple(lines), at)
 
     def compute_backup_mac(self, digest: bytes) -> bytes:
-        """Give the code that nobody can make for a backup who has not these keys."""
-        return hmac.digest(hmac.digest(self.data_key, _BACKUP, "sha256"), digest, "sha256")
+        """Return the MAC of a backup's digest. Without these keys nobody can make a valid one."""
+        return hmac.digest(hmac.digest(self.data_key, _BACKUP_PURPOSE, "sha256"), digest, "sha256")
 
     def compute_fingerprint(self, secret: Secret) -> bytes:
-        """Identify the raw value alone; a PEM block is the same however its lines end."""
+        """Return the HMAC of the raw value, by which the same credential is recognised in other places.
+
+        Line endings and outer white space of a PEM block do not count.
+        """
         raw = reveal(secret)
         if raw.startswith("-----BEGIN "):
             raw = raw.replace("\r\n", "\n").strip()
@@ -86,12 +107,13 @@ class Keyring:
 
 @dataclass(frozen=True, slots=True)
 class OperatorKey:
-    """Where the operator's key comes from: the environment, or a file in the data folder that is made once."""
+    """The source of the operator's key: `text` from the environment, otherwise `file` in the data folder."""
 
     text: str | None = field(repr=False)
     file: Path
 
     def read(self) -> str | None:
+        """Return the operator's key; None if neither the environment nor the file has one."""
         if self.text is not None:
             return self.text
         try:
@@ -102,58 +124,9 @@ class OperatorKey:
             raise OperatorError(f"cannot read the secret key in {self.file}: {error}") from None
 
 
-async def unlock_keyring(db: Connection, operator: OperatorKey, random: bytes) -> Keyring:
-    """Unwrap the database's keys, or make them where it has none. `random` is 80 fresh bytes, used only to make them."""
-    async with db.transaction():
-        await db.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK_KEYRING])
-        row = await select_wrapped_keys(db)
-        if row is None:
-            text = operator.read() or _make_file(operator.file)
-            salt, keys = random[:16], Keyring(random[16:48], random[48:80])
-            await upsert_wrapped_keys(db, _wrap(keys, text, salt))
-            return keys
-        _finish_rotation(operator, row)
-        if (given := operator.read()) is None:
-            raise OperatorError(
-                f"the database has keys already, but OUTCROP_SECRET_KEY is not set and {operator.file} is not there: bring the key back"
-            )
-        return _unwrap(row, given, "this database")
-
-
-def unwrap_backup_keys(row: "WrappedKeys", operator: OperatorKey, what: str) -> Keyring:
-    """Unwrap keys that a backup is made of or from, and touch nothing: a rotation may be under way, or the keys be those of long ago."""
-    given = operator.read()
-    try:
-        if operator.text is None and (next_ := OperatorKey(None, _pending(operator.file)).read()) is not None:
-            given = next_ if _fits(row, _wrapping_key(next_, row.salt)) else given
-        if given is None:
-            raise OperatorError(
-                f"the secret key of {what} is needed: set OUTCROP_SECRET_KEY to it, or put it into {operator.file}"
-            )
-        return _unwrap(row, given, what)
-    except (InvalidTag, ValueError):  # of a file that somebody has put together
-        raise OperatorError(f"the keys of {what} are damaged") from None
-
-
-async def rotate_operator_key(db: Connection, operator: OperatorKey, new: str, salt: bytes) -> None:
-    """Wrap the same keys with a new operator's key. A crash at any point leaves a pair that fits."""
-    pending = _pending(operator.file)
-    async with db.transaction():
-        await db.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK_KEYRING])
-        row = await select_wrapped_keys(db)
-        if row is None or (text := operator.read()) is None:
-            raise OperatorError("there is no key to rotate yet")
-        keys = _unwrap(row, text, "this database")
-        if operator.text is None:
-            _write_private(pending, new)
-        await upsert_wrapped_keys(db, _wrap(keys, new, salt))
-    if operator.text is None:
-        pending.replace(operator.file)
-
-
 @dataclass(frozen=True, slots=True)
 class WrappedKeys:
-    """The keys as they are stored."""
+    """The row of the table `keyring`: the keys, wrapped by the operator's key."""
 
     salt: bytes
     check_value: bytes
@@ -161,13 +134,80 @@ class WrappedKeys:
     fingerprint_key: bytes
 
 
+async def unlock_keyring(db: Connection, operator: OperatorKey, random: bytes) -> Keyring:
+    """Return the database's keys, unwrapped. Make them first if the database has none.
+
+    `random` is 80 random bytes, used only for new keys.
+    """
+    async with db.transaction():
+        await db.execute("SELECT pg_advisory_xact_lock(%s)", [_KEYRING_LOCK])
+        row = await select_wrapped_keys(db)
+        if row is None:
+            text = operator.read() or _create_key_file(operator.file)
+            salt, keys = random[:16], Keyring(random[16:48], random[48:80])
+            await upsert_wrapped_keys(db, _wrap(keys, text, salt))
+            return keys
+        _finish_rotation(operator, row)
+        if (found := operator.read()) is None:
+            raise OperatorError(
+                f"the database has keys already, but OUTCROP_SECRET_KEY is not set and {operator.file}"
+                " does not exist: bring the key back"
+            )
+        return _unwrap(row, found, "this database")
+
+
+def unwrap_backup_keys(row: WrappedKeys, operator: OperatorKey, owner: str) -> Keyring:
+    """Return the unwrapped keys of `row`, for making or restoring a backup; write nothing.
+
+    `owner` names the database or backup in error messages. The key file of an unfinished rotation is tried
+    first: `row` may be wrapped by either key.
+    """
+    text = operator.read()
+    try:
+        if (
+            operator.text is None
+            and (next_text := OperatorKey(None, _pending_file(operator.file)).read()) is not None
+        ):
+            text = next_text if _fits(row, _derive_wrapping_key(next_text, row.salt)) else text
+        if text is None:
+            raise OperatorError(
+                f"the secret key of {owner} is needed: set OUTCROP_SECRET_KEY to it,"
+                f" or put it into {operator.file}"
+            )
+        return _unwrap(row, text, owner)
+    except (InvalidTag, ValueError):  # the row comes from a forged or damaged backup
+        raise OperatorError(f"the keys of {owner} are damaged") from None
+
+
+async def rotate_operator_key(db: Connection, operator: OperatorKey, new: str, salt: bytes) -> None:
+    """Wrap the same keys with the new operator's key, and replace the key file if there is one.
+
+    The new key is first written beside the key file. After a crash at any point, either the old file or the
+    new one fits the database (`_finish_rotation` picks it).
+    """
+    pending = _pending_file(operator.file)
+    async with db.transaction():
+        await db.execute("SELECT pg_advisory_xact_lock(%s)", [_KEYRING_LOCK])
+        row = await select_wrapped_keys(db)
+        if row is None or (text := operator.read()) is None:
+            raise OperatorError("there is no key to rotate yet")
+        keys = _unwrap(row, text, "this database")
+        if operator.text is None:
+            _write_private_file(pending, new)
+        await upsert_wrapped_keys(db, _wrap(keys, new, salt))
+    if operator.text is None:
+        pending.replace(operator.file)
+
+
 async def select_wrapped_keys(db: Connection) -> WrappedKeys | None:
+    """Return the database's wrapped keys; None if it has none yet."""
     cursor = await db.execute("SELECT salt, check_value, data_key, fingerprint_key FROM keyring")
     row = await cursor.fetchone()
     return None if row is None else WrappedKeys(*row)
 
 
 async def upsert_wrapped_keys(db: Connection, row: WrappedKeys) -> None:
+    """Save the wrapped keys, in place of the earlier ones."""
     await db.execute(
         """INSERT INTO keyring (salt, check_value, data_key, fingerprint_key) VALUES (%s, %s, %s, %s)
            ON CONFLICT (only_row) DO UPDATE SET salt = excluded.salt, check_value = excluded.check_value,
@@ -176,60 +216,70 @@ async def upsert_wrapped_keys(db: Connection, row: WrappedKeys) -> None:
     )
 
 
-def _wrap(keys: Keyring, text: str, salt: bytes) -> WrappedKeys:
-    wrapping = _wrapping_key(text, salt)
+def _wrap(keys: Keyring, operator_text: str, salt: bytes) -> WrappedKeys:
+    """Encrypt both keys and the check value with a key derived from the operator's key."""
+    wrapping_key = _derive_wrapping_key(operator_text, salt)
     return WrappedKeys(
         salt,
-        _seal(wrapping, _CHECK, b"check"),
-        _seal(wrapping, keys.data_key, b"data"),
-        _seal(wrapping, keys.fingerprint_key, b"fingerprint"),
+        _encrypt(wrapping_key, _CHECK_PLAINTEXT, b"check"),
+        _encrypt(wrapping_key, keys.data_key, b"data"),
+        _encrypt(wrapping_key, keys.fingerprint_key, b"fingerprint"),
     )
 
 
-def _unwrap(row: WrappedKeys, text: str, what: str) -> Keyring:
-    wrapping = _wrapping_key(text, row.salt)
-    if not _fits(row, wrapping):
+def _unwrap(row: WrappedKeys, operator_text: str, owner: str) -> Keyring:
+    """Decrypt both keys; raise OperatorError, which names `owner`, if the operator's key does not fit."""
+    wrapping_key = _derive_wrapping_key(operator_text, row.salt)
+    if not _fits(row, wrapping_key):
         raise OperatorError(
-            f"the secret key does not fit {what}: set OUTCROP_SECRET_KEY to the key it was made with"
+            f"the secret key does not fit {owner}: set OUTCROP_SECRET_KEY to the key it was made with"
         )
     return Keyring(
-        _open(wrapping, row.data_key, b"data"), _open(wrapping, row.fingerprint_key, b"fingerprint")
+        _decrypt(wrapping_key, row.data_key, b"data"),
+        _decrypt(wrapping_key, row.fingerprint_key, b"fingerprint"),
     )
 
 
-def _fits(row: WrappedKeys, wrapping: bytes) -> bool:
+def _fits(row: WrappedKeys, wrapping_key: bytes) -> bool:
+    """Whether the row was wrapped by this key, by its check value."""
     try:
-        return _open(wrapping, row.check_value, b"check") == _CHECK
+        return _decrypt(wrapping_key, row.check_value, b"check") == _CHECK_PLAINTEXT
     except InvalidTag:
         return False
 
 
 def _finish_rotation(operator: OperatorKey, row: WrappedKeys) -> None:
-    """A rotation that died between the database and the file left the new key beside the old one."""
-    pending = _pending(operator.file)
+    """Finish or undo a rotation that died before it replaced the key file.
+
+    The new key then lies beside the old one: keep the one that the database's row fits.
+    """
+    pending = _pending_file(operator.file)
     if operator.text is None and pending.exists():
-        if _fits(row, _wrapping_key(pending.read_text("ascii").strip(), row.salt)):
+        if _fits(row, _derive_wrapping_key(pending.read_text("ascii").strip(), row.salt)):
             pending.replace(operator.file)
         else:
             pending.unlink()
 
 
-def _wrapping_key(text: str, salt: bytes) -> bytes:
-    """Slow on purpose: an operator may have set a pass phrase."""
-    if len(text) < MIN_OPERATOR_KEY_LENGTH:
+def _derive_wrapping_key(operator_text: str, salt: bytes) -> bytes:
+    """Derive an AES key from the operator's key. Slow on purpose: that key may be a pass phrase."""
+    if len(operator_text) < MIN_OPERATOR_KEY_LENGTH:
         raise OperatorError(
-            f"the secret key is too short: give OUTCROP_SECRET_KEY at least {MIN_OPERATOR_KEY_LENGTH} characters, best 64 random ones"
+            "the secret key is too short: give OUTCROP_SECRET_KEY at least"
+            f" {MIN_OPERATOR_KEY_LENGTH} characters, best 64 random ones"
         )
-    return Scrypt(salt=salt, length=32, n=2**14, r=8, p=1).derive(text.encode())
+    return Scrypt(salt=salt, length=32, n=2**14, r=8, p=1).derive(operator_text.encode())
 
 
-def _make_file(path: Path) -> str:
+def _create_key_file(path: Path) -> str:
+    """Write a new random operator's key to the file, and return it."""
     text = os.urandom(32).hex()
-    _write_private(path, text)
+    _write_private_file(path, text)
     return text
 
 
-def _write_private(path: Path, text: str) -> None:
+def _write_private_file(path: Path, text: str) -> None:
+    """Write a file that only this user can read, durably and in one step; replace an existing one."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         temporary = path.with_name(f"{path.name}.{os.getpid()}")
@@ -242,18 +292,22 @@ def _write_private(path: Path, text: str) -> None:
         raise OperatorError(f"cannot write the secret key to {path}: {error.strerror}") from None
 
 
-def _pending(file: Path) -> Path:
+def _pending_file(file: Path) -> Path:
+    """Return the path beside the key file at which a rotation writes the new key first."""
     return file.with_name(file.name + ".new")
 
 
-def _owner(account_id: int, finding_id: UUID) -> bytes:
-    return hashlib.sha256(f"{account_id}/{finding_id}".encode()).digest()
+def _associated_data(account_id: int, owner_id: UUID) -> bytes:
+    """Return the associated data that binds a ciphertext to its account and owner."""
+    return hashlib.sha256(f"{account_id}/{owner_id}".encode()).digest()
 
 
-def _seal(key: bytes, plain: bytes, owner: bytes) -> bytes:
-    nonce = os.urandom(_NONCE)
-    return nonce + AESGCM(key).encrypt(nonce, plain, owner)
+def _encrypt(key: bytes, plaintext: bytes, associated_data: bytes) -> bytes:
+    """Encrypt with AES-GCM; return a random nonce followed by the ciphertext."""
+    nonce = os.urandom(_NONCE_BYTES)
+    return nonce + AESGCM(key).encrypt(nonce, plaintext, associated_data)
 
 
-def _open(key: bytes, box: bytes, owner: bytes) -> bytes:
-    return AESGCM(key).decrypt(box[:_NONCE], box[_NONCE:], owner)
+def _decrypt(key: bytes, box: bytes, associated_data: bytes) -> bytes:
+    """Decrypt the result of `_encrypt`; raise InvalidTag if key or associated data differ."""
+    return AESGCM(key).decrypt(box[:_NONCE_BYTES], box[_NONCE_BYTES:], associated_data)
