@@ -9,10 +9,10 @@ from outcrop.domain.finding import Validation
 from outcrop.net.http import HttpClient
 from outcrop.scanner.rules.check_spec import CheckSpec, RequestSpec, choose_check, load_checks
 from outcrop.scanner.rules.model import Rule
+from outcrop.validation.cloud import aws_keys
 from outcrop.validation.http.check import Turn, ask, is_below
 from outcrop.validation.http.request import UnfitError, fill
 from outcrop.validation.issuer import Issuer, PausedError
-from outcrop.validation.offline import canary
 from outcrop.validation.registry import NAMED
 from outcrop.validation.verdict import Verdict, error, unreachable, unvalidated
 
@@ -82,11 +82,13 @@ class Validator:
         except TimeoutError:
             verdict = turn.proven or error("the issuer did not answer in time")
         return replace(
-            verdict, test_mode=verdict.test_mode or test_mode, canary=canary.is_canary(check, values.values())
+            verdict,
+            test_mode=verdict.test_mode or test_mode,
+            canary=aws_keys.is_canary(check, values.values()),
         )
 
     def _refused(self, check: CheckSpec, values: Mapping[str, str]) -> tuple[str, bool] | None:
-        if canary.is_canary(check, values.values()) and not self.use_canaries:
+        if aws_keys.is_canary(check, values.values()) and not self.use_canaries:
             return "is a known canary: whoever laid it out would be told", True
         if check.unasked:
             return check.unasked, False

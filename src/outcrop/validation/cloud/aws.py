@@ -10,7 +10,7 @@ from urllib.parse import quote
 from outcrop.domain.finding import Confidence, Validation
 from outcrop.net.http import HttpClient, HttpError, HttpResponse
 from outcrop.scanner.rules.check_spec import CheckSpec
-from outcrop.validation.cloud.identity import send
+from outcrop.validation.attempt import send
 from outcrop.validation.cloud.sigv4 import Keys, sign
 from outcrop.validation.http.check import Turn
 from outcrop.validation.http.response import judge

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 from outcrop.domain.finding import Validation
 from outcrop.net.http import HttpClient, HttpError, HttpResponse
 from outcrop.scanner.rules.check_spec import CheckSpec
-from outcrop.validation.cloud.identity import json_of, send, texts
+from outcrop.validation.attempt import json_of, send, texts
 from outcrop.validation.http.check import Turn
 from outcrop.validation.http.response import judge
 from outcrop.validation.verdict import Verdict, error, unreachable, unvalidated, with_services

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 from outcrop.domain.finding import Confidence
 from outcrop.net.http import HttpClient, HttpError, HttpResponse
 from outcrop.scanner.rules.check_spec import CheckSpec
-from outcrop.validation.cloud.identity import send
+from outcrop.validation.attempt import send
 from outcrop.validation.http.check import Turn
 from outcrop.validation.http.response import judge
 from outcrop.validation.verdict import Verdict, invalid, unreachable, unvalidated, valid

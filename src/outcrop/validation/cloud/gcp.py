@@ -18,10 +18,10 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from outcrop.domain.finding import Confidence, Validation
 from outcrop.net.http import HttpClient, HttpError
 from outcrop.scanner.rules.check_spec import CheckSpec
-from outcrop.validation.cloud.identity import json_of, send, texts
+from outcrop.validation.attempt import json_of, send, texts
 from outcrop.validation.http.check import Turn
 from outcrop.validation.http.response import judge
-from outcrop.validation.offline.pem import straighten
+from outcrop.validation.pem import straighten
 from outcrop.validation.verdict import Verdict, error, invalid, unreachable, unvalidated, with_services
 
 _TOKEN = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address

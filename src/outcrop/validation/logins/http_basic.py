@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from outcrop.net.http import HttpClient, HttpError, HttpResponse
 from outcrop.scanner.rules.check_spec import CheckSpec
-from outcrop.validation.cloud.identity import send
+from outcrop.validation.attempt import send
 from outcrop.validation.http.check import Turn
 from outcrop.validation.http.request import UnfitError
 from outcrop.validation.http.response import judge

@@ -11,7 +11,7 @@ from typing import Any
 from outcrop.domain.finding import Confidence
 from outcrop.net.http import HttpClient
 from outcrop.scanner.rules.check_spec import CheckSpec
-from outcrop.validation.cloud.identity import texts
+from outcrop.validation.attempt import texts
 from outcrop.validation.http.check import Turn
 from outcrop.validation.logins import bson
 from outcrop.validation.logins.connection import SECONDS, Dialog, OddError, further, log_in, login_of

@@ -14,7 +14,7 @@ from outcrop.domain.finding import Confidence
 from outcrop.net.http import HttpClient
 from outcrop.scanner.rules.check_spec import CheckSpec
 from outcrop.validation.http.check import Turn
-from outcrop.validation.offline.pem import straighten
+from outcrop.validation.pem import straighten
 from outcrop.validation.verdict import Verdict, invalid, unvalidated
 
 _OPENSSH = b"openssh-key-v1\0"
