@@ -163,7 +163,7 @@ def test_a_limit_of_the_issuer_is_no_verdict_on_the_credential(stand_in, scan):
     began = time.monotonic()
     ran = scan("--json", ".")
     assert {(one["validation_status"], one["validation_detail"]["reason"]) for one in ran.json} == {
-        ("error", "the issuer limits how often it is asked")
+        ("error", "the issuer's rate limit was reached")
     }
     assert time.monotonic() - began < 20
 

@@ -6,15 +6,16 @@ import ssl
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import cast
 
 import outcrop
 from outcrop.net.guard import Egress
-from outcrop.net.http import open_http
+from outcrop.net.http import HttpClient, open_http
 from outcrop.scanner.rules.check_spec import CheckSpec, load_checks
 from outcrop.scanner.rules.model import Rule
 from outcrop.scanner.rules.toml import parse_rule_file
-from outcrop.validation.http.check import Turn
-from outcrop.validation.registry import NAMED
+from outcrop.validation.attempt import Attempt
+from outcrop.validation.registry import NAMED_CHECKS
 from outcrop.validation.verdict import Verdict
 
 RULES = Path(outcrop.__file__).parent / "rules"
@@ -36,8 +37,11 @@ async def _at_once() -> None:
     """Nobody waits in a test."""
 
 
-def no_turn() -> Turn:
-    return Turn(_at_once)
+def attempt_of(
+    values: Mapping[str, str], check: CheckSpec | None = None, http: HttpClient | None = None
+) -> Attempt:
+    """Make an attempt with these values that never waits; `http` is needed by checks that connect."""
+    return Attempt(cast("HttpClient", http), check or CheckSpec(named="-"), values, _at_once)
 
 
 def run_named(
@@ -55,7 +59,8 @@ def run_named(
 
     async def main() -> Verdict:
         async with open_http(egress) as http:
-            return await NAMED[name or check.named or ""](http, check, values, no_turn(), **(options or {}))
+            attempt = attempt_of(values, check, http)
+            return await NAMED_CHECKS[name or check.named or ""](attempt, **(options or {}))
 
     return asyncio.run(main())
 
@@ -99,7 +104,8 @@ def asked_of(
             port = server.sockets[0].getsockname()[1]
             egress = Egress.parse([], [f"db.example:7=127.0.0.1:{port}"], ca)
             async with open_http(egress) as http:
-                verdict = await NAMED[named](http, CheckSpec(named=named), values, no_turn(), seconds=seconds)  # type: ignore[call-arg]
+                attempt = attempt_of(values, CheckSpec(named=named), http)
+                verdict = await NAMED_CHECKS[named](attempt, seconds=seconds)  # type: ignore[call-arg]
             for task in playing:
                 task.cancel()
             await asyncio.wait(playing) if playing else None

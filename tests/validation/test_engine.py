@@ -151,7 +151,7 @@ def test_time_that_runs_out_over_capabilities_takes_nothing_from_what_was_proven
     verdict = with_validator(
         stand_in.egress, lambda validator: validator.check(acme, "acme_1", {}), deadline=0.5
     )
-    assert (verdict.status, verdict.reason, verdict.services, verdict.asked) == (
+    assert (verdict.status, verdict.reason, verdict.services, verdict.services_checked) == (
         "valid",
         "accepted",
         ("acme",),
@@ -169,7 +169,7 @@ def test_capabilities_that_nobody_answered_count_as_not_asked(stand_in, tmp_path
         verdict = with_validator(
             stand_in.egress, lambda validator: validator.check(acme, "acme_1", {}), deadline=0.5
         )
-        assert (verdict.status, verdict.services, verdict.asked) == ("valid", (), False)
+        assert (verdict.status, verdict.services, verdict.services_checked) == ("valid", (), False)
 
 
 def test_a_pause_that_is_too_long_is_told_and_not_waited_for(stand_in, tmp_path):
@@ -295,7 +295,7 @@ def test_a_silent_issuer_is_left_alone(stand_in, tmp_path):
 
     silent, answered = with_validator(stand_in.egress, work, requests_per_second=1000)
     assert {verdict.status for verdict in silent} == {Validation.UNREACHABLE}
-    assert "not answered several times" in silent[-1].reason
+    assert "the last requests all failed" in silent[-1].reason
     assert answered.status is Validation.VALID
     assert len([asked for asked in stand_in.asked if asked.host == "api.acme.example"]) <= 10, (
         "aiohttp tries a closed connection twice"
@@ -371,7 +371,7 @@ def test_what_nobody_waits_for_any_more_ends_before_the_client_is_closed(stand_i
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         await validator.close()
-        return dict(validator._under_way)
+        return dict(validator._running)
 
     began = time.monotonic()
     assert with_validator(stand_in.egress, work) == {}

@@ -13,7 +13,7 @@ from outcrop.scanner.rules.check_spec import CheckSpec, RecordedReply, RequestSp
 from outcrop.scanner.rules.example_templates import expand_template, split_marked_values
 from outcrop.scanner.rules.model import Rule
 from outcrop.validation.engine import ValidationMode, Validator
-from outcrop.validation.http.request import fill
+from outcrop.validation.http.request import fill_request
 from outcrop.validation.http.response import judge
 from outcrop.validation.verdict import Verdict
 from tests.support.issuer import Asked, Issuer, Play, issuer
@@ -60,7 +60,7 @@ def hosts() -> tuple[str, ...]:
             f"part.{name}": value for name, value in parts_of(check).items()
         }
         for url in (check.url, *(one.url for one in check.capability)):
-            found.add(urlsplit(fill(RequestSpec(url=url), values).url).hostname if url else None)
+            found.add(urlsplit(fill_request(RequestSpec(url=url), values).url).hostname if url else None)
     return tuple(sorted(host for host in found if host))
 
 

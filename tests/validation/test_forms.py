@@ -38,7 +38,7 @@ def forms(folder):
         ("acme_0123", [("/me", "X-Key")], "valid", "accepted"),
         ("acme_admin_0123", [("/admin", "X-Admin")], "valid", "an administrator's"),
         ("acme_once_0123", [], "unvalidated", "asking would use it up"),
-        ("acme_zzz", [], "unvalidated", "there is no harmless way to ask about this form of it"),
+        ("acme_zzz", [], "unvalidated", "there is no harmless way to check this form of the credential"),
     ],
 )
 def test_each_form_is_asked_about_in_its_own_way(stand_in, tmp_path, secret, asked, status, reason):

@@ -11,12 +11,13 @@ import pytest
 
 from outcrop.net.http import open_http
 from outcrop.scanner.rules.check_spec import load_checks
-from outcrop.validation.cloud.aws import aws
-from outcrop.validation.cloud.sigv4 import Keys, sign
+from outcrop.validation.cloud.aws import check_aws_key
+from outcrop.validation.cloud.aws_keys import AwsAccessKey
+from outcrop.validation.cloud.sigv4 import sign_request
 from outcrop.validation.engine import ValidationMode, Validator
 from outcrop.validation.verdict import Verdict
 from tests.support.issuer import Asked, Issuer, Play, issuer
-from tests.support.named import no_turn, rules_of
+from tests.support.named import attempt_of, rules_of
 
 RULES = rules_of("aws")
 KEY_ID, TEMPORARY_ID = "AKIA" + "Q" * 16, "ASIA" + "Q" * 16
@@ -118,7 +119,8 @@ def checked(stand_in: Issuer, rule: str = "aws_access_key", secret: str = SECRET
 
     async def main() -> Verdict:
         async with open_http(stand_in.egress) as http:
-            return await aws(http, load_checks(rule, RULES[rule].origin)[0], values, no_turn(), again_after=0)
+            attempt = attempt_of(values, load_checks(rule, RULES[rule].origin)[0], http)
+            return await check_aws_key(attempt, signature_retry_delay=0)
 
     return asyncio.run(main())
 
@@ -143,9 +145,9 @@ def checked(stand_in: Issuer, rule: str = "aws_access_key", secret: str = SECRET
     ],
 )
 def test_signature_is_the_published_one(service, url, headers, signature):
-    keys = Keys("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
+    keys = AwsAccessKey("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
     now = datetime(2015, 8, 30, 12, 36, tzinfo=UTC)
-    sent = sign(keys, "GET", url, headers, b"", service=service, region="us-east-1", now=now)
+    sent = sign_request(keys, "GET", url, headers, b"", service=service, region="us-east-1", now=now)
     assert sent["Authorization"].endswith(f"Signature={signature}")
 
 
@@ -157,7 +159,7 @@ def test_a_live_key_tells_whose_it_is_and_what_it_lists(stand_in):
     assert (verdict.status, verdict.confidence) == ("valid", "high")
     assert verdict.services == ("aws_dynamodb", "aws_ec2", "aws_ecr", "aws_identity", "aws_lambda", "aws_s3")
     assert "123456789012" in verdict.reason
-    assert verdict.asked
+    assert verdict.services_checked
 
 
 def test_every_service_is_asked_for_a_list_and_nothing_else(stand_in):

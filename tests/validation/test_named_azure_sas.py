@@ -101,7 +101,7 @@ def test_a_signature_whose_time_has_run_out_is_not_asked_about(stand_in, end):
     assert (verdict.status, verdict.confidence, verdict.reason) == (
         "invalid",
         "high",
-        "its time ran out on 2024-01-02",
+        "expired on 2024-01-02",
     )
     assert stand_in.asked == []
 

@@ -71,7 +71,7 @@ class Mongo:
             size, number, _, kind = struct.unpack("<iiii", await reader.readexactly(16))
             body = await reader.readexactly(size - 16)
             assert (kind, body[:5]) == (2013, bytes(5))
-            asked = bson.load(body[5:])
+            asked = bson.decode_document(body[5:])
             self.said.append(asked)
             told = document(self.answer(asked))
             writer.write(struct.pack("<iiii", len(told) + 21, 9, number, 2013) + bytes(5) + told)
@@ -141,21 +141,21 @@ def test_a_seed_list_and_several_hosts_are_not_followed():
         b"",
         bytes(5),
         b"\xff" * 40,
-        bson.dump({"a": 1})[:-1],
+        bson.encode_document({"a": 1})[:-1],
         b"\x10\0\0\0\x02a\0\xff\xff\xff\x7fxxxx\0",
         b"\x08\0\0\0\x7e\x61\0\0",
     ],
 )
 def test_broken_documents_are_refused(data):
     with pytest.raises((ValueError, IndexError)):
-        bson.load(data)
+        bson.decode_document(data)
 
 
 def test_a_document_is_read_as_it_was_written():
     document = {"a": 1, "b": "ü", "c": b"\0\1", "d": {"e": True}}
-    assert bson.load(bson.dump(document)) == document
+    assert bson.decode_document(bson.encode_document(document)) == document
     deep: dict = {}
     for _ in range(100):
         deep = {"a": deep}
     with pytest.raises(ValueError):
-        bson.load(bson.dump(deep))
+        bson.decode_document(bson.encode_document(deep))

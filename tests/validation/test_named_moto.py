@@ -33,7 +33,7 @@ ASSUMED = {
     "Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": {"AWS": "*"}}],
 }
 ADMINISTRATOR = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
-AT_ONCE = {"again_after": 0.0}
+AT_ONCE = {"signature_retry_delay": 0.0}
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def test_a_narrow_key_opens_what_its_policy_says(cloud, pairs):
         "high",
         ("aws_identity", "aws_s3", "aws_sqs"),
     )
-    assert verdict.reason == "STS knows it: a user of account 123456789012"
+    assert verdict.reason == "STS accepts the key: a user of account 123456789012"
 
 
 def test_a_key_without_rights_is_alive(cloud, pairs):
@@ -185,7 +185,10 @@ def test_an_administrators_key_opens_the_rest(cloud, pairs):
 
 def test_a_temporary_key_is_a_roles(cloud, pairs):
     verdict = checked(cloud, pairs["role"])
-    assert (verdict.status, verdict.reason) == ("valid", "STS knows it: a role of account 123456789012")
+    assert (verdict.status, verdict.reason) == (
+        "valid",
+        "STS accepts the key: a role of account 123456789012",
+    )
 
 
 def test_a_wrong_secret_and_an_unknown_id_are_refused(cloud, pairs):
@@ -193,7 +196,7 @@ def test_a_wrong_secret_and_an_unknown_id_are_refused(cloud, pairs):
     assert (wrong.status, wrong.confidence) == ("invalid", "medium")
     assert "does not belong" in wrong.reason
     unknown = checked(cloud, Pair("AKIA" + "Q" * 16, pairs["narrow"].secret))
-    assert (unknown.status, "knows no such key" in unknown.reason) == ("invalid", True)
+    assert (unknown.status, "does not know this key" in unknown.reason) == ("invalid", True)
 
 
 def test_a_key_that_was_deleted_is_refused(cloud, pairs):

@@ -10,9 +10,9 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.ruleset import RuleSet, load_ruleset
-from outcrop.validation.http.request import UnfitError
-from outcrop.validation.logins.mssql import login_in
-from tests.support.named import RULES, asked_of
+from outcrop.validation.attempt import UncheckableError
+from outcrop.validation.logins.mssql import read_mssql_login
+from tests.support.named import RULES, asked_of, attempt_of
 from tests.support.tls import certificate
 
 PASSWORD = "S3cr3t!pw"
@@ -181,8 +181,8 @@ def logins_in(rules: RuleSet, text: str) -> list[tuple[str, int, str, str, str] 
             f"part.{name}": reveal(part) for name, part in hit.parts.items()
         }
         try:
-            login = login_in(values)
-        except UnfitError as reason:
+            login = read_mssql_login(attempt_of(values))
+        except UncheckableError as reason:
             found.append(str(reason))
         else:
             found.append((login.host, login.port, login.user, login.password, login.database))

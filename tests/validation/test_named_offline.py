@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
 
 from outcrop.net.guard import Egress
-from outcrop.validation.offline.jwt import read as read_jwt
-from outcrop.validation.offline.private_key import read as read_key
+from outcrop.validation.offline.jwt import judge_jwt
+from outcrop.validation.offline.private_key import judge_private_key
 from tests.support.named import check_in, run_named
 
 NOW = 1_700_000_000
@@ -33,7 +33,7 @@ def token(header: object, claims: object, proof: str = "s" * 43) -> str:
             token({"alg": "RS256"}, {"exp": NOW + 60}),
             "unvalidated",
             "low",
-            "has not expired; whether its signature",
+            "has not expired; its signature was not verified",
         ),
         (
             token({"alg": "HS256"}, {"exp": NOW + 60.5}),
@@ -50,13 +50,13 @@ def token(header: object, claims: object, proof: str = "s" * 43) -> str:
         (token({"alg": "RS256"}, {"exp": 10**400}), "unvalidated", "low", "never expires"),
         (token({"alg": "RS256"}, {"exp": float("inf")}), "unvalidated", "low", "never expires"),
         (token({"alg": ["x"]}, {}), "unvalidated", "low", "never expires"),
-        (token([], {}), "invalid", "low", "no whole token"),
-        ("eyJ" + "[" * 5000 + ".eyJ.s", "invalid", "low", "no whole token"),
-        (token({"alg": "RS256"}, {})[:-60], "invalid", "low", "no whole token"),
+        (token([], {}), "invalid", "low", "not a complete token"),
+        ("eyJ" + "[" * 5000 + ".eyJ.s", "invalid", "low", "not a complete token"),
+        (token({"alg": "RS256"}, {})[:-60], "invalid", "low", "not a complete token"),
     ],
 )
 def test_a_token_is_judged_by_what_it_says(given, status, confidence, words):
-    verdict = read_jwt(given, NOW)
+    verdict = judge_jwt(given, NOW)
     assert (verdict.status, verdict.confidence) == (status, confidence)
     assert words in verdict.reason
 
@@ -82,15 +82,15 @@ HUGE = "-----BEGIN PRIVATE KEY-----\n" + "MIIE" * 8000 + "\n-----END PRIVATE KEY
 @pytest.mark.parametrize(
     ("text", "words", "services"),
     [
-        (pem(RSA), "an RSA key of 2048 bits, no passphrase guards it", ()),
+        (pem(RSA), "an RSA key of 2048 bits, no passphrase protects it", ()),
         (pem(RSA, "TraditionalOpenSSL"), "an RSA key of 2048 bits, no passphrase", ()),
         (pem(RSA).replace("\n", "\\n"), "an RSA key of 2048 bits", ()),
         (pem(EC, "TraditionalOpenSSL"), "an elliptic-curve key (secp384r1)", ()),
         (pem(DSA), "a DSA key of 1024 bits", ()),
-        (pem(ED, "OpenSSH"), "an Edwards-curve key, no passphrase guards it", ("ssh",)),
-        (pem(RSA, "OpenSSH"), "an RSA key of 2048 bits, no passphrase guards it", ("ssh",)),
-        (pem(RSA, "PKCS8", b"pass"), "a key, it cannot be used without its passphrase", ()),
-        (pem(RSA, "TraditionalOpenSSL", b"pass"), "a key, it cannot be used without its passphrase", ()),
+        (pem(ED, "OpenSSH"), "an Edwards-curve key, no passphrase protects it", ("ssh",)),
+        (pem(RSA, "OpenSSH"), "an RSA key of 2048 bits, no passphrase protects it", ("ssh",)),
+        (pem(RSA, "PKCS8", b"pass"), "a key, a passphrase protects it", ()),
+        (pem(RSA, "TraditionalOpenSSL", b"pass"), "a key, a passphrase protects it", ()),
         (
             "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\n" + "A" * 64 + "\n-----END PGP PRIVATE KEY BLOCK-----",
             "a PGP key",
@@ -103,15 +103,15 @@ HUGE = "-----BEGIN PRIVATE KEY-----\n" + "MIIE" * 8000 + "\n-----END PRIVATE KEY
         ),
         (
             "PuTTY-User-Key-File-3: ssh-rsa\nEncryption: aes256-cbc\nComment: x\n",
-            "a PuTTY key, it cannot be used",
+            "a PuTTY key, a passphrase protects it",
             ("ssh",),
         ),
-        ("---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\n", "an SSH2 key, it cannot be used", ("ssh",)),
+        ("---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\n", "an SSH2 key, a passphrase protects it", ("ssh",)),
         ("A" * 43, "a private key", ()),
     ],
 )
 def test_a_key_tells_what_it_is(text, words, services):
-    verdict = read_key(text)
+    verdict = judge_private_key(text)
     assert (verdict.status, verdict.services) == ("unvalidated", services)
     assert words in verdict.reason
 
@@ -122,18 +122,18 @@ def test_a_key_on_an_unknown_curve_is_told_and_not_called_broken():
     )
     unknown = raw.replace(bytes.fromhex("06052b81040022"), bytes.fromhex("06052b8104007f"))
     assert unknown != raw
-    verdict = read_key(
+    verdict = judge_private_key(
         f"-----BEGIN PRIVATE KEY-----\n{base64.b64encode(unknown).decode()}\n-----END PRIVATE KEY-----"
     )
-    assert (verdict.status, "not read here" in verdict.reason) == ("unvalidated", True)
+    assert (verdict.status, "of an unsupported kind" in verdict.reason) == ("unvalidated", True)
 
 
 def test_an_openssh_key_with_a_passphrase_is_not_opened():
     inner = b"openssh-key-v1\0" + b"\0\0\0\x0aaes256-ctr" + b"\0\0\0\x06bcrypt" + bytes(200)
-    verdict = read_key(
+    verdict = judge_private_key(
         f"-----BEGIN OPENSSH PRIVATE KEY-----\n{base64.b64encode(inner).decode()}\n-----END OPENSSH PRIVATE KEY-----"
     )
-    assert "cannot be used without its passphrase" in verdict.reason
+    assert "a passphrase protects it" in verdict.reason
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_an_openssh_key_with_a_passphrase_is_not_opened():
 )
 def test_what_does_not_load_is_no_key(text):
     began = time.monotonic()
-    verdict = read_key(text)
+    verdict = judge_private_key(text)
     assert (verdict.status, verdict.confidence) == ("invalid", "low")
     assert time.monotonic() - began < 2
 

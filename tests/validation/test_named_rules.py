@@ -14,7 +14,7 @@ from outcrop.scanner.engine.ruleset import RuleSet, load_ruleset
 from outcrop.scanner.rules.check_spec import load_checks
 from outcrop.services.validation import validate_one
 from outcrop.validation.engine import ValidationMode, Validator
-from outcrop.validation.registry import NAMED
+from outcrop.validation.registry import NAMED_CHECKS
 from outcrop.validation.verdict import Verdict
 from tests.support.named import RULES
 from tests.validation.test_named_servers import redis
@@ -57,7 +57,7 @@ def test_every_named_check_is_named_by_a_rule_and_is_there(rules):
         for check in load_checks(rule.id, rule.origin)
         if check.named is not None
     ]
-    assert {check.named for check in checks} == set(NAMED)
+    assert {check.named for check in checks} == set(NAMED_CHECKS)
     assert {check.named for check in checks if check.given_host} == GIVEN_HOST
 
 

@@ -4,14 +4,14 @@ import dataclasses
 
 import pytest
 
-from outcrop.validation.http.request import UnfitError
-from outcrop.validation.logins.uri import Login, read_dsn, read_uri
+from outcrop.validation.attempt import UncheckableError
+from outcrop.validation.logins.uri import ServerLogin, parse_dsn, parse_uri
 
 PORTS = {"postgresql": 5432, "mysql": 3306, "mongodb": 27017}
 
 
-def read(login: str, server: str, password: str = "pw") -> Login:
-    return read_uri(login, server, password, PORTS)
+def read(login: str, server: str, password: str = "pw") -> ServerLogin:
+    return parse_uri(login, server, password, PORTS)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_an_address_is_read_down_to_a_login(login, server, expected):
     ],
 )
 def test_what_is_no_single_host_and_user_is_refused(login, server):
-    with pytest.raises(UnfitError):
+    with pytest.raises(UncheckableError):
         read(login, server)
 
 
@@ -97,15 +97,17 @@ def test_a_password_is_decoded_and_never_shown():
     found = read("postgresql://app", "db.corp", "S3cr3t%21%40pw+x%zz")
     assert found.password == "S3cr3t!@pw+x%zz"
     assert "S3cr3t" not in repr(found)
-    with pytest.raises(UnfitError) as refused:
+    with pytest.raises(UncheckableError) as refused:
         read("postgresql://app", "db.corp", "S3cr3t%00")
     assert "S3cr3t" not in str(refused.value)
 
 
 def test_the_words_of_libpq_are_read_the_same_way():
-    found = read_dsn("host=db.corp port=6000 user=crm dbname=crm sslkey=/etc/shadow passfile=/x ", "pw", 5432)
+    found = parse_dsn(
+        "host=db.corp port=6000 user=crm dbname=crm sslkey=/etc/shadow passfile=/x ", "pw", 5432
+    )
     assert (found.host, found.port, found.user, found.database) == ("db.corp", 6000, "crm", "crm")
-    assert read_dsn("host=db.corp user=crm ", "p%41w", 5432).password == "p%41w"
+    assert parse_dsn("host=db.corp user=crm ", "p%41w", 5432).password == "p%41w"
     for refused in (
         "host=/run/pg user=a ",
         "host=a,b user=a ",
@@ -114,5 +116,5 @@ def test_the_words_of_libpq_are_read_the_same_way():
         "service=x host=a user=b ",
         "host=a user=b port=x ",
     ):
-        with pytest.raises(UnfitError):
-            read_dsn(refused, "pw", 5432)
+        with pytest.raises(UncheckableError):
+            parse_dsn(refused, "pw", 5432)

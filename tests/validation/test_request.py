@@ -9,19 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outcrop.scanner.rules.check_spec import RequestSpec
-from outcrop.validation.http.request import UnfitError, fill
+from outcrop.validation.attempt import UncheckableError
+from outcrop.validation.http.request import fill_request
 
 
 @given(st.text(min_size=1, max_size=60))
 def test_a_value_in_a_path_stays_in_its_place(value):
     try:
         made = urlsplit(
-            fill(
+            fill_request(
                 RequestSpec(url="https://api.example/v1/{secret}/me?key={part.id}"),
                 {"secret": value, "part.id": value},
             ).url
         )
-    except UnfitError:
+    except UncheckableError:
         return
     assert made.netloc == "api.example"
     assert made.path.count("/") == 3
@@ -31,11 +32,13 @@ def test_a_value_in_a_path_stays_in_its_place(value):
 @given(st.text(max_size=60))
 def test_a_value_in_a_form_or_in_json_comes_out_as_it_is(value):
     try:
-        form = fill(RequestSpec(url="https://a.example/", form={"token": "{secret}"}), {"secret": value}).body
-        sent = fill(
+        form = fill_request(
+            RequestSpec(url="https://a.example/", form={"token": "{secret}"}), {"secret": value}
+        ).body
+        sent = fill_request(
             RequestSpec(url="https://a.example/", send={"auth": [{"token": "x {secret}"}]}), {"secret": value}
         ).body
-    except UnfitError:
+    except UncheckableError:
         return
     assert form is not None
     assert sent is not None
@@ -44,7 +47,7 @@ def test_a_value_in_a_form_or_in_json_comes_out_as_it_is(value):
 
 
 def test_basic_is_name_and_password():
-    made = fill(
+    made = fill_request(
         RequestSpec(url="https://a.example/", basic=("{part.sid}", "{secret}")),
         {"part.sid": "AC1", "secret": "p:ss"},
     )
@@ -52,8 +55,8 @@ def test_basic_is_name_and_password():
 
 
 def test_a_name_with_a_colon_is_not_sent():
-    with pytest.raises(UnfitError):
-        fill(
+    with pytest.raises(UncheckableError):
+        fill_request(
             RequestSpec(url="https://a.example/", basic=("{part.sid}", "{secret}")),
             {"part.sid": "a:b", "secret": "c"},
         )
@@ -63,8 +66,8 @@ def test_a_name_with_a_colon_is_not_sent():
     "host", ["evil.example/", "evil.example#", "a@evil.example", "127.0.0.1\\", "", "-a", "a b", "a?b"]
 )
 def test_a_host_from_the_text_is_a_host(host):
-    with pytest.raises(UnfitError):
-        fill(RequestSpec(url="https://{part.host}/api"), {"secret": "x", "part.host": host})
+    with pytest.raises(UncheckableError):
+        fill_request(RequestSpec(url="https://{part.host}/api"), {"secret": "x", "part.host": host})
 
 
 @pytest.mark.parametrize(
@@ -72,17 +75,17 @@ def test_a_host_from_the_text_is_a_host(host):
     ["ftp://a.example/", "https:///x", "javascript:alert(1)", "https://a.example/\r\nX: 1", "no address"],
 )
 def test_an_address_from_the_text_is_an_address_of_the_web(address):
-    with pytest.raises(UnfitError):
-        fill(RequestSpec(url="{secret}"), {"secret": address})
+    with pytest.raises(UncheckableError):
+        fill_request(RequestSpec(url="{secret}"), {"secret": address})
 
 
 def test_what_is_missing_is_named():
-    with pytest.raises(UnfitError, match="client id was not found"):
-        fill(RequestSpec(url="https://a.example/{part.client_id}"), {"secret": "x"})
+    with pytest.raises(UncheckableError, match="client id was not found"):
+        fill_request(RequestSpec(url="https://a.example/{part.client_id}"), {"secret": "x"})
 
 
 def test_a_request_does_not_show_its_credential():
-    made = fill(
+    made = fill_request(
         RequestSpec(url="https://a.example/{secret}", headers={"A": "{secret}"}), {"secret": "hunter2hunter2"}
     )
     assert "hunter2" not in repr(made)

@@ -42,7 +42,7 @@ async def validate_one(validator: Validator, ruleset: RuleSet, rule_id: str, tex
     evidence = Evidence(
         verdict.status, verdict.confidence, hit.strength if hit else Strength.GENERIC, rule.impact, SourceType.REPO, Visibility.UNKNOWN,
         placeholder=bool(hit and hit.placeholder), test_mode=verdict.test_mode, canary=verdict.canary, services=verdict.services,
-        services_asked=verdict.asked,
+        services_asked=verdict.services_checked,
     )  # fmt: skip
     return CredentialCheck(rule, verdict, score(evidence))
 

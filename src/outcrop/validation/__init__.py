@@ -1,1 +1,1 @@
-"""Whether a credential is alive, and what it opens: asked of its issuer, harmlessly, and never more than need be."""
+"""Check with its issuer whether a credential is valid and what it gives access to; change nothing."""

@@ -1,47 +1,62 @@
-"""Requests that a check in Python makes beside each other: in turn, bounded, and what they answer read carefully."""
+"""One attempt to check a credential."""
 
-import json
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 
 from outcrop.net.http import HttpClient, HttpResponse
-from outcrop.validation.http.check import Turn
+from outcrop.scanner.rules.check_spec import CheckSpec
+from outcrop.validation.verdict import Verdict
 
 _SECONDS = 20.0
-_FURTHER_SECONDS = 8.0  # what a credential opens is worth less waiting than whether it lives
-_MOST_BODY = 1 << 20
+_SECONDS_AFTER_VERDICT = 8.0  # knowing the services is worth less waiting than knowing whether it is valid
+_MAX_BODY = 1 << 20
 
 
-async def send(
-    http: HttpClient,
-    turn: Turn,
-    method: str,
-    url: str,
-    *,
-    headers: dict[str, str],
-    body: bytes | None = None,
-    further: bool = False,
-) -> HttpResponse:
-    """Send one request when it is its turn; `further` is for what comes after the verdict."""
-    await turn()
-    return await http.request(
-        method,
-        url,
-        headers=headers,
-        body=body,
-        max_bytes=_MOST_BODY,
-        seconds=_FURTHER_SECONDS if further else _SECONDS,
-    )
+class UncheckableError(Exception):
+    """The credential cannot be checked as it was found. The message says why, and is shown to people."""
 
 
-def json_of(answer: HttpResponse) -> dict[str, Any]:
-    """Read the object that an answer holds; an empty one for anything else."""
-    try:
-        data = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        return {}
-    return data if isinstance(data, dict) else {}
+@dataclass(slots=True)
+class Attempt:
+    """The input of a check, and the verdict that is proven so far.
 
+    `wait_turn` waits until the issuer's rate limit allows a request. A check sets `proven` when it knows the
+    verdict and goes on to ask for the services; if the time limit ends the check then, that verdict is used.
+    """
 
-def texts(value: Any) -> list[str]:
-    """Give the texts of a list that somebody else wrote."""
-    return [entry for entry in value if isinstance(entry, str)] if isinstance(value, list) else []
+    http: HttpClient
+    check: CheckSpec
+    values: Mapping[str, str] = field(repr=False)  # `secret`, and `part.NAME` for each companion
+    wait_turn: Callable[[], Awaitable[None]]
+    proven: Verdict | None = None
+
+    @property
+    def secret(self) -> str:
+        return self.values["secret"]
+
+    def companion(self, name: str) -> str | None:
+        """Return the companion of this name, None if none was found with the secret."""
+        return self.values.get(f"part.{name}")
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        after_verdict: bool = False,
+    ) -> HttpResponse:
+        """Wait for the rate limit, send one request and return the response; redirects are not followed.
+
+        `after_verdict` shortens the time limit, for requests that only add services to a known verdict.
+        """
+        await self.wait_turn()
+        return await self.http.request(
+            method,
+            url,
+            headers=headers,
+            body=body,
+            max_bytes=_MAX_BODY,
+            seconds=_SECONDS_AFTER_VERDICT if after_verdict else _SECONDS,
+        )

@@ -1,4 +1,4 @@
-"""Many credentials asked about: side by side as far as each issuer takes them, however many of one issuer there are."""
+"""Check many credentials, with several checks per issuer at once."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -12,32 +12,33 @@ from outcrop.validation.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A credential that is to be asked about. It is never shown."""
+    """A credential to check. Its repr does not show the secret."""
 
     rule: Rule
     secret: str = field(repr=False)
-    parts: Mapping[str, str] = field(repr=False)
+    parts: Mapping[str, str] = field(repr=False)  # companions by name
 
 
 async def check_all(
-    validator: Validator, wanted: Sequence[Credential], told: Callable[[int, Verdict], None]
+    validator: Validator, credentials: Sequence[Credential], on_verdict: Callable[[int, Verdict], None]
 ) -> None:
-    """Tell the verdict on each by its number, as it comes.
+    """Check all credentials; call `on_verdict` with the index of each and its verdict, as verdicts arrive.
 
-    No more of one issuer are begun than it is asked about at once: the time that one may take is not spent waiting for others.
+    At most MAX_CONCURRENT_CHECKS of one issuer are started at once, so that a credential does not spend its
+    time limit waiting for others of the same issuer.
     """
-    by_issuer: dict[str, list[int]] = {}
-    for number, one in enumerate(wanted):
-        by_issuer.setdefault(one.rule.issuer, []).append(number)
+    queues: dict[str, list[int]] = {}
+    for index, credential in enumerate(credentials):
+        queues.setdefault(credential.rule.issuer, []).append(index)
 
-    async def take(numbers: list[int]) -> None:
-        while numbers:
-            number = numbers.pop()
-            one = wanted[number]
-            told(number, await validator.check(one.rule, one.secret, one.parts))
+    async def work_off(queue: list[int]) -> None:
+        while queue:
+            index = queue.pop()
+            credential = credentials[index]
+            on_verdict(index, await validator.check(credential.rule, credential.secret, credential.parts))
 
     async with asyncio.TaskGroup() as group:
-        for numbers in by_issuer.values():
-            numbers.reverse()  # popped from the end: the first comes first
-            for _ in range(min(MAX_CONCURRENT_CHECKS, len(numbers))):
-                group.create_task(take(numbers))
+        for queue in queues.values():
+            queue.reverse()  # `pop` takes from the end, so this keeps the order
+            for _ in range(min(MAX_CONCURRENT_CHECKS, len(queue))):
+                group.create_task(work_off(queue))

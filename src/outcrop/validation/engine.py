@@ -1,4 +1,10 @@
-"""Many credentials asked about at once: each once, no issuer oftener than it may be, one that is down slows nobody else."""
+"""Check one credential with its issuer.
+
+1. Choose the check of the rule that fits the form of the credential (`choose_check`).
+2. Skip credentials that must not be checked: known canaries, missing companions, hosts or costs that the mode
+   does not allow (`_reason_to_skip`).
+3. Run the check within the issuer's limits and a time limit (`_run_within_limits`).
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -9,137 +15,146 @@ from outcrop.domain.finding import Validation
 from outcrop.net.http import HttpClient
 from outcrop.scanner.rules.check_spec import CheckSpec, RequestSpec, choose_check, load_checks
 from outcrop.scanner.rules.model import Rule
-from outcrop.validation.cloud import aws_keys
-from outcrop.validation.http.check import Turn, ask, is_below
-from outcrop.validation.http.request import UnfitError, fill
-from outcrop.validation.issuer import Issuer, PausedError
-from outcrop.validation.registry import NAMED
+from outcrop.validation.attempt import Attempt, UncheckableError
+from outcrop.validation.cloud.aws_keys import is_canary
+from outcrop.validation.http.check import check_over_http, is_at_host
+from outcrop.validation.http.request import fill_request
+from outcrop.validation.issuer import IssuerLimiter, IssuerPausedError
+from outcrop.validation.registry import NAMED_CHECKS
 from outcrop.validation.verdict import Verdict, error, unreachable, unvalidated
 
-REQUESTS_PER_SECOND = 10.0  # requests to one issuer
-_DEADLINE = 60.0  # seconds that one credential may take, waiting included
+REQUESTS_PER_SECOND = 10.0  # to one issuer
+_DEADLINE = 60.0  # seconds for one credential, including the time it waits for the rate limit
 
 
 class ValidationMode(StrEnum):
+    """Which checks may run (the setting OUTCROP_VALIDATE)."""
+
     OFF = "off"
-    SAFE = "safe"  # hosts that the issuer has fixed, and nothing that costs
-    FULL = "full"
+    SAFE = "safe"  # only hosts of the issuer, and only requests that cost nothing
+    FULL = "full"  # also hosts from the scanned text, and requests that are billed
+
+
+_RunningKey = tuple[str, tuple[tuple[str, str], ...]]  # rule id, and the sorted values of the credential
 
 
 @dataclass(slots=True)
 class Validator:
-    """Asks issuers. A verdict is not kept: whoever asks later wants to know how it is then."""
+    """Checks credentials. Verdicts are not cached: a later check asks the issuer again."""
 
     http: HttpClient
     mode: ValidationMode = ValidationMode.SAFE
     requests_per_second: float = REQUESTS_PER_SECOND
     deadline: float = _DEADLINE
-    use_canaries: bool = False  # use known canaries as well, though whoever laid them out is told
-    _issuers: dict[str, Issuer] = field(default_factory=dict)
-    _under_way: dict[tuple[str, tuple[tuple[str, str], ...]], "asyncio.Task[Verdict]"] = field(
-        default_factory=dict
-    )
+    use_canaries: bool = False  # check known canaries too, although that alerts their owner
+    _limiters: dict[str, IssuerLimiter] = field(default_factory=dict)
+    _running: dict[_RunningKey, "asyncio.Task[Verdict]"] = field(default_factory=dict)
 
     async def check(self, rule: Rule, secret: str, parts: Mapping[str, str]) -> Verdict:
-        """Give the verdict on a credential; whoever asks for the same one meanwhile waits for the same answer."""
+        """Return the verdict on a credential, whose companions are `parts`.
+
+        Calls for the same credential while a check is running wait for that check.
+        """
         key = (rule.id, (("secret", secret), *sorted(parts.items())))
-        if (task := self._under_way.get(key)) is None:
-            task = self._under_way[key] = asyncio.create_task(self._checked(rule, secret, parts))
-            task.add_done_callback(lambda _: self._under_way.pop(key))
+        if (task := self._running.get(key)) is None:
+            task = self._running[key] = asyncio.create_task(self._check_credential(rule, secret, parts))
+            task.add_done_callback(lambda _: self._running.pop(key))
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """End what is still being asked though nobody waits for it, before the client is closed under it."""
-        left = list(self._under_way.values())
-        for task in left:
+        """Cancel the checks whose callers are gone, before the HTTP client is closed."""
+        tasks = list(self._running.values())
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _checked(self, rule: Rule, secret: str, parts: Mapping[str, str]) -> Verdict:
-        checks = load_checks(rule.id, rule.origin)
+    async def _check_credential(self, rule: Rule, secret: str, parts: Mapping[str, str]) -> Verdict:
+        """Choose the check for a credential, and run it unless there is a reason to skip it."""
         if self.mode is ValidationMode.OFF:
-            return unvalidated("checking is switched off")
+            return unvalidated("validation is switched off")
+        checks = load_checks(rule.id, rule.origin)
         if not checks:
-            return unvalidated("its issuer offers no harmless way to ask")
+            return unvalidated("there is no harmless way to check it with its issuer")
         check = choose_check(checks, secret)
         if check is None:
-            return unvalidated("there is no harmless way to ask about this form of it")
+            return unvalidated("there is no harmless way to check this form of the credential")
         test_mode = any(value.startswith(tuple(check.test_mode)) for value in (secret, *parts.values()))
-        values = {"secret": secret} | {
-            f"part.{name}": value for name, value in (check.otherwise | dict(parts)).items()
-        }
-        if refused := self._refused(check, values):
-            return unvalidated(refused[0], test_mode=test_mode, canary=refused[1])
-        if self.mode is not ValidationMode.FULL:  # from here on no host but the issuer's own
+        companions = check.otherwise | dict(parts)
+        values = {"secret": secret} | {f"part.{name}": value for name, value in companions.items()}
+        canary = is_canary(check, values.values())
+        if canary and not self.use_canaries:
+            return unvalidated(
+                "is a known canary: using it would alert its owner", test_mode=test_mode, canary=True
+            )
+        if reason := self._reason_to_skip(check, values):
+            return unvalidated(reason, test_mode=test_mode)
+        if self.mode is not ValidationMode.FULL:  # the check then refuses every host but the issuer's own
             check = check.model_copy(update={"given_host": False})
-        issuer = self._issuer(rule.issuer)
-        turn = Turn(issuer.turn)
-        try:
-            async with asyncio.timeout(self.deadline):
-                verdict = await self._asked(check, values, issuer, turn)
-        except PausedError:  # what was proven before stays proven, here and below
-            verdict = turn.proven or error("the issuer limits how often it is asked")
-        except TimeoutError:
-            verdict = turn.proven or error("the issuer did not answer in time")
-        return replace(
-            verdict,
-            test_mode=verdict.test_mode or test_mode,
-            canary=aws_keys.is_canary(check, values.values()),
-        )
+        verdict = await self._run_with_deadline(check, values, self._limiter_of(rule.issuer))
+        return replace(verdict, test_mode=verdict.test_mode or test_mode, canary=canary)
 
-    def _refused(self, check: CheckSpec, values: Mapping[str, str]) -> tuple[str, bool] | None:
-        if aws_keys.is_canary(check, values.values()) and not self.use_canaries:
-            return "is a known canary: whoever laid it out would be told", True
+    def _reason_to_skip(self, check: CheckSpec, values: Mapping[str, str]) -> str | None:
+        """Return why the issuer must not be asked about these values; None if it may be."""
         if check.unasked:
-            return check.unasked, False
+            return check.unasked
         missing = [name for name in check.needs if f"part.{name}" not in values]
         if missing:
-            return f"its {missing[0].replace('_', ' ')} was not found with it", False
-        if self.mode is not ValidationMode.FULL:
-            if check.given_host and not _at_the_issuers(check, values):
-                return (
-                    "its host comes from the scanned text, which is asked only with OUTCROP_VALIDATE=full",
-                    False,
-                )
-            if check.billed:
-                return (
-                    "asking costs its owner something, which is done only with OUTCROP_VALIDATE=full",
-                    False,
-                )
+            return f"its {missing[0].replace('_', ' ')} was not found with it"
+        if self.mode is ValidationMode.FULL:
+            return None
+        if check.given_host and not _is_at_issuer(check, values):
+            return "its host is from the scanned text, which is contacted only with OUTCROP_VALIDATE=full"
+        if check.billed:
+            return "the check costs its owner money, so it is made only with OUTCROP_VALIDATE=full"
         return None
 
-    async def _asked(
-        self, check: CheckSpec, values: Mapping[str, str], issuer: Issuer, turn: Turn
+    async def _run_with_deadline(
+        self, check: CheckSpec, values: Mapping[str, str], limiter: IssuerLimiter
     ) -> Verdict:
-        how = NAMED[check.named] if check.named is not None else ask
-        async with issuer.slots:
-            if has_fixed_host(check) and issuer.is_silent:
-                return unreachable("the issuer cannot be reached: it has not answered several times in a row")
-            verdict = await how(self.http, check, values, turn)
-            if has_fixed_host(check):
-                issuer.heard(answered=verdict.status is not Validation.UNREACHABLE)
-            if verdict.retry_after is None:
-                return verdict
-            issuer.pause(verdict.retry_after)
-            if verdict.retry_after >= self.deadline:
-                return verdict
-            return await how(self.http, check, values, turn)  # once more, when it may be asked again
+        """Run a check; if the time is up, return the verdict that is proven by then, else an error."""
+        attempt = Attempt(self.http, check, values, limiter.wait_turn)
+        try:
+            async with asyncio.timeout(self.deadline):
+                return await _run_within_limits(attempt, limiter, self.deadline)
+        except IssuerPausedError:
+            return attempt.proven or error("the issuer's rate limit was reached")
+        except TimeoutError:
+            return attempt.proven or error("the issuer did not respond in time")
 
-    def _issuer(self, name: str) -> Issuer:
-        if name not in self._issuers:
-            self._issuers[name] = Issuer(self.requests_per_second, self.deadline)
-        return self._issuers[name]
+    def _limiter_of(self, issuer: str) -> IssuerLimiter:
+        """Return the limiter of an issuer, the same one for every credential."""
+        if issuer not in self._limiters:
+            self._limiters[issuer] = IssuerLimiter(self.requests_per_second, max_wait=self.deadline)
+        return self._limiters[issuer]
 
 
-def _at_the_issuers(check: CheckSpec, values: Mapping[str, str]) -> bool:
-    """Tell whether a host from the text is one of the issuer's own."""
+async def _run_within_limits(attempt: Attempt, limiter: IssuerLimiter, deadline: float) -> Verdict:
+    """Run a check in one of the issuer's slots; repeat it once after a Retry-After below the deadline."""
+    check = attempt.check
+    check_function = NAMED_CHECKS[check.named] if check.named is not None else check_over_http
+    async with limiter.slots:
+        if _has_fixed_host(check) and limiter.is_down:
+            return unreachable("the issuer cannot be reached: the last requests all failed")
+        verdict = await check_function(attempt)
+        if _has_fixed_host(check):
+            limiter.record_outcome(responded=verdict.status is not Validation.UNREACHABLE)
+        if verdict.retry_after is None:
+            return verdict
+        limiter.pause(verdict.retry_after)
+        if verdict.retry_after >= deadline:
+            return verdict
+        return await check_function(attempt)
+
+
+def _is_at_issuer(check: CheckSpec, values: Mapping[str, str]) -> bool:
+    """Whether the host that the values put into the check's URL is one of the issuer's own."""
     try:
-        return is_below(fill(RequestSpec(url=check.url), values).url, check.hosts)
-    except UnfitError:
+        return is_at_host(fill_request(RequestSpec(url=check.url), values).url, check.hosts)
+    except UncheckableError:
         return False
 
 
-def has_fixed_host(check: CheckSpec) -> bool:
-    """Tell whether all credentials of a kind are asked about at one place, so that its silence is about none of them."""
+def _has_fixed_host(check: CheckSpec) -> bool:
+    """Whether the check sends every credential to one host, so that a failure to connect concerns all."""
     host = check.url.partition("://")[2].partition("/")[0]
     return check.named is None and not check.given_host and not check.hosts and "{" not in host

@@ -1,47 +1,62 @@
-"""How one issuer is treated: not asked too often, not while it wants to be left alone, and left alone for a while when it is silent."""
+"""Limit the requests to one issuer.
+
+- At most MAX_CONCURRENT_CHECKS checks run at once (`slots`).
+- Requests are spaced to stay below a rate, and wait while the issuer asks for a pause (`wait_turn`, `pause`).
+- After several failures to connect in a row no requests are sent for a while (`record_outcome`, `is_down`),
+  so that an issuer that is down does not slow down the rest of a run.
+"""
 
 import asyncio
 import time
 from dataclasses import dataclass, field
 
-MAX_CONCURRENT_CHECKS = 10  # requests of ours that one issuer has before it
+MAX_CONCURRENT_CHECKS = 10  # per issuer
 MAX_CONNECTIONS = 200  # to all issuers together
-_SLACK = 1.1  # the issuer counts when requests arrive, and some are under way for longer than others
-_SILENT = 5  # times in a row without an answer
-_LEFT_ALONE = 60.0  # seconds, then it is tried again
+_RATE_MARGIN = (
+    1.1  # the issuer counts arrivals, and requests that take different times arrive closer together
+)
+_MAX_FAILURES = 5  # in a row; then the issuer counts as down
+_DOWN_SECONDS = 60.0  # after this time the issuer is tried again
 
 
-class PausedError(TimeoutError):
-    """The issuer wants to be left alone for longer than anyone here waits."""
+class IssuerPausedError(TimeoutError):
+    """The issuer wants no requests for longer than the check may take."""
 
 
 @dataclass(slots=True)
-class Issuer:
-    requests_per_second: float
-    patience: float  # seconds that a turn is waited for
-    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_CHECKS))
-    _line: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _next_at: float = 0.0
-    _unanswered: int = 0
-    _silent_until: float = 0.0
+class IssuerLimiter:
+    """The rate limit and the failure count of one issuer."""
 
-    async def turn(self) -> None:
-        """Wait until a request may be sent. Each is counted from when it goes, so that a late one is not made up for."""
-        async with self._line:
-            while (wait := self._next_at - time.monotonic()) > 0:  # it may be told to wait while it waits
-                if wait > self.patience:
-                    raise PausedError
+    requests_per_second: float
+    max_wait: float  # seconds; a longer pause fails the check at once
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_CHECKS))
+    _queue: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _next_at: float = 0.0  # time.monotonic() of the next allowed request
+    _failures: int = 0
+    _down_until: float = 0.0
+
+    async def wait_turn(self) -> None:
+        """Wait until a request may be sent; raise IssuerPausedError if that takes longer than `max_wait`.
+
+        The next turn is counted from when this request is sent, so a late request is not followed by a burst.
+        """
+        async with self._queue:
+            while (wait := self._next_at - time.monotonic()) > 0:  # `pause` may extend the wait meanwhile
+                if wait > self.max_wait:
+                    raise IssuerPausedError
                 await asyncio.sleep(wait)
-            self._next_at = time.monotonic() + _SLACK / self.requests_per_second
+            self._next_at = time.monotonic() + _RATE_MARGIN / self.requests_per_second
 
     def pause(self, seconds: float) -> None:
+        """Send no request for this long, as the issuer asked with Retry-After."""
         self._next_at = max(self._next_at, time.monotonic() + seconds)
 
-    def heard(self, *, answered: bool) -> None:
-        """Count how often it has not answered; whoever asked before knows."""
-        self._unanswered = 0 if answered else self._unanswered + 1
-        self._silent_until = time.monotonic() + _LEFT_ALONE
+    def record_outcome(self, *, responded: bool) -> None:
+        """Count failures in a row; a response resets the count."""
+        self._failures = 0 if responded else self._failures + 1
+        self._down_until = time.monotonic() + _DOWN_SECONDS
 
     @property
-    def is_silent(self) -> bool:
-        return self._unanswered >= _SILENT and time.monotonic() < self._silent_until
+    def is_down(self) -> bool:
+        """Whether the last requests all failed, less than _DOWN_SECONDS ago."""
+        return self._failures >= _MAX_FAILURES and time.monotonic() < self._down_until

@@ -1,25 +1,27 @@
-"""A private key as it stands in a text: quoted, indented, escaped or put together from pieces."""
+"""Restore PEM private keys that were quoted, indented, escaped or concatenated in source code."""
 
 import re
 
-_WHOLE = re.compile(
+_PEM_BLOCK = re.compile(
     r"-----BEGIN ([A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?)-----(.*?)-?-----END \1-----", re.DOTALL
 )
-_PUT_TOGETHER = re.compile(r"""["']\s*[+.&\\]?\s*["']""")  # "…" + "…": the sign is not base64
+_STRING_CONCATENATION = re.compile(r"""["']\s*[+.&\\]?\s*["']""")  # "…" + "…": its plus sign is not base64
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=]")
-_HEADER = re.compile(r"(Proc-Type|DEK-Info): ?([A-Za-z0-9,.-]{1,80})")
+_PEM_HEADER = re.compile(r"(Proc-Type|DEK-Info): ?([A-Za-z0-9,.-]{1,80})")
+_LINE_LENGTH = 64
 
 
-def straighten(text: str) -> tuple[str, bytes] | None:
-    """Give a key's kind and its PEM as it was before somebody quoted it; None where its end is missing."""
-    text = _PUT_TOGETHER.sub("\n", re.sub(r"\\+[nrt]", "\n", text))
-    found = _WHOLE.search(text)
-    if found is None:
+def restore_pem(text: str) -> tuple[str, bytes] | None:
+    """Return the label and the well-formed PEM of the key in a text; None if its END line is missing."""
+    text = _STRING_CONCATENATION.sub("\n", re.sub(r"\\+[nrt]", "\n", text))
+    block = _PEM_BLOCK.search(text)
+    if block is None:
         return None
-    kind, inner = found[1], found[2]
-    headers = [f"{name}: {value}" for name, value in _HEADER.findall(inner)]
-    body = _NOT_BASE64.sub("", _HEADER.sub("", inner))
-    lines = [body[at : at + 64] for at in range(0, len(body), 64)]
-    return kind, "\n".join(
-        [f"-----BEGIN {kind}-----", *headers, *([""] if headers else []), *lines, f"-----END {kind}-----", ""]
-    ).encode()
+    label, content = block[1], block[2]
+    headers = [f"{name}: {value}" for name, value in _PEM_HEADER.findall(content)]
+    if headers:
+        headers.append("")  # an empty line ends the headers
+    body = _NOT_BASE64.sub("", _PEM_HEADER.sub("", content))
+    lines = [body[start : start + _LINE_LENGTH] for start in range(0, len(body), _LINE_LENGTH)]
+    pem = "\n".join([f"-----BEGIN {label}-----", *headers, *lines, f"-----END {label}-----", ""])
+    return label, pem.encode()

@@ -160,7 +160,7 @@ def with_verdict(finding: LocalFinding, verdict: "Verdict") -> LocalFinding:
         validation=verdict.status,
         validation_confidence=verdict.confidence,
         services=verdict.services,
-        services_asked=verdict.asked,
+        services_asked=verdict.services_checked,
         test_mode=verdict.test_mode,
         canary=verdict.canary,
     )

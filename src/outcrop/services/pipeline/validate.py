@@ -92,7 +92,7 @@ def to_stored_verdict(verdict: Verdict) -> StoredVerdict:
         verdict.confidence,
         verdict.reason,
         verdict.services,
-        verdict.asked,
+        verdict.services_checked,
         verdict.test_mode,
         verdict.canary,
         now(),

@@ -1,1 +1,1 @@
-"""Validate credentials of AWS, Azure and Google Cloud."""
+"""Check credentials of AWS, Azure and Google Cloud."""

@@ -1,60 +1,84 @@
-"""AWS keys: STS tells whose they are, then every service is asked for a list, which changes nothing."""
+"""Check AWS access keys.
+
+1. STS returns the owner of a valid key (`GetCallerIdentity`).
+2. Each service is asked for a list, which changes nothing (`_find_services`); its label is added if it
+   answers.
+"""
 
 import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 from urllib.parse import quote
 
 from outcrop.domain.finding import Confidence, Validation
-from outcrop.net.http import HttpClient, HttpError, HttpResponse
-from outcrop.scanner.rules.check_spec import CheckSpec
-from outcrop.validation.attempt import send
-from outcrop.validation.cloud.sigv4 import Keys, sign
-from outcrop.validation.http.check import Turn
+from outcrop.net.http import HttpError, HttpResponse
+from outcrop.validation.attempt import Attempt, UncheckableError
+from outcrop.validation.cloud.aws_keys import AwsAccessKey, read_access_key
+from outcrop.validation.cloud.sigv4 import sign_request
 from outcrop.validation.http.response import judge
 from outcrop.validation.verdict import Verdict, invalid, unreachable, unvalidated, with_services
 
-_KEY_ID = re.compile(r"A[A-Z]{3}[A-Z2-7]{16}")
-_AGAIN_AFTER = 6.0  # seconds: AWS refuses even the right pair shortly after a wrong one for the same id
-_ADMINISTRATOR = re.compile(rb"arn:aws[a-z-]*:iam::aws:policy/AdministratorAccess<")
-_ALL_SERVICES = 20.0  # seconds
+_SIGNATURE_RETRY_DELAY = 6.0  # seconds: for a while after a wrong secret, AWS refuses the right one too
+_SERVICES_SECONDS = 20.0  # for the requests to all services together
 _OK = 200
-_IDENTITY = "Action=GetCallerIdentity&Version=2011-06-15"
-_POLICIES = "Action=ListAttachedUserPolicies&Version=2010-05-08&UserName="
+_ADMINISTRATOR = re.compile(rb"arn:aws[a-z-]*:iam::aws:policy/AdministratorAccess<")
+_PRINCIPAL_ARN = re.compile(
+    r"arn:aws[a-z-]*:(?:iam|sts)::(\d{12}):(root|user|assumed-role|federated-user)(?:/.*)?"
+)
+_PRINCIPALS = {
+    "root": "the root user",
+    "user": "a user",
+    "assumed-role": "a role",
+    "federated-user": "a federated user",
+}
 
-# The label, the service, and how it is asked for a list: a form, a path, or the target of a JSON service. None of it changes anything.
-_LISTS = (
-    ("aws_s3", "s3", "/", ""),
-    ("aws_iam", "iam", "Action=GetUser&Version=2010-05-08", ""),
-    ("aws_ec2", "ec2", "Action=DescribeRegions&Version=2016-11-15", ""),
-    ("aws_lambda", "lambda", "/2015-03-31/functions/?MaxItems=1", ""),
-    ("aws_sqs", "sqs", "Action=ListQueues&Version=2012-11-05", ""),
-    ("aws_sns", "sns", "Action=ListTopics&Version=2010-03-31", ""),
-    ("aws_rds", "rds", "Action=DescribeDBInstances&MaxRecords=20&Version=2014-10-31", ""),
-    ("aws_dynamodb", "dynamodb", "/", "DynamoDB_20120810.ListTables"),
-    ("aws_kms", "kms", "/", "TrentService.ListKeys"),
-    ("aws_secretsmanager", "secretsmanager", "/", "secretsmanager.ListSecrets"),
-    ("aws_ecr", "ecr", "/", "AmazonEC2ContainerRegistry_V20150921.DescribeRepositories"),
-    ("aws_ssm", "ssm", "/", "AmazonSSM.DescribeParameters"),
+
+class _Query(NamedTuple):
+    """A request for a list or an identity: a GET of `path`, a POST of `form`, or a JSON call of `target`."""
+
+    label: str
+    service: str
+    path: str = "/"
+    form: str = ""
+    target: str = ""
+
+
+_CALLER_IDENTITY = _Query("", "sts", form="Action=GetCallerIdentity&Version=2011-06-15")
+_USER_POLICIES = _Query("aws_iam", "iam", form="Action=ListAttachedUserPolicies&Version=2010-05-08&UserName=")
+_SERVICE_QUERIES = (
+    _Query("aws_s3", "s3"),
+    _Query("aws_iam", "iam", form="Action=GetUser&Version=2010-05-08"),
+    _Query("aws_ec2", "ec2", form="Action=DescribeRegions&Version=2016-11-15"),
+    _Query("aws_lambda", "lambda", path="/2015-03-31/functions/?MaxItems=1"),
+    _Query("aws_sqs", "sqs", form="Action=ListQueues&Version=2012-11-05"),
+    _Query("aws_sns", "sns", form="Action=ListTopics&Version=2010-03-31"),
+    _Query("aws_rds", "rds", form="Action=DescribeDBInstances&MaxRecords=20&Version=2014-10-31"),
+    _Query("aws_dynamodb", "dynamodb", target="DynamoDB_20120810.ListTables"),
+    _Query("aws_kms", "kms", target="TrentService.ListKeys"),
+    _Query("aws_secretsmanager", "secretsmanager", target="secretsmanager.ListSecrets"),
+    _Query("aws_ecr", "ecr", target="AmazonEC2ContainerRegistry_V20150921.DescribeRepositories"),
+    _Query("aws_ssm", "ssm", target="AmazonSSM.DescribeParameters"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Partition:
-    """One of the separate clouds that AWS runs: a key of one is unknown in the others, and does not tell which is its own."""
+    """One of the separate clouds of AWS. A key exists in one partition only, and does not say in which."""
 
     name: str
     region: str
     global_hosts: Mapping[str, str] = field(
         default_factory=dict
-    )  # of services that have no region in their name
+    )  # of services without a region in their host
     suffix: str = "amazonaws.com"
 
-    def host(self, service: str) -> str:
-        name = "api.ecr" if service == "ecr" else service
-        return self.global_hosts.get(service) or f"{name}.{self.region}.{self.suffix}"
+    def host_of(self, service: str) -> str:
+        """Return the host of a service in this partition."""
+        subdomain = "api.ecr" if service == "ecr" else service
+        return self.global_hosts.get(service) or f"{subdomain}.{self.region}.{self.suffix}"
 
 
 _COMMERCIAL = _Partition("AWS", "us-east-1", {name: f"{name}.amazonaws.com" for name in ("sts", "iam", "s3")})
@@ -62,150 +86,134 @@ _GOVERNMENT = _Partition("AWS GovCloud", "us-gov-west-1", {"iam": "iam.us-gov.am
 _CHINA = _Partition("AWS China", "cn-north-1", suffix="amazonaws.com.cn")
 
 
-async def aws(
-    http: HttpClient,
-    check: CheckSpec,
-    values: Mapping[str, str],
-    turn: Turn,
-    *,
-    again_after: float = _AGAIN_AFTER,
+async def check_aws_key(
+    attempt: Attempt, *, signature_retry_delay: float = _SIGNATURE_RETRY_DELAY
 ) -> Verdict:
-    """Ask STS whose key it is; a signature that does not fit is asked about once more before that is believed."""
-    keys = _keys(values)
-    if isinstance(keys, str):
-        return unvalidated(f"its {keys} was not found with it")
-    partition = _partition(values.get("part.region", ""))
-    asker = _Asker(http, turn, keys, partition)
+    """Ask STS for the owner of an access key, then find its services.
+
+    A signature that AWS refuses is sent once more after `signature_retry_delay` seconds.
+    """
     try:
-        answer = await asker.ask("sts", _IDENTITY)
-        if b"<Code>SignatureDoesNotMatch<" in answer.body:
-            await asyncio.sleep(again_after)
-            answer = await asker.ask("sts", _IDENTITY)
+        key = read_access_key(attempt)
+    except UncheckableError as reason:
+        return unvalidated(str(reason))
+    region = attempt.companion("region")
+    partition = _partition_of(region or "")
+    client = _AwsClient(attempt, key, partition)
+    try:
+        response = await client.send(_CALLER_IDENTITY)
+        if b"<Code>SignatureDoesNotMatch<" in response.body:
+            await asyncio.sleep(signature_retry_delay)
+            response = await client.send(_CALLER_IDENTITY)
     except HttpError as failure:
         return unreachable(f"the issuer cannot be reached: {failure}")
-    verdict = judge(answer, check.answer)
-    if verdict.status is Validation.INVALID and b"<Code>InvalidClientTokenId<" in answer.body:
-        return _unknown(partition, told="part.region" in values)
+    verdict = judge(response, attempt.check.answer)
+    if verdict.status is Validation.INVALID and b"<Code>InvalidClientTokenId<" in response.body:
+        return _unknown_key(partition, is_region_known=region is not None)
     if verdict.status is not Validation.VALID:
         return verdict
-    arn = _tag(answer, "Arn")
-    known = replace(verdict, reason=f"STS knows it: {_who(arn)}")
-    who = "aws_root" if arn.endswith(":root") else "aws_identity"
-    turn.proven = with_services(known, [who])
-    return with_services(known, {who} | await _services(asker, arn))
+    arn = _xml_text(response, "Arn")
+    verdict = replace(verdict, reason=f"STS accepts the key: {_describe_owner(arn)}")
+    owner_label = "aws_root" if arn.endswith(":root") else "aws_identity"
+    attempt.proven = with_services(verdict, [owner_label])
+    return with_services(verdict, {owner_label} | await _find_services(client, arn))
 
 
-def _partition(region: str) -> _Partition:
+def _partition_of(region: str) -> _Partition:
+    """Return the partition of a region, the commercial one if the region is not known."""
     if region.startswith("cn-"):
         return _CHINA
     return _GOVERNMENT if region.startswith("us-gov-") else _COMMERCIAL
 
 
-def _unknown(partition: _Partition, *, told: bool) -> Verdict:
-    """Say what it means that one cloud knows no such key. Only a region beside the key tells that it was the right one to ask."""
-    if told:
-        return invalid(f"{partition.name} knows no such key")
+def _unknown_key(partition: _Partition, *, is_region_known: bool) -> Verdict:
+    """Return the verdict on a key that does not exist in the partition.
+
+    Without a region the key may belong to another partition, so the confidence is lower.
+    """
+    if is_region_known:
+        return invalid(f"{partition.name} does not know this key")
     return invalid(
-        f"{partition.name} knows no such key; China and GovCloud, which have their own, were not asked",
+        f"{partition.name} does not know this key; China and GovCloud, which have other keys, were not asked",
         Confidence.MEDIUM,
     )
 
 
-def _keys(values: Mapping[str, str]) -> Keys | str:
-    """Put the key together, or say what is missing. The secret of the rule is the key, or for temporary ones the token."""
-    secret, key_id = values["secret"], values.get("part.access_key_id", "")
-    if _KEY_ID.fullmatch(secret):  # the id stood alone
-        return "secret access key"
-    if not _KEY_ID.fullmatch(key_id):
-        return "access key id"
-    if not key_id.startswith("ASIA"):
-        return Keys(key_id, secret)
-    if "part.secret_access_key" not in values:
-        return "secret access key"
-    return Keys(key_id, values["part.secret_access_key"], secret)
-
-
 @dataclass(frozen=True, slots=True)
-class _Asker:
-    """Asks the services of one cloud with one key."""
+class _AwsClient:
+    """Sends signed requests to the services of one partition with one key."""
 
-    http: HttpClient
-    turn: Turn
-    keys: Keys
+    attempt: Attempt
+    key: AwsAccessKey
     partition: _Partition
 
-    async def ask(self, service: str, what: str, target: str = "", *, further: bool = False) -> HttpResponse:
-        url = f"https://{self.partition.host(service)}{what if what.startswith('/') else '/'}"
-        headers, body, method = {}, b"", "GET"
-        if not what.startswith("/"):
-            headers, body, method = (
-                {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"},
-                what.encode(),
-                "POST",
-            )
-        if target:
-            version = "1.0" if target.startswith("DynamoDB") else "1.1"
-            headers, body, method = (
-                {"X-Amz-Target": target, "Content-Type": f"application/x-amz-json-{version}"},
-                b"{}",
-                "POST",
-            )
-        sent = sign(
-            self.keys,
+    async def send(self, query: _Query, *, after_verdict: bool = False) -> HttpResponse:
+        """Sign and send a query; `after_verdict` shortens the time limit."""
+        method, headers, body = _method_headers_body(query)
+        url = f"https://{self.partition.host_of(query.service)}{query.path}"
+        signed_headers = sign_request(
+            self.key,
             method,
             url,
             headers,
             body,
-            service=service,
+            service=query.service,
             region=self.partition.region,
             now=datetime.now(UTC),
         )
-        return await send(self.http, self.turn, method, url, headers=sent, body=body or None, further=further)
+        return await self.attempt.send(
+            method, url, headers=signed_headers, body=body or None, after_verdict=after_verdict
+        )
 
 
-async def _services(asker: _Asker, arn: str) -> set[str]:
-    """Give a label for each service that answers; one that is slow or refuses is left out."""
-    found: set[str] = set()
+def _method_headers_body(query: _Query) -> tuple[str, dict[str, str], bytes]:
+    """Return the method, the headers and the body of a query, not signed yet."""
+    if query.target:
+        version = "1.0" if query.target.startswith("DynamoDB") else "1.1"
+        headers = {"X-Amz-Target": query.target, "Content-Type": f"application/x-amz-json-{version}"}
+        return "POST", headers, b"{}"
+    if query.form:
+        headers = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
+        return "POST", headers, query.form.encode()
+    return "GET", {}, b""
 
-    async def listed(label: str, service: str, what: str, target: str) -> None:
+
+async def _find_services(client: _AwsClient, arn: str) -> set[str]:
+    """Return a label for each service that answers its query within _SERVICES_SECONDS."""
+    attempt = client.attempt
+    labels: set[str] = set()
+
+    async def query_service(query: _Query) -> None:
         try:
-            answer = await asker.ask(service, what, target, further=True)
+            response = await client.send(query, after_verdict=True)
         except HttpError:
             return
-        if answer.status == _OK and answer.media_type != "text/html":
-            found.add(label)
-            if _ADMINISTRATOR.search(answer.body):
-                found.add("aws_admin")
-            if asker.turn.proven:
-                asker.turn.proven = with_services(asker.turn.proven, {*asker.turn.proven.services, *found})
+        if response.status == _OK and response.media_type != "text/html":
+            labels.add(query.label)
+            if _ADMINISTRATOR.search(response.body):
+                labels.add("aws_admin")
+            if attempt.proven:
+                attempt.proven = with_services(attempt.proven, {*attempt.proven.services, *labels})
 
-    lists = list(_LISTS)
+    queries = list(_SERVICE_QUERIES)
     if ":user/" in arn:
-        lists.append(("aws_iam", "iam", _POLICIES + quote(arn.rpartition("/")[2], safe=""), ""))
+        user_name = quote(arn.rpartition("/")[2], safe="")
+        queries.append(_USER_POLICIES._replace(form=_USER_POLICIES.form + user_name))
     try:
-        async with asyncio.timeout(_ALL_SERVICES):
-            await asyncio.gather(*(listed(*one) for one in lists))
+        async with asyncio.timeout(_SERVICES_SECONDS):
+            await asyncio.gather(*(query_service(query) for query in queries))
     except TimeoutError:
-        pass  # what has answered counts
-    return found
+        pass  # the services that have answered by then count
+    return labels
 
 
-def _tag(answer: HttpResponse, name: str) -> str:
-    found = re.search(rf"<{name}>([\x21-\x7e]{{1,2048}}?)</{name}>".encode(), answer.body)
-    return found[1].decode() if found else ""
+def _xml_text(response: HttpResponse, tag: str) -> str:
+    """Return the text of the first XML element with this tag, "" if there is none."""
+    element = re.search(rf"<{tag}>([\x21-\x7e]{{1,2048}}?)</{tag}>".encode(), response.body)
+    return element[1].decode() if element else ""
 
 
-def _who(arn: str) -> str:
-    """Say whom a key belongs to: the account's number and the kind of principal, never what somebody called it."""
-    found = re.fullmatch(
-        r"arn:aws[a-z-]*:(?:iam|sts)::(\d{12}):(root|user|assumed-role|federated-user)(?:/.*)?", arn
-    )
-    if found is None:
-        return "an unnamed principal"
-    kind = {
-        "root": "the root user",
-        "user": "a user",
-        "assumed-role": "a role",
-        "federated-user": "a federated user",
-    }[found[2]]
-    return f"{kind} of account {found[1]}"
+def _describe_owner(arn: str) -> str:
+    """Describe the owner of a key by account number and kind; names that people chose are left out."""
+    principal = _PRINCIPAL_ARN.fullmatch(arn)
+    return f"{_PRINCIPALS[principal[2]]} of account {principal[1]}" if principal else "an unnamed principal"

@@ -1,135 +1,150 @@
-"""Azure: storage keys prove themselves by a signature, Entra applications by asking for a token."""
+"""Check Azure storage account keys and client secrets of Entra applications.
+
+- A storage key signs requests for the lists of its account.
+- A client secret is exchanged for tokens, whose roles and subscriptions are what it gives access to.
+"""
 
 import base64
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from outcrop.domain.finding import Validation
-from outcrop.net.http import HttpClient, HttpError, HttpResponse
-from outcrop.scanner.rules.check_spec import CheckSpec
-from outcrop.validation.attempt import json_of, send, texts
-from outcrop.validation.http.check import Turn
-from outcrop.validation.http.response import judge
+from outcrop.net.http import HttpError, HttpResponse
+from outcrop.validation.attempt import Attempt
+from outcrop.validation.http.response import json_object_of, judge, strings_of
 from outcrop.validation.verdict import Verdict, error, unreachable, unvalidated, with_services
 
-_VERSION = "2019-12-12"
+_STORAGE_VERSION = "2019-12-12"
 _OK = 200
 _LOGIN = "https://login.microsoftonline.com/"
-_GRAPH = "https://graph.microsoft.com/.default"
-_MANAGEMENT = "https://management.azure.com/.default"
+_GRAPH_SCOPE = "https://graph.microsoft.com/.default"
+_MANAGEMENT_SCOPE = "https://management.azure.com/.default"
 _SUBSCRIPTIONS = "https://management.azure.com/subscriptions?api-version=2022-12-01"
-_RULES_THE_TENANT = {
+_TENANT_ADMIN_ROLES = {
     "RoleManagement.ReadWrite.Directory",
     "AppRoleAssignment.ReadWrite.All",
     "Application.ReadWrite.All",
 }
 
 
-async def azure_storage(http: HttpClient, check: CheckSpec, values: Mapping[str, str], turn: Turn) -> Verdict:
-    """Ask for the list of containers, signed with the account's key."""
-    account = values["part.account_name"]
+async def check_storage_key(attempt: Attempt) -> Verdict:
+    """List the containers of a storage account, signed with its key, then its shares, queues and tables."""
+    account = attempt.values["part.account_name"]
     try:
-        key = base64.b64decode(values["secret"], validate=True)
+        key = base64.b64decode(attempt.secret, validate=True)
     except ValueError:
-        return unvalidated("is no base64, as account keys are")
-
-    async def listed(kind: str, *, further: bool = False) -> HttpResponse:
-        path = "/Tables" if kind == "table" else "/?comp=list"
-        headers = shared_key(account, key, kind, datetime.now(UTC))
-        return await send(
-            http,
-            turn,
-            "GET",
-            f"https://{account}.{kind}.core.windows.net{path}",
-            headers=headers,
-            further=further,
-        )
-
+        return unvalidated("is not base64, as account keys are")
     try:
-        answer = await listed("blob")
+        response = await _list_storage(attempt, account, key, "blob")
     except HttpError as failure:
         return unreachable(f"the storage account cannot be reached: {failure}")
-    if b"Request date header" in answer.body:
-        return error("Azure finds the time of the request wrong: is this machine's clock right?")
-    verdict = judge(answer, check.answer)
+    if b"Request date header" in response.body:
+        return error("Azure considers the time of the request wrong: is this machine's clock right?")
+    verdict = judge(response, attempt.check.answer)
     if verdict.status is not Validation.VALID:
         return verdict
     labels = ["azure_blob"]
-    turn.proven = with_services(verdict, labels)
+    attempt.proven = with_services(verdict, labels)
     for kind in ("file", "queue", "table"):
         try:
-            if (await listed(kind, further=True)).status == _OK:
-                labels.append(f"azure_{kind}")
-                turn.proven = with_services(verdict, labels)
+            response = await _list_storage(attempt, account, key, kind, after_verdict=True)
         except HttpError:
             continue
+        if response.status == _OK:
+            labels.append(f"azure_{kind}")
+            attempt.proven = with_services(verdict, labels)
     return with_services(verdict, labels)
 
 
-def shared_key(account: str, key: bytes, kind: str, now: datetime) -> dict[str, str]:
-    """Give the headers of a request for a service's list. Tables are signed in a way of their own."""
+async def _list_storage(
+    attempt: Attempt, account: str, key: bytes, kind: str, *, after_verdict: bool = False
+) -> HttpResponse:
+    """Request the list of one storage service of an account; `kind` is blob, file, queue or table."""
+    path = "/Tables" if kind == "table" else "/?comp=list"
+    return await attempt.send(
+        "GET",
+        f"https://{account}.{kind}.core.windows.net{path}",
+        headers=_shared_key_headers(account, key, kind, datetime.now(UTC)),
+        after_verdict=after_verdict,
+    )
+
+
+def _shared_key_headers(account: str, key: bytes, kind: str, now: datetime) -> dict[str, str]:
+    """Return the headers that sign a list request with Shared Key; the table service signs another text."""
     date = now.strftime("%a, %d %b %Y %H:%M:%S GMT")
     if kind == "table":
-        text = f"GET\n\n\n{date}\n/{account}/Tables"
+        string_to_sign = f"GET\n\n\n{date}\n/{account}/Tables"
     else:
-        text = "GET" + "\n" * 12 + f"x-ms-date:{date}\nx-ms-version:{_VERSION}\n/{account}/\ncomp:list"
-    proof = base64.b64encode(hmac.new(key, text.encode(), hashlib.sha256).digest()).decode()
-    accept = {"Accept": "application/json;odata=nometadata"} if kind == "table" else {}
-    return {
+        no_standard_headers = "\n" * 12
+        own_headers = f"x-ms-date:{date}\nx-ms-version:{_STORAGE_VERSION}"
+        string_to_sign = f"GET{no_standard_headers}{own_headers}\n/{account}/\ncomp:list"
+    signature = base64.b64encode(hmac.new(key, string_to_sign.encode(), hashlib.sha256).digest()).decode()
+    headers = {
         "x-ms-date": date,
-        "x-ms-version": _VERSION,
-        "Authorization": f"SharedKey {account}:{proof}",
-    } | accept
+        "x-ms-version": _STORAGE_VERSION,
+        "Authorization": f"SharedKey {account}:{signature}",
+    }
+    return headers | ({"Accept": "application/json;odata=nometadata"} if kind == "table" else {})
 
 
-async def entra_client(http: HttpClient, check: CheckSpec, values: Mapping[str, str], turn: Turn) -> Verdict:
-    """Ask for a token as the application; what the token says it may do, and which subscriptions it sees, is what it opens."""
-
-    async def token(scope: str, *, further: bool = False) -> HttpResponse:
-        form = {
-            "grant_type": "client_credentials",
-            "client_id": values["part.client_id"],
-            "client_secret": values["secret"],
-            "scope": scope,
-        }
-        url = f"{_LOGIN}{quote(values['part.tenant_id'], safe='')}/oauth2/v2.0/token"
-        headers = {"Content-Type": "application/x-www-form-urlencoded"}
-        return await send(
-            http, turn, "POST", url, headers=headers, body=urlencode(form).encode(), further=further
-        )
-
+async def check_entra_client(attempt: Attempt) -> Verdict:
+    """Request a token as the application; its roles in Graph and its subscriptions become the services."""
     try:
-        answer = await token(_GRAPH)
+        response = await _request_token(attempt, _GRAPH_SCOPE)
     except HttpError as failure:
         return unreachable(f"the issuer cannot be reached: {failure}")
-    verdict = judge(answer, check.answer)
+    verdict = judge(response, attempt.check.answer)
     if verdict.status is not Validation.VALID:
         return verdict
-    roles = texts(_claims(json_of(answer).get("access_token")).get("roles"))
+    roles = strings_of(_token_claims(json_object_of(response).get("access_token")).get("roles"))
     labels = {"azure_graph"} if roles else set()
-    labels |= {"azure_graph_admin"} if _RULES_THE_TENANT & set(roles) else set()
-    turn.proven = with_services(verdict, labels, asked=bool(labels))
+    labels |= {"azure_graph_admin"} if _TENANT_ADMIN_ROLES & set(roles) else set()
+    attempt.proven = with_services(verdict, labels, checked=bool(labels))
     try:
-        given = json_of(await token(_MANAGEMENT, further=True)).get("access_token")
-        if isinstance(given, str) and given.isascii() and given.isprintable():
-            headers = {"Authorization": f"Bearer {given}"}
-            seen = await send(http, turn, "GET", _SUBSCRIPTIONS, headers=headers, further=True)
-            labels |= {"azure_management"} if seen.ok and json_of(seen).get("value") else set()
+        if await _has_subscriptions(attempt):
+            labels.add("azure_management")
     except HttpError:
-        pass  # the verdict stands without it
+        pass  # the verdict does not depend on the subscriptions
     return with_services(verdict, labels)
 
 
-def _claims(token: Any) -> dict[str, Any]:
-    """Read what a token says, without a proof: Microsoft has just handed it to us."""
-    middle = token.split(".")[1] if isinstance(token, str) and token.count(".") == 2 else ""
+async def _request_token(attempt: Attempt, scope: str, *, after_verdict: bool = False) -> HttpResponse:
+    """Request a token for a scope with the OAuth client credentials of the application."""
+    form = {
+        "grant_type": "client_credentials",
+        "client_id": attempt.values["part.client_id"],
+        "client_secret": attempt.secret,
+        "scope": scope,
+    }
+    return await attempt.send(
+        "POST",
+        f"{_LOGIN}{quote(attempt.values['part.tenant_id'], safe='')}/oauth2/v2.0/token",
+        headers={"Content-Type": "application/x-www-form-urlencoded"},
+        body=urlencode(form).encode(),
+        after_verdict=after_verdict,
+    )
+
+
+async def _has_subscriptions(attempt: Attempt) -> bool:
+    """Whether the application sees any Azure subscription."""
+    response = await _request_token(attempt, _MANAGEMENT_SCOPE, after_verdict=True)
+    token = json_object_of(response).get("access_token")
+    if not (isinstance(token, str) and token.isascii() and token.isprintable()):
+        return False
+    headers = {"Authorization": f"Bearer {token}"}
+    response = await attempt.send("GET", _SUBSCRIPTIONS, headers=headers, after_verdict=True)
+    return response.ok and bool(json_object_of(response).get("value"))
+
+
+def _token_claims(token: Any) -> dict[str, Any]:
+    """Return the claims of a JWT; its signature is not verified, because Microsoft has just sent it to us."""
+    payload = token.split(".")[1] if isinstance(token, str) and token.count(".") == 2 else ""
     try:
-        data = json.loads(base64.urlsafe_b64decode(middle + "=" * (-len(middle) % 4)))
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     except (ValueError, RecursionError):
         return {}
-    return data if isinstance(data, dict) else {}
+    return claims if isinstance(claims, dict) else {}

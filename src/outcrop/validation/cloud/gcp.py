@@ -1,13 +1,14 @@
-"""Google Cloud service accounts: a signed assertion is changed for a token, which is then asked what it may do.
+"""Check keys of Google Cloud service accounts.
 
-The token endpoint is Google's own, whatever the key's file says.
+1. The key signs a JWT, which Google's token endpoint exchanges for an access token (`_sign_assertion`). The
+   endpoint is fixed: the one in the key file is not used, because an attacker may have written it.
+2. With the token, the permissions and roles of the account in its project are read (`_find_services`).
 """
 
 import asyncio
 import base64
 import json
 import time
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,120 +17,110 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from outcrop.domain.finding import Confidence, Validation
-from outcrop.net.http import HttpClient, HttpError
-from outcrop.scanner.rules.check_spec import CheckSpec
-from outcrop.validation.attempt import json_of, send, texts
-from outcrop.validation.http.check import Turn
-from outcrop.validation.http.response import judge
-from outcrop.validation.pem import straighten
+from outcrop.net.http import HttpError
+from outcrop.validation.attempt import Attempt
+from outcrop.validation.http.response import json_object_of, judge, strings_of
+from outcrop.validation.pem import restore_pem
 from outcrop.validation.verdict import Verdict, error, invalid, unreachable, unvalidated, with_services
 
-_TOKEN = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
-_PROJECT = "https://cloudresourcemanager.googleapis.com/v1/projects/"
-_SCOPE = (
-    "https://www.googleapis.com/auth/cloud-platform.read-only"  # enough to ask, not enough to change anything
-)
-_LIFE = 300  # seconds
-_LARGEST_KEY = 8192  # bits: signing with more takes long
-_PERMISSIONS = {
+_TOKEN_URL = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
+_PROJECT_URL = "https://cloudresourcemanager.googleapis.com/v1/projects/"
+_SCOPE = "https://www.googleapis.com/auth/cloud-platform.read-only"  # a token that cannot change anything
+_ASSERTION_SECONDS = 300
+_MAX_KEY_BITS = 8192  # signing with a larger key takes too long
+_PERMISSION_LABELS = {
     "resourcemanager.projects.setIamPolicy": "gcp_iam_admin",
     "storage.buckets.list": "gcp_storage",
     "compute.instances.list": "gcp_compute",
     "secretmanager.secrets.list": "gcp_secretmanager",
     "bigquery.jobs.create": "gcp_bigquery",
 }
-_ROLES = {"roles/owner": "gcp_owner", "roles/editor": "gcp_editor"}
+_ROLE_LABELS = {"roles/owner": "gcp_owner", "roles/editor": "gcp_editor"}
 
 
-async def gcp_service_account(
-    http: HttpClient, check: CheckSpec, values: Mapping[str, str], turn: Turn
-) -> Verdict:
-    """Prove to be the account; where Google agrees, ask what the account may do in its project."""
-    email = values["part.client_email"]
-    made = await asyncio.to_thread(
-        _assertion, values["secret"], email, values.get("part.private_key_id"), int(time.time())
+async def check_gcp_service_account(attempt: Attempt) -> Verdict:
+    """Exchange a signed assertion for a token; if Google issues one, find the services of the account."""
+    email = attempt.values["part.client_email"]
+    assertion = await asyncio.to_thread(
+        _sign_assertion, attempt.secret, email, attempt.companion("private_key_id"), int(time.time())
     )
-    if isinstance(made, Verdict):
-        return made
-    form = urlencode(
-        {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion": made}
-    ).encode()
+    if isinstance(assertion, Verdict):
+        return assertion
+    form = {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion": assertion}
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
     try:
-        answer = await send(
-            http,
-            turn,
-            "POST",
-            _TOKEN,
-            headers={"Content-Type": "application/x-www-form-urlencoded"},
-            body=form,
-        )
+        response = await attempt.send("POST", _TOKEN_URL, headers=headers, body=urlencode(form).encode())
     except HttpError as failure:
         return unreachable(f"the issuer cannot be reached: {failure}")
-    if b"short-lived token" in answer.body or b"reasonable timeframe" in answer.body:
-        return error("Google finds the time of the request wrong: is this machine's clock right?")
-    verdict = judge(answer, check.answer)
-    token = json_of(answer).get("access_token")
-    if (
-        verdict.status is not Validation.VALID
-        or not isinstance(token, str)
-        or not token.isprintable()
-        or not token.isascii()
-    ):
+    if b"short-lived token" in response.body or b"reasonable timeframe" in response.body:
+        return error("Google considers the time of the request wrong: is this machine's clock right?")
+    verdict = judge(response, attempt.check.answer)
+    token = json_object_of(response).get("access_token")
+    if verdict.status is not Validation.VALID or not isinstance(token, str) or not _fits_header(token):
         return verdict
-    turn.proven = verdict
-    project = values.get("part.project_id") or email.partition("@")[2].partition(".")[0]
-    labels = await _may(http, turn, token, project, email)
-    return with_services(verdict, labels)
+    attempt.proven = verdict
+    project = attempt.companion("project_id") or email.partition("@")[2].partition(".")[0]
+    return with_services(verdict, await _find_services(attempt, token, project, email))
 
 
-def _assertion(secret: str, email: str, key_id: str | None, now: int) -> str | Verdict:
-    found = straighten(secret)
-    if found is None:
+def _sign_assertion(secret: str, email: str, key_id: str | None, now: int) -> str | Verdict:
+    """Return a signed JWT that claims to be the account, or the verdict on a key that cannot sign one."""
+    restored = restore_pem(secret)
+    if restored is None:
         return invalid("the end of the key is missing", Confidence.LOW)
     try:
-        key = serialization.load_pem_private_key(found[1], None, unsafe_skip_rsa_key_validation=True)
+        key = serialization.load_pem_private_key(restored[1], None, unsafe_skip_rsa_key_validation=True)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        return invalid("is no whole key: it cannot be read", Confidence.LOW)
-    if not isinstance(key, rsa.RSAPrivateKey) or key.key_size > _LARGEST_KEY:
-        return unvalidated("is no key that Google gives out")
+        return invalid("is not a complete key: it cannot be read", Confidence.LOW)
+    if not isinstance(key, rsa.RSAPrivateKey) or key.key_size > _MAX_KEY_BITS:
+        return unvalidated("is not a kind of key that Google issues")
     header = {"alg": "RS256", "typ": "JWT"} | ({"kid": key_id} if key_id else {})
-    claims = {"iss": email, "scope": _SCOPE, "aud": _TOKEN, "iat": now, "exp": now + _LIFE}
-    text = f"{_base64(json.dumps(header).encode())}.{_base64(json.dumps(claims).encode())}"
+    claims = {"iss": email, "scope": _SCOPE, "aud": _TOKEN_URL, "iat": now, "exp": now + _ASSERTION_SECONDS}
+    unsigned = f"{_base64url(json.dumps(header).encode())}.{_base64url(json.dumps(claims).encode())}"
     try:
-        proof = key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256())
+        signature = key.sign(unsigned.encode(), padding.PKCS1v15(), hashes.SHA256())
     except ValueError:
-        return invalid("is no whole key: its numbers do not fit each other", Confidence.LOW)
-    return f"{text}.{_base64(proof)}"
+        return invalid("is not a complete key: its numbers do not fit each other", Confidence.LOW)
+    return f"{unsigned}.{_base64url(signature)}"
 
 
-def _base64(data: bytes) -> str:
+def _fits_header(token: str) -> bool:
+    """Whether a header can carry the token: printable ASCII."""
+    return token.isprintable() and token.isascii()
+
+
+def _base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-async def _may(http: HttpClient, turn: Turn, token: str, project: str, email: str) -> set[str]:
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-
-    async def asked(what: str, question: Any) -> dict[str, Any]:
-        body = json.dumps(question).encode()
-        try:
-            answer = await send(
-                http, turn, "POST", f"{_PROJECT}{project}:{what}", headers=headers, body=body, further=True
-            )
-        except HttpError:
-            return {}
-        return json_of(answer) if answer.ok else {}
-
-    granted = texts(
-        (await asked("testIamPermissions", {"permissions": list(_PERMISSIONS)})).get("permissions")
+async def _find_services(attempt: Attempt, token: str, project: str, email: str) -> set[str]:
+    """Return the labels of the account's permissions and roles in the project."""
+    test = await _call_project(
+        attempt, token, f"{project}:testIamPermissions", {"permissions": list(_PERMISSION_LABELS)}
     )
-    labels = {_PERMISSIONS[name] for name in granted if name in _PERMISSIONS}
+    granted = strings_of(test.get("permissions"))
+    labels = {_PERMISSION_LABELS[name] for name in granted if name in _PERMISSION_LABELS}
     labels |= {"gcp_iam"} if labels else set()
-    bindings = (await asked("getIamPolicy", {})).get("bindings")
+    policy = await _call_project(attempt, token, f"{project}:getIamPolicy", {})
+    bindings = policy.get("bindings")
     for binding in bindings if isinstance(bindings, list) else ():
         if (
             isinstance(binding, dict)
-            and f"serviceAccount:{email}" in texts(binding.get("members"))
-            and binding.get("role") in _ROLES
+            and f"serviceAccount:{email}" in strings_of(binding.get("members"))
+            and binding.get("role") in _ROLE_LABELS
         ):
-            labels.add(_ROLES[binding["role"]])
+            labels.add(_ROLE_LABELS[binding["role"]])
     return labels
+
+
+async def _call_project(attempt: Attempt, token: str, method: str, parameters: Any) -> dict[str, Any]:
+    """Call a method of the Resource Manager API and return its JSON object, or {} if the call fails."""
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    body = json.dumps(parameters).encode()
+    try:
+        response = await attempt.send(
+            "POST", f"{_PROJECT_URL}{method}", headers=headers, body=body, after_verdict=True
+        )
+    except HttpError:
+        return {}
+    return json_object_of(response) if response.ok else {}

@@ -1,26 +1,25 @@
-"""AWS Signature Version 4, as AWS documents it: who sends a request, proven without sending the key."""
+"""Sign requests with AWS Signature Version 4, which proves the key without sending it.
+
+1. The canonical request has a fixed form of method, path, query, headers and body (`_canonical_request`).
+2. The string to sign is its hash, with the time and the scope: day, region and service.
+3. The signing key is derived from the secret key and the scope; its HMAC of the string is the signature.
+
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
+"""
 
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlsplit
+
+from outcrop.validation.cloud.aws_keys import AwsAccessKey
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """An access key; temporary ones have a token as well."""
-
-    key_id: str
-    secret: str = field(repr=False)
-    token: str | None = field(default=None, repr=False)
-
-
-def sign(
-    keys: Keys,
+def sign_request(
+    key: AwsAccessKey,
     method: str,
     url: str,
     headers: Mapping[str, str],
@@ -30,46 +29,54 @@ def sign(
     region: str,
     now: datetime,
 ) -> dict[str, str]:
-    """Give the headers of a request with what proves it. Every header given is signed, `host` comes from the address."""
-    parts = urlsplit(url)
-    stamp = now.strftime("%Y%m%dT%H%M%SZ")
-    sent = {**headers, "X-Amz-Date": stamp}
-    if keys.token:
-        sent["X-Amz-Security-Token"] = keys.token
-    if service == "s3":  # the only one that wants the body's hash as a header
+    """Return `headers` with those that sign the request: all given ones are signed, and the host of `url`."""
+    timestamp = now.strftime("%Y%m%dT%H%M%SZ")
+    sent = {**headers, "X-Amz-Date": timestamp}
+    if key.session_token:
+        sent["X-Amz-Security-Token"] = key.session_token
+    if service == "s3":  # the only service that requires the hash of the body as a header
         sent["X-Amz-Content-Sha256"] = hashlib.sha256(body).hexdigest()
+    parts = urlsplit(url)
     signed = {"host": parts.netloc} | {name.lower(): " ".join(value.split()) for name, value in sent.items()}
-    names = ";".join(sorted(signed))
-    request = "\n".join(
-        [
-            method,
-            quote(parts.path or "/", safe="/~"),
-            _query(parts.query),
-            *(f"{name}:{signed[name]}" for name in sorted(signed)),
-            "",
-            names,
-            hashlib.sha256(body).hexdigest(),
-        ]
-    )
-    scope = f"{stamp[:8]}/{region}/{service}/aws4_request"
-    text = "\n".join([_ALGORITHM, stamp, scope, hashlib.sha256(request.encode()).hexdigest()])
-    key = f"AWS4{keys.secret}".encode()
+    signed_names = ";".join(sorted(signed))
+    canonical_request = _canonical_request(method, parts, signed, body)
+    scope = f"{timestamp[:8]}/{region}/{service}/aws4_request"
+    request_hash = hashlib.sha256(canonical_request.encode()).hexdigest()
+    string_to_sign = f"{_ALGORITHM}\n{timestamp}\n{scope}\n{request_hash}"
+    signing_key = f"AWS4{key.secret}".encode()
     for step in scope.split("/"):
-        key = _hmac(key, step)
-    proof = _hmac(key, text).hex()
+        signing_key = _hmac_sha256(signing_key, step)
+    signature = _hmac_sha256(signing_key, string_to_sign).hex()
+    credential = f"Credential={key.key_id}/{scope}"
     return {
         **sent,
-        "Authorization": f"{_ALGORITHM} Credential={keys.key_id}/{scope}, SignedHeaders={names}, Signature={proof}",
+        "Authorization": f"{_ALGORITHM} {credential}, SignedHeaders={signed_names}, Signature={signature}",
     }
 
 
-def _hmac(key: bytes, text: str) -> bytes:
-    return hmac.new(key, text.encode(), hashlib.sha256).digest()
+def _canonical_request(method: str, url: SplitResult, signed_headers: Mapping[str, str], body: bytes) -> str:
+    """Return the canonical request; the names of `signed_headers` are in lower case."""
+    return "\n".join(
+        [
+            method,
+            quote(url.path or "/", safe="/~"),
+            _canonical_query(url.query),
+            *(f"{name}:{signed_headers[name]}" for name in sorted(signed_headers)),
+            "",
+            ";".join(sorted(signed_headers)),
+            hashlib.sha256(body).hexdigest(),
+        ]
+    )
 
 
-def _query(text: str) -> str:
+def _canonical_query(query: str) -> str:
+    """Return the query with its parameters percent-encoded and sorted."""
     pairs = [
         (quote(name, safe="~"), quote(value, safe="~"))
-        for name, value in parse_qsl(text, keep_blank_values=True)
+        for name, value in parse_qsl(query, keep_blank_values=True)
     ]
     return "&".join(f"{name}={value}" for name, value in sorted(pairs))
+
+
+def _hmac_sha256(key: bytes, text: str) -> bytes:
+    return hmac.new(key, text.encode(), hashlib.sha256).digest()

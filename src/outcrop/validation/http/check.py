@@ -1,90 +1,79 @@
-"""One credential asked about over HTTP, as its rule says."""
+"""Check a credential with the HTTP requests that its rule file describes."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from outcrop.domain.finding import Validation
-from outcrop.net.http import HttpClient, HttpError, HttpResponse
-from outcrop.scanner.rules.check_spec import CheckSpec, RequestSpec
-from outcrop.validation.http.request import UnfitError, fill
-from outcrop.validation.http.response import judge, labels_of
+from outcrop.net.http import HttpError, HttpResponse
+from outcrop.scanner.rules.check_spec import CapabilitySpec, CheckSpec, RequestSpec
+from outcrop.validation.attempt import Attempt, UncheckableError
+from outcrop.validation.http.request import fill_request
+from outcrop.validation.http.response import judge, service_labels
 from outcrop.validation.verdict import Verdict, unreachable, unvalidated, with_services
 
-_SECONDS = 20.0
-_MOST_BODY = 1 << 20
 
-
-@dataclass(slots=True)
-class Turn:
-    """One credential's place in the queue of its issuer, and what has been proven of it when its time runs out."""
-
-    wait: Callable[[], Awaitable[None]]
-    proven: Verdict | None = None
-
-    async def __call__(self) -> None:
-        await self.wait()
-
-
-async def ask(http: HttpClient, check: CheckSpec, values: Mapping[str, str], turn: Turn) -> Verdict:
-    """Ask once; where the credential is alive, ask what it opens."""
+async def check_over_http(attempt: Attempt) -> Verdict:
+    """Send the check's request and judge the response; for a valid credential, find out its services too."""
+    check = attempt.check
+    allowed_hosts = () if check.given_host else tuple(check.hosts)
     try:
-        hosts = () if check.given_host else tuple(check.hosts)
-        answer = await _send(http, check, values, turn, hosts)
-    except UnfitError as reason:
-        return unvalidated(f"cannot be asked about: {reason}")
+        response = await _send(attempt, check, allowed_hosts)
+    except UncheckableError as reason:
+        return unvalidated(f"cannot be checked: {reason}")
     except HttpError as failure:
         return unreachable(f"the issuer cannot be reached: {failure}")
-    verdict = judge(answer, check.answer)
+    verdict = judge(response, check.answer)
     if verdict.status is not Validation.VALID or not check.capability:
         return verdict
-    turn.proven = verdict
+    attempt.proven = verdict
+    return await _add_services(attempt, verdict, response, allowed_hosts)
+
+
+async def _add_services(
+    attempt: Attempt, verdict: Verdict, first_response: HttpResponse, allowed_hosts: Sequence[str]
+) -> Verdict:
+    """Return the verdict with the services that the check's capabilities find.
+
+    A capability without a URL reads `first_response`, the response to the check itself. `services_checked` is
+    false if no service was found and a request failed.
+    """
     services: list[str] = []
-    unanswered = False
-    for capability in check.capability:
+    failed = False
+    for capability in attempt.check.capability:
         try:
-            told = (
-                await _send(http, _further(check, capability), values, turn, hosts)
-                if capability.url
-                else answer
-            )
-        except UnfitError:
+            response = first_response
+            if capability.url:
+                response = await _send(attempt, _capability_request(attempt.check, capability), allowed_hosts)
+        except UncheckableError:
             continue
         except HttpError:
-            unanswered = True
+            failed = True
             continue
-        services += labels_of(told, capability)
-        turn.proven = with_services(verdict, services, asked=bool(services))
-    return with_services(verdict, services, asked=bool(services) or not unanswered)
+        services += service_labels(response, capability)
+        attempt.proven = with_services(verdict, services, checked=bool(services))
+    return with_services(verdict, services, checked=bool(services) or not failed)
 
 
-def _further(check: CheckSpec, capability: RequestSpec) -> RequestSpec:
-    """Give a capability's request, which proves itself as the check does unless it says otherwise."""
+def _capability_request(check: CheckSpec, capability: CapabilitySpec) -> RequestSpec:
+    """Return the request of a capability, with the check's headers and basic authentication as defaults."""
     own = capability.model_dump(include={"url", "method", "headers", "basic", "form", "send", "body"})
     return RequestSpec(
         **own | {"headers": check.headers | capability.headers, "basic": capability.basic or check.basic}
     )
 
 
-def is_below(url: str, hosts: Sequence[str]) -> bool:
-    """Tell whether an address is on one of these hosts, or below one."""
+async def _send(attempt: Attempt, request: RequestSpec, allowed_hosts: Sequence[str]) -> HttpResponse:
+    """Put the attempt's values into a request and send it; with `allowed_hosts`, to those hosts only."""
+    filled = fill_request(request, attempt.values)
+    if allowed_hosts and not is_at_host(filled.url, allowed_hosts):
+        raise UncheckableError("its host does not belong to the issuer")
+    return await attempt.send(filled.method, filled.url, headers=filled.headers, body=filled.body)
+
+
+def is_at_host(url: str, hosts: Sequence[str]) -> bool:
+    """Whether the host of an https URL is one of these hosts or a subdomain of one."""
     parts = urlsplit(url)
-    host = (parts.hostname or "").lower()
-    return parts.scheme == "https" and any(host == one or host.endswith(f".{one}") for one in hosts)
-
-
-async def _send(
-    http: HttpClient, request: RequestSpec, values: Mapping[str, str], turn: Turn, hosts: Sequence[str]
-) -> HttpResponse:
-    ready = fill(request, values)
-    if hosts and not is_below(ready.url, hosts):
-        raise UnfitError("its host is not the issuer's")
-    await turn()
-    return await http.request(
-        ready.method,
-        ready.url,
-        headers=ready.headers,
-        body=ready.body,
-        max_bytes=_MOST_BODY,
-        seconds=_SECONDS,
+    url_host = (parts.hostname or "").lower()
+    return parts.scheme == "https" and any(
+        url_host == host or url_host.endswith(f".{host}") for host in hosts
     )

@@ -1,4 +1,8 @@
-"""A rule's request with what was found in it: a value goes where it belongs, and cannot become anything else there."""
+"""Put a credential into the request that a rule file describes.
+
+The values come from scanned text, which an attacker may have written. Each value is escaped or checked for
+its position, so that it cannot change the host or the path, add a header or break out of JSON.
+"""
 
 import base64
 import json
@@ -9,18 +13,16 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from outcrop.scanner.rules.check_spec import RequestSpec
+from outcrop.validation.attempt import UncheckableError
 
-_PLACE = re.compile(r"\{(secret|part\.[a-z0-9_]+)((?:\|[a-z0-9]+)?)\}")
-_HEADER = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
-
-
-class UnfitError(Exception):
-    """A value that cannot be sent in this place."""
+_PLACEHOLDER = re.compile(r"\{(secret|part\.[a-z0-9_]+)((?:\|[a-z0-9]+)?)\}")  # {secret}, {part.NAME|filter}
+_HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(?::\d{1,5})?")
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """A request as it goes out. It holds the credential and is never shown."""
+class FilledRequest:
+    """A request as it is sent. It contains the credential, so its repr shows the method only."""
 
     method: str
     url: str = field(repr=False)
@@ -28,39 +30,48 @@ class Ready:
     body: bytes | None = field(repr=False)
 
 
-def fill(request: RequestSpec, values: Mapping[str, str]) -> Ready:
-    """Put the values into a request. `values` has `secret`, and `part.NAME` for each companion."""
+def fill_request(request: RequestSpec, values: Mapping[str, str]) -> FilledRequest:
+    """Replace the placeholders of a request by `values`: `secret`, and `part.NAME` for each companion.
+
+    Raise UncheckableError if a value is missing or not allowed in its position.
+    """
     try:
-        return _filled(request, values)
+        headers, body = _fill_headers_and_body(request, values)
+        return FilledRequest(request.method, _fill_url(request.url, values), headers, body)
     except UnicodeEncodeError:
-        raise UnfitError("it is no text") from None
+        raise UncheckableError("it is not valid text") from None
 
 
-def _filled(request: RequestSpec, values: Mapping[str, str]) -> Ready:
-    headers = {name: _header(text, values) for name, text in request.headers.items()}
+def _fill_headers_and_body(
+    request: RequestSpec, values: Mapping[str, str]
+) -> tuple[dict[str, str], bytes | None]:
+    """Return the filled headers, with Authorization and Content-Type as needed, and the filled body."""
+    headers = {name: _fill_header(text, values) for name, text in request.headers.items()}
     if request.basic is not None:
-        user, password = (_plain(text, values) for text in request.basic)
+        user, password = (_fill(text, values) for text in request.basic)
         if ":" in user:
-            raise UnfitError("its name holds a colon, which the scheme cannot send")
+            raise UncheckableError("its user name contains a colon, which basic authentication cannot send")
         headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
     body: bytes | None = None
     if request.form:
-        body = urlencode({name: _plain(text, values) for name, text in request.form.items()}).encode()
+        body = urlencode({name: _fill(text, values) for name, text in request.form.items()}).encode()
         headers.setdefault("Content-Type", "application/x-www-form-urlencoded")
     elif request.send:
-        body = json.dumps(_nested(request.send, values)).encode()
+        body = json.dumps(_fill_json(request.send, values)).encode()
         headers.setdefault("Content-Type", "application/json")
     elif request.body:
-        body = _plain(request.body, values).encode()
-    return Ready(request.method, _url(request.url, values), headers, body)
+        body = _fill(request.body, values).encode()
+    return headers, body
 
 
-def _value(match: re.Match[str], values: Mapping[str, str]) -> str:
+def _value_of(placeholder: re.Match[str], values: Mapping[str, str]) -> str:
+    """Return the value that a placeholder names, changed by the placeholder's filter."""
     try:
-        text = values[match[1]]
+        text = values[placeholder[1]]
     except KeyError:
-        raise UnfitError(f"its {match[1].removeprefix('part.').replace('_', ' ')} was not found") from None
-    match match[2]:
+        name = placeholder[1].removeprefix("part.").replace("_", " ")
+        raise UncheckableError(f"its {name} was not found") from None
+    match placeholder[2]:
         case "|base64":
             return base64.b64encode(text.encode()).decode()
         case "|lower":
@@ -72,57 +83,67 @@ def _value(match: re.Match[str], values: Mapping[str, str]) -> str:
         case "":
             return text
         case other:
-            raise UnfitError(f"the rule has an unknown filter {other}")
+            raise UncheckableError(f"the rule has an unknown filter {other}")
 
 
-def _plain(text: str, values: Mapping[str, str]) -> str:
-    return _PLACE.sub(lambda match: _value(match, values), text)
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    """Replace the placeholders of a text, without escaping the values."""
+    return _PLACEHOLDER.sub(lambda placeholder: _value_of(placeholder, values), text)
 
 
-def _nested(value: Any, values: Mapping[str, str]) -> Any:
+def _fill_json(value: Any, values: Mapping[str, str]) -> Any:
+    """Replace the placeholders in all strings of a JSON value, but not in its keys."""
     if isinstance(value, str):
-        return _plain(value, values)
+        return _fill(value, values)
     if isinstance(value, dict):
-        return {key: _nested(item, values) for key, item in value.items()}
-    return [_nested(item, values) for item in value] if isinstance(value, list) else value
+        return {key: _fill_json(item, values) for key, item in value.items()}
+    return [_fill_json(item, values) for item in value] if isinstance(value, list) else value
 
 
-def _header(text: str, values: Mapping[str, str]) -> str:
-    made = _plain(text, values)
-    if not _HEADER.fullmatch(made):
-        raise UnfitError("it holds characters that no header can carry")
-    return made
+def _fill_header(text: str, values: Mapping[str, str]) -> str:
+    """Replace the placeholders of a header value; raise UncheckableError unless it is printable ASCII."""
+    header = _fill(text, values)
+    if not _HEADER_VALUE.fullmatch(header):
+        raise UncheckableError("it contains characters that an HTTP header cannot carry")
+    return header
 
 
-def _url(text: str, values: Mapping[str, str]) -> str:
-    """Write values into an address: escaped, so that the path and the host stay the rule's own.
+def _fill_url(text: str, values: Mapping[str, str]) -> str:
+    """Replace the placeholders of a URL: checked in the host, percent-encoded after it.
 
-    Where the rule's address is nothing but a value, the value is an address itself.
+    If the rule's URL is a single placeholder, its value is the whole URL.
     """
-    if _PLACE.fullmatch(text):
-        return _whole(_plain(text, values))
+    if _PLACEHOLDER.fullmatch(text):
+        return _checked_url(_fill(text, values))
     host_end = _end_of_host(text)
-    host = _PLACE.sub(lambda match: _host_label(_value(match, values)), text[:host_end])
-    return host + _PLACE.sub(lambda match: quote(_value(match, values), safe=""), text[host_end:])
-
-
-def _end_of_host(text: str) -> int:
-    start = text.find("://")
-    return (
-        min((at for at in (text.find(sign, start + 3) for sign in "/?#") if at >= 0), default=len(text))
-        if start >= 0
-        else 0
+    start = _PLACEHOLDER.sub(
+        lambda placeholder: _checked_host(_value_of(placeholder, values)), text[:host_end]
     )
+    rest = _PLACEHOLDER.sub(
+        lambda placeholder: quote(_value_of(placeholder, values), safe=""), text[host_end:]
+    )
+    return start + rest
 
 
-def _host_label(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(?::\d{1,5})?", text):
-        raise UnfitError("the host that stands with it is none")
+def _end_of_host(url: str) -> int:
+    """Return the offset of the first `/`, `?` or `#` after the scheme; 0 without a scheme."""
+    scheme_end = url.find("://")
+    if scheme_end < 0:
+        return 0
+    ends = (url.find(sign, scheme_end + 3) for sign in "/?#")
+    return min((end for end in ends if end >= 0), default=len(url))
+
+
+def _checked_host(text: str) -> str:
+    """Return the text if it is a host, or part of one, with an optional port; raise UncheckableError else."""
+    if not _HOST.fullmatch(text):
+        raise UncheckableError("the host found with it is not a valid host name")
     return text
 
 
-def _whole(text: str) -> str:
+def _checked_url(text: str) -> str:
+    """Return the text if it is an http or https URL; raise UncheckableError else."""
     parts = urlsplit(text)
-    if parts.scheme not in {"https", "http"} or not parts.hostname or not _HEADER.fullmatch(text):
-        raise UnfitError("it is no address")
+    if parts.scheme not in {"https", "http"} or not parts.hostname or not _HEADER_VALUE.fullmatch(text):
+        raise UncheckableError("it is not a URL")
     return text

@@ -1,4 +1,4 @@
-"""What an issuer's answer means, by the rule."""
+"""Judge an issuer's response by the conditions in the rule file."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -9,76 +9,98 @@ from outcrop.net.http import HttpResponse
 from outcrop.scanner.rules.check_spec import AnswerCondition, AnswerSpec, CapabilitySpec, LabelListSpec
 from outcrop.validation.verdict import Verdict, error
 
-_LIMITED = 429
-_SERVER_FAULT = 500
-_OK = range(200, 300)
-_LONGEST_PAUSE = 3_600.0
-_MOST_LABELS = 100
+_TOO_MANY_REQUESTS = 429
+_SERVER_ERROR = 500
+_SUCCESS = range(200, 300)
+_HTML = {"text/html", "application/xhtml+xml"}
+_MAX_RETRY_AFTER = 3_600.0  # seconds
+_MAX_LABELS = 100
+_MAX_LABEL_LENGTH = 80
 
 
-def judge(answer: HttpResponse, meanings: Sequence[AnswerSpec]) -> Verdict:
-    """Give what the first meaning that fits says. A limit and a fault of the server say nothing of the credential, whatever the rule."""
-    if answer.status == _LIMITED:
-        return error("the issuer limits how often it is asked", _pause(answer))
-    if answer.status >= _SERVER_FAULT:
-        return error(f"the issuer has a fault (status {answer.status})", _pause(answer))
-    for meaning in meanings:
-        if holds(answer, meaning) and not _is_a_portal(answer, meaning):
+def judge(response: HttpResponse, answers: Sequence[AnswerSpec]) -> Verdict:
+    """Return the verdict of the first answer of the rule whose condition the response fulfils.
+
+    Status 429 and 5xx are always an error verdict: they say nothing about the credential.
+    """
+    if response.status == _TOO_MANY_REQUESTS:
+        return error("the issuer's rate limit was reached", _retry_after(response))
+    if response.status >= _SERVER_ERROR:
+        return error(f"the issuer returned a server error (status {response.status})", _retry_after(response))
+    for answer in answers:
+        if fulfils(response, answer) and not _is_captive_portal(response, answer):
             return Verdict(
-                Validation(meaning.result),
-                Confidence(meaning.confidence),
-                meaning.reason,
-                test_mode=meaning.test_mode,
+                Validation(answer.result),
+                Confidence(answer.confidence),
+                answer.reason,
+                test_mode=answer.test_mode,
             )
-    return error(f"the issuer gave an answer that says nothing of the credential (status {answer.status})")
+    return error(f"the issuer's response says nothing about the credential (status {response.status})")
 
 
-def _is_a_portal(answer: HttpResponse, meaning: AnswerSpec) -> bool:
-    """Tell whether some network's page has answered with 200 in the issuer's place: only the status of it fits."""
-    vague = not (meaning.contains or meaning.json_ or meaning.header)
+def _is_captive_portal(response: HttpResponse, answer: AnswerSpec) -> bool:
+    """Whether the response may be a network's sign-in page instead of the issuer's "valid".
+
+    That is so for an HTML page with a success status, if the rule requires nothing but the status.
+    """
+    has_status_only = not (answer.contains or answer.json_ or answer.header)
     return (
-        vague
-        and meaning.result == "valid"
-        and answer.status in _OK
-        and answer.media_type in {"text/html", "application/xhtml+xml"}
+        has_status_only
+        and answer.result == "valid"
+        and response.status in _SUCCESS
+        and response.media_type in _HTML
     )
 
 
-def _pause(answer: HttpResponse) -> float | None:
-    text = answer.headers.get("Retry-After", "")
-    return min(float(text), _LONGEST_PAUSE) if text.isascii() and text.isdigit() else None
+def _retry_after(response: HttpResponse) -> float | None:
+    """Return the seconds in Retry-After, at most an hour; None if there are none (dates are not read)."""
+    text = response.headers.get("Retry-After", "")
+    return min(float(text), _MAX_RETRY_AFTER) if text.isascii() and text.isdigit() else None
 
 
-def holds(answer: HttpResponse, condition: AnswerCondition) -> bool:
-    """Tell whether all that a condition names is so."""
-    if condition.status and answer.status not in condition.status:
+def fulfils(response: HttpResponse, condition: AnswerCondition) -> bool:
+    """Whether the response fulfils every part of the condition that the rule file gives."""
+    if condition.status and response.status not in condition.status:
         return False
-    if condition.contains is not None and condition.contains.encode() not in answer.body:
+    if condition.contains is not None and condition.contains.encode() not in response.body:
         return False
-    if condition.lacks is not None and condition.lacks.encode() in answer.body:
+    if condition.lacks is not None and condition.lacks.encode() in response.body:
         return False
-    if any(
-        text.lower() not in answer.headers.get(name, "").lower() for name, text in condition.header.items()
-    ):
-        return False
+    for name, text in condition.header.items():
+        if text.lower() not in response.headers.get(name, "").lower():
+            return False
     if not condition.json_:
         return True
-    data = _json(answer)
-    return all(_fits(_at(data, path), wanted) for path, wanted in condition.json_.items())
+    data = _json_of(response)
+    return all(_equals(_value_at(data, path), expected) for path, expected in condition.json_.items())
 
 
-def _fits(value: Any, wanted: Any) -> bool:
-    return value is not None if wanted == "*" else type(value) is type(wanted) and value == wanted
+def _equals(value: Any, expected: Any) -> bool:
+    """Whether a JSON value is the expected one, of the same type; "*" expects any value but null."""
+    return value is not None if expected == "*" else type(value) is type(expected) and value == expected
 
 
-def _json(answer: HttpResponse) -> Any:
+def _json_of(response: HttpResponse) -> Any:
+    """Return the parsed JSON body, None if it is not JSON."""
     try:
-        return json.loads(answer.body)
+        return json.loads(response.body)
     except (ValueError, RecursionError):
         return None
 
 
-def _at(data: Any, path: str) -> Any:
+def json_object_of(response: HttpResponse) -> dict[str, Any]:
+    """Return the JSON object in the body, an empty one if the body is anything else."""
+    data = _json_of(response)
+    return data if isinstance(data, dict) else {}
+
+
+def strings_of(value: Any) -> list[str]:
+    """Return the strings of a list that came from a response; an empty list for any other value."""
+    return [entry for entry in value if isinstance(entry, str)] if isinstance(value, list) else []
+
+
+def _value_at(data: Any, path: str) -> Any:
+    """Return the value at a dotted path of keys and list indexes, such as `data.0.id`, or None."""
     for step in path.split("."):
         if isinstance(data, dict):
             data = data.get(step)
@@ -89,39 +111,44 @@ def _at(data: Any, path: str) -> Any:
     return data
 
 
-def labels_of(answer: HttpResponse, capability: CapabilitySpec) -> list[str]:
-    """Give the labels that an answer yields, none where its condition does not hold."""
-    if not holds(answer, capability) or (not capability.status and answer.status not in _OK):
+def service_labels(response: HttpResponse, capability: CapabilitySpec) -> list[str]:
+    """Return the labels of a capability; none if the response does not fulfil its condition."""
+    if not fulfils(response, capability) or (not capability.status and response.status not in _SUCCESS):
         return []
-    found = [*capability.labels, *(_each(answer, capability.each) if capability.each else ())]
-    return list(dict.fromkeys(found))[:_MOST_LABELS]
+    labels = [*capability.labels, *(_labels_of_entries(response, capability.each) if capability.each else ())]
+    return list(dict.fromkeys(labels))[:_MAX_LABELS]
 
 
-def _each(answer: HttpResponse, each: LabelListSpec) -> Iterator[str]:
-    for entry in _entries(answer, each):
+def _labels_of_entries(response: HttpResponse, each: LabelListSpec) -> Iterator[str]:
+    """Yield a label for each entry of a list: the name that the rule gives it, or one made from the entry."""
+    for entry in _entries(response, each):
         if entry in each.names:
             yield each.names[entry]
-        elif not each.only and (label := _label(entry)):
-            yield f"{each.prefix}{label}"[:80]
+        elif not each.only and (label := _as_label(entry)):
+            yield f"{each.prefix}{label}"[:_MAX_LABEL_LENGTH]
 
 
-def _entries(answer: HttpResponse, each: LabelListSpec) -> Iterator[str]:
+def _entries(response: HttpResponse, each: LabelListSpec) -> Iterator[str]:
+    """Yield the entries of a list in a header or in the JSON body.
+
+    In JSON that is a list of strings, a list of objects that have `each.key`, a string with separators, or an
+    object whose keys with a true value are the entries.
+    """
     if each.header:
-        yield from (
-            part.strip() for part in answer.headers.get(each.header, "").split(each.by) if part.strip()
-        )
+        header = response.headers.get(each.header, "")
+        yield from (part.strip() for part in header.split(each.by) if part.strip())
         return
-    found = _at(_json(answer), each.json_)
-    if isinstance(found, str):
-        found = found.split(each.by)
-    if isinstance(found, dict):
-        found = [name for name, on in found.items() if on]
-    for entry in found if isinstance(found, list) else ():
+    entries = _value_at(_json_of(response), each.json_)
+    if isinstance(entries, str):
+        entries = entries.split(each.by)
+    if isinstance(entries, dict):
+        entries = [name for name, enabled in entries.items() if enabled]
+    for entry in entries if isinstance(entries, list) else ():
         text = entry.get(each.key) if isinstance(entry, dict) else entry
         if isinstance(text, str) and text.strip():
             yield text.strip()
 
 
-def _label(text: str) -> str:
-    """Write an entry as a label: small letters, digits, and single low lines between them."""
+def _as_label(text: str) -> str:
+    """Return the text in lower case, with `_` for each run of characters that are not letters or digits."""
     return "_".join("".join(c if c.isascii() and c.isalnum() else " " for c in text.lower()).split())

@@ -1,1 +1,1 @@
-"""Validate logins of databases, message brokers and HTTP basic authentication."""
+"""Check logins of databases, message brokers and HTTP basic authentication, each in its own protocol."""

@@ -1,86 +1,108 @@
-"""AMQP 0-9-1 (RabbitMQ): the first steps of a connection, up to where the server has looked at the login."""
+"""Check logins of AMQP 0-9-1 servers such as RabbitMQ.
+
+The server sends Start, the client answers Start-Ok with the password, and the server sends Tune if it accepts
+it. The connection is closed before a virtual host is opened.
+"""
 
 import struct
-from collections.abc import Mapping
 
-from outcrop.net.http import HttpClient, tls_context
-from outcrop.scanner.rules.check_spec import CheckSpec
-from outcrop.validation.http.check import Turn
-from outcrop.validation.logins.connection import SECONDS, Dialog, OddError, log_in, login_of
-from outcrop.validation.logins.uri import Login
+from outcrop.net.http import tls_context
+from outcrop.validation.attempt import Attempt
+from outcrop.validation.logins.connection import (
+    LOGIN_SECONDS,
+    LoginConnection,
+    ProtocolError,
+    check_login,
+    read_uri_login,
+)
+from outcrop.validation.logins.uri import ServerLogin
 from outcrop.validation.verdict import Verdict, error, invalid, unvalidated, valid
 
-_SECURE_PORT = 5671
-_PORTS = {"amqp": 5672, "pyamqp": 5672, "amqps": _SECURE_PORT}
-_METHOD, _END = 1, b"\xce"
-_START, _START_OK, _TUNE, _CLOSE = (10, 10), (10, 11), (10, 30), (10, 50)
-_ACCESS_REFUSED = 403
+_TLS_PORT = 5671
+_PORTS = {"amqp": 5672, "pyamqp": 5672, "amqps": _TLS_PORT}
+_TLS_SCHEMES = ("amqps:", "amqp+ssl:", "pyamqp+ssl:")
+_PROTOCOL_HEADER = b"AMQP\0\0\x09\x01"
+_METHOD_FRAME, _FRAME_END = 1, b"\xce"
+_START, _START_OK, _TUNE, _CLOSE = (10, 10), (10, 11), (10, 30), (10, 50)  # methods of the class Connection
+_REPLY_SUCCESS, _ACCESS_REFUSED = 200, 403
 
 
-async def amqp(
-    http: HttpClient, _check: CheckSpec, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
-) -> Verdict:
-    """Log in as the address says, and close before anything is opened."""
-    secure = values.get("part.login", "").startswith(("amqps:", "amqp+ssl:", "pyamqp+ssl:"))
-    context = tls_context(http.egress) if secure else None
-    ports = _PORTS | ({"amqp": _SECURE_PORT, "pyamqp": _SECURE_PORT} if secure else {})
-    return await log_in(http, turn, lambda: login_of(values, ports), _talk, tls=context, seconds=seconds)
-
-
-async def _talk(dialog: Dialog, login: Login) -> Verdict:
-    await dialog.say(b"AMQP\0\0\x09\x01")
-    method, rest = await _heard(dialog)
-    if method != _START:
-        raise OddError
-    (size,) = struct.unpack_from("!I", rest, 2)  # the server's properties, after its version
-    (length,) = struct.unpack_from("!I", rest, 6 + size)
-    if b"PLAIN" not in rest[10 + size : 10 + size + length].split():
-        return unvalidated("the server asks for a proof other than a password")
-    # Without this a server hangs up on a wrong password and does not say why.
-    told = _table(b"authentication_failure_close", b"t\1")
-    proof = f"\0{login.user}\0{login.password}".encode()
-    await _say(
-        dialog,
-        _START_OK,
-        _table(b"capabilities", b"F" + told) + _short(b"PLAIN") + _long(proof) + _short(b"en_US"),
+async def check_amqp_login(attempt: Attempt, *, seconds: float = LOGIN_SECONDS) -> Verdict:
+    """Log in to the server of the URI, with TLS if its scheme says so."""
+    use_tls = (attempt.companion("login") or "").startswith(_TLS_SCHEMES)
+    tls = tls_context(attempt.http.egress) if use_tls else None
+    ports = _PORTS | ({"amqp": _TLS_PORT, "pyamqp": _TLS_PORT} if use_tls else {})
+    return await check_login(
+        attempt, lambda: read_uri_login(attempt, ports), _log_in, tls=tls, seconds=seconds
     )
-    method, rest = await _heard(dialog)
+
+
+async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
+    """Exchange the first methods of a connection and return the verdict for Tune or Close."""
+    await connection.send(_PROTOCOL_HEADER)
+    method, arguments = await _receive_method(connection)
+    if method != _START:
+        raise ProtocolError
+    if b"PLAIN" not in _mechanisms(arguments):
+        return unvalidated("the server requires another proof than a password")
+    await _send_method(connection, _START_OK, _start_ok_arguments(login))
+    method, arguments = await _receive_method(connection)
     if method == _TUNE:
-        await _say(dialog, _CLOSE, struct.pack("!H", 200) + _short(b"bye") + struct.pack("!HH", 0, 0))
-        return valid("the server accepts the login", services=("amqp",), asked=True)
+        goodbye = struct.pack("!H", _REPLY_SUCCESS) + _short_string(b"bye") + struct.pack("!HH", 0, 0)
+        await _send_method(connection, _CLOSE, goodbye)
+        return valid("the server accepts the login", ["amqp"])
     if method != _CLOSE:
-        raise OddError
-    (code,) = struct.unpack_from("!H", rest)
+        raise ProtocolError
+    (code,) = struct.unpack_from("!H", arguments)
     if code != _ACCESS_REFUSED:
-        return error(f"the server cannot take a login now (code {code})")
+        return error(f"the server does not accept logins now (code {code})")
     if login.user == "guest":
-        return error("the server takes this user from its own machine only")
+        return error("the server accepts this user from its own machine only")
     return invalid("the server refuses the login")
 
 
-async def _heard(dialog: Dialog) -> tuple[tuple[int, int], bytes]:
-    head = await dialog.hear(7)
-    kind, _, size = struct.unpack("!BHI", head)
-    if kind != _METHOD:  # also where a server names another version of the protocol
-        raise OddError
-    body = await dialog.hear(size)
-    if await dialog.hear(1) != _END:
-        raise OddError
-    first, second = struct.unpack_from("!HH", body)
-    return (first, second), body[4:]
+def _mechanisms(start_arguments: bytes) -> list[bytes]:
+    """Return the SASL mechanisms in a Start method, after two version bytes and the server's properties."""
+    (properties_size,) = struct.unpack_from("!I", start_arguments, 2)
+    (size,) = struct.unpack_from("!I", start_arguments, 6 + properties_size)
+    return start_arguments[10 + properties_size : 10 + properties_size + size].split()
 
 
-async def _say(dialog: Dialog, method: tuple[int, int], body: bytes) -> None:
-    await dialog.say(struct.pack("!BHIHH", _METHOD, 0, len(body) + 4, *method) + body + _END)
+def _start_ok_arguments(login: ServerLogin) -> bytes:
+    """Return the arguments of Start-Ok: client properties, mechanism, password and locale."""
+    # Without this capability a server closes the connection on a wrong password without a reason.
+    capabilities = _table(b"authentication_failure_close", b"t\1")
+    properties = _table(b"capabilities", b"F" + capabilities)
+    plain_response = f"\0{login.user}\0{login.password}".encode()
+    return properties + _short_string(b"PLAIN") + _long_string(plain_response) + _short_string(b"en_US")
 
 
-def _short(text: bytes) -> bytes:
+async def _receive_method(connection: LoginConnection) -> tuple[tuple[int, int], bytes]:
+    """Receive a method frame and return the class and number of the method, and its arguments."""
+    kind, _, size = struct.unpack("!BHI", await connection.receive(7))
+    if kind != _METHOD_FRAME:  # also if the server answers with the header of another version
+        raise ProtocolError
+    payload = await connection.receive(size)
+    if await connection.receive(1) != _FRAME_END:
+        raise ProtocolError
+    class_id, method_id = struct.unpack_from("!HH", payload)
+    return (class_id, method_id), payload[4:]
+
+
+async def _send_method(connection: LoginConnection, method: tuple[int, int], arguments: bytes) -> None:
+    """Send a method frame on channel 0."""
+    header = struct.pack("!BHIHH", _METHOD_FRAME, 0, len(arguments) + 4, *method)
+    await connection.send(header + arguments + _FRAME_END)
+
+
+def _short_string(text: bytes) -> bytes:
     return bytes([len(text)]) + text
 
 
-def _long(data: bytes) -> bytes:
+def _long_string(data: bytes) -> bytes:
     return struct.pack("!I", len(data)) + data
 
 
 def _table(name: bytes, value: bytes) -> bytes:
-    return _long(_short(name) + value)
+    """Return a field table with one field; `value` begins with the letter of its type."""
+    return _long_string(_short_string(name) + value)

@@ -1,22 +1,24 @@
-"""As much BSON as a MongoDB login needs: documents of texts, numbers, bytes and lists."""
+"""Encode and decode BSON documents, as far as a MongoDB login needs them (https://bsonspec.org)."""
 
 import struct
 from collections.abc import Mapping
 from typing import Any
 
-_DEEPEST = 12
-_TEXT, _DOCUMENT, _LIST, _BYTES, _BOOL, _INT32 = 0x02, 0x03, 0x04, 0x05, 0x08, 0x10  # 0x01 is a double
-# What is passed over, by its type's number: nothing, eight bytes, an object's id, ...
-_WIDTHS = {0x06: 0, 0x07: 12, 0x09: 8, 0x0A: 0, 0x11: 8, 0x12: 8, 0x13: 16, 0x7F: 0, 0xFF: 0}
+_MAX_DEPTH = 12
+_STRING, _DOCUMENT, _ARRAY, _BINARY, _BOOL, _INT32 = 0x02, 0x03, 0x04, 0x05, 0x08, 0x10
+# Types whose values are skipped, with their size in bytes: undefined, ObjectId, datetime, null, timestamp,
+# int64, decimal128, max key, min key.
+_SKIPPED_SIZES = {0x06: 0, 0x07: 12, 0x09: 8, 0x0A: 0, 0x11: 8, 0x12: 8, 0x13: 16, 0x7F: 0, 0xFF: 0}
 
 
-def dump(document: Mapping[str, Any]) -> bytes:
-    """Write a document."""
-    body = b"".join(_element(name, value) for name, value in document.items())
+def encode_document(document: Mapping[str, Any]) -> bytes:
+    """Return the BSON of a document whose values are bool, int, str, bytes or documents."""
+    body = b"".join(_encode_element(name, value) for name, value in document.items())
     return struct.pack("<i", len(body) + 5) + body + b"\0"
 
 
-def _element(name: str, value: Any) -> bytes:
+def _encode_element(name: str, value: Any) -> bytes:
+    """Return the BSON of one element: type, name and value."""
     key = name.encode() + b"\0"
     match value:
         case bool():
@@ -25,62 +27,65 @@ def _element(name: str, value: Any) -> bytes:
             return bytes([_INT32]) + key + struct.pack("<i", value)
         case str():
             text = value.encode() + b"\0"
-            return bytes([_TEXT]) + key + struct.pack("<i", len(text)) + text
+            return bytes([_STRING]) + key + struct.pack("<i", len(text)) + text
         case bytes():
-            return bytes([_BYTES]) + key + struct.pack("<iB", len(value), 0) + value
+            return bytes([_BINARY]) + key + struct.pack("<iB", len(value), 0) + value
         case _:
-            return bytes([_DOCUMENT]) + key + dump(value)
+            return bytes([_DOCUMENT]) + key + encode_document(value)
 
 
-def load(data: bytes, deep: int = 0) -> dict[str, Any]:
-    """Read a document; raises ValueError or IndexError where there is none."""
-    if deep > _DEEPEST or len(data) < 5 or struct.unpack_from("<i", data)[0] != len(data):
+def decode_document(data: bytes, depth: int = 0) -> dict[str, Any]:
+    """Return the document in `data`; raise ValueError or IndexError if there is none.
+
+    Values of types that a login does not need are None. `depth` counts the enclosing documents.
+    """
+    if depth > _MAX_DEPTH or len(data) < 5 or struct.unpack_from("<i", data)[0] != len(data):
         raise ValueError
-    found: dict[str, Any] = {}
-    at = 4
-    while data[at] != 0:
-        end = data.index(b"\0", at + 1)
-        name = data[at + 1 : end].decode()
-        found[name], at = _value(data[at], data, end + 1, deep)
-    if at != len(data) - 1:
+    document: dict[str, Any] = {}
+    offset = 4
+    while data[offset] != 0:
+        name_end = data.index(b"\0", offset + 1)
+        name = data[offset + 1 : name_end].decode()
+        document[name], offset = _decode_value(data[offset], data, name_end + 1, depth)
+    if offset != len(data) - 1:
         raise ValueError
-    return found
+    return document
 
 
-def _value(kind: int, data: bytes, at: int, deep: int) -> tuple[Any, int]:
-    """Give a value and where the next element begins."""
+def _decode_value(kind: int, data: bytes, offset: int, depth: int) -> tuple[Any, int]:
+    """Return the value of this type at `offset`, and the offset of the next element."""
     value: Any = None
     match kind:
-        case 0x01:
-            (value,), at = struct.unpack("<d", _slice(data, at, 8)), at + 8
-        case 0x02:
-            size = _size(data, at)
-            value, at = _slice(data, at + 4, size)[:-1].decode(), at + 4 + size
-        case 0x03 | 0x04:
-            size = _size(data, at)
-            inner = load(_slice(data, at, size), deep + 1)
-            value, at = (list(inner.values()) if kind == _LIST else inner), at + size
-        case 0x05:
-            size = _size(data, at)
-            value, at = _slice(data, at + 5, size), at + 5 + size
-        case 0x08:
-            value, at = data[at] == 1, at + 1
-        case 0x10:
-            value, at = _size(data, at), at + 4
-        case _ if kind in _WIDTHS:
-            at += len(_slice(data, at, _WIDTHS[kind]))
+        case 0x01:  # double
+            (value,), offset = struct.unpack("<d", _slice(data, offset, 8)), offset + 8
+        case 0x02:  # string, with a NUL at its end
+            size = _int32_at(data, offset)
+            value, offset = _slice(data, offset + 4, size)[:-1].decode(), offset + 4 + size
+        case 0x03 | 0x04:  # document or array, whose size includes these four bytes
+            size = _int32_at(data, offset)
+            inner = decode_document(_slice(data, offset, size), depth + 1)
+            value, offset = (list(inner.values()) if kind == _ARRAY else inner), offset + size
+        case 0x05:  # binary, with a subtype byte after its size
+            size = _int32_at(data, offset)
+            value, offset = _slice(data, offset + 5, size), offset + 5 + size
+        case 0x08:  # bool
+            value, offset = data[offset] == 1, offset + 1
+        case 0x10:  # int32
+            value, offset = _int32_at(data, offset), offset + 4
+        case _ if kind in _SKIPPED_SIZES:
+            offset += len(_slice(data, offset, _SKIPPED_SIZES[kind]))
         case _:
             raise ValueError
-    return value, at
+    return value, offset
 
 
-def _size(data: bytes, at: int) -> int:
-    size: int = struct.unpack("<i", _slice(data, at, 4))[0]
-    return size
+def _int32_at(data: bytes, offset: int) -> int:
+    number: int = struct.unpack("<i", _slice(data, offset, 4))[0]
+    return number
 
 
-def _slice(data: bytes, at: int, size: int) -> bytes:
-    """Give so many bytes, or none at all: a length is what the other side says it is."""
-    if size < 0 or at + size > len(data):
+def _slice(data: bytes, offset: int, size: int) -> bytes:
+    """Return exactly `size` bytes at `offset`; raise ValueError if the data has fewer."""
+    if size < 0 or offset + size > len(data):
         raise ValueError
-    return data[at : at + size]
+    return data[offset : offset + size]

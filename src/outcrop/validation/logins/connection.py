@@ -1,4 +1,8 @@
-"""A short talk with a server of somebody else's: everything it says is bounded, and it has so long and no longer."""
+"""Connect to a server, run a login protocol, and turn its outcome into a verdict.
+
+The server may be hostile: the size of each message and the time are limited, and bytes that break the
+protocol end the login.
+"""
 
 import asyncio
 import contextlib
@@ -9,119 +13,143 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from outcrop.net.http import HttpClient
 from outcrop.net.tcp import TcpError, connect, start_tls, unverified_tls_context
-from outcrop.validation.http.check import Turn
-from outcrop.validation.http.request import UnfitError
-from outcrop.validation.logins.uri import Login, read_uri
+from outcrop.validation.attempt import Attempt, UncheckableError
+from outcrop.validation.logins.uri import ServerLogin, parse_uri
 from outcrop.validation.verdict import Verdict, error, unreachable, unvalidated
 
-SECONDS = 15.0
+LOGIN_SECONDS = 15.0
 _CONNECT_SECONDS = 8.0
-_FURTHER_SECONDS = 3.0
-MOST = 1 << 16  # bytes of one message: logins are short
+_QUERY_SECONDS = 3.0  # for the query after the login, which only adds services to the verdict
+_CLOSE_SECONDS = 1.0
+MAX_MESSAGE = 1 << 16  # bytes: the messages of a login are short
 
 
-class OddError(Exception):
-    """A server that does not speak as the protocol says."""
+class ProtocolError(Exception):
+    """The server sent bytes that do not follow the protocol."""
 
 
 @dataclass(slots=True)
-class Dialog:
-    """A connection to a server; `encrypted` tells whether what is said is hidden from the network."""
+class LoginConnection:
+    """A connection to a server that a credential logs in to."""
 
     host: str
     reader: StreamReader
     writer: StreamWriter
-    turn: Turn
-    encrypted: bool = False
+    attempt: Attempt
+    encrypted: bool = False  # TLS is active
 
-    async def say(self, data: bytes) -> None:
+    async def send(self, data: bytes) -> None:
+        """Write the data and wait until the buffer has room again."""
         self.writer.write(data)
         await self.writer.drain()
 
-    async def hear(self, count: int) -> bytes:
-        if not 0 <= count <= MOST:
-            raise OddError
+    async def receive(self, count: int) -> bytes:
+        """Return exactly `count` bytes; raise ProtocolError if that is negative or more than MAX_MESSAGE."""
+        if not 0 <= count <= MAX_MESSAGE:
+            raise ProtocolError
         return await self.reader.readexactly(count)
 
-    async def line(self) -> bytes:
-        """Hear a line, without its end."""
+    async def receive_line(self) -> bytes:
+        """Return the next line without its CR LF."""
         try:
             return (await self.reader.readuntil(b"\r\n"))[:-2]
         except asyncio.LimitOverrunError:
-            raise OddError from None
+            raise ProtocolError from None
 
-    async def encrypt(self) -> None:
+    async def start_tls(self) -> None:
+        """Switch to TLS without verifying the certificate, as database drivers do by default."""
         await start_tls(self.writer, self.host, unverified_tls_context())
         self.encrypted = True
 
 
-Talk = Callable[[Dialog, Login], Awaitable[Verdict]]
+LoginProtocol = Callable[[LoginConnection, ServerLogin], Awaitable[Verdict]]
 T = TypeVar("T")
-_ODD = (OddError, ValueError, IndexError, struct.error)
+_PROTOCOL_ERRORS = (
+    ProtocolError,
+    ValueError,
+    IndexError,
+    struct.error,
+)  # the last three: a message is too short
 
 
-async def further(dialog: Dialog, accepted: Verdict, question: Awaitable[T], otherwise: T) -> T:
-    """Ask what a login opens; whatever becomes of that, the login has been accepted."""
-    dialog.turn.proven = accepted
+async def query_after_login(
+    connection: LoginConnection, accepted: Verdict, query: Awaitable[T], default: T
+) -> T:
+    """Return the result of a query about the user's rights, `default` if it fails or takes too long.
+
+    `accepted` is the verdict on the login, which holds whatever happens to the query.
+    """
+    connection.attempt.proven = accepted
     try:
-        async with asyncio.timeout(_FURTHER_SECONDS):
-            return await question
-    except (*_ODD, OSError, EOFError, TimeoutError):
-        return otherwise
+        async with asyncio.timeout(_QUERY_SECONDS):
+            return await query
+    except (*_PROTOCOL_ERRORS, OSError, EOFError, TimeoutError):
+        return default
 
 
-def login_of(values: Mapping[str, str], ports: Mapping[str, int], *, nobody: bool = False) -> Login:
-    """Put the login together from what stands around the password. `rival` tells that the password stands in no such address."""
-    if "part.rival" in values:
-        raise UnfitError("it does not stand in an address")
-    if "part.login" not in values or "part.server" not in values:
-        raise UnfitError("its server was not found with it")
-    return read_uri(values["part.login"], values["part.server"], values["secret"], ports, nobody=nobody)
+def read_uri_login(
+    attempt: Attempt, default_ports: Mapping[str, int], *, user_required: bool = True
+) -> ServerLogin:
+    """Return the login of the connection URI around the password; raise UncheckableError if it is incomplete.
+
+    The companion `rival` is a `password=` right before the password: it belongs to another form of connection
+    string, so that a URI near it is not its own.
+    """
+    if attempt.companion("rival") is not None:
+        raise UncheckableError("it is not part of a connection URI")
+    scheme_and_user, server = attempt.companion("login"), attempt.companion("server")
+    if scheme_and_user is None or server is None:
+        raise UncheckableError("its server was not found with it")
+    return parse_uri(scheme_and_user, server, attempt.secret, default_ports, user_required=user_required)
 
 
-async def log_in(
-    http: HttpClient,
-    turn: Turn,
-    read: Callable[[], Login],
-    talk: Talk,
+async def check_login(
+    attempt: Attempt,
+    read_login: Callable[[], ServerLogin],
+    log_in: LoginProtocol,
     *,
     tls: ssl.SSLContext | None = None,
-    seconds: float = SECONDS,
+    seconds: float = LOGIN_SECONDS,
 ) -> Verdict:
-    """Connect, talk, and hang up; what goes wrong on the way says nothing of the credential."""
+    """Connect to the server of a login, run `log_in` on the connection and return its verdict.
+
+    `tls` encrypts the connection from the start. A failure to connect or a broken protocol says nothing about
+    the credential, so it is an `unreachable` or `error` verdict.
+    """
     try:
-        login = read()
-    except UnfitError as reason:
-        return unvalidated(f"cannot be asked about: {reason}")
-    await turn()
+        login = read_login()
+    except UncheckableError as reason:
+        return unvalidated(f"cannot be checked: {reason}")
+    await attempt.wait_turn()
     try:
         reader, writer = await connect(
-            login.host, login.port, http.egress, seconds=min(seconds, _CONNECT_SECONDS), tls=tls
+            login.host, login.port, attempt.http.egress, seconds=min(seconds, _CONNECT_SECONDS), tls=tls
         )
     except TcpError as failure:
         return unreachable(f"the server cannot be reached: {failure}")
+    connection = LoginConnection(login.host, reader, writer, attempt, encrypted=tls is not None)
     try:
-        return await _talked(
-            talk, Dialog(login.host, reader, writer, turn, encrypted=tls is not None), login, seconds
-        )
+        return await _run_protocol(log_in, connection, login, seconds)
     finally:
         writer.transport.abort()
         with contextlib.suppress(OSError, TimeoutError):
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(_CLOSE_SECONDS):
                 await writer.wait_closed()
 
 
-async def _talked(talk: Talk, dialog: Dialog, login: Login, seconds: float) -> Verdict:
+async def _run_protocol(
+    log_in: LoginProtocol, connection: LoginConnection, login: ServerLogin, seconds: float
+) -> Verdict:
+    """Run `log_in` within a time limit and turn its failures into verdicts."""
     try:
         async with asyncio.timeout(seconds):
-            return await talk(dialog, login)
+            return await log_in(connection, login)
     except TimeoutError:
-        return unreachable(f"the server did not answer within {seconds:g} seconds")
+        return unreachable(f"the server did not respond within {seconds:g} seconds")
     except (OSError, EOFError):
-        return unreachable("the server hung up")
+        return unreachable("the server closed the connection")
     except TcpError as failure:
         return unreachable(f"the server cannot be reached: {failure}")
-    except _ODD:
-        return error("the server does not speak the protocol that the address names")
+    except _PROTOCOL_ERRORS:
+        return error("the server does not speak the protocol that the connection string names")

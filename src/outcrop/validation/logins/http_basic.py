@@ -1,70 +1,68 @@
-"""Addresses with a name and a password in them: asked with and without the login, since only the difference tells."""
+"""Check URLs with a user name and a password in them.
+
+The URL is requested without and with the login: only the difference proves that the login matters.
+"""
 
 import base64
 import re
-from collections.abc import Mapping
 
-from outcrop.net.http import HttpClient, HttpError, HttpResponse
-from outcrop.scanner.rules.check_spec import CheckSpec
-from outcrop.validation.attempt import send
-from outcrop.validation.http.check import Turn
-from outcrop.validation.http.request import UnfitError
+from outcrop.net.http import HttpError, HttpResponse
+from outcrop.validation.attempt import Attempt, UncheckableError
 from outcrop.validation.http.response import judge
-from outcrop.validation.logins.uri import Login, read_uri
+from outcrop.validation.logins.uri import ServerLogin, parse_uri
 from outcrop.validation.verdict import Verdict, invalid, unreachable, unvalidated, valid
 
 _PORTS = {"https": 443, "http": 80}
 _PATH = re.compile(r"/[\x21\x23-\x7e]{0,300}")
-_OK = range(200, 300)
+_SUCCESS = range(200, 300)
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
-_LIMITED, _FAULT = 429, 500
+_TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
 
 
-async def basic_auth_url(
-    http: HttpClient, _check: CheckSpec, values: Mapping[str, str], turn: Turn
-) -> Verdict:
-    """Get the address as nobody, then as the one it names."""
+async def check_basic_auth_url(attempt: Attempt) -> Verdict:
+    """Request the URL without the login, then with it if the first response is 401."""
     try:
-        login, path = _address(values)
-    except UnfitError as reason:
-        return unvalidated(f"cannot be asked about: {reason}")
+        login, path = _read_url(attempt)
+    except UncheckableError as reason:
+        return unvalidated(f"cannot be checked: {reason}")
     host = f"[{login.host}]" if ":" in login.host else login.host
-    url = f"{login.scheme}://{host}{'' if login.port == _PORTS[login.scheme] else f':{login.port}'}{path}"
-    proof = base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
+    port = "" if login.port == _PORTS[login.scheme] else f":{login.port}"
+    url = f"{login.scheme}://{host}{port}{path}"
+    credentials = base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
     try:
-        nobody = await send(http, turn, "GET", url, headers={})
-        if nobody.status != _UNAUTHORIZED:
-            return _open(nobody)
-        known = await send(http, turn, "GET", url, headers={"Authorization": f"Basic {proof}"})
+        anonymous = await attempt.send("GET", url, headers={})
+        if anonymous.status != _UNAUTHORIZED:
+            return _judge_anonymous(anonymous)
+        response = await attempt.send("GET", url, headers={"Authorization": f"Basic {credentials}"})
     except HttpError as failure:
         return unreachable(f"the server cannot be reached: {failure}")
-    if known.status in _OK:
-        return valid(
-            "the server accepts the login, and refuses whoever has none", services=("http_basic",), asked=True
-        )
-    if known.status in {_UNAUTHORIZED, _FORBIDDEN}:
+    if response.status in _SUCCESS:
+        return valid("the server accepts the login, and refuses requests without it", ["http_basic"])
+    if response.status in {_UNAUTHORIZED, _FORBIDDEN}:
         return invalid("the server refuses the login")
-    return judge(known, [])
+    return judge(response, [])
 
 
-def _open(answer: HttpResponse) -> Verdict:
-    """Say why the login proves nothing."""
-    if answer.status in _OK:
-        return unvalidated("the address is open to anybody: nothing is protected by the login")
-    if answer.status == _LIMITED or answer.status >= _FAULT:
-        return judge(answer, [])
-    return unvalidated(f"the server does not ask for a login there (status {answer.status})")
+def _judge_anonymous(response: HttpResponse) -> Verdict:
+    """Return the verdict if the server does not ask for a login, so that the login proves nothing."""
+    if response.status in _SUCCESS:
+        return unvalidated("the URL is open to anyone: the login protects nothing")
+    if response.status == _TOO_MANY_REQUESTS or response.status >= _SERVER_ERROR:
+        return judge(response, [])
+    return unvalidated(f"the server does not ask for a login at this URL (status {response.status})")
 
 
-def _address(values: Mapping[str, str]) -> tuple[Login, str]:
-    login, server = values.get("part.login", ""), values.get("part.server", "")
-    if not login or not server:
-        raise UnfitError("its server was not found with it")
-    found = read_uri(login, re.split(r"[/?#]", server, maxsplit=1)[0], values["secret"], _PORTS, nobody=True)
-    if ":" in found.user:
-        raise UnfitError("its name holds a colon, which the scheme cannot send")
-    path = re.sub(r"^[^/?#]*", "", server)
-    path = re.split(r"[?#]", path, maxsplit=1)[0] or "/"
+def _read_url(attempt: Attempt) -> tuple[ServerLogin, str]:
+    """Return the login in the URL, and the path of the URL; raise UncheckableError if a part is missing."""
+    scheme_and_user, server = attempt.companion("login"), attempt.companion("server")
+    if not scheme_and_user or not server:
+        raise UncheckableError("its server was not found with it")
+    host_and_port = re.split(r"[/?#]", server, maxsplit=1)[0]
+    login = parse_uri(scheme_and_user, host_and_port, attempt.secret, _PORTS, user_required=False)
+    if ":" in login.user:
+        raise UncheckableError("its user name contains a colon, which basic authentication cannot send")
+    path_and_query = re.sub(r"^[^/?#]*", "", server)
+    path = re.split(r"[?#]", path_and_query, maxsplit=1)[0] or "/"
     if not _PATH.fullmatch(path):
-        raise UnfitError("it is no address")
-    return found, path
+        raise UncheckableError("it is not a URL")
+    return login, path

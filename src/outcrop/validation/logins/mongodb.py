@@ -1,127 +1,144 @@
-"""MongoDB: SCRAM over its own protocol, then the one question of which roles the login has."""
+"""Check logins of MongoDB.
+
+1. `hello` returns the SCRAM mechanisms that the user has (`_authenticate`).
+2. `saslStart` and `saslContinue` carry the SCRAM messages.
+3. After a login, `connectionStatus` returns the user's roles (`_role_labels`).
+
+Every command is a BSON document in an OP_MSG message.
+"""
 
 import asyncio
 import hashlib
 import secrets
 import struct
 import unicodedata
-from collections.abc import Mapping
 from typing import Any
 
 from outcrop.domain.finding import Confidence
-from outcrop.net.http import HttpClient
-from outcrop.scanner.rules.check_spec import CheckSpec
-from outcrop.validation.attempt import texts
-from outcrop.validation.http.check import Turn
+from outcrop.validation.attempt import Attempt
+from outcrop.validation.http.response import strings_of
 from outcrop.validation.logins import bson
-from outcrop.validation.logins.connection import SECONDS, Dialog, OddError, further, log_in, login_of
-from outcrop.validation.logins.scram import Scram
-from outcrop.validation.logins.uri import Login
+from outcrop.validation.logins.connection import (
+    LOGIN_SECONDS,
+    LoginConnection,
+    ProtocolError,
+    check_login,
+    query_after_login,
+    read_uri_login,
+)
+from outcrop.validation.logins.scram import ScramClient
+from outcrop.validation.logins.uri import ServerLogin
 from outcrop.validation.verdict import Verdict, error, invalid, valid, with_services
 
 _PORTS = {"mongodb": 27017}
 _OP_MSG = 2013
-_REFUSED = 18  # AuthenticationFailed
-_ROOT = {"root", "__system", "userAdminAnyDatabase", "dbAdminAnyDatabase", "clusterAdmin", "atlasAdmin"}
-_WRITES = {"readWrite", "readWriteAnyDatabase", "dbOwner", "restore"}
-_READS = {"read", "readAnyDatabase", "backup"}
+_HEADER_SIZE = 16
+_BODY_SECTION = 0
+_AUTHENTICATION_FAILED = 18
+_ROOT_ROLES = {"root", "__system", "userAdminAnyDatabase", "dbAdminAnyDatabase", "clusterAdmin", "atlasAdmin"}
+_WRITE_ROLES = {"readWrite", "readWriteAnyDatabase", "dbOwner", "restore"}
+_READ_ROLES = {"read", "readAnyDatabase", "backup"}
+_LABEL_ROLES = {
+    "mongodb_root": _ROOT_ROLES,
+    "mongodb_read_write": _WRITE_ROLES | _ROOT_ROLES,
+    "mongodb_read": _READ_ROLES | _WRITE_ROLES | _ROOT_ROLES,
+}
 
 
-async def mongodb(
-    http: HttpClient, _check: CheckSpec, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
-) -> Verdict:
-    """Log in as the address says, ask for the roles, and hang up."""
-    return await log_in(http, turn, lambda: login_of(values, _PORTS), _talk, seconds=seconds)
+async def check_mongodb_login(attempt: Attempt, *, seconds: float = LOGIN_SECONDS) -> Verdict:
+    """Log in to the server of the URI and read the user's roles."""
+    return await check_login(attempt, lambda: read_uri_login(attempt, _PORTS), _log_in, seconds=seconds)
 
 
-async def _talk(dialog: Dialog, login: Login) -> Verdict:
-    """Try the database of the address, then `admin`, where most users are kept: the option that says so is not read."""
+async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
+    """Log in with the database of the URI, then with `admin`.
+
+    The option `authSource`, which names the right one, is not read. Most users are in `admin`.
+    """
     for database in dict.fromkeys((login.database or "admin", "admin")):
-        told = await _proven(dialog, login, database)
-        if told.get("ok") == 1:
-            accepted = valid("the server accepts the login", services=("mongodb",), asked=True)
-            roles = await further(
-                dialog, accepted, _asked(dialog, {"connectionStatus": 1, "$db": database}), {}
-            )
-            return with_services(accepted, {"mongodb", *_labels(roles)})
-        code = told.get("code")
-        if code != _REFUSED:
-            return error(
-                f"the server cannot take a login now (code {code if isinstance(code, int) else 'unknown'})"
-            )
-    return invalid(
-        "the server refuses the login", Confidence.MEDIUM
-    )  # or keeps the user in a database that the address does not name
+        reply = await _authenticate(connection, login, database)
+        if reply.get("ok") == 1:
+            accepted = valid("the server accepts the login", ["mongodb"])
+            status_query = _run_command(connection, {"connectionStatus": 1, "$db": database})
+            status = await query_after_login(connection, accepted, status_query, {})
+            return with_services(accepted, {"mongodb", *_role_labels(status)})
+        code = reply.get("code")
+        if code != _AUTHENTICATION_FAILED:
+            code_text = code if isinstance(code, int) else "unknown"
+            return error(f"the server does not accept logins now (code {code_text})")
+    # The user may be in a database that the URI does not name.
+    return invalid("the server refuses the login", Confidence.MEDIUM)
 
 
-async def _proven(dialog: Dialog, login: Login, database: str) -> dict[str, Any]:
-    """Log in, and give the server's last answer."""
-    hello = await _asked(
-        dialog, {"hello": 1, "saslSupportedMechs": f"{database}.{login.user}", "$db": "admin"}
+async def _authenticate(connection: LoginConnection, login: ServerLogin, database: str) -> dict[str, Any]:
+    """Run SCRAM and return the server's last reply, whose `ok` is 1 if the password is right."""
+    hello = await _run_command(
+        connection, {"hello": 1, "saslSupportedMechs": f"{database}.{login.user}", "$db": "admin"}
     )
-    old = texts(hello.get("saslSupportedMechs")) == ["SCRAM-SHA-1"]
-    if old:
-        digest = hashlib.md5(
-            f"{login.user}:mongo:{login.password}".encode(), usedforsecurity=False
-        ).hexdigest()
-        scram = Scram("sha1", login.user, digest.encode(), secrets.token_urlsafe(18))
-    else:
-        scram = Scram(
-            "sha256",
-            login.user,
-            unicodedata.normalize("NFKC", login.password).encode(),
-            secrets.token_urlsafe(18),
-        )
-    start = {"saslStart": 1, "mechanism": "SCRAM-SHA-1" if old else "SCRAM-SHA-256", "payload": scram.first()}
-    told = await _asked(dialog, {**start, "options": {"skipEmptyExchange": True}, "$db": database})
-    if told.get("ok") != 1:
-        return told
-    number = told.get("conversationId")
-    if not isinstance(number, int):
-        raise OddError
-    proof = await asyncio.to_thread(scram.answer, _payload(told))
-    told = await _asked(
-        dialog, {"saslContinue": 1, "conversationId": number, "payload": proof, "$db": database}
+    sha1_only = strings_of(hello.get("saslSupportedMechs")) == ["SCRAM-SHA-1"]
+    scram = _scram_client(login, use_sha1=sha1_only)
+    reply = await _run_command(
+        connection,
+        {
+            "saslStart": 1,
+            "mechanism": "SCRAM-SHA-1" if sha1_only else "SCRAM-SHA-256",
+            "payload": scram.client_first_message(),
+            "options": {"skipEmptyExchange": True},
+            "$db": database,
+        },
     )
-    if told.get("ok") != 1:
-        return told
-    scram.check(_payload(told))
-    if told.get("done") is not True:
-        told = await _asked(
-            dialog, {"saslContinue": 1, "conversationId": number, "payload": b"", "$db": database}
-        )
-    return told
+    if reply.get("ok") != 1:
+        return reply
+    conversation = reply.get("conversationId")
+    if not isinstance(conversation, int):
+        raise ProtocolError
+    next_step = {"saslContinue": 1, "conversationId": conversation}
+    client_final = await asyncio.to_thread(scram.client_final_message, _payload_of(reply))
+    reply = await _run_command(connection, {**next_step, "payload": client_final, "$db": database})
+    if reply.get("ok") != 1:
+        return reply
+    scram.verify_server_final(_payload_of(reply))
+    if reply.get("done") is not True:
+        reply = await _run_command(connection, {**next_step, "payload": b"", "$db": database})
+    return reply
 
 
-def _payload(told: dict[str, Any]) -> bytes:
-    payload = told.get("payload")
+def _scram_client(login: ServerLogin, *, use_sha1: bool) -> ScramClient:
+    """Return a SCRAM client; for SHA-1, MongoDB's password is an MD5 digest of user and password."""
+    nonce = secrets.token_urlsafe(18)
+    if use_sha1:
+        text = f"{login.user}:mongo:{login.password}"
+        digest = hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+        return ScramClient("sha1", login.user, digest.encode(), nonce)
+    password = unicodedata.normalize("NFKC", login.password).encode()
+    return ScramClient("sha256", login.user, password, nonce)
+
+
+def _payload_of(reply: dict[str, Any]) -> bytes:
+    """Return the SCRAM message in a reply; raise ProtocolError if there is none."""
+    payload = reply.get("payload")
     if not isinstance(payload, bytes):
-        raise OddError
+        raise ProtocolError
     return payload
 
 
-async def _asked(dialog: Dialog, command: dict[str, Any]) -> dict[str, Any]:
-    body = struct.pack("<IB", 0, 0) + bson.dump(command)
-    await dialog.say(struct.pack("<iiii", len(body) + 16, 1, 0, _OP_MSG) + body)
-    size, _, _, kind = struct.unpack("<iiii", await dialog.hear(16))
-    body = await dialog.hear(size - 16)
-    if kind != _OP_MSG or body[4] != 0:
-        raise OddError
-    (length,) = struct.unpack_from("<i", body, 5)
-    return bson.load(body[5 : 5 + length])
+async def _run_command(connection: LoginConnection, command: dict[str, Any]) -> dict[str, Any]:
+    """Send a command in an OP_MSG message and return the document of the reply."""
+    request = struct.pack("<IB", 0, _BODY_SECTION) + bson.encode_document(command)
+    await connection.send(struct.pack("<iiii", len(request) + _HEADER_SIZE, 1, 0, _OP_MSG) + request)
+    size, _, _, opcode = struct.unpack("<iiii", await connection.receive(_HEADER_SIZE))
+    reply = await connection.receive(size - _HEADER_SIZE)
+    if opcode != _OP_MSG or reply[4] != _BODY_SECTION:
+        raise ProtocolError
+    (length,) = struct.unpack_from("<i", reply, 5)
+    return bson.decode_document(reply[5 : 5 + length])
 
 
-def _labels(status: dict[str, Any]) -> set[str]:
-    info = status.get("authInfo")
-    given = info.get("authenticatedUserRoles") if isinstance(info, dict) else None
-    roles = (
-        set(texts([role.get("role") for role in given if isinstance(role, dict)]))
-        if isinstance(given, list)
-        else set()
-    )
-    kinds = (
-        ("mongodb_root", _ROOT),
-        ("mongodb_read_write", _WRITES | _ROOT),
-        ("mongodb_read", _READS | _WRITES | _ROOT),
-    )
-    return {label for label, names in kinds if roles & names}
+def _role_labels(status: dict[str, Any]) -> set[str]:
+    """Return the labels of the roles in a reply to `connectionStatus`."""
+    auth_info = status.get("authInfo")
+    entries = auth_info.get("authenticatedUserRoles") if isinstance(auth_info, dict) else None
+    if not isinstance(entries, list):
+        return set()
+    roles = set(strings_of([entry.get("role") for entry in entries if isinstance(entry, dict)]))
+    return {label for label, names in _LABEL_ROLES.items() if roles & names}

@@ -1,201 +1,214 @@
-"""SQL Server: a login by its own protocol, under TLS or not at all. No statement is run."""
+"""Check logins of Microsoft SQL Server.
+
+1. The prelogin message agrees on encryption; a server without it is not sent the password (`_log_in`).
+2. After the TLS handshake the Login7 message carries user, password and database (`_login7_message`).
+3. The tokens of the response say whether the login is accepted. No statement is run.
+"""
 
 import re
 import struct
 from collections.abc import Iterator, Mapping
 
 from outcrop.domain.finding import Confidence
-from outcrop.net.http import HttpClient
-from outcrop.scanner.rules.check_spec import CheckSpec
-from outcrop.validation.http.check import Turn
-from outcrop.validation.http.request import UnfitError
-from outcrop.validation.logins.connection import SECONDS, Dialog, OddError, log_in, login_of
-from outcrop.validation.logins.tds import LOGIN7, PRELOGIN, Line
-from outcrop.validation.logins.uri import Login, host_of, plain, port_of
+from outcrop.validation.attempt import Attempt, UncheckableError
+from outcrop.validation.logins.connection import (
+    LOGIN_SECONDS,
+    LoginConnection,
+    ProtocolError,
+    check_login,
+    read_uri_login,
+)
+from outcrop.validation.logins.tds import LOGIN7, PRELOGIN, TdsStream
+from outcrop.validation.logins.uri import (
+    NO_USER,
+    UNSENDABLE,
+    UNSUPPORTED_CONNECTION,
+    ServerLogin,
+    checked_field,
+    parse_host,
+    parse_port,
+)
 from outcrop.validation.verdict import Verdict, error, invalid, unvalidated, valid
 
 _PORT = 1433
 _PORTS = dict.fromkeys(("mssql", "sqlserver"), _PORT)
-_SERVER = ("server", "data source", "addr", "address", "network address", "host", "servername")
-_USER = ("user id", "uid", "user", "username", "user name")
-_DATABASE = ("initial catalog", "database", "databasename")
+_JDBC_URL = re.compile(r"jdbc:(?:jtds:)?sqlserver://([^;]*)")
+_SERVER_NAMES = ("server", "data source", "addr", "address", "network address", "host", "servername")
+_USER_NAMES = ("user id", "uid", "user", "username", "user name")
+_DATABASE_NAMES = ("initial catalog", "database", "databasename")
+_BLANKS_AND_QUOTES = " \t'`{}"
+_MAX_FIELD_LENGTH = 128  # characters of a Login7 field
+_ENCRYPTION_OPTION, _END_OF_OPTIONS = 1, 0xFF
 _ENCRYPT_ON, _ENCRYPT_NOT_SUPPORTED = 1, 2
-_AROUND = " \t'`{}"  # blanks and quotes around a value
-_LONGEST = 128  # characters that a field of a login holds
-_FIXED = 94  # bytes of a login before its texts
-_ACCEPTED, _ERROR = 0xAD, 0xAA
-_WITH_LENGTH = {
-    0xAA,
-    0xAB,
-    0xAD,
-    0xE3,
-    0xED,
-}  # tokens whose length follows; with others the answer to a login has ended
-_REFUSED = 18456
-_MEANS = {
-    4060: valid(
-        "the server accepts the password, but not for this database", services=("sqlserver",), asked=True
-    ),
-    4064: valid(
-        "the server accepts the password; the login's own database is gone",
-        services=("sqlserver",),
-        asked=True,
-    ),
-    18487: valid(
-        "the server accepts the password, which has expired", Confidence.MEDIUM, ("sqlserver",), asked=True
-    ),
-    18488: valid(
-        "the server accepts the password, which must be changed",
-        Confidence.MEDIUM,
-        ("sqlserver",),
-        asked=True,
-    ),
-    # The same is said where passwords are not taken at all.
-    _REFUSED: invalid("the server refuses the login", Confidence.MEDIUM),
+_LOGIN7_HEADER_SIZE = 94  # bytes before the texts
+_LOGINACK, _ERROR = 0xAD, 0xAA
+# Tokens that begin with their length: error, info, loginack, envchange, SSPI. Any other token ends the
+# response to a login.
+_TOKENS_WITH_LENGTH = {0xAA, 0xAB, 0xAD, 0xE3, 0xED}
+_LOGIN_FAILED = 18456
+_SERVICE = ["sqlserver"]
+_VERDICTS_BY_ERROR = {
+    4060: valid("the server accepts the password, but not for this database", _SERVICE),
+    4064: valid("the server accepts the password; the user's default database is gone", _SERVICE),
+    18487: valid("the server accepts the password, which has expired", _SERVICE, Confidence.MEDIUM),
+    18488: valid("the server accepts the password, which must be changed", _SERVICE, Confidence.MEDIUM),
+    # A server that accepts no passwords at all reports the same error.
+    _LOGIN_FAILED: invalid("the server refuses the login", Confidence.MEDIUM),
     18470: invalid("the login is disabled", Confidence.MEDIUM),
     18486: invalid("the login is locked", Confidence.MEDIUM),
-    18452: unvalidated("the server takes logins of its own network only, and no passwords"),
+    18452: unvalidated("the server accepts Windows logins only, and no passwords"),
     40615: error("the server's firewall refuses this address"),
 }
 
 
-async def mssql(
-    http: HttpClient, _check: CheckSpec, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
-) -> Verdict:
-    """Log in as the connection string says, and hang up."""
-    return await log_in(http, turn, lambda: login_in(values), _talk, seconds=seconds)
+async def check_mssql_login(attempt: Attempt, *, seconds: float = LOGIN_SECONDS) -> Verdict:
+    """Log in to the server of the connection string."""
+    return await check_login(attempt, lambda: read_mssql_login(attempt), _log_in, seconds=seconds)
 
 
-def login_in(values: Mapping[str, str]) -> Login:
-    """Read the list of pairs that the password stands in, else the address. Where both are near, nobody knows which is its own."""
-    if (
-        values.get("part.rival", "")[:1] in {"P", "p"}
-        and "part.before" in values
-        and "part.login" not in values
-    ):
-        return read_pairs(_pairs(values["part.before"] + values.get("part.after", "")), values["secret"])
-    login = login_of(values, _PORTS)
-    if max(len(login.user), len(login.password), len(login.database)) > _LONGEST:
-        raise UnfitError("it holds what no login can carry")
+def read_mssql_login(attempt: Attempt) -> ServerLogin:
+    """Read `name=value;` pairs if the password is one of them and no URI is near, else the URI."""
+    before = attempt.companion("before")
+    is_in_pairs = (attempt.companion("rival") or "")[:1] in {"P", "p"}
+    if is_in_pairs and before is not None and attempt.companion("login") is None:
+        return parse_pairs(_split_pairs(before + (attempt.companion("after") or "")), attempt.secret)
+    login = read_uri_login(attempt, _PORTS)
+    _check_lengths(login.user, login.password, login.database)
     return login
 
 
-def _pairs(text: str) -> dict[str, str]:
-    """Read `name=value;…`; a JDBC address has its server before the first pair."""
-    jdbc = re.match(r"jdbc:(?:jtds:)?sqlserver://([^;]*)", text)
+def _check_lengths(*fields: str) -> None:
+    """Raise UncheckableError if a field is too long for a Login7 message."""
+    if max(map(len, fields)) > _MAX_FIELD_LENGTH:
+        raise UncheckableError(UNSENDABLE)
+
+
+def _split_pairs(text: str) -> dict[str, str]:
+    """Split `name=value;…` into a dict, names in lower case; a JDBC URL has its server before the pairs."""
+    jdbc = _JDBC_URL.match(text)
     rest = text[jdbc.end() :] if jdbc else text
     pairs = {
-        name.strip().lower(): value.strip(_AROUND)
-        for name, mark, value in (pair.partition("=") for pair in rest.split(";"))
-        if mark
+        name.strip().lower(): value.strip(_BLANKS_AND_QUOTES)
+        for name, separator, value in (pair.partition("=") for pair in rest.split(";"))
+        if separator
     }
     if jdbc:
-        server, _, path = jdbc[1].partition("/")
+        server, _, database = jdbc[1].partition("/")
         pairs |= {"server": server.replace(":", ",")} if server else {}
-        pairs = ({"database": path} if path else {}) | pairs
+        pairs = ({"database": database} if database else {}) | pairs
     return pairs
 
 
-def read_pairs(pairs: Mapping[str, str], password: str) -> Login:
-    """Read a login from pairs. What a driver would do beside logging in (attach a file, ask a directory) is not looked at, or refused."""
+def parse_pairs(pairs: Mapping[str, str], password: str) -> ServerLogin:
+    """Return the login in the pairs; raise UncheckableError for logins of a directory and unknown instances.
+
+    Other pairs are ignored, also those that make a driver do more than log in, such as attach a file.
+    """
     if pairs.get("authentication", "sqlpassword").replace(" ", "").lower() != "sqlpassword":
-        raise UnfitError("its login is one of a directory, not of the server")
-    server = _first(pairs, _SERVER).removeprefix("tcp:").strip()
+        raise UncheckableError("its user is in a directory, not in the server")
+    server = _first_value(pairs, _SERVER_NAMES).removeprefix("tcp:").strip()
     if re.match(r"[a-z]{2,8}:", server):
-        raise UnfitError("its kind of connection is not one that is asked")
-    host, _, port = server.partition(",")
-    host, _, instance = host.partition("\\")
+        raise UncheckableError(UNSUPPORTED_CONNECTION)
+    host_and_instance, _, port = server.partition(",")
+    host, _, instance = host_and_instance.partition("\\")
     if instance and not port:
-        raise UnfitError(
-            "it names an instance, and the port of that is told by the server's own network only"
-        )
-    user, database = _first(pairs, _USER), _first(pairs, _DATABASE)
+        raise UncheckableError("it names an instance, whose port only the server's own network can look up")
+    user, database = _first_value(pairs, _USER_NAMES), _first_value(pairs, _DATABASE_NAMES)
     if not user:
-        raise UnfitError("it names no user")
-    if max(len(user), len(password), len(database)) > _LONGEST:
-        raise UnfitError("it holds what no login can carry")
-    return Login(
+        raise UncheckableError(NO_USER)
+    _check_lengths(user, password, database)
+    return ServerLogin(
         "mssql",
-        host_of(host.strip()),
-        port_of(port.strip() or pairs.get("port"), _PORT),
-        plain(user),
-        plain(password),
+        parse_host(host.strip()),
+        parse_port(port.strip() or pairs.get("port"), _PORT),
+        checked_field(user),
+        checked_field(password),
         database,
     )
 
 
-def _first(pairs: Mapping[str, str], names: tuple[str, ...]) -> str:
+def _first_value(pairs: Mapping[str, str], names: tuple[str, ...]) -> str:
+    """Return the value of the first of these names that the pairs have, "" if they have none."""
     return next((pairs[name] for name in names if name in pairs), "")
 
 
-async def _talk(dialog: Dialog, login: Login) -> Verdict:
-    line = Line(dialog)
-    await line.say(PRELOGIN, _prelogin())
-    if _encryption(await line.hear()) == _ENCRYPT_NOT_SUPPORTED:
-        return unvalidated("the server wants the password unencrypted, over a network that anybody may read")
-    await line.encrypt()
-    await line.say(LOGIN7, _login7(login))
+async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
+    """Agree on encryption, send the login inside TLS and return the verdict for the response."""
+    stream = TdsStream(connection)
+    await stream.send(PRELOGIN, _prelogin_message())
+    if _encryption_of(await stream.receive()) == _ENCRYPT_NOT_SUPPORTED:
+        return unvalidated(
+            "the server asks for the password unencrypted, which others on the network could read"
+        )
+    await stream.start_tls()
+    await stream.send(LOGIN7, _login7_message(login))
     errors = []
-    for token, body in _tokens(await line.hear()):
-        if token == _ACCEPTED:
-            labels = ("sqlserver", "sqlserver_admin") if login.user.lower() == "sa" else ("sqlserver",)
-            return valid("the server accepts the login", services=labels, asked=True)
+    for token, body in _tokens_of(await stream.receive()):
+        if token == _LOGINACK:
+            is_admin = login.user.lower() == "sa"
+            return valid(
+                "the server accepts the login", [*_SERVICE, "sqlserver_admin"] if is_admin else _SERVICE
+            )
         if token == _ERROR:
             errors.append(struct.unpack_from("<I", body)[0])
     if not errors:
-        raise OddError
-    errors.sort(key=lambda code: code == _REFUSED)  # whatever else is said says more
-    known = next((code for code in errors if code in _MEANS), None)
-    return _MEANS[known] if known else error(f"the server cannot take a login now (error {errors[0]})")
+        raise ProtocolError
+    errors.sort(key=lambda code: code == _LOGIN_FAILED)  # any other error is more specific
+    known = next((code for code in errors if code in _VERDICTS_BY_ERROR), None)
+    if known is None:
+        return error(f"the server does not accept logins now (error {errors[0]})")
+    return _VERDICTS_BY_ERROR[known]
 
 
-def _prelogin() -> bytes:
-    """Offer what is needed: a version, and that everything be encrypted."""
-    return struct.pack("!BHHBHHB", 0, 11, 6, 1, 17, 1, 0xFF) + bytes(6) + bytes([_ENCRYPT_ON])
+def _prelogin_message() -> bytes:
+    """Return a prelogin message with two options: a version of zeros, and encryption on."""
+    version_option = struct.pack("!BHH", 0, 11, 6)  # its data: 6 bytes at offset 11
+    encryption_option = struct.pack("!BHH", _ENCRYPTION_OPTION, 17, 1)
+    return version_option + encryption_option + bytes([_END_OF_OPTIONS]) + bytes(6) + bytes([_ENCRYPT_ON])
 
 
-def _encryption(body: bytes) -> int:
-    for at in range(0, len(body), 5):
-        if body[at] == 0xFF:
+def _encryption_of(prelogin: bytes) -> int:
+    """Return the server's encryption option; raise ProtocolError if it is missing."""
+    for start in range(0, len(prelogin), 5):
+        if prelogin[start] == _END_OF_OPTIONS:
             break
-        name, offset, length = (int(number) for number in struct.unpack_from("!BHH", body, at))
-        if name == 1 and length == 1:
-            return body[offset]
-    raise OddError
+        option, offset, length = (int(number) for number in struct.unpack_from("!BHH", prelogin, start))
+        if option == _ENCRYPTION_OPTION and length == 1:
+            return prelogin[offset]
+    raise ProtocolError
 
 
-def _login7(login: Login) -> bytes:
-    """Write a login: numbers, then where each text stands, then the texts. The password's bytes are turned about, which hides nothing."""
-    hidden = bytes((byte << 4 & 0xF0 | byte >> 4) ^ 0xA5 for byte in login.password.encode("utf-16-le"))
-    # Host, user, password, application, server, nothing, library, language, database.
+def _login7_message(login: ServerLogin) -> bytes:
+    """Return a Login7 message: numbers, then offset and length of each text, then the texts."""
+    # The protocol swaps the halves of each password byte and inverts bits. That is no protection; TLS is.
+    scrambled = bytes((byte << 4 & 0xF0 | byte >> 4) ^ 0xA5 for byte in login.password.encode("utf-16-le"))
     texts: list[str | bytes] = [
-        "",
+        "",  # client host
         login.user,
-        hidden,
-        "outcrop",
+        scrambled,
+        "outcrop",  # application
         login.host,
-        "",
-        "outcrop",
-        "",
+        "",  # unused
+        "outcrop",  # client library
+        "",  # language
         login.database,
     ]
     fields, data = b"", b""
     for text in texts:
-        raw = text if isinstance(text, bytes) else text.encode("utf-16-le")
-        fields += struct.pack("<HH", _FIXED + len(data), len(raw) // 2)
-        data += raw
-    end = _FIXED + len(data)
-    fields += bytes(6) + struct.pack(
-        "<HHHHHHI", end, 0, end, 0, end, 0, 0
-    )  # no machine's number, no other proof, no file, no new password
-    return (
-        struct.pack("<IIIIIIBBBBII", end, 0x74000004, 4096, 0, 0, 0, 0xE0, 0x03, 0, 0, 0, 0) + fields + data
-    )
+        encoded = text if isinstance(text, bytes) else text.encode("utf-16-le")
+        fields += struct.pack("<HH", _LOGIN7_HEADER_SIZE + len(data), len(encoded) // 2)
+        data += encoded
+    end = _LOGIN7_HEADER_SIZE + len(data)
+    # Empty: MAC address, SSPI data, database file to attach, new password.
+    fields += bytes(6) + struct.pack("<HHHHHHI", end, 0, end, 0, end, 0, 0)
+    numbers = struct.pack("<IIIIIIBBBBII", end, 0x74000004, 4096, 0, 0, 0, 0xE0, 0x03, 0, 0, 0, 0)
+    return numbers + fields + data
 
 
-def _tokens(body: bytes) -> Iterator[tuple[int, bytes]]:
-    at = 0
-    while at < len(body) and body[at] in _WITH_LENGTH:
-        (size,) = struct.unpack_from("<H", body, at + 1)
-        yield body[at], body[at + 3 : at + 3 + size]
-        at += 3 + size
+def _tokens_of(response: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield type and body of each token, up to the first one without a length."""
+    offset = 0
+    while offset < len(response) and response[offset] in _TOKENS_WITH_LENGTH:
+        (size,) = struct.unpack_from("<H", response, offset + 1)
+        yield response[offset], response[offset + 3 : offset + 3 + size]
+        offset += 3 + size

@@ -1,9 +1,15 @@
-"""MySQL and MariaDB: a login by their own protocol, and the one question of what was granted."""
+"""Check logins of MySQL and MariaDB.
+
+1. The server sends a handshake packet with its capabilities and a nonce (`_parse_handshake`).
+2. The client switches to TLS if the server offers it, and sends the handshake response with a proof of the
+   password.
+3. The server accepts, refuses, or asks for another authentication plugin (`_authenticate`).
+4. After a login, SHOW GRANTS shows whether the user is an administrator (`_find_grants`).
+"""
 
 import asyncio
 import hashlib
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -11,192 +17,204 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from outcrop.domain.finding import Confidence
-from outcrop.net.http import HttpClient
-from outcrop.scanner.rules.check_spec import CheckSpec
-from outcrop.validation.http.check import Turn
+from outcrop.validation.attempt import Attempt
 from outcrop.validation.logins import ed25519
-from outcrop.validation.logins.connection import SECONDS, Dialog, OddError, further, log_in, login_of
-from outcrop.validation.logins.uri import Login
+from outcrop.validation.logins.connection import (
+    LOGIN_SECONDS,
+    LoginConnection,
+    ProtocolError,
+    check_login,
+    query_after_login,
+    read_uri_login,
+)
+from outcrop.validation.logins.uri import ServerLogin
 from outcrop.validation.verdict import Verdict, error, invalid, unvalidated, valid, with_services
 
 _PORTS = dict.fromkeys(("mysql", "mysql2", "mariadb", "percona", "aurora"), 3306)
-_LONG_PASSWORD, _PROTOCOL_41, _SSL, _SECURE, _PLUGIN_AUTH = (
-    1,
-    0x200,
-    0x800,
-    0x8000,
-    0x80000,
-)  # never LOCAL FILES
+# Capabilities. LOCAL_FILES is never set: a hostile server could use it to read our files.
+_LONG_PASSWORD, _PROTOCOL_41, _SSL, _SECURE_CONNECTION, _PLUGIN_AUTH = 1, 0x200, 0x800, 0x8000, 0x80000
+_MAX_PACKET = 1 << 16  # announced to the server
 _UTF8MB4 = 45
-_MOST_ROWS = 100
-_LARGEST_KEY = 8192  # bits
-_MORE, _END, _ERROR = 0x01, 0xFE, 0xFF  # how a packet begins
-_NO_PASSWORD = unvalidated("the server asks for a proof other than a password")
-_MEANS = {
-    1044: valid(
-        "the server accepts the password, but not for this database", services=("mysql",), asked=True
-    ),
-    1049: valid("the server accepts the password; its database is gone", services=("mysql",), asked=True),
-    1862: valid(
-        "the server accepts the password, which must be changed", Confidence.MEDIUM, ("mysql",), asked=True
-    ),
-    # An account is a name and the addresses it may come from: the same login can be good from elsewhere.
+_PROTOCOL_VERSION = 10
+_NONCE_SIZE, _ED25519_NONCE_SIZE = 20, 32
+_MAX_AUTH_PACKETS = 8  # more than any authentication plugin needs
+_MAX_GRANT_PACKETS = 100
+_MAX_KEY_BITS = 8192
+_MORE_DATA, _EOF, _ERROR = 0x01, 0xFE, 0xFF  # the first byte of a packet
+_FULL_AUTHENTICATION, _FAST_AUTH_SUCCESS = b"\4", b"\3"  # of caching_sha2_password
+_REQUEST_PUBLIC_KEY = b"\2"
+_QUIT_PACKET = b"\1\0\0\0\1"
+_NO_PASSWORD_LOGIN = unvalidated("the server requires another proof than a password")
+_VERDICTS_BY_ERROR = {
+    1044: valid("the server accepts the password, but not for this database", ["mysql"]),
+    1049: valid("the server accepts the password; its database does not exist", ["mysql"]),
+    1862: valid("the server accepts the password, which must be changed", ["mysql"], Confidence.MEDIUM),
+    # An account is a name and the addresses it may connect from: elsewhere the login may be accepted.
     1045: invalid("the server refuses the login, at least from here", Confidence.MEDIUM),
     3118: invalid("the account is locked", Confidence.MEDIUM),
-    4151: invalid(
-        "the password is right, but the account is locked", Confidence.MEDIUM
-    ),  # MariaDB, to those who know it
-    1275: _NO_PASSWORD,  # only a proof of before version 4.1, which gives the password away
-    1698: _NO_PASSWORD,  # MariaDB: by the socket of its own machine
+    # MariaDB reports this only if the password is right.
+    4151: invalid("the password is right, but the account is locked", Confidence.MEDIUM),
+    1275: _NO_PASSWORD_LOGIN,  # only the plugin from before version 4.1, which would reveal the password
+    1698: _NO_PASSWORD_LOGIN,  # MariaDB: only over the socket of its own machine
 }
 
 
 @dataclass(slots=True)
-class _Line:
-    """Numbers packets, as the protocol wants."""
+class _PacketStream:
+    """Sends and receives packets, with the sequence number that the protocol requires."""
 
-    dialog: Dialog
-    number: int = 0
+    connection: LoginConnection
+    sequence: int = 0
 
-    async def hear(self) -> bytes:
-        head = await self.dialog.hear(4)
-        self.number = head[3] + 1 & 0xFF
-        body = await self.dialog.hear(int.from_bytes(head[:3], "little"))
-        if not body:
-            raise OddError
-        return body
+    async def receive(self) -> bytes:
+        """Return the payload of the next packet; raise ProtocolError if it is empty."""
+        header = await self.connection.receive(4)
+        self.sequence = header[3] + 1 & 0xFF
+        payload = await self.connection.receive(int.from_bytes(header[:3], "little"))
+        if not payload:
+            raise ProtocolError
+        return payload
 
-    async def say(self, body: bytes) -> None:
-        await self.dialog.say(len(body).to_bytes(3, "little") + bytes([self.number]) + body)
-        self.number = self.number + 1 & 0xFF
+    async def send(self, payload: bytes) -> None:
+        """Send a packet with this payload."""
+        await self.connection.send(len(payload).to_bytes(3, "little") + bytes([self.sequence]) + payload)
+        self.sequence = self.sequence + 1 & 0xFF
 
 
 @dataclass(slots=True)
-class _Greeting:
+class _Handshake:
+    """The server's first packet, as far as a login needs it."""
+
     capabilities: int
     plugin: str
     nonce: bytes = field(repr=False)
 
 
-async def mysql(
-    http: HttpClient, _check: CheckSpec, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
-) -> Verdict:
-    """Log in as the address says, ask what was granted, and hang up."""
-    return await log_in(http, turn, lambda: login_of(values, _PORTS), _talk, seconds=seconds)
+async def check_mysql_login(attempt: Attempt, *, seconds: float = LOGIN_SECONDS) -> Verdict:
+    """Log in to the server of the URI and read the user's grants."""
+    return await check_login(attempt, lambda: read_uri_login(attempt, _PORTS), _log_in, seconds=seconds)
 
 
-async def _talk(dialog: Dialog, login: Login) -> Verdict:
-    line = _Line(dialog)
-    first = await line.hear()
-    if first[0] == _ERROR:
-        return _refusal(first)
-    greeting = _greeting(first)
-    wanted = _LONG_PASSWORD | _PROTOCOL_41 | _SECURE | _PLUGIN_AUTH
-    if greeting.capabilities & _SSL:
-        wanted |= _SSL
-        await line.say(struct.pack("<IIB23x", wanted, 1 << 16, _UTF8MB4))
-        await dialog.encrypt()
-    plugin = greeting.plugin if greeting.plugin in _PLUGINS else "mysql_native_password"
-    proof = _PLUGINS[plugin](login.password.encode(), greeting.nonce)
-    user, name = login.user.encode() + b"\0", plugin.encode() + b"\0"
-    await line.say(
-        struct.pack("<IIB23x", wanted, 1 << 16, _UTF8MB4) + user + bytes([len(proof)]) + proof + name
-    )
-    return await _proven(line, login.password.encode(), plugin, greeting.nonce)
+async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
+    """Exchange handshakes, with TLS if the server offers it, then authenticate."""
+    stream = _PacketStream(connection)
+    first_packet = await stream.receive()
+    if first_packet[0] == _ERROR:
+        return _verdict_for_error(first_packet)
+    handshake = _parse_handshake(first_packet)
+    capabilities = _LONG_PASSWORD | _PROTOCOL_41 | _SECURE_CONNECTION | _PLUGIN_AUTH
+    if handshake.capabilities & _SSL:
+        capabilities |= _SSL
+        await stream.send(struct.pack("<IIB23x", capabilities, _MAX_PACKET, _UTF8MB4))
+        await connection.start_tls()
+    plugin = handshake.plugin if handshake.plugin in _PLUGINS else "mysql_native_password"
+    password = login.password.encode()
+    proof = _PLUGINS[plugin](password, handshake.nonce)
+    response = struct.pack("<IIB23x", capabilities, _MAX_PACKET, _UTF8MB4)
+    response += login.user.encode() + b"\0" + bytes([len(proof)]) + proof + plugin.encode() + b"\0"
+    await stream.send(response)
+    return await _authenticate(stream, password, plugin, handshake.nonce)
 
 
-async def _proven(line: _Line, password: bytes, plugin: str, nonce: bytes) -> Verdict:
-    for _ in range(8):  # more turns than any way of logging in takes
-        body = await line.hear()
-        match body[0]:  # welcome, refused, another way, more to say
-            case 0x00:
-                accepted = valid("the server accepts the login", services=("mysql",), asked=True)
-                return with_services(
-                    accepted, {"mysql", *await further(line.dialog, accepted, _granted(line), set())}
-                )
-            case 0xFF:
-                return _refusal(body)
-            case 0xFE:
-                name, _, data = body[1:].partition(b"\0")
+async def _authenticate(stream: _PacketStream, password: bytes, plugin: str, nonce: bytes) -> Verdict:
+    """Answer the server's packets until it accepts or refuses the password."""
+    for _ in range(_MAX_AUTH_PACKETS):
+        packet = await stream.receive()
+        match packet[0]:
+            case 0x00:  # OK
+                accepted = valid("the server accepts the login", ["mysql"])
+                grants = await query_after_login(stream.connection, accepted, _find_grants(stream), set())
+                return with_services(accepted, {"mysql", *grants})
+            case 0xFF:  # error
+                return _verdict_for_error(packet)
+            case 0xFE:  # switch to another plugin
+                name, _, data = packet[1:].partition(b"\0")
                 plugin = name.decode("ascii")
                 if plugin not in _PLUGINS:
-                    return _NO_PASSWORD
-                nonce = data[: 32 if plugin == "client_ed25519" else 20]
-                await line.say(await asyncio.to_thread(_PLUGINS[plugin], password, nonce))
-            case 0x01 if plugin == "caching_sha2_password" and body[1:] == b"\4":
-                await line.say(
-                    password + b"\0" if line.dialog.encrypted else await _sealed(line, password, nonce)
-                )
-            case 0x01 if body[1:] == b"\3":
-                continue  # known already: what comes next is the answer
+                    return _NO_PASSWORD_LOGIN
+                nonce = data[: _ED25519_NONCE_SIZE if plugin == "client_ed25519" else _NONCE_SIZE]
+                await stream.send(await asyncio.to_thread(_PLUGINS[plugin], password, nonce))
+            case 0x01 if plugin == "caching_sha2_password" and packet[1:] == _FULL_AUTHENTICATION:
+                if stream.connection.encrypted:
+                    await stream.send(password + b"\0")
+                else:
+                    await stream.send(await _encrypt_password(stream, password, nonce))
+            case 0x01 if packet[1:] == _FAST_AUTH_SUCCESS:
+                continue  # the proof was right; OK or an error follows
             case _:
-                raise OddError
-    raise OddError
+                raise ProtocolError
+    raise ProtocolError
 
 
-async def _sealed(line: _Line, password: bytes, nonce: bytes) -> bytes:
-    """Encrypt the password with the server's key, for lack of TLS."""
-    await line.say(b"\2")
-    body = await line.hear()
+async def _encrypt_password(stream: _PacketStream, password: bytes, nonce: bytes) -> bytes:
+    """Request the server's public key and return the password encrypted with it, for lack of TLS."""
+    await stream.send(_REQUEST_PUBLIC_KEY)
+    packet = await stream.receive()
     try:
-        key = serialization.load_pem_public_key(body[1:])
+        key = serialization.load_pem_public_key(packet[1:])
     except UnsupportedAlgorithm:
-        raise OddError from None
-    if body[0] != _MORE or not isinstance(key, rsa.RSAPublicKey) or key.key_size > _LARGEST_KEY:
-        raise OddError
-    mixed = bytes(byte ^ nonce[at % len(nonce)] for at, byte in enumerate(password + b"\0"))
-    return key.encrypt(mixed, padding.OAEP(padding.MGF1(hashes.SHA1()), hashes.SHA1(), None))  # noqa: S303 - MySQL's choice
+        raise ProtocolError from None
+    if packet[0] != _MORE_DATA or not isinstance(key, rsa.RSAPublicKey) or key.key_size > _MAX_KEY_BITS:
+        raise ProtocolError
+    masked = bytes(byte ^ nonce[index % len(nonce)] for index, byte in enumerate(password + b"\0"))
+    return key.encrypt(masked, padding.OAEP(padding.MGF1(hashes.SHA1()), hashes.SHA1(), None))  # noqa: S303 - MySQL's choice
 
 
-def _greeting(body: bytes) -> _Greeting:
-    end = body.index(b"\0", 1)
-    if body[0] != 10:
-        raise OddError
-    rest = body[end + 1 :]
-    first, low, high, size = struct.unpack_from("<4x8sxH3xHB", rest)
-    second = rest[31 : 31 + max(13, size - 8)][:12]
-    plugin = rest[31 + max(13, size - 8) :].partition(b"\0")[0].decode("ascii")
-    if len(first + second) != 20:
-        raise OddError
-    return _Greeting(low | high << 16, plugin, first + second)
+def _parse_handshake(packet: bytes) -> _Handshake:
+    """Parse the server's handshake packet of protocol version 10."""
+    version_end = packet.index(b"\0", 1)
+    if packet[0] != _PROTOCOL_VERSION:
+        raise ProtocolError
+    rest = packet[version_end + 1 :]
+    nonce_start, capabilities_low, capabilities_high, nonce_size = struct.unpack_from("<4x8sxH3xHB", rest)
+    second_part_size = max(13, nonce_size - 8)  # with a NUL at its end
+    nonce = nonce_start + rest[31 : 31 + second_part_size][:12]
+    plugin = rest[31 + second_part_size :].partition(b"\0")[0].decode("ascii")
+    if len(nonce) != _NONCE_SIZE:
+        raise ProtocolError
+    return _Handshake(capabilities_low | capabilities_high << 16, plugin, nonce)
 
 
-def _native(password: bytes, nonce: bytes) -> bytes:
+def _native_password_proof(password: bytes, nonce: bytes) -> bytes:
+    """Return the proof of `mysql_native_password`: H(password) xor H(nonce + H(H(password))) with SHA-1."""
     inner = hashlib.sha1(password).digest()  # noqa: S324 - MySQL's choice, here and below
     outer = hashlib.sha1(nonce + hashlib.sha1(inner).digest()).digest()  # noqa: S324
     return bytes(a ^ b for a, b in zip(inner, outer, strict=True))
 
 
-def _caching(password: bytes, nonce: bytes) -> bytes:
+def _caching_sha2_proof(password: bytes, nonce: bytes) -> bytes:
+    """Return the proof of `caching_sha2_password`: H(password) xor H(H(H(password)) + nonce) with SHA-256."""
     inner = hashlib.sha256(password).digest()
     outer = hashlib.sha256(hashlib.sha256(inner).digest() + nonce).digest()
     return bytes(a ^ b for a, b in zip(inner, outer, strict=True))
 
 
 _PLUGINS = {
-    "mysql_native_password": _native,
-    "caching_sha2_password": _caching,
+    "mysql_native_password": _native_password_proof,
+    "caching_sha2_password": _caching_sha2_proof,
     "client_ed25519": ed25519.sign,
 }
 
 
-def _refusal(body: bytes) -> Verdict:
-    code = int.from_bytes(body[1:3], "little")
-    return _MEANS.get(code, error(f"the server cannot take a login now (error {code})"))
+def _verdict_for_error(packet: bytes) -> Verdict:
+    """Return the verdict for the code of an error packet."""
+    code = int.from_bytes(packet[1:3], "little")
+    return _VERDICTS_BY_ERROR.get(code, error(f"the server does not accept logins now (error {code})"))
 
 
-async def _granted(line: _Line) -> set[str]:
-    """Ask for the grants; whoever may do anything anywhere is an administrator."""
-    line.number = 0
-    await line.say(b"\3SHOW GRANTS")
-    for packet in range(_MOST_ROWS):
-        body = await line.hear()
-        if body[0] == _ERROR or (
-            body[0] == _END and len(body) < 9 and packet > 2
-        ):  # the second end: that of the rows
+async def _find_grants(stream: _PacketStream) -> set[str]:
+    """Run SHOW GRANTS and return `mysql_admin` if the user has all privileges or SUPER on everything."""
+    stream.sequence = 0
+    await stream.send(b"\3SHOW GRANTS")
+    labels: set[str] = set()
+    for index in range(_MAX_GRANT_PACKETS):
+        packet = await stream.receive()
+        # The first EOF ends the column definitions, the second one the rows.
+        is_end_of_rows = packet[0] == _EOF and len(packet) < 9 and index > 2
+        if packet[0] == _ERROR or is_end_of_rows:
             break
-        if b" ON *.* TO " in body and (b"GRANT ALL PRIVILEGES ON" in body or b" SUPER" in body):
-            await line.dialog.say(b"\1\0\0\0\1")
-            return {"mysql_admin"}
-    await line.dialog.say(b"\1\0\0\0\1")
-    return set()
+        if b" ON *.* TO " in packet and (b"GRANT ALL PRIVILEGES ON" in packet or b" SUPER" in packet):
+            labels.add("mysql_admin")
+            break
+    await stream.connection.send(_QUIT_PACKET)
+    return labels

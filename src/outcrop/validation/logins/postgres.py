@@ -1,21 +1,28 @@
-"""PostgreSQL: a login by its own protocol (version 3). No statement is run: the server says by itself whether it is a superuser's."""
+"""Check logins of PostgreSQL and its relatives, with version 3 of its protocol.
+
+1. The client asks for TLS and sends the startup message with user and database (`_log_in`).
+2. The server asks for a password, an MD5 digest or SCRAM (`_answer_authentication`).
+3. After a login the server sends its parameters; `is_superuser` is one. No statement is run.
+"""
 
 import asyncio
 import hashlib
 import secrets
 import struct
 import unicodedata
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from outcrop.domain.finding import Confidence
-from outcrop.net.http import HttpClient
-from outcrop.scanner.rules.check_spec import CheckSpec
-from outcrop.validation.http.check import Turn
-from outcrop.validation.http.request import UnfitError
-from outcrop.validation.logins.connection import SECONDS, Dialog, OddError, log_in, login_of
-from outcrop.validation.logins.scram import Scram
-from outcrop.validation.logins.uri import Login, host_of, plain, port_of, read_dsn
+from outcrop.validation.attempt import Attempt, UncheckableError
+from outcrop.validation.logins.connection import (
+    LOGIN_SECONDS,
+    LoginConnection,
+    ProtocolError,
+    check_login,
+    read_uri_login,
+)
+from outcrop.validation.logins.scram import ScramClient
+from outcrop.validation.logins.uri import ServerLogin, checked_field, parse_dsn, parse_host, parse_port
 from outcrop.validation.verdict import Verdict, error, invalid, unvalidated, valid
 
 _PORT = 5432
@@ -23,163 +30,165 @@ _PORTS = dict.fromkeys(("postgres", "postgresql", "postgis", "pgsql", "timescale
     "redshift": 5439,
     "cockroachdb": 26257,
 }
-_MOST_MESSAGES = 200
-_REFUSED, _NOT_FROM_HERE = "28P01", "28000"
-_AFTER_LOGIN = {
-    "3D000",
-    "42501",
-}  # no such database, or not this one: told only to those who have proven themselves
+_SSL_REQUEST = struct.pack("!II", 8, 80877103)
+_TERMINATE = b"X\0\0\0\4"
+_PROTOCOL_VERSION = 3 << 16
+_MAX_MESSAGES = 200
+# SQLSTATE codes.
+_INVALID_PASSWORD, _INVALID_AUTHORIZATION = "28P01", "28000"
+_SENT_AFTER_LOGIN = {"3D000", "42501"}  # no such database, no permission for it: sent only after the login
 
 
-async def postgres(
-    http: HttpClient, _check: CheckSpec, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
-) -> Verdict:
-    """Log in as the connection string says, and hang up."""
-    return await log_in(http, turn, lambda: _login(values), _talk, seconds=seconds)
+async def check_postgres_login(attempt: Attempt, *, seconds: float = LOGIN_SECONDS) -> Verdict:
+    """Log in to the server of the connection string."""
+    return await check_login(attempt, lambda: _read_login(attempt), _log_in, seconds=seconds)
 
 
-async def pgpass(
-    http: HttpClient, _check: CheckSpec, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
-) -> Verdict:
-    """Log in as a line of a password file says: host, port, database, user."""
-
-    def read() -> Login:
-        fields = values["part.entry"].split(":")
-        if len(fields) != 4 or fields[0] == "*" or fields[3] == "*":
-            raise UnfitError("its line names no single host or user")
-        host, port, database, user = fields
-        password = values["secret"].replace("\\:", ":").replace("\\\\", "\\")
-        at = port_of(None if port == "*" else port, _PORT)
-        return Login(
-            "postgresql",
-            host_of(host),
-            at,
-            plain(user),
-            plain(password),
-            "" if database == "*" else plain(database),
-        )
-
-    return await log_in(http, turn, read, _talk, seconds=seconds)
+async def check_pgpass_entry(attempt: Attempt, *, seconds: float = LOGIN_SECONDS) -> Verdict:
+    """Log in to the server of a line in a password file (.pgpass)."""
+    return await check_login(attempt, lambda: _read_pgpass_entry(attempt), _log_in, seconds=seconds)
 
 
-def _login(values: Mapping[str, str]) -> Login:
-    """Read an address, or libpq's own form; what stands right before the password tells which it is."""
-    if values.get("part.rival", "").startswith((" ", "\t")) and "part.dsn" in values:
-        return read_dsn(values["part.dsn"], values["secret"], _PORT)
-    return login_of(values, _PORTS)
+def _read_login(attempt: Attempt) -> ServerLogin:
+    """Parse a URI, or a `host=… user=…` string if ` password=` is right before the password."""
+    before_password = attempt.companion("dsn")
+    if (attempt.companion("rival") or "").startswith((" ", "\t")) and before_password is not None:
+        return parse_dsn(before_password, attempt.secret, _PORT)
+    return read_uri_login(attempt, _PORTS)
+
+
+def _read_pgpass_entry(attempt: Attempt) -> ServerLogin:
+    """Parse `host:port:database:user` before the password; `*` as port or database means the default."""
+    fields = attempt.values["part.entry"].split(":")
+    if len(fields) != 4 or fields[0] == "*" or fields[3] == "*":
+        raise UncheckableError("its line does not name one host and user")
+    host, port, database, user = fields
+    password = attempt.secret.replace("\\:", ":").replace("\\\\", "\\")
+    parsed_port = parse_port(None if port == "*" else port, _PORT)
+    return ServerLogin(
+        "postgresql",
+        parse_host(host),
+        parsed_port,
+        checked_field(user),
+        checked_field(password),
+        "" if database == "*" else checked_field(database),
+    )
 
 
 @dataclass(slots=True)
-class _State:
-    login: Login
-    proven: bool = False  # the password was asked for
+class _LoginState:
+    """The state of one login."""
+
+    login: ServerLogin
+    password_sent: bool = False  # the password or a proof of it
     accepted: bool = False
     superuser: bool = False
-    scram: Scram | None = None
+    scram: ScramClient | None = None
 
 
-async def _talk(dialog: Dialog, login: Login) -> Verdict:
-    await dialog.say(struct.pack("!II", 8, 80877103))  # may we speak TLS?
-    if await dialog.hear(1) == b"S":
-        await dialog.encrypt()
-    names = {"user": login.user, "database": login.database or login.user, "application_name": "outcrop"}
-    body = b"".join(_text(part) for pair in names.items() for part in pair) + b"\0"
-    await dialog.say(struct.pack("!II", len(body) + 8, 3 << 16) + body)
-    state = _State(login)
-    for _ in range(_MOST_MESSAGES):
-        kind, size = struct.unpack("!cI", await dialog.hear(5))
-        body = await dialog.hear(size - 4)
+async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
+    """Send the startup message and answer the server's messages until it is ready or sends an error."""
+    await connection.send(_SSL_REQUEST)
+    if await connection.receive(1) == b"S":
+        await connection.start_tls()
+    await connection.send(_startup_message(login))
+    state = _LoginState(login)
+    for _ in range(_MAX_MESSAGES):
+        kind, size = struct.unpack("!cI", await connection.receive(5))
+        body = await connection.receive(size - 4)
         match kind:
-            case b"R":
-                if refusal := await _prove(dialog, state, body):
-                    return refusal
-            case b"S":
+            case b"R":  # authentication request
+                if verdict := await _answer_authentication(connection, state, body):
+                    return verdict
+            case b"S":  # parameter status
                 state.superuser |= body == b"is_superuser\0on\0"
-            case b"E":
-                return _error(state, _sqlstate(body))
-            case b"Z":
-                await dialog.say(b"X\0\0\0\4")
-                return _in(state)
-    raise OddError
+            case b"E":  # error response
+                return _verdict_for_error(state, _sqlstate_of(body))
+            case b"Z":  # ready for query
+                await connection.send(_TERMINATE)
+                return _verdict_when_ready(state)
+    raise ProtocolError
 
 
-async def _prove(dialog: Dialog, state: _State, body: bytes) -> Verdict | None:
-    """Answer what the server asks for; a verdict where that cannot be done."""
-    (code,), rest = struct.unpack_from("!I", body), body[4:]
+def _startup_message(login: ServerLogin) -> bytes:
+    parameters = {
+        "user": login.user,
+        "database": login.database or login.user,
+        "application_name": "outcrop",
+    }
+    body = b"".join(text.encode() + b"\0" for pair in parameters.items() for text in pair) + b"\0"
+    return struct.pack("!II", len(body) + 8, _PROTOCOL_VERSION) + body
+
+
+async def _answer_authentication(
+    connection: LoginConnection, state: _LoginState, body: bytes
+) -> Verdict | None:
+    """Answer an authentication request; return a verdict if that is not possible, else None."""
+    (code,), data = struct.unpack_from("!I", body), body[4:]
     password = state.login.password.encode()
-    match code:  # 0 welcome, 3 clear text, 5 MD5, 10 to 12 SASL
-        case 0:
+    match code:
+        case 0:  # OK
             state.accepted = True
-        case 3 if dialog.encrypted:
-            await _send(dialog, state, password + b"\0")
+        case 3 if connection.encrypted:  # clear text
+            await _send_password(connection, state, password + b"\0")
         case 3:
             return unvalidated(
-                "the server wants the password unencrypted, over a network that anybody may read"
+                "the server asks for the password unencrypted, which others on the network could read"
             )
-        case 5:
+        case 5:  # MD5, with a salt of four bytes
             inner = hashlib.md5(password + state.login.user.encode(), usedforsecurity=False).hexdigest()
-            await _send(
-                dialog,
-                state,
-                b"md5"
-                + hashlib.md5(inner.encode() + rest[:4], usedforsecurity=False).hexdigest().encode()
-                + b"\0",
-            )
-        case 10 if b"SCRAM-SHA-256" in rest.split(b"\0"):
-            # PostgreSQL takes the name from the beginning of the connection.
-            state.scram = Scram(
-                "sha256",
-                "",
-                unicodedata.normalize("NFKC", state.login.password).encode(),
-                secrets.token_urlsafe(18),
-            )
-            first = state.scram.first()
-            await _send(dialog, state, b"SCRAM-SHA-256\0" + struct.pack("!I", len(first)) + first)
-        case 11 if state.scram:
-            await _send(dialog, state, await asyncio.to_thread(state.scram.answer, rest))
-        case 12 if state.scram:
-            state.scram.check(rest)
+            outer = hashlib.md5(inner.encode() + data[:4], usedforsecurity=False).hexdigest()
+            await _send_password(connection, state, b"md5" + outer.encode() + b"\0")
+        case 10 if b"SCRAM-SHA-256" in data.split(b"\0"):  # SASL mechanisms
+            normalized = unicodedata.normalize("NFKC", state.login.password).encode()
+            # PostgreSQL ignores the user name here and uses that of the startup message.
+            state.scram = ScramClient("sha256", "", normalized, secrets.token_urlsafe(18))
+            message = state.scram.client_first_message()
+            initial_response = b"SCRAM-SHA-256\0" + struct.pack("!I", len(message)) + message
+            await _send_password(connection, state, initial_response)
+        case 11 if state.scram:  # SASL: the server-first message
+            message = await asyncio.to_thread(state.scram.client_final_message, data)
+            await _send_password(connection, state, message)
+        case 12 if state.scram:  # SASL: the server-final message
+            state.scram.verify_server_final(data)
         case _:
-            return unvalidated("the server asks for a proof other than a password")
+            return unvalidated("the server requires another proof than a password")
     return None
 
 
-async def _send(dialog: Dialog, state: _State, proof: bytes) -> None:
-    state.proven = True
-    await dialog.say(b"p" + struct.pack("!I", len(proof) + 4) + proof)
+async def _send_password(connection: LoginConnection, state: _LoginState, proof: bytes) -> None:
+    """Send a password message, which carries the password or a proof of it."""
+    state.password_sent = True
+    await connection.send(b"p" + struct.pack("!I", len(proof) + 4) + proof)
 
 
-def _in(state: _State) -> Verdict:
+def _verdict_when_ready(state: _LoginState) -> Verdict:
+    """Return the verdict when the server is ready for a query."""
     if not state.accepted:
-        raise OddError
-    if not state.proven:
-        return unvalidated("the server lets its user in without a password")
-    labels = ("postgres", "postgres_superuser") if state.superuser else ("postgres",)
-    return valid("the server accepts the login", services=labels, asked=True)
+        raise ProtocolError
+    if not state.password_sent:
+        return unvalidated("the server accepts its user without a password")
+    labels = ["postgres", "postgres_superuser"] if state.superuser else ["postgres"]
+    return valid("the server accepts the login", labels)
 
 
-def _error(state: _State, sqlstate: str) -> Verdict:
-    if state.accepted and state.proven:
-        if sqlstate == _NOT_FROM_HERE:
+def _verdict_for_error(state: _LoginState, sqlstate: str) -> Verdict:
+    """Return the verdict for an error response, which may also follow an accepted password."""
+    if state.accepted and state.password_sent:
+        if sqlstate == _INVALID_AUTHORIZATION:
             return invalid("the password is right, but its user may not log in", Confidence.MEDIUM)
-        sure = Confidence.HIGH if sqlstate in _AFTER_LOGIN else Confidence.MEDIUM
-        return valid(
-            f"the server accepts the password, then says {sqlstate}", sure, ("postgres",), asked=True
-        )
-    if sqlstate == _REFUSED:
+        confidence = Confidence.HIGH if sqlstate in _SENT_AFTER_LOGIN else Confidence.MEDIUM
+        return valid(f"the server accepts the password, then reports {sqlstate}", ["postgres"], confidence)
+    if sqlstate == _INVALID_PASSWORD:
         return invalid("the server refuses the password")
-    if sqlstate == _NOT_FROM_HERE:
-        return error("the server takes no login of this user from here, whatever the password")
-    return error(f"the server cannot take a login now (SQLSTATE {sqlstate})")
+    if sqlstate == _INVALID_AUTHORIZATION:
+        return error("the server accepts no login of this user from here, whatever the password")
+    return error(f"the server does not accept logins now (SQLSTATE {sqlstate})")
 
 
-def _sqlstate(body: bytes) -> str:
-    """Find the code among the fields of an error; its message is not ours to repeat."""
+def _sqlstate_of(body: bytes) -> str:
+    """Return the code of an error response. Its message is not used: it may contain data of the server."""
     for field in body.split(b"\0"):
         if field[:1] == b"C" and len(field) == 6 and field.isalnum():
             return field[1:].decode("ascii")
-    raise OddError
-
-
-def _text(value: str) -> bytes:
-    return value.encode() + b"\0"
+    raise ProtocolError

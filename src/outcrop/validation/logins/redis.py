@@ -1,74 +1,79 @@
-"""Redis and its kin: AUTH, preceded by the question whether anybody asks for it."""
+"""Check logins of Redis, Valkey and KeyDB.
 
-from collections.abc import Mapping
+PING first shows whether the server requires a password at all; then AUTH sends it. After a login, CONFIG GET
+shows whether the user is an administrator.
+"""
 
 from outcrop.domain.finding import Confidence
-from outcrop.net.http import HttpClient, tls_context
-from outcrop.scanner.rules.check_spec import CheckSpec
-from outcrop.validation.http.check import Turn
-from outcrop.validation.http.request import UnfitError
-from outcrop.validation.logins.connection import SECONDS, Dialog, OddError, further, log_in, login_of
-from outcrop.validation.logins.uri import Login
+from outcrop.net.http import tls_context
+from outcrop.validation.attempt import Attempt, UncheckableError
+from outcrop.validation.logins.connection import (
+    LOGIN_SECONDS,
+    LoginConnection,
+    ProtocolError,
+    check_login,
+    query_after_login,
+    read_uri_login,
+)
+from outcrop.validation.logins.uri import UNSUPPORTED_CONNECTION, ServerLogin
 from outcrop.validation.verdict import Verdict, error, invalid, unvalidated, valid, with_services
 
 _PORTS = dict.fromkeys(("redis", "rediss", "valkey", "valkeys", "keydb"), 6379)
-_REFUSALS = (b"-WRONGPASS", b"-ERR invalid password", b"-ERR invalid username-password")
-_NONE_SET = (
+_WRONG_PASSWORD = (b"-WRONGPASS", b"-ERR invalid password", b"-ERR invalid username-password")
+_NO_PASSWORD_SET = (
     b"-ERR Client sent AUTH, but no password is set",
     b"-ERR AUTH <password> called without any password",
 )
-_OPEN = unvalidated("the server lets anybody in, without a password")
+_OPEN_SERVER = unvalidated("the server accepts anyone without a password")
+_REPLY_TYPES = {b"+", b"-", b"*", b"$", b":", b"%"}
 
 
-async def redis(
-    http: HttpClient, _check: CheckSpec, values: Mapping[str, str], turn: Turn, *, seconds: float = SECONDS
-) -> Verdict:
-    """Say the password, ask whether the server lets its settings be read, and hang up."""
-    secure = values.get("part.login", "").startswith(("rediss:", "valkeys:"))
-    context = tls_context(http.egress) if secure else None
-    return await log_in(http, turn, lambda: _login(values), _talk, tls=context, seconds=seconds)
+async def check_redis_login(attempt: Attempt, *, seconds: float = LOGIN_SECONDS) -> Verdict:
+    """Log in to the server of the URI, with TLS if its scheme says so."""
+    use_tls = (attempt.companion("login") or "").startswith(("rediss:", "valkeys:"))
+    tls = tls_context(attempt.http.egress) if use_tls else None
+    return await check_login(attempt, lambda: _read_login(attempt), _log_in, tls=tls, seconds=seconds)
 
 
-def _login(values: Mapping[str, str]) -> Login:
-    if (
-        "+" in values.get("part.login", "").partition("://")[0]
-    ):  # a sentinel, a cluster, a socket: another server than the one named
-        raise UnfitError("its kind of connection is not one that is asked")
-    return login_of(values, _PORTS, nobody=True)
+def _read_login(attempt: Attempt) -> ServerLogin:
+    """Return the login of the URI; the user name may be missing."""
+    if "+" in (attempt.companion("login") or "").partition("://")[0]:
+        # redis+sentinel, redis+cluster, redis+socket: the data is on another server than the one in the URI.
+        raise UncheckableError(UNSUPPORTED_CONNECTION)
+    return read_uri_login(attempt, _PORTS, user_required=False)
 
 
-async def _talk(dialog: Dialog, login: Login) -> Verdict:
-    is_open = await _asked(dialog, "PING") == b"+PONG"
-    if is_open and login.user in {
-        "",
-        "default",
-    }:  # whoever has no name is `default`; others may have a password none the less
-        return _OPEN
-    told = await _asked(dialog, "AUTH", *([login.user] if login.user else []), login.password)
-    if login.user and told.startswith(
-        b"-ERR wrong number of arguments"
-    ):  # before version 6 there are no users
-        told = await _asked(dialog, "AUTH", login.password)
-    if told.startswith(_REFUSALS):
+async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
+    """Send PING and AUTH, and return the verdict for the replies."""
+    is_open = await _send_command(connection, "PING") == b"+PONG"
+    # A connection without AUTH is the user `default`. Other users may have a password even if it has none.
+    if is_open and login.user in {"", "default"}:
+        return _OPEN_SERVER
+    reply = await _send_command(connection, "AUTH", *([login.user] if login.user else []), login.password)
+    if login.user and reply.startswith(b"-ERR wrong number of arguments"):  # before version 6, without users
+        reply = await _send_command(connection, "AUTH", login.password)
+    if reply.startswith(_WRONG_PASSWORD):
         return invalid("the server refuses the password", Confidence.MEDIUM if is_open else Confidence.HIGH)
-    if told.startswith(_NONE_SET):
-        return _OPEN
-    if told == b"+OK":
-        accepted = valid("the server accepts the password", services=("redis",), asked=True)
-        settings = await further(dialog, accepted, _asked(dialog, "CONFIG", "GET", "databases"), b"")
-        return with_services(accepted, ("redis", "redis_admin")) if settings[:1] == b"*" else accepted
-    if not told.startswith(b"-"):
-        raise OddError
-    return error("the server gives an answer that says nothing of the password")
+    if reply.startswith(_NO_PASSWORD_SET):
+        return _OPEN_SERVER
+    if reply == b"+OK":
+        accepted = valid("the server accepts the password", ["redis"])
+        config_query = _send_command(connection, "CONFIG", "GET", "databases")
+        config = await query_after_login(connection, accepted, config_query, b"")
+        is_admin = config[:1] == b"*"
+        return with_services(accepted, ["redis", "redis_admin"]) if is_admin else accepted
+    if not reply.startswith(b"-"):
+        raise ProtocolError
+    return error("the server's reply says nothing about the password")
 
 
-async def _asked(dialog: Dialog, *words: str) -> bytes:
-    """Send a command, each word with its length, and hear the first line of the answer."""
+async def _send_command(connection: LoginConnection, *words: str) -> bytes:
+    """Send a command as an array of bulk strings and return the first line of the reply."""
     parts = [word.encode() for word in words]
-    await dialog.say(
+    await connection.send(
         b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
     )
-    told = await dialog.line()
-    if told[:1] not in {b"+", b"-", b"*", b"$", b":", b"%"}:
-        raise OddError
-    return told
+    reply = await connection.receive_line()
+    if reply[:1] not in _REPLY_TYPES:
+        raise ProtocolError
+    return reply

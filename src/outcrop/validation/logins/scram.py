@@ -1,58 +1,73 @@
-"""SCRAM (RFC 5802, 7677): both sides prove that they know the password, and neither sends it."""
+"""The client side of SCRAM (RFC 5802, RFC 7677), which proves the password without sending it.
+
+The messages go back and forth in this order: client-first, server-first, client-final, server-final. Channel
+binding is not used.
+"""
 
 import base64
 import hashlib
 import hmac
 from dataclasses import dataclass, field
 
-_MOST_ROUNDS = 300_000  # a server that wants more wants our CPU
+_MAX_ITERATIONS = 300_000  # a hostile server could ask for more to use up our CPU
+_NO_CHANNEL_BINDING = "n,,"
+_MAX_ITERATION_DIGITS = 7
 
 
 class ScramError(ValueError):
-    """A server that does not keep to the scheme, or does not know the password itself."""
+    """The server breaks the protocol, or its signature shows that it does not know the password."""
 
 
 @dataclass(slots=True)
-class Scram:
-    """One login: `first`, then `answer` to what the server says, then `check` its own proof."""
+class ScramClient:
+    """One login. Call the methods in order: each takes the server's last message."""
 
-    algorithm: str  # sha1 or sha256
+    algorithm: str  # "sha1" or "sha256"
     user: str
     password: bytes = field(repr=False)
     nonce: str
-    _proof: bytes = field(default=b"", repr=False)
+    _server_signature: bytes = field(default=b"", repr=False)
 
-    def first(self) -> bytes:
-        return f"n,,{self._bare()}".encode()
+    def client_first_message(self) -> bytes:
+        """Return the first message: user name and nonce."""
+        return f"{_NO_CHANNEL_BINDING}{self._client_first_bare()}".encode()
 
-    def answer(self, challenge: bytes) -> bytes:
-        given = dict(pair.partition("=")[::2] for pair in challenge.decode("ascii").split(","))
-        nonce, rounds = given.get("r", ""), given.get("i", "")
-        if (
-            not nonce.startswith(self.nonce)
-            or nonce == self.nonce
-            or not (rounds.isdigit() and 0 < len(rounds) < 8)
-        ):
+    def client_final_message(self, server_first: bytes) -> bytes:
+        """Return the second message, which proves the password; raise ScramError if the server is wrong."""
+        challenge = server_first.decode("ascii")
+        fields = dict(pair.partition("=")[::2] for pair in challenge.split(","))
+        nonce, iterations = fields.get("r", ""), self._parse_iterations(fields.get("i", ""))
+        if not nonce.startswith(self.nonce) or nonce == self.nonce:
             raise ScramError
-        if not 0 < int(rounds) <= _MOST_ROUNDS:
-            raise ScramError
-        salt = base64.b64decode(given.get("s", ""), validate=True)
-        salted = hashlib.pbkdf2_hmac(self.algorithm, self.password, salt, int(rounds))
-        final = f"c=biws,r={nonce}"  # biws: no channel binding
-        said = f"{self._bare()},{challenge.decode('ascii')},{final}".encode()
-        key = self._hmac(salted, b"Client Key")
-        shown = self._hmac(hashlib.new(self.algorithm, key).digest(), said)
-        self._proof = self._hmac(self._hmac(salted, b"Server Key"), said)
-        proof = bytes(a ^ b for a, b in zip(key, shown, strict=True))
-        return f"{final},p={base64.b64encode(proof).decode()}".encode()
+        salt = base64.b64decode(fields.get("s", ""), validate=True)
+        salted_password = hashlib.pbkdf2_hmac(self.algorithm, self.password, salt, iterations)
+        without_proof = f"c=biws,r={nonce}"  # biws is the base64 of `n,,`
+        auth_message = f"{self._client_first_bare()},{challenge},{without_proof}".encode()
+        client_key = self._hmac(salted_password, b"Client Key")
+        stored_key = hashlib.new(self.algorithm, client_key).digest()
+        client_signature = self._hmac(stored_key, auth_message)
+        self._server_signature = self._hmac(self._hmac(salted_password, b"Server Key"), auth_message)
+        proof = bytes(a ^ b for a, b in zip(client_key, client_signature, strict=True))
+        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
-    def check(self, final: bytes) -> None:
-        if not self._proof or final != b"v=" + base64.b64encode(self._proof):
+    def verify_server_final(self, server_final: bytes) -> None:
+        """Raise ScramError unless the server's last message proves that it knows the password too."""
+        if not self._server_signature or server_final != b"v=" + base64.b64encode(self._server_signature):
             raise ScramError
 
-    def _bare(self) -> str:
+    def _client_first_bare(self) -> str:
+        """Return the first message without its channel-binding prefix, as it is signed."""
         name = self.user.replace("=", "=3D").replace(",", "=2C")
         return f"n={name},r={self.nonce}"
+
+    def _parse_iterations(self, text: str) -> int:
+        """Return the iteration count; raise ScramError if it is not a number from 1 to _MAX_ITERATIONS."""
+        if not (text.isdigit() and len(text) <= _MAX_ITERATION_DIGITS):
+            raise ScramError
+        iterations = int(text)
+        if not 0 < iterations <= _MAX_ITERATIONS:
+            raise ScramError
+        return iterations
 
     def _hmac(self, key: bytes, data: bytes) -> bytes:
         return hmac.new(key, data, self.algorithm).digest()

@@ -1,85 +1,98 @@
-"""SQL Server's packets (TDS 7.4), and TLS whose greeting goes inside of them."""
+"""Send and receive messages of TDS 7.4, SQL Server's protocol, and start TLS inside it.
+
+The TLS handshake travels in prelogin packets. After it, TDS packets travel inside TLS.
+"""
 
 import ssl
 import struct
 from dataclasses import dataclass, field
 
 from outcrop.net.tcp import TcpError, unverified_tls_context
-from outcrop.validation.logins.connection import MOST, Dialog, OddError
+from outcrop.validation.logins.connection import MAX_MESSAGE, LoginConnection, ProtocolError
 
-PRELOGIN, LOGIN7, RESPONSE = 0x12, 0x10, 0x04
-_LAST = 0x01
-_PACKET = 4_000  # bytes: less than any server takes
-_MOST_ROUNDS = 20  # of a TLS greeting
+PRELOGIN, LOGIN7, RESPONSE = 0x12, 0x10, 0x04  # packet types
+_END_OF_MESSAGE = 0x01
+_HEADER_SIZE = 8
+_MAX_PACKET_BODY = 4_000  # bytes: smaller than the smallest limit of any server
+_MAX_HANDSHAKE_ROUNDS = 20
+_TLS_RECORD_HEADER_SIZE = 5
 
 
 @dataclass(slots=True)
-class Line:
-    """Says and hears whole messages; encrypted once `encrypt` has been called."""
+class TdsStream:
+    """Sends and receives messages, encrypted after `start_tls`."""
 
-    dialog: Dialog
+    connection: LoginConnection
     _tls: ssl.SSLObject | None = None
-    _arrived: ssl.MemoryBIO = field(default_factory=ssl.MemoryBIO)
-    _leaving: ssl.MemoryBIO = field(default_factory=ssl.MemoryBIO)
+    _incoming: ssl.MemoryBIO = field(default_factory=ssl.MemoryBIO)
+    _outgoing: ssl.MemoryBIO = field(default_factory=ssl.MemoryBIO)
 
-    async def say(self, kind: int, body: bytes) -> None:
-        for start in range(0, max(len(body), 1), _PACKET):
-            part = body[start : start + _PACKET]
-            last = _LAST if start + _PACKET >= len(body) else 0
-            await self._send(struct.pack("!BBHHBB", kind, last, len(part) + 8, 0, 1, 0) + part)
+    async def send(self, kind: int, message: bytes) -> None:
+        """Send a message of this packet type in as many packets as it needs."""
+        for start in range(0, max(len(message), 1), _MAX_PACKET_BODY):
+            part = message[start : start + _MAX_PACKET_BODY]
+            status = _END_OF_MESSAGE if start + _MAX_PACKET_BODY >= len(message) else 0
+            header = struct.pack("!BBHHBB", kind, status, len(part) + _HEADER_SIZE, 0, 1, 0)
+            await self._send_bytes(header + part)
 
-    async def hear(self) -> bytes:
-        """Hear one message, however many packets it comes in."""
-        body = b""
+    async def receive(self) -> bytes:
+        """Return the next response message, joined from its packets."""
+        message = b""
         while True:
-            kind, status, size = struct.unpack("!BBH4x", await self._receive(8))
-            if kind != RESPONSE or size < 8 or len(body) + size > MOST:
-                raise OddError
-            body += await self._receive(size - 8)
-            if status & _LAST:
-                return body
+            kind, status, size = struct.unpack("!BBH4x", await self._receive_bytes(_HEADER_SIZE))
+            if kind != RESPONSE or size < _HEADER_SIZE or len(message) + size > MAX_MESSAGE:
+                raise ProtocolError
+            message += await self._receive_bytes(size - _HEADER_SIZE)
+            if status & _END_OF_MESSAGE:
+                return message
 
-    async def encrypt(self) -> None:
-        """Greet under TLS, each piece in a packet; what follows goes without packets around it, as the protocol says."""
+    async def start_tls(self) -> None:
+        """Do the TLS handshake in prelogin packets; everything after it is sent inside TLS."""
         context = unverified_tls_context()
-        context.maximum_version = (
-            ssl.TLSVersion.TLSv1_2
-        )  # later versions speak on after the greeting, where nobody unwraps it
-        tls = context.wrap_bio(self._arrived, self._leaving, server_hostname=self.dialog.host)
+        # TLS 1.3 sends messages after the handshake, which would no longer be in prelogin packets.
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=self.connection.host)
         try:
-            for _ in range(_MOST_ROUNDS):
-                try:
-                    tls.do_handshake()
-                    break
-                except ssl.SSLWantReadError:
-                    await self.say(PRELOGIN, self._leaving.read())
-                    kind, _, size = struct.unpack("!BBH4x", await self.dialog.hear(8))
-                    if kind not in {PRELOGIN, RESPONSE} or size < 8:
-                        raise OddError from None
-                    self._arrived.write(await self.dialog.hear(size - 8))
-            else:
-                raise OddError
+            await self._do_handshake(tls)
         except ssl.SSLError:
             raise TcpError("TLS failed") from None
-        if self._leaving.pending:
-            await self.say(PRELOGIN, self._leaving.read())
+        if self._outgoing.pending:
+            await self.send(PRELOGIN, self._outgoing.read())
         self._tls = tls
-        self.dialog.encrypted = True
+        self.connection.encrypted = True
 
-    async def _send(self, data: bytes) -> None:
+    async def _do_handshake(self, tls: ssl.SSLObject) -> None:
+        """Exchange handshake messages until the handshake is complete."""
+        for _ in range(_MAX_HANDSHAKE_ROUNDS):
+            try:
+                tls.do_handshake()
+            except ssl.SSLWantReadError:
+                await self.send(PRELOGIN, self._outgoing.read())
+                kind, _, size = struct.unpack("!BBH4x", await self.connection.receive(_HEADER_SIZE))
+                if kind not in {PRELOGIN, RESPONSE} or size < _HEADER_SIZE:
+                    raise ProtocolError from None
+                self._incoming.write(await self.connection.receive(size - _HEADER_SIZE))
+            else:
+                return
+        raise ProtocolError
+
+    async def _send_bytes(self, data: bytes) -> None:
+        """Send bytes, encrypted if TLS is active."""
         if self._tls is not None:
             self._tls.write(data)
-            data = self._leaving.read()
-        await self.dialog.say(data)
+            data = self._outgoing.read()
+        await self.connection.send(data)
 
-    async def _receive(self, count: int) -> bytes:
+    async def _receive_bytes(self, count: int) -> bytes:
+        """Return exactly `count` bytes, decrypted if TLS is active."""
         if self._tls is None:
-            return await self.dialog.hear(count)
+            return await self.connection.receive(count)
         data = b""
         while len(data) < count:
             try:
                 data += self._tls.read(count - len(data))
             except ssl.SSLWantReadError:
-                head = await self.dialog.hear(5)  # of a TLS record
-                self._arrived.write(head + await self.dialog.hear(int.from_bytes(head[3:], "big")))
+                header = await self.connection.receive(_TLS_RECORD_HEADER_SIZE)
+                record_size = int.from_bytes(header[3:], "big")
+                self._incoming.write(header + await self.connection.receive(record_size))
         return data

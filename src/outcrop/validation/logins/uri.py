@@ -1,6 +1,7 @@
-"""A connection string as it was found, read down to what a login needs.
+"""Read the server, user, password and database from a connection string.
 
-It comes from a stranger's text: its options can name files to read, programs to run and hosts to follow, so none of them is looked at.
+The string comes from scanned text, which an attacker may have written. Its options can name files to read,
+programs to run and hosts to follow, so all options are ignored.
 """
 
 import ipaddress
@@ -9,16 +10,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote_to_bytes
 
-from outcrop.validation.http.request import UnfitError
+from outcrop.validation.attempt import UncheckableError
 
-_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\.?")
-_SERVER = re.compile(r"(\[[^\]]*\]|[^\[\]:/?#,]*)(?::([^/?#,]*))?([,/?#].*)?", re.DOTALL)
-_LONGEST = 512
+_HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\.?")
+_SERVER = re.compile(r"(\[[^\]]*\]|[^\[\]:/?#,]*)(?::([^/?#,]*))?([,/?#].*)?", re.DOTALL)  # host, port, rest
+_DSN_PAIR = re.compile(r"(?:^|\s)([a-z_]{2,20})\s?=\s?([^\s'\"\\]+)")
+_MAX_FIELD_BYTES = 512
+NO_USER = "it has no user name"
+SEVERAL_HOSTS = "it names several hosts"
+UNSUPPORTED_CONNECTION = "its kind of connection is not supported"
+UNSENDABLE = "its user name, password or database is too long or contains a NUL"
+_NO_HOST = "its host is not a valid host name or address"
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
-    """Where to log in, as whom. Nothing else of a connection string is kept."""
+class ServerLogin:
+    """A server and the user, password and database to log in with."""
 
     scheme: str
     host: str
@@ -28,84 +35,101 @@ class Login:
     database: str = ""
 
 
-def read_uri(
-    login: str, server: str, password: str, ports: Mapping[str, int], *, nobody: bool = False
-) -> Login:
-    """Read `scheme://user`, `host:port/database?options` and the password between them.
+def parse_uri(
+    scheme_and_user: str,
+    server: str,
+    password: str,
+    default_ports: Mapping[str, int],
+    *,
+    user_required: bool = True,
+) -> ServerLogin:
+    """Parse the parts of a URI: `scheme://user`, the password, and `host:port/database?options`.
 
-    `ports` has the usual port of each scheme; a driver's name after `+` is no part of one. `nobody` allows a login without a name.
+    `default_ports` has the port of each supported scheme. A driver name after `+` in the scheme is ignored.
+    Raise UncheckableError if the string does not name one host and user.
     """
-    scheme, mark, user = login.partition("://")
+    scheme, separator, user = scheme_and_user.partition("://")
     scheme, _, driver = scheme.lower().partition("+")
     if driver == "srv":
-        raise UnfitError(
-            "its servers are named by a DNS record (+srv), which is not followed: it could lead anywhere"
+        raise UncheckableError(
+            "its servers are in a DNS record (+srv), which is not followed because it could name any host"
         )
-    if not mark or scheme not in ports:
-        raise UnfitError("its kind of connection is not one that is asked")
-    parts = _SERVER.fullmatch(server)
-    if parts is None:
-        raise UnfitError("its host is none")
-    host, port, rest = parts[1], parts[2], parts[3] or ""
+    if not separator or scheme not in default_ports:
+        raise UncheckableError(UNSUPPORTED_CONNECTION)
+    server_parts = _SERVER.fullmatch(server)
+    if server_parts is None:
+        raise UncheckableError(_NO_HOST)
+    host, port, rest = server_parts[1], server_parts[2], server_parts[3] or ""
     if rest.startswith(","):
-        raise UnfitError("it names several hosts")
-    path = re.split(r"[?#]", rest, maxsplit=1)[0].removeprefix("/")
-    name = text(user)
-    if not (name or nobody):
-        raise UnfitError("it names no user")
-    return Login(scheme, host_of(host), port_of(port, ports[scheme]), name, text(password), text(path))
+        raise UncheckableError(SEVERAL_HOSTS)
+    database = re.split(r"[?#]", rest, maxsplit=1)[0].removeprefix("/")
+    user = decode_percent(user)
+    if user_required and not user:
+        raise UncheckableError(NO_USER)
+    return ServerLogin(
+        scheme,
+        parse_host(host),
+        parse_port(port, default_ports[scheme]),
+        user,
+        decode_percent(password),
+        decode_percent(database),
+    )
 
 
-def read_dsn(before: str, password: str, port: int) -> Login:
-    """Read libpq's `host=… port=… user=… dbname=…` as it stands before the password."""
-    pairs = dict(re.findall(r"(?:^|\s)([a-z_]{2,20})\s?=\s?([^\s'\"\\]+)", before))
+def parse_dsn(before_password: str, password: str, default_port: int) -> ServerLogin:
+    """Parse the part of a libpq connection string before its password: `host=… port=… user=… dbname=…`."""
+    pairs = dict(_DSN_PAIR.findall(before_password))
     if "service" in pairs or not pairs.get("user"):
-        raise UnfitError("it names no user")
+        raise UncheckableError(NO_USER)
     host = pairs.get("hostaddr") or pairs.get("host", "")
     if "," in host:
-        raise UnfitError("it names several hosts")
-    return Login(
+        raise UncheckableError(SEVERAL_HOSTS)
+    return ServerLogin(
         "postgresql",
-        host_of(host),
-        port_of(pairs.get("port"), port),
-        plain(pairs["user"]),
-        plain(password),
+        parse_host(host),
+        parse_port(pairs.get("port"), default_port),
+        checked_field(pairs["user"]),
+        checked_field(password),
         pairs.get("dbname", ""),
     )
 
 
-def host_of(given: str) -> str:
-    """Give a host that can be connected to: a name or an address, no socket's path and no placeholder."""
-    if given.startswith("[") and given.endswith("]"):
+def parse_host(text: str) -> str:
+    """Return the text if it is a host name or an address, without brackets; else raise UncheckableError."""
+    if text.startswith("[") and text.endswith("]"):
         try:
-            return str(ipaddress.IPv6Address(given[1:-1].partition("%")[0]))
+            return str(ipaddress.IPv6Address(text[1:-1].partition("%")[0]))
         except ValueError:
-            raise UnfitError("its host is none") from None
-    if given.startswith("/") or "%" in given:
-        raise UnfitError("its host is a socket on the machine it was written for")
-    if not _NAME.fullmatch(given) or ".." in given:
-        raise UnfitError("its host is none")
-    return given
+            raise UncheckableError(_NO_HOST) from None
+    if text.startswith("/") or "%" in text:
+        raise UncheckableError("its host is a socket on the machine it was written for")
+    if not _HOST_NAME.fullmatch(text) or ".." in text:
+        raise UncheckableError(_NO_HOST)
+    return text
 
 
-def port_of(given: str | None, usual: int) -> int:
-    if not given:
-        return usual
-    if not re.fullmatch(r"[0-9]{1,5}", given) or not 0 < int(given) < 65536:
-        raise UnfitError("its port is none")
-    return int(given)
+def parse_port(text: str | None, default: int) -> int:
+    """Return the port, the default if there is no text; raise UncheckableError if it is not a port number."""
+    if not text:
+        return default
+    if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) < 65536:
+        raise UncheckableError("its port is not a valid port number")
+    return int(text)
 
 
-def text(given: str) -> str:
-    """Undo percent-encoding."""
+def decode_percent(text: str) -> str:
+    """Decode percent-encoding; raise UncheckableError if the result is not UTF-8 or cannot be sent."""
     try:
-        return plain(unquote_to_bytes(given).decode())
+        return checked_field(unquote_to_bytes(text).decode())
     except ValueError:
-        raise UnfitError("it is written in an encoding that no driver reads") from None
+        raise UncheckableError("it is not valid UTF-8") from None
 
 
-def plain(value: str) -> str:
-    """Let through what a login can carry: strings end at a NUL in most protocols, and have lengths of one byte in some."""
-    if "\0" in value or len(value.encode()) > _LONGEST:
-        raise UnfitError("it holds what no login can carry")
+def checked_field(value: str) -> str:
+    """Return the field; raise UncheckableError if no login protocol can send it.
+
+    Most protocols end a string at a NUL byte, and some have lengths of one byte.
+    """
+    if "\0" in value or len(value.encode()) > _MAX_FIELD_BYTES:
+        raise UncheckableError(UNSENDABLE)
     return value

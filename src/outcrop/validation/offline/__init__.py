@@ -1,1 +1,1 @@
-"""Validate credentials without a network connection."""
+"""Judge credentials by their own content, without a network connection."""

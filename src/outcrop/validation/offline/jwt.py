@@ -1,49 +1,48 @@
-"""JSON Web Tokens: what one says of itself, read without asking anybody."""
+"""Judge JSON Web Tokens by their header and claims."""
 
 import base64
 import json
 import math
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from outcrop.domain.finding import Confidence
-from outcrop.net.http import HttpClient
-from outcrop.scanner.rules.check_spec import CheckSpec
-from outcrop.validation.http.check import Turn
+from outcrop.validation.attempt import Attempt
 from outcrop.validation.verdict import Verdict, invalid, unvalidated
 
-_SHARED = {"HS256", "HS384", "HS512"}
+_SHARED_KEY_ALGORITHMS = {"HS256", "HS384", "HS512"}
 
 
-async def jwt(_http: HttpClient, _check: CheckSpec, values: Mapping[str, str], _turn: Turn) -> Verdict:
-    """Tell whether a token has run out; whether its signature holds, only its issuer knows."""
-    return read(values["secret"], time.time())
+async def check_jwt(attempt: Attempt) -> Verdict:
+    """Return the verdict on a token at the current time."""
+    return judge_jwt(attempt.secret, time.time())
 
 
-def read(token: str, now: float) -> Verdict:
-    """Judge a token by its header and its claims."""
-    header_text, claims_text, proof = [*token.split("."), "", ""][:3]
-    header, claims = _object(header_text), _object(claims_text)
+def judge_jwt(token: str, now: float) -> Verdict:
+    """Return `invalid` for a token that is expired, unsigned or incomplete, else `unvalidated`.
+
+    Only the issuer can verify the signature. `now` is in seconds since 1970.
+    """
+    header_text, claims_text, signature = [*token.split("."), "", ""][:3]
+    header, claims = _decode_object(header_text), _decode_object(claims_text)
     if header is None or claims is None:
-        return invalid("is no whole token: its header or its claims cannot be read", Confidence.LOW)
-    expires, begins = _time(claims.get("exp")), _time(claims.get("nbf"))
+        return invalid("is not a complete token: its header or claims cannot be read", Confidence.LOW)
+    expires, not_before = _as_time(claims.get("exp")), _as_time(claims.get("nbf"))
     if expires is not None and expires <= now:
         return invalid("has expired")
     algorithm = str(header.get("alg", ""))
-    if not proof or algorithm.lower() == "none":
-        return invalid("is not signed, and nobody should accept it", Confidence.LOW)
-    if begins is not None and begins > now:
+    if not signature or algorithm.lower() == "none":
+        return invalid("is not signed, so no service should accept it", Confidence.LOW)
+    if not_before is not None and not_before > now:
         return unvalidated("is not valid yet")
-    life = "never expires" if expires is None else "has not expired"
-    if algorithm in _SHARED:
-        return unvalidated(
-            f"{life}; it is signed with a shared key, so only its issuer can tell whether it holds"
-        )
-    return unvalidated(f"{life}; whether its signature holds was not asked of its issuer")
+    lifetime = "never expires" if expires is None else "has not expired"
+    if algorithm in _SHARED_KEY_ALGORITHMS:
+        return unvalidated(f"{lifetime}; it is signed with a shared key, which only its issuer can verify")
+    return unvalidated(f"{lifetime}; its signature was not verified")
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def _decode_object(text: str) -> dict[str, Any] | None:
+    """Decode a part of a token, base64url of a JSON object; None if it is not one."""
     try:
         data = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except (ValueError, RecursionError):
@@ -51,10 +50,11 @@ def _object(text: str) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
-def _time(value: Any) -> float | None:
+def _as_time(value: Any) -> float | None:
+    """Return a claim as a time in seconds, None if it is not a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
         return float(value) if math.isfinite(value) else None
-    except OverflowError:  # a number with hundreds of digits
+    except OverflowError:  # an integer with hundreds of digits
         return None

@@ -1,9 +1,8 @@
-"""Private keys: whether one can be read, what it is, and whether a passphrase guards it. Nobody is asked."""
+"""Judge private keys: whether one can be read, its kind, and whether a passphrase protects it."""
 
 import asyncio
 import base64
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -11,73 +10,71 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, ed25519, rsa
 
 from outcrop.domain.finding import Confidence
-from outcrop.net.http import HttpClient
-from outcrop.scanner.rules.check_spec import CheckSpec
-from outcrop.validation.http.check import Turn
-from outcrop.validation.pem import straighten
+from outcrop.validation.attempt import Attempt
+from outcrop.validation.pem import restore_pem
 from outcrop.validation.verdict import Verdict, invalid, unvalidated
 
-_OPENSSH = b"openssh-key-v1\0"
-_PLACE = "where it opens something is not known"
+_OPENSSH_MAGIC = b"openssh-key-v1\0"
+_UNKNOWN_USE = "it is not known where it is used"
 
 
-async def private_key(
-    _http: HttpClient, _check: CheckSpec, values: Mapping[str, str], _turn: Turn
-) -> Verdict:
-    """Judge a key by itself; reading a large one takes a while, so another thread does it."""
-    return await asyncio.to_thread(read, values["secret"])
+async def check_private_key(attempt: Attempt) -> Verdict:
+    """Return the verdict on a key; it is read in a thread, because a large key takes a while."""
+    return await asyncio.to_thread(judge_private_key, attempt.secret)
 
 
-def read(text: str) -> Verdict:
-    """Say what a key is; one that cannot be read is no key that anybody could use."""
+def judge_private_key(text: str) -> Verdict:
+    """Return `unvalidated` with a description of the key, or `invalid` if the key cannot be read."""
     if text.startswith("PuTTY-User-Key-File-"):
-        guarded = re.search(r"Encryption: none\s", text) is None
-        return _told("a PuTTY key", guarded=guarded, ssh=True)
+        encrypted = re.search(r"Encryption: none\s", text) is None
+        return _readable("a PuTTY key", encrypted=encrypted, ssh=True)
     if text.startswith("---- BEGIN SSH2"):
-        return _told("an SSH2 key", guarded="ENCRYPTED" in text[:40], ssh=True)
+        return _readable("an SSH2 key", encrypted="ENCRYPTED" in text[:40], ssh=True)
     if not text.startswith("-----BEGIN "):
-        return unvalidated(f"a private key; {_PLACE}")
-    found = straighten(text)
-    if found is None:
+        return unvalidated(f"a private key; {_UNKNOWN_USE}")
+    restored = restore_pem(text)
+    if restored is None:
         return invalid("the end of the key is missing", Confidence.LOW)
-    kind, pem = found
-    if kind == "PGP PRIVATE KEY BLOCK":
-        return unvalidated(f"a PGP key; {_PLACE}")
-    return _openssh(pem) if kind.startswith("OPENSSH") else _pem(kind, pem)
+    label, pem = restored
+    if label == "PGP PRIVATE KEY BLOCK":
+        return unvalidated(f"a PGP key; {_UNKNOWN_USE}")
+    return _judge_openssh(pem) if label.startswith("OPENSSH") else _judge_pem(label, pem)
 
 
-def _openssh(pem: bytes) -> Verdict:
-    raw = _bytes(pem)
-    if not raw.startswith(_OPENSSH):
+def _judge_openssh(pem: bytes) -> Verdict:
+    """Judge a key in OpenSSH's own format; its first field is the name of the cipher."""
+    content = _pem_content(pem)
+    if not content.startswith(_OPENSSH_MAGIC):
         return _unreadable()
-    at = len(_OPENSSH)
-    size = int.from_bytes(raw[at : at + 4], "big")
-    if raw[at + 4 : at + 4 + size] != b"none":
-        return _told("an OpenSSH key", guarded=True, ssh=True)
+    start = len(_OPENSSH_MAGIC)
+    size = int.from_bytes(content[start : start + 4], "big")
+    if content[start + 4 : start + 4 + size] != b"none":
+        return _readable("an OpenSSH key", encrypted=True, ssh=True)
     try:
         key: object = serialization.load_ssh_private_key(pem, None, unsafe_skip_rsa_key_validation=True)
     except UnsupportedAlgorithm:
-        return unvalidated(f"an OpenSSH key of a kind that is not read here; {_PLACE}")
+        return unvalidated(f"an OpenSSH key of an unsupported kind; {_UNKNOWN_USE}")
     except (ValueError, TypeError):
         return _unreadable()
-    return _told(_name(key), guarded=False, ssh=True)
+    return _readable(_describe_key(key), encrypted=False, ssh=True)
 
 
-def _pem(kind: str, pem: bytes) -> Verdict:
-    if kind.startswith("ENCRYPTED") or b"\nDEK-Info: " in pem:
-        return _told("a key", guarded=True) if _bytes(pem) else _unreadable()
+def _judge_pem(label: str, pem: bytes) -> Verdict:
+    """Judge a key in PKCS#8 or the traditional format of its algorithm."""
+    if label.startswith("ENCRYPTED") or b"\nDEK-Info: " in pem:
+        return _readable("a key", encrypted=True) if _pem_content(pem) else _unreadable()
     try:
-        # Without the costly look at its numbers: a made-up key of tens of thousands of bits would take minutes.
+        # Skip the validation of RSA numbers: for a made-up key of tens of thousands of bits it takes minutes.
         key: object = serialization.load_pem_private_key(pem, None, unsafe_skip_rsa_key_validation=True)
     except UnsupportedAlgorithm:
-        return unvalidated(f"a key of a kind that is not read here; {_PLACE}")
+        return unvalidated(f"a key of an unsupported kind; {_UNKNOWN_USE}")
     except (ValueError, TypeError):
         return _unreadable()
-    return _told(_name(key), guarded=False)
+    return _readable(_describe_key(key), encrypted=False)
 
 
-def _bytes(pem: bytes) -> bytes:
-    """Give what stands between the marks and after the headers."""
+def _pem_content(pem: bytes) -> bytes:
+    """Return the decoded base64 of a PEM block, without its headers; b"" if it is not base64."""
     lines = [
         line for line in pem.split(b"\n")[1:] if line and b":" not in line and not line.startswith(b"-----")
     ]
@@ -87,7 +84,8 @@ def _bytes(pem: bytes) -> bytes:
         return b""
 
 
-def _name(key: object) -> str:
+def _describe_key(key: object) -> str:
+    """Describe a loaded key by its algorithm and size, such as "an RSA key of 2048 bits"."""
     match key:
         case rsa.RSAPrivateKey():
             return f"an RSA key of {key.key_size} bits"
@@ -101,10 +99,12 @@ def _name(key: object) -> str:
             return "a key"
 
 
-def _told(name: str, *, guarded: bool, ssh: bool = False) -> Verdict:
-    guard = "it cannot be used without its passphrase" if guarded else "no passphrase guards it"
-    return replace(unvalidated(f"{name}, {guard}; {_PLACE}"), services=("ssh",) if ssh else ())
+def _readable(description: str, *, encrypted: bool, ssh: bool = False) -> Verdict:
+    """Return the verdict on a key that can be read; `ssh` keys get the service label "ssh"."""
+    protection = "a passphrase protects it" if encrypted else "no passphrase protects it"
+    verdict = unvalidated(f"{description}, {protection}; {_UNKNOWN_USE}")
+    return replace(verdict, services=("ssh",) if ssh else ())
 
 
 def _unreadable() -> Verdict:
-    return invalid("is no whole key: it cannot be read", Confidence.LOW)
+    return invalid("is not a complete key: it cannot be read", Confidence.LOW)
