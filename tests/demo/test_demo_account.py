@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from outcrop.cli.demo import own_settings
+from outcrop.cli.demo import demo_settings
 from outcrop.demo.account import find_account
 from outcrop.domain.errors import OperatorError
 from outcrop.runtime import CommandSession
@@ -24,8 +24,8 @@ def test_the_demo_has_a_folder_of_its_own_unless_one_is_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)  # no .env of the machine's
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert own_settings().data_dir == tmp_path / ".local/share/outcrop/demo"
+    assert demo_settings().data_dir == tmp_path / ".local/share/outcrop/demo"
     monkeypatch.setenv("OUTCROP_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("OUTCROP_BASE_URL", "https://outcrop.example.com")
-    assert own_settings().data_dir == tmp_path / "data"
-    assert own_settings().base_url is None, "the demo is for this machine"
+    assert demo_settings().data_dir == tmp_path / "data"
+    assert demo_settings().base_url is None, "the demo is for this machine"

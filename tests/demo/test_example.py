@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from outcrop.demo import repositories, site
-from outcrop.demo.issuers import Issuers, Question
-from outcrop.demo.planted import Fate, grow, planted_in
+from outcrop.demo.issuers import IssuerRequest, Issuers
+from outcrop.demo.planted import Fate, fill_template, planted_in
 from outcrop.demo.receiver import Receiver
 from outcrop.demo.report import earlier_report
 from outcrop.demo.stand_ins import open_stand_ins
@@ -41,7 +41,7 @@ def hits():
     """Every credential that the rules find in the example, by its value."""
     found = {}
     for template in TEMPLATES:
-        for _, hit in scan_content(ruleset(), grow(template).encode(), Confidence.MEDIUM).hits:
+        for _, hit in scan_content(ruleset(), fill_template(template).encode(), Confidence.MEDIUM).hits:
             found[reveal(hit.secret)] = hit
     return found
 
@@ -101,7 +101,7 @@ def test_the_stand_ins_say_what_was_decided_over_real_tls_and_nobody_else_is_rea
 def test_a_stand_in_knows_nothing_but_what_was_planted():
     issuers = Issuers(planted_in(TEMPLATES))
     said = issuers.answer(
-        Question("api.github.com", "/user", "", {"Authorization": "Bearer somebody's own"}, b"")
+        IssuerRequest("api.github.com", "/user", "", {"Authorization": "Bearer somebody's own"}, b"")
     )
     assert (said.status, b"made-up" in said.body) == (401, True)
 

@@ -1,4 +1,4 @@
-"""The command line: one module per group of commands, each command one service call."""
+"""The command line: one module per group of commands; each command calls one service."""
 
 import contextlib
 import gc
@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from outcrop.cli.commands import tree
-from outcrop.cli.streams import fail, printing, standing, told
+from outcrop.cli.streams import describe_os_error, fail, open_standard_streams, printing
 from outcrop.domain.errors import OutcropError
 
 
 def main() -> None:
-    """Run a command; every failure is one line on standard error and exit code 2; only a fault of ours has more lines."""
-    standing()
+    """Run a command. A failure is one line on stderr and exit code 2; only a bug of Outcrop prints more."""
+    open_standard_streams()
     try:
-        gc.disable()  # what is loaded stays, and need not be looked through while it comes
+        gc.disable()  # imported modules stay in memory, so collecting garbage during the imports is wasted
         app = tree(sys.argv[1] if len(sys.argv) > 1 else "")
         gc.freeze()
         gc.enable()
@@ -23,31 +23,32 @@ def main() -> None:
             app()
     except OutcropError as error:
         fail(error.message)
-    except OSError as error:  # a full disk, no more processes, no program of that name: the machine's state, not a fault of ours
-        fail(told(error))
+    except OSError as error:  # the state of the machine, such as a full disk, and not a bug
+        fail(describe_os_error(error))
     except KeyboardInterrupt:
         sys.exit(130)
-    except Exception as error:  # noqa: BLE001 - with Python's own code, 1, it would seem that something was found
+    except Exception as error:  # noqa: BLE001 - Python would exit with 1, which means that findings exist
         _crash(error)
 
 
 def _crash(error: BaseException) -> NoReturn:
-    """Show where a fault of ours is. What the errors say is left out: values stand in it, and one may be a credential."""
-    import traceback  # noqa: PLC0415 - hardly ever needed
+    """Print the tracebacks of a bug without error messages: a message may contain a credential."""
+    import traceback  # noqa: PLC0415 - rarely needed
 
     with contextlib.suppress(OSError):
-        for one in _led_to(error):
+        for cause in _with_causes(error):
             print("Traceback (most recent call last):", file=sys.stderr)
-            traceback.print_tb(one.__traceback__)
-            print(type(one).__qualname__, file=sys.stderr)
-    fail(f"ended by a fault of its own, {type(error).__qualname__}: the lines above say where")
+            traceback.print_tb(cause.__traceback__)
+            print(type(cause).__qualname__, file=sys.stderr)
+    fail(f"internal error ({type(error).__qualname__}); the lines above show where")
 
 
-def _led_to(error: BaseException) -> Iterator[BaseException]:
-    """Give an error behind those that it comes from."""
-    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    for one in ([before] if before else []) + list(
-        error.exceptions if isinstance(error, BaseExceptionGroup) else ()
-    ):
-        yield from _led_to(one)
+def _with_causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield the causes of an error, the first cause first, then the error."""
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause is not None:
+        yield from _with_causes(cause)
+    if isinstance(error, BaseExceptionGroup):
+        for member in error.exceptions:
+            yield from _with_causes(member)
     yield error

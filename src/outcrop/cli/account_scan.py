@@ -1,4 +1,4 @@
-"""`outcrop scan --account`: a run of an account, in the foreground."""
+"""`outcrop scan --account`: scan targets for an account, in the foreground."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,39 +25,42 @@ _STATEMENT_TIMEOUT = 600.0
 def scan_for_account(
     slug: str, targets: list[str], kind: str | None, *, jobs: int, as_json: bool, validate: bool
 ) -> None:
-    """Run targets one after the other; each is a scan run of its own."""
+    """Scan the targets one after the other; each is a scan run. Print the runs; exit with 2 if one failed."""
     settings = start() if validate else start().model_copy(update={"validate_": "off"})
     specs = [_spec(target, kind, settings) for target in targets]
     try:
         runs = run(lambda: _main(settings, slug, specs, jobs or count_cores()))
     except UNAVAILABLE:
-        fail("the database went away; a worker goes on with the run when it is back")
+        fail("the connection to the database was lost; a worker continues the run when it is back")
     if as_json:
-        print_json([public_fields(one) for one in runs] if len(runs) > 1 else public_fields(runs[0]))
+        print_json(
+            [public_fields(finished) for finished in runs] if len(runs) > 1 else public_fields(runs[0])
+        )
     else:
-        for one in runs:
+        for finished in runs:
             show(
-                {name: value for name, value in public_fields(one).items() if value not in (None, [])},
+                {name: value for name, value in public_fields(finished).items() if value not in (None, [])},
                 as_json=False,
             )
-    failed = [one for one in runs if one.status is not ScanStatus.COMPLETED]
+    failed = [finished for finished in runs if finished.status is not ScanStatus.COMPLETED]
     if failed:
         fail(f"{failed[0].target}: {failed[0].error or failed[0].status}")
 
 
 def _spec(target: str, kind: str | None, settings: Settings) -> TargetSpec:
-    """Read a target; a path is one that an operator alone may give."""
+    """Parse a target. A path is allowed here, since only an operator uses the command line."""
     chosen = TargetKind.REPOSITORY if kind == "git" else TargetKind(kind) if kind in set(TargetKind) else None
     if "://" not in target and not target.startswith(("github:", "gists:")):
         path = Path(target)
         if not path.exists():
-            raise BadInputError(f"{target}: there is no such file or folder")
+            raise BadInputError(f"{target}: no such file or folder")
         return TargetSpec(TargetKind.FOLDER, str(path.resolve()))
     found, name = parse_target(target, chosen, web_host=settings.github_host)
     return TargetSpec(found, name, options=dict(OPTIONS[found]))
 
 
 async def _main(settings: Settings, slug: str, specs: list[TargetSpec], jobs: int) -> list[ScanRun]:
+    """Run each target in the foreground and show its progress on a terminal."""
     async with open_runtime(settings, pool_size=jobs + 4, statement_timeout=_STATEMENT_TIMEOUT) as runtime:
         async with runtime.pool.connection() as db:
             account = await accounts.get_account(db, slug)
@@ -69,9 +72,11 @@ async def _main(settings: Settings, slug: str, specs: list[TargetSpec], jobs: in
             )
             task = bar.add_task("planning")
 
-            def told(current: ScanRun) -> None:
+            def update(current: ScanRun) -> None:
                 figures = ", ".join(f"{value:,} {name}" for name, value in current.progress.items() if value)
                 bar.update(task, description=current.waiting or f"{current.target}: {figures or 'planning'}")
 
-            async with open_run_context(settings, runtime, jobs) as tools:
-                return [await run_in_foreground(tools, account, spec, told, by=OPERATOR) for spec in specs]
+            async with open_run_context(settings, runtime, jobs) as context:
+                return [
+                    await run_in_foreground(context, account, spec, update, by=OPERATOR) for spec in specs
+                ]

@@ -1,4 +1,4 @@
-"""`outcrop account` and `key`."""
+"""The commands `outcrop account` and `outcrop key`."""
 
 import sys
 from typing import Annotated, Any
@@ -20,10 +20,12 @@ key = typer.Typer(help="API keys.", no_args_is_help=True)
 def create_account(
     slug: str,
     plan: Annotated[Plan, typer.Option()],
-    email: Annotated[str, typer.Option(help="Whom the account's own actions are recorded under.")],
+    email: Annotated[
+        str, typer.Option(help="Address that the audit trail names for actions of the account's keys.")
+    ],
     as_json: AsJson = False,
 ) -> None:
-    """Make an account."""
+    """Create an account."""
     settings = start()
 
     async def main() -> Account:
@@ -61,11 +63,12 @@ def set_plan(slug: str, plan: Plan, as_json: AsJson = False) -> None:
 
 @account.command("delete")
 def delete_account(slug: str, as_json: AsJson = False) -> None:
-    """Delete an account and everything in it, for good."""
+    """Delete an account and everything in it. This cannot be undone."""
     settings = start()
     if (
         sys.stdin.isatty()
-        and typer.prompt(f"This deletes everything of {slug} for good. Type the slug to go on") != slug
+        and typer.prompt(f"This deletes everything of {slug} and cannot be undone. Type the slug to continue")
+        != slug
     ):
         fail("nothing was deleted")
 
@@ -82,19 +85,26 @@ def create_key(
     slug: Slug,
     name: Annotated[str, typer.Option(help="What the key is for.")],
     expires_at: Annotated[
-        str | None, typer.Option(metavar="TS", help="When it stops working (ISO 8601); never by default.")
+        str | None,
+        typer.Option(metavar="TS", help="Expiry time (ISO 8601); by default the key does not expire."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make an API key; it is shown once."""
+    """Create an API key; it is shown once."""
     settings = start()
     expiry = None if expires_at is None else cli.moment(expires_at, "--expires-at")
 
     async def main() -> keys.NewKey:
         async with cli.transaction(settings) as session:
-            there = await accounts.get_account(session.db, slug)
+            account_record = await accounts.get_account(session.db, slug)
             return await keys.create_key(
-                session.db, there, name=name, expires_at=expiry, by=OPERATOR, member=None, now=cli.now()
+                session.db,
+                account_record,
+                name=name,
+                expires_at=expiry,
+                by=OPERATOR,
+                member=None,
+                now=cli.now(),
             )
 
     new = run(main)
@@ -124,7 +134,7 @@ def list_keys(slug: Slug, as_json: AsJson = False) -> None:
 
 @key.command("revoke")
 def revoke_key(id_: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJson = False) -> None:
-    """Revoke a key for good."""
+    """Revoke a key. This cannot be undone."""
     settings = start()
 
     async def main() -> str:

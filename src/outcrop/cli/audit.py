@@ -1,4 +1,4 @@
-"""`outcrop audit`."""
+"""The command `outcrop audit`."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ from outcrop.services.audit import read_trail
 COLUMNS = ["at", "actor", "action", "target", "outcome", "detail"]
 
 
-class Form(StrEnum):
+class AuditFormat(StrEnum):
     TABLE = "table"
     JSON = "json"
     JSONL = "jsonl"
@@ -29,18 +29,20 @@ def audit(
     slug: Slug,
     action: Annotated[
         str | None,
-        typer.Option(metavar="A", help="Only this action, or group of actions: `webhook`, `key.create`."),
+        typer.Option(
+            metavar="A", help="Only this action or group of actions, such as `key.create` or `webhook`."
+        ),
     ] = None,
-    actor: Annotated[str | None, typer.Option(metavar="WHO", help="Only what this one did.")] = None,
-    target: Annotated[str | None, typer.Option(metavar="ID", help="Only what was done to this.")] = None,
+    actor: Annotated[str | None, typer.Option(metavar="WHO", help="Only actions of this actor.")] = None,
+    target: Annotated[str | None, typer.Option(metavar="ID", help="Only actions on this target.")] = None,
     outcome: Annotated[
-        str | None, typer.Option(metavar="|".join(OUTCOMES), help="Only what ended so.")
+        str | None, typer.Option(metavar="|".join(OUTCOMES), help="Only actions with this outcome.")
     ] = None,
     since: Annotated[str | None, typer.Option(metavar="TS", help="From this time on (ISO 8601).")] = None,
     until: Annotated[str | None, typer.Option(metavar="TS", help="Before this time (ISO 8601).")] = None,
-    form: Annotated[
-        Form, typer.Option("--format", help="jsonl is one line of JSON for each line of the trail.")
-    ] = Form.TABLE,
+    output: Annotated[
+        AuditFormat, typer.Option("--format", help="The output format; jsonl is one JSON object per line.")
+    ] = AuditFormat.TABLE,
     as_json: AsJson = False,
 ) -> None:
     """Show the account's audit trail, oldest first."""
@@ -49,23 +51,23 @@ def audit(
         None if text is None else cli.moment(text, name)
         for text, name in ((since, "--since"), (until, "--until"))
     )
-    wanted = AuditFilter(action, actor, target, outcome, first, last)
-    form = Form.JSON if as_json else form
+    conditions = AuditFilter(action, actor, target, outcome, first, last)
+    output = AuditFormat.JSON if as_json else output
 
     async def main() -> list[dict[str, Any]]:
         async with open_session(settings) as session:
-            lines = read_trail(session.db, await accounts.get_account(session.db, slug), wanted)
-            if form is Form.JSONL:
+            lines = read_trail(session.db, await accounts.get_account(session.db, slug), conditions)
+            if output is AuditFormat.JSONL:
                 await _write(lines)
                 return []
             return [line async for line in lines]
 
     lines = run(main)
-    if form is not Form.JSONL:
-        show_all(lines, COLUMNS, as_json=form is Form.JSON)
+    if output is not AuditFormat.JSONL:
+        show_all(lines, COLUMNS, as_json=output is AuditFormat.JSON)
 
 
 async def _write(lines: AsyncIterator[dict[str, Any]]) -> None:
-    """Write as they come: a trail may be longer than the memory is large."""
+    """Write each line as it is read: a trail may be larger than the memory."""
     async for line in lines:
         sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")

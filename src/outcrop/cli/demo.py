@@ -1,4 +1,4 @@
-"""`outcrop demo`: the whole service on a local example, with a login, a key and a `curl` line that work."""
+"""`outcrop demo`: the whole service with a local example, and a working login, API key and `curl` line."""
 
 import asyncio
 import hashlib
@@ -10,12 +10,20 @@ from urllib.error import URLError
 import typer
 
 from outcrop.cli import session as cli
-from outcrop.cli.serve import Listening, listen, supervise
+from outcrop.cli.serve import ListenOptions, listen, supervise
 from outcrop.cli.session import run
 from outcrop.demo import repositories, site
-from outcrop.demo.account import SLUG, Login, add_targets, connect, find_account, let_in, try_out
+from outcrop.demo.account import (
+    SLUG,
+    DemoLogin,
+    add_targets,
+    create_login,
+    find_account,
+    send_test_event,
+    set_webhook,
+)
 from outcrop.demo.stand_ins import StandIns, open_stand_ins
-from outcrop.demo.story import all_sent, tell_story, total
+from outcrop.demo.story import all_sent, play_story, total
 from outcrop.domain.account import Account
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.target import Target
@@ -23,60 +31,60 @@ from outcrop.logs import set_up_logs
 from outcrop.runtime import open_database, open_session
 from outcrop.settings import Settings, load_settings
 
-_STARTS_WITHIN = 60.0  # seconds; the first time, rules are compiled meanwhile
+_START_TIMEOUT = 60.0  # seconds; the first start also compiles the rules
 
 
 def demo(
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 means a free port.")
     ] = 8000,
 ) -> None:
-    """Show everything at once on an example that is made up on the spot; nothing leaves this machine."""
-    settings = own_settings()
+    """Run the whole service with an example account. Nothing leaves this machine."""
+    settings = demo_settings()
     set_up_logs(settings.log_level, settings.log_format)
-    run(lambda: _demo(settings, Listening(port=port)))
+    run(lambda: _demo(settings, ListenOptions(port=port)))
 
 
-def own_settings() -> Settings:
-    """Give the operator's settings, in a folder of the demo's own unless one is named, and with quiet logs unless they are wanted."""
-    given = load_settings()
-    own: dict[str, object] = {"base_url": None}
-    if "data_dir" not in given.model_fields_set:
-        own["data_dir"] = given.data_dir.expanduser().absolute() / "demo"
-    if "log_level" not in given.model_fields_set:
-        own["log_level"] = "warning"
-    return given.model_copy(update=own)
+def demo_settings() -> Settings:
+    """Return the operator's settings, by default with the demo's own data folder and quiet logs."""
+    settings = load_settings()
+    changes: dict[str, object] = {"base_url": None}
+    if "data_dir" not in settings.model_fields_set:
+        changes["data_dir"] = settings.data_dir.expanduser().absolute() / "demo"
+    if "log_level" not in settings.model_fields_set:
+        changes["log_level"] = "warning"
+    return settings.model_copy(update=changes)
 
 
-async def _demo(settings: Settings, listening: Listening) -> None:
-    listen(listening).close()  # a port that is taken is told before anything is made
+async def _demo(settings: Settings, listening: ListenOptions) -> None:
+    """Start the stand-ins, create the example account, run the service and play the example story."""
+    listen(listening).close()  # fail now if the port is taken, before anything is created
     folder = settings.data_dir / "example"
-    _show(f"demo   an account that is made up, in {settings.data_dir}")
-    _show(
-        "demo   the code host, the web site, the receiver and all issuers are stand-ins on this machine; nothing else is connected to"
-    )
+    _show(f"demo   an example account, in {settings.data_dir}")
+    _show("demo   the code host, web site, receiver and issuers are stand-ins on this machine;")
+    _show("demo   no other host is contacted")
     with open_database(settings) as url:
         own = settings.model_copy(update={"database_url": url})
         async with open_stand_ins(folder, cli.now(), _show) as stand_ins, open_session(own) as session:
             account, made = await find_account(session, cli.now())
             if made:
-                _show(f"import {await total(session, account)} findings of an earlier scanner's report")
-            story = _Story(folder / "told", account)
-            login = await let_in(session, account, cli.now())
-            stand_ins.receiver.secret = await connect(session, account, cli.now())
-            again: list[Target] = []
-            if not story.told:
+                _show(f"import {await total(session, account)} findings from another scanner's report")
+            story = _StoryMark(folder / "told", account)
+            login = await create_login(session, account, cli.now())
+            stand_ins.receiver.secret = await set_webhook(session, account, cli.now())
+            targets: list[Target] = []
+            if not story.is_played:
                 await asyncio.to_thread(stand_ins.publish, cli.now(), later=False)
-                again = await add_targets(session, account, cli.now())
+                targets = await add_targets(session, account, cli.now())
 
             async def ready(base_url: str) -> None:
-                await _answers(base_url)
-                if story.told:
-                    await try_out(session, account, cli.now())
+                await _wait_until_ready(base_url)
+                if story.is_played:
+                    await send_test_event(session, account, cli.now())
                     await all_sent(session, account)
                 else:
-                    await tell_story(session, account, again, stand_ins, _show)
-                    story.tell()
+                    await play_story(session, account, targets, stand_ins, _show)
+                    story.set_played()
                 _explain(base_url, login, await total(session, account), stand_ins)
 
             environment = stand_ins.environment | {
@@ -86,8 +94,8 @@ async def _demo(settings: Settings, listening: Listening) -> None:
             await supervise(own, listening, ready, environment)
 
 
-class _Story:
-    """Remembers whether everything has happened to this account already, with this example."""
+class _StoryMark:
+    """A file that records whether the story has been played for this account and this example."""
 
     def __init__(self, file: Path, account: Account) -> None:
         example = hashlib.sha256(
@@ -97,23 +105,25 @@ class _Story:
         self._mark = f"{account.created_at.isoformat()} {example}"
 
     @property
-    def told(self) -> bool:
+    def is_played(self) -> bool:
         return self._file.is_file() and self._file.read_text() == self._mark
 
-    def tell(self) -> None:
+    def set_played(self) -> None:
         self._file.write_text(self._mark)
 
 
-async def _answers(base_url: str) -> None:
-    """Wait until the service is ready."""
-    deadline = asyncio.get_running_loop().time() + _STARTS_WITHIN
+async def _wait_until_ready(base_url: str) -> None:
+    """Wait until the service answers; raise OperatorError after _START_TIMEOUT seconds."""
+    deadline = asyncio.get_running_loop().time() + _START_TIMEOUT
     while True:
         try:
             with await asyncio.to_thread(urllib.request.urlopen, f"{base_url}/readyz", None, 2):
                 return
         except (URLError, OSError):
             if asyncio.get_running_loop().time() > deadline:
-                raise OperatorError("the service does not become ready") from None
+                raise OperatorError(
+                    f"the service did not become ready within {_START_TIMEOUT:.0f} seconds"
+                ) from None
             await asyncio.sleep(0.1)
 
 
@@ -121,8 +131,13 @@ def _show(line: str) -> None:
     print(line, flush=True)
 
 
-def _explain(base_url: str, login: Login, findings: int, stand_ins: StandIns) -> None:
+def _explain(base_url: str, login: DemoLogin, findings: int, stand_ins: StandIns) -> None:
+    """Print the addresses and credentials for trying the service."""
     count = sum(stand_ins.receiver.verified.values())
+    curl = (
+        f"curl -H 'Authorization: Bearer {login.key}' "
+        f"'{base_url}/api/v1/findings?validation=valid&per_page=3'"
+    )
     events = f"{count} signed event{'s' if count != 1 else ''}"
     _show(
         f"""
@@ -132,9 +147,9 @@ Outcrop is running at {base_url} with the example account `{SLUG}`: {findings} f
   E-mail    {login.email}
   Password  {login.password}
   API key   {login.key}
-  Try it    curl -H 'Authorization: Bearer {login.key}' '{base_url}/api/v1/findings?validation=valid&per_page=3'
+  Try it    {curl}
   Reference {base_url}/reference
 
-Every credential is made up, and stand-ins answer for the issuers: no real one is asked. Events that you cause are shown here.
+Every credential is made up, and stand-ins answer for the issuers. Events that you cause appear here.
 Ctrl-C stops everything."""
     )

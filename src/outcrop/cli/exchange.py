@@ -1,6 +1,5 @@
-"""`outcrop import` and `outcrop export`."""
+"""The commands `outcrop import` and `outcrop export`."""
 
-import os
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -11,8 +10,9 @@ import typer
 
 from outcrop import __version__
 from outcrop.cli import session as cli
-from outcrop.cli.progress import bytes_done
-from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, start, step_back
+from outcrop.cli.progress import byte_progress
+from outcrop.cli.session import OPERATOR, AsJson, Slug, lower_priority, run, show, start
+from outcrop.cli.streams import discard_output
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.paging import FindingQuery
 from outcrop.runtime import open_runtime, open_session
@@ -23,21 +23,21 @@ def import_(
     file: Annotated[
         str,
         typer.Argument(
-            metavar="FILE", help="What was exported, or another scanner's report; - is standard input."
+            metavar="FILE", help="An export of Outcrop, or a report of another scanner; - is standard input."
         ),
     ],
     slug: Slug,
     format_: Annotated[
-        exchange.ImportFormat, typer.Option("--format", help="The file's format; auto finds out.")
+        exchange.ImportFormat, typer.Option("--format", help="The format of the file; auto detects it.")
     ] = exchange.ImportFormat.AUTO,
     as_json: AsJson = False,
 ) -> None:
-    """Fill an account from a file: every line, or none."""
+    """Import findings from a file: all records, or none if one is invalid."""
     settings = start()
 
-    async def main(source: BinaryIO, told: Callable[[int], None]) -> exchange.ImportSummary:
+    async def main(source: BinaryIO, progress: Callable[[int], None]) -> exchange.ImportSummary:
         async with open_session(settings) as session:
-            step_back(session.db.info.backend_pid if settings.database_url is None else None)
+            lower_priority(session.db.info.backend_pid if settings.database_url is None else None)
             return await exchange.import_findings(
                 session.db,
                 session.keys,
@@ -46,21 +46,21 @@ def import_(
                 keep_secrets=settings.keep_secrets == "active",
                 by=OPERATOR,
                 now=cli.now(),
-                progress=told,
+                progress=progress,
                 format_=format_,
             )
 
     with ExitStack() as stack:
         source, size = _open(file, stack)
-        told = stack.enter_context(bytes_done("importing", size))
-        done = run(lambda: main(source, told))
-    show({"lines": done.lines, "new": done.new, "updated": done.updated}, as_json=as_json)
+        progress = stack.enter_context(byte_progress("importing", size))
+        summary = run(lambda: main(source, progress))
+    show({"lines": summary.lines, "new": summary.new, "updated": summary.updated}, as_json=as_json)
 
 
 def export(
     slug: Slug,
     format_: Annotated[
-        exchange.ExportFormat, typer.Option("--format", help="What to write: JSON Lines, CSV or SARIF.")
+        exchange.ExportFormat, typer.Option("--format", help="The output format: JSON Lines, CSV or SARIF.")
     ],
 ) -> None:
     """Write an account's findings to standard output, credentials masked."""
@@ -84,13 +84,12 @@ def export(
 
     try:
         run(main)
-    except BrokenPipeError:  # whoever reads has had enough
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # so that what is left does not fail at the end
+    except BrokenPipeError:  # the reader closed the pipe
+        discard_output()
 
 
 def _write(piece: bytes) -> None:
+    """Write bytes to stdout and flush, so that a reader gets them at once."""
     out = getattr(sys.stdout, "buffer", None)
     if out is None:
         sys.stdout.write(piece.decode())
@@ -100,6 +99,7 @@ def _write(piece: bytes) -> None:
 
 
 def _open(file: str, stack: ExitStack) -> tuple[BinaryIO, int | None]:
+    """Open the file and return it with its size; None for standard input."""
     if file == "-":
         return sys.stdin.buffer, None
     try:

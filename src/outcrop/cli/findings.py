@@ -1,4 +1,4 @@
-"""`outcrop finding`."""
+"""The command `outcrop finding`."""
 
 import sys
 from dataclasses import asdict
@@ -22,10 +22,10 @@ def finding(
     account: Slug,
     as_json: AsJson = False,
 ) -> None:
-    """Show one finding, and why it has its score."""
+    """Show one finding and the parts of its score."""
     settings = start()
     if (id_ := parse_id(finding_id)) is None:
-        raise BadInputError(f"{finding_id!r} is no id of a finding")
+        raise BadInputError(f"{finding_id!r} is not the id of a finding")
 
     async def main() -> tuple[Finding, list[ScoreReason]]:
         async with open_session(settings) as session:
@@ -47,7 +47,7 @@ def finding(
 
 
 def _fields(found: Finding) -> dict[str, Any]:
-    """Give a finding in the API's shape, its id and times written out."""
+    """Return the fields of the API, with id and times as text."""
     fields = public_fields(found)
     times = {
         name: value.isoformat()

@@ -1,4 +1,4 @@
-"""`outcrop migrate`, `doctor`, `backup`, `restore` and `secrets`: looking after the database."""
+"""The commands `outcrop migrate`, `doctor`, `backup`, `restore` and `secrets`."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ import typer
 
 from outcrop import __version__
 from outcrop.cli import session as cli
-from outcrop.cli.progress import bytes_done
+from outcrop.cli.progress import byte_progress
 from outcrop.cli.session import AsJson, run, show, show_all, start
 from outcrop.domain.errors import BadInputError
 from outcrop.runtime import open_database, open_session, operator_key
@@ -26,7 +26,7 @@ secrets = typer.Typer(help="The key that protects stored credentials.", no_args_
 
 
 def migrate(as_json: AsJson = False) -> None:
-    """Bring the database to this version's schema."""
+    """Apply all migrations of this version to the database."""
     settings = start()
 
     async def main() -> list[str]:
@@ -38,7 +38,7 @@ def migrate(as_json: AsJson = False) -> None:
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Check the database, its schema, the secret key, and that every count is what a recount gives."""
+    """Check the database, its schema and the secret key, and recount all stored counts."""
     settings = start()
 
     async def main() -> list[maintenance.HealthCheck]:
@@ -58,95 +58,99 @@ def doctor(as_json: AsJson = False) -> None:
 
 def backup(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The file to make; one that is there is not replaced.")
+        Path, typer.Argument(metavar="FILE", help="The file to create; an existing file is not replaced.")
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Write everything as it is at this moment into one file; the service may go on meanwhile. The secret key is not in it."""
+    """Write a consistent backup into one file, while the service runs. It does not contain the secret key."""
     settings, moment = start(), cli.now()
 
-    async def main(target: BinaryIO, told: Callable[[int], None]) -> backups.BackupSummary:
+    async def main(target: BinaryIO, progress: Callable[[int], None]) -> backups.BackupSummary:
         with open_database(settings) as url:
             async with await database.connect(url) as db:
-                cli.step_back(db.info.backend_pid if settings.database_url is None else None)
+                cli.lower_priority(db.info.backend_pid if settings.database_url is None else None)
                 return await backups.write_backup(
-                    db, operator_key(settings), target, version=__version__, now=moment, progress=told
+                    db, operator_key(settings), target, version=__version__, now=moment, progress=progress
                 )
 
     with (
         database.convert_database_errors("the backup failed"),
         create_file(file.absolute()) as target,
-        bytes_done("backing up", None) as told,
+        byte_progress("backing up", None) as progress,
     ):
-        done = run(lambda: main(target, told))
+        summary = run(lambda: main(target, progress))
     record = {
         "file": str(file.absolute()),
-        "bytes": done.size,
+        "bytes": summary.size,
         "made_at": moment.isoformat(),
-        "schema": done.schema,
+        "schema": summary.schema,
     }
-    show(record | _counts(done.rows), as_json=as_json)
+    show(record | _counts(summary.rows), as_json=as_json)
     if not as_json:
         where = settings.secret_key_file if settings.secret_key is None else "OUTCROP_SECRET_KEY"
         print(
-            f"The secret key ({where}) is not in it and a restore needs it: keep a copy, apart from the backup."
+            f"The secret key ({where}) is not in the backup, and a restore needs it. Keep a copy elsewhere."
         )
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `outcrop backup` has written.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file written by `outcrop backup`.")],
     as_json: AsJson = False,
 ) -> None:
-    """Fill an empty database from a backup, wholly or not at all."""
+    """Restore a backup into an empty database: everything, or nothing if it fails."""
     settings, moment = start(), cli.now()
 
     async def main(source: BinaryIO, size: int) -> tuple[backups.VerifiedBackup, backups.RestoreSummary]:
-        with bytes_done("checking", size) as told:
-            checked = await backups.verify_backup(source, str(file), operator_key(settings), progress=told)
+        with byte_progress("checking", size) as progress:
+            checked = await backups.verify_backup(
+                source, str(file), operator_key(settings), progress=progress
+            )
         source.seek(0)
-        with bytes_done("restoring", size) as told, open_database(settings) as url:
+        with byte_progress("restoring", size) as progress, open_database(settings) as url:
             async with await database.connect(url) as db, db.transaction():
                 return checked, await backups.restore_backup(
-                    db, source, str(file), checked, by=cli.OPERATOR, now=moment, progress=told
+                    db, source, str(file), checked, by=cli.OPERATOR, now=moment, progress=progress
                 )
 
-    def why() -> str:
+    def explain() -> str:
+        """Return a hint about a full disk, if there is one."""
         room = "" if settings.database_url else describe_full_disk(settings.data_dir)
         return room and f" ({room})"
 
     with (
-        database.convert_database_errors("nothing was restored", why),
+        database.convert_database_errors("nothing was restored", explain),
         _readable_twice(file) as (source, size),
     ):
-        checked, done = run(lambda: main(source, size))
+        checked, summary = run(lambda: main(source, size))
     made_at = checked.header.made_at.isoformat()
     record = {
         "file": str(file.absolute()),
         "made_at": made_at,
         "schema": checked.header.schema,
-        "migrated": done.migrated,
+        "migrated": summary.migrated,
     }
     show(
-        record | _counts(done.rows) | {"deliveries_unknown": done.deliveries, "runs_ended": done.runs},
+        record
+        | _counts(summary.rows)
+        | {"deliveries_unknown": summary.deliveries, "runs_ended": summary.runs},
         as_json=as_json,
     )
     if not as_json:
-        print(
-            f"Keys, members and passwords are those of {made_at}: what was revoked or changed since has come back."
-        )
+        print(f"Keys, members and passwords are as of {made_at}; later changes and revocations are undone.")
 
 
 def _counts(rows: dict[str, int]) -> dict[str, object]:
+    """Return the printed counts of a backup: accounts, findings, all rows."""
     return {"accounts": rows["accounts"], "findings": rows.get("findings", 0), "rows": sum(rows.values())}
 
 
 @contextmanager
 def _readable_twice(file: Path) -> Iterator[tuple[BinaryIO, int]]:
-    """Open a file that is looked at first and restored from then."""
+    """Open a seekable file and yield it with its size: it is verified first, then restored."""
     try:
         with file.open("rb") as source:
             if not source.seekable():
-                raise BadInputError(f"{file} is read twice: it must be a file")
+                raise BadInputError(f"{file} must be a regular file: it is read twice")
             yield source, file.stat().st_size
     except OSError as error:
         raise BadInputError(f"cannot read {file}: {error.strerror or error}") from None
@@ -157,16 +161,16 @@ def rotate(
     new_key_stdin: Annotated[
         bool,
         typer.Option(
-            "--new-key-stdin", help="Read the new key from standard input instead of making one up."
+            "--new-key-stdin", help="Read the new key from standard input instead of generating one."
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Protect the database's keys with a new secret key. One that is kept in the data folder is replaced there."""
+    """Protect the database's keys with a new secret key. A key file in the data folder is replaced."""
     settings = start()
     new = cli.first_line_of_stdin() if new_key_stdin else os.urandom(32).hex()
     if len(new) < MIN_OPERATOR_KEY_LENGTH:
-        raise BadInputError(f"a secret key has at least {MIN_OPERATOR_KEY_LENGTH} characters")
+        raise BadInputError(f"a secret key must have at least {MIN_OPERATOR_KEY_LENGTH} characters")
 
     async def main() -> None:
         async with open_session(settings) as session:
@@ -175,7 +179,7 @@ def rotate(
             )
 
     run(main)
-    kept: dict[str, object] = {"key_file": str(settings.secret_key_file), "new_key": None}
-    if settings.secret_key is not None:  # the operator keeps it: show what was made up
-        kept = {"key_file": None, "new_key": None if new_key_stdin else new}
-    show({"rotated": True} | kept, as_json=as_json)
+    result: dict[str, object] = {"key_file": str(settings.secret_key_file), "new_key": None}
+    if settings.secret_key is not None:  # the operator stores the key: show the generated one
+        result = {"key_file": None, "new_key": None if new_key_stdin else new}
+    show({"rotated": True} | result, as_json=as_json)

@@ -1,4 +1,4 @@
-"""`outcrop user`: members of accounts."""
+"""The command `outcrop user`: members of accounts."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -15,11 +15,11 @@ from outcrop.settings import Settings
 
 user = typer.Typer(help="Members of accounts.", no_args_is_help=True)
 
-_SERVED_AT = "http://127.0.0.1:8000"  # where `outcrop serve` is without any setting
+_DEFAULT_BASE_URL = "http://127.0.0.1:8000"  # of `outcrop serve` without any setting
 
 PasswordStdin = Annotated[
     bool,
-    typer.Option("--password-stdin", help="Read the password from standard input instead of making one up."),
+    typer.Option("--password-stdin", help="Read the password from standard input instead of generating one."),
 ]
 
 
@@ -31,15 +31,15 @@ def create_user(
     password_stdin: PasswordStdin = False,
     as_json: AsJson = False,
 ) -> None:
-    """Add a member; the password is made up and shown once unless one is given."""
+    """Add a member. Unless a password is given, one is generated and shown once."""
     settings = start()
     password = cli.first_line_of_stdin() if password_stdin else None
 
     async def main() -> tuple[str, str | None]:
         async with cli.transaction(settings) as session:
-            there = await accounts.get_account(session.db, slug)
+            account = await accounts.get_account(session.db, slug)
             return await accounts.create_member(
-                session.db, there, email=email, role=role, password=password, by=OPERATOR, now=cli.now()
+                session.db, account, email=email, role=role, password=password, by=OPERATOR, now=cli.now()
             )
 
     created, generated = run(main)
@@ -49,7 +49,7 @@ def create_user(
 @user.command("list")
 def list_users(
     slug: Annotated[
-        str | None, typer.Option("--account", metavar="SLUG", help="Only this account's.")
+        str | None, typer.Option("--account", metavar="SLUG", help="Only members of this account.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -58,15 +58,15 @@ def list_users(
 
     async def main() -> list[Member]:
         async with open_session(settings) as session:
-            there = None if slug is None else await accounts.get_account(session.db, slug)
-            return await accounts.list_members(session.db, there)
+            account = None if slug is None else await accounts.get_account(session.db, slug)
+            return await accounts.list_members(session.db, account)
 
     show_all([_member(m) for m in run(main)], ["email", "role", "account", "created_at"], as_json=as_json)
 
 
 @user.command("remove")
 def remove_user(email: str, as_json: AsJson = False) -> None:
-    """Remove a member; the keys the member made stay."""
+    """Remove a member. API keys that the member created stay valid."""
     settings = start()
 
     async def main() -> None:
@@ -81,14 +81,14 @@ def remove_user(email: str, as_json: AsJson = False) -> None:
 def invite_user(
     email: str, slug: Slug, role: Annotated[Role, typer.Option()] = Role.MEMBER, as_json: AsJson = False
 ) -> None:
-    """Make a link by which someone joins and sets a password; it works once, for 7 days."""
+    """Create an invitation link. It works once, for 7 days; the invited person sets a password."""
     settings = start()
     now = cli.now()
 
     async def main() -> str:
         async with cli.transaction(settings) as session:
-            there = await accounts.get_account(session.db, slug)
-            return await team.invite_member(session.db, there, OPERATOR, email=email, role=role, now=now)
+            account = await accounts.get_account(session.db, slug)
+            return await team.invite_member(session.db, account, OPERATOR, email=email, role=role, now=now)
 
     _show_link(settings, run(main), LinkKind.INVITE, now, {"email": email, "role": role}, as_json=as_json)
 
@@ -99,15 +99,15 @@ def reset_password(
     password_stdin: PasswordStdin = False,
     link: Annotated[
         bool,
-        typer.Option("--link", help="Make a link by which the member sets it; it works once, for 24 hours."),
+        typer.Option("--link", help="Create a link for setting the password; it works once, for 24 hours."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Give a member a new password, made up and shown once unless one is given; every session of the member ends."""
+    """Set a new password and end all sessions of the member. By default it is generated and shown once."""
     settings = start()
     if link:
         if password_stdin:
-            raise BadInputError("--link and --password-stdin do not go together")
+            raise BadInputError("--link and --password-stdin cannot be combined")
         _reset_link(settings, email, as_json=as_json)
         return
     password = cli.first_line_of_stdin() if password_stdin else None
@@ -122,7 +122,7 @@ def reset_password(
 
 @user.command("totp-off")
 def turn_totp_off(email: str, as_json: AsJson = False) -> None:
-    """Let a member who has lost the authenticator app sign in by the password alone."""
+    """Turn off the second factor of a member who has lost the authenticator app."""
     settings = start()
 
     async def main() -> Member:
@@ -133,6 +133,7 @@ def turn_totp_off(email: str, as_json: AsJson = False) -> None:
 
 
 def _reset_link(settings: Settings, email: str, *, as_json: bool) -> None:
+    """Create and print a link for setting a new password."""
     now = cli.now()
 
     async def main() -> str:
@@ -145,7 +146,8 @@ def _reset_link(settings: Settings, email: str, *, as_json: bool) -> None:
 def _show_link(
     settings: Settings, token: str, kind: LinkKind, now: datetime, record: dict[str, object], *, as_json: bool
 ) -> None:
-    address = f"{settings.base_url or _SERVED_AT}/join/{token}"
+    """Print a one-time link with its expiry time."""
+    address = f"{settings.base_url or _DEFAULT_BASE_URL}/join/{token}"
     show(record | {"link": address, "expires_at": (now + LINK_LIFETIME[kind]).isoformat()}, as_json=as_json)
 
 

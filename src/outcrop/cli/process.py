@@ -1,6 +1,6 @@
-"""One child of `outcrop serve`: an API process or the worker. It ends with its parent, however that ends.
+"""A child process of `outcrop serve`: an API process or the worker. It exits when its parent exits or dies.
 
-A program of its own (`python -m outcrop.cli.process`), so that no other command waits for the web framework to be loaded.
+It is a program of its own (`python -m outcrop.cli.process`), so that no other command imports FastAPI.
 """
 
 import asyncio
@@ -18,46 +18,49 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from outcrop.api.proxies import behind_proxies
 from outcrop.asgi import create_app
-from outcrop.cli.serve import PATIENCE, Part, work_until_told
+from outcrop.cli.serve import SHUTDOWN_SECONDS, ChildRole, work_until_signal
 from outcrop.cli.session import run, start
 from outcrop.runtime import open_runtime
 from outcrop.settings import Settings
 
-POOL_SIZE = 16  # connections of one API process: more would only queue inside the database
-HEAD_BYTES, HEAD_SECONDS = 64 << 10, 30.0  # of a request, before anybody knows who asks
-STATEMENT_TIMEOUT = 4.0  # seconds; an answer must be out within 5, the database there or not
+POOL_SIZE = 16  # connections of one API process; more would only queue inside the database
+MAX_HEAD_BYTES, MAX_HEAD_SECONDS = 64 << 10, 30.0  # request line and headers, before authentication
+STATEMENT_TIMEOUT = 4.0  # seconds; a response must be sent within 5, even if the database hangs
 
 
 def process(
-    part: Part,
+    role: ChildRole,
     fd: Annotated[int, typer.Option()] = -1,
     tls_cert: Annotated[Path | None, typer.Option()] = None,
     tls_key: Annotated[Path | None, typer.Option()] = None,
 ) -> None:
-    """Run one part of the service (started by `outcrop serve`)."""
+    """Run an API process or the worker. Started by `outcrop serve`."""
     settings = start()
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    if part is Part.API:
-        _api(settings, fd, tls_cert, tls_key)
+    if role is ChildRole.API:
+        _serve_api(settings, fd, tls_cert, tls_key)
     else:
-        run(lambda: work_until_told(settings))
+        run(lambda: work_until_signal(settings))
 
 
 def _end_with_parent() -> None:
-    """Standard input is a pipe that nobody writes to: it ends when the parent is gone. From then on no more time is given than it gives."""
-    while os.read(0, 1024):  # not sys.stdin: a thread blocked in it spoils the interpreter's own end
+    """Stop this process when the parent is gone; kill it if it does not stop in time.
+
+    Standard input is a pipe to the parent that nobody writes to. It is closed when the parent exits or dies.
+    """
+    while os.read(0, 1024):  # not sys.stdin: a thread that blocks in it breaks the interpreter's shutdown
         pass
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(PATIENCE)
+    time.sleep(SHUTDOWN_SECONDS)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 class ApiProtocol(HttpToolsProtocol):
-    """A request that cannot be parsed gets JSON like every other failure, and so does one whose head is too long or does not end."""
+    """HTTP protocol that answers malformed, too long and too slow request heads with 400 and a JSON body."""
 
-    _head = 0  # bytes of a head that has not ended
+    _head = 0  # bytes of the incomplete head so far
     _in_head = True
-    _too_slow: asyncio.TimerHandle | None = None
+    _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -76,43 +79,47 @@ class ApiProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def data_received(self, data: bytes) -> None:
-        went_on = self._in_head
+        was_in_head = self._in_head
         super().data_received(data)
-        if went_on and self._in_head:
+        if was_in_head and self._in_head:
             self._head += len(data)
-            if self._head > HEAD_BYTES:
+            if self._head > MAX_HEAD_BYTES:
                 self._refuse()
 
     def _wait_for_head(self) -> None:
+        """Start the timer for the head of the next request."""
         self._head_ended()
         self._in_head = True
-        self._too_slow = self.loop.call_later(HEAD_SECONDS, self._refuse)
+        self._head_timer = self.loop.call_later(MAX_HEAD_SECONDS, self._refuse)
 
     def _head_ended(self) -> None:
+        """Reset the counter and the timer: the head is complete or the connection closed."""
         self._head, self._in_head = 0, False
-        if self._too_slow is not None:
-            self._too_slow.cancel()
+        if self._head_timer is not None:
+            self._head_timer.cancel()
 
     def _refuse(self) -> None:
         if not self.transport.is_closing():
             self.send_400_response("")
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words, which are not JSON
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's message is not JSON
         if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.keep_alive = False  # the head was well-formed and is being answered: only its body, which nobody reads, is not
+            # The head was well formed and is being answered; only the body, which nobody reads, is malformed.
+            self.cycle.keep_alive = False
             return
         body = b'{"error":"bad_request","message":"the request cannot be parsed"}'
         head = (
-            b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-            % len(body)
+            b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
+            b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
         )
         self.transport.write(head + body)
         self.transport.close()
 
 
-def _api(settings: Settings, fd: int, tls_cert: Path | None, tls_key: Path | None) -> None:
+def _serve_api(settings: Settings, fd: int, tls_cert: Path | None, tls_key: Path | None) -> None:
+    """Serve the API and the portal on the inherited socket."""
     if settings.base_url is None:
-        raise RuntimeError("the parent gives the base address")
+        raise RuntimeError("the parent must set the base address")
     app = create_app(
         open_runtime(settings, pool_size=POOL_SIZE, statement_timeout=STATEMENT_TIMEOUT),
         base_url=settings.base_url,

@@ -1,4 +1,4 @@
-"""How far a command has come that reads or writes one large file."""
+"""A progress bar for commands that read or write one large file."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,8 +15,8 @@ from rich.progress import (
 
 
 @contextmanager
-def bytes_done(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Show a bar to a person, on standard error, and nothing to a program; what is given is told the bytes so far."""
+def byte_progress(description: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar on stderr, if that is a terminal. Yield a function that takes the bytes done."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -26,5 +26,5 @@ def bytes_done(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     )
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        task = progress.add_task(what, total=total)
+        task = progress.add_task(description, total=total)
         yield lambda done: progress.update(task, completed=done)

@@ -1,4 +1,4 @@
-"""`outcrop rules`."""
+"""The command `outcrop rules`."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,7 +21,7 @@ from outcrop.sources.workspace import cache_folder
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="The rules that say how credentials are recognised.",
+    help="The rules by which credentials are recognised.",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -32,11 +32,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and n
 @app.command("list")
 def list_rules(
     own: Annotated[
-        list[Path] | None, typer.Option("--rules", help="Own rules beside the built-in ones.")
+        list[Path] | None, typer.Option("--rules", help="Additional rules: a file or a folder.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show every rule."""
+    """List all rules."""
     records = [
         {
             "id": rule.id,
@@ -60,60 +60,64 @@ def check(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A rule file, or a folder of them.")],
     as_json: AsJson = False,
 ) -> None:
-    """Check that rules can be loaded; the first fault is told with its file and line."""
-    found = compile_ruleset(_loaded(_given(path))).rules
-    print(orjson.dumps({"rules": len(found)}).decode() if as_json else f"{len(found)} rules are well formed")
+    """CheckSpec rule files; report the first error with its file and line."""
+    found = compile_ruleset(_load_rules(_parse_path(path))).rules
+    print(orjson.dumps({"rules": len(found)}).decode() if as_json else f"{len(found)} rules are valid")
 
 
 @app.command("test")
 def run_tests(
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="PATH", help="What to look through with the rules; or a rule file, to run its examples."
-        ),
+        typer.Argument(metavar="PATH", help="A file or folder to scan; or a rule file, to run its examples."),
     ],
     rule: Annotated[
-        list[str] | None, typer.Option("--rule", metavar="ID", help="Only what these rules find.")
+        list[str] | None,
+        typer.Option("--rule", metavar="ID", help="Only findings of this rule; may be repeated."),
     ] = None,
     own: Annotated[
-        list[Path] | None, typer.Option("--rules", help="Own rules beside the built-in ones.")
+        list[Path] | None, typer.Option("--rules", help="Additional rules: a file or a folder.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what the rules find in a folder, with counts, at every confidence. Of a rule file, run the examples instead."""
-    path = _given(name)
+    """Scan a folder and count findings by rule, at every confidence; or run the examples of a rule file."""
+    path = _parse_path(name)
     if path.suffix == ".toml" and path.is_file() and not (rule or own):
         _run_examples(path, as_json=as_json)
     else:
         _show_findings(path, rule or [], own or [], as_json=as_json)
 
 
-def _given(name: str) -> Path:
-    if not name:  # a variable of a script that was not set: it would be the current folder
+def _parse_path(name: str) -> Path:
+    """Return the path; reject an empty one, which would be the current folder."""
+    if not name:  # probably an unset variable of a script
         raise BadInputError("the path is empty")
     return Path(name)
 
 
-def _loaded(path: Path) -> list[Rule]:
-    """Load rules as a scan would, beside the built-in ones; a built-in file itself can be given too."""
-    mine = load_rule_files([path])
+def _load_rules(path: Path) -> list[Rule]:
+    """Load rules and check that their ids differ from the built-in ones; a built-in file is allowed too."""
+    given_rules = load_rule_files([path])
     if not path.resolve().is_relative_to(BUILT_IN_RULES.resolve()):
-        check_unique_ids([*load_ruleset(cache=cache_folder()).rules, *mine])
-    return mine
+        check_unique_ids([*load_ruleset(cache=cache_folder()).rules, *given_rules])
+    return given_rules
 
 
 def _run_examples(path: Path, *, as_json: bool) -> None:
-    mine = _loaded(path)
+    """Run the examples of a rule file together with all built-in rules; exit with 2 if one fails."""
+    given_rules = _load_rules(path)
     known = load_ruleset(cache=cache_folder())
     if any(
         (same := known.rules.get(rule.id)) is None or same.without_origin() != rule.without_origin()
-        for rule in mine
+        for rule in given_rules
     ):
         known = compile_ruleset(
-            [*(rule for rule in known.rules if rule.id not in {rule.id for rule in mine}), *mine]
+            [
+                *(rule for rule in known.rules if rule.id not in {rule.id for rule in given_rules}),
+                *given_rules,
+            ]
         )
-    count, faults = check_examples(mine, known)
+    count, faults = check_examples(given_rules, known)
     if as_json:
         print(
             orjson.dumps(
@@ -123,23 +127,24 @@ def _run_examples(path: Path, *, as_json: bool) -> None:
     else:
         for rule, reason in faults:
             print(one_line(f"{rule}: {reason}"))
-        print(f"{count - len(faults)} of {count} cases hold")
+        print(f"{count - len(faults)} of {count} cases passed")
     if faults:
-        fail(f"{len(faults)} cases of {path} do not hold")
+        fail(f"{len(faults)} cases of {path} failed")
 
 
 def _show_findings(path: Path, wanted: list[str], own: list[Path], *, as_json: bool) -> None:
+    """Scan a path at every confidence and print the findings with counts by rule."""
     cache = cache_folder()
     ruleset = load_ruleset(own, cache=cache)
     if unknown := [name for name in wanted if name not in ruleset.rules.ids]:
-        raise BadInputError(f"--rule {unknown[0]}: there is no such rule")
+        raise BadInputError(f"--rule {unknown[0]}: no such rule")
     options = ScanOptions(
         ruleset=ruleset, floor=Confidence.LOW, jobs=count_cores(), work=cache, type="folder"
     )
     report = scan([str(path)], options, lambda _: None)
     if report.failures:
         fail(report.failures[0])
-    found = [one.fields for one in report.findings if not wanted or one.fields["rule"] in wanted]
+    found = [finding.fields for finding in report.findings if not wanted or finding.fields["rule"] in wanted]
     counted = tally(found)
     if as_json:
         names = ("file_path", "line_number", "column", "rule", "confidence", "matched_text")
@@ -153,15 +158,16 @@ def _show_findings(path: Path, wanted: list[str], own: list[Path], *, as_json: b
     for fields in found:
         shown = one_line(fields["matched_text"])
         print(
-            f"{fields['file_path']}:{fields['line_number']}: {fields['rule']} ({fields['confidence']}) {shown}"
+            f"{fields['file_path']}:{fields['line_number']}: "
+            f"{fields['rule']} ({fields['confidence']}) {shown}"
         )
     print(f"{len(found)} findings in {report.files} files, {report.size / 1e6:,.1f} MB")
-    for one in counted:
-        print(f"{one['id']}: {one['high']} high, {one['medium']} medium, {one['low']} low")
+    for counts in counted:
+        print(f"{counts['id']}: {counts['high']} high, {counts['medium']} medium, {counts['low']} low")
 
 
 def tally(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Count findings by rule and confidence, the noisiest rule first."""
+    """Count findings by rule and confidence; the rule with the most findings comes first."""
     counts: dict[str, dict[str, int]] = {}
     for fields in found:
         counts.setdefault(fields["rule"], dict.fromkeys(("high", "medium", "low"), 0))[

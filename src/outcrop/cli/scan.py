@@ -1,4 +1,4 @@
-"""`outcrop scan`."""
+"""The command `outcrop scan`."""
 
 import codecs
 import os
@@ -30,18 +30,20 @@ from outcrop.sources.workspace import cache_folder
 if TYPE_CHECKING:
     from outcrop.domain.target import TargetKind
 
-_TARGETS = "Folders, files, git repositories (a path or an https address), or - for standard input."
+_TARGETS = (
+    "Folders, files, git repositories (path or https address), GitHub names, web pages, or - for stdin."
+)
 
 
-class Format(StrEnum):
+class OutputFormat(StrEnum):
     TABLE = "table"
     JSON = "json"
     JSONL = "jsonl"
     SARIF = "sarif"
 
 
-class Type(StrEnum):
-    """What a target can be: on this machine a folder or git, elsewhere any but a folder."""
+class ScanTargetType(StrEnum):
+    """Type of a target. A local target is a folder or a git repository; a remote one is never a folder."""
 
     FOLDER = "folder"
     GIT = "git"
@@ -62,90 +64,87 @@ app = typer.Typer(
 
 
 @app.command()
-def scan(  # noqa: PLR0917 - every option of the command
+def scan(  # noqa: PLR0917 - one parameter per option
     targets: Annotated[
         list[str] | None,
         typer.Argument(metavar="TARGET...", help=_TARGETS, show_default="the current folder"),
     ] = None,
     account: Annotated[
-        str | None, typer.Option("--account", metavar="SLUG", help="Record what is found in this account.")
+        str | None, typer.Option("--account", metavar="SLUG", help="Record the findings in this account.")
     ] = None,
     kind: Annotated[
-        Type | None, typer.Option("--type", help="What the targets are, where the guess would be wrong.")
+        ScanTargetType | None, typer.Option("--type", help="The type of the targets, if the guess is wrong.")
     ] = None,
-    output: Annotated[Format, typer.Option("--format", help="How findings are printed.")] = Format.TABLE,
+    output: Annotated[OutputFormat, typer.Option("--format", help="The output format.")] = OutputFormat.TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     no_validate: Annotated[
-        bool, typer.Option("--no-validate", help="Do not ask issuers whether a credential is alive.")
+        bool, typer.Option("--no-validate", help="Do not ask issuers whether credentials are valid.")
     ] = False,
     only_valid: Annotated[
-        bool, typer.Option("--only-valid", help="Show only what its issuer accepts.")
+        bool, typer.Option("--only-valid", help="Show only credentials that the issuer accepts.")
     ] = False,
-    show_secrets: Annotated[bool, typer.Option("--reveal", help="Print the raw credentials too.")] = False,
+    show_secrets: Annotated[bool, typer.Option("--reveal", help="Also print the raw credentials.")] = False,
     jobs: Annotated[
-        int, typer.Option("--jobs", min=0, max=256, help="Processes that scan; 0 is one per core.")
+        int, typer.Option("--jobs", min=0, max=256, help="Number of processes; 0 means one per core.")
     ] = 0,
     confidence: Annotated[
-        Confidence, typer.Option("--confidence", help="Show hits that are at least this sure.")
+        Confidence, typer.Option("--confidence", help="The lowest confidence to report.")
     ] = Confidence.MEDIUM,
     rules: Annotated[
         list[Path] | None,
-        typer.Option("--rules", help="Own rules beside the built-in ones: a file or a folder."),
+        typer.Option("--rules", help="Additional rules: a file or a folder."),
     ] = None,
     gitleaks_config: Annotated[
-        Path | None, typer.Option("--gitleaks-config", help="Own rules in the format of gitleaks.toml.")
+        Path | None,
+        typer.Option("--gitleaks-config", help="Additional rules in the format of gitleaks.toml."),
     ] = None,
     baseline: Annotated[
-        Path | None, typer.Option("--baseline", help="An earlier result: what it holds is left out.")
+        Path | None,
+        typer.Option("--baseline", help="An earlier result; its findings are not reported again."),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="REV", help="Only what the commits after this revision brought."),
+        typer.Option("--since", metavar="REV", help="Scan only the commits after this revision."),
     ] = None,
     staged: Annotated[
-        bool, typer.Option("--staged", help="Only what is staged for the next commit.")
+        bool, typer.Option("--staged", help="Scan only what is staged for the next commit.")
     ] = False,
     gitignore: Annotated[
-        bool, typer.Option("--gitignore", help="In a folder: leave out what .gitignore names.")
+        bool, typer.Option("--gitignore", help="In a folder: skip files that .gitignore excludes.")
     ] = False,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Scan everything again.")] = False,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Ignore the results of earlier scans.")
+    ] = False,
 ) -> None:
     """Find credentials. Exit code 0: none; 1: some; 2: a target could not be read."""
-    if since == "":  # a variable of a script that was not set: it would be the whole history
+    targets = targets or ["."]
+    output = OutputFormat.JSON if as_json else output
+    if since == "":  # probably an unset variable of a script; an empty revision would scan the whole history
         raise BadInputError("--since is empty: give a revision")
     if account is not None:
-        given = {
-            "--rules": rules,
-            "--gitleaks-config": gitleaks_config,
-            "--baseline": baseline,
-            "--since": since,
-            "--staged": staged,
-        }
-        given |= {
-            "--gitignore": gitignore,
-            "--reveal": show_secrets,
-            "--format": output in {Format.JSONL, Format.SARIF},
-        }
-        given |= {"--only-valid": only_valid}
-        if wrong := [name for name, value in given.items() if value]:
-            hint = (
-                ": own rules for account runs are named by OUTCROP_RULES"
-                if wrong[0] in {"--rules", "--gitleaks-config"}
-                else ""
-            )
-            raise BadInputError(f"{wrong[0]} does not go with --account{hint}")
-        from outcrop.cli.account_scan import scan_for_account  # noqa: PLC0415 - loads the service
-
-        as_json = as_json or output is Format.JSON
-        scan_for_account(
-            account, targets or ["."], kind, jobs=jobs, as_json=as_json, validate=not no_validate
+        _reject_options_without_account(
+            {
+                "--rules": rules,
+                "--gitleaks-config": gitleaks_config,
+                "--baseline": baseline,
+                "--since": since,
+                "--staged": staged,
+                "--gitignore": gitignore,
+                "--reveal": show_secrets,
+                "--format": output in {OutputFormat.JSONL, OutputFormat.SARIF},
+                "--only-valid": only_valid,
+            }
         )
+        from outcrop.cli.account_scan import scan_for_account  # noqa: PLC0415 - imports the service
+
+        is_json = output is OutputFormat.JSON
+        scan_for_account(account, targets, kind, jobs=jobs, as_json=is_json, validate=not no_validate)
         return
     if no_validate and only_valid:
-        raise BadInputError("--only-valid needs issuers to be asked, and --no-validate asks none")
-    cache = cache_folder()
+        raise BadInputError("--only-valid needs validation, and --no-validate turns it off")
     if staged and since:
         raise BadInputError("--staged and --since exclude each other")
+    cache = cache_folder()
     options = ScanOptions(
         ruleset=load_ruleset(rules or [], gitleaks=gitleaks_config, cache=cache),
         floor=confidence,
@@ -155,24 +154,49 @@ def scan(  # noqa: PLR0917 - every option of the command
         gitignore=gitignore,
         staged=staged,
         since=since,
-        type=_local(kind),
-        baseline=_baseline(baseline),
+        type=_local_type(kind),
+        baseline=_read_baseline(baseline),
         stdin=sys.stdin.buffer,
-        kind=_elsewhere(kind),
-        **_reach(targets or []),
+        kind=_target_kind(kind),
+        **_remote_options(targets),
     )
+    _scan_and_print(
+        targets, options, output, validate=not no_validate, only_valid=only_valid, show_secrets=show_secrets
+    )
+
+
+def _scan_and_print(
+    targets: list[str],
+    options: ScanOptions,
+    output: OutputFormat,
+    *,
+    validate: bool,
+    only_valid: bool,
+    show_secrets: bool,
+) -> NoReturn:
+    """Scan without an account: print rule warnings, scan, validate, print findings, exit."""
     for note in options.ruleset.notes:
         print(f"outcrop: {one_line(note)}", file=sys.stderr)
     with ExitStack() as stack:
-        report = local_scan.scan(targets or ["."], options, _progress(stack))
-    asked = not no_validate and _validated(report, only_valid=only_valid)
+        report = local_scan.scan(targets, options, _scan_progress(stack))
+    validated = validate and _validate(report, only_valid=only_valid)
     with printing():
-        _print(report, Format.JSON if as_json else output, show_secrets=show_secrets, asked=asked)
-    _end(report)
+        _print(report, output, show_secrets=show_secrets, validated=validated)
+    _exit(report)
 
 
-def _end(report: ScanReport) -> NoReturn:
-    """Tell what was not looked at, and end with the code that says whether something was found."""
+def _reject_options_without_account(given: dict[str, object]) -> None:
+    """Raise BadInputError for the first given option that cannot be combined with `--account`."""
+    for name, value in given.items():
+        if value:
+            hint = ""
+            if name in {"--rules", "--gitleaks-config"}:
+                hint = "; use OUTCROP_RULES for own rules in account runs"
+            raise BadInputError(f"{name} cannot be combined with --account{hint}")
+
+
+def _exit(report: ScanReport) -> NoReturn:
+    """Print gaps and failures to stderr and exit: 2 if a target failed, 1 if there are findings, else 0."""
     for where, why in report.gaps:
         print(f"not scanned: {where}: {why}", file=sys.stderr)
     if report.failures:
@@ -182,23 +206,25 @@ def _end(report: ScanReport) -> NoReturn:
     raise typer.Exit(1 if report.findings else 0)
 
 
-def _local(kind: Type | None) -> Literal["folder", "git"] | None:
-    return "folder" if kind is Type.FOLDER else "git" if kind is Type.GIT else None
+def _local_type(kind: ScanTargetType | None) -> Literal["folder", "git"] | None:
+    """Return the type for local targets; None means that it is guessed."""
+    return "folder" if kind is ScanTargetType.FOLDER else "git" if kind is ScanTargetType.GIT else None
 
 
-def _elsewhere(kind: Type | None) -> "TargetKind | None":
-    if kind in {None, Type.FOLDER}:
+def _target_kind(kind: ScanTargetType | None) -> "TargetKind | None":
+    """Return the kind for remote targets; None means that it is guessed."""
+    if kind in {None, ScanTargetType.FOLDER}:
         return None
-    from outcrop.domain.target import TargetKind  # noqa: PLC0415 - a scan of files needs none of it
+    from outcrop.domain.target import TargetKind  # noqa: PLC0415 - a scan of files does not need it
 
-    return TargetKind.REPOSITORY if kind is Type.GIT else TargetKind(kind)
+    return TargetKind.REPOSITORY if kind is ScanTargetType.GIT else TargetKind(kind)
 
 
-def _reach(targets: list[str]) -> dict[str, Any]:
-    """Read how to get to targets that are not on this machine, where there are such."""
-    if all(":" not in target or os.path.exists(target) for target in targets):  # noqa: PTH110 - a name may be too long for a path
+def _remote_options(targets: list[str]) -> dict[str, Any]:
+    """Return the scan options for remote targets, from the settings; empty if all targets are local."""
+    if all(":" not in target or os.path.exists(target) for target in targets):  # noqa: PTH110 - Path.exists raises for a name that is too long
         return {}
-    from outcrop.net.guard import Egress  # noqa: PLC0415 - a scan of files needs none of it
+    from outcrop.net.guard import Egress  # noqa: PLC0415 - a scan of files does not need it
     from outcrop.settings import load_environment_settings  # noqa: PLC0415
     from outcrop.sources.remote import RemoteAccess  # noqa: PLC0415
 
@@ -212,8 +238,8 @@ def _reach(targets: list[str]) -> dict[str, Any]:
     return {"reach": RemoteAccess(egress, settings.github_api_url, token), "web_host": settings.github_host}
 
 
-def _validated(report: ScanReport, *, only_valid: bool) -> bool:
-    """Ask issuers about what was found; tell whether that is switched on. Nothing is loaded for it where nothing was found."""
+def _validate(report: ScanReport, *, only_valid: bool) -> bool:
+    """Validate the findings of a report. Return False if OUTCROP_VALIDATE turns validation off."""
     if not report.findings:
         return True
     from outcrop.settings import load_environment_settings  # noqa: PLC0415
@@ -221,25 +247,25 @@ def _validated(report: ScanReport, *, only_valid: bool) -> bool:
     settings = load_environment_settings()
     if settings.validate_ == "off":
         if only_valid:
-            raise BadInputError("--only-valid needs issuers to be asked, and OUTCROP_VALIDATE=off asks none")
+            raise BadInputError("--only-valid needs validation, and OUTCROP_VALIDATE=off turns it off")
         return False
-    from outcrop.cli.scan_validation import ask_about  # noqa: PLC0415 - a client, and every check
+    from outcrop.cli.scan_validation import validate_findings  # noqa: PLC0415 - imports the HTTP client
 
     with ExitStack() as stack:
-        ask_about(report, settings, _counting(stack))
+        validate_findings(report, settings, _validation_progress(stack))
     if only_valid:
-        left_out = Counter(
-            str(one.fields["validation_status"]) for one in report.findings if not one.is_valid
-        )
-        report.findings = [one for one in report.findings if one.is_valid]
-        if left_out:
-            told = ", ".join(f"{count} {status}" for status, count in sorted(left_out.items()))
-            print(f"left out: {told}", file=sys.stderr)
+        dropped = [
+            str(finding.fields["validation_status"]) for finding in report.findings if not finding.is_valid
+        ]
+        report.findings = [finding for finding in report.findings if finding.is_valid]
+        if dropped:
+            counts = ", ".join(f"{count} {status}" for status, count in sorted(Counter(dropped).items()))
+            print(f"not shown: {counts}", file=sys.stderr)
     return True
 
 
-def _baseline(file: Path | None) -> list[str]:
-    """Read the fingerprints of an earlier result, in any of the formats that this command prints."""
+def _read_baseline(file: Path | None) -> list[str]:
+    """Return the fingerprints of an earlier result in JSON, JSON Lines or SARIF."""
     if file is None:
         return []
     try:
@@ -253,57 +279,60 @@ def _baseline(file: Path | None) -> list[str]:
         return ["" + record["fingerprint"] for record in records]
     except (ValueError, TypeError, LookupError, AttributeError):
         raise BadInputError(
-            f"--baseline {file}: is not a result of outcrop scan in json, jsonl or sarif"
+            f"--baseline {file}: not a result of outcrop scan in json, jsonl or sarif"
         ) from None
 
 
 def _records(text: bytes) -> list[Any]:
-    """Read a list, a log, or a value on each line."""
+    """Return the records of a JSON list, a SARIF log or JSON Lines."""
     try:
-        whole = orjson.loads(text)
+        document = orjson.loads(text)
     except orjson.JSONDecodeError:
         return [orjson.loads(line) for line in text.splitlines() if line.strip()]
-    return whole if isinstance(whole, list) else [whole]
+    return document if isinstance(document, list) else [document]
 
 
-def _progress(stack: ExitStack) -> ProgressCallback:
-    """Show how far it has come, on a terminal only."""
+def _scan_progress(stack: ExitStack) -> ProgressCallback:
+    """Return a progress callback; it shows something only on a terminal."""
     if not _is_terminal():
         return lambda _: None
-    from outcrop.cli.terminal import progress  # noqa: PLC0415 - a pipe needs none of it
+    from outcrop.cli.terminal import scan_progress  # noqa: PLC0415 - imports rich
 
-    return stack.enter_context(progress())
+    return stack.enter_context(scan_progress())
 
 
 def _is_terminal() -> bool:
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"  # one that cannot take back what it shows
+    """Whether stderr is a terminal that can erase a progress bar."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def _counting(stack: ExitStack) -> Callable[[int, int], None]:
-    """Show how many issuers' answers are there, on a terminal only."""
+def _validation_progress(stack: ExitStack) -> Callable[[int, int], None]:
+    """Return a callback for the number done and the total; it shows something only on a terminal."""
     if not _is_terminal():
         return lambda _done, _all: None
-    from outcrop.cli.terminal import asking  # noqa: PLC0415 - a pipe needs none of it
+    from outcrop.cli.terminal import validation_progress  # noqa: PLC0415 - imports rich
 
-    return stack.enter_context(asking())
+    return stack.enter_context(validation_progress())
 
 
-def _print(report: ScanReport, output: Format, *, show_secrets: bool, asked: bool) -> None:
+def _print(report: ScanReport, output: OutputFormat, *, show_secrets: bool, validated: bool) -> None:
+    """Write the findings to stdout in the given format."""
     match output:
-        case Format.TABLE:
-            from outcrop.cli.terminal import print_table  # noqa: PLC0415 - the other forms need none of it
+        case OutputFormat.TABLE:
+            from outcrop.cli.terminal import print_table  # noqa: PLC0415 - imports rich
 
-            print_table(report, show_secrets=show_secrets, asked=asked)
-        case Format.JSON:
+            print_table(report, show_secrets=show_secrets, validated=validated)
+        case OutputFormat.JSON:
             _write(_json([_shown(finding, show_secrets=show_secrets) for finding in report.findings]))
-        case Format.JSONL:
+        case OutputFormat.JSONL:
             _write(b"".join(_json(_shown(finding, show_secrets=show_secrets)) for finding in report.findings))
-        case Format.SARIF:
+        case OutputFormat.SARIF:
             findings = [finding.fields | {"path": finding.path} for finding in report.findings]
             _write(_json(sarif.sarif(findings, report.gaps, version=__version__, well=not report.failures)))
 
 
 def _shown(finding: LocalFinding, *, show_secrets: bool) -> dict[str, Any]:
+    """Return the printed fields of a finding; with `--reveal` also the raw credential."""
     return finding.fields | {"secret": reveal(finding.secret)} if show_secrets else finding.fields
 
 

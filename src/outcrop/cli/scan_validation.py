@@ -1,4 +1,4 @@
-"""What `outcrop scan` without an account asks of issuers about what it has found. Loaded only where something is asked."""
+"""Validate the findings of `outcrop scan` without an account. Imported only if there are findings."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,19 +13,19 @@ from outcrop.validation.issuer import MAX_CONCURRENT_CHECKS, MAX_CONNECTIONS
 from outcrop.validation.verdict import Verdict
 
 
-def ask_about(report: ScanReport, settings: Settings, told: Callable[[int, int], None]) -> None:
-    """Put a verdict on every finding of a report."""
+def validate_findings(report: ScanReport, settings: Settings, progress: Callable[[int, int], None]) -> None:
+    """Add a verdict to every finding of a report. `progress` gets the number done and the total."""
     egress = Egress.from_settings(settings)
 
     async def main() -> list[Verdict]:
         async with open_http(egress, connections=MAX_CONNECTIONS, per_host=MAX_CONCURRENT_CHECKS) as http:
             return await validate_hits(
                 Validator(http, ValidationMode(settings.validate_)),
-                [one.hit for one in report.findings],
-                told,
+                [finding.hit for finding in report.findings],
+                progress,
             )
 
     verdicts = asyncio.run(main())
     report.findings = [
-        with_verdict(one, verdict) for one, verdict in zip(report.findings, verdicts, strict=True)
+        with_verdict(finding, verdict) for finding, verdict in zip(report.findings, verdicts, strict=True)
     ]

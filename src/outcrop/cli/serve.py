@@ -1,4 +1,7 @@
-"""`outcrop serve` and `outcrop worker`: the parent that opens the database and the port, and keeps its children running."""
+"""`outcrop serve` and `outcrop worker`.
+
+`serve` opens the database and the port, and restarts its child processes when they die.
+"""
 
 import asyncio
 import os
@@ -21,25 +24,25 @@ from outcrop.runtime import open_database, open_runtime, prepare_database
 from outcrop.settings import Settings, is_loopback
 from outcrop.sources.fork_pool import count_cores
 
-_TOO_SOON = 3.0  # seconds: a child that dies sooner three times in a row will not live
-DEAD_AFTER = 20.0  # seconds without a sign of life, of which a worker gives four in that time
-PATIENCE = 10.0  # seconds a child gets to finish what it is doing
+_EARLY_DEATH_SECONDS = 3.0  # a child that dies earlier three times in a row is not started again
+DEAD_AFTER = 20.0  # seconds without a heartbeat; a worker sends four in that time
+SHUTDOWN_SECONDS = 10.0  # a child may take this long to finish its work
 
 _WORKER_STATEMENT_TIMEOUT = 600.0
 
 log = structlog.get_logger()
 
 
-class Part(StrEnum):
-    """What a child does."""
+class ChildRole(StrEnum):
+    """Role of a child process."""
 
     API = "api"
     WORKER = "worker"
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
-    """Where and how the API is served."""
+class ListenOptions:
+    """Address, processes and TLS files of the API."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -49,36 +52,39 @@ class Listening:
     tls_key: Path | None = None
 
 
-def serve(  # noqa: PLR0917 - options, all given by name
+def serve(  # noqa: PLR0917 - one parameter per option
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 means a free port.")
     ] = 8000,
-    processes: Annotated[int, typer.Option(min=1, max=64, help="API processes.")] = 1,
-    no_worker: Annotated[bool, typer.Option("--no-worker", help="Run no worker beside the API.")] = False,
+    processes: Annotated[int, typer.Option(min=1, max=64, help="Number of API processes.")] = 1,
+    no_worker: Annotated[bool, typer.Option("--no-worker", help="Do not start a worker.")] = False,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM), to serve https.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Private key of the certificate (PEM).")] = None,
 ) -> None:
-    """Serve the API, with a worker beside it."""
+    """Serve the API and the portal, and run a worker."""
     settings = start()
-    listening = Listening(host, port, processes, not no_worker, tls_cert, tls_key)
+    listening = ListenOptions(host, port, processes, not no_worker, tls_cert, tls_key)
     run(lambda: supervise(settings, listening))
 
 
 def worker(
     jobs: Annotated[
-        int, typer.Option("--jobs", min=0, max=256, help="Sources looked at side by side; 0 is one per core.")
+        int,
+        typer.Option(
+            "--jobs", min=0, max=256, help="Sources scanned at the same time; 0 means one per core."
+        ),
     ] = 0,
     dead_after: Annotated[float, typer.Option("--dead-after", min=1, hidden=True)] = DEAD_AFTER,
 ) -> None:
-    """Run one more worker, on any machine that reaches the database."""
+    """Run an additional worker, on any machine that reaches the database."""
     settings = start()
-    run(lambda: work_until_told(settings, jobs, dead_after))
+    run(lambda: work_until_signal(settings, jobs, dead_after))
 
 
-async def work_until_told(settings: Settings, jobs: int = 0, dead_after: float = DEAD_AFTER) -> None:
+async def work_until_signal(settings: Settings, jobs: int = 0, dead_after: float = DEAD_AFTER) -> None:
     """Run the worker until SIGTERM or SIGINT."""
-    from outcrop.worker import work  # noqa: PLC0415 - the parent of a service does without it
+    from outcrop.worker import work  # noqa: PLC0415 - the parent process does not need it
 
     jobs = jobs or count_cores()
     stop = asyncio.Event()
@@ -92,12 +98,16 @@ async def work_until_told(settings: Settings, jobs: int = 0, dead_after: float =
 
 async def supervise(
     settings: Settings,
-    listening: Listening,
+    listening: ListenOptions,
     ready: Callable[[str], Awaitable[None]] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Keep the service up until SIGTERM or Ctrl-C; `ready` is called with its base address, `environment` is for the children alone."""
-    _refuse_unsafe(settings, listening)
+    """Run the service until SIGTERM or Ctrl-C.
+
+    `ready` is called with the base address when the children are started. `environment` is added to the
+    environment of the children.
+    """
+    _check_tls(settings, listening)
     stop, interrupted = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
@@ -110,15 +120,18 @@ async def supervise(
     with open_database(settings) as url, listen(listening) as sock:
         await prepare_database(settings, url)
         base_url = settings.base_url or _base_url(listening, sock)
-        told = os.environ | (environment or {}) | {"OUTCROP_DATABASE_URL": url, "OUTCROP_BASE_URL": base_url}
-        api = [Part.API, "--fd", str(sock.fileno())]
+        child_environment = (
+            os.environ | (environment or {}) | {"OUTCROP_DATABASE_URL": url, "OUTCROP_BASE_URL": base_url}
+        )
+        api = [ChildRole.API, "--fd", str(sock.fileno())]
         if listening.tls_cert is not None:
             api += ["--tls-cert", str(listening.tls_cert), "--tls-key", str(listening.tls_key)]
         commands: list[list[str]] = [api] * listening.processes + (
-            [[Part.WORKER]] if listening.with_worker else []
+            [[ChildRole.WORKER]] if listening.with_worker else []
         )
         children = [
-            asyncio.create_task(_keep_running(command, told, sock.fileno(), stop)) for command in commands
+            asyncio.create_task(_keep_running(command, child_environment, sock.fileno(), stop))
+            for command in commands
         ]
         log.info(
             "serving",
@@ -128,7 +141,7 @@ async def supervise(
             worker=listening.with_worker,
         )
         if ready is not None:
-            children.append(asyncio.create_task(_until(stop, ready(base_url))))
+            children.append(asyncio.create_task(_run_until(stop, ready(base_url))))
         try:
             await _all_or_first_failure(children)
         finally:
@@ -138,7 +151,8 @@ async def supervise(
         raise KeyboardInterrupt
 
 
-async def _until(stop: asyncio.Event, work: Awaitable[None]) -> None:
+async def _run_until(stop: asyncio.Event, work: Awaitable[None]) -> None:
+    """Await `work`; cancel it when `stop` is set."""
     task = asyncio.ensure_future(work)
     waiting = asyncio.ensure_future(stop.wait())
     await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -150,6 +164,7 @@ async def _until(stop: asyncio.Event, work: Awaitable[None]) -> None:
 
 
 async def _all_or_first_failure(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Wait for all tasks; raise the first exception at once."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     for task in done:
         task.result()
@@ -158,20 +173,22 @@ async def _all_or_first_failure(tasks: Sequence[asyncio.Task[None]]) -> None:
 async def _keep_running(
     command: list[str], environment: dict[str, str], fd: int, stop: asyncio.Event
 ) -> None:
-    """Start a child, and again whenever it dies; give up when it cannot live."""
+    """Start a child and restart it when it dies; raise OperatorError after three early deaths in a row."""
     early_deaths = 0
     while not stop.is_set():
         began = asyncio.get_running_loop().time()
         async with _child(command, environment, fd) as child:
-            ended, told = asyncio.ensure_future(child.wait()), asyncio.ensure_future(stop.wait())
-            await asyncio.wait({ended, told}, return_when=asyncio.FIRST_COMPLETED)
-            told.cancel()
+            ended, stopped = asyncio.ensure_future(child.wait()), asyncio.ensure_future(stop.wait())
+            await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
         if stop.is_set():
             return
-        early_deaths = early_deaths + 1 if asyncio.get_running_loop().time() - began < _TOO_SOON else 0
+        early_deaths = (
+            early_deaths + 1 if asyncio.get_running_loop().time() - began < _EARLY_DEATH_SECONDS else 0
+        )
         log.error("process_died", part=command[0], exit_code=child.returncode)
         if early_deaths == 3:
-            raise OperatorError(f"the {command[0]} process does not stay up; its own message stands above")
+            raise OperatorError(f"the {command[0]} process does not stay up; see its message above")
         await asyncio.sleep(0.5)
 
 
@@ -179,7 +196,10 @@ async def _keep_running(
 async def _child(
     command: list[str], environment: dict[str, str], fd: int
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A child in a session of its own: Ctrl-C reaches the parent only, which ends the children in order."""
+    """Start a child process; terminate it at the end.
+
+    The child has its own session: Ctrl-C reaches only the parent, which stops the children in order.
+    """
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "outcrop.cli.process", *command),
         env=environment,
@@ -194,26 +214,29 @@ async def _child(
             with suppress(ProcessLookupError):
                 child.terminate()
             try:
-                await asyncio.wait_for(child.wait(), PATIENCE)
+                await asyncio.wait_for(child.wait(), SHUTDOWN_SECONDS)
             except TimeoutError:
                 child.kill()
                 await child.wait()
 
 
-def _refuse_unsafe(settings: Settings, listening: Listening) -> None:
+def _check_tls(settings: Settings, listening: ListenOptions) -> None:
+    """Raise if the TLS files are unreadable, or if API keys would travel unencrypted."""
     if (listening.tls_cert is None) != (listening.tls_key is None):
-        raise BadInputError("--tls-cert and --tls-key belong together")
+        raise BadInputError("--tls-cert and --tls-key must be given together")
     for file in (listening.tls_cert, listening.tls_key):
         if file is not None and not os.access(file, os.R_OK):
             raise BadInputError(f"cannot read {file}")
     https = settings.base_url is not None and settings.base_url.startswith("https://")
     if not is_loopback(listening.host) and not https and listening.tls_cert is None:
         raise OperatorError(
-            "keys must not travel in the clear: beyond loopback set OUTCROP_BASE_URL to an https address, or give --tls-cert"
+            "API keys must be encrypted in transit: for a host that is not loopback, set OUTCROP_BASE_URL"
+            " to an https address or give --tls-cert"
         )
 
 
-def listen(listening: Listening) -> socket.socket:
+def listen(listening: ListenOptions) -> socket.socket:
+    """Return a listening socket; raise OperatorError if the address is not available."""
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
     try:
         sock = socket.create_server((listening.host, listening.port), family=family, backlog=1024)
@@ -225,7 +248,8 @@ def listen(listening: Listening) -> socket.socket:
     return sock
 
 
-def _base_url(listening: Listening, sock: socket.socket) -> str:
+def _base_url(listening: ListenOptions, sock: socket.socket) -> str:
+    """Return the address of the listening socket."""
     scheme = "http" if listening.tls_cert is None else "https"
     host = f"[{listening.host}]" if ":" in listening.host else listening.host
     return f"{scheme}://{host}:{sock.getsockname()[1]}"

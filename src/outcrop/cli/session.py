@@ -1,4 +1,4 @@
-"""What commands share: settings and logs, one session on the database, and how results are printed."""
+"""Shared by all commands: settings, logs, a database session, and printing of records."""
 
 import asyncio
 import json
@@ -20,20 +20,21 @@ from outcrop.runtime import CommandSession, open_session
 from outcrop.settings import Settings, load_settings
 
 T = TypeVar("T")
-OPERATOR = "operator"  # who the audit trail names for what is done on the command line
+OPERATOR = "operator"  # actor in the audit trail for changes made on the command line
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
 Slug = Annotated[str, typer.Option("--account", metavar="SLUG", help="The account.")]
 
 
 def start() -> Settings:
+    """Load the settings and set up logs."""
     settings = load_settings()
     set_up_logs(settings.log_level, settings.log_format)
     return settings
 
 
 def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run to the end; Ctrl-C and SIGTERM unwind properly, so that nothing is left running."""
+    """Run a coroutine to its end. Ctrl-C and SIGTERM cancel it, so that no child process is left running."""
 
     async def guarded() -> T:
         task = asyncio.current_task()
@@ -42,7 +43,7 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         try:
             return await main()
         except Exception:
-            if task.cancelling():  # what was cut off may fail in a way of its own
+            if task.cancelling():  # a cancelled operation may raise another error
                 raise asyncio.CancelledError from None
             raise
 
@@ -54,13 +55,13 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 @asynccontextmanager
 async def transaction(settings: Settings) -> AsyncIterator[CommandSession]:
-    """Open the database for one change."""
+    """Open a database session with one transaction."""
     async with open_session(settings) as session, session.db.transaction():
         yield session
 
 
-def step_back(backend: int | None) -> None:
-    """Let whoever triages meanwhile go first: lower the priority of this process and, where it runs on this machine, of its backend."""
+def lower_priority(backend: int | None) -> None:
+    """Lower the CPU priority of this process and of a local PostgreSQL backend, in favour of the service."""
     for pid in (0, backend):
         if pid is not None:
             with suppress(OSError):
@@ -72,11 +73,11 @@ def now() -> datetime:
 
 
 def moment(text: str, name: str) -> datetime:
-    """Read a time given on the command line; without an offset it is UTC."""
+    """Parse a time given on the command line; without an offset it is UTC."""
     try:
         value = datetime.fromisoformat(text)
     except ValueError:
-        raise BadInputError(f"{name}: {text!r} is no time in ISO 8601") from None
+        raise BadInputError(f"{name}: {text!r} is not a time in ISO 8601") from None
     return (value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)).replace(
         microsecond=0
     )
@@ -101,7 +102,7 @@ def show(record: Mapping[str, object], *, as_json: bool) -> None:
 
 
 def show_all(records: Sequence[Mapping[str, object]], columns: Sequence[str], *, as_json: bool) -> None:
-    """Print a list of records; where there are none, an empty list or nothing but the heading."""
+    """Print a list of records as a table or as a JSON list."""
     if as_json:
         print_json(list(records))
         return
@@ -113,6 +114,7 @@ def show_all(records: Sequence[Mapping[str, object]], columns: Sequence[str], *,
 
 
 def _plain(value: object) -> str:
+    """Return a value as text; None as `-`."""
     if isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False)
     return "-" if value is None else str(value)

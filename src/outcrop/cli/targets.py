@@ -1,4 +1,4 @@
-"""`outcrop target`."""
+"""The command `outcrop target`."""
 
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar
@@ -17,7 +17,7 @@ from outcrop.services.pipeline.enqueue import start_run
 
 E = TypeVar("E", bound=StrEnum)
 
-target = typer.Typer(help="Where an account has us look.", no_args_is_help=True)
+target = typer.Typer(help="Targets of an account: what is scanned, and how interval.", no_args_is_help=True)
 
 _SITE = OPTIONS[TargetKind.SITE]
 
@@ -34,44 +34,47 @@ def add_target(
     ],
     type_: Annotated[
         str | None,
-        typer.Option("--type", metavar="KIND", help=f"One of {', '.join(TargetKind)}; else guessed."),
+        typer.Option("--type", metavar="KIND", help=f"One of {', '.join(TargetKind)}; guessed by default."),
     ] = None,
     schedule: Annotated[
-        str, typer.Option(metavar="|".join(Schedule), help="How often it is looked at.")
+        str, typer.Option(metavar="|".join(Schedule), help="How interval the target is scanned.")
     ] = Schedule.OFF,
     include: Annotated[
-        list[str] | None, typer.Option(metavar="P", help="Look only at what matches; may be given again.")
+        list[str] | None, typer.Option(metavar="P", help="Scan only matching paths; may be repeated.")
     ] = None,
     exclude: Annotated[
-        list[str] | None, typer.Option(metavar="P", help="Leave out what matches; may be given again.")
+        list[str] | None, typer.Option(metavar="P", help="Skip matching paths; may be repeated.")
     ] = None,
     credential_stdin: Annotated[
         bool, typer.Option("--credential-stdin", help="Read a credential from standard input.")
     ] = False,
-    forks: Annotated[bool | None, typer.Option("--forks/--no-forks", help="Forks too.")] = None,
+    forks: Annotated[bool | None, typer.Option("--forks/--no-forks", help="Include forks.")] = None,
     archived: Annotated[
-        bool | None, typer.Option("--archived/--no-archived", help="Archived repositories too.")
+        bool | None, typer.Option("--archived/--no-archived", help="Include archived repositories.")
     ] = None,
-    wikis: Annotated[bool | None, typer.Option("--wikis/--no-wikis", help="Wikis too.")] = None,
-    gists: Annotated[bool | None, typer.Option("--gists/--no-gists", help="Gists of the owner too.")] = None,
+    wikis: Annotated[bool | None, typer.Option("--wikis/--no-wikis", help="Include wikis.")] = None,
+    gists: Annotated[
+        bool | None, typer.Option("--gists/--no-gists", help="Include the owner's gists.")
+    ] = None,
     leak_places: Annotated[
-        bool, typer.Option("--leak-places", help="Also ask for files that are often left there by mistake.")
+        bool, typer.Option("--leak-places", help="Also request files that are interval published by mistake.")
     ] = False,
     ignore_robots: Annotated[
-        bool, typer.Option("--ignore-robots", help="Look where robots.txt asks not to.")
+        bool, typer.Option("--ignore-robots", help="Also scan pages that robots.txt disallows.")
     ] = False,
     depth: Annotated[
-        int | None, typer.Option(metavar="N", help=f"How many links away; {_SITE['depth']} by default.")
+        int | None,
+        typer.Option(metavar="N", help=f"Maximum number of links to follow; {_SITE['depth']} by default."),
     ] = None,
     pages: Annotated[
-        int | None, typer.Option(metavar="N", help=f"How many pages at most; {_SITE['pages']} by default.")
+        int | None, typer.Option(metavar="N", help=f"Maximum number of pages; {_SITE['pages']} by default.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Add a target to an account."""
     settings = start()
-    kind = None if type_ is None else _one_of(TargetKind, type_, "--type")
-    often = _one_of(Schedule, schedule, "--schedule")
+    kind = None if type_ is None else _parse_choice(TargetKind, type_, "--type")
+    interval = _parse_choice(Schedule, schedule, "--schedule")
     options = {
         "forks": forks,
         "archived": archived,
@@ -92,7 +95,7 @@ def add_target(
                 await accounts.get_account(session.db, slug),
                 text,
                 kind=kind,
-                schedule=often,
+                schedule=interval,
                 include=include or [],
                 exclude=exclude or [],
                 chosen=chosen,
@@ -122,19 +125,19 @@ def list_targets(slug: Slug, as_json: AsJson = False) -> None:
 def run_target(
     slug: Slug, id_: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJson = False
 ) -> None:
-    """Have a worker look at a target now."""
+    """Start a run of a target now; a worker executes it."""
     settings = start()
 
     async def main() -> ScanRun:
         async with cli.transaction(settings) as session:
-            there = await accounts.get_account(session.db, slug)
-            found = await targets.get_target(session.db, there, id_)
+            account = await accounts.get_account(session.db, slug)
+            record = await targets.get_target(session.db, account, id_)
             return await start_run(
                 session.db,
-                there.id,
-                found.spec,
+                account.id,
+                record.spec,
                 trigger=Trigger.CLI,
-                target_id=found.id,
+                target_id=record.id,
                 moment=cli.now(),
                 by=OPERATOR,
             )
@@ -146,30 +149,31 @@ def run_target(
 def remove_target(
     slug: Slug, id_: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJson = False
 ) -> None:
-    """Remove a target and its credential; what was found there stays."""
+    """Remove a target and its credential; its findings stay."""
     settings = start()
 
     async def main() -> Target:
         async with cli.transaction(settings) as session:
-            there = await accounts.get_account(session.db, slug)
-            return await targets.remove_target(session.db, there, id_, by=OPERATOR, now=cli.now())
+            account = await accounts.get_account(session.db, slug)
+            return await targets.remove_target(session.db, account, id_, by=OPERATOR, now=cli.now())
 
     show({"id": str(run(main).id), "removed": True}, as_json=as_json)
 
 
-def _one_of(kind: type[E], text: str, name: str) -> E:
-    """Read a choice here, not in Typer, whose complaint has many lines."""
+def _parse_choice(kind: type[E], text: str, name: str) -> E:
+    """Parse a choice; Typer's own error message would have many lines."""
     try:
         return kind(text)
     except ValueError:
-        raise BadInputError(f"{name}: {text!r} is none of {', '.join(kind)}") from None
+        raise BadInputError(f"{name}: {text!r} is not one of {', '.join(kind)}") from None
 
 
 def _credential() -> Secret:
+    """Read a credential from the first line of standard input."""
     try:
         return Secret(cli.first_line_of_stdin(), mask_all=True)
     except UnicodeDecodeError:
-        raise BadInputError("the credential is no text in UTF-8") from None
+        raise BadInputError("the credential is not valid UTF-8") from None
 
 
 def _target(record: Target) -> dict[str, Any]:

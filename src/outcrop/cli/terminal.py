@@ -1,9 +1,8 @@
-"""What `outcrop scan` shows to a person: how far it has come, and a table."""
+"""Terminal output of `outcrop scan`: progress bars and the table of findings."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -13,39 +12,41 @@ from rich.text import Text
 
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import reveal
-from outcrop.services.local_scan import ScanReport
+from outcrop.services.local_scan import LocalFinding, ScanReport
 from outcrop.sources.located import ProgressCallback, ScanOutcome
 
 
 @contextmanager
-def progress() -> Iterator[ProgressCallback]:
+def scan_progress() -> Iterator[ProgressCallback]:
+    """Show the progress of a scan on stderr. Yield the callback that updates it."""
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("scanning")
 
-        def told(outcome: ScanOutcome) -> None:
+        def update(outcome: ScanOutcome) -> None:
             history = f", {outcome.commits:,} commits" if outcome.commits else ""
             bar.update(task, description=f"{outcome.files:,} files, {outcome.size / 1e6:,.0f} MB{history}")
 
-        yield told
+        yield update
 
 
 @contextmanager
-def asking() -> Iterator[Callable[[int, int], None]]:
+def validation_progress() -> Iterator[Callable[[int, int], None]]:
+    """Show the progress of validation on stderr. Yield a function that takes number done and total."""
     columns = (
         SpinnerColumn(),
-        TextColumn("asking issuers"),
+        TextColumn("validating"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("asking", total=None)
+        task = bar.add_task("validating", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def print_table(report: ScanReport, *, show_secrets: bool, asked: bool) -> None:
-    """Print a line for each finding, with the verdicts where issuers were asked, and a sum."""
+def print_table(report: ScanReport, *, show_secrets: bool, validated: bool) -> None:
+    """Print one row per finding, with verdicts if the findings were validated, and a summary."""
     console = Console(
         width=None if sys.stdout.isatty() else 240,
         highlight=False,
@@ -53,38 +54,41 @@ def print_table(report: ScanReport, *, show_secrets: bool, asked: bool) -> None:
         soft_wrap=not sys.stdout.isatty(),
     )
     if report.findings:
-        heads = [
-            "score",
-            *(["verdict"] if asked else []),
-            "rule",
-            "place",
-            "commit",
-            "credential",
-            *(["because"] if asked else []),
-        ]
-        table = Table(*heads, box=None, pad_edge=False, header_style="bold")
+        columns = ["score", "verdict", "rule", "place", "commit", "credential", "because"]
+        shown = [column for column in columns if validated or column not in {"verdict", "because"}]
+        table = Table(*shown, box=None, pad_edge=False, header_style="bold")
         for finding in report.findings:
-            fields = finding.fields
-            table.add_row(
-                f"{fields['composite_score']:.0f}",
-                *([str(fields["validation_status"])] if asked else []),
-                fields["rule"],
-                Text(f"{fields['file_path'] or '(unreachable)'}:{fields['line_number']}", overflow="fold"),
-                (fields["commit"] or "")[:10],
-                Text(
-                    one_line(reveal(finding.secret) if show_secrets else fields["matched_text"]),
-                    overflow="fold",
-                ),
-                *([Text(_because(fields["validation_detail"]), overflow="fold")] if asked else []),
-            )
+            cells = _cells(finding, show_secrets=show_secrets)
+            table.add_row(*(cells[column] for column in shown))
         console.print(table)
+    print(_summary(report, validated=validated))
+
+
+def _cells(finding: LocalFinding, *, show_secrets: bool) -> dict[str, str | Text]:
+    """Return the cells of a finding's row by column."""
+    fields = finding.fields
+    credential = reveal(finding.secret) if show_secrets else fields["matched_text"]
+    detail = fields["validation_detail"]
+    services = ", ".join(detail["enabled_services"])
+    reason = str(detail.get("reason"))
+    return {
+        "score": f"{fields['composite_score']:.0f}",
+        "verdict": str(fields["validation_status"]),
+        "rule": fields["rule"],
+        "place": Text(f"{fields['file_path'] or '(unreachable)'}:{fields['line_number']}", overflow="fold"),
+        "commit": (fields["commit"] or "")[:10],
+        "credential": Text(one_line(credential), overflow="fold"),
+        "because": Text(f"{reason}; opens {services}" if services else reason, overflow="fold"),
+    }
+
+
+def _summary(report: ScanReport, *, validated: bool) -> str:
+    """Return the last line of the table: numbers of findings, files, bytes, valid findings and gaps."""
     count, gaps = len(report.findings), len(report.gaps)
-    told = f"{count} {'finding' if count == 1 else 'findings'} in {report.files:,} files, {report.size / 1e6:,.1f} MB"
-    if asked and count:
-        told += f"; {sum(finding.is_valid for finding in report.findings)} valid"
-    print(told + (f"; {gaps} not scanned" if gaps else ""))
-
-
-def _because(detail: dict[str, Any]) -> str:
-    opens = ", ".join(detail["enabled_services"])
-    return f"{detail['reason']}; opens {opens}" if opens else str(detail["reason"])
+    noun = "finding" if count == 1 else "findings"
+    parts = [f"{count} {noun} in {report.files:,} files, {report.size / 1e6:,.1f} MB"]
+    if validated and count:
+        parts.append(f"{sum(finding.is_valid for finding in report.findings)} valid")
+    if gaps:
+        parts.append(f"{gaps} not scanned")
+    return "; ".join(parts)

@@ -1,4 +1,4 @@
-"""`outcrop validate`."""
+"""The command `outcrop validate`."""
 
 import asyncio
 import sys
@@ -25,7 +25,7 @@ from outcrop.settings import Settings
 from outcrop.sources.workspace import cache_folder
 from outcrop.validation.engine import ValidationMode, Validator
 
-_LONGEST = 1 << 20
+_MAX_STDIN_BYTES = 1 << 20
 _CONNECTIONS = 4
 
 
@@ -38,25 +38,26 @@ def validate(
         str | None, typer.Option("--account", metavar="SLUG", help="The account of a finding.")
     ] = None,
     finding: Annotated[
-        str | None, typer.Option("--finding", metavar="ID", help="Ask again about this finding's credential.")
+        str | None,
+        typer.Option("--finding", metavar="ID", help="Validate the stored credential of this finding again."),
     ] = None,
     canary: Annotated[
         bool,
-        typer.Option("--canary", help="Use it even if it is a known canary: whoever laid it out is told."),
+        typer.Option("--canary", help="Also use known canary tokens. Their owner is notified of the use."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the issuer about one credential: read from standard input, or the stored one of a finding."""
+    """Validate one credential with its issuer: from standard input, or the stored credential of a finding."""
     if (rule is None) == (finding is None) or (account is None) != (finding is None):
         raise BadInputError("give --type and a credential on standard input, or --account and --finding")
     settings = start()
     if rule is not None:
-        text = sys.stdin.buffer.read(_LONGEST).decode("utf-8", "surrogateescape")
-        show(_record(run(lambda: _one(settings, rule, text, canaries=canary))), as_json=as_json)
+        text = sys.stdin.buffer.read(_MAX_STDIN_BYTES).decode("utf-8", "surrogateescape")
+        show(_record(run(lambda: _validate_text(settings, rule, text, canaries=canary))), as_json=as_json)
         return
     if (finding_id := parse_id(finding or "")) is None:
-        raise BadInputError(f"{finding!r} is no id of a finding")
-    shown = run(lambda: _again(settings, account or "", finding_id, canaries=canary))
+        raise BadInputError(f"{finding!r} is not the id of a finding")
+    shown = run(lambda: _revalidate(settings, account or "", finding_id, canaries=canary))
     detail = shown.validation_detail
     record = {
         "id": str(shown.id),
@@ -71,7 +72,8 @@ def validate(
 
 
 @asynccontextmanager
-async def _asking(settings: Settings, *, canaries: bool) -> AsyncIterator[tuple[RuleSet, Validator]]:
+async def _open_validator(settings: Settings, *, canaries: bool) -> AsyncIterator[tuple[RuleSet, Validator]]:
+    """Load the rules and open a validator."""
     egress = Egress.from_settings(settings)
     rules = [settings.rules] if settings.rules else []
     ruleset = await asyncio.to_thread(load_ruleset, rules, cache=cache_folder())
@@ -79,30 +81,33 @@ async def _asking(settings: Settings, *, canaries: bool) -> AsyncIterator[tuple[
         yield ruleset, Validator(http, ValidationMode(settings.validate_), use_canaries=canaries)
 
 
-async def _one(settings: Settings, rule: str, text: str, *, canaries: bool) -> CredentialCheck:
-    async with _asking(settings, canaries=canaries) as (ruleset, validator):
+async def _validate_text(settings: Settings, rule: str, text: str, *, canaries: bool) -> CredentialCheck:
+    """Find a credential of this rule in the text and validate it."""
+    async with _open_validator(settings, canaries=canaries) as (ruleset, validator):
         return await validate_one(validator, ruleset, rule, text)
 
 
-async def _again(settings: Settings, slug: str, finding_id: UUID, *, canaries: bool) -> Finding:
+async def _revalidate(settings: Settings, slug: str, finding_id: UUID, *, canaries: bool) -> Finding:
+    """Validate the stored credential of a finding and return the updated finding."""
     async with open_runtime(settings, pool_size=_CONNECTIONS, statement_timeout=60) as runtime:
         async with runtime.pool.connection() as db:
             account = await accounts.get_account(db, slug)
-        async with _asking(settings, canaries=canaries) as (ruleset, validator):
-            asks = ValidationContext(
+        async with _open_validator(settings, canaries=canaries) as (ruleset, validator):
+            context = ValidationContext(
                 pool=runtime.pool, keys=runtime.keys, ruleset=ruleset, validator=validator
             )
-            return await revalidate_finding(asks, account.id, finding_id, by=OPERATOR)
+            return await revalidate_finding(context, account.id, finding_id, by=OPERATOR)
 
 
-def _record(checked: CredentialCheck) -> dict[str, Any]:
-    verdict = checked.verdict
+def _record(check: CredentialCheck) -> dict[str, Any]:
+    """Return the fields that the command prints."""
+    verdict = check.verdict
     return {
-        "rule": checked.rule.id,
+        "rule": check.rule.id,
         "validation_status": verdict.status,
         "validation_confidence": verdict.confidence,
         "reason": verdict.reason,
         "enabled_services": list(verdict.services),
-        "composite_score": checked.score.total,
-        "score": checked.score.parts,
+        "composite_score": check.score.total,
+        "score": check.score.parts,
     }

@@ -1,4 +1,4 @@
-"""`outcrop webhook`."""
+"""The command `outcrop webhook`."""
 
 from typing import Annotated, Any
 from uuid import UUID
@@ -13,7 +13,7 @@ from outcrop.domain.webhook import Delivery, Webhook
 from outcrop.runtime import open_session
 from outcrop.services import accounts, webhooks
 
-webhook = typer.Typer(help="Where an account's events are sent.", no_args_is_help=True)
+webhook = typer.Typer(help="The webhook of an account.", no_args_is_help=True)
 
 
 @webhook.command("set")
@@ -22,16 +22,16 @@ def set_webhook(
     url: Annotated[str, typer.Argument(metavar="URL", help="An https address.")],
     as_json: AsJson = False,
 ) -> None:
-    """Save the address; the secret that deliveries are signed with is made anew and shown once."""
+    """Save the address. A new signing secret is generated and shown once."""
     settings = start()
 
     async def main() -> dict[str, object]:
         async with cli.transaction(settings) as session:
-            there = await accounts.get_account(session.db, slug)
+            account = await accounts.get_account(session.db, slug)
             secret = await webhooks.save_webhook(
-                session.db, session.keys, there, url, by=OPERATOR, now=cli.now()
+                session.db, session.keys, account, url, by=OPERATOR, now=cli.now()
             )
-            saved = await webhooks.get_webhook(session.db, there.id)
+            saved = await webhooks.get_webhook(session.db, account.id)
             return {"url": saved.url if saved else url, "secret": secret}
 
     show(run(main), as_json=as_json)
@@ -39,22 +39,22 @@ def set_webhook(
 
 @webhook.command("show")
 def show_webhook(slug: Slug, as_json: AsJson = False) -> None:
-    """Show the address and how deliveries to it are doing; the secret cannot be shown again."""
+    """Show the address and the state of its deliveries. The secret cannot be shown again."""
     settings = start()
 
     async def main() -> Webhook:
         async with open_session(settings) as session:
-            there = await accounts.get_account(session.db, slug)
-            if (found := await webhooks.get_webhook(session.db, there.id)) is None:
+            account = await accounts.get_account(session.db, slug)
+            if (record := await webhooks.get_webhook(session.db, account.id)) is None:
                 raise NotFoundError("the account has no webhook")
-            return found
+            return record
 
     show(_webhook(run(main)), as_json=as_json)
 
 
 @webhook.command("remove")
 def remove_webhook(slug: Slug, as_json: AsJson = False) -> None:
-    """Remove the address and the secret; events that still wait are dropped."""
+    """Remove the address and the secret; waiting events are dropped."""
     settings = start()
 
     async def main() -> None:
@@ -69,14 +69,14 @@ def remove_webhook(slug: Slug, as_json: AsJson = False) -> None:
 
 @webhook.command("test")
 def send_test(slug: Slug, as_json: AsJson = False) -> None:
-    """Have a worker send a made-up event; `webhook log` tells what became of it."""
+    """Queue a test event; `webhook log` shows the result."""
     settings = start()
 
     async def main() -> Delivery:
         async with cli.transaction(settings) as session:
-            there = await accounts.get_account(session.db, slug)
-            id_ = await webhooks.send_test_event(session.db, there, by=OPERATOR, now=cli.now())
-            return await webhooks.get_delivery(session.db, there.id, id_)
+            account = await accounts.get_account(session.db, slug)
+            id_ = await webhooks.send_test_event(session.db, account, by=OPERATOR, now=cli.now())
+            return await webhooks.get_delivery(session.db, account.id, id_)
 
     show(_delivery(run(main)), as_json=as_json)
 
@@ -84,8 +84,8 @@ def send_test(slug: Slug, as_json: AsJson = False) -> None:
 @webhook.command("log")
 def log(
     slug: Slug,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 50,
-    before: Annotated[str | None, typer.Option(metavar="ID", help="Those before this one.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of deliveries.")] = 50,
+    before: Annotated[str | None, typer.Option(metavar="ID", help="Only deliveries before this one.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List deliveries, newest first."""
@@ -94,31 +94,32 @@ def log(
 
     async def main() -> list[Delivery]:
         async with open_session(settings) as session:
-            there = await accounts.get_account(session.db, slug)
-            return await webhooks.list_deliveries(session.db, there.id, limit=limit, before=last)
+            account = await accounts.get_account(session.db, slug)
+            return await webhooks.list_deliveries(session.db, account.id, limit=limit, before=last)
 
     columns = ["id", "event", "finding", "state", "status", "reason", "ms", "created_at", "sent_at"]
-    show_all([_delivery(one) for one in run(main)], columns, as_json=as_json)
+    show_all([_delivery(delivery) for delivery in run(main)], columns, as_json=as_json)
 
 
 @webhook.command("again")
-def again(slug: Slug, id_: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJson = False) -> None:
-    """Have a worker send an event once more, as a delivery of its own."""
+def redeliver(slug: Slug, id_: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJson = False) -> None:
+    """Queue an event once more, as a new delivery."""
     settings = start()
-    which = _id(id_)
+    delivery_id = _id(id_)
 
     async def main() -> Delivery:
         async with cli.transaction(settings) as session:
-            there = await accounts.get_account(session.db, slug)
-            new = await webhooks.redeliver(session.db, there, which, by=OPERATOR, now=cli.now())
-            return await webhooks.get_delivery(session.db, there.id, new)
+            account = await accounts.get_account(session.db, slug)
+            new = await webhooks.redeliver(session.db, account, delivery_id, by=OPERATOR, now=cli.now())
+            return await webhooks.get_delivery(session.db, account.id, new)
 
     show(_delivery(run(main)), as_json=as_json)
 
 
 def _id(text: str) -> UUID:
+    """Parse the id of a delivery; raise BadInputError if it is not a UUID."""
     if (id_ := parse_id(text)) is None:
-        raise BadInputError(f"{text[:100]!r} is no id of a delivery; `outcrop webhook log` shows them")
+        raise BadInputError(f"{text[:100]!r} is not the id of a delivery; `outcrop webhook log` lists them")
     return id_
 
 

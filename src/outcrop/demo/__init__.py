@@ -1,1 +1,1 @@
-"""The first minute: an example that is made up on the spot, stand-ins for everything outside, and the story that is told with them."""
+"""The demo: an example account, stand-ins for all outside services, and a story that is played with them."""

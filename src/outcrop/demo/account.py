@@ -1,4 +1,4 @@
-"""The example account: made the first time, found again later, with a login and a key that are new every time."""
+"""The example account. It is created on the first start; login and API key are new on every start."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,13 +17,13 @@ from outcrop.services import accounts, exchange, keys, targets, views, webhooks
 SLUG = "demo"
 EMAIL = "demo@acme.example"
 COLLEAGUES = {"sam@acme.example": Role.ADMIN, "jo@acme.example": Role.MEMBER, "kim@acme.example": Role.MEMBER}
-BY = "demo"  # who the audit trail names for what is made up here
+BY = "demo"  # actor in the audit trail
 _VIEWS = {
     "Alive now": "validation=valid",
     "On the web site": "source_type=endpoint",
     "Highest scores": "min_score=80",
 }
-# What is looked at, of which kind, with a credential of its own or not.
+# The targets: address, kind (None: guessed), whether it has its own credential.
 TARGETS: list[tuple[str, TargetKind | None, bool]] = [
     (f"github:{OWNER}", None, True),
     (f"https://{HOST}/gist/{GIST}", None, False),
@@ -33,19 +33,24 @@ TARGETS: list[tuple[str, TargetKind | None, bool]] = [
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class DemoLogin:
+    """Credentials that the demo prints."""
+
     email: str
     password: str = field(repr=False)
     key: str = field(repr=False)
 
 
 async def find_account(session: CommandSession, now: datetime) -> tuple[Account, bool]:
-    """Give the account, and whether it was just made. A database that others use is not touched: stand-ins would answer for theirs."""
-    there = {account.slug: account for account in await accounts.list_accounts(session.db)}
-    account = there.pop(SLUG, None)
-    if there or (account is not None and account.email != EMAIL):
+    """Return the example account, and whether it was just created.
+
+    Refuse a database with other accounts: the stand-ins would answer for their credentials too.
+    """
+    existing = {account.slug: account for account in await accounts.list_accounts(session.db)}
+    account = existing.pop(SLUG, None)
+    if existing or (account is not None and account.email != EMAIL):
         raise OperatorError(
-            "this database has accounts that are not the demo's: let OUTCROP_DATA_DIR name another folder"
+            "this database has other accounts than the demo's; set OUTCROP_DATA_DIR to another folder"
         )
     if account is not None:
         return account, False
@@ -73,8 +78,8 @@ async def find_account(session: CommandSession, now: datetime) -> tuple[Account,
     return account, True
 
 
-async def let_in(session: CommandSession, account: Account, now: datetime) -> Login:
-    """Give a login and a key; those of earlier starts no longer work."""
+async def create_login(session: CommandSession, account: Account, now: datetime) -> DemoLogin:
+    """Return a new login and API key; revoke those of earlier starts."""
     async with session.db.transaction():
         try:
             _, password = await accounts.reset_password(session.db, EMAIL, None, by=BY, now=now)
@@ -88,28 +93,28 @@ async def let_in(session: CommandSession, account: Account, now: datetime) -> Lo
         new = await keys.create_key(
             session.db, account, name=SLUG, expires_at=None, by=BY, member=EMAIL, now=now
         )
-    assert password is not None  # noqa: S101 - none was given, so one was made
-    return Login(EMAIL, password, new.token)
+    assert password is not None  # noqa: S101 - it is generated if none is given
+    return DemoLogin(EMAIL, password, new.token)
 
 
-async def connect(session: CommandSession, account: Account, now: datetime) -> str:
-    """Have events sent to the receiver; give the secret that it verifies them with."""
+async def set_webhook(session: CommandSession, account: Account, now: datetime) -> str:
+    """Save the receiver as the account's webhook; return the signing secret."""
     async with session.db.transaction():
         return await webhooks.save_webhook(session.db, session.keys, account, receiver.URL, by=EMAIL, now=now)
 
 
-async def try_out(session: CommandSession, account: Account, now: datetime) -> None:
-    """Send the receiver a test event."""
+async def send_test_event(session: CommandSession, account: Account, now: datetime) -> None:
+    """Queue a test event for the receiver."""
     async with session.db.transaction():
         await webhooks.send_test_event(session.db, account, by=EMAIL, now=now)
 
 
 async def add_targets(session: CommandSession, account: Account, now: datetime) -> list[Target]:
-    """Add what is not there yet. A new target is due at once; give those that were there and are not."""
-    there = await targets.list_targets(session.db, account)
-    names = {target.spec.name for target in there}
+    """Add the missing targets, which are due at once; return those that existed before."""
+    existing = await targets.list_targets(session.db, account)
+    names = {target.spec.name for target in existing}
     async with session.db.transaction():
-        for text, kind, own in TARGETS:
+        for text, kind, has_credential in TARGETS:
             if text.removesuffix("/") in {name.removesuffix("/") for name in names}:
                 continue
             await targets.add_target(
@@ -122,9 +127,9 @@ async def add_targets(session: CommandSession, account: Account, now: datetime) 
                 include=(),
                 exclude=(),
                 chosen={},
-                credential=Secret(TOKEN, mask_all=True) if own else None,
+                credential=Secret(TOKEN, mask_all=True) if has_credential else None,
                 by=EMAIL,
                 now=now,
                 web_host=HOST,
             )
-    return there
+    return existing

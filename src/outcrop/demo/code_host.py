@@ -1,4 +1,4 @@
-"""A stand-in for a code host: as much of GitHub's REST API as a run asks for, and its repositories over git's own http-backend."""
+"""A stand-in for a code host: the part of GitHub's REST API that a run needs, and git over HTTP."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from outcrop.demo.history import ENVIRONMENT, last_pushed
-from outcrop.demo.repositories import GIST, OWNER, REPOSITORIES, Repository
+from outcrop.demo.repositories import GIST, OWNER, REPOSITORIES, DemoRepository
 
 HOST = "code.acme.example"
 API_URL = f"https://{HOST}/api/v3"
@@ -17,16 +17,17 @@ _API = "/api/v3"
 
 
 class CodeHost:
-    """Serves what stands in a folder: `OWNER/NAME.git`, and `gist/ID.git`."""
+    """Serve the repositories of a folder: `OWNER/NAME.git` and `gist/ID.git`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def place(self, repository: Repository) -> Path:
-        """Give the folder of a repository, or of the gist."""
+    def folder_of(self, repository: DemoRepository) -> Path:
+        """Return the folder of a repository or of the gist."""
         return self._folder / ("gist" if repository.name == GIST else OWNER) / f"{repository.name}.git"
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request to the REST API or to git."""
         if not request.path.startswith(_API):
             return await self._git(request)
         found = await asyncio.to_thread(self._api, request.path.removeprefix(_API))
@@ -34,6 +35,7 @@ class CodeHost:
         return web.Response(status=status, text=json.dumps(body), content_type="application/json")
 
     def _api(self, path: str) -> Any:
+        """Return the JSON value of a path of the REST API; None if there is none."""
         match path.strip("/").split("/"):
             case ["users", login] if login == OWNER:
                 return {"login": OWNER, "id": 1, "type": "Organization"}
@@ -41,7 +43,11 @@ class CodeHost:
                 return [self._repository(number) for number in range(len(REPOSITORIES))]
             case ["repos", login, name] if login == OWNER:
                 return next(
-                    (self._repository(number) for number, one in enumerate(REPOSITORIES) if one.name == name),
+                    (
+                        self._repository(number)
+                        for number, repository in enumerate(REPOSITORIES)
+                        if repository.name == name
+                    ),
                     None,
                 )
             case ["gists", id_] if id_ == GIST:
@@ -55,24 +61,25 @@ class CodeHost:
         return None
 
     def _repository(self, number: int) -> dict[str, Any]:
-        one = REPOSITORIES[number]
+        """Return a repository as the REST API describes it."""
+        repository = REPOSITORIES[number]
         return {
             "id": 1001 + number,
-            "full_name": f"{OWNER}/{one.name}",
-            "clone_url": f"https://{HOST}/{OWNER}/{one.name}.git",
-            "html_url": f"https://{HOST}/{OWNER}/{one.name}",
-            "private": one.visibility != "public",
-            "visibility": one.visibility,
+            "full_name": f"{OWNER}/{repository.name}",
+            "clone_url": f"https://{HOST}/{OWNER}/{repository.name}.git",
+            "html_url": f"https://{HOST}/{OWNER}/{repository.name}",
+            "private": repository.visibility != "public",
+            "visibility": repository.visibility,
             "fork": False,
             "archived": False,
             "has_wiki": False,
             "size": 12,
-            "pushed_at": last_pushed(self.place(one)),
+            "pushed_at": last_pushed(self.folder_of(repository)),
             "default_branch": "main",
         }
 
     async def _git(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Let git itself answer, which reads and writes as a CGI program does."""
+        """Answer a git request with `git http-backend`, which is a CGI program."""
         body = await request.read()
         environment = ENVIRONMENT | {
             "GIT_PROJECT_ROOT": str(self._folder),

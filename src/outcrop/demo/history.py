@@ -1,4 +1,4 @@
-"""Turns the example's commits into bare git repositories, all of one in one go."""
+"""Write the example's commits into bare git repositories."""
 
 import os
 import shutil
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from outcrop.demo.planted import grow
-from outcrop.demo.repositories import Commit, Repository
+from outcrop.demo.planted import fill_template
+from outcrop.demo.repositories import DemoCommit, DemoRepository
 from outcrop.domain.errors import OperatorError
 
 ENVIRONMENT = {
@@ -19,8 +19,8 @@ ENVIRONMENT = {
 }
 
 
-def publish(repository: Repository, folder: Path, now: datetime, *, later: bool) -> None:
-    """Write a repository as the first scans see it, or as it is later."""
+def publish(repository: DemoRepository, folder: Path, now: datetime, *, later: bool) -> None:
+    """Write a repository in its first state, or with its later commits."""
     if not later or repository.rewritten:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -28,12 +28,12 @@ def publish(repository: Repository, folder: Path, now: datetime, *, later: bool)
     elif not repository.later:
         return
     commits = repository.later if later else repository.commits
-    grows = later and not repository.rewritten  # on top of what is there
-    _git(folder, "fast-import", "--quiet", "--force", given=b"".join(_stream(commits, now, grows=grows)))
+    grows = later and not repository.rewritten  # append to the existing history
+    _git(folder, "fast-import", "--quiet", "--force", stdin=b"".join(_stream(commits, now, grows=grows)))
 
 
 def last_pushed(folder: Path) -> str:
-    """Give when a repository last changed."""
+    """Return the time of the newest commit, as git prints it."""
     return _git(
         folder,
         "for-each-ref",
@@ -44,10 +44,12 @@ def last_pushed(folder: Path) -> str:
     ).strip()
 
 
-def _stream(commits: tuple[Commit, ...], now: datetime, *, grows: bool) -> Iterator[bytes]:
+def _stream(commits: tuple[DemoCommit, ...], now: datetime, *, grows: bool) -> Iterator[bytes]:
+    """Yield commits in the format of `git fast-import`; `grows`: the first one continues main."""
     for number, commit in enumerate(commits):
         at = int((now - timedelta(days=commit.days_ago)).timestamp())
-        yield f"commit refs/heads/{commit.branch}\nauthor {commit.author} {at} +0000\ncommitter {commit.author} {at} +0000\n".encode()
+        yield f"commit refs/heads/{commit.branch}\n".encode()
+        yield f"author {commit.author} {at} +0000\ncommitter {commit.author} {at} +0000\n".encode()
         yield _data(commit.message)
         if commit.start:
             yield b"from refs/heads/main\n"
@@ -57,23 +59,25 @@ def _stream(commits: tuple[Commit, ...], now: datetime, *, grows: bool) -> Itera
             if template is None:
                 yield f"D {path}\n".encode()
             else:
-                yield f"M 100644 inline {path}\n".encode() + _data(grow(template))
+                yield f"M 100644 inline {path}\n".encode() + _data(fill_template(template))
 
 
 def _data(text: str) -> bytes:
+    """Return a data command of `git fast-import`."""
     content = text.encode()
     return b"data %d\n%s\n" % (len(content), content)
 
 
-def _git(folder: Path, *arguments: str, given: bytes = b"") -> str:
+def _git(folder: Path, *arguments: str, stdin: bytes = b"") -> str:
+    """Run git in a folder and return its output; raise OperatorError if it fails."""
     try:
         done = subprocess.run(
-            ["git", *arguments], cwd=folder, env=ENVIRONMENT, input=given, capture_output=True, check=True
+            ["git", *arguments], cwd=folder, env=ENVIRONMENT, input=stdin, capture_output=True, check=True
         )
     except FileNotFoundError:
         raise OperatorError("the demo needs git: install it and try again") from None
     except subprocess.CalledProcessError as error:
         raise OperatorError(
-            f"the example cannot be written: git {arguments[0]}: {error.stderr.decode(errors='replace').strip()}"
+            f"cannot write the example: git {arguments[0]}: {error.stderr.decode(errors='replace').strip()}"
         ) from None
     return done.stdout.decode()

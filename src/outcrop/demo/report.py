@@ -1,4 +1,4 @@
-"""What an earlier scanner had found, as a file that is imported: weeks of history, and a code host that nobody reaches any more."""
+"""An imported report of another scanner: weeks of history, on a code host that is down."""
 
 import io
 import json
@@ -15,9 +15,9 @@ ADDRESS = f"https://{GONE}/{REPOSITORY}"
 
 _V, _I, _U = Validation.VALID, Validation.INVALID, Validation.UNVALIDATED
 _A, _R = Status.ACTIVE, Status.RESOLVED
-# First and last seen, days ago; verdict; status; score; path; what it looks like; its name and type.
-# What was last seen more than 30 days ago is turned stale by the service itself.
-_FOUND: list[tuple[float, float, Validation, Status, int, str, str, str, str]] = [
+# First and last seen in days ago; verdict; status; score; path; template of the value; name and type.
+# The service marks findings stale that were last seen more than 30 days ago.
+_FINDINGS: list[tuple[float, float, Validation, Status, int, str, str, str, str]] = [
     (75, 44, _V, _A, 71, "billing/gateway.rb", "rk_live_{{base62 40}}", "Stripe secret or restricted key", "stripe"),
     (75, 44, _I, _A, 15, "billing/mailer.rb", "SG.{{base64url 22}}.{{base64url 42}}a", "SendGrid API key", "sendgrid"),
     (68, 41, _U, _A, 46, "config/database.yml", "{{base62 20}}", "PostgreSQL connection string", "postgres_password"),
@@ -44,14 +44,15 @@ _FOUND: list[tuple[float, float, Validation, Status, int, str, str, str, str]] =
 
 
 def earlier_report(now: datetime) -> BinaryIO:
-    """Write the report in the form that `outcrop import` takes."""
+    """Return the report as JSON Lines for `outcrop import`."""
     return io.BytesIO(
-        b"".join(json.dumps(_line(number, now)).encode() + b"\n" for number in range(len(_FOUND)))
+        b"".join(json.dumps(_line(number, now)).encode() + b"\n" for number in range(len(_FINDINGS)))
     )
 
 
 def _line(number: int, now: datetime) -> dict[str, Any]:
-    first, last, verdict, status, score, path, template, name, secret_type = _FOUND[number]
+    """Return one finding of the report."""
+    first, last, verdict, status, score, path, template, name, secret_type = _FINDINGS[number]
     secret = Secret(expand_template(template, f"demo report {number}"), mask_all="password" in secret_type)
     closed = {
         "resolved_at": (now - timedelta(days=last)).isoformat(),

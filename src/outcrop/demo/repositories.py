@@ -1,4 +1,4 @@
-"""The example's repositories: who committed what and when, with credentials at the tip, in history, on a branch and in a gist."""
+"""The example's repositories, with credentials at the tip, in the history, on a branch and in a gist."""
 
 from dataclasses import dataclass
 
@@ -13,24 +13,26 @@ _JO, _SAM, _KIM = (
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class DemoCommit:
+    """One commit; `changes` maps paths to templates, None removes the file."""
+
     days_ago: float
     author: str
     message: str
-    changes: dict[str, str | None]  # a path → its template; None: removed
+    changes: dict[str, str | None]
     branch: str = "main"
-    start: bool = False  # a branch that begins where main is now
+    start: bool = False  # the commit starts a branch at the tip of main
 
 
 @dataclass(frozen=True, slots=True)
-class Repository:
-    """A repository as the first scans see it, and what has happened before the second ones."""
+class DemoRepository:
+    """A repository: the commits before the first scans, and those before the second scans (`later`)."""
 
     name: str
-    commits: tuple[Commit, ...]
-    later: tuple[Commit, ...] = ()
+    commits: tuple[DemoCommit, ...]
+    later: tuple[DemoCommit, ...] = ()
     visibility: str = "public"
-    rewritten: bool = False  # `later` takes the place of the history
+    rewritten: bool = False  # `later` replaces the whole history
 
 
 _STRIPE = "«stripe_secret_key alive shop|sk_live_{{base62 24}}»"
@@ -56,10 +58,10 @@ SENDGRID_API_KEY = os.environ.get("SENDGRID_API_KEY", "{_SENDGRID}")
 DATABASE_URL = "postgres://shop:«postgres_uri unasked shop|{{{{base62 18}}}}»@db.acme.example:5432/shop"
 """
 
-SHOP = Repository(
+SHOP = DemoRepository(
     "shop",
     (
-        Commit(
+        DemoCommit(
             210,
             _JO,
             "Begin",
@@ -68,7 +70,7 @@ SHOP = Repository(
                 "shop/__init__.py": "",
             },
         ),
-        Commit(
+        DemoCommit(
             205,
             _JO,
             "Settings and payments",
@@ -77,7 +79,7 @@ SHOP = Repository(
                 "shop/payments.py": "import stripe\n\nfrom shop import settings\n\nstripe.api_key = settings.STRIPE_SECRET_KEY\n",
             },
         ),
-        Commit(
+        DemoCommit(
             180,
             _SAM,
             "Deploy from the pipeline",
@@ -88,7 +90,7 @@ SHOP = Repository(
                 ".npmrc": f"//npm.acme.example/:_authToken={_NPM}\n",
             },
         ),
-        Commit(
+        DemoCommit(
             160,
             _KIM,
             "Tell the channel about orders",
@@ -100,7 +102,7 @@ SHOP = Repository(
                 "«slack_webhook alive orders|https://hooks.slack.com/services/T{{BASE36 8}}/B{{BASE36 10}}/{{base62 24}}»\n",
             },
         ),
-        Commit(
+        DemoCommit(
             140,
             _SAM,
             "Old tooling",
@@ -113,8 +115,8 @@ SHOP = Repository(
                 "SECRET_SALT=development\n",
             },
         ),
-        Commit(139, _SAM, "Remove .env", {".env": None}),
-        Commit(
+        DemoCommit(139, _SAM, "Remove .env", {".env": None}),
+        DemoCommit(
             120,
             _JO,
             "A helper that answers questions",
@@ -124,7 +126,7 @@ SHOP = Repository(
                 'client = anthropic.Anthropic(api_key="«anthropic_api_key narrow assistant|sk-ant-api03-{{base62 93}}AA»")\n',
             },
         ),
-        Commit(
+        DemoCommit(
             90,
             _KIM,
             "Refunds",
@@ -132,7 +134,7 @@ SHOP = Repository(
             branch="feature/refunds",
             start=True,
         ),
-        Commit(
+        DemoCommit(
             88,
             _KIM,
             "Try refunds against the test account",
@@ -143,7 +145,7 @@ SHOP = Repository(
             },
             branch="feature/refunds",
         ),
-        Commit(
+        DemoCommit(
             60,
             _SAM,
             "Watch the shop",
@@ -153,7 +155,7 @@ SHOP = Repository(
                 "monitoring/sentry.properties": "defaults.org=acme\nauth.token=«sentry_auth_token alive releases|sntryu_{{hex 64}}»\n",
             },
         ),
-        Commit(
+        DemoCommit(
             41,
             _JO,
             "Tests",
@@ -163,7 +165,7 @@ SHOP = Repository(
                 "tests/fixtures/login.json": '{"user": "test", "password": "«generic_password unasked fixture|Summer-{{base62 10}}»"}\n',
             },
         ),
-        Commit(
+        DemoCommit(
             20,
             _KIM,
             "Search",
@@ -173,7 +175,7 @@ SHOP = Repository(
         ),
     ),
     later=(
-        Commit(
+        DemoCommit(
             0.02,
             _JO,
             "Take the keys out of the settings",
@@ -183,7 +185,7 @@ SHOP = Repository(
                 'SENDGRID_API_KEY = os.environ["SENDGRID_API_KEY"]\nDATABASE_URL = os.environ["DATABASE_URL"]\n'
             },
         ),
-        Commit(
+        DemoCommit(
             0.01,
             _KIM,
             "Hot fix for the export",
@@ -195,13 +197,13 @@ SHOP = Repository(
     ),
 )
 
-INFRASTRUCTURE = Repository(
+INFRASTRUCTURE = DemoRepository(
     "infrastructure",
     (
-        Commit(
+        DemoCommit(
             300, _SAM, "Servers as code", {"README.md": "# infrastructure\n\nMade up for the Outcrop demo.\n"}
         ),
-        Commit(
+        DemoCommit(
             295,
             _SAM,
             "Droplets and names",
@@ -214,7 +216,7 @@ INFRASTRUCTURE = Repository(
                 "amqp_url: amqp://orders:«amqp_uri unasked orders|{{base62 16}}»@mq.acme.example:5672/orders\n",
             },
         ),
-        Commit(
+        DemoCommit(
             240,
             _KIM,
             "Back up at night",
@@ -226,7 +228,7 @@ INFRASTRUCTURE = Repository(
                 "docker/login.sh": "docker login -u acmebuild -p «dockerhub_pat alive images|dckr_pat_{{base64url 27}}»\n",
             },
         ),
-        Commit(
+        DemoCommit(
             150,
             _SAM,
             "CI",
@@ -242,11 +244,11 @@ INFRASTRUCTURE = Repository(
     visibility="private",
 )
 
-MOBILE = Repository(
+MOBILE = DemoRepository(
     "mobile-app",
     (
-        Commit(130, _KIM, "App", {"README.md": "# mobile-app\n\nMade up for the Outcrop demo.\n"}),
-        Commit(
+        DemoCommit(130, _KIM, "App", {"README.md": "# mobile-app\n\nMade up for the Outcrop demo.\n"}),
+        DemoCommit(
             129,
             _KIM,
             "Maps and payments",
@@ -258,7 +260,7 @@ MOBILE = Repository(
                 "fastlane/.env.default": f"SLACK_URL={_SLACK}\n",
             },
         ),
-        Commit(
+        DemoCommit(
             100,
             _JO,
             "Chat bot",
@@ -271,10 +273,10 @@ MOBILE = Repository(
     ),
 )
 
-NOTES = Repository(
+NOTES = DemoRepository(
     GIST,
     (
-        Commit(
+        DemoCommit(
             30,
             _JO,
             "notes",
@@ -287,7 +289,7 @@ NOTES = Repository(
         ),
     ),
     later=(
-        Commit(
+        DemoCommit(
             0.01,
             _JO,
             "notes",
@@ -304,6 +306,7 @@ REPOSITORIES = (SHOP, INFRASTRUCTURE, MOBILE)
 
 
 def templates() -> list[str]:
-    """Give every file that was ever in one of them."""
-    every = [commit for one in (*REPOSITORIES, NOTES) for commit in (*one.commits, *one.later)]
-    return [text for commit in every for text in commit.changes.values() if text]
+    """Return the template of every file in any commit."""
+    repositories = (*REPOSITORIES, NOTES)
+    commits = [commit for repository in repositories for commit in (*repository.commits, *repository.later)]
+    return [text for commit in commits for text in commit.changes.values() if text]

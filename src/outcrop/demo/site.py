@@ -1,9 +1,9 @@
-"""The example's web site: pages, a bundled script with its source map, an endpoint that tells too much, and a page that is broken."""
+"""The example's web site: pages, a script bundle with source map, a leaking endpoint, a broken page."""
 
 import json
 from dataclasses import dataclass
 
-from outcrop.demo.planted import grow
+from outcrop.demo.planted import fill_template
 
 _PAGE = "text/html; charset=utf-8"
 _SCRIPT = "text/javascript; charset=utf-8"
@@ -48,18 +48,18 @@ export const client = new OpenAI({{ apiKey: "{_OPENAI}", dangerouslyAllowBrowser
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class SiteResponse:
     status: int
     media_type: str
     body: str
 
 
-def pages(*, later: bool) -> dict[str, Served]:
-    """Give what the site serves, by path; `later` it has been cleaned up in one place."""
+def pages(*, later: bool) -> dict[str, SiteResponse]:
+    """Return the responses of the site by path; `later`: one credential has been removed."""
     source_map = {
         "version": 3,
         "sources": ["webpack://acme/src/assistant.ts"],
-        "sourcesContent": [grow(_ASSISTANT)],
+        "sourcesContent": [fill_template(_ASSISTANT)],
         "mappings": "AAAA",
     }
     texts = {
@@ -70,12 +70,12 @@ def pages(*, later: bool) -> dict[str, Served]:
         "/api/config.json": ("application/json", _CONFIG_LATER if later else _CONFIG),
         "/robots.txt": ("text/plain", "User-agent: *\nAllow: /\n"),
     }
-    served = {path: Served(200, kind, grow(text)) for path, (kind, text) in texts.items()}
-    served["/assets/app.5d41402a.js.map"] = Served(200, "application/json", json.dumps(source_map))
-    served["/status"] = Served(503, _PAGE, "<!doctype html><p>Back soon.</p>")
+    served = {path: SiteResponse(200, kind, fill_template(text)) for path, (kind, text) in texts.items()}
+    served["/assets/app.5d41402a.js.map"] = SiteResponse(200, "application/json", json.dumps(source_map))
+    served["/status"] = SiteResponse(503, _PAGE, "<!doctype html><p>Back soon.</p>")
     return served
 
 
 def templates() -> list[str]:
-    """Give everything that the site ever serves."""
+    """Return the template of everything that the site serves at any time."""
     return [_INDEX, _SHOPS, _DOCS, _CONFIG, _BUNDLE, _ASSISTANT]

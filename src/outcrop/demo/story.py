@@ -1,4 +1,4 @@
-"""What happens while the service runs: the first scans, a little while later the second ones, and people who triage."""
+"""The demo's story: first scans, changes, second scans, and people who triage findings."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -20,13 +20,13 @@ from outcrop.services import findings, scans, targets, webhooks
 from outcrop.services.pipeline.enqueue import start_run
 
 Show = Callable[[str], None]
-_PATIENCE = 180.0  # seconds for all runs; they take a few
-_SENT_WITHIN = 20.0
-_EVERY = 0.2
-_UNDER_WAY = {DeliveryState.WAITING, DeliveryState.SENDING}
-_AT_ONCE = 200
+_RUNS_TIMEOUT = 180.0  # seconds for all runs, which take a few seconds
+_DELIVERY_TIMEOUT = 20.0
+_POLL_SECONDS = 0.2
+_UNFINISHED = {DeliveryState.WAITING, DeliveryState.SENDING}
+_MAX_LISTED = 200
 
-# Which finding, by where it stands and of what type it is; what somebody does, and with which note.
+# Path and type of a finding, the triage action, the note, and the person.
 TRIAGE: list[tuple[str, str, TriageAction, str | None, str]] = [
     (
         "tools/release.py",
@@ -75,20 +75,23 @@ TRIAGE: list[tuple[str, str, TriageAction, str | None, str]] = [
 ]
 
 
-async def tell_story(
-    session: CommandSession, account: Account, again: Sequence[Target], stand_ins: StandIns, show: Show
+async def play_story(
+    session: CommandSession, account: Account, existing: Sequence[Target], stand_ins: StandIns, show: Show
 ) -> None:
-    """Let everything happen once; `again` are targets of a story that was interrupted, which nothing else starts."""
-    deadline = asyncio.get_running_loop().time() + _PATIENCE
-    every = await targets.list_targets(session.db, account)
-    earlier = {run.id for run in await _runs(session, account)} if again else set()
-    await _start(session, account, again)
+    """Play the whole story once.
+
+    `existing` are the targets of an interrupted story. They are not due, so their runs are started here.
+    """
+    deadline = asyncio.get_running_loop().time() + _RUNS_TIMEOUT
+    all_targets = await targets.list_targets(session.db, account)
+    earlier = {run.id for run in await _runs(session, account)} if existing else set()
+    await _start(session, account, existing)
     show("scan   the schedule starts a run for each target")
-    await _follow(session, account, earlier, len(every), deadline=deadline, show=show)
-    show("change keys are taken out of the shop, the gist and the site; somebody commits another one")
+    await _follow(session, account, earlier, len(all_targets), deadline=deadline, show=show)
+    show("change keys are removed from the shop, the gist and the site; another key is committed")
     await asyncio.to_thread(stand_ins.publish, _now(), later=True)
     earlier = {run.id for run in await _runs(session, account)}
-    reachable = [target for target in every if REPOSITORY not in target.spec.name]
+    reachable = [target for target in all_targets if REPOSITORY not in target.spec.name]
     await _start(session, account, reachable)
     await _follow(session, account, earlier, len(reachable), deadline=deadline, show=show)
     await _triage(session, account)
@@ -96,6 +99,7 @@ async def tell_story(
 
 
 async def _start(session: CommandSession, account: Account, chosen: Sequence[Target]) -> None:
+    """Start a run of each target."""
     async with session.db.transaction():
         for target in chosen:
             await start_run(
@@ -116,50 +120,51 @@ async def _runs(session: CommandSession, account: Account) -> list[ScanRun]:
 async def _follow(
     session: CommandSession, account: Account, earlier: set[UUID], count: int, *, deadline: float, show: Show
 ) -> None:
-    """Wait until so many runs that were not there before have ended."""
-    told: set[UUID] = set()
-    while len(told) < count:
+    """Wait until `count` runs that are not in `earlier` have ended; print each result."""
+    finished: set[UUID] = set()
+    while len(finished) < count:
         for run in await _runs(session, account):
-            if run.id not in earlier | told and run.finished_at is not None:
-                told.add(run.id)
-                show(f"scan   {ended(run)}")
+            if run.id not in earlier | finished and run.finished_at is not None:
+                finished.add(run.id)
+                show(f"scan   {describe_result(run)}")
         if asyncio.get_running_loop().time() > deadline:
-            raise OperatorError(f"the scans of the example have not ended within {_PATIENCE:g} seconds")
-        await asyncio.sleep(_EVERY)
+            raise OperatorError(f"the scans of the example did not end within {_RUNS_TIMEOUT:g} seconds")
+        await asyncio.sleep(_POLL_SECONDS)
 
 
-def ended(run: ScanRun) -> str:
-    """Write in one line how a run ended."""
+def describe_result(run: ScanRun) -> str:
+    """Return the result of a run as one line."""
     if run.status is not ScanStatus.COMPLETED:
-        meant = ", as is meant: its host has been away for weeks" if REPOSITORY in run.target else ""
-        return f"{run.target}: {run.status}{meant}: {(run.error or '').rpartition(': ')[2]}"
-    looked = [f"{run.progress[name]} {name}" for name in ("commits", "pages") if run.progress[name]]
+        expected = " (expected: its host is down)" if REPOSITORY in run.target else ""
+        return f"{run.target}: {run.status}{expected}: {(run.error or '').rpartition(': ')[2]}"
+    amounts = [f"{run.progress[name]} {name}" for name in ("commits", "pages") if run.progress[name]]
     counts = f"{run.findings_new} new, {run.findings_seen} seen, {run.findings_resolved} resolved"
-    return f"{run.target}: {', '.join(looked) or 'unchanged'}: {counts}"
+    return f"{run.target}: {', '.join(amounts) or 'unchanged'}: {counts}"
 
 
 async def _triage(session: CommandSession, account: Account) -> None:
-    page = await findings.list_findings(session.db, account.id, FindingQuery(per_page=_AT_ONCE))
-    for path, secret_type, move, note, by in TRIAGE:
+    """Apply the triage actions of the story."""
+    page = await findings.list_findings(session.db, account.id, FindingQuery(per_page=_MAX_LISTED))
+    for path, secret_type, action, note, by in TRIAGE:
         chosen = [
-            one.id
-            for one in page.items
-            if one.file_path == path and one.pattern_secret_type.startswith(secret_type)
+            finding.id
+            for finding in page.items
+            if finding.file_path == path and finding.pattern_secret_type.startswith(secret_type)
         ]
         async with session.db.transaction():
             await findings.triage(
-                session.db, session.keys, account.id, chosen, move, note=cut_note(note), by=by, now=_now()
+                session.db, session.keys, account.id, chosen, action, note=cut_note(note), by=by, now=_now()
             )
 
 
 async def all_sent(session: CommandSession, account: Account) -> None:
-    """Wait until no event waits any more; one that cannot be sent is told in the portal, and keeps nobody here."""
-    end = asyncio.get_running_loop().time() + _SENT_WITHIN
-    while asyncio.get_running_loop().time() < end:
-        sent = await webhooks.list_deliveries(session.db, account.id, limit=_AT_ONCE)
-        if not any(one.state in _UNDER_WAY for one in sent):
+    """Wait until no event is waiting, for at most _DELIVERY_TIMEOUT seconds."""
+    deadline = asyncio.get_running_loop().time() + _DELIVERY_TIMEOUT
+    while asyncio.get_running_loop().time() < deadline:
+        deliveries = await webhooks.list_deliveries(session.db, account.id, limit=_MAX_LISTED)
+        if not any(delivery.state in _UNFINISHED for delivery in deliveries):
             return
-        await asyncio.sleep(_EVERY)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def total(session: CommandSession, account: Account) -> int:
