@@ -183,7 +183,7 @@ def test_page_limit_is_told(pipeline, account):
     with served(pipeline, account, routes) as runs:
         run = runs.scan(site_spec(pages=6))
     assert len(runs.findings) == 5
-    assert whys(run) == ["more than 6 pages: at least 15 were not looked at"]
+    assert whys(run) == ["more than 6 pages: at least 15 were skipped"]
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
@@ -223,7 +223,7 @@ def test_robots_are_honoured_unless_chosen_otherwise(pipeline, account):
     routes["/robots.txt"] = text("User-agent: *\nDisallow: /shut\n")
     with served(pipeline, account, routes) as runs:
         run = runs.scan()
-        assert (runs.paths, whys(run, "/shut")) == (["/open"], ["robots.txt forbids it"])
+        assert (runs.paths, whys(run, "/shut")) == (["/open"], ["disallowed by robots.txt"])
         assert "/shut" not in runs.host.paths()
         runs.scan(site_spec(robots=False))
         assert runs.paths == ["/open", "/shut"]

@@ -227,7 +227,7 @@ SAYS_NOTHING: dict[str, Route] = {
 
 @pytest.mark.parametrize("is_linked", [True, False], ids=["linked", "unlinked"])
 def test_answer_that_says_nothing_resolves_nothing(pipeline, account, monkeypatch, is_linked):
-    monkeypatch.setattr("outcrop.sources.web.polite_client._SECONDS", 0.3)
+    monkeypatch.setattr("outcrop.sources.web.polite_client._REQUEST_SECONDS", 0.3)
     routes = {"/": linked(*SAYS_NOTHING)} | {path: linked(value=token(path)) for path in SAYS_NOTHING}
     with served(pipeline, account, routes) as runs:
         runs.scan()
@@ -278,18 +278,18 @@ def test_page_beyond_the_limit_stays(site):
     }
     run = site.scan(site_spec(pages=3))
     assert (site.finding["status"], site.finding["seen_count"]) == ("active", 2)
-    assert whys(run) == ["more than 3 pages: at least 4 were not looked at"]
+    assert whys(run) == ["more than 3 pages: at least 4 were skipped"]
 
 
 def test_page_that_was_cut_resolves_nothing(site, monkeypatch):
     of = CrawlOptions.from_target
     monkeypatch.setattr(
-        CrawlOptions, "from_target", lambda *arguments: replace(of(*arguments), most_bytes=2_000)
+        CrawlOptions, "from_target", lambda *arguments: replace(of(*arguments), max_bytes=2_000)
     )
     site.host.routes["/p"] = page("x" * 5_000 + token("p"))
     run = site.scan()
     assert site.finding["status"] == "active"
-    assert whys(run, "/p") == ["is larger than 2000 bytes: only its beginning was looked at"]
+    assert whys(run, "/p") == ["larger than 2000 bytes: only the beginning was scanned"]
 
 
 def test_what_a_person_closed_stays_closed(pipeline, site):

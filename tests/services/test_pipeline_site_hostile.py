@@ -76,7 +76,7 @@ def drips(handler: Any) -> Reply | None:
 
 
 def test_slow_answers_are_gaps(pipeline, account, monkeypatch):
-    monkeypatch.setattr("outcrop.sources.web.polite_client._SECONDS", 0.3)
+    monkeypatch.setattr("outcrop.sources.web.polite_client._REQUEST_SECONDS", 0.3)
     with served(
         pipeline, account, {"/": linked("/slow", "/ok"), "/slow": drips, "/ok": text(token("ok"))}
     ) as runs:
@@ -91,11 +91,11 @@ def test_site_that_takes_too_long_ends_with_what_was_found(pipeline, account, mo
     ) as runs:
         run = runs.scan()
     assert (run.status, runs.paths) == ("completed", ["/ok"])
-    assert whys(run) == ["0.6 seconds are over: 1 known addresses were not looked at"]
+    assert whys(run) == ["time limit of 0.6 seconds: 1 known addresses were skipped"]
 
 
 def test_huge_answers_and_bombs_are_read_as_far_as_the_limit(pipeline, account, monkeypatch):
-    with_limits(monkeypatch, most_bytes=1 << 20)
+    with_limits(monkeypatch, max_bytes=1 << 20)
     bomb = gzip.compress(f"key = {token('bomb')}\n".encode() + bytes(100 << 20), 1)
     routes = {
         "/": linked("/huge", "/bomb"),
@@ -106,7 +106,7 @@ def test_huge_answers_and_bombs_are_read_as_far_as_the_limit(pipeline, account, 
         run = runs.scan()
     assert runs.paths == ["/bomb", "/huge"]
     assert {*whys(run, "/huge"), *whys(run, "/bomb")} == {
-        "is larger than 1048576 bytes: only its beginning was looked at"
+        "larger than 1048576 bytes: only the beginning was scanned"
     }
     assert run.progress["bytes"] < 3 << 20
 
@@ -323,7 +323,7 @@ def test_finding_whose_name_leads_inside_now_is_not_judged(pipeline, account, co
     assert (runs.finding["status"], run.status, connected) == ("active", "failed", [])
     assert (
         run.error
-        == "robots.txt cannot be read (site.example: resolves to 10.0.0.7, which is not a public address), so that nothing may be fetched"
+        == "robots.txt cannot be read (site.example: resolves to 10.0.0.7, which is not a public address), so nothing may be fetched"
     )
 
 
@@ -433,7 +433,7 @@ def test_run_that_was_stopped_in_a_git_folder_leaves_no_files(pipeline, account)
         runs.wait(runs.look(run_id, source))
     run = pipeline.told(account, run_id)
     assert (run.status, runs.findings) == ("completed", [])
-    assert "the git folder serves no object that can be read" in whys(run, "/.git/HEAD")
+    assert "the git folder serves no readable object" in whys(run, "/.git/HEAD")
 
 
 def test_git_folder_of_a_liar_is_a_gap(pipeline, account):

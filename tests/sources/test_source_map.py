@@ -8,11 +8,11 @@ import pytest
 
 from outcrop.sources.web.source_map import (
     SourceMapError,
-    inline_map,
+    decode_inline,
+    find_reference,
     is_inline,
-    originals,
-    plain_name,
-    reference,
+    original_files,
+    original_path,
 )
 
 MAP = {
@@ -25,7 +25,7 @@ RAW = json.dumps(MAP).encode()
 
 
 def given(raw: bytes) -> list[tuple[str, bytes]]:
-    return [(one.name, one.content) for one in originals(raw)]
+    return [(one.name, one.content) for one in original_files(raw)]
 
 
 @pytest.mark.parametrize(
@@ -44,16 +44,16 @@ def given(raw: bytes) -> list[tuple[str, bytes]]:
     ],
 )
 def test_the_last_comment_names_the_map(script, named):
-    assert reference(script, {}) == named
+    assert find_reference(script, {}) == named
 
 
 def test_a_mention_in_code_after_the_comment_does_not_hide_it():
-    assert reference(b"//# sourceMappingURL=a.map\nvar x='sourceMappingURL=';", {}) == b"a.map"
+    assert find_reference(b"//# sourceMappingURL=a.map\nvar x='sourceMappingURL=';", {}) == b"a.map"
 
 
 @pytest.mark.parametrize("header", ["SourceMap", "X-SourceMap"])
 def test_a_header_wins(header):
-    assert reference(b"//# sourceMappingURL=a.map", {header: "/maps/b.map"}) == b"/maps/b.map"
+    assert find_reference(b"//# sourceMappingURL=a.map", {header: "/maps/b.map"}) == b"/maps/b.map"
 
 
 @pytest.mark.parametrize(
@@ -66,16 +66,16 @@ def test_a_header_wins(header):
     ],
 )
 def test_an_inline_map_is_decoded(address):
-    named = reference(b"a()\n//# sourceMappingURL=" + address, {})
+    named = find_reference(b"a()\n//# sourceMappingURL=" + address, {})
     assert named == address
     assert is_inline(named)
-    assert given(inline_map(named)) == [("src/a.ts", "const key = 'é'\n".encode())]
+    assert given(decode_inline(named)) == [("src/a.ts", "const key = 'é'\n".encode())]
 
 
 @pytest.mark.parametrize("address", [b"data:nothing", b"data:application/json;base64,A"])
 def test_a_broken_inline_map_is_an_error(address):
     with pytest.raises(SourceMapError):
-        list(originals(inline_map(address)))
+        list(original_files(decode_inline(address)))
 
 
 def test_the_guard_before_a_map_is_no_part_of_it():
@@ -98,7 +98,7 @@ def test_files_without_content_are_left_out_and_without_a_name_are_not():
 )
 def test_what_is_no_map_is_an_error(raw):
     with pytest.raises(SourceMapError):
-        list(originals(raw))
+        list(original_files(raw))
 
 
 @pytest.mark.parametrize(
@@ -137,4 +137,4 @@ def test_half_a_surrogate_pair_does_not_hide_the_rest():
     ],
 )
 def test_names_are_made_plain(name, root, plain):
-    assert plain_name(name, root) == plain
+    assert original_path(name, root) == plain

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outcrop.sources.web.urls import is_same_site, normalise_url, redact_url, stable_path
+from outcrop.sources.web.asset_names import stable_path
+from outcrop.sources.web.urls import is_same_site, normalise_url, redact_url
 
 HOME = "https://h.example/"
 
@@ -56,7 +57,7 @@ def test_an_address_is_told_without_what_may_be_secret():
         redact_url("https://me:hunter2@h.example/a?token=abc&page=2&eyJhbGciOi#x")
         == "https://h.example/a?token&page"
     )
-    assert redact_url("http://[broken") == "an address that cannot be read"
+    assert redact_url("http://[broken") == "a malformed URL"
 
 
 @pytest.mark.parametrize(

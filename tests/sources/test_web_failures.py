@@ -17,7 +17,7 @@ from tests.support.web_host import START, WebHost, moved, page, script, text, vi
 @pytest.mark.parametrize("status", [401, 403, 404, 500, 502])
 def test_a_start_that_cannot_be_read_is_a_gap_and_nothing_else_is_fetched(status):
     with web_host({"/": text("secret", status=status)}) as host:
-        found = visit(host, leak_places=True)
+        found = visit(host, leak_paths=True)
         assert host.paths() == ["/"]
     assert (found.resources, found.gaps) == ([], [(START, f"answered {status}")])
 
@@ -51,7 +51,7 @@ def test_dead_links_are_no_gaps_but_dead_scripts_and_errors_are():
 def test_challenge_pages_are_gaps(answer):
     with web_host({"/": page("<a href=/a>"), "/a": answer}) as host:
         found = visit(host)
-    assert (found.paths, found.why("/a")) == (["/"], "answered with a challenge page")
+    assert (found.paths, found.why("/a")) == (["/"], "answered with a bot challenge page")
 
 
 def test_redirects_within_the_site_are_followed_and_others_told():
@@ -95,7 +95,7 @@ def test_endless_pages_end_at_the_limit():
     routes = {"/": page("<a href=/day/1>")}
     with web_host(routes, fallback=lambda h: script() if h.path.endswith(".js") else calendar(h)) as host:
         host.routes["/sitemap.xml"] = text("", status=404)
-        found = visit(host, depth=1_000, most_pages=20)
+        found = visit(host, depth=1_000, max_pages=20)
         assert len([path for path in host.paths() if path.startswith("/day/")]) == 19
     assert len(found.resources) <= 40
     assert any("more than 20 pages" in why for _, why in found.gaps)
@@ -109,17 +109,17 @@ def test_scripts_have_a_limit_of_their_own():
         },
         fallback=script(),
     ) as host:
-        found = visit(host, most_pages=5, depth=1)
+        found = visit(host, max_pages=5, depth=1)
     assert len([r for r in found.resources if r.source_type is SourceType.JS_BUNDLE]) == 5
     assert "/p" in found.paths
-    assert found.gaps == [(START, "more than 5 scripts and source maps: at least 4 were not looked at")]
+    assert found.gaps == [(START, "more than 5 scripts and source maps: at least 4 were skipped")]
 
 
 def test_a_large_answer_is_read_as_far_as_allowed():
     with web_host({"/": page("x" * 5_000)}) as host:
-        found = visit(host, most_bytes=1_000)
+        found = visit(host, max_bytes=1_000)
     assert len(found.of("/").body) == 1_000
-    assert found.gaps == [(START, "is larger than 1000 bytes: only its beginning was looked at")]
+    assert found.gaps == [(START, "larger than 1000 bytes: only the beginning was scanned")]
 
 
 def trickle(handler: Any) -> None:
@@ -139,20 +139,20 @@ def test_the_whole_crawl_has_an_end():
         found = visit(host, seconds=2.0)
         assert time.monotonic() - began < 4
     assert found.paths == ["/", "/quick"]
-    assert found.gaps == [(START, "2 seconds are over: 1 known addresses were not looked at")]
+    assert found.gaps == [(START, "time limit of 2 seconds: 1 known addresses were skipped")]
 
 
 def test_a_start_that_takes_too_long_is_a_gap():
     with web_host({"/": trickle}) as host:
-        assert visit(host, seconds=0.3).gaps == [(START, "no whole answer within 0.3 seconds")]
+        assert visit(host, seconds=0.3).gaps == [(START, "no complete response within 0.3 seconds")]
 
 
 def test_a_crawl_that_runs_out_of_time_says_so_once():
     routes = {"/": page("".join(f"<a href=/{n}>" for n in range(40)))}
     with web_host(routes, fallback=page()) as host:
-        found = visit(host, seconds=0.5, pause=0.1, at_once=1)
+        found = visit(host, seconds=0.5, pause=0.1, concurrency=1)
     assert len(found.gaps) == 1
-    assert "seconds are over" in found.gaps[0][1]
+    assert "time limit of" in found.gaps[0][1]
 
 
 def broken(handler: Any) -> None:
@@ -206,7 +206,7 @@ def test_a_bomb_is_cut():
             "/a": (200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, bomb),
         }
     ) as host:
-        found = visit(host, most_bytes=1_000_000)
+        found = visit(host, max_bytes=1_000_000)
     assert len(found.of("/a").body) == 1_000_000
     assert "larger" in (found.why("/a") or "")
 
@@ -242,7 +242,7 @@ def test_a_start_that_is_no_address_is_a_gap(start):
     with web_host({}) as host:
         found = visit(host, start)
         assert host.requests == []
-    assert [why for _, why in found.gaps] == ["is not an http address"]
+    assert [why for _, why in found.gaps] == ["not an http or https URL"]
 
 
 def test_ending_early_ends_all_requests():
@@ -263,7 +263,7 @@ def test_memory_does_not_grow_with_the_site():
 
     async def run(host: WebHost) -> int:
         async with open_http(host.egress) as http:
-            async for _ in crawl(http, CrawlOptions(START, at_once=2), lambda *_: None):
+            async for _ in crawl(http, CrawlOptions(START, concurrency=2), lambda *_: None):
                 await asyncio.sleep(0)
         return tracemalloc.get_traced_memory()[1]
 

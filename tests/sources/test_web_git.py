@@ -12,7 +12,7 @@ from outcrop.net.http import open_http
 from outcrop.sources.git import command
 from outcrop.sources.git.repository import Repository
 from outcrop.sources.web.git_folder import GitFolderLimits, fetch_repository
-from outcrop.sources.web.git_objects import index_ids, unpack
+from outcrop.sources.web.git_objects import index_ids, inflate_object
 from tests.sources.conftest import Repo
 from tests.support.web_host import WebHost, page, text, web_host
 
@@ -160,7 +160,7 @@ def test_a_shallow_clone_says_so(filled, tmp_path):
     with web_host({}, fallback=Served(tmp_path / "shallow")) as host:
         found = fetch(host, tmp_path / "work")
     assert contents(found) == {b"second\n", b"b\n"}
-    assert "the clone is shallow: older history is not there" in found.gaps
+    assert "the clone is shallow: older history is missing" in found.gaps
     assert command.run(found.folder, "rev-list", "--all")[1].count(b"\n") == 1
 
 
@@ -198,7 +198,7 @@ def test_a_head_without_anything_behind_it(tmp_path):
     with web_host({"/.git/HEAD": text("ref: refs/heads/main\n")}) as host:
         found = fetch(host, tmp_path / "work")
     assert (found.refs, found.head) == ({}, None)
-    assert found.gaps == ["the git folder serves no object that can be read"]
+    assert found.gaps == ["the git folder serves no readable object"]
 
 
 def test_limits_are_kept_and_told(filled, tmp_path):
@@ -208,19 +208,19 @@ def test_limits_are_kept_and_told(filled, tmp_path):
         assert sum("/objects/" in asked.path and "info" not in asked.path for asked in host.requests) == 3
         assert (
             "more than 600 bytes: the rest was not fetched"
-            in fetch(host, tmp_path / "small", GitFolderLimits(size=600)).gaps
+            in fetch(host, tmp_path / "small", GitFolderLimits(total_bytes=600)).gaps
         )
         for name, seconds in (("short", 0.01), ("none", 0.0)):
-            found = fetch(host, tmp_path / name, GitFolderLimits(seconds=seconds, at_once=1))
-            assert any("seconds are over" in gap for gap in found.gaps)
+            found = fetch(host, tmp_path / name, GitFolderLimits(seconds=seconds, concurrency=1))
+            assert any("time limit of" in gap for gap in found.gaps)
 
 
 def test_a_bomb_is_not_unpacked():
-    assert unpack(zlib.compress(b"blob 100000000\0" + b"a" * 100_000_000), 1_000_000) is None
-    assert unpack(zlib.compress(b"blob 3\0abc"), 1_000) == b"blob 3\0abc"
-    assert unpack(zlib.compress(b"blob 4\0abc"), 1_000) is None
-    assert unpack(zlib.compress(b"blob 3\0abc")[:-2], 1_000) is None
-    assert unpack(b"junk", 1_000) is None
+    assert inflate_object(zlib.compress(b"blob 100000000\0" + b"a" * 100_000_000), 1_000_000) is None
+    assert inflate_object(zlib.compress(b"blob 3\0abc"), 1_000) == b"blob 3\0abc"
+    assert inflate_object(zlib.compress(b"blob 4\0abc"), 1_000) is None
+    assert inflate_object(zlib.compress(b"blob 3\0abc")[:-2], 1_000) is None
+    assert inflate_object(b"junk", 1_000) is None
 
 
 @pytest.mark.parametrize("version", ["2", "3", "4"])

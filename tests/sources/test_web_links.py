@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outcrop.sources.web.content_types import looks_like_html
-from outcrop.sources.web.link import LinkKind
 from outcrop.sources.web.links import html_links, json_links, sitemap_links, xml_links
 from outcrop.sources.web.scripts import script_links
+from outcrop.sources.web.urls import WebLinkKind
 
 HOME = "https://h.example/"
 
 
-def html(body: str, url: str = HOME) -> dict[str, LinkKind]:
+def html(body: str, url: str = HOME) -> dict[str, WebLinkKind]:
     return {link.url.removeprefix("https://h.example"): link.kind for link in html_links(body.encode(), url)}
 
 
@@ -30,17 +30,17 @@ def test_a_page_names_pages_scripts_and_what_it_loads():
         <link rel=preload as=script href=/three.js> <link rel=preload as=font href=/f.woff2> <img src=/i.png> <a href=/photo.JPG>
         <noscript><a href=/noscript></a></noscript> <template><a href=/template></a></template> <svg><a xlink:href=/svg></a></svg>
     """)
-    assert {url for url, kind in found.items() if kind is LinkKind.SCRIPT} == {
+    assert {url for url, kind in found.items() if kind is WebLinkKind.SCRIPT} == {
         "/one.js",
         "/two.mjs",
         "/three.js",
     }
-    assert {url for url, kind in found.items() if kind is LinkKind.PART} == {
+    assert {url for url, kind in found.items() if kind is WebLinkKind.EMBEDDED} == {
         "/frame",
         "/refresh",
         "/site.webmanifest",
     }
-    assert {url for url, kind in found.items() if kind is LinkKind.PAGE} == {
+    assert {url for url, kind in found.items() if kind is WebLinkKind.PAGE} == {
         "/a", "/b?x=1&y=2", "/find", "/next", "/canonical", "/noscript", "/template", "/svg",
     }  # fmt: skip
 
@@ -73,7 +73,7 @@ def test_an_import_map_names_scripts():
     found = html(
         '<script type=importmap>{"imports":{"a":"/a.mjs","b/":"/b/"},"scopes":{"/s/":{"c":"https://cdn.example/c"}}}</script>'
     )
-    assert found == {"/a.mjs": LinkKind.SCRIPT, "https://cdn.example/c": LinkKind.SCRIPT}
+    assert found == {"/a.mjs": WebLinkKind.SCRIPT, "https://cdn.example/c": WebLinkKind.SCRIPT}
     assert html("<script type=importmap>{broken</script>") == {}
 
 
@@ -111,7 +111,7 @@ def test_a_hostile_page_is_read_in_linear_time(piece):
 def test_a_web_app_manifest_names_pages_and_its_worker():
     body = b'{"start_url":"/?pwa=1","shortcuts":[{"url":"new"},{}],"serviceworker":{"src":"sw.js"},"icons":[{"src":"i.png"}]}'
     assert {(link.url.removeprefix(HOME), link.kind) for link in json_links(body, HOME + "m/site.webmanifest")} == {
-        ("?pwa=1", LinkKind.PAGE), ("m/new", LinkKind.PAGE), ("m/sw.js", LinkKind.SCRIPT),
+        ("?pwa=1", WebLinkKind.PAGE), ("m/new", WebLinkKind.PAGE), ("m/sw.js", WebLinkKind.SCRIPT),
     }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ def test_robots_txt_is_kept_and_told():
     ) as host:
         found = visit(host)
         assert "/private/b?token=s3cret" not in host.paths()
-        assert found.gaps == [("http://site.example/private/b?token", "robots.txt forbids it")]
+        assert found.gaps == [("http://site.example/private/b?token", "disallowed by robots.txt")]
         assert visit(host, robots=False).gaps == []
         assert "/private/b?token=s3cret" in host.paths()
 
@@ -32,7 +32,7 @@ def test_what_robots_txt_forbids_does_not_count_as_a_page():
         "/robots.txt": text("User-agent: *\nDisallow: /no/\n"),
     }
     with web_host(routes) as host:
-        assert visit(host, most_pages=2, at_once=1).paths == ["/", "/yes"]
+        assert visit(host, max_pages=2, concurrency=1).paths == ["/", "/yes"]
 
 
 @pytest.mark.parametrize(("status", "read"), [(404, True), (401, True), (500, False), (503, False)])
@@ -41,7 +41,7 @@ def test_robots_txt_that_cannot_be_read(status, read):
         found = visit(host)
     assert bool(found.resources) is read
     assert read or found.gaps == [
-        (START, f"robots.txt cannot be read (answered {status}), so that nothing may be fetched")
+        (START, f"robots.txt cannot be read (answered {status}), so nothing may be fetched")
     ]
 
 
@@ -81,7 +81,7 @@ def test_no_more_requests_at_once_than_asked_for():
         f"/{n}": slow for n in range(12)
     }
     with web_host(routes) as host:
-        visit(host, at_once=3)
+        visit(host, concurrency=3)
         assert 1 < host.most_at_once <= 3
 
 

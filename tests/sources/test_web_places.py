@@ -11,7 +11,8 @@ import pytest
 
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
-from outcrop.sources.web.crawl import CrawlOptions, RefetchResult, refetch, refetch_client
+from outcrop.sources.web.crawl import CrawlOptions
+from outcrop.sources.web.refetch import RefetchResult, refetch, refetch_client
 from tests.support.web_host import WebHost, moved, page, script, text, visit, web_host
 
 # Places
@@ -25,7 +26,7 @@ def test_files_that_were_left_are_found():
         "/config.json": text("{}", "application/json"),
     }
     with web_host(routes) as host:
-        found = visit(host, leak_places=True)
+        found = visit(host, leak_paths=True)
         assert found.paths == ["/", "/.env", "/.git/HEAD", "/config.json"]
         assert found.gaps == []
         assert visit(host).paths == ["/"]
@@ -47,7 +48,7 @@ def test_files_that_were_left_are_found():
 )
 def test_a_site_that_answers_everything_has_no_files_left(everything: Callable[..., Any]):
     with web_host({"/": page("home"), "/sitemap.xml": text("", status=404)}, fallback=everything) as host:
-        found = visit(host, leak_places=True)
+        found = visit(host, leak_paths=True)
     assert (found.paths, found.gaps) == (["/"], [])
 
 
@@ -55,7 +56,7 @@ def test_a_page_is_no_file_whatever_its_name():
     with web_host(
         {"/": page(), "/config.json": page("<p>log in"), "/.env": text("<!-- x --><!doctype html>log in")}
     ) as host:
-        assert visit(host, leak_places=True).paths == ["/"]
+        assert visit(host, leak_paths=True).paths == ["/"]
 
 
 def test_a_file_is_told_from_the_answer_for_everything():
@@ -63,7 +64,7 @@ def test_a_file_is_told_from_the_answer_for_everything():
         {"/": page(), "/.env": text("KEY=" + "v" * 200), "/sitemap.xml": text("", status=404)},
         fallback=text("nothing here"),
     ) as host:
-        assert visit(host, leak_places=True).paths == ["/", "/.env"]
+        assert visit(host, leak_paths=True).paths == ["/", "/.env"]
 
 
 def test_maps_that_no_script_names_are_tried_with_the_places():
@@ -72,7 +73,7 @@ def test_maps_that_no_script_names_are_tried_with_the_places():
         {"/": page("<script src='/a.js?v=1'></script>"), "/a.js?v=1": script("a()"), "/a.js.map": text(kept)}
     ) as host:
         assert "src/a.ts" not in visit(host).paths
-        assert "src/a.ts" in visit(host, leak_places=True).paths
+        assert "src/a.ts" in visit(host, leak_paths=True).paths
 
 
 # Looking again
@@ -107,8 +108,8 @@ def test_looking_again_gives_what_stands_there_now():
         assert "X-Key" not in host.requests[-1].headers
         assert look(host, "/none").status == 404
         assert look(host, "/moved").status == 302
-        assert look(host, "/challenge") == RefetchResult(failed="answered with a challenge page")
-        assert look(host, "/a.js", Egress()).failed
+        assert look(host, "/challenge") == RefetchResult(error="answered with a bot challenge page")
+        assert look(host, "/a.js", Egress()).error
         assert look(host, "/a.js", Egress()).status is None
 
 

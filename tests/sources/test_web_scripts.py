@@ -20,7 +20,7 @@ def sure(body: str, at: str = "/app/index.js") -> list[str]:
     return [
         link.url.removeprefix("https://h.example")
         for link in script_links(body.encode(), HOME[:-1] + at, HOME)
-        if link.sure
+        if link.expected
     ]
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
-from outcrop.sources.web.crawl import CrawlOptions, Resource, crawl
+from outcrop.sources.web.crawl import CrawlOptions, crawl
+from outcrop.sources.web.response_reader import Resource
 from tests.support.tls import certificate
 
 Reply = tuple[int, Mapping[str, str], bytes]

@@ -34,8 +34,10 @@ from outcrop.services.pipeline.record import (
 from outcrop.sources.isolated.repository_job import RepositoryJob
 from outcrop.sources.located import LocatedHit, hits_at_path, printable_path
 from outcrop.sources.resolve_target import ScanSource
-from outcrop.sources.web.crawl import CrawlOptions, RefetchResult, Resource, crawl, refetch, refetch_client
+from outcrop.sources.web.crawl import CrawlOptions, crawl
 from outcrop.sources.web.git_folder import fetch_repository
+from outcrop.sources.web.refetch import RefetchResult, refetch, refetch_client
+from outcrop.sources.web.response_reader import Resource
 from outcrop.sources.workspace import work_folder
 from outcrop.store.runs import scans, sources
 from outcrop.store.runs.sources import StoredFinding
@@ -269,7 +271,7 @@ async def _is_served(
     context: RunContext, key: SourceKey, stored: StoredFinding, response: RefetchResult
 ) -> bool | None:
     """Whether the finding's URL still serves its credential; None if the response does not show it."""
-    if response.failed:
+    if response.error:
         return None
     if response.status in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
         return False

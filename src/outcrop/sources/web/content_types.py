@@ -1,4 +1,4 @@
-"""What an answer is: in which letters it is written, whether it is a page, and whether it is only somebody's question if we are human."""
+"""Classify responses by content type, convert their text to UTF-8, and recognise bot challenge pages."""
 
 import codecs
 import re
@@ -6,61 +6,30 @@ from collections.abc import Mapping
 
 from outcrop.net.http import HttpResponse
 
-_HEAD = 1_024  # where a page must say in which letters it is written
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
-_META = re.compile(rb"<meta\s[^>]{0,256}?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
-_XML = re.compile(rb"^\s*<\?xml\s[^>]{0,128}?encoding\s*=\s*[\"']([\w.:-]+)")
-_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-# The encodings that browsers know, and no other: some of Python's unpack, or run for minutes.
-_KNOWN = re.compile(
-    r"windows-125[0-8]|windows-874|iso-8859-(?:[2-8]|1[03-6])|koi8-[ru]|ibm866|euc-jp|iso-2022-jp|utf-16(?:le|be)?"
-)
-_AS_BROWSERS_READ = {
-    "iso-8859-1": "cp1252", "latin1": "cp1252", "latin-1": "cp1252", "us-ascii": "cp1252", "ascii": "cp1252", "iso-8859-9": "cp1254",
-    "iso-8859-11": "cp874", "shift_jis": "cp932", "shift-jis": "cp932", "sjis": "cp932", "x-sjis": "cp932", "windows-31j": "cp932",
-    "gb2312": "gb18030", "gbk": "gb18030", "gb18030": "gb18030", "x-gbk": "gb18030", "big5": "big5hkscs", "big5-hkscs": "big5hkscs",
-    "euc-kr": "cp949", "ks_c_5601-1987": "cp949", "macintosh": "mac_roman", "x-mac-cyrillic": "mac_cyrillic", "utf-16": "utf-16-le",
-    "x-cp1251": "cp1251", "cp1251": "cp1251", "cp1252": "cp1252", "x-cp1252": "cp1252", "windows-874": "cp874",
-}  # fmt: skip
+# --- Content types
 
 _HTML_TYPES = {"text/html", "application/xhtml+xml"}
 _SCRIPT_TYPES = re.compile(r"(?:text|application)/(?:x-)?(?:java|ecma|live)script|text/jscript")
-# What was read is not read again in another way: pages of nothing but comments would never end.
-_PAGE_BEGINS = re.compile(
-    rb"(?:\xef\xbb\xbf)?\s*+(?:(?><!--.{0,2048}?-->)\s*+|<\?xml[^>]{0,256}+>\s*+)*+<(?:!doctype\s+html|html|head|body)\b",
-    re.IGNORECASE | re.DOTALL,
-)
-_UNREADABLE = re.compile(
+_SKIPPED_TYPES = re.compile(
     r"(?:image|font|audio|video)/|text/css$|application/(?:x-)?font|application/vnd\.ms-fontobject"
 )
-
-_CHALLENGE_HEAD = 64 << 10
-_CHALLENGE_TITLE = re.compile(
-    rb"<title[^>]{0,64}>\s*(?:just a moment\.\.\.|attention required! \| cloudflare|checking your browser"
-    rb"|please wait\.{0,3}\s*\|\s*cloudflare|ddos-guard|one moment, please|access to this page has been denied"
-    rb"|human verification|verify you are human|pardon our interruption"
-    rb"|security checkpoint|vercel security checkpoint|you are being redirected\.\.\.|bot verification|please verify you are a human)",
-    re.IGNORECASE,
+_HTML_HEAD_BYTES = 4_096  # comments and an XML declaration may precede the first tag
+# Atomic groups never backtrack: a page of nothing but comments would otherwise take forever.
+_HTML_BEGINNING = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*+(?:(?><!--.{0,2048}?-->)\s*+|<\?xml[^>]{0,256}+>\s*+)*+"
+    rb"<(?:!doctype\s+html|html|head|body)\b",
+    re.IGNORECASE | re.DOTALL,
 )
-_CHALLENGE_PARTS = re.compile(
-    rb"window\._cf_chl_opt|/_Incapsula_Resource\?|captcha-delivery\.com/c\.js|px-captcha|/\.well-known/sgcaptcha/|aws-waf-token|_pxAppId"
-)
-_BLOCKING = {
-    202,
-    401,
-    403,
-    405,
-    429,
-    503,
-}  # with these a part of a challenge is the answer itself; on a page it may be a form's
 
 
 def is_html(media_type: str, body: bytes) -> bool:
+    """Whether a response is HTML: by its type, or by its body if it has no type or is plain text."""
     return media_type in _HTML_TYPES or (media_type in {"", "text/plain"} and looks_like_html(body))
 
 
 def looks_like_html(body: bytes) -> bool:
-    return bool(_PAGE_BEGINS.match(body[:4_096]))
+    """Whether the body begins like an HTML page."""
+    return bool(_HTML_BEGINNING.match(body[:_HTML_HEAD_BYTES]))
 
 
 def is_script(media_type: str) -> bool:
@@ -75,45 +44,95 @@ def is_xml(media_type: str) -> bool:
     return media_type in {"application/xml", "text/xml"} or media_type.endswith("+xml")
 
 
-def is_unreadable(media_type: str) -> bool:
-    """Tell whether the type says that it is an image, a font, a film, a sound or a style sheet."""
-    return bool(_UNREADABLE.match(media_type))
+def is_skipped_type(media_type: str) -> bool:
+    """Whether the type is an image, font, video, audio or style sheet: no text to scan."""
+    return bool(_SKIPPED_TYPES.match(media_type))
 
 
-def is_challenge(answer: HttpResponse) -> bool:
-    """Tell whether the answer is a question of somebody who guards the site, and no page of it."""
-    if answer.headers.get("cf-mitigated", "").lower() == "challenge" or answer.headers.get(
-        "x-amzn-waf-action"
-    ):
+# --- Bot challenges
+
+_CHALLENGE_HEAD_BYTES = 64 << 10
+_CHALLENGE_TITLE = re.compile(
+    rb"<title[^>]{0,64}>\s*(?:just a moment\.\.\.|attention required! \| cloudflare|checking your browser"
+    rb"|please wait\.{0,3}\s*\|\s*cloudflare|ddos-guard|one moment, please"
+    rb"|access to this page has been denied|human verification|verify you are human|pardon our interruption"
+    rb"|security checkpoint|vercel security checkpoint|you are being redirected\.\.\.|bot verification"
+    rb"|please verify you are a human)",
+    re.IGNORECASE,
+)
+_CHALLENGE_SCRIPT = re.compile(
+    rb"window\._cf_chl_opt|/_Incapsula_Resource\?|captcha-delivery\.com/c\.js|px-captcha"
+    rb"|/\.well-known/sgcaptcha/|aws-waf-token|_pxAppId"
+)
+# With one of these statuses a challenge script is a challenge; on a normal page it may protect a form.
+_CHALLENGE_STATUSES = {202, 401, 403, 405, 429, 503}
+
+
+def is_challenge(response: HttpResponse) -> bool:
+    """Whether a bot protection answered with a challenge instead of the page."""
+    headers = response.headers
+    if headers.get("cf-mitigated", "").lower() == "challenge" or headers.get("x-amzn-waf-action"):
         return True
-    head = answer.body[:_CHALLENGE_HEAD]
-    if not is_html(answer.media_type, head):
+    head = response.body[:_CHALLENGE_HEAD_BYTES]
+    if not is_html(response.media_type, head):
         return False
     return bool(_CHALLENGE_TITLE.search(head)) or (
-        answer.status in _BLOCKING and bool(_CHALLENGE_PARTS.search(head))
+        response.status in _CHALLENGE_STATUSES and bool(_CHALLENGE_SCRIPT.search(head))
     )
 
 
+# --- Charsets
+
+_CHARSET_HEAD_BYTES = 1_024  # a page must declare its charset within these
+_HEADER_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_META_CHARSET = re.compile(rb"<meta\s[^>]{0,256}?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_XML_ENCODING = re.compile(rb"^\s*<\?xml\s[^>]{0,128}?encoding\s*=\s*[\"']([\w.:-]+)")
+_BYTE_ORDER_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+# Only charsets that browsers know: some other codecs of Python decompress, or run for minutes.
+_SAME_NAME_CODECS = re.compile(
+    r"windows-125[0-8]|windows-874|iso-8859-(?:[2-8]|1[03-6])|koi8-[ru]|ibm866|euc-jp|iso-2022-jp"
+    r"|utf-16(?:le|be)?"
+)
+# Charset label -> the codec of Python that decodes it as browsers do.
+_BROWSER_CODECS = {
+    "iso-8859-1": "cp1252", "latin1": "cp1252", "latin-1": "cp1252", "us-ascii": "cp1252", "ascii": "cp1252",
+    "iso-8859-9": "cp1254", "iso-8859-11": "cp874", "shift_jis": "cp932", "shift-jis": "cp932",
+    "sjis": "cp932", "x-sjis": "cp932", "windows-31j": "cp932", "gb2312": "gb18030", "gbk": "gb18030",
+    "gb18030": "gb18030", "x-gbk": "gb18030", "big5": "big5hkscs", "big5-hkscs": "big5hkscs",
+    "euc-kr": "cp949", "ks_c_5601-1987": "cp949", "macintosh": "mac_roman",
+    "x-mac-cyrillic": "mac_cyrillic", "utf-16": "utf-16-le", "x-cp1251": "cp1251", "cp1251": "cp1251",
+    "cp1252": "cp1252", "x-cp1252": "cp1252", "windows-874": "cp874",
+}  # fmt: skip
+
+
 def to_utf8(body: bytes, headers: Mapping[str, str]) -> bytes:
-    """Give a text as UTF-8; one whose letters nobody names, or names wrongly, stays as it is."""
-    for mark, name in _BOMS:
+    """Return a text as UTF-8; unchanged if it declares no charset, or an unknown one."""
+    for mark, encoding in _BYTE_ORDER_MARKS:
         if body.startswith(mark):
-            return (
-                body[len(mark) :] if name == "utf-8" else body[len(mark) :].decode(name, "replace").encode()
-            )
-    codec = _codec(_named(body, headers.get("Content-Type", "")))
+            text = body[len(mark) :]
+            return text if encoding == "utf-8" else text.decode(encoding, "replace").encode()
+    codec = _codec_for(_declared_charset(body, headers.get("Content-Type", "")))
     if codec is None or (body.isascii() and not codec.startswith(("utf-16", "iso-2022"))):
         return body
     return body.decode(codec, "replace").encode()
 
 
-def _named(body: bytes, content_type: str) -> str:
-    if header := _CHARSET.search(content_type):
+def _declared_charset(body: bytes, content_type: str) -> str:
+    """Return the charset that the Content-Type header or the beginning of the text declares, or ""."""
+    if header := _HEADER_CHARSET.search(content_type):
         return header[1].lower()
-    inside = _META.search(body[:_HEAD]) or _XML.match(body[:_HEAD])
-    # A page that can be read so far is not written in two bytes per letter, whatever it says.
-    return inside[1].decode("ascii").lower() if inside and not inside[1].lower().startswith(b"utf-16") else ""
+    head = body[:_CHARSET_HEAD_BYTES]
+    declared = _META_CHARSET.search(head) or _XML_ENCODING.match(head)
+    # A declaration that can be read as ASCII is not in UTF-16, even if it says so.
+    if declared is None or declared[1].lower().startswith(b"utf-16"):
+        return ""
+    return declared[1].decode("ascii").lower()
 
 
-def _codec(name: str) -> str | None:
-    return _AS_BROWSERS_READ.get(name) or (name if _KNOWN.fullmatch(name) else None)
+def _codec_for(charset: str) -> str | None:
+    """Return the codec of Python for a charset label, or None if browsers do not know the label."""
+    return _BROWSER_CODECS.get(charset) or (charset if _SAME_NAME_CODECS.fullmatch(charset) else None)

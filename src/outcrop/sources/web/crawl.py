@@ -1,4 +1,10 @@
-"""Everything that a web site serves: its pages, the scripts they load from anywhere, and the files those scripts were made from."""
+"""Crawl a web site: its pages, the scripts that they load from any host, and the files in source maps.
+
+1. The start is fetched. If that fails, the crawl ends.
+2. Pages from sitemaps and, as an option, leak paths are added to the frontier.
+3. URLs of the frontier are fetched, several at a time. The links of each response are added to the frontier,
+   and its texts are yielded as resources.
+"""
 
 import asyncio
 import base64
@@ -14,37 +20,41 @@ from urllib.parse import unquote, urlsplit
 from outcrop.net.http import HttpClient, HttpError, HttpResponse
 from outcrop.sources.web.frontier import Frontier, FrontierEntry
 from outcrop.sources.web.leak_paths import LEAK_PATHS, is_leaked_file
-from outcrop.sources.web.link import LinkKind
 from outcrop.sources.web.links import sitemap_links
 from outcrop.sources.web.polite_client import PoliteClient, RobotsDisallowedError
-from outcrop.sources.web.response_reader import ParsedResponse, Resource, everything, read
-from outcrop.sources.web.urls import is_same_site, normalise_url, redact_url, url_origin, url_path
+from outcrop.sources.web.response_reader import ParsedResponse, Resource, parse_response
+from outcrop.sources.web.urls import (
+    WebLinkKind,
+    is_same_site,
+    normalise_url,
+    redact_url,
+    url_origin,
+    url_path,
+)
 
-__all__ = ["CrawlOptions", "RefetchResult", "Resource", "crawl", "refetch", "refetch_client"]
-
-_MOST_SITEMAPS = 20
-_GONE = {404, 410}
+_MAX_SITEMAPS = 20
+_GONE_STATUSES = {404, 410}
 _SERVER_ERROR = 500
 
-Gap = Callable[[str, str], None]  # what, why
+GapCallback = Callable[[str, str], None]  # called with the URL that was skipped and the reason
 
 
 @dataclass(frozen=True, slots=True)
 class CrawlOptions:
-    """What is asked for."""
+    """The start of a crawl and its limits."""
 
     start: str
-    depth: int = 3  # links away from the start; 0 is this one address and what it loads
-    most_pages: int = 500  # scripts and their maps have a limit of their own, of the same size
-    leak_places: bool = False
-    robots: bool = True
-    include: tuple[str, ...] = ()  # globs over the path of pages; none means all
-    exclude: tuple[str, ...] = ()  # globs over the path of whatever the site serves
-    headers: Mapping[str, str] = field(default_factory=dict)  # for the start's own origin only
-    at_once: int = 4
+    depth: int = 3  # links from the start; 0 is the start and what it loads
+    max_pages: int = 500  # scripts and source maps have their own limit of the same size
+    leak_paths: bool = False  # also request paths at which private files are often served
+    robots: bool = True  # obey robots.txt
+    include: tuple[str, ...] = ()  # globs over the paths of pages; none means all
+    exclude: tuple[str, ...] = ()  # globs over all paths of the site
+    headers: Mapping[str, str] = field(default_factory=dict)  # sent to the origin of the start only
+    concurrency: int = 4  # requests at a time
     pause: float = 0.0  # seconds between two requests to one host
-    most_bytes: int = 32 << 20
-    seconds: float = 1_800.0
+    max_bytes: int = 32 << 20  # of one response
+    seconds: float = 1_800.0  # for the whole crawl
 
     @classmethod
     def from_target(
@@ -55,288 +65,266 @@ class CrawlOptions:
         exclude: Sequence[str],
         headers: Mapping[str, str] | None = None,
     ) -> "CrawlOptions":
-        """Give a site as a target names it: the options of `domain.target`, by their names."""
+        """Build the options of a crawl from those of a target (`domain.target.OPTIONS`)."""
         return cls(
             start,
             depth=int(options.get("depth", 3)),
-            most_pages=int(options.get("pages", 500)),
-            leak_places=bool(options.get("leak_places")),
+            max_pages=int(options.get("pages", 500)),
+            leak_paths=bool(options.get("leak_places")),
             robots=bool(options.get("robots", True)),
             include=tuple(include),
             exclude=tuple(exclude),
             headers=headers or {},
         )
 
+    def open_client(self, http: HttpClient, *, deadline: float, authenticated: bool = True) -> PoliteClient:
+        """Return a client with these limits, which sends `headers` only if `authenticated`."""
+        return PoliteClient(
+            http,
+            url_origin(normalise_url(self.start) or self.start),
+            headers=self._headers_with_login() if authenticated else {},
+            robots=self.robots,
+            pause=self.pause,
+            max_bytes=self.max_bytes,
+            deadline=deadline,
+        )
 
-async def crawl(http: HttpClient, site: CrawlOptions, gap: Gap) -> AsyncGenerator[Resource, None]:
-    """Give what a site serves, one by one; tell what could not be looked at. Closing the iterator ends all requests."""
-    start = normalise_url(site.start)
+    def _headers_with_login(self) -> Mapping[str, str]:
+        """Return the headers, with basic authorization if the start URL has a user name and password."""
+        parts = urlsplit(self.start)
+        if not parts.username or any(name.lower() == "authorization" for name in self.headers):
+            return self.headers
+        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        return {**self.headers, "Authorization": "Basic " + base64.b64encode(login.encode()).decode()}
+
+
+async def crawl(http: HttpClient, options: CrawlOptions, gap: GapCallback) -> AsyncGenerator[Resource, None]:
+    """Yield the resources of a site, and pass gaps to `gap`. Closing the iterator ends all requests."""
+    start = normalise_url(options.start)
     if start is None:
-        gap(redact_url(site.start), "is not an http address")
+        gap(redact_url(options.start), "not an http or https URL")
         return
-    work = _Crawl(http, site, start, gap)
+    crawler = _Crawler(http, options, start, gap)
     try:
-        async for resource in work.run():
+        async for resource in crawler.run():
             yield resource
     finally:
-        await work.stop()
+        await crawler.stop()
 
 
-class _Crawl:
-    """One crawl. No more answers are held than are asked for at once; what waits is addresses."""
+class _Crawler:
+    """The state of one crawl. At most `concurrency` responses are in memory; the frontier holds URLs only."""
 
-    def __init__(self, http: HttpClient, site: CrawlOptions, start: str, gap: Gap) -> None:
-        self._site = site
+    def __init__(self, http: HttpClient, options: CrawlOptions, start: str, gap: GapCallback) -> None:
+        self._options = options
         self._start = start
-        self._home = start  # where the start redirects to
-        self._tell = gap
-        self._told: set[tuple[str, str]] = set()
-        self._deadline = asyncio.get_running_loop().time() + site.seconds
-        self._visitor = PoliteClient(
-            http,
-            url_origin(start),
-            headers=_with_login(site),
-            robots=site.robots,
-            pause=site.pause,
-            most_bytes=site.most_bytes,
-            deadline=self._deadline,
-        )
+        self._home = start  # the URL after redirects of the start
+        self._gap_callback = gap
+        self._reported_gaps: set[tuple[str, str]] = set()
+        self._deadline = asyncio.get_running_loop().time() + options.seconds
+        self._client = options.open_client(http, deadline=self._deadline)
         self._frontier = Frontier(
-            start, depth=site.depth, most=site.most_pages, include=site.include, exclude=site.exclude
+            start,
+            depth=options.depth,
+            max_pages=options.max_pages,
+            include=options.include,
+            exclude=options.exclude,
         )
-        self._pending: set[asyncio.Task[list[Resource] | None]] = set()
-        self._originals: set[bytes] = set()  # digests: bundles share many files
-        self._probe: tuple[str, HttpResponse] | None = (
-            None  # what the site answers for a name that nobody has
-        )
+        self._tasks: set[asyncio.Task[list[Resource] | None]] = set()
+        self._original_digests: set[bytes] = set()  # of original files: bundles share many
+        self._probe: tuple[str, HttpResponse] | None = None  # a random path and the response for it
 
     async def run(self) -> AsyncIterator[Resource]:
+        """Yield all resources."""
         try:
             async with asyncio.timeout_at(self._deadline):
-                found = await self._visit(self._frontier.first())
+                resources = await self._fetch(self._frontier.take_start())
         except TimeoutError:
-            found = None
-            self._gap(self._start, f"no whole answer within {self._site.seconds:g} seconds")
-        for resource in found or ():
+            resources = None
+            self._report_gap(self._start, f"no complete response within {self._options.seconds:g} seconds")
+        if resources is None:
+            return
+        for resource in resources:
             yield resource
-        if found is not None:
-            async for resource in self._rest():
-                yield resource
+        async for resource in self._crawl_frontier():
+            yield resource
 
-    async def _rest(self) -> AsyncIterator[Resource]:
-        """Go on from a start that could be read."""
-        if self._site.depth:
-            self._launch(self._read_sitemaps())
-        if self._site.leak_places:
-            self._launch(self._prepare_places())
-        while self._fill():
-            left = self._deadline - asyncio.get_running_loop().time()
-            done, self._pending = await asyncio.wait(
-                self._pending, timeout=max(left, 0.0), return_when=asyncio.FIRST_COMPLETED
+    async def _crawl_frontier(self) -> AsyncIterator[Resource]:
+        """Fetch all other URLs, until none is left or the time is over."""
+        if self._options.depth:
+            self._start_task(self._read_sitemaps())
+        if self._options.leak_paths:
+            self._start_task(self._add_leak_paths())
+        while self._start_fetches():
+            remaining = self._deadline - asyncio.get_running_loop().time()
+            done, self._tasks = await asyncio.wait(
+                self._tasks, timeout=max(remaining, 0.0), return_when=asyncio.FIRST_COMPLETED
             )
             for resource in chain.from_iterable(task.result() or () for task in done):
                 yield resource
-            ahead = len(self._pending) + self._frontier.waiting
-            if ahead and asyncio.get_running_loop().time() >= self._deadline:
-                self._gap(
-                    self._start,
-                    f"{self._site.seconds:g} seconds are over: {ahead} known addresses were not looked at",
-                )
+            skipped = len(self._tasks) + self._frontier.waiting
+            if skipped and asyncio.get_running_loop().time() >= self._deadline:
+                limit = f"time limit of {self._options.seconds:g} seconds"
+                self._report_gap(self._start, f"{limit}: {skipped} known addresses were skipped")
                 return
-        for why in self._frontier.left_out():
-            self._gap(self._start, why)
+        for reason in self._frontier.limit_gaps():
+            self._report_gap(self._start, reason)
 
-    def _fill(self) -> bool:
-        """Begin as much as may be under way at once; False when all is done."""
-        while len(self._pending) < max(1, self._site.at_once) and (target := self._frontier.take()):
-            self._launch(self._visit(target))
-        return bool(self._pending)
+    def _start_fetches(self) -> bool:
+        """Start fetching URLs of the frontier, up to the concurrency limit; False if no task is running."""
+        concurrency = max(1, self._options.concurrency)
+        while len(self._tasks) < concurrency and (entry := self._frontier.take()):
+            self._start_task(self._fetch(entry))
+        return bool(self._tasks)
+
+    def _start_task(self, work: Coroutine[Any, Any, list[Resource] | None]) -> None:
+        self._tasks.add(asyncio.create_task(work))
 
     async def stop(self) -> None:
-        for task in self._pending:
+        """Cancel all running requests."""
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._pending, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _launch(self, work: Coroutine[Any, Any, list[Resource] | None]) -> None:
-        self._pending.add(asyncio.create_task(work))
+    def _report_gap(self, url: str, reason: str) -> None:
+        """Pass a gap to the callback, each once, with a redacted URL."""
+        gap = (redact_url(url), reason)
+        if gap not in self._reported_gaps:
+            self._reported_gaps.add(gap)
+            self._gap_callback(*gap)
 
-    def _gap(self, url: str, why: str) -> None:
-        """Tell a gap, each once."""
-        if (entry := (redact_url(url), why)) not in self._told:
-            self._told.add(entry)
-            self._tell(*entry)
+    # --- One URL
 
-    async def _visit(self, target: FrontierEntry) -> list[Resource] | None:
-        """Fetch and read one address; None where it could not be read."""
-        answer = await self._get(target)
-        if answer is None:
+    async def _fetch(self, entry: FrontierEntry) -> list[Resource] | None:
+        """Fetch a URL, add its links to the frontier and return its resources; None if it cannot be read."""
+        response = await self._get(entry)
+        if response is None:
             return None
-        if target.url == self._start:
-            self._home = answer.url
-        if target.kind is LinkKind.PLACE and not (
-            self._probe and is_leaked_file(url_path(target.url), answer, *self._probe)
+        if entry.url == self._start:
+            self._home = response.url
+        if entry.kind is WebLinkKind.LEAK_PATH and not (
+            self._probe and is_leaked_file(url_path(entry.url), response, *self._probe)
         ):
             return []
-        if answer.truncated:
-            self._gap(
-                answer.url, f"is larger than {self._site.most_bytes} bytes: only its beginning was looked at"
-            )
-        reading = await asyncio.to_thread(read, answer, target.kind, target.page)
-        if reading.problem and (target.sure or reading.resources):
-            self._gap(answer.url, reading.problem)
-        self._follow(reading, target, answer.url)
-        return [resource for resource in reading.resources if self._is_new(resource)]
+        if response.truncated:
+            limit = self._options.max_bytes
+            self._report_gap(response.url, f"larger than {limit} bytes: only the beginning was scanned")
+        parsed = await asyncio.to_thread(parse_response, response, entry.kind, entry.page)
+        if parsed.problem and (entry.expected or parsed.resources):
+            self._report_gap(response.url, parsed.problem)
+        self._add_links(parsed, entry, response.url)
+        return [resource for resource in parsed.resources if self._is_new(resource)]
 
-    async def _get(self, target: FrontierEntry) -> HttpResponse | None:
+    async def _get(self, entry: FrontierEntry) -> HttpResponse | None:
+        """Get a URL; None if it fails, with a gap, or if it redirects to a URL that is fetched anyway."""
         try:
-            answer = await self._visitor.get(
-                target.url, within=lambda url: self._is_within(target, url), claim=self._frontier.claim
+            response = await self._client.get(
+                entry.url, may_follow=lambda url: self._may_follow(entry, url), claim=self._frontier.claim
             )
         except HttpError as error:
-            if isinstance(error, RobotsDisallowedError):
-                self._frontier.give_back(target)
-            if target.kind is not LinkKind.PLACE or isinstance(error, RobotsDisallowedError):
-                self._gap(target.url, str(error))
+            is_disallowed = isinstance(error, RobotsDisallowedError)
+            if is_disallowed:
+                self._frontier.uncount(entry)
+            if entry.kind is not WebLinkKind.LEAK_PATH or is_disallowed:
+                self._report_gap(entry.url, str(error))
             return None
-        if answer is None and target.url == self._start:
-            self._gap(target.url, "redirects to what is excluded")
-        if answer is None or 200 <= answer.status < 300:
-            return answer
-        if self._is_worth_telling(target, answer.status):
-            self._gap(target.url, f"answered {answer.status}")
+        if response is None and entry.url == self._start:
+            self._report_gap(entry.url, "redirects to an excluded address")
+        if response is None or 200 <= response.status < 300:
+            return response
+        if self._is_gap(entry, response.status):
+            self._report_gap(entry.url, f"answered {response.status}")
         return None
 
-    def _is_within(self, target: FrontierEntry, url: str) -> bool:
-        """Tell whether a redirect may be followed; of a place that is tried, none says anything."""
-        return target.kind in {LinkKind.SCRIPT, LinkKind.MAP} or (
-            target.kind is not LinkKind.PLACE and is_same_site(url, self._start)
+    def _may_follow(self, entry: FrontierEntry, url: str) -> bool:
+        """Whether a redirect to `url` may be followed.
+
+        Scripts may redirect anywhere, pages within the site. A leak path that redirects is not a file.
+        """
+        return entry.kind in {WebLinkKind.SCRIPT, WebLinkKind.SOURCE_MAP} or (
+            entry.kind is not WebLinkKind.LEAK_PATH and is_same_site(url, self._start)
         )
 
-    def _is_worth_telling(self, target: FrontierEntry, status: int) -> bool:
-        """Tell whether an answer that holds nothing is a gap: a dead link is none, nor is a map that was never published."""
-        if target.url == self._start or (target.kind is LinkKind.SCRIPT and target.sure):
+    def _is_gap(self, entry: FrontierEntry, status: int) -> bool:
+        """Whether a failure status is a gap: not for a dead link or a source map that was not published."""
+        if entry.url == self._start or (entry.kind is WebLinkKind.SCRIPT and entry.expected):
             return True
-        if target.kind is LinkKind.MAP or not target.sure:
+        if entry.kind is WebLinkKind.SOURCE_MAP or not entry.expected:
             return status >= _SERVER_ERROR
-        return target.kind is not LinkKind.PLACE and status not in _GONE
+        return entry.kind is not WebLinkKind.LEAK_PATH and status not in _GONE_STATUSES
 
-    def _follow(self, reading: ParsedResponse, target: FrontierEntry, url: str) -> None:
-        self._frontier.follow(reading.links, target, url)
-        if reading.map_url:
-            self._frontier.add(FrontierEntry(reading.map_url, LinkKind.MAP, target.depth, target.page))
-        elif reading.is_script and self._site.leak_places and is_same_site(url, self._start):
+    def _add_links(self, parsed: ParsedResponse, entry: FrontierEntry, url: str) -> None:
+        """Add the links of a response and its source map to the frontier.
+
+        If leak paths are tried, `.map` is appended to the URL of a script of the site that names no map.
+        """
+        self._frontier.add_links(parsed.links, entry, url)
+        if parsed.map_url:
+            self._frontier.add(FrontierEntry(parsed.map_url, WebLinkKind.SOURCE_MAP, entry.depth, entry.page))
+        elif parsed.is_script and self._options.leak_paths and is_same_site(url, self._start):
+            guess = f"{url_origin(url)}{url_path(url)}.map"
             self._frontier.add(
-                FrontierEntry(
-                    f"{url_origin(url)}{url_path(url)}.map",
-                    LinkKind.MAP,
-                    target.depth,
-                    target.page,
-                    sure=False,
-                )
+                FrontierEntry(guess, WebLinkKind.SOURCE_MAP, entry.depth, entry.page, expected=False)
             )
 
     def _is_new(self, resource: Resource) -> bool:
-        """Tell whether an original file was not given before; what has a path of its own was fetched once."""
-        if resource.file_path.startswith("/"):
+        """Whether a resource was not yielded before: always for a URL, which is fetched once."""
+        is_original_file = not resource.file_path.startswith("/")
+        if not is_original_file:
             return True
         key = f"{resource.origin}\n{resource.path}\n".encode("utf-8", "surrogatepass")
         digest = blake2b(key + resource.body, digest_size=16).digest()
-        new = digest not in self._originals
-        self._originals.add(digest)
-        return new
+        is_new = digest not in self._original_digests
+        self._original_digests.add(digest)
+        return is_new
+
+    # --- URLs that no page links to
 
     async def _read_sitemaps(self) -> list[Resource]:
-        """Add the pages that the site itself lists."""
+        """Add the pages of the sitemaps that robots.txt names, or of /sitemap.xml, to the frontier."""
         named = [
             url
-            for text in await self._visitor.sitemaps(self._home)
+            for text in await self._client.sitemaps(self._home)
             if (url := normalise_url(text, self._home))
         ]
-        ahead = named or [f"{url_origin(self._home)}/sitemap.xml"]
-        for number, url in enumerate(ahead):
-            if number >= _MOST_SITEMAPS:
-                self._gap(self._start, f"more than {_MOST_SITEMAPS} sitemaps: the rest was not looked at")
+        sitemaps = named or [f"{url_origin(self._home)}/sitemap.xml"]
+        for number, url in enumerate(sitemaps):  # sitemaps that an index lists are appended meanwhile
+            if number >= _MAX_SITEMAPS:
+                self._report_gap(self._start, f"more than {_MAX_SITEMAPS} sitemaps: the rest was skipped")
                 break
             if not is_same_site(url, self._start) or not self._frontier.claim(url):
                 continue
-            answer = await self._get(FrontierEntry(url, LinkKind.SITEMAP, sure=bool(named)))
-            if answer is not None:
-                pages, further = await asyncio.to_thread(
-                    sitemap_links, _unzipped(answer.body, self._site.most_bytes), answer.url
-                )
-                ahead += further
+            response = await self._get(FrontierEntry(url, WebLinkKind.SITEMAP, expected=bool(named)))
+            if response is not None:
+                body = _gunzip(response.body, self._options.max_bytes)
+                pages, further = await asyncio.to_thread(sitemap_links, body, response.url)
+                sitemaps += further
                 for page in pages:
-                    self._frontier.add(FrontierEntry(page, LinkKind.PAGE, depth=1))
+                    self._frontier.add(FrontierEntry(page, WebLinkKind.PAGE, depth=1))
         return []
 
-    async def _prepare_places(self) -> list[Resource]:
-        """Ask for a name that nobody has, then put the places in the queue."""
+    async def _add_leak_paths(self) -> list[Resource]:
+        """Request a random path to learn how the site answers for missing files, then add the leak paths."""
         path = f"/{token_hex(8)}.txt"
         try:
-            # A redirect says that there is no such file as well as 404 does.
-            answer = await self._visitor.get(
-                f"{url_origin(self._home)}{path}", within=lambda _: True, claim=lambda _: False
+            response = await self._client.get(
+                f"{url_origin(self._home)}{path}", may_follow=lambda _: True, claim=lambda _: False
             )
         except HttpError as error:
-            self._gap(self._home, f"places where files are left were not tried: {error}")
+            self._report_gap(self._home, f"paths of commonly leaked files were not tried: {error}")
             return []
-        self._probe = (path, answer or HttpResponse(path, 404, {}, b""))
-        for place in LEAK_PATHS:
-            self._frontier.add(FrontierEntry(f"{url_origin(self._home)}{place}", LinkKind.PLACE))
+        # A redirect, for which the client returns None, means as much as 404.
+        self._probe = (path, response or HttpResponse(path, 404, {}, b""))
+        for leak_path in LEAK_PATHS:
+            self._frontier.add(FrontierEntry(f"{url_origin(self._home)}{leak_path}", WebLinkKind.LEAK_PATH))
         return []
 
 
-@dataclass(frozen=True, slots=True)
-class RefetchResult:
-    """What stands at a finding's address now. Only a look that has not failed tells that something is gone."""
-
-    status: int | None = None
-    media_type: str = ""
-    body: bytes = b""  # with the original files of a source map in it
-    failed: str | None = None
-
-
-def refetch_client(http: HttpClient, site: CrawlOptions, *, authenticated: bool) -> PoliteClient:
-    """Give who comes to a site again, with what proves who we are or as a stranger; as long and as politely as a crawl."""
-    deadline = asyncio.get_running_loop().time() + site.seconds
-    headers = _with_login(site) if authenticated else {}
-    home = url_origin(normalise_url(site.start) or site.start)
-    return PoliteClient(
-        http,
-        home,
-        headers=headers,
-        robots=site.robots,
-        pause=site.pause,
-        most_bytes=site.most_bytes,
-        deadline=deadline,
-    )
-
-
-async def refetch(visitor: PoliteClient, url: str) -> RefetchResult:
-    """Ask once for a finding's own address. A redirect is an answer: what stands elsewhere says nothing about it."""
-    try:
-        answer = await visitor.ask(url)
-    except HttpError as error:
-        return RefetchResult(failed=str(error))
-    failed = "the answer is larger than what is read of one" if answer.truncated else None
-    body = await asyncio.to_thread(everything, answer)
-    return RefetchResult(answer.status, answer.media_type, body, failed)
-
-
-def _with_login(site: CrawlOptions) -> Mapping[str, str]:
-    """Turn a name and password in the start's address into the header that they mean."""
-    parts = urlsplit(site.start)
-    if not parts.username or any(name.lower() == "authorization" for name in site.headers):
-        return site.headers
-    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return {**site.headers, "Authorization": "Basic " + base64.b64encode(login.encode()).decode()}
-
-
-def _unzipped(body: bytes, most: int) -> bytes:
-    """Unpack a sitemap that is a gzip file, as far as it goes."""
+def _gunzip(body: bytes, max_bytes: int) -> bytes:
+    """Decompress a sitemap that is a gzip file, up to `max_bytes`; return other bodies unchanged."""
     if not body.startswith(b"\x1f\x8b"):
         return body
     try:
-        return zlib.decompressobj(wbits=31).decompress(body, most)
+        return zlib.decompressobj(wbits=31).decompress(body, max_bytes)
     except zlib.error:
         return b""

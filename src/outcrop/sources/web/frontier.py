@@ -1,126 +1,135 @@
-"""Which addresses of a crawl are still to be visited: each once, the near ones first, and never more of them than are worth keeping."""
+"""The frontier of a crawl: the URLs that are still to be fetched, each once and within the limits."""
 
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from outcrop.sources.web.link import LinkKind, WebLink
-from outcrop.sources.web.urls import is_same_site, url_origin, url_path
+from outcrop.sources.web.urls import WebLink, WebLinkKind, is_same_site, url_origin, url_path
 
-_KEPT = 10  # times as many addresses are remembered as may be visited: robots.txt may forbid most
+_MAX_WAITING_FACTOR = 10  # times `max_pages` URLs are kept waiting: robots.txt may disallow most of them
 
 
 @dataclass(frozen=True, slots=True)
 class FrontierEntry:
+    """A URL to fetch."""
+
     url: str
-    kind: LinkKind
-    depth: int = 0
-    page: str = ""  # where it was met first: a script's addresses count from there
-    sure: bool = True
+    kind: WebLinkKind
+    depth: int = 0  # links from the start
+    page: str = ""  # the page that loaded a script: URLs in the script are relative to it
+    expected: bool = True  # the URL should exist, so a failure to get it is a gap
 
 
 @dataclass(slots=True)
 class _Queue:
-    """Addresses that share a limit."""
+    """Waiting entries that share one limit."""
 
-    targets: deque[FrontierEntry]
-    left: int | None  # how many more may be visited
-    dropped: int = 0
+    entries: deque[FrontierEntry]
+    remaining: int | None  # how many more may be fetched; None is no limit
+    dropped: int = 0  # entries that were not kept because too many were waiting
 
 
 class Frontier:
-    """Addresses that wait. Pages with what they hold, and scripts with their maps, have limits of the same size."""
+    """The waiting URLs of a crawl.
+
+    Pages (with embedded documents) and scripts (with source maps) have a limit of `max_pages` each. `include`
+    and `exclude` are globs over the paths of the site.
+    """
 
     def __init__(
-        self, start: str, *, depth: int, most: int, include: Sequence[str], exclude: Sequence[str]
+        self, start: str, *, depth: int, max_pages: int, include: Sequence[str], exclude: Sequence[str]
     ) -> None:
         self._start = start
         self._depth = depth
-        self._most = most
+        self._max_pages = max_pages
         self._include = include
         self._exclude = exclude
         self._seen: set[str] = set()
-        self._pages = _Queue(deque(), most)
-        self._scripts = _Queue(deque(), most)
-        self._places = _Queue(deque(), None)
+        self._pages = _Queue(deque(), max_pages)
+        self._scripts = _Queue(deque(), max_pages)
+        self._unlimited = _Queue(deque(), None)
 
     @property
     def waiting(self) -> int:
-        return sum(len(queue.targets) for queue in (self._pages, self._scripts, self._places))
+        """The number of URLs that wait."""
+        return sum(len(queue.entries) for queue in (self._pages, self._scripts, self._unlimited))
 
-    def first(self) -> FrontierEntry:
-        """Give the start, which is fetched whatever the globs say."""
+    def take_start(self) -> FrontierEntry:
+        """Return the start and count it as a page. Globs do not apply to the start."""
         self._seen.add(self._start)
-        self._pages.left = max(0, self._most - 1)
-        return FrontierEntry(self._start, LinkKind.PART, page=self._start)
+        self._pages.remaining = max(0, self._max_pages - 1)
+        return FrontierEntry(self._start, WebLinkKind.EMBEDDED, page=self._start)
 
     def claim(self, url: str) -> bool:
-        """Take an address for oneself; False where it has been taken, waits for its turn, or is not wanted."""
+        """Mark a URL as seen, so that it is not added later; False if it was seen before or is excluded."""
         if url in self._seen or self._is_excluded(url):
             return False
         self._seen.add(url)
         return True
 
-    def add(self, target: FrontierEntry) -> None:
-        queue = self._queue(target.kind)
-        if target.url in self._seen or not self._is_wanted(target):
+    def add(self, entry: FrontierEntry) -> None:
+        """Add a URL unless it was seen before, is not wanted, or too many are waiting."""
+        queue = self._queue_for(entry.kind)
+        if entry.url in self._seen or not self._is_wanted(entry):
             return
-        if len(queue.targets) >= self._most * _KEPT and queue.left is not None:
+        if len(queue.entries) >= self._max_pages * _MAX_WAITING_FACTOR and queue.remaining is not None:
             queue.dropped += 1
             return
-        self._seen.add(target.url)
-        queue.targets.append(target)
+        self._seen.add(entry.url)
+        queue.entries.append(entry)
 
-    def follow(self, links: Sequence[WebLink], source: FrontierEntry, url: str) -> None:
-        """Add what something refers to; a script from elsewhere leads only to scripts beside it."""
-        at_home = is_same_site(url, self._start)
-        page = source.page if source.kind is LinkKind.SCRIPT else url
+    def add_links(self, links: Sequence[WebLink], source: FrontierEntry, url: str) -> None:
+        """Add the links of a resource that was fetched for the entry `source` from `url`.
+
+        A script of another site adds only scripts of its own origin.
+        """
+        is_own_site = is_same_site(url, self._start)
+        page = source.page if source.kind is WebLinkKind.SCRIPT else url
         for link in links:
-            if at_home or (link.kind is LinkKind.SCRIPT and url_origin(link.url) == url_origin(url)):
-                self.add(
-                    FrontierEntry(
-                        link.url, link.kind, source.depth + (link.kind is LinkKind.PAGE), page, link.sure
-                    )
-                )
+            if is_own_site or (link.kind is WebLinkKind.SCRIPT and url_origin(link.url) == url_origin(url)):
+                depth = source.depth + (link.kind is WebLinkKind.PAGE)
+                self.add(FrontierEntry(link.url, link.kind, depth, page, link.expected))
 
     def take(self) -> FrontierEntry | None:
-        """Give the next address: what a page loads comes before the next page."""
-        for queue in (self._places, self._scripts, self._pages):
-            if queue.targets and queue.left != 0:
-                if queue.left is not None:
-                    queue.left -= 1
-                return queue.targets.popleft()
+        """Remove and return the next URL within the limits: scripts of a page come before the next page."""
+        for queue in (self._unlimited, self._scripts, self._pages):
+            if queue.entries and queue.remaining != 0:
+                if queue.remaining is not None:
+                    queue.remaining -= 1
+                return queue.entries.popleft()
         return None
 
-    def give_back(self, target: FrontierEntry) -> None:
-        """Do not count an address that was not fetched."""
-        queue = self._queue(target.kind)
-        if queue.left is not None:
-            queue.left += 1
+    def uncount(self, entry: FrontierEntry) -> None:
+        """Do not count an entry that was taken but not fetched."""
+        queue = self._queue_for(entry.kind)
+        if queue.remaining is not None:
+            queue.remaining += 1
 
-    def left_out(self) -> list[str]:
-        """Say which limits have kept us from how many addresses."""
-        found = []
-        for queue, words in ((self._pages, "pages"), (self._scripts, "scripts and source maps")):
-            if count := len(queue.targets) + queue.dropped:
-                found.append(f"more than {self._most} {words}: at least {count} were not looked at")
-        return found
+    def limit_gaps(self) -> list[str]:
+        """Return a text for each limit that was reached, with the number of URLs that were skipped."""
+        gaps = []
+        for queue, name in ((self._pages, "pages"), (self._scripts, "scripts and source maps")):
+            if count := len(queue.entries) + queue.dropped:
+                gaps.append(f"more than {self._max_pages} {name}: at least {count} were skipped")
+        return gaps
 
-    def _queue(self, kind: LinkKind) -> _Queue:
-        if kind in {LinkKind.PLACE, LinkKind.SITEMAP}:  # few, and not counted
-            return self._places
-        return self._scripts if kind in {LinkKind.SCRIPT, LinkKind.MAP} else self._pages
+    def _queue_for(self, kind: WebLinkKind) -> _Queue:
+        """Return the queue for this kind. Leak paths and sitemaps are few and have no limit."""
+        if kind in {WebLinkKind.LEAK_PATH, WebLinkKind.SITEMAP}:
+            return self._unlimited
+        return self._scripts if kind in {WebLinkKind.SCRIPT, WebLinkKind.SOURCE_MAP} else self._pages
 
-    def _is_wanted(self, target: FrontierEntry) -> bool:
-        if self._is_excluded(target.url):
+    def _is_wanted(self, entry: FrontierEntry) -> bool:
+        """Whether globs, site and depth allow an entry. Scripts and source maps may come from any site."""
+        if self._is_excluded(entry.url):
             return False
-        if target.kind in {LinkKind.SCRIPT, LinkKind.MAP, LinkKind.PLACE}:
+        if entry.kind in {WebLinkKind.SCRIPT, WebLinkKind.SOURCE_MAP, WebLinkKind.LEAK_PATH}:
             return True
-        included = not self._include or any(fnmatchcase(url_path(target.url), glob) for glob in self._include)
-        return is_same_site(target.url, self._start) and included and target.depth <= self._depth
+        included = not self._include or any(fnmatchcase(url_path(entry.url), glob) for glob in self._include)
+        return is_same_site(entry.url, self._start) and included and entry.depth <= self._depth
 
     def _is_excluded(self, url: str) -> bool:
-        return any(fnmatchcase(url_path(url), glob) for glob in self._exclude) and is_same_site(
-            url, self._start
-        )
+        """Whether a glob excludes a URL of the site."""
+        path = url_path(url)
+        return any(fnmatchcase(path, glob) for glob in self._exclude) and is_same_site(url, self._start)

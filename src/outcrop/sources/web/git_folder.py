@@ -1,7 +1,12 @@
-"""A site's open `.git` folder, brought into a repository of our own.
+"""Download a `.git` folder that a site serves by mistake, into a repository of our own.
 
-Nothing of it is trusted: the folder's configuration is not read, packs are indexed anew by our git, which computes every
-object's id from its content, and a loose object is written only when its content has the id that it was asked for by.
+1. `read_head` checks that there is a git folder.
+2. `find_start_ids` collects object ids from refs, reflogs and the index.
+3. `fetch_packs` downloads the packs that the folder lists.
+4. `fetch_loose_objects` downloads objects one by one, following their references.
+
+The folder is not trusted. Its configuration is not read. Our git indexes the packs again, and so computes the
+id of each object from its content. A loose object is written only if its content has the requested id.
 """
 
 import asyncio
@@ -19,28 +24,34 @@ from pathlib import Path
 from outcrop.net.http import HttpClient, HttpError
 from outcrop.sources.git import command
 from outcrop.sources.git.repository import Repository, open_mirror
-from outcrop.sources.web.git_objects import ids_in, index_ids, packed_ids, references, unpack
+from outcrop.sources.web.git_objects import find_ids, index_ids, inflate_object, packed_ids, referenced_ids
 from outcrop.sources.web.leak_paths import is_git_head
 
-_NAMES = (
-    "heads/main", "heads/master", "heads/develop", "heads/dev", "heads/staging", "heads/production", "heads/prod", "heads/release",
-    "remotes/origin/HEAD", "remotes/origin/main", "remotes/origin/master", "remotes/origin/develop", "stash",
+_COMMON_REFS = (
+    "heads/main", "heads/master", "heads/develop", "heads/dev", "heads/staging", "heads/production",
+    "heads/prod", "heads/release", "remotes/origin/HEAD", "remotes/origin/main", "remotes/origin/master",
+    "remotes/origin/develop", "stash",
 )  # fmt: skip
-_REF = re.compile(rb"refs/(?!.*(?:\.\.|//|@\{|\.lock(?:/|$)))[\w./+@=-]{1,200}(?<![./])")
-_MOVED = re.compile(rb"checkout: moving from (\S{1,200}) to (\S{1,200})")
-_PACK = re.compile(rb"\bpack-[0-9a-f]{40}\.pack\b")
-_SMALL = 16 << 20
-_BATCH = 256
-_MOST_WANTED = 1_000_000
+_REF_NAME = re.compile(rb"refs/(?!.*(?:\.\.|//|@\{|\.lock(?:/|$)))[\w./+@=-]{1,200}(?<![./])")
+_REFLOG_CHECKOUT = re.compile(rb"checkout: moving from (\S{1,200}) to (\S{1,200})")
+_PACK_NAME = re.compile(rb"\bpack-[0-9a-f]{40}\.pack\b")
+_MAX_HEAD_BYTES = 1 << 12
+_MAX_METADATA_BYTES = 16 << 20  # of one ref, reflog or index file
+_REQUEST_SECONDS = 120.0
+_OBJECT_BATCH = 256  # loose objects that are requested before new references are considered
+_MAX_WANTED = 1_000_000  # ids in memory
+_INDEX_PACK_MEMORY = 4 << 30  # bytes
 
 
 @dataclass(frozen=True, slots=True)
 class GitFolderLimits:
-    objects: int = 50_000  # that are fetched one by one
-    size: int = 1 << 30  # of all that is fetched
-    one: int = 128 << 20  # of one file, which is held in memory
+    """The limits of one download."""
+
+    objects: int = 50_000  # loose objects
+    total_bytes: int = 1 << 30
+    file_bytes: int = 128 << 20  # one file, which is held in memory
     seconds: float = 1_800.0
-    at_once: int = 4
+    concurrency: int = 4  # requests at a time
 
 
 async def fetch_repository(
@@ -51,104 +62,119 @@ async def fetch_repository(
     headers: Mapping[str, str] | None = None,
     limits: GitFolderLimits | None = None,
 ) -> Repository | None:
-    """Bring what an open git folder serves, given the address of its HEAD; None where there is no such folder. What is missing is a gap."""
-    fetching = _Fetching(
+    """Download the git folder whose HEAD file is at `head_url` into the folder `work`.
+
+    Return None if there is no git folder. Whatever cannot be fetched is in the `gaps` of the repository.
+    """
+    download = _GitFolderDownload(
         http, head_url.removesuffix("HEAD"), work / "site.git", headers or {}, limits or GitFolderLimits()
     )
     try:
-        async with asyncio.timeout(fetching.limits.seconds):
-            if not await fetching.begin():
+        async with asyncio.timeout(download.limits.seconds):
+            if not await download.read_head():
                 return None
-            await fetching.refs()
-            await fetching.packs()
-            await fetching.loose()
+            await download.find_start_ids()
+            await download.fetch_packs()
+            await download.fetch_loose_objects()
     except TimeoutError:
-        fetching.make()  # where time was over before HEAD had come
-        fetching.gap(f"{fetching.limits.seconds:g} seconds are over: not all objects were fetched")
-    return fetching.finish()
+        download.create_repository()  # the time may have been over before HEAD was read
+        download.add_gap(f"time limit of {download.limits.seconds:g} seconds: not all objects were fetched")
+    return download.open_repository()
 
 
 @dataclass(slots=True)
-class _Fetching:
+class _GitFolderDownload:
+    """The state of one download. `base` is the URL of the git folder, `folder` our repository."""
+
     http: HttpClient
     base: str
     folder: Path
     headers: Mapping[str, str]
     limits: GitFolderLimits
     gaps: list[str] = field(default_factory=list)
-    named: dict[bytes, bytes] = field(default_factory=dict)  # ref → id
-    wanted: set[bytes] = field(default_factory=set)
-    had: set[bytes] = field(default_factory=set)
-    missing: int = 0
-    fetched: int = 0
-    head: bytes = b""
+    head: bytes = b""  # the content of HEAD
+    refs: dict[bytes, bytes] = field(default_factory=dict)  # name -> object id
+    wanted: set[bytes] = field(default_factory=set)  # ids that something refers to
+    stored: set[bytes] = field(default_factory=set)  # ids of objects in our repository
+    missing: int = 0  # objects that the site does not serve
+    fetched_bytes: int = 0
 
-    def gap(self, why: str) -> None:
-        if why not in self.gaps:
-            self.gaps.append(why)
+    def add_gap(self, reason: str) -> None:
+        """Add a gap once."""
+        if reason not in self.gaps:
+            self.gaps.append(reason)
 
-    async def begin(self) -> bool:
-        """Read HEAD, and make the repository when there is one."""
-        self.head = (await self._get("HEAD", 1 << 12) or b"").strip()
+    async def read_head(self) -> bool:
+        """Read HEAD and create our repository; False if there is no git folder."""
+        self.head = (await self._get("HEAD", _MAX_HEAD_BYTES) or b"").strip()
         if not is_git_head(self.head):
             return False
-        self.make()
+        self.create_repository()
         return True
 
-    def make(self) -> None:
-        """Lay out a repository without anything in it."""
+    def create_repository(self) -> None:
+        """Create an empty repository, unless it exists."""
         for name in ("objects/pack", "objects/info", "refs"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         (self.folder / "HEAD").write_text("ref: refs/heads/none\n")
         (self.folder / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
 
-    async def refs(self) -> None:
-        """Learn where history begins: from refs under every name that we can know, from the reflog, and from the index."""
-        packed, listed, log, index = await asyncio.gather(
-            self._get("packed-refs"), self._get("info/refs"), self._get("logs/HEAD"), self._get("index")
-        )
-        for line in (packed or b"").splitlines():
-            self._name(line[41:], line[:40])
-        for line in (listed or b"").splitlines():
+    # --- Ids from refs, reflogs and the index
+
+    async def find_start_ids(self) -> None:
+        """Add the ids in refs, reflogs and the index to `wanted`."""
+        names = ("packed-refs", "info/refs", "logs/HEAD", "index")
+        packed_refs, info_refs, reflog, index = await asyncio.gather(*map(self._get_or_empty, names))
+        for line in packed_refs.splitlines():
+            self._add_ref(line[41:], line[:40])
+        for line in info_refs.splitlines():
             oid, _, name = line.partition(b"\t")
-            self._name(name, oid)
-        names = {f"refs/{name}".encode() for name in _NAMES} | {self.head.removeprefix(b"ref:").strip()}
-        names |= {b"refs/heads/" + name for moved in _MOVED.finditer(log or b"") for name in moved.groups()}
-        await self._each(sorted(name for name in names if _REF.fullmatch(name)), self._read_ref)
-        self.wanted |= {
-            *self.named.values(),
-            *ids_in(self.head),
-            *ids_in(log or b""),
-            *index_ids(index or b""),
-        }
+            self._add_ref(name, oid)
+        await self._for_each(self._guess_ref_names(reflog), self._read_ref)
+        self.wanted |= {*self.refs.values(), *find_ids(self.head), *find_ids(reflog), *index_ids(index)}
         for file in ("ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "logs/refs/stash"):
-            self.wanted |= ids_in(await self._get(file) or b"")
-        if shallow := ids_in(await self._get("shallow") or b""):
+            self.wanted |= find_ids(await self._get_or_empty(file))
+        if shallow := find_ids(await self._get_or_empty("shallow")):
             (self.folder / "shallow").write_bytes(b"".join(oid + b"\n" for oid in sorted(shallow)))
-            self.gap("the clone is shallow: older history is not there")
+            self.add_gap("the clone is shallow: older history is missing")
 
-    def _name(self, name: bytes, oid: bytes) -> None:
-        if _REF.fullmatch(name) and ids_in(oid) == {oid}:
-            self.named[name] = oid
+    def _guess_ref_names(self, reflog: bytes) -> list[bytes]:
+        """Return ref names to try: common ones, that of HEAD, and branches that were checked out before."""
+        names = {f"refs/{name}".encode() for name in _COMMON_REFS} | {self.head.removeprefix(b"ref:").strip()}
+        for checkout in _REFLOG_CHECKOUT.finditer(reflog):
+            names |= {b"refs/heads/" + branch for branch in checkout.groups()}
+        return sorted(name for name in names if _REF_NAME.fullmatch(name))
 
-    async def packs(self) -> None:
-        """Fetch the packs that the folder lists, and learn what is in them and what they refer to."""
-        names = {match[0].decode() for match in _PACK.finditer(await self._get("objects/info/packs") or b"")}
+    async def _read_ref(self, name: bytes) -> None:
+        """Read the file of a ref, if there is one."""
+        self._add_ref(name, (await self._get_or_empty(name.decode())).strip())
+
+    def _add_ref(self, name: bytes, oid: bytes) -> None:
+        """Record a ref if its name and its id are valid."""
+        if _REF_NAME.fullmatch(name) and find_ids(oid) == {oid}:
+            self.refs[name] = oid
+
+    # --- Packs
+
+    async def fetch_packs(self) -> None:
+        """Fetch the packs that the folder lists; add the ids of their objects and their references."""
+        listing = await self._get_or_empty("objects/info/packs")
+        names = {match[0].decode() for match in _PACK_NAME.finditer(listing)}
         for name in sorted(names):
-            raw = await self._get(f"objects/pack/{name}", self.limits.one)
+            raw = await self._get(f"objects/pack/{name}", self.limits.file_bytes)
             if raw is None:
-                self.gap("a pack that the folder lists is not served")
+                self.add_gap("a pack that the folder lists is not served")
             elif not await asyncio.to_thread(self._store_pack, name, raw):
-                self.gap("a pack is damaged: its objects cannot be read")
+                self.add_gap("a pack is damaged: its objects cannot be read")
         if names:
-            self.had, referred = await asyncio.to_thread(packed_ids, self.folder)
-            self.wanted |= referred
+            self.stored, referenced = await asyncio.to_thread(packed_ids, self.folder)
+            self.wanted |= referenced
 
     def _store_pack(self, name: str, raw: bytes) -> bool:
+        """Write a pack and index it; if git cannot index it, remove it and return False."""
         path = self.folder / "objects" / "pack" / name
         path.write_bytes(raw)
-        # Whoever reads the repository later is given no pack that cannot be read.
-        with command.start(self.folder, ["index-pack", str(path)], memory=4 << 30) as process:
+        with command.start(self.folder, ["index-pack", str(path)], memory=_INDEX_PACK_MEMORY) as process:
             try:
                 process.communicate(timeout=self.limits.seconds)
             except BaseException as error:
@@ -158,81 +184,91 @@ class _Fetching:
                     raise
         if process.returncode == 0 and path.with_suffix(".idx").is_file():
             return True
-        for left in path.parent.glob(f"{path.stem}.*"):
-            left.unlink()
+        for file in path.parent.glob(f"{path.stem}.*"):
+            file.unlink()
         return False
 
-    async def loose(self) -> None:
-        """Fetch objects one by one, each generation of references after the other."""
-        tried: set[bytes] = set()
-        while ahead := sorted(self.wanted - self.had - tried):
-            room = self.limits.objects - len(tried)
-            if room <= 0:
-                self.gap(f"more than {self.limits.objects} objects: the rest was not fetched")
-                return
-            batch = ahead[: min(room, _BATCH)]
-            tried.update(batch)
-            await self._each(batch, self._fetch_object)
-            self.missing += len(set(batch) - self.had)
+    # --- Loose objects
 
-    async def _read_ref(self, name: bytes) -> None:
-        self._name(name, (await self._get(name.decode()) or b"").strip())
+    async def fetch_loose_objects(self) -> None:
+        """Fetch wanted objects one by one, then the objects that they refer to, up to the limit."""
+        requested: set[bytes] = set()
+        while pending := sorted(self.wanted - self.stored - requested):
+            remaining = self.limits.objects - len(requested)
+            if remaining <= 0:
+                self.add_gap(f"more than {self.limits.objects} objects: the rest was not fetched")
+                return
+            batch = pending[: min(remaining, _OBJECT_BATCH)]
+            requested.update(batch)
+            await self._for_each(batch, self._fetch_object)
+            self.missing += len(set(batch) - self.stored)
 
     async def _fetch_object(self, oid: bytes) -> None:
-        if raw := await self._get(f"objects/{oid[:2].decode()}/{oid[2:].decode()}", self.limits.one):
-            await asyncio.to_thread(self._store, oid, raw)
+        """Fetch and store one object."""
+        if raw := await self._get(f"objects/{oid[:2].decode()}/{oid[2:].decode()}", self.limits.file_bytes):
+            await asyncio.to_thread(self._store_object, oid, raw)
 
-    def _store(self, oid: bytes, raw: bytes) -> None:
-        """Write an object whose content has the id that it was asked for by."""
-        found = unpack(raw, self.limits.one)
-        if found is None or hashlib.sha1(found, usedforsecurity=False).hexdigest().encode() != oid:
+    def _store_object(self, oid: bytes, raw: bytes) -> None:
+        """Write an object and add its references to `wanted`, if its content has the id `oid`."""
+        data = inflate_object(raw, self.limits.file_bytes)
+        if data is None or hashlib.sha1(data, usedforsecurity=False).hexdigest().encode() != oid:
             return
         path = self.folder / "objects" / oid[:2].decode() / oid[2:].decode()
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(zlib.compress(found, 1))
-        self.had.add(oid)
-        if len(self.wanted) < _MOST_WANTED:
-            self.wanted |= references(found)
+        path.write_bytes(zlib.compress(data, 1))
+        self.stored.add(oid)
+        if len(self.wanted) < _MAX_WANTED:
+            self.wanted |= referenced_ids(data)
 
-    async def _each(self, names: Iterable[bytes], work: Callable[[bytes], Awaitable[None]]) -> None:
-        """Do something for each name, some at a time."""
-        gate = asyncio.Semaphore(self.limits.at_once)
+    # --- Requests
 
-        async def one(name: bytes) -> None:
-            async with gate:
+    async def _for_each(self, names: Iterable[bytes], work: Callable[[bytes], Awaitable[None]]) -> None:
+        """Run `work` for each name, at most `limits.concurrency` at a time."""
+        semaphore = asyncio.Semaphore(self.limits.concurrency)
+
+        async def run_limited(name: bytes) -> None:
+            async with semaphore:
                 await work(name)
 
-        await asyncio.gather(*map(one, names))
+        await asyncio.gather(*map(run_limited, names))
 
-    async def _get(self, name: str, most: int = _SMALL) -> bytes | None:
-        left = self.limits.size - self.fetched
-        if left <= 0:
-            self.gap(f"more than {self.limits.size} bytes: the rest was not fetched")
+    async def _get(self, name: str, max_bytes: int = _MAX_METADATA_BYTES) -> bytes | None:
+        """Return a file of the git folder; None if it is not served, too large, or the total is used up."""
+        remaining = self.limits.total_bytes - self.fetched_bytes
+        if remaining <= 0:
+            self.add_gap(f"more than {self.limits.total_bytes} bytes: the rest was not fetched")
             return None
         try:
-            answer = await self.http.get(
-                f"{self.base}{name}", headers=self.headers, max_bytes=min(most, left), seconds=120.0
+            response = await self.http.get(
+                f"{self.base}{name}",
+                headers=self.headers,
+                max_bytes=min(max_bytes, remaining),
+                seconds=_REQUEST_SECONDS,
             )
         except HttpError as error:
-            self.gap(f"some files cannot be fetched: {error}")
+            self.add_gap(f"some files cannot be fetched: {error}")
             return None
-        self.fetched += len(answer.body)
-        if answer.truncated:
-            self.gap("a file is too large to be fetched")
-        return answer.body if answer.ok and not answer.truncated else None
+        self.fetched_bytes += len(response.body)
+        if response.truncated:
+            self.add_gap("a file is too large to be fetched")
+        return response.body if response.ok and not response.truncated else None
 
-    def finish(self) -> Repository:
-        """Write the refs whose objects are there, and open the repository."""
-        known = {name: oid for name, oid in sorted(self.named.items()) if oid in self.had}
+    async def _get_or_empty(self, name: str) -> bytes:
+        """Return a small file of the git folder, or nothing if it cannot be fetched."""
+        return await self._get(name) or b""
+
+    def open_repository(self) -> Repository:
+        """Write the refs whose objects are stored, and open the repository with the gaps of the download."""
+        valid = {name: oid for name, oid in sorted(self.refs.items()) if oid in self.stored}
         (self.folder / "packed-refs").write_bytes(
-            b"".join(oid + b" " + name + b"\n" for name, oid in known.items())
+            b"".join(oid + b" " + name + b"\n" for name, oid in valid.items())
         )
-        if ids_in(self.head) == {self.head} or self.head.removeprefix(b"ref:").strip() in known:
+        if find_ids(self.head) == {self.head} or self.head.removeprefix(b"ref:").strip() in valid:
             (self.folder / "HEAD").write_bytes(self.head + b"\n")
-        if not self.had:
-            self.gap("the git folder serves no object that can be read")
+        if not self.stored:
+            self.add_gap("the git folder serves no readable object")
         if self.missing:
-            self.gap(f"{self.missing} objects of the git folder are not served")
+            self.add_gap(f"{self.missing} objects of the git folder are not served")
         repository = open_mirror(self.folder)
         repository.gaps.extend(self.gaps)
         return repository

@@ -1,4 +1,7 @@
-"""git's objects and its index as data: which ids they name. For repositories of which only pieces can be had."""
+"""Parse git objects and index files to find the object ids that they refer to.
+
+The parsers work on objects of an incomplete repository, which git commands refuse.
+"""
 
 import re
 import struct
@@ -10,108 +13,111 @@ from pathlib import Path
 from outcrop.sources.git import command
 
 _ID = re.compile(rb"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
-_NOTHING = b"0" * 40
-_HEADER = re.compile(rb"(blob|tree|commit|tag) (\d{1,12})\0")
-_LINES = re.compile(rb"^(?:tree|parent|object) ([0-9a-f]{40})$", re.MULTILINE)
-_SUBMODULE = b"160000"
-_LARGEST = 16 << 20  # of a commit or tree
-_BATCH = 2_000
-_INDEX_ENTRY = 62  # bytes before the path
-_EXTENDED = 0x4000
+_NULL_ID = b"0" * 40
+_OBJECT_HEADER = re.compile(rb"(blob|tree|commit|tag) (\d{1,12})\0")
+_MAX_OBJECT_HEADER = 64  # bytes
+_ID_LINES = re.compile(rb"^(?:tree|parent|object) ([0-9a-f]{40})$", re.MULTILINE)
+_SUBMODULE_MODE = b"160000"
+_MAX_PARSED_BYTES = 16 << 20  # of a commit, tag or tree in a pack
+_CAT_FILE_BATCH = 2_000  # objects per `git cat-file`
+
+_INDEX_HEADER = struct.Struct(">4sII")  # signature, version, number of entries
+_INDEX_ENTRY_BYTES = 62  # of an entry before its path
+_EXTENDED_FLAG = 0x4000
+_SUBMODULE_TYPE = 0o16  # the upper bits of an index entry's mode
 
 
-def ids_in(text: bytes) -> set[bytes]:
-    """Give the ids that stand in a text."""
-    return {found[0] for found in _ID.finditer(text)} - {_NOTHING}
+def find_ids(text: bytes) -> set[bytes]:
+    """Return the object ids (40 hexadecimal digits) in a text, except the null id."""
+    return {match[0] for match in _ID.finditer(text)} - {_NULL_ID}
 
 
-def unpack(raw: bytes, most: int) -> bytes | None:
-    """Inflate a loose object, header and all; None where it is none, or larger than it may be."""
+def inflate_object(raw: bytes, max_bytes: int) -> bytes | None:
+    """Decompress a loose object with its header; None if it is malformed or larger than `max_bytes`."""
     inflater = zlib.decompressobj()
     try:
-        data = inflater.decompress(raw, most + 64)
+        data = inflater.decompress(raw, max_bytes + _MAX_OBJECT_HEADER)
     except zlib.error:
         return None
-    header = _HEADER.match(data)
+    header = _OBJECT_HEADER.match(data)
     if not header or not inflater.eof or len(data) - header.end() != int(header[2]):
         return None
     return data
 
 
-def references(data: bytes) -> set[bytes]:
-    """Give the ids that an object with its header refers to."""
-    header = _HEADER.match(data)
-    return _refers(header[1], data[header.end() :]) if header else set()
+def referenced_ids(data: bytes) -> set[bytes]:
+    """Return the ids that an object with its header refers to."""
+    header = _OBJECT_HEADER.match(data)
+    return _content_references(header[1], data[header.end() :]) if header else set()
 
 
-def _refers(kind: bytes, content: bytes) -> set[bytes]:
+def _content_references(kind: bytes, content: bytes) -> set[bytes]:
+    """Return the ids that the content of an object of this type refers to."""
     if kind == b"tree":
-        return set(_entries(content))
+        return set(_tree_entry_ids(content))
     if kind == b"blob":
         return set()
-    return set(_LINES.findall(content.partition(b"\n\n")[0]))
+    return set(_ID_LINES.findall(content.partition(b"\n\n")[0]))
 
 
-def _entries(content: bytes) -> Iterator[bytes]:
-    """Give what a tree holds, but for submodules, whose commits are another repository's."""
+def _tree_entry_ids(content: bytes) -> Iterator[bytes]:
+    """Yield the ids of a tree's entries, except submodules, whose commits are in another repository."""
     at = 0
     while (end := content.find(b"\0", at)) >= 0 and end + 21 <= len(content):
-        if not content.startswith(_SUBMODULE, at):
+        if not content.startswith(_SUBMODULE_MODE, at):
             yield content[end + 1 : end + 21].hex().encode()
         at = end + 21
 
 
 def index_ids(raw: bytes) -> set[bytes]:
-    """Give the blobs that an index names, as far as it can be read."""
+    """Return the ids of the blobs in an index file; of a damaged file those before the damage."""
     found: set[bytes] = set()
-    if len(raw) < 12 or raw[:4] != b"DIRC":
+    if len(raw) < _INDEX_HEADER.size or raw[:4] != b"DIRC":
         return found
-    version, count = struct.unpack_from(">II", raw, 4)
-    at = 12
+    _, version, count = _INDEX_HEADER.unpack_from(raw)
+    at = _INDEX_HEADER.size
     for _ in range(count):
-        if at + _INDEX_ENTRY > len(raw):
+        if at + _INDEX_ENTRY_BYTES > len(raw):
             break
         mode, flags = struct.unpack_from(">I", raw, at + 24)[0], struct.unpack_from(">H", raw, at + 60)[0]
-        if mode >> 12 != 0o16:  # a submodule
+        if mode >> 12 != _SUBMODULE_TYPE:
             found.add(raw[at + 40 : at + 60].hex().encode())
-        path = at + _INDEX_ENTRY + (2 if version >= 3 and flags & _EXTENDED else 0)
-        while (
-            version >= 4 and path < len(raw) and raw[path] & 0x80
-        ):  # a number before the path, seven bits to a byte
+        path = at + _INDEX_ENTRY_BYTES + (2 if version >= 3 and flags & _EXTENDED_FLAG else 0)
+        # Since version 4 a path is stored as the change to the previous one: a varint precedes it.
+        while version >= 4 and path < len(raw) and raw[path] & 0x80:
             path += 1
         end = raw.find(b"\0", path + (version >= 4))
         if end < 0:
             break
-        # Up to version 3 an entry is filled up to eight bytes; later its path is written as the change to the one before.
+        # Up to version 3 entries are padded to a multiple of eight bytes.
         at = end + 1 if version >= 4 else at + (end - at + 8) // 8 * 8
     return found
 
 
 def packed_ids(folder: Path) -> tuple[set[bytes], set[bytes]]:
-    """Give the ids of all objects in a repository of ours, and the ids that they refer to."""
-    form = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
-    _, listing = command.run(folder, "cat-file", "--batch-all-objects", "--unordered", form)
-    rows = [line.split() for line in listing.splitlines()]
-    had = {row[0] for row in rows if len(row) == 3}
-    linking = iter(
-        [row[0] for row in rows if len(row) == 3 and row[1] != b"blob" and int(row[2]) <= _LARGEST]
-    )
-    referred: set[bytes] = set()
-    while batch := list(islice(linking, _BATCH)):
-        _, out = command.run(folder, "cat-file", "--batch", stdin_data=b"".join(oid + b"\n" for oid in batch))
-        for kind, content in _answers(out):
-            referred |= _refers(kind, content)
-    return had, referred
+    """Return the ids of all objects in a repository of our own, and the ids that these objects refer to."""
+    row_format = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
+    _, listing = command.run(folder, "cat-file", "--batch-all-objects", "--unordered", row_format)
+    rows = [row for line in listing.splitlines() if len(row := line.split()) == 3]
+    present = {oid for oid, _, _ in rows}
+    parsed = iter([oid for oid, kind, size in rows if kind != b"blob" and int(size) <= _MAX_PARSED_BYTES])
+    referenced: set[bytes] = set()
+    while batch := list(islice(parsed, _CAT_FILE_BATCH)):
+        ids = b"".join(oid + b"\n" for oid in batch)
+        _, output = command.run(folder, "cat-file", "--batch", stdin_data=ids)
+        for kind, content in _cat_file_objects(output):
+            referenced |= _content_references(kind, content)
+    return present, referenced
 
 
-def _answers(out: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Read what `cat-file --batch` gives: a line with the size, the content, a line break."""
+def _cat_file_objects(output: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield type and content of each object in the output of `git cat-file --batch`."""
     at = 0
-    while (end := out.find(b"\n", at)) >= 0:
-        words = out[at:end].split()
-        if len(words) != 3:  # missing
+    while (end := output.find(b"\n", at)) >= 0:
+        fields = output[at:end].split()  # id, type, size; or: id, "missing"
+        if len(fields) != 3:
             at = end + 1
             continue
-        size = int(words[2])
-        yield words[1], out[end + 1 : end + 1 + size]
+        size = int(fields[2])
+        yield fields[1], output[end + 1 : end + 1 + size]
         at = end + size + 2

@@ -1,4 +1,4 @@
-"""What a page, a manifest, a feed or a table of files refers to."""
+"""Find the links of HTML pages, feeds, sitemaps and JSON documents such as manifests."""
 
 import html
 import re
@@ -9,19 +9,24 @@ import orjson
 import re2  # type: ignore[import-untyped]
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from outcrop.sources.web.link import LinkKind, WebLink
+from outcrop.sources.web.asset_names import stable_path
 from outcrop.sources.web.scripts import script_links
-from outcrop.sources.web.urls import is_script_url, is_skipped_url, normalise_url, stable_path
+from outcrop.sources.web.urls import WebLink, WebLinkKind, is_script_url, is_skipped_url, normalise_url
 
-MOST_LINKS = 20_000  # links of one document
-_MOST_TAGS = 2_000_000
-_NEAR = 20
-# Comments, texts that are no markup, and tags. Nothing is ever read twice: what has no end ends with the page.
+MAX_LINKS = 20_000  # of one document
+_MAX_TAGS = 2_000_000
+_MAX_NEARBY_SCRIPTS = 20  # of a page, whose folders may contain the chunks that an inline script names
+_MAX_JSON_VALUES = 200_000
+_TEXT_SITEMAP_HEAD = 1_024  # bytes in which an XML sitemap has a `<`
+
+# Comments, elements whose content is not markup, and tags. Possessive quantifiers make the regex linear: an
+# unclosed comment or element extends to the end of the page.
 _ATTRIBUTES = rb"""(?:[^>=]++|=\s*+(?:"[^"]*+"?|'[^']*+'?)?+)*+(?:>|\Z)"""
 _TAGS = re.compile(
     rb"<(?:!--.*?(?:-->|\Z)"
     rb"|(script)(?=[\s/>])" + _ATTRIBUTES + rb".*?(?:(</script\s*>)|\Z)"
-    rb"|(?:style(?=[\s/>]).*?(?:</style|\Z)|textarea(?=[\s/>]).*?(?:</textarea|\Z)|title(?=[\s/>]).*?(?:</title|\Z))"
+    rb"|(?:style(?=[\s/>]).*?(?:</style|\Z)|textarea(?=[\s/>]).*?(?:</textarea|\Z)"
+    rb"|title(?=[\s/>]).*?(?:</title|\Z))"
     rb"|(a|area|base|form|frame|iframe|link|meta)(?=[\s/>])"
     + _ATTRIBUTES
     + rb"|[a-z/!?]"
@@ -29,8 +34,8 @@ _TAGS = re.compile(
     + rb")",
     re.IGNORECASE | re.DOTALL,
 )
-_FOLLOWED = {"next", "prev", "alternate", "canonical"}
-_PROGRAMS = {
+_PAGE_RELATIONS = {"next", "prev", "alternate", "canonical"}  # of `<link rel=…>`
+_SCRIPT_TYPES = {
     "",
     "module",
     "text/javascript",
@@ -39,201 +44,219 @@ _PROGRAMS = {
     "application/ecmascript",
     "text/babel",
 }
-_REFRESH = re2.compile(r"""(?i)^\s*[\d.]*\s*[;,]?\s*url\s*=\s*["']?([^"']+)""")
-_LOC = re2.compile(rb"<(?:[\w.-]+:)?loc\s*>\s*(?:<!\[CDATA\[)?\s*([^<\]]+)")
+_META_REFRESH = re2.compile(r"""(?i)^\s*[\d.]*\s*[;,]?\s*url\s*=\s*["']?([^"']+)""")
+_SITEMAP_LOC = re2.compile(rb"<(?:[\w.-]+:)?loc\s*>\s*(?:<!\[CDATA\[)?\s*([^<\]]+)")
 _FEED_LINK = re2.compile(
-    rb"""<(?:[\w.-]+:)?link\s*>\s*(?:<!\[CDATA\[)?\s*([^<\]]+)|<(?:[\w.-]+:)?link\s[^>]*?href\s*=\s*["']([^"'<>]+)["']"""
+    rb"""<(?:[\w.-]+:)?link\s*>\s*(?:<!\[CDATA\[)?\s*([^<\]]+)"""
+    rb"""|<(?:[\w.-]+:)?link\s[^>]*?href\s*=\s*["']([^"'<>]+)["']"""
 )
 _SITEMAP_INDEX = re2.compile(rb"<(?:[\w.-]+:)?sitemapindex[\s>]")
-_LEAVES = re2.compile(r"(?i)(?:^|/)(?:log|sign)[-_]?(?:out|off)\b")
+_SIGN_OUT = re2.compile(r"(?i)(?:^|/)(?:log|sign)[-_]?(?:out|off)\b")
+
+
+# --- HTML
 
 
 def html_links(body: bytes, url: str) -> list[WebLink]:
-    """Give what a page, whose text is UTF-8, links to and loads."""
-    tree = LexborHTMLParser(_flat(body))
+    """Return the links of a page in UTF-8: scripts, what its inline scripts load, and documents."""
+    tree = LexborHTMLParser(_keep_linking_tags(body))
     base = url
-    if (named := tree.css_first("base[href]")) is not None:
-        base = normalise_url(_attribute(named, "href"), url) or url
-    scripts = list(_scripts(tree, base))
-    near = [link.url for link in scripts[:_NEAR]]
+    if (base_tag := tree.css_first("base[href]")) is not None:
+        base = normalise_url(_attribute(base_tag, "href"), url) or url
+    scripts = list(_script_links(tree, base))
+    nearby = [link.url for link in scripts[:_MAX_NEARBY_SCRIPTS]]
     found: dict[str, WebLink] = {}
-    for link in chain(scripts, _inline(tree, base, near), _documents(tree, base)):
+    for link in chain(scripts, _inline_script_links(tree, base, nearby), _document_links(tree, base)):
         found.setdefault(link.url, link)
-        if len(found) >= MOST_LINKS:
+        if len(found) >= MAX_LINKS:
             break
     found.pop(url, None)
     return list(found.values())
 
 
-def _flat(body: bytes) -> bytes:
-    """Keep of a page the elements that refer to something, side by side.
+def _keep_linking_tags(body: bytes) -> bytes:
+    """Return only the elements of a page that can have links, as siblings.
 
-    A parser builds the tree that the standard asks for, and a page can be written so that this takes hours or all memory;
-    a tenth of a megabyte of open elements is enough. What is looked for here needs no tree: what a template holds counts too.
+    A parser builds the tree that the standard defines. A page of 100 kB of unclosed elements can make this
+    take hours or all memory. Links are found without the tree; those in a template count too.
     """
     kept: list[bytes] = []
-    for match in islice(_TAGS.finditer(body), _MOST_TAGS):
+    for match in islice(_TAGS.finditer(body), _MAX_TAGS):
         if match[2] or match[3]:
             kept.append(match[0] if match[2] else b"%b</%b>" % (match[0], match[3]))
-            if len(kept) >= MOST_LINKS:
+            if len(kept) >= MAX_LINKS:
                 break
     return b"".join(kept)
 
 
 def _attribute(node: LexborNode, name: str) -> str:
+    """Return the attribute, or "" if the tag does not have it."""
     return node.attributes.get(name) or ""
 
 
-def _link(reference: str, base: str, kind: LinkKind, *, sure: bool = True) -> Iterator[WebLink]:
+def _link(reference: str, base: str, kind: WebLinkKind, *, expected: bool = True) -> Iterator[WebLink]:
+    """Yield the link to a reference, unless it is no URL or leads to an image or the like."""
     url = normalise_url(reference, base) if reference.strip() else None
     if url and not is_skipped_url(url):
-        yield WebLink(url, LinkKind.SCRIPT if is_script_url(url) else kind, sure=sure)
+        yield WebLink(url, WebLinkKind.SCRIPT if is_script_url(url) else kind, expected=expected)
 
 
-def _scripts(tree: LexborHTMLParser, base: str) -> Iterator[WebLink]:
+def _page_link(reference: str, base: str) -> Iterator[WebLink]:
+    """Yield the link to a page, unless it would end our own session."""
+    if not _SIGN_OUT.search(reference):
+        yield from _link(reference, base, WebLinkKind.PAGE)
+
+
+def _script_links(tree: LexborHTMLParser, base: str) -> Iterator[WebLink]:
+    """Yield the scripts that `<script>` tags load and `<link>` tags preload."""
     for node in tree.css("script[src]"):
-        yield from _link(_attribute(node, "src"), base, LinkKind.SCRIPT)
-    for node in tree.css("script:not([src])"):  # in a drawing it is a link as others are
-        yield from _link(_attribute(node, "href") or _attribute(node, "xlink:href"), base, LinkKind.SCRIPT)
+        yield from _link(_attribute(node, "src"), base, WebLinkKind.SCRIPT)
+    for node in tree.css("script:not([src])"):  # in SVG a script has an `href`
+        yield from _link(_attribute(node, "href") or _attribute(node, "xlink:href"), base, WebLinkKind.SCRIPT)
     for node in tree.css("link[href]"):
-        words = _attribute(node, "rel").lower().split()
-        target = _attribute(node, "href")
-        loaded = _attribute(node, "as").lower() in {"script", "worker"} and {"preload", "prefetch"} & set(
-            words
-        )
+        relations = _attribute(node, "rel").lower().split()
+        href = _attribute(node, "href")
+        is_script_type = _attribute(node, "as").lower() in {"script", "worker"}
         if (
-            loaded
-            or "modulepreload" in words
-            or ("prefetch" in words and is_script_url(normalise_url(target, base) or ""))
+            (is_script_type and ("preload" in relations or "prefetch" in relations))
+            or "modulepreload" in relations
+            or ("prefetch" in relations and is_script_url(normalise_url(href, base) or ""))
         ):
-            yield from _link(target, base, LinkKind.SCRIPT)
+            yield from _link(href, base, WebLinkKind.SCRIPT)
 
 
-def _inline(tree: LexborHTMLParser, base: str, near: list[str]) -> Iterator[WebLink]:
+def _inline_script_links(tree: LexborHTMLParser, base: str, nearby: list[str]) -> Iterator[WebLink]:
+    """Yield what inline scripts and import maps load."""
     for node in tree.css("script:not([src])"):
-        kind = _attribute(node, "type").strip().lower()
+        script_type = _attribute(node, "type").strip().lower()
         text = node.text(deep=True)
-        if kind in _PROGRAMS:
-            yield from script_links(text.encode("utf-8", "replace"), base, base, near)
-        elif kind == "importmap":
-            yield from _import_map(_json(text.encode("utf-8", "replace")), base)
+        if script_type in _SCRIPT_TYPES:
+            yield from script_links(text.encode("utf-8", "replace"), base, base, nearby)
+        elif script_type == "importmap":
+            yield from _import_map_links(_parse_json(text.encode("utf-8", "replace")), base)
 
 
-def _documents(tree: LexborHTMLParser, base: str) -> Iterator[WebLink]:
+def _document_links(tree: LexborHTMLParser, base: str) -> Iterator[WebLink]:
+    """Yield the frames, refresh targets, manifests, related pages, forms and anchors of a page."""
     for node in tree.css("iframe[src], frame[src]"):
-        yield from _link(_attribute(node, "src"), base, LinkKind.PART)
+        yield from _link(_attribute(node, "src"), base, WebLinkKind.EMBEDDED)
     for node in tree.css("meta[http-equiv][content]"):
         if _attribute(node, "http-equiv").lower() == "refresh" and (
-            match := _REFRESH.search(_attribute(node, "content"))
+            match := _META_REFRESH.search(_attribute(node, "content"))
         ):
-            yield from _link(match[1], base, LinkKind.PART)
+            yield from _link(match[1], base, WebLinkKind.EMBEDDED)
     for node in tree.css("link[href]"):
-        words = set(_attribute(node, "rel").lower().split())
-        if "manifest" in words:
-            yield from _link(_attribute(node, "href"), base, LinkKind.PART, sure=False)
-        elif words & _FOLLOWED and "stylesheet" not in words:
-            yield from _link(_attribute(node, "href"), base, LinkKind.PAGE)
+        relations = set(_attribute(node, "rel").lower().split())
+        if "manifest" in relations:
+            yield from _link(_attribute(node, "href"), base, WebLinkKind.EMBEDDED, expected=False)
+        elif relations & _PAGE_RELATIONS and "stylesheet" not in relations:
+            yield from _link(_attribute(node, "href"), base, WebLinkKind.PAGE)
     for node in tree.css("form"):
         if _attribute(node, "method").strip().lower() in {"", "get"}:
-            yield from _page(_attribute(node, "action"), base)
+            yield from _page_link(_attribute(node, "action"), base)
     for node in tree.css("a, area"):
-        yield from _page(_attribute(node, "href") or _attribute(node, "xlink:href"), base)
+        yield from _page_link(_attribute(node, "href") or _attribute(node, "xlink:href"), base)
 
 
-def _page(reference: str, base: str) -> Iterator[WebLink]:
-    """Follow a link, but not one that would end our own session."""
-    if not _LEAVES.search(reference):
-        yield from _link(reference, base, LinkKind.PAGE)
+# --- Feeds and sitemaps
 
 
 def xml_links(body: bytes, url: str) -> list[WebLink]:
-    """Give the pages that a feed or a sitemap names."""
-    named = [match[1] or match[2] for match in _FEED_LINK.finditer(body)]
-    return _spelled([*_located(body), *named], url)
+    """Return the pages that a feed or a sitemap links to."""
+    hrefs = [match[1] or match[2] for match in _FEED_LINK.finditer(body)]
+    return _page_links([*_sitemap_locations(body), *hrefs], url)
 
 
 def sitemap_links(body: bytes, url: str) -> tuple[list[str], list[str]]:
-    """Give the pages and the further sitemaps that a sitemap names; one may be a plain list of whole addresses."""
-    if b"<" not in body[:1_024]:
-        named = [word for word in body.split() if word.lower().startswith((b"http://", b"https://"))]
-        return [link.url for link in _spelled(named, url)], []
-    found = [link.url for link in _spelled(_located(body), url)]
+    """Return the pages and the further sitemaps that a sitemap lists. It is XML or a plain list of URLs."""
+    if b"<" not in body[:_TEXT_SITEMAP_HEAD]:
+        urls = [word for word in body.split() if word.lower().startswith((b"http://", b"https://"))]
+        return [link.url for link in _page_links(urls, url)], []
+    found = [link.url for link in _page_links(_sitemap_locations(body), url)]
     return ([], found) if _SITEMAP_INDEX.search(body) else (found, [])
 
 
-def _located(body: bytes) -> list[bytes]:
-    return [match[1] for match in _LOC.finditer(body)]
+def _sitemap_locations(body: bytes) -> list[bytes]:
+    """Return the content of all `<loc>` elements."""
+    return [match[1] for match in _SITEMAP_LOC.finditer(body)]
 
 
-def _spelled(names: list[bytes], base: str) -> list[WebLink]:
+def _page_links(references: list[bytes], base: str) -> list[WebLink]:
+    """Return the links to pages that these references of an XML document name, each once."""
     found = (
         link
-        for name in names[:MOST_LINKS]
-        for link in _page(html.unescape(name.decode("utf-8", "replace")).strip(), base)
+        for reference in references[:MAX_LINKS]
+        for link in _page_link(html.unescape(reference.decode("utf-8", "replace")).strip(), base)
     )
     return list(dict.fromkeys(found))
 
 
+# --- JSON
+
+
 def json_links(body: bytes, url: str) -> list[WebLink]:
-    """Give what a web app's manifest, a bundler's table of files or an import map refers to; other data refers to nothing."""
-    parsed = _json(body)
-    root = url.replace(
-        "/.vite/", "/"
-    )  # a table of files counts from the root of the build, where it lies itself, or in this folder
+    """Return the links of a web app manifest, an import map or a bundler's manifest. Other JSON has none."""
+    parsed = _parse_json(body)
+    # Names in a bundler's manifest are relative to the build folder. Vite puts it one folder deeper.
+    build_root = url.replace("/.vite/", "/")
     links: list[WebLink] = []
     if isinstance(parsed, dict):
         if "start_url" in parsed or "serviceworker" in parsed:
-            links += _web_app(parsed, url)
+            links += _manifest_links(parsed, url)
         if "imports" in parsed or "scopes" in parsed:
-            links += _import_map(parsed, url)
-    for text in _strings(parsed):
+            links += _import_map_links(parsed, url)
+    for text in _json_strings(parsed):
         if is_script_url(text) and (
             text.startswith(("/", "./", "http://", "https://")) or stable_path(text) != text
         ):
-            links += _link(text, root, LinkKind.SCRIPT, sure=False)
-    return list(dict.fromkeys(links))[:MOST_LINKS]
+            links += _link(text, build_root, WebLinkKind.SCRIPT, expected=False)
+    return list(dict.fromkeys(links))[:MAX_LINKS]
 
 
-def _web_app(manifest: dict[str, object], url: str) -> Iterator[WebLink]:
+def _manifest_links(manifest: dict[str, object], url: str) -> Iterator[WebLink]:
+    """Yield the start page, shortcuts and service worker of a web app manifest."""
     shortcuts = manifest.get("shortcuts")
-    inner = (
+    shortcut_urls = (
         [entry.get("url") for entry in shortcuts if isinstance(entry, dict)]
         if isinstance(shortcuts, list)
         else []
     )
-    for value in (manifest.get("start_url"), *inner):
+    for value in (manifest.get("start_url"), *shortcut_urls):
         if isinstance(value, str):
-            yield from _link(value, url, LinkKind.PAGE)
+            yield from _link(value, url, WebLinkKind.PAGE)
     worker = manifest.get("serviceworker")
     source = worker.get("src") if isinstance(worker, dict) else None
     if isinstance(source, str):
-        yield from _link(source, url, LinkKind.SCRIPT)
+        yield from _link(source, url, WebLinkKind.SCRIPT)
 
 
-def _import_map(parsed: object, base: str) -> Iterator[WebLink]:
+def _import_map_links(parsed: object, base: str) -> Iterator[WebLink]:
+    """Yield the scripts of an import map."""
     if not isinstance(parsed, dict):
         return
     scopes = parsed.get("scopes")
     for table in (parsed.get("imports"), *(scopes.values() if isinstance(scopes, dict) else ())):
         for value in table.values() if isinstance(table, dict) else ():
-            if isinstance(value, str) and not value.endswith("/"):  # such a value is a folder
-                yield from _link(value, base, LinkKind.SCRIPT)
+            if isinstance(value, str) and not value.endswith("/"):  # a value with a slash maps a folder
+                yield from _link(value, base, WebLinkKind.SCRIPT)
 
 
-def _strings(parsed: object) -> Iterator[str]:
-    ahead, seen = [parsed], 0
-    while ahead and seen < 200_000:
-        value = ahead.pop()
-        seen += 1
+def _json_strings(parsed: object) -> Iterator[str]:
+    """Yield the strings among the first _MAX_JSON_VALUES values of a decoded document, in their order."""
+    pending, count = [parsed], 0
+    while pending and count < _MAX_JSON_VALUES:
+        value = pending.pop()
+        count += 1
         if isinstance(value, str):
             yield value
         elif isinstance(value, dict):
-            ahead += reversed(value.values())
+            pending += reversed(value.values())
         elif isinstance(value, list):
-            ahead += reversed(value)
+            pending += reversed(value)
 
 
-def _json(text: bytes) -> object:
+def _parse_json(text: bytes) -> object:
+    """Decode JSON, or return None if it is malformed."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -1,4 +1,4 @@
-"""Asking a site politely: what robots.txt forbids is left alone, a host has its pauses, and one that asks to wait is waited for once."""
+"""An HTTP client that obeys robots.txt, the crawl delay of each host, and Retry-After."""
 
 import asyncio
 from collections import defaultdict
@@ -14,42 +14,49 @@ from outcrop.net.http import HttpClient, HttpError, HttpResponse
 from outcrop.sources.web.content_types import is_challenge
 from outcrop.sources.web.urls import normalise_url, url_origin
 
-_AGENT = "outcrop"
-_SECONDS = 60.0  # for one answer
-_LONGEST_DELAY = 10.0
-_LONGEST_WAIT = 60.0
-_MOST_REDIRECTS = 10
+_USER_AGENT = "outcrop"  # as robots.txt files name it
+_REQUEST_SECONDS = 60.0
+_MAX_CRAWL_DELAY = 10.0  # seconds: a longer delay in robots.txt is shortened
+_MAX_RETRY_AFTER = 60.0  # seconds: a longer wait is not worth a retry
+_MAX_REDIRECTS = 10
+_MAX_ROBOTS_BYTES = 512 << 10
 _REDIRECTS = {301, 302, 303, 307, 308}
-_ASKS_TO_WAIT = {429, 503}
-_ROBOTS_BYTES = 512 << 10
+_RETRY_STATUSES = {429, 503}
 
 
 class RobotsDisallowedError(HttpError):
-    """The site asks not to be asked for this."""
+    """The robots.txt of the host does not allow to fetch the URL."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Rules:
-    """What a host's robots.txt says; where it cannot be read, nothing may be fetched."""
+class _Robots:
+    """The rules of a host's robots.txt. Without rules everything is allowed, after an `error` nothing is."""
 
-    parsed: Protego | None = None
-    unread: str | None = None
+    rules: Protego | None = None
+    error: str | None = None
 
     def refusal(self, url: str) -> str | None:
-        if self.unread:
-            return f"robots.txt cannot be read ({self.unread}), so that nothing may be fetched"
-        return "robots.txt forbids it" if self.parsed and not self.parsed.can_fetch(url, _AGENT) else None
+        """Return why the URL may not be fetched, or None if it may."""
+        if self.error:
+            return f"robots.txt cannot be read ({self.error}), so nothing may be fetched"
+        return (
+            "disallowed by robots.txt" if self.rules and not self.rules.can_fetch(url, _USER_AGENT) else None
+        )
 
     @property
-    def delay(self) -> float:
-        named = self.parsed.crawl_delay(_AGENT) if self.parsed else None
-        return (
-            min(named, _LONGEST_DELAY) if named and named > 0 else 0.0
-        )  # what is not a number is not above zero
+    def crawl_delay(self) -> float:
+        """The seconds between two requests that robots.txt asks for, at most _MAX_CRAWL_DELAY."""
+        delay = self.rules.crawl_delay(_USER_AGENT) if self.rules else None
+        return min(delay, _MAX_CRAWL_DELAY) if delay and delay > 0 else 0.0  # NaN is not above zero
 
 
 class PoliteClient:
-    """Who asks. The caller's headers go to one origin and nowhere else, whatever redirects where."""
+    """Gets URLs of a site and of the hosts that serve its scripts.
+
+    `headers` are sent to the origin `home` only, also after redirects. `pause` is the least number of seconds
+    between two requests to one host. A retry that would be later than `deadline` (on the event loop's clock)
+    is not made; the caller cancels running requests.
+    """
 
     def __init__(
         self,
@@ -59,122 +66,132 @@ class PoliteClient:
         headers: Mapping[str, str],
         robots: bool,
         pause: float,
-        most_bytes: int,
+        max_bytes: int,
         deadline: float,
     ) -> None:
         self._http = http
         self._home = home
         self._headers = headers
-        self._robots = robots
+        self._obeys_robots = robots
         self._pause = pause
-        self._most_bytes = most_bytes
-        self._deadline = (
-            deadline  # after which it makes no sense to wait; whoever calls ends what is under way
-        )
-        self._rules: dict[str, _Rules] = {}
-        self._reading: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._next: dict[str, float] = {}  # host → when it may be asked again
-        self._moved: dict[str, str] = {}
+        self._max_bytes = max_bytes
+        self._deadline = deadline
+        self._robots: dict[str, _Robots] = {}  # by origin
+        self._robots_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._next_request: dict[str, float] = {}  # host -> the earliest time of the next request
+        self._redirects: dict[str, str] = {}  # URL -> the URL that it redirects to
 
     async def get(
-        self, url: str, *, within: Callable[[str], bool], claim: Callable[[str], bool]
+        self, url: str, *, may_follow: Callable[[str], bool], claim: Callable[[str], bool]
     ) -> HttpResponse | None:
-        """Get an address and what it redirects to, as far as `within` allows; None where somebody else has claimed the target."""
-        for _ in range(_MOST_REDIRECTS):
-            answer = await self.ask(url)
-            target = answer.headers.get("Location")
-            if answer.status not in _REDIRECTS or not target:
-                return answer
-            found = normalise_url(target, url)
-            if found is None:
-                raise HttpError("redirects to what is not an http address")
-            if not within(found):
-                raise HttpError(f"redirects to another site, {urlsplit(found).hostname}")
-            self._moved[url] = found
-            if self._is_circle(url):
-                raise HttpError("redirects in a circle")
-            if not claim(found):
-                return None
-            url = found
-        raise HttpError(f"more than {_MOST_REDIRECTS} redirects")
+        """Get a URL and follow its redirects.
 
-    def _is_circle(self, url: str) -> bool:
-        """Tell whether the redirects lead back; each of them may have been met on another way."""
-        at: str | None = url
-        for _ in range(_MOST_REDIRECTS + 1):
-            at = self._moved.get(at or "")
-            if at is None or at == url:
+        Raise HttpError if `may_follow` refuses a redirect. Return None if `claim` does, because another
+        request fetches that URL.
+        """
+        for _ in range(_MAX_REDIRECTS):
+            response = await self.get_once(url)
+            location = response.headers.get("Location")
+            if response.status not in _REDIRECTS or not location:
+                return response
+            target = normalise_url(location, url)
+            if target is None:
+                raise HttpError("redirects to an address that is not an http or https URL")
+            if not may_follow(target):
+                raise HttpError(f"redirects to another site, {urlsplit(target).hostname}")
+            self._redirects[url] = target
+            if self._is_redirect_loop(url):
+                raise HttpError("redirects in a circle")
+            if not claim(target):
+                return None
+            url = target
+        raise HttpError(f"more than {_MAX_REDIRECTS} redirects")
+
+    def _is_redirect_loop(self, url: str) -> bool:
+        """Whether the redirects from `url` lead back to it. Other requests may have recorded some of them."""
+        target: str | None = url
+        for _ in range(_MAX_REDIRECTS + 1):
+            target = self._redirects.get(target or "")
+            if target is None or target == url:
                 break
-        return at == url
+        return target == url
 
     async def sitemaps(self, url: str) -> list[str]:
-        """Give the sitemaps that robots.txt names."""
-        parsed = (await self._rules_of(url)).parsed
-        return list(parsed.sitemaps) if parsed else []
+        """Return the sitemaps that the robots.txt of the URL's host names."""
+        rules = (await self._robots_of(url)).rules
+        return list(rules.sitemaps) if rules else []
 
-    async def ask(self, url: str) -> HttpResponse:
-        """Get an address as far as robots.txt allows; a redirect is the answer."""
-        rules = await self._rules_of(url)
-        if refusal := rules.refusal(url):
+    async def get_once(self, url: str) -> HttpResponse:
+        """Get a URL if robots.txt allows it. A redirect is returned as it is.
+
+        Raise RobotsDisallowedError, or HttpError if the request fails or a bot challenge answers it.
+        """
+        robots = await self._robots_of(url)
+        if refusal := robots.refusal(url):
             raise RobotsDisallowedError(refusal)
-        answer = await self._patient(url, max(self._pause, rules.delay), self._most_bytes)
-        if is_challenge(answer):
-            raise HttpError("answered with a challenge page")
-        return answer
+        response = await self._get_with_retry(url, max(self._pause, robots.crawl_delay), self._max_bytes)
+        if is_challenge(response):
+            raise HttpError("answered with a bot challenge page")
+        return response
 
-    async def _patient(self, url: str, pause: float, most: int) -> HttpResponse:
-        """Ask, and once more after the time that the host asks us to wait."""
-        answer = await self._ask(url, pause, most)
-        wait = _retry_after(answer) if answer.status in _ASKS_TO_WAIT and not is_challenge(answer) else None
+    async def _get_with_retry(self, url: str, pause: float, max_bytes: int) -> HttpResponse:
+        """Send a request, and a second one if the host asks for a retry that is soon enough."""
+        response = await self._send(url, pause, max_bytes)
+        may_retry = response.status in _RETRY_STATUSES and not is_challenge(response)
+        wait = _retry_after(response) if may_retry else None
         now = asyncio.get_running_loop().time()
-        if wait is None or wait > _LONGEST_WAIT or now + wait > self._deadline:
-            return answer
+        if wait is None or wait > _MAX_RETRY_AFTER or now + wait > self._deadline:
+            return response
         host = urlsplit(url).hostname or ""
-        self._next[host] = max(self._next.get(host, 0.0), now + wait)
-        return await self._ask(url, pause, most)
+        self._next_request[host] = max(self._next_request.get(host, 0.0), now + wait)
+        return await self._send(url, pause, max_bytes)
 
-    async def _ask(self, url: str, pause: float, most: int) -> HttpResponse:
+    async def _send(self, url: str, pause: float, max_bytes: int) -> HttpResponse:
+        """Wait for this host's turn and send one request; the next one to the host waits `pause` seconds."""
         now = asyncio.get_running_loop().time()
         host = urlsplit(url).hostname or ""
-        turn = max(now, self._next.get(host, 0.0))
-        self._next[host] = turn + pause
+        turn = max(now, self._next_request.get(host, 0.0))
+        self._next_request[host] = turn + pause
         await asyncio.sleep(turn - now)
         headers = self._headers if url_origin(url) == self._home else None
-        return await self._http.get(url, headers=headers, max_bytes=most, seconds=_SECONDS)
+        return await self._http.get(url, headers=headers, max_bytes=max_bytes, seconds=_REQUEST_SECONDS)
 
-    async def _rules_of(self, url: str) -> _Rules:
-        home = url_origin(url)
-        if not self._robots:
-            return _Rules()
-        async with self._reading[home]:
-            if home not in self._rules:
-                self._rules[home] = await self._read_rules(f"{home}/robots.txt")
-        return self._rules[home]
+    async def _robots_of(self, url: str) -> _Robots:
+        """Return the robots.txt of the URL's origin, fetched once per origin."""
+        if not self._obeys_robots:
+            return _Robots()
+        origin = url_origin(url)
+        async with self._robots_locks[origin]:
+            if origin not in self._robots:
+                self._robots[origin] = await self._fetch_robots(f"{origin}/robots.txt")
+        return self._robots[origin]
 
-    async def _read_rules(self, url: str) -> _Rules:
+    async def _fetch_robots(self, url: str) -> _Robots:
+        """Fetch and parse a robots.txt, following redirects."""
         try:
-            for _ in range(_MOST_REDIRECTS):
-                answer = await self._patient(url, self._pause, _ROBOTS_BYTES)
-                location = answer.headers.get("Location")
-                if answer.status not in _REDIRECTS or not location:
+            for _ in range(_MAX_REDIRECTS):
+                response = await self._get_with_retry(url, self._pause, _MAX_ROBOTS_BYTES)
+                location = response.headers.get("Location")
+                if response.status not in _REDIRECTS or not location:
                     break
                 url = normalise_url(location, url) or url
         except HttpError as error:
-            return _Rules(unread=str(error))
-        if answer.status >= 500 or answer.status == 429:
-            return _Rules(unread=f"answered {answer.status}")
-        if not answer.ok:
-            return _Rules()  # there is none, or it is not for us to see: then everything is allowed
-        return _Rules(Protego.parse(answer.body.decode("utf-8", "replace")))
+            return _Robots(error=str(error))
+        if response.status >= 500 or response.status == 429:
+            return _Robots(error=f"answered {response.status}")
+        if not response.ok:
+            return _Robots()  # as crawlers agree, everything is allowed if there is none or access is denied
+        return _Robots(Protego.parse(response.body.decode("utf-8", "replace")))
 
 
-def _retry_after(answer: HttpResponse) -> float | None:
-    """Read after how many seconds, or at which time, we may come again."""
-    value = answer.headers.get("Retry-After", "").strip()
+def _retry_after(response: HttpResponse) -> float | None:
+    """Return the seconds until Retry-After, which is a number or a date; None without a valid header."""
+    value = response.headers.get("Retry-After", "").strip()
     if value.isascii() and value.isdigit():
         return float(value[:9])
     try:
-        at = parsedate_to_datetime(value)
+        date = parsedate_to_datetime(value)
     except ValueError:
         return None
-    return max(0.0, ((at if at.tzinfo else at.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds())
+    date = date if date.tzinfo else date.replace(tzinfo=UTC)
+    return max(0.0, (date - datetime.now(UTC)).total_seconds())

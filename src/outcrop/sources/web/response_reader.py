@@ -1,24 +1,23 @@
-"""One answer of a site into what is scanned, what it leads to, and where its source map is."""
+"""Parse a response of a site: the texts to scan, the links to follow, and the URL of a source map."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from outcrop.domain.finding import SourceType
 from outcrop.net.http import HttpResponse
-from outcrop.sources.web import content_types as web_text
-from outcrop.sources.web import source_map
-from outcrop.sources.web.link import LinkKind, WebLink
-from outcrop.sources.web.links import MOST_LINKS, html_links, json_links, xml_links
+from outcrop.sources.web import content_types, source_map
+from outcrop.sources.web.asset_names import stable_path
+from outcrop.sources.web.links import MAX_LINKS, html_links, json_links, xml_links
 from outcrop.sources.web.scripts import script_links
-from outcrop.sources.web.urls import is_script_url, normalise_url, stable_path, url_origin, url_path
+from outcrop.sources.web.urls import WebLink, WebLinkKind, is_script_url, normalise_url, url_origin, url_path
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One text of a site. Where its letters were named, it is UTF-8."""
+    """One text of a site: a response, or an original file of a source map. UTF-8 if the charset is known."""
 
-    url: str  # as fetched, after redirects; the source map's, or its script's, for a file of one
-    path: str  # what identifies it from one build to the next
+    url: str  # after redirects; for an original file that of the source map, or of the script with the map
+    path: str  # identifies the file from one build to the next
     source_type: SourceType
     file_path: str
     origin: str
@@ -28,6 +27,8 @@ class Resource:
 
 @dataclass(slots=True)
 class ParsedResponse:
+    """The texts of a response, its links, and a problem that is a gap."""
+
     resources: list[Resource] = field(default_factory=list)
     links: list[WebLink] = field(default_factory=list)
     is_script: bool = False
@@ -35,100 +36,125 @@ class ParsedResponse:
     problem: str | None = None
 
 
-def read(answer: HttpResponse, kind: LinkKind, page: str) -> ParsedResponse:
-    """Read an answer as what it is, which need not be what it was asked for as; `page` is where a script was loaded."""
-    if kind is LinkKind.MAP:
-        return _read_map(answer, answer.body) if _looks_like_json(answer.body) else ParsedResponse()
-    if web_text.is_unreadable(answer.media_type):
+def parse_response(response: HttpResponse, kind: WebLinkKind, page: str) -> ParsedResponse:
+    """Parse a response that was requested for a link of this kind; its real type may be another one.
+
+    `page` is the page that loaded a script.
+    """
+    if kind is WebLinkKind.SOURCE_MAP:
+        is_map = _looks_like_json(response.body)
+        return _parse_source_map(response, response.body) if is_map else ParsedResponse()
+    if content_types.is_skipped_type(response.media_type):
         return ParsedResponse()
-    body, url = web_text.to_utf8(answer.body, answer.headers), answer.url
-    is_page = web_text.is_html(answer.media_type, body)
-    if kind is LinkKind.SCRIPT and is_page and body.lstrip().startswith(b"<"):
+    body = content_types.to_utf8(response.body, response.headers)
+    is_html = content_types.is_html(response.media_type, body)
+    if kind is WebLinkKind.SCRIPT and is_html and body.lstrip().startswith(b"<"):
         return ParsedResponse(problem="a page was served instead of a script")
     if (
-        kind is LinkKind.SCRIPT
-        or web_text.is_script(answer.media_type)
-        or (is_script_url(url) and not is_page)
+        kind is WebLinkKind.SCRIPT
+        or content_types.is_script(response.media_type)
+        or (is_script_url(response.url) and not is_html)
     ):
-        return _read_script(answer, body, page)
-    reading = ParsedResponse([_resource(answer, body, SourceType.ENDPOINT)])
-    if is_page:
-        reading.links = html_links(body, url)
-    elif web_text.is_json(answer.media_type) or url_path(url).endswith((".json", ".webmanifest")):
-        reading.links = json_links(body, url)
-    elif web_text.is_xml(answer.media_type):
-        reading.links = xml_links(body, url)
-    if len(reading.links) >= MOST_LINKS:
-        reading.problem = f"more than {MOST_LINKS} links: the rest was not followed"
-    return reading
+        return _parse_script(response, body, page)
+    return _parse_document(response, body, is_html=is_html)
 
 
-def everything(answer: HttpResponse) -> bytes:
-    """Give all text that an answer holds: itself, and the original files that are packed in it."""
-    texts = [web_text.to_utf8(answer.body, answer.headers)]
-    for packed in (texts[0], _inline_map(texts[0])):
-        if _looks_like_json(packed):
-            texts += [original.body for original in _read_map(answer, packed).resources]
+def full_text(response: HttpResponse) -> bytes:
+    """Return the body of a response, and the original files of the source map that it is or contains."""
+    body = content_types.to_utf8(response.body, response.headers)
+    texts = [body]
+    for candidate in (body, _decode_inline_map(body)):
+        if _looks_like_json(candidate):
+            texts += [original.body for original in _parse_source_map(response, candidate).resources]
     return b"\n".join(texts)
 
 
-def _resource(answer: HttpResponse, body: bytes, source_type: SourceType) -> Resource:
-    path = url_path(answer.url)
-    return Resource(
-        answer.url, stable_path(path), source_type, path, url_origin(answer.url), answer.media_type, body
-    )
+def _parse_document(response: HttpResponse, body: bytes, *, is_html: bool) -> ParsedResponse:
+    """Parse a page, JSON, XML or any other text that is not a script."""
+    parsed = ParsedResponse([_resource(response, body, SourceType.ENDPOINT)])
+    url, media_type = response.url, response.media_type
+    if is_html:
+        parsed.links = html_links(body, url)
+    elif content_types.is_json(media_type) or url_path(url).endswith((".json", ".webmanifest")):
+        parsed.links = json_links(body, url)
+    elif content_types.is_xml(media_type):
+        parsed.links = xml_links(body, url)
+    if len(parsed.links) >= MAX_LINKS:
+        parsed.problem = f"more than {MAX_LINKS} links: the rest was not followed"
+    return parsed
 
 
-def _read_script(answer: HttpResponse, body: bytes, page: str) -> ParsedResponse:
-    url = answer.url
-    reading = ParsedResponse(
-        [_resource(answer, body, SourceType.JS_BUNDLE)], script_links(body, url, page or url), is_script=True
+def _parse_script(response: HttpResponse, body: bytes, page: str) -> ParsedResponse:
+    """Parse a script, and the source map if the script embeds one."""
+    url = response.url
+    parsed = ParsedResponse(
+        [_resource(response, body, SourceType.JS_BUNDLE)],
+        script_links(body, url, page or url),
+        is_script=True,
     )
-    named = source_map.reference(body, answer.headers)
-    if named and not source_map.is_inline(named):
-        reading.map_url = normalise_url(named.decode("utf-8", "replace"), url)
-    elif named:
-        inline = _inline_map(body)
-        packed = (
-            _read_map(answer, inline)
-            if inline
+    reference = source_map.find_reference(body, response.headers)
+    if reference and not source_map.is_inline(reference):
+        parsed.map_url = normalise_url(reference.decode("utf-8", "replace"), url)
+    elif reference:
+        inline_map = _decode_inline_map(body)
+        originals = (
+            _parse_source_map(response, inline_map)
+            if inline_map
             else ParsedResponse(problem="the inline source map cannot be read")
         )
-        if packed.resources:  # what it holds is looked at by its own names, and once
-            reading.resources = [_resource(answer, body.replace(named, b""), SourceType.JS_BUNDLE)]
-        reading.resources += packed.resources
-        reading.problem = packed.problem
-    return reading
+        if originals.resources:  # they are scanned under their own names, so the map itself need not be
+            script = body.replace(reference, b"")
+            parsed.resources = [_resource(response, script, SourceType.JS_BUNDLE)]
+        parsed.resources += originals.resources
+        parsed.problem = originals.problem
+    return parsed
 
 
-def _inline_map(script: bytes) -> bytes:
-    named = source_map.reference(script, {})
+def _resource(response: HttpResponse, body: bytes, source_type: SourceType) -> Resource:
+    """Return the response as a resource with this body."""
+    path = url_path(response.url)
+    return Resource(
+        response.url,
+        stable_path(path),
+        source_type,
+        path,
+        url_origin(response.url),
+        response.media_type,
+        body,
+    )
+
+
+def _decode_inline_map(script: bytes) -> bytes:
+    """Return the source map that a script embeds as a data URL, or nothing."""
+    reference = source_map.find_reference(script, {})
     try:
-        return source_map.inline_map(named) if named and source_map.is_inline(named) else b""
+        return source_map.decode_inline(reference) if reference and source_map.is_inline(reference) else b""
     except source_map.SourceMapError:
         return b""
 
 
-def _read_map(answer: HttpResponse, raw: bytes) -> ParsedResponse:
+def _parse_source_map(response: HttpResponse, raw: bytes) -> ParsedResponse:
+    """Return the original files in a source map as resources, or the problem if it is malformed."""
     try:
-        return ParsedResponse(list(_originals(answer, raw)))
+        return ParsedResponse(list(_original_resources(response, raw)))
     except source_map.SourceMapError as error:
         return ParsedResponse(problem=str(error))
 
 
-def _originals(answer: HttpResponse, raw: bytes) -> Iterator[Resource]:
-    for one in source_map.originals(raw):
+def _original_resources(response: HttpResponse, raw: bytes) -> Iterator[Resource]:
+    """Yield the original files in a source map; the response is the map, or the script that embeds it."""
+    for original in source_map.original_files(raw):
         yield Resource(
-            answer.url,
-            one.name,
+            response.url,
+            original.name,
             SourceType.JS_BUNDLE,
-            one.name,
-            url_origin(answer.url),
-            answer.media_type,
-            one.content,
+            original.name,
+            url_origin(response.url),
+            response.media_type,
+            original.content,
         )
 
 
 def _looks_like_json(body: bytes) -> bool:
-    """Tell a map from the page that many sites serve for everything that is not there."""
+    """Whether a body begins like a source map, and not like the page that many sites serve for every path."""
     return body[:64].removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b")]}"))

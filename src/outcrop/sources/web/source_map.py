@@ -1,8 +1,9 @@
-"""Source maps: where a script names its own, and the original files that one holds."""
+"""Read source maps: find the reference to a map in a script, and the original files in a map."""
 
 import base64
 import binascii
 import json
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,19 +11,18 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 import orjson
 
-from outcrop.sources.web.urls import clean_path
-
-_MARK = b"sourceMappingURL="
-_BEFORE = re.compile(rb"(?://|/\*)[#@][ \t]*$")
+_REFERENCE = b"sourceMappingURL="
+_COMMENT_BEFORE = re.compile(rb"(?://|/\*)[#@][ \t]*$")
+_COMMENT_BYTES = 12  # that may precede the reference
 _VALUE = re.compile(rb"[^\s'\"`]+")
-_DATA = re.compile(rb"data:[\w.+-]+/[\w.+-]+((?:;[^,;]{0,64}){0,8}),", re.IGNORECASE)
-_MOST_MARKS = 16
-_MOST_SECTIONS = 10_000
+_DATA_URL = re.compile(rb"data:[\w.+-]+/[\w.+-]+((?:;[^,;]{0,64}){0,8}),", re.IGNORECASE)
+_MAX_REFERENCES = 16  # that are tried from the end of a script
+_MAX_SECTIONS = 10_000
 _UNNAMED = "(unnamed)"
 
 
 class SourceMapError(ValueError):
-    """Something that is said to be a source map and is none."""
+    """A source map is malformed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,36 +33,41 @@ class OriginalFile:
     content: bytes
 
 
-def reference(script: bytes, headers: Mapping[str, str]) -> bytes | None:
-    """Give the address of a script's map as it is written, an inline map whole; the header wins, as in browsers."""
+def find_reference(script: bytes, headers: Mapping[str, str]) -> bytes | None:
+    """Return the URL of a script's source map as it is written; a data URL contains the map itself.
+
+    As in browsers, the response header is preferred to a comment in the script.
+    """
     for name in ("SourceMap", "X-SourceMap"):
         if header := headers.get(name, "").strip():
             return header.encode("utf-8", "replace")
-    # The last one counts. An inline map is as long as the script, so it is not looked for with a pattern over all of it.
+    # The last comment counts. An inline map can be long, so no regex searches the whole script.
     at = len(script)
-    for _ in range(_MOST_MARKS):
-        at = script.rfind(_MARK, 0, at)
+    for _ in range(_MAX_REFERENCES):
+        at = script.rfind(_REFERENCE, 0, at)
         if at < 0:
             return None
-        if _BEFORE.search(script[max(0, at - 12) : at]) and (found := _VALUE.match(script, at + len(_MARK))):
-            named = found[0].removesuffix(b"*/")
-            if named and not named.endswith(
-                b","
-            ):  # a program that writes such comments: its data is put together later
-                return named
+        if not _COMMENT_BEFORE.search(script[max(0, at - _COMMENT_BYTES) : at]):
+            continue
+        if value := _VALUE.match(script, at + len(_REFERENCE)):
+            reference = value[0].removesuffix(b"*/")
+            # `data:…,` without data is in the code of a bundler, which appends the data itself.
+            if reference and not reference.endswith(b","):
+                return reference
     return None
 
 
-def is_inline(named: bytes) -> bool:
-    return named[:5].lower() == b"data:"
+def is_inline(reference: bytes) -> bool:
+    """Whether the reference is a data URL, which contains the map."""
+    return reference[:5].lower() == b"data:"
 
 
-def inline_map(named: bytes) -> bytes:
-    """Decode a map that stands in its own address."""
-    head = _DATA.match(named)
+def decode_inline(reference: bytes) -> bytes:
+    """Return the source map in a data URL; raise SourceMapError if the URL is malformed."""
+    head = _DATA_URL.match(reference)
     if not head:
-        raise SourceMapError("the inline source map is not a data address")
-    data = unquote_to_bytes(named[head.end() :])
+        raise SourceMapError("the inline source map is not a data URL")
+    data = unquote_to_bytes(reference[head.end() :])
     if not head[1].lower().endswith(b";base64"):
         return data
     try:
@@ -71,41 +76,42 @@ def inline_map(named: bytes) -> bytes:
         raise SourceMapError("the inline source map is not base64") from None
 
 
-def originals(raw: bytes) -> Iterator[OriginalFile]:
-    """Give the original files that a map holds, each with its name made plain."""
+def original_files(raw: bytes) -> Iterator[OriginalFile]:
+    """Yield the original files that a source map contains; raise SourceMapError if it is malformed."""
     text = raw.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if text.startswith(b")]}"):  # a guard against being run as a script: the first line is no part of the map
+    if text.startswith(b")]}"):  # a first line that keeps browsers from running the map as a script
         text = text.partition(b"\n")[2]
     try:
-        parsed = _json(text)
+        parsed = _parse_json(text)
     except (ValueError, RecursionError):
         raise SourceMapError("the source map is not JSON") from None
-    for part in _maps(parsed):
-        yield from _of_one(part)
+    for part in _map_sections(parsed):
+        yield from _section_files(part)
 
 
-def _json(text: bytes) -> object:
+def _parse_json(text: bytes) -> object:
     try:
         return orjson.loads(text)
-    except orjson.JSONDecodeError:  # half of a surrogate pair is no text, but JavaScript has it
+    except orjson.JSONDecodeError:  # orjson refuses lone surrogates, which JavaScript strings may contain
         return json.loads(text)
 
 
-def _maps(parsed: object) -> Iterator[dict[str, object]]:
-    """Give the maps of an index map, or the one map itself."""
+def _map_sections(parsed: object) -> Iterator[dict[str, object]]:
+    """Yield the maps in an index map, or the map itself if it is not an index map."""
     if not isinstance(parsed, dict):
-        raise SourceMapError("the source map is not an object")
+        raise SourceMapError("the source map is not a JSON object")
     sections = parsed.get("sections")
     if not isinstance(sections, list):
         yield parsed
         return
-    for section in sections[:_MOST_SECTIONS]:
+    for section in sections[:_MAX_SECTIONS]:
         inner = section.get("map") if isinstance(section, dict) else None
-        if isinstance(inner, dict):  # a section's own sections are not allowed, and not followed
+        if isinstance(inner, dict):  # an index map in an index map is not allowed, so it is not followed
             yield inner
 
 
-def _of_one(part: dict[str, object]) -> Iterator[OriginalFile]:
+def _section_files(part: dict[str, object]) -> Iterator[OriginalFile]:
+    """Yield the original files of one map that contains their contents."""
     contents, names, root = part.get("sourcesContent"), part.get("sources"), part.get("sourceRoot")
     if not isinstance(contents, list):
         return
@@ -113,12 +119,15 @@ def _of_one(part: dict[str, object]) -> Iterator[OriginalFile]:
     for number, content in enumerate(contents):
         if isinstance(content, str) and content:
             name = names[number] if number < len(names) else None
-            plain = plain_name(name if isinstance(name, str) else "", root if isinstance(root, str) else "")
-            yield OriginalFile(plain, content.encode("utf-8", "replace"))
+            path = original_path(name if isinstance(name, str) else "", root if isinstance(root, str) else "")
+            yield OriginalFile(path, content.encode("utf-8", "replace"))
 
 
-def plain_name(name: str, root: str = "") -> str:
-    """Give an original's name without the bundler's scheme and query, never above the root: `webpack:///./src/a.ts` → `src/a.ts`."""
+def original_path(name: str, root: str = "") -> str:
+    """Return a relative path for an original file: `webpack:///./src/a.ts` → `src/a.ts`.
+
+    Drop the bundler's scheme and query, and resolve `.` and `..` without leaving the root.
+    """
     if root and "://" not in name and not name.startswith("/"):
         name = f"{root.rstrip('/')}/{name}"
     scheme, separator, rest = name.partition("://")
@@ -128,9 +137,10 @@ def plain_name(name: str, root: str = "") -> str:
         except ValueError:
             rest = rest.partition("/")[2]
     elif separator:
-        # What follows is a package's name for webpack, and often nothing: `webpack://shop/./src/a.ts`, `webpack:///src/a.ts`.
+        # webpack puts the name of the package first, which may be empty: `webpack://shop/./src/a.ts`.
         rest = rest.partition("/")[2] if scheme == "webpack" and "/" in rest else rest
     else:
         rest = name.removeprefix("webpack:")
-    path = clean_path(re.split(r"[?#]", rest.replace("\0", ""), maxsplit=1)[0])
-    return path.encode("utf-8", "replace").decode() or _UNNAMED  # JSON can hold halves of characters
+    without_query = re.split(r"[?#]", rest.replace("\0", ""), maxsplit=1)[0]
+    path = posixpath.normpath("/" + without_query.replace("\\", "/")).lstrip("/")
+    return path.encode("utf-8", "replace").decode() or _UNNAMED  # JSON may contain lone surrogates
