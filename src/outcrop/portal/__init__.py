@@ -1,1 +1,1 @@
-"""The portal: pages for people, drawn on the server; each click is one call of a service."""
+"""The portal: server-rendered pages. Each form calls one service."""

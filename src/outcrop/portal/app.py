@@ -1,4 +1,4 @@
-"""Puts the pages together, and gives every answer the headers that keep a browser from running what it should not."""
+"""Build the portal application: its routes, security headers and error pages."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ from outcrop.portal.cookies import Cookies
 from outcrop.portal.labels import sentence
 from outcrop.portal.profile import ROUTES as PROFILE
 from outcrop.portal.render import Renderer
-from outcrop.portal.request import STATE, House, Visit, headers_of, recognise, status_of
+from outcrop.portal.request import STATE, PortalContext, PortalRequest, attach_member, headers_of, status_of
 
 _POLICY = "; ".join(
     [
@@ -34,26 +34,26 @@ _HEADERS = [
     (b"content-security-policy", _POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"same-origin"),  # a stricter one would hide the origin of our own forms
+    (b"referrer-policy", b"same-origin"),  # a stricter policy would hide the origin of our own forms
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 ]
-# What is told on the page that a form was sent from; all else has a page of its own.
-_REFUSALS = (BadInputError, BusyError, PlanError, TransitionError)
-_NOT_KEPT = (b"cache-control", b"no-store")
+# These errors are shown on the page that sent the form; other errors have their own page.
+_FORM_ERRORS = (BadInputError, BusyError, PlanError, TransitionError)
+_NO_STORE = (b"cache-control", b"no-store")
 _TITLES = {
-    400: "That did not work",
+    400: "Request failed",
     403: "Not allowed",
-    404: "Nothing here",
-    405: "That cannot be done here",
+    404: "Not found",
+    405: "Not possible",
     500: "Something went wrong",
-    503: "Not now",
+    503: "Busy",
 }
 
 
 class Portal(NamedTuple):
-    """All pages, and what is answered in place of one that is not there in time."""
+    """The application, and the page that is sent when a request takes too long."""
 
     app: ASGIApp
     timeout_page: Callable[[Scope], Response]
@@ -68,7 +68,7 @@ def create_portal(
     notes: NoteCleaner,
     notice: str | None = None,
 ) -> Portal:
-    """Make the portal; it is handed the runtime by whoever serves it."""
+    """Return the portal. The server puts the runtime into the request's state."""
     renderer = Renderer(notice)
 
     async def static(request: Request) -> Response:
@@ -85,33 +85,41 @@ def create_portal(
         *PROFILE,
         *reference.ROUTES,
     ]
-    handlers: dict[Any, Any] = {OutcropError: _expected, HTTPException: _routing, Exception: _fault}
+    handlers: dict[Any, Any] = {
+        OutcropError: _handle_expected_error,
+        HTTPException: _handle_routing_error,
+        Exception: _handle_unexpected_error,
+    }
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False
     secure = urlsplit(base_url).scheme == "https"
     setattr(
         app.state,
         STATE,
-        House(base_url, Cookies(secure=secure), renderer, github_host, tuple(own_rules), document, notes),
+        PortalContext(
+            base_url, Cookies(secure=secure), renderer, github_host, tuple(own_rules), document, notes
+        ),
     )
 
     def timeout_page(scope: Scope) -> Response:
         request = Request({**scope, "app": app, "state": {}})
-        said = "this took too long and was stopped; it was logged under this answer's X-Request-Id"
-        response = _failure(request, 500, "internal_error", said)
-        response.raw_headers += [*_HEADERS, _NOT_KEPT]
+        message = "this took too long and was stopped; it is logged under the X-Request-Id of this response"
+        response = _failure(request, 500, "internal_error", message)
+        response.raw_headers += [*_HEADERS, _NO_STORE]
         return response
 
     return Portal(_with_headers(app), timeout_page)
 
 
 def _with_headers(app: ASGIApp) -> ASGIApp:
+    """Wrap the application so that every response has the security headers."""
+
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         async def add(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = list(message.get("headers", ()))
-                kept = any(name == b"cache-control" for name, _ in headers)
-                message = {**message, "headers": [*headers, *_HEADERS, *([] if kept else [_NOT_KEPT])]}
+                is_cached = any(name == b"cache-control" for name, _ in headers)
+                message = {**message, "headers": [*headers, *_HEADERS, *([] if is_cached else [_NO_STORE])]}
             await send(message)
 
         await app(scope, receive, add)
@@ -119,61 +127,65 @@ def _with_headers(app: ASGIApp) -> ASGIApp:
     return wrapped
 
 
-async def _expected(request: Request, exc: Exception) -> Response:
+async def _handle_expected_error(request: Request, exc: Exception) -> Response:
+    """Show an error of the domain: on the page that sent the form, or on its own page."""
     assert isinstance(exc, OutcropError)  # noqa: S101
-    visit: Visit | None = getattr(request.state, "visit", None)
+    portal_request: PortalRequest | None = getattr(request.state, "portal_request", None)
     if (
-        visit is not None
-        and isinstance(exc, _REFUSALS)
-        and _is_for_a_person(request)
+        portal_request is not None
+        and isinstance(exc, _FORM_ERRORS)
+        and _wants_html(request)
         and (page := _sent_from(request)) is not None
     ):
-        return visit.go(page, sentence(exc.message), refused=True)
+        return portal_request.redirect(page, sentence(exc.message), refused=True)
     return _failure(request, status_of(exc), exc.code, exc.message, headers_of(exc))
 
 
-async def _routing(request: Request, exc: Exception) -> Response:
+async def _handle_routing_error(request: Request, exc: Exception) -> Response:
+    """Show that a path or method does not exist."""
     assert isinstance(exc, HTTPException)  # noqa: S101
-    await recognise(request)
+    await attach_member(request)
     if exc.status_code == 405:
         allow = (exc.headers or {}).get("Allow", "")
-        return _failure(request, 405, "method_not_allowed", f"this address takes {allow}", {"Allow": allow})
-    return _failure(request, 404, "not_found", "there is nothing at this address")
+        return _failure(request, 405, "method_not_allowed", f"this path accepts {allow}", {"Allow": allow})
+    return _failure(request, 404, "not_found", "there is no such page")
 
 
-async def _fault(request: Request, _: Exception) -> Response:
-    """Anything nobody expected; the gate logs it under the request's id, which the answer's headers name."""
+async def _handle_unexpected_error(request: Request, _: Exception) -> Response:
+    """Show an internal error. The middleware logs it under the request id in the response headers."""
     return _failure(
         request,
         500,
         "internal_error",
-        "something went wrong here; it was logged under this answer's X-Request-Id",
+        "an internal error occurred; it is logged under the X-Request-Id of this response",
     )
 
 
-def _is_for_a_person(request: Request) -> bool:
+def _wants_html(request: Request) -> bool:
     return "text/html" in request.headers.get("accept", "")
 
 
 def _sent_from(request: Request) -> str | None:
-    """Give the page that a form was sent from, where that is one of ours and can be asked for again."""
+    """Return the path of the page that sent a form; None if it is not a page of the portal."""
     page = urlsplit(request.headers.get("referer", ""))
     if request.method != "POST" or page.netloc != request.headers.get("host"):
         return None
-    asked = {"type": "http", "method": "GET", "path": page.path, "root_path": ""}
-    is_page = any(route.matches(asked)[0] is Match.FULL for route in request.app.routes)
+    scope = {"type": "http", "method": "GET", "path": page.path, "root_path": ""}
+    is_page = any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
     return page._replace(scheme="", netloc="", fragment="").geturl() if is_page else None
 
 
 def _failure(
     request: Request, status: int, code: str, message: str, headers: dict[str, str] | None = None
 ) -> Response:
-    """Tell a person on a page, and a program in JSON."""
-    if not _is_for_a_person(request):
+    """Return an error as a page for browsers, or as JSON for programs."""
+    if not _wants_html(request):
         return JSONResponse({"error": code, "message": message}, status, headers)
-    house: House = getattr(request.app.state, STATE)
-    visit = getattr(request.state, "visit", None)
+    context: PortalContext = getattr(request.app.state, STATE)
+    portal_request = getattr(request.state, "portal_request", None)
     title = _TITLES.get(status, _TITLES[400])
-    page = house.renderer.page("failure.html", status, visit=visit, title=title, message=sentence(message))
+    page = context.renderer.page(
+        "failure.html", status, request=portal_request, title=title, message=sentence(message)
+    )
     page.headers.update(headers or {})
     return page

@@ -1,4 +1,4 @@
-"""Charts as SVG, drawn here: no script, colours by class, and the numbers beside them as text."""
+"""Draw charts as SVG. Colours are CSS classes; the numbers are also shown as text."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -9,16 +9,19 @@ _WIDTH, _HEIGHT, _FLOOR = 720, 150, 128
 
 
 def days(counts: Sequence[tuple[date, int, int]], label: str) -> Markup:
-    """Draw a bar for each day, what is known to be alive at its foot, with the day and its numbers in each bar's title."""
+    """Draw one stacked bar per day: valid findings below, others above. Its title has the numbers."""
     most = max((valid + other for _, valid, other in counts), default=0) or 1
     step = _WIDTH / max(len(counts), 1)
     bars = []
     for at, (day, valid, other) in enumerate(counts):
-        alive, whole = (n / most * (_FLOOR - 12) for n in (valid, valid + other))
+        valid_height, total_height = (n / most * (_FLOOR - 12) for n in (valid, valid + other))
         stacks = (
             [("bar none", 1.0)]
-            if not whole
-            else [("bar", max(whole, 2.0)), ("bar valid", max(alive, 2.0) if alive else 0.0)]
+            if not total_height
+            else [
+                ("bar", max(total_height, 2.0)),
+                ("bar valid", max(valid_height, 2.0) if valid_height else 0.0),
+            ]
         )
         drawn = Markup("").join(
             Markup('<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" rx="2"/>').format(
@@ -41,16 +44,17 @@ def days(counts: Sequence[tuple[date, int, int]], label: str) -> Markup:
 
 
 def meter(value: float, most: float, kind: str) -> Markup:
-    """Draw one horizontal bar; the number stands beside it as text."""
+    """Draw a horizontal bar for `value` of at most `most`."""
     width = 100 * min(value / most, 1) if most else 0
     return Markup(
         '<svg class="meter" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">'
-        '<rect class="track" width="100" height="6" rx="3"/><rect class="{}" width="{:.2f}" height="6" rx="3"/></svg>'
+        '<rect class="track" width="100" height="6" rx="3"/>'
+        '<rect class="{}" width="{:.2f}" height="6" rx="3"/></svg>'
     ).format(kind, width)
 
 
 def ring(score: float, kind: str) -> Markup:
-    """Draw a score as a part of a ring around its number."""
+    """Draw a score as a number inside a partly filled ring."""
     around = 2 * 3.14159265 * 42
     return Markup(
         '<svg class="ring {kind}" viewBox="0 0 100 100" role="img" aria-label="Score {score:.0f} of 100">'

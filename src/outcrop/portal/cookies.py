@@ -1,4 +1,4 @@
-"""The portal's cookies: the session, a token before there is one, a word for the next page, and whether single keys do something."""
+"""Cookies: session, form token before signing in, flash message, and keyboard shortcuts on or off."""
 
 import hashlib
 import hmac
@@ -9,13 +9,17 @@ from starlette.responses import Response
 
 _LIFETIME = 30 * 86_400
 _FLASH_LENGTH = 300
-_LONGEST = 400 * 86_400  # that a browser keeps a cookie
+_MAX_LIFETIME = 400 * 86_400  # browsers keep no cookie longer
 _OFF = "off"
-REFUSED = "!"  # begins a word for the next page that tells of something that was not done
+REFUSED = "!"  # first character of a flash message about something that was not done
 
 
 class Cookies:
-    """`__Host-` and Secure, but on a plain address of this machine, where a browser would not keep such a cookie."""
+    """Read and write the portal's cookies.
+
+    They have the prefix `__Host-` and the flag Secure, except over http on loopback, where browsers would
+    reject them.
+    """
 
     def __init__(self, *, secure: bool) -> None:
         self._secure = secure
@@ -28,13 +32,13 @@ class Cookies:
 
     def set_session(self, response: Response, token: str) -> None:
         self._set(response, self._session, token, _LIFETIME)
-        self._drop(response, self._before)
+        self._delete(response, self._before)
 
-    def forget_session(self, response: Response) -> None:
-        self._drop(response, self._session)
+    def delete_session(self, response: Response) -> None:
+        self._delete(response, self._session)
 
     def before(self, request: Request) -> str | None:
-        """Give the token that protects forms of a person who is not signed in."""
+        """Return the token that protects forms of visitors who are not signed in."""
         return request.cookies.get(self._before)
 
     def set_before(self, response: Response, token: str) -> None:
@@ -47,32 +51,33 @@ class Cookies:
     def set_flash(self, response: Response, text: str) -> None:
         self._set(response, self._flash, quote(text[:_FLASH_LENGTH]), 60)
 
-    def forget_flash(self, response: Response) -> None:
-        self._drop(response, self._flash)
+    def delete_flash(self, response: Response) -> None:
+        self._delete(response, self._flash)
 
     def has_keys(self, request: Request) -> bool:
-        """Tell whether single keys act on findings. Who dictates, or hits keys by chance, has them switched off on that machine."""
+        """Whether single keys act on findings. Users of speech input can turn them off in their browser."""
         return request.cookies.get(self._keys) != _OFF
 
     def set_keys(self, response: Response, *, on: bool) -> None:
         if on:
-            self._drop(response, self._keys)
+            self._delete(response, self._keys)
         else:
-            self._set(response, self._keys, _OFF, _LONGEST)
+            self._set(response, self._keys, _OFF, _MAX_LIFETIME)
 
     @staticmethod
-    def same(given: str, wanted: str) -> bool:
-        return hmac.compare_digest(given.encode(), wanted.encode())
+    def same(token: str, expected: str) -> bool:
+        """Compare two tokens in constant time."""
+        return hmac.compare_digest(token.encode(), expected.encode())
 
     def _set(self, response: Response, name: str, value: str, seconds: int) -> None:
         response.set_cookie(
             name, value, max_age=seconds, path="/", secure=self._secure, httponly=True, samesite="lax"
         )
 
-    def _drop(self, response: Response, name: str) -> None:
+    def _delete(self, response: Response, name: str) -> None:
         response.delete_cookie(name, path="/", secure=self._secure, httponly=True, samesite="lax")
 
 
 def csrf_of(token: str) -> str:
-    """Derive what a form must send from the cookie's token, which no other site can read."""
+    """Derive the form token from the cookie's token, which other sites cannot read."""
     return hmac.new(token.encode(), b"outcrop form", hashlib.sha256).hexdigest()

@@ -1,4 +1,4 @@
-"""One finding: where it stands, whether it is alive, why it scores what it does, what happened to it, and what to do now."""
+"""The page of one finding: place, verdict, score with reasons, history, advice and triage actions."""
 
 from typing import Any
 
@@ -16,72 +16,81 @@ from outcrop.domain.finding import (
     transition_outcome,
 )
 from outcrop.portal.findings import DONE, read_note
-from outcrop.portal.request import Visit, get, now, post
+from outcrop.portal.request import PortalRequest, get, now, post
 from outcrop.services import findings
 from outcrop.services.pipeline.enqueue import request_validation
 
 
-async def show_finding(visit: Visit) -> Response:
-    return await _page(visit)
+async def show_finding(request: PortalRequest) -> Response:
+    return await _page(request)
 
 
-async def _page(visit: Visit, refusal: OutcropError | None = None) -> Response:
-    """Draw the finding; after a refusal with why, and with the note that was typed."""
-    db, account_id, id_ = visit.db, visit.account_id, visit.id("id")
+async def _page(request: PortalRequest, error: OutcropError | None = None) -> Response:
+    """Render the finding; after a rejected form with the error and the typed note."""
+    db, account_id, id_ = request.db, request.account_id, request.id("id")
     finding, reasons = await findings.explain_finding(db, account_id, id_)
     values: dict[str, Any] = {
         "finding": finding,
         "reasons": reasons,
-        "advice": await findings.get_advice(db, account_id, finding, visit.house.own_rules),
-        "excerpt": await findings.get_excerpt(db, visit.keys, account_id, id_),
+        "advice": await findings.get_advice(db, account_id, finding, request.context.own_rules),
+        "excerpt": await findings.get_excerpt(db, request.keys, account_id, id_),
         "history": await findings.list_history(db, account_id, id_),
         "others": await findings.list_other_places(db, account_id, id_),
-        "possible": _possible(finding.status),
+        "possible": _allowed_actions(finding.status),
         "note_length": NOTE_LENGTH,
     }
-    if refusal is None:
-        return visit.render("finding.html", message=None, typed="", **values)
-    return visit.refuse("finding.html", refusal, typed=visit.form.get("note"), **values)
+    if error is None:
+        return request.render("finding.html", message=None, typed="", **values)
+    return request.reject("finding.html", error, typed=request.form.get("note"), **values)
 
 
-def _possible(status: Status) -> list[Action]:
-    """Give what a person can do to a finding in this status."""
+def _allowed_actions(status: Status) -> list[Action]:
+    """Return the closing actions that a finding in this status allows."""
     return [action for action in Action if transition_outcome(action, status) is TransitionOutcome.MOVES]
 
 
-async def act(visit: Visit) -> Response:
-    id_ = visit.id("id")
-    move = next((move for move in TriageAction if move == visit.path("action")), None)
-    if move is None:
-        raise NotFoundError("there is nothing at this address")
+async def act(request: PortalRequest) -> Response:
+    """Apply a triage action to the finding."""
+    id_ = request.id("id")
+    action = next((action for action in TriageAction if action == request.path("action")), None)
+    if action is None:
+        raise NotFoundError("there is no such action")
     try:
-        note = await read_note(visit)
-        async with visit.db.transaction():
+        note = await read_note(request)
+        async with request.db.transaction():
             outcomes = await findings.triage(
-                visit.db, visit.keys, visit.account_id, [id_], move, note=note, by=visit.email, now=now()
+                request.db,
+                request.keys,
+                request.account_id,
+                [id_],
+                action,
+                note=note,
+                by=request.email,
+                now=now(),
             )
-    except (BadInputError, BusyError) as refusal:
-        return await _page(visit, refusal)
-    told = {
-        TriageResult.CHANGED: f"The finding is {DONE[move]}.",
-        TriageResult.UNCHANGED: "Nothing changed: it already was.",
-        TriageResult.REFUSED: f"A finding in this state cannot be {DONE[move]}.",
+    except (BadInputError, BusyError) as error:
+        return await _page(request, error)
+    message = {
+        TriageResult.CHANGED: f"The finding is {DONE[action]}.",
+        TriageResult.UNCHANGED: "Nothing changed: the finding is in this state already.",
+        TriageResult.REFUSED: f"A finding in this state cannot be {DONE[action]}.",
     }.get(outcomes[0][1])
-    if told is None:
+    if message is None:
         raise NotFoundError("no such finding")
-    return visit.go(f"/findings/{id_}", told, refused=outcomes[0][1] is TriageResult.REFUSED)
+    return request.redirect(f"/findings/{id_}", message, refused=outcomes[0][1] is TriageResult.REFUSED)
 
 
-async def validate(visit: Visit) -> Response:
-    id_ = visit.id("id")
+async def validate(request: PortalRequest) -> Response:
+    """Queue a validation of the finding's credential."""
+    id_ = request.id("id")
     try:
-        note = await read_note(visit)
+        note = await read_note(request)
         await request_validation(
-            visit.db, visit.keys, visit.account_id, id_, note=note, by=visit.email, moment=now()
+            request.db, request.keys, request.account_id, id_, note=note, by=request.email, moment=now()
         )
-    except BadInputError as refusal:  # raised before anything is written
-        return await _page(visit, refusal)
-    return visit.go(f"/findings/{id_}", "Its issuer is being asked again. Load this page anew in a moment.")
+    except BadInputError as error:  # raised before anything is written
+        return await _page(request, error)
+    return request.redirect(f"/findings/{id_}", "Validation has started. Reload this page in a moment.")
 
 
 ROUTES = [

@@ -1,4 +1,4 @@
-"""The list of findings: every filter and order, a shareable address for each view, and several triaged at once."""
+"""The list of findings: filters, order, saved views, and triage of several findings at once."""
 
 from collections import Counter
 from urllib.parse import parse_qsl, urlencode
@@ -13,7 +13,7 @@ from outcrop.domain.ids import parse_id
 from outcrop.domain.secret import MaskedText
 from outcrop.portal.labels import sentence
 from outcrop.portal.queries import ALL, NAMES, SUPPRESSED, read_view
-from outcrop.portal.request import Visit, get, now, post
+from outcrop.portal.request import PortalRequest, get, now, post
 from outcrop.services import findings, views
 
 TABS = [
@@ -25,8 +25,8 @@ TABS = [
     (SUPPRESSED, "Suppressed"),
     (ALL, "All"),
 ]
-_MOST = 200  # findings that one form triages
-# What is told after a move.
+_MAX_TRIAGED = 200  # findings in one form
+# Participle for the message after an action.
 DONE = {
     TriageAction.RESOLVE: "resolved",
     TriageAction.RESTRICT: "restricted",
@@ -37,71 +37,75 @@ DONE = {
 }
 
 
-async def show_findings(visit: Visit) -> Response:
-    view = read_view(visit.request.query_params)
-    page = await findings.list_findings(visit.db, visit.account_id, view.query)
-    if (
-        visit.request.headers.get("x-part") == "list"
-    ):  # the page's script asks for the list alone while somebody types
-        return visit.render("findings_list.html", view=view, page=page)
-    saved = await views.list_views(visit.db, visit.signed.account)
-    return visit.render("findings.html", view=view, page=page, tabs=TABS, saved=saved, message=None, typed="")
-
-
-async def triage(visit: Visit) -> Response:
-    """Do one thing to every finding that is marked; one that does not allow it keeps none of the others."""
-    try:
-        done, outcomes = await _triaged(visit)
-    except BusyError as refusal:
-        if visit.request.headers.get("x-part") is not None:
-            raise
-        return visit.go(
-            "/findings?" + _same_view(visit.form.get("view")), sentence(refusal.message), refused=True
-        )
-    counted = Counter(outcome for _, outcome in outcomes)
-    told = _told(done, counted)
-    if visit.request.headers.get("x-part") is not None:
-        return JSONResponse(
-            {
-                "message": told,
-                "done": [str(id_) for id_, outcome in outcomes if outcome is TriageResult.CHANGED],
-            }
-        )
-    return visit.go(
-        "/findings?" + _same_view(visit.form.get("view")), told, refused=not counted[TriageResult.CHANGED]
+async def show_findings(request: PortalRequest) -> Response:
+    view = read_view(request.http.query_params)
+    page = await findings.list_findings(request.db, request.account_id, view.query)
+    # While the user types, the script of the page requests the list alone.
+    if request.http.headers.get("x-part") == "list":
+        return request.render("findings_list.html", view=view, page=page)
+    saved = await views.list_views(request.db, request.signed.account)
+    return request.render(
+        "findings.html", view=view, page=page, tabs=TABS, saved=saved, message=None, typed=""
     )
 
 
-async def _triaged(visit: Visit) -> tuple[str, list[tuple[UUID, TriageResult]]]:
-    """Give what was to be done, and what became of each."""
-    move = next((move for move in TriageAction if move == visit.form.get("action")), None)
-    ids = [id_ for text in visit.form.all("id") if (id_ := parse_id(text)) is not None]
-    if move is None:
-        raise BadInputError("no such action")
-    if not ids or len(ids) > _MOST:
-        raise BadInputError(f"mark 1 to {_MOST} findings first")
-    note = await read_note(visit)
-    async with visit.db.transaction():
-        outcomes = await findings.triage(
-            visit.db, visit.keys, visit.account_id, ids, move, note=note, by=visit.email, now=now()
+async def triage(request: PortalRequest) -> Response:
+    """Apply one action to all selected findings. A finding that refuses it does not stop the others."""
+    try:
+        participle, outcomes = await _triage_selected(request)
+    except BusyError as error:
+        if request.http.headers.get("x-part") is not None:
+            raise
+        return request.redirect(
+            "/findings?" + _same_view(request.form.get("view")), sentence(error.message), refused=True
         )
-    return DONE[move], outcomes
+    counted = Counter(outcome for _, outcome in outcomes)
+    message = _describe_outcomes(participle, counted)
+    if request.http.headers.get("x-part") is not None:
+        return JSONResponse(
+            {
+                "message": message,
+                "done": [str(id_) for id_, outcome in outcomes if outcome is TriageResult.CHANGED],
+            }
+        )
+    return request.redirect(
+        "/findings?" + _same_view(request.form.get("view")),
+        message,
+        refused=not counted[TriageResult.CHANGED],
+    )
 
 
-async def read_note(visit: Visit) -> MaskedText | None:
-    note = visit.form.get("note")
+async def _triage_selected(request: PortalRequest) -> tuple[str, list[tuple[UUID, TriageResult]]]:
+    """Apply the action; return its participle and the result for each finding."""
+    action = next((action for action in TriageAction if action == request.form.get("action")), None)
+    ids = [id_ for text in request.form.all("id") if (id_ := parse_id(text)) is not None]
+    if action is None:
+        raise BadInputError("no such action")
+    if not ids or len(ids) > _MAX_TRIAGED:
+        raise BadInputError(f"select 1 to {_MAX_TRIAGED} findings first")
+    note = await read_note(request)
+    async with request.db.transaction():
+        outcomes = await findings.triage(
+            request.db, request.keys, request.account_id, ids, action, note=note, by=request.email, now=now()
+        )
+    return DONE[action], outcomes
+
+
+async def read_note(request: PortalRequest) -> MaskedText | None:
+    """Return the note of the form with credentials masked; None if it is empty."""
+    note = request.form.get("note")
     if len(note) > NOTE_LENGTH:
-        raise BadInputError(f"a note has at most {NOTE_LENGTH} characters")
-    return cut_note(await visit.clean(note)) if note else None
+        raise BadInputError(f"a note must have at most {NOTE_LENGTH} characters")
+    return cut_note(await request.clean(note)) if note else None
 
 
-def _told(what: str, outcomes: "Counter[TriageResult]") -> str:
-    """Say what became of them."""
+def _describe_outcomes(participle: str, outcomes: "Counter[TriageResult]") -> str:
+    """Return the message after a bulk action, with the number of findings for each result."""
     sentences = {
-        TriageResult.CHANGED: "{} " + what + ".",
-        TriageResult.UNCHANGED: "{} already so.",
-        TriageResult.REFUSED: "{} cannot be " + what + " from the state they are in.",
-        TriageResult.MISSING: "{} no longer there.",
+        TriageResult.CHANGED: "{} " + participle + ".",
+        TriageResult.UNCHANGED: "{} unchanged.",
+        TriageResult.REFUSED: "{} cannot be " + participle + " in their current state.",
+        TriageResult.MISSING: "{} no longer exist.",
     }
     return " ".join(
         sentence.format(outcomes[outcome]) for outcome, sentence in sentences.items() if outcomes[outcome]
@@ -109,42 +113,44 @@ def _told(what: str, outcomes: "Counter[TriageResult]") -> str:
 
 
 def _same_view(address: str) -> str:
+    """Return the query string of a view with only known parameters."""
     return urlencode([(name, value) for name, value in parse_qsl(address.lstrip("?")) if name in NAMES])
 
 
-async def save_view(visit: Visit) -> Response:
-    """Save the list that is looked at; where that cannot be, show it again with the name that was typed."""
+async def save_view(request: PortalRequest) -> Response:
+    """Save the current view; if that fails, show the list again with the typed name and the error."""
     address, name = (
-        _same_view(visit.form.get("view")),
-        (await visit.clean(visit.form.get("name")))[: views.NAME_LENGTH],
+        _same_view(request.form.get("view")),
+        (await request.clean(request.form.get("name")))[: views.NAME_LENGTH],
     )
     try:
-        await _check_view(visit, address)
-        async with visit.db.transaction():
+        await _check_view(request, address)
+        async with request.db.transaction():
             await views.save_view(
-                visit.db, visit.signed.account, name=name, query=address, by=visit.email, now=now()
+                request.db, request.signed.account, name=name, query=address, by=request.email, now=now()
             )
-    except BadInputError as refusal:
+    except BadInputError as error:
         view = read_view(dict(parse_qsl(address)))
-        page = await findings.list_findings(visit.db, visit.account_id, view.query)
-        saved = await views.list_views(visit.db, visit.signed.account)
-        return visit.refuse(
-            "findings.html", refusal, view=view, page=page, tabs=TABS, saved=saved, typed=name
+        page = await findings.list_findings(request.db, request.account_id, view.query)
+        saved = await views.list_views(request.db, request.signed.account)
+        return request.reject(
+            "findings.html", error, view=view, page=page, tabs=TABS, saved=saved, typed=name
         )
-    return visit.go(f"/findings?{address}", "View saved.")
+    return request.redirect(f"/findings?{address}", "View saved.")
 
 
-async def _check_view(visit: Visit, address: str) -> None:
+async def _check_view(request: PortalRequest, address: str) -> None:
+    """Raise BadInputError if the filters of a view contain a credential: views are stored unencrypted."""
     typed = " ".join(value for _, value in parse_qsl(address))
-    if await visit.clean(typed) != typed:
+    if await request.clean(typed) != typed:
         raise BadInputError(
-            "what this view looks for holds a credential, which is kept nowhere in the open: take it out first"
+            "the filters of this view contain a credential, which is not stored in the clear; remove it first"
         )
 
 
-async def remove_view(visit: Visit) -> Response:
-    await views.remove_view(visit.db, visit.signed.account, visit.id("id"), by=visit.email, now=now())
-    return visit.go("/findings", "View removed.")
+async def remove_view(request: PortalRequest) -> Response:
+    await views.remove_view(request.db, request.signed.account, request.id("id"), by=request.email, now=now())
+    return request.redirect("/findings", "View removed.")
 
 
 ROUTES = [

@@ -1,4 +1,4 @@
-"""What a form sends: read whole, bounded, as text."""
+"""Parse form bodies, with limits on size and number of fields."""
 
 from urllib.parse import parse_qsl
 
@@ -6,28 +6,30 @@ from starlette.requests import Request
 
 from outcrop.domain.errors import BadInputError
 
-_LONGEST = 256 << 10
-_FIELDS = 2_000
+_MAX_BYTES = 256 << 10
+_MAX_FIELDS = 2_000
 
 
 class Form:
-    """Fields by name; a field may be there several times."""
+    """Fields of a form by name; a name may occur several times."""
 
     def __init__(self, pairs: list[tuple[str, str]] | None = None) -> None:
         self._pairs = pairs or []
 
     def get(self, name: str) -> str:
-        """Give the first value without the space around it; an absent field is an empty one."""
+        """Return the first value without surrounding white space; an empty text if the field is absent."""
         return next((value.strip() for key, value in self._pairs if key == name), "")
 
     def raw(self, name: str) -> str:
-        """Give the first value as it was typed: a password may begin with a space."""
+        """Return the first value unchanged: a password may begin with a space."""
         return next((value for key, value in self._pairs if key == name), "")
 
     def all(self, name: str) -> list[str]:
+        """Return all values of a field."""
         return [value for key, value in self._pairs if key == name]
 
     def lines(self, name: str) -> list[str]:
+        """Return the non-empty lines of a text area."""
         return [line.strip() for line in self.get(name).splitlines() if line.strip()]
 
     def __contains__(self, name: str) -> bool:
@@ -35,21 +37,22 @@ class Form:
 
 
 async def read_form(request: Request) -> Form:
+    """Read and parse the request body; raise BadInputError if it is too large or malformed."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > _LONGEST:
+        if len(body) > _MAX_BYTES:
             raise BadInputError("the form is too large")
     try:
         pairs = parse_qsl(
             body.decode("utf-8"),
             keep_blank_values=True,
-            max_num_fields=_FIELDS,
+            max_num_fields=_MAX_FIELDS,
             errors="strict",
             encoding="utf-8",
         )
     except ValueError:
-        raise BadInputError("the form cannot be read") from None
+        raise BadInputError("the form is malformed") from None
     if any("\0" in value for _, value in pairs):
-        raise BadInputError("the form holds a NUL character")
+        raise BadInputError("the form contains a NUL character")
     return Form(pairs)

@@ -1,4 +1,4 @@
-"""The product's words as people read them."""
+"""Labels of statuses, kinds, options and actions, as the portal shows them."""
 
 from outcrop.domain.account import Plan, Role
 from outcrop.domain.finding import SourceType, Status, Validation, Visibility
@@ -40,7 +40,7 @@ SCAN = {
     ScanStatus.INTERRUPTED: "Interrupted",
 }
 SCHEDULE = {
-    Schedule.OFF: "Only by hand",
+    Schedule.OFF: "Only manually",
     Schedule.HOURLY: "Every hour",
     Schedule.DAILY: "Every day",
     Schedule.WEEKLY: "Every week",
@@ -61,12 +61,12 @@ OPTION = {
     "archived": "Archived repositories",
     "wikis": "Wikis",
     "gists": "Gists of the same name",
-    "depth": "Depth",
-    "pages": "Pages at most",
-    "leak_places": "Places where things leak (/.env, /.git …)",
+    "depth": "Link depth",
+    "pages": "Maximum number of pages",
+    "leak_places": "Paths that often leak (/.env, /.git …)",
     "robots": "Honour robots.txt",
 }
-# What the audit trail's actions are called; an action that is not here is shown as it is.
+# Labels of audit actions; an action without a label is shown unchanged.
 ACTION = {
     "finding.resolve": "Resolved",
     "finding.restrict": "Restricted",
@@ -77,32 +77,32 @@ ACTION = {
     "finding.new": "Found",
     "finding.resolved": "Gone from the source",
     "finding.seen": "Seen again",
-    "finding.stale": "Not seen for long",
+    "finding.stale": "Not seen for a long time",
     "finding.validate": "Checked",
-    "finding.revalidate": "Asked to check again",
+    "finding.revalidate": "Validation requested",
 }
 
 
 REASON = {
-    "liveness": "Alive",
-    "detection": "Surely a credential",
-    "capability": "What it opens",
-    "exposure": "Who can see it",
-    "still_there": "Still there",
-    "spread": "In how many places",
+    "liveness": "Validity",
+    "detection": "Confidence of detection",
+    "capability": "Access it gives",
+    "exposure": "Exposure",
+    "still_there": "Still in the source",
+    "spread": "Number of places",
     "cap": "Cap",
     "imported": "Imported",
 }
 
 
 def level(score: float) -> str:
-    """Name how much a score asks for attention."""
+    """Return the severity of a score."""
     return "critical" if score >= 80 else "high" if score >= 60 else "medium" if score >= 40 else "low"
 
 
 def browser(agent: str) -> str:
-    """Name a browser and its system from what it says of itself; what cannot be told is shown as it is."""
-    # Chrome calls itself Safari too, and Edge calls itself Chrome: the first that is named counts.
+    """Return browser and system from a User-Agent header; the header itself if they are unknown."""
+    # Chrome also claims to be Safari, and Edge to be Chrome, so the order matters.
     named = {"Edg/": "Edge", "OPR/": "Opera", "Firefox/": "Firefox", "Chrome/": "Chrome", "Safari/": "Safari"}
     systems = {
         "Android": "Android",
@@ -118,6 +118,7 @@ def browser(agent: str) -> str:
 
 
 def size(count: int) -> str:
+    """Return a number of bytes with a unit."""
     value = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if value < 1000:
@@ -127,11 +128,11 @@ def size(count: int) -> str:
 
 
 def place(repo: str | None, path: str | None, url: str | None) -> str:
-    """Name where a finding stands, as short as it can be told apart."""
+    """Return the place of a finding in short: repository or host, and path."""
     host = None if repo or url is None else url.partition("://")[2].partition("/")[0]
     return " · ".join(part for part in (repo or host, path) if part) or "unknown place"
 
 
 def sentence(message: str) -> str:
-    """Begin with a capital letter, unless it is an e-mail address that begins."""
+    """Capitalise the first letter, unless the message begins with an e-mail address."""
     return message if "@" in message.split(" ", 1)[0] else message[:1].upper() + message[1:]

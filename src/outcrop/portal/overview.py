@@ -1,21 +1,23 @@
-"""The first page: what needs attention now."""
+"""The overview page: findings that need attention, and counts."""
 
 from starlette.responses import Response
 
 from outcrop.domain.account import Permission
-from outcrop.portal.request import Visit, get, now
+from outcrop.portal.request import PortalRequest, get, now
 from outcrop.services import overview, webhooks
 
 
-async def show_overview(visit: Visit) -> Response:
-    found = await overview.get_overview(visit.db, visit.account_id, now=now())
+async def show_overview(request: PortalRequest) -> Response:
+    figures = await overview.get_overview(request.db, request.account_id, now=now())
     webhook = (
-        await webhooks.get_webhook(visit.db, visit.account_id) if visit.may(Permission.WEBHOOK) else None
+        await webhooks.get_webhook(request.db, request.account_id)
+        if request.may(Permission.WEBHOOK)
+        else None
     )
-    return visit.render(
+    return request.render(
         "overview.html",
-        found=found,
-        days=[(day.day, day.valid, day.other) for day in found.days],
+        found=figures,
+        days=[(day.day, day.valid, day.other) for day in figures.days],
         webhook=webhook,
     )
 

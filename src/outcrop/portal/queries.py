@@ -1,4 +1,4 @@
-"""A view of the list as an address: what a person can filter and order by, read leniently."""
+"""Parse the filters of the list of findings from a query string. Invalid values are reported and ignored."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir
 E = TypeVar("E", bound=StrEnum)
 
 PER_PAGE = 50
-_TERMS, _LENGTH = 16, 1_000
+_MAX_TERMS, _MAX_QUERY_LENGTH = 16, 1_000
 NAMES = (
     "status",
     "validation",
@@ -31,8 +31,8 @@ ALL, SUPPRESSED = "all", "suppressed"  # tabs beside the statuses; the first tab
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """What is shown: the query, its address without the page, and what of the address could not be read."""
+class ListView:
+    """A view of the list: the query, the valid parameters without the page, and the invalid ones."""
 
     query: FindingQuery
     values: dict[str, str]
@@ -40,17 +40,21 @@ class View:
 
     @property
     def tab(self) -> str:
+        """Return the selected tab."""
         return self.values.get("status", Status.ACTIVE)
 
 
-def read_view(given: Mapping[str, str]) -> View:
-    """Read a view; a value that cannot be read is told and left out, so that an old address still shows something."""
+def read_view(parameters: Mapping[str, str]) -> ListView:
+    """Parse a view. An invalid value is reported and ignored, so that an old address still works."""
     values = {
-        name: given[name].strip() for name in NAMES if given.get(name, "").strip() and "\0" not in given[name]
+        name: parameters[name].strip()
+        for name in NAMES
+        if parameters.get(name, "").strip() and "\0" not in parameters[name]
     }
     problems: list[str] = []
 
     def choice(kind: type[E], name: str) -> E | None:
+        """Return a parameter as an enum member; report and remove an unknown value."""
         if (text := values.get(name)) is None:
             return None
         try:
@@ -73,21 +77,22 @@ def read_view(given: Mapping[str, str]) -> View:
         min_score=_number(values, problems),
         seen_from=_day(values, "date_from", problems),
         seen_before=_day_after(values, problems),
-        terms=tuple(values.get("q", "")[:_LENGTH].split()[:_TERMS]),
+        terms=tuple(values.get("q", "")[:_MAX_QUERY_LENGTH].split()[:_MAX_TERMS]),
         page=whole_number(page) or 1,
         per_page=PER_PAGE,
         order_by=choice(OrderBy, "order_by") or OrderBy.COMPOSITE_SCORE,
         order_dir=choice(OrderDir, "order_dir") or OrderDir.DESC,
     )
-    return View(query, values, tuple(problems))
+    return ListView(query, values, tuple(problems))
 
 
 def whole_number(text: str) -> int | None:
-    """Read a number that is not negative; None for anything else, and for what no page or line has."""
+    """Return a non-negative number of at most 15 digits; None for any other text."""
     return int(text) if re.fullmatch(r"[0-9]{1,15}", text) else None
 
 
 def _number(values: dict[str, str], problems: list[str]) -> float | None:
+    """Return `min_score`, or report and remove it if it is not a number from 0 to 100."""
     if (text := values.get("min_score")) is None:
         return None
     if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,6})?", text) and float(text) <= 100:
@@ -97,6 +102,7 @@ def _number(values: dict[str, str], problems: list[str]) -> float | None:
 
 
 def _day(values: dict[str, str], name: str, problems: list[str]) -> datetime | None:
+    """Return the start of a day in UTC, or report and remove an invalid date."""
     if (text := values.get(name)) is None:
         return None
     try:
@@ -109,8 +115,9 @@ def _day(values: dict[str, str], name: str, problems: list[str]) -> datetime | N
 
 
 def _day_after(values: dict[str, str], problems: list[str]) -> datetime | None:
+    """Return the start of the day after `date_to`, as an exclusive bound."""
     day = _day(values, "date_to", problems)
     try:
         return None if day is None else day + timedelta(days=1)
     except OverflowError:
-        return None  # after the last day there is nothing to leave out
+        return None  # `date_to` is the last day of the calendar

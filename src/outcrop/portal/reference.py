@@ -1,22 +1,23 @@
-"""The API's reference, drawn from the description that `/openapi.json` gives, with `curl` lines that are ready to run."""
+"""The API reference page, generated from the OpenAPI document, with `curl` commands."""
 
 from typing import Any
 
 from starlette.responses import Response
 
-from outcrop.portal.request import Visit, get
+from outcrop.portal.request import PortalRequest, get
 
 
-async def show_reference(visit: Visit) -> Response:
-    document = visit.house.document
+async def show_reference(request: PortalRequest) -> Response:
+    document = request.context.document
     groups: dict[str, list[dict[str, Any]]] = {}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             groups.setdefault(operation["tags"][0], []).append(_operation(document, method, path, operation))
-    return visit.render("reference.html", groups=groups, server=visit.house.base_url)
+    return request.render("reference.html", groups=groups, server=request.context.base_url)
 
 
 def _operation(document: dict[str, Any], method: str, path: str, operation: dict[str, Any]) -> dict[str, Any]:
+    """Return an operation as the template needs it."""
     responses = [
         {"status": status, "description": response["description"], "body": _example(document, response)}
         for status, response in operation["responses"].items()
@@ -32,9 +33,10 @@ def _operation(document: dict[str, Any], method: str, path: str, operation: dict
 
 
 def _parameter(parameter: dict[str, Any]) -> dict[str, Any]:
+    """Return a parameter as the template needs it."""
     schema = parameter["schema"]
-    named = {"minimum": "at least", "maximum": "at most", "maxLength": "at most"}
-    bounds = [f"{word} {schema[key]}" for key, word in named.items() if key in schema]
+    limits = {"minimum": "at least", "maximum": "at most", "maxLength": "at most"}
+    bounds = [f"{phrase} {schema[key]}" for key, phrase in limits.items() if key in schema]
     kind = schema.get("format") or schema.get("type") or "date"
     return {
         "name": parameter["name"],
@@ -49,12 +51,13 @@ def _parameter(parameter: dict[str, Any]) -> dict[str, Any]:
 
 
 def _example(document: dict[str, Any], response: dict[str, Any]) -> Any:
+    """Return an example body of a response; None if it has no JSON body."""
     content = response.get("content", {}).get("application/json")
     return None if content is None else _shape(document, content.get("schema", {}), 0)
 
 
 def _shape(document: dict[str, Any], schema: dict[str, Any], depth: int) -> Any:
-    """Write what a schema describes as a value with the types' names in it."""
+    """Return an example value of a JSON schema, with type names in place of values."""
     if "$ref" in schema:
         schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
     if "const" in schema or "enum" in schema:
@@ -63,7 +66,7 @@ def _shape(document: dict[str, Any], schema: dict[str, Any], depth: int) -> Any:
         if key in schema:
             return _shape(
                 document,
-                next((one for one in schema[key] if one.get("type") != "null"), schema[key][0]),
+                next((option for option in schema[key] if option.get("type") != "null"), schema[key][0]),
                 depth,
             )
     if schema.get("type") == "object" or "properties" in schema:

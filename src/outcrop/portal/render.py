@@ -1,4 +1,4 @@
-"""Templates and what they can call: times, numbers, links that are safe to be links."""
+"""Render templates, and provide their filters: times, numbers, safe links."""
 
 import gzip
 import hashlib
@@ -19,7 +19,10 @@ _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=ut
 
 
 class Renderer:
-    """Draws pages. Files that a page loads are known by a hash of what is in them, so that a browser may keep them for ever."""
+    """Render pages and serve static files.
+
+    The address of a static file contains a hash of its content, so browsers may cache it forever.
+    """
 
     def __init__(self, notice: str | None = None) -> None:
         self._files: dict[str, tuple[bytes, bytes, str]] = {}
@@ -66,30 +69,32 @@ class Renderer:
         return HTMLResponse(self.text(template, **values), status)
 
     def static(self, request: Request) -> Response:
-        found = self._files.get(request.path_params["address"])
-        if found is None:
+        """Return a static file, compressed if the browser accepts gzip."""
+        file = self._files.get(request.path_params["address"])
+        if file is None:
             return Response("not found", 404, media_type="text/plain")
-        body, packed, media_type = found
+        body, compressed, media_type = file
         headers = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
         if "gzip" in request.headers.get("accept-encoding", ""):
-            return Response(packed, media_type=media_type, headers=headers | {"Content-Encoding": "gzip"})
+            return Response(compressed, media_type=media_type, headers=headers | {"Content-Encoding": "gzip"})
         return Response(body, media_type=media_type, headers=headers)
 
 
 def time_tag(moment: datetime | None, *, empty: str = "never") -> Markup:
-    """Write a time in UTC; the page's script puts it into the reader's own zone and leaves UTC to be seen on hover."""
+    """Return a time in UTC as HTML. The script of the page shows it in the local zone, and UTC on hover."""
     if moment is None:
         return Markup('<span class="quiet">{}</span>').format(empty)
     moment = moment.astimezone(UTC)
     iso = moment.isoformat(" ", "seconds")[:19]
-    # Digits and our own words: there is nothing to escape, and fifty of these stand in a list.
+    # Nothing here needs escaping, and a list has fifty of these, so the text is not escaped.
     return Markup(  # noqa: S704
-        f'<time datetime="{iso.replace(" ", "T")}+00:00" title="{iso} UTC">{moment:%-d %b %Y, %H:%M} UTC</time>'
+        f'<time datetime="{iso.replace(" ", "T")}+00:00" title="{iso} UTC">'
+        f"{moment:%-d %b %Y, %H:%M} UTC</time>"
     )
 
 
 def web_address(url: str | None) -> str | None:
-    """Give an address that may become a link: of the web, and nothing that a browser would run."""
+    """Return the address if it is an http or https URL, else None: a `javascript:` link would run code."""
     if url is None or not url.isprintable():
         return None
     try:
@@ -100,7 +105,7 @@ def web_address(url: str | None) -> str | None:
 
 
 def coded(text: str) -> Markup:
-    """Write what stands between back quotes as code."""
+    """Return text as HTML, with parts in back quotes as code."""
     pieces = text.split("`")
     return Markup("").join(
         Markup("<code>{}</code>").format(piece) if at % 2 else escape(piece)
@@ -109,6 +114,6 @@ def coded(text: str) -> Markup:
 
 
 def query_string(values: dict[str, Any], **changed: Any) -> str:
-    """Write a view's address with something changed; what is empty is left out."""
-    kept = {name: value for name, value in (values | changed).items() if value not in {None, ""}}
-    return f"?{urlencode(kept)}" if kept else "?"
+    """Return the query string of a view with some parameters changed; empty parameters are dropped."""
+    parameters = {name: value for name, value in (values | changed).items() if value not in {None, ""}}
+    return f"?{urlencode(parameters)}" if parameters else "?"

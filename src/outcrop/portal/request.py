@@ -1,4 +1,4 @@
-"""The way into every page: who is here, whether they may, and that a form was sent from one of our own pages."""
+"""Authenticate and authorise every page request, and protect forms against other sites."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -37,24 +37,24 @@ _STATUS: dict[type[OutcropError], int] = {
 
 
 @dataclass(frozen=True, slots=True)
-class House:
-    """What every page needs that is the same for all of them."""
+class PortalContext:
+    """Shared by all requests of the portal."""
 
     base_url: str
     cookies: Cookies
     renderer: Renderer
     github_host: str
-    own_rules: tuple[Path, ...]  # the operator's
-    document: dict[str, Any]  # the API's description
+    own_rules: tuple[Path, ...]  # rule files of the operator
+    document: dict[str, Any]  # the OpenAPI document
     notes: NoteCleaner
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
-    """One person asking for one page."""
+class PortalRequest:
+    """A request of a signed-in member, with a database connection. Templates know it as `request`."""
 
-    request: Request
-    house: House
+    http: Request
+    context: PortalContext
     db: Connection
     pool: Pool
     keys: Keyring
@@ -65,106 +65,120 @@ class Visit:
 
     @property
     def account_id(self) -> int:
+        """Return the id of the member's account."""
         return self.signed.account.id
 
     @property
     def email(self) -> str:
+        """Return the member's e-mail address."""
         return self.signed.member.email
 
     @property
     def has_keys(self) -> bool:
-        return self.house.cookies.has_keys(self.request)
+        """Whether keyboard shortcuts of a single key are on in this browser."""
+        return self.context.cookies.has_keys(self.http)
 
     async def clean(self, text: str) -> MaskedText:
-        """Give what was typed as it may be stored: without credentials."""
-        return await self.house.notes.clean(self.db, self.keys, self.account_id, text)
+        """Return text typed by the user with the credentials in it masked, as it may be stored."""
+        return await self.context.notes.clean(self.db, self.keys, self.account_id, text)
 
     def may(self, permission: Permission) -> bool:
+        """Whether the member's role has this permission."""
         return permission in PERMISSIONS[self.signed.member.role]
 
     def path(self, name: str) -> str:
-        return str(self.request.path_params[name])
+        """Return a path parameter."""
+        return str(self.http.path_params[name])
 
     def id(self, name: str) -> UUID:
-        """Give an id from the address; what is no id names nothing."""
-        if (found := parse_id(self.path(name))) is None:
-            raise NotFoundError("there is no such thing here")
-        return found
+        """Return a path parameter as a UUID; raise NotFoundError if it is not one."""
+        if (id_ := parse_id(self.path(name))) is None:
+            raise NotFoundError("there is no record with this id")
+        return id_
 
     def render(self, template: str, status: int = 200, **values: Any) -> Response:
-        """Draw a page; what was to be told once is told with it."""
-        response = self.house.renderer.page(template, status, visit=self, **values)
+        """Render a page. It shows the pending flash message, which is then deleted."""
+        response = self.context.renderer.page(template, status, request=self, **values)
         if self.flash is not None:
-            self.house.cookies.forget_flash(response)
+            self.context.cookies.delete_flash(response)
         return response
 
-    def refuse(self, template: str, refusal: OutcropError, **values: Any) -> Response:
-        """Draw the page that a form was sent from, with why it was not done."""
-        response = self.render(template, status_of(refusal), message=refusal.message, **values)
-        response.headers.update(headers_of(refusal))
+    def reject(self, template: str, error: OutcropError, **values: Any) -> Response:
+        """Render the page of a rejected form with the error message."""
+        response = self.render(template, status_of(error), message=error.message, **values)
+        response.headers.update(headers_of(error))
         return response
 
-    def go(self, to: str, flash: str | None = None, *, refused: bool = False) -> Response:
-        """Send the browser to another of our pages, with something to tell there."""
+    def redirect(self, to: str, flash: str | None = None, *, refused: bool = False) -> Response:
+        """Redirect to another page of the portal, which shows the flash message."""
         response = RedirectResponse(relative(to), status_code=303)
         if flash is not None:
-            self.house.cookies.set_flash(response, f"{REFUSED}{flash}" if refused else flash)
+            self.context.cookies.set_flash(response, f"{REFUSED}{flash}" if refused else flash)
         return response
 
 
 def status_of(error: OutcropError) -> int:
+    """Return the HTTP status of an error."""
     return next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 400)
 
 
 def headers_of(error: OutcropError) -> dict[str, str]:
+    """Return additional headers for the response to an error."""
     return {"Retry-After": str(error.retry_after)} if isinstance(error, BusyError) else {}
 
 
-Handler: TypeAlias = Callable[[Visit], Awaitable[Response]]
+Handler: TypeAlias = Callable[[PortalRequest], Awaitable[Response]]
 
 
 def get(path: str, handler: Handler, needs: Permission | None = Permission.READ) -> Route:
+    """Return the route of a page; `needs` is the required permission, None if any member may see it."""
     return Route(path, _endpoint(handler, needs), methods=["GET"])
 
 
 def post(
     path: str, handler: Handler, needs: Permission | None = Permission.READ, *, long: bool = False
 ) -> Route:
-    """A form. It is one transaction, unless the page or the service it calls makes its own (`long`)."""
+    """Return the route of a form. It runs in one transaction, unless the handler opens its own (`long`)."""
     return Route(path, _endpoint(handler, needs, own_transaction=long), methods=["POST"])
 
 
 def _endpoint(
     handler: Handler, needs: Permission | None, *, own_transaction: bool = False
 ) -> Callable[[Request], Awaitable[Response]]:
+    """Wrap a handler: resume the session, check the form token and the permission, open the transaction."""
+
     async def endpoint(request: Request) -> Response:
-        house: House = getattr(request.app.state, STATE)
+        context: PortalContext = getattr(request.app.state, STATE)
         runtime: Runtime = request.state.runtime
-        token = house.cookies.session(request)
+        token = context.cookies.session(request)
         form = await read_form(request) if request.method == "POST" else Form()
         async with acquire_connection(runtime.pool, lambda db: _resume(db, token)) as (db, signed):
             if signed is None or token is None:
-                return to_sign_in(request, house)
+                return to_sign_in(request, context)
             csrf = csrf_of(token)
-            flash = house.cookies.flash(request)
-            visit = Visit(request, house, db, runtime.pool, runtime.keys, signed, form, csrf, flash)
-            request.state.visit = replace(visit, flash=None)  # an error page has the person's frame too
+            flash = context.cookies.flash(request)
+            portal_request = PortalRequest(
+                request, context, db, runtime.pool, runtime.keys, signed, form, csrf, flash
+            )
+            request.state.portal_request = replace(
+                portal_request, flash=None
+            )  # for error pages, which show the menu too
             if request.method == "POST":
-                check_form(request, house, form, csrf)
-            if needs is not None and not visit.may(needs):
+                check_form(request, context, form, csrf)
+            if needs is not None and not portal_request.may(needs):
                 raise ForbiddenError("your role in this account does not allow this")
             if request.method == "POST" and not own_transaction:
                 async with db.transaction():
-                    return await handler(visit)
-            return await handler(visit)
+                    return await handler(portal_request)
+            return await handler(portal_request)
 
     return endpoint
 
 
-async def recognise(request: Request) -> None:
-    """Find out who asks for what has no page, so that they see it in their own frame; whoever it is, it is told to them."""
-    house: House = getattr(request.app.state, STATE)
-    if (token := house.cookies.session(request)) is None or "text/html" not in request.headers.get(
+async def attach_member(request: Request) -> None:
+    """Store the signed-in member in the request, so that the 404 and 405 pages can show the menu."""
+    context: PortalContext = getattr(request.app.state, STATE)
+    if (token := context.cookies.session(request)) is None or "text/html" not in request.headers.get(
         "accept", ""
     ):
         return
@@ -172,17 +186,21 @@ async def recognise(request: Request) -> None:
     with suppress(*UNAVAILABLE):
         async with acquire_connection(runtime.pool, lambda db: _resume(db, token)) as (db, signed):
             if signed is not None:
-                request.state.visit = Visit(
-                    request, house, db, runtime.pool, runtime.keys, signed, Form(), csrf_of(token)
+                request.state.portal_request = PortalRequest(
+                    request, context, db, runtime.pool, runtime.keys, signed, Form(), csrf_of(token)
                 )
 
 
 async def _resume(db: Connection, token: str | None) -> SignedInMember | None:
+    """Return the member of a session token; None without a valid session."""
     return None if token is None else await sessions.resume_session(db, token, now=now())
 
 
-def to_sign_in(request: Request, house: House) -> Response:
-    """Send to the sign-in page, and back after it to what can be asked for again: of a form, the page that it was sent from."""
+def to_sign_in(request: Request, context: PortalContext) -> Response:
+    """Redirect to the sign-in page, and from there back to this page.
+
+    A form cannot be repeated: the way back is then the page that sent it.
+    """
     is_form = request.method == "POST"
     page = urlsplit(request.headers.get("referer", "") if is_form else str(request.url))
     is_ours = not is_form or page.netloc == request.headers.get("host")
@@ -190,25 +208,28 @@ def to_sign_in(request: Request, house: House) -> Response:
     response = RedirectResponse(
         f"/sign-in?next={quote(back, safe='/')}" if back != "/" else "/sign-in", status_code=303
     )
-    if is_form and house.cookies.session(request) is not None:
-        house.cookies.set_flash(
-            response, "Your session has ended, and nothing was changed. Sign in and do it once more."
+    if is_form and context.cookies.session(request) is not None:
+        context.cookies.set_flash(
+            response, "Your session has ended, and nothing was changed. Sign in and try again."
         )
     return response
 
 
-def check_form(request: Request, house: House, form: Form, csrf: str) -> None:
-    """Refuse a form that another site made the browser send."""
+def check_form(request: Request, context: PortalContext, form: Form, csrf: str) -> None:
+    """Raise ForbiddenError if a form was sent by another site or has a wrong token."""
     origin = request.headers.get("origin")
-    if origin is None or not _own_origin(origin, request.headers.get("host", ""), house.base_url):
+    if origin is None or not _is_own_origin(origin, request.headers.get("host", ""), context.base_url):
         raise ForbiddenError("this form was sent from another site; open the page here and try again")
-    given = form.get("csrf") or request.headers.get("x-csrf", "")
-    if not house.cookies.same(given, csrf):
-        raise ForbiddenError("this page was open for too long, or in another session: load it again")
+    token = form.get("csrf") or request.headers.get("x-csrf", "")
+    if not context.cookies.same(token, csrf):
+        raise ForbiddenError("this page was open for too long or in another session; reload it")
 
 
-def _own_origin(origin: str, host: str, base_url: str) -> bool:
-    """Tell whether an origin is ours. On this machine alone the service has several names; the one asked for must be the one that asks."""
+def _is_own_origin(origin: str, host: str, base_url: str) -> bool:
+    """Whether an origin is the portal's own.
+
+    On loopback the service has several names; there the origin must equal the requested host.
+    """
     base = urlsplit(base_url)
     if origin == f"{base.scheme}://{base.netloc}":
         return True
@@ -217,7 +238,7 @@ def _own_origin(origin: str, host: str, base_url: str) -> bool:
 
 
 def relative(to: str) -> str:
-    """Give an address of our own; anything that could lead elsewhere becomes the first page."""
+    """Return a path of the portal; any address that could lead to another site becomes `/`."""
     return (
         to
         if to.startswith("/") and not to.startswith(("//", "/\\")) and to.isprintable() and "\\" not in to

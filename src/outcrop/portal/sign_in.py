@@ -1,4 +1,4 @@
-"""Signing in and out, and the one-time links by which a person joins or sets a new password."""
+"""Sign in, sign out, and one-time links for joining an account or setting a new password."""
 
 import secrets
 
@@ -16,19 +16,19 @@ from outcrop.domain.errors import (
 )
 from outcrop.portal.cookies import csrf_of
 from outcrop.portal.forms import Form, read_form
-from outcrop.portal.request import STATE, House, Visit, check_form, now, post, relative
+from outcrop.portal.request import STATE, PortalContext, PortalRequest, check_form, now, post, relative
 from outcrop.runtime import Runtime
 from outcrop.services import sessions, team
 from outcrop.services.sessions import SignedInMember
 
 
 async def sign_in_page(request: Request) -> Response:
-    house, _ = _here(request)
-    if await _signed(request) is not None:
+    context, _ = _context(request)
+    if await _signed_in_member(request) is not None:
         return RedirectResponse(relative(request.query_params.get("next", "/")), status_code=303)
-    return _ask(
+    return _render_form(
         request,
-        house,
+        context,
         "sign_in.html",
         next=relative(request.query_params.get("next", "/")),
         email="",
@@ -37,16 +37,14 @@ async def sign_in_page(request: Request) -> Response:
 
 
 async def sign_in(request: Request) -> Response:
-    house, runtime = _here(request)
+    context, runtime = _context(request)
     form = await read_form(request)
     back = relative(form.get("next") or "/")
     try:
-        _check(request, house, form)
+        _check(request, context, form)
     except ForbiddenError:
-        check_form(
-            request, house, form, form.get("csrf")
-        )  # what another site sent is refused as ever; this is our own form
-        return await _ask_again(request, house, form.get("email"), back)
+        check_form(request, context, form, form.get("csrf"))  # a form of another site is still rejected
+        return await _render_again(request, context, form.get("email"), back)
     try:
         token = await sessions.sign_in(
             runtime.pool,
@@ -57,14 +55,14 @@ async def sign_in(request: Request) -> Response:
             address=request.client.host if request.client else "",
             agent=request.headers.get("user-agent", "")[:300],
             now=now(),
-            replaces=house.cookies.session(request),
+            replaces=context.cookies.session(request),
         )
     except SignInError as error:
         wants_code = isinstance(error, CodeNeededError) or "code" in form
         limited = isinstance(error, SignInLimitedError)
-        page = _ask(
+        page = _render_form(
             request,
-            house,
+            context,
             "sign_in.html",
             429 if limited else 401,
             message=error.message,
@@ -76,97 +74,103 @@ async def sign_in(request: Request) -> Response:
             page.headers["Retry-After"] = str(error.retry_after)
         return page
     response = RedirectResponse(back, status_code=303)
-    house.cookies.set_session(response, token)
+    context.cookies.set_session(response, token)
     return response
 
 
-async def _ask_again(request: Request, house: House, email: str, back: str) -> Response:
-    """Answer a sign-in form that has lost its token: another tab has signed in since, or it was open for too long."""
-    signed = await _signed(request)
+async def _render_again(request: Request, context: PortalContext, email: str, back: str) -> Response:
+    """Answer a sign-in form whose token expired: another tab signed in, or the page was open too long."""
+    signed = await _signed_in_member(request)
     if signed is not None and signed.member.email.lower() == email.lower():
         return RedirectResponse(back, status_code=303)
-    message = "this page was open for too long, or another tab has signed in: sign in once more"
-    return _ask(request, house, "sign_in.html", 403, message=message, next=back, email=email, code=False)
+    message = "this page was open for too long, or another tab has signed in; sign in again"
+    return _render_form(
+        request, context, "sign_in.html", 403, message=message, next=back, email=email, code=False
+    )
 
 
-async def sign_out(visit: Visit) -> Response:
-    token = visit.house.cookies.session(visit.request)
+async def sign_out(portal_request: PortalRequest) -> Response:
+    token = portal_request.context.cookies.session(portal_request.http)
     if token is not None:
-        await sessions.sign_out(visit.db, token, now=now())
+        await sessions.sign_out(portal_request.db, token, now=now())
     response = RedirectResponse("/sign-in", status_code=303)
-    visit.house.cookies.forget_session(response)
+    portal_request.context.cookies.delete_session(response)
     return response
 
 
 async def join_page(request: Request) -> Response:
-    house, runtime = _here(request)
+    context, runtime = _context(request)
     async with runtime.pool.connection() as db:
         link = await team.find_link(db, request.path_params["token"], now=now())
     if link is None:
-        raise NotFoundError("this link was used already, or is too old; ask for a new one")
-    return _ask(request, house, "join.html", link=link)
+        raise NotFoundError("this link was already used or has expired; ask for a new one")
+    return _render_form(request, context, "join.html", link=link)
 
 
 async def join(request: Request) -> Response:
-    house, runtime = _here(request)
+    context, runtime = _context(request)
     form = await read_form(request)
     token = request.path_params["token"]
-    _check(request, house, form)
+    _check(request, context, form)
     async with runtime.pool.connection() as db:
         link = await team.find_link(db, token, now=now())
     if link is None:
-        raise NotFoundError("this link was used already, or is too old; ask for a new one")
+        raise NotFoundError("this link was already used or has expired; ask for a new one")
     if form.raw("password") != form.raw("again"):
-        return _ask(request, house, "join.html", 400, link=link, message="the two passwords differ")
+        return _render_form(request, context, "join.html", 400, link=link, message="the two passwords differ")
     try:
         await team.accept_link(runtime.pool, runtime.keys, token, password=form.raw("password"), now=now())
     except BadInputError as error:
-        return _ask(request, house, "join.html", 400, link=link, message=error.message)
-    told = "Your password is set. Sign in with it."
-    if (other := await _signed(request)) is not None:
-        told = f"{other.member.email} is signed out here. {told}"
+        return _render_form(request, context, "join.html", 400, link=link, message=error.message)
+    message = "Your password is set. Sign in with it."
+    if (other := await _signed_in_member(request)) is not None:
+        message = f"{other.member.email} is signed out here. {message}"
         async with runtime.pool.connection() as db, db.transaction():
-            await sessions.sign_out(db, house.cookies.session(request) or "", now=now())
+            await sessions.sign_out(db, context.cookies.session(request) or "", now=now())
     response = RedirectResponse("/sign-in", status_code=303)
-    house.cookies.forget_session(response)
-    house.cookies.set_flash(response, told)
+    context.cookies.delete_session(response)
+    context.cookies.set_flash(response, message)
     return response
 
 
-def _here(request: Request) -> tuple[House, Runtime]:
+def _context(request: Request) -> tuple[PortalContext, Runtime]:
+    """Return the portal's context and the runtime."""
     return getattr(request.app.state, STATE), request.state.runtime
 
 
-async def _signed(request: Request) -> SignedInMember | None:
-    """Tell who is signed in at this browser."""
-    house, runtime = _here(request)
-    if (token := house.cookies.session(request)) is None:
+async def _signed_in_member(request: Request) -> SignedInMember | None:
+    """Return the member who is signed in with this browser, or None."""
+    context, runtime = _context(request)
+    if (token := context.cookies.session(request)) is None:
         return None
     async with runtime.pool.connection() as db:
         return await sessions.resume_session(db, token, now=now())
 
 
-def _check(request: Request, house: House, form: Form) -> None:
-    before = house.cookies.before(request)
-    check_form(request, house, form, csrf_of(before) if before else secrets.token_hex())
+def _check(request: Request, context: PortalContext, form: Form) -> None:
+    """Check the token of a form of a visitor who is not signed in."""
+    before = context.cookies.before(request)
+    check_form(request, context, form, csrf_of(before) if before else secrets.token_hex())
 
 
-def _ask(
+def _render_form(
     request: Request,
-    house: House,
+    context: PortalContext,
     template: str,
     status: int = 200,
     *,
     message: str | None = None,
     **values: object,
 ) -> Response:
-    """Show a form to a person who is not signed in, protected by a token of its own."""
-    before = house.cookies.before(request) or secrets.token_urlsafe(32)
-    flash = house.cookies.flash(request)
-    page = house.renderer.page(template, status, csrf=csrf_of(before), message=message, flash=flash, **values)
-    house.cookies.set_before(page, before)
+    """Render a form for a visitor who is not signed in, with a form token and the flash message."""
+    before = context.cookies.before(request) or secrets.token_urlsafe(32)
+    flash = context.cookies.flash(request)
+    page = context.renderer.page(
+        template, status, csrf=csrf_of(before), message=message, flash=flash, **values
+    )
+    context.cookies.set_before(page, before)
     if flash is not None:
-        house.cookies.forget_flash(page)
+        context.cookies.delete_flash(page)
     return page
 
 

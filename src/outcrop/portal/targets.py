@@ -1,4 +1,4 @@
-"""Targets: where an account has us look, and how often."""
+"""Targets of an account: list, add, edit, run, remove."""
 
 from typing import Any
 
@@ -10,108 +10,115 @@ from outcrop.domain.scan import Trigger
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, parse_target
 from outcrop.portal.queries import whole_number
-from outcrop.portal.request import Visit, get, now, post
+from outcrop.portal.request import PortalRequest, get, now, post
 from outcrop.services import targets
 from outcrop.services.pipeline.enqueue import start_run
 
-# What an error says to who is at the command line, in the form's words.
-_HERE = {
-    "comes by --credential-stdin": "has a field of its own below",
+# Replaces the names of command-line options in error messages by the names of form fields.
+_FORM_WORDS = {
+    "pass a credential with --credential-stdin": "enter the credential in its field below",
     "--type page": "the kind “Single page”",
 }
 KINDS = [kind for kind in TargetKind if kind is not TargetKind.FOLDER]
 
 
-async def show_targets(visit: Visit) -> Response:
-    return visit.render("targets.html", targets=await targets.list_targets(visit.db, visit.signed.account))
+async def show_targets(request: PortalRequest) -> Response:
+    return request.render(
+        "targets.html", targets=await targets.list_targets(request.db, request.signed.account)
+    )
 
 
-async def new_target(visit: Visit) -> Response:
-    return _form(visit, None, {})
+async def new_target(request: PortalRequest) -> Response:
+    return _form(request, None, {})
 
 
-async def add_target(visit: Visit) -> Response:
-    form, account = visit.form, visit.signed.account
+async def add_target(request: PortalRequest) -> Response:
+    form, account = request.form, request.signed.account
     try:
         kind = None if not form.get("kind") else TargetKind(form.get("kind"))
-        found, _ = parse_target(form.get("target"), kind, web_host=visit.house.github_host)
+        found, _ = parse_target(form.get("target"), kind, web_host=request.context.github_host)
         target = await targets.add_target(
-            *(visit.db, visit.keys, account, form.get("target")),
+            *(request.db, request.keys, account, form.get("target")),
             kind=found,
-            schedule=_schedule(visit),
+            schedule=_schedule(request),
             include=form.lines("include"),
             exclude=form.lines("exclude"),
-            chosen=_options(visit, found),
-            credential=_credential(visit),
-            by=visit.email,
+            chosen=_options(request, found),
+            credential=_credential(request),
+            by=request.email,
             now=now(),
-            web_host=visit.house.github_host,
+            web_host=request.context.github_host,
         )
     except (BadInputError, ValueError) as error:
         message = error.message if isinstance(error, BadInputError) else "choose a kind from the list"
-        return _form(visit, None, _typed(visit), message)
+        return _form(request, None, _typed(request), message)
     if "run" in form:
         run = await start_run(
-            visit.db,
+            request.db,
             account.id,
             target.spec,
             trigger=Trigger.PORTAL,
             target_id=target.id,
             moment=now(),
-            by=visit.email,
+            by=request.email,
         )
-        return visit.go(f"/scans/{run.id}", "Target added; its first run has begun.")
-    return visit.go("/targets", "Target added.")
+        return request.redirect(f"/scans/{run.id}", "Target added. Its first run has started.")
+    return request.redirect("/targets", "Target added.")
 
 
-async def edit_page(visit: Visit) -> Response:
-    target = await targets.get_target(visit.db, visit.signed.account, visit.path("id"))
-    return _form(visit, target, {})
+async def edit_page(request: PortalRequest) -> Response:
+    target = await targets.get_target(request.db, request.signed.account, request.path("id"))
+    return _form(request, target, {})
 
 
-async def edit_target(visit: Visit) -> Response:
-    form, account = visit.form, visit.signed.account
-    target = await targets.get_target(visit.db, account, visit.path("id"))
+async def edit_target(request: PortalRequest) -> Response:
+    form, account = request.form, request.signed.account
+    target = await targets.get_target(request.db, account, request.path("id"))
     try:
         await targets.edit_target(
-            *(visit.db, visit.keys, account, target),
-            schedule=_schedule(visit),
+            *(request.db, request.keys, account, target),
+            schedule=_schedule(request),
             include=form.lines("include"),
             exclude=form.lines("exclude"),
-            chosen=_options(visit, target.spec.kind),
-            credential=_credential(visit),
+            chosen=_options(request, target.spec.kind),
+            credential=_credential(request),
             forget_credential="forget" in form,
-            by=visit.email,
+            by=request.email,
             now=now(),
         )
     except BadInputError as error:
-        return _form(visit, target, _typed(visit), error.message)
-    return visit.go("/targets", "Target changed.")
+        return _form(request, target, _typed(request), error.message)
+    return request.redirect("/targets", "Target changed.")
 
 
-async def run_target(visit: Visit) -> Response:
-    target = await targets.get_target(visit.db, visit.signed.account, visit.path("id"))
+async def run_target(request: PortalRequest) -> Response:
+    target = await targets.get_target(request.db, request.signed.account, request.path("id"))
     run = await start_run(
-        visit.db,
-        visit.account_id,
+        request.db,
+        request.account_id,
         target.spec,
         trigger=Trigger.PORTAL,
         target_id=target.id,
         moment=now(),
-        by=visit.email,
+        by=request.email,
     )
-    return visit.go(f"/scans/{run.id}", "The run has begun.")
+    return request.redirect(f"/scans/{run.id}", "The run has started.")
 
 
-async def remove_target(visit: Visit) -> Response:
-    await targets.remove_target(visit.db, visit.signed.account, visit.path("id"), by=visit.email, now=now())
-    return visit.go("/targets", "Target removed. What was found there stays.")
+async def remove_target(request: PortalRequest) -> Response:
+    await targets.remove_target(
+        request.db, request.signed.account, request.path("id"), by=request.email, now=now()
+    )
+    return request.redirect("/targets", "Target removed. Its findings stay.")
 
 
-def _form(visit: Visit, target: Target | None, typed: dict[str, Any], message: str | None = None) -> Response:
-    for elsewhere, here in _HERE.items():
-        message = message and message.replace(elsewhere, here)
-    return visit.render(
+def _form(
+    request: PortalRequest, target: Target | None, typed: dict[str, Any], message: str | None = None
+) -> Response:
+    """Render the form for a new or existing target."""
+    for option, field in _FORM_WORDS.items():
+        message = message and message.replace(option, field)
+    return request.render(
         "target_form.html",
         400 if message else 200,
         target=target,
@@ -123,9 +130,9 @@ def _form(visit: Visit, target: Target | None, typed: dict[str, Any], message: s
     )
 
 
-def _typed(visit: Visit) -> dict[str, Any]:
-    """Give what was typed, to be shown again; never the credential."""
-    form = visit.form
+def _typed(request: PortalRequest) -> dict[str, Any]:
+    """Return the typed values, to show them again; never the credential."""
+    form = request.form
     typed: dict[str, Any] = {
         name: form.get(name) for name in ("target", "kind", "schedule", "include", "exclude")
     }
@@ -138,30 +145,33 @@ def _typed(visit: Visit) -> dict[str, Any]:
     return typed | {"forget": "forget" in form}
 
 
-def _schedule(visit: Visit) -> Schedule:
+def _schedule(request: PortalRequest) -> Schedule:
     try:
-        return Schedule(visit.form.get("schedule") or Schedule.OFF)
+        return Schedule(request.form.get("schedule") or Schedule.OFF)
     except ValueError:
         raise BadInputError("choose a schedule from the list") from None
 
 
-def _options(visit: Visit, kind: TargetKind) -> dict[str, bool | int]:
-    """Read the options of this kind: a box that is not ticked is not sent, which is why the form names those it shows."""
+def _options(request: PortalRequest, kind: TargetKind) -> dict[str, bool | int]:
+    """Return the chosen options of this kind.
+
+    Browsers do not send unchecked boxes, so the form also sends the names of the boxes that it shows.
+    """
     chosen: dict[str, bool | int] = {}
-    for name, usual in OPTIONS[kind].items():
+    for name, default in OPTIONS[kind].items():
         field = f"{kind}.{name}"
-        if isinstance(usual, bool):
-            if f"{field}.shown" in visit.form:
-                chosen[name] = field in visit.form
-        elif text := visit.form.get(field):
+        if isinstance(default, bool):
+            if f"{field}.shown" in request.form:
+                chosen[name] = field in request.form
+        elif text := request.form.get(field):
             if (number := whole_number(text)) is None:
-                raise BadInputError(f"{name} is a number")
+                raise BadInputError(f"{name} must be a number")
             chosen[name] = number
     return chosen
 
 
-def _credential(visit: Visit) -> Secret | None:
-    text = visit.form.get("credential")
+def _credential(request: PortalRequest) -> Secret | None:
+    text = request.form.get("credential")
     return Secret(text, mask_all=True) if text else None
 
 

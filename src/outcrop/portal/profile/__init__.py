@@ -1,4 +1,4 @@
-"""The account's own pages: keys, webhook, team, security, plan, audit trail, export."""
+"""Pages of the account: API keys, webhook, team, security, plan, audit trail, export."""
 
 from outcrop.portal.profile import audit, export, keys, plan, security, team, webhook
 

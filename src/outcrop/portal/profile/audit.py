@@ -1,4 +1,4 @@
-"""The audit trail, with filters, and as JSON Lines."""
+"""The audit trail: a list with filters, and a download as JSON Lines."""
 
 from collections.abc import AsyncIterator
 
@@ -9,33 +9,35 @@ from outcrop.domain.account import Permission
 from outcrop.domain.audit import AuditFilter
 from outcrop.domain.errors import BadInputError
 from outcrop.portal.queries import whole_number
-from outcrop.portal.request import Visit, get, now
+from outcrop.portal.request import PortalRequest, get, now
 from outcrop.services import audit
 
 _PER_PAGE = 100
 _FIELDS = ("action", "actor", "target", "outcome")
 
 
-async def show_audit(visit: Visit) -> Response:
-    given = visit.request.query_params
-    chosen = {name: given.get(name, "").strip() for name in _FIELDS}
+async def show_audit(request: PortalRequest) -> Response:
+    parameters = request.http.query_params
+    chosen = {name: parameters.get(name, "").strip() for name in _FIELDS}
     action, actor, target, outcome = (value or None for value in chosen.values())
-    wanted = AuditFilter(action=action, actor=actor, target=target, outcome=outcome)
-    before = whole_number(given.get("before", ""))
+    conditions = AuditFilter(action=action, actor=actor, target=target, outcome=outcome)
+    before = whole_number(parameters.get("before", ""))
     try:
         lines, message = (
-            await audit.list_trail(visit.db, visit.signed.account, wanted, limit=_PER_PAGE, before=before),
+            await audit.list_trail(
+                request.db, request.signed.account, conditions, limit=_PER_PAGE, before=before
+            ),
             None,
         )
     except BadInputError as error:
         lines, message = [], error.message
-    return visit.render(
+    return request.render(
         "audit.html", lines=lines, chosen=chosen, more=len(lines) == _PER_PAGE, message=message
     )
 
 
-async def export_audit(visit: Visit) -> Response:
-    account, pool = visit.signed.account, visit.pool
+async def export_audit(request: PortalRequest) -> Response:
+    account, pool = request.signed.account, request.pool
 
     async def body() -> AsyncIterator[bytes]:
         async with pool.connection() as db:

@@ -1,11 +1,11 @@
-"""Findings as a file: everything, or the view that a person is looking at."""
+"""Download findings as a file: all, or those of the current view."""
 
 from starlette.responses import Response, StreamingResponse
 
 from outcrop import __version__
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.portal.queries import ALL, NAMES, read_view
-from outcrop.portal.request import Visit, get, now
+from outcrop.portal.request import PortalRequest, get, now
 from outcrop.services.exchange.exporter import ExportFormat, export_findings
 
 _TYPES = {
@@ -15,30 +15,33 @@ _TYPES = {
 }
 
 
-async def show_export(visit: Visit) -> Response:
-    return visit.render("export.html")
+async def show_export(request: PortalRequest) -> Response:
+    return request.render("export.html")
 
 
-async def export(visit: Visit) -> Response:
-    """Stream the findings; the connection of the page is given back before, each batch takes its own."""
-    format_ = next((one for one in ExportFormat if one == visit.path("format")), None)
+async def export(request: PortalRequest) -> Response:
+    """Stream the findings. Each batch uses its own database connection."""
+    format_ = next((format_ for format_ in ExportFormat if format_ == request.path("format")), None)
     if format_ is None:
-        raise NotFoundError("there is nothing at this address")
-    given = dict(visit.request.query_params)
-    view = read_view(given or {"status": ALL})
-    if unread := [*view.problems, *(name.replace("_", " ") for name in NAMES if "\0" in given.get(name, ""))]:
+        raise NotFoundError("there is no such format")
+    parameters = dict(request.http.query_params)
+    view = read_view(parameters or {"status": ALL})
+    if invalid := [
+        *view.problems,
+        *(name.replace("_", " ") for name in NAMES if "\0" in parameters.get(name, "")),
+    ]:
         raise BadInputError(
-            f"nothing is exported, since this part of the view cannot be read: {', '.join(unread)}"
+            f"nothing was exported, because these parameters are invalid: {', '.join(invalid)}"
         )
-    name = f"outcrop-findings-{visit.signed.account.slug}-{now():%Y%m%d}.{format_}"
+    name = f"outcrop-findings-{request.signed.account.slug}-{now():%Y%m%d}.{format_}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     body = export_findings(
-        visit.pool,
-        visit.signed.account,
+        request.pool,
+        request.signed.account,
         view.query,
         format_,
         version=__version__,
-        by=visit.email,
+        by=request.email,
         now=now(),
     )
     return StreamingResponse(body, media_type=_TYPES[format_], headers=headers)

@@ -1,4 +1,4 @@
-"""API keys: made, shown once, revoked."""
+"""API keys: list, create, revoke."""
 
 from datetime import UTC, date, datetime, time, timedelta
 
@@ -6,54 +6,56 @@ from starlette.responses import Response
 
 from outcrop.domain.account import REQUESTS_PER_MINUTE, Permission
 from outcrop.domain.errors import BadInputError, NotFoundError
-from outcrop.portal.request import Visit, get, now, post
+from outcrop.portal.request import PortalRequest, get, now, post
 from outcrop.services import keys
 from outcrop.services.keys import NewKey
 
 
-async def show_keys(visit: Visit) -> Response:
-    return await _page(visit)
+async def show_keys(request: PortalRequest) -> Response:
+    return await _page(request)
 
 
-async def create_key(visit: Visit) -> Response:
-    """Make a key and show it in this very answer: it is stored nowhere and can be shown never again."""
+async def create_key(request: PortalRequest) -> Response:
+    """Create a key and show it in this response. It is not stored and cannot be shown again."""
     try:
         new = await keys.create_key(
-            visit.db,
-            visit.signed.account,
-            name=await visit.clean(visit.form.get("name")),
-            expires_at=_expiry(visit.form.get("expires")),
-            by=visit.email,
-            member=visit.email,
+            request.db,
+            request.signed.account,
+            name=await request.clean(request.form.get("name")),
+            expires_at=_expiry(request.form.get("expires")),
+            by=request.email,
+            member=request.email,
             now=now(),
         )
     except BadInputError as error:
         return await _page(
-            visit, message=error.message, typed={name: visit.form.get(name) for name in ("name", "expires")}
+            request,
+            message=error.message,
+            typed={name: request.form.get(name) for name in ("name", "expires")},
         )
-    return await _page(visit, new=new)
+    return await _page(request, new=new)
 
 
-async def revoke_key(visit: Visit) -> Response:
-    ids = {str(key.id) for key in await keys.list_keys(visit.db, visit.signed.account)}
-    if visit.path("id") not in ids:
+async def revoke_key(request: PortalRequest) -> Response:
+    ids = {str(key.id) for key in await keys.list_keys(request.db, request.signed.account)}
+    if request.path("id") not in ids:
         raise NotFoundError("there is no such key")
-    await keys.revoke_key(visit.db, visit.path("id"), by=visit.email, now=now())
-    return visit.go("/profile/keys", "The key is revoked. Whoever used it is refused from now on.")
+    await keys.revoke_key(request.db, request.path("id"), by=request.email, now=now())
+    return request.redirect("/profile/keys", "The key is revoked. Requests with it are refused from now on.")
 
 
 async def _page(
-    visit: Visit,
+    request: PortalRequest,
     *,
     new: NewKey | None = None,
     message: str | None = None,
     typed: dict[str, str] | None = None,
 ) -> Response:
-    account = visit.signed.account
-    return visit.render(
+    account = request.signed.account
+    return request.render(
         "keys.html",
         400 if message else 200,
-        keys=await keys.list_keys(visit.db, account),
+        keys=await keys.list_keys(request.db, account),
         new=new,
         message=message,
         typed=typed or {},
@@ -64,13 +66,13 @@ async def _page(
 
 
 def _expiry(text: str) -> datetime | None:
-    """Read the last day on which a key works."""
+    """Parse the last day on which a key is valid; return the end of that day."""
     if not text:
         return None
     try:
         return datetime.combine(date.fromisoformat(text), time(23, 59, 59), UTC)
     except ValueError:
-        raise BadInputError("the last day is a date") from None
+        raise BadInputError("the last day must be a date") from None
 
 
 ROUTES = [

@@ -1,110 +1,121 @@
-"""One person's own: password, second factor, sessions, keys on the keyboard."""
+"""Security of a member: password, second factor, sessions, keyboard shortcuts."""
 
 import segno
 from markupsafe import Markup
 from starlette.responses import Response
 
 from outcrop.domain.errors import OutcropError
-from outcrop.portal.request import Visit, get, now, post
+from outcrop.portal.request import PortalRequest, get, now, post
 from outcrop.services import sessions, team
 
 
-async def show_security(visit: Visit) -> Response:
-    return await _page(visit)
+async def show_security(request: PortalRequest) -> Response:
+    return await _page(request)
 
 
-async def change_password(visit: Visit) -> Response:
-    form = visit.form
+async def change_password(request: PortalRequest) -> Response:
+    form = request.form
     if form.raw("new") != form.raw("again"):
-        return await _page(visit, message="the two new passwords differ")
+        return await _page(request, message="the two new passwords differ")
     try:
         await team.change_password(
-            visit.pool,
-            visit.keys,
-            visit.signed.member,
+            request.pool,
+            request.keys,
+            request.signed.member,
             old=form.raw("old"),
             new=form.raw("new"),
-            keep=visit.signed.session_id,
+            keep=request.signed.session_id,
             now=now(),
         )
     except OutcropError as error:
-        return await _page(visit, message=error.message)
-    return visit.go("/profile/security", "The password is changed. Your other sessions are signed out.")
+        return await _page(request, message=error.message)
+    return request.redirect(
+        "/profile/security", "The password is changed. Your other sessions are signed out."
+    )
 
 
-async def begin_totp(visit: Visit) -> Response:
-    new = await team.begin_totp(visit.db, visit.keys, visit.signed.account, visit.signed.member, now=now())
-    return await _page(visit, new=new)
+async def begin_totp(request: PortalRequest) -> Response:
+    new = await team.begin_totp(
+        request.db, request.keys, request.signed.account, request.signed.member, now=now()
+    )
+    return await _page(request, new=new)
 
 
-async def confirm_totp(visit: Visit) -> Response:
+async def confirm_totp(request: PortalRequest) -> Response:
     try:
         recovery = await team.confirm_totp(
-            visit.db, visit.keys, visit.signed.member, visit.form.get("code"), now=now()
+            request.db, request.keys, request.signed.member, request.form.get("code"), now=now()
         )
     except OutcropError as error:
         pending = await team.find_pending_totp(
-            visit.db, visit.keys, visit.signed.account, visit.signed.member
+            request.db, request.keys, request.signed.account, request.signed.member
         )
-        return await _page(visit, message=error.message, new=pending)
-    return await _page(visit, recovery=recovery)
+        return await _page(request, message=error.message, new=pending)
+    return await _page(request, recovery=recovery)
 
 
-async def remove_totp(visit: Visit) -> Response:
+async def remove_totp(request: PortalRequest) -> Response:
     try:
         await team.disable_totp(
-            visit.pool, visit.signed.member, password=visit.form.raw("password"), now=now()
+            request.pool, request.signed.member, password=request.form.raw("password"), now=now()
         )
     except OutcropError as error:
-        return await _page(visit, message=error.message)
-    return visit.go("/profile/security", "The second factor is switched off.")
+        return await _page(request, message=error.message)
+    return request.redirect("/profile/security", "The second factor is off.")
 
 
-async def end_session(visit: Visit) -> Response:
+async def end_session(request: PortalRequest) -> Response:
     await sessions.end_session(
-        visit.db, visit.account_id, visit.signed.member.id, visit.id("id"), by=visit.email, now=now()
+        request.db,
+        request.account_id,
+        request.signed.member.id,
+        request.id("id"),
+        by=request.email,
+        now=now(),
     )
-    return visit.go("/profile/security", "The session is signed out.")
+    return request.redirect("/profile/security", "The session is signed out.")
 
 
-async def sign_out_everywhere(visit: Visit) -> Response:
-    member = visit.signed.member
+async def sign_out_everywhere(request: PortalRequest) -> Response:
+    member = request.signed.member
     ended = await sessions.sign_out_everywhere(
-        visit.db, member.id, visit.account_id, keep=visit.signed.session_id, by=visit.email, now=now()
+        request.db, member.id, request.account_id, keep=request.signed.session_id, by=request.email, now=now()
     )
-    return visit.go("/profile/security", f"{ended} other session{'' if ended == 1 else 's'} signed out.")
+    return request.redirect(
+        "/profile/security", f"{ended} other session{'' if ended == 1 else 's'} signed out."
+    )
 
 
-async def switch_keys(visit: Visit) -> Response:
-    """Let single keys act on findings, or not, in this browser (WCAG 2.1.4)."""
-    on = visit.form.get("keys") == "on"
-    response = visit.go(
-        "/profile/security", f"Single keys are switched {'on' if on else 'off'} in this browser."
+async def switch_keys(request: PortalRequest) -> Response:
+    """Turn keyboard shortcuts of a single key on or off in this browser (WCAG 2.1.4)."""
+    on = request.form.get("keys") == "on"
+    response = request.redirect(
+        "/profile/security", f"Keyboard shortcuts are {'on' if on else 'off'} in this browser."
     )
-    visit.house.cookies.set_keys(response, on=on)
+    request.context.cookies.set_keys(response, on=on)
     return response
 
 
-def _picture(uri: str) -> Markup:
-    """Draw the code that an authenticator app reads."""
-    return Markup(segno.make(uri, error="m").svg_inline(scale=4, border=2, dark="#000", light="#fff"))  # noqa: S704 - segno's own drawing
+def _qr_code(uri: str) -> Markup:
+    """Return the QR code for an authenticator app as SVG."""
+    return Markup(segno.make(uri, error="m").svg_inline(scale=4, border=2, dark="#000", light="#fff"))  # noqa: S704 - SVG made by segno
 
 
 async def _page(
-    visit: Visit,
+    request: PortalRequest,
     *,
     message: str | None = None,
     new: team.TotpSetup | None = None,
     recovery: list[str] | None = None,
 ) -> Response:
-    return visit.render(
+    return request.render(
         "security.html",
         400 if message else 200,
-        sessions=await sessions.list_sessions(visit.db, visit.account_id, visit.signed.member.id),
-        totp=await team.count_recovery_codes(visit.db, visit.signed.account, visit.signed.member),
+        sessions=await sessions.list_sessions(request.db, request.account_id, request.signed.member.id),
+        totp=await team.count_recovery_codes(request.db, request.signed.account, request.signed.member),
         message=message,
         secret=new and new.secret,
-        code=new and _picture(new.uri),
+        code=new and _qr_code(new.uri),
         recovery=recovery,
     )
 

@@ -1,4 +1,4 @@
-"""The webhook: saved, its secret shown once, tested, removed; and every delivery there was."""
+"""The webhook: save, test, remove, and the log of deliveries."""
 
 from datetime import timedelta
 
@@ -7,51 +7,58 @@ from starlette.responses import Response
 from outcrop.domain.account import Permission
 from outcrop.domain.errors import OutcropError
 from outcrop.domain.webhook import KEPT_DAYS
-from outcrop.portal.request import Visit, get, now, post
+from outcrop.portal.request import PortalRequest, get, now, post
 from outcrop.services import webhooks
 
 _SHOWN = 50
 
 
-async def show_webhook(visit: Visit) -> Response:
-    return await _page(visit)
+async def show_webhook(request: PortalRequest) -> Response:
+    return await _page(request)
 
 
-async def save_webhook(visit: Visit) -> Response:
-    """Save the address and show the new secret in this very answer."""
+async def save_webhook(request: PortalRequest) -> Response:
+    """Save the address and show the new secret once, in this response."""
     try:
         secret = await webhooks.save_webhook(
-            visit.db, visit.keys, visit.signed.account, visit.form.get("url"), by=visit.email, now=now()
+            request.db,
+            request.keys,
+            request.signed.account,
+            request.form.get("url"),
+            by=request.email,
+            now=now(),
         )
     except OutcropError as error:
-        return await _page(visit, message=error.message, typed=visit.form.get("url"))
-    return await _page(visit, secret=secret)
+        return await _page(request, message=error.message, typed=request.form.get("url"))
+    return await _page(request, secret=secret)
 
 
-async def remove_webhook(visit: Visit) -> Response:
-    await webhooks.remove_webhook(visit.db, visit.signed.account, by=visit.email, now=now())
-    return visit.go("/profile/webhook", "The webhook and its secret are removed.")
+async def remove_webhook(request: PortalRequest) -> Response:
+    await webhooks.remove_webhook(request.db, request.signed.account, by=request.email, now=now())
+    return request.redirect("/profile/webhook", "The webhook and its secret are removed.")
 
 
-async def send_test(visit: Visit) -> Response:
-    await webhooks.send_test_event(visit.db, visit.signed.account, by=visit.email, now=now())
-    return visit.go("/profile/webhook", "A test event is on its way.")
+async def send_test(request: PortalRequest) -> Response:
+    await webhooks.send_test_event(request.db, request.signed.account, by=request.email, now=now())
+    return request.redirect("/profile/webhook", "A test event is queued.")
 
 
-async def deliver_again(visit: Visit) -> Response:
-    await webhooks.redeliver(visit.db, visit.signed.account, visit.id("id"), by=visit.email, now=now())
-    return visit.go("/profile/webhook", "The event is on its way again.")
+async def deliver_again(request: PortalRequest) -> Response:
+    await webhooks.redeliver(
+        request.db, request.signed.account, request.id("id"), by=request.email, now=now()
+    )
+    return request.redirect("/profile/webhook", "The event is queued again.")
 
 
 async def _page(
-    visit: Visit, *, secret: str | None = None, message: str | None = None, typed: str = ""
+    request: PortalRequest, *, secret: str | None = None, message: str | None = None, typed: str = ""
 ) -> Response:
-    template = "deliveries.html" if visit.request.headers.get("x-part") == "list" else "webhook.html"
-    return visit.render(
+    template = "deliveries.html" if request.http.headers.get("x-part") == "list" else "webhook.html"
+    return request.render(
         template,
         400 if message else 200,
-        webhook=await webhooks.get_webhook(visit.db, visit.account_id),
-        deliveries=await webhooks.list_deliveries(visit.db, visit.account_id, limit=_SHOWN),
+        webhook=await webhooks.get_webhook(request.db, request.account_id),
+        deliveries=await webhooks.list_deliveries(request.db, request.account_id, limit=_SHOWN),
         oldest=(now() - timedelta(days=KEPT_DAYS)).date(),
         secret=secret,
         message=message,

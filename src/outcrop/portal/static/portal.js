@@ -1,4 +1,4 @@
-// What a page can do beyond forms and links. Everything works without it, a little less swiftly.
+// Conveniences beyond forms and links. Every page works without this script.
 "use strict";
 (() => {
   const root = document.documentElement;
@@ -7,7 +7,7 @@
   const all = (what, within = document) => [...within.querySelectorAll(what)];
   const csrf = () => one("input[name=csrf]")?.value ?? "";
 
-  // Times in the reader's own zone; UTC stays to be seen on hover.
+  // Show times in the local zone; UTC stays visible on hover.
   const zone = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
   const localise = (within) => all("time[datetime]", within).forEach((time) => {
     const moment = new Date(time.dateTime);
@@ -23,9 +23,9 @@
     hiding = setTimeout(() => { toast.hidden = true; }, 5000);
   };
 
-  const ended = (answer) => answer.redirected && new URL(answer.url).pathname === "/sign-in";  // the session
+  const ended = (answer) => answer.redirected && new URL(answer.url).pathname === "/sign-in";  // the session has ended
 
-  // A part of the page, asked for anew. The server knows by the header that only this part is wanted.
+  // Reload a part of the page. The header says that the server should send only this part.
   const part = async (address, signal) => {
     const answer = await fetch(address, { headers: { "X-Part": "list" }, credentials: "same-origin", signal });
     if (ended(answer)) { location.reload(); return null; }
@@ -34,14 +34,14 @@
   const show = (html) => {
     const list = one("#list");
     const aside = one(".scroll", list)?.scrollLeft ?? 0;
-    list.innerHTML = html;  // drawn by our own server, everything from outside escaped there
+    list.innerHTML = html;  // rendered by our own server, which escapes all foreign text
     const table = one(".scroll", list);
     if (table) table.scrollLeft = aside;
     localise(list);
     poll();
   };
 
-  // What goes on is asked for again, while the page is looked at.
+  // Refresh progress while the page is visible.
   let waiting;
   function poll() {
     clearTimeout(waiting);
@@ -54,7 +54,7 @@
     }, Number(going.dataset.poll));
   }
 
-  // The way back from a finding leads to the list as it was left.
+  // The link back from a finding leads to the last view of the list.
   const remember = () => { if (one("#triage")) sessionStorage.setItem("list", location.pathname + location.search); };
   const left = sessionStorage.getItem("list");
   if (left?.startsWith("/findings")) all("a[data-back]").forEach((back) => { back.setAttribute("href", left); });
@@ -84,7 +84,7 @@
       remember();
       show(html);
     };
-    // What leads from the list elsewhere takes the view along.
+    // Links that leave the list keep the view.
     const follow = (to) => {
       const given = new URL(to, location.href).searchParams;
       const link = (path, more) => {
@@ -114,8 +114,8 @@
   const boxes = () => all("#triage input[name=id]");
   const count = () => {
     const marked = boxes().filter((box) => box.checked).length;
-    const told = one("[data-marked]");
-    if (told) told.textContent = marked ? `${marked} marked` : "";
+    const counter = one("[data-marked]");
+    if (counter) counter.textContent = marked ? `${marked} selected` : "";
   };
   const NONE = `Choose a finding first${root.dataset.keys === "off" ? "." : ": j and k move, Space marks."}`;
   document.addEventListener("submit", (event) => {
@@ -130,7 +130,7 @@
     if (event.target.matches("[data-kind]")) all("[data-kind-options]").forEach((set) => set.classList.toggle("waits", set.dataset.kindOptions !== event.target.value));
   });
 
-  // Triage by keyboard: on the row that is lit, or on every row that is marked.
+  // Triage by keyboard: on the highlighted row, or on all selected rows.
   const rows = () => all("#list .row[data-id]");
   const lit = () => one("#list .row.here");
   const mark = (row) => {
@@ -143,7 +143,7 @@
     row.scrollIntoView({ block: "nearest" });
     one(".what", row).focus({ preventScroll: true });
   };
-  document.addEventListener("focusin", (event) => {  // what is focused is what a key acts on
+  document.addEventListener("focusin", (event) => {  // keys act on the focused row
     const row = event.target.closest("#list .row[data-id]");
     if (row && row !== lit()) mark(row);
   });
@@ -184,8 +184,8 @@
       if (event.key === "Escape") event.target.blur();
       return;
     }
-    if (root.dataset.keys === "off") return;  // whoever dictates, or hits keys by chance, has switched them off
-    if (event.repeat && !"jk".includes(event.key)) return;  // a key that is held is pressed once
+    if (root.dataset.keys === "off") return;  // the user has turned shortcuts off
+    if (event.repeat && !"jk".includes(event.key)) return;  // ignore auto-repeat
     const own = one(`button[data-key="${CSS.escape(event.key)}"]`);
     if (own) { event.preventDefault(); own.click(); return; }
     if (!one("#triage")) return;
@@ -202,7 +202,7 @@
     } else if (ACTIONS[event.key] && !event.shiftKey) { done(); triage(ACTIONS[event.key]); }
   });
 
-  // The reference's `curl` lines follow what is typed.
+  // Update the `curl` commands of the reference while the user types.
   const quoted = (text) => text.replaceAll("'", "'\\''");
   const curl = (call) => {
     let path = call.dataset.path;
@@ -223,9 +223,9 @@
   });
   document.addEventListener("submit", (event) => { if (event.target.matches("form[data-call]")) event.preventDefault(); });
 
-  // To load a page again that has shown something once must not send its form again, which would make another.
+  // Reloading a page that showed a secret once must not send its form again.
   if (one(".once")) history.replaceState(null, "", all("a[aria-current=page]").at(-1)?.href ?? location.href);
-  // A page that was drawn in answer to a form is left by its own address, which can be loaded again.
+  // Replace the address of a page that answered a form by one that can be reloaded.
   const own = one("[data-address]");
   if (own) history.replaceState(null, "", own.dataset.address);
   localise(document);
