@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.support.tls import certificate
+from tests.support.tls import make_certificate
 
 _BODY = b'{"id": 1, "scopes": ["read", "write"]}'
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (
@@ -63,7 +63,7 @@ def most_in_a_second(times: list[float]) -> int:
 async def main() -> None:
     folder, issuers, delay = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
     hosts = [f"api.issuer{number}.example" for number in range(issuers)]
-    cert, key = certificate(folder, *hosts)
+    cert, key = make_certificate(folder, *hosts)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     seen: dict[str, list[float]] = {}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import uvloop
 
-from tests.support.tls import certificate
+from tests.support.tls import make_certificate
 
 _ANSWER = b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
@@ -42,7 +42,7 @@ class Receiver(asyncio.Protocol):
 
 
 async def main(folder: Path) -> None:
-    cert, key = certificate(folder, "good.example", "hang.example")
+    cert, key = make_certificate(folder, "good.example", "hang.example")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     latencies: list[float] = []

@@ -30,7 +30,7 @@ from outcrop.store.embedded.server import embedded_postgres
 from outcrop.store.keyring import Keyring
 from tests.support.backend import Backend, Tenant, running_server
 from tests.support.factories import make_line
-from tests.support.tls import certificate
+from tests.support.tls import make_certificate
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 DEADLINE = 5.0  # seconds in which every request is answered, whatever happened to the database
@@ -461,7 +461,7 @@ def test_a_path_cannot_forge_a_line_of_the_log(backend: Backend, tmp_path: Path)
 
 def test_a_server_with_a_certificate_serves_https(backend: Backend, tmp_path: Path) -> None:
     tenant = backend.tenant()
-    cert, key = certificate(tmp_path)
+    cert, key = make_certificate(tmp_path)
     with served(
         backend.settings, tmp_path / "log", "--tls-cert", str(cert), "--tls-key", str(key)
     ) as running:

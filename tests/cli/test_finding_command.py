@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from tests.support.factories import make_line
-from tests.support.issuer import Play, issuer
+from tests.support.fake_https import FakeResponse, serve_https
 from tests.support.rulesets import cached_in, github_token
 
 
@@ -74,13 +74,13 @@ def test_switched_off_nothing_is_asked_and_that_is_told(outcrop, finding):
 
 def test_from_a_run_to_another_verdict(outcrop, tmp_path):
     """A run asks, the command shows why the score is as it is, the credential is revoked, and asking again says so."""
-    alive = Play(
+    alive = FakeResponse(
         200, {"Content-Type": "application/json", "X-OAuth-Scopes": "admin:org"}, b'{"login": "octo"}'
     )
     (folder := tmp_path / "shop").mkdir()
     (folder / "a.py").write_text(f"x = '{github_token('command')}'\n")
     (certificates := tmp_path / "issuer").mkdir()
-    with issuer(certificates, ("api.github.com",), lambda _: alive) as stand_in:
+    with serve_https(certificates, ("api.github.com",), lambda _: alive) as stand_in:
         settings = {
             "OUTCROP_VALIDATE": "safe",
             "OUTCROP_EGRESS_CONNECT_TO": f"api.github.com:443=127.0.0.1:{stand_in.port}",
@@ -108,7 +108,7 @@ def test_from_a_run_to_another_verdict(outcrop, tmp_path):
             "sentence": "valid: GitHub accepts the token",
         }
         assert shown["score"][2]["sentence"] == "it opens github_admin_org"
-        stand_in.respond = lambda _: Play(
+        stand_in.respond = lambda _: FakeResponse(
             401, {"Content-Type": "application/json"}, b'{"message": "Bad credentials"}'
         )
         again = outcrop(

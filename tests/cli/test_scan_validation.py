@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import Ran, run
-from tests.support.issuer import Asked, Issuer, Play, issuer
+from tests.support.fake_https import FakeResponse, FakeServer, ReceivedRequest, serve_https
 from tests.support.rulesets import cached_in, github_token
 from tests.support.sarif import VALIDATOR
 
 JSON = {"Content-Type": "application/json"}
-ALIVE = Play(200, JSON | {"X-OAuth-Scopes": "repo, gist"}, b'{"login": "octo"}')
-DEAD = Play(401, JSON, b'{"message": "Bad credentials"}')
+ALIVE = FakeResponse(200, JSON | {"X-OAuth-Scopes": "repo, gist"}, b'{"login": "octo"}')
+DEAD = FakeResponse(401, JSON, b'{"message": "Bad credentials"}')
 LIVE, REVOKED = github_token("live"), github_token("revoked")
 
 Scan = Callable[..., Ran]
 
 
-def respond(asked: Asked) -> Play:
+def respond(asked: ReceivedRequest) -> FakeResponse:
     return ALIVE if LIVE in asked.headers["Authorization"] else DEAD
 
 
@@ -33,14 +33,14 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def _running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
-    with issuer(tmp_path_factory.mktemp("issuer"), ("api.github.com",), respond) as running:
+def _running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
+    with serve_https(tmp_path_factory.mktemp("issuer"), ("api.github.com",), respond) as running:
         yield running
 
 
 @pytest.fixture
-def stand_in(_running: Issuer, monkeypatch: pytest.MonkeyPatch) -> Issuer:
-    _running.asked.clear()
+def stand_in(_running: FakeServer, monkeypatch: pytest.MonkeyPatch) -> FakeServer:
+    _running.requests.clear()
     _running.respond = respond
     monkeypatch.setenv("OUTCROP_VALIDATE", "safe")
     monkeypatch.setenv("OUTCROP_EGRESS_CONNECT_TO", f"api.github.com:443=127.0.0.1:{_running.port}")
@@ -80,7 +80,7 @@ def test_each_credential_is_asked_about_once_and_every_place_has_the_verdict(sta
     }
     assert (alive["score"]["liveness"], alive["composite_score"]) == (40, sum(alive["score"].values()))
     assert (dead["score"]["liveness"], dead["composite_score"] <= 15) == (0, True)
-    assert len(stand_in.asked) == 2
+    assert len(stand_in.requests) == 2
     assert scan("--json", ".").out == ran.out, "the same answers give the same bytes"
 
 
@@ -121,7 +121,7 @@ def test_switched_off_nobody_is_asked(stand_in, scan, monkeypatch, arguments):
         monkeypatch.setenv("OUTCROP_VALIDATE", "off")
     ran = scan("--json", *arguments, ".")
     assert {one["validation_status"] for one in ran.json} == {"unvalidated"}
-    assert stand_in.asked == []
+    assert stand_in.requests == []
     table = scan(*arguments, ".").out
     assert table.splitlines()[0].split() == ["score", "rule", "place", "commit", "credential"]
     ran = scan("--only-valid", *arguments, ".")
@@ -149,17 +149,17 @@ def test_what_asks_is_not_loaded_where_nobody_is_asked(place, cache, off):
 def test_an_issuer_that_is_down_neither_fails_nor_holds_up_the_scan(stand_in, scan, place, monkeypatch):
     for number in range(60):
         (place / f"more{number}.py").write_text(f"x = '{github_token(number)}'\n")
-    stand_in.respond = lambda _: Play(cut=True)
+    stand_in.respond = lambda _: FakeResponse(drop=True)
     began = time.monotonic()
     ran = scan("--json", ".")
     assert ran.code == 1
     assert {one["validation_status"] for one in ran.json} == {"unreachable"}
     assert time.monotonic() - began < 20
-    assert len(stand_in.asked) <= 30, "after some that were not answered it is left alone"
+    assert len(stand_in.requests) <= 30, "after some that were not answered it is left alone"
 
 
 def test_a_limit_of_the_issuer_is_no_verdict_on_the_credential(stand_in, scan):
-    stand_in.respond = lambda _: Play(429, {"Retry-After": "3600"})
+    stand_in.respond = lambda _: FakeResponse(429, {"Retry-After": "3600"})
     began = time.monotonic()
     ran = scan("--json", ".")
     assert {(one["validation_status"], one["validation_detail"]["reason"]) for one in ran.json} == {

@@ -18,7 +18,7 @@ from outcrop.store.db import Connection
 from tests.support.backend import Backend, Tenant, now
 from tests.support.deliveries import HOST, Customer, Office, event_of, receiver
 from tests.support.factories import make_line
-from tests.support.issuer import Asked, Issuer, Play
+from tests.support.fake_https import FakeResponse, FakeServer, ReceivedRequest
 
 NEW = {
     *(
@@ -60,7 +60,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\+00:00|Z)")
 
 
 @pytest.fixture(scope="module")
-def hooks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
+def hooks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
     with receiver(tmp_path_factory.mktemp("receiver")) as made:
         yield made
 
@@ -68,7 +68,7 @@ def hooks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
 class Customs:
     """An account with a webhook, and what was sent to it."""
 
-    def __init__(self, stage: Backend, tenant: Tenant, hooks: Issuer) -> None:
+    def __init__(self, stage: Backend, tenant: Tenant, hooks: FakeServer) -> None:
         self.stage, self.tenant, self.hooks = stage, tenant, hooks
         self.office = Office(stage)
         self.customer = Customer(tenant.account, self.save())
@@ -85,15 +85,15 @@ class Customs:
         self.stage.import_(self.tenant.account, line)
         return str(line["id"])
 
-    def sent(self) -> list[Asked]:
-        self.hooks.asked.clear()
+    def sent(self) -> list[ReceivedRequest]:
+        self.hooks.requests.clear()
         self.office.deliver(self.hooks.egress)
-        return list(self.hooks.asked)
+        return list(self.hooks.requests)
 
 
 @pytest.fixture
-def customs(stage: Backend, hooks: Issuer) -> Customs:
-    hooks.respond = lambda _: Play()
+def customs(stage: Backend, hooks: FakeServer) -> Customs:
+    hooks.respond = lambda _: FakeResponse()
     return Customs(stage, stage.tenant(), hooks)
 
 
@@ -198,7 +198,7 @@ def test_a_suppressed_finding_still_sends_events(customs: Customs) -> None:
 
 def test_a_failure_is_not_tried_again_and_stands_in_the_audit_trail_only(customs: Customs) -> None:
     # "No retries; delivery is at most once; failures are logged to an audit trail only."
-    customs.hooks.respond = lambda _: Play(503)
+    customs.hooks.respond = lambda _: FakeResponse(503)
     id_ = customs.finding()
     customs.tenant.post(f"/findings/{id_}/resolve").raise_for_status()
     assert len(customs.sent()) == 1

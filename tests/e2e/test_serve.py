@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from outcrop.webhooks import verify
 from tests.support.deliveries import HOST, receiver
 from tests.support.factories import make_line
-from tests.support.issuer import Issuer
+from tests.support.fake_https import FakeServer
 
 COMMAND = str(Path(sys.executable).with_name("outcrop"))
 
@@ -112,12 +112,12 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def hooks(tmp_path: Path) -> Iterator[Issuer]:
+def hooks(tmp_path: Path) -> Iterator[FakeServer]:
     with receiver(tmp_path) as made:
         yield made
 
 
-def test_a_customers_first_day(folder: Path, hooks: Issuer) -> None:
+def test_a_customers_first_day(folder: Path, hooks: FakeServer) -> None:
     outcrop(folder, "account", "create", "acme", "--plan", "growth", "--email", "sec@acme.example")
     webhook = outcrop(folder, "webhook", "set", "--account", "acme", f"https://{HOST}/in")
     line = make_line()
@@ -134,7 +134,7 @@ def test_a_customers_first_day(folder: Path, hooks: Issuer) -> None:
         with httpx.Client(base_url=base_url, headers=headers, trust_env=False) as client:
             assert client.get("/api/v1/findings").json()["data"][0]["id"] == line["id"]
             assert client.post(f"/api/v1/findings/{line['id']}/resolve?note=done").status_code == 200
-            (event,) = wait_for(lambda: hooks.asked, "the event to arrive")
+            (event,) = wait_for(lambda: hooks.requests, "the event to arrive")
             assert (
                 verify(event.body, event.headers, webhook["secret"])["finding"]["resolution_note"] == "done"
             )

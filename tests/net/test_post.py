@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.net.inside import LITERALS, NAMES, PUBLIC
+from tests.net.isolated_post import LITERALS, NAMES, PUBLIC
 
 NOT_PUBLIC = "the name resolves to an address that is not public"
 REFUSED = set(NAMES) - {"good.example", "changes.example", "none.example"}
@@ -25,7 +25,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[object, li
         "--mount",
         sys.executable,
         "-m",
-        "tests.net.inside",
+        "tests.net.isolated_post",
         str(folder),
     ]
     ran = subprocess.run(

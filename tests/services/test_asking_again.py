@@ -19,24 +19,24 @@ from outcrop.services.pipeline.enqueue import request_validation
 from outcrop.services.pipeline.maintenance import ERASE_AFTER, erase_secrets
 from outcrop.services.pipeline.revalidate import revalidate_due, revalidate_finding
 from outcrop.validation.engine import ValidationMode, Validator
-from tests.support.issuer import Issuer, Play, issuer
+from tests.support.fake_https import FakeResponse, FakeServer, serve_https
 from tests.support.pipeline import Pipeline, repository_spec, token
 
 JSON = {"Content-Type": "application/json"}
-ALIVE = Play(200, JSON | {"X-OAuth-Scopes": "repo"}, b'{"login": "octo"}')
-DEAD = Play(401, JSON, b'{"message": "Bad credentials"}')
+ALIVE = FakeResponse(200, JSON | {"X-OAuth-Scopes": "repo"}, b'{"login": "octo"}')
+DEAD = FakeResponse(401, JSON, b'{"message": "Bad credentials"}')
 
 
 @pytest.fixture(scope="module")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
-    with issuer(tmp_path_factory.mktemp("issuer"), ("api.github.com",), lambda _: ALIVE) as running:
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
+    with serve_https(tmp_path_factory.mktemp("issuer"), ("api.github.com",), lambda _: ALIVE) as running:
         yield running
 
 
 @pytest.fixture
-def tools(pipeline: Pipeline, stand_in: Issuer) -> Iterator[RunContext]:
+def tools(pipeline: Pipeline, stand_in: FakeServer) -> Iterator[RunContext]:
     stack = AsyncExitStack()
-    stand_in.asked.clear()
+    stand_in.requests.clear()
     stand_in.respond = lambda _: ALIVE
     pipeline.sql("TRUNCATE procrastinate_jobs, verdicts CASCADE")  # asking again is for all accounts
     http = pipeline.wait(stack.enter_async_context(open_http(stand_in.egress)))
@@ -76,10 +76,10 @@ def test_a_person_asks_and_every_finding_of_the_credential_has_the_answer(
 ):
     there = found({"a.py": token("twice"), "b.py": token("twice"), "c.py": token("another")})
     stand_in.respond = lambda _: DEAD
-    stand_in.asked.clear()
+    stand_in.requests.clear()
     told = pipeline.wait(revalidate_finding(tools, account.id, there["a.py"]["id"], by="ada@example.com"))
     assert (told.validation_status, told.composite_score <= 15) == ("invalid", True)
-    assert len(stand_in.asked) == 1, "however fresh the last verdict is"
+    assert len(stand_in.requests) == 1, "however fresh the last verdict is"
     after = {one["file_path"]: one for one in pipeline.findings(account)}
     assert {path: one["validation_status"] for path, one in after.items()} == {
         "a.py": "invalid",
@@ -153,13 +153,13 @@ def work_off(pipeline: Pipeline, tools: RunContext) -> None:
 def test_a_request_is_done_by_a_worker_once(pipeline, account, tools, stand_in, found):
     id_ = found({"a.py": token("queued")})["a.py"]["id"]
     stand_in.respond = lambda _: DEAD
-    stand_in.asked.clear()
+    stand_in.requests.clear()
     request(pipeline, account, id_)
     request(pipeline, account, id_)
     assert waiting(pipeline) == 1
     work_off(pipeline, tools)
     assert pipeline.finding(account)["validation_status"] == "invalid"
-    assert len(stand_in.asked) == 1
+    assert len(stand_in.requests) == 1
     lines = audited(pipeline, account, "finding.revalidate", "finding.validate")
     assert [(line[0], line[1]) for line in lines] == [("finding.revalidate", "ada")] * 2 + [
         ("finding.validate", "ada")
@@ -193,7 +193,7 @@ def age(pipeline: Pipeline, account: Account, by: timedelta) -> None:
 
 
 def test_what_nobody_could_tell_is_asked_about_sooner(pipeline, account, tools, stand_in, found):
-    stand_in.respond = lambda _: Play(503)
+    stand_in.respond = lambda _: FakeResponse(503)
     found({"a.py": token("down")})
     assert pipeline.finding(account)["validation_status"] == "error"
     stand_in.respond = lambda _: ALIVE
@@ -209,7 +209,7 @@ def test_what_was_found_while_nobody_was_asked_is_asked_about_when_that_is_allow
     pipeline, account, tools, stand_in, found
 ):
     found({"a.py": token("later")}, pipeline.tools)
-    assert (pipeline.finding(account)["validation_status"], stand_in.asked) == ("unvalidated", [])
+    assert (pipeline.finding(account)["validation_status"], stand_in.requests) == ("unvalidated", [])
     assert "checked_at" not in pipeline.finding(account)["validation_detail"]
     assert pipeline.wait(revalidate_due(pipeline.tools)) == 0
     assert pipeline.wait(revalidate_due(tools)) == 1
@@ -220,22 +220,22 @@ def test_a_rule_that_is_gone_does_not_keep_the_others_waiting(pipeline, account,
     there = found({f"{n}.py": token(f"many {n}") for n in range(3)})
     pipeline.sql("UPDATE findings SET rule = 'gone' WHERE id = %s", there["1.py"]["id"])
     age(pipeline, account, timedelta(days=2))
-    stand_in.asked.clear()
+    stand_in.requests.clear()
     assert pipeline.wait(asyncio.wait_for(revalidate_due(tools), 20)) == 2
-    assert len(stand_in.asked) == 2
+    assert len(stand_in.requests) == 2
 
 
 def test_two_workers_do_not_ask_twice(pipeline, account, tools, stand_in, found):
     found({f"{n}.py": token(f"shared {n}") for n in range(5)})
     age(pipeline, account, timedelta(days=2))
-    stand_in.asked.clear()
-    stand_in.respond = lambda _: replace(ALIVE, after=0.1)
+    stand_in.requests.clear()
+    stand_in.respond = lambda _: replace(ALIVE, delay=0.1)
 
     async def both() -> list[int]:
         return list(await asyncio.gather(revalidate_due(tools), revalidate_due(tools)))
 
     assert sorted(pipeline.wait(both())) == [0, 5]
-    assert len(stand_in.asked) == 5
+    assert len(stand_in.requests) == 5
 
 
 def test_a_run_that_hears_something_else_says_so_of_every_place(pipeline, account, tools, stand_in, found):

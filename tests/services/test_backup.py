@@ -37,7 +37,7 @@ from tests.support.backups import (
     tables,
 )
 from tests.support.deliveries import HOST, SECRET_KEY, Customer, Office, open_office, receiver
-from tests.support.issuer import Issuer
+from tests.support.fake_https import FakeServer
 from tests.support.workers import new_database
 
 
@@ -77,7 +77,7 @@ def back(cluster: str, worker_id: str, file: bytes) -> tuple[str, RestoreSummary
 
 
 @pytest.fixture(scope="module")
-def hooks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
+def hooks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
     with receiver(tmp_path_factory.mktemp("receiver"), HOST) as made:
         yield made
 
@@ -196,7 +196,7 @@ def test_what_is_written_meanwhile_is_wholly_in_it_or_not_at_all(
 
 
 def test_nothing_is_sent_that_may_have_been_sent_since(
-    office: Office, hooks: Issuer, empty: str, tmp_path: Path
+    office: Office, hooks: FakeServer, empty: str, tmp_path: Path
 ) -> None:
     office.backend.sql(
         "UPDATE outbox SET claimed_at = now(), outcome = 'failed' WHERE outcome IS NULL"
@@ -209,20 +209,20 @@ def test_nothing_is_sent_that_may_have_been_sent_since(
     file = backed_up(office.url)[0]
     office.backend.sql("UPDATE outbox SET claimed_at = NULL, claimer = NULL WHERE id = %s", waiting[0])
     office.deliver(hooks.egress)
-    assert {asked.headers["webhook-id"] for asked in hooks.asked} >= {str(id_) for id_ in (sent, *waiting)}
-    hooks.asked.clear()
+    assert {asked.headers["webhook-id"] for asked in hooks.requests} >= {str(id_) for id_ in (sent, *waiting)}
+    hooks.requests.clear()
     done = restored(empty, file)
     assert done.deliveries == 3
     with open_office(empty, tmp_path) as after:
         after.deliver(hooks.egress)
-        assert hooks.asked == []
+        assert hooks.requests == []
         unknown = ("unknown", None, "restored from a backup: it may have been sent since")
         assert after.outcomes(one) == [("ok", 200, None), *[unknown] * 3]
         told = {target: outcome for target, outcome, _ in after.trail(one)}
         assert told == {str(sent): "ok"} | {str(id_): "unknown" for id_ in waiting}
         (new,) = after.event(one)
         after.deliver(hooks.egress)
-        assert [asked.headers["webhook-id"] for asked in hooks.asked] == [str(new)]
+        assert [asked.headers["webhook-id"] for asked in hooks.requests] == [str(new)]
 
 
 def test_runs_that_had_not_ended_have_failed_and_every_account_is_told(

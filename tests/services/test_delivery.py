@@ -24,7 +24,7 @@ from outcrop.store import audit
 from outcrop.store import db as database
 from tests.support.backend import now
 from tests.support.deliveries import HOST, Office, event_of, open_office, receiver
-from tests.support.issuer import Asked, Issuer, Play
+from tests.support.fake_https import FakeResponse, FakeServer, ReceivedRequest
 from tests.support.workers import new_database
 
 
@@ -37,27 +37,27 @@ def office(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="module")
-def _hooks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
+def _hooks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
     with receiver(tmp_path_factory.mktemp("receiver"), HOST, "other.example") as made:
         yield made
 
 
 @pytest.fixture
-def hooks(_hooks: Issuer) -> Issuer:
-    _hooks.asked.clear()
-    _hooks.respond = lambda _: Play()
+def hooks(_hooks: FakeServer) -> FakeServer:
+    _hooks.requests.clear()
+    _hooks.respond = lambda _: FakeResponse()
     return _hooks
 
 
 def test_an_event_is_posted_with_the_specified_headers_and_its_end_is_written(
-    office: Office, hooks: Issuer
+    office: Office, hooks: FakeServer
 ) -> None:
     customer = office.customer(f"https://{HOST}/in?a=b")
     (id_,) = office.event(customer, file_path="ü/€.py")
-    hooks.respond = lambda _: Play(202, body=b"thanks")
+    hooks.respond = lambda _: FakeResponse(202, body=b"thanks")
     before = datetime.now(UTC).replace(microsecond=0)
     office.deliver(hooks.egress)
-    (asked,) = hooks.asked
+    (asked,) = hooks.requests
     assert (asked.method, asked.host, asked.path, asked.query) == ("POST", HOST, "/in", "a=b")
     assert asked.headers["Content-Type"] == "application/json"
     assert asked.headers["User-Agent"] == "Service-Webhook/1.0"
@@ -94,19 +94,19 @@ def test_an_event_is_posted_with_the_specified_headers_and_its_end_is_written(
     [(200, "ok"), (299, "ok"), (300, "failed"), (302, "failed"), (404, "failed"), (500, "failed")],
 )
 def test_success_is_any_2xx_and_nothing_is_sent_twice(
-    office: Office, hooks: Issuer, status: int, outcome: str
+    office: Office, hooks: FakeServer, status: int, outcome: str
 ) -> None:
     customer = office.customer()
     office.event(customer)
-    hooks.respond = lambda _: Play(status, {"Location": f"https://{HOST}/elsewhere"})
+    hooks.respond = lambda _: FakeResponse(status, {"Location": f"https://{HOST}/elsewhere"})
     office.deliver(hooks.egress)
     assert office.outcomes(customer) == [(outcome, status, None)]
     assert [one for _, one, _ in office.trail(customer)] == [outcome]
-    assert len(hooks.asked) == 1
+    assert len(hooks.requests) == 1
 
 
 def test_without_a_webhook_or_with_too_small_a_plan_an_event_is_dropped(
-    office: Office, hooks: Issuer
+    office: Office, hooks: FakeServer
 ) -> None:
     none, small = office.customer(None), office.customer()
     office.event(none, 3)
@@ -118,11 +118,11 @@ def test_without_a_webhook_or_with_too_small_a_plan_an_event_is_dropped(
     assert office.outcomes(none) == [("dropped", None, "the account has no webhook")] * 3
     assert office.outcomes(small) == [("dropped", None, "the plan starter has no webhook")]
     assert [outcome for _, outcome, _ in office.trail(none) + office.trail(small)] == ["dropped"] * 4
-    assert hooks.asked == []
+    assert hooks.requests == []
 
 
 def test_address_and_secret_are_those_at_the_claim_and_the_finding_that_of_the_change(
-    office: Office, hooks: Issuer
+    office: Office, hooks: FakeServer
 ) -> None:
     customer = office.customer("https://other.example/old")
     office.event(customer, matched_text="first********")
@@ -133,24 +133,26 @@ def test_address_and_secret_are_those_at_the_claim_and_the_finding_that_of_the_c
     )
     assert new != customer.secret
     office.deliver(hooks.egress)
-    (asked,) = hooks.asked
+    (asked,) = hooks.requests
     assert (asked.host, asked.path) == (HOST, "/new")
     assert receiving.verify(asked.body, asked.headers, new)["finding"]["matched_text"] == "first********"
     with pytest.raises(receiving.VerificationError):
         receiving.verify(asked.body, asked.headers, customer.secret)
 
 
-def test_what_is_delivered_again_is_a_new_delivery_of_the_same_content(office: Office, hooks: Issuer) -> None:
+def test_what_is_delivered_again_is_a_new_delivery_of_the_same_content(
+    office: Office, hooks: FakeServer
+) -> None:
     customer = office.customer()
     (first,) = office.event(customer)
-    hooks.respond = lambda _: Play(500)
+    hooks.respond = lambda _: FakeResponse(500)
     office.deliver(hooks.egress)
-    hooks.respond = lambda _: Play(200)
+    hooks.respond = lambda _: FakeResponse(200)
     again = office.backend.run(
         lambda db: webhooks.redeliver(db, customer.account, first, by="jo@acme.example", now=now())
     )
     office.deliver(hooks.egress)
-    one, two = hooks.asked
+    one, two = hooks.requests
     assert [one.headers["webhook-id"], two.headers["webhook-id"]] == [str(first), str(again)]
     before, after = event_of(one), event_of(two)
     assert before | {"delivered_at": ""} == after | {"delivered_at": ""}
@@ -162,13 +164,13 @@ def test_what_is_delivered_again_is_a_new_delivery_of_the_same_content(office: O
     ]
 
 
-def test_a_test_event_says_that_it_is_one(office: Office, hooks: Issuer) -> None:
+def test_a_test_event_says_that_it_is_one(office: Office, hooks: FakeServer) -> None:
     customer = office.customer()
     id_ = office.backend.run(
         lambda db: webhooks.send_test_event(db, customer.account, by="jo@acme.example", now=now())
     )
     office.deliver(hooks.egress)
-    (asked,) = hooks.asked
+    (asked,) = hooks.requests
     event = receiving.verify(asked.body, asked.headers, customer.secret)
     assert (event["event"], event["finding"]["test"], event["finding"]["id"]) == (
         "webhook.test",
@@ -178,7 +180,7 @@ def test_a_test_event_says_that_it_is_one(office: Office, hooks: Issuer) -> None
     assert office.trail(customer, "webhook.test") == [(str(id_), "ok", {})]
 
 
-def test_health_tells_the_last_success_and_the_failures_since(office: Office, hooks: Issuer) -> None:
+def test_health_tells_the_last_success_and_the_failures_since(office: Office, hooks: FakeServer) -> None:
     customer = office.customer()
 
     def health() -> tuple[bool, int]:
@@ -189,7 +191,7 @@ def test_health_tells_the_last_success_and_the_failures_since(office: Office, ho
     assert health() == (False, 0)
     for status, expected in ((500, (False, 1)), (404, (False, 2)), (204, (True, 0)), (400, (True, 1))):
         office.event(customer)
-        hooks.respond = lambda _, status=status: Play(status)
+        hooks.respond = lambda _, status=status: FakeResponse(status)
         office.deliver(hooks.egress)
         assert health() == expected
     office.backend.run(
@@ -200,7 +202,7 @@ def test_health_tells_the_last_success_and_the_failures_since(office: Office, ho
     assert health() == (False, 0), "another address begins anew"
 
 
-def test_an_account_that_is_deleted_under_way_disturbs_nobody(office: Office, hooks: Issuer) -> None:
+def test_an_account_that_is_deleted_under_way_disturbs_nobody(office: Office, hooks: FakeServer) -> None:
     gone, stays = office.customer(), office.customer()
     office.event(gone)
     office.event(stays)
@@ -208,11 +210,11 @@ def test_an_account_that_is_deleted_under_way_disturbs_nobody(office: Office, ho
     def delete() -> None:
         office.backend.run(lambda db: accounts.delete_account(db, gone.account.slug))
 
-    def respond(asked: Asked) -> Play:
+    def respond(asked: ReceivedRequest) -> FakeResponse:
         if event_of(asked)["client_slug"] == gone.account.slug:
             with ThreadPoolExecutor(1) as aside:
                 aside.submit(delete).result()
-        return Play()
+        return FakeResponse()
 
     hooks.respond = respond
     office.deliver(hooks.egress)
@@ -286,7 +288,7 @@ def test_a_worker_that_is_told_to_stop_writes_what_it_knows(office: Office) -> N
     ]
 
 
-def test_a_secret_that_cannot_be_opened_is_told_and_sent_nowhere(office: Office, hooks: Issuer) -> None:
+def test_a_secret_that_cannot_be_opened_is_told_and_sent_nowhere(office: Office, hooks: FakeServer) -> None:
     customer = office.customer()
     office.backend.sql(
         "UPDATE webhooks SET id = gen_random_uuid() WHERE account_id = %s", customer.account.id
@@ -295,7 +297,7 @@ def test_a_secret_that_cannot_be_opened_is_told_and_sent_nowhere(office: Office,
     with capture_logs() as logs:
         office.deliver(hooks.egress)
     assert office.outcomes(customer) == [("unknown", None, "sending failed (InvalidTag)")]
-    assert hooks.asked == []
+    assert hooks.requests == []
     assert customer.secret not in str(logs)
 
 
@@ -326,7 +328,7 @@ def test_a_claim_stays_cheap_with_fifty_thousand_waiting(office: Office) -> None
     assert took < 2.0, "20 claims of 100: milliseconds each"
 
 
-def test_the_log_goes_thirty_days_back_and_the_trail_for_ever(office: Office, hooks: Issuer) -> None:
+def test_the_log_goes_thirty_days_back_and_the_trail_for_ever(office: Office, hooks: FakeServer) -> None:
     customer = office.customer()
     old, young = office.event(customer, 2)
     office.deliver(hooks.egress)

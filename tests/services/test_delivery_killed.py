@@ -16,7 +16,7 @@ from outcrop.services.delivery import give_up_orphans
 from tests.support.backend import now
 from tests.support.couriers import POINTS
 from tests.support.deliveries import HOST, Office, open_office, receiver
-from tests.support.issuer import Issuer, Play
+from tests.support.fake_https import FakeResponse, FakeServer
 from tests.support.workers import new_database, until
 
 UNKNOWN = ("unknown", None, "the worker died before there was an answer")
@@ -38,7 +38,7 @@ KILLS, EVENTS, SECONDS, PAUSE = (int(part) for part in os.environ.get("KILLS", "
 
 
 @pytest.fixture(scope="module")
-def hooks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
+def hooks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
     with receiver(tmp_path_factory.mktemp("receiver"), HOST) as made:
         yield made
 
@@ -50,7 +50,7 @@ def office(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="module")
-def parent(office: Office, hooks: Issuer) -> Iterator[Callable[[str], Any]]:
+def parent(office: Office, hooks: FakeServer) -> Iterator[Callable[[str], Any]]:
     command = [sys.executable, "-m", "tests.support.couriers", office.url, str(hooks.port), str(hooks.ca)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
@@ -79,36 +79,36 @@ def test_every_point_is_tried() -> None:
 
 @pytest.mark.parametrize("point", EXPECTED)
 def test_a_courier_that_is_killed_at_a_point_of_the_delivery_sends_nothing_twice(
-    office: Office, hooks: Issuer, parent: Callable[[str], Any], point: str
+    office: Office, hooks: FakeServer, parent: Callable[[str], Any], point: str
 ) -> None:
     customer = office.customer()
     (id_,) = office.event(customer)
-    hooks.asked.clear()
-    hooks.respond = lambda _: Play(after=1.0 if point == "when_sent" else 0.0)
+    hooks.requests.clear()
+    hooks.respond = lambda _: FakeResponse(delay=1.0 if point == "when_sent" else 0.0)
     assert parent(f"die {point}") is True
     until(lambda: given_up(office), "what is left open to be given up")
-    hooks.respond = lambda _: Play()
+    hooks.respond = lambda _: FakeResponse()
     office.deliver(hooks.egress)  # whoever comes after
     expected, requests = EXPECTED[point]
     assert office.outcomes(customer) == [expected]
     assert [(target, outcome) for target, outcome, _ in office.trail(customer)] == [(str(id_), expected[0])]
-    assert [asked.headers["webhook-id"] for asked in hooks.asked] == [str(id_)] * requests
+    assert [asked.headers["webhook-id"] for asked in hooks.requests] == [str(id_)] * requests
 
 
 def test_couriers_that_are_killed_at_random_send_nothing_twice_and_account_for_everything(
     office: Office,
-    hooks: Issuer,
+    hooks: FakeServer,
     parent: Callable[[str], Any],
     record_testsuite_property: Callable[[str, str], None],
 ) -> None:
     customers = [office.customer() for _ in range(8)]
     ids = {str(id_) for customer in customers for id_ in office.event(customer, EVENTS // 8)}
-    hooks.asked.clear()
-    hooks.respond = lambda _: Play(after=0.01)
+    hooks.requests.clear()
+    hooks.respond = lambda _: FakeResponse(delay=0.01)
     told = parent("race " + json.dumps({"kills": KILLS, "seconds": SECONDS, "pause": PAUSE / 1000}))
     time.sleep(0.2)
     until(lambda: given_up(office), "what is left open to be given up")
-    received = Counter(asked.headers["webhook-id"] for asked in hooks.asked)
+    received = Counter(asked.headers["webhook-id"] for asked in hooks.requests)
     accounts = [customer.account.id for customer in customers]
     lines = office.backend.sql(
         "SELECT target, outcome FROM audit WHERE account_id = ANY(%s) AND action = 'webhook.delivery'",

@@ -15,19 +15,19 @@ from outcrop.services.pipeline.context import RunContext
 from outcrop.services.pipeline.revalidate import revalidate_due
 from outcrop.services.pipeline.score import rescore_outdated
 from outcrop.validation.engine import ValidationMode, Validator
-from tests.support.issuer import Issuer, Play, issuer
+from tests.support.fake_https import FakeResponse, FakeServer, serve_https
 from tests.support.pipeline import Pipeline, repository_spec, token
 
 JSON = {"Content-Type": "application/json"}
-ALIVE = Play(200, JSON | {"X-OAuth-Scopes": "repo, admin:org"}, b'{"login": "octo"}')
-DEAD = Play(401, JSON, b'{"message": "Bad credentials"}')
-DOWN = Play(500, JSON, b"{}")
+ALIVE = FakeResponse(200, JSON | {"X-OAuth-Scopes": "repo, admin:org"}, b'{"login": "octo"}')
+DEAD = FakeResponse(401, JSON, b'{"message": "Bad credentials"}')
+DOWN = FakeResponse(500, JSON, b"{}")
 
 
 class Asking:
     """A pipeline that asks a stand-in for GitHub about the credentials it finds."""
 
-    def __init__(self, pipeline: Pipeline, stand_in: Issuer, tools: RunContext) -> None:
+    def __init__(self, pipeline: Pipeline, stand_in: FakeServer, tools: RunContext) -> None:
         self.pipeline = pipeline
         self.stand_in = stand_in
         self.tools = tools
@@ -52,7 +52,7 @@ class Asking:
 @pytest.fixture
 def asking(pipeline: Pipeline, tmp_path: Path) -> Iterator[Asking]:
     stack = AsyncExitStack()
-    with issuer(tmp_path, ("api.github.com",), lambda _: ALIVE) as stand_in:
+    with serve_https(tmp_path, ("api.github.com",), lambda _: ALIVE) as stand_in:
         http = pipeline.wait(stack.enter_async_context(open_http(stand_in.egress)))
         yield Asking(
             pipeline,
@@ -81,7 +81,7 @@ def test_one_credential_in_many_places_is_asked_about_once(asking, account):
     name = f"{asking.pipeline.owner()}/shop"
     asking.pipeline.hosted(name, {f"{n}.py": token("spread") for n in range(5)})
     asking.scan(account, name)
-    assert len(asking.stand_in.asked) == 1
+    assert len(asking.stand_in.requests) == 1
     assert {found["validation_status"] for found in asking.pipeline.findings(account)} == {"valid"}
 
 
@@ -91,11 +91,11 @@ def test_a_fresh_verdict_is_not_asked_for_again_and_an_old_one_is(asking, accoun
     asking.scan(account, name)
     hosted.push({"b.py": "more"})
     asking.scan(account, name)
-    assert len(asking.stand_in.asked) == 1
+    assert len(asking.stand_in.requests) == 1
     asking.age(account)
     hosted.push({"c.py": "more"})
     asking.scan(account, name)
-    assert len(asking.stand_in.asked) == 2
+    assert len(asking.stand_in.requests) == 2
 
 
 def test_a_dead_credential_scores_at_most_fifteen(asking, account):
@@ -139,9 +139,9 @@ def test_what_is_closed_is_not_asked_about_again(asking, account):
     asking.scan(account, name)
     asking.pipeline.sql("UPDATE findings SET status = 'false_positive' WHERE account_id = %s", account.id)
     asking.age(account)
-    before = len(asking.stand_in.asked)
+    before = len(asking.stand_in.requests)
     asking.pipeline.wait(revalidate_due(asking.tools))
-    assert len(asking.stand_in.asked) == before
+    assert len(asking.stand_in.requests) == before
 
 
 def test_a_check_that_proves_it_alive_reopens_what_a_person_resolved(asking, account):
@@ -178,6 +178,6 @@ def test_switched_off_nothing_is_asked_and_the_event_goes_out(asking, account):
     name = f"{asking.pipeline.owner()}/shop"
     asking.pipeline.hosted(name, {"a.py": token("off")})
     asking.pipeline.scan(account, repository_spec(name))
-    assert asking.stand_in.asked == []
+    assert asking.stand_in.requests == []
     assert asking.pipeline.finding(account)["validation_status"] == "unvalidated"
     assert [event for event, _ in asking.pipeline.events(account)] == ["finding.new"]

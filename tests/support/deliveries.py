@@ -22,7 +22,7 @@ from outcrop.store import outbox
 from outcrop.store.db import Connection
 from tests.support.backend import Backend, now
 from tests.support.factories import make_line
-from tests.support.issuer import Asked, Issuer, Play, issuer
+from tests.support.fake_https import FakeResponse, FakeServer, ReceivedRequest, serve_https
 
 SECRET_KEY = "a key for the tests only, no secret"
 HOST = "hooks.example"
@@ -128,12 +128,12 @@ def open_office(url: str, folder: Path) -> Iterator[Office]:
 
 
 @contextmanager
-def receiver(folder: Path, *hosts: str) -> Iterator[Issuer]:
+def receiver(folder: Path, *hosts: str) -> Iterator[FakeServer]:
     """Answer 200 to everything, and keep what came."""
-    with issuer(folder, hosts or (HOST,), lambda _: Play()) as made:
+    with serve_https(folder, hosts or (HOST,), lambda _: FakeResponse()) as made:
         yield made
 
 
-def event_of(asked: Asked) -> dict[str, Any]:
+def event_of(asked: ReceivedRequest) -> dict[str, Any]:
     event: dict[str, Any] = json.loads(asked.body)
     return event

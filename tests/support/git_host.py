@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from outcrop.net.guard import Egress
-from tests.support.tls import certificate
+from tests.support.tls import make_certificate
 
 ENV = {
     "PATH": os.environ["PATH"],
@@ -44,7 +44,7 @@ class _Server(ThreadingHTTPServer):
 @contextmanager
 def git_host(root: Path, folder: Path) -> Iterator[GitHost]:
     """Serve every repository under a folder as `https://git.example/NAME.git`."""
-    cert, key = certificate(folder, "git.example")
+    cert, key = make_certificate(folder, "git.example")
     told = GitHost(0, cert)
 
     class Handler(BaseHTTPRequestHandler):

@@ -22,7 +22,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from outcrop.net.guard import Egress
-from tests.support.tls import certificate
+from tests.support.tls import make_certificate
 
 NAME = "api.git.example"
 DOCS = "https://docs.github.com/rest"
@@ -468,7 +468,7 @@ def github_host(folder: Path | None = None, **settings: Any) -> Iterator[GitHubH
     if folder is not None:
         place = folder / "github-tls"
         place.mkdir()
-        host.ca, key = certificate(place, NAME)
+        host.ca, key = make_certificate(place, NAME)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(host.ca, key)
     loop = asyncio.new_event_loop()

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
-from tests.support.tls import certificate
+from tests.support.tls import make_certificate
 
 Behaviour = Callable[[StreamReader, StreamWriter], Awaitable[None]]
 FOR_EVER = 60.0  # seconds
@@ -127,10 +127,10 @@ async def main(folder: Path) -> None:
     for each in (good, wrong, expired):
         each.mkdir()
     files = {
-        "wrong-certificate": certificate(wrong, "another.example", address=False),
-        "expired-certificate": certificate(expired, name_of("expired-certificate"), hours=(-2, -1)),
+        "wrong-certificate": make_certificate(wrong, "another.example", address=False),
+        "expired-certificate": make_certificate(expired, name_of("expired-certificate"), hours=(-2, -1)),
     }
-    usual = certificate(good, *map(name_of, KINDS))
+    usual = make_certificate(good, *map(name_of, KINDS))
     (folder / "ca.pem").write_bytes(b"".join(cert.read_bytes() for cert, _ in [usual, *files.values()]))
     connections: Counter[str] = Counter()
     requests: Counter[str] = Counter()

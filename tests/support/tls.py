@@ -1,4 +1,4 @@
-"""A certificate for a server on loopback."""
+"""Make certificates for servers on loopback."""
 
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -9,10 +9,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 
-def certificate(
+def make_certificate(
     folder: Path, *names: str, hours: tuple[int, int] = (-1, 1), address: bool = True
 ) -> tuple[Path, Path]:
-    """Make a certificate for these names, and 127.0.0.1 unless told not to, which signs itself, and its key."""
+    """Write a self-signed certificate and its key to `folder` and return both paths.
+
+    It is for these names, and with `address` for 127.0.0.1. `hours` are its start and end, counted from now.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"outcrop test {names}"[:64])])
     now = datetime.now(UTC)

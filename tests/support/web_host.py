@@ -15,7 +15,7 @@ from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.sources.web.crawl import CrawlOptions, crawl
 from outcrop.sources.web.response_reader import Resource
-from tests.support.tls import certificate
+from tests.support.tls import make_certificate
 
 Reply = tuple[int, Mapping[str, str], bytes]
 Route = Reply | Callable[[BaseHTTPRequestHandler], Reply | None]  # None: it has answered by itself
@@ -131,7 +131,7 @@ def web_host(
 
     server = Server(("127.0.0.1", 0), Handler)
     if tls is not None:
-        cert, key = certificate(tls, *host.names)
+        cert, key = make_certificate(tls, *host.names)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(cert, key)
         server.socket = context.wrap_socket(server.socket, server_side=True)

@@ -2,112 +2,62 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TypeVar
 
 import pytest
 
 from outcrop.domain.finding import Validation
 from outcrop.net.guard import Egress
-from outcrop.net.http import open_http
-from outcrop.scanner.rules.model import Rule
-from outcrop.scanner.rules.toml import parse_rule_file
 from outcrop.validation.batch import Credential, check_all
-from outcrop.validation.engine import ValidationMode, Validator
-from tests.support.issuer import Issuer, Play, issuer
+from outcrop.validation.engine import ValidationMode
+from tests.support.checks import run_with_validator, write_rule
+from tests.support.fake_https import FakeResponse, FakeServer, serve_https
 
 T = TypeVar("T")
-OK = Play(200, {"Content-Type": "application/json"}, b'{"id": 1}')
-TEXT = """
-issuer = "{issuer}"
-[[rule]]
-id = "{id}"
-name = "A key"
-secret_type = "a"
-pattern = 'acme_[0-9a-f]{{16}}'
-[rule.check]
-url = "{url}"
-headers = {{ X-Key = "{{secret}}" }}
-{more}
-[[rule.check.answer]]
-status = [200]
-json = {{ id = "*" }}
-result = "valid"
-reason = "accepted"
-[[rule.check.answer]]
-status = [401]
-result = "invalid"
-reason = "refused"
-"""
-
-
-def rule(
-    folder: Path,
-    name: str = "acme",
-    url: str = "https://api.acme.example/me",
-    more: str = "",
-    after: str = "",
-) -> Rule:
-    """Write a rule file with a check, since a check is read from the file its rule came from."""
-    file = folder / f"{name}.toml"
-    file.write_text(TEXT.format(issuer=name, id=name, url=url, more=more) + after)
-    return parse_rule_file(file.read_text(), str(file))[0]
+OK = FakeResponse(200, {"Content-Type": "application/json"}, b'{"id": 1}')
 
 
 @pytest.fixture(scope="module")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
-    with issuer(
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
+    with serve_https(
         tmp_path_factory.mktemp("issuer"), ("api.acme.example", "api.slow.example"), lambda _: OK
     ) as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
-def _fresh(stand_in: Issuer) -> None:
-    stand_in.asked.clear()
+def _fresh(stand_in: FakeServer) -> None:
+    stand_in.requests.clear()
     stand_in.respond = lambda _: OK
 
 
-def with_validator(
-    egress: Egress,
-    work: Callable[[Validator], Awaitable[T]],
-    mode: ValidationMode = ValidationMode.SAFE,
-    **options: float,
-) -> T:
-    async def main() -> T:
-        async with open_http(egress) as http:
-            return await work(Validator(http, mode, **options))
-
-    return asyncio.run(main())
-
-
 def test_the_same_credential_is_asked_about_once(stand_in, tmp_path):
-    acme = rule(tmp_path)
+    acme = write_rule(tmp_path)
 
     async def work(validator):
         return await asyncio.gather(*(validator.check(acme, "acme_1", {}) for _ in range(20)))
 
-    verdicts = with_validator(stand_in.egress, work)
+    verdicts = run_with_validator(stand_in.egress, work)
     assert {verdict.status for verdict in verdicts} == {Validation.VALID}
-    assert len(stand_in.asked) == 1
+    assert len(stand_in.requests) == 1
 
 
 def test_an_issuer_is_not_asked_oftener_than_it_may_be(stand_in, tmp_path):
-    acme = rule(tmp_path)
+    acme = write_rule(tmp_path)
 
     async def work(validator):
         began = time.monotonic()
         await asyncio.gather(*(validator.check(acme, f"acme_{n}", {}) for n in range(11)))
         return time.monotonic() - began
 
-    assert with_validator(stand_in.egress, work, requests_per_second=20) >= 0.5
-    assert len(stand_in.asked) == 11
+    assert run_with_validator(stand_in.egress, work, requests_per_second=20) >= 0.5
+    assert len(stand_in.requests) == 11
 
 
 def test_an_issuer_that_hangs_slows_no_other(stand_in, tmp_path):
-    acme, slow = rule(tmp_path), rule(tmp_path, "slow", "https://api.slow.example/me")
-    stand_in.respond = lambda asked: Play(after=5) if asked.host == "api.slow.example" else OK
+    acme, slow = write_rule(tmp_path), write_rule(tmp_path, "slow", "https://api.slow.example/me")
+    stand_in.respond = lambda asked: FakeResponse(delay=5) if asked.host == "api.slow.example" else OK
 
     async def work(validator):
         hanging = [asyncio.create_task(validator.check(slow, f"slow_{n}", {})) for n in range(30)]
@@ -116,14 +66,14 @@ def test_an_issuer_that_hangs_slows_no_other(stand_in, tmp_path):
         took = time.monotonic() - began
         return took, [str(verdict.status) for verdict in await asyncio.gather(*hanging)]
 
-    took, statuses = with_validator(stand_in.egress, work, requests_per_second=1000, deadline=1.5)
+    took, statuses = run_with_validator(stand_in.egress, work, requests_per_second=1000, deadline=1.5)
     assert took < 1
     assert set(statuses) == {"error"}
 
 
 def test_retry_after_is_waited_for_and_then_asked_once_more(stand_in, tmp_path):
-    acme = rule(tmp_path)
-    answers = iter([Play(429, {"Retry-After": "1"}), OK])
+    acme = write_rule(tmp_path)
+    answers = iter([FakeResponse(429, {"Retry-After": "1"}), OK])
     stand_in.respond = lambda _: next(answers)
 
     async def work(validator):
@@ -131,7 +81,7 @@ def test_retry_after_is_waited_for_and_then_asked_once_more(stand_in, tmp_path):
         verdict = await validator.check(acme, "acme_1", {})
         return verdict.status, time.monotonic() - began
 
-    status, took = with_validator(stand_in.egress, work)
+    status, took = run_with_validator(stand_in.egress, work)
     assert status is Validation.VALID
     assert took >= 1
 
@@ -146,9 +96,9 @@ labels = ["acme_lists"]
 
 
 def test_time_that_runs_out_over_capabilities_takes_nothing_from_what_was_proven(stand_in, tmp_path):
-    acme = rule(tmp_path, after=SLOW_CAPABILITY)
-    stand_in.respond = lambda asked: Play(after=5) if asked.host == "api.slow.example" else OK
-    verdict = with_validator(
+    acme = write_rule(tmp_path, after=SLOW_CAPABILITY)
+    stand_in.respond = lambda asked: FakeResponse(delay=5) if asked.host == "api.slow.example" else OK
+    verdict = run_with_validator(
         stand_in.egress, lambda validator: validator.check(acme, "acme_1", {}), deadline=0.5
     )
     assert (verdict.status, verdict.reason, verdict.services, verdict.services_checked) == (
@@ -161,23 +111,23 @@ def test_time_that_runs_out_over_capabilities_takes_nothing_from_what_was_proven
 
 def test_capabilities_that_nobody_answered_count_as_not_asked(stand_in, tmp_path):
     """Else the score would take a credential for one that opens nothing."""
-    acme = rule(
+    acme = write_rule(
         tmp_path, after=SLOW_CAPABILITY.replace('labels = ["acme"]', 'status = [418]\nlabels = ["acme"]')
     )
-    for slow in (Play(after=5), Play(cut=True)):
+    for slow in (FakeResponse(delay=5), FakeResponse(drop=True)):
         stand_in.respond = lambda asked, slow=slow: slow if asked.host == "api.slow.example" else OK
-        verdict = with_validator(
+        verdict = run_with_validator(
             stand_in.egress, lambda validator: validator.check(acme, "acme_1", {}), deadline=0.5
         )
         assert (verdict.status, verdict.services, verdict.services_checked) == ("valid", (), False)
 
 
 def test_a_pause_that_is_too_long_is_told_and_not_waited_for(stand_in, tmp_path):
-    acme = rule(tmp_path)
-    stand_in.respond = lambda _: Play(429, {"Retry-After": "3000"})
-    verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {}))
+    acme = write_rule(tmp_path)
+    stand_in.respond = lambda _: FakeResponse(429, {"Retry-After": "3000"})
+    verdict = run_with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {}))
     assert verdict.status is Validation.ERROR
-    assert len(stand_in.asked) == 1
+    assert len(stand_in.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -193,68 +143,68 @@ def test_a_pause_that_is_too_long_is_told_and_not_waited_for(stand_in, tmp_path)
     ],
 )
 def test_what_is_asked_depends_on_the_mode(stand_in, tmp_path, mode, more, asked):
-    acme = rule(tmp_path, more=more)
-    verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {}), mode)
-    assert bool(stand_in.asked) is asked
+    acme = write_rule(tmp_path, settings=more)
+    verdict = run_with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {}), mode)
+    assert bool(stand_in.requests) is asked
     assert (verdict.status is Validation.VALID) is asked
 
 
 def test_a_private_address_is_never_connected_to(stand_in, tmp_path):
-    acme = rule(tmp_path, url="https://127.0.0.1/me")
-    verdict = with_validator(
+    acme = write_rule(tmp_path, url="https://127.0.0.1/me")
+    verdict = run_with_validator(
         Egress(ca_file=stand_in.ca), lambda validator: validator.check(acme, "acme_1", {})
     )
     assert verdict.status is Validation.UNREACHABLE
-    assert stand_in.asked == []
+    assert stand_in.requests == []
 
 
 def test_a_certificate_that_does_not_fit_is_unreachable(stand_in, tmp_path):
-    acme = rule(tmp_path)
+    acme = write_rule(tmp_path)
     egress = Egress(stand_in.egress.allow, stand_in.egress.connect_to)
     assert (
-        with_validator(egress, lambda validator: validator.check(acme, "acme_1", {})).status
+        run_with_validator(egress, lambda validator: validator.check(acme, "acme_1", {})).status
         is Validation.UNREACHABLE
     )
 
 
 def test_an_endless_body_is_cut(stand_in, tmp_path):
-    acme = rule(tmp_path)
-    stand_in.respond = lambda _: Play(
+    acme = write_rule(tmp_path)
+    stand_in.respond = lambda _: FakeResponse(
         200, {"Content-Type": "application/json"}, b'{"id": "' + b"x" * (4 << 20)
     )
     assert (
-        with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {})).status
+        run_with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {})).status
         is Validation.ERROR
     )
 
 
 @pytest.mark.parametrize("value", ["acme\r\nX-Evil: 1", "acme\n", "acme\0", "schlüssel", " acme", ""])
 def test_a_value_never_splits_a_header(stand_in, tmp_path, value):
-    acme = rule(tmp_path)
-    verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, value, {}))
+    acme = write_rule(tmp_path)
+    verdict = run_with_validator(stand_in.egress, lambda validator: validator.check(acme, value, {}))
     assert verdict.status is Validation.UNVALIDATED
-    assert stand_in.asked == []
+    assert stand_in.requests == []
 
 
 def test_the_credential_is_in_no_reason_and_no_error(stand_in, tmp_path, caplog):
-    acme = rule(tmp_path, url="https://api.acme.example/{secret}")
-    stand_in.respond = lambda _: Play(cut=True)
-    verdict = with_validator(
+    acme = write_rule(tmp_path, url="https://api.acme.example/{secret}")
+    stand_in.respond = lambda _: FakeResponse(drop=True)
+    verdict = run_with_validator(
         stand_in.egress, lambda validator: validator.check(acme, "acme_0123456789abcdef", {})
     )
     assert "0123456789abcdef" not in verdict.reason + caplog.text
 
 
 def test_a_pause_holds_for_those_who_wait_already(stand_in, tmp_path):
-    acme = rule(tmp_path)
+    acme = write_rule(tmp_path)
     times: list[float] = []
 
-    def respond(_: object) -> Play:
+    def respond(_: object) -> FakeResponse:
         times.append(time.monotonic())
-        return Play(429, {"Retry-After": "1"}) if len(times) == 1 else OK
+        return FakeResponse(429, {"Retry-After": "1"}) if len(times) == 1 else OK
 
     stand_in.respond = respond
-    statuses = with_validator(
+    statuses = run_with_validator(
         stand_in.egress,
         lambda validator: asyncio.gather(*(validator.check(acme, f"acme_{n}", {}) for n in range(4))),
         requests_per_second=4,  # slow enough for the first answer to come before the second request
@@ -265,10 +215,10 @@ def test_a_pause_holds_for_those_who_wait_already(stand_in, tmp_path):
 
 def test_a_late_request_is_not_made_up_for(stand_in, tmp_path):
     """The most requests in any second, as the issuer counts them, even where this process was busy for a while."""
-    acme = rule(tmp_path)
+    acme = write_rule(tmp_path)
     times: list[float] = []
 
-    def respond(_: object) -> Play:
+    def respond(_: object) -> FakeResponse:
         times.append(time.monotonic())
         return OK
 
@@ -280,44 +230,44 @@ def test_a_late_request_is_not_made_up_for(stand_in, tmp_path):
         time.sleep(0.5)  # noqa: ASYNC251 - the whole process is busy
         await checks
 
-    with_validator(stand_in.egress, work, requests_per_second=20)
+    run_with_validator(stand_in.egress, work, requests_per_second=20)
     assert len(times) == 30
     assert max(sum(1 for one in times if at <= one < at + 1) for at in times) <= 20
 
 
 def test_a_silent_issuer_is_left_alone(stand_in, tmp_path):
-    acme, other = rule(tmp_path), rule(tmp_path, "slow", "https://api.slow.example/me")
-    stand_in.respond = lambda asked: Play(cut=True) if asked.host == "api.acme.example" else OK
+    acme, other = write_rule(tmp_path), write_rule(tmp_path, "slow", "https://api.slow.example/me")
+    stand_in.respond = lambda asked: FakeResponse(drop=True) if asked.host == "api.acme.example" else OK
 
     async def work(validator):
         silent = [await validator.check(acme, f"acme_{n}", {}) for n in range(20)]
         return silent, await validator.check(other, "slow_1", {})
 
-    silent, answered = with_validator(stand_in.egress, work, requests_per_second=1000)
+    silent, answered = run_with_validator(stand_in.egress, work, requests_per_second=1000)
     assert {verdict.status for verdict in silent} == {Validation.UNREACHABLE}
     assert "the last requests all failed" in silent[-1].reason
     assert answered.status is Validation.VALID
-    assert len([asked for asked in stand_in.asked if asked.host == "api.acme.example"]) <= 10, (
+    assert len([asked for asked in stand_in.requests if asked.host == "api.acme.example"]) <= 10, (
         "aiohttp tries a closed connection twice"
     )
 
 
 def test_an_answer_of_any_kind_is_no_silence(stand_in, tmp_path):
-    acme = rule(tmp_path)
-    stand_in.respond = lambda _: Play(500)
+    acme = write_rule(tmp_path)
+    stand_in.respond = lambda _: FakeResponse(500)
 
     async def work(validator):
         return [await validator.check(acme, f"acme_{n}", {}) for n in range(8)]
 
     assert {
-        verdict.status for verdict in with_validator(stand_in.egress, work, requests_per_second=1000)
+        verdict.status for verdict in run_with_validator(stand_in.egress, work, requests_per_second=1000)
     } == {Validation.ERROR}
-    assert len(stand_in.asked) == 8
+    assert len(stand_in.requests) == 8
 
 
 def test_the_silence_of_a_given_host_is_not_that_of_another(stand_in, tmp_path):
-    acme = rule(tmp_path, url="https://{part.host}/me", more='given_host = true\nneeds = ["host"]')
-    stand_in.respond = lambda asked: Play(cut=True) if asked.host == "api.acme.example" else OK
+    acme = write_rule(tmp_path, url="https://{part.host}/me", settings='given_host = true\nneeds = ["host"]')
+    stand_in.respond = lambda asked: FakeResponse(drop=True) if asked.host == "api.acme.example" else OK
 
     async def work(validator):
         for n in range(8):
@@ -325,24 +275,24 @@ def test_the_silence_of_a_given_host_is_not_that_of_another(stand_in, tmp_path):
         return await validator.check(acme, "acme_x", {"host": "api.slow.example"})
 
     assert (
-        with_validator(stand_in.egress, work, ValidationMode.FULL, requests_per_second=1000).status
+        run_with_validator(stand_in.egress, work, ValidationMode.FULL, requests_per_second=1000).status
         is Validation.VALID
     )
 
 
 def test_whoever_asks_later_is_not_told_what_was_said_before(stand_in, tmp_path):
-    acme = rule(tmp_path)
+    acme = write_rule(tmp_path)
 
     async def work(validator):
         first = await validator.check(acme, "acme_1", {})
-        stand_in.respond = lambda _: Play(401)
+        stand_in.respond = lambda _: FakeResponse(401)
         return first.status, (await validator.check(acme, "acme_1", {})).status
 
-    assert with_validator(stand_in.egress, work) == (Validation.VALID, Validation.INVALID)
+    assert run_with_validator(stand_in.egress, work) == (Validation.VALID, Validation.INVALID)
 
 
 def test_many_of_one_issuer_do_not_run_out_of_time_by_waiting_for_each_other(stand_in, tmp_path):
-    acme = rule(tmp_path)
+    acme = write_rule(tmp_path)
     verdicts: dict[int, Validation] = {}
 
     async def work(validator):
@@ -351,7 +301,7 @@ def test_many_of_one_issuer_do_not_run_out_of_time_by_waiting_for_each_other(sta
             validator, wanted, lambda number, verdict: verdicts.setdefault(number, verdict.status)
         )
 
-    with_validator(
+    run_with_validator(
         stand_in.egress, work, requests_per_second=50, deadline=0.6
     )  # a minute would be twenty times as many
     assert verdicts == dict.fromkeys(range(60), Validation.VALID)
@@ -359,14 +309,14 @@ def test_many_of_one_issuer_do_not_run_out_of_time_by_waiting_for_each_other(sta
 
 def test_what_nobody_waits_for_any_more_ends_before_the_client_is_closed(stand_in, tmp_path):
     """A worker that is told to stop gives its jobs back; what they had asked must not fail on a closed client."""
-    acme = rule(tmp_path)
-    stand_in.respond = lambda _: Play(after=2)
+    acme = write_rule(tmp_path)
+    stand_in.respond = lambda _: FakeResponse(delay=2)
     complaints = []
 
     async def work(validator):
         asyncio.get_running_loop().set_exception_handler(lambda _, about: complaints.append(about["message"]))
         waiting = asyncio.create_task(validator.check(acme, "acme_1", {}))
-        while not stand_in.asked:  # noqa: ASYNC110 - the stand-in runs in another thread
+        while not stand_in.requests:  # noqa: ASYNC110 - the stand-in runs in another thread
             await asyncio.sleep(0.01)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
@@ -374,6 +324,6 @@ def test_what_nobody_waits_for_any_more_ends_before_the_client_is_closed(stand_i
         return dict(validator._running)
 
     began = time.monotonic()
-    assert with_validator(stand_in.egress, work) == {}
+    assert run_with_validator(stand_in.egress, work) == {}
     assert time.monotonic() - began < 2
     assert complaints == []

@@ -16,7 +16,7 @@ from outcrop.validation.engine import ValidationMode, Validator
 from outcrop.validation.http.request import fill_request
 from outcrop.validation.http.response import judge
 from outcrop.validation.verdict import Verdict
-from tests.support.issuer import Asked, Issuer, Play, issuer
+from tests.support.fake_https import FakeResponse, FakeServer, ReceivedRequest, serve_https
 from tests.support.rulesets import ruleset
 
 Ask = Callable[[Rule, CheckSpec], Verdict]
@@ -65,13 +65,13 @@ def hosts() -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
-    with issuer(tmp_path_factory.mktemp("issuer"), hosts(), lambda _: Play()) as running:
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
+    with serve_https(tmp_path_factory.mktemp("issuer"), hosts(), lambda _: FakeResponse()) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def ask(stand_in: Issuer) -> Iterator[Ask]:
+def ask(stand_in: FakeServer) -> Iterator[Ask]:
     """One client for all: a new one for each check would spend its time on TLS."""
     with asyncio.Runner() as runner:
         opened = open_http(stand_in.egress)
@@ -88,13 +88,13 @@ def ask(stand_in: Issuer) -> Iterator[Ask]:
 def play(check: CheckSpec, reply: RecordedReply) -> object:
     first = urlsplit(check.url).path or "/"
 
-    def respond(asked: Asked) -> Play:
+    def respond(asked: ReceivedRequest) -> FakeResponse:
         if asked.path in reply.further:
             status, body = reply.further[asked.path]
-            return Play(status, {"Content-Type": "application/json"}, body.encode())
+            return FakeResponse(status, {"Content-Type": "application/json"}, body.encode())
         if "{" not in first and asked.path != first:
-            return Play(403, {"Content-Type": "application/json"}, b"{}")
-        return Play(reply.status, reply.headers, reply.body.encode())
+            return FakeResponse(403, {"Content-Type": "application/json"}, b"{}")
+        return FakeResponse(reply.status, reply.headers, reply.body.encode())
 
     return respond
 
@@ -120,13 +120,15 @@ def test_every_check_has_recorded_an_answer_to_a_live_credential_and_one_to_a_de
 
 
 NOTHING_SAID = {
-    "limited": Play(429, {"Retry-After": "99999"}, b"slow down"),
-    "fault": Play(500, {}, b"oops"),
-    "unavailable": Play(503, {"Content-Type": "text/html"}, b"<html>"),
-    "redirect": Play(302, {"Location": "https://elsewhere.example/"}, b""),
-    "portal": Play(200, {"Content-Type": "text/html"}, b"<html><title>Welcome to the hotel</title></html>"),
-    "garbage": Play(418, {"Content-Type": "application/json"}, b'{"a": [1, 2'),
-    "cut off": Play(cut=True),
+    "limited": FakeResponse(429, {"Retry-After": "99999"}, b"slow down"),
+    "fault": FakeResponse(500, {}, b"oops"),
+    "unavailable": FakeResponse(503, {"Content-Type": "text/html"}, b"<html>"),
+    "redirect": FakeResponse(302, {"Location": "https://elsewhere.example/"}, b""),
+    "portal": FakeResponse(
+        200, {"Content-Type": "text/html"}, b"<html><title>Welcome to the hotel</title></html>"
+    ),
+    "garbage": FakeResponse(418, {"Content-Type": "application/json"}, b'{"a": [1, 2'),
+    "cut off": FakeResponse(drop=True),
 }
 
 
@@ -137,7 +139,7 @@ def test_an_answer_that_says_nothing_is_no_verdict_of_any_check():
         )
         for name, (_, check) in CHECKS.items()
         for what, told in NOTHING_SAID.items()
-        if not told.cut
+        if not told.drop
     }
     assert len(said) == len(CHECKS) * (len(NOTHING_SAID) - 1)
     assert {one: status for one, status in said.items() if status != "error"} == {}
@@ -173,16 +175,16 @@ def all_at_once(egress: Egress, deadline: float) -> dict[str, str]:
 
 
 def test_an_issuer_that_hangs_is_no_verdict(stand_in):
-    stand_in.respond = lambda _: Play(after=5)
+    stand_in.respond = lambda _: FakeResponse(delay=5)
     assert all_at_once(stand_in.egress, deadline=3) == dict.fromkeys(SOME, "error")
 
 
 def test_a_certificate_that_nobody_vouches_for_is_unreachable(stand_in):
-    stand_in.respond = lambda _: Play()
-    stand_in.asked.clear()
+    stand_in.respond = lambda _: FakeResponse()
+    stand_in.requests.clear()
     untrusting = Egress(stand_in.egress.allow, stand_in.egress.connect_to)
     assert all_at_once(untrusting, deadline=60) == dict.fromkeys(SOME, "unreachable")
-    assert stand_in.asked == [], "nothing was said to it"
+    assert stand_in.requests == [], "nothing was said to it"
 
 
 def test_every_rule_asks_or_says_why_not():

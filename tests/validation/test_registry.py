@@ -16,8 +16,8 @@ from outcrop.services.validation import validate_one
 from outcrop.validation.engine import ValidationMode, Validator
 from outcrop.validation.registry import NAMED_CHECKS
 from outcrop.validation.verdict import Verdict
-from tests.support.named import RULES
-from tests.validation.test_named_servers import redis
+from tests.support.checks import RULES
+from tests.validation.logins.test_redis import redis
 
 FILES = [
     "aws",

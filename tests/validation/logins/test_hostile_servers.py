@@ -7,7 +7,7 @@ import time
 import pytest
 
 from outcrop.net.guard import Egress
-from tests.support.named import asked_of, check_in, run_named
+from tests.support.checks import check_against, load_check, run_check
 
 PASSWORD = "S3cr3t!pw"
 
@@ -57,7 +57,7 @@ SCHEMES = {
 @pytest.mark.parametrize("named", SCHEMES)
 def test_a_server_that_means_harm_gets_no_verdict_and_little_time(named, play, caplog):
     began = time.monotonic()
-    verdict = asked_of(play, named, PASSWORD, login=f"{SCHEMES[named]}://app", seconds=0.5)
+    verdict = check_against(play, named, PASSWORD, login=f"{SCHEMES[named]}://app", seconds=0.5)
     assert verdict.status in {"unreachable", "error"}, verdict.reason
     assert time.monotonic() - began < 2.5
     assert PASSWORD not in verdict.reason + caplog.text
@@ -67,7 +67,7 @@ def test_a_server_that_means_harm_gets_no_verdict_and_little_time(named, play, c
 @pytest.mark.parametrize("named", SCHEMES)
 def test_a_private_address_is_refused_before_it_is_connected_to(named, host):
     files = {"amqp": ("rabbitmq", "amqp_uri"), "mssql": ("sqlserver", "sqlserver_conn")}
-    check = check_in(*files.get(named, (named, f"{named}_uri")))
-    verdict = run_named(Egress(), check, PASSWORD, login=f"{SCHEMES[named]}://app", server=f"{host}/x")
+    check = load_check(*files.get(named, (named, f"{named}_uri")))
+    verdict = run_check(Egress(), check, PASSWORD, login=f"{SCHEMES[named]}://app", server=f"{host}/x")
     assert verdict.status == "unreachable"
     assert "not a public address" in verdict.reason

@@ -8,8 +8,8 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from tests.support.named import asked_of
-from tests.support.tls import certificate
+from tests.support.checks import check_against
+from tests.support.tls import make_certificate
 
 USER, PASSWORD = "shop", "S3cr3t!pw"
 NONCE = bytes(range(1, 21))
@@ -160,13 +160,13 @@ def server(
 
 
 def log_in(play, password: str = PASSWORD, login: str = f"mysql://{USER}", **more: str):
-    return asked_of(play, "mysql", password, login=login, database="/shop", seconds=3, **more)
+    return check_against(play, "mysql", password, login=login, database="/shop", seconds=3, **more)
 
 
 @pytest.fixture
 def tls(tmp_path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate(tmp_path))
+    context.load_cert_chain(*make_certificate(tmp_path))
     return context
 
 

@@ -7,27 +7,27 @@ import pytest
 
 from outcrop.net.http import open_http
 from outcrop.validation.engine import ValidationMode, Validator
-from tests.support.issuer import Issuer, Play, issuer
-from tests.support.named import check_in, rules_of, run_named
+from tests.support.checks import load_check, load_rules, run_check
+from tests.support.fake_https import FakeResponse, FakeServer, serve_https
 
 SIGNED = (
     "sp=racwdl&st=2024-01-01T00:00:00Z&se=2099-01-01T00%3A00%3A00Z&sv=2022-11-02&sr=c&sig=" + "a" * 43 + "%3D"
 )
 BLOB, FILE, QUEUE = (f"https://acmestore1.{kind}.core.windows.net" for kind in ("blob", "file", "queue"))
-CHECK = check_in("azure", "azure_sas_token")
-OK = Play(200, {"x-ms-request-id": "1", "Content-Type": "application/xml"}, b"<EnumerationResults/>")
+CHECK = load_check("azure", "azure_sas_token")
+OK = FakeResponse(200, {"x-ms-request-id": "1", "Content-Type": "application/xml"}, b"<EnumerationResults/>")
 
 
 @pytest.fixture(scope="module")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
     hosts = tuple(url.removeprefix("https://") for url in (BLOB, FILE, QUEUE))
-    with issuer(tmp_path_factory.mktemp("azure"), hosts, lambda _: OK) as running:
+    with serve_https(tmp_path_factory.mktemp("azure"), hosts, lambda _: OK) as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
 def _fresh(stand_in):
-    stand_in.asked.clear()
+    stand_in.requests.clear()
     stand_in.respond = lambda _: OK
 
 
@@ -43,37 +43,37 @@ def _fresh(stand_in):
     ],
 )
 def test_what_is_asked_only_reads_and_is_what_the_signature_covers(stand_in, url, method, path, begins):
-    verdict = run_named(stand_in.egress, CHECK, SIGNED, url=url)
+    verdict = run_check(stand_in.egress, CHECK, SIGNED, url=url)
     assert (verdict.status, verdict.confidence) == ("valid", "high"), verdict.reason
-    (asked,) = stand_in.asked
+    (asked,) = stand_in.requests
     assert (asked.method, asked.path, asked.query.startswith(begins)) == (method, path, True), asked.query
     assert asked.query.replace("%3D", "=").endswith("a="), "the signature arrives"
 
 
 def test_what_a_signature_allows_is_what_it_opens(stand_in):
-    assert run_named(stand_in.egress, CHECK, SIGNED, url=BLOB).services == (
+    assert run_check(stand_in.egress, CHECK, SIGNED, url=BLOB).services == (
         "azure_blob", "azure_blob_delete", "azure_blob_list", "azure_blob_read", "azure_blob_write",
     )  # fmt: skip
-    assert run_named(stand_in.egress, CHECK, SIGNED.replace("racwdl", "r"), url=QUEUE).services == (
+    assert run_check(stand_in.egress, CHECK, SIGNED.replace("racwdl", "r"), url=QUEUE).services == (
         "azure_queue",
         "azure_queue_read",
     )
-    assert run_named(stand_in.egress, CHECK, SIGNED.replace("&", "&amp;"), url=BLOB).status == "valid"
+    assert run_check(stand_in.egress, CHECK, SIGNED.replace("&", "&amp;"), url=BLOB).status == "valid"
 
 
 @pytest.mark.parametrize(
     ("answer", "status", "confidence"),
     [
-        (Play(403, {"x-ms-error-code": "AuthenticationFailed"}), "invalid", "high"),
-        (Play(403, {"x-ms-error-code": "AuthorizationPermissionMismatch"}), "valid", "medium"),
-        (Play(404, {"x-ms-error-code": "ContainerNotFound"}), "valid", "medium"),
-        (Play(403, {"x-ms-error-code": "AuthorizationFailure"}), "error", "low"),
-        (Play(409, {"x-ms-error-code": "PublicAccessNotPermitted"}), "error", "low"),
-        (Play(429, {"Retry-After": "7"}), "error", "low"),
-        (Play(503, {"x-ms-error-code": "ServerBusy"}), "error", "low"),
-        (Play(302, {"Location": "https://elsewhere.example/"}), "error", "low"),
-        (Play(200, {"Content-Type": "text/html"}, b"<html>Welcome to the hotel"), "error", "low"),
-        (Play(cut=True), "unreachable", "low"),
+        (FakeResponse(403, {"x-ms-error-code": "AuthenticationFailed"}), "invalid", "high"),
+        (FakeResponse(403, {"x-ms-error-code": "AuthorizationPermissionMismatch"}), "valid", "medium"),
+        (FakeResponse(404, {"x-ms-error-code": "ContainerNotFound"}), "valid", "medium"),
+        (FakeResponse(403, {"x-ms-error-code": "AuthorizationFailure"}), "error", "low"),
+        (FakeResponse(409, {"x-ms-error-code": "PublicAccessNotPermitted"}), "error", "low"),
+        (FakeResponse(429, {"Retry-After": "7"}), "error", "low"),
+        (FakeResponse(503, {"x-ms-error-code": "ServerBusy"}), "error", "low"),
+        (FakeResponse(302, {"Location": "https://elsewhere.example/"}), "error", "low"),
+        (FakeResponse(200, {"Content-Type": "text/html"}, b"<html>Welcome to the hotel"), "error", "low"),
+        (FakeResponse(drop=True), "unreachable", "low"),
     ],
     ids=[
         "refused",
@@ -90,20 +90,20 @@ def test_what_a_signature_allows_is_what_it_opens(stand_in):
 )
 def test_what_azure_says_is_what_is_told(stand_in, answer, status, confidence):
     stand_in.respond = lambda _: answer
-    verdict = run_named(stand_in.egress, CHECK, SIGNED, url=f"{BLOB}/backups")
+    verdict = run_check(stand_in.egress, CHECK, SIGNED, url=f"{BLOB}/backups")
     assert (verdict.status, verdict.confidence) == (status, confidence), verdict.reason
     assert "a" * 43 not in verdict.reason
 
 
 @pytest.mark.parametrize("end", ["2024-01-02T00:00:00Z", "2024-01-02T00%3A00%3A00Z", "2024-01-02"])
 def test_a_signature_whose_time_has_run_out_is_not_asked_about(stand_in, end):
-    verdict = run_named(stand_in.egress, CHECK, SIGNED.replace("2099-01-01T00%3A00%3A00Z", end), url=BLOB)
+    verdict = run_check(stand_in.egress, CHECK, SIGNED.replace("2099-01-01T00%3A00%3A00Z", end), url=BLOB)
     assert (verdict.status, verdict.confidence, verdict.reason) == (
         "invalid",
         "high",
         "expired on 2024-01-02",
     )
-    assert stand_in.asked == []
+    assert stand_in.requests == []
 
 
 @pytest.mark.parametrize(
@@ -117,12 +117,12 @@ def test_a_signature_whose_time_has_run_out_is_not_asked_about(stand_in, end):
     ],
 )
 def test_no_other_host_is_asked(stand_in, url):
-    assert run_named(stand_in.egress, CHECK, SIGNED, url=url).status == "unvalidated"
-    assert stand_in.asked == []
+    assert run_check(stand_in.egress, CHECK, SIGNED, url=url).status == "unvalidated"
+    assert stand_in.requests == []
 
 
 def test_a_safe_run_asks_and_one_without_an_address_says_what_is_missing(stand_in):
-    rule = rules_of("azure")["azure_sas_token"]
+    rule = load_rules("azure")["azure_sas_token"]
 
     async def main():
         async with open_http(stand_in.egress) as http:

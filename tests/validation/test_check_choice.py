@@ -1,13 +1,15 @@
 """Forms of one credential that are asked about in different ways, and keys that open nothing but made-up data."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from outcrop.scanner.rules.toml import RuleError, parse_rule_file
 from outcrop.validation.engine import ValidationMode
-from tests.support.issuer import Play
-from tests.validation.test_engine import OK, rule, stand_in, with_validator
+from tests.support.checks import run_with_validator, write_rule
+from tests.support.fake_https import FakeResponse, FakeServer, serve_https
 
-__all__ = ["stand_in"]  # a fixture
+OK = FakeResponse(200, {"Content-Type": "application/json"}, b'{"id": 1}')
 SECOND = """
 [[rule.check]]
 only = "acme_admin"
@@ -23,10 +25,17 @@ unasked = "asking would use it up"
 """
 
 
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
+    hosts = ("api.acme.example", "api.slow.example")
+    with serve_https(tmp_path_factory.mktemp("issuer"), hosts, lambda _: OK) as server:
+        yield server
+
+
 def forms(folder):
     """Write a rule with three checks: for one form, for another, and for a third that says why there is none."""
     file = folder / "forms.toml"
-    rule(folder)
+    write_rule(folder)
     text = (folder / "acme.toml").read_text().replace("[rule.check]", '[[rule.check]]\nonly = "acme_[0-9]"')
     file.write_text(text + SECOND)
     return parse_rule_file(file.read_text(), str(file))[0]
@@ -42,14 +51,14 @@ def forms(folder):
     ],
 )
 def test_each_form_is_asked_about_in_its_own_way(stand_in, tmp_path, secret, asked, status, reason):
-    stand_in.asked.clear()
+    stand_in.requests.clear()
     stand_in.respond = lambda _: OK
-    verdict = with_validator(
+    verdict = run_with_validator(
         stand_in.egress, lambda validator: validator.check(forms(tmp_path), secret, {}), ValidationMode.FULL
     )
     assert (verdict.status, verdict.reason) == (status, reason)
     assert [
-        (one.path, next(name for name in one.headers if name.startswith("X-"))) for one in stand_in.asked
+        (one.path, next(name for name in one.headers if name.startswith("X-"))) for one in stand_in.requests
     ] == asked
 
 
@@ -82,14 +91,14 @@ def test_a_form_that_cannot_be_matched_is_refused_with_its_place(tmp_path):
 def test_a_key_that_opens_made_up_data_only_is_told_by_itself_a_companion_or_the_answer(
     stand_in, tmp_path, secret, parts, more, after, told
 ):
-    acme = rule(
+    acme = write_rule(
         tmp_path,
-        more=f"{more}\n[[rule.check.answer]]\njson = {{ livemode = false }}\nresult = 'valid'\nreason = 'accepted'\n{after}",
+        settings=f"{more}\n[[rule.check.answer]]\njson = {{ livemode = false }}\nresult = 'valid'\nreason = 'accepted'\n{after}",
     )
-    stand_in.respond = lambda _: Play(
+    stand_in.respond = lambda _: FakeResponse(
         200, {"Content-Type": "application/json"}, b'{"id": 1, "livemode": false}'
     )
-    verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, secret, parts))
+    verdict = run_with_validator(stand_in.egress, lambda validator: validator.check(acme, secret, parts))
     assert (verdict.status, verdict.test_mode) == ("valid", told)
 
 
@@ -108,20 +117,22 @@ def test_a_host_of_the_issuers_own_is_safe_and_anybody_elses_is_not(
     stand_in, tmp_path, mode, host, status, asked
 ):
     more = 'given_host = true\nhosts = ["api.acme.example"]\notherwise = { host = "api.acme.example" }'
-    acme = rule(tmp_path, url="https://{part.host}/me", more=more)
-    stand_in.asked.clear()
+    acme = write_rule(tmp_path, url="https://{part.host}/me", settings=more)
+    stand_in.requests.clear()
     stand_in.respond = lambda _: OK
     parts = {"host": host} if host else {}
-    verdict = with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", parts), mode)
+    verdict = run_with_validator(
+        stand_in.egress, lambda validator: validator.check(acme, "acme_1", parts), mode
+    )
     assert verdict.status == status
-    assert [one.host for one in stand_in.asked] == ([asked] if asked else [])
+    assert [one.host for one in stand_in.requests] == ([asked] if asked else [])
 
 
 @pytest.mark.parametrize("mode", [ValidationMode.SAFE, ValidationMode.FULL])
 def test_where_only_the_issuers_own_hosts_are_named_no_other_is_ever_asked(stand_in, tmp_path, mode):
-    acme = rule(tmp_path, url="https://{part.host}/me", more='hosts = ["api.acme.example"]')
-    stand_in.asked.clear()
-    verdict = with_validator(
+    acme = write_rule(tmp_path, url="https://{part.host}/me", settings='hosts = ["api.acme.example"]')
+    stand_in.requests.clear()
+    verdict = run_with_validator(
         stand_in.egress, lambda validator: validator.check(acme, "acme_1", {"host": "api.slow.example"}), mode
     )
-    assert (verdict.status, stand_in.asked) == ("unvalidated", [])
+    assert (verdict.status, stand_in.requests) == ("unvalidated", [])

@@ -8,8 +8,8 @@ import pytest
 
 from outcrop.net.guard import Egress
 from outcrop.net.http import HttpError, open_http, tls_context
-from tests.support.issuer import Play, issuer
-from tests.support.tls import certificate
+from tests.support.fake_https import FakeResponse, serve_https
+from tests.support.tls import make_certificate
 
 
 def put(content: bytes, into: Path, *, day: int) -> None:
@@ -19,7 +19,7 @@ def put(content: bytes, into: Path, *, day: int) -> None:
 
 
 def test_it_is_read_once(tmp_path: Path) -> None:
-    cert, _ = certificate(tmp_path, "a.example")
+    cert, _ = make_certificate(tmp_path, "a.example")
     assert tls_context(Egress(ca_file=cert)) is tls_context(Egress(ca_file=cert))
     assert tls_context(Egress()) is not tls_context(Egress(ca_file=cert))
 
@@ -27,8 +27,8 @@ def test_it_is_read_once(tmp_path: Path) -> None:
 def test_an_authority_that_is_replaced_is_no_longer_trusted_and_its_successor_is(tmp_path: Path) -> None:
     for folder in ("own", "other"):
         (tmp_path / folder).mkdir()
-    other, _ = certificate(tmp_path / "other", "a.example")
-    with issuer(tmp_path / "own", ("a.example",), lambda _: Play(200)) as one:
+    other, _ = make_certificate(tmp_path / "other", "a.example")
+    with serve_https(tmp_path / "own", ("a.example",), lambda _: FakeResponse(200)) as one:
         trusted = tmp_path / "ca.pem"
         egress = Egress.parse(["127.0.0.0/8"], [f"a.example:443=127.0.0.1:{one.port}"], trusted)
 

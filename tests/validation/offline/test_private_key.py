@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
 from outcrop.net.guard import Egress
 from outcrop.validation.offline.jwt import judge_jwt
 from outcrop.validation.offline.private_key import judge_private_key
-from tests.support.named import check_in, run_named
+from tests.support.checks import load_check, run_check
 
 NOW = 1_700_000_000
 
@@ -158,7 +158,7 @@ def test_what_does_not_load_is_no_key(text):
 
 def test_both_are_checks_by_name():
     assert (
-        run_named(Egress(), check_in("jwt", "jwt"), token({"alg": "RS256"}, {"exp": 5})).reason
+        run_check(Egress(), load_check("jwt", "jwt"), token({"alg": "RS256"}, {"exp": 5})).reason
         == "has expired"
     )
-    assert "RSA" in run_named(Egress(), check_in("private_key", "private_key"), pem(RSA)).reason
+    assert "RSA" in run_check(Egress(), load_check("private_key", "private_key"), pem(RSA)).reason

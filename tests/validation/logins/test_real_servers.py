@@ -8,7 +8,7 @@ from outcrop.net.guard import Egress
 from outcrop.scanner.rules.check_spec import CheckSpec
 from outcrop.validation.verdict import Verdict
 from tests.support import servers
-from tests.support.named import run_named
+from tests.support.checks import run_check
 
 PASSWORD = "S3cr3t!pw"
 MARIADB_USERS = f"""
@@ -38,12 +38,12 @@ def asked(
     named: str, login: str, port: int, password: str = PASSWORD, database: str = "/crm", ca=None
 ) -> Verdict:
     egress = Egress.parse([], [f"db.example:7=127.0.0.1:{port}"], ca)
-    return run_named(egress, CheckSpec(named=named), password, login=login, server=f"db.example:7{database}")
+    return run_check(egress, CheckSpec(named=named), password, login=login, server=f"db.example:7{database}")
 
 
 @pytest.fixture(scope="module")
 def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with servers.mariadb(tmp_path_factory.mktemp("mariadb"), MARIADB_USERS) as port:
+    with servers.run_mariadb(tmp_path_factory.mktemp("mariadb"), MARIADB_USERS) as port:
         yield port
 
 
@@ -73,7 +73,7 @@ def test_mariadb(mariadb, user, password, status, confidence, services):
 
 @pytest.fixture(scope="module")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
-    with servers.redis(tmp_path_factory.mktemp("redis"), REDIS_USERS) as ports:
+    with servers.run_redis(tmp_path_factory.mktemp("redis"), REDIS_USERS) as ports:
         yield ports
 
 
@@ -105,7 +105,7 @@ def test_redis_under_tls(redis, tmp_path_factory):
 
 def test_redis_that_is_open_still_knows_who_has_a_password(tmp_path):
     """Whoever says no name is let in; a name with a password is a login none the less."""
-    with servers.redis(
+    with servers.run_redis(
         tmp_path, f"user default on nopass ~* &* -@all +ping\nuser app on >{PASSWORD} ~* +@all\n"
     ) as (port, _):
         assert asked("redis", "redis://", port, database="/0").status == "unvalidated"
@@ -116,7 +116,7 @@ def test_redis_that_is_open_still_knows_who_has_a_password(tmp_path):
 
 @pytest.fixture(scope="module")
 def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
-    with servers.rabbitmq(
+    with servers.run_rabbitmq(
         tmp_path_factory.mktemp("rabbitmq"), f"default_user = orders\ndefault_pass = {PASSWORD}\n"
     ) as ports:
         yield ports

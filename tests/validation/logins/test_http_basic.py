@@ -6,22 +6,22 @@ from collections.abc import Iterator
 import pytest
 
 from outcrop.net.guard import Egress
-from tests.support.issuer import Issuer, Play, issuer
-from tests.support.named import check_in, run_named
+from tests.support.checks import load_check, run_check
+from tests.support.fake_https import FakeResponse, FakeServer, serve_https
 
 PASSWORD = "S3cr3t!pw"
 RIGHT = "Basic " + base64.b64encode(f"deploy:{PASSWORD}".encode()).decode()
 
 
 @pytest.fixture(scope="module")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
-    with issuer(tmp_path_factory.mktemp("basic"), ("ci.example",), lambda _: Play()) as running:
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
+    with serve_https(tmp_path_factory.mktemp("basic"), ("ci.example",), lambda _: FakeResponse()) as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
 def _fresh(stand_in):
-    stand_in.asked.clear()
+    stand_in.requests.clear()
 
 
 def checked(
@@ -30,13 +30,13 @@ def checked(
     login: str = "https://deploy",
     server: str = "ci.example/job/build",
 ):
-    return run_named(egress, check_in("basic_auth", "basic_auth_url"), password, login=login, server=server)
+    return run_check(egress, load_check("basic_auth", "basic_auth_url"), password, login=login, server=server)
 
 
 def answers(without: int, with_right: int, with_wrong: int = 401):
     def respond(asked):
         given = asked.headers.get("Authorization")
-        return Play(without if given is None else with_right if given == RIGHT else with_wrong)
+        return FakeResponse(without if given is None else with_right if given == RIGHT else with_wrong)
 
     return respond
 
@@ -58,10 +58,10 @@ def answers(without: int, with_right: int, with_wrong: int = 401):
 def test_only_the_difference_tells(stand_in, respond, password, status, confidence, requests):
     stand_in.respond = respond
     verdict = checked(stand_in.egress, password)
-    assert (verdict.status, verdict.confidence, len(stand_in.asked)) == (status, confidence, requests), (
+    assert (verdict.status, verdict.confidence, len(stand_in.requests)) == (status, confidence, requests), (
         verdict.reason
     )
-    assert {(asked.method, asked.host, asked.path, asked.query) for asked in stand_in.asked} == {
+    assert {(asked.method, asked.host, asked.path, asked.query) for asked in stand_in.requests} == {
         ("GET", "ci.example", "/job/build", "")
     }
     assert PASSWORD not in verdict.reason
@@ -71,7 +71,7 @@ def test_what_the_path_holds_cannot_become_anything_else(stand_in):
     stand_in.respond = answers(401, 200)
     assert checked(stand_in.egress, server="ci.example/a?delete=1#x").status == "valid"
     assert checked(stand_in.egress, server="ci.example").status == "valid"
-    assert [(asked.path, asked.query) for asked in stand_in.asked] == [("/a", "")] * 2 + [("/", "")] * 2
+    assert [(asked.path, asked.query) for asked in stand_in.requests] == [("/a", "")] * 2 + [("/", "")] * 2
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ def test_what_the_path_holds_cannot_become_anything_else(stand_in):
 )  # fmt: skip
 def test_what_is_no_web_address_is_not_asked(stand_in, login, server):
     assert checked(stand_in.egress, login=login, server=server).status == "unvalidated"
-    assert stand_in.asked == []
+    assert stand_in.requests == []
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "127.1.2.3", "localhost"])
 def test_a_private_address_is_not_connected_to(stand_in, host):
     verdict = checked(Egress(), server=f"{host}:{stand_in.port}/")
-    assert (verdict.status, stand_in.asked) == ("unreachable", [])
+    assert (verdict.status, stand_in.requests) == ("unreachable", [])
     assert "not a public address" in verdict.reason

@@ -1,4 +1,4 @@
-"""A stand-in for every issuer at once: one server on loopback behind real TLS that answers in the name of any host."""
+"""Run an HTTPS server on loopback that answers for any host name, as an issuer or a webhook receiver."""
 
 import asyncio
 import ssl
@@ -11,13 +11,15 @@ from pathlib import Path
 from aiohttp import web
 
 from outcrop.net.guard import Egress
-from tests.support.tls import certificate
+from tests.support.tls import make_certificate
 
-Respond = Callable[["Asked"], "Play"]
+Respond = Callable[["ReceivedRequest"], "FakeResponse"]
 
 
 @dataclass
-class Asked:
+class ReceivedRequest:
+    """A request that the server received."""
+
     host: str
     method: str
     path: str  # without the query
@@ -27,44 +29,47 @@ class Asked:
 
 
 @dataclass
-class Play:
-    """One answer, after a while; `cut` closes the connection instead."""
+class FakeResponse:
+    """The response to one request."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
-    after: float = 0.0
-    cut: bool = False
+    delay: float = 0.0  # seconds before it is sent
+    drop: bool = False  # close the connection instead of responding
 
 
 @dataclass
-class Issuer:
+class FakeServer:
+    """A running server. Tests may replace `respond` at any time."""
+
     respond: Respond
     hosts: tuple[str, ...]
-    ca: Path
+    ca: Path  # the certificate that clients must trust
     port: int = 0
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[ReceivedRequest] = field(default_factory=list)
 
     @property
     def egress(self) -> Egress:
+        """Settings that send requests for `hosts` to this server and trust its certificate."""
         return Egress.parse(
             ["127.0.0.0/8"], [f"{host}:443=127.0.0.1:{self.port}" for host in self.hosts], self.ca
         )
 
 
 @contextmanager
-def issuer(folder: Path, hosts: tuple[str, ...], respond: Respond) -> Iterator[Issuer]:
-    """Serve under these names until the block ends; `respond` may be changed while it runs."""
-    cert, key = certificate(folder, *hosts)
-    made = Issuer(respond, hosts, cert)
+def serve_https(folder: Path, hosts: tuple[str, ...], respond: Respond) -> Iterator[FakeServer]:
+    """Run a server for these host names until the block ends; its certificate is written to `folder`."""
+    cert, key = make_certificate(folder, *hosts)
+    server = FakeServer(respond, hosts, cert)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
 
-    async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        asked = Asked(
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        received = ReceivedRequest(
             request.host,
             request.method,
             request.path,
@@ -72,26 +77,26 @@ def issuer(folder: Path, hosts: tuple[str, ...], respond: Respond) -> Iterator[I
             dict(request.headers),
             await request.read(),
         )
-        made.asked.append(asked)
-        play = made.respond(asked)
-        await asyncio.sleep(play.after)
-        if play.cut:
+        server.requests.append(received)
+        response = server.respond(received)
+        await asyncio.sleep(response.delay)
+        if response.drop:
             assert request.transport is not None
             request.transport.abort()
             return web.Response()
-        return web.Response(status=play.status, headers=play.headers, body=play.body)
+        return web.Response(status=response.status, headers=response.headers, body=response.body)
 
     async def start() -> web.ServerRunner:
-        runner = web.ServerRunner(web.Server(answer))
+        runner = web.ServerRunner(web.Server(handle))
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-        made.port = runner.addresses[0][1]
+        server.port = runner.addresses[0][1]
         return runner
 
     try:
         runner = asyncio.run_coroutine_threadsafe(start(), loop).result()
         try:
-            yield made
+            yield server
         finally:
             asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
     finally:

@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
-from tests.support.named import asked_of
-from tests.support.tls import certificate
+from tests.support.checks import check_against
+from tests.support.tls import make_certificate
 
 PASSWORD = "S3cr3t!pw"
 
@@ -73,13 +73,13 @@ def redis(
     ],
 )
 def test_redis(play, login, password, status, services):
-    verdict = asked_of(play, "redis", password, login=login)
+    verdict = check_against(play, "redis", password, login=login)
     assert (verdict.status, verdict.services) == (status, services), verdict.reason
 
 
 def test_redis_is_asked_three_things_at_most():
     said: list[list[str]] = []
-    asked_of(redis(admin=True, said=said), "redis", PASSWORD, login="redis://")
+    check_against(redis(admin=True, said=said), "redis", PASSWORD, login="redis://")
     assert said == [["PING"], ["AUTH", PASSWORD], ["CONFIG", "GET", "databases"]]
 
 
@@ -94,7 +94,7 @@ def test_what_becomes_of_the_last_question_takes_nothing_from_the_verdict(after)
         await command(reader)
         await asyncio.sleep(after)
 
-    verdict = asked_of(play, "redis", PASSWORD, login="redis://")
+    verdict = check_against(play, "redis", PASSWORD, login="redis://")
     assert (verdict.status, verdict.services) == ("valid", ("redis",))
 
 
@@ -104,16 +104,16 @@ def test_redis_in_another_state_is_no_verdict():
         writer.write(b"-LOADING Redis is loading the dataset in memory\r\n" * 2)
         await reader.read(100)
 
-    assert asked_of(play, "redis", PASSWORD, login="redis://").status == "error"
+    assert check_against(play, "redis", PASSWORD, login="redis://").status == "error"
 
 
 def test_redis_by_way_of_others_is_not_asked():
     async def play(reader, writer):
         raise AssertionError
 
-    assert asked_of(play, "redis", PASSWORD, login="redis-sentinel://").status == "unvalidated"
-    assert asked_of(play, "redis", PASSWORD, login="redis+sentinel://").status == "unvalidated"
-    assert asked_of(play, "redis", PASSWORD, login="redis://", rival=" -a ").status == "unvalidated"
+    assert check_against(play, "redis", PASSWORD, login="redis-sentinel://").status == "unvalidated"
+    assert check_against(play, "redis", PASSWORD, login="redis+sentinel://").status == "unvalidated"
+    assert check_against(play, "redis", PASSWORD, login="redis://", rival=" -a ").status == "unvalidated"
 
 
 def frame(method: tuple[int, int], body: bytes) -> bytes:
@@ -174,7 +174,7 @@ def rabbit(reply_code: int = 403, mechanisms: bytes = b"AMQPLAIN PLAIN"):
     ],
 )
 def test_rabbitmq(play, login, password, status):
-    verdict = asked_of(play, "amqp", password, login=login, seconds=2)
+    verdict = check_against(play, "amqp", password, login=login, seconds=2)
     assert verdict.status == status, verdict.reason
     assert verdict.services == (("amqp",) if status == "valid" else ())
 
@@ -190,14 +190,14 @@ def test_rabbitmq(play, login, password, status):
 def test_an_address_that_says_so_is_asked_under_tls_and_only_with_a_certificate_that_fits(
     tmp_path, named, login, play
 ):
-    cert = certificate(tmp_path, "db.example")
-    assert asked_of(play, named, PASSWORD, login=login, tls=cert, ca=cert[0]).status == "valid"
-    verdict = asked_of(play, named, PASSWORD, login=login, tls=cert)
+    cert = make_certificate(tmp_path, "db.example")
+    assert check_against(play, named, PASSWORD, login=login, tls=cert, ca=cert[0]).status == "valid"
+    verdict = check_against(play, named, PASSWORD, login=login, tls=cert)
     assert (verdict.status, "certificate" in verdict.reason) == ("unreachable", True)
     (tmp_path / "other").mkdir()
-    other = certificate(tmp_path / "other", "another.example")
-    assert asked_of(play, named, PASSWORD, login=login, tls=other, ca=other[0]).status == "unreachable"
-    assert asked_of(play, named, PASSWORD, login=login, ca=cert[0], seconds=1).status == "unreachable"
+    other = make_certificate(tmp_path / "other", "another.example")
+    assert check_against(play, named, PASSWORD, login=login, tls=other, ca=other[0]).status == "unreachable"
+    assert check_against(play, named, PASSWORD, login=login, ca=cert[0], seconds=1).status == "unreachable"
 
 
 def test_a_server_of_another_version_is_no_verdict():
@@ -205,4 +205,4 @@ def test_a_server_of_another_version_is_no_verdict():
         writer.write(b"AMQP\0\1\0\0")
         await reader.read(100)
 
-    assert asked_of(play, "amqp", PASSWORD, login="amqp://orders").status == "error"
+    assert check_against(play, "amqp", PASSWORD, login="amqp://orders").status == "error"

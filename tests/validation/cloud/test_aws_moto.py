@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 import pytest
 
 from outcrop.validation.verdict import Verdict
-from tests.support.issuer import Asked, Issuer, Play, issuer
-from tests.support.named import check_in, run_named
+from tests.support.checks import load_check, run_check
+from tests.support.fake_https import FakeResponse, FakeServer, ReceivedRequest, serve_https
 from tests.support.servers import free_port
 
 REGIONAL = ("ec2", "lambda", "sqs", "sns", "rds", "dynamodb", "kms", "secretsmanager", "api.ecr", "ssm")
@@ -48,7 +48,7 @@ class Cloud:
     """A moto server's port, and the front that speaks TLS for it."""
 
     port: int
-    front: Issuer
+    front: FakeServer
 
     def call(self, service: str, **form: str) -> str:
         """Do something in the cloud, as nobody: nothing is checked until `guard` is called."""
@@ -82,9 +82,9 @@ def forward(
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     port, folder = free_port(), tmp_path_factory.mktemp("moto")
 
-    def respond(asked: Asked) -> Play:
+    def respond(asked: ReceivedRequest) -> FakeResponse:
         if asked.host.partition(".")[0] not in PLAYED:
-            return Play(403)
+            return FakeResponse(403)
         status, headers, body = forward(
             port,
             asked.method,
@@ -92,7 +92,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
             dict(asked.headers),
             asked.body,
         )
-        return Play(status, {"Content-Type": headers.get("Content-Type", "")}, body)
+        return FakeResponse(status, {"Content-Type": headers.get("Content-Type", "")}, body)
 
     with (folder / "output").open("wb") as output:
         environment = {**os.environ, "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}
@@ -109,7 +109,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
                     break
                 assert process.poll() is None, (folder / "output").read_text()
                 time.sleep(0.05)
-            with issuer(folder, HOSTS, respond) as front:
+            with serve_https(folder, HOSTS, respond) as front:
                 yield Cloud(port, front)
         finally:
             process.kill()
@@ -151,12 +151,12 @@ def pairs(cloud: Cloud) -> dict[str, Pair]:
 
 def checked(cloud: Cloud, pair: Pair) -> Verdict:
     if pair.token:
-        check = check_in("aws", "aws_session_key")
+        check = load_check("aws", "aws_session_key")
         parts = {"access_key_id": pair.key_id, "secret_access_key": pair.secret}
-        return run_named(cloud.front.egress, check, pair.token, options=AT_ONCE, **parts)
-    return run_named(
+        return run_check(cloud.front.egress, check, pair.token, options=AT_ONCE, **parts)
+    return run_check(
         cloud.front.egress,
-        check_in("aws", "aws_access_key"),
+        load_check("aws", "aws_access_key"),
         pair.secret,
         options=AT_ONCE,
         access_key_id=pair.key_id,

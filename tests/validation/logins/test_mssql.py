@@ -12,15 +12,15 @@ from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.ruleset import RuleSet, load_ruleset
 from outcrop.validation.attempt import UncheckableError
 from outcrop.validation.logins.mssql import read_mssql_login
-from tests.support.named import RULES, asked_of, attempt_of
-from tests.support.tls import certificate
+from tests.support.checks import RULES, check_against, make_attempt
+from tests.support.tls import make_certificate
 
 PASSWORD = "S3cr3t!pw"
 
 
 @pytest.fixture(scope="module")
 def cert(tmp_path_factory):
-    return certificate(tmp_path_factory.mktemp("tls"), "db.example")
+    return make_certificate(tmp_path_factory.mktemp("tls"), "db.example")
 
 
 def packet(kind: int, body: bytes, *, last: bool = True) -> bytes:
@@ -118,7 +118,7 @@ def sqlserver(
 )
 def test_a_login_is_told_right_or_wrong(cert, user, password, status, confidence, services):
     logins: list[dict[str, str]] = []
-    verdict = asked_of(
+    verdict = check_against(
         sqlserver(cert, logins=logins), "mssql", password, login=f"mssql://{user}", database="/crm"
     )
     assert (verdict.status, verdict.confidence, verdict.services) == (status, confidence, services), (
@@ -149,23 +149,25 @@ def test_a_login_is_told_right_or_wrong(cert, user, password, status, confidence
 )
 def test_what_the_server_says_is_what_is_told(cert, codes, status, confidence):
     answer = b"".join(fault(code) for code in codes) + b"\xfd" + bytes(12)
-    verdict = asked_of(sqlserver(cert, answer=answer), "mssql", PASSWORD, login="mssql://crm")
+    verdict = check_against(sqlserver(cert, answer=answer), "mssql", PASSWORD, login="mssql://crm")
     assert (verdict.status, verdict.confidence) == (status, confidence), verdict.reason
     assert PASSWORD not in verdict.reason
 
 
 def test_an_answer_in_pieces_is_put_together(cert):
-    assert asked_of(sqlserver(cert, split=True), "mssql", PASSWORD, login="mssql://crm").status == "valid"
+    assert (
+        check_against(sqlserver(cert, split=True), "mssql", PASSWORD, login="mssql://crm").status == "valid"
+    )
 
 
 def test_a_password_is_never_said_unencrypted(cert):
-    verdict = asked_of(sqlserver(cert, encryption=2), "mssql", PASSWORD, login="mssql://crm")
+    verdict = check_against(sqlserver(cert, encryption=2), "mssql", PASSWORD, login="mssql://crm")
     assert (verdict.status, "unencrypted" in verdict.reason) == ("unvalidated", True)
 
 
 @pytest.mark.parametrize("answer", [b"", b"\xfd" + bytes(12), b"\xaa\xff\xff\0", token(0xAA, b"\1"), b"\xad"])
 def test_an_answer_that_is_none_is_no_verdict(cert, answer):
-    verdict = asked_of(sqlserver(cert, answer=answer), "mssql", PASSWORD, login="mssql://crm", seconds=1)
+    verdict = check_against(sqlserver(cert, answer=answer), "mssql", PASSWORD, login="mssql://crm", seconds=1)
     assert verdict.status in {"error", "unreachable"}, verdict.reason
 
 
@@ -181,7 +183,7 @@ def logins_in(rules: RuleSet, text: str) -> list[tuple[str, int, str, str, str] 
             f"part.{name}": reveal(part) for name, part in hit.parts.items()
         }
         try:
-            login = read_mssql_login(attempt_of(values))
+            login = read_mssql_login(make_attempt(values))
         except UncheckableError as reason:
             found.append(str(reason))
         else:

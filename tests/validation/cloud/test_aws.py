@@ -16,10 +16,10 @@ from outcrop.validation.cloud.aws_keys import AwsAccessKey
 from outcrop.validation.cloud.sigv4 import sign_request
 from outcrop.validation.engine import ValidationMode, Validator
 from outcrop.validation.verdict import Verdict
-from tests.support.issuer import Asked, Issuer, Play, issuer
-from tests.support.named import attempt_of, rules_of
+from tests.support.checks import load_rules, make_attempt
+from tests.support.fake_https import FakeResponse, FakeServer, ReceivedRequest, serve_https
 
-RULES = rules_of("aws")
+RULES = load_rules("aws")
 KEY_ID, TEMPORARY_ID = "AKIA" + "Q" * 16, "ASIA" + "Q" * 16
 SECRET, TOKEN = "b" * 39 + "7", "IQoJb3JpZ2lu" + "c" * 100
 REGIONAL = ("ec2", "lambda", "sqs", "sns", "rds", "dynamodb", "kms", "secretsmanager", "api.ecr", "ssm")
@@ -36,29 +36,31 @@ USER, ROOT = "arn:aws:iam::123456789012:user/ops/build", "arn:aws:iam::123456789
 
 
 @pytest.fixture(scope="module")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
-    with issuer(tmp_path_factory.mktemp("aws"), HOSTS + GOVERNMENT + CHINA, lambda _: Play()) as running:
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
+    with serve_https(
+        tmp_path_factory.mktemp("aws"), HOSTS + GOVERNMENT + CHINA, lambda _: FakeResponse()
+    ) as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
 def _fresh(stand_in):
-    stand_in.asked.clear()
+    stand_in.requests.clear()
 
 
-def refusal(code: str, message: str = "no") -> Play:
-    return Play(
+def refusal(code: str, message: str = "no") -> FakeResponse:
+    return FakeResponse(
         403,
         {"Content-Type": "text/xml"},
         f"<ErrorResponse><Error><Code>{code}</Code><Message>{message}</Message>".encode(),
     )
 
 
-def action(asked: Asked) -> str | None:
+def action(asked: ReceivedRequest) -> str | None:
     return dict(parse_qsl(asked.body.decode())).get("Action")
 
 
-def signature_holds(asked: Asked, secret: str) -> bool:
+def signature_holds(asked: ReceivedRequest, secret: str) -> bool:
     """Compute the signature as AWS's documentation does, from what arrived."""
     headers = {name.lower(): value for name, value in asked.headers.items()}
     fields = dict(
@@ -94,17 +96,17 @@ def signature_holds(asked: Asked, secret: str) -> bool:
 def cloud(arn: str, services: dict[str, bytes], secret: str = SECRET):
     """Answer as AWS does to whoever signs with this secret: who it is, and the lists of these services."""
 
-    def respond(asked: Asked) -> Play:
+    def respond(asked: ReceivedRequest) -> FakeResponse:
         if not signature_holds(asked, secret):
             return refusal(
                 "SignatureDoesNotMatch",
                 "The request signature we calculated does not match the signature you provided.",
             )
         if asked.host.startswith("sts."):
-            return Play(200, {"Content-Type": "text/xml"}, IDENTITY.format(arn).encode())
+            return FakeResponse(200, {"Content-Type": "text/xml"}, IDENTITY.format(arn).encode())
         name = action(asked) or asked.host.removeprefix("api.").partition(".")[0]
         return (
-            Play(200, {"Content-Type": "text/xml"}, services[name])
+            FakeResponse(200, {"Content-Type": "text/xml"}, services[name])
             if name in services
             else refusal("AccessDenied")
         )
@@ -112,14 +114,16 @@ def cloud(arn: str, services: dict[str, bytes], secret: str = SECRET):
     return respond
 
 
-def checked(stand_in: Issuer, rule: str = "aws_access_key", secret: str = SECRET, **parts: str) -> Verdict:
+def checked(
+    stand_in: FakeServer, rule: str = "aws_access_key", secret: str = SECRET, **parts: str
+) -> Verdict:
     values = {"secret": secret} | {
         f"part.{name}": value for name, value in (parts or {"access_key_id": KEY_ID}).items()
     }
 
     async def main() -> Verdict:
         async with open_http(stand_in.egress) as http:
-            attempt = attempt_of(values, load_checks(rule, RULES[rule].origin)[0], http)
+            attempt = make_attempt(values, load_checks(rule, RULES[rule].origin)[0], http)
             return await check_aws_key(attempt, signature_retry_delay=0)
 
     return asyncio.run(main())
@@ -165,13 +169,15 @@ def test_a_live_key_tells_whose_it_is_and_what_it_lists(stand_in):
 def test_every_service_is_asked_for_a_list_and_nothing_else(stand_in):
     stand_in.respond = cloud(USER, {})
     checked(stand_in)
-    actions = {action(asked) or asked.headers.get("X-Amz-Target") or asked.path for asked in stand_in.asked}
+    actions = {
+        action(asked) or asked.headers.get("X-Amz-Target") or asked.path for asked in stand_in.requests
+    }
     assert actions == {
         "GetCallerIdentity", "/", "GetUser", "ListAttachedUserPolicies", "DescribeRegions", "/2015-03-31/functions/", "ListQueues",
         "ListTopics", "DescribeDBInstances", "DynamoDB_20120810.ListTables", "TrentService.ListKeys", "secretsmanager.ListSecrets",
         "AmazonEC2ContainerRegistry_V20150921.DescribeRepositories", "AmazonSSM.DescribeParameters",
     }  # fmt: skip
-    assert {asked.host for asked in stand_in.asked} == set(HOSTS)
+    assert {asked.host for asked in stand_in.requests} == set(HOSTS)
 
 
 def test_root_and_administrators_are_named(stand_in):
@@ -180,7 +186,7 @@ def test_root_and_administrators_are_named(stand_in):
     policy = b"<member><PolicyArn>arn:aws:iam::aws:policy/AdministratorAccess</PolicyArn></member>"
     stand_in.respond = cloud(USER, {"ListAttachedUserPolicies": policy})
     assert checked(stand_in).services == ("aws_admin", "aws_iam", "aws_identity")
-    assert any(b"UserName=build" in asked.body for asked in stand_in.asked)
+    assert any(b"UserName=build" in asked.body for asked in stand_in.requests)
 
 
 def test_a_temporary_key_sends_its_token(stand_in):
@@ -189,17 +195,17 @@ def test_a_temporary_key_sends_its_token(stand_in):
         stand_in, "aws_session_key", TOKEN, access_key_id=TEMPORARY_ID, secret_access_key=SECRET
     )
     assert (verdict.status, verdict.services) == ("valid", ("aws_identity",))
-    assert all(asked.headers["X-Amz-Security-Token"] == TOKEN for asked in stand_in.asked)
+    assert all(asked.headers["X-Amz-Security-Token"] == TOKEN for asked in stand_in.requests)
 
 
 def test_a_wrong_signature_is_asked_about_once_more(stand_in):
     right, answers = cloud(USER, {}), iter([refusal("SignatureDoesNotMatch")])
     stand_in.respond = lambda asked: next(answers, None) or right(asked)
     assert checked(stand_in).status == "valid"
-    stand_in.asked.clear()
+    stand_in.requests.clear()
     stand_in.respond = cloud(USER, {}, secret="another")
     verdict = checked(stand_in)
-    assert (verdict.status, verdict.confidence, len(stand_in.asked)) == ("invalid", "medium", 2)
+    assert (verdict.status, verdict.confidence, len(stand_in.requests)) == ("invalid", "medium", 2)
 
 
 @pytest.mark.parametrize(
@@ -214,10 +220,10 @@ def test_a_wrong_signature_is_asked_about_once_more(stand_in):
         ),
         (refusal("SignatureDoesNotMatch", "Signature not yet current: 20300101T000000Z"), "error", "low"),
         (refusal("SomethingElse"), "error", "low"),
-        (Play(429), "error", "low"),
-        (Play(503), "error", "low"),
-        (Play(200, {"Content-Type": "text/html"}, b"<html>Welcome to the hotel"), "error", "low"),
-        (Play(cut=True), "unreachable", "low"),
+        (FakeResponse(429), "error", "low"),
+        (FakeResponse(503), "error", "low"),
+        (FakeResponse(200, {"Content-Type": "text/html"}, b"<html>Welcome to the hotel"), "error", "low"),
+        (FakeResponse(drop=True), "unreachable", "low"),
     ],
     ids=[
         "unknown",
@@ -251,7 +257,7 @@ def test_what_sts_says_is_what_is_told(stand_in, answer, status, confidence):
 )
 def test_half_a_key_is_not_asked_about(stand_in, secret, parts, missing):
     verdict = checked(stand_in, "aws_session_key", secret, **parts)
-    assert (verdict.status, verdict.reason, stand_in.asked) == (
+    assert (verdict.status, verdict.reason, stand_in.requests) == (
         "unvalidated",
         f"its {missing} was not found with it",
         [],
@@ -260,7 +266,7 @@ def test_half_a_key_is_not_asked_about(stand_in, secret, parts, missing):
 
 def test_a_service_that_fails_takes_nothing_from_the_verdict(stand_in):
     right = cloud(USER, {"s3": b"<a/>"})
-    stand_in.respond = lambda asked: Play(cut=True) if asked.host.startswith("iam") else right(asked)
+    stand_in.respond = lambda asked: FakeResponse(drop=True) if asked.host.startswith("iam") else right(asked)
     assert checked(stand_in).services == ("aws_identity", "aws_s3")
 
 
@@ -285,7 +291,7 @@ def test_a_region_beside_a_key_tells_which_cloud_is_asked(stand_in, region, sts,
     verdict = checked(stand_in, **parts)
     assert (verdict.status, verdict.services) == ("valid", ("aws_iam", "aws_identity"))
     assert "123456789012" in verdict.reason
-    assert {asked.host for asked in stand_in.asked if "sts" in asked.host or "iam" in asked.host} == {
+    assert {asked.host for asked in stand_in.requests if "sts" in asked.host or "iam" in asked.host} == {
         sts,
         iam,
     }
@@ -306,7 +312,7 @@ def test_a_canary_is_never_used_unless_told_to(stand_in):
             )
 
     verdict = asyncio.run(main(told_to=False))
-    assert (verdict.status, verdict.canary, stand_in.asked) == ("unvalidated", True, [])
+    assert (verdict.status, verdict.canary, stand_in.requests) == ("unvalidated", True, [])
     verdict = asyncio.run(main(told_to=True))
     assert (verdict.status, verdict.canary) == ("valid", True), (
         "it is a canary none the less, and scored as one"

@@ -9,7 +9,7 @@ import pytest
 
 from outcrop.net.guard import Egress
 from outcrop.validation.logins import bson
-from tests.support.named import asked_of, check_in, run_named
+from tests.support.checks import check_against, load_check, run_check
 
 PASSWORD = "S3cr3t!pw"
 
@@ -121,18 +121,18 @@ def document(data: dict) -> bytes:
     ],
 )
 def test_mongodb(play, database, password, status, services):
-    verdict = asked_of(play, "mongodb", password, login="mongodb://app", database=database)
+    verdict = check_against(play, "mongodb", password, login="mongodb://app", database=database)
     assert (verdict.status, verdict.services) == (status, services), verdict.reason
     assert not any(PASSWORD in str(said) for said in play.said)
 
 
 def test_a_seed_list_and_several_hosts_are_not_followed():
-    check = check_in("mongodb", "mongodb_uri")
+    check = load_check("mongodb", "mongodb_uri")
     for login, server in (
         ("mongodb+srv://app", "cluster0.mongodb.example"),
         ("mongodb://app", "m1.example:27017,"),
     ):
-        assert run_named(Egress(), check, PASSWORD, login=login, server=server).status == "unvalidated"
+        assert run_check(Egress(), check, PASSWORD, login=login, server=server).status == "unvalidated"
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ import pytest
 from outcrop.net.guard import Egress
 from outcrop.store.embedded.binaries import USER_NAMESPACE, find_programs
 from outcrop.validation.verdict import Verdict
-from tests.support.named import asked_of, check_in, run_named
-from tests.support.tls import certificate
+from tests.support.checks import check_against, load_check, run_check
+from tests.support.tls import make_certificate
 
 PASSWORD = "S3cr3t!pw:ü"
 HBA = """
@@ -86,7 +86,7 @@ def log_in(
 ) -> Verdict:
     egress = Egress.parse([], [f"db.example:5432=127.0.0.1:{port}"], None)
     parts = {"login": f"postgresql://{user}", "server": f"db.example/{database}"} | more
-    return run_named(egress, check_in("postgres", "postgres_uri"), password, **parts)
+    return run_check(egress, load_check("postgres", "postgres_uri"), password, **parts)
 
 
 @pytest.mark.parametrize(
@@ -123,21 +123,21 @@ def test_what_says_nothing_of_the_password_is_no_verdict(port, user, status):
 
 def test_the_other_forms_lead_to_the_same_server(port):
     egress = Egress.parse([], [f"db.example:5432=127.0.0.1:{port}"], None)
-    check = check_in("postgres", "postgres_uri")
+    check = load_check("postgres", "postgres_uri")
     dsn = {"dsn": "host=db.example user=app dbname=postgres ", "rival": " password="}
-    assert run_named(egress, check, PASSWORD, **dsn).status == "valid"
+    assert run_check(egress, check, PASSWORD, **dsn).status == "valid"
     assert (
-        run_named(
+        run_check(
             egress, check, PASSWORD, login="postgres://app", server="db.example", rival="&password="
         ).status
         == "unvalidated"
     )
-    entry = check_in("pgpass", "pgpass_password")
+    entry = load_check("pgpass", "pgpass_password")
     assert (
-        run_named(egress, entry, PASSWORD.replace(":", "\\:"), entry="db.example:5432:*:app").status
+        run_check(egress, entry, PASSWORD.replace(":", "\\:"), entry="db.example:5432:*:app").status
         == "valid"
     )
-    assert run_named(egress, entry, PASSWORD, entry="*:*:*:app").status == "unvalidated"
+    assert run_check(egress, entry, PASSWORD, entry="*:*:*:app").status == "unvalidated"
 
 
 async def pass_on(source, target, keep):
@@ -173,7 +173,7 @@ def relay(port: int, sent: list[bytes], tls: ssl.SSLContext | None = None):
 def test_no_statement_is_run_and_the_password_is_not_sent(port):
     """The server tells by itself whether a role is a superuser's, so a login is all that there is to see."""
     sent: list[bytes] = []
-    verdict = asked_of(
+    verdict = check_against(
         relay(port, sent), "postgres", PASSWORD, login="postgresql://boss", database="/postgres"
     )
     assert verdict.services == ("postgres", "postgres_superuser")
@@ -186,18 +186,21 @@ def test_no_statement_is_run_and_the_password_is_not_sent(port):
 def test_a_password_in_the_clear_goes_under_tls_only(port, tmp_path):
     sent: list[bytes] = []
     assert (
-        asked_of(relay(port, sent), "postgres", PASSWORD, login="postgresql://clear").status == "unvalidated"
+        check_against(relay(port, sent), "postgres", PASSWORD, login="postgresql://clear").status
+        == "unvalidated"
     )
     assert PASSWORD.encode() not in b"".join(sent)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(*certificate(tmp_path))
-    told = asked_of(
+    tls.load_cert_chain(*make_certificate(tmp_path))
+    told = check_against(
         relay(port, sent, tls), "postgres", PASSWORD, login="postgresql://clear", database="/postgres"
     )
     assert (told.status, told.reason) == ("valid", "the server accepts the login")
     assert PASSWORD.encode() in b"".join(sent)
     assert (
-        asked_of(relay(port, sent, tls), "postgres", "wrong-password-1", login="postgresql://clear").status
+        check_against(
+            relay(port, sent, tls), "postgres", "wrong-password-1", login="postgresql://clear"
+        ).status
         == "invalid"
     )
 
@@ -248,7 +251,7 @@ def asks_for(code: int, rest: bytes = b"") -> bytes:
     ],
 )
 def test_a_server_that_pretends_proves_nothing(said, status):
-    verdict = asked_of(plays(*said), "postgres", "S3cr3t-of-mine", login="postgresql://app", seconds=1.0)
+    verdict = check_against(plays(*said), "postgres", "S3cr3t-of-mine", login="postgresql://app", seconds=1.0)
     assert verdict.status == status, verdict.reason
     assert "S3cr3t" not in verdict.reason
 
@@ -265,7 +268,7 @@ def test_a_scram_server_must_prove_that_it_knows_the_password_too():
         writer.write(asks_for(12, b"v=QUFBQQ==") + asks_for(0) + message(b"Z", b"I"))
         await reader.read(4096)
 
-    assert asked_of(play, "postgres", "S3cr3t", login="postgresql://app").status == "error"
+    assert check_against(play, "postgres", "S3cr3t", login="postgresql://app").status == "error"
 
 
 def test_a_server_that_wants_endless_rounds_does_not_get_them():
@@ -279,5 +282,5 @@ def test_a_server_that_wants_endless_rounds_does_not_get_them():
         await reader.read(4096)
 
     began = time.monotonic()
-    assert asked_of(play, "postgres", "S3cr3t", login="postgresql://app").status == "error"
+    assert check_against(play, "postgres", "S3cr3t", login="postgresql://app").status == "error"
     assert time.monotonic() - began < 1

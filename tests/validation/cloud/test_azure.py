@@ -11,8 +11,8 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from tests.support.issuer import Asked, Issuer, Play, issuer
-from tests.support.named import check_in, run_named
+from tests.support.checks import load_check, run_check
+from tests.support.fake_https import FakeResponse, FakeServer, ReceivedRequest, serve_https
 
 HOSTS = (
     "oauth2.googleapis.com", "cloudresourcemanager.googleapis.com", "login.microsoftonline.com", "management.azure.com",
@@ -32,18 +32,18 @@ JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture(scope="module")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
-    with issuer(tmp_path_factory.mktemp("cloud"), HOSTS, lambda _: Play()) as running:
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
+    with serve_https(tmp_path_factory.mktemp("cloud"), HOSTS, lambda _: FakeResponse()) as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
 def _fresh(stand_in):
-    stand_in.asked.clear()
+    stand_in.requests.clear()
 
 
-def told(data: object, status: int = 200) -> Play:
-    return Play(status, JSON, json.dumps(data).encode())
+def told(data: object, status: int = 200) -> FakeResponse:
+    return FakeResponse(status, JSON, json.dumps(data).encode())
 
 
 def unpadded(text: str) -> bytes:
@@ -57,7 +57,7 @@ def token_of(claims: dict[str, object]) -> str:
     )
 
 
-def google(asked: Asked) -> Play:
+def google(asked: ReceivedRequest) -> FakeResponse:
     """Give a token for an assertion that the key has signed, and answer whoever shows it."""
     if asked.host == "oauth2.googleapis.com":
         form = parse_qs(asked.body.decode())
@@ -88,9 +88,9 @@ def google(asked: Asked) -> Play:
     )
 
 
-def service_account(stand_in: Issuer, secret: str = PEM, **parts: str):
+def service_account(stand_in: FakeServer, secret: str = PEM, **parts: str):
     given = {"client_email": EMAIL, "private_key_id": "f" * 40} | parts
-    return run_named(stand_in.egress, check_in("google", "gcp_service_account"), secret, **given)
+    return run_check(stand_in.egress, load_check("google", "gcp_service_account"), secret, **given)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_the_token_endpoint_is_googles_whatever_the_file_says(stand_in):
     )
     verdict = service_account(stand_in, token_uri="https://evil.example/token")
     assert (verdict.status, verdict.confidence) == ("invalid", "high")
-    assert [asked.host for asked in stand_in.asked] == ["oauth2.googleapis.com"]
+    assert [asked.host for asked in stand_in.requests] == ["oauth2.googleapis.com"]
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_the_token_endpoint_is_googles_whatever_the_file_says(stand_in):
         (told({"error": "unauthorized_client"}, 401), "error"),
         (told({"error": "invalid_grant"}, 500), "error"),
         (told(["access_token"]), "error"),
-        (Play(200, {"Content-Type": "text/html"}, b"<html>"), "error"),
-        (Play(cut=True), "unreachable"),
+        (FakeResponse(200, {"Content-Type": "text/html"}, b"<html>"), "error"),
+        (FakeResponse(drop=True), "unreachable"),
     ],
 )
 def test_what_google_says_otherwise_is_no_verdict(stand_in, answer, status):
@@ -142,10 +142,10 @@ def test_what_google_says_otherwise_is_no_verdict(stand_in, answer, status):
 )
 def test_a_broken_key_is_not_sent_anywhere(stand_in, secret):
     verdict = service_account(stand_in, secret)
-    assert (verdict.status, verdict.confidence, stand_in.asked) == ("invalid", "low", [])
+    assert (verdict.status, verdict.confidence, stand_in.requests) == ("invalid", "low", [])
 
 
-def azure(asked: Asked) -> Play:
+def azure(asked: ReceivedRequest) -> FakeResponse:
     """Check the signature as the Storage documentation writes it: twelve lines, headers, resource; tables have four."""
     account, kind = asked.host.split(".")[:2]
     date = asked.headers["x-ms-date"]
@@ -164,18 +164,18 @@ def azure(asked: Asked) -> Play:
         hmac.digest(bytes(range(64)), "\n".join(lines).encode(), hashlib.sha256)
     ).decode()
     if asked.headers["Authorization"] != f"SharedKey {account}:{proof}":
-        return Play(
+        return FakeResponse(
             403, {"Content-Type": "application/xml"}, b"<Error><Code>AuthenticationFailed</Code></Error>"
         )
     if kind == "queue":
-        return Play(
+        return FakeResponse(
             403, {"Content-Type": "application/xml"}, b"<Error><Code>AuthorizationFailure</Code></Error>"
         )
-    return Play(200, {"Content-Type": "application/xml"}, b"<EnumerationResults/>")
+    return FakeResponse(200, {"Content-Type": "application/xml"}, b"<EnumerationResults/>")
 
 
-def storage(stand_in: Issuer, secret: str = STORAGE_KEY):
-    return run_named(stand_in.egress, check_in("azure", "azure_storage_key"), secret, account_name="acme1")
+def storage(stand_in: FakeServer, secret: str = STORAGE_KEY):
+    return run_check(stand_in.egress, load_check("azure", "azure_storage_key"), secret, account_name="acme1")
 
 
 def test_a_storage_key_lists_what_it_opens(stand_in):
@@ -187,7 +187,7 @@ def test_a_storage_key_lists_what_it_opens(stand_in):
 def test_a_wrong_storage_key_is_refused_and_no_more_is_asked(stand_in):
     stand_in.respond = azure
     verdict = storage(stand_in, base64.b64encode(bytes(64)).decode())
-    assert (verdict.status, verdict.confidence, len(stand_in.asked)) == ("invalid", "high", 1)
+    assert (verdict.status, verdict.confidence, len(stand_in.requests)) == ("invalid", "high", 1)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_wrong_storage_key_is_refused_and_no_more_is_asked(stand_in):
     ],
 )
 def test_what_storage_says_is_what_is_told(stand_in, code, status):
-    stand_in.respond = lambda _: Play(
+    stand_in.respond = lambda _: FakeResponse(
         403, {"Content-Type": "application/xml"}, f"<Error>{code}</Error>".encode()
     )
     verdict = storage(stand_in)
@@ -209,12 +209,14 @@ def test_what_storage_says_is_what_is_told(stand_in, code, status):
     assert STORAGE_KEY not in verdict.reason
 
 
-def entra(stand_in: Issuer):
+def entra(stand_in: FakeServer):
     parts = {"tenant_id": "11111111-2222-3333-4444-555555555555", "client_id": "c" * 36}
-    return run_named(stand_in.egress, check_in("azure", "azure_entra_client_secret"), "a secret~&=", **parts)
+    return run_check(
+        stand_in.egress, load_check("azure", "azure_entra_client_secret"), "a secret~&=", **parts
+    )
 
 
-def microsoft(asked: Asked) -> Play:
+def microsoft(asked: ReceivedRequest) -> FakeResponse:
     if asked.host == "management.azure.com":
         assert asked.headers["Authorization"] == "Bearer for-management"
         return told({"value": [{"subscriptionId": "1"}]})
@@ -242,7 +244,7 @@ def test_an_entra_application_tells_what_it_may_do(stand_in):
 @pytest.mark.parametrize("token", ["x", "a.b.c", 5, None, {"a": 1}])
 def test_an_odd_token_only_tells_less(stand_in, token):
     stand_in.respond = lambda asked: (
-        told({"access_token": token}) if "microsoftonline" in asked.host else Play(403)
+        told({"access_token": token}) if "microsoftonline" in asked.host else FakeResponse(403)
     )
     verdict = entra(stand_in)
     assert (verdict.status, verdict.services) == ("error" if token is None else "valid", ())

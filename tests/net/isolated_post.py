@@ -14,7 +14,7 @@ from pathlib import Path
 
 from outcrop.net.guard import Egress
 from outcrop.net.post import PostClient, PostError
-from tests.support.tls import certificate
+from tests.support.tls import make_certificate
 
 PUBLIC, OTHER = "93.184.215.14", "93.184.215.15"  # here they are this network's own
 METADATA, PRIVATE, LOOPBACK = "169.254.169.254", "10.1.2.3", "127.0.0.1"
@@ -94,7 +94,7 @@ def make_network(folder: Path) -> None:
 async def main(folder: Path) -> None:
     loop = asyncio.get_running_loop()
     _, names = await loop.create_datagram_endpoint(LyingNameServer, ("127.0.0.1", 53))
-    cert, key = certificate(folder, *NAMES)
+    cert, key = make_certificate(folder, *NAMES)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     reached: list[str] = []
