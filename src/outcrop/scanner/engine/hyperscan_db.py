@@ -66,7 +66,7 @@ def _shortened(rules: Sequence[Rule]) -> list[Rule]:
 
 
 def _short(form: CredentialForm) -> CredentialForm:
-    found = make_trigger(form.pattern.regex, whole=False)
+    found = make_trigger(form.pattern.regex, allow_whole=False)
     shorter = form.trigger._replace(
         pattern=found.pattern, min_width=found.min_width, max_width=found.max_width, ends_match=False
     )
@@ -87,9 +87,7 @@ def _refuse(rules: Sequence[Rule]) -> None:
     for rule in rules:
         for form in rule.forms:
             if error := _refused([form.trigger.pattern]):
-                raise RuleError(
-                    f"{rule.origin}: rule {rule.id}: pattern is not taken by the linear-time engine ({error})"
-                )
+                raise RuleError(f"{rule.origin}: rule {rule.id}: pattern is refused by Hyperscan ({error})")
 
 
 def _literals(rules: Sequence[Rule]) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Checksums that issuers build into their tokens, so that a mistyped or made-up one is told apart offline."""
+"""Compute and test the checksums inside tokens: a wrong one reveals a mistyped or invented token offline."""
 
 import zlib
 from collections.abc import Callable
@@ -7,70 +7,75 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-def _in_base(number: int, alphabet: str, length: int) -> str:
+def _to_base(number: int, alphabet: str, length: int) -> str:
+    """Return a number in the digits of an alphabet, with zeros in front up to `length` digits."""
     digits = ""
     while number:
-        number, rest = divmod(number, len(alphabet))
-        digits = alphabet[rest] + digits
+        number, remainder = divmod(number, len(alphabet))
+        digits = alphabet[remainder] + digits
     return digits.rjust(length, "0")
 
 
 def crc32_base62(body: str) -> str:
-    """CRC-32 of the random part in six base-62 digits (GitHub, npm, Vercel, Polar)."""
-    return _in_base(zlib.crc32(body.encode()), _BASE62, 6)
+    """Return the CRC-32 of the random part in six base-62 digits (GitHub, npm, Vercel, Polar)."""
+    return _to_base(zlib.crc32(body.encode()), _BASE62, 6)
 
 
 def crc32_base36(body: str) -> str:
-    """CRC-32 of all that stands before it in seven base-36 digits (GitLab's routable tokens)."""
-    return _in_base(zlib.crc32(body.encode()), _BASE36, 7)
+    """Return the CRC-32 of everything before the checksum in seven base-36 digits (GitLab)."""
+    return _to_base(zlib.crc32(body.encode()), _BASE36, 7)
 
 
 def crc32_hex(body: str) -> str:
-    """CRC-32 in eight hexadecimal digits: of the random part (Cloudflare)."""
+    """Return the CRC-32 of the random part in eight lower-case hexadecimal digits (Cloudflare)."""
     return f"{zlib.crc32(body.encode()):08x}"
 
 
 def crc32_upper(body: str) -> str:
-    """CRC-32 in eight upper-case hexadecimal digits: of all that stands before it (Atlassian)."""
+    """Return the CRC-32 of everything before the checksum in eight upper-case hex digits (Atlassian)."""
     return crc32_hex(body).upper()
 
 
 def crc32_grafana(body: str) -> str:
-    """CRC-32 of the prefix and the random part, its bytes from the last to the first in hexadecimal (Grafana)."""
+    """Return the CRC-32 of prefix and random part in hexadecimal digits, the lowest byte first (Grafana)."""
     return zlib.crc32(f"glsa_{body}".encode()).to_bytes(4, "little").hex()
 
 
-def _github(token: str) -> bool:
-    body = token.rpartition("_")[2]  # a prefix may have several underscores, the random part has none
-    last = _BASE62[
-        zlib.crc32(body[:-6].encode()) % len(_BASE62)
-    ]  # a file may be full of near misses, and one digit tells nearly all
-    return body[-1:] == last and crc32_base62(body[:-6]) == body[-6:]
+def _check_github(token: str) -> bool:
+    """Whether a token ends with the base-62 checksum of its random part."""
+    body = token.rpartition("_")[2]  # the prefix can have several underscores, the random part has none
+    # A file may be full of near misses: the last digit alone refuses nearly all of them.
+    last_digit = _BASE62[zlib.crc32(body[:-6].encode()) % len(_BASE62)]
+    return body[-1:] == last_digit and crc32_base62(body[:-6]) == body[-6:]
 
 
-def _cloudflare(token: str) -> bool:
-    body = token.partition("_")[2]  # the random part may have underscores too
+def _check_cloudflare(token: str) -> bool:
+    """Whether a token ends with the hexadecimal checksum of its random part."""
+    body = token.partition("_")[2]  # the random part can have underscores too
     return crc32_hex(body[:-8]) == body[-8:]
 
 
-def _atlassian(token: str) -> bool:
+def _check_atlassian(token: str) -> bool:
+    """Whether a token ends with the upper-case checksum of everything before it."""
     return crc32_upper(token[:-8]) == token[-8:]
 
 
-def _gitlab(token: str) -> bool:
+def _check_gitlab(token: str) -> bool:
+    """Whether a token ends with the base-36 checksum of everything before it."""
     return crc32_base36(token[:-7]) == token[-7:]
 
 
-def _grafana(token: str) -> bool:
-    _, body, given = token.split("_")
-    return crc32_grafana(body) == given.lower()
+def _check_grafana(token: str) -> bool:
+    """Whether the last of the three parts of a token is the checksum of the second."""
+    _, body, checksum = token.split("_")
+    return crc32_grafana(body) == checksum.lower()
 
 
-# A name in a rule file → whether a token's checksum holds.
+# `checksum` in a rule file -> whether the checksum of a token is correct.
 CHECKSUMS: dict[str, Callable[[str], bool]] = {
-    "crc32_base62": _github,
-    "crc32_base36": _gitlab,
-    "crc32_hex": _cloudflare,
-    "crc32_HEX": _atlassian,
-    "crc32_grafana": _grafana,
+    "crc32_base62": _check_github,
+    "crc32_base36": _check_gitlab,
+    "crc32_hex": _check_cloudflare,
+    "crc32_HEX": _check_atlassian,
+    "crc32_grafana": _check_grafana,
 }

@@ -1,27 +1,29 @@
-"""How random a value looks."""
+"""Measure how random a value looks: the Shannon entropy of its characters."""
 
 import math
 from functools import lru_cache
 
-_SHARES = [
-    0.0,
-    *(n * math.log2(n) for n in range(1, 1_000)),
-]  # most values are short, and this is asked of every candidate
+# n * log2(n) for the counts in short values: the entropy of every candidate is computed, and most are short.
+_N_LOG2_N = [0.0, *(n * math.log2(n) for n in range(1, 1_000))]
+_ROUNDING = 1e-9  # bits; more than the rounding error of a sum of logarithms
 
 
 def bits_per_character(value: str) -> float:
-    """Give the Shannon entropy of a value's characters."""
+    """Return the Shannon entropy of the characters of a value, in bits per character."""
     if not (length := len(value)):
         return 0.0
     counts = map(value.count, set(value))
-    if length < len(_SHARES):
-        return math.log2(length) - sum([_SHARES[n] for n in counts]) / length
+    if length < len(_N_LOG2_N):
+        return math.log2(length) - sum([_N_LOG2_N[n] for n in counts]) / length
     return -sum(n / length * math.log2(n / length) for n in counts)
 
 
 def has_entropy(value: str, bits: float) -> bool:
-    """Tell whether a value has so many bits per character. Mostly the number of different characters says it, without a count of each."""
-    too_few, enough, too_often = _bounds(length := len(value), bits)
+    """Whether a value has at least this many bits per character.
+
+    The number of different characters mostly decides, without counting each of them.
+    """
+    too_few, enough, too_often = _entropy_bounds(length := len(value), bits)
     different = len(set(value))
     if different >= enough:
         return True
@@ -33,18 +35,25 @@ def has_entropy(value: str, bits: float) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _bounds(length: int, bits: float) -> tuple[int, int, int]:
-    """Give how many different characters are surely too few and how many surely enough, and how often none of them may stand there."""
-    if not 0 < length < len(_SHARES):
+def _entropy_bounds(length: int, bits: float) -> tuple[int, int, int]:
+    """Return three numbers that decide about a value of this length without computing its entropy.
+
+    A value with no more different characters than the first has too little entropy. A value with at least as
+    many as the second has enough. A value that has one character at least as often as the third has too
+    little.
+    """
+    if not 0 < length < len(_N_LOG2_N):
         return -1 if length else 0, length + 1, length + 1
-    too_few = max((count for count in range(length + 1) if math.log2(count or 1) < bits - 1e-9), default=0)
-    # The least even spread: all but one stand once. The most even one beside a character that stands often: all others stand once.
-    spread = (
+    low, high = bits - _ROUNDING, bits + _ROUNDING
+    too_few = max((count for count in range(length + 1) if math.log2(count or 1) < low), default=0)
+    # The least entropy for so many different characters: all but one of them occur once.
+    enough = (
         count
         for count in range(1, length + 1)
-        if math.log2(length) - _SHARES[length - count + 1] / length >= bits + 1e-9
+        if math.log2(length) - _N_LOG2_N[length - count + 1] / length >= high
     )
-    often = (
-        count for count in range(1, length + 1) if math.log2(length) - _SHARES[count] / length < bits - 1e-9
+    # The most entropy beside a character that occurs so often: all others occur once.
+    too_often = (
+        count for count in range(1, length + 1) if math.log2(length) - _N_LOG2_N[count] / length < low
     )
-    return too_few, next(spread, length + 1), next(often, length + 1)
+    return too_few, next(enough, length + 1), next(too_often, length + 1)

@@ -1,4 +1,4 @@
-"""Patterns as Go writes them, in the syntax that both engines share."""
+"""Translate regular expressions from Go's syntax (gitleaks) to the one that RE2 and Hyperscan share."""
 
 import re
 from collections.abc import Iterator
@@ -6,86 +6,95 @@ from itertools import pairwise
 
 from outcrop.scanner.patterns.regex_ast import PatternError
 
-_POSIX = {
-    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "digit": "0-9", "lower": "a-z", "upper": "A-Z", "xdigit": "0-9A-Fa-f",
-    "space": r"\s", "word": r"\w", "punct": r"!-/:-@\[-`{-~", "^digit": r"\D", "^space": r"\S", "^word": r"\W",
+_POSIX_CLASSES = {
+    "alnum": "0-9A-Za-z", "alpha": "A-Za-z", "digit": "0-9", "lower": "a-z", "upper": "A-Z",
+    "xdigit": "0-9A-Fa-f", "space": r"\s", "word": r"\w", "punct": r"!-/:-@\[-`{-~",
+    "^digit": r"\D", "^space": r"\S", "^word": r"\W",
 }  # fmt: skip
+_FLAG_GROUP = re.compile(r"\(\?([ims]*(?:-[ims]+)?)\)")
+_GROUP_NAME = re.compile(r"\?P?<\w+>")
 
 
 def translate_go_regex(pattern: str) -> str:
-    r"""Write a pattern of Go in the syntax both engines share: POSIX classes, `\z`, and flags in the middle."""
-    pattern = re.sub(r"\[:(\^?\w+):\]", _posix, _bytewise(pattern))
-    pattern = re.sub(r"\\(x\{([0-9A-Fa-f]{1,2})\}|.)", _escape, pattern, flags=re.DOTALL)
-    return _scoped_flags(pattern)
+    r"""Return a Go pattern in the shared syntax.
+
+    POSIX classes, `\z`, `\x{…}`, non-ASCII characters and flags in the middle are written in another way.
+    """
+    pattern = re.sub(r"\[:(\^?\w+):\]", _translate_posix_class, _escape_non_ascii(pattern))
+    pattern = re.sub(r"\\(x\{([0-9A-Fa-f]{1,2})\}|.)", _translate_escape, pattern, flags=re.DOTALL)
+    return _scope_flags(pattern)
 
 
-def _posix(match: re.Match[str]) -> str:
-    if match[1] not in _POSIX:
-        raise PatternError(f"has a class that is not known: {match[0]}")
-    return _POSIX[match[1]]
+def _translate_posix_class(match: re.Match[str]) -> str:
+    """Return the characters of a POSIX class such as `[:alpha:]`; raise PatternError if it is unknown."""
+    if match[1] not in _POSIX_CLASSES:
+        raise PatternError(f"has an unknown character class: {match[0]}")
+    return _POSIX_CLASSES[match[1]]
 
 
-def _bytewise(pattern: str) -> str:
-    """Write each character beyond ASCII as its bytes. In a class it would become several, of which each matches alone."""
+def _escape_non_ascii(pattern: str) -> str:
+    """Return the pattern with the UTF-8 bytes of each non-ASCII character as a group of escapes.
+
+    Raise PatternError for such a character in a class: there each of its bytes would match alone.
+    """
     if pattern.isascii():
         return pattern
-    outside = {at for at, _ in _syntax(pattern)}
-    if any(not char.isascii() and at not in outside for at, char in enumerate(pattern)):
-        raise PatternError(f"has a character beyond ASCII in a class: {pattern[:80]}")
-    return "".join(char if char.isascii() else _bytes_of(char) for char in pattern)
+    outside_classes = {at for at, _ in _syntax_characters(pattern)}
+    if any(not char.isascii() and at not in outside_classes for at, char in enumerate(pattern)):
+        raise PatternError(f"has a non-ASCII character in a class: {pattern[:80]}")
+    return "".join(char if char.isascii() else _escape_bytes(char) for char in pattern)
 
 
-def _bytes_of(char: str) -> str:
+def _escape_bytes(char: str) -> str:
+    r"""Return the UTF-8 bytes of a character as a group, such as `(?:\xc3\xa9)`."""
     return "(?:" + "".join(f"\\x{byte:02x}" for byte in char.encode()) + ")"
 
 
-def _escape(match: re.Match[str]) -> str:
+def _translate_escape(match: re.Match[str]) -> str:
+    r"""Return the shared syntax for an escape: `\xNN` for `\x{NN}`, `$` for `\z`, the rest unchanged."""
     if match[2]:
         return f"\\x{int(match[2], 16):02x}"
     return "$" if match[1] == "z" else match[0]
 
 
-_FLAGS = re.compile(r"\(\?([ims]*(?:-[ims]+)?)\)")
-
-
-def _scoped_flags(pattern: str) -> str:
-    """Turn `a(?i)b|c` into `a(?i:b)|(?i:c)`: a flag holds to the end of the group it stands in, over its alternatives."""
-    for at, char in _syntax(pattern):
-        match = _FLAGS.match(pattern, at) if char == "(" else None
-        if match:
-            borders = _alternatives(pattern, match.end())
+def _scope_flags(pattern: str) -> str:
+    """Return `a(?i)b|c` as `a(?i:b)|(?i:c)`: a flag holds up to the end of its group, across alternatives."""
+    for at, char in _syntax_characters(pattern):
+        flags = _FLAG_GROUP.match(pattern, at) if char == "(" else None
+        if flags:
+            borders = _alternative_ends(pattern, flags.end())
             scoped = [
-                f"(?{match[1]}:{pattern[left + 1 : right]})"
-                for left, right in pairwise([match.end() - 1, *borders])
+                f"(?{flags[1]}:{pattern[left + 1 : right]})"
+                for left, right in pairwise([flags.end() - 1, *borders])
             ]
-            return _scoped_flags(pattern[:at] + "|".join(scoped) + pattern[borders[-1] :])
+            return _scope_flags(pattern[:at] + "|".join(scoped) + pattern[borders[-1] :])
     return pattern
 
 
-def _alternatives(pattern: str, start: int) -> list[int]:
-    """Give where the alternatives of the group end in which a position stands, from there on."""
+def _alternative_ends(pattern: str, start: int) -> list[int]:
+    """Return the offsets at which the alternatives of the group around `start` end, from `start` on."""
     depth = 0
-    borders: list[int] = []
-    for at, char in _syntax(pattern):
+    ends: list[int] = []
+    for at, char in _syntax_characters(pattern):
         if at < start:
             continue
         depth += {"(": 1, ")": -1}.get(char, 0)
         if depth < 0:
-            return [*borders, at]
+            return [*ends, at]
         if char == "|" and depth == 0:
-            borders.append(at)
-    return [*borders, len(pattern)]
+            ends.append(at)
+    return [*ends, len(pattern)]
 
 
-def _syntax(pattern: str) -> Iterator[tuple[int, str]]:
-    """Give the characters of a pattern that are neither escaped nor in a class."""
+def _syntax_characters(pattern: str) -> Iterator[tuple[int, str]]:
+    """Yield offset and character of all characters that are neither escaped nor in a class."""
     at = 0
     while at < len(pattern):
         if pattern[at] == "\\":
             at += 2
         elif pattern[at] == "[":
             at += 2 if pattern[at + 1 : at + 2] == "^" else 1
-            at += pattern[at : at + 1] == "]"  # a bracket right after the opening is a character
+            at += pattern[at : at + 1] == "]"  # a bracket right after the opening one is a character
             while at < len(pattern) and pattern[at] != "]":
                 at += 2 if pattern[at] == "\\" else 1
             at += 1
@@ -94,21 +103,22 @@ def _syntax(pattern: str) -> Iterator[tuple[int, str]]:
             at += 1
 
 
-_NAMED = re.compile(r"\?P?<\w+>")
-
-
 def name_secret_group(pattern: str, group: int) -> str:
-    """Name the group that holds the value; where none is said, it is the first that holds anything, and none has a name."""
+    """Return the pattern with the name `secret` for the group of this number, and no names for the others.
+
+    With 0 no group is named; then the first group that matches something is the value. Raise PatternError if
+    there is no such group.
+    """
     starts = [
         at + 1
-        for at, char in _syntax(pattern)
-        if char == "(" and (pattern[at + 1 : at + 2] != "?" or _NAMED.match(pattern, at + 1))
+        for at, char in _syntax_characters(pattern)
+        if char == "(" and (pattern[at + 1 : at + 2] != "?" or _GROUP_NAME.match(pattern, at + 1))
     ]
     if group > len(starts):
         raise PatternError(f"has no group {group}: {pattern[:80]}")
-    out, last = "", 0
+    renamed, done = "", 0
     for number, at in enumerate(starts, 1):
-        named = _NAMED.match(pattern, at)
-        out += pattern[last:at] + ("?P<secret>" if number == group else "")
-        last = named.end() if named else at
-    return out + pattern[last:]
+        name = _GROUP_NAME.match(pattern, at)
+        renamed += pattern[done:at] + ("?P<secret>" if number == group else "")
+        done = name.end() if name else at
+    return renamed + pattern[done:]

@@ -1,4 +1,9 @@
-"""What the first pass looks for: a pattern that matches wherever the full one does, from the same start, and seldom elsewhere."""
+"""Make the triggers of the Hyperscan pass from the full regular expressions of rules.
+
+A trigger matches wherever the full pattern matches, from the same start, and seldom elsewhere. `make_trigger`
+takes the whole pattern if it is narrow enough and has a definite end, otherwise its shortest beginning that
+is rare.
+"""
 
 import re
 from dataclasses import dataclass
@@ -15,19 +20,24 @@ from outcrop.scanner.patterns.regex_ast import (
     parse,
 )
 
-_WIDE_GAP = 128  # a repetition that varies by more than this ends a trigger
-_ENOUGH = 12  # a trigger that begins with a literal needs no more positions than this
-_WHOLE = 450  # a pattern up to this wide is its own trigger: what only begins like it is refused where it costs least
-_WHOLE_WITH_BEGINNING = 1_000  # as wide may be one that begins with a literal, which is cheap to look for
-_MANY_TIMES = 200  # a repetition that varies by more is looked for without its upper bound, which the first pass would have to count to
-_MOST_ALTERNATIVES = 100
-# The first pass reads many texts in one go with a line break between them: there a text begins and ends as well.
+_MAX_GAP = 128  # a repetition whose count varies by more than this ends a trigger
+_ENOUGH_WIDTH = 12  # characters; a trigger with a literal that is this wide is rare enough
+_MIN_WIDTH = 2  # characters that a trigger must have
+_MIN_CUT_REPEAT = 4  # characters that are kept of a repetition that is cut short
+# A pattern up to this wide is its own trigger: Hyperscan is the cheapest place to refuse what only begins
+# like it.
+_MAX_WHOLE_WIDTH = 450
+_MAX_WHOLE_WIDTH_WITH_LITERAL = 1_000  # a literal at the beginning is cheap to search for
+_MAX_COUNTED = 200  # a repetition that varies by more has no upper bound, so that Hyperscan need not count
+_MAX_ALTERNATIVES = 100
+_MAX_SHARED_LITERALS = 2  # characters before an alternation that are written out with each alternative
+# Anchor -> (pattern, width). The Hyperscan pass reads many texts at once with a line break between them, so a
+# text begins and ends at a line break too. Word boundaries are slow in Hyperscan, and RE2 tests them anyway.
 _ANCHORS = {
     op.AT_BEGINNING: (r"(?:^|\n)", 1),
     op.AT_BEGINNING_STRING: (r"(?:^|\n)", 1),
     op.AT_END: (r"(?:$|\n)", 1),
     op.AT_END_STRING: (r"(?:$|\n)", 1),
-    # Dear in the first pass, and the second one checks them.
     op.AT_BOUNDARY: ("", 0),
     op.AT_NON_BOUNDARY: ("", 0),
 }
@@ -35,91 +45,119 @@ _ANCHORS = {
 
 @dataclass(frozen=True, slots=True)
 class PrefilterTrigger:
-    """A pattern for the first pass: wherever the full pattern matches, this one matches from the same start."""
+    """A pattern for Hyperscan that matches wherever the full pattern matches, from the same start."""
 
     pattern: str
     min_width: int
     max_width: int
-    whole: bool = False  # it ends where the full pattern ends
+    ends_match: bool = False  # the trigger ends where the full pattern ends
 
 
-def make_trigger(pattern: str, *, whole: bool = True) -> PrefilterTrigger:
-    """Give what the first pass looks for: the pattern itself where it is narrow and ends in something, else its shortest useful beginning.
+def make_trigger(pattern: str, *, allow_whole: bool = True) -> PrefilterTrigger:
+    """Return the trigger of a pattern: all of it if it is narrow and has a definite end, else its beginning.
 
-    A beginning is enough of a pattern to be rare, without an open end that would match at every further byte.
+    The beginning is long enough to be rare, and has no open end that would match again at every further byte.
+    With `allow_whole` false it is always the beginning. Raise PatternError if the trigger would be too short.
     """
     tree = parse(pattern)
-    emitter = _Emitter(tree.state.flags)
-    items = _flat(list(tree))
-    widest, wider = _WHOLE_WITH_BEGINNING, 0
+    writer = _PatternWriter(tree.state.flags)
+    items = _open_groups(list(tree))
+    max_width, dropped = _MAX_WHOLE_WIDTH_WITH_LITERAL, 0
     if not _begins_with_literal(items):
-        widest = _WHOLE
-        items, wider = _without_pair(items)
-    full = emitter.sequence(items)
-    if whole and full.low >= 2 and full.high <= widest and not _is_open(items):
-        return PrefilterTrigger(emitter.prefix + full.text, full.low, full.high + wider, whole=True)
-    emitted = emitter.beginning(items)
-    if emitted.low < 2:
-        raise PatternError("matches fewer than two characters")
-    return PrefilterTrigger(emitted.text, emitted.low, min(emitted.high + wider, MAX_WIDTH))
+        max_width = _MAX_WHOLE_WIDTH
+        items, dropped = _drop_backslash(items)
+    complete = writer.write_sequence(items)
+    if allow_whole and complete.low >= _MIN_WIDTH and complete.high <= max_width and not _has_open_end(items):
+        return PrefilterTrigger(
+            writer.flags + complete.text, complete.low, complete.high + dropped, ends_match=True
+        )
+    beginning = writer.write_beginning(items)
+    _refuse_short(beginning)
+    return PrefilterTrigger(
+        writer.flags + beginning.text, beginning.low, min(beginning.high + dropped, MAX_WIDTH)
+    )
 
 
 def make_verbatim_trigger(pattern: str) -> PrefilterTrigger:
-    """Give a trigger that a rule has written itself, all of it."""
+    """Return a trigger for all of a pattern; raise PatternError if its matches can be too short."""
     tree = parse(pattern)
-    emitter = _Emitter(tree.state.flags)
-    full = emitter.sequence(list(tree))
-    if full.low < 2:
+    writer = _PatternWriter(tree.state.flags)
+    complete = writer.write_sequence(list(tree))
+    _refuse_short(complete)
+    return PrefilterTrigger(writer.flags + complete.text, complete.low, min(complete.high, MAX_WIDTH))
+
+
+def split_alternatives(pattern: str) -> list[str]:
+    """Return a trigger as several patterns, one for each of the alternatives that it begins with.
+
+    Hyperscan tests several alternatives before a literal at once, and some versions (Vectorscan 5.4.12) then
+    lose matches. One at a time they are found, and no slower.
+    """
+    tree = parse(pattern)
+    writer = _PatternWriter(tree.state.flags)
+    texts = writer.write_alternatives(list(tree))
+    return [writer.flags + text for text in texts] if len(texts) <= _MAX_ALTERNATIVES else [pattern]
+
+
+def escape_literal(literal: bytes) -> str:
+    """Return a pattern that matches exactly these bytes."""
+    return "".join(_write_character(code) for code in literal)
+
+
+def _refuse_short(written: "_WrittenPattern") -> None:
+    """Raise PatternError if a trigger can match fewer than _MIN_WIDTH characters."""
+    if written.low < _MIN_WIDTH:
         raise PatternError("matches fewer than two characters")
-    return PrefilterTrigger(emitter.prefix + full.text, full.low, min(full.high, MAX_WIDTH))
 
 
-def _without_pair(items: list[Any]) -> tuple[list[Any], int]:
-    """Leave out the backslash where a pattern may begin behind an escaped letter, and tell how much wider it is than what is left.
+def _open_groups(items: list[Any]) -> list[Any]:
+    """Return a sequence with groups without flags replaced by their contents, so that a cut can be inside."""
+    flat: list[Any] = []
+    for code, value in items:
+        if code == op.SUBPATTERN and not value[1] and not value[2]:
+            flat.extend(_open_groups(list(value[3])))
+        else:
+            flat.append((code, value))
+    return flat
 
-    Where nothing else is rare the engine looks for the pair, and on ARM misses it across two of its vectors.
+
+def _begins_with_literal(items: list[Any]) -> bool:
+    """Whether a sequence begins with literals that have at least MIN_LITERAL letters and digits.
+
+    An alternation or a class before them, which may be a boundary, is skipped.
+    """
+    after_boundary = items[1:] if items and items[0][0] in {op.BRANCH, op.IN} else items
+    literals = takewhile(lambda item: item[0] == op.LITERAL, after_boundary)
+    return sum(chr(value).isalnum() for _, value in literals) >= MIN_LITERAL
+
+
+def _drop_backslash(items: list[Any]) -> tuple[list[Any], int]:
+    r"""Return a sequence without the backslash of an alternative such as `\\[nrt]` at its beginning.
+
+    Also return the number of characters (0 or 1) that the sequence has lost. If nothing else in a pattern is
+    rare, Hyperscan searches for the pair, and on ARM it misses a pair that lies across two of its vectors.
     """
     if not items or items[0][0] != op.BRANCH:
         return items, 0
     before, branches = items[0][1]
-    single = [
+    shortened = [
         branch[1:] if len(branch) == 2 and branch[0] == (op.LITERAL, ord("\\")) else branch
         for branch in branches
     ]
-    return [(op.BRANCH, (before, single)), *items[1:]], int(
-        any(len(new) < len(old) for new, old in zip(single, branches, strict=True))
-    )
+    is_shorter = any(len(new) < len(old) for new, old in zip(shortened, branches, strict=True))
+    return [(op.BRANCH, (before, shortened)), *items[1:]], int(is_shorter)
 
 
-def _is_open(items: list[Any]) -> bool:
-    """Tell whether a match may go on after it could have ended, so that it would be seen again at every further byte."""
+def _has_open_end(items: list[Any]) -> bool:
+    """Whether a match could end earlier or later, so that Hyperscan would report it at every further byte."""
     code, value = items[-1]
     if code in {op.MAX_REPEAT, op.MIN_REPEAT}:
-        return bool(value[0] != value[1]) or _is_open(list(value[2]))
-    return any(_is_open(list(part)) for part in child_sequences(code, value) if len(part))
+        return bool(value[0] != value[1]) or _has_open_end(list(value[2]))
+    return any(_has_open_end(list(part)) for part in child_sequences(code, value) if len(part))
 
 
-def split_alternatives(pattern: str) -> list[str]:
-    """Write a trigger as several, one for each of the alternatives that it begins with.
-
-    The engine of the first pass checks several alternatives before a literal at once, and some versions of it (Vectorscan 5.4.12)
-    then lose matches. One at a time they are found, and no slower.
-    """
-    tree = parse(pattern)
-    emitter = _Emitter(tree.state.flags)
-    found = emitter.spread(list(tree))
-    return [emitter.prefix + text for text in found] if len(found) <= _MOST_ALTERNATIVES else [pattern]
-
-
-def _begins_with_literal(items: list[Any]) -> bool:
-    """Tell whether a pattern begins, behind what may stand before it, with enough letters and digits that are always the same."""
-    first = items[1:] if items and items[0][0] in {op.BRANCH, op.IN} else items
-    letters = takewhile(lambda item: item[0] == op.LITERAL, first)
-    return sum(chr(value).isalnum() for _, value in letters) >= MIN_LITERAL
-
-
-def _literal_length(code: Any, value: Any) -> int:
-    """Tell how many literal characters an item adds at least; marks such as :// are too common to count."""
+def _count_literals(code: Any, value: Any) -> int:
+    """Return how many literal letters and digits an item has at least; signs such as `://` are too common."""
     if code == op.LITERAL:
         return int(chr(value).isalnum())
     if code == op.BRANCH and all(inner == op.LITERAL for branch in value[1] for inner, _ in branch):
@@ -128,7 +166,9 @@ def _literal_length(code: Any, value: Any) -> int:
 
 
 @dataclass(slots=True)
-class _Text:
+class _WrittenPattern:
+    """A pattern that is being written, with the length of its shortest and longest match."""
+
     text: str = ""
     low: int = 0
     high: int = 0
@@ -139,142 +179,130 @@ class _Text:
         self.high += high
 
 
-class _Emitter:
-    """Writes a tree back as a pattern; case-insensitive parts are written as groups of their own."""
+class _PatternWriter:
+    """Writes a syntax tree as a pattern for Hyperscan; the text `flags` goes before the pattern."""
 
-    def __init__(self, flags: int) -> None:
-        self.flags = flags
+    def __init__(self, tree_flags: int) -> None:
+        ignore_case = "(?i)" if tree_flags & re.IGNORECASE else ""
+        self.flags = ignore_case + ("(?s)" if tree_flags & re.DOTALL else "")
 
-    def beginning(self, items: list[Any]) -> _Text:
-        """Write enough of a sequence to be rare; what may be empty at its end tells nothing."""
-        while items and self.sequence(items[-1:]).low == 0:
+    def write_sequence(self, items: Any) -> _WrittenPattern:
+        """Return all items as one pattern."""
+        written = _WrittenPattern()
+        for code, value in items:
+            self._add_item(written, code, value)
+        return written
+
+    def write_beginning(self, items: list[Any]) -> _WrittenPattern:
+        """Return the first items of a sequence as a rare pattern; optional items at its end are dropped."""
+        while items and self.write_sequence(items[-1:]).low == 0:
             items = items[:-1]
-        out = _Text()
-        literal = 0
+        written = _WrittenPattern()
+        literals = 0
         for at, (code, value) in enumerate(items):
-            tail = at == len(items) - 1
-            literal += _literal_length(code, value)
+            literals += _count_literals(code, value)
+            has_literal = literals >= MIN_LITERAL
             if code in {op.MAX_REPEAT, op.MIN_REPEAT}:
-                low, high, inner = int(value[0]), int(value[1]), value[2]
-                cut = literal >= MIN_LITERAL and out.low >= MIN_LITERAL
-                if tail or high - low > _WIDE_GAP or (cut and low >= _ENOUGH):
-                    take = min(low, max(_ENOUGH - out.low, 4)) if cut else low
-                    self._repeat(out, inner, take, take)
+                low, high = int(value[0]), int(value[1])
+                can_cut = has_literal and written.low >= MIN_LITERAL
+                if at == len(items) - 1 or high - low > _MAX_GAP or (can_cut and low >= _ENOUGH_WIDTH):
+                    count = min(low, max(_ENOUGH_WIDTH - written.low, _MIN_CUT_REPEAT)) if can_cut else low
+                    self._add_repeat(written, value[2], count, count)
                     break
-            self._item(out, code, value)
-            if literal >= MIN_LITERAL and out.low >= _ENOUGH:
+            self._add_item(written, code, value)
+            if has_literal and written.low >= _ENOUGH_WIDTH:
                 break
-        out.text = self.prefix + out.text
-        return out
+        return written
 
-    @property
-    def prefix(self) -> str:
-        return ("(?i)" if self.flags & re.IGNORECASE else "") + ("(?s)" if self.flags & re.DOTALL else "")
+    def write_alternatives(self, items: list[Any], shared: int = 0) -> list[str]:
+        """Return one pattern for each alternative at the beginning of a sequence.
 
-    def spread(self, items: list[Any], passed: int = 0) -> list[str]:
-        """Write a sequence once for each alternative at its beginning, or right after the character or two that they share."""
+        The alternation may follow up to _MAX_SHARED_LITERALS literal characters; `shared` is how many were
+        passed.
+        """
         if not items:
             return [""]
         (code, value), rest = items[0], items[1:]
-        if code == op.LITERAL and passed < 2:
-            return [_char(value) + text for text in self.spread(rest, passed + 1)]
+        if code == op.LITERAL and shared < _MAX_SHARED_LITERALS:
+            return [_write_character(value) + text for text in self.write_alternatives(rest, shared + 1)]
         if code == op.SUBPATTERN:
-            after = self.sequence(rest).text
-            return [f"(?{_scope(value)}:{text}){after}" for text in self.spread(list(value[3]), passed)]
-        if code == op.BRANCH and min(self.sequence(branch).low for branch in value[1]) >= 2:
-            return [text for branch in value[1] for text in self.spread([*branch, *rest], passed)]
-        return [self.sequence(items).text]
+            after = self.write_sequence(rest).text
+            inner = self.write_alternatives(list(value[3]), shared)
+            return [f"(?{_write_scope(value)}:{text}){after}" for text in inner]
+        if code == op.BRANCH and min(self.write_sequence(branch).low for branch in value[1]) >= _MIN_WIDTH:
+            return [text for branch in value[1] for text in self.write_alternatives([*branch, *rest], shared)]
+        return [self.write_sequence(items).text]
 
-    def _repeat(self, out: _Text, inner: Any, low: int, high: int) -> None:
-        body = self.sequence(inner)
+    def _add_repeat(self, written: _WrittenPattern, body_items: Any, low: int, high: int) -> None:
+        """Append the repetition of a sequence; nothing if `high` is 0."""
+        body = self.write_sequence(body_items)
         if high == 0:
             return
-        bounds = f"{{{low}}}" if low == high else f"{{{low},{'' if high - low > _MANY_TIMES else high}}}"
-        out.add(f"(?:{body.text}){bounds}", body.low * low, min(body.high * high, MAX_WIDTH))
+        bounds = f"{{{low}}}" if low == high else f"{{{low},{'' if high - low > _MAX_COUNTED else high}}}"
+        written.add(f"(?:{body.text}){bounds}", body.low * low, min(body.high * high, MAX_WIDTH))
 
-    def sequence(self, tree: Any) -> _Text:
-        out = _Text()
-        for code, value in tree:
-            self._item(out, code, value)
-        return out
-
-    def _item(self, out: _Text, code: Any, value: Any) -> None:
-        if (one := _single(code, value)) is not None:
-            out.add(one, 1, 1)
+    def _add_item(self, written: _WrittenPattern, code: Any, value: Any) -> None:
+        """Append one item; raise PatternError if Hyperscan or RE2 has nothing like it."""
+        if (character := _write_single(code, value)) is not None:
+            written.add(character, 1, 1)
         elif code == op.AT:
             if value not in _ANCHORS:
                 raise PatternError("has an anchor that is not supported")
-            text, high = _ANCHORS[value]
-            out.add(text, 0, high)
+            text, width = _ANCHORS[value]
+            written.add(text, 0, width)
         elif code in {op.MAX_REPEAT, op.MIN_REPEAT}:
-            self._repeat(out, value[2], int(value[0]), int(value[1]))
+            self._add_repeat(written, value[2], int(value[0]), int(value[1]))
         elif code == op.SUBPATTERN:
-            body = self.sequence(value[3])
-            out.add(f"(?{_scope(value)}:{body.text})", body.low, body.high)
+            body = self.write_sequence(value[3])
+            written.add(f"(?{_write_scope(value)}:{body.text})", body.low, body.high)
         elif code == op.BRANCH:
-            bodies = [self.sequence(branch) for branch in value[1]]
+            bodies = [self.write_sequence(branch) for branch in value[1]]
             text = "|".join(body.text for body in bodies)
-            out.add(f"(?:{text})", min(b.low for b in bodies), max(b.high for b in bodies))
+            written.add(f"(?:{text})", min(body.low for body in bodies), max(body.high for body in bodies))
         else:
             raise PatternError(f"uses {str(code).lower()}, which is not supported")
 
 
-def _single(code: Any, value: Any) -> str | None:
-    """Write an item that matches exactly one character."""
+def _write_single(code: Any, value: Any) -> str | None:
+    """Return the pattern of an item that matches exactly one character, or None for any other item."""
     if code == op.LITERAL:
-        return _char(value)
+        return _write_character(value)
     if code == op.NOT_LITERAL:
-        return f"[^{_char(value)}]"
+        return f"[^{_write_character(value)}]"
     if code == op.ANY:
         return "."
     return _write_class(value) if code == op.IN else None
 
 
-def _flat(items: list[Any]) -> list[Any]:
-    """Open plain groups at the top, so that a cut can fall inside them."""
-    out: list[Any] = []
-    for code, value in items:
-        if code == op.SUBPATTERN and not value[1] and not value[2]:
-            out.extend(_flat(list(value[3])))
-        else:
-            out.append((code, value))
-    return out
-
-
-def _scope(group: Any) -> str:
-    """Write the flags of a group."""
+def _write_scope(group: Any) -> str:
+    """Return the flags of a group as they are written after `(?`, such as `i-s`."""
     _, on, off, _ = group
-    return _flags(on) + (f"-{_flags(off)}" if off else "")
+    return _write_flags(on) + (f"-{_write_flags(off)}" if off else "")
 
 
-def _flags(flags: int) -> str:
-    return (
-        ("i" if flags & re.IGNORECASE else "")
-        + ("s" if flags & re.DOTALL else "")
-        + ("m" if flags & re.MULTILINE else "")
-    )
+def _write_flags(flags: int) -> str:
+    """Return the letters of flags."""
+    letters = {re.IGNORECASE: "i", re.DOTALL: "s", re.MULTILINE: "m"}
+    return "".join(letter for flag, letter in letters.items() if flags & flag)
 
 
-def _char(code: int) -> str:
+def _write_character(code: int) -> str:
+    """Return a pattern for one character; raise PatternError if its code is above 255."""
     if code > 255:
-        raise PatternError("has a character beyond one byte; write its UTF-8 bytes as \\x..")
+        raise PatternError("has a character above \\xff; write its UTF-8 bytes, such as \\xc3\\xa9")
     return chr(code) if chr(code).isalnum() and code < 128 else f"\\x{code:02x}"
 
 
 def _write_class(items: list[Any]) -> str:
-    out = ""
+    """Return a pattern for a character class."""
+    written = ""
     for code, value in items:
         if code == op.NEGATE:
-            out += "^"
+            written += "^"
         elif code == op.LITERAL:
-            out += _char(value)
+            written += _write_character(value)
         elif code == op.RANGE:
-            out += f"{_char(value[0])}-{_char(value[1])}"
+            written += f"{_write_character(value[0])}-{_write_character(value[1])}"
         else:
-            out += CATEGORY_CLASSES[value]
-    return f"[{out}]"
-
-
-def escape_literal(literal: bytes) -> str:
-    """Write a literal as a pattern."""
-    return "".join(_char(code) for code in literal)
+            written += CATEGORY_CLASSES[value]
+    return f"[{written}]"

@@ -1,4 +1,8 @@
-"""The linear-time engine of the second pass (RE2), called as directly as it can be."""
+"""Match regular expressions with RE2, which takes linear time.
+
+Matching calls the compiled RE2 object directly: the Python layer of the `re2` module takes as long as the
+match itself.
+"""
 
 from functools import lru_cache
 from typing import Any
@@ -8,67 +12,74 @@ import re2  # type: ignore[import-untyped]
 from outcrop.scanner.patterns.regex_ast import PatternError, loosen
 
 _ANCHOR = re2._re2.RE2.Anchor  # noqa: SLF001
-_ANYWHERE, _FROM_HERE, _WHOLLY = _ANCHOR.UNANCHORED, _ANCHOR.ANCHOR_START, _ANCHOR.ANCHOR_BOTH
-_NONE = (-1, -1)
+_UNANCHORED, _ANCHOR_START, _ANCHOR_BOTH = _ANCHOR.UNANCHORED, _ANCHOR.ANCHOR_START, _ANCHOR.ANCHOR_BOTH
+_NO_MATCH = (-1, -1)
 
 
 def compile_regex(pattern: str) -> Any:
-    """Compile for the second pass, byte for byte."""
+    """Return a pattern compiled for matching bytes; raise PatternError if RE2 refuses it."""
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.log_errors = False
     options.max_mem = 64 << 20
     try:
         return re2.compile(pattern.encode("latin-1"), options)
-    except (re2.error, UnicodeEncodeError) as error:
-        raise PatternError(f"is not taken by the linear-time engine ({error})") from None
+    except UnicodeEncodeError:
+        raise PatternError("has a character above \\xff") from None
+    except re2.error as error:
+        reason = error.args[0]
+        text = reason.decode("latin-1") if isinstance(reason, bytes) else reason
+        raise PatternError(f"is refused by the regular expression engine RE2 ({text})") from None
 
 
 @lru_cache(maxsize=4096)
 def compile_cached(pattern: str) -> Any:
-    """Compile a pattern of the second pass the first time it is needed."""
+    """Return a pattern compiled for matching bytes, from a cache."""
     return compile_regex(pattern)
 
 
 def compile_loosened(pattern: str) -> tuple[Any, int]:
-    """Compile a pattern without its far bounds, and give the number of the group that is the value; 0 where it does not say."""
+    """Return `loosen(pattern)` compiled, and the number of its group `secret`, or 0 if it has none."""
     return compile_with_group(loosen(pattern))
 
 
 @lru_cache(maxsize=4096)
 def compile_with_group(pattern: str) -> tuple[Any, int]:
-    """Compile a pattern, and give the number of the group that is the value; 0 where it does not say."""
-    made = compile_cached(pattern)
-    return made, made.groupindex.get(b"secret", 0)
+    """Return a compiled pattern, and the number of its group `secret`, or 0 if it has none."""
+    compiled = compile_cached(pattern)
+    return compiled, compiled.groupindex.get(b"secret", 0)
 
 
-def find_spans(pattern: Any, data: bytes, at: int, stop: int) -> list[tuple[int, int]] | None:
-    """Give where the first match between two places stands, and its groups; None where there is none.
+def find_spans(pattern: Any, data: bytes, start: int, stop: int) -> list[tuple[int, int]] | None:
+    """Return the spans of the first match between two offsets and of its groups, or None without a match.
 
-    Of the engine's own Python layer only the compiled call is used: the rest costs as much as the match itself.
+    A group that took no part in the match has the span (-1, -1).
     """
-    found: list[tuple[int, int]] = pattern._regexp.Match(_ANYWHERE, data, at, stop)  # noqa: SLF001
-    return None if found[0] == _NONE else found
+    spans: list[tuple[int, int]] = pattern._regexp.Match(_UNANCHORED, data, start, stop)  # noqa: SLF001
+    return None if spans[0] == _NO_MATCH else spans
 
 
-def matches_at(pattern: Any, data: bytes, at: int, stop: int) -> bool:
-    """Tell whether a match begins here."""
-    return bool(pattern._regexp.Match(_FROM_HERE, data, at, stop)[0] != _NONE)  # noqa: SLF001
+def matches_at(pattern: Any, data: bytes, start: int, stop: int) -> bool:
+    """Whether a match begins at `start` and ends at `stop` or before."""
+    return bool(pattern._regexp.Match(_ANCHOR_START, data, start, stop)[0] != _NO_MATCH)  # noqa: SLF001
 
 
-def matches_fully(pattern: Any, data: bytes, at: int = 0, stop: int | None = None) -> bool:
-    return bool(pattern._regexp.Match(_WHOLLY, data, at, len(data) if stop is None else stop)[0] != _NONE)  # noqa: SLF001
+def matches_fully(pattern: Any, data: bytes, start: int = 0, stop: int | None = None) -> bool:
+    """Whether the pattern matches all bytes between two offsets."""
+    stop = len(data) if stop is None else stop
+    return bool(pattern._regexp.Match(_ANCHOR_BOTH, data, start, stop)[0] != _NO_MATCH)  # noqa: SLF001
 
 
 @lru_cache(maxsize=64)
-def _at_the_end(pattern: str) -> Any:
+def _compile_at_end(pattern: str) -> Any:
+    """Return a pattern compiled so that its matches end at the end of the text."""
     return compile_regex(rf"(?:{pattern})\z")
 
 
 @lru_cache(maxsize=4_096)  # versions of one file repeat the same lines thousands of times
-def ends_with_match(text: bytes, pattern: str, exact: int) -> bool:
-    """Tell whether a text ends with a match."""
-    found = find_spans(_at_the_end(loosen(pattern)), text, 0, len(text))
-    if found is None or found[0][1] - found[0][0] <= exact:
-        return found is not None
-    return find_spans(_at_the_end(pattern), text, 0, len(text)) is not None
+def ends_with_match(text: bytes, pattern: str, exact_up_to: int) -> bool:
+    """Whether a text ends with a match of a pattern; `exact_up_to` is `regex_ast.exact_up_to(pattern)`."""
+    spans = find_spans(_compile_at_end(loosen(pattern)), text, 0, len(text))
+    if spans is None or spans[0][1] - spans[0][0] <= exact_up_to:
+        return spans is not None
+    return find_spans(_compile_at_end(pattern), text, 0, len(text)) is not None

@@ -289,7 +289,7 @@ def _make_trigger(key: str, pattern: str, make: Callable[[str], PrefilterTrigger
         made = make(pattern)
     except regex_ast.PatternError as error:
         raise regex_ast.PatternError(f"{key} {error}: {pattern[:80]}") from None
-    return FormTrigger(made.pattern, made.min_width, made.max_width, made.whole)
+    return FormTrigger(made.pattern, made.min_width, made.max_width, made.ends_match)
 
 
 def _search_window(table: FormTable, regex: str) -> SearchWindow:
