@@ -515,11 +515,11 @@ class Histories(RuleBasedStateMachine):
                 assert (answer.status_code, answer.json()["error"]) == (404, "not_found")
 
 
-@pytest.mark.parametrize("cheap", [listing._CHEAP, 0], ids=["as it is", "by the rollups"])
+@pytest.mark.parametrize("cheap", [listing._MAX_CHEAP_COST, 0], ids=["as it is", "by the rollups"])
 def test_every_history_ends_as_the_specification_says(
     backend: Backend, monkeypatch: pytest.MonkeyPatch, cheap: int
 ) -> None:
-    monkeypatch.setattr(listing, "_CHEAP", cheap)  # small accounts never jump otherwise
+    monkeypatch.setattr(listing, "_MAX_CHEAP_COST", cheap)  # small accounts never jump otherwise
     run_state_machine_as_test(
         lambda: Histories(backend),
         settings=settings(

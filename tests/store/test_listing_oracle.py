@@ -314,11 +314,11 @@ def _counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     with monkeypatch.context() as patch:
         for name in ("find_buckets", "find_score_buckets"):
             patch.setattr(rollups, name, counted(getattr(rollups, name), name))
-        for way in ("walk_sql", "gather_sql", "search"):
+        for way in ("scan_statement", "gather_statement", "search"):
             patch.setattr(listing, f"_{way}", counted(getattr(listing, f"_{way}"), way))
         yield taken
     taken["jump"] = taken["find_buckets"] + taken["find_score_buckets"]
-    taken["walk"] = taken["walk_sql"] - taken["jump"]  # a jump ends in a walk
+    taken["scan"] = taken["scan_statement"] - taken["jump"]  # a jump ends in a scan
 
 
 def _compare(
@@ -404,7 +404,9 @@ def test_the_questions_ask_for_everything(answers: list[tuple[FindingQuery, int,
 
 @pytest.mark.parametrize("folded", [False, True], ids=["deltas", "folded"])
 @pytest.mark.parametrize(
-    "cheap", [listing._CHEAP, NEVER_CHEAP, ALWAYS_CHEAP], ids=["as it is", "jumping", "never jumping"]
+    "cheap",
+    [listing._MAX_CHEAP_COST, NEVER_CHEAP, ALWAYS_CHEAP],
+    ids=["as it is", "jumping", "never jumping"],
 )
 def test_every_list_is_what_plain_sql_says(
     store: Backend,
@@ -420,7 +422,7 @@ def test_every_list_is_what_plain_sql_says(
     else:
         _unfold(store, account)
     assert (_deltas(store, account) == 0) is folded
-    monkeypatch.setattr(listing, "_CHEAP", cheap)
+    monkeypatch.setattr(listing, "_MAX_CHEAP_COST", cheap)
     with _counting(monkeypatch) as taken:
         _compare(store, account, answers)
     assert taken["search"] > 30
@@ -435,7 +437,7 @@ def test_every_list_is_what_plain_sql_says(
             assert taken[f"find_buckets {column} {kind}"] > 2, (column, kind)
         assert taken["find_score_buckets"] > 2
     else:
-        assert min(taken["walk"], taken["gather_sql"]) > 20
+        assert min(taken["scan"], taken["gather_statement"]) > 20
     if cheap == ALWAYS_CHEAP:
         assert taken["jump"] == 0
 
@@ -445,7 +447,7 @@ def test_what_others_have_not_committed_is_in_no_list(
     store: Backend, account: Account, answers: list[Any], monkeypatch: pytest.MonkeyPatch, cheap: int
 ) -> None:
     _unfold(store, account)
-    monkeypatch.setattr(listing, "_CHEAP", cheap)
+    monkeypatch.setattr(listing, "_MAX_CHEAP_COST", cheap)
     with _others_at_work(store, account):
         _compare(store, account, answers)
         store.fold()

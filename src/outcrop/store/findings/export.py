@@ -8,8 +8,8 @@ from outcrop.domain.finding import Finding
 from outcrop.domain.paging import FindingQuery
 from outcrop.store.db import Connection, Pool
 from outcrop.store.findings import rows
+from outcrop.store.findings.conditions import build_where, row_conditions
 from outcrop.store.findings.facets import list_matching_facets
-from outcrop.store.findings.listing import filters, matches
 
 _STRETCH = 2_000  # findings that one statement looks at, whether they match or not
 _BEFORE_ALL = UUID(int=0)
@@ -54,11 +54,11 @@ async def _end_of_stretch(db: Connection, account_id: int, after: UUID) -> UUID 
 async def _between(
     db: Connection, account_id: int, query: FindingQuery, after: UUID, upto: UUID | None
 ) -> list[ExportedFinding]:
-    where = filters(account_id, query, list_matching_facets(query))
+    where = build_where(account_id, query, list_matching_facets(query))
     where.add("id > %s", after)
     if upto is not None:
         where.add("id <= %s", upto)
-    for condition, value in matches(query):
+    for condition, value in row_conditions(query):
         where.add(condition, value)
     cursor = await db.execute(
         f"SELECT rule, commit_id, {rows.COLUMNS} FROM findings f WHERE {where.sql} ORDER BY id".encode(),

@@ -1,9 +1,15 @@
-"""One page of findings and the exact total, both of the same moment, at any size of account (docs/adr/0002-lists-at-scale.md).
+"""Read one page of findings and the exact total from one snapshot, in any size of account.
 
-Totals come from the rollups where they can, and the rollups also tell which index to walk, from which end, and where to start.
+1. With search terms: one statement finds all matches by the trigram index (`_search`).
+2. Without: the rollups give the total (`_count_matches`) and so the page's position in the sorted list.
+3. The id statement with the lowest estimated cost is chosen (`_choose_statement`). It reads an index in sort
+   order and skips to the page; or it starts that scan at a bucket that the rollups locate; or it gathers all
+   matches and sorts them.
+4. The rows of these ids are read (`_select_rows`).
+
+docs/adr/0002-lists-at-scale.md explains why.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,262 +17,53 @@ from outcrop.domain.finding import Finding
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir, Page
 from outcrop.store.db import Connection, snapshot
 from outcrop.store.findings import rollups, rows
+from outcrop.store.findings.conditions import WhereClause, build_where, like_pattern
 from outcrop.store.findings.facets import list_matching_facets
-from outcrop.store.findings.rollups import CellFilter, Dimension
+from outcrop.store.findings.rollups import BucketPosition, CellFilter, Dimension
 
 _DIMENSION = {
     OrderBy.COMPOSITE_SCORE: rollups.SCORE,
     OrderBy.FIRST_SEEN_AT: rollups.FIRST_SEEN,
     OrderBy.LAST_SEEN_AT: rollups.LAST_SEEN,
 }
-_CHEAP = 2_000  # index entries that are walked sooner than three more statements are made
+_MAX_CHEAP_COST = 2_000  # index entries; reading them is faster than the extra statements of a jump
+_SERVICE_PROBE_COST = 12  # index entries that cost as much as one lookup in finding_services
+
+
+@dataclass(frozen=True, slots=True)
+class _IdStatement:
+    """A statement that selects the ids of the page's findings."""
+
+    sql: str
+    values: list[Any]
 
 
 async def select_page(db: Connection, account_id: int, query: FindingQuery) -> Page[Finding]:
+    """Return the page of findings that the query asks for, sorted, and the exact total of matches."""
     async with snapshot(db):
         if query.terms:
             total, ids = await _search(db, account_id, query)
-            found = await _rows(db, "SELECT unnest(%s::uuid[])", [ids], account_id) if ids else []
+            statement = _IdStatement("SELECT unnest(%s::uuid[])", [ids]) if ids else None
         else:
-            total, ids_sql, values = await _choose(db, account_id, query)
-            found = await _rows(db, ids_sql, values, account_id) if ids_sql else []
+            total, statement = await _choose_statement(db, account_id, query)
+        found = [] if statement is None else await _select_rows(db, account_id, statement)
     column, descending = query.order_by.value, query.order_dir is OrderDir.DESC
     found.sort(key=lambda f: (getattr(f, column), f.id.int), reverse=descending)
     return Page(found, total, query.page, query.per_page)
 
 
-async def _rows(db: Connection, ids_sql: str, values: list[Any], account_id: int) -> list[Finding]:
+async def _select_rows(db: Connection, account_id: int, ids: _IdStatement) -> list[Finding]:
+    """Return the account's findings with the ids that the statement selects, in no particular order."""
     cursor = await db.execute(
-        f"SELECT {rows.COLUMNS} FROM findings WHERE account_id = %s AND id = ANY(ARRAY({ids_sql}))".encode(),
-        [account_id, *values],
+        f"SELECT {rows.COLUMNS} FROM findings WHERE account_id = %s AND id = ANY(ARRAY({ids.sql}))".encode(),
+        [account_id, *ids.values],
         prepare=False,
     )
     return [rows.build_finding(row) for row in await cursor.fetchall()]
 
 
-class _Where:
-    """Conditions joined by AND, with their values in order."""
-
-    def __init__(self, account_id: int) -> None:
-        self.sql = "account_id = %s"
-        self.values: list[Any] = [account_id]
-
-    def add(self, condition: str, *values: Any) -> None:
-        self.sql += f" AND {condition}"
-        self.values += values
-
-
-def filters(account_id: int, query: FindingQuery, facets: list[int] | None) -> _Where:
-    """Every filter that the findings, the search and the service table all have columns for."""
-    where = _Where(account_id)
-    if facets is not None:
-        where.add("facet = ANY(%s)", facets)
-    if query.min_score:
-        where.add("composite_score >= %s", query.min_score)
-    if query.seen_from is not None:
-        where.add("first_seen_at >= %s", query.seen_from)
-    if query.seen_before is not None:
-        where.add("first_seen_at < %s", query.seen_before)
-    return where
-
-
-def matches(query: FindingQuery) -> Iterator[tuple[str, str]]:
-    """Give the other filters as conditions on one finding `f`, each with its value: for who has few findings at hand already."""
-    same = "s.account_id = f.account_id AND s.id = f.id"
-    for term in query.terms:
-        yield (
-            f"EXISTS (SELECT FROM finding_search s WHERE {same} AND s.text LIKE %s)",
-            f"%{_plain(term.casefold())}%",
-        )
-    if query.service is not None:
-        yield f"EXISTS (SELECT FROM finding_services s WHERE {same} AND s.service = %s)", query.service
-
-
-# --- q
-
-
-async def _search(db: Connection, account_id: int, query: FindingQuery) -> tuple[int, list[Any]]:
-    where = filters(account_id, query, list_matching_facets(query))
-    for term in query.terms:
-        where.add("text LIKE %s", f"%{_plain(term.casefold())}%")
-    if query.service is not None:
-        where.add(
-            "id IN (SELECT id FROM finding_services WHERE account_id = %s AND service = %s)",
-            account_id,
-            query.service,
-        )
-    column, direction = query.order_by.value, query.order_dir.value
-    source = "finding_search"
-    if (
-        query.order_by is OrderBy.LAST_SEEN_AT
-    ):  # the one key that the search table leaves out: every rescan changes it
-        source = "(SELECT s.*, f.last_seen_at FROM finding_search s JOIN findings f USING (account_id, id)) s"
-    cursor = await db.execute(
-        f"""WITH hits AS MATERIALIZED (SELECT id, {column} FROM {source} WHERE {where.sql})
-            SELECT (SELECT count(*) FROM hits),
-                   ARRAY(SELECT id FROM hits ORDER BY {column} {direction}, id {direction} OFFSET %s LIMIT %s)""".encode(),
-        [*where.values, _within_bigint(query.offset), query.per_page],
-        prepare=False,
-    )
-    row = await cursor.fetchone()
-    assert row is not None  # noqa: S101
-    return row[0], row[1]
-
-
-def _plain(term: str) -> str:
-    return term.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-
-
-def _within_bigint(offset: int) -> int:
-    return min(offset, 2**63 - 1)
-
-
-# --- everything else
-
-
-@dataclass(frozen=True, slots=True)
-class _Walk:
-    """A stretch of an index, from which end it is walked, and how many matching entries are passed over."""
-
-    skip: int
-    backwards: bool
-    low: Any = None
-    high: Any = None
-
-
-async def _choose(db: Connection, account_id: int, query: FindingQuery) -> tuple[int, str, list[Any]]:
-    """Give the total, and the SQL that selects the ids of the page (empty where the page lies past the end)."""
-    facets = list_matching_facets(query)
-    cells = CellFilter(account_id, facets, query.service or "")
-    everything, of_facets = await rollups.count_totals(db, cells)
-    dated = query.seen_from is not None or query.seen_before is not None
-    scored = bool(query.min_score)
-
-    below = 0
-    if not dated and not scored:
-        total = of_facets
-    elif query.service is None and not (dated and scored):
-        below, total = await _range(db, cells, query, of_facets)
-    else:
-        total = await _count(db, account_id, query, facets)
-        below = (
-            0 if dated else of_facets - total
-        )  # a score has no upper bound: what is not in the range lies below it
-
-    if query.offset >= total:
-        return total, "", []
-    length = min(query.per_page, total - query.offset)
-    start = total - query.offset - length if query.order_dir is OrderDir.DESC else query.offset
-
-    dimension = _DIMENSION[query.order_by]
-    other_range = (dated and dimension is not rollups.FIRST_SEEN) or (
-        scored and dimension is not rollups.SCORE
-    )
-    walk = min(
-        _Walk(start, backwards=False), _Walk(total - start - length, backwards=True), key=lambda w: w.skip
-    )
-    same_index = query.service is None or dimension is rollups.SCORE
-    walk_cost, gather_cost = _costs(
-        query,
-        walk.skip + length,
-        total,
-        of_facets,
-        everything,
-        same_index=same_index,
-        other_range=other_range,
-    )
-
-    if (
-        min(walk_cost, gather_cost) > _CHEAP
-        and same_index
-        and not other_range
-        and not (query.service is not None and facets is not None)
-    ):
-        located = rollups.SERVICE_SCORE if query.service is not None else dimension
-        first = below + start
-        places = await rollups.find_buckets(db, cells, located, [first, first + length - 1])
-        walk = _nearer(places, located, first, length, within=(below, below + total))
-        return total, *_walk_sql(account_id, query, facets, walk, length)
-    if (
-        min(walk_cost, gather_cost) > _CHEAP
-        and dimension is rollups.SCORE
-        and facets is None
-        and query.service is None
-        and not scored
-    ):
-        scores = await rollups.find_score_buckets(
-            db, account_id, query.seen_from, query.seen_before, [start, start + length - 1]
-        )
-        if scores is not None:
-            return total, *_walk_sql(
-                account_id,
-                query,
-                facets,
-                _nearer(scores, dimension, start, length, within=(0, total)),
-                length,
-            )
-    if gather_cost < walk_cost:
-        return total, *_gather_sql(account_id, query, facets, start, length)
-    return total, *_walk_sql(account_id, query, facets, walk, length)
-
-
-def _costs(
-    query: FindingQuery,
-    walked: int,
-    total: int,
-    of_facets: int,
-    everything: int,
-    *,
-    same_index: bool,
-    other_range: bool,
-) -> tuple[float, float]:
-    """Estimate both ways in index entries: walking in order past what does not match, or taking all that matches and sorting."""
-    spread = (
-        total * everything / of_facets
-    )  # rows in the range, whatever their facet, if the two are independent
-    if query.service is not None:
-        scope = (
-            of_facets if same_index else everything * 12
-        )  # a probe into the service table costs a dozen entries
-        return walked * scope / total, 2 * of_facets + 100
-    return walked * (everything if other_range else spread) / total, 2 * min(of_facets, spread) + 100
-
-
-async def _range(db: Connection, cells: CellFilter, query: FindingQuery, of_facets: int) -> tuple[int, int]:
-    """Count what lies below the one range that is asked for, and in it."""
-    dimension = rollups.SCORE if query.min_score else rollups.FIRST_SEEN
-    low = query.min_score or query.seen_from
-    high = None if query.min_score else query.seen_before
-    below = 0 if low is None else await _below(db, cells, dimension, low)
-    above_end = of_facets if high is None else await _below(db, cells, dimension, high)
-    return below, max(0, above_end - below)
-
-
-async def _below(db: Connection, cells: CellFilter, dimension: Dimension, bound: Any) -> int:
-    """Count what lies below a bound: whole buckets from the rollups, the rest of its own bucket by the index."""
-    bucket = rollups.bucket_of(bound)
-    whole = await rollups.count_below(db, cells, dimension, bucket)
-    start = rollups.bucket_start(dimension, bucket)
-    if start == bound:
-        return whole
-    where = _Where(cells.account_id)
-    if cells.facets is not None:
-        where.add("facet = ANY(%s)", cells.facets)
-    where.add(f"{dimension.column} >= %s AND {dimension.column} < %s", start, bound)
-    cursor = await db.execute(
-        f"SELECT count(*) FROM findings WHERE {where.sql}".encode(), where.values, prepare=False
-    )
-    row = await cursor.fetchone()
-    assert row is not None  # noqa: S101
-    return whole + int(row[0])
-
-
-async def _count(db: Connection, account_id: int, query: FindingQuery, facets: list[int] | None) -> int:
-    where = filters(account_id, query, facets)
-    table = "findings"
-    if query.service is not None:
-        table = "finding_services"
-        where.add("service = %s", query.service)
+async def _fetch_count(db: Connection, table: str, where: WhereClause) -> int:
+    """Count the rows of a table that meet the conditions."""
     cursor = await db.execute(
         f"SELECT count(*) FROM {table} WHERE {where.sql}".encode(), where.values, prepare=False
     )
@@ -275,66 +72,313 @@ async def _count(db: Connection, account_id: int, query: FindingQuery, facets: l
     return int(row[0])
 
 
-def _nearer(
-    places: list[rollups.BucketPosition],
-    dimension: Dimension,
-    start: int,
-    length: int,
-    *,
-    within: tuple[int, int],
-) -> _Walk:
-    """Begin at the bucket that holds the page's first row, or backwards at the end of the one that holds its last.
+# --- with search terms
 
-    Positions are those of the whole account; `within` are the first and the end of the range asked for, which may cut its outer buckets.
+
+async def _search(db: Connection, account_id: int, query: FindingQuery) -> tuple[int, list[Any]]:
+    """Return how many findings contain all search terms and meet the filters, and the ids of the page."""
+    where = build_where(account_id, query, list_matching_facets(query))
+    for term in query.terms:
+        where.add("text LIKE %s", like_pattern(term))
+    if query.service is not None:
+        where.add(
+            "id IN (SELECT id FROM finding_services WHERE account_id = %s AND service = %s)",
+            account_id,
+            query.service,
+        )
+    column, direction = query.order_by.value, query.order_dir.value
+    source = "finding_search"
+    if query.order_by is OrderBy.LAST_SEEN_AT:
+        # The search table has every sort key but this one, which every rescan changes.
+        source = "(SELECT s.*, f.last_seen_at FROM finding_search s JOIN findings f USING (account_id, id)) s"
+    cursor = await db.execute(
+        f"""WITH hits AS MATERIALIZED (SELECT id, {column} FROM {source} WHERE {where.sql})
+            SELECT (SELECT count(*) FROM hits),
+                   ARRAY(SELECT id FROM hits ORDER BY {column} {direction}, id {direction}
+                         OFFSET %s LIMIT %s)""".encode(),
+        [*where.values, min(query.offset, 2**63 - 1), query.per_page],  # OFFSET is a bigint
+        prepare=False,
+    )
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101
+    return row[0], row[1]
+
+
+# --- without search terms
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A query with the properties that decide how it can be run."""
+
+    account_id: int
+    query: FindingQuery
+    facets: list[int] | None  # None: the query does not filter by facet
+    cells: CellFilter
+    dimension: Dimension  # of the sort key
+    has_dates: bool
+    has_min_score: bool
+    has_other_range: bool  # a range filter on another column than the sort key
+    has_service_index: bool  # no service filter, or an index with both the service and the sort key
+
+
+def _describe_query(account_id: int, query: FindingQuery) -> _Request:
+    """Derive the properties of a query that decide how it can be run."""
+    facets = list_matching_facets(query)
+    dimension = _DIMENSION[query.order_by]
+    has_dates = query.seen_from is not None or query.seen_before is not None
+    has_min_score = bool(query.min_score)
+    return _Request(
+        account_id=account_id,
+        query=query,
+        facets=facets,
+        cells=CellFilter(account_id, facets, query.service or ""),
+        dimension=dimension,
+        has_dates=has_dates,
+        has_min_score=has_min_score,
+        has_other_range=(has_dates and dimension is not rollups.FIRST_SEEN)
+        or (has_min_score and dimension is not rollups.SCORE),
+        has_service_index=query.service is None or dimension is rollups.SCORE,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _MatchCounts:
+    """Numbers of findings, all from the same snapshot."""
+
+    in_account: int
+    in_cells: int  # with the query's facets and service, in any range of scores and dates
+    below: int  # of those, below the range that the query asks for
+    total: int  # that match the whole query
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """The page's part of all matches in ascending order."""
+
+    start: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class _IndexScan:
+    """A scan of the sort key's index: where it starts, its direction, and how many matches it skips.
+
+    `low` (inclusive) and `high` (exclusive) bound the sort key; None means no bound.
     """
-    first, last = places
-    forwards = _Walk(
-        start - max(first.before, within[0]),
+
+    skip: int
+    backwards: bool
+    low: Any = None
+    high: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Costs:
+    """Estimated numbers of index entries that the two plans without a jump read."""
+
+    scan: float  # scan in sort order, from the nearer end of the list to the page
+    gather: float  # read all matches, then sort them
+
+
+async def _choose_statement(
+    db: Connection, account_id: int, query: FindingQuery
+) -> tuple[int, _IdStatement | None]:
+    """Return the total, and the cheapest statement for the page's ids; None if the page is past the end."""
+    request = _describe_query(account_id, query)
+    counts = await _count_matches(db, request)
+    if query.offset >= counts.total:
+        return counts.total, None
+    page = _slice_page(query, counts.total)
+    scan = _scan_from_nearer_end(page, counts.total)
+    costs = _estimate_costs(request, counts, scan.skip + page.length)
+    if min(costs.scan, costs.gather) > _MAX_CHEAP_COST:
+        jump = await _find_jump(db, request, counts, page)
+        if jump is not None:
+            return counts.total, _scan_statement(request, jump, page.length)
+    if costs.gather < costs.scan:
+        return counts.total, _gather_statement(request, page)
+    return counts.total, _scan_statement(request, scan, page.length)
+
+
+async def _count_matches(db: Connection, request: _Request) -> _MatchCounts:
+    """Count the matches: from the rollups if they cover the query's filters, otherwise by an index."""
+    in_account, in_cells = await rollups.count_totals(db, request.cells)
+    below, total = 0, in_cells
+    if request.has_dates or request.has_min_score:
+        if request.query.service is None and not (request.has_dates and request.has_min_score):
+            below, total = await _count_range(db, request, in_cells)
+        else:
+            total = await _count_by_index(db, request)
+            # A score has no upper bound: all findings outside the range are below it.
+            below = 0 if request.has_dates else in_cells - total
+    return _MatchCounts(in_account, in_cells, below, total)
+
+
+async def _count_range(db: Connection, request: _Request, in_cells: int) -> tuple[int, int]:
+    """Return how many findings are below the query's one range (of scores or dates), and how many in it."""
+    query = request.query
+    dimension = rollups.SCORE if query.min_score else rollups.FIRST_SEEN
+    low = query.min_score or query.seen_from
+    high = None if query.min_score else query.seen_before
+    below_low = 0 if low is None else await _count_below(db, request.cells, dimension, low)
+    below_high = in_cells if high is None else await _count_below(db, request.cells, dimension, high)
+    return below_low, max(0, below_high - below_low)
+
+
+async def _count_below(db: Connection, cells: CellFilter, dimension: Dimension, bound: Any) -> int:
+    """Count the findings below a bound: full buckets by the rollups, the bound's own bucket by an index."""
+    bucket = rollups.bucket_of(bound)
+    in_full_buckets = await rollups.count_below(db, cells, dimension, bucket)
+    start = rollups.bucket_start(dimension, bucket)
+    if start == bound:
+        return in_full_buckets
+    where = WhereClause(cells.account_id)
+    if cells.facets is not None:
+        where.add("facet = ANY(%s)", cells.facets)
+    where.add(f"{dimension.column} >= %s AND {dimension.column} < %s", start, bound)
+    return in_full_buckets + await _fetch_count(db, "findings", where)
+
+
+async def _count_by_index(db: Connection, request: _Request) -> int:
+    """Count the matches by a statement over the findings or the service table."""
+    where = build_where(request.account_id, request.query, request.facets)
+    if request.query.service is None:
+        return await _fetch_count(db, "findings", where)
+    where.add("service = %s", request.query.service)
+    return await _fetch_count(db, "finding_services", where)
+
+
+def _slice_page(query: FindingQuery, total: int) -> _Slice:
+    """Return the page's part of the ascending list of `total` matches. The page must not be past the end."""
+    length = min(query.per_page, total - query.offset)
+    is_descending = query.order_dir is OrderDir.DESC
+    return _Slice(total - query.offset - length if is_descending else query.offset, length)
+
+
+def _scan_from_nearer_end(page: _Slice, total: int) -> _IndexScan:
+    """Return the scan over all matches that starts at the end of the list that is nearer to the page."""
+    forwards = _IndexScan(page.start, backwards=False)
+    backwards = _IndexScan(total - page.start - page.length, backwards=True)
+    return min(forwards, backwards, key=lambda scan: scan.skip)
+
+
+def _estimate_costs(request: _Request, counts: _MatchCounts, matches_read: int) -> _Costs:
+    """Estimate both plans without a jump. `matches_read` is the number of matches that the scan passes.
+
+    A scan also reads the entries between matches. Gathering reads the matches only; each counts twice,
+    because they are sorted.
+    """
+    # Findings in the query's range, with any facet, if range and facets are independent.
+    in_range = counts.total * counts.in_account / counts.in_cells
+    if request.query.service is not None:
+        scanned: float = (
+            counts.in_cells if request.has_service_index else counts.in_account * _SERVICE_PROBE_COST
+        )
+        gathered: float = counts.in_cells
+    else:
+        scanned = counts.in_account if request.has_other_range else in_range
+        gathered = min(counts.in_cells, in_range)
+    return _Costs(scan=matches_read * scanned / counts.total, gather=2 * gathered + 100)
+
+
+async def _find_jump(
+    db: Connection, request: _Request, counts: _MatchCounts, page: _Slice
+) -> _IndexScan | None:
+    """Return a scan that starts at a bucket near the page; None if no rollup covers the query."""
+    has_service = request.query.service is not None
+    has_facets = request.facets is not None
+    if request.has_service_index and not request.has_other_range and not (has_service and has_facets):
+        dimension = rollups.SERVICE_SCORE if has_service else request.dimension
+        first = counts.below + page.start
+        positions = await rollups.find_buckets(db, request.cells, dimension, [first, first + page.length - 1])
+        in_cells = _Slice(first, page.length)
+        return _scan_from_bucket(positions, dimension, in_cells, (counts.below, counts.below + counts.total))
+    if (
+        request.dimension is rollups.SCORE
+        and not has_facets
+        and not has_service
+        and not request.has_min_score
+    ):
+        query = request.query
+        found = await rollups.find_score_buckets(
+            db,
+            request.account_id,
+            query.seen_from,
+            query.seen_before,
+            [page.start, page.start + page.length - 1],
+        )
+        if found is not None:
+            return _scan_from_bucket(found, request.dimension, page, (0, counts.total))
+    return None
+
+
+def _scan_from_bucket(
+    buckets: list[BucketPosition], dimension: Dimension, page: _Slice, matches: tuple[int, int]
+) -> _IndexScan:
+    """Return the shorter scan: forwards from the first row's bucket, or backwards from the last row's.
+
+    `buckets` are those of the page's first and last row. All positions are counted as the buckets count
+    them; `matches` are the first position of the query's range and the one after its last. The range may
+    begin or end inside a bucket.
+    """
+    first, last = buckets
+    forwards = _IndexScan(
+        page.start - max(first.before, matches[0]),
         backwards=False,
         low=rollups.bucket_start(dimension, first.bucket),
     )
-    end = min(last.before + last.count, within[1])
-    backwards = _Walk(end - start - length, backwards=True, high=rollups.bucket_end(dimension, last.bucket))
-    return min(forwards, backwards, key=lambda w: w.skip)
+    end = min(last.before + last.count, matches[1])
+    backwards = _IndexScan(
+        end - page.start - page.length, backwards=True, high=rollups.bucket_end(dimension, last.bucket)
+    )
+    return min(forwards, backwards, key=lambda scan: scan.skip)
 
 
-def _walk_sql(
-    account_id: int, query: FindingQuery, facets: list[int] | None, walk: _Walk, length: int
-) -> tuple[str, list[Any]]:
+def _scan_statement(request: _Request, scan: _IndexScan, length: int) -> _IdStatement:
+    """Return the statement that reads the sort key's index in order, skips `scan.skip` matches and stops."""
+    query = request.query
     column = query.order_by.value
-    where = filters(account_id, query, facets)
+    where = build_where(request.account_id, query, request.facets)
     table = "findings f"
     if query.service is not None and query.order_by is OrderBy.COMPOSITE_SCORE:
         table = "finding_services f"
         where.add("service = %s", query.service)
     elif query.service is not None:
+        # OFFSET 0 keeps the planner from turning the lookup into a semi-join, which would need a sort.
         where.add(
-            "EXISTS (SELECT FROM finding_services s WHERE s.account_id = f.account_id AND s.id = f.id AND s.service = %s OFFSET 0)",
+            "EXISTS (SELECT FROM finding_services s"
+            " WHERE s.account_id = f.account_id AND s.id = f.id AND s.service = %s OFFSET 0)",
             query.service,
         )
-    if walk.low is not None:
-        where.add(f"{column} >= %s", walk.low)
-    if walk.high is not None:
-        where.add(f"{column} < %s", walk.high)
-    direction = "DESC" if walk.backwards else "ASC"
-    sql = f"SELECT id FROM {table} WHERE {where.sql} ORDER BY {column} {direction}, id {direction} OFFSET %s LIMIT %s"
-    return sql, [*where.values, walk.skip, length]
+    if scan.low is not None:
+        where.add(f"{column} >= %s", scan.low)
+    if scan.high is not None:
+        where.add(f"{column} < %s", scan.high)
+    direction = "DESC" if scan.backwards else "ASC"
+    sql = (
+        f"SELECT id FROM {table} WHERE {where.sql}"
+        f" ORDER BY {column} {direction}, id {direction} OFFSET %s LIMIT %s"
+    )
+    return _IdStatement(sql, [*where.values, scan.skip, length])
 
 
-def _gather_sql(
-    account_id: int, query: FindingQuery, facets: list[int] | None, start: int, length: int
-) -> tuple[str, list[Any]]:
-    """Few rows match: take them all from the index that names them, then sort."""
+def _gather_statement(request: _Request, page: _Slice) -> _IdStatement:
+    """Return the statement that reads all matches by the index of their filters, and sorts them."""
+    query = request.query
     column = query.order_by.value
-    where = filters(account_id, query, facets)
+    where = build_where(request.account_id, query, request.facets)
     table = "findings"
     if query.service is not None:
         table = "finding_services"
         where.add("service = %s", query.service)
         if query.order_by is OrderBy.LAST_SEEN_AT:
-            table = "(SELECT s.*, f.last_seen_at FROM finding_services s JOIN findings f USING (account_id, id)) s"
+            table = (
+                "(SELECT s.*, f.last_seen_at"
+                " FROM finding_services s JOIN findings f USING (account_id, id)) s"
+            )
     sql = (
         f"WITH hits AS MATERIALIZED (SELECT id, {column} FROM {table} WHERE {where.sql}) "
         f"SELECT id FROM hits ORDER BY {column}, id OFFSET %s LIMIT %s"
     )
-    return sql, [*where.values, start, length]
+    return _IdStatement(sql, [*where.values, page.start, page.length])

@@ -1,0 +1,61 @@
+"""Translate the filters of a FindingQuery into SQL conditions."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from outcrop.domain.paging import FindingQuery
+
+
+class WhereClause:
+    """SQL conditions joined by AND, and the values of their placeholders in order."""
+
+    def __init__(self, account_id: int) -> None:
+        self.sql = "account_id = %s"
+        self.values: list[Any] = [account_id]
+
+    def add(self, condition: str, *values: Any) -> None:
+        """Append a condition and the values of its placeholders."""
+        self.sql += f" AND {condition}"
+        self.values += values
+
+
+def build_where(account_id: int, query: FindingQuery, facets: list[int] | None) -> WhereClause:
+    """Return conditions for facets, score and first-seen range.
+
+    The tables `findings`, `finding_search` and `finding_services` all have these columns. `service` and
+    search terms are not included.
+    """
+    where = WhereClause(account_id)
+    if facets is not None:
+        where.add("facet = ANY(%s)", facets)
+    if query.min_score:
+        where.add("composite_score >= %s", query.min_score)
+    if query.seen_from is not None:
+        where.add("first_seen_at >= %s", query.seen_from)
+    if query.seen_before is not None:
+        where.add("first_seen_at < %s", query.seen_before)
+    return where
+
+
+def row_conditions(query: FindingQuery) -> Iterator[tuple[str, str]]:
+    """Yield conditions for search terms and `service` on a row `f` of findings, each with its value.
+
+    Each condition looks up one finding, so they suit a statement that reads few findings.
+    """
+    same_finding = "s.account_id = f.account_id AND s.id = f.id"
+    for term in query.terms:
+        yield (
+            f"EXISTS (SELECT FROM finding_search s WHERE {same_finding} AND s.text LIKE %s)",
+            like_pattern(term),
+        )
+    if query.service is not None:
+        yield (
+            f"EXISTS (SELECT FROM finding_services s WHERE {same_finding} AND s.service = %s)",
+            query.service,
+        )
+
+
+def like_pattern(term: str) -> str:
+    """Return the LIKE pattern of case-folded texts that contain the term; its wildcards are escaped."""
+    escaped = term.casefold().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"
