@@ -82,7 +82,7 @@ def many(count: int) -> list[dict[str, Any]]:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stretches so short that there are many."""
-    monkeypatch.setattr(export, "_STRETCH", 7)
+    monkeypatch.setattr(export, "_BATCH_SIZE", 7)
 
 
 def test_an_import_of_an_export_gives_the_same_findings(backend: Backend, short: None) -> None:

@@ -45,9 +45,9 @@ class Overview:
 async def get_overview(db: Connection, account_id: int, *, now: datetime) -> Overview:
     """Read it all: the figures of one moment, then the findings and the runs. Not to be called within a transaction, as no list is."""
     found = await counts.select_counts(db, account_id, now=now, days=DAYS)
-    shown = [cell for cell in found.cells if not cell.suppressed]
+    shown = [cell for cell in found.facets if not cell.suppressed]
     active = [cell for cell in shown if cell.status is Status.ACTIVE]
-    total = sum(cell.n for cell in found.cells)
+    total = sum(cell.n for cell in found.facets)
     runs = await scans.select_page(db, account_id, type_=None, page=1, per_page=SCANS)
     return Overview(
         total=total,

@@ -1,1 +1,1 @@
-"""Findings: write, list, count, export."""
+"""Read and write findings, their counts and the verdicts about their credentials."""

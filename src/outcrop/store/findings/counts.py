@@ -1,4 +1,4 @@
-"""What an account's findings come to, read from the rollups: the same few rows at a hundred findings and at a million."""
+"""Read an account's finding counts from the rollups. The work does not grow with the number of findings."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -13,7 +13,7 @@ from outcrop.store.findings.rollups import CellFilter
 
 @dataclass(frozen=True, slots=True)
 class FacetCount:
-    """How many findings share one facet."""
+    """The number of findings with the same suppressed, status, source type and validation."""
 
     suppressed: bool
     status: Status
@@ -24,7 +24,7 @@ class FacetCount:
 
 @dataclass(frozen=True, slots=True)
 class DayCount:
-    """What was first seen on one UTC day, by whether it is known to be alive."""
+    """The numbers of findings first seen on one UTC day: with a valid credential, and all others."""
 
     day: date
     valid: int
@@ -33,28 +33,35 @@ class DayCount:
 
 @dataclass(frozen=True, slots=True)
 class FindingCounts:
-    cells: list[FacetCount]
-    days: list[DayCount]  # oldest first, empty ones too
-    types: list[tuple[str, int]]  # of the active view, most first
+    """An account's counts, all from the same snapshot."""
+
+    facets: list[FacetCount]
+    days: list[DayCount]  # oldest first, days without findings too
+    types: list[tuple[str, int]]  # (credential type, number) of active findings, highest number first
 
 
 async def select_counts(db: Connection, account_id: int, *, now: datetime, days: int) -> FindingCounts:
-    """Give everything of one moment."""
+    """Return the account's counts; those by day for the last `days` days."""
     async with snapshot(db):
-        cells = [
+        facets = [
             FacetCount(*decode_facet(facet), n) for facet, n in await rollups.count_by_facet(db, account_id)
         ]
         last = rollups.bucket_of(now)
-        span = range(last - days + 1, last + 1)
-        every = await rollups.count_by_bucket(db, CellFilter(account_id), rollups.FIRST_SEEN, span)
-        alive = list_matching_facets(FindingQuery(validation=Validation.VALID))
-        valid = await rollups.count_by_bucket(db, CellFilter(account_id, alive), rollups.FIRST_SEEN, span)
-        types = await rollups.count_by_type(
-            db, account_id, list_matching_facets(FindingQuery(status=Status.ACTIVE)) or []
+        buckets = range(last - days + 1, last + 1)
+        all_by_day = await rollups.count_by_bucket(db, CellFilter(account_id), rollups.FIRST_SEEN, buckets)
+        valid_facets = list_matching_facets(FindingQuery(validation=Validation.VALID))
+        valid_by_day = await rollups.count_by_bucket(
+            db, CellFilter(account_id, valid_facets), rollups.FIRST_SEEN, buckets
         )
-    dated = [DayCount(_date(day), valid.get(day, 0), every.get(day, 0) - valid.get(day, 0)) for day in span]
-    return FindingCounts(cells, dated, types)
+        active_facets = list_matching_facets(FindingQuery(status=Status.ACTIVE)) or []
+        types = await rollups.count_by_type(db, account_id, active_facets)
+    day_counts = []
+    for bucket in buckets:
+        valid = valid_by_day.get(bucket, 0)
+        day_counts.append(DayCount(_date_of_bucket(bucket), valid, all_by_day.get(bucket, 0) - valid))
+    return FindingCounts(facets, day_counts, types)
 
 
-def _date(bucket: int) -> date:
+def _date_of_bucket(bucket: int) -> date:
+    """Return the UTC date of a day bucket, which counts days since 1970."""
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=bucket)).date()

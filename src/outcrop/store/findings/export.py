@@ -1,4 +1,4 @@
-"""Every finding that a list would give, however many: in stretches of a bounded size, by id, so that no statement takes long."""
+"""Read every finding that matches a query, in batches by id, so that no statement takes long."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from outcrop.store.findings import rows
 from outcrop.store.findings.conditions import build_where, row_conditions
 from outcrop.store.findings.facets import list_matching_facets
 
-_STRETCH = 2_000  # findings that one statement looks at, whether they match or not
-_BEFORE_ALL = UUID(int=0)
+_BATCH_SIZE = 2_000  # findings that one statement reads, whether they match or not
+_LOWEST_ID = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedFinding:
-    """A finding with what a report names beside it."""
+    """A finding with the rule that found it and its commit, for a report."""
 
     finding: Finding
     rule: str | None
@@ -27,37 +27,40 @@ class ExportedFinding:
 async def stream_findings(
     pool: Pool, account_id: int, query: FindingQuery
 ) -> AsyncIterator[list[ExportedFinding]]:
-    """Give what matches the filters, in the order of the ids; order and page of the query play no part.
+    """Yield the findings that meet the query's filters, in batches, by id. Its order and page are ignored.
 
-    A connection is held for one stretch at a time: whoever reads slowly keeps nobody waiting. What is there all the while is given once,
-    as it was when its stretch was read; what comes or goes meanwhile may or may not be.
+    A connection is held for one batch at a time, so that a slow reader blocks nobody. A finding that exists
+    the whole time is yielded once, as it was when its batch was read. One that is added or deleted meanwhile
+    may or may not be yielded.
     """
-    after: UUID | None = _BEFORE_ALL
+    after: UUID | None = _LOWEST_ID
     while after is not None:
         async with pool.connection() as db, db.transaction():
-            upto = await _end_of_stretch(db, account_id, after)
-            found = await _between(db, account_id, query, after, upto)
+            last = await _find_batch_end(db, account_id, after)
+            found = await _select_batch(db, account_id, query, after, last)
         if found:
             yield found
-        after = upto
+        after = last
 
 
-async def _end_of_stretch(db: Connection, account_id: int, after: UUID) -> UUID | None:
+async def _find_batch_end(db: Connection, account_id: int, after: UUID) -> UUID | None:
+    """Return the last id of the batch that follows `after`; None if less than a full batch follows."""
     cursor = await db.execute(
         "SELECT id FROM findings WHERE account_id = %s AND id > %s ORDER BY id OFFSET %s LIMIT 1",
-        [account_id, after, _STRETCH - 1],
+        [account_id, after, _BATCH_SIZE - 1],
     )
     row = await cursor.fetchone()
     return None if row is None else row[0]
 
 
-async def _between(
-    db: Connection, account_id: int, query: FindingQuery, after: UUID, upto: UUID | None
+async def _select_batch(
+    db: Connection, account_id: int, query: FindingQuery, after: UUID, last: UUID | None
 ) -> list[ExportedFinding]:
+    """Return the matching findings with ids above `after`, up to `last` or up to the end."""
     where = build_where(account_id, query, list_matching_facets(query))
     where.add("id > %s", after)
-    if upto is not None:
-        where.add("id <= %s", upto)
+    if last is not None:
+        where.add("id <= %s", last)
     for condition, value in row_conditions(query):
         where.add(condition, value)
     cursor = await db.execute(

@@ -1,7 +1,9 @@
-"""Counts of findings by cell: exact totals and the way to a deep page without walking there.
+"""Keep and read counts of findings by cell, for exact totals and for a fast start near a deep page.
 
-Writers append deltas (triggers of migrations 0002 and 0009); readers sum rollups and deltas in one snapshot; `fold` moves the ones into
-the others.
+A cell is an account, a kind (what is counted, such as scores), a service or credential type, a bucket (such
+as one score) and a facet. Triggers of migrations 0002 and 0009 append changes to `rollup_deltas`;
+`fold_deltas` adds them to `rollups`. Readers sum both tables, through the view `rollup_cells`, in one
+snapshot.
 """
 
 from bisect import bisect_right
@@ -13,21 +15,24 @@ from typing import Any
 
 from outcrop.store.db import Connection
 
-FOLD_LOCK = 7_264_002
+FOLD_LOCK = 7_264_002  # advisory lock
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Kinds of cells; the kinds 1 to 6 are named by the dimensions below.
 _TOTAL, _SERVICE_SCORE, _SERVICE_FACET, _DAY_SCORE, _MONTH_SCORE, _TYPE = 0, 7, 8, 9, 10, 11
-_ALL = -1  # the facet of the cells that count every facet
-_MONTH = 5  # a coarse bucket of days is 2**5 of them
-_SCORES = 128  # a bucket of days and scores is day * 128 + score
-_FAR = 2**23  # days; no date is as far
+_ALL_FACETS = -1  # the facet of cells that count every facet
+_MONTH_SHIFT = 5  # a "month" is a coarse bucket of 2**5 days
+_SCORES = 128  # a bucket of kinds 9 and 10 is day * 128 + score
+_MAX_DAY = 2**23  # later than the day of any date
+
+Histogram = list[tuple[int, int]]  # (bucket, number of findings), sorted, without empty buckets
 
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """A sort key counted in buckets, fine ones and coarse ones of 2**shift fine ones."""
+    """A sort key that is counted in fine buckets, and in coarse buckets of 2**shift fine ones."""
 
     column: str
-    fine: int
+    fine: int  # kind of the cells of fine buckets
     coarse: int
     shift: int
 
@@ -39,19 +44,21 @@ SERVICE_SCORE = Dimension("composite_score", _SERVICE_SCORE, _SERVICE_SCORE, 0)
 
 
 def bucket_of(value: float | datetime) -> int:
+    """Return the fine bucket of a value: a score rounded down, or the number of UTC days since 1970."""
     if isinstance(value, datetime):
         return (value - _EPOCH) // timedelta(days=1)
     return int(value // 1)
 
 
 def bucket_start(dimension: Dimension, bucket: int) -> float | datetime:
+    """Return the lowest value in a fine bucket."""
     if dimension.column == "composite_score":
         return float(bucket)
     return _EPOCH + timedelta(days=bucket)
 
 
 def bucket_end(dimension: Dimension, bucket: int) -> float | datetime | None:
-    """Give where the next bucket starts; None after the last day there is."""
+    """Return the lowest value above a fine bucket; None if it holds the last day that a datetime can have."""
     try:
         return bucket_start(dimension, bucket + 1)
     except OverflowError:
@@ -60,24 +67,25 @@ def bucket_end(dimension: Dimension, bucket: int) -> float | datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class CellFilter:
-    """Which cells are meant: an account's, with or without a service, of some facets or of all."""
+    """A choice of cells: an account's, of one service or of none (""), of some facets or of all (None)."""
 
     account_id: int
     facets: list[int] | None = None
     service: str = ""
 
     def where(self, kind: int) -> tuple[str, list[Any]]:
+        """Return the SQL condition for these cells of one kind, and its values."""
         sql = "account_id = %s AND kind = %s AND service = %s AND facet "
         values = [self.account_id, kind, self.service]
         return (
-            (sql + "= %s", [*values, _ALL])
+            (sql + "= %s", [*values, _ALL_FACETS])
             if self.facets is None
             else (sql + "= ANY(%s)", [*values, self.facets])
         )
 
 
 async def count_totals(db: Connection, cells: CellFilter) -> tuple[int, int]:
-    """Count the account's findings, and those of the given facets (and service)."""
+    """Return the number of all findings of the account, and of those in the cells."""
     chosen, values = cells.where(_SERVICE_FACET if cells.service else _TOTAL)
     every, every_values = CellFilter(cells.account_id).where(_TOTAL)
     cursor = await db.execute(
@@ -91,14 +99,18 @@ async def count_totals(db: Connection, cells: CellFilter) -> tuple[int, int]:
 
 
 async def count_below(db: Connection, cells: CellFilter, dimension: Dimension, bucket: int) -> int:
-    """Count what lies in the buckets below the given one: whole coarse buckets, then the fine ones of the last coarse one."""
+    """Count the findings in the fine buckets below `bucket`.
+
+    Coarse buckets are summed as far as they lie below it, then the remaining fine ones.
+    """
     coarse, coarse_values = cells.where(dimension.coarse)
     fine, fine_values = cells.where(dimension.fine)
-    edge = bucket >> dimension.shift
+    coarse_bucket = bucket >> dimension.shift
     cursor = await db.execute(
         f"""SELECT (SELECT coalesce(sum(n), 0)::bigint FROM rollup_cells WHERE {coarse} AND bucket < %s)
-                 + (SELECT coalesce(sum(n), 0)::bigint FROM rollup_cells WHERE {fine} AND bucket >= %s AND bucket < %s)""".encode(),
-        [*coarse_values, edge, *fine_values, edge << dimension.shift, bucket],
+                 + (SELECT coalesce(sum(n), 0)::bigint FROM rollup_cells
+                    WHERE {fine} AND bucket >= %s AND bucket < %s)""".encode(),
+        [*coarse_values, coarse_bucket, *fine_values, coarse_bucket << dimension.shift, bucket],
     )
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101
@@ -107,7 +119,7 @@ async def count_below(db: Connection, cells: CellFilter, dimension: Dimension, b
 
 @dataclass(frozen=True, slots=True)
 class BucketPosition:
-    """The bucket that holds a position: where it starts and how many positions lie before it and in it."""
+    """A bucket, the number of findings in lower buckets, and the number of findings in it."""
 
     bucket: int
     before: int
@@ -117,47 +129,47 @@ class BucketPosition:
 async def find_buckets(
     db: Connection, cells: CellFilter, dimension: Dimension, positions: Sequence[int]
 ) -> list[BucketPosition]:
-    """Find the fine buckets that hold the given 0-based positions in ascending order of the dimension."""
-    coarse = await _histogram(db, cells, dimension.coarse, [])
-    found = [_place(coarse, 0, position) for position in positions]
+    """Return the fine bucket of each position (from 0) in the ascending list of the cells' findings."""
+    coarse = await _select_histogram(db, cells, dimension.coarse, [])
+    found = [_find_in_histogram(coarse, 0, position) for position in positions]
     if dimension.shift == 0:
         return found
-    fine_of = {}
-    for place in {p.bucket: p for p in found}.values():
-        low = place.bucket << dimension.shift
-        fine_of[place.bucket] = await _histogram(
+    fine_of_coarse = {}
+    for bucket in {position.bucket for position in found}:
+        low = bucket << dimension.shift
+        fine_of_coarse[bucket] = await _select_histogram(
             db, cells, dimension.fine, [low, low + (1 << dimension.shift)]
         )
     return [
-        _place(fine_of[p.bucket], p.before, position) for p, position in zip(found, positions, strict=True)
+        _find_in_histogram(fine_of_coarse[coarse_position.bucket], coarse_position.before, position)
+        for coarse_position, position in zip(found, positions, strict=True)
     ]
 
 
 async def find_score_buckets(
     db: Connection, account_id: int, low: datetime | None, high: datetime | None, positions: Sequence[int]
 ) -> list[BucketPosition] | None:
-    """Find the score buckets of positions among the findings first seen in a range; None where it spans no whole day."""
-    from_day = (
-        -_FAR if low is None else -((_EPOCH - low) // timedelta(days=1))
-    )  # the first day that lies in it whole
-    to_day = _FAR if high is None else bucket_of(high)
+    """Return the score bucket of each position among the findings first seen from `low` to before `high`.
+
+    Positions count from 0 in ascending order of the score. None if the range contains no full day: full
+    days and months are summed from the rollups, the parts of days at both ends are counted by the index.
+    """
+    from_day = -_MAX_DAY if low is None else -((_EPOCH - low) // timedelta(days=1))  # the first full day
+    to_day = _MAX_DAY if high is None else bucket_of(high)  # the day after the last full day
     if from_day > to_day:
         return None
-    from_month, to_month = -(-from_day >> _MONTH), to_day >> _MONTH
-    stretches = [(_DAY_SCORE, from_day, to_day)]
-    if from_month <= to_month:
-        edges = [(_DAY_SCORE, from_day, from_month << _MONTH), (_DAY_SCORE, to_month << _MONTH, to_day)]
-        stretches = [(_MONTH_SCORE, from_month, to_month), *edges]
     parts, values = [], list[Any]()
-    for kind, start, end in stretches:
+    for kind, start, end in _split_into_months(from_day, to_day):
         where, cell_values = CellFilter(account_id).where(kind)
         parts.append(
-            f"SELECT bucket & {_SCORES - 1} AS score, n FROM rollup_cells WHERE {where} AND bucket >= %s AND bucket < %s"
+            f"""SELECT bucket & {_SCORES - 1} AS score, n FROM rollup_cells
+                WHERE {where} AND bucket >= %s AND bucket < %s"""
         )
         values += [*cell_values, start * _SCORES, end * _SCORES]
-    for since, until in _rests(low, high, from_day, to_day):
+    for since, until in _partial_days(low, high, from_day, to_day):
         parts.append(
-            "SELECT floor(composite_score)::int, 1 FROM findings WHERE account_id = %s AND first_seen_at >= %s AND first_seen_at < %s"
+            """SELECT floor(composite_score)::int, 1 FROM findings
+               WHERE account_id = %s AND first_seen_at >= %s AND first_seen_at < %s"""
         )
         values += [account_id, since, until]
     cursor = await db.execute(
@@ -167,25 +179,38 @@ async def find_score_buckets(
         prepare=False,
     )
     histogram = [(int(score), int(n)) for score, n in await cursor.fetchall()]
-    return [_place(histogram, 0, position) for position in positions]
+    return [_find_in_histogram(histogram, 0, position) for position in positions]
 
 
-def _rests(
+def _split_into_months(from_day: int, to_day: int) -> list[tuple[int, int, int]]:
+    """Split a range of days into (kind, start, end): full months, and the days before and after them."""
+    from_month, to_month = -(-from_day >> _MONTH_SHIFT), to_day >> _MONTH_SHIFT
+    if from_month > to_month:
+        return [(_DAY_SCORE, from_day, to_day)]
+    return [
+        (_MONTH_SCORE, from_month, to_month),
+        (_DAY_SCORE, from_day, from_month << _MONTH_SHIFT),
+        (_DAY_SCORE, to_month << _MONTH_SHIFT, to_day),
+    ]
+
+
+def _partial_days(
     low: datetime | None, high: datetime | None, from_day: int, to_day: int
 ) -> list[tuple[datetime, datetime]]:
-    """Give what lies before the first whole day and after the last one."""
-    rests = []
+    """Return the parts of the range before its first full day and after its last one."""
+    parts = []
     if low is not None and (first := _EPOCH + timedelta(days=from_day)) != low:
-        rests.append((low, first))
+        parts.append((low, first))
     if high is not None and (last := _EPOCH + timedelta(days=to_day)) != high:
-        rests.append((last, high))
-    return rests
+        parts.append((last, high))
+    return parts
 
 
-async def count_by_facet(db: Connection, account_id: int) -> list[tuple[int, int]]:
-    """Count the account's findings by facet."""
+async def count_by_facet(db: Connection, account_id: int) -> Histogram:
+    """Return (facet, number of findings) of the account, without empty facets."""
     cursor = await db.execute(
-        """SELECT facet, sum(n)::bigint FROM rollup_cells WHERE account_id = %s AND kind = %s AND service = '' AND facet >= 0
+        """SELECT facet, sum(n)::bigint FROM rollup_cells
+           WHERE account_id = %s AND kind = %s AND service = '' AND facet >= 0
            GROUP BY facet HAVING sum(n) > 0""",
         [account_id, _TOTAL],
     )
@@ -193,9 +218,10 @@ async def count_by_facet(db: Connection, account_id: int) -> list[tuple[int, int
 
 
 async def count_by_type(db: Connection, account_id: int, facets: list[int]) -> list[tuple[str, int]]:
-    """Count the findings of some facets by type of credential, most first."""
+    """Return (credential type, number of findings with these facets), highest number first."""
     cursor = await db.execute(
-        """SELECT service, sum(n)::bigint AS n FROM rollup_cells WHERE account_id = %s AND kind = %s AND facet = ANY(%s)
+        """SELECT service, sum(n)::bigint AS n FROM rollup_cells
+           WHERE account_id = %s AND kind = %s AND facet = ANY(%s)
            GROUP BY service HAVING sum(n) > 0 ORDER BY n DESC, service""",
         [account_id, _TYPE, facets],
     )
@@ -205,13 +231,12 @@ async def count_by_type(db: Connection, account_id: int, facets: list[int]) -> l
 async def count_by_bucket(
     db: Connection, cells: CellFilter, dimension: Dimension, buckets: range
 ) -> dict[int, int]:
-    """Count what lies in each of a stretch of fine buckets; empty ones are left out."""
-    return dict(await _histogram(db, cells, dimension.fine, [buckets.start, buckets.stop]))
+    """Return the number of findings in each of these fine buckets; empty ones are left out."""
+    return dict(await _select_histogram(db, cells, dimension.fine, [buckets.start, buckets.stop]))
 
 
-async def _histogram(
-    db: Connection, cells: CellFilter, kind: int, bounds: list[int]
-) -> list[tuple[int, int]]:
+async def _select_histogram(db: Connection, cells: CellFilter, kind: int, bounds: list[int]) -> Histogram:
+    """Return the histogram of the cells of one kind; `bounds` is [first, end) of the buckets, or [] for all."""
     where, values = cells.where(kind)
     within = "AND bucket >= %s AND bucket < %s" if bounds else ""
     cursor = await db.execute(
@@ -222,7 +247,8 @@ async def _histogram(
     return [(int(bucket), int(n)) for bucket, n in await cursor.fetchall()]
 
 
-def _place(histogram: list[tuple[int, int]], before: int, position: int) -> BucketPosition:
+def _find_in_histogram(histogram: Histogram, before: int, position: int) -> BucketPosition:
+    """Return the bucket that contains a position, if `before` positions lie before the histogram."""
     ends = list(accumulate((n for _, n in histogram), initial=before))
     i = bisect_right(ends, position) - 1
     bucket, count = histogram[i]
@@ -230,7 +256,10 @@ def _place(histogram: list[tuple[int, int]], before: int, position: int) -> Buck
 
 
 async def fold_deltas(db: Connection) -> int:
-    """Move every delta that can be seen into the rollups; give how many there were. One at a time: others pass by."""
+    """Add all visible deltas to the rollups and delete them; return their number.
+
+    Only one process folds at a time. Another one returns 0 at once.
+    """
     async with db.transaction():
         cursor = await db.execute("SELECT pg_try_advisory_xact_lock(%s)", [FOLD_LOCK])
         row = await cursor.fetchone()
@@ -240,28 +269,38 @@ async def fold_deltas(db: Connection) -> int:
             WITH moved AS (DELETE FROM rollup_deltas RETURNING account_id, kind, service, bucket, facet, n),
                  folded AS (
                     INSERT INTO rollups
-                    SELECT account_id, kind, service, bucket, facet, sum(n) FROM moved GROUP BY 1, 2, 3, 4, 5 HAVING sum(n) <> 0
-                    ON CONFLICT (account_id, kind, service, bucket, facet) DO UPDATE SET n = rollups.n + excluded.n)
+                    SELECT account_id, kind, service, bucket, facet, sum(n) FROM moved
+                    GROUP BY 1, 2, 3, 4, 5 HAVING sum(n) <> 0
+                    ON CONFLICT (account_id, kind, service, bucket, facet)
+                    DO UPDATE SET n = rollups.n + excluded.n)
             SELECT count(*) FROM moved""")
         row = await cursor.fetchone()
     return int(row[0]) if row else 0
 
 
 async def find_mismatches(db: Connection) -> list[tuple[int, int, str, int, int, int, int]]:
-    """Recount every cell from the findings; give (account, kind, service, bucket, facet, counted, recorded) where the two differ."""
+    """Recount every cell from the findings, and return at most 100 cells whose stored count differs.
+
+    Each is (account id, kind, service, bucket, facet, counted, stored).
+    """
     cursor = await db.execute("""
         WITH truth AS (
             SELECT f.account_id, c.kind, ''::text AS service, c.bucket, c.facet, count(*) AS n
-            FROM findings f, finding_cells(f.facet, f.composite_score, f.first_seen_at, f.last_seen_at) c GROUP BY 1, 2, 4, 5
+            FROM findings f, finding_cells(f.facet, f.composite_score, f.first_seen_at, f.last_seen_at) c
+            GROUP BY 1, 2, 4, 5
             UNION ALL
             SELECT f.account_id, c.kind, s.service, c.bucket, c.facet, count(*)
             FROM findings f,
-                 LATERAL (SELECT DISTINCT jsonb_array_elements_text(f.validation_detail -> 'enabled_services') AS service) s,
-                 service_cells(f.facet, f.composite_score) c GROUP BY 1, 2, 3, 4, 5
+                 LATERAL (SELECT DISTINCT jsonb_array_elements_text(
+                              f.validation_detail -> 'enabled_services') AS service) s,
+                 service_cells(f.facet, f.composite_score) c
+            GROUP BY 1, 2, 3, 4, 5
             UNION ALL
-            SELECT account_id, 11::smallint, pattern_secret_type, 0, facet, count(*) FROM findings GROUP BY 1, 3, 5),
+            SELECT account_id, 11::smallint, pattern_secret_type, 0, facet, count(*) FROM findings
+            GROUP BY 1, 3, 5),
         recorded AS (
-            SELECT account_id, kind, service, bucket, facet, sum(n) AS n FROM rollup_cells GROUP BY 1, 2, 3, 4, 5 HAVING sum(n) <> 0)
+            SELECT account_id, kind, service, bucket, facet, sum(n) AS n FROM rollup_cells
+            GROUP BY 1, 2, 3, 4, 5 HAVING sum(n) <> 0)
         SELECT account_id, kind, service, bucket, facet, coalesce(t.n, 0)::bigint, coalesce(r.n, 0)::bigint
         FROM truth t FULL JOIN recorded r USING (account_id, kind, service, bucket, facet)
         WHERE t.n IS DISTINCT FROM r.n ORDER BY 1, 2, 3, 4, 5 LIMIT 100""")

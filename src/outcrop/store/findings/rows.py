@@ -1,17 +1,18 @@
-"""How a finding stands in its table: the columns, and a row read back as a finding."""
+"""Name the columns of a finding, and build a Finding from a row of them."""
 
 from typing import Any
 
 from outcrop.domain.finding import Confidence, Finding, Resolution, SourceType, Status, Validation, Visibility
 
 COLUMNS = (
-    "id, status, validation_status, validation_confidence, validation_detail, composite_score, source_type, source_visibility, "
-    "source_url, repo_full_name, file_path, line_number, matched_text, pattern_name, pattern_secret_type, first_seen_at, last_seen_at, "
-    "seen_count, resolved_at, resolution_note, auto_resolved, resolved_by, suppressed_at, "
+    "id, status, validation_status, validation_confidence, validation_detail, composite_score, "
+    "source_type, source_visibility, source_url, repo_full_name, file_path, line_number, "
+    "matched_text, pattern_name, pattern_secret_type, first_seen_at, last_seen_at, seen_count, "
+    "resolved_at, resolution_note, auto_resolved, resolved_by, suppressed_at, "
     "current_line, allowed_in_source"
 )
 
-# A dict look-up is an order of magnitude quicker than calling an enum's class.
+# A dict lookup is ten times faster than calling an enum's class.
 _STATUS = {value.value: value for value in Status}
 _VALIDATION = {value.value: value for value in Validation}
 _CONFIDENCE = {value.value: value for value in Confidence}
@@ -20,6 +21,7 @@ _VISIBILITY = {value.value: value for value in Visibility}
 
 
 def build_finding(row: tuple[Any, ...]) -> Finding:
+    """Return the finding of a row whose first columns are COLUMNS."""
     return Finding(
         row[0],
         _STATUS[row[1]],

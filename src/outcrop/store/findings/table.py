@@ -232,8 +232,8 @@ async def select_secret_types(
 async def open_bulk_import(db: Connection) -> AsyncIterator[None]:
     """One transaction for many batches, after which the indexes answer alone again.
 
-    The temporary `rollup_deltas` stands before the real one on this session's search path, so the triggers of every batch write to it;
-    at the end its sum, which is far smaller, goes to the real one.
+    The temporary `rollup_deltas` stands before the real one on this session's search path, so the triggers
+    of every batch write to it; at the end its sum, which is far smaller, goes to the real one.
     """
     schema = sql.Identifier(await _schema(db))
     async with db.transaction():
@@ -391,7 +391,8 @@ def _row(record: FindingRecord) -> tuple[Any, ...]:
 def _search_text(url: str | None, *others: str | None) -> str:
     """Join the fields by a character no term contains, so that no term matches across two of them.
 
-    What the address holds already, as it mostly does the path and the repository, is not said again: a term in it is in the address.
+    What the address holds already, as it mostly does the path and the repository, is not said again: a term
+    in it is in the address.
     """
     text = (url or "").casefold()
     for other in others:

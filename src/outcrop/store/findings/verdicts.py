@@ -95,7 +95,8 @@ async def select_due(
 ) -> list[DueCredential]:
     """Give credentials of active findings that were last checked before a moment, of whatever account, each once, the oldest first.
 
-    What nobody could tell is due sooner than what an issuer has said. `after` is the last of those given before.
+    What nobody could tell is due sooner than what an issuer has said. `after` is the last of those given
+    before.
     """
     place = (_BEGINNING, 0, b"") if after is None else (after.checked_at, after.account_id, after.fingerprint)
     cursor = await db.execute(
