@@ -230,7 +230,7 @@ def test_runs_that_had_not_ended_have_failed_and_every_account_is_told(
 ) -> None:
     with psycopg.connect(back[0]) as db:
         assert db.execute("SELECT count(*) FROM scans WHERE finished_at IS NULL").fetchone() == (0,)
-        why = "it had not ended when the backup was made"
+        why = "it was still running when the backup was made"
         assert db.execute("SELECT status, error FROM scans WHERE error IS NOT NULL").fetchall() == [
             ("failed", why)
         ]
@@ -380,7 +380,7 @@ def test_a_file_with_other_tables_is_refused_and_nothing_is_left(
                 writer.add_rows(piece)
             writer.end_table(stored.rows + (tables_of == "rows" and stored.name == "views"))
     writer.finish(office.backend.keys.compute_backup_mac)
-    with pytest.raises(BadInputError, match="does not hold the tables of schema"):
+    with pytest.raises(BadInputError, match="does not have the tables of schema"):
         restored(barren, out.getvalue())
     assert tables(barren) == set()
 

@@ -284,7 +284,7 @@ def test_a_worker_that_is_told_to_stop_writes_what_it_knows(office: Office) -> N
     assert asyncio.run(main()) < 7
     assert office.outcomes(customer) == [
         ("ok", 200, None),
-        ("unknown", None, "the worker was stopped before there was an answer"),
+        ("unknown", None, "the worker was stopped before a response arrived"),
     ]
 
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from outcrop.services.delivery import give_up_orphans
+from outcrop.services.delivery import end_orphaned_deliveries
 from tests.support.backend import now
 from tests.support.couriers import POINTS
 from tests.support.deliveries import HOST, Office, open_office, receiver
 from tests.support.fake_https import FakeResponse, FakeServer
 from tests.support.workers import new_database, until
 
-UNKNOWN = ("unknown", None, "the worker died before there was an answer")
+UNKNOWN = ("unknown", None, "the worker died before a response arrived")
 OK = ("ok", 200, None)
 # What became of the event at each point, and how many whole requests the receiver has seen.
 EXPECTED = {
@@ -69,7 +69,7 @@ def parent(office: Office, hooks: FakeServer) -> Iterator[Callable[[str], Any]]:
 
 def given_up(office: Office) -> bool:
     """Give up what the dead have left: their connections are gone a moment after them."""
-    office.backend.run(lambda db: give_up_orphans(db, own=0, now=now(), after=0))
+    office.backend.run(lambda db: end_orphaned_deliveries(db, own=0, now=now(), after=0))
     return office.backend.sql("SELECT 1 FROM outbox WHERE claimed_at IS NOT NULL AND outcome IS NULL") == []
 
 

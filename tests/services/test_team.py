@@ -50,9 +50,7 @@ def invite(
 
 
 def accept(backend: Backend, token: str, password: str = NEW, now: Any = NOW) -> Member:
-    return with_pool(
-        backend, lambda pool: team.accept_link(pool, backend.keys, token, password=password, now=now)
-    )
+    return with_pool(backend, lambda pool: team.accept_link(pool, token, password=password, now=now))
 
 
 def opened(backend: Backend, token: str, now: Any = NOW) -> team.OneTimeLink | None:
@@ -97,7 +95,7 @@ def test_a_link_opened_many_times_at_once_makes_one_member(
     email, token = invite(backend, account, owner)
 
     async def work(pool: Pool) -> list[object]:
-        joining = (team.accept_link(pool, backend.keys, token, password=NEW, now=NOW) for _ in range(4))
+        joining = (team.accept_link(pool, token, password=NEW, now=NOW) for _ in range(4))
         return await asyncio.gather(*joining, return_exceptions=True)
 
     results = with_pool(backend, work, size=4)
@@ -365,7 +363,7 @@ def test_a_reset_link_sets_the_password_once_and_ends_every_session(
 def change_password(backend: Backend, member: Member, old: str, new: str, keep: UUID) -> None:
     with_pool(
         backend,
-        lambda pool: team.change_password(pool, backend.keys, member, old=old, new=new, keep=keep, now=NOW),
+        lambda pool: team.change_password(pool, member, old=old, new=new, keep=keep, now=NOW),
     )
 
 

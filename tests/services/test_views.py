@@ -75,7 +75,7 @@ def test_what_does_not_fit_is_refused(backend: Backend, account: Account, name: 
 def test_an_account_has_only_so_many(
     backend: Backend, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(views, "MOST", 2)
+    monkeypatch.setattr(views, "MAX_VIEWS", 2)
     save(backend, account, "x" * 60, "x" * 2000)
     save(backend, account, "b", "")
     with pytest.raises(BadInputError):

@@ -187,7 +187,7 @@ def main() -> None:
     )
     egress = Egress.parse(["127.0.0.0/8"], [f"{HOST}:443=127.0.0.1:{port}"], Path(ca_file))
     set_up_logs("error", "json")
-    delivery._POLL = 0.05
+    delivery._IDLE_PAUSE = 0.05
     parent = Parent(url, asyncio.run(prepare_database(settings, url)), egress)
     for line in sys.stdin:
         name, _, rest = line.strip().partition(" ")

@@ -121,7 +121,7 @@ async def save_view(request: PortalRequest) -> Response:
     """Save the current view; if that fails, show the list again with the typed name and the error."""
     address, name = (
         _same_view(request.form.get("view")),
-        (await request.clean(request.form.get("name")))[: views.NAME_LENGTH],
+        (await request.clean(request.form.get("name")))[: views.MAX_NAME_LENGTH],
     )
     try:
         await _check_view(request, address)

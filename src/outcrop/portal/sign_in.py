@@ -119,7 +119,7 @@ async def join(request: Request) -> Response:
     if form.raw("password") != form.raw("again"):
         return _render_form(request, context, "join.html", 400, link=link, message="the two passwords differ")
     try:
-        await team.accept_link(runtime.pool, runtime.keys, token, password=form.raw("password"), now=now())
+        await team.accept_link(runtime.pool, token, password=form.raw("password"), now=now())
     except BadInputError as error:
         return _render_form(request, context, "join.html", 400, link=link, message=error.message)
     message = "Your password is set. Sign in with it."

@@ -1,1 +1,4 @@
-"""One function per verb of the product. A service raises the domain's errors and never commits: the door does."""
+"""The operations of the product, one function each.
+
+Services raise the errors of `domain.errors`. They never commit: the caller owns the transaction.
+"""

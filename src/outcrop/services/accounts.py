@@ -1,4 +1,4 @@
-"""Accounts and the people in them."""
+"""Create, change and delete accounts and their members, as the operator does on the command line."""
 
 import secrets
 from datetime import datetime
@@ -14,6 +14,7 @@ from outcrop.store.people import accounts, passwords, sessions, sign_in_attempts
 async def create_account(
     db: Connection, *, slug: str, plan: Plan, email: str, by: str, now: datetime
 ) -> Account:
+    """Create an account; `email` is its contact address."""
     if SLUG.fullmatch(slug) is None:
         raise BadInputError("a slug is 2 to 40 characters of a-z, 0-9 and -")
     account = await accounts.insert(db, slug=slug, plan=plan, email=checked_email(email), now=now)
@@ -24,6 +25,7 @@ async def create_account(
 
 
 async def get_account(db: Connection, slug: str) -> Account:
+    """Return an account; raise NotFoundError if there is none of this slug."""
     if "\0" in slug or (account := await accounts.select(db, slug)) is None:
         raise NotFoundError(f"there is no account {slug!r}")
     return account
@@ -34,6 +36,7 @@ async def list_accounts(db: Connection) -> list[Account]:
 
 
 async def set_plan(db: Connection, slug: str, plan: Plan, *, by: str, now: datetime) -> Account:
+    """Change the plan of an account; return the account."""
     account = await get_account(db, slug)
     if account.plan is not plan:
         await accounts.update_plan(db, account.id, plan)
@@ -46,7 +49,7 @@ async def set_plan(db: Connection, slug: str, plan: Plan, *, by: str, now: datet
 
 
 async def delete_account(db: Connection, slug: str) -> None:
-    """Remove the account and everything of it; nothing stays that could tell of it, so no audit line either."""
+    """Delete an account with all its data, including its audit trail."""
     account = await get_account(db, slug)
     await accounts.delete(db, account.id)
 
@@ -54,8 +57,11 @@ async def delete_account(db: Connection, slug: str) -> None:
 async def create_member(
     db: Connection, account: Account, *, email: str, role: Role, password: str | None, by: str, now: datetime
 ) -> tuple[str, str | None]:
-    """Add a member; give the e-mail address, and the password where one was made up."""
-    chosen, generated = _password(password)
+    """Add a member to an account; return the e-mail address, and the password if it was generated.
+
+    A password of None is generated.
+    """
+    chosen, generated = _choose_password(password)
     member = accounts.NewMember(uuid4(), checked_email(email), role, await passwords.hash_password(chosen))
     await accounts.insert_member(db, account.id, member, now=now)
     await audit.append(
@@ -65,12 +71,13 @@ async def create_member(
 
 
 async def list_members(db: Connection, account: Account | None) -> list[Member]:
+    """Return the members of an account, or of all accounts."""
     return await accounts.select_members(db, None if account is None else account.id)
 
 
 async def remove_member(db: Connection, email: str, *, by: str, now: datetime) -> None:
-    """Remove a member. The keys the member made belong to the account and stay."""
-    account_id, member = await _member(db, email)
+    """Remove a member. API keys that the member created belong to the account and stay."""
+    account_id, member = await _lock_member(db, email)
     await accounts.delete_member(db, account_id, member.id)
     await audit.append(db, account_id, audit.AuditLine(now, by, "user.remove", member.email))
 
@@ -78,9 +85,9 @@ async def remove_member(db: Connection, email: str, *, by: str, now: datetime) -
 async def reset_password(
     db: Connection, email: str, password: str | None, *, by: str, now: datetime
 ) -> tuple[Member, str | None]:
-    """Give a member another password; whoever is signed in as that member no longer is."""
-    account_id, member = await _member(db, email)
-    chosen, generated = _password(password)
+    """Set a member's password and end all sessions; return the member, and the password if generated."""
+    account_id, member = await _lock_member(db, email)
+    chosen, generated = _choose_password(password)
     await accounts.update_password(db, account_id, member.id, await passwords.hash_password(chosen))
     await sessions.delete_all(db, account_id, member.id)
     await sign_in_attempts.delete_attempts(db, member.email)
@@ -88,14 +95,16 @@ async def reset_password(
     return member, generated
 
 
-async def _member(db: Connection, email: str) -> tuple[int, Member]:
+async def _lock_member(db: Connection, email: str) -> tuple[int, Member]:
+    """Lock and return a member with the id of the account; raise NotFoundError if there is none."""
     if "\0" in email or (found := await accounts.lock_member(db, email)) is None:
         raise NotFoundError(f"there is no user {email!r}")
     return found
 
 
-def _password(given: str | None) -> tuple[str, str | None]:
-    if given is None:
+def _choose_password(password: str | None) -> tuple[str, str | None]:
+    """Return the password to set, and the same again if it was generated, else None."""
+    if password is None:
         generated = secrets.token_urlsafe(15)
         return generated, generated
-    return checked_password(given), None
+    return checked_password(password), None

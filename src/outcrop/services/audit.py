@@ -1,4 +1,4 @@
-"""Reading the audit trail."""
+"""Read the audit trail of an account."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,26 +12,30 @@ from outcrop.store.db import Connection
 
 
 async def read_trail(
-    db: Connection, account: Account, wanted: AuditFilter | None = None
+    db: Connection, account: Account, filter_: AuditFilter | None = None
 ) -> AsyncIterator[dict[str, Any]]:
-    """Give the account's lines, oldest first, as plain JSON values; they are read as they are asked for."""
-    async for line in audit.stream_lines(db, account.id, _checked(wanted)):
+    """Yield the account's lines that match the filter, oldest first, as JSON values."""
+    async for line in audit.stream_lines(db, account.id, _check_filter(filter_)):
         yield public_fields(line)
 
 
 async def list_trail(
     db: Connection,
     account: Account,
-    wanted: AuditFilter | None = None,
+    filter_: AuditFilter | None = None,
     *,
     limit: int,
     before: int | None = None,
 ) -> list[tuple[int, AuditLine]]:
-    """Give a page of lines with their numbers, newest first; `before` is the last number of the page before."""
-    return await audit.select_page(db, account.id, _checked(wanted), limit=limit, before=before)
+    """Return up to `limit` lines with their numbers, newest first.
+
+    `before` is the last number of the previous page.
+    """
+    return await audit.select_page(db, account.id, _check_filter(filter_), limit=limit, before=before)
 
 
 def public_fields(line: AuditLine) -> dict[str, Any]:
+    """Return an audit line as JSON values."""
     return {
         "at": line.at.isoformat(),
         "actor": line.actor,
@@ -42,10 +46,11 @@ def public_fields(line: AuditLine) -> dict[str, Any]:
     }
 
 
-def _checked(wanted: AuditFilter | None) -> AuditFilter:
-    wanted = wanted or AuditFilter()
-    if wanted.outcome is not None and wanted.outcome not in OUTCOMES:
+def _check_filter(filter_: AuditFilter | None) -> AuditFilter:
+    """Return the filter, or an empty one for None; raise BadInputError if it is invalid."""
+    filter_ = filter_ or AuditFilter()
+    if filter_.outcome is not None and filter_.outcome not in OUTCOMES:
         raise BadInputError(f"an outcome is one of {', '.join(OUTCOMES)}")
-    if any("\0" in text for text in (wanted.action, wanted.actor, wanted.target) if text is not None):
-        raise BadInputError("no line holds a NUL")
-    return wanted
+    if any("\0" in text for text in (filter_.action, filter_.actor, filter_.target) if text is not None):
+        raise BadInputError("an audit filter must not contain a NUL character")
+    return filter_

@@ -1,4 +1,7 @@
-"""A backup of everything in one file, and a database made from it, in which nothing is sent that may have been sent since."""
+"""Write a backup of the whole database to one file, and restore it.
+
+A restored database sends no event that may have been sent after the backup was made.
+"""
 
 import asyncio
 import hmac
@@ -15,22 +18,30 @@ from outcrop.store.db import Connection
 from outcrop.store.keyring import OperatorKey, WrappedKeys
 from outcrop.store.runs import scans
 
-_MAY_BE_SENT = "restored from a backup: it may have been sent since"
-_CUT_OFF = "it had not ended when the backup was made"
-Progress = Callable[[int], None]  # is told the bytes of the file so far
+_MAYBE_SENT = "restored from a backup: it may have been sent since"
+_RUN_INTERRUPTED = "it was still running when the backup was made"
+BackupProgress = Callable[[int], None]  # gets the bytes written or read so far
 
 
 @dataclass(frozen=True, slots=True)
 class BackupSummary:
+    """The schema version, size in bytes and row counts of a written backup."""
+
     schema: int
     size: int
     rows: dict[str, int]  # by table
 
 
 async def write_backup(
-    db: Connection, operator: OperatorKey, file: BinaryIO, *, version: str, now: datetime, progress: Progress
+    db: Connection,
+    operator: OperatorKey,
+    file: BinaryIO,
+    *,
+    version: str,
+    now: datetime,
+    progress: BackupProgress,
 ) -> BackupSummary:
-    """Write everything as it is at this moment; the database is only read."""
+    """Write a consistent snapshot of the database to a file. `version` is the program's, for the header."""
     async with backup_tables.read_snapshot(db) as contents:
         if (wrapped := await keyring.select_wrapped_keys(db)) is None:
             raise OperatorError("there is nothing to back up: the database has no account yet")
@@ -41,11 +52,11 @@ async def write_backup(
         for table in contents.tables:
             writer.begin_table(table.name, table.columns)
 
-            def take(piece: bytes | bytearray | memoryview) -> None:
+            def write_piece(piece: bytes | bytearray | memoryview) -> None:
                 writer.add_rows(piece)
                 progress(writer.size)
 
-            rows[table.name] = await backup_tables.copy_table_out(db, table, take)
+            rows[table.name] = await backup_tables.copy_table_out(db, table, write_piece)
             writer.end_table(rows[table.name])
     writer.finish(keys.compute_backup_mac)
     return BackupSummary(contents.schema, writer.size, rows)
@@ -53,7 +64,7 @@ async def write_backup(
 
 @dataclass(frozen=True, slots=True)
 class VerifiedBackup:
-    """What a file is, that was read to its end and found whole."""
+    """The header, keys and digest of a backup that is complete and authentic."""
 
     header: ArchiveHeader
     keyring: WrappedKeys
@@ -61,20 +72,23 @@ class VerifiedBackup:
 
 
 async def verify_backup(
-    file: BinaryIO, name: str, operator: OperatorKey, *, progress: Progress
+    file: BinaryIO, name: str, operator: OperatorKey, *, progress: BackupProgress
 ) -> VerifiedBackup:
-    """Refuse a file unless it is a whole backup, of no newer schema, and this key opens its keys."""
+    """Read a backup to its end and check it; raise if it is incomplete, altered, too new or has another key.
+
+    `name` is the file's name in error messages.
+    """
     archive = ArchiveReader(file, name)
     if archive.header.schema > schema.newest_version():
         raise BadInputError(f"{name} was written by a newer version of Outcrop: upgrade this one")
     for table in archive.tables():
         for _ in table.pieces:
             progress(archive.bytes_read)
-            await asyncio.sleep(0)  # so that it can be told to stop
+            await asyncio.sleep(0)  # lets the command be interrupted
     try:
         wrapped = WrappedKeys(**{key: bytes.fromhex(value) for key, value in archive.header.keyring.items()})
     except (TypeError, ValueError):
-        raise BadInputError(f"{name} has no keys that this version of Outcrop knows") from None
+        raise BadInputError(f"{name} has no keys that this version of Outcrop can read") from None
     keys = keyring.unwrap_backup_keys(wrapped, operator, "this backup")
     if not hmac.compare_digest(keys.compute_backup_mac(archive.digest), archive.mac):
         raise _altered(name)
@@ -83,38 +97,43 @@ async def verify_backup(
 
 @dataclass(frozen=True, slots=True)
 class RestoreSummary:
+    """The effects of a restore."""
+
     rows: dict[str, int]  # by table
-    migrated: list[str]
-    deliveries: int  # that are not sent, as they may have been
-    runs: int  # that were ended
+    migrated: list[str]  # names of the applied migrations
+    deliveries: int  # ended as unknown, because they may have been sent
+    runs: int  # ended as failed
 
 
 async def restore_backup(
     db: Connection,
     file: BinaryIO,
     name: str,
-    checked: VerifiedBackup,
+    verified: VerifiedBackup,
     *,
     by: str,
     now: datetime,
-    progress: Progress,
+    progress: BackupProgress,
 ) -> RestoreSummary:
-    """Fill an empty database from a backup that was checked, in the caller's transaction."""
+    """Fill an empty database from a verified backup and migrate it, in the caller's transaction.
+
+    Runs that were unfinished end as failed, and open deliveries as unknown.
+    """
     archive = ArchiveReader(file, name)
-    async with backup_tables.create_bare_tables(db, checked.header.schema) as tables:
-        rows = await _fill(db, archive, tables, progress)
+    async with backup_tables.create_bare_tables(db, verified.header.schema) as tables:
+        rows = await _fill_tables(db, archive, tables, progress)
         if rows is None:
             raise BadInputError(
-                f"{name} does not hold the tables of schema {checked.header.schema}: nothing is restored from it"
+                f"{name} does not have the tables of schema {verified.header.schema}: nothing was restored"
             )
-        if archive.digest != checked.digest:
+        if archive.digest != verified.digest:
             raise _altered(name)
-    await backup_tables.set_sequences(db, checked.header.sequences)
-    await keyring.upsert_wrapped_keys(db, checked.keyring)
+    await backup_tables.set_sequences(db, verified.header.sequences)
+    await keyring.upsert_wrapped_keys(db, verified.keyring)
     migrated = await schema.migrate(db)
-    deliveries = await outbox.end_open_deliveries(db, reason=_MAY_BE_SENT, now=now)
+    deliveries = await outbox.end_open_deliveries(db, reason=_MAYBE_SENT, now=now)
     runs = await _end_runs(db, now=now)
-    header = checked.header
+    header = verified.header
     detail = {
         "made_at": header.made_at.isoformat(),
         "made_by": header.made_by,
@@ -125,12 +144,18 @@ async def restore_backup(
     return RestoreSummary(rows, migrated, deliveries, runs)
 
 
-async def _fill(
-    db: Connection, archive: ArchiveReader, tables: dict[str, backup_tables.TableColumns], progress: Progress
+async def _fill_tables(
+    db: Connection,
+    archive: ArchiveReader,
+    tables: dict[str, backup_tables.TableColumns],
+    progress: BackupProgress,
 ) -> dict[str, int] | None:
-    """Fill every table, each once and with all of its columns; None where the file holds others, or not as many rows as it says."""
+    """Copy all tables from the archive; return their row counts.
 
-    def told(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    Return None if the archive has other tables or columns, or a table has another number of rows than stated.
+    """
+
+    def report_progress(pieces: Iterator[bytes]) -> Iterator[bytes]:
         for piece in pieces:
             progress(archive.bytes_read)
             yield piece
@@ -140,18 +165,20 @@ async def _fill(
         table = tables.get(stored.name)
         if table is None or stored.name in rows or stored.columns != table.columns:
             return None
-        rows[stored.name] = await backup_tables.copy_table_in(db, table, told(stored.pieces))
+        rows[stored.name] = await backup_tables.copy_table_in(db, table, report_progress(stored.pieces))
         if rows[stored.name] != stored.rows:
             return None
     return rows if rows.keys() == tables.keys() else None
 
 
 async def _end_runs(db: Connection, *, now: datetime) -> int:
-    """End the runs that had not ended: their jobs are not in the backup. Schedules start new ones."""
+    """End unfinished runs as failed, because their jobs are not in the backup; return how many."""
     ended = 0
     for account_id, scan_id in await scans.select_unfinished(db):
-        if (end := await scans.finish_run(db, account_id, scan_id, now=now, error=_CUT_OFF)) is not None:
-            detail = {"new": end.new, "seen": end.seen, "resolved": end.resolved, "error": _CUT_OFF}
+        if (
+            end := await scans.finish_run(db, account_id, scan_id, now=now, error=_RUN_INTERRUPTED)
+        ) is not None:
+            detail = {"new": end.new, "seen": end.seen, "resolved": end.resolved, "error": _RUN_INTERRUPTED}
             await audit.append(
                 db, account_id, audit.AuditLine(now, "scan", "scan.finish", str(scan_id), "failed", detail)
             )
@@ -160,4 +187,4 @@ async def _end_runs(db: Connection, *, now: datetime) -> int:
 
 
 def _altered(name: str) -> BadInputError:
-    return BadInputError(f"{name} was altered: nothing is restored from it")
+    return BadInputError(f"{name} was altered: nothing was restored")

@@ -1,7 +1,11 @@
-"""Events go out, each at most once: claimed and committed, then sent, then written how it ended.
+"""Send webhook events, each at most once.
 
-Handed the pool, since it talks to the outside between writes. At most once is the claim's doing alone: whatever dies after it, nobody
-claims the event again. Outcomes are therefore written many at a time.
+1. Claim waiting events and commit the claim (`_claim`).
+2. Send each event in a task of its own (`_deliver`).
+3. Write the outcomes, many in one transaction (`_write_results`).
+
+A claimed event is never claimed again, even if the worker dies before it is sent. This alone guarantees
+"at most once". The class gets the connection pool, because it sends requests between its transactions.
 """
 
 import asyncio
@@ -32,22 +36,22 @@ from outcrop.store.keyring import Keyring
 from outcrop.store.outbox import ClaimedEvent, DeliveryResult
 from outcrop.webhooks import USER_AGENT, sign
 
-SLOTS = 400  # deliveries under way at once
-ORPHANED_AFTER = (
-    15.0  # seconds: the wait, and time for a worker that lost its database to write what it knows
-)
-_POLL = 0.5  # seconds between two looks when nothing waits
-_PACE = 0.02  # seconds between two rounds when something does: claims and outcomes gather meanwhile
-_SWEEP_EVERY = 5.0
-_PAUSE = 2.0
-_PATIENCE = 4.0  # seconds that what is under way gets to end when the worker is told to stop
-_GRACE = 2.0  # seconds for writing how it ended
+SLOTS = 400  # concurrent deliveries of one worker
+# Seconds after which a dead worker's events count as unknown: the longest request, and time for a worker that
+# lost its database connection to write its results.
+ORPHANED_AFTER = 15.0
+_IDLE_PAUSE = 0.5  # seconds between two rounds when no event waits
+_BUSY_PAUSE = 0.02  # seconds between two rounds otherwise, so that a round handles several events
+_SWEEP_EVERY = 5.0  # seconds between two searches for events of dead workers
+_RECONNECT_PAUSE = 2.0  # seconds
+_STOP_TIMEOUT = 4.0  # seconds in which running deliveries may end when the worker is stopped
+_WRITE_TIMEOUT = 2.0  # seconds for writing their results
 
 log = structlog.get_logger()
 
 
 class PostFunction(Protocol):
-    """Sends one request, once."""
+    """A function that sends one POST request, without retries."""
 
     def __call__(
         self,
@@ -66,7 +70,7 @@ def _clock() -> datetime:
 
 
 class DeliveryWorker:
-    """One worker's deliveries."""
+    """Delivers the webhook events of all accounts. Several workers share the events through their claims."""
 
     def __init__(
         self,
@@ -82,174 +86,186 @@ class DeliveryWorker:
         self._post = post
         self._clock = clock
         self._slots = DeliverySlots(slots)
-        self._at_a_time = slots  # accounts that are looked at
-        self._under_way: set[asyncio.Task[None]] = set()
-        self._ended: list[DeliveryResult] = []  # not written yet
-        self._wake = asyncio.Event()
-        self._last = 0  # the account after which the next ones are looked for
-        self._swept = -_SWEEP_EVERY
+        self._accounts_per_round = slots
+        self._running: set[asyncio.Task[None]] = set()
+        self._results: list[DeliveryResult] = []  # not written yet
+        self._wake = asyncio.Event()  # set when a delivery has ended
+        self._last_account = 0  # the next round begins with the account after this one
+        self._swept_at = -_SWEEP_EVERY
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Deliver until told to stop; a database that is away is waited for."""
+        """Deliver events until `stop` is set; while the database is unavailable, wait for it."""
         waking = asyncio.create_task(self._wake_at(stop))
         while not stop.is_set():
             try:
-                await self._serve(stop)
+                await self._deliver_rounds(stop)
             except UNAVAILABLE as error:
                 log.warning("database_unavailable", error=type(error).__name__)
-            except Exception as error:  # what is under way goes on
+            except Exception as error:  # running deliveries go on
                 log.exception("delivery_failed", error=type(error).__name__)
             with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), _PAUSE)
+                await asyncio.wait_for(stop.wait(), _RECONNECT_PAUSE)
         await waking
         await self._finish()
 
     async def _wake_at(self, stop: asyncio.Event) -> None:
+        """End the pause between two rounds when `stop` is set."""
         await stop.wait()
         self._wake.set()
 
-    async def _serve(self, stop: asyncio.Event) -> None:
-        """Claim, send and write in rounds, on one connection. Its lock and its claims live and die together.
+    async def _deliver_rounds(self, stop: asyncio.Event) -> None:
+        """Claim, send and write results in rounds, on one connection, until `stop` is set.
 
-        Another connection is another claimer: what a commit may have claimed as the connection broke is nobody's then.
+        An advisory lock on the connection shows that this claimer is alive. A new connection gets a new
+        claimer number: events that the broken connection may have claimed are not sent by anybody.
         """
         claimer = randbits(63)
         async with self._pool.connection() as db:
             await outbox.lock_claimer(db, claimer)
             try:
                 while not stop.is_set():
-                    await self._write(db)
+                    await self._write_results(db)
                     await self._sweep(db, claimer)
-                    claimed = await self._claim(db, claimer)
-                    for one in claimed:
-                        self._send(one)
-                    await self._pause(_PACE if claimed else _POLL)
+                    events = await self._claim(db, claimer)
+                    for event in events:
+                        self._send(event)
+                    await self._pause(_BUSY_PAUSE if events else _IDLE_PAUSE)
             finally:
                 if not db.closed:
                     await outbox.unlock_claimer(db, claimer)
 
     async def _pause(self, seconds: float) -> None:
-        """Wait for what ends, at most so long; then a moment more, for others that end with it."""
-        if seconds > _PACE:
+        """Wait until a delivery ends, at most `seconds`, then a moment longer for others that end with it."""
+        if seconds > _BUSY_PAUSE:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), seconds)
-        if self._under_way or self._ended:
-            await asyncio.sleep(_PACE)
+        if self._running or self._results:
+            await asyncio.sleep(_BUSY_PAUSE)
         self._wake.clear()
 
     async def _claim(self, db: Connection, claimer: int) -> list[ClaimedEvent]:
-        """Claim what can be sent at once. What has nowhere to go ends here."""
+        """Claim events for the free slots; return those to send. Events without a webhook end as dropped."""
         if not self._slots.free:
             return []
-        waiting = await outbox.select_waiting_accounts(db, after=self._last, limit=self._at_a_time)
-        self._last = waiting[-1] if len(waiting) == self._at_a_time else 0
-        if not (rooms := self._slots.share_free_slots(waiting)):
+        accounts = await outbox.select_waiting_accounts(
+            db, after=self._last_account, limit=self._accounts_per_round
+        )
+        self._last_account = accounts[-1] if len(accounts) == self._accounts_per_round else 0
+        if not (slots_by_account := self._slots.share_free_slots(accounts)):
             return []
         async with db.transaction():
-            claimed = await outbox.claim_events(db, claimer, rooms, WEBHOOK_PLANS)
-            dropped = [ended for one in claimed if (ended := _dropped(one))]
+            events = await outbox.claim_events(db, claimer, slots_by_account, WEBHOOK_PLANS)
+            dropped = [result for event in events if (result := _drop_without_webhook(event))]
             if dropped:
                 await outbox.save_results(db, dropped, now=self._clock())
-        gone = {ended.id for ended in dropped}
         if dropped:
             self._wake.set()
-        return [one for one in claimed if one.id not in gone]
+        dropped_ids = {result.id for result in dropped}
+        return [event for event in events if event.id not in dropped_ids]
 
-    def _send(self, claimed: ClaimedEvent) -> None:
-        self._slots.take(claimed.account_id)
-        task = asyncio.create_task(self._deliver(claimed))
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+    def _send(self, event: ClaimedEvent) -> None:
+        """Start the delivery of an event in a task."""
+        self._slots.take(event.account_id)
+        task = asyncio.create_task(self._deliver(event))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
 
-    async def _deliver(self, claimed: ClaimedEvent) -> None:
-        began = time.monotonic()
-        status, reason, answer, outcome = None, None, b"", DeliveryOutcome.FAILED
+    async def _deliver(self, event: ClaimedEvent) -> None:
+        """Send an event once, keep its result for `_write_results`, and free its slot. Never raises."""
+        started = time.monotonic()
+        status, reason, body, outcome = None, None, b"", DeliveryOutcome.FAILED
         try:
-            url, headers, body = self._request(claimed)
-            reply = await self._post(
-                url, headers, body, seconds=WAIT, max_bytes=MAX_RESPONSE_BYTES, max_body=MAX_LOGGED_BODY_BYTES
+            url, headers, payload = self._build_request(event)
+            response = await self._post(
+                url,
+                headers,
+                payload,
+                seconds=WAIT,
+                max_bytes=MAX_RESPONSE_BYTES,
+                max_body=MAX_LOGGED_BODY_BYTES,
             )
-            status, answer = reply.status, reply.body
+            status, body = response.status, response.body
             outcome = DeliveryOutcome.OK if is_success(status) else DeliveryOutcome.FAILED
         except PostError as error:
-            status, reason, answer = error.status, error.reason, error.body
+            status, reason, body = error.status, error.reason, error.body
         except asyncio.CancelledError:
-            outcome, reason = DeliveryOutcome.UNKNOWN, "the worker was stopped before there was an answer"
-        except Exception as error:  # noqa: BLE001 - its text could hold the secret
-            log.error("delivery_failed", delivery=str(claimed.id), error=type(error).__name__)  # noqa: TRY400
+            outcome, reason = DeliveryOutcome.UNKNOWN, "the worker was stopped before a response arrived"
+        except Exception as error:  # noqa: BLE001 - the exception's text may contain the webhook's secret
+            log.error("delivery_failed", delivery=str(event.id), error=type(error).__name__)  # noqa: TRY400
             outcome, reason = DeliveryOutcome.UNKNOWN, f"sending failed ({type(error).__name__})"
-        took = time.monotonic() - began
-        self._ended.append(
-            DeliveryResult(claimed.id, outcome, status, reason, round(took * 1000), answer or None)
+        seconds = time.monotonic() - started
+        self._results.append(
+            DeliveryResult(event.id, outcome, status, reason, round(seconds * 1000), body or None)
         )
-        self._slots.release(claimed.account_id, took)
+        self._slots.release(event.account_id, seconds)
         self._wake.set()
 
-    def _request(self, claimed: ClaimedEvent) -> tuple[str, dict[str, str], bytes]:
-        """Give what is sent: serialised once, and those bytes signed."""
-        assert claimed.url is not None and claimed.secret_box is not None and claimed.webhook_id is not None  # noqa: S101, PT018
-        secret = reveal(
-            self._keys.open(claimed.secret_box, claimed.account_id, claimed.webhook_id, mask_all=True)
-        )
+    def _build_request(self, event: ClaimedEvent) -> tuple[str, dict[str, str], bytes]:
+        """Return URL, headers and body of the request; the signature is over exactly these body bytes."""
+        assert event.url is not None and event.secret_box is not None and event.webhook_id is not None  # noqa: S101, PT018
+        secret = reveal(self._keys.open(event.secret_box, event.account_id, event.webhook_id, mask_all=True))
         now = self._clock()
         envelope = {
-            "event": claimed.event,
+            "event": event.event,
             "delivered_at": now,
-            "client_slug": claimed.slug,
-            "finding": orjson.Fragment(claimed.finding),
+            "client_slug": event.slug,
+            "finding": orjson.Fragment(event.finding),
         }
         body = orjson.dumps(envelope)
-        headers = {"Content-Type": "application/json", "User-Agent": USER_AGENT}
-        return (
-            claimed.url,
-            headers | sign(body, secret, id_=str(claimed.id), timestamp=int(now.timestamp())),
-            body,
-        )
+        signature = sign(body, secret, id_=str(event.id), timestamp=int(now.timestamp()))
+        headers = {"Content-Type": "application/json", "User-Agent": USER_AGENT} | signature
+        return event.url, headers, body
 
-    async def _write(self, db: Connection) -> None:
-        """Write how deliveries ended, all that have, with their audit lines, in one transaction."""
-        if not (ended := self._ended[:]):
+    async def _write_results(self, db: Connection) -> None:
+        """Write the results of all ended deliveries, with their audit lines, in one transaction."""
+        if not (results := self._results[:]):
             return
-        await outbox.save_results(db, ended, now=self._clock())
-        del self._ended[: len(ended)]
+        await outbox.save_results(db, results, now=self._clock())
+        del self._results[: len(results)]
 
     async def _sweep(self, db: Connection, claimer: int) -> None:
-        """End what other claimers have left open when they died."""
-        if time.monotonic() - self._swept < _SWEEP_EVERY:
+        """Every few seconds, end the events that dead workers had claimed."""
+        if time.monotonic() - self._swept_at < _SWEEP_EVERY:
             return
-        self._swept = time.monotonic()
+        self._swept_at = time.monotonic()
         async with db.transaction():
-            await give_up_orphans(db, own=claimer, now=self._clock())
+            await end_orphaned_deliveries(db, own=claimer, now=self._clock())
 
     async def _finish(self) -> None:
-        """Let what is under way end, for a while, and write it; what is cut off is unknown."""
-        if self._under_way:
-            await asyncio.wait(self._under_way, timeout=_PATIENCE)
-        for task in list(self._under_way):
+        """Wait a few seconds for running deliveries, cancel the rest, and write all results."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=_STOP_TIMEOUT)
+        for task in list(self._running):
             task.cancel()
-        await asyncio.gather(*self._under_way, return_exceptions=True)
+        await asyncio.gather(*self._running, return_exceptions=True)
         try:
-            async with asyncio.timeout(_GRACE), self._pool.connection() as db:
-                await self._write(db)
-        except (TimeoutError, *UNAVAILABLE) as error:  # another worker will call them unknown
+            async with asyncio.timeout(_WRITE_TIMEOUT), self._pool.connection() as db:
+                await self._write_results(db)
+        except (TimeoutError, *UNAVAILABLE) as error:  # another worker will write them as unknown
             log.warning("database_unavailable", error=type(error).__name__)
 
 
-async def give_up_orphans(db: Connection, *, own: int, now: datetime, after: float = ORPHANED_AFTER) -> int:
-    """Write "unknown" for what a worker that died had claimed and nobody will send again; give how many."""
-    given_up = await outbox.end_abandoned_deliveries(
-        db, own=own, after=after, reason="the worker died before there was an answer", now=now
+async def end_orphaned_deliveries(
+    db: Connection, *, own: int, now: datetime, after: float = ORPHANED_AFTER
+) -> int:
+    """Write the outcome "unknown" for events that dead workers had claimed; return how many.
+
+    `own` is the caller's claimer number. Only events claimed more than `after` seconds ago are ended.
+    """
+    ended = await outbox.end_abandoned_deliveries(
+        db, own=own, after=after, reason="the worker died before a response arrived", now=now
     )
-    if given_up:
-        log.warning("deliveries_unknown", count=given_up)
-    return given_up
+    if ended:
+        log.warning("deliveries_unknown", count=ended)
+    return ended
 
 
-def _dropped(claimed: ClaimedEvent) -> DeliveryResult | None:
-    if claimed.url is None:
-        return DeliveryResult(claimed.id, DeliveryOutcome.DROPPED, reason="the account has no webhook")
-    if claimed.plan not in WEBHOOK_PLANS:
+def _drop_without_webhook(event: ClaimedEvent) -> DeliveryResult | None:
+    """Return the outcome "dropped" if the account has no webhook or its plan includes none, else None."""
+    if event.url is None:
+        return DeliveryResult(event.id, DeliveryOutcome.DROPPED, reason="the account has no webhook")
+    if event.plan not in WEBHOOK_PLANS:
         return DeliveryResult(
-            claimed.id, DeliveryOutcome.DROPPED, reason=f"the plan {claimed.plan} has no webhook"
+            event.id, DeliveryOutcome.DROPPED, reason=f"the plan {event.plan} has no webhook"
         )
     return None

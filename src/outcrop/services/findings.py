@@ -1,4 +1,4 @@
-"""Reading and triaging findings."""
+"""Read and triage findings."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -24,6 +24,7 @@ async def list_findings(db: Connection, account_id: int, query: FindingQuery) ->
 
 
 async def get_finding(db: Connection, account_id: int, finding_id: UUID) -> Finding:
+    """Return a finding; raise NotFoundError if the account has none of this id."""
     if (finding := await table.select(db, account_id, finding_id)) is None:
         raise NotFoundError("no such finding")
     return finding
@@ -32,10 +33,11 @@ async def get_finding(db: Connection, account_id: int, finding_id: UUID) -> Find
 async def explain_finding(
     db: Connection, account_id: int, finding_id: UUID
 ) -> tuple[Finding, list[ScoreReason]]:
-    """Give a finding with the reasons of its score."""
-    if (found := await table.select_with_score(db, account_id, finding_id)) is None:
+    """Return a finding with the reasons for its score."""
+    if (scored := await table.select_with_score(db, account_id, finding_id)) is None:
         raise NotFoundError("no such finding")
-    return found[0], explain_stored_score(found[1], found[0])
+    finding, score_detail = scored
+    return finding, explain_stored_score(score_detail, finding)
 
 
 async def close_finding(
@@ -49,8 +51,8 @@ async def close_finding(
     by: str,
     now: datetime,
 ) -> Finding:
-    """Resolve, restrict or mark as false positive: the change, its audit line and its event in one transaction."""
-    return await _moved(
+    """Resolve a finding, restrict it or mark it as a false positive; write its audit line and its event."""
+    return await _triage_one(
         db, keys, account_id, finding_id, TriageAction(action.value), note=note, by=by, now=now
     )
 
@@ -65,22 +67,26 @@ async def reopen_finding(
     by: str,
     now: datetime,
 ) -> Finding:
-    """Let a closed finding be active again; it sends nothing. The note stands in the history."""
-    return await _moved(db, keys, account_id, finding_id, TriageAction.REOPEN, note=note, by=by, now=now)
+    """Make a closed finding active again, without an event. The note goes to the audit trail."""
+    return await _triage_one(db, keys, account_id, finding_id, TriageAction.REOPEN, note=note, by=by, now=now)
 
 
 async def suppress_finding(
     db: Connection, account_id: int, finding_id: UUID, *, by: str, now: datetime
 ) -> Finding:
     """Hide a finding from the active view; its status stays."""
-    return await _moved(db, None, account_id, finding_id, TriageAction.SUPPRESS, note=None, by=by, now=now)
+    return await _triage_one(
+        db, None, account_id, finding_id, TriageAction.SUPPRESS, note=None, by=by, now=now
+    )
 
 
 async def unsuppress_finding(
     db: Connection, account_id: int, finding_id: UUID, *, by: str, now: datetime
 ) -> Finding:
     """Show a finding in the active view again."""
-    return await _moved(db, None, account_id, finding_id, TriageAction.UNSUPPRESS, note=None, by=by, now=now)
+    return await _triage_one(
+        db, None, account_id, finding_id, TriageAction.UNSUPPRESS, note=None, by=by, now=now
+    )
 
 
 async def triage(
@@ -88,21 +94,24 @@ async def triage(
     keys: Keyring,
     account_id: int,
     ids: Sequence[UUID],
-    move: TriageAction,
+    action: TriageAction,
     *,
     note: MaskedText | None,
     by: str,
     now: datetime,
 ) -> list[tuple[UUID, TriageResult]]:
-    """Do the same to several, or to one with a note, in the caller's transaction; one that is refused does not undo the others.
+    """Apply the same action to several findings; return the result for each id, in the order of the ids.
 
-    The outcomes come in the order of the ids, each id once. One that another transaction holds for long undoes them all.
+    A finding that refuses the action does not affect the others. If another transaction keeps one of them
+    locked for too long, an error is raised and nothing changes.
     """
     outcomes: dict[UUID, TriageResult] = {}
     async with limit_lock_wait(db):
-        for finding_id in sorted(set(ids)):  # one order for everybody who locks several
+        for finding_id in sorted(
+            set(ids)
+        ):  # always in the same order, so that two transactions cannot deadlock
             try:
-                _, changed = await _move(db, keys, account_id, finding_id, move, note=note, by=by, now=now)
+                _, changed = await _apply(db, keys, account_id, finding_id, action, note=note, by=by, now=now)
             except NotFoundError:
                 outcomes[finding_id] = TriageResult.MISSING
             except TransitionError:  # raised before anything is written
@@ -112,71 +121,79 @@ async def triage(
     return [(finding_id, outcomes[finding_id]) for finding_id in dict.fromkeys(ids)]
 
 
-async def _moved(
+async def _triage_one(
     db: Connection,
     keys: Keyring | None,
     account_id: int,
     finding_id: UUID,
-    move: TriageAction,
+    action: TriageAction,
     *,
     note: MaskedText | None,
     by: str,
     now: datetime,
 ) -> Finding:
+    """Apply an action to one finding and return the finding; raise if it stays locked for too long."""
     async with limit_lock_wait(db):
-        return (await _move(db, keys, account_id, finding_id, move, note=note, by=by, now=now))[0]
+        finding, _ = await _apply(db, keys, account_id, finding_id, action, note=note, by=by, now=now)
+    return finding
 
 
-async def _move(
+async def _apply(
     db: Connection,
     keys: Keyring | None,
     account_id: int,
     finding_id: UUID,
-    move: TriageAction,
+    action: TriageAction,
     *,
     note: MaskedText | None,
     by: str,
     now: datetime,
 ) -> tuple[Finding, bool]:
-    """Write a move, its audit line and its event; give the finding after it, and whether anything changed."""
+    """Apply an action to a finding and write its audit line and event.
+
+    Return the finding afterwards, and whether it has changed. The credential is masked in the note.
+    """
     if (locked := await table.lock_with_secret(db, account_id, finding_id)) is None:
         raise NotFoundError("no such finding")
     finding, box = locked
     if note is not None and box is not None and keys is not None:
         secret = keys.open(box, account_id, finding_id, mask_all=is_password(finding.pattern_secret_type))
         note = cut_note(secret.masked_within(note))
-    after = apply_triage(finding, move, note=note, by=by, now=now)
+    after = apply_triage(finding, action, note=note, by=by, now=now)
     if after is None:
         return finding, False
     await table.update_triage(db, account_id, after)
     status = {} if after.status is finding.status else {"from": finding.status, "to": after.status}
     detail = status | ({} if note is None else {"note": note})
     await audit.append(
-        db, account_id, audit.AuditLine(now, by, f"finding.{move}", str(finding_id), detail=detail)
+        db, account_id, audit.AuditLine(now, by, f"finding.{action}", str(finding_id), detail=detail)
     )
-    if (action := move.closing) is not None and (event := event_of(action, after)) is not None:
+    if (closing := action.closing) is not None and (event := event_of(closing, after)) is not None:
         await outbox.append(db, account_id, event, event_id=uuid4(), now=now)
     return after, True
 
 
 async def list_history(db: Connection, account_id: int, finding_id: UUID) -> list[audit.AuditLine]:
-    """Give what the audit trail tells of a finding, newest first."""
+    """Return the audit lines about a finding, newest first."""
     return await audit.select_for_target(db, account_id, str(finding_id))
 
 
 async def get_excerpt(db: Connection, keys: Keyring, account_id: int, finding_id: UUID) -> Excerpt | None:
-    """Give the lines around a finding's credential, masked; None where none are kept, or only of where it stood before."""
-    if (kept := await table.select_excerpt(db, account_id, finding_id)) is None:
+    """Return the masked lines around a finding's credential.
+
+    Return None if no excerpt is stored, or the stored one belongs to a line where the credential was before.
+    """
+    if (stored := await table.select_excerpt(db, account_id, finding_id)) is None:
         return None
-    line, box = kept
-    found = keys.open_excerpt(box, account_id, finding_id)
-    return found if found.line == line else None
+    line, box = stored
+    excerpt = keys.open_excerpt(box, account_id, finding_id)
+    return excerpt if excerpt.line == line else None
 
 
 async def get_advice(
     db: Connection, account_id: int, finding: Finding, own_rules: Sequence[Path] = ()
 ) -> Advice:
-    """Give what to do about a finding now; `own_rules` are those that the operator has added."""
+    """Return the remediation advice for a finding; `own_rules` are the operator's rule files."""
     rule = await table.select_rule(db, account_id, finding.id)
     return find_advice(rule, finding.pattern_secret_type, own_rules)
 
@@ -184,5 +201,5 @@ async def get_advice(
 async def list_other_places(
     db: Connection, account_id: int, finding_id: UUID, limit: int = 20
 ) -> list[Finding]:
-    """Give where else the same credential stands, highest score first."""
+    """Return the other findings of the same credential, highest score first."""
     return await table.select_same_credential(db, account_id, finding_id, limit)

@@ -1,4 +1,4 @@
-"""API keys: made, listed, revoked."""
+"""Create, list and revoke API keys."""
 
 import secrets
 from dataclasses import dataclass, field
@@ -12,11 +12,13 @@ from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.people import keys
 
-NAME_LENGTH = 100
+MAX_NAME_LENGTH = 100
 
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
+    """A new API key with its token."""
+
     key: ApiKey
     token: str = field(repr=False)  # shown once, stored nowhere
 
@@ -31,9 +33,9 @@ async def create_key(
     member: str | None,
     now: datetime,
 ) -> NewKey:
-    """Make a key; `member` is who it acts for, None for the account itself."""
-    if not name.strip() or len(name) > NAME_LENGTH or not name.isprintable():
-        raise BadInputError(f"a key's name has 1 to {NAME_LENGTH} printable characters")
+    """Create an API key for a member, or for the account itself if `member` is None."""
+    if not name.strip() or len(name) > MAX_NAME_LENGTH or not name.isprintable():
+        raise BadInputError(f"a key's name has 1 to {MAX_NAME_LENGTH} printable characters")
     if expires_at is not None and expires_at <= now:
         raise BadInputError("the key would have expired already")
     token = new_token(secrets.token_bytes(32))
@@ -53,9 +55,9 @@ async def list_keys(db: Connection, account: Account) -> list[ApiKey]:
 
 
 async def revoke_key(db: Connection, key_id: str, *, by: str, now: datetime) -> UUID:
-    """Revoke a key for good; a second time changes nothing."""
+    """Revoke a key permanently and return its id; revoking it again changes nothing."""
     if (id_ := parse_id(key_id)) is None:
-        raise BadInputError(f"{key_id!r} is no key id; `outcrop key list` shows them")
+        raise BadInputError(f"{key_id!r} is not a key id; `outcrop key list` shows them")
     if (found := await keys.revoke(db, id_, now=now)) is None:
         raise NotFoundError(f"there is no key {key_id}")
     account_id, name, done = found

@@ -1,4 +1,4 @@
-"""What needs attention now, and how an account's findings stand: the figures of the portal's first page."""
+"""Compute the figures of the portal's first page: counts of findings, the most urgent ones, recent runs."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable
@@ -15,26 +15,31 @@ from outcrop.store.findings.counts import DayCount
 from outcrop.store.runs import scans
 
 K = TypeVar("K", bound=Hashable)
-DAYS = 30
-TYPES = 10
-URGENT = 8
-SCANS = 5
+DAYS = 30  # in the chart of new findings
+TYPES = 10  # most frequent types that are listed
+URGENT = 8  # findings that are listed
+SCANS = 5  # runs that are listed
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Every member of each enumeration is in its dictionary, with 0 where there is none. The active view leaves out what is suppressed."""
+    """The figures of an account. A dictionary has all members of its enumeration, with 0 if there are none.
+
+    The active view is the active findings without the suppressed ones.
+    """
 
     total: int
     suppressed: int
-    by_status: dict[Status, int]  # of what is not suppressed
-    by_validation: dict[Validation, int]  # of the active view, as are the following
+    by_status: dict[Status, int]  # without suppressed findings
+    by_validation: dict[Validation, int]  # in the active view, like the following
     by_source: dict[SourceType, int]
-    by_type: tuple[tuple[str, int], ...]  # the most frequent, most first
-    other_types: int  # how many more types there are
-    of_other_types: int  # and findings of them
-    days: tuple[DayCount, ...]  # first seen on each of the last 30 UTC days, of whatever status, oldest first
-    urgent: tuple[Finding, ...]  # active: valid ones first, highest score first
+    by_type: tuple[tuple[str, int], ...]  # the TYPES most frequent, most frequent first
+    other_types: int  # number of further types
+    of_other_types: int  # number of findings of these types
+    days: tuple[
+        DayCount, ...
+    ]  # findings first seen on each of the last 30 UTC days, of any status, oldest first
+    urgent: tuple[Finding, ...]  # active findings, valid ones first, then by score
     scans: tuple[ScanRun, ...]  # newest first
 
     @property
@@ -43,11 +48,11 @@ class Overview:
 
 
 async def get_overview(db: Connection, account_id: int, *, now: datetime) -> Overview:
-    """Read it all: the figures of one moment, then the findings and the runs. Not to be called within a transaction, as no list is."""
-    found = await counts.select_counts(db, account_id, now=now, days=DAYS)
-    shown = [cell for cell in found.facets if not cell.suppressed]
+    """Return the figures of an account. Not for use in a transaction: `select_page` starts its own."""
+    counted = await counts.select_counts(db, account_id, now=now, days=DAYS)
+    shown = [cell for cell in counted.facets if not cell.suppressed]
     active = [cell for cell in shown if cell.status is Status.ACTIVE]
-    total = sum(cell.n for cell in found.facets)
+    total = sum(cell.n for cell in counted.facets)
     runs = await scans.select_page(db, account_id, type_=None, page=1, per_page=SCANS)
     return Overview(
         total=total,
@@ -55,29 +60,31 @@ async def get_overview(db: Connection, account_id: int, *, now: datetime) -> Ove
         by_status=_tally(Status, ((cell.status, cell.n) for cell in shown)),
         by_validation=_tally(Validation, ((cell.validation, cell.n) for cell in active)),
         by_source=_tally(SourceType, ((cell.source_type, cell.n) for cell in active)),
-        by_type=tuple(found.types[:TYPES]),
-        other_types=len(found.types[TYPES:]),
-        of_other_types=sum(n for _, n in found.types[TYPES:]),
-        days=tuple(found.days),
-        urgent=tuple(await _urgent(db, account_id)),
+        by_type=tuple(counted.types[:TYPES]),
+        other_types=len(counted.types[TYPES:]),
+        of_other_types=sum(n for _, n in counted.types[TYPES:]),
+        days=tuple(counted.days),
+        urgent=tuple(await _list_urgent(db, account_id)),
         scans=tuple(runs.items),
     )
 
 
-async def _urgent(db: Connection, account_id: int) -> list[Finding]:
+async def _list_urgent(db: Connection, account_id: int) -> list[Finding]:
+    """Return the URGENT most urgent active findings: valid ones first, then by score."""
     valid = await listing.select_page(
         db, account_id, FindingQuery(status=Status.ACTIVE, validation=Validation.VALID, per_page=URGENT)
     )
     if len(valid.items) == URGENT:
         return valid.items
-    # Fewer are valid than fit: whatever of these stands among the first of all is passed over, and enough of the others are left.
+    # Fewer than URGENT are valid, so the first URGENT of all hold enough others to fill the list.
     first = await listing.select_page(db, account_id, FindingQuery(status=Status.ACTIVE, per_page=URGENT))
     others = [finding for finding in first.items if finding.validation_status is not Validation.VALID]
     return (valid.items + others)[:URGENT]
 
 
-def _tally(every: Iterable[K], counted: Iterable[tuple[K, int]]) -> dict[K, int]:
+def _tally(members: Iterable[K], counted: Iterable[tuple[K, int]]) -> dict[K, int]:
+    """Add up the numbers of each key; every one of `members` is in the result, if need be with 0."""
     sums: Counter[K] = Counter()
     for key, n in counted:
         sums[key] += n
-    return {key: sums[key] for key in every}
+    return {key: sums[key] for key in members}

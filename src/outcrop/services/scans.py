@@ -1,4 +1,4 @@
-"""Reading scan runs."""
+"""Read scan runs."""
 
 from outcrop.domain.errors import NotFoundError
 from outcrop.domain.ids import parse_id
@@ -15,7 +15,7 @@ async def list_scans(
 
 
 async def get_scan(db: Connection, account_id: int, scan_id: str) -> ScanRun:
-    """Any text may be asked for; what is no id names no run."""
+    """Return a scan run; raise NotFoundError if there is none, or `scan_id` is not a UUID."""
     id_ = parse_id(scan_id)
     run = None if id_ is None else await scans.select(db, account_id, id_)
     if run is None:

@@ -1,6 +1,7 @@
-"""Signing in to the portal and out again, and who a session belongs to.
+"""Sign members in to the portal and out again, and find the member of a session.
 
-`sign_in` is handed the pool and opens short transactions itself: a password takes long to compare, and no connection waits for it.
+`sign_in` gets the connection pool and opens short transactions itself: comparing a password takes long, and
+no connection is held meanwhile.
 """
 
 import hashlib
@@ -33,25 +34,28 @@ __all__ = [
     "sign_out_everywhere",
 ]
 
-AGENT_LENGTH = 300
+MAX_AGENT_LENGTH = 300
+_MAX_ADDRESS_LENGTH = 64
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 256 bits
-_BUSY = 5  # seconds to wait where too many passwords are being looked at
+_RETRY_IF_BUSY = 5  # seconds to wait if too many passwords are being compared
 
 
 @dataclass(frozen=True, slots=True)
-class _Try:
-    """One try to sign in, counted as `attempt`."""
+class _SignInRequest:
+    """A request to sign in, counted under `attempt_id`."""
 
-    attempt: int
+    attempt_id: int
     code: str = field(repr=False)
     address: str
     agent: str
     replaces: str | None = field(repr=False)
     now: datetime
 
-    def line(self, who: MemberCredentials, outcome: str, **detail: object) -> audit.AuditLine:
-        told = {"address": self.address, "agent": self.agent} | detail
-        return audit.AuditLine(self.now, who.member.email, "session.sign_in", who.member.email, outcome, told)
+    def audit_line(self, member: MemberCredentials, outcome: str, **detail: object) -> audit.AuditLine:
+        """Return the audit line of this attempt of a member."""
+        email = member.member.email
+        all_detail = {"address": self.address, "agent": self.agent} | detail
+        return audit.AuditLine(self.now, email, "session.sign_in", email, outcome, all_detail)
 
 
 async def sign_in(
@@ -66,104 +70,125 @@ async def sign_in(
     now: datetime,
     replaces: str | None = None,
 ) -> str:
-    """Make a session and give its token; `replaces` is the token that the browser came with, which ends.
+    """Start a session and return its token; `replaces` is the browser's old token, whose session ends.
 
-    Raise SignInError, the same and after the same work whether the e-mail address is known or not.
+    Raise SignInError if e-mail address, password or code is wrong. Whether the address exists changes neither
+    the error nor the time it takes.
     """
-    email = _text(email.strip(), EMAIL_LENGTH)
+    email = _clean_text(email.strip(), EMAIL_LENGTH)
     async with pool.connection() as db, db.transaction():
-        begun = await sign_in_attempts.begin_attempt(db, email, _network(address), now=now)
-        known = None if begun.id is None else await accounts.select_credentials(db, email)
-    if begun.id is None:
-        raise SignInLimitedError(begun.retry_after)
-    this = _Try(begun.id, code or "", _text(address, 64), _text(agent, AGENT_LENGTH), replaces, now)
+        attempt = await sign_in_attempts.begin_attempt(db, email, _network(address), now=now)
+        compared = None if attempt.id is None else await accounts.select_credentials(db, email)
+    if attempt.id is None:
+        raise SignInLimitedError(attempt.retry_after)
+    request = _SignInRequest(
+        attempt.id,
+        code or "",
+        _clean_text(address, _MAX_ADDRESS_LENGTH),
+        _clean_text(agent, MAX_AGENT_LENGTH),
+        replaces,
+        now,
+    )
     while True:
-        right, renewed = await _compare(pool, this, known, password)
+        is_right, new_hash = await _compare_password(pool, request, compared, password)
         async with pool.connection() as db, db.transaction():
-            there = (
-                None
-                if known is None
-                else await accounts.lock_credentials(db, known.member.account, known.member.id)
-            )
-            if right and there and known and there.password_hash != known.password_hash:
-                known = there  # the password was changed meanwhile: the new one decides
-                continue
-            outcome = await _decide(db, keys, this, there, right=right)
-            if renewed is not None and there is not None:
-                await accounts.update_password(db, there.account_id, there.member.id, renewed)
-        if isinstance(outcome, SignInError):
-            raise outcome
-        return outcome
+            current = None
+            if compared is not None:
+                current = await accounts.lock_credentials(db, compared.member.account, compared.member.id)
+                if is_right and current and current.password_hash != compared.password_hash:
+                    compared = current  # the password was changed meanwhile, so compare with the new one
+                    continue
+            result = await _decide(db, keys, request, current, is_right=is_right)
+            if new_hash is not None and current is not None:
+                await accounts.update_password(db, current.account_id, current.member.id, new_hash)
+        if isinstance(result, SignInError):
+            raise result
+        return result
 
 
-async def _compare(
-    pool: Pool, this: _Try, known: MemberCredentials | None, password: str
+async def _compare_password(
+    pool: Pool, request: _SignInRequest, credentials: MemberCredentials | None, password: str
 ) -> tuple[bool, str | None]:
-    """Tell whether the password is right, and give its hash anew where the kept one is outdated."""
-    password = password[: PASSWORD_LENGTHS.stop]  # one more than the longest that can be right
+    """Return whether the password is right, and its new hash if the stored one uses outdated parameters."""
+    password = password[: PASSWORD_LENGTHS.stop]  # one character more than the longest valid password
+    password_hash = None if credentials is None else credentials.password_hash
     try:
-        right = await passwords.verify_password(None if known is None else known.password_hash, password)
-        outdated = right and known is not None and passwords.is_outdated(known.password_hash)
-        return right, await passwords.hash_password(password) if outdated else None
+        is_right = await passwords.verify_password(password_hash, password)
+        is_outdated = is_right and password_hash is not None and passwords.is_outdated(password_hash)
+        return is_right, await passwords.hash_password(password) if is_outdated else None
     except passwords.PasswordQueueFullError:
         async with pool.connection() as db:
-            await sign_in_attempts.delete_attempt(db, this.attempt)
-        raise SignInLimitedError(_BUSY) from None
+            await sign_in_attempts.delete_attempt(db, request.attempt_id)
+        raise SignInLimitedError(_RETRY_IF_BUSY) from None
 
 
 async def _decide(
-    db: Connection, keys: Keyring, this: _Try, there: MemberCredentials | None, *, right: bool
+    db: Connection,
+    keys: Keyring,
+    request: _SignInRequest,
+    credentials: MemberCredentials | None,
+    *,
+    is_right: bool,
 ) -> str | SignInError:
-    """Open the session, or give why not: what was counted and recorded has to stay, so nothing is raised here."""
-    if there is None or not right:
-        return await _fail(db, this, there, "password")
-    with_code: dict[str, object] = {}
-    factor = await second_factors.lock(db, there.account_id, there.member.id)
+    """Start the session and return its token, or return the error.
+
+    The error is not raised here, because the counted attempt and the audit line must be committed.
+    """
+    if credentials is None or not is_right:
+        return await _fail(db, request, credentials, "password")
+    account_id, member_id = credentials.account_id, credentials.member.id
+    detail: dict[str, object] = {}
+    factor = await second_factors.lock(db, account_id, member_id)
     if factor is not None and factor.confirmed:
-        if not this.code.strip():
-            await sign_in_attempts.delete_attempt(db, this.attempt)
+        if not request.code.strip():
+            await sign_in_attempts.delete_attempt(db, request.attempt_id)
             return CodeNeededError()
-        secret = reveal(keys.open(factor.box, there.account_id, there.member.id, mask_all=True))
-        step = totp.used_step(secret, this.code, after=factor.last_step, now=this.now)
+        secret = reveal(keys.open(factor.box, account_id, member_id, mask_all=True))
+        step = totp.used_step(secret, request.code, after=factor.last_step, now=request.now)
         if step is not None:
-            await second_factors.update_last_step(db, there.account_id, there.member.id, step)
-        elif await second_factors.use_recovery_code(db, there.member.id, totp.recovery_digest(this.code)):
-            with_code = {
-                "recovery_codes_left": await second_factors.count_recovery_codes(
-                    db, there.account_id, there.member.id
-                )
-            }
+            await second_factors.update_last_step(db, account_id, member_id, step)
+        elif await second_factors.use_recovery_code(db, member_id, totp.recovery_digest(request.code)):
+            codes_left = await second_factors.count_recovery_codes(db, account_id, member_id)
+            detail["recovery_codes_left"] = codes_left
         else:
-            return await _fail(db, this, there, "code")
-    return await _open(db, this, there, with_code)
+            return await _fail(db, request, credentials, "code")
+    return await _start_session(db, request, credentials, detail)
 
 
-async def _fail(db: Connection, this: _Try, there: MemberCredentials | None, reason: str) -> SignInError:
-    await sign_in_attempts.mark_failed(db, this.attempt)
-    if there is not None:
-        await audit.append(db, there.account_id, this.line(there, "failed", wrong=reason))
+async def _fail(
+    db: Connection, request: _SignInRequest, credentials: MemberCredentials | None, wrong: str
+) -> SignInError:
+    """Count a failed attempt and write its audit line; `wrong` is "password" or "code"."""
+    await sign_in_attempts.mark_failed(db, request.attempt_id)
+    if credentials is not None:
+        line = request.audit_line(credentials, "failed", wrong=wrong)
+        await audit.append(db, credentials.account_id, line)
     return SignInError()
 
 
-async def _open(db: Connection, this: _Try, there: MemberCredentials, detail: dict[str, object]) -> str:
-    await sign_in_attempts.delete_attempts(db, there.member.email)
-    if this.replaces is not None and (old := _digest(this.replaces)) is not None:
+async def _start_session(
+    db: Connection, request: _SignInRequest, credentials: MemberCredentials, detail: dict[str, object]
+) -> str:
+    """Store a new session, end the one that it replaces, and return the new token."""
+    await sign_in_attempts.delete_attempts(db, credentials.member.email)
+    if request.replaces is not None and (old := _digest(request.replaces)) is not None:
         await sessions.delete(db, old)
     token = secrets.token_urlsafe(32)
-    line = SessionSummary(uuid4(), this.now, this.now, this.address, this.agent)
-    await sessions.insert(db, there.account_id, there.member.id, line, _sha256(token))
-    await audit.append(db, there.account_id, this.line(there, "ok", session=str(line.id), **detail))
+    session = SessionSummary(uuid4(), request.now, request.now, request.address, request.agent)
+    await sessions.insert(db, credentials.account_id, credentials.member.id, session, _sha256(token))
+    line = request.audit_line(credentials, "ok", session=str(session.id), **detail)
+    await audit.append(db, credentials.account_id, line)
     return token
 
 
 async def resume_session(db: Connection, token: str, *, now: datetime) -> SignedInMember | None:
-    """Tell who a request comes from; None where the session is over or never was."""
+    """Return the member of a session's token; None if the session has ended or never existed."""
     digest = _digest(token)
     return None if digest is None else await sessions.resume_session(db, digest, now=now)
 
 
 async def sign_out(db: Connection, token: str, *, now: datetime) -> None:
-    """End a session; one that is over already stays so."""
+    """End the session of a token, if it has not ended."""
     digest = _digest(token)
     if digest is not None and (ended := await sessions.delete(db, digest)) is not None:
         account_id, session_id, email = ended
@@ -177,7 +202,7 @@ async def sign_out(db: Connection, token: str, *, now: datetime) -> None:
 async def sign_out_everywhere(
     db: Connection, member_id: UUID, account_id: int, *, keep: UUID | None, by: str, now: datetime
 ) -> int:
-    """End all of a member's sessions but the one to keep; give how many."""
+    """End all sessions of a member except `keep`; return how many."""
     ended = await sessions.delete_all(db, account_id, member_id, keep=keep)
     if ended:
         detail = {"member": str(member_id), "ended": ended}
@@ -188,13 +213,14 @@ async def sign_out_everywhere(
 
 
 async def list_sessions(db: Connection, account_id: int, member_id: UUID) -> list[SessionSummary]:
-    """Give where a member is signed in, last used first."""
+    """Return the sessions of a member, last used first."""
     return await sessions.select_all(db, account_id, member_id)
 
 
 async def end_session(
     db: Connection, account_id: int, member_id: UUID, session_id: UUID, *, by: str, now: datetime
 ) -> None:
+    """End one session of a member; raise NotFoundError if there is none of this id."""
     if not await sessions.delete_one(db, account_id, member_id, session_id):
         raise NotFoundError("there is no such session")
     await audit.append(
@@ -203,7 +229,7 @@ async def end_session(
 
 
 async def delete_expired(db: Connection, *, now: datetime) -> int:
-    """Forget sessions that are over, links that have expired, and tries that no longer count."""
+    """Delete expired sessions and links, and sign-in attempts that no longer count; return how many."""
     return (
         await sessions.delete_expired(db, now=now)
         + await links.delete_expired(db, now=now)
@@ -212,6 +238,7 @@ async def delete_expired(db: Connection, *, now: datetime) -> int:
 
 
 def _digest(token: str) -> bytes | None:
+    """Return the digest that a token is stored under; None if the text cannot be a token."""
     return _sha256(token) if _TOKEN.fullmatch(token) else None
 
 
@@ -220,7 +247,10 @@ def _sha256(token: str) -> bytes:
 
 
 def _network(address: str) -> str | None:
-    """Give what the tries of one place are counted by: whoever has one IPv6 address has the 64 bits below it too."""
+    """Return the network whose sign-in attempts are counted together: an IPv4 address or an IPv6 /64.
+
+    The owner of one IPv6 address usually has its whole /64. None if the text is not an address.
+    """
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -232,6 +262,6 @@ def _network(address: str) -> str | None:
     return str(ip)
 
 
-def _text(text: str, length: int) -> str:
-    """Make text from a request fit to be stored."""
+def _clean_text(text: str, length: int) -> str:
+    """Drop the characters of a request's text that are not printable, and cut it to `length`."""
     return "".join(character for character in text[: 2 * length] if character.isprintable())[:length]

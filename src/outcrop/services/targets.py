@@ -1,4 +1,4 @@
-"""Targets of an account: added, changed, listed, removed."""
+"""Add, change, list and remove the targets of an account."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,10 +15,11 @@ from outcrop.store.db import Connection
 from outcrop.store.keyring import Keyring
 from outcrop.store.runs import targets
 
-PATTERN_LENGTH = 500
-PATTERNS = 100
-CREDENTIAL_LENGTH = 8_000
+MAX_PATTERN_LENGTH = 500
+MAX_PATTERNS = 100
+MAX_CREDENTIAL_LENGTH = 8_000
 
+# Their credential is a token. Others may have a user name and password, or a whole Authorization header.
 _TOKEN_ONLY = {TargetKind.OWNER, TargetKind.GISTS, TargetKind.GIST, TargetKind.COMMIT}
 
 
@@ -38,23 +39,24 @@ async def add_target(
     now: datetime,
     web_host: str = "github.com",
 ) -> Target:
-    """Add a target; one with a schedule is due at once. `chosen` are the options that differ from what holds for its kind."""
+    """Add a target; with a schedule, its first run is due at once.
+
+    `text` is what the user typed; `chosen` are the options that differ from the defaults of the kind.
+    """
     kind, name = parse_target(text, kind, web_host=web_host)
-    spec = TargetSpec(kind, name, _patterns(include), _patterns(exclude), choose(kind, chosen))
+    spec = TargetSpec(kind, name, _check_patterns(include), _check_patterns(exclude), choose(kind, chosen))
     if credential is not None:
         _check_credential(credential, spec)
     await targets.lock_account(db, account.id)
-    for there in await targets.select_all(db, account.id):
-        if identity(there.spec.kind, there.spec.name, web_host=web_host) == identity(
-            kind, name, web_host=web_host
-        ):
-            raise BadInputError(f"this target is there already: {there.id}")
-    target = Target(
-        uuid4(), spec, schedule, now, None if schedule is Schedule.OFF else now, credential is not None
-    )
+    new_identity = identity(kind, name, web_host=web_host)
+    for existing in await targets.select_all(db, account.id):
+        if identity(existing.spec.kind, existing.spec.name, web_host=web_host) == new_identity:
+            raise BadInputError(f"this target exists already: {existing.id}")
+    next_run_at = None if schedule is Schedule.OFF else now
+    target = Target(uuid4(), spec, schedule, now, next_run_at, credential is not None)
     box = None if credential is None else keys.seal(credential, account.id, target.id)
     await targets.insert(db, account.id, target, box)
-    detail = _told(spec) | _how(target)
+    detail = _describe_spec(spec) | _describe_settings(target)
     await audit.append(db, account.id, audit.AuditLine(now, by, "target.add", str(target.id), detail=detail))
     return target
 
@@ -64,7 +66,7 @@ async def list_targets(db: Connection, account: Account) -> list[Target]:
 
 
 async def get_target(db: Connection, account: Account, target_id: str) -> Target:
-    """Any text may be asked for; what is no id names no target."""
+    """Return a target; raise NotFoundError if there is none, or `target_id` is not a UUID."""
     id_ = parse_id(target_id)
     target = None if id_ is None else await targets.select(db, account.id, id_)
     if target is None:
@@ -87,29 +89,35 @@ async def edit_target(
     by: str,
     now: datetime,
 ) -> Target:
-    """Change how a target is looked at. What it is stays: another place is another target, with findings of its own."""
+    """Change the schedule, patterns, options or credential of a target; return the changed target.
+
+    Its address cannot change: another address is another target, with findings of its own.
+    """
     kind = target.spec.kind
     spec = replace(
         target.spec,
-        include=_patterns(include),
-        exclude=_patterns(exclude),
+        include=_check_patterns(include),
+        exclude=_check_patterns(exclude),
         options=choose(kind, target.spec.options | dict(chosen)),
     )
     if credential is not None:
         _check_credential(credential, spec)
-    same = schedule is target.schedule
-    next_run_at = target.next_run_at if same else None if schedule is Schedule.OFF else now
-    kept = target.has_credential and not forget_credential
+    next_run_at = target.next_run_at
+    if schedule is not target.schedule:
+        next_run_at = None if schedule is Schedule.OFF else now
+    keeps_credential = target.has_credential and not forget_credential
     changed = replace(
         target,
         spec=spec,
         schedule=schedule,
         next_run_at=next_run_at,
-        has_credential=credential is not None or kept,
+        has_credential=credential is not None or keeps_credential,
     )
     box = None if credential is None else keys.seal(credential, account.id, target.id)
     await targets.update(db, account.id, changed, box)
-    detail = _told(spec) | _how(changed) | ({"credential": "replaced"} if credential is not None else {})
+    detail = _describe_spec(spec) | _describe_settings(changed)
+    if credential is not None:
+        detail["credential"] = "replaced"
     await audit.append(db, account.id, audit.AuditLine(now, by, "target.edit", str(target.id), detail=detail))
     return changed
 
@@ -117,13 +125,15 @@ async def edit_target(
 async def remove_target(
     db: Connection, account: Account, target_id: str, *, by: str, now: datetime
 ) -> Target:
-    """Remove a target and its credential; what its runs found stays."""
+    """Remove a target and its credential; its runs and their findings stay."""
     id_ = parse_id(target_id)
     target = None if id_ is None else await targets.delete(db, account.id, id_)
     if target is None:
         raise _missing(target_id)
     await audit.append(
-        db, account.id, audit.AuditLine(now, by, "target.remove", str(target.id), detail=_told(target.spec))
+        db,
+        account.id,
+        audit.AuditLine(now, by, "target.remove", str(target.id), detail=_describe_spec(target.spec)),
     )
     return target
 
@@ -132,12 +142,13 @@ def _missing(target_id: str) -> NotFoundError:
     return NotFoundError(f"there is no target {target_id[:100]!r}")
 
 
-def _told(spec: TargetSpec) -> dict[str, object]:
-    """Name a target in the audit trail, which is for ever: without the query, where addresses have their tokens."""
+def _describe_spec(spec: TargetSpec) -> dict[str, object]:
+    """Return kind and address for the audit trail, without the query, which may contain a token."""
     return {"kind": spec.kind, "target": spec.name.partition("?")[0]}
 
 
-def _how(target: Target) -> dict[str, object]:
+def _describe_settings(target: Target) -> dict[str, object]:
+    """Return the settings of a target for the audit trail."""
     spec = target.spec
     return {
         "schedule": target.schedule,
@@ -148,23 +159,26 @@ def _how(target: Target) -> dict[str, object]:
     }
 
 
-def _patterns(given: Sequence[str]) -> tuple[str, ...]:
-    if len(given) > PATTERNS:
-        raise BadInputError(f"a target has at most {PATTERNS} patterns to include and as many to exclude")
-    for pattern in given:
-        if not pattern.strip() or len(pattern) > PATTERN_LENGTH or not pattern.isprintable():
-            raise BadInputError(f"a pattern has 1 to {PATTERN_LENGTH} printable characters")
-    return tuple(given)
+def _check_patterns(patterns: Sequence[str]) -> tuple[str, ...]:
+    """Return the patterns; raise BadInputError if there are too many or one is not valid."""
+    if len(patterns) > MAX_PATTERNS:
+        raise BadInputError(f"a target has at most {MAX_PATTERNS} patterns to include and as many to exclude")
+    for pattern in patterns:
+        if not pattern.strip() or len(pattern) > MAX_PATTERN_LENGTH or not pattern.isprintable():
+            raise BadInputError(f"a pattern has 1 to {MAX_PATTERN_LENGTH} printable characters")
+    return tuple(patterns)
 
 
 def _check_credential(credential: Secret, spec: TargetSpec) -> None:
-    """Refuse what could not be sent, or not safely; the credential itself is never repeated."""
+    """Raise BadInputError if a credential could not be sent safely. The message does not contain it."""
     value = reveal(credential)
     if not value.strip():
         raise BadInputError("the credential is empty")
-    if len(value) > CREDENTIAL_LENGTH or not value.isprintable():  # a line end would begin another header
-        raise BadInputError(f"a credential is one line of at most {CREDENTIAL_LENGTH:,} printable characters")
+    if len(value) > MAX_CREDENTIAL_LENGTH or not value.isprintable():  # a newline would start another header
+        raise BadInputError(
+            f"a credential is one line of at most {MAX_CREDENTIAL_LENGTH:,} printable characters"
+        )
     if " " in value and spec.kind in _TOKEN_ONLY:
-        raise BadInputError("the credential of this target is a token alone, without spaces")
+        raise BadInputError("the credential of this target is a token, without spaces")
     if spec.name.startswith("http://"):
         raise BadInputError("a credential is sent over https only")

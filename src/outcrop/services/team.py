@@ -1,7 +1,7 @@
-"""The people of an account, as they themselves see to it: invitations, roles, passwords and the second step of signing in.
+"""Manage the members of an account from the portal: invitations, roles, passwords and second factors.
 
-Who changes something is a member, whose role of this moment decides, or the operator by name, who may do everything. What has to
-hash a password is handed the pool and opens short transactions itself.
+The parameter `by` is the acting member, whose current role decides, or the name of the operator, who may do
+everything. Functions that hash a password get the connection pool and open short transactions themselves.
 """
 
 import hashlib
@@ -39,12 +39,12 @@ from outcrop.store.people import accounts, links, passwords, second_factors, ses
 from outcrop.store.people.accounts import MemberCredentials
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 256 bits
-_BUSY = 5  # seconds to wait where too many passwords are being looked at
+_RETRY_IF_BUSY = 5  # seconds to wait if too many passwords are being hashed
 
 
 @dataclass(frozen=True, slots=True)
 class TotpSetup:
-    """What an authenticator app is given, once."""
+    """The secret for an authenticator app, as text and as an `otpauth` URI. It is shown once."""
 
     secret: str = field(repr=False)
     uri: str = field(repr=False)
@@ -56,15 +56,15 @@ class TotpSetup:
 async def invite_member(
     db: Connection, account: Account, by: Member | str, *, email: str, role: Role, now: datetime
 ) -> str:
-    """Make a link that lets someone join; an earlier one for the same address works no longer.
+    """Create an invitation and return the token of its link; an earlier one for this address becomes invalid.
 
-    Whether the address belongs to another account is told to the operator only, and to who opens the link.
+    Only the operator learns that the address is a member of another account; a member does not.
     """
     email = checked_email(email.strip())
-    if not manages(await _role(db, account, by), role):
+    if not manages(await _lock_role(db, account, by), role):
         raise ForbiddenError("your role does not allow it")
-    there = await accounts.lock_member(db, email)
-    if there is not None and (there[0] == account.id or isinstance(by, str)):
+    existing = await accounts.lock_member(db, email)
+    if existing is not None and (existing[0] == account.id or isinstance(by, str)):
         raise BadInputError(f"{email} is a member of an account already")
     link = OneTimeLink(
         uuid4(),
@@ -72,7 +72,7 @@ async def invite_member(
         account.slug,
         email,
         role,
-        _name(by),
+        _actor(by),
         now,
         now + LINK_LIFETIME[LinkKind.INVITE],
     )
@@ -80,20 +80,21 @@ async def invite_member(
     invited_by = by.id if isinstance(by, Member) else None
     await links.insert(db, account.id, link, _sha256(token), member_id=None, invited_by=invited_by)
     await audit.append(
-        db, account.id, audit.AuditLine(now, _name(by), "user.invite", email, detail={"role": role})
+        db, account.id, audit.AuditLine(now, _actor(by), "user.invite", email, detail={"role": role})
     )
     return token
 
 
 async def list_invitations(db: Connection, account_id: int) -> list[OneTimeLink]:
-    """Newest first."""
+    """Return the open invitations of an account, newest first."""
     return await links.select_invitations(db, account_id)
 
 
 async def withdraw_invitation(
     db: Connection, account: Account, by: Member | str, link_id: UUID, now: datetime
 ) -> None:
-    role = await _role(db, account, by)
+    """Delete an invitation, so that its link no longer works."""
+    role = await _lock_role(db, account, by)
     if (link := await links.select_invitation(db, account.id, link_id)) is None:
         raise NotFoundError("there is no such invitation")
     if not manages(role, link.role):
@@ -102,12 +103,12 @@ async def withdraw_invitation(
     await audit.append(
         db,
         account.id,
-        audit.AuditLine(now, _name(by), "user.withdraw_invitation", link.email, detail={"role": link.role}),
+        audit.AuditLine(now, _actor(by), "user.withdraw_invitation", link.email, detail={"role": link.role}),
     )
 
 
 async def create_reset_link(db: Connection, email: str, *, by: str, now: datetime) -> str:
-    """Make a link by which a member sets a new password; for the operator alone."""
+    """Create a link with which a member sets a new password, and return its token. For the operator only."""
     if "\0" in email or (found := await accounts.lock_member(db, email)) is None:
         raise NotFoundError(f"there is no user {email!r}")
     account_id, member = found
@@ -128,24 +129,28 @@ async def create_reset_link(db: Connection, email: str, *, by: str, now: datetim
 
 
 async def find_link(db: Connection, token: str, *, now: datetime) -> OneTimeLink | None:
-    """Tell what a link is for; None where it was used, has expired, or never was."""
+    """Return the link of a token; None if it was used, has expired or never existed."""
     return await links.select(db, _sha256(token), now=now) if _TOKEN.fullmatch(token) else None
 
 
-async def accept_link(pool: Pool, _keys: Keyring, token: str, *, password: str, now: datetime) -> Member:
-    """Use a link up: an invitation makes the member, a reset sets the password and ends every session."""
+async def accept_link(pool: Pool, token: str, *, password: str, now: datetime) -> Member:
+    """Use a link once, with the member's new password; return the member.
+
+    An invitation creates the member. A reset link sets the password and ends all sessions.
+    """
     checked_password(password)
     async with pool.connection() as db:
         if await find_link(db, token, now=now) is None:
-            raise _gone()
-    password_hash = await _hashed(password)
+            raise _link_error()
+    password_hash = await _hash_password(password)
     async with pool.connection() as db, db.transaction():
-        if (taken := await links.use_link(db, _sha256(token), now=now)) is None:
-            raise _gone()
-        link = taken.link
-        if taken.member_id is None:
-            made = accounts.NewMember(uuid4(), link.email, link.role, password_hash)
-            await accounts.insert_member(db, taken.account_id, made, now=now)
+        if (used := await links.use_link(db, _sha256(token), now=now)) is None:
+            raise _link_error()
+        link = used.link
+        if used.member_id is None:
+            member_id = uuid4()
+            new_member = accounts.NewMember(member_id, link.email, link.role, password_hash)
+            await accounts.insert_member(db, used.account_id, new_member, now=now)
             line = audit.AuditLine(
                 now,
                 link.email,
@@ -153,18 +158,17 @@ async def accept_link(pool: Pool, _keys: Keyring, token: str, *, password: str, 
                 link.email,
                 detail={"role": link.role, "invited_by": link.created_by},
             )
-            member_id = made.id
         else:
-            member_id = taken.member_id
-            await accounts.update_password(db, taken.account_id, member_id, password_hash)
-            ended = await sessions.delete_all(db, taken.account_id, member_id)
+            member_id = used.member_id
+            await accounts.update_password(db, used.account_id, member_id, password_hash)
+            ended = await sessions.delete_all(db, used.account_id, member_id)
             line = audit.AuditLine(
                 now, link.email, "user.set_password", link.email, detail={"sessions_ended": ended}
             )
         await sign_in_attempts.delete_attempts(db, link.email)
-        await audit.append(db, taken.account_id, line)
-        member = await accounts.select_member(db, taken.account_id, member_id)
-        assert member is not None  # noqa: S101 - just written, in this transaction
+        await audit.append(db, used.account_id, line)
+        member = await accounts.select_member(db, used.account_id, member_id)
+        assert member is not None  # noqa: S101 - written in this transaction
         return member
 
 
@@ -174,66 +178,71 @@ async def accept_link(pool: Pool, _keys: Keyring, token: str, *, password: str, 
 async def change_role(
     db: Connection, account: Account, by: Member | str, member_id: UUID, role: Role, *, now: datetime
 ) -> Member:
-    """Give a member another role, which holds at once. Everybody may step down; a step down takes back what one had invited."""
-    own = await _role(db, account, by)
-    member = await _member(db, account, member_id)
+    """Change the role of a member, effective at once; return the member.
+
+    All members may lower their own role. A lowered role withdraws the member's open invitations.
+    """
+    own_role = await _lock_role(db, account, by)
+    member = await _get_member(db, account, member_id)
     if member.role is role:
         return member
-    down = PERMISSIONS[role] < PERMISSIONS[member.role]
-    if not (down and _is(by, member)) and not (manages(own, member.role) and manages(own, role)):
+    is_lower = PERMISSIONS[role] < PERMISSIONS[member.role]
+    is_self = isinstance(by, Member) and by.id == member.id
+    is_manager = manages(own_role, member.role) and manages(own_role, role)
+    if not (is_lower and is_self) and not is_manager:
         raise ForbiddenError("your role does not allow it")
     detail: dict[str, object] = {"from": member.role, "to": role}
-    if down:
-        await _leave_an_owner(db, account, member)
+    if is_lower:
+        await _require_other_owner(db, account, member)
         detail["invitations_withdrawn"] = await links.delete_invitations_by(db, account.id, member.id)
     await accounts.update_role(db, account.id, member.id, role)
     await audit.append(
-        db, account.id, audit.AuditLine(now, _name(by), "user.change_role", member.email, detail=detail)
+        db, account.id, audit.AuditLine(now, _actor(by), "user.change_role", member.email, detail=detail)
     )
-    return await _member(db, account, member_id)
+    return await _get_member(db, account, member_id)
 
 
 async def remove_member(
     db: Connection, account: Account, by: Member | str, member_id: UUID, *, now: datetime
 ) -> None:
-    """Remove a member with sessions and open invitations. The keys the member made belong to the account and stay."""
-    own = await _role(db, account, by)
-    member = await _member(db, account, member_id)
-    if not manages(own, member.role):
+    """Remove a member with sessions and open invitations. API keys belong to the account and stay."""
+    own_role = await _lock_role(db, account, by)
+    member = await _get_member(db, account, member_id)
+    if not manages(own_role, member.role):
         raise ForbiddenError("your role does not allow it")
-    await _leave_an_owner(db, account, member)
+    await _require_other_owner(db, account, member)
     withdrawn = await links.delete_invitations_by(db, account.id, member.id)
     await accounts.delete_member(db, account.id, member.id)
     detail = {"role": member.role, "invitations_withdrawn": withdrawn}
     await audit.append(
-        db, account.id, audit.AuditLine(now, _name(by), "user.remove", member.email, detail=detail)
+        db, account.id, audit.AuditLine(now, _actor(by), "user.remove", member.email, detail=detail)
     )
 
 
-# --- the password and the second step
+# --- the password and the second factor
 
 
 async def change_password(
-    pool: Pool, _keys: Keyring, member: Member, *, old: str, new: str, keep: UUID, now: datetime
+    pool: Pool, member: Member, *, old: str, new: str, keep: UUID, now: datetime
 ) -> None:
-    """Set a new password and end every session but the one to keep."""
+    """Set a member's new password, after a check of the old one, and end all sessions except `keep`."""
     checked_password(new)
-    confirmed = await _confirm(pool, member, old, "user.change_password", now=now)
-    password_hash = await _hashed(new)
+    confirmed = await _confirm_password(pool, member, old, "user.change_password", now=now)
+    password_hash = await _hash_password(new)
     async with pool.connection() as db, db.transaction():
-        there = await _unchanged(db, confirmed)
-        await accounts.update_password(db, there.account_id, member.id, password_hash)
-        ended = await sessions.delete_all(db, there.account_id, member.id, keep=keep)
+        current = await _lock_unchanged(db, confirmed)
+        await accounts.update_password(db, current.account_id, member.id, password_hash)
+        ended = await sessions.delete_all(db, current.account_id, member.id, keep=keep)
         line = audit.AuditLine(
             now, member.email, "user.change_password", member.email, detail={"sessions_ended": ended}
         )
-        await audit.append(db, there.account_id, line)
+        await audit.append(db, current.account_id, line)
 
 
 async def begin_totp(
     db: Connection, keys: Keyring, account: Account, member: Member, *, now: datetime
 ) -> TotpSetup:
-    """Make a secret for an authenticator app; it asks for nothing until a code has confirmed it."""
+    """Create the secret of a second factor; signing in needs no code before `confirm_totp`."""
     factor = await second_factors.lock(db, account.id, member.id)
     if factor is not None and factor.confirmed:
         raise BadInputError("the second step is on already")
@@ -248,7 +257,10 @@ async def begin_totp(
 async def find_pending_totp(
     db: Connection, keys: Keyring, account: Account, member: Member
 ) -> TotpSetup | None:
-    """Give the secret that is still to be confirmed: the app has it already, and another one would leave a dead entry there."""
+    """Return the secret of a second factor that is not confirmed yet; None if there is none.
+
+    The member's app has this secret already; a new one would leave a useless entry in the app.
+    """
     factor = await second_factors.lock(db, account.id, member.id)
     if factor is None or factor.confirmed:
         return None
@@ -257,43 +269,45 @@ async def find_pending_totp(
 
 
 async def confirm_totp(db: Connection, keys: Keyring, member: Member, code: str, now: datetime) -> list[str]:
-    """Turn the second step on; give the recovery codes, each of which works once."""
-    there = await accounts.lock_credentials(db, member.account, member.id)
-    factor = None if there is None else await second_factors.lock(db, there.account_id, member.id)
-    if there is None or factor is None or factor.confirmed:
+    """Turn the second factor on with a first code; return the recovery codes. Each of them works once."""
+    credentials = await accounts.lock_credentials(db, member.account, member.id)
+    if credentials is None:
         raise BadInputError("there is no second step to confirm")
-    secret = reveal(keys.open(factor.box, there.account_id, member.id, mask_all=True))
+    account_id = credentials.account_id
+    factor = await second_factors.lock(db, account_id, member.id)
+    if factor is None or factor.confirmed:
+        raise BadInputError("there is no second step to confirm")
+    secret = reveal(keys.open(factor.box, account_id, member.id, mask_all=True))
     if (step := totp.used_step(secret, code, after=factor.last_step, now=now)) is None:
         raise BadInputError(
-            "the code is wrong: give the one that the app shows now, and see that its clock is right"
+            "the code is wrong: enter the one that the app shows now, and check the clock of its device"
         )
     codes = [totp.recovery_code(secrets.token_bytes(totp.RECOVERY_BYTES)) for _ in range(totp.RECOVERY_CODES)]
     await second_factors.confirm(
-        db, there.account_id, member.id, step, [totp.recovery_digest(code) for code in codes], now=now
+        db, account_id, member.id, step, [totp.recovery_digest(code) for code in codes], now=now
     )
-    await audit.append(db, there.account_id, audit.AuditLine(now, member.email, "user.totp_on", member.email))
+    await audit.append(db, account_id, audit.AuditLine(now, member.email, "user.totp_on", member.email))
     return codes
 
 
 async def count_recovery_codes(db: Connection, account: Account, member: Member) -> int | None:
-    """Count the recovery codes that are left; None where the second step is off."""
+    """Return how many recovery codes are unused; None if the second factor is off."""
     return await second_factors.count_recovery_codes(db, account.id, member.id)
 
 
 async def disable_totp(pool: Pool, member: Member, *, password: str, now: datetime) -> None:
-    """Turn the second step off, by the password."""
-    confirmed = await _confirm(pool, member, password, "user.totp_off", now=now)
+    """Turn the second factor off, after a check of the password."""
+    confirmed = await _confirm_password(pool, member, password, "user.totp_off", now=now)
     async with pool.connection() as db, db.transaction():
-        there = await _unchanged(db, confirmed)
-        if not await second_factors.delete(db, there.account_id, member.id):
+        current = await _lock_unchanged(db, confirmed)
+        if not await second_factors.delete(db, current.account_id, member.id):
             raise BadInputError("the second step is off already")
-        await audit.append(
-            db, there.account_id, audit.AuditLine(now, member.email, "user.totp_off", member.email)
-        )
+        line = audit.AuditLine(now, member.email, "user.totp_off", member.email)
+        await audit.append(db, current.account_id, line)
 
 
 async def disable_totp_by_operator(db: Connection, email: str, *, by: str, now: datetime) -> Member:
-    """Turn the second step off for a member who has lost the app and the recovery codes; for the operator alone."""
+    """Turn the second factor off for a member who has lost app and recovery codes. For the operator only."""
     if "\0" in email or (found := await accounts.lock_member(db, email)) is None:
         raise NotFoundError(f"there is no user {email!r}")
     account_id, member = found
@@ -302,24 +316,27 @@ async def disable_totp_by_operator(db: Connection, email: str, *, by: str, now: 
     return member
 
 
-async def _confirm(
+async def _confirm_password(
     pool: Pool, member: Member, password: str, action: str, *, now: datetime
 ) -> MemberCredentials:
-    """Have who is signed in show that they know the password: as many tries as at the door, counted with those."""
+    """Check the password of a signed-in member; return the member's credentials.
+
+    Attempts count together with those of signing in. `action` is the audit action of a failed attempt.
+    """
     async with pool.connection() as db, db.transaction():
-        begun = await sign_in_attempts.begin_attempt(db, member.email, None, now=now)
-        known = None if begun.id is None else await accounts.lock_credentials(db, member.account, member.id)
-    if begun.id is None:
-        raise SignInLimitedError(begun.retry_after)
+        attempt = await sign_in_attempts.begin_attempt(db, member.email, None, now=now)
+        known = None if attempt.id is None else await accounts.lock_credentials(db, member.account, member.id)
+    if attempt.id is None:
+        raise SignInLimitedError(attempt.retry_after)
     try:
-        right = await passwords.verify_password(None if known is None else known.password_hash, password)
+        is_right = await passwords.verify_password(None if known is None else known.password_hash, password)
     except passwords.PasswordQueueFullError:
-        raise SignInLimitedError(_BUSY) from None
+        raise SignInLimitedError(_RETRY_IF_BUSY) from None
     async with pool.connection() as db, db.transaction():
-        if right and known is not None:
+        if is_right and known is not None:
             await sign_in_attempts.delete_attempts(db, member.email)
             return known
-        await sign_in_attempts.mark_failed(db, begun.id)
+        await sign_in_attempts.mark_failed(db, attempt.id)
         if known is not None:
             await audit.append(
                 db,
@@ -329,51 +346,51 @@ async def _confirm(
     raise SignInError("the password is wrong")
 
 
-async def _unchanged(db: Connection, confirmed: MemberCredentials) -> MemberCredentials:
-    """Lock the member, whose password must still be the one that was confirmed."""
-    there = await accounts.lock_credentials(db, confirmed.member.account, confirmed.member.id)
-    if there is None or there.password_hash != confirmed.password_hash:
+async def _lock_unchanged(db: Connection, confirmed: MemberCredentials) -> MemberCredentials:
+    """Lock and return the member's credentials; raise SignInError if the password was changed meanwhile."""
+    current = await accounts.lock_credentials(db, confirmed.member.account, confirmed.member.id)
+    if current is None or current.password_hash != confirmed.password_hash:
         raise SignInError("the password was changed meanwhile")
-    return there
+    return current
 
 
-async def _hashed(password: str) -> str:
+async def _hash_password(password: str) -> str:
+    """Hash a password; raise SignInLimitedError if too many are being hashed."""
     try:
         return await passwords.hash_password(password)
     except passwords.PasswordQueueFullError:
-        raise SignInLimitedError(_BUSY) from None
+        raise SignInLimitedError(_RETRY_IF_BUSY) from None
 
 
-async def _role(db: Connection, account: Account, by: Member | str) -> Role:
-    """Give the role of who asks as it is now, which no other change to the account's members alters meanwhile."""
+async def _lock_role(db: Connection, account: Account, by: Member | str) -> Role:
+    """Lock the account's members against other changes; return the current role of the actor."""
     await accounts.lock_account(db, account.id)
     if isinstance(by, str):
         return Role.OWNER
-    if (there := await accounts.select_member(db, account.id, by.id)) is None:
-        raise ForbiddenError("you are no member of this account")
-    return there.role
+    if (member := await accounts.select_member(db, account.id, by.id)) is None:
+        raise ForbiddenError("you are not a member of this account")
+    return member.role
 
 
-async def _member(db: Connection, account: Account, member_id: UUID) -> Member:
+async def _get_member(db: Connection, account: Account, member_id: UUID) -> Member:
+    """Return a member of the account; raise NotFoundError if there is none of this id."""
     if (member := await accounts.select_member(db, account.id, member_id)) is None:
         raise NotFoundError("there is no such member")
     return member
 
 
-async def _leave_an_owner(db: Connection, account: Account, member: Member) -> None:
+async def _require_other_owner(db: Connection, account: Account, member: Member) -> None:
+    """Raise BadInputError if the member is the account's last owner."""
     if member.role is Role.OWNER and await accounts.count_owners(db, account.id) == 1:
         raise BadInputError(f"{member.email} is the last owner: appoint another one first")
 
 
-def _is(by: Member | str, member: Member) -> bool:
-    return isinstance(by, Member) and by.id == member.id
-
-
-def _name(by: Member | str) -> str:
+def _actor(by: Member | str) -> str:
+    """Return the name of the actor for the audit trail."""
     return by if isinstance(by, str) else by.email
 
 
-def _gone() -> NotFoundError:
+def _link_error() -> NotFoundError:
     return NotFoundError("this link has expired or was used already: ask for a new one")
 
 

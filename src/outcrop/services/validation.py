@@ -1,4 +1,4 @@
-"""Credentials asked about for whoever sits before a terminal: one that a person brings, or all that a scan without an account found."""
+"""Validate credentials for the command line: one that the user types, or all hits of a local scan."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,13 +18,18 @@ from outcrop.validation.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class CredentialCheck:
+    """The verdict on a credential, and the score of a finding of it."""
+
     rule: Rule
     verdict: Verdict
     score: Score
 
 
 async def validate_one(validator: Validator, ruleset: RuleSet, rule_id: str, text: str) -> CredentialCheck:
-    """Check one credential of a type. The text may be the bare value, or hold it with its companions as a file would."""
+    """Check one credential of a rule.
+
+    `text` is the bare value, or a text such as a config file with the value and its companions.
+    """
     rule = ruleset.rules.get(rule_id)
     if rule is None:
         raise BadInputError(f"there is no rule {rule_id!r}: `outcrop rules list` shows them all")
@@ -40,33 +45,46 @@ async def validate_one(validator: Validator, ruleset: RuleSet, rule_id: str, tex
     parts = {name: reveal(value) for name, value in hit.parts.items()} if hit else {}
     verdict = await validator.check(rule, secret, parts)
     evidence = Evidence(
-        verdict.status, verdict.confidence, hit.strength if hit else Strength.GENERIC, rule.impact, SourceType.REPO, Visibility.UNKNOWN,
-        placeholder=bool(hit and hit.placeholder), test_mode=verdict.test_mode, canary=verdict.canary, services=verdict.services,
+        verdict.status,
+        verdict.confidence,
+        hit.strength if hit else Strength.GENERIC,
+        rule.impact,
+        SourceType.REPO,
+        Visibility.UNKNOWN,
+        placeholder=bool(hit and hit.placeholder),
+        test_mode=verdict.test_mode,
+        canary=verdict.canary,
+        services=verdict.services,
         services_asked=verdict.services_checked,
-    )  # fmt: skip
+    )
     return CredentialCheck(rule, verdict, score(evidence))
 
 
 async def validate_hits(
-    validator: Validator, hits: Sequence[Hit], told: Callable[[int, int], None]
+    validator: Validator, hits: Sequence[Hit], on_progress: Callable[[int, int], None]
 ) -> list[Verdict]:
-    """Give the verdict on each hit; a credential in many places is asked about once. `told` hears how many of how many are done."""
+    """Return the verdict on each hit, in order; a credential with several hits is checked once.
+
+    `on_progress` gets the number of checked credentials and their total.
+    """
+    # (rule, value, companions) -> numbers of its hits
     groups: dict[tuple[str, str, tuple[tuple[str, str], ...]], list[int]] = {}
     for number, hit in enumerate(hits):
         parts = tuple(sorted((name, reveal(part)) for name, part in hit.parts.items()))
         groups.setdefault((hit.rule.id, reveal(hit.secret), parts), []).append(number)
-    places = list(groups.values())
-    wanted = [
-        Credential(hits[group[0]].rule, secret, dict(parts)) for (_, secret, parts), group in groups.items()
+    hit_numbers = list(groups.values())
+    credentials = [
+        Credential(hits[numbers[0]].rule, secret, dict(parts))
+        for (_, secret, parts), numbers in groups.items()
     ]
     verdicts: dict[int, Verdict] = {}
-    done = 0
+    checked = 0
 
-    def take(number: int, verdict: Verdict) -> None:
-        nonlocal done
-        done += 1
-        verdicts.update(dict.fromkeys(places[number], verdict))
-        told(done, len(wanted))
+    def on_verdict(number: int, verdict: Verdict) -> None:
+        nonlocal checked
+        checked += 1
+        verdicts.update(dict.fromkeys(hit_numbers[number], verdict))
+        on_progress(checked, len(credentials))
 
-    await check_all(validator, wanted, take)
+    await check_all(validator, credentials, on_verdict)
     return [verdicts[number] for number in range(len(hits))]

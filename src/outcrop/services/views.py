@@ -1,4 +1,4 @@
-"""Saved views of an account's findings: every member sees them all."""
+"""Save, list and remove views: named queries of the findings list that all members of an account share."""
 
 from datetime import datetime
 from uuid import UUID, uuid4
@@ -10,7 +10,7 @@ from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.people import accounts, views
 
-NAME_LENGTH, QUERY_LENGTH, MOST = 60, 2_000, 100
+MAX_NAME_LENGTH, MAX_QUERY_LENGTH, MAX_VIEWS = 60, 2_000, 100
 
 
 async def list_views(db: Connection, account: Account) -> list[SavedView]:
@@ -20,15 +20,15 @@ async def list_views(db: Connection, account: Account) -> list[SavedView]:
 async def save_view(
     db: Connection, account: Account, *, name: str, query: str, by: str, now: datetime
 ) -> SavedView:
-    """Keep a list's query under a name that the account has not given yet."""
+    """Save a query under a new name."""
     name = name.strip()
-    if not 0 < len(name) <= NAME_LENGTH or not name.isprintable():
-        raise BadInputError(f"a view's name has 1 to {NAME_LENGTH} printable characters")
-    if len(query) > QUERY_LENGTH or not query.isprintable():
-        raise BadInputError(f"a view's query has at most {QUERY_LENGTH:,} printable characters")
+    if not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+        raise BadInputError(f"a view's name has 1 to {MAX_NAME_LENGTH} printable characters")
+    if len(query) > MAX_QUERY_LENGTH or not query.isprintable():
+        raise BadInputError(f"a view's query has at most {MAX_QUERY_LENGTH:,} printable characters")
     await accounts.lock_account(db, account.id)
-    if await views.count(db, account.id) >= MOST:
-        raise BadInputError(f"an account has at most {MOST} views: remove one first")
+    if await views.count(db, account.id) >= MAX_VIEWS:
+        raise BadInputError(f"an account has at most {MAX_VIEWS} views: remove one first")
     view = SavedView(uuid4(), name, query.removeprefix("?"), by, now)
     await views.insert(db, account.id, view)
     await audit.append(
@@ -40,6 +40,7 @@ async def save_view(
 async def remove_view(
     db: Connection, account: Account, view_id: UUID, *, by: str, now: datetime
 ) -> SavedView:
+    """Remove a view and return it; raise NotFoundError if there is none of this id."""
     if (view := await views.delete(db, account.id, view_id)) is None:
         raise NotFoundError("there is no such view")
     await audit.append(

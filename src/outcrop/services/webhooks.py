@@ -1,4 +1,4 @@
-"""An account's webhook: saved, removed, tried out; and its deliveries, read and sent again."""
+"""Save, remove and test the webhook of an account; list its deliveries and send them again."""
 
 import re
 import secrets
@@ -17,15 +17,15 @@ from outcrop.store.db import Connection, Pool
 from outcrop.store.keyring import Keyring
 
 _HOST = re.compile(r"[0-9A-Za-z_.:-]{1,253}")
-_FORGET_AT_ONCE = 5000
+_DELETE_BATCH_SIZE = 5000  # deliveries that one transaction deletes
 
 
 async def save_webhook(
     db: Connection, keys: Keyring, account: Account, url: str, *, by: str, now: datetime
 ) -> str:
-    """Save the address; give the new secret, which is shown this once."""
+    """Save the address of the webhook; return its new secret, which is shown only this once."""
     _check_plan(account)
-    address = _address(url)
+    address = _parse_address(url)
     webhook_id, secret = uuid4(), secrets.token_hex(32)
     box = keys.seal(Secret(secret, mask_all=True), account.id, webhook_id)
     replaced = await webhooks.upsert(
@@ -40,31 +40,33 @@ async def save_webhook(
 
 
 async def remove_webhook(db: Connection, account: Account, *, by: str, now: datetime) -> None:
-    """Remove the address and the secret; what still waits to be sent is dropped."""
+    """Remove the webhook; events that wait to be sent are dropped."""
     if (url := await webhooks.delete(db, account.id)) is None:
         raise _missing()
     await audit.append(db, account.id, audit.AuditLine(now, by, "webhook.remove", _host(URL(url))))
 
 
 async def get_webhook(db: Connection, account_id: int) -> Webhook | None:
+    """Return the webhook of an account, if it has one."""
     return await webhooks.select(db, account_id)
 
 
 async def list_deliveries(
     db: Connection, account_id: int, *, limit: int, before: UUID | None = None
 ) -> list[Delivery]:
-    """Newest first; `before` is the last delivery of the page before."""
+    """Return up to `limit` deliveries, newest first; `before` is the last one of the previous page."""
     return await webhooks.select_deliveries(db, account_id, limit=limit, before=before)
 
 
 async def get_delivery(db: Connection, account_id: int, delivery_id: UUID) -> Delivery:
+    """Return a delivery; raise NotFoundError if the account has none of this id."""
     if (delivery := await webhooks.select_delivery(db, account_id, delivery_id)) is None:
         raise NotFoundError(f"there is no delivery {delivery_id}")
     return delivery
 
 
 async def send_test_event(db: Connection, account: Account, *, by: str, now: datetime) -> UUID:
-    """Let a made-up event be sent; give the id of its delivery."""
+    """Enqueue an example event; return the id of its delivery."""
     await _check_ready(db, account)
     event_id = uuid4()
     await outbox.append(db, account.id, example_event(now), event_id=event_id, now=now)
@@ -73,7 +75,7 @@ async def send_test_event(db: Connection, account: Account, *, by: str, now: dat
 
 
 async def redeliver(db: Connection, account: Account, delivery_id: UUID, *, by: str, now: datetime) -> UUID:
-    """Let an event be sent once more, with the finding as it was then; give the id of the new delivery."""
+    """Enqueue the event of an ended delivery again, unchanged; return the id of the new delivery."""
     await _check_ready(db, account)
     if (delivery := await get_delivery(db, account.id, delivery_id)).state in {
         DeliveryState.WAITING,
@@ -90,17 +92,18 @@ async def redeliver(db: Connection, account: Account, delivery_id: UUID, *, by: 
 
 
 async def delete_old_deliveries(pool: Pool) -> int:
-    """Delete what is older than the log goes back, a little at a time, in transactions of its own."""
-    forgotten = 0
+    """Delete deliveries older than KEPT_DAYS, in several transactions; return how many."""
+    deleted = 0
     while True:
         async with pool.connection() as db:
-            count = await webhooks.delete_old_deliveries(db, days=KEPT_DAYS, limit=_FORGET_AT_ONCE)
-        forgotten += count
-        if count < _FORGET_AT_ONCE:
-            return forgotten
+            count = await webhooks.delete_old_deliveries(db, days=KEPT_DAYS, limit=_DELETE_BATCH_SIZE)
+        deleted += count
+        if count < _DELETE_BATCH_SIZE:
+            return deleted
 
 
 def _check_plan(account: Account) -> None:
+    """Raise PlanError if the account's plan includes no webhook."""
     if account.plan not in WEBHOOK_PLANS:
         raise PlanError(
             f"the plan {account.plan} has no webhook: it takes {API_MINIMUM} or higher", API_MINIMUM
@@ -108,6 +111,7 @@ def _check_plan(account: Account) -> None:
 
 
 async def _check_ready(db: Connection, account: Account) -> None:
+    """Raise PlanError or NotFoundError if the account can have no webhook, or has none."""
     _check_plan(account)
     if await webhooks.select(db, account.id) is None:
         raise _missing()
@@ -117,15 +121,18 @@ def _missing() -> NotFoundError:
     return NotFoundError("the account has no webhook")
 
 
-def _address(text: str) -> URL:
-    """Read an address in the one form that is stored. Where it leads is checked when something is sent there."""
+def _parse_address(text: str) -> URL:
+    """Return the normalised address; raise BadInputError if it is not an https URL without credentials.
+
+    Its host is resolved and checked when an event is sent.
+    """
     text = text.strip()
     if len(text) > URL_LENGTH:
         raise BadInputError(f"the address has at most {URL_LENGTH:,} characters")
     try:
         url = URL(text)
         host = url.raw_host or ""
-        good = (
+        is_valid = bool(
             text.isprintable()
             and not set(" \\") & set(text)
             and url.absolute
@@ -133,9 +140,9 @@ def _address(text: str) -> URL:
             and url.port
         )
     except ValueError:
-        good = False
-    if not good:
-        raise BadInputError("this is no address such as https://hooks.example.com/outcrop")
+        is_valid = False
+    if not is_valid:
+        raise BadInputError("this is not an address such as https://hooks.example.com/outcrop")
     if url.scheme != "https":
         raise BadInputError("the address must begin with https://")
     if url.raw_user is not None or url.raw_password is not None:
@@ -144,5 +151,5 @@ def _address(text: str) -> URL:
 
 
 def _host(url: URL) -> str:
-    """Name a webhook in the audit trail, which is for ever: the rest of the address may hold a token."""
+    """Return host and port for the audit trail; the rest of the address may contain a token."""
     return url.raw_authority

@@ -20,7 +20,6 @@ async def change_password(request: PortalRequest) -> Response:
     try:
         await team.change_password(
             request.pool,
-            request.keys,
             request.signed.member,
             old=form.raw("old"),
             new=form.raw("new"),
