@@ -11,10 +11,10 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.scan import scan_content
 from outcrop.scanner.generic.context import is_code_file
-from outcrop.scanner.generic.names import Noun, noun_of
+from outcrop.scanner.generic.names import Noun, find_noun
 from outcrop.scanner.generic.randomness import random_bits
-from outcrop.scanner.generic.score import OUTRIGHT, POINTS, weigh
-from outcrop.scanner.generic.values import SHAPES, Shape, shape_of
+from outcrop.scanner.generic.score import DIRECT_ASSIGNMENT, POINTS, weigh
+from outcrop.scanner.generic.values import SHAPE_PATTERNS, Shape, shape_of
 from outcrop.scanner.rules.example_templates import split_marked_values
 from outcrop.sources.located import hits_at_path
 from tests.support.rulesets import github_token, hits, ruleset, values
@@ -69,7 +69,7 @@ def drawn(alphabet: str, length: int, seed: object = 1) -> str:
     ],
 )
 def test_what_a_name_calls_its_value(name, noun):
-    assert noun_of(name.encode()) is noun
+    assert find_noun(name.encode()) is noun
 
 
 @pytest.mark.parametrize(
@@ -80,21 +80,21 @@ def test_what_a_name_calls_its_value(name, noun):
         ("%s", Shape.REFERENCE),
         ("sha256-abc", Shape.PUBLIC),
         ("ECDHE-RSA-AES256-GCM-SHA384", Shape.PUBLIC),
-        ("ENC(abcdef)", Shape.SEALED),
+        ("ENC(abcdef)", Shape.ENCRYPTED),
         ("7b3bcec2-374e-4c5a-b2b9-563bf47249f0", Shape.UUID),
         ("refreshToken", Shape.LETTERS),
         ("2024-01-31", Shape.NUMBER),
         ("86400", Shape.NUMBER),
-        ("/etc/ssl/server.key", Shape.PLACE),
-        ("https://id.corp/token", Shape.PLACE),
+        ("/etc/ssl/server.key", Shape.LOCATION),
+        ("https://id.corp/token", Shape.LOCATION),
         ("0123456789abcdef0123", Shape.HEX),
         ("forgot-password-link", Shape.WORDS),
         ("get_token(x)", Shape.CODE),
         ("^[a-z]+$", Shape.CODE),
-        ("hunter2", Shape.NUMBERED),
-        ("copper-lantern-71", Shape.NUMBERED),
+        ("hunter2", Shape.NUMBERED_WORDS),
+        ("copper-lantern-71", Shape.NUMBERED_WORDS),
         ("correct horse battery", Shape.PHRASE),
-        ("x9Kd8sLq2mZp", Shape.PLAIN),
+        ("x9Kd8sLq2mZp", Shape.ALPHANUMERIC),
         ("Wint3r!Oslo", Shape.OTHER),
     ],
 )
@@ -103,7 +103,7 @@ def test_the_shape_of_a_value(value, shape):
 
 
 def test_every_shape_has_patterns_and_every_reason_its_points():
-    assert set(SHAPES) == set(Shape)
+    assert set(SHAPE_PATTERNS) == set(Shape)
     assert set(Noun) <= set(POINTS)
 
 
@@ -212,7 +212,10 @@ class TestWeighing:
         ["sunshine", "blue", "sunshine!", "copper-kettle", "paq;cow*sun", "veryPriv@ate", "IZ?PCT?OFX?LWO"],
     )
     def test_a_word_is_a_password_where_it_is_set_outright(self, value):
-        assert weigh(value.encode(), Noun.PASSWORD, "quoted", (OUTRIGHT,)).confidence is Confidence.MEDIUM
+        assert (
+            weigh(value.encode(), Noun.PASSWORD, "quoted", (DIRECT_ASSIGNMENT,)).confidence
+            is Confidence.MEDIUM
+        )
 
     @pytest.mark.parametrize(
         "value",
@@ -228,23 +231,28 @@ class TestWeighing:
         ],
     )
     def test_types_states_labels_and_names_are_none_even_there(self, value):
-        assert weigh(value.encode(), Noun.PASSWORD, "quoted", (OUTRIGHT,)).confidence in {
+        assert weigh(value.encode(), Noun.PASSWORD, "quoted", (DIRECT_ASSIGNMENT,)).confidence in {
             None,
             Confidence.LOW,
         }
 
     def test_words_with_marks_are_names_where_nothing_is_quoted(self):
-        assert weigh(b"copper-kettle", Noun.PASSWORD, "bare", (OUTRIGHT,)).confidence is None
+        assert weigh(b"copper-kettle", Noun.PASSWORD, "bare", (DIRECT_ASSIGNMENT,)).confidence is None
 
     @pytest.mark.parametrize("value", ["Welcome1", "Oracle123", "Admin12345", "harbor2024!"])
     def test_numbers_behind_a_word_make_it_a_password_where_it_is_set_outright(self, value):
-        assert weigh(value.encode(), Noun.PASSWORD, "bare", (OUTRIGHT,)).confidence is Confidence.MEDIUM
+        assert (
+            weigh(value.encode(), Noun.PASSWORD, "bare", (DIRECT_ASSIGNMENT,)).confidence is Confidence.MEDIUM
+        )
 
     @pytest.mark.parametrize(
         "value", ["qwerty12345", "test123456", "1qaz2wsx", "password1", "MyPassword99", "secret123"]
     )
     def test_numbers_behind_a_stand_in_do_not(self, value):
-        assert weigh(value.encode(), Noun.PASSWORD, "bare", (OUTRIGHT,)).confidence in {None, Confidence.LOW}
+        assert weigh(value.encode(), Noun.PASSWORD, "bare", (DIRECT_ASSIGNMENT,)).confidence in {
+            None,
+            Confidence.LOW,
+        }
 
     def test_letters_before_a_padding_are_base64_unless_they_spell_something(self):
         for noun in (Noun.SECRET, Noun.KEY):

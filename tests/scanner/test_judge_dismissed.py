@@ -8,10 +8,10 @@ import pytest
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner.generic import find
-from outcrop.scanner.generic.dismissed import is_dismissed
+from outcrop.scanner.generic import assignment, find
+from outcrop.scanner.generic.assignment import is_dismissed
 from outcrop.scanner.generic.names import Noun
-from outcrop.scanner.generic.score import OUTRIGHT, weigh
+from outcrop.scanner.generic.score import DIRECT_ASSIGNMENT, weigh
 from tests.support.rulesets import drawn, hits, values
 
 BASE62 = string.ascii_letters + string.digits
@@ -87,9 +87,9 @@ def line(chance: random.Random) -> str:
 
 @pytest.fixture(autouse=True)
 def nothing_remembered():
-    find._beside.cache_clear()
+    assignment._judge_in_text.cache_clear()
     yield
-    find._beside.cache_clear()
+    assignment._judge_in_text.cache_clear()
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -98,14 +98,14 @@ def test_what_is_dismissed_is_no_finding(monkeypatch, seed):
     texts = [line(chance) + chance.choice(("\n", "", "\n\n" + line(chance))) for _ in range(300)]
     dismissed = []
     monkeypatch.setattr(
-        find,
+        assignment,
         "is_dismissed",
         lambda *place, **more: is_dismissed(*place, **more) and not dismissed.append(place),
     )
     with_it = [values(text) for text in texts]
     assert len(dismissed) > 10
-    monkeypatch.setattr(find, "is_dismissed", lambda *_, **__: False)
-    find._beside.cache_clear()
+    monkeypatch.setattr(assignment, "is_dismissed", lambda *_, **__: False)
+    assignment._judge_in_text.cache_clear()
     assert with_it == [values(text) for text in texts]
     assert any(with_it)
 
@@ -116,14 +116,16 @@ def test_in_a_text_that_is_full_of_it_the_same_is_found(monkeypatch, seed):
     text = "\n".join(line(chance) for _ in range(400))
     monkeypatch.setattr(find, "MANY_MATCHES", 20)
     at_once = []
-    original = find._is_none
+    original = find.is_dismissed_in_line
     monkeypatch.setattr(
-        find, "_is_none", lambda *place, **more: original(*place, **more) and not at_once.append(place)
+        find,
+        "is_dismissed_in_line",
+        lambda *place, **more: original(*place, **more) and not at_once.append(place),
     )
     found = values(text)
     assert len(at_once) > 40 < len(found)
     monkeypatch.setattr(find, "MANY_MATCHES", len(text))
-    find._beside.cache_clear()
+    assignment._judge_in_text.cache_clear()
     assert found == values(text)
 
 
@@ -141,14 +143,14 @@ def test_behind_a_scheme_nothing_is_a_call_or_a_member(monkeypatch, begin):
      "secret = get_secret(name)", "password = os.environ['DB_PASSWORD']", "token: process.env.API_TOKEN,"],
 )  # fmt: skip
 def test_what_a_file_may_be_full_of_is_dismissed(monkeypatch, text):
-    monkeypatch.setattr(find, "_by_name", lambda *_, **__: pytest.fail("judged"))
+    monkeypatch.setattr(assignment, "_judge_by_name", lambda *_, **__: pytest.fail("judged"))
     assert values(text) == []
 
 
 @pytest.mark.parametrize("word", ["password", "Passwort", "PASSWD", "passphrase", "Secret", "token"])
 def test_a_word_with_a_number_is_judged_as_none(word):
     for number in ("1", "12", "123", "2024", "9999", "0007", "86"):
-        for noun, place, around in product(Noun, ("quoted", "bare", "element"), ((), (OUTRIGHT,))):
+        for noun, place, around in product(Noun, ("quoted", "bare", "element"), ((), (DIRECT_ASSIGNMENT,))):
             assert weigh(f"{word}{number}".encode(), noun, place, around).confidence is None
 
 

@@ -6,7 +6,7 @@ import string
 import pytest
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.generic.score import is_drawn_with_signs
+from outcrop.scanner.generic.score import looks_generated_with_symbols
 from tests.support.rulesets import hits, values
 
 SIGNS = "!#$%&()*+,-./:;<=>?@[]^_{|}~"  # all but quotes and backslash
@@ -74,7 +74,7 @@ def test_a_value_without_end_takes_no_time():
 
 @pytest.mark.parametrize("text", ["aB3$", "ALLUPPER$1#2", "alllower$1#2", "Hello-World-12", "aB3$k9#Zé"])
 def test_what_is_too_short_or_of_one_case_or_of_words_is_not_drawn(text):
-    assert not is_drawn_with_signs(text)
+    assert not looks_generated_with_symbols(text)
 
 
 @pytest.mark.parametrize(

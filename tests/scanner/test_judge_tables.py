@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from outcrop.scanner.generic.tables import table
+from outcrop.scanner.generic.tables import read_table
 from tests.support.rulesets import BASE62, drawn, hits, values
 
 DRAWN = "kX8#mQ2wL9"
@@ -107,4 +107,4 @@ def test_headings_on_every_line_take_linear_time(part):
 
 def test_a_table_ends_where_it_does():
     text = b"a,password\n1,2\n\nmore"
-    assert table(text, text.index(b"\n") + 1)[1] == text.index(b"\n\n")
+    assert read_table(text, text.index(b"\n") + 1)[1] == text.index(b"\n\n")

@@ -19,7 +19,7 @@ from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.precedence import keep_best
 from outcrop.scanner.engine.ruleset import RuleSet, compile_ruleset
 from outcrop.scanner.engine.triggers import scan_joined_texts
-from outcrop.scanner.generic.find import LEAD_IN_CHARS, _places
+from outcrop.scanner.generic.find import LEAD_IN_CHARS, _sort_match_ends
 from outcrop.scanner.patterns import regex_ast
 from outcrop.scanner.patterns.prefilter import _write_class, make_trigger, split_alternatives
 from outcrop.scanner.patterns.re2_match import (
@@ -275,7 +275,7 @@ def test_a_trigger_of_its_own_ends_wherever_its_pattern_does():
     missed = []
     for text in texts:
         ends = {end for end, found in scan_joined_texts(ruleset(), text) if found == number}
-        if len(text) not in {*ends, *_places(text, ends, LEAD_IN_CHARS["noun"][0])}:
+        if len(text) not in {*ends, *_sort_match_ends(text, ends, "noun")}:
             missed.append(text)
     assert missed == []
 

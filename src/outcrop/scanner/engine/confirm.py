@@ -11,10 +11,10 @@ from typing import Any
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret
 from outcrop.scanner.engine.hit import Hit
+from outcrop.scanner.generic.candidate import Candidate
 from outcrop.scanner.generic.find import (
     LEAD_IN_CHARS,
     MANY_MATCHES,
-    Candidate,
     find_assigned,
     find_in_collections,
     find_in_tables,

@@ -1,56 +1,65 @@
-"""What a list or a mapping holds that is called by a plural: `API_KEYS = {"prod": "…", "test": "…"}`, `tokens:` with lines below it."""
+"""Read the values of lists and mappings whose name is a plural.
+
+Two forms are read: values between brackets, `API_KEYS = {"prod": "…", "test": "…"}`, and the lines of a YAML
+list or mapping below `tokens:`.
+"""
 
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-MAX_COLLECTION_BYTES = 8_000  # bytes that are read of one
-_BRACKETS = b"[{("
+MAX_COLLECTION_BYTES = 8_000  # bytes that are read of one list or mapping
+_OPENING_BRACKETS = b"[{("
 _NAME = rb"(?:\\{0,3}[\"'])?([\w.@/-]{1,60})(?:\\{0,3}[\"'])?"
-_SPACE = rb"(?:\s|\\[nrt])*"  # in code that is written as a text, too
-# A value in quotes, behind what it is called, if it is called anything.
-_ELEMENT = re.compile(
-    rb"%b(?:%b[ \t]*(?::|=>|=)[ \t]*)?[bBuUrR@]{0,2}(\\{0,3}[\"'`])([^\x00-\x1f\x7f\"'`]{1,400})\2%b(?:[,;]|(?=[\]})]))"
-    % (_SPACE, _NAME, _SPACE)
+_SPACE = rb"(?:\s|\\[nrt])*"  # `\n`, `\r` and `\t` are escapes in code that is itself in a string
+# A quoted value, maybe after its name in the mapping, up to the comma or the closing bracket after it.
+_BRACKET_ITEM = re.compile(
+    rb"%b(?:%b[ \t]*(?::|=>|=)[ \t]*)?[bBuUrR@]{0,2}(\\{0,3}[\"'`])([^\x00-\x1f\x7f\"'`]{1,400})\2"
+    rb"%b(?:[,;]|(?=[\]})]))" % (_SPACE, _NAME, _SPACE)
 )
-# A line of YAML: an item, or a name with a value.
-_LINE = re.compile(
+# A line of YAML: a list item, or a name with a value.
+_YAML_LINE = re.compile(
     rb"([ \t]*)(?:-|%b:)[ \t]+([\"']?)([^\s\"'#&*!|>{\[][^\s\"']{0,400})\3[ \t]*(?:[ \t]#[^\n]*)?\r?(?:\n|$)"
     % _NAME
 )
 
 
-class Member(NamedTuple):
-    """Where a value stands, what it is called in its mapping, and how it is written."""
+class CollectionItem(NamedTuple):
+    """The span of a value, its name in the mapping (empty in a list), and its place: `quoted` or `bare`."""
 
-    left: int
-    right: int
+    start: int
+    end: int
     name: bytes
     place: str
 
 
-def members(data: bytes, end: int) -> Iterator[Member]:
-    """Give the values of what begins here, as far as one follows another."""
-    return _elements(data, end) if opens_list(data, end) else _lines(data, end)
+def read_items(data: bytes, match_end: int) -> Iterator[CollectionItem]:
+    """Yield the values of the list or mapping that begins where the match of the rule ends."""
+    return (
+        _read_bracket_items(data, match_end)
+        if is_after_bracket(data, match_end)
+        else _read_yaml_lines(data, match_end)
+    )
 
 
-def opens_list(data: bytes, end: int) -> bool:
-    """Tell whether a bracket stands before this place: otherwise it is in the first of several lines."""
-    return data[end - 1] in _BRACKETS
+def is_after_bracket(data: bytes, match_end: int) -> bool:
+    """Whether a match ends with an opening bracket; otherwise it ends in the first line of YAML."""
+    return data[match_end - 1] in _OPENING_BRACKETS
 
 
-def _elements(data: bytes, at: int) -> Iterator[Member]:
+def _read_bracket_items(data: bytes, at: int) -> Iterator[CollectionItem]:
+    """Yield the quoted values after an opening bracket, up to the first that is no quoted value."""
     stop = at + MAX_COLLECTION_BYTES
-    while (element := _ELEMENT.match(data, at, stop)) is not None:
-        yield Member(*element.span(3), element[1] or b"", "quoted")
-        at = element.end()
+    while (item := _BRACKET_ITEM.match(data, at, stop)) is not None:
+        yield CollectionItem(*item.span(3), item[1] or b"", "quoted")
+        at = item.end()
 
 
-def _lines(data: bytes, end: int) -> Iterator[Member]:
-    """Give the values of lines that stand as far to the right as the first one."""
-    at = data.rfind(b"\n", 0, end) + 1
+def _read_yaml_lines(data: bytes, match_end: int) -> Iterator[CollectionItem]:
+    """Yield the values of consecutive lines with the same indentation, from the line of `match_end` on."""
+    at = data.rfind(b"\n", 0, match_end) + 1
     stop = at + MAX_COLLECTION_BYTES
-    indent: bytes | None = None
-    while (line := _LINE.match(data, at, stop)) is not None and indent in {None, line[1]}:
-        yield Member(*line.span(4), line[2] or b"", "quoted" if line[3] else "bare")
-        at, indent = line.end(), line[1]
+    indentation: bytes | None = None
+    while (line := _YAML_LINE.match(data, at, stop)) is not None and indentation in {None, line[1]}:
+        yield CollectionItem(*line.span(4), line[2] or b"", "quoted" if line[3] else "bare")
+        at, indentation = line.end(), line[1]

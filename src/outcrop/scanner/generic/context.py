@@ -1,164 +1,90 @@
-"""The name that leads to a value: the nearest one before it, and whether what stands between them leads from one to the other."""
+"""Read the text around a value: the name before it, and the gap between the name and the value.
+
+1. `find_name_before` finds the nearest name with a word for a credential, and checks that the gap leads
+   from the name to the value.
+2. `is_direct_assignment` checks for the strongest link: nothing but an operator in the gap.
+3. `is_list_item`, `is_test_result` and `has_text_after` recognise values that are not assigned at all.
+
+`is_code_file` knows the files in which an unquoted value is an expression.
+"""
 
 import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from outcrop.scanner.generic.names import WORDS, Noun, is_noun, noun_of
+from outcrop.scanner.generic.names import Noun, ends_with_noun, find_noun
 
-_OPTION = re.compile(
-    rb"\s/(?:p:)?$|(?:^|[\s(,;])[A-Za-z ]{2,12}[:=][ \t]?[^\s/:]+[ \t]?/$"
-)  # of a command; or a user beside his password
-_OWNER = re.compile(rb"[ \t]*[\"']?[A-Za-z][\w.-]+:")
-_WHOLE = re.compile(rb"(?i)(?:passw(?:or)?d|passwort|passphrase|identified by)$")
-_SETS = (b"define", b"global", b"set", b"SET", b"setx", b"ENV", b"ARG", b"set -x")
-_TAKES = frozenset(word.encode() for word in WORDS["code"]["takes"])
-_TYPES = tuple(word.encode() for word in WORDS["code"]["types"])
-_IN_SQL = re.compile(rb"(?i:\b(?:create|alter|grant)\b)")
-# How a test ended, in a line of its log; and what stands beside a password that is called the same.
-_KEYWORD = re.compile(rb"^[\"'],\s*(?!with:|value:)\w+:\s*[\"']?$")
-_ATTRIBUTE = re.compile(rb"^[\"']\s+(?!value|default|content|data)[\w:.-]+\s?=\s?[\"']$")
-_LISTED = re.compile(rb"[A-Za-z]+(?:[_.-][0-9A-Za-z]+)*")
-_SYMBOL = re.compile(rb"(?:^|[\s(,\[]):$")  # before a name in Ruby
-PASSED = frozenset({b"PASS", b"XPASS"})
-_OUTCOME = re.compile(
-    rb"(?m)^[ \t]*(?:(?:--- )?(?:X?PASS|X?FAIL|SKIP|UNSUPPORTED|UNTESTED|UNRESOLVED|ERROR|ok|not ok)\b|=== )"
-)
-_ACCOUNT = re.compile(
-    rb"(?im)^[\s>*-]*(?:user|login|host|name|e?mail|url|port|db|server|account|id)\w*[ \t]*[:=]"
-)
-
-
-def goes_with(name: bytes, gap: bytes, before: bytes, line: bytes) -> bool:
-    """Tell whether what stands between a name and a quote leads from one to the other.
-
-    A mere space does so behind a whole word for password and behind an option; a method's argument is the object's value in comparisons.
-    """
-    if _is_something_else(name, gap, before):
-        return False
-    if gap[:1] in {b" ", b"\t"} and not gap.strip(b" \t\"'`@bBuUrRLfN$\\"):
-        return line[-1:] == b"-" or _WHOLE.search(name) is not None or line.rstrip().endswith(_SETS)
-    if gap[:1] == b">":
-        return line[-1:] in {b"<", b":"} and not line.endswith((b"?<", b"?P<"))
-    if (
-        gap.lstrip(b")]")[:1] == b","
-    ):  # behind a variable comes another argument, behind a constant or a symbol its value
-        return name.rpartition(b".")[2].isupper() or _SYMBOL.search(line) is not None
-    if gap[:1] == b"(":
-        method = name.rpartition(b".")[2]
-        return method.lower() in _TAKES or is_noun(method) or is_type(method)
-    return True
-
-
-def _is_something_else(name: bytes, gap: bytes, before: bytes) -> bool:
-    if name.lower() == b"identified by" and not _IN_SQL.search(before):  # a sentence
-        return True
-    if gap[:1] in {b">", b'"', b"'"} and before.endswith(b"::"):  # what a class is called
-        return True
-    if before[-1:] in {b"=", b":"} and gap.lstrip(b"\"'` ")[:1] == b"," and not _SYMBOL.search(before[-2:]):
-        # itself the value in "password=a-password", "next=…"
-        return True
-    if _KEYWORD.search(gap) or _ATTRIBUTE.search(gap):  # another's value
-        return True
-    if before[-1:] == b"$" and gap.strip(b"\"' ") == b"|":  # a shell's pipe
-        return True
-    return (
-        gap[:1] == b"." or gap == b"->" or gap[:2] == b"* "
-    )  # a sentence ends; a member; one of a shell's patterns
-
-
-def is_listed(gap: bytes, value: bytes, behind: bytes) -> bool:
-    """Tell whether a name and what follows it are among the words of a list; what is called a value is none of them."""
-    return (
-        b":" not in gap
-        and gap.lstrip(b"\"'`")[:1] == b","
-        and behind == b","
-        and _LISTED.fullmatch(value) is not None
-    )
-
-
-def is_type(name: bytes) -> bool:
-    return name[:1].isupper() and name.lower().endswith(_TYPES)
-
-
-def is_parameter(line: bytes, gap: bytes) -> bool:
-    """Tell by what stands before a name whether it stands for a value in an address, a query or a template; an option has a space.
-
-    With nothing but a word and a colon before it in its line a name is whole, as settings of several programs in one file are.
-    """
-    if line[-1:] == b":" and gap[:1] == b":" and _OWNER.fullmatch(line):
-        return False
-    return (line[-1:] in {b":", b"/"} and not _OPTION.search(line)) or b"{{" in line
-
-
-def is_outcome(data: bytes, start: int, name: bytes) -> bool:
-    """Tell whether a name is how a test ended: so did others around it."""
-    if name not in PASSED:
-        return False
-    begin = data.rfind(b"\n", 0, start) + 1
-    if data[begin:start].strip() == b"---":
-        return True
-    others = any(line.start() != begin for line in _OUTCOME.finditer(data))
-    return others and _ACCOUNT.search(data) is None
-
-
-_SPACES, _QUOTES = b" \t", b"\"'`"
-# Nothing but a sign stands between the two, or a type and a sign; or the mark that ends an element's name, or in SQL a space.
-_GAP = re.compile(
-    rb"""\\{0,3}["'`]?\)?\]?[ \t]*(?:(?::[ \t]?|[ \t])[A-Za-z][\w.<>?*&\[\]]{1,30}[ \t]*(?==))?(?:=>|:=|={1,3}|!==?|:|\|\|=?|\?\?=?|->)"""
-    rb"""[ \t]*(?:\(?\r?\n[ \t]+)?[bBuUrRLfN@$]{0,2}\\{0,3}["'`]?|>(?:<!\[CDATA\[)?\s*|[ \t]+["'`]"""
-)
-_OTHERWISE = re.compile(rb"""["'`][ \t]*:""")  # behind a question, the other answer
-_BEGINS = re.compile(rb"""[\s*{,"'`#/-]*""")  # before a name with which its line begins
-_ENDS = re.compile(
-    rb"""[ \t]*["'`]?[ \t]*(?:[,;})\]]|#|//|\\n|\r?\n|$|</|\*/|-->)"""
-)  # behind a value with which its line ends
-
-
-def is_outright(name: bytes, gap: bytes, line: bytes, *, is_bare: bool) -> bool:
-    """Tell whether what is called so is given its value there: as no argument, in no list, and in no sentence."""
-    in_sql = name.lower() == b"identified by"
-    if not (in_sql or is_noun(name)) or not _GAP.fullmatch(gap) or (b"?" in line and _OTHERWISE.match(gap)):
-        return False
-    if gap[:1] in _SPACES and gap.strip()[:1] in _QUOTES:
-        return in_sql or name.isupper()
-    return (
-        not is_bare
-        or gap == b"="
-        or (_BEGINS.fullmatch(line) is not None and not name.lower().endswith(b"pass"))
-    )
-
-
-def goes_on(data: bytes, end: int) -> bool:
-    """Tell whether a line goes on behind an unquoted value, as a sentence does."""
-    return _ENDS.match(data, end) is None
-
-
-_LANGUAGES = frozenset(ending.encode() for ending in WORDS["code"]["languages"])
-
-
-def is_code_file(path: bytes) -> bool:
-    """Tell by a file's name whether it is written in a language that has its texts in quotes."""
-    _, dot, ending = path.rpartition(b"/")[2].rpartition(b".")
-    return dot != b"" and ending.lower() in _LANGUAGES
-
-
-# The last word of a kind in what stands before a value.
+# Match a text in lower case up to its last word for a credential, by the judge of the rule.
 LAST_WORD = {
     "noun": re.compile(
-        rb"(?s:.*)(pass|pwd|pswd|secret|token|cred|psk|api[_.-]?key|contrase|kennwort|wachtwoord|senha|pw|identified by)"
+        rb"(?s:.*)(pass|pwd|pswd|secret|token|cred|psk|api[_.-]?key|contrase|kennwort|wachtwoord|senha|pw"
+        rb"|identified by)"
     ),
     "key": re.compile(
         rb"(?s:.*)(key|auth|salt|pepper|nonce|seed|jwt|bearer|cipher|hmac|session|licen[cs]e|otp)"
     ),
 }
 LAST_PLURAL = re.compile(rb"(?s:.*)(passwords|passwds|secrets|tokens|keys)")
-IN_NAMES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-" + bytes(range(0x80, 0x100))
-_TAIL = re.compile(rb"[0-9A-Za-z_.\x80-\xff-]*")
+NAME_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-" + bytes(range(0x80, 0x100))
+TEST_PASSED = frozenset({b"PASS", b"XPASS"})
+_REST_OF_NAME = re.compile(rb"[0-9A-Za-z_.\x80-\xff-]*")
+_IDENTIFIED_BY = b"identified by"
+_SPACES, _QUOTES = b" \t", b"\"'`"
+_LITERAL_PREFIXES = b" \t\"'`@bBuUrRLfN$\\"  # all that a gap of a space and a quoted literal consists of
+
+# --- patterns of names that have no value
+# A name after a slash that has a value: an option of a Windows command, or `login: crm / password`.
+_SLASH_OPTION = re.compile(rb"\s/(?:p:)?$|(?:^|[\s(,;])[A-Za-z ]{2,12}[:=][ \t]?[^\s/:]+[ \t]?/$")
+_PROGRAM_PREFIX = re.compile(rb"[ \t]*[\"']?[A-Za-z][\w.-]+:")  # `redis:` in `redis:password: x`
+_TEST_RESULT = re.compile(
+    rb"(?m)^[ \t]*(?:(?:--- )?(?:X?PASS|X?FAIL|SKIP|UNSUPPORTED|UNTESTED|UNRESOLVED|ERROR|ok|not ok)\b|=== )"
+)
+_ACCOUNT_LINE = re.compile(
+    rb"(?im)^[\s>*-]*(?:user|login|host|name|e?mail|url|port|db|server|account|id)\w*[ \t]*[:=]"
+)
+
+# --- patterns of gaps
+_SQL_ACCOUNT_COMMAND = re.compile(rb"(?i:\b(?:create|alter|grant)\b)")
+_OTHER_KEYWORD = re.compile(rb"^[\"'],\s*(?!with:|value:)\w+:\s*[\"']?$")
+_OTHER_ATTRIBUTE = re.compile(rb"^[\"']\s+(?!value|default|content|data)[\w:.-]+\s?=\s?[\"']$")
+_RUBY_SYMBOL = re.compile(rb"(?:^|[\s(,\[]):$")  # the text before a name
+_COMPLETE_WORD = re.compile(rb"(?i)(?:passw(?:or)?d|passwort|passphrase|identified by)$")
+_SETTERS = (b"define", b"global", b"set", b"SET", b"setx", b"ENV", b"ARG", b"set -x")
+# Methods of a credential that get its value as an argument: they compare it, fill it in or make it.
+_VALUE_METHODS = frozenset(
+    b"""
+    equals equal eq is equalsignorecase type fill getorelse orelse unwrap_or fromstring from_string of
+    from valueof literal parse new
+    """.split()
+)
+# Endings of types that hold a value: `SecretString`, `PlainPassword`.
+_TYPE_ENDINGS = tuple(b"value string str secret password credential credentials token bytes".split())
+_LIST_WORD = re.compile(rb"[A-Za-z]+(?:[_.-][0-9A-Za-z]+)*")
+
+# --- patterns of direct assignments
+# An operator, maybe with a type before it; or the end of an XML tag; or, in SQL, a space.
+_DIRECT_GAP = re.compile(
+    rb"""\\{0,3}["'`]?\)?\]?[ \t]*(?:(?::[ \t]?|[ \t])[A-Za-z][\w.<>?*&\[\]]{1,30}[ \t]*(?==))?"""
+    rb"""(?:=>|:=|={1,3}|!==?|:|\|\|=?|\?\?=?|->)"""
+    rb"""[ \t]*(?:\(?\r?\n[ \t]+)?[bBuUrRLfN@$]{0,2}\\{0,3}["'`]?|>(?:<!\[CDATA\[)?\s*|[ \t]+["'`]"""
+)
+_CONDITIONAL_COLON = re.compile(rb"""["'`][ \t]*:""")  # `a ? "password" : "value"`
+_LINE_START = re.compile(rb"""[\s*{,"'`#/-]*""")  # the text before a name that begins its line
+_LINE_END = re.compile(rb"""[ \t]*["'`]?[ \t]*(?:[,;})\]]|#|//|\\n|\r?\n|$|</|\*/|-->)""")
+
+# Extensions of languages that quote their strings.
+_CODE_EXTENSIONS = frozenset(
+    b"""
+    py pyi pyx js jsx mjs cjs ts tsx vue svelte java kt kts scala sc groovy gradle go rs c h cc cpp cxx
+    hh hpp hxx ino m mm cs vb fs php phtml rb erb rake swift dart lua pl pm hs ex exs erl hrl clj cljs
+    ml mli r jl sql tf hcl proto thrift graphql sol zig nim d pas asm s v vhd json ipynb css scss less
+    ps1 psm1 coffee elm idl avsc cmake bzl bazel
+    """.split()
+)
 
 
-class Name(NamedTuple):
-    """A name, where it begins, what it says that its value is, what stands behind it, and before it in its line."""
+class NameBefore(NamedTuple):
+    """The name before a value: its offset, its noun, the gap up to the value, and its line up to the name."""
 
     start: int
     name: bytes
@@ -167,38 +93,147 @@ class Name(NamedTuple):
     line: bytes
 
 
-ELSEWHERE = Name(0, b"", Noun.KEY, b"", b"")  # it, or what makes it a name, stands in another line
+# Result of a search in one line: the name, or the text that makes it a name, is in an earlier line.
+NEEDS_MORE_TEXT = NameBefore(0, b"", Noun.KEY, b"", b"")
 
 
-@lru_cache(maxsize=4_096)  # what stands before values comes again where they do not
-def led_from(before: bytes, kind: str, is_bare: bool, is_line: bool) -> Name | None:
-    """Give the nearest name before a value; None where it is no credential's or does not lead to what stands here, whatever that is."""
-    start, end = nearest_name(before, LAST_WORD[kind])
+@lru_cache(maxsize=4_096)  # the same text is before many different values
+def find_name_before(before: bytes, judge: str, is_bare: bool, is_line: bool) -> NameBefore | None:
+    """Return the nearest name before a value; None if it is no credential's or does not lead to the value.
+
+    `before` is the text before the value: only its line if `is_line`, otherwise several lines. `is_bare` says
+    that the value is not quoted. NEEDS_MORE_TEXT means that one line was not enough to decide.
+    """
+    start, end = find_nearest_name(before, LAST_WORD[judge])
     name = before[start:end]
-    noun = noun_of(name)
+    noun = find_noun(name)
     if noun is None:
-        return None if end else ELSEWHERE
+        return None if end else NEEDS_MORE_TEXT
     gap, line = before[end:], before[before.rfind(b"\n", 0, start) + 1 : start]
-    if (
-        is_bare and name in PASSED and is_line
-    ):  # whether it is how a test ended is told by what stands around it
-        return ELSEWHERE
-    if is_bare and is_parameter(line, gap):
+    if is_bare and name in TEST_PASSED and is_line:  # the lines around it show whether it is a test result
+        return NEEDS_MORE_TEXT
+    if is_bare and _is_placeholder_name(line, gap):
         return None
-    if not goes_with(name, gap, before[:start], line):
-        return ELSEWHERE if name.lower() == b"identified by" else None
-    return Name(start, name, noun, gap, line)
+    if not _leads_to_value(name, gap, before[:start], line):
+        return NEEDS_MORE_TEXT if name.lower() == _IDENTIFIED_BY else None
+    return NameBefore(start, name, noun, gap, line)
 
 
-def nearest_name(before: bytes, last_word: re.Pattern[bytes]) -> tuple[int, int]:
-    """Give where the last name with such a word in it stands."""
-    small = before.lower()
-    word = last_word.match(small)
+def find_nearest_name(before: bytes, last_word: re.Pattern[bytes]) -> tuple[int, int]:
+    """Return start and end of the last name in a text that contains a word of `last_word`; (0, 0) if none."""
+    lower = before.lower()
+    word = last_word.match(lower)
     if word is None:
         return 0, 0
     at = word.start(1)
-    start = len(before[:at].rstrip(IN_NAMES))
-    if small.startswith(b"identified by", at):
-        return start, at + len(b"identified by")
-    tail = _TAIL.match(before, at)
-    return start, len(before[: tail.end() if tail else at].rstrip(b".-"))
+    start = len(before[:at].rstrip(NAME_BYTES))
+    if lower.startswith(_IDENTIFIED_BY, at):
+        return start, at + len(_IDENTIFIED_BY)
+    rest = _REST_OF_NAME.match(before, at)
+    return start, len(before[: rest.end() if rest else at].rstrip(b".-"))
+
+
+def _is_placeholder_name(line: bytes, gap: bytes) -> bool:
+    """Whether the name after `line` is a parameter of a URL (`/token`, `:token`) or of a template (`{{`)."""
+    if line[-1:] == b":" and gap[:1] == b":" and _PROGRAM_PREFIX.fullmatch(line):
+        return False
+    return (line[-1:] in {b":", b"/"} and not _SLASH_OPTION.search(line)) or b"{{" in line
+
+
+def _leads_to_value(name: bytes, gap: bytes, before: bytes, line: bytes) -> bool:
+    """Whether the gap assigns the value after it to the name; `before` is the text before the name.
+
+    Some gaps do so only for certain names or lines: a space, the end of an XML tag, a comma, a parenthesis.
+    """
+    if _has_other_owner(name, gap, before):
+        return False
+    if gap[:1] in {b" ", b"\t"} and not gap.strip(_LITERAL_PREFIXES):
+        is_option = line[-1:] == b"-"
+        return is_option or _COMPLETE_WORD.search(name) is not None or line.rstrip().endswith(_SETTERS)
+    if gap[:1] == b">":  # after `<` or a namespace, but not in a named group of a regular expression
+        return line[-1:] in {b"<", b":"} and not line.endswith((b"?<", b"?P<"))
+    if gap.lstrip(b")]")[:1] == b",":  # after a constant or a symbol; after a variable comes another argument
+        return name.rpartition(b".")[2].isupper() or _RUBY_SYMBOL.search(line) is not None
+    if gap[:1] == b"(":
+        method = name.rpartition(b".")[2]
+        return method.lower() in _VALUE_METHODS or ends_with_noun(method) or is_value_type(method)
+    return True
+
+
+def _has_other_owner(name: bytes, gap: bytes, before: bytes) -> bool:
+    """Whether the text around a name shows that the value after it belongs to something else."""
+    # "identified by" in a sentence, not in SQL.
+    if name.lower() == _IDENTIFIED_BY and not _SQL_ACCOUNT_COMMAND.search(before):
+        return True
+    # The name of a class: `Config::Password"`.
+    if gap[:1] in {b">", b'"', b"'"} and before.endswith(b"::"):
+        return True
+    # The name is itself a value, followed by a comma: "type=password, next=...".
+    is_list_value = before[-1:] in {b"=", b":"} and gap.lstrip(b"\"'` ")[:1] == b","
+    if is_list_value and not _RUBY_SYMBOL.search(before[-2:]):
+        return True
+    # The value of the next keyword argument or the next attribute.
+    if _OTHER_KEYWORD.search(gap) or _OTHER_ATTRIBUTE.search(gap):
+        return True
+    # A pipe in a shell: `$PASSWORD | ...`.
+    if before[-1:] == b"$" and gap.strip(b"\"' ") == b"|":
+        return True
+    # The end of a sentence, a member of an object, a shell pattern.
+    return gap[:1] == b"." or gap == b"->" or gap[:2] == b"* "
+
+
+def is_list_item(gap: bytes, value: bytes, after: bytes) -> bool:
+    """Whether name and value are words of a list: a comma between them, one after the value, no colon."""
+    return (
+        b":" not in gap
+        and gap.lstrip(b"\"'`")[:1] == b","
+        and after == b","
+        and _LIST_WORD.fullmatch(value) is not None
+    )
+
+
+def is_value_type(name: bytes) -> bool:
+    """Whether a name is that of a type that holds a credential: `SecretString`."""
+    return name[:1].isupper() and name.lower().endswith(_TYPE_ENDINGS)
+
+
+def is_test_result(data: bytes, start: int, name: bytes) -> bool:
+    """Whether the name at `start` is a test result such as `PASS`: other lines begin with results too."""
+    if name not in TEST_PASSED:
+        return False
+    line_start = data.rfind(b"\n", 0, start) + 1
+    if data[line_start:start].strip() == b"---":
+        return True
+    has_other_results = any(line.start() != line_start for line in _TEST_RESULT.finditer(data))
+    return has_other_results and _ACCOUNT_LINE.search(data) is None
+
+
+def is_direct_assignment(name: bytes, gap: bytes, line: bytes, *, is_bare: bool) -> bool:
+    """Whether only an operator is between a name and its value, outside of arguments, lists and sentences.
+
+    Then even a plain word may be the password. `line` is the line up to the name.
+    """
+    in_sql = name.lower() == _IDENTIFIED_BY
+    if not (in_sql or ends_with_noun(name)) or not _DIRECT_GAP.fullmatch(gap):
+        return False
+    if b"?" in line and _CONDITIONAL_COLON.match(gap):
+        return False
+    if gap[:1] in _SPACES and gap.strip()[:1] in _QUOTES:
+        return in_sql or name.isupper()
+    if not is_bare or gap == b"=":
+        return True
+    return _LINE_START.fullmatch(line) is not None and not name.lower().endswith(b"pass")
+
+
+def has_text_after(data: bytes, end: int) -> bool:
+    """Whether an unquoted value that ends at `end` is followed by more text in its line, as in a sentence."""
+    return _LINE_END.match(data, end) is None
+
+
+def is_code_file(path: bytes) -> bool:
+    """Whether a file is written in a language that quotes its strings, by its extension.
+
+    An unquoted value there is an expression.
+    """
+    _, dot, extension = path.rpartition(b"/")[2].rpartition(b".")
+    return dot != b"" and extension.lower() in _CODE_EXTENSIONS

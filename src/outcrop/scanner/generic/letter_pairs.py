@@ -1,7 +1,7 @@
-"""What each letter costs after another in words, in eighths of a bit: written by tools/letter-pairs from the words of this tree.
+"""Bits that each letter costs after another letter in words. Written by tools/letter-pairs.
 
-A row is the letter before (the last row: the beginning of a word), a column the letter after (the last: its end). A
-cost is a character: its code less that of "0".
+A row is the first letter of a pair; the last row is the beginning of a word. A column is the second letter;
+the last column is the end of a word. A character is a cost in eighths of a bit: its code minus that of "0".
 """
 
 PAIRS = (

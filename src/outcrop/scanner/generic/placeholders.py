@@ -1,7 +1,8 @@
-"""Values that only stand for a credential: templates, fill-ins, published examples and test vectors.
+"""Recognise placeholders: templates, words to fill in, published examples and test vectors.
 
-A random token must never be taken for one. Whatever is looked for anywhere in a value is therefore too long to come about by
-chance, or needs characters that tokens have none of; shorter words count only when they are the whole value.
+`is_placeholder` runs the checks. No random token may be taken for a placeholder. So whatever is searched
+for anywhere in a value is too long to be there by chance, or has characters that tokens do not have.
+Shorter words count only if they are the complete value.
 """
 
 import base64
@@ -12,66 +13,75 @@ from operator import eq
 
 from outcrop.scanner.patterns.re2_match import compile_regex, find_spans, matches_fully
 
-# What people write where a credential would go.
+# Texts that people write instead of a credential.
 FILL_IN = (
-    r"(?i:example|placeholder|redacted|change[_-]?(?:me|it|this)|dummy|foobar|notreal|not[_-]?(?:a[_-]?)?(?:real|valid|secret)|invalid|sanitized"
-    r"|your[_-]?(?:api|app|secret|token|key|pass|pwd|access|auth|client|own|account|user|db|database|bot|private)|^your[_-]|[_-]your[_-]"
+    r"(?i:example|placeholder|redacted|change[_-]?(?:me|it|this)|dummy|foobar|notreal"
+    r"|not[_-]?(?:a[_-]?)?(?:real|valid|secret)|invalid|sanitized"
+    r"|your[_-]?(?:api|app|secret|token|key|pass|pwd|access|auth|client|own|account|user|db|database|bot"
+    r"|private)|^your[_-]|[_-]your[_-]"
     r"|(?:replace|insert|paste|enter)[ _-]?(?:me|with|this|your|the|here)|put[ _-](?:your|the|here)"
     r"|goes[_-]?here|bytes?[_-]long|(?:key|token|secret|password)[_-]here"
-    r"|to[_-]be[_-](?:set|replaced|filled|changed|defined)|sample[_-]|fake[_-]?(?:api|key|token|secret|pass|cred|value|auth|access|client)"
+    r"|to[_-]be[_-](?:set|replaced|filled|changed|defined)|sample[_-]"
+    r"|fake[_-]?(?:api|key|token|secret|pass|cred|value|auth|access|client)"
     r"|(?:^|[^0-9A-Za-z])(?:fake|mock|todo|fixme|none|null|undefined)(?:$|[^0-9A-Za-z])|x{6}"
-    r"|12345678|23456789|98765432|01234567|abcdefgh|bcdefghi|qwertyui|deadbeefdead|a1b2c3d4|1a2b3c4d|abcdef01|abcdef12|c0ffeec0ffee)"
+    r"|12345678|23456789|98765432|01234567|abcdefgh|bcdefghi|qwertyui|deadbeefdead|a1b2c3d4|1a2b3c4d|abcdef01"
+    r"|abcdef12|c0ffeec0ffee)"
 )
 _FILL_IN = compile_regex(FILL_IN)
-_MOSTLY = b"EXAMPLE"  # what it mostly is in a token
-_UNSEALED = b"Encryption: none"  # in a key of PuTTY's, which it does not make a stand-in
-_LONG = 400  # a key block contains any word by chance
-_SHORT_ELLIPSIS = 80
+_USUAL_FILL_IN = b"EXAMPLE"  # the most frequent text of FILL_IN in tokens, searched for first
+_PUTTY_NO_ENCRYPTION = b"Encryption: none"  # a header of PuTTY keys: its "none" is no placeholder
+_MAX_FILL_IN_LENGTH = 400  # a longer value, such as a key block, contains any word by chance
+_MAX_ELLIPSIS_LENGTH = 80
 
 # Something else fills the value in: a shell, a template engine, a format string.
 _TEMPLATE = compile_regex(
-    r"\$\{[^}]*\}|\$\{\{|^\$\(|^\$\{|^\${1,2}[A-Za-z_]\w*\${0,2}$|\{\{|\}\}|<%|%>|^%{1,2}\w+%{1,2}$|^[!~]{1,2}[A-Z_]{2,}[!~]{1,2}$|^\[\[.*\]\]$|%\(\w+\)s|(?:^|[^\w%])%[sdv](?:$|[^\w])|#\{[^}]*\}|\{[A-Za-z_][\w.]*\}|^\{\d?\}$"
-    r"|^<[^<>]*>$|^\[[^\[\]]*\]$|^@{1,2}\w+@{1,2}$|^__[A-Z_]+__$|^%[sdv@]|\*{3}|^\*+$|_{8}|#{4}|^-+$|\\\([A-Za-z_.]+\)"
+    r"\$\{[^}]*\}|\$\{\{|^\$\(|^\$\{|^\${1,2}[A-Za-z_]\w*\${0,2}$|\{\{|\}\}|<%|%>|^%{1,2}\w+%{1,2}$"
+    r"|^[!~]{1,2}[A-Z_]{2,}[!~]{1,2}$|^\[\[.*\]\]$|%\(\w+\)s|(?:^|[^\w%])%[sdv](?:$|[^\w])|#\{[^}]*\}"
+    r"|\{[A-Za-z_][\w.]*\}|^\{\d?\}$"
+    r"|^<[^<>]*>$|^\[[^\[\]]*\]$|^@{1,2}\w+@{1,2}$|^__[A-Z_]+__$|^%[sdv@]|\*{3}|^\*+$|_{8}|#{4}|^-+$"
+    r"|\\\([A-Za-z_.]+\)"
 )
-_SIGNS = (
-    b"${}<>%#[@*\\!~"  # one of which every template has, or an underscore twice, or it begins with a dash
-)
-_HASH = (
-    "{SHA}",
-    "{SSHA}",
-    "{MD5}",
-    "{CRYPT}",
-    "{noop}",
-    "{bcrypt}",
-)  # how directories begin a password, not a template
-_RUN = re.compile(r"([^A/\s])\1{7}")  # base64 of bytes without or with every bit is a run of A or of strokes
-_CYCLE = re.compile(r"(.{1,6})\1{3,}.{0,5}", re.DOTALL)
+# A template has one of these characters, or two underscores, or begins with a dash.
+_TEMPLATE_CHARACTERS = b"${}<>%#[@*\\!~"
+# Prefixes of passwords in LDAP and in Spring, which look like templates.
+_PASSWORD_SCHEMES = ("{SHA}", "{SSHA}", "{MD5}", "{CRYPT}", "{noop}", "{bcrypt}")
+# Eight equal characters. Not A or /: in base64 these are runs of zero bits or of one bits.
+_EQUAL_CHARACTERS = re.compile(r"([^A/\s])\1{7}")
+_REPEATED_PART = re.compile(r"(.{1,6})\1{3,}.{0,5}", re.DOTALL)
 
-# The whole value is a word for what should stand there, or the name that installers give to the first user.
+# A complete value that is a word for the credential, or the name of the first user of a product.
 _NOUN = (
     r"user(?:name)?|login|pass(?:word|wort|wd|phrase|code)?|passw|pwd|pw|secret|token|key|api[\s_.-]?key|auth"
     r"|cred(?:ential)?s?|value|string|text"
 )
-WORD = (
-    r"(?i:(?:(?:my|your|the|our|some|any|an?|new|old|db|database|user|admin|root|test|default|real|actual|plain|valid|wrong|bad|good|correct|super|app|api|client"
-    r"|access|refresh|bearer|private|public|session|service|shared|secret|base64|encoded|encrypted|hashed|sql|mysql|postgres|mongo|redis|smtp|ftp|http|proxy)[\s_.-]?)*"
+PLACEHOLDER_WORD = (
+    r"(?i:(?:(?:my|your|the|our|some|any|an?|new|old|db|database|user|admin|root|test|default|real|actual"
+    r"|plain|valid|wrong|bad|good|correct|super|app|api|client"
+    r"|access|refresh|bearer|private|public|session|service|shared|secret|base64|encoded|encrypted|hashed|sql"
+    r"|mysql|postgres|mongo|redis|smtp|ftp|http|proxy)[\s_.-]?)*"
     rf"(?:{_NOUN})(?:[\s_.-]?(?:{_NOUN}|here|id|name|hash|file|path))*[\s_.-]?[0-9]?[!?.:*]{{0,3}}"
-    r"|(?:test|tester|testing|demo|foo|bar|baz|qux|abc|abcd|abcde|abcdef|asdf|asdfgh|qwerty|hello|temp|tmp|blah)[\s_.-]?(?:[0-9]|123)?"
-    r"|root|admin|administrator|guest|postgres|postgresql|mysql|mariadb|mongo|mongodb|mongoadmin|redis|rabbitmq|rabbit|sa|minio|minioadmin|elastic|neo4j|odoo"
-    r"|tomcat|vagrant|bitnami|cassandra|wildfly|jboss|weblogic|jenkins|zabbix|keycloak|airflow|superset|sonar|kibana|wordpress|guacadmin|ubuntu|raspberry"
-    r"|none|null|nil|true|false|undefined|empty|hidden|masked|removed|censored|todo|tbd|tba|fixme|n/?a|unset|unknown|blank|optional|required|disabled|enabled"
-    r"|localhost|anonymous|dev|development|prod|production|staging|local|x{1,5}|x-oauth-basic|x-token-auth|0{1,8}|1{1,8}|1234?5?6?7?|654321|321|yes|no|on|off"
-    r"|base64|plain|plaintext|public|default|change|replace|insert|random|nothing|something|anything|whatever|thisisasecret)"
+    r"|(?:test|tester|testing|demo|foo|bar|baz|qux|abc|abcd|abcde|abcdef|asdf|asdfgh|qwerty|hello|temp|tmp"
+    r"|blah)[\s_.-]?(?:[0-9]|123)?"
+    r"|root|admin|administrator|guest|postgres|postgresql|mysql|mariadb|mongo|mongodb|mongoadmin|redis"
+    r"|rabbitmq|rabbit|sa|minio|minioadmin|elastic|neo4j|odoo"
+    r"|tomcat|vagrant|bitnami|cassandra|wildfly|jboss|weblogic|jenkins|zabbix|keycloak|airflow|superset|sonar"
+    r"|kibana|wordpress|guacadmin|ubuntu|raspberry"
+    r"|none|null|nil|true|false|undefined|empty|hidden|masked|removed|censored|todo|tbd|tba|fixme|n/?a|unset"
+    r"|unknown|blank|optional|required|disabled|enabled"
+    r"|localhost|anonymous|dev|development|prod|production|staging|local|x{1,5}|x-oauth-basic|x-token-auth"
+    r"|0{1,8}|1{1,8}|1234?5?6?7?|654321|321|yes|no|on|off"
+    r"|base64|plain|plaintext|public|default|change|replace|insert|random|nothing|something|anything|whatever"
+    r"|thisisasecret)"
 )
-_WORD = compile_regex(WORD)
-_WORDS_UP_TO = 48
+_PLACEHOLDER_WORD = compile_regex(PLACEHOLDER_WORD)
+_MAX_WORD_LENGTH = 48
 _BASE64 = re.compile(r"[0-9A-Za-z+/]{6,46}={0,2}")
 
-# The claims that everybody's first web token has: {"sub":"1234567890" and {"some":"payload"}.
-_SAMPLE_CLAIMS = re.compile(r"\.eyJ(?:zdWIiOiIxMjM0NTY3ODkw|zb21lIjoicGF5bG9hZCJ9)")
+# The claims of the JSON web tokens in tutorials: {"sub":"1234567890" and {"some":"payload"}.
+_TUTORIAL_CLAIMS = re.compile(r"\.eyJ(?:zdWIiOiIxMjM0NTY3ODkw|zb21lIjoicGF5bG9hZCJ9)")
 
-# The first 16 hexadecimal digits of the SHA-256 of values that issuers print in their documentation or ship in their emulators.
-_PUBLISHED = frozenset(
+# SHA-256 (its first 16 hex digits) of values that issuers print in documentation or ship in emulators.
+_PUBLISHED_DIGESTS = frozenset(
     {
         "1a5d44a2dca19669",  # AWS documentation
         "78314b11be2e5815",  # AWS documentation
@@ -95,70 +105,85 @@ _PUBLISHED = frozenset(
 
 
 def decode_value(raw: bytes) -> str:
-    """Read a value as UTF-8, else byte for byte, so that every value has exactly one text."""
+    """Decode a value as UTF-8, or as Latin-1 if it is not UTF-8, so that every value has exactly one text."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
         return raw.decode("latin-1")
 
 
-@lru_cache(maxsize=1_024)  # stand-ins come again and again
+@lru_cache(maxsize=1_024)  # the same placeholders occur again and again
 def is_placeholder(value: str) -> bool:
-    """Tell whether a value is a stand-in rather than a credential. What is quickly ruled out is not looked for."""
+    """Whether a value is a placeholder instead of a credential. The quickest checks run first."""
     raw = value.encode("utf-8", "surrogateescape")
     size = len(value)
-    if is_filled_in(raw.replace(_UNSEALED, b"")) or (6 <= size <= _LONG and len(set(value)) < 3):
-        return True
-    block = value.startswith("-----BEGIN")
-    if (
-        _may_be_template(raw)
-        and not block
-        and not value.startswith(_HASH)
-        and find_spans(_TEMPLATE, raw, 0, len(raw))
-    ) or _repeats(value):
-        return True
-    if (block or size <= _SHORT_ELLIPSIS) and ("..." in value or "…" in value):
-        return True
-    if size <= _WORDS_UP_TO and (_is_word(raw) or (size % 4 == 0 and _is_encoded_word(value))):
-        return True
+    is_key_block = value.startswith("-----BEGIN")
     return (
-        _SAMPLE_CLAIMS.search(value) is not None
-        or _published(raw)
-        or (value.startswith("eyJ") and _published(raw.rpartition(b".")[2]))
+        has_fill_in(raw.replace(_PUTTY_NO_ENCRYPTION, b""))
+        or (not is_key_block and _is_template(value, raw))
+        or _is_repeated(value)
+        or ((is_key_block or size <= _MAX_ELLIPSIS_LENGTH) and ("..." in value or "…" in value))
+        or (
+            size <= _MAX_WORD_LENGTH
+            and (_is_word(raw) or (size % 4 == 0 and _is_base64_of_placeholder(value)))
+        )
+        or _TUTORIAL_CLAIMS.search(value) is not None
+        or _is_published(raw)
     )
 
 
-def is_filled_in(raw: bytes) -> bool:
-    """Tell whether a value says that another one goes in its place."""
-    return len(raw) <= _LONG and (_MOSTLY in raw or find_spans(_FILL_IN, raw, 0, len(raw)) is not None)
+def has_fill_in(raw: bytes) -> bool:
+    """Whether a value contains a text that asks to fill in another value."""
+    return len(raw) <= _MAX_FILL_IN_LENGTH and (
+        _USUAL_FILL_IN in raw or find_spans(_FILL_IN, raw, 0, len(raw)) is not None
+    )
 
 
-def _may_be_template(raw: bytes) -> bool:
-    """Tell whether a value has a sign without which it is no template."""
-    return len(raw.translate(None, _SIGNS)) < len(raw) or b"__" in raw or raw[:1] == b"-"
+def _is_template(value: str, raw: bytes) -> bool:
+    """Whether a shell, a template engine or a format string fills the value in."""
+    has_characters = (
+        len(raw.translate(None, _TEMPLATE_CHARACTERS)) < len(raw) or b"__" in raw or raw[:1] == b"-"
+    )
+    return (
+        has_characters
+        and not value.startswith(_PASSWORD_SCHEMES)
+        and find_spans(_TEMPLATE, raw, 0, len(raw)) is not None
+    )
 
 
-def _repeats(value: str) -> bool:
-    """Tell whether a value is one sign many times, or a few signs again and again."""
-    # Of eight signs in a row, two stand side by side among every fourth sign; what comes again does so within six.
-    some = value[3::4]
-    if any(map(eq, some, some[1:])) and _RUN.search(value):
+def _is_repeated(value: str) -> bool:
+    """Whether a value has at most two different characters, eight equal ones in a row, or a repeated part."""
+    if 6 <= len(value) <= _MAX_FILL_IN_LENGTH and len(set(value)) < 3:
         return True
-    return value[:1] in value[1:7] and _CYCLE.fullmatch(value) is not None
+    # Eight equal characters in a row include two neighbours among every fourth character.
+    every_fourth = value[3::4]
+    if any(map(eq, every_fourth, every_fourth[1:])) and _EQUAL_CHARACTERS.search(value):
+        return True
+    # A part of up to six characters repeats only if the first character occurs again in the next six.
+    return value[:1] in value[1:7] and _REPEATED_PART.fullmatch(value) is not None
 
 
 def _is_word(raw: bytes) -> bool:
-    """Tell whether a value is only a word; a pair of user and password counts by its password."""
-    return matches_fully(_WORD, raw) or (b":" in raw and matches_fully(_WORD, raw.partition(b":")[2]))
+    """Whether a value, or its part after the first colon (`user:password`), is a placeholder word."""
+    return matches_fully(_PLACEHOLDER_WORD, raw) or (
+        b":" in raw and matches_fully(_PLACEHOLDER_WORD, raw.partition(b":")[2])
+    )
 
 
-def _is_encoded_word(value: str) -> bool:
+def _is_base64_of_placeholder(value: str) -> bool:
+    """Whether a value with a multiple of four characters is base64 of a placeholder word or fill-in text."""
     if not _BASE64.fullmatch(value):
         return False
-    raw = base64.b64decode(value)
-    text = raw.strip()
-    return raw.isascii() and text.decode().isprintable() and (_is_word(text) or is_filled_in(raw))
+    decoded = base64.b64decode(value)
+    text = decoded.strip()
+    return decoded.isascii() and text.decode().isprintable() and (_is_word(text) or has_fill_in(decoded))
 
 
-def _published(raw: bytes) -> bool:
-    return hashlib.sha256(raw).hexdigest()[:16] in _PUBLISHED
+def _is_published(raw: bytes) -> bool:
+    """Whether an issuer publishes this value, or the signature of this JSON web token, as an example."""
+    if hashlib.sha256(raw).hexdigest()[:16] in _PUBLISHED_DIGESTS:
+        return True
+    if not raw.startswith(b"eyJ"):
+        return False
+    signature = raw.rpartition(b".")[2]
+    return hashlib.sha256(signature).hexdigest()[:16] in _PUBLISHED_DIGESTS

@@ -1,181 +1,149 @@
-"""What stands in a column for passwords: exports of browsers and password managers, tables of Markdown, rows that SQL inserts."""
+"""Read the columns for passwords and secrets of tables.
+
+Four forms are read: CSV, as browsers and password managers export it; tables in Markdown; rows of an SQL
+`INSERT`; rows of a PostgreSQL `COPY`. `read_table` decides which form it is, and returns the cells of these
+columns.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from outcrop.scanner.generic.names import Noun, noun_of
+from outcrop.scanner.generic.names import Noun, find_noun
 
-_MOST = 1 << 20  # bytes that are read of one
-_LONGEST = 1_000  # bytes of a heading
+_MAX_TABLE_BYTES = 1 << 20  # bytes that are read of one table
+_MAX_HEADER_BYTES = 1_000
 _BAR = b"|"
-_MARKS = b" \t\r*`"  # around what a cell says
 _QUOTES = b"\"'"
-_ENDS_A_NAME = b",;\t|\r\n"  # in a heading; in SQL a place in the name of a column is given
-_NAME = rb"[\w .*`\"'#/-]{0,40}"
-_HEADINGS = {
-    mark: re.compile(
-        rb"(?:\xef\xbb\xbf)?[ \t]*%b?(?:%b%b){1,40}%b\r?" % (re.escape(mark), _NAME, re.escape(mark), _NAME)
+_HEADER_CELL_ENDS = b",;\t|\r\n"  # a match that ends otherwise ends inside a column name of SQL
+_COLUMN_NAME = rb"[\w .*`\"'#/-]{0,40}"
+# The header of a table, by its separator: a line of at least two column names.
+_HEADERS = {
+    separator: re.compile(
+        rb"(?:\xef\xbb\xbf)?[ \t]*%b?(?:%b%b){1,40}%b\r?"
+        % (re.escape(separator), _COLUMN_NAME, re.escape(separator), _COLUMN_NAME)
     )
-    for mark in (b",", b";", b"\t", _BAR)
+    for separator in (b",", b";", b"\t", _BAR)
 }
-_RULE = re.compile(
-    rb"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*\r?"
-)  # below a heading of Markdown
+_MARKDOWN_RULE = re.compile(rb"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*\r?")
+# A cell with the separator after it: quoted (group 1) or not (group 2).
 _CELLS = {
-    mark: re.compile(rb"(?:\"((?:[^\"\n]|\"\")*+)\"|([^%b\n]*))(?:%b|$)" % ((re.escape(mark),) * 2))
-    for mark in _HEADINGS
+    separator: re.compile(rb"(?:\"((?:[^\"\n]|\"\")*+)\"|([^%b\n]*))(?:%b|$)" % ((re.escape(separator),) * 2))
+    for separator in _HEADERS
 }
+_CELL_PADDING = b" \t\r*`"  # spaces and Markdown markup around the content of a cell
 _DIGEST = re.compile(
     rb"[0-9a-f]{32}|[0-9A-F]{32}|[0-9a-f]{40}|[0-9A-F]{40}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128}"
-)  # as databases keep them
-_NOTHING = rb"\N"  # where PostgreSQL writes none
-_COPIED = re.compile(rb"\)\s*(?i:from\s+stdin)[^\n;]{0,80};\r?\n")
-_COPY_ENDS = rb"\."
-_VALUES = re.compile(rb"\)\s*(?i:values)\s*\(")
-_VALUE = re.compile(
-    rb"\s*+(?:[NE]?'((?:[^'\\\n]|''|\\.)*+)'|\"(?:[^\"\\\n]|\\.)*+\"|[^,()'\"\n]*+(?:\([^()\n]*+\)[^,()'\"\n]*+)?)\s*+([,)])"
 )
-_NEXT = re.compile(rb"\s*,\s*\(")
-_SETTING = frozenset({b"key", b"name"})
-_KNOWS_WHOSE = re.compile(rb"(?i:user|login|mail|name)")
-_KNOWS_WHERE = re.compile(rb"(?i:ur[il]|host|site|server)")
+_COPY_NULL = rb"\N"
+_COPY_FROM_STDIN = re.compile(rb"\)\s*(?i:from\s+stdin)[^\n;]{0,80};\r?\n")
+_COPY_END = rb"\."
+_VALUES = re.compile(rb"\)\s*(?i:values)\s*\(")
+# A value of an SQL row: a string (group 1), a quoted name, a number or a call; and what follows it (group 2).
+_SQL_VALUE = re.compile(
+    rb"\s*+(?:[NE]?'((?:[^'\\\n]|''|\\.)*+)'|\"(?:[^\"\\\n]|\\.)*+\""
+    rb"|[^,()'\"\n]*+(?:\([^()\n]*+\)[^,()'\"\n]*+)?)\s*+([,)])"
+)
+_NEXT_SQL_ROW = re.compile(rb"\s*,\s*\(")
+_SETTING_NAME_COLUMNS = frozenset({b"key", b"name"})
+_ACCOUNT_COLUMN = re.compile(rb"(?i:user|login|mail|name)")
+_SITE_COLUMN = re.compile(rb"(?i:ur[il]|host|site|server)")
+
+Span = tuple[int, int]
+CredentialColumns = list[tuple[int, Noun]]  # (number of the column, noun in its name)
 
 
-class Cell(NamedTuple):
-    """Where a value stands, what its column is for, and whether whose and where is said beside it."""
+class TableCell(NamedTuple):
+    """A value in a column for credentials: its span, and the noun in the name of its column.
 
-    left: int
-    right: int
+    `is_direct` says that other columns name the account, so that even a word may be the password.
+    """
+
+    start: int
+    end: int
     noun: Noun
-    outright: bool
+    is_direct: bool
 
 
-def table(data: bytes, end: int) -> tuple[list[Cell], int]:
-    """Give what stands below the heading in which this place is, and where the table ends; nothing where that is none."""
-    if data[end - 1] not in _ENDS_A_NAME:
-        return _inserted(data, data.rfind(b"(", 0, end) + 1)
-    begin = data.rfind(b"\n", 0, end - 1) + 1
-    stop = data.find(b"\n", end - 1)
-    mark = _mark_of(data, begin, stop) if 0 <= stop - begin <= _LONGEST else None
-    if mark is None:
-        return [], end
-    names = [data[left:right] for left, right in _row(data, begin, stop, mark)]
-    columns = _columns(names)
-    if (
-        not columns or len(list(filter(None, names))) < 2 or (mark != _BAR and not names[-1])
-    ):  # lines of a list, each with a comma
-        return [], stop
-    outright = mark != _BAR and all(any(map(known.search, names)) for known in (_KNOWS_WHOSE, _KNOWS_WHERE))
-    found: list[Cell] = []
-    is_open = False  # a cell with line breaks in it
-    for left, right in _lines(data, stop + 1, ruled=mark == _BAR):
-        row = list(_row(data, left, right, mark))
-        if not is_open and len(row) == len(names):
-            found += _cells(data, row, columns, outright=outright)
-        breaks = mark != _BAR and data.count(b'"', left, right) % 2 == 1
-        if not (is_open or breaks or len(row) == len(names)):  # a sentence, as the heading may have been
-            break
-        is_open ^= breaks
-        stop = right
-    return found, stop
+class _Header(NamedTuple):
+    """The header of a CSV or Markdown table that has columns for credentials."""
+
+    separator: bytes
+    width: int
+    columns: CredentialColumns
+    is_direct: bool
 
 
-def _columns(names: list[bytes]) -> list[tuple[int, Noun]]:
-    return _credentials(enumerate(names))
+def read_table(data: bytes, match_end: int) -> tuple[list[TableCell], int]:
+    """Return the credentials of the table with `match_end` in its header, and the offset of its end.
+
+    If there is no table, the list is empty and the offset is that up to which the text is known to have none.
+    """
+    if data[match_end - 1] not in _HEADER_CELL_ENDS:
+        return _read_sql(data, data.rfind(b"(", 0, match_end) + 1)
+    start = data.rfind(b"\n", 0, match_end - 1) + 1
+    stop = data.find(b"\n", match_end - 1)
+    separator = _find_separator(data, start, stop) if 0 <= stop - start <= _MAX_HEADER_BYTES else None
+    if separator is None:
+        return [], match_end
+    header = _parse_header(data, start, stop, separator)
+    return ([], stop) if header is None else _read_lines(data, stop, header)
 
 
-def _credentials(named: Iterable[tuple[int, bytes]]) -> list[tuple[int, Noun]]:
-    return [(at, noun) for at, name in named if (noun := noun_of(name)) is not None and noun is not Noun.KEY]
-
-
-def _cells(
-    data: bytes, row: list[tuple[int, int]], columns: list[tuple[int, Noun]], *, outright: bool
-) -> list[Cell]:
-    return [
-        Cell(*row[at], noun, outright) for at, noun in columns if _may_be_one(data[slice(*row[at])], noun)
-    ]
-
-
-def _may_be_one(value: bytes, noun: Noun) -> bool:
-    """Tell whether a cell holds anything; of a password databases keep a digest, a token is often made of the same digits."""
-    return value not in {b"", _NOTHING} and not (noun is Noun.PASSWORD and _DIGEST.fullmatch(value))
-
-
-def _inserted(data: bytes, at: int) -> tuple[list[Cell], int]:
-    """Give the values of rows that are inserted into the columns whose names begin here, or copied into them."""
-    close = data.find(b")", at, at + _LONGEST)
-    values, copied = (_VALUES.match(data, close), _COPIED.match(data, close)) if close > 0 else (None, None)
-    names = [name.strip(b" \t\r\n\"'`[]") for name in data[at:close].split(b",")] if values or copied else []
-    if copied:
-        return _copied(data, copied.end(), names)
-    columns = _columns(names)
-    outright = any(map(_KNOWS_WHOSE.search, names))
-    found: list[Cell] = []
-    last = at + _MOST
-    while values is not None and columns and values.end() < last:
-        row, at = _inserted_row(data, values.end())
-        if len(row) == len(names):
-            found += _cells(data, row, columns, outright=outright)
-        values = _NEXT.match(data, at)
-    return found, at
-
-
-def _copied(data: bytes, at: int, names: list[bytes]) -> tuple[list[Cell], int]:
-    """Give what stands in the lines of a dump, one for each row with tabs between its values, up to the mark that ends them."""
-    columns, setting = _columns(names), _setting(names)
-    outright = any(map(_KNOWS_WHOSE.search, names))
-    found: list[Cell] = []
-    for left, right in _lines(data, at, ruled=False):
-        if data.startswith(_COPY_ENDS, left):
-            return found, right
-        row = list(_row(data, left, right, b"\t"))
-        if len(row) == len(names):
-            own = [(setting[1], data[slice(*row[setting[0]])])] if setting else []
-            found += _cells(data, row, [*columns, *_credentials(own)], outright=outright)
-        at = right
-    return found, at
-
-
-def _setting(names: list[bytes]) -> tuple[int, int] | None:
-    """Give the columns for the name and for the value of a setting."""
-    called = next((at for at, name in enumerate(names) if name.lower() in _SETTING), None)
-    return (called, names.index(b"value")) if called is not None and b"value" in names else None
-
-
-def _inserted_row(data: bytes, at: int) -> tuple[list[tuple[int, int]], int]:
-    """Give where the texts of a row stand, with nothing for what is none, and where the row ends."""
-    row: list[tuple[int, int]] = []
-    while (value := _VALUE.match(data, at)) is not None:
-        row.append(value.span(1) if value[1] is not None else (at, at))
-        at = value.end()
-        if value[2] == b")":
-            break
-    return row, at
-
-
-def _mark_of(data: bytes, begin: int, stop: int) -> bytes | None:
-    """Give what divides the cells of a heading: a line of names and nothing else."""
+def _find_separator(data: bytes, start: int, stop: int) -> bytes | None:
+    """Return the separator of the column names in a line; None if the line is no header."""
     return next(
         (
-            mark
-            for mark in reversed(_HEADINGS)
-            if mark in data[begin:stop] and _HEADINGS[mark].fullmatch(data, begin, stop)
+            separator
+            for separator in reversed(_HEADERS)
+            if separator in data[start:stop] and _HEADERS[separator].fullmatch(data, start, stop)
         ),
         None,
     )
 
 
-def _lines(data: bytes, at: int, *, ruled: bool) -> Iterator[tuple[int, int]]:
-    """Give where each further line stands, up to an empty one; in Markdown a rule comes first."""
-    last = min(len(data), at + _MOST)
+def _parse_header(data: bytes, start: int, stop: int, separator: bytes) -> _Header | None:
+    """Return the header in this line; None without a column for credentials or with fewer than two names."""
+    names = [data[left:right] for left, right in _split_line(data, start, stop, separator)]
+    columns = _find_credential_columns(enumerate(names))
+    if not columns or len(list(filter(None, names))) < 2:
+        return None
+    is_markdown = separator == _BAR
+    if not is_markdown and not names[-1]:  # a comma at the end: an item of a list in code
+        return None
+    is_direct = not is_markdown and _has_column(names, _ACCOUNT_COLUMN) and _has_column(names, _SITE_COLUMN)
+    return _Header(separator, len(names), columns, is_direct)
+
+
+def _read_lines(data: bytes, header_end: int, header: _Header) -> tuple[list[TableCell], int]:
+    """Return the credentials in the lines below a header, and where the last line of the table ends."""
+    cells: list[TableCell] = []
+    is_markdown = header.separator == _BAR
+    in_quotes = False  # a quoted cell of CSV goes on in the next line
+    table_end = header_end
+    for start, stop in _table_lines(data, header_end + 1, has_rule=is_markdown):
+        row = list(_split_line(data, start, stop, header.separator))
+        is_complete = len(row) == header.width
+        if is_complete and not in_quotes:
+            cells += _credential_cells(data, row, header.columns, is_direct=header.is_direct)
+        has_open_quote = not is_markdown and data.count(b'"', start, stop) % 2 == 1
+        if not (in_quotes or has_open_quote or is_complete):  # a sentence; the header may have been one too
+            break
+        in_quotes ^= has_open_quote
+        table_end = stop
+    return cells, table_end
+
+
+def _table_lines(data: bytes, at: int, *, has_rule: bool) -> Iterator[Span]:
+    """Yield the span of each line from `at` on, up to an empty one. In Markdown the first line is a rule."""
+    last = min(len(data), at + _MAX_TABLE_BYTES)
     while at < last:
         stop = data.find(b"\n", at)
         stop = len(data) if stop < 0 else stop
-        if ruled:
-            if not _RULE.fullmatch(data, at, stop):
+        if has_rule:
+            if not _MARKDOWN_RULE.fullmatch(data, at, stop):
                 return
-            ruled = False
+            has_rule = False
         elif not data[at:stop].strip():
             return
         else:
@@ -183,22 +151,112 @@ def _lines(data: bytes, at: int, *, ruled: bool) -> Iterator[tuple[int, int]]:
         at = stop + 1
 
 
-def _row(data: bytes, begin: int, stop: int, mark: bytes) -> Iterator[tuple[int, int]]:
-    """Give where the cells of a line stand, without their quotes and marks."""
-    for cell in _CELLS[mark].finditer(data, begin, stop):
-        left, right = cell.span(1) if cell[1] is not None else cell.span(2)
+def _split_line(data: bytes, start: int, stop: int, separator: bytes) -> Iterator[Span]:
+    """Yield the span of each cell in a line, without its quotes and padding."""
+    for cell in _CELLS[separator].finditer(data, start, stop):
+        is_unquoted = cell[2] is not None
+        left, right = cell.span(2) if is_unquoted else cell.span(1)
         text = data[left:right]
         left, right = (
-            left + len(text) - len(text.lstrip(_MARKS)),
-            right - len(text) + len(text.rstrip(_MARKS)),
+            left + len(text) - len(text.lstrip(_CELL_PADDING)),
+            right - len(text) + len(text.rstrip(_CELL_PADDING)),
         )
-        if (
-            cell[2] is not None
-            and right - left > 1
-            and data[left] in _QUOTES
-            and data[right - 1] == data[left]
-        ):
+        if is_unquoted and right - left > 1 and data[left] in _QUOTES and data[right - 1] == data[left]:
             left, right = left + 1, right - 1
         yield left, right
-        if cell.end() == stop and data[stop - 1 : stop] != mark:
+        if cell.end() == stop and data[stop - 1 : stop] != separator:
             return
+
+
+def _find_credential_columns(names: Iterable[tuple[int, bytes]]) -> CredentialColumns:
+    """Return the columns whose names are those of passwords or secrets, from pairs of number and name."""
+    return [
+        (at, noun) for at, name in names if (noun := find_noun(name)) is not None and noun is not Noun.KEY
+    ]
+
+
+def _has_column(names: list[bytes], name_pattern: re.Pattern[bytes]) -> bool:
+    return any(map(name_pattern.search, names))
+
+
+def _credential_cells(
+    data: bytes, row: list[Span], columns: CredentialColumns, *, is_direct: bool
+) -> list[TableCell]:
+    """Return the cells of a row that may hold a credential."""
+    return [
+        TableCell(*row[at], noun, is_direct)
+        for at, noun in columns
+        if _may_be_credential(data[slice(*row[at])], noun)
+    ]
+
+
+def _may_be_credential(value: bytes, noun: Noun) -> bool:
+    """Whether a cell is not empty, and no digest of a password. A token may have the digits of a digest."""
+    return value not in {b"", _COPY_NULL} and not (noun is Noun.PASSWORD and _DIGEST.fullmatch(value))
+
+
+def _read_sql(data: bytes, names_start: int) -> tuple[list[TableCell], int]:
+    """Return the credentials of an SQL `INSERT` or `COPY`, and where it ends; its column names begin here."""
+    names_end = data.find(b")", names_start, names_start + _MAX_HEADER_BYTES)
+    if names_end <= 0:
+        return [], names_start
+    values, copied = _VALUES.match(data, names_end), _COPY_FROM_STDIN.match(data, names_end)
+    if values is None and copied is None:
+        return [], names_start
+    names = [name.strip(b" \t\r\n\"'`[]") for name in data[names_start:names_end].split(b",")]
+    if copied:
+        return _read_copied_rows(data, copied.end(), names)
+    return _read_inserted_rows(data, names_start, names, values)
+
+
+def _read_inserted_rows(
+    data: bytes, at: int, names: list[bytes], values: re.Match[bytes] | None
+) -> tuple[list[TableCell], int]:
+    """Return the credentials of the rows of an `INSERT`, and where the last row ends.
+
+    `values` is the match that ends with the opening parenthesis of the first row.
+    """
+    columns = _find_credential_columns(enumerate(names))
+    is_direct = _has_column(names, _ACCOUNT_COLUMN)
+    cells: list[TableCell] = []
+    last = at + _MAX_TABLE_BYTES
+    while values is not None and columns and values.end() < last:
+        row, at = _read_inserted_row(data, values.end())
+        if len(row) == len(names):
+            cells += _credential_cells(data, row, columns, is_direct=is_direct)
+        values = _NEXT_SQL_ROW.match(data, at)
+    return cells, at
+
+
+def _read_inserted_row(data: bytes, at: int) -> tuple[list[Span], int]:
+    """Return the span of each string in a row of an `INSERT`, empty for other values, and the row's end."""
+    row: list[Span] = []
+    while (value := _SQL_VALUE.match(data, at)) is not None:
+        row.append(value.span(1) if value[1] is not None else (at, at))
+        at = value.end()
+        if value[2] == b")":
+            break
+    return row, at
+
+
+def _read_copied_rows(data: bytes, at: int, names: list[bytes]) -> tuple[list[TableCell], int]:
+    """Return the credentials of the rows of a `COPY`, and where the rows end. Tabs separate the values."""
+    columns, setting = _find_credential_columns(enumerate(names)), _find_setting_columns(names)
+    is_direct = _has_column(names, _ACCOUNT_COLUMN)
+    cells: list[TableCell] = []
+    for start, stop in _table_lines(data, at, has_rule=False):
+        if data.startswith(_COPY_END, start):
+            return cells, stop
+        row = list(_split_line(data, start, stop, b"\t"))
+        if len(row) == len(names):
+            setting_names = [(setting[1], data[slice(*row[setting[0]])])] if setting else []
+            row_columns = [*columns, *_find_credential_columns(setting_names)]
+            cells += _credential_cells(data, row, row_columns, is_direct=is_direct)
+        at = stop
+    return cells, at
+
+
+def _find_setting_columns(names: list[bytes]) -> tuple[int, int] | None:
+    """Return the numbers of the columns for the name and the value of a setting; None if there are none."""
+    name_column = next((at for at, name in enumerate(names) if name.lower() in _SETTING_NAME_COLUMNS), None)
+    return (name_column, names.index(b"value")) if name_column is not None and b"value" in names else None
