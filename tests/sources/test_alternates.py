@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outcrop.sources.git.alternates import folders, line
+from outcrop.sources.git.repository import format_alternate, parse_alternates
 from tests.sources.conftest import Repo, Scan, token
 
 FIRST = token("first")
@@ -30,12 +30,12 @@ FIRST = token("first")
     ],
 )
 def test_each_is_read_as_git_reads_it(raw: bytes, expected: list[bytes]) -> None:
-    assert folders(raw) == expected
+    assert parse_alternates(raw) == expected
 
 
 @given(st.lists(st.binary(min_size=1), max_size=4))
 def test_what_is_written_is_read_back(names: list[bytes]) -> None:
-    assert folders(b"".join(map(line, names))) == names
+    assert parse_alternates(b"".join(map(format_alternate, names))) == names
 
 
 @pytest.mark.parametrize("name", ["café", "a\nb", '"quoted"', "back\\slash"])
@@ -46,7 +46,7 @@ def test_a_borrowed_folder_whose_name_is_quoted_is_read(
     own, other = repo.path / ".git" / "objects", tmp_path / name
     own.rename(other)
     (own / "info").mkdir(parents=True)
-    (own / "info" / "alternates").write_bytes(line(os.fsencode(other)))
+    (own / "info" / "alternates").write_bytes(format_alternate(os.fsencode(other)))
     assert repo.git("show", "HEAD:a") == FIRST, "git reads it too"
     scanned = scan(repo.path)
     assert (scanned.secrets, scanned.gaps) == ([FIRST], [])

@@ -156,7 +156,7 @@ def test_a_ref_to_a_missing_object_is_told_and_hides_nothing(pair: Repo, scan: S
     (pair.path / ".git" / "refs" / "heads" / "gone").write_text("1234567890" * 4 + "\n")
     scanned = scan(pair.path)
     assert [scanned.of(value)["source_type"] for value in (FIRST, SECOND)] == ["repo", "repo"]
-    assert scanned.told("not there")
+    assert scanned.told("refs point at objects that are missing")
 
 
 def test_a_ref_that_cannot_be_read_is_told_on_one_line(pair: Repo, outcrop: Outcrop) -> None:
@@ -258,7 +258,7 @@ def test_a_file_with_a_name_of_another_kind_of_ids_hides_nothing(
     (repo.path / ".git" / "objects" / "ab" / ("0" * other)).touch()
     scanned = scan(repo.path)
     assert scanned.of(FIRST)["source_type"] == "repo"
-    assert scanned.told("ids of two lengths")
+    assert scanned.told("some objects have SHA-1 ids and others SHA-256 ids")
 
 
 def test_a_linked_folder_among_the_refs_is_told(pair: Repo, scan: Scan, tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_special_files_among_the_objects_do_not_hang(pair: Repo, scan: Scan) -> 
         os.mkfifo(objects / name)
     scanned = scan(pair.path)
     assert scanned.secrets == [FIRST, SECOND]
-    assert scanned.told("6 special files stand among the objects")
+    assert scanned.told("6 special files are among the objects")
 
 
 def test_a_folder_in_the_place_of_an_object_hides_nothing_else(pair: Repo, scan: Scan) -> None:
@@ -310,7 +310,7 @@ def test_a_folder_in_the_place_of_an_object_hides_nothing_else(pair: Repo, scan:
         place.mkdir(parents=True)
     scanned = scan(pair.path)
     assert scanned.secrets == [SECOND]
-    assert scanned.told("2 special files stand among the objects")
+    assert scanned.told("2 special files are among the objects")
     assert scanned.told("1 objects that the tips of refs name are missing")
 
 
@@ -506,14 +506,14 @@ def test_a_pack_that_comes_back_is_read_though_its_index_was_there(
     home = {"XDG_CACHE_HOME": str(cached_in(tmp_path / "home"))}
     lost = outcrop("scan", "--json", "--no-validate", repo.path, before=without_override, **home)
     assert lost.findings == []
-    assert "objects that are not there" in lost.err
+    assert "objects that are missing" in lost.err
     pack.unlink(missing_ok=True)
     shutil.copyfile(kept, pack)
     again = outcrop("scan", "--json", "--no-validate", repo.path, **home)
     assert [(f["commit"], f["source_type"], f["file_path"]) for f in again.findings] == [
         (brought, "repo", "a")
     ]
-    assert "not there" not in again.err
+    assert "missing" not in again.err
 
 
 def test_a_commit_that_is_whole_again_is_followed(pair: Repo, scan: Scan, tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ def test_a_tag_that_leads_nowhere_is_a_gap_and_its_message_is_read(repo: Repo, s
     repo.git("update-ref", "refs/tags/v1", repo.blob(raw.encode(), "-t", "tag", "--literally"))
     report = scan(repo.path)
     assert sorted(report.secrets) == sorted([FIRST, SECOND])
-    assert report.told("1 refs point at objects that are not there")
+    assert report.told("1 refs point at objects that are missing")
 
 
 def test_a_head_that_is_damaged_is_a_gap(repo: Repo, scan: Scan) -> None:

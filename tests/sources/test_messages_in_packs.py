@@ -9,7 +9,7 @@ import pytest
 
 from outcrop.sources.git import objects
 from outcrop.sources.git.enumerate_objects import list_objects
-from outcrop.sources.git.objects import MessageOf
+from outcrop.sources.git.objects import MessageId
 from outcrop.sources.git.packs import pack
 from outcrop.sources.git.repository import open_local
 from tests.sources.conftest import Repo
@@ -49,8 +49,8 @@ def by_us(repo: Repo, work: Path) -> dict[bytes, objects.Content]:
     repository = open_local(repo.path / ".git", work)
     return {
         one[0]: one
-        for one in objects.contents(repository, list_objects(repository, (), lambda _: None, 1))
-        if isinstance(one[0], MessageOf)
+        for one in objects.read_contents(repository, list_objects(repository, (), lambda _: None, 1))
+        if isinstance(one[0], MessageId)
     }
 
 
@@ -62,14 +62,16 @@ def texts(given: dict[bytes, objects.Content]) -> dict[bytes, object]:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Give what git was asked for."""
     ids: list[bytes] = []
-    ask = objects._asked
+    ask = objects.read_with_git
 
-    def note(repository: objects.Repository, batches: Iterable[list[bytes]], *, cut: bool = True) -> object:
+    def note(
+        repository: objects.Repository, batches: Iterable[list[bytes]], *, messages_only: bool = True
+    ) -> object:
         batches = list(batches)
         ids.extend(oid for batch in batches for oid in batch)
-        return ask(repository, batches, cut=cut)
+        return ask(repository, batches, messages_only=messages_only)
 
-    monkeypatch.setattr(objects, "_asked", note)
+    monkeypatch.setattr(objects, "read_with_git", note)
     return ids
 
 
@@ -86,7 +88,7 @@ def test_they_are_those_that_git_gives_and_git_is_not_asked(
 
 
 def test_they_come_many_at_a_time(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objects, "_AT_ONCE", 10_000)
+    monkeypatch.setattr(objects, "_SCAN_BYTES", 10_000)
     assert texts(by_us(repo, tmp_path / "work")) == by_git(repo)
 
 
@@ -116,7 +118,7 @@ def test_what_is_no_longer_where_it_was_is_left_to_git(
     batches = list(list_objects(repository, (), lambda _: None, 1))
     repo.say("what a repack brings\n")
     repo.git("repack", "-adfq")
-    given = {one[0]: one for one in objects.contents(repository, batches)}
+    given = {one[0]: one for one in objects.read_contents(repository, batches)}
     assert texts(given) == {oid: text for oid, text in by_git(repo).items() if oid in given}
     assert len(given) == 22
     assert sorted(asked) == sorted(given)
@@ -137,7 +139,8 @@ def test_a_damaged_one_is_told_and_the_others_are_read(repo: Repo, tmp_path: Pat
         file.write(b"\0\0\0\0")
     repository = open_local(repo.path / ".git", tmp_path / "work")
     given = {
-        one[0]: one for one in objects.contents(repository, list_objects(repository, (), lambda _: None, 1))
+        one[0]: one
+        for one in objects.read_contents(repository, list_objects(repository, (), lambda _: None, 1))
     }
     assert given.pop(oid.encode())[1] is None
     assert texts(given) == {name: text for name, text in good.items() if name != oid.encode()}

@@ -10,6 +10,7 @@ import pytest
 
 from outcrop.scanner.engine.delta_scan import FileVersion
 from outcrop.sources.git import objects
+from outcrop.sources.git.cat_file import LargeObject
 from outcrop.sources.git.packs import index, pack
 from outcrop.sources.git.packs.pack import PackReader
 from outcrop.sources.git.repository import open_local
@@ -328,12 +329,15 @@ def test_changes_that_are_large_are_not_held_all_at_once(
 def test_what_was_read_does_not_hold_what_it_was_made_of(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(objects, "_AT_ONCE", 1)
+    monkeypatch.setattr(objects, "_SCAN_BYTES", 1)
     (tmp_path / "work").mkdir()
     repository = open_local(repo.path / ".git", tmp_path / "work")
     oids = [repo.git("rev-parse", f"HEAD~{back}:a").encode() for back in range(30)]
     given = [
-        version for item in objects._read(repository, [oids]) if isinstance(item, list) for _, version in item
+        version
+        for item in objects.read_objects(repository, [oids])
+        if isinstance(item, list)
+        for _, version in item
     ]
     assert len(given) == 30
     assert all(version.base is None for version in given[:-1])
@@ -358,8 +362,8 @@ def test_a_scan_of_packs_tells_what_one_of_loose_objects_does(tmp_path: Path, sc
 def test_objects_come_from_packs_and_from_git(
     repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(objects, "_MOST_LEFT", 2)
-    monkeypatch.setattr(objects, "_AT_ONCE", 10_000)
+    monkeypatch.setattr(objects, "_MAX_WAITING", 2)
+    monkeypatch.setattr(objects, "_SCAN_BYTES", 10_000)
     given = everything(repo) | {
         repo.blob(b"loose %d\n" % number): b"loose %d\n" % number for number in range(5)
     }
@@ -369,7 +373,7 @@ def test_objects_come_from_packs_and_from_git(
     (tmp_path / "work").mkdir()
     repository = open_local(repo.path / ".git", tmp_path / "work")
     found = {
-        oid.decode(): content.read(1 << 21) if isinstance(content, objects.Large) else content
-        for oid, content in objects.contents(repository, [[oid.encode() for oid in given]])
+        oid.decode(): content.read(1 << 21) if isinstance(content, LargeObject) else content
+        for oid, content in objects.read_contents(repository, [[oid.encode() for oid in given]])
     }
     assert found == given

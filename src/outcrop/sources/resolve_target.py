@@ -11,7 +11,7 @@ from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Visibility
 from outcrop.domain.scan import Gap
 from outcrop.domain.target import TargetKind, TargetSpec
-from outcrop.sources.git.repository import origin_of
+from outcrop.sources.git.repository import read_origin_url
 from outcrop.sources.hosts.github import GitHub
 from outcrop.sources.hosts.hosted import HostedGist, HostedRepository
 
@@ -234,7 +234,7 @@ def _gist_source(gist: HostedGist) -> ScanSource:
 
 def _folder_source(spec: TargetSpec) -> ScanSource:
     """Return the source of a local folder. Its identity is the URL it was cloned from, or else its path."""
-    origin = origin_of(Path(spec.name))
+    origin = read_origin_url(Path(spec.name))
     return ScanSource(
         origin or f"file://{spec.name}",
         "folder",

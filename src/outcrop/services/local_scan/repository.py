@@ -9,7 +9,9 @@ from outcrop.domain.errors import OperatorError
 from outcrop.services.local_scan.options import IGNORE_FILE, ScanOptions, TargetInfo, ignoring, nothing
 from outcrop.sources.git import scan as git_scan
 from outcrop.sources.git.clone import COMMIT_REF, Remote, clone, fetch_commit
-from outcrop.sources.git.repository import Repository, find_git_folder, open_local, resolve
+from outcrop.sources.git.objects import read_file_at_head
+from outcrop.sources.git.repository import Repository, find_git_folder, open_local
+from outcrop.sources.git.revisions import resolve_revision
 from outcrop.sources.gitignore import IgnorePatterns
 from outcrop.sources.located import ProgressCallback, ScanOutcome, printable_path
 from outcrop.sources.workspace import work_folder
@@ -30,13 +32,13 @@ def scan_git(target: str, options: ScanOptions, progress: ProgressCallback) -> t
             ignored=own.ignores_path_or_parent if own else _ignoring_at_head(repository),
         )
         key = os.fsencode(os.path.realpath(git_folder))
-        run = git_scan.Scan(
+        run = git_scan.GitScan(
             repository, options.ruleset, options.floor, options.jobs, progress, options.cache, key
         )
         if options.staged:
             return git_scan.scan_staged(run, git_folder, _index(Path(target), git_folder)), place
         if options.since:
-            return git_scan.scan_since(run, resolve(repository, options.since)), place
+            return git_scan.scan_since(run, resolve_revision(repository, options.since)), place
         return git_scan.scan_history(run), place
 
 
@@ -56,12 +58,12 @@ def scan_remote(
     with work_folder(options.work) as work:
         if found.commit:
             repository = fetch_commit(remote, found.commit, work, options.reach.egress)
-            run = git_scan.Scan(repository, options.ruleset, options.floor, options.jobs, progress)
+            run = git_scan.GitScan(repository, options.ruleset, options.floor, options.jobs, progress)
             return git_scan.scan_commit(run, repository.refs[COMMIT_REF]), place
         repository = clone(remote, work, options.reach.egress)
-        run = git_scan.Scan(repository, options.ruleset, options.floor, options.jobs, progress)
+        run = git_scan.GitScan(repository, options.ruleset, options.floor, options.jobs, progress)
         outcome = (
-            git_scan.scan_since(run, resolve(repository, options.since))
+            git_scan.scan_since(run, resolve_revision(repository, options.since))
             if options.since
             else git_scan.scan_history(run)
         )
@@ -69,5 +71,5 @@ def scan_remote(
 
 
 def _ignoring_at_head(repository: Repository) -> Callable[[bytes], bool]:
-    text = git_scan.file_at_head(repository, IGNORE_FILE.encode())
+    text = read_file_at_head(repository, IGNORE_FILE.encode())
     return IgnorePatterns(text).ignores_path_or_parent if text else nothing

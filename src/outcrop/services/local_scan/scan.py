@@ -19,7 +19,7 @@ from outcrop.services.local_scan.options import (
     nothing,
 )
 from outcrop.sources import files
-from outcrop.sources.git.repository import find_git_folder, is_cut_off
+from outcrop.sources.git.repository import find_git_folder, has_missing_git_folder
 from outcrop.sources.located import (
     LocatedHit,
     ProgressCallback,
@@ -146,7 +146,7 @@ def _scan_folder(
         gitignore=options.gitignore,
     )
     outcome = files.scan_folder(work, progress)
-    if is_cut_off(path):
+    if has_missing_git_folder(path):
         outcome.gap(".git", "names a git folder that is not there: files are read, their history is not")
     return outcome, TargetInfo(os.path.realpath(path))
 

@@ -36,8 +36,7 @@ from outcrop.services.pipeline.record import (
     resolve_finding,
 )
 from outcrop.sources.git.clone import Remote
-from outcrop.sources.git.scan import Known
-from outcrop.sources.git.scan import Standing as KnownPlace
+from outcrop.sources.git.known_secrets import EarlierScan, KnownSecret
 from outcrop.sources.hosts.github import GitHub
 from outcrop.sources.isolated.repository_job import JobResult, RepositoryJob
 from outcrop.sources.located import LocatedHit, printable_path
@@ -66,7 +65,7 @@ class _StoredSecret:
     """A stored finding of the source, with its decrypted path and value."""
 
     finding: StoredFinding
-    place: KnownPlace
+    place: KnownSecret
 
 
 async def scan_repository(
@@ -174,7 +173,7 @@ async def _load_stored_secrets(context: RunContext, key: SourceKey) -> list[_Sto
     return [
         _StoredSecret(
             finding,
-            KnownPlace(open_path(context, key, finding), finding.blobs, open_value(context, key, finding)),
+            KnownSecret(open_path(context, key, finding), finding.blobs, open_value(context, key, finding)),
         )
         for finding in findings
     ]
@@ -197,7 +196,7 @@ def _build_job(
         folder=Path(source.url) if is_folder else None,
         commit=source.commit,
         known_refs_digest=last.marker if compares_refs else None,
-        known=Known(tips, tuple(secret.place for secret in stored)),
+        known=EarlierScan(tips, tuple(secret.place for secret in stored)),
         processes=context.jobs,
     )
 

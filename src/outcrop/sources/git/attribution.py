@@ -1,32 +1,35 @@
-"""Which commit brought a blob to a path first: one pass over the commits, oldest first, that looks at the given blobs only."""
+"""Find the oldest commit that has a blob at a path.
+
+1. The commits, oldest first, are split into chunks; threads run `git diff-tree` on each (`_list_changes`).
+2. Of each change, only wanted blobs are kept. Per blob and path the commit with the lowest rank wins.
+3. git ends at a damaged tree. The damaged commit is then found by running git on single commits.
+4. Messages, and blobs that only a tag or another ref names, are added by `attribute_messages`.
+"""
 
 import os
 import subprocess
 import threading
 from binascii import unhexlify
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
-from typing import IO
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from typing import IO, Any
 
+from outcrop.domain.place import COMMIT_MESSAGE, TAG_MESSAGE
 from outcrop.sources.fork_pool import Emit, run_in_threads
 from outcrop.sources.git import command
-from outcrop.sources.git.commit_headers import parents_of
-from outcrop.sources.git.id_sets import IdList
-from outcrop.sources.git.objects import whole
+from outcrop.sources.git.cat_file import look_up
 from outcrop.sources.git.repository import Repository
+from outcrop.sources.git.revisions import MISSING_COMMITS, RefTips
 
-_CHUNK = 2_000  # commits
-_MOST_RESTARTS = 1_000
-_MOST_TIPS = 1_000  # whose files are looked for
-SUBMODULE = b"160000"  # the mode of an entry that names a commit elsewhere
-_ABSENT = b"000000"  # of one that is no longer there
-_DIFF_MEMORY = 3 << 29  # git holds all changes of a commit: a small tree can unfold to billions of files
-_MOST_STANDING = 16 << 20  # bytes of a list of what stands in a commit
-_MOST_PATHS = 1_000  # of one blob
-_PIECE = 1 << 18  # bytes of what git says of changes that are held
-_LOST = "some commits are missing or damaged: their history is not followed"
-_UNKNOWN = "the trees of a commit are missing, damaged or too large: what it changed is not wholly known"
-UNREAD = {_LOST, _UNKNOWN}
-_DIFF = [
+_CHUNK_COMMITS = 2_000  # per diff-tree process
+_SUBMODULE_MODE = b"160000"
+_ABSENT_MODE = b"000000"  # the new mode of a deleted file
+_DIFF_MEMORY = 3 << 29  # git holds all changes of a commit, and a small tree can expand to billions of files
+_MAX_TREE_BYTES = 16 << 20  # of the output of ls-tree
+_MAX_PATHS = 1_000  # of one blob
+_READ_BYTES = 1 << 18  # of git's output at a time
+_DAMAGED_TREES = "the trees of a commit are missing, damaged or too large: some of its changes are not known"
+READ_GAPS = {MISSING_COMMITS, _DAMAGED_TREES}
+_DIFF_TREE = [
     "diff-tree",
     "--stdin",
     "-r",
@@ -40,263 +43,205 @@ _DIFF = [
     "--no-ext-diff",
 ]
 
-
-# blob → path → the rank and id of the oldest commit that has it there
-Places = dict[bytes, dict[bytes, tuple[int, bytes]]]
-
-
-def commits(
-    repository: Repository, tips: Sequence[bytes], gaps: list[str], *, since: bytes | None = None
-) -> Sequence[bytes]:
-    """Give the commits that these reach, parents before children."""
-    limits = [*tips, *([b"^" + since] if since else [])]
-    if not tips:
-        return []
-    given = b"".join(limit + b"\n" for limit in limits)
-    base = ["rev-list", "--topo-order", "--reverse", "--stdin"]
-    code, out = command.run(repository.folder, *base, stdin_data=given)
-    if code:
-        gaps.append(_LOST)
-        code, out = command.run(repository.folder, *base, "--ignore-missing-links", stdin_data=given)
-    return IdList(out) if code == 0 else _walked(repository, list(tips), since)
+CommitRank = tuple[int, bytes]  # number of a commit in the walk (oldest first), and its id
+Places = dict[bytes, dict[bytes, CommitRank]]  # blob -> path -> the oldest commit that has the blob there
+_Change = tuple[bytes, bytes, int, bytes]  # blob, path, rank of the commit, commit
 
 
-def missing(
-    repository: Repository,
-    tips: Sequence[bytes],
-    gaps: list[str],
-    *,
-    lost: Collection[bytes] | None = None,
-    newest: int | None = None,
-) -> None:
-    """Tell where what a tip or a commit names is not there.
-
-    `lost` is what of all that commits have brought is not there, if that is known; else it is looked for, behind the newest commits or all.
-    """
-    at_tips = _lost(repository, tips[:_MOST_TIPS], "--no-walk")
-    if at_tips:
-        gaps.append(f"{len(at_tips)} objects that the tips of refs name are missing")
-    before = (
-        _lost(repository, tips, *([f"--max-count={newest}"] if newest else [])) if lost is None else set(lost)
-    )
-    if before - at_tips:
-        gaps.append(f"{len(before - at_tips)} objects that commits before the tips name are missing")
-
-
-def _lost(repository: Repository, tips: Sequence[bytes], *walk: str) -> set[bytes]:
-    """Give the objects that a walk over commits and what they name has not found."""
-    given = b"".join(tip + b"\n" for tip in tips)
-    arguments = ["rev-list", "--objects", *walk, "--missing=print", "--quiet", "--stdin"]
-    _, out = command.run(repository.folder, *arguments, stdin_data=given) if given else (0, b"")
-    return {line[1:] for line in out.split() if line.startswith(b"?")}
-
-
-def _walked(repository: Repository, tips: list[bytes], since: bytes | None) -> list[bytes]:
-    """Walk the commits ourselves where git gives up: what can be read is followed, as far as one that is known already."""
-    arguments = [
-        "cat-file",
-        "--batch-all-objects",
-        "--batch-check=%(objecttype) %(objectname)",
-        "--unordered",
-    ]
-    _, out = command.run(repository.folder, *arguments)
-    there = [line[7:] for line in out.split(b"\n") if line.startswith(b"commit ")]
-    given = whole(
-        repository, [*there, *tips]
-    )  # all in one go: asked generation by generation, a long history would take minutes
-    parents = {oid: parents_of(content) for oid, content in given}
-    known = _reached(parents, [since], set()) if since else []
-    return _reached(parents, tips, set(known))
-
-
-def _reached(parents: dict[bytes, list[bytes]], tips: list[bytes], done: set[bytes]) -> list[bytes]:
-    """Give what these reach and what is not done yet, parents before children."""
-    order: list[bytes] = []
-    for tip in tips:
-        stack = [(tip, False)]
-        while stack:
-            oid, after = stack.pop()
-            if after:
-                order.append(oid)
-            elif oid not in done:
-                done.add(oid)
-                stack.append((oid, True))
-                stack += [(parent, False) for parent in parents.get(oid, [])]
-    return order
-
-
-def place(
-    repository: Repository, order: Sequence[bytes], blobs: Collection[bytes], jobs: int, gaps: list[str]
-) -> Places:
-    """Find for each blob the paths it stood at, each with the rank and id of the oldest commit."""
-    found: Places = {}
-    if not blobs or not order:
-        return found
-    starts = range(0, len(order), _CHUNK)
-    chunks = ((start, list(order[start : start + _CHUNK])) for start in starts)
-    work = _placing(repository, blobs)
-    names: dict[bytes, bytes] = {}  # thousands of versions of a file stand at one path
-    for told in run_in_threads(chunks, work, min(jobs, len(starts))):
-        if isinstance(told, str):
-            gaps.append(told)
-            continue
-        for oid, path, rank, commit in told:
-            paths = found.setdefault(oid, {})
-            if path not in paths or rank < paths[path][0]:
-                paths[names.setdefault(path, path)] = (rank, commit)
-    for oid, paths in found.items():
-        if len(paths) > _MOST_PATHS and not isinstance(blobs, _Everything):
-            gaps.append(f"a file stands at more than {_MOST_PATHS:,} paths: only the oldest are told")
-            found[oid] = dict(sorted(paths.items(), key=lambda item: (item[1][0], item[0]))[:_MOST_PATHS])
-    return found
-
-
-def changed(repository: Repository, order: Sequence[bytes], jobs: int, gaps: list[str]) -> Places:
-    """Give every blob that these commits brought, placed."""
-    return place(repository, order, _Everything(), jobs, gaps)
-
-
-def removed(repository: Repository, order: Sequence[bytes]) -> dict[bytes, dict[bytes, bytes]]:
-    """Give what each of these commits took away: the path, and what stood there. git ends at a damaged tree, and tells no more."""
-    found: dict[bytes, dict[bytes, bytes]] = {}
-    run = _Diff(repository, order)
-    for fields, path in run.told("--diff-filter=D"):
-        if _new_id(fields) is None:
-            found.setdefault(run.last, {})[path] = _old_id(fields)
-    return found
-
-
-def place_and_miss(
-    repository: Repository,
-    order: Sequence[bytes],
-    blobs: Collection[bytes],
-    jobs: int,
-    gaps: list[str],
-    *,
-    there: Container[bytes],
-) -> tuple[Places, set[bytes]]:
-    """Find the paths of blobs, and on the same way what these commits have brought that is not there; what is, is told by ids in binary."""
-    found = place(repository, order, _OrMissing(blobs, there), jobs, gaps) if blobs else {}
-    lost = found.keys() - blobs
-    return {oid: paths for oid, paths in found.items() if oid not in lost}, lost
-
-
-class _OrMissing(set[bytes]):
-    """Some blobs, and all that are not there."""
-
-    def __init__(self, blobs: Iterable[bytes], there: Container[bytes]) -> None:
-        super().__init__(blobs)
-        self._there = there
-
-    def __contains__(self, oid: object) -> bool:
-        return set.__contains__(self, oid) or (isinstance(oid, bytes) and unhexlify(oid) not in self._there)
-
-
-class _Everything(set[bytes]):
-    """The set of all blobs."""
+class _AllBlobs:
+    """Contains every blob."""
 
     def __contains__(self, _: object) -> bool:
         return True
 
-    def __bool__(self) -> bool:
-        return True
+
+class _WantedOrMissing:
+    """Contains the wanted blobs, and every blob that does not exist."""
+
+    def __init__(self, wanted: Container[bytes], existing: Container[bytes]) -> None:
+        self._wanted = wanted
+        self._existing = existing  # binary ids
+
+    def __contains__(self, oid: Any) -> bool:
+        return oid in self._wanted or unhexlify(oid) not in self._existing
 
 
-Change = tuple[bytes, bytes, int, bytes]  # blob, path, rank of the commit, commit
+def attribute_blobs(
+    repository: Repository, commits: Sequence[bytes], blobs: Collection[bytes], jobs: int, gaps: list[str]
+) -> Places:
+    """Find all paths of the blobs and, for each path, the oldest of the commits that has the blob there.
+
+    `commits` are sorted parents first. Of a blob with more than _MAX_PATHS paths only the oldest paths are
+    kept.
+    """
+    places = _attribute(repository, commits, blobs, jobs, gaps) if blobs else {}
+    _limit_paths(places, gaps)
+    return places
 
 
-def _placing(
-    repository: Repository, blobs: Container[bytes]
-) -> Callable[[Iterator[tuple[int, list[bytes]]], Emit], None]:
-    def work(chunks: Iterator[tuple[int, list[bytes]]], emit: Emit) -> None:
+def attribute_all_blobs(
+    repository: Repository, commits: Sequence[bytes], jobs: int, gaps: list[str]
+) -> Places:
+    """Find all blobs that these commits introduce, with their paths and commits."""
+    return _attribute(repository, commits, _AllBlobs(), jobs, gaps)
+
+
+def attribute_and_find_missing(
+    repository: Repository,
+    commits: Sequence[bytes],
+    blobs: Collection[bytes],
+    jobs: int,
+    gaps: list[str],
+    *,
+    existing: Container[bytes],
+) -> tuple[Places, set[bytes]]:
+    """Attribute the blobs, and in the same pass find the blobs of these commits that do not exist.
+
+    `existing` contains the binary ids of all objects of the repository.
+    """
+    places = _attribute(repository, commits, _WantedOrMissing(blobs, existing), jobs, gaps) if blobs else {}
+    _limit_paths(places, gaps)
+    missing = places.keys() - blobs
+    return {oid: paths for oid, paths in places.items() if oid not in missing}, missing
+
+
+def _attribute(
+    repository: Repository, commits: Sequence[bytes], wanted: Container[bytes], jobs: int, gaps: list[str]
+) -> Places:
+    """Find the paths and oldest commits of all wanted blobs that the commits introduce."""
+    starts = range(0, len(commits), _CHUNK_COMMITS)
+    chunks = ((start, list(commits[start : start + _CHUNK_COMMITS])) for start in starts)
+
+    def list_changes(chunks: Iterator[tuple[int, list[bytes]]], emit: Emit) -> None:
         for start, chunk in chunks:
-            emit(list(_changes(repository, chunk, start, blobs, emit)))
+            emit(_list_changes(repository, chunk, start, wanted, emit))
 
-    return work
+    places: Places = {}
+    shared_paths: dict[bytes, bytes] = {}  # one bytes object per path: thousands of blobs have the same path
+    for result in run_in_threads(chunks, list_changes, min(jobs, len(starts))):
+        if isinstance(result, str):
+            gaps.append(result)
+            continue
+        for oid, path, rank, commit in result:
+            paths = places.setdefault(oid, {})
+            if path not in paths or rank < paths[path][0]:
+                paths[shared_paths.setdefault(path, path)] = (rank, commit)
+    return places
 
 
-def _changes(
-    repository: Repository, chunk: list[bytes], start: int, blobs: Container[bytes], emit: Emit
-) -> Iterator[Change]:
-    """Give what a chunk of commits did to the blobs. git ends at a damaged tree: it is looked for one by one, and left out."""
+def _limit_paths(places: Places, gaps: list[str]) -> None:
+    """Keep the oldest _MAX_PATHS paths of each blob, and note a gap if others are dropped."""
+    for oid, paths in places.items():
+        if len(paths) > _MAX_PATHS:
+            gaps.append(f"a file is at more than {_MAX_PATHS:,} paths: only the oldest are reported")
+            places[oid] = dict(sorted(paths.items(), key=lambda item: (item[1][0], item[0]))[:_MAX_PATHS])
+
+
+def list_deleted_files(repository: Repository, commits: Sequence[bytes]) -> dict[bytes, dict[bytes, bytes]]:
+    """Return commit -> path -> blob of the files that the commits delete.
+
+    Commits after one with a damaged tree are left out.
+    """
+    deleted: dict[bytes, dict[bytes, bytes]] = {}
+    diff = _TreeDiff(repository, commits)
+    for fields, path in diff.read("--diff-filter=D"):
+        if _new_id(fields) is None:
+            deleted.setdefault(diff.last_commit, {})[path] = _old_id(fields)
+    return deleted
+
+
+def _list_changes(
+    repository: Repository, chunk: list[bytes], start: int, wanted: Container[bytes], emit: Emit
+) -> list[_Change]:
+    """Return the changes of a chunk of commits that introduce wanted blobs; `start` is the rank of the first.
+
+    git ends at a damaged tree. Then each further commit has a process of its own until the damaged one is
+    found: all files of that commit count as changes, and a gap is emitted.
+    """
     ranks = {oid: start + number for number, oid in enumerate(chunk)}
-    left, looked = chunk, False
-    while left:
-        run = _Diff(repository, left)
-        yield from run.changes(ranks, blobs)
-        if run.whole:
-            return
-        left = left[left.index(run.last) :] if run.last else left
-        if not looked:
-            left, looked = _with_trees(repository, left, emit), True
-        rest = iter(left)
-        for oid in rest:
-            single = _Diff(repository, [oid])
-            yield from single.changes(ranks, blobs)
-            if not single.whole:
-                emit(_UNKNOWN)
-                yield from (
-                    (blob, path, ranks[oid], oid) for blob, path in standing(repository, oid) if blob in blobs
-                )
+    changes: list[_Change] = []
+    remaining, are_trees_checked = chunk, False
+    while remaining:
+        diff = _TreeDiff(repository, remaining)
+        changes += diff.list_introduced(ranks, wanted)
+        if diff.is_complete:
+            break
+        if diff.last_commit:
+            remaining = remaining[remaining.index(diff.last_commit) :]
+        if not are_trees_checked:
+            remaining, are_trees_checked = _drop_without_tree(repository, remaining, emit), True
+        commits = iter(remaining)
+        for commit in commits:
+            single = _TreeDiff(repository, [commit])
+            changes += single.list_introduced(ranks, wanted)
+            if not single.is_complete:
+                emit(_DAMAGED_TREES)
+                files = list_files(repository, commit)
+                changes += [(blob, path, ranks[commit], commit) for blob, path in files if blob in wanted]
                 break
-        left = list(rest)
+        remaining = list(commits)
+    return changes
 
 
-def _with_trees(repository: Repository, oids: list[bytes], emit: Emit) -> list[bytes]:
-    """Leave out at once the commits whose tree is not there: in some partial clones that is nearly all of them."""
-    trees = answers(repository, [oid + b"^{tree}" for oid in oids])
+def _drop_without_tree(repository: Repository, commits: list[bytes], emit: Emit) -> list[bytes]:
+    """Drop the commits whose tree is missing: in some partial clones that is nearly all of them."""
+    trees = look_up(repository, [oid + b"^{tree}" for oid in commits])
     if None in trees:
-        emit(_UNKNOWN)
-    return [oid for oid, tree in zip(oids, trees, strict=True) if tree]
+        emit(_DAMAGED_TREES)
+    return [oid for oid, tree in zip(commits, trees, strict=True) if tree]
 
 
-def standing(repository: Repository, tree: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Give the files that stand in a tree or a commit, each with its path, as far as they can be read."""
+def list_files(repository: Repository, tree: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield blob and path of each file in a tree or commit, up to _MAX_TREE_BYTES of output."""
     with command.start(
         repository.folder, ["ls-tree", "-r", "-z", "--full-tree", os.fsdecode(tree)]
     ) as process:
         assert process.stdout is not None  # noqa: S101 - for the type checker
-        out = process.stdout.read(_MOST_STANDING)
+        out = process.stdout.read(_MAX_TREE_BYTES)
         process.kill()
     for entry in out.split(b"\0")[:-1]:
         fields, _, path = entry.partition(b"\t")
-        if not fields.startswith(SUBMODULE):
+        if not fields.startswith(_SUBMODULE_MODE):
             yield fields.split(b" ")[2], path
 
 
-class _Diff:
-    """One `git diff-tree` over some commits: whether it came to its end, and the last commit it told of."""
+class _TreeDiff:
+    """One `git diff-tree` process over some commits."""
 
-    def __init__(self, repository: Repository, oids: Sequence[bytes]) -> None:
+    def __init__(self, repository: Repository, commits: Sequence[bytes]) -> None:
         self._repository = repository
-        self._oids = oids
-        self.whole = False
-        self.last = b""
+        self._commits = commits
+        self.is_complete = False  # git has read all commits
+        self.last_commit = b""  # the commit whose changes are being read
 
-    def changes(self, ranks: dict[bytes, int], blobs: Container[bytes]) -> Iterator[Change]:
-        for fields, path in self.told():
-            if (oid := _new_id(fields)) in blobs and oid is not None:
-                yield oid, path, ranks[self.last], self.last
+    def list_introduced(self, ranks: dict[bytes, int], wanted: Container[bytes]) -> list[_Change]:
+        """Return the changes after which a wanted blob is at a path."""
+        return [
+            (oid, path, ranks[self.last_commit], self.last_commit)
+            for fields, path in self.read()
+            if (oid := _new_id(fields)) is not None and oid in wanted
+        ]
 
-    def told(self, *options: str) -> Iterator[tuple[bytes, bytes]]:
-        """Give the fields of each change and its path."""
+    def read(self, *options: str) -> Iterator[tuple[bytes, bytes]]:
+        """Run git; yield the fields and the path of each change; set `last_commit` and `is_complete`."""
         with command.start(
-            self._repository.folder, [*_DIFF, *options], stdin=subprocess.PIPE, memory=_DIFF_MEMORY
+            self._repository.folder, [*_DIFF_TREE, *options], stdin=subprocess.PIPE, memory=_DIFF_MEMORY
         ) as process:
             assert process.stdout is not None  # noqa: S101 - for the type checker
-            feeder = threading.Thread(target=_give, args=(process, self._oids), daemon=True)
+            feeder = threading.Thread(target=_write_ids, args=(process, self._commits), daemon=True)
             feeder.start()
-            for fields, path in records(_parts(process.stdout)):
+            for fields, path in parse_raw_diff(_split_at_nul(process.stdout)):
                 if path is None:
-                    self.last = fields
+                    self.last_commit = fields
                 else:
                     yield fields, path
             process.wait()
             feeder.join()
-        self.whole = process.returncode == 0
+        self.is_complete = process.returncode == 0
 
 
-def _give(process: "subprocess.Popen[bytes]", oids: Sequence[bytes]) -> None:
+def _write_ids(process: "subprocess.Popen[bytes]", oids: Sequence[bytes]) -> None:
+    """Write ids to the input of a process and close it; the process may have ended."""
     assert process.stdin is not None  # noqa: S101 - for the type checker
     try:
         process.stdin.write(b"".join(oid + b"\n" for oid in oids))
@@ -305,16 +250,17 @@ def _give(process: "subprocess.Popen[bytes]", oids: Sequence[bytes]) -> None:
         return
 
 
-def _parts(stream: IO[bytes]) -> Iterator[bytes]:
-    """Give what git ends with zeros, as it comes: thousands of commits have changed more than should be held."""
-    cut = b""
-    while piece := stream.read(_PIECE):
-        *parts, cut = (cut + piece).split(b"\0")
+def _split_at_nul(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield the NUL-terminated parts of a stream, which is read in pieces: git may output very much."""
+    incomplete = b""
+    while piece := stream.read(_READ_BYTES):
+        *parts, incomplete = (incomplete + piece).split(b"\0")
         yield from parts
 
 
-def records(parts: Iterator[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
-    """Read `diff-tree -z`: a commit id alone, or the fields of a change and its path."""
+def parse_raw_diff(parts: Iterable[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
+    """Parse the NUL-separated parts of `git diff-tree --raw -z`: yield (commit, None) or (fields, path)."""
+    parts = iter(parts)
     for part in parts:
         if part.startswith(b":"):
             yield part, next(parts, b"")
@@ -322,104 +268,53 @@ def records(parts: Iterator[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
             yield part.strip(), None
 
 
+def parse_index_change(fields: bytes) -> tuple[bytes | None, bytes | None, bool]:
+    """Return the old blob, the new blob, and whether the file is deleted, of a change with one parent.
+
+    A blob is None if the file did not exist, and the new blob also if it is a submodule.
+    """
+    _, mode, old, new, status = fields.split(b" ")
+    has_new = new.strip(b"0") and mode != _SUBMODULE_MODE
+    return old if old.strip(b"0") else None, new if has_new else None, status == b"D"
+
+
 def _new_id(fields: bytes) -> bytes | None:
-    """Give the blob after the change: `:modes… ids… status`, with one colon and one old id per parent; None for a submodule, or nothing."""
-    count = len(fields) - len(fields.lstrip(b":"))
+    """Return the blob after a change; None for a submodule or a deleted file.
+
+    The fields are `:modes… ids… status`, with one colon, one old mode and one old id per parent.
+    """
+    parents = len(fields) - len(fields.lstrip(b":"))
     parts = fields.split(b" ")
-    return None if parts[count] in {SUBMODULE, _ABSENT} else parts[2 * count + 1]
+    return None if parts[parents] in {_SUBMODULE_MODE, _ABSENT_MODE} else parts[2 * parents + 1]
 
 
 def _old_id(fields: bytes) -> bytes:
-    """Give the blob before the change, of the first parent."""
-    count = len(fields) - len(fields.lstrip(b":"))
-    return fields.split(b" ")[count + 1]
+    """Return the blob before a change, in the first parent."""
+    parents = len(fields) - len(fields.lstrip(b":"))
+    return fields.split(b" ")[parents + 1]
 
 
-def at_tip(repository: Repository, places: dict[bytes, set[bytes]]) -> set[tuple[bytes, bytes]]:
-    """Tell which (path, blob) stand at the tip of the default branch."""
-    if repository.head is None:
-        return set()
-    paths = list(places)
-    found = zip(paths, ids_at(repository, repository.head, paths), strict=True)
-    return {(path, oid) for path, oid in found if oid in places[path]}
+def attribute_messages(
+    repository: Repository, tips: RefTips, commits: Sequence[bytes], wanted: Collection[bytes], places: Places
+) -> None:
+    """Add the wanted objects that are not in `places` yet: messages, and files that only a tag or ref names.
 
-
-def ids_at(repository: Repository, commit: bytes, paths: list[bytes]) -> list[bytes | None]:
-    """Give what stands at each path in a commit, None where nothing does."""
-    return answers(repository, [commit + b":" + path for path in paths])
-
-
-def present(repository: Repository, oids: Sequence[bytes]) -> set[bytes]:
-    """Tell which of these objects are there."""
-    return {oid for oid in answers(repository, list(oids)) if oid} if oids else set()
-
-
-def new_blobs(repository: Repository, tips: Sequence[bytes], old: Sequence[bytes]) -> list[bytes] | None:
-    """Give the blobs that the tips reach and the old ones do not; None where the walk meets something missing."""
-    given = b"".join(b"%s\n" % tip for tip in [*tips, *(b"^" + tip for tip in old)])
-    arguments = [
-        "rev-list",
-        "--objects",
-        "--no-object-names",
-        "--filter=object:type=blob",
-        "--filter-provided-objects",
-        "--stdin",
-    ]
-    code, out = command.run(repository.folder, *arguments, stdin_data=given)
-    return None if code else out.split()
-
-
-def new_commits(
-    repository: Repository, tips: Sequence[bytes], old: Sequence[bytes]
-) -> Sequence[bytes] | None:
-    """Give the commits that the tips reach and the old ones do not; None where the walk meets something missing."""
-    given = b"".join(b"%s\n" % tip for tip in [*tips, *(b"^" + tip for tip in old)])
-    code, out = command.run(
-        repository.folder, "rev-list", "--topo-order", "--reverse", "--stdin", stdin_data=given
+    These files rank behind all commits.
+    """
+    remaining = {oid for oid in wanted if oid not in places}
+    last_rank = len(commits)
+    if not remaining:
+        return
+    places.update(
+        (oid, {COMMIT_MESSAGE: (rank, oid)}) for rank, oid in enumerate(commits) if oid in remaining
     )
-    return None if code else IdList(out)
-
-
-def blobs_at(repository: Repository, tips: Sequence[bytes], path: bytes) -> list[bytes] | None:
-    """Give every blob that the tips reach at a path; None where git does not say."""
-    given = b"".join(b"%s\n" % tip for tip in tips)
-    arguments = [
-        "--literal-pathspecs",
-        "rev-list",
-        "--objects",
-        "--full-history",
-        "--filter=object:type=blob",
-        "--no-object-names",
-        "--stdin",
-        "--",
-        os.fsdecode(path),  # not among what is given: there a line break would end it
-    ]
-    code, out = command.run(repository.folder, *arguments, stdin_data=given)
-    return [oid for oid in out.split() if oid not in set(tips)] if code == 0 else None
-
-
-def answers(repository: Repository, names: list[bytes], told: str = "%(objectname)") -> list[bytes | None]:
-    """Give what git tells of the objects that names stand for. It ends at a damaged one and at some odd paths: those are passed over."""
-    found: list[bytes | None] = []
-    for _ in range(_MOST_RESTARTS if names else 0):
-        given = b"".join(name + b"\0" for name in names[len(found) :])
-        code, out = command.run(
-            repository.folder, "cat-file", "-z", f"--batch-check={told}", stdin_data=given
-        )
-        found += _answers(out, names[len(found) :])
-        if code == 0 or len(found) >= len(names):
-            break
-        found.append(None)
-    return [*found, *[None] * (len(names) - len(found))]
-
-
-def _answers(out: bytes, names: list[bytes]) -> Iterator[bytes | None]:
-    """Read one answer per name, as far as they go."""
-    at = 0
-    for name in names:
-        absent = name + b" missing\n"  # a path may itself hold line breaks
-        stop = at + len(absent) - 1 if out.startswith(absent, at) else out.find(b"\n", at)
-        if stop < 0:
-            return
-        yield None if out.startswith(absent, at) else out[at:stop]
-        at = stop + 1
+    places.update(
+        (tag, {TAG_MESSAGE: (last_rank, target if target in tips.commits else b"")})
+        for tag, target in tips.tags.items()
+        if tag in remaining
+    )
+    places.update((oid, {name: (last_rank, b"")}) for oid, name in tips.blobs.items() if oid in remaining)
+    for tree in tips.trees:
+        for oid, path in list_files(repository, tree):
+            if oid in remaining:
+                places.setdefault(oid, {})[path] = (last_rank, b"")

@@ -124,7 +124,7 @@ def _write_ca_bundle(ca_file: Path, work: Path) -> Path:
 
 
 def _run(arguments: list[str], remote: Remote, config: dict[str, str], work: Path) -> bytes:
-    """Run git in the folder `work`; return its output, or raise OperatorError with git's reason if it fails."""
+    """Run git in the folder `work`; return its output, or raise OperatorError with git's reason."""
     process = subprocess.Popen(
         ["git", *arguments],
         stdin=subprocess.DEVNULL,

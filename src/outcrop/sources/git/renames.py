@@ -1,66 +1,60 @@
-"""What a change has brought that was not there before: compared file by file, and a file that moved brings nothing new."""
+"""Drop hits that are not new: the same file had the value before, or the value has moved with its file."""
 
 from collections.abc import Iterable, Mapping
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.ruleset import RuleSet
-from outcrop.sources.git import attribution, objects
+from outcrop.sources.git.objects import scan_objects
 from outcrop.sources.git.repository import Repository
 from outcrop.sources.located import LocatedHit
 
-Holders = dict[str, set[bytes]]  # a value, and the paths of the files that held it before
+PathsByValue = dict[str, set[bytes]]  # value -> paths of the files that had it before
 
 
-def files_at(repository: Repository, commit: bytes, paths: list[bytes]) -> dict[bytes, bytes]:
-    """Give those of these paths at which something stood in a commit, with its id."""
-    ids = attribution.ids_at(repository, commit, paths) if paths else []
-    return {path: oid for path, oid in zip(paths, ids, strict=True) if oid}
-
-
-def holders(repository: Repository, ruleset: RuleSet, files: Mapping[bytes, bytes]) -> Holders:
-    """Give the values that the blobs of these files hold, unless by a mark."""
+def add_old_values(
+    old: PathsByValue, repository: Repository, ruleset: RuleSet, files: Mapping[bytes, bytes]
+) -> None:
+    """Scan the old versions of files (path -> blob) and add their values to `old`, without allowed hits."""
     paths: dict[bytes, set[bytes]] = {}
     for path, oid in files.items():
         paths.setdefault(oid, set()).add(path)
-    found_in: Holders = {}
-    for oid, found, _ in objects.scanned(repository, ruleset, Confidence.LOW, [list(paths)]) if paths else ():
-        for hit in () if isinstance(found, str) else (hit for _, hit in found.hits if not hit.allowed):
-            found_in.setdefault(reveal(hit.secret), set()).update(paths[oid])
-    return found_in
+    results = scan_objects(repository, ruleset, Confidence.LOW, [list(paths)]) if paths else ()
+    for oid, result, _ in results:
+        if isinstance(result, str):  # it could not be read
+            continue
+        for _, hit in result.hits:
+            if not hit.allowed:
+                old.setdefault(reveal(hit.secret), set()).update(paths[oid])
 
 
-def hold(old: Holders, more: Holders) -> None:
-    for value, paths in more.items():
-        old.setdefault(value, set()).update(paths)
+def drop_old_values(located: Iterable[LocatedHit], old: PathsByValue) -> list[LocatedHit]:
+    """Drop the hits whose value the same file had before."""
+    return [hit for hit in located if hit.file_path not in old.get(reveal(hit.hit.secret), ())]
 
 
-def new(located: Iterable[LocatedHit], old: Holders) -> list[LocatedHit]:
-    """Leave out what the same file held before."""
-    return [one for one in located if one.file_path not in old.get(reveal(one.hit.secret), ())]
-
-
-def unmoved(
-    located: list[LocatedHit], removed: Mapping[bytes, Mapping[bytes, bytes]], old: Holders
+def drop_moved_values(
+    located: list[LocatedHit], deleted: Mapping[bytes, Mapping[bytes, bytes]], old: PathsByValue
 ) -> list[LocatedHit]:
-    """Leave out what has only moved: the commit that brought it took away a file that held it before.
+    """Drop the hits of moved files: the commit that adds the value deletes a file that had it before.
 
-    Each such file accounts for one other, first for one of the same content: what is in more has been copied. Commits come oldest first,
-    since a file may move more than once.
+    `deleted` maps commit -> path -> blob, oldest commit first, since a file may move more than once. The
+    paths of moved files are added to `old`. A deleted file accounts for one added file, preferably one with
+    the same blob: further files are copies.
     """
-    brought: dict[bytes, dict[str, dict[bytes, bytes | None]]] = {}
-    for one in located:
-        brought.setdefault(commit_of(one), {}).setdefault(reveal(one.hit.secret), {})[
-            one.file_path or b""
-        ] = one.first_blob
-    for commit, files in removed.items():
-        for value, places in brought.get(commit, {}).items():
-            gone = old.get(value, set()) & files.keys()
-            same = {files[path] for path in gone}
-            likely = sorted(places, key=lambda path: (places[path] not in same, path))
-            old.setdefault(value, set()).update(likely[: len(gone)])
-    return new(located, old)
+    added: dict[bytes, dict[str, dict[bytes, bytes | None]]] = {}  # commit -> value -> path -> blob
+    for hit in located:
+        paths = added.setdefault(origin_id(hit), {}).setdefault(reveal(hit.hit.secret), {})
+        paths[hit.file_path or b""] = hit.first_blob
+    for commit, files in deleted.items():
+        for value, blobs in added.get(commit, {}).items():
+            deleted_paths = old.get(value, set()) & files.keys()
+            deleted_blobs = {files[path] for path in deleted_paths}
+            candidates = sorted(blobs, key=lambda path: (blobs[path] not in deleted_blobs, path))
+            old.setdefault(value, set()).update(candidates[: len(deleted_paths)])
+    return drop_old_values(located, old)
 
 
-def commit_of(one: LocatedHit) -> bytes:
-    return one.origin.commit.encode() if one.origin else b""
+def origin_id(hit: LocatedHit) -> bytes:
+    """Return the id of the commit that a hit is attributed to; empty if there is none."""
+    return hit.origin.commit.encode() if hit.origin else b""

@@ -1,8 +1,8 @@
-"""A git repository, opened so that nothing of it can run: git only ever works in an empty repository of our own.
+"""Open a git repository without using its configuration: git only runs in an empty repository of our own.
 
-Our own repository names the other's object folder as an alternate, and its refs are copied as data. The other's
-configuration, hooks, filters and remotes are never read: a repository whose configuration names a program to run
-for a missing object had that program run by plain `git cat-file` otherwise.
+Our repository names the object folders of the other one as alternates, and the other's refs are read as data.
+Its configuration, hooks, filters and remotes are never read. Otherwise a configured program would run: plain
+`git cat-file` starts one to fetch a missing object.
 """
 
 import contextlib
@@ -13,345 +13,280 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from outcrop.domain.errors import OperatorError
-from outcrop.sources.git import alternates, command
-from outcrop.sources.located import printable_path
+from outcrop.sources.git.ref_files import (
+    OID,
+    Refs,
+    list_names,
+    read_head,
+    read_refs,
+    read_small_file,
+    read_worktree_heads,
+    resolve_ref,
+)
 
-OID = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_SYMBOLIC = 5  # how many times a symbolic ref is followed
-_ALTERNATES = 5
-_FOLDERS = 2  # objects/info/commit-graphs
+_MAX_ALTERNATES_DEPTH = 5
+_MAX_FOLDER_DEPTH = 2  # below an object folder, as in objects/info/commit-graphs
+_QUOTED_PATH = re.compile(rb'"((?:[^"\\]|\\[abfnrtv"\\]|\\[0-3][0-7]{2})*+)"', re.DOTALL)
+_ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
+_ESCAPED_CHARACTERS = dict(zip(b'abfnrtv"\\', b'\a\b\f\n\r\t\v"\\', strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """An own, bare repository through which another one's objects are read."""
+    """A bare repository of our own through which the objects of another repository are read."""
 
     folder: Path
-    objects: tuple[Path, ...]  # the object folders behind it
-    refs: dict[bytes, bytes]  # name → object id, in hexadecimal
+    objects: tuple[Path, ...]  # the object folders of the other repository, alternates included
+    refs: Refs
     head: bytes | None
     gaps: list[str] = field(default_factory=list)
 
     @property
     def tips(self) -> list[bytes]:
-        """Give what the refs point at, each once."""
+        """The objects that the refs and HEAD name, each once, sorted."""
         return sorted({*self.refs.values(), *([self.head] if self.head else [])})
 
 
 def find_git_folder(path: Path) -> Path | None:
-    """Give the git folder of a working tree or a bare repository; None where there is none."""
+    """Return the git folder of a working tree or bare repository; None if the path is neither."""
     inner = path / ".git"
+    # Without HEAD git itself would see no repository, but its objects can be read.
     if os.path.isdir(inner) and (
         _looks_like_git(inner) or all(os.path.isdir(inner / part) for part in ("objects", "refs"))
     ):
-        return inner  # also where HEAD is lost, though git itself would see no repository then
-    if os.path.isfile(inner):  # a worktree or a submodule: the file names the folder
-        text = _small(inner)
+        return inner
+    if os.path.isfile(inner):  # a linked worktree or submodule: the file names the folder
+        text = read_small_file(inner)
         if text.startswith(b"gitdir:"):
             named = path / os.fsdecode(text[7:].strip())
             return named if _looks_like_git(named) else None
     return path if _looks_like_git(path) and os.path.isdir(path / "refs") else None
 
 
-def is_cut_off(path: Path) -> bool:
-    """Tell whether a working tree names a git folder that is not there: a worktree or submodule that was mounted by itself."""
+def has_missing_git_folder(path: Path) -> bool:
+    """Whether a working tree names a git folder that does not exist, as in a worktree mounted alone."""
     return (
         os.path.isfile(path / ".git")
-        and _small(path / ".git").startswith(b"gitdir:")
+        and read_small_file(path / ".git").startswith(b"gitdir:")
         and find_git_folder(path) is None
     )
 
 
 def _looks_like_git(path: Path) -> bool:
+    """Whether a folder has HEAD, and objects of its own or of a common folder."""
     return os.path.isfile(path / "HEAD") and (
         os.path.isdir(path / "objects") or os.path.isfile(path / "commondir")
     )
 
 
 def open_local(git_folder: Path, work: Path) -> Repository:
-    """Open a repository on this machine."""
+    """Open a repository on this machine; our own repository is created in the folder `work`."""
     common = git_folder
     if os.path.isfile(git_folder / "commondir"):
-        common = git_folder / os.fsdecode(_small(git_folder / "commondir").partition(b"\0")[0].strip())
+        text = read_small_file(git_folder / "commondir")
+        common = git_folder / os.fsdecode(text.partition(b"\0")[0].strip())
     gaps: list[str] = []
-    objects = _object_folders(_real(common / "objects"), gaps)
-    refs = _refs(common, gaps)
+    objects = _find_object_folders(_resolve_path(common / "objects"), gaps)
+    refs = read_refs(common, gaps)
     if git_folder != common:
-        refs |= {name: oid for name, oid in _refs(git_folder, gaps).items() if name not in refs}
-    head = _head(git_folder, refs, gaps)
-    refs |= _heads_of_worktrees(common, refs, gaps)
-    shallow = [line for line in _small(common / "shallow", 1 << 24).split() if OID.fullmatch(line)]
+        refs |= {name: oid for name, oid in read_refs(git_folder, gaps).items() if name not in refs}
+    head = read_head(git_folder, refs, gaps)
+    refs |= read_worktree_heads(common, refs, gaps)
+    shallow = [line for line in read_small_file(common / "shallow", 1 << 24).split() if OID.fullmatch(line)]
     if shallow:
-        gaps.append("the clone is shallow: older history is not there")
-    packs = [
-        folder / "pack" / name
-        for folder in objects
-        for name in _names(folder / "pack")
-        if name.endswith(".pack")
-    ]
-    if any(os.path.exists(pack.with_suffix(".promisor")) for pack in packs):
-        gaps.append("the clone is partial: objects that were never fetched are not there")
-    if not all(os.path.isfile(pack.with_suffix(".idx")) for pack in packs):
-        gaps.append("a pack has no index: its objects cannot be read")
+        gaps.append("the clone is shallow: older history is missing")
+    _note_pack_gaps(objects, gaps)
     if os.path.isdir(common / "reftable"):
         gaps.append("refs are stored as reftable, which is not read: findings have no commit")
     objects = tuple(
-        _regular(folder, work / f"objects-{number}", gaps) for number, folder in enumerate(objects)
+        _without_special_files(folder, work / f"objects-{number}", gaps)
+        for number, folder in enumerate(objects)
     )
-    return _own(Repository(work / "repository.git", objects, refs, head, gaps), shallow)
+    repository = Repository(work / "repository.git", objects, refs, head, gaps)
+    _create_own_repository(repository, shallow)
+    return repository
 
 
 def open_mirror(folder: Path) -> Repository:
     """Open a mirror that we have cloned ourselves."""
     gaps: list[str] = []
-    refs = _refs(folder, gaps)
-    return Repository(
-        folder, ((folder / "objects").resolve(),), refs, _resolve(_small(folder / "HEAD").strip(), refs), gaps
-    )
+    refs = read_refs(folder, gaps)
+    head = resolve_ref(read_small_file(folder / "HEAD").strip(), refs)
+    return Repository(folder, ((folder / "objects").resolve(),), refs, head, gaps)
 
 
-def origin_of(path: Path) -> str | None:
-    """Give the https address that a repository on this machine says it was cloned from, without name and password: read as text only."""
+def read_origin_url(path: Path) -> str | None:
+    """Return the https address of the remote `origin`, without user name and password; None if it has none.
+
+    The configuration is read as text.
+    """
     folder = find_git_folder(path)
-    config = _small(folder / "config").decode("utf-8", "replace") if folder else ""
+    config = read_small_file(folder / "config").decode("utf-8", "replace") if folder else ""
     section = re.search(r'^\[remote "origin"\]\s*$(.*?)(?=^\[|\Z)', config, re.MULTILINE | re.DOTALL)
-    found = (
+    url = (
         re.search(r"^\s*url\s*=\s*https://(?:[^@/\s]*@)?(\S+?)(?:\.git)?/?\s*$", section[1], re.MULTILINE)
         if section
         else None
     )
-    return f"https://{found[1]}" if found else None
+    return f"https://{url[1]}" if url else None
 
 
-def state(repository: Repository) -> str:
-    """Give a digest of which objects there are: equal means that nothing has come or gone."""
+def digest_objects(repository: Repository) -> str:
+    """Return a digest of the object store: it changes when an object is added or removed."""
     digest = hashlib.sha256()
     for folder in repository.objects:
-        for name in sorted(name for name in _names(folder / "pack") if name.endswith(".idx")):
+        for name in sorted(name for name in list_names(folder / "pack") if name.endswith(".idx")):
             path = folder / "pack" / name
             raw = os.fsencode(name)
-            with contextlib.suppress(OSError):  # an index whose pack is away says nothing of what can be read
+            with contextlib.suppress(OSError):  # without its pack the objects of an index cannot be read
                 raw += b" %d " % os.stat(path.with_suffix(".pack")).st_size
             with contextlib.suppress(OSError), path.open("rb") as file:
                 file.seek(-min(40, os.fstat(file.fileno()).st_size), os.SEEK_END)
                 raw += file.read()  # the checksums of the pack and of its index
             digest.update(raw)
         for number in range(256):
-            if names := _names(folder / f"{number:02x}"):
+            if names := list_names(folder / f"{number:02x}"):
                 digest.update(f"{number:02x} {' '.join(sorted(names))}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 
-def refs_state(repository: Repository) -> str:
+def digest_refs(repository: Repository) -> str:
+    """Return a digest of HEAD and of the names and targets of all refs."""
     digest = hashlib.sha256(repository.head or b"-")
     for name, oid in sorted(repository.refs.items()):
         digest.update(name + b" " + oid + b"\n")
     return digest.hexdigest()
 
 
-def resolve(repository: Repository, revision: str) -> bytes:
-    """Give the commit that a person's revision names: a ref's name, short or long, or the beginning of an id."""
-    raw = os.fsencode(revision)
-    names = [raw, b"refs/" + raw, b"refs/tags/" + raw, b"refs/heads/" + raw, b"refs/remotes/" + raw]
-    found = next((repository.refs[name] for name in names if name in repository.refs), None)
-    base, _, rest = revision.partition("~") if "~" in revision else revision.partition("^")
-    if found is None and revision in {"HEAD", "@"}:
-        found = repository.head
-    elif found is None and (rest or base != revision):
-        found = resolve(repository, base) + os.fsencode(revision[len(base) :])
-    elif found is None and re.fullmatch("[0-9a-fA-F]{4,64}", revision):
-        found = raw
-    arguments = ["rev-parse", "--verify", "--quiet", "--end-of-options"]
-    code, out = (
-        command.run(repository.folder, *arguments, os.fsdecode(found) + "^{commit}") if found else (1, b"")
-    )
-    if code or not OID.fullmatch(out.strip()):
-        raise OperatorError(f"--since {printable_path(os.fsencode(revision))}: there is no such revision")
-    return out.strip()
-
-
-def _object_folders(first: Path, gaps: list[str]) -> tuple[Path, ...]:
-    """Follow alternates ourselves, a bounded number of steps, so that git is given a flat list."""
+def _find_object_folders(first: Path, gaps: list[str]) -> tuple[Path, ...]:
+    """Return an object folder and its alternates, and theirs up to a limit, so that git gets a flat list."""
     found: list[Path] = []
     if os.path.isdir(first):
-        os.listdir(first)  # where that is not allowed nothing can be read at all
-    ahead = [(first, 0)]
-    while ahead:
-        folder, depth = ahead.pop(0)
+        os.listdir(first)  # raises PermissionError: then nothing can be read at all
+    pending = [(first, 0)]
+    while pending:
+        folder, depth = pending.pop(0)
         if folder in found:
             continue
         if not os.path.isdir(folder):
             gaps.append("an object folder that the repository borrows from is missing")
             continue
         found.append(folder)
-        named = (
-            alternates.folders(_small(folder / "info" / "alternates", 1 << 16)) if depth < _ALTERNATES else []
-        )
-        ahead += [(_real(folder / os.fsdecode(name)), depth + 1) for name in named]
+        if depth < _MAX_ALTERNATES_DEPTH:
+            alternates = parse_alternates(read_small_file(folder / "info" / "alternates", 1 << 16))
+            pending += [(_resolve_path(folder / os.fsdecode(name)), depth + 1) for name in alternates]
     return tuple(found)
 
 
-def _regular(folder: Path, beside: Path, gaps: list[str]) -> Path:
-    """Give an object folder in which git finds nothing but files: it would wait for a pipe or read a device without end."""
-    entries = list(_entries(os.fspath(folder)))
-    odd = {
+def parse_alternates(raw: bytes) -> list[bytes]:
+    """Return the folders in an `objects/info/alternates` file as git reads it.
+
+    Each line is a folder or a comment (`#`). A folder may be quoted; the one character behind the quote is
+    skipped.
+    """
+    folders = []
+    at = 0
+    while at < len(raw):
+        quoted = _QUOTED_PATH.match(raw, at)
+        if quoted:
+            end = quoted.end()
+            folders.append(_ESCAPE.sub(_unescape, quoted[1]))
+        else:
+            end = raw.find(b"\n", at) % (len(raw) + 1)  # -1 (no line break) becomes len(raw)
+            if not raw.startswith(b"#", at):
+                folders.append(raw[at:end])
+        at = end + 1
+    return [folder for folder in folders if folder]
+
+
+def _unescape(escape: re.Match[bytes]) -> bytes:
+    """Return the character of an octal or one-letter escape."""
+    code = escape[1]
+    return bytes([int(code, 8) if len(code) > 1 else _ESCAPED_CHARACTERS[code[0]]])
+
+
+def format_alternate(folder: bytes) -> bytes:
+    """Return the quoted line of an alternates file for a folder whose name may contain any character."""
+    escaped = b"".join(b"\\%03o" % c if c < 32 or c in b'"\\' or c > 126 else bytes([c]) for c in folder)
+    return b'"' + escaped + b'"\n'
+
+
+def _note_pack_gaps(object_folders: tuple[Path, ...], gaps: list[str]) -> None:
+    """Note a gap for promisor packs (of a partial clone), and for packs without an index."""
+    packs = [
+        folder / "pack" / name
+        for folder in object_folders
+        for name in list_names(folder / "pack")
+        if name.endswith(".pack")
+    ]
+    if any(os.path.exists(pack.with_suffix(".promisor")) for pack in packs):
+        gaps.append("the clone is partial: objects that were never fetched are missing")
+    if not all(os.path.isfile(pack.with_suffix(".idx")) for pack in packs):
+        gaps.append("a pack has no index: its objects cannot be read")
+
+
+def _without_special_files(folder: Path, replacement: Path, gaps: list[str]) -> Path:
+    """Return the object folder, or a `replacement` with links to its regular files if it has other ones.
+
+    git would wait for a named pipe, and read a device without end.
+    """
+    entries = list(_list_entries(os.fspath(folder)))
+    special = {
         entry.path
         for entry in entries
         if not entry.is_file(follow_symlinks=False) and _is_special(entry.path)
     }
-    if not odd:
+    if not special:
         return folder
-    gaps.append(f"{len(odd)} special files stand among the objects: they are not read")
-    beside.mkdir(parents=True)
+    gaps.append(f"{len(special)} special files are among the objects: they are not read")
+    replacement.mkdir(parents=True)
     for entry in entries:
-        if entry.path not in odd:
-            kept = beside / os.path.relpath(entry.path, folder)
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            kept.symlink_to(entry.path)
-    return beside
+        if entry.path not in special:
+            link = replacement / os.path.relpath(entry.path, folder)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(entry.path)
+    return replacement
 
 
 def _is_special(path: str) -> bool:
-    """Tell whether a path leads to something that is no file; what leads nowhere does no harm."""
+    """Whether a path is, or links to, something that exists and is not a regular file."""
     return os.path.exists(path) and not os.path.isfile(path)
 
 
-def _entries(folder: str, depth: int = 0) -> Iterator[os.DirEntry[str]]:
-    """Give what stands in an object folder and in those that git looks into, folders aside that it does not take for an object."""
+def _list_entries(folder: str, depth: int = 0) -> Iterator[os.DirEntry[str]]:
+    """Yield the files of an object folder and its subfolders, and folders with the name of an object."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if not entry.is_dir() or _is_named_as_object(folder, entry.name):
+                if not entry.is_dir() or _is_object_name(folder, entry.name):
                     yield entry
-                elif depth < _FOLDERS:
-                    yield from _entries(entry.path, depth + 1)
-    except OSError:  # what cannot be listed git cannot read either, and says so
+                elif depth < _MAX_FOLDER_DEPTH:
+                    yield from _list_entries(entry.path, depth + 1)
+    except OSError:  # git cannot read such a folder either, and reports it
         return
 
 
-def _is_named_as_object(folder: str, name: str) -> bool:
-    return bool(OID.fullmatch(os.fsencode(os.path.basename(folder) + name))) or name.endswith(
-        (".pack", ".idx")
-    )
+def _is_object_name(folder: str, name: str) -> bool:
+    """Whether git takes a name in this folder for a loose object, a pack or a pack index."""
+    is_loose = OID.fullmatch(os.fsencode(os.path.basename(folder) + name))
+    return bool(is_loose) or name.endswith((".pack", ".idx"))
 
 
-def _real(path: Path) -> Path:
-    """Resolve links; a path that cannot be resolved stays as it is, and is missing."""
+def _resolve_path(path: Path) -> Path:
+    """Resolve links; return the path itself, which then counts as missing, if that fails."""
     try:
         return path.resolve()
     except (OSError, ValueError, RuntimeError):
         return path
 
 
-def _refs(folder: Path, gaps: list[str]) -> dict[bytes, bytes]:
-    """Read refs as data: packed ones, then loose ones, which win."""
-    refs = _packed(folder / "packed-refs", gaps)
-    symbolic: dict[bytes, bytes] = {}
-    root = os.fsencode(folder)
+def _create_own_repository(repository: Repository, shallow: list[bytes]) -> None:
+    """Write an empty repository that borrows the objects; that needs no git command.
 
-    def unread(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):
-            gaps.append(
-                f"refs in {printable_path(os.path.relpath(os.fsencode(error.filename), root))} cannot be read"
-            )
-
-    for place, folders, names in os.walk(os.path.join(root, b"refs"), onerror=unread, followlinks=False):
-        folders.sort()
-        links = [name for name in folders if os.path.islink(os.path.join(place, name))]
-        for file in sorted([*names, *links]):
-            full = os.path.join(place, file)
-            content = _small(Path(os.fsdecode(full))).strip()
-            name = os.path.relpath(full, root)
-            if OID.fullmatch(content):
-                refs[name] = content
-            elif content.startswith(b"ref:"):
-                symbolic[name] = content
-            elif not file.endswith(b".lock"):
-                gaps.append(f"ref {printable_path(name)} cannot be read")
-    refs |= {
-        name: found
-        for name, content in symbolic.items()
-        if (found := _resolve(_followed(content, symbolic), refs))
-    }
-    stash = _reflog(folder / "logs" / "refs" / "stash")
-    return refs | {b"refs/stash@{%d}" % number: entry for number, entry in enumerate(stash)}
-
-
-def _packed(file: Path, gaps: list[str]) -> dict[bytes, bytes]:
-    """Read packed refs; a line can also be a note, or what the tag above it points at."""
-    refs: dict[bytes, bytes] = {}
-    text = _small(file, 1 << 28)
-    bad = not text and os.path.exists(file) and os.path.getsize(file) > 0
-    for line in text.split(b"\n"):
-        oid, _, name = line.partition(b" ")
-        if OID.fullmatch(oid) and name.startswith(b"refs/"):
-            refs[name] = oid
-        else:
-            bad = bad or not (line.startswith((b"#", b"^")) or not line)
-    if bad:
-        gaps.append("packed-refs is damaged or cannot be read: some refs are not known")
-    return refs
-
-
-def _head(folder: Path, refs: dict[bytes, bytes], gaps: list[str]) -> bytes | None:
-    content = _small(folder / "HEAD").strip()
-    if not OID.fullmatch(content) and not content.startswith(b"ref:"):
-        gaps.append("HEAD cannot be read: what stands at the tip is not known")
-    return _resolve(content, refs)
-
-
-def _heads_of_worktrees(common: Path, refs: dict[bytes, bytes], gaps: list[str]) -> dict[bytes, bytes]:
-    """Give what other working trees stand at, which need not be a branch."""
-    folders = [common / "worktrees" / name for name in sorted(_names(common / "worktrees"))]
-    heads = {os.fsencode(f"worktrees/{folder.name}/HEAD"): _head(folder, refs, gaps) for folder in folders}
-    return {name: oid for name, oid in heads.items() if oid}
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except (OSError, ValueError):
-        return []
-
-
-def _reflog(path: Path) -> list[bytes]:
-    """Give the entries of a reflog: older stashes are kept nowhere else."""
-    return [
-        parts[1]
-        for line in _small(path, 1 << 22).split(b"\n")
-        if len(parts := line.split(b" ", 2)) == 3 and OID.fullmatch(parts[1])
-    ]
-
-
-def _followed(content: bytes, symbolic: dict[bytes, bytes]) -> bytes:
-    """Give what the last of some symbolic refs says that lead to one another."""
-    for _ in range(_SYMBOLIC):
-        content = symbolic.get(content[4:].strip(), content)
-    return content
-
-
-def _resolve(content: bytes, refs: dict[bytes, bytes]) -> bytes | None:
-    if OID.fullmatch(content):
-        return content
-    return refs.get(content[4:].strip()) if content.startswith(b"ref:") else None
-
-
-def _small(path: Path, limit: int = 1 << 16) -> bytes:
-    """Read a small file of a repository; what is missing, special or too large is empty."""
-    try:
-        if not path.is_file():
-            return b""
-        with path.open("rb") as file:
-            return file.read(limit)
-    except OSError:
-        return b""
-
-
-def _own(made: Repository, shallow: list[bytes]) -> Repository:
-    """Write an empty repository that borrows the objects; no git command is needed for it."""
-    folder = made.folder
-    sha256 = _is_sha256(made)
+    `shallow` holds the commits at which the history of a shallow clone ends.
+    """
+    folder = repository.folder
+    sha256 = _uses_sha256(repository)
     (folder / "objects" / "info").mkdir(parents=True)
     (folder / "refs").mkdir()
     (folder / "HEAD").write_text("ref: refs/heads/none\n")
@@ -360,26 +295,25 @@ def _own(made: Repository, shallow: list[bytes]) -> Repository:
         f"[core]\n\trepositoryformatversion = {int(sha256)}\n\tbare = true\n{extensions}"
     )
     (folder / "objects" / "info" / "alternates").write_bytes(
-        b"".join(alternates.line(os.fsencode(path)) for path in made.objects)
+        b"".join(format_alternate(os.fsencode(path)) for path in repository.objects)
     )
     if shallow:
         (folder / "shallow").write_bytes(b"".join(oid + b"\n" for oid in shallow))
-    return made
 
 
-def _is_sha256(repository: Repository) -> bool:
-    """Tell by the names of objects and packs how long ids are, and by most refs where these do not agree."""
+def _uses_sha256(repository: Repository) -> bool:
+    """Whether ids have 64 digits: by the names of objects and packs, or by most refs if these disagree."""
     lengths: set[int] = set()
     for folder in repository.objects:
         lengths |= {
             len(name) - 10
-            for name in _names(folder / "pack")
+            for name in list_names(folder / "pack")
             if name.startswith("pack-") and name.endswith(".pack")
         }
-        lengths |= {len(name) + 2 for number in range(256) for name in _names(folder / f"{number:02x}")}
+        lengths |= {len(name) + 2 for number in range(256) for name in list_names(folder / f"{number:02x}")}
     if lengths >= {40, 64}:
         repository.gaps.append(
-            "objects with ids of two lengths stand side by side: only one kind can be read"
+            "some objects have SHA-1 ids and others SHA-256 ids: only one kind can be read"
         )
     elif lengths & {40, 64}:
         return 64 in lengths

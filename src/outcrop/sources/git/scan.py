@@ -1,283 +1,333 @@
-"""A repository's whole history into located hits: every file and message is read once, then the oldest commit of each hit is found."""
+"""Scan a git repository: its whole history, the commits since a revision, one commit, or the index.
+
+Each scan has the same steps:
+
+1. List the objects to scan (`enumerate_objects.list_objects`, `revisions`, `attribution`).
+2. Scan them in several processes (`_scan_batches`).
+3. Find the path and the oldest commit of each object with hits (`attribution`).
+4. Merge the hits to one per path and value (`locate.locate_hits`), and add author and date of the commit.
+"""
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
-from outcrop.domain.line import one_line
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.ruleset import RuleSet
-from outcrop.scanner.engine.scan import ScanResult, SerializedResult, deserialize_result, serialize_result
-from outcrop.scanner.rules.cache_format import LazyRules
 from outcrop.sources.fork_pool import run_in_processes
 from outcrop.sources.git import attribution, command, objects, renames
-from outcrop.sources.git import scan_cache as memory
-from outcrop.sources.git.attribution import Places
-from outcrop.sources.git.commit_headers import describe
+from outcrop.sources.git.attribution import Places, attribute_all_blobs, attribute_blobs, attribute_messages
+from outcrop.sources.git.cat_file import find_existing, find_ids_at
 from outcrop.sources.git.enumerate_objects import DAMAGED_STORE, list_objects
 from outcrop.sources.git.id_sets import IdSet, RowFile
-from outcrop.sources.git.presence import files_of, holds
-from outcrop.sources.git.refs import Tips, place_texts, tips_of
-from outcrop.sources.git.repository import Repository, refs_state, state
-from outcrop.sources.git.scan_cache import Seen
-from outcrop.sources.located import (
-    CommitInfo,
-    LocatedHit,
-    ProgressCallback,
-    ScanOutcome,
-    hits_at_path,
-    member_path,
-    printable_path,
+from outcrop.sources.git.known_secrets import EarlierScan, is_reachable
+from outcrop.sources.git.locate import add_commit_info, find_tip_blobs, list_gaps, locate_hits
+from outcrop.sources.git.objects import ResultsById, make_worker
+from outcrop.sources.git.repository import Repository, digest_objects, digest_refs
+from outcrop.sources.git.revisions import (
+    RefTips,
+    find_tips,
+    list_commits,
+    list_new_blobs,
+    list_new_commits,
+    note_missing_objects,
 )
+from outcrop.sources.git.scan_cache import ScanCache, load_cache
+from outcrop.sources.located import ProgressCallback, ScanOutcome
 
-_Key = tuple[bytes | None, str]  # a path with its member, and a value
-_AGAIN = 100  # blobs that are read again: enough for neighbours in the pack to share their bases, few enough to be spread
-_AT_ONCE = 2_000  # blobs that a process is given
-_NEWEST = (
-    1_000  # commits behind which it is looked whether all is there, where older ones were looked at before
-)
+# Cached objects per batch: enough that neighbours in a pack share their bases, few enough for all processes.
+_RESCAN_BATCH = 100
+_SCAN_BATCH = 2_000  # objects per batch in a continued scan
+_MAX_CHECKED_COMMITS = 1_000  # newest commits that a continued scan checks for missing objects
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
-    """One scan of one repository: what to look with, and how hard."""
+class GitScan:
+    """The parameters of one scan of one repository."""
 
     repository: Repository
     ruleset: RuleSet
-    floor: Confidence
-    jobs: int
+    floor: Confidence  # hits below this confidence are dropped
+    jobs: int  # processes
     progress: ProgressCallback
-    cache: Path | None = None
-    key: bytes = b""  # names the repository in the cache
+    cache_folder: Path | None = None
+    cache_key: bytes = b""  # identifies the repository in the cache
 
 
-def scan_history(scan: Scan) -> ScanOutcome:
-    """Scan every blob there is, and attribute what is found to the oldest commit that has it."""
-    objects, refs = state(scan.repository), refs_state(scan.repository)
-    version = f"{scan.ruleset.version}-{scan.floor}"
-    with closing(RowFile(scan.repository.folder)) as scanned:
-        return _scanned(
-            scan,
-            memory.load(scan.cache, scan.key, version, scanned, objects=objects, refs=refs),
-            objects,
-            refs,
-        )
+def scan_history(scan: GitScan) -> ScanOutcome:
+    """Scan all blobs and messages of a repository; attribute each hit to the oldest commit that has it.
 
-
-def _scanned(scan: Scan, seen: Seen, objects: str, refs: str) -> ScanOutcome:
-    """Scan what has not been seen yet, and keep what is known from now on."""
+    With a cache, scan only new objects and those that had hits; skip step 3 if objects and refs are
+    unchanged.
+    """
     outcome = ScanOutcome()
-    new_objects, new_refs = seen.objects != objects, seen.refs != refs
-    found = _read(scan, _batches(scan, seen, objects=new_objects, refs=new_refs), outcome)
-    if new_objects or new_refs:
-        _attribute(scan, seen, found, outcome)
-    outcome.located = list(_located(found, seen.places, seen.tips))
-    outcome.gaps += _gaps_of(found, seen.places)
-    if new_objects or new_refs:
-        seen.with_hits, seen.refs = list(found), refs
-        seen.telling = _telling(found, outcome.located)
-        seen.objects = objects if _is_whole(scan, seen, outcome) else ""
-        seen.save(scan.repository.folder.parent)
-    _describe(scan.repository, outcome.located)
-    scan.repository.gaps.extend(seen.gaps)
-    _note_gaps(scan.repository, outcome)
+    repository = scan.repository
+    objects_digest, refs_digest = digest_objects(repository), digest_refs(repository)
+    version = f"{scan.ruleset.version}-{scan.floor}"
+    with closing(RowFile(repository.folder)) as scanned:
+        cache = load_cache(
+            scan.cache_folder, scan.cache_key, version, scanned, objects=objects_digest, refs=refs_digest
+        )
+        has_new_objects, has_new_refs = cache.objects != objects_digest, cache.refs != refs_digest
+        batches: Iterable[list[bytes]]
+        if has_new_objects:
+            batches = list_objects(repository, IdSet(scanned), scanned.add, scan.jobs)
+        else:
+            batches = _split(cache.with_hits if has_new_refs else cache.reported, _RESCAN_BATCH)
+        results = _scan_batches(scan, batches, outcome)
+        if has_new_objects or has_new_refs:
+            _attribute_results(scan, results, cache, outcome)
+        outcome.located = locate_hits(results, cache.places, cache.tip_blobs)
+        outcome.gaps += list_gaps(results, cache.places)
+        if has_new_objects or has_new_refs:
+            cache.refs = refs_digest
+            cache.objects = objects_digest if _is_complete(repository, cache, outcome) else ""
+            cache.with_hits = list(results)
+            reported = {blob for hit in outcome.located for blob in (hit.first_blob, hit.tip_blob)}
+            cache.reported = [oid for oid, result in results.items() if oid in reported or result.gaps]
+            cache.save(repository.folder.parent)
+    add_commit_info(repository, outcome.located)
+    repository.gaps.extend(cache.gaps)
+    _add_repository_gaps(repository, outcome)
     return outcome
 
 
-def _is_whole(scan: Scan, seen: Seen, outcome: ScanOutcome) -> bool:
-    """Tell whether all that there is was read. What was not may be readable next time, though nothing has come or gone."""
-    unread = any(why in objects.UNREAD for _, why in outcome.gaps)
-    return not (unread or DAMAGED_STORE in scan.repository.gaps or attribution.UNREAD.intersection(seen.gaps))
+def _split(oids: list[bytes], size: int) -> Iterator[list[bytes]]:
+    """Yield the ids in batches of this size."""
+    return (oids[at : at + size] for at in range(0, len(oids), size))
+
+
+def _scan_batches(scan: GitScan, batches: Iterable[list[bytes]], outcome: ScanOutcome) -> ResultsById:
+    """Scan batches of objects in processes; return the results of objects with hits or gaps."""
+    results = ResultsById(scan.ruleset.rules)
+    worker = make_worker(scan.repository, scan.ruleset, scan.floor)
+    for report in run_in_processes(batches, worker, scan.jobs):
+        outcome.files += report.blobs
+        outcome.size += report.size
+        results.add(report)
+        scan.progress(outcome)
+    return results
+
+
+def _attribute_results(scan: GitScan, results: ResultsById, cache: ScanCache, outcome: ScanOutcome) -> None:
+    """Find paths and oldest commits of the objects in `results`; store them and the gaps in the cache."""
+    repository = scan.repository
+    gaps: list[str] = []
+    tips = find_tips(repository, gaps)
+    commits = list_commits(repository, tips.commits, gaps) if results else tips.commits
+    outcome.commits = len(commits)
+    scan.progress(outcome)
+    cache.places, missing = attribution.attribute_and_find_missing(
+        repository,
+        commits,
+        set(results),
+        scan.jobs,
+        gaps,
+        existing=IdSet(cache.scanned) if results else (),
+    )
+    attribute_messages(repository, tips, commits, results, cache.places)
+    note_missing_objects(repository, tips.objects, gaps, missing=missing if results else None)
+    cache.tip_blobs = find_tip_blobs(repository, results, cache.places)
+    cache.gaps = sorted(set(gaps))
+
+
+def _is_complete(repository: Repository, cache: ScanCache, outcome: ScanOutcome) -> bool:
+    """Whether all objects could be read. If not, the next scan tries again, even if nothing has changed."""
+    any_unread = any(reason in objects.READ_GAPS for _, reason in outcome.gaps)
+    return not (
+        any_unread or DAMAGED_STORE in repository.gaps or attribution.READ_GAPS.intersection(cache.gaps)
+    )
+
+
+def _add_repository_gaps(repository: Repository, outcome: ScanOutcome) -> None:
+    outcome.gaps += [("repository", gap) for gap in dict.fromkeys(repository.gaps)]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """A credential that an earlier scan found: its path, the blobs that hold it there, its value where that is kept."""
-
-    path: bytes
-    blobs: frozenset[bytes]
-    value: str | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What earlier scans have left: the commits from which every blob has been read, and what they found."""
-
-    tips: tuple[bytes, ...] = ()
-    standing: tuple[Standing, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Continued:
-    """A scan that went on from another one. It tells the same as one that had begun anew."""
+class ContinuedScan:
+    """The result of a scan that continued an earlier one: the same as that of a scan of everything."""
 
     outcome: ScanOutcome
     tips: tuple[bytes, ...]
-    there: list[bool]  # of each that is known: a ref still reaches a blob that holds it at its path
-    whole: bool  # no object was missing: what is not told is not there
+    known_present: list[bool]  # for each known secret: whether a ref still reaches it at its path
+    is_complete: bool  # no object was missing, so a secret that was not found does not exist
 
 
-def scan_on(scan: Scan, known: Known) -> Continued:
-    """Read the files and messages that no known tip reaches, and again those that matter; attribute all of them in the whole history."""
+def continue_scan(scan: GitScan, earlier: EarlierScan) -> ContinuedScan:
+    """Scan the objects that no tip of the earlier scan reaches, and again those with known secrets.
+
+    All of them are attributed in the whole history.
+    """
+    repository = scan.repository
     outcome = ScanOutcome()
     gaps: list[str] = []
-    tips = tips_of(scan.repository, gaps)
-    order = attribution.commits(scan.repository, tips.commits, gaps)
-    attribution.missing(scan.repository, tips.reaching, gaps, newest=_NEWEST if known.tips else None)
-    found = _read(scan, _unread(scan, tips, known), outcome)
-    outcome.commits = len(order)
+    tips = find_tips(repository, gaps)
+    commits = list_commits(repository, tips.commits, gaps)
+    max_commits = _MAX_CHECKED_COMMITS if earlier.tips else None
+    note_missing_objects(repository, tips.objects, gaps, max_commits=max_commits)
+    known_blobs = {blob for secret in earlier.secrets for blob in secret.blobs}
+    results = _scan_batches(scan, _list_unscanned(scan, tips, earlier.tips, known_blobs), outcome)
+    outcome.commits = len(commits)
     scan.progress(outcome)
-    matter = {blob for one in known.standing for blob in one.blobs}
-    places = attribution.place(scan.repository, order, {*found, *matter}, scan.jobs, gaps)
-    place_texts(scan.repository, tips, order, {*found, *matter}, places)
-    outcome.located = list(
-        _located(found, places, attribution.at_tip(scan.repository, _by_path(found, places)))
-    )
-    _describe(scan.repository, outcome.located)
-    outcome.gaps += _gaps_of(found, places)
-    scan.repository.gaps.extend(sorted(set(gaps)))
-    _note_gaps(scan.repository, outcome)
-    unread = any(reason in objects.UNREAD for content in found.values() for reason in content.gaps)
-    told = {(one.path, reveal(one.hit.secret)) for one in outcome.located}
-    there = [
-        (one.path, one.value) in told or _stands(scan, one, places, tips.commits) for one in known.standing
+    attributed = {*results, *known_blobs}
+    places = attribute_blobs(repository, commits, attributed, scan.jobs, gaps)
+    attribute_messages(repository, tips, commits, attributed, places)
+    outcome.located = locate_hits(results, places, find_tip_blobs(repository, results, places))
+    add_commit_info(repository, outcome.located)
+    outcome.gaps += list_gaps(results, places)
+    repository.gaps.extend(sorted(set(gaps)))
+    _add_repository_gaps(repository, outcome)
+    any_unread = any(reason in objects.READ_GAPS for result in results.values() for reason in result.gaps)
+    found = {(hit.path, reveal(hit.hit.secret)) for hit in outcome.located}
+    known_present = [
+        (secret.path, secret.value) in found
+        or is_reachable(repository, scan.ruleset, secret, places, tips.commits)
+        for secret in earlier.secrets
     ]
-    return Continued(outcome, tuple(tips.commits), there, whole=not (scan.repository.gaps or unread))
+    is_complete = not (repository.gaps or any_unread)
+    return ContinuedScan(outcome, tuple(tips.commits), known_present, is_complete=is_complete)
 
 
-def _stands(scan: Scan, one: Standing, places: Places, tips: list[bytes]) -> bool:
-    """Tell whether a credential that no rule tells of is there all the same: rules change, and absence is judged by the value."""
-    files = files_of(one.path)
-    if any(places.get(blob, {}).keys() & files for blob in one.blobs):
-        return True
-    if one.value is None:
-        return False
-    for path in files:
-        versions = attribution.blobs_at(scan.repository, tips, path)
-        if versions is None:
-            return True
-        given = objects.contents(scan.repository, [versions]) if versions else ()
-        if any(holds(scan.ruleset, content, one.value) for _, content in given):
-            return True
-    return False
+def _list_unscanned(
+    scan: GitScan, tips: RefTips, earlier_tips: Sequence[bytes], known_blobs: set[bytes]
+) -> Iterator[list[bytes]]:
+    """Return batches of the objects that `continue_scan` scans.
+
+    These are all objects if there was no earlier scan, or an object is missing.
+    """
+    repository = scan.repository
+    existing = find_existing(repository, earlier_tips)
+    old_tips = [tip for tip in earlier_tips if tip in existing]
+    new_blobs = list_new_blobs(repository, tips.objects, old_tips) if old_tips else None
+    new_commits = list_new_commits(repository, tips.commits, old_tips) if old_tips else None
+    if new_blobs is None or new_commits is None:
+        return list_objects(repository, (), lambda _: None, scan.jobs)
+    # A new commit may put an old blob at a new path, where rules apply that did not apply at its old path.
+    introduced = attribute_all_blobs(repository, new_commits, scan.jobs, [])
+    old_blobs = find_existing(repository, sorted(known_blobs)) | introduced.keys()
+    blobs = list(dict.fromkeys([*new_blobs, *sorted(old_blobs)]))
+    return _split([*blobs, *new_commits, *tips.tags], _SCAN_BATCH)
 
 
-def _unread(scan: Scan, tips: Tips, known: Known) -> Iterator[list[bytes]]:
-    there = attribution.present(scan.repository, known.tips)
-    old = [tip for tip in known.tips if tip in there]
-    fresh = attribution.new_blobs(scan.repository, tips.reaching, old) if old else None
-    order = attribution.new_commits(scan.repository, tips.commits, old) if old else None
-    if (
-        fresh is None or order is None
-    ):  # nothing was read before, or something is missing: everything that is there is read
-        yield from list_objects(scan.repository, (), lambda _: None, scan.jobs)
-        return
-    # What new commits bring to a path is read though its blob be an old one: at its old path it may have been nothing to tell.
-    brought = attribution.changed(scan.repository, order, scan.jobs, [])
-    again = attribution.present(
-        scan.repository, sorted({blob for one in known.standing for blob in one.blobs})
-    )
-    wanted = list(dict.fromkeys([*fresh, *sorted(again | brought.keys())]))
-    wanted += [*order, *tips.tags]  # for their messages
-    yield from (wanted[at : at + _AT_ONCE] for at in range(0, len(wanted), _AT_ONCE))
-
-
-def scan_commit(scan: Scan, commit: bytes) -> ScanOutcome:
-    """Scan what one commit brought."""
+def scan_commit(scan: GitScan, commit: bytes) -> ScanOutcome:
+    """Scan the blobs that one commit introduces, and its message."""
+    repository = scan.repository
     outcome = ScanOutcome(commits=1)
     gaps: list[str] = []
-    places = attribution.changed(scan.repository, [commit], 1, gaps)
-    place_texts(scan.repository, Tips(), [commit], [commit], places)
-    found = _read(scan, [sorted(places)], outcome)
-    outcome.located = list(_located(found, places, set()))
-    _describe(scan.repository, outcome.located)
-    outcome.gaps += [*_gaps_of(found, places), *(("history", gap) for gap in sorted(set(gaps)))]
-    _note_gaps(scan.repository, outcome)
+    places = attribute_all_blobs(repository, [commit], 1, gaps)
+    attribute_messages(repository, RefTips(), [commit], [commit], places)
+    results = _scan_batches(scan, [sorted(places)], outcome)
+    outcome.located = locate_hits(results, places, set())
+    add_commit_info(repository, outcome.located)
+    outcome.gaps += [*list_gaps(results, places), *(("history", gap) for gap in sorted(set(gaps)))]
+    _add_repository_gaps(repository, outcome)
     return outcome
 
 
-def scan_since(scan: Scan, since: bytes) -> ScanOutcome:
-    """Scan what the commits after a revision brought, up to HEAD, or to all refs where it is at nothing.
+def scan_since(scan: GitScan, since: bytes) -> ScanOutcome:
+    """Scan blobs and messages of the commits after `since`, up to HEAD, or to all refs if HEAD has no commit.
 
-    A value that stood in the same file before is not new, nor is one that has moved with its file.
+    A value is not new if the same file had it at `since`, or if it has moved with its file.
     """
+    repository = scan.repository
     outcome = ScanOutcome()
     gaps: list[str] = []
-    ends = [scan.repository.head] if scan.repository.head else tips_of(scan.repository, gaps).commits
-    order = attribution.commits(scan.repository, ends, gaps, since=since)
-    outcome.commits = len(order)
-    places = attribution.changed(scan.repository, order, scan.jobs, gaps)
-    place_texts(scan.repository, Tips(), order, order, places)
-    found = _read(scan, [sorted(places)] if places else [], outcome)
-    paths = sorted({path for oid in found for path in places.get(oid, ())})
-    tips = attribution.at_tip(scan.repository, _by_path(found, places))
-    old = renames.holders(scan.repository, scan.ruleset, renames.files_at(scan.repository, since, paths))
-    outcome.located = renames.new(_located(found, places, tips), old)
-    if outcome.located:
-        origins = {renames.commit_of(one) for one in outcome.located}
-        removed = attribution.removed(scan.repository, [commit for commit in order if commit in origins])
-        gone = sorted({path for files in removed.values() for path in files} - {*paths})
-        renames.hold(
-            old,
-            renames.holders(scan.repository, scan.ruleset, renames.files_at(scan.repository, since, gone)),
-        )
-        outcome.located = renames.unmoved(outcome.located, removed, old)
-    _describe(scan.repository, outcome.located)
-    outcome.gaps += [*_gaps_of(found, places), *(("history", gap) for gap in sorted(set(gaps)))]
-    _note_gaps(scan.repository, outcome)
+    tips = [repository.head] if repository.head else find_tips(repository, gaps).commits
+    commits = list_commits(repository, tips, gaps, since=since)
+    outcome.commits = len(commits)
+    places = attribute_all_blobs(repository, commits, scan.jobs, gaps)
+    attribute_messages(repository, RefTips(), commits, commits, places)
+    results = _scan_batches(scan, [sorted(places)] if places else [], outcome)
+    paths = sorted({path for oid in results for path in places.get(oid, ())})
+    located = locate_hits(results, places, find_tip_blobs(repository, results, places))
+    old_values: renames.PathsByValue = {}
+    renames.add_old_values(old_values, repository, scan.ruleset, _find_files(repository, since, paths))
+    located = renames.drop_old_values(located, old_values)
+    if located:
+        origins = {renames.origin_id(hit) for hit in located}
+        deleted = attribution.list_deleted_files(repository, [oid for oid in commits if oid in origins])
+        deleted_paths = sorted({path for files in deleted.values() for path in files} - {*paths})
+        deleted_files = _find_files(repository, since, deleted_paths)
+        renames.add_old_values(old_values, repository, scan.ruleset, deleted_files)
+        located = renames.drop_moved_values(located, deleted, old_values)
+    outcome.located = located
+    add_commit_info(repository, outcome.located)
+    outcome.gaps += [*list_gaps(results, places), *(("history", gap) for gap in sorted(set(gaps)))]
+    _add_repository_gaps(repository, outcome)
     return outcome
 
 
-def scan_staged(scan: Scan, git_folder: Path, index: Path) -> ScanOutcome:
-    """Scan what an index holds for the next commit.
+def _find_files(repository: Repository, commit: bytes, paths: list[bytes]) -> dict[bytes, bytes]:
+    """Return path -> object id for those of the paths that a commit has."""
+    ids = find_ids_at(repository, commit, paths) if paths else []
+    return {path: oid for path, oid in zip(paths, ids, strict=True) if oid}
 
-    A value that the replaced version of a changed file held is not new, nor is one that has moved with its file.
+
+def scan_staged(scan: GitScan, git_folder: Path, index: Path) -> ScanOutcome:
+    """Scan the files in a git index that differ from HEAD.
+
+    A value is not new if the file had it in HEAD, or if it has moved with its file.
     """
+    repository = scan.repository
     outcome = ScanOutcome()
-    base = scan.repository.head.decode() if scan.repository.head else _empty_tree(scan.repository)
-    arguments = ["diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", base]
-    code, out = (
-        command.run(scan.repository.folder, *arguments)
-        if _copied(scan.repository, git_folder, index)
-        else (1, b"")
-    )
+    staged = _read_staged(repository, git_folder, index)
+    results = _scan_batches(scan, [sorted(staged.places)] if staged.places else [], outcome)
+    old_values: renames.PathsByValue = {}
+    if results:
+        renames.add_old_values(old_values, repository, scan.ruleset, staged.replaced)
+    located = renames.drop_old_values(locate_hits(results, staged.places, set()), old_values)
+    if located and staged.deleted:
+        renames.add_old_values(old_values, repository, scan.ruleset, staged.deleted)
+        located = renames.drop_moved_values(located, {b"": staged.deleted}, old_values)
+    for hit in located:
+        hit.origin, hit.at_tip = None, True
+    outcome.located = located
+    outcome.gaps += list_gaps(results, staged.places)
+    if repository.head is None:  # then every staged file counts as new, and the user needs to know why
+        _add_repository_gaps(repository, outcome)
+    return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _StagedFiles:
+    """The differences between HEAD and an index."""
+
+    places: Places = field(default_factory=dict)  # staged blobs and their paths
+    replaced: dict[bytes, bytes] = field(default_factory=dict)  # path of a changed file -> its blob in HEAD
+    deleted: dict[bytes, bytes] = field(default_factory=dict)  # path of a deleted file -> its blob in HEAD
+
+
+def _read_staged(repository: Repository, git_folder: Path, index: Path) -> _StagedFiles:
+    """Compare an index with HEAD, or with the empty tree if there is no HEAD."""
+    head = repository.head.decode() if repository.head else _write_empty_tree(repository)
+    arguments = ["diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", head]
+    is_copied = _copy_index(repository, git_folder, index)
+    code, out = command.run(repository.folder, *arguments) if is_copied else (1, b"")
     if code:
         raise OperatorError("--staged: the index, or the commit that HEAD names, cannot be read")
-    places: Places = {}
-    replaced: dict[bytes, bytes] = {}
-    removed: dict[bytes, bytes] = {}
-    for fields, path in attribution.records(iter(out.split(b"\0"))):
+    staged = _StagedFiles()
+    for fields, path in attribution.parse_raw_diff(out.split(b"\0")):
         if path is not None:
-            _, mode, before, new, status = fields.split(b" ")
-            if before.strip(b"0"):
-                (removed if status == b"D" else replaced)[path] = before
-            if new.strip(b"0") and mode != attribution.SUBMODULE:
-                places.setdefault(new, {})[path] = (0, b"")
-    found = _read(scan, [sorted(places)] if places else [], outcome)
-    old = renames.holders(scan.repository, scan.ruleset, replaced) if found else {}
-    outcome.located = renames.new(_located(found, places, set()), old)
-    if outcome.located and removed:
-        renames.hold(old, renames.holders(scan.repository, scan.ruleset, removed))
-        outcome.located = renames.unmoved(outcome.located, {b"": removed}, old)
-    for one in outcome.located:
-        one.origin, one.at_tip = None, True
-    outcome.gaps += _gaps_of(found, places)
-    if scan.repository.head is None:  # then everything counts as new: it matters why none was found
-        _note_gaps(scan.repository, outcome)
-    return outcome
+            old, new, is_deleted = attribution.parse_index_change(fields)
+            if old:
+                (staged.deleted if is_deleted else staged.replaced)[path] = old
+            if new:
+                staged.places.setdefault(new, {})[path] = (0, b"")
+    return staged
 
 
-def _copied(repository: Repository, git_folder: Path, index: Path) -> bool:
-    """Copy an index, and what it may share with others, to our own repository; where there is none yet, nothing is staged."""
+def _copy_index(repository: Repository, git_folder: Path, index: Path) -> bool:
+    """Copy an index and the shared index files of a git folder to our repository; return whether it worked.
+
+    Without an index file nothing is staged.
+    """
     try:
-        for file, name in [
-            (index, "index"),
-            *((file, file.name) for file in git_folder.glob("sharedindex.*")),
-        ]:
+        shared = [(file, file.name) for file in git_folder.glob("sharedindex.*")]
+        for file, name in [(index, "index"), *shared]:
             if file.is_file():
                 shutil.copyfile(file, repository.folder / name)
     except OSError:
@@ -285,158 +335,7 @@ def _copied(repository: Repository, git_folder: Path, index: Path) -> bool:
     return True
 
 
-def _empty_tree(repository: Repository) -> str:
-    _, out = command.run(repository.folder, "hash-object", "-t", "tree", "--stdin")
-    command.run(repository.folder, "hash-object", "-t", "tree", "-w", "--stdin")
+def _write_empty_tree(repository: Repository) -> str:
+    """Write the empty tree to our repository and return its id."""
+    _, out = command.run(repository.folder, "hash-object", "-t", "tree", "-w", "--stdin")
     return out.strip().decode()
-
-
-def _note_gaps(repository: Repository, outcome: ScanOutcome) -> None:
-    outcome.gaps += [("repository", gap) for gap in dict.fromkeys(repository.gaps)]
-
-
-def _telling(found: Mapping[bytes, ScanResult], located: list[LocatedHit]) -> list[bytes]:
-    """Give the blobs that findings are told from, and those with gaps: while nothing changes the others say nothing more."""
-    wanted = {blob for one in located for blob in (one.first_blob, one.tip_blob)}
-    return [oid for oid, content in found.items() if oid in wanted or content.gaps]
-
-
-def _batches(scan: Scan, seen: Seen, *, objects: bool, refs: bool) -> Iterator[list[bytes]]:
-    """Give the blobs to read: those that held something before, if they are still there, and those never seen."""
-    if objects:
-        yield from list_objects(scan.repository, IdSet(seen.scanned), seen.scanned.add, scan.jobs)
-    else:
-        again = seen.with_hits if refs else seen.telling
-        yield from (again[at : at + _AGAIN] for at in range(0, len(again), _AGAIN))
-
-
-class _Held(Mapping[bytes, ScanResult]):
-    """What blobs hold, as it came: of a long history that is much, and each is looked at once or twice."""
-
-    def __init__(self, rules: LazyRules) -> None:
-        self._rules = rules
-        self._wires: dict[bytes, SerializedResult] = {}
-
-    def add(self, oid: bytes, wire: SerializedResult) -> None:
-        self._wires[oid] = wire
-
-    def __getitem__(self, oid: bytes) -> ScanResult:
-        return deserialize_result(self._wires[oid], self._rules)
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self._wires)
-
-    def __len__(self) -> int:
-        return len(self._wires)
-
-
-def _read(scan: Scan, batches: Iterable[list[bytes]], outcome: ScanOutcome) -> Mapping[bytes, ScanResult]:
-    found = _Held(scan.ruleset.rules)
-    for told in run_in_processes(
-        batches, objects.reader(scan.repository, scan.ruleset, scan.floor), scan.jobs
-    ):
-        outcome.files += told.blobs
-        outcome.size += told.size
-        for oid, wire in told.hits:
-            found.add(oid, wire)
-        for oid, reason in told.gaps:
-            found.add(oid, serialize_result(ScanResult(gaps=[reason])))
-        scan.progress(outcome)
-    return found
-
-
-def _attribute(scan: Scan, seen: Seen, found: Mapping[bytes, ScanResult], outcome: ScanOutcome) -> None:
-    gaps: list[str] = []
-    tips = tips_of(scan.repository, gaps)
-    order = attribution.commits(scan.repository, tips.commits, gaps) if found else tips.commits
-    outcome.commits = len(order)
-    scan.progress(outcome)
-    seen.places, lost = attribution.place_and_miss(
-        scan.repository, order, set(found), scan.jobs, gaps, there=IdSet(seen.scanned) if found else ()
-    )
-    place_texts(scan.repository, tips, order, found, seen.places)
-    attribution.missing(scan.repository, tips.reaching, gaps, lost=lost if found else None)
-    seen.tips = attribution.at_tip(scan.repository, _by_path(found, seen.places))
-    seen.gaps = sorted(set(gaps))
-
-
-def _by_path(found: Iterable[bytes], places: Places) -> dict[bytes, set[bytes]]:
-    by_path: dict[bytes, set[bytes]] = {}
-    for oid in found:
-        for path in places.get(oid, ()):
-            by_path.setdefault(path, set()).add(oid)
-    return by_path
-
-
-def _located(
-    found: Mapping[bytes, ScanResult], places: Places, tips: set[tuple[bytes, bytes]]
-) -> Iterator[LocatedHit]:
-    """Give one place per path and value: the oldest commit's line and column, and the line at the tip.
-
-    A mark allows the versions of a line that have it: the oldest without one counts, where there is one.
-    """
-    oldest: dict[_Key, tuple[tuple[bool, int], LocatedHit]] = {}
-    for oid in sorted(found):
-        content = found[oid]
-        places_of: list[tuple[bytes | None, tuple[int, bytes]]] = [*places.get(oid, {}).items()] or [
-            (None, (0, b""))
-        ]
-        for path, (rank, commit) in places_of:
-            at_tip = path is not None and (path, oid) in tips
-            for inner, hit in hits_at_path(content, path):
-                key = (member_path(path, inner), reveal(hit.secret))
-                one = LocatedHit(
-                    hit,
-                    key[0],
-                    _origin(commit),
-                    at_tip,
-                    hit.line if at_tip else None,
-                    unreachable=path is None,
-                    inner=inner,
-                )
-                known = oldest.get(key)
-                one.blobs = known[1].blobs if known else one.blobs
-                one.blobs.add(oid)
-                one.first_blob, one.tip_blob = oid, oid if at_tip else None
-                if known is None or (hit.allowed, rank) < known[0]:
-                    if known is not None and known[1].at_tip:
-                        one.at_tip, one.current_line, one.tip_blob = (
-                            True,
-                            known[1].current_line,
-                            known[1].tip_blob,
-                        )
-                    oldest[key] = ((hit.allowed, rank), one)
-                elif at_tip and not known[1].at_tip:
-                    known[1].at_tip, known[1].current_line, known[1].tip_blob = True, hit.line, oid
-    for _, one in oldest.values():
-        yield one
-
-
-def _origin(commit: bytes) -> CommitInfo | None:
-    return CommitInfo(commit.decode()) if commit else None
-
-
-def _describe(repository: Repository, located: list[LocatedHit]) -> None:
-    wanted = sorted({one.origin.commit.encode() for one in located if one.origin})
-    described = describe(repository, wanted)
-    for one in located:
-        if one.origin:
-            one.origin = described.get(one.origin.commit.encode(), one.origin)
-
-
-def _gaps_of(found: Mapping[bytes, ScanResult], places: Places) -> Iterator[tuple[str, str]]:
-    """Tell what could not be read of which file."""
-    for oid in sorted(found):
-        path = next(iter(sorted(places.get(oid, ()))), None)
-        for reason in found[oid].gaps:
-            yield (printable_path(path) if path is not None else f"object {oid.decode()}"), one_line(reason)
-
-
-def file_at_head(repository: Repository, path: bytes) -> bytes:
-    """Read a small file of HEAD; empty where there is none."""
-    oid = attribution.ids_at(repository, repository.head, [path])[0] if repository.head else None
-    if oid is None:
-        return b""
-    return next(
-        (content for _, content in objects.contents(repository, [[oid]]) if isinstance(content, bytes)), b""
-    )

@@ -1,6 +1,7 @@
-"""What has been scanned before: blobs by id, under the version of the rules; no credential is ever kept here.
+"""Remember which objects of a repository have been scanned with one version of the rules.
 
-For a blob that holds something only its id is kept: it is read again, which is cheap since they are few.
+The cache never stores a credential. For an object with hits only its id is stored: such objects are few, and
+are scanned again.
 """
 
 import contextlib
@@ -16,23 +17,23 @@ from outcrop.sources.git.id_sets import RowFile, read_rows
 
 
 @dataclass(slots=True)
-class Seen:
-    """The memory of one repository under one version of the rules."""
+class ScanCache:
+    """The cached state of one repository and one version of the rules; ids are hexadecimal unless noted."""
 
-    file: Path | None
-    scanned: RowFile  # ids in binary
+    file: Path | None  # None: nothing is saved
+    scanned: RowFile  # binary ids of all scanned objects
     with_hits: list[bytes] = field(
         default_factory=list
-    )  # ids in hexadecimal, as they were read; also those that could not be
-    telling: list[bytes] = field(default_factory=list)  # those of them that findings are told from
-    objects: str = ""  # the state of the object store when everything in it had been scanned
-    refs: str = ""  # the state of the refs when the places were found
+    )  # objects with hits or gaps, in the order of scanning
+    reported: list[bytes] = field(default_factory=list)  # those that findings or gaps are reported from
+    objects: str = ""  # digest of the object store; empty if not everything in it could be read
+    refs: str = ""  # digest of the refs at the time of `places`
     places: Places = field(default_factory=dict)
-    tips: set[tuple[bytes, bytes]] = field(default_factory=set)
-    gaps: list[str] = field(default_factory=list)  # what was missing when the places were looked for
+    tip_blobs: set[tuple[bytes, bytes]] = field(default_factory=set)  # (path, blob) at the tip of HEAD
+    gaps: list[str] = field(default_factory=list)  # of the attribution
 
     def save(self, work: Path) -> None:
-        """Write it in the folder for work in progress and put it in place at once; a cache that cannot be written means no memory."""
+        """Write the cache to the folder `work`, then move it to its place. Errors are ignored."""
         if self.file is None:
             return
         head = {
@@ -40,14 +41,14 @@ class Seen:
             "refs": self.refs,
             "width": self.scanned.width,
             "with_hits": [oid.decode() for oid in self.with_hits],
-            "telling": [oid.decode() for oid in self.telling],
+            "reported": [oid.decode() for oid in self.reported],
             "places": [
                 [oid.decode(), path.hex(), rank, commit.decode()]
                 for oid, paths in sorted(self.places.items())
                 for path, (rank, commit) in sorted(paths.items())
             ],
             "gaps": self.gaps,
-            "tips": [[path.hex(), oid.decode()] for path, oid in sorted(self.tips)],
+            "tips": [[path.hex(), oid.decode()] for path, oid in sorted(self.tip_blobs)],
         }
         unfinished = work / self.file.name
         with contextlib.suppress(OSError):
@@ -58,35 +59,37 @@ class Seen:
             unfinished.replace(self.file)
 
 
-def load(
-    cache: Path | None, repository: bytes, version: str, scanned: RowFile, *, objects: str, refs: str
-) -> Seen:
-    """Read the memory; a missing or damaged one is empty.
+def load_cache(
+    folder: Path | None, repository_key: bytes, version: str, scanned: RowFile, *, objects: str, refs: str
+) -> ScanCache:
+    """Load the cache of a repository; return an empty one if there is none, or if it is damaged.
 
-    What was scanned is only needed where objects or refs have changed; where objects have, what held something is to be read again.
+    `objects` and `refs` are the current digests of the repository. If one differs from the cached one, add
+    the ids of scanned objects to `scanned`. If it is `objects`, leave out those with hits, so that they are
+    scanned again.
     """
-    if cache is None:
-        return Seen(None, scanned)
-    file = cache / "seen" / f"{hashlib.sha256(repository).hexdigest()[:24]}-{version}"
+    if folder is None:
+        return ScanCache(None, scanned)
+    file = folder / "seen" / f"{hashlib.sha256(repository_key).hexdigest()[:24]}-{version}"
     try:
         with file.open("rb") as opened:
             head = orjson.loads(opened.readline())
-            seen = Seen(
+            cache = ScanCache(
                 file,
                 scanned,
                 with_hits=[oid.encode() for oid in head["with_hits"]],
-                telling=[oid.encode() for oid in head["telling"]],
+                reported=[oid.encode() for oid in head["reported"]],
                 objects=head["objects"],
                 refs=head["refs"],
                 gaps=[str(gap) for gap in head["gaps"]],
-                tips={(bytes.fromhex(path), oid.encode()) for path, oid in head["tips"]},
+                tip_blobs={(bytes.fromhex(path), oid.encode()) for path, oid in head["tips"]},
             )
             for oid, path, rank, commit in head["places"]:
-                seen.places.setdefault(oid.encode(), {})[bytes.fromhex(path)] = (rank, commit.encode())
-            if (seen.objects, seen.refs) != (objects, refs):
-                again = {unhexlify(oid) for oid in seen.with_hits} if seen.objects != objects else set()
-                scanned.extend(oid for oid in read_rows(opened, head["width"]) if oid not in again)
+                cache.places.setdefault(oid.encode(), {})[bytes.fromhex(path)] = (rank, commit.encode())
+            if (cache.objects, cache.refs) != (objects, refs):
+                rescanned = {unhexlify(oid) for oid in cache.with_hits} if cache.objects != objects else set()
+                scanned.extend(oid for oid in read_rows(opened, head["width"]) if oid not in rescanned)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         scanned.clear()
-        return Seen(file, scanned)
-    return seen
+        return ScanCache(file, scanned)
+    return cache

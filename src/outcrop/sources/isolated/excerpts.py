@@ -11,7 +11,8 @@ from outcrop.scanner.engine.excerpt import excerpts_of_file
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.sources import files
 from outcrop.sources.git import objects
-from outcrop.sources.git.presence import files_of
+from outcrop.sources.git.cat_file import LargeObject
+from outcrop.sources.git.known_secrets import list_containing_files
 from outcrop.sources.git.repository import Repository
 from outcrop.sources.located import LocatedHit
 
@@ -24,8 +25,8 @@ def add_blob_excerpts(located: list[LocatedHit], repository: Repository, ruleset
     for place in located:
         if place.first_blob is not None:
             by_blob.setdefault(place.first_blob, []).append(place)
-    for oid, content in objects.contents(repository, [sorted(by_blob)]) if by_blob else ():
-        if isinstance(content, objects.Large):
+    for oid, content in objects.read_contents(repository, [sorted(by_blob)]) if by_blob else ():
+        if isinstance(content, LargeObject):
             data = content.read(_MAX_FILE_BYTES) if content.size <= _MAX_FILE_BYTES else None
         else:
             data = content
@@ -38,7 +39,11 @@ def add_file_excerpts(located: list[LocatedHit], root: Path, ruleset: RuleSet) -
     base = os.fsencode(root if root.is_dir() else root.parent)
     by_file: dict[bytes, list[LocatedHit]] = {}
     for place in located:
-        names = (name for name in files_of(place.path or b"") if os.path.isfile(os.path.join(base, name)))
+        names = (
+            name
+            for name in list_containing_files(place.path or b"")
+            if os.path.isfile(os.path.join(base, name))
+        )
         if (file := next(names, None)) is not None:
             by_file.setdefault(file, []).append(place)
     for name, places in by_file.items():

@@ -21,9 +21,8 @@ from outcrop.scanner.engine.scan import ScanResult, SerializedResult, deserializ
 from outcrop.sources import files
 from outcrop.sources.git import scan as git_scan
 from outcrop.sources.git.clone import COMMIT_REF, Remote, clone, fetch_commit, list_remote_refs
-from outcrop.sources.git.presence import files_of, holds
+from outcrop.sources.git.known_secrets import EarlierScan, KnownSecret, contains_value, list_containing_files
 from outcrop.sources.git.repository import Repository, find_git_folder, open_local
-from outcrop.sources.git.scan import Known, Standing
 from outcrop.sources.isolated.excerpts import add_blob_excerpts, add_file_excerpts
 from outcrop.sources.located import CommitInfo, LocatedHit, ProgressCallback, ScanOutcome
 from outcrop.sources.workspace import work_folder
@@ -40,7 +39,7 @@ class RepositoryJob:
     folder: Path | None = None  # a repository or folder on this machine, instead of `remote`
     commit: str | None = None  # scan only the changes of this commit
     known_refs_digest: str | None = None  # if the refs still have this digest, nothing is fetched
-    known: Known = field(default_factory=Known)
+    known: EarlierScan = field(default_factory=EarlierScan)
     processes: int = 1
 
 
@@ -80,18 +79,18 @@ def run_job(
                 return JobResult(refs_digest=digest, unchanged=True)
         repository = _open_repository(job, folder, egress)
         processes = job.processes if _pack_bytes(repository) > _MIN_PARALLEL_BYTES else 1
-        scan = git_scan.Scan(repository, ruleset, Confidence.MEDIUM, processes, progress)
+        scan = git_scan.GitScan(repository, ruleset, Confidence.MEDIUM, processes, progress)
         if job.commit:
             result = _job_result(git_scan.scan_commit(scan, repository.refs[COMMIT_REF]))
         else:
-            continued = git_scan.scan_on(scan, job.known)
+            continued = git_scan.continue_scan(scan, job.known)
             result = _job_result(continued.outcome)
             result.refs_digest = _refs_digest(
                 repository.refs | ({b"HEAD": repository.head} if repository.head else {})
             )
             result.tips = continued.tips
-            result.known_present = continued.there
-            result.is_complete = continued.whole
+            result.known_present = continued.known_present
+            result.is_complete = continued.is_complete
         add_blob_excerpts(result.located, repository, ruleset)
         return result
 
@@ -115,17 +114,17 @@ def _scan_files(job: RepositoryJob, root: Path, ruleset: RuleSet, progress: Prog
     add_file_excerpts(result.located, root, ruleset)
     found = {(place.path, reveal(place.hit.secret)) for place in result.located}
     result.known_present = [
-        (known.path, known.value) in found or _is_in_file(root, known, ruleset)
-        for known in job.known.standing
+        (known.path, known.value) in found or _is_in_file(root, known, ruleset) for known in job.known.secrets
     ]
     result.is_complete = not result.gaps
     return result
 
 
-def _is_in_file(root: Path, known: Standing, ruleset: RuleSet) -> bool:
+def _is_in_file(root: Path, known: KnownSecret, ruleset: RuleSet) -> bool:
     """Whether the file of a known secret still contains its value; True if that is unknown."""
     return any(
-        _file_contains(root / os.fsdecode(path), known.value, ruleset) for path in files_of(known.path)
+        _file_contains(root / os.fsdecode(path), known.value, ruleset)
+        for path in list_containing_files(known.path)
     )
 
 
@@ -138,7 +137,7 @@ def _file_contains(path: Path, value: str | None, ruleset: RuleSet) -> bool:
         return False
     except OSError:
         return True
-    return value is None or len(content) > _MAX_CHECKED_BYTES or holds(ruleset, content, value)
+    return value is None or len(content) > _MAX_CHECKED_BYTES or contains_value(ruleset, content, value)
 
 
 def _pack_bytes(repository: Repository) -> int:

@@ -250,7 +250,7 @@ def _parse_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _list_copied_ranges(delta: bytes, at: int) -> list[CopiedRange]:
-    """Return the ranges of at least MIN_COPIED_RANGE bytes that a delta copies: (start, end, start in the base).
+    """Return the ranges of MIN_COPIED_RANGE bytes or more that a delta copies: (start, end, start in base).
 
     The instructions of the delta begin at `at`. Copies that are adjacent in both texts become one range.
     """
