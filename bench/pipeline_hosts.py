@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.scan_corpus import Planter
 from tests.support.git_host import ENV, git_host
-from tests.support.github_host import github_host, together
+from tests.support.github_host import github_host, merge_egress
 from tests.support.web_host import Route, page, script, web_host
 
 OWNER = "bench"
@@ -41,7 +41,7 @@ def main() -> None:
         git.delay = github.delay = delay
         for number in range(repositories):
             github.add_repo(f"{OWNER}/r{number}", has_wiki=False)
-        out = together(tls, git.egress, github.egress)
+        out = merge_egress(tls, git.egress, github.egress)
         pairs = [
             f"{host}:{port}={address}:{to}"
             for host, port, address, to in [*out.connect_to, *site.egress.connect_to]

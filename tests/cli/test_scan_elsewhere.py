@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.command import Ran, run
 from tests.support.git_host import git_host
-from tests.support.github_host import GitHubHost, github_host, together
+from tests.support.github_host import GitHubHost, github_host, merge_egress
 from tests.support.pipeline import Repo, token
 from tests.support.rulesets import cached_in
 from tests.support.web_host import page, script, web_host
@@ -54,7 +54,7 @@ def elsewhere(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> I
         github.add_user("acme", organisation=True)
         github.add_repo("acme/shop", has_wiki=False, commits=(repo.git("rev-parse", "main"),))
         Repo(served / "gist" / f"{github.add_gist('jo')['id']}.git").commit({"notes.txt": f"{SECOND}\n"})
-        out = together(tmp_path, git.egress, github.egress)
+        out = merge_egress(tmp_path, git.egress, github.egress)
         pairs = [
             f"{host}:{port}={address}:{to}"
             for host, port, address, to in [*out.connect_to, *web.egress.connect_to]

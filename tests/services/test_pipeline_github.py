@@ -18,7 +18,7 @@ from outcrop.domain.secret import Secret
 from outcrop.domain.target import TargetKind, TargetSpec
 from outcrop.services.pipeline.foreground import run_in_foreground
 from outcrop.sources.hosts import github_api
-from tests.support.github_host import Fault, error, secondary
+from tests.support.github_host import Fault, error, secondary_limit
 from tests.support.pipeline import (
     GIST,
     NAME,
@@ -494,7 +494,7 @@ def test_a_run_of_which_no_source_could_be_read_has_failed(pipeline: Pipeline, a
 
 def test_limits_of_the_host_are_waited_for_and_told(pipeline: Pipeline, account: Account) -> None:
     spec, _ = one_repository(pipeline)
-    pipeline.hub.faults.append(secondary(retry_after=1))
+    pipeline.hub.faults.append(secondary_limit(retry_after=1))
     waits: list[str] = []
     run = pipeline.wait(
         run_in_foreground(

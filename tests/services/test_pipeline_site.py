@@ -12,8 +12,8 @@ from outcrop.domain.errors import OperatorError
 from outcrop.domain.target import TargetKind
 from tests.sources.conftest import Repo
 from tests.support.pipeline import token
-from tests.support.site_runs import linked, served, site_spec, whys
-from tests.support.web_host import Route, moved, page, script, text
+from tests.support.site_runs import gap_reasons, linked, served, site_spec
+from tests.support.web_host import Route, page, redirect, script, text
 
 SITE, CDN = "http://site.example", "http://cdn.example"
 
@@ -169,7 +169,7 @@ def test_value_in_an_address_is_masked_in_gaps(pipeline, account):
     routes = {"/": page(f'<a href="/for/{value}">x</a>'), f"/for/{value}": text("no", status=403)}
     with served(pipeline, account, routes) as runs:
         run = runs.scan()
-    assert whys(run, "/for/") == ["answered 403"]
+    assert gap_reasons(run, "/for/") == ["answered 403"]
     assert runs.tables_with(value) == set()
 
 
@@ -183,7 +183,7 @@ def test_page_limit_is_told(pipeline, account):
     with served(pipeline, account, routes) as runs:
         run = runs.scan(site_spec(pages=6))
     assert len(runs.findings) == 5
-    assert whys(run) == ["more than 6 pages: at least 15 were skipped"]
+    assert gap_reasons(run) == ["more than 6 pages: at least 15 were skipped"]
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
@@ -223,7 +223,7 @@ def test_robots_are_honoured_unless_chosen_otherwise(pipeline, account):
     routes["/robots.txt"] = text("User-agent: *\nDisallow: /shut\n")
     with served(pipeline, account, routes) as runs:
         run = runs.scan()
-        assert (runs.paths, whys(run, "/shut")) == (["/open"], ["disallowed by robots.txt"])
+        assert (runs.paths, gap_reasons(run, "/shut")) == (["/open"], ["disallowed by robots.txt"])
         assert "/shut" not in runs.host.paths()
         runs.scan(site_spec(robots=False))
         assert runs.paths == ["/open", "/shut"]
@@ -238,7 +238,7 @@ def test_site_that_cannot_be_read_has_failed(pipeline, account):
 
 def test_start_that_redirects_to_another_origin_of_the_site_is_followed(pipeline, account):
     routes: dict[str, Route] = {
-        "site.example/": moved("http://www.site.example/"),
+        "site.example/": redirect("http://www.site.example/"),
         "www.site.example/": page(f"<p>{token('www')}</p>"),
     }
     with served(pipeline, account, routes, "site.example", "www.site.example") as runs:
@@ -351,7 +351,7 @@ def test_git_folder_that_cannot_be_looked_through_is_a_gap_and_no_more(pipeline,
     with served(pipeline, account, {"/": page(f"<p>{token('home')}</p>")}, fallback=GitFolder(repo)) as runs:
         run = runs.scan(site_spec(leak_places=True))
     assert (run.status, runs.paths) == ("completed", ["/"])
-    assert whys(run, "/.git/HEAD") == ["the scanning process ended before its work was done"]
+    assert gap_reasons(run, "/.git/HEAD") == ["the scanning process ended before its work was done"]
 
 
 def test_percent_signs_in_paths_are_kept(pipeline, account):

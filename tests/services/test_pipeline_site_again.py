@@ -14,8 +14,8 @@ from outcrop.net.guard import Egress
 from outcrop.services.pipeline.maintenance import mark_stale
 from outcrop.sources.web.crawl import CrawlOptions
 from tests.support.pipeline import token
-from tests.support.site_runs import Gate, SiteRuns, linked, served, site_spec, whys
-from tests.support.web_host import Reply, Route, moved, page, script, text
+from tests.support.site_runs import Gate, SiteRuns, gap_reasons, linked, served, site_spec
+from tests.support.web_host import Reply, Route, page, redirect, script, text
 
 SITE = "http://site.example"
 OTHER_RULE = """
@@ -217,9 +217,9 @@ SAYS_NOTHING: dict[str, Route] = {
     "/hang-up": hangs_up,
     "/challenge": page("<title>Just a moment...</title>"),
     "/another-type": text("{}", "application/json"),
-    "/to-login": moved("/login"),
-    "/elsewhere": moved("http://other.example/login"),
-    "/circle": moved("/circle"),
+    "/to-login": redirect("/login"),
+    "/elsewhere": redirect("http://other.example/login"),
+    "/circle": redirect("/circle"),
     "/broken-gzip": text(b"\x1f\x8b\x08nonsense", "text/html", **{"Content-Encoding": "gzip"}),
     "/unknown-packing": text(b"abc", "text/html", **{"Content-Encoding": "br"}),
 }
@@ -278,7 +278,7 @@ def test_page_beyond_the_limit_stays(site):
     }
     run = site.scan(site_spec(pages=3))
     assert (site.finding["status"], site.finding["seen_count"]) == ("active", 2)
-    assert whys(run) == ["more than 3 pages: at least 4 were skipped"]
+    assert gap_reasons(run) == ["more than 3 pages: at least 4 were skipped"]
 
 
 def test_page_that_was_cut_resolves_nothing(site, monkeypatch):
@@ -289,7 +289,7 @@ def test_page_that_was_cut_resolves_nothing(site, monkeypatch):
     site.host.routes["/p"] = page("x" * 5_000 + token("p"))
     run = site.scan()
     assert site.finding["status"] == "active"
-    assert whys(run, "/p") == ["larger than 2000 bytes: only the beginning was scanned"]
+    assert gap_reasons(run, "/p") == ["larger than 2000 bytes: only the beginning was scanned"]
 
 
 def test_what_a_person_closed_stays_closed(pipeline, site):

@@ -17,8 +17,8 @@ import pytest
 from outcrop.sources.web.crawl import CrawlOptions
 from tests.sources.conftest import Repo
 from tests.support.pipeline import token
-from tests.support.site_runs import Gate, SiteRuns, linked, served, site_spec, whys
-from tests.support.web_host import Reply, Route, moved, page, script, text
+from tests.support.site_runs import Gate, SiteRuns, gap_reasons, linked, served, site_spec
+from tests.support.web_host import Reply, Route, page, redirect, script, text
 
 SITE = "http://site.example"
 
@@ -35,20 +35,20 @@ def with_limits(monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
 def test_redirects_that_never_end_are_gaps(pipeline, account):
     routes = {
         "/": linked("/a", "/n/0", "/last", value=token("home")),
-        "/a": moved("/b"),
-        "/b": moved("/a"),
+        "/a": redirect("/b"),
+        "/b": redirect("/a"),
         "/last": text(token("last")),
     }
 
     def further(handler: Any) -> Reply:
         kind, _, number = handler.path.rpartition("/")
-        return moved(f"{kind}/{int(number) + 1}") if kind == "/n" else text("", status=404)
+        return redirect(f"{kind}/{int(number) + 1}") if kind == "/n" else text("", status=404)
 
     with served(pipeline, account, routes, fallback=further) as runs:
         run = runs.scan()
     assert runs.paths == ["/", "/last"]
-    assert whys(run, "/a") == ["redirects in a circle"]
-    assert whys(run, "/n/0") == ["more than 10 redirects"]
+    assert gap_reasons(run, "/a") == ["redirects in a circle"]
+    assert gap_reasons(run, "/n/0") == ["more than 10 redirects"]
 
 
 def test_calendar_without_end_is_bounded(pipeline, account):
@@ -62,7 +62,7 @@ def test_calendar_without_end_is_bounded(pipeline, account):
         run = runs.scan(site_spec(pages=15, depth=20))
         assert len(runs.host.paths()) <= 20
     assert (run.status, run.progress["pages"]) == ("completed", 15)
-    assert len(whys(run)) == 1
+    assert len(gap_reasons(run)) == 1
 
 
 def drips(handler: Any) -> Reply | None:
@@ -81,7 +81,7 @@ def test_slow_answers_are_gaps(pipeline, account, monkeypatch):
         pipeline, account, {"/": linked("/slow", "/ok"), "/slow": drips, "/ok": text(token("ok"))}
     ) as runs:
         run = runs.scan()
-    assert (runs.paths, whys(run, "/slow")) == (["/ok"], ["no complete response within 0.3 seconds"])
+    assert (runs.paths, gap_reasons(run, "/slow")) == (["/ok"], ["no complete response within 0.3 seconds"])
 
 
 def test_site_that_takes_too_long_ends_with_what_was_found(pipeline, account, monkeypatch):
@@ -91,7 +91,7 @@ def test_site_that_takes_too_long_ends_with_what_was_found(pipeline, account, mo
     ) as runs:
         run = runs.scan()
     assert (run.status, runs.paths) == ("completed", ["/ok"])
-    assert whys(run) == ["time limit of 0.6 seconds: 1 known addresses were skipped"]
+    assert gap_reasons(run) == ["time limit of 0.6 seconds: 1 known addresses were skipped"]
 
 
 def test_huge_answers_and_bombs_are_read_as_far_as_the_limit(pipeline, account, monkeypatch):
@@ -105,7 +105,7 @@ def test_huge_answers_and_bombs_are_read_as_far_as_the_limit(pipeline, account, 
     with served(pipeline, account, routes) as runs:
         run = runs.scan()
     assert runs.paths == ["/bomb", "/huge"]
-    assert {*whys(run, "/huge"), *whys(run, "/bomb")} == {
+    assert {*gap_reasons(run, "/huge"), *gap_reasons(run, "/bomb")} == {
         "larger than 1048576 bytes: only the beginning was scanned"
     }
     assert run.progress["bytes"] < 3 << 20
@@ -122,7 +122,7 @@ def test_broken_gzip_is_a_gap(pipeline, account):
     with served(pipeline, account, routes) as runs:
         run = runs.scan()
     assert runs.paths == ["/whole"]
-    assert {*whys(run, "/cut"), *whys(run, "/junk")} == {
+    assert {*gap_reasons(run, "/cut"), *gap_reasons(run, "/junk")} == {
         "the response ended early or its compressed body is damaged"
     }
 
@@ -140,7 +140,7 @@ def test_archive_that_cannot_be_read_wholly_is_told(pipeline, account):
     ) as runs:
         run = runs.scan()
     assert runs.paths == ["/backup.zip!conf/a.env"]
-    assert len(whys(run, "/backup.zip")) == 1
+    assert len(gap_reasons(run, "/backup.zip")) == 1
 
 
 # --- letters
@@ -171,7 +171,7 @@ def test_headers_of_any_bytes_end_no_run(pipeline, account):
     routes: dict[str, Route] = {
         "/": page('<a href="/type">t</a><a href="/moved">m</a><script src="/a.js"></script>'),
         "/type": text(token("type"), "te\xfft/\xe9"),
-        "/moved": moved("/\xff\xfe"),
+        "/moved": redirect("/\xff\xfe"),
         "/a.js": script(f'k="{token("map")}"', SourceMap="\xff\xfe.map"),
     }
     with served(pipeline, account, routes) as runs:
@@ -210,8 +210,8 @@ def test_page_with_a_hundred_thousand_links_is_bounded_and_told(pipeline, accoun
         run = runs.scan(site_spec(pages=3))
         assert len(runs.host.paths()) < 10
     assert runs.paths == ["/"]
-    assert "more than 20000 links: the rest was not followed" in whys(run)
-    assert any(why.startswith("more than 3 pages") for why in whys(run))
+    assert "more than 20000 links: the rest was not followed" in gap_reasons(run)
+    assert any(why.startswith("more than 3 pages") for why in gap_reasons(run))
 
 
 def test_script_of_ten_megabytes_in_one_line_is_scanned(pipeline, account):
@@ -292,14 +292,14 @@ def test_internal_addresses_are_never_connected_to(pipeline, account, connected)
         runs.host.routes |= {f"/{n}.js": script(f'k="{token(n)}"') for n in range(len(hosts))}
         runs.host.routes |= {
             "/": page(tags + '<script src="/go.js"></script>'),
-            "/go.js": moved("http://169.254.169.254/latest/meta-data/"),
+            "/go.js": redirect("http://169.254.169.254/latest/meta-data/"),
         }
         run = runs.scan()
         assert {asked.host for asked in runs.host.requests} == {"site.example"}
         assert set(connected) == {("127.0.0.1", runs.host.port)}
     assert (runs.findings, run.status) == ([], "completed")
     assert len({gap.what for gap in run.coverage_gaps}) == len(hosts) + 1
-    assert len(whys(run, "/go.js")) == 1
+    assert len(gap_reasons(run, "/go.js")) == 1
 
 
 @pytest.mark.usefixtures("names")
@@ -348,9 +348,9 @@ def test_credential_reaches_its_own_origin_only(pipeline, account, tmp_path):
     routes: dict[str, Route] = {
         "site.example/": page(head + links),
         "site.example/own": page(token("own")),
-        "site.example/to-www": moved(f"{www}/c"),
-        "site.example/to-other": moved(f"{cdn}/page"),
-        "site.example/to-cdn.js": moved(f"{cdn}/u.js"),
+        "site.example/to-www": redirect(f"{www}/c"),
+        "site.example/to-other": redirect(f"{cdn}/page"),
+        "site.example/to-cdn.js": redirect(f"{cdn}/u.js"),
         "www.site.example/b": page(token("b")),
         "www.site.example/c": page(token("c")),
         "cdn.example/t.js": script(f't="{token("t")}"'),
@@ -385,7 +385,7 @@ def test_credential_reaches_its_own_origin_only(pipeline, account, tmp_path):
 
 
 async def cancel_at(gate: Gate, runs: SiteRuns, run_id: UUID, source: str, recorded: int = 0) -> None:
-    task = asyncio.create_task(runs.look(run_id, source))
+    task = asyncio.create_task(runs.scan_source(run_id, source))
     await gate.reached()
     while len(runs.findings) < recorded:  # noqa: ASYNC110 - it is the database that is waited for
         await asyncio.sleep(0.02)
@@ -411,7 +411,7 @@ def test_run_that_was_stopped_records_nothing_twice(pipeline, account, monkeypat
         before = len(runs.host.requests)
         runs.wait(asyncio.sleep(0.2))
         assert len(runs.host.requests) == before
-        runs.wait(runs.look(run_id, source))
+        runs.wait(runs.scan_source(run_id, source))
     run = pipeline.told(account, run_id)
     assert (run.status, run.findings_new, run.findings_seen) == ("completed", 3, 3)
     assert {path["file_path"]: path["seen_count"] for path in runs.findings} == {"/a": 1, "/b": 1, "/gate": 1}
@@ -430,10 +430,10 @@ def test_run_that_was_stopped_in_a_git_folder_leaves_no_files(pipeline, account)
         runs.wait(cancel_at(gate, runs, run_id, source))
         pipeline.assert_no_work_is_left()
         gate.open.set()
-        runs.wait(runs.look(run_id, source))
+        runs.wait(runs.scan_source(run_id, source))
     run = pipeline.told(account, run_id)
     assert (run.status, runs.findings) == ("completed", [])
-    assert "the git folder serves no readable object" in whys(run, "/.git/HEAD")
+    assert "the git folder serves no readable object" in gap_reasons(run, "/.git/HEAD")
 
 
 def test_git_folder_of_a_liar_is_a_gap(pipeline, account):
@@ -451,4 +451,4 @@ def test_git_folder_of_a_liar_is_a_gap(pipeline, account):
     with served(pipeline, account, routes, fallback=liar) as runs:
         run = runs.scan()
     assert (runs.paths, run.status) == (["/"], "completed")
-    assert whys(run, "/.git/HEAD")
+    assert gap_reasons(run, "/.git/HEAD")

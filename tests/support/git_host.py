@@ -1,4 +1,4 @@
-"""git's own http-backend behind real TLS on loopback."""
+"""A git server on loopback: git's http-backend behind TLS."""
 
 import os
 import ssl
@@ -24,12 +24,13 @@ ENV = {
 
 @dataclass
 class GitHost:
+    """A running git server and the requests that it received."""
+
     port: int
     ca: Path
-    delay: float = 0.0  # seconds before every answer
-    requests: list[tuple[str, str | None, str | None]] = field(
-        default_factory=list
-    )  # path, Host, Authorization
+    delay: float = 0.0  # seconds before every response
+    # path, Host and Authorization of each request
+    requests: list[tuple[str, str | None, str | None]] = field(default_factory=list)
 
     @property
     def egress(self) -> Egress:
@@ -38,21 +39,21 @@ class GitHost:
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, *_: object) -> None:
-        """A client that has gone away is none of ours: its trace would stand in the output of whoever runs then."""
+        """Ignore clients that disconnect: a traceback would appear in the output of another test."""
 
 
 @contextmanager
 def git_host(root: Path, folder: Path) -> Iterator[GitHost]:
     """Serve every repository under a folder as `https://git.example/NAME.git`."""
     cert, key = make_certificate(folder, "git.example")
-    told = GitHost(0, cert)
+    host = GitHost(0, cert)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            told.requests.append((self.path, self.headers["Host"], self.headers["Authorization"]))
-            time.sleep(told.delay)
+            host.requests.append((self.path, self.headers["Host"], self.headers["Authorization"]))
+            time.sleep(host.delay)
             if self.path.startswith("/moved"):
                 self.send_response(302)
                 self.send_header("Location", self.path.replace("/moved", "/repo", 1))
@@ -62,14 +63,20 @@ def git_host(root: Path, folder: Path) -> Iterator[GitHost]:
             path, _, query = self.path.partition("?")
             body = self.rfile.read(int(self.headers["Content-Length"] or 0))
             environment = ENV | {
-                "GIT_PROJECT_ROOT": str(root), "GIT_HTTP_EXPORT_ALL": "1", "PATH_INFO": path, "QUERY_STRING": query,
-                "REQUEST_METHOD": self.command, "CONTENT_TYPE": self.headers["Content-Type"] or "", "CONTENT_LENGTH": str(len(body)),
-                "GIT_PROTOCOL": self.headers["Git-Protocol"] or "", "HTTP_CONTENT_ENCODING": self.headers["Content-Encoding"] or "",
-            }  # fmt: skip
-            answer = subprocess.run(
+                "GIT_PROJECT_ROOT": str(root),
+                "GIT_HTTP_EXPORT_ALL": "1",
+                "PATH_INFO": path,
+                "QUERY_STRING": query,
+                "REQUEST_METHOD": self.command,
+                "CONTENT_TYPE": self.headers["Content-Type"] or "",
+                "CONTENT_LENGTH": str(len(body)),
+                "GIT_PROTOCOL": self.headers["Git-Protocol"] or "",
+                "HTTP_CONTENT_ENCODING": self.headers["Content-Encoding"] or "",
+            }
+            output = subprocess.run(
                 ["git", "http-backend"], input=body, env=environment, capture_output=True, check=False
             ).stdout
-            head, _, content = answer.partition(b"\r\n\r\n")
+            head, _, content = output.partition(b"\r\n\r\n")
             fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if line)
             self.send_response(int(fields.pop("Status", "200").split()[0]))
             for name, value in fields.items():
@@ -87,10 +94,10 @@ def git_host(root: Path, folder: Path) -> Iterator[GitHost]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    told.port = server.server_port
+    host.port = server.server_port
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield told
+        yield host
     finally:
         server.shutdown()
         server.server_close()

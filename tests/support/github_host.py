@@ -1,7 +1,7 @@
-"""A stand-in for GitHub's REST API on loopback: its published shapes, pages, etags, limits and failures.
+"""A fake of GitHub's REST API on loopback, with pages, ETags, rate limits and failures.
 
-Names, status codes and headers follow GitHub's documentation; what GitHub does only in production (its real limits of
-requests a minute, replication delays) is set by hand. Repositories are cloned from `tests/git_host.py`.
+Names, status codes and headers follow GitHub's documentation. Tests set what only the real GitHub does, such
+as limits per minute and replication delays. `tests/support/git_host.py` serves the repositories.
 """
 
 import asyncio
@@ -34,31 +34,34 @@ Json = dict[str, Any]
 
 @dataclass
 class Fault:
-    """One answer in place of the real one."""
+    """A response in place of the correct one."""
 
     status: int = 200
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
-    cut: bool = False  # the connection ends in the middle of the body
-    path: str = ""  # only for addresses that hold this
+    cut: bool = False  # close the connection in the middle of the body
+    path: str = ""  # only for requests whose path contains this
 
 
 def error(status: int, message: str, **more: Any) -> Fault:
+    """Return an error response as GitHub formats it, with these further fields."""
     return Fault(
         status,
         json.dumps({"message": message, "documentation_url": DOCS, "status": str(status), **more}).encode(),
     )
 
 
-def secondary(status: int = 403, retry_after: int | None = None) -> Fault:
-    """A secondary limit, which tells how long it lasts or does not."""
-    made = error(status, SECONDARY)
-    made.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
-    return made
+def secondary_limit(status: int = 403, retry_after: int | None = None) -> Fault:
+    """Return the response for a secondary rate limit, with Retry-After if a number of seconds is given."""
+    response = error(status, SECONDARY)
+    response.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+    return response
 
 
 @dataclass
-class Asked:
+class ApiRequest:
+    """A request that the host received, and the status that it sent."""
+
     method: str
     path: str  # with the query
     headers: dict[str, str]
@@ -67,19 +70,18 @@ class Asked:
 
 @dataclass
 class GitHubHost:
-    """What the host holds and how it behaves; everything may be changed while it runs."""
+    """The repositories, gists and users of a host, and its behaviour. Tests may change all fields."""
 
     repos: dict[str, Json] = field(default_factory=dict)  # full name → repository
     gists: dict[str, Json] = field(default_factory=dict)
     users: dict[str, Json] = field(default_factory=dict)  # login → user or organisation
-    members: dict[str, set[str]] = field(
-        default_factory=dict
-    )  # organisation → logins that see its private repositories
-    tokens: dict[str, str | None] = field(
-        default_factory=dict
-    )  # token → login; None: an app's, which is no user's
-    commits: dict[str, list[str]] = field(default_factory=dict)  # full name → ids; none: an empty repository
-    moved: dict[str, int] = field(default_factory=dict)  # an old full name, in lower case → id
+    # organisation → logins of the members, who see its private repositories
+    members: dict[str, set[str]] = field(default_factory=dict)
+    # token → login; None for the token of an app, which belongs to no user
+    tokens: dict[str, str | None] = field(default_factory=dict)
+    # full name → ids of commits; an empty list is an empty repository
+    commits: dict[str, list[str]] = field(default_factory=dict)
+    moved: dict[str, int] = field(default_factory=dict)  # former full name, in lower case → id
     blocked: dict[str, int] = field(default_factory=dict)  # full name → 451 or 403
     faults: deque[Fault] = field(default_factory=deque)  # for the next requests, in this order
     lifetimes: dict[str, int] = field(default_factory=dict)  # token → requests until it is revoked
@@ -89,15 +91,15 @@ class GitHubHost:
     window: int = 3_600
     moved_status: int = 301
     link_on_304: bool = True
-    next_link: str | None = None  # in place of the true one
-    delay: float = 0.0  # before every answer
+    next_link: str | None = None  # in place of the correct one
+    delay: float = 0.0  # seconds before every response
     clock: Callable[[], float] = time.time
     port: int = 0
     ca: Path | None = None
     prefix: str = ""  # /api/v3 for an Enterprise Server
     used: int = 0
     reset: int = 0
-    requests: list[Asked] = field(default_factory=list)
+    requests: list[ApiRequest] = field(default_factory=list)
 
     @property
     def base_url(self) -> str:
@@ -109,12 +111,13 @@ class GitHubHost:
 
     @property
     def paths(self) -> list[str]:
-        return [asked.path for asked in self.requests]
+        return [request.path for request in self.requests]
 
     def add_user(self, login: str, *, organisation: bool = False, members: tuple[str, ...] = ()) -> Json:
+        """Add a user, or an organisation with these members."""
         number = 1_000 + len(self.users)
         kind = "Organization" if organisation else "User"
-        made = {
+        user = {
             "login": login,
             "id": number,
             "node_id": f"U_{number}",
@@ -122,15 +125,15 @@ class GitHubHost:
             "site_admin": False,
             "name": login,
         }
-        made |= {
+        user |= {
             "url": f"{self.base_url}/users/{login}",
             "html_url": f"https://github.example/{login}",
             "public_repos": 0,
             "public_gists": 0,
         }
-        self.users[login] = made
+        self.users[login] = user
         self.members[login] = set(members)
-        return made
+        return user
 
     def add_repo(
         self,
@@ -140,11 +143,11 @@ class GitHubHost:
         commits: tuple[str, ...] | None = None,
         **fields: Any,
     ) -> Json:
-        """Add a repository; its owner is made where there is none. No commits given: one that is made up."""
+        """Add a repository, and its owner if there is none. Without `commits` it has one made-up commit."""
         login, _, name = full_name.partition("/")
         owner = self.users.get(login) or self.add_user(login)
         number = 50_000 + len(self.repos)
-        made = {
+        repo = {
             "id": number,
             "node_id": f"R_{number}",
             "name": name,
@@ -168,7 +171,7 @@ class GitHubHost:
             "updated_at": stamp(len(self.repos) + 1),
             "pushed_at": stamp(len(self.repos) + 1),
         }
-        self.repos[full_name] = made | fields
+        self.repos[full_name] = repo | fields
         self.commits[full_name] = (
             [hashlib.sha1(full_name.encode()).hexdigest()] if commits is None else list(commits)
         )
@@ -177,9 +180,10 @@ class GitHubHost:
     def add_gist(
         self, login: str | None, *, public: bool = True, files: dict[str, str] | None = None
     ) -> Json:
+        """Add a gist, and its owner if there is none; without a login the gist is anonymous."""
         owner = None if login is None else self.users.get(login) or self.add_user(login)
         gist_id = hashlib.md5(str(len(self.gists)).encode()).hexdigest()
-        made = {
+        gist = {
             "id": gist_id,
             "node_id": f"G_{gist_id}",
             "url": f"{self.base_url}/gists/{gist_id}",
@@ -204,10 +208,11 @@ class GitHubHost:
                 for name, text in (files or {"a.txt": "text"}).items()
             },
         }
-        self.gists[gist_id] = made
-        return made
+        self.gists[gist_id] = gist
+        return gist
 
     def rename(self, old: str, new: str) -> None:
+        """Rename a repository; requests for the old name are redirected."""
         repo = self.repos.pop(old)
         self.moved[old.lower()] = repo["id"]
         self.commits[new] = self.commits.pop(old)
@@ -218,26 +223,30 @@ class GitHubHost:
             "html_url": f"https://github.example/{new}",
         }
 
-    # What follows answers requests.
+    # --- Responses
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        asked = Asked(request.method, request.path_qs, dict(request.headers))
-        self.requests.append(asked)
+        """Handle a request: record it, then send the next fault or the correct response."""
+        recorded = ApiRequest(request.method, request.path_qs, dict(request.headers))
+        self.requests.append(recorded)
         if self.delay:
             await asyncio.sleep(self.delay)
-        fault = next((fault for fault in self.faults if fault.path in asked.path), None)
+        fault = next((fault for fault in self.faults if fault.path in recorded.path), None)
         if fault is not None:
             self.faults.remove(fault)
-        made = fault or self._answer(request)
-        asked.status = made.status
-        if made.cut:
-            return await _cut(request, made)
-        # The rate is told with every answer, but for those of a fault that tells its own.
+        response = fault or self._correct_response(request)
+        recorded.status = response.status
+        if response.cut:
+            return await _send_cut(request, response)
+        # Every response has the headers of the rate limit, unless a fault has its own.
         return web.Response(
-            status=made.status, body=made.body, headers=self._rate() | _plain(made) | made.headers
+            status=response.status,
+            body=response.body,
+            headers=self._rate_headers() | _content_type(response) | response.headers,
         )
 
-    def _answer(self, request: web.BaseRequest) -> Fault:
+    def _correct_response(self, request: web.BaseRequest) -> Fault:
+        """Check the token and the rate limit, and return the resource or 304."""
         if not request.headers.get("User-Agent"):
             return error(403, "Request forbidden by administrative rules.")
         raw = request.headers.get("Authorization", "")
@@ -252,30 +261,34 @@ class GitHubHost:
             return error(
                 self.limit_status, f"API rate limit exceeded for {'user ID 1' if raw else '127.0.0.1'}."
             )
-        made = self._route(request, self.tokens.get(token) if raw else None)
-        if made.status == 200:
-            # As on GitHub, an etag is good for one token, and covers the body but not the links to other pages.
-            etag = 'W/"' + hashlib.sha256(raw.encode() + made.body).hexdigest() + '"'
-            made.headers |= {
+        response = self._route(request, self.tokens.get(token) if raw else None)
+        if response.status == 200:
+            # As on GitHub, an ETag is valid for one token, and covers the body but not the Link header.
+            etag = 'W/"' + hashlib.sha256(raw.encode() + response.body).hexdigest() + '"'
+            response.headers |= {
                 "ETag": etag,
                 "Vary": "Accept, Authorization",
                 "Cache-Control": "private, max-age=60, s-maxage=60",
             }
             if request.headers.get("If-None-Match") == etag:
-                made.status, made.body = 304, b""
+                response.status, response.body = 304, b""
                 if not self.link_on_304:
-                    made.headers.pop("Link", None)
-        self.used += made.status != 304 or not raw
-        return made
+                    response.headers.pop("Link", None)
+        self.used += response.status != 304 or not raw
+        return response
 
-    def _rate(self) -> dict[str, str]:
-        left = max(self.limit - self.used, 0)
+    def _rate_headers(self) -> dict[str, str]:
         return {
-            "X-RateLimit-Limit": str(self.limit), "X-RateLimit-Remaining": str(left), "X-RateLimit-Used": str(self.used),
-            "X-RateLimit-Reset": str(self.reset), "X-RateLimit-Resource": "core", "Date": formatdate(self.clock(), usegmt=True),
-        }  # fmt: skip
+            "X-RateLimit-Limit": str(self.limit),
+            "X-RateLimit-Remaining": str(max(self.limit - self.used, 0)),
+            "X-RateLimit-Used": str(self.used),
+            "X-RateLimit-Reset": str(self.reset),
+            "X-RateLimit-Resource": "core",
+            "Date": formatdate(self.clock(), usegmt=True),
+        }
 
     def _route(self, request: web.BaseRequest, login: str | None) -> Fault:
+        """Return the resource of a path for the user `login`."""
         if not request.path.startswith(self.prefix + "/"):
             return error(404, "Not Found")
         match request.path.removeprefix(self.prefix).strip("/").split("/"):
@@ -311,7 +324,7 @@ class GitHubHost:
         return error(404, "Not Found")
 
     def _user(self, name: str) -> Json | None:
-        """By login in any case, or by id, which is what the links between pages hold."""
+        """Return a user by login, in any case, or by id, which the links between pages contain."""
         return next(
             (
                 user
@@ -322,10 +335,12 @@ class GitHubHost:
         )
 
     def _sees(self, repo: Json, login: str | None) -> bool:
+        """Whether the user `login` may see a repository."""
         owner = repo["owner"]["login"]
         return not repo["private"] or (login is not None and (login == owner or login in self.members[owner]))
 
     def _owned(self, owner: str | None, login: str | None) -> list[Json]:
+        """Return the repositories of an owner that the user `login` may see."""
         return [
             repo
             for repo in self.repos.values()
@@ -333,11 +348,12 @@ class GitHubHost:
         ]
 
     def _listed(self, request: web.BaseRequest, name: str, login: str | None) -> Fault:
+        """Return a page of the repositories of a user or organisation."""
         user = self._user(name)
         organisation = "/org" in request.path
         if user is None or (user["type"] == "Organization") < organisation:
             return error(404, "Not Found")
-        # A user's list is of the public ones, whoever asks.
+        # The list of a user has public repositories only, also for the user's own token.
         found = self._owned(user["login"], login if user["type"] == "Organization" else None)
         return self._page(
             request,
@@ -346,14 +362,15 @@ class GitHubHost:
         )
 
     def _sorted(self, request: web.BaseRequest, repos: list[Json]) -> list[Json]:
+        """Sort repositories as the query of the request says."""
         key = {"created": "created_at", "updated": "updated_at", "pushed": "pushed_at"}.get(
             request.query.get("sort", ""), "full_name"
         )
-        falling = request.query.get("direction", "asc" if key == "full_name" else "desc") == "desc"
-        return sorted(repos, key=lambda repo: repo[key] or "", reverse=falling)
+        descending = request.query.get("direction", "asc" if key == "full_name" else "desc") == "desc"
+        return sorted(repos, key=lambda repo: repo[key] or "", reverse=descending)
 
     def _gists(self, login: str | None, *, secret: bool) -> list[Json]:
-        """Without the content, which only a single gist has. Nobody's own list is everybody's public gists."""
+        """Return the gists of a user, or without a login everybody's public ones, without their contents."""
         found = [
             gist
             for gist in self.gists.values()
@@ -372,11 +389,13 @@ class GitHubHost:
         ]
 
     def _repo(self, request: web.BaseRequest, full_name: str, rest: list[str], login: str | None) -> Fault:
+        """Return a repository or its commits, or a redirect from its former name."""
         if number := self.moved.get(full_name.lower()):
             target = "/".join([f"{self.base_url}/repositories/{number}", *rest])
-            made = error(self.moved_status, "Moved Permanently", url=target)
-            made.headers = {"Location": target + (f"?{request.query_string}" if request.query_string else "")}
-            return made
+            response = error(self.moved_status, "Moved Permanently", url=target)
+            query = f"?{request.query_string}" if request.query_string else ""
+            response.headers = {"Location": target + query}
+            return response
         name = next((name for name in self.repos if name.lower() == full_name.lower()), "")
         if not name or not self._sees(self.repos[name], login):
             return error(404, "Not Found")
@@ -406,40 +425,42 @@ class GitHubHost:
         return error(404, "Not Found")
 
     def _commit(self, full_name: str, sha: str) -> Json:
-        who = {"name": "Ada", "email": "ada@example.org", "date": stamp(0)}
+        person = {"name": "Ada", "email": "ada@example.org", "date": stamp(0)}
         return {
             "sha": sha,
             "node_id": f"C_{sha}",
             "url": f"{self.base_url}/repos/{full_name}/commits/{sha}",
             "html_url": f"https://github.example/{full_name}/commit/{sha}",
-            "commit": {"message": "change", "author": who, "committer": who},
+            "commit": {"message": "change", "author": person, "committer": person},
             "parents": [],
             "files": [{"filename": "a.txt", "status": "added", "additions": 1, "patch": " -0,0 +1 \n+text"}],
         }
 
     def _page(self, request: web.BaseRequest, items: list[Json], path: str) -> Fault:
+        """Return the requested page of a list, with a Link header to the other pages."""
         size = min(int(request.query.get("per_page", "30")), 100)
         page = int(request.query.get("page", "1"))
         last = max(-(-len(items) // size), 1)
-        made = _json(items[(page - 1) * size : page * size])
+        response = _json(items[(page - 1) * size : page * size])
         numbers = {"prev": page - 1, "next": page + 1, "last": last, "first": 1}
-        given = {
+        existing = {
             rel: n
             for rel, n in numbers.items()
             if (n < page if rel in {"prev", "first"} else n > page) and 1 <= n <= last
         }
         links = {
             rel: f"{self.base_url}{path}?{urlencode({**request.query, 'page': n})}"
-            for rel, n in given.items()
+            for rel, n in existing.items()
         }
         if self.next_link:
             links["next"] = self.next_link
         if links:
-            made.headers["Link"] = ", ".join(f'<{url}>; rel="{rel}"' for rel, url in links.items())
-        return made
+            response.headers["Link"] = ", ".join(f'<{url}>; rel="{rel}"' for rel, url in links.items())
+        return response
 
 
 def stamp(day: int) -> str:
+    """Return the time of a day after FIRST_DAY as the API writes it."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(FIRST_DAY + 86_400 * day))
 
 
@@ -447,14 +468,16 @@ def _json(value: Any) -> Fault:
     return Fault(200, json.dumps(value).encode())
 
 
-def _plain(made: Fault) -> dict[str, str]:
-    return {"Content-Type": "application/json; charset=utf-8"} if made.body else {}
+def _content_type(response: Fault) -> dict[str, str]:
+    return {"Content-Type": "application/json; charset=utf-8"} if response.body else {}
 
 
-async def _cut(request: web.BaseRequest, made: Fault) -> web.StreamResponse:
-    response = web.StreamResponse(status=made.status, headers={"Content-Length": str(len(made.body) + 100)})
+async def _send_cut(request: web.BaseRequest, fault: Fault) -> web.StreamResponse:
+    """Send a response with too large a Content-Length, and close the connection after its body."""
+    headers = {"Content-Length": str(len(fault.body) + 100)}
+    response = web.StreamResponse(status=fault.status, headers=headers)
     await response.prepare(request)
-    await response.write(made.body)
+    await response.write(fault.body)
     assert request.transport is not None
     request.transport.close()
     return response
@@ -462,13 +485,13 @@ async def _cut(request: web.BaseRequest, made: Fault) -> web.StreamResponse:
 
 @contextmanager
 def github_host(folder: Path | None = None, **settings: Any) -> Iterator[GitHubHost]:
-    """Run the stand-in on a port of its own, behind TLS as `https://api.git.example` where a folder is given for the certificate."""
+    """Run a host with these settings; with a folder for the certificate it is `https://api.git.example`."""
     host = GitHubHost(**settings)
     context = None
     if folder is not None:
-        place = folder / "github-tls"
-        place.mkdir()
-        host.ca, key = make_certificate(place, NAME)
+        tls_folder = folder / "github-tls"
+        tls_folder.mkdir()
+        host.ca, key = make_certificate(tls_folder, NAME)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(host.ca, key)
     loop = asyncio.new_event_loop()
@@ -494,8 +517,8 @@ def github_host(folder: Path | None = None, **settings: Any) -> Iterator[GitHubH
         loop.close()
 
 
-def together(folder: Path, *parts: Egress) -> Egress:
-    """One way out to several stand-ins, each with a certificate of its own."""
+def merge_egress(folder: Path, *parts: Egress) -> Egress:
+    """Return network rules that reach all of these hosts and trust all of their certificates."""
     trusted = folder / "all.pem"
     trusted.write_bytes(b"".join(part.ca_file.read_bytes() for part in parts if part.ca_file))
     return Egress(parts[0].allow, tuple(pair for part in parts for pair in part.connect_to), trusted)

@@ -1,7 +1,7 @@
-"""Receivers that behave badly, each on a port of its own, in a process of their own: `python -m tests.support.hostile FOLDER`.
+"""Webhook receivers that misbehave, each on its own port: `python -m tests.support.hostile FOLDER`.
 
-The first line on standard output says which port is whose; after a line on standard input the second one says, for each, how many
-connections and how many whole requests it got.
+The program prints the port of each receiver as one line of JSON. After a line on standard input it prints,
+for each receiver, the numbers of connections and of complete requests.
 """
 
 import asyncio
@@ -33,29 +33,30 @@ async def one_byte_a_second(_: StreamReader, writer: StreamWriter) -> None:
         await asyncio.sleep(1)
 
 
-async def _without_end(writer: StreamWriter, begins: bytes, goes_on: bytes) -> None:
-    writer.write(begins)
-    many = goes_on * (65536 // len(goes_on))
-    while not writer.transport.is_closing():  # after start_tls, draining does not tell
-        writer.write(many)
+async def _write_endlessly(writer: StreamWriter, first: bytes, repeated: bytes) -> None:
+    """Write `first` once, then `repeated` until the client disconnects."""
+    writer.write(first)
+    block = repeated * (65536 // len(repeated))
+    while not writer.transport.is_closing():  # after start_tls, drain() does not raise
+        writer.write(block)
         await writer.drain()
         await asyncio.sleep(0)
 
 
 async def endless_headers(_: StreamReader, writer: StreamWriter) -> None:
-    await _without_end(writer, b"HTTP/1.1 200 OK\r\n", b"X-More: and more\r\n")
+    await _write_endlessly(writer, b"HTTP/1.1 200 OK\r\n", b"X-More: and more\r\n")
 
 
 async def endless_body(_: StreamReader, writer: StreamWriter) -> None:
-    await _without_end(writer, b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n", b"and more ")
+    await _write_endlessly(writer, b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n", b"and more ")
 
 
 async def endless_chunks(_: StreamReader, writer: StreamWriter) -> None:
-    await _without_end(writer, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n")
+    await _write_endlessly(writer, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n")
 
 
 async def interim_flood(_: StreamReader, writer: StreamWriter) -> None:
-    await _without_end(writer, b"", b"HTTP/1.1 100 Continue\r\n\r\n")
+    await _write_endlessly(writer, b"", b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
 async def gzip_bomb(_: StreamReader, writer: StreamWriter) -> None:
@@ -65,6 +66,8 @@ async def gzip_bomb(_: StreamReader, writer: StreamWriter) -> None:
 
 
 def answers(raw: bytes) -> Behaviour:
+    """Return a behaviour that sends these bytes."""
+
     async def answer(_: StreamReader, writer: StreamWriter) -> None:
         writer.write(raw)
 
@@ -72,12 +75,13 @@ def answers(raw: bytes) -> Behaviour:
 
 
 async def half_close(reader: StreamReader, writer: StreamWriter) -> None:
-    """TLS has no half of a connection: this says goodbye without an answer, and keeps the socket."""
+    """Shut down the sending side without a response, and keep the socket open."""
     writer.transport.get_extra_info("socket").shutdown(1)
     await asyncio.sleep(FOR_EVER)
 
 
 async def reset(_: StreamReader, writer: StreamWriter) -> None:
+    """Reset the connection: with a linger time of 0, closing sends RST."""
     import socket  # noqa: PLC0415
     import struct  # noqa: PLC0415
 
@@ -123,9 +127,10 @@ def name_of(kind: str) -> str:
 
 
 async def main(folder: Path) -> None:
+    """Serve all kinds, with certificates in the folder, and report ports and counters."""
     good, wrong, expired = (folder / name for name in ("good", "wrong", "expired"))
-    for each in (good, wrong, expired):
-        each.mkdir()
+    for certificate_folder in (good, wrong, expired):
+        certificate_folder.mkdir()
     files = {
         "wrong-certificate": make_certificate(wrong, "another.example", address=False),
         "expired-certificate": make_certificate(expired, name_of("expired-certificate"), hours=(-2, -1)),
@@ -144,7 +149,7 @@ async def main(folder: Path) -> None:
                     await asyncio.sleep(FOR_EVER)
                 if kind not in WITHOUT_TLS:
                     await writer.start_tls(context, ssl_handshake_timeout=FOR_EVER)
-                    await _whole_request(reader)
+                    await _read_request(reader)
                     requests[kind] += 1
                 await behave(reader, writer)
                 await writer.drain()
@@ -160,22 +165,23 @@ async def main(folder: Path) -> None:
         server = await asyncio.start_server(accept, "127.0.0.1", 0)
         ports[kind] = server.sockets[0].getsockname()[1]
 
-    for kind in sorted(KINDS, reverse=True):  # the trap before what leads there
+    for kind in sorted(KINDS, reverse=True):  # `trap` first: another kind redirects to its port
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*files.get(kind, usual))
         await serve(kind, context)
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-    _tell(ports)
+    _print_json(ports)
     await asyncio.to_thread(sys.stdin.readline)
-    _tell({kind: [connections[kind], requests[kind]] for kind in KINDS})
+    _print_json({kind: [connections[kind], requests[kind]] for kind in KINDS})
 
 
-def _tell(what: object) -> None:
-    sys.stdout.write(json.dumps(what) + "\n")
+def _print_json(value: object) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
 
 
-async def _whole_request(reader: StreamReader) -> None:
+async def _read_request(reader: StreamReader) -> None:
+    """Read a complete request; raise IncompleteReadError if it ends early."""
     head = await reader.readuntil(b"\r\n\r\n")
     (length,) = [
         line.split(b":")[1] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")

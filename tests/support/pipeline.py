@@ -36,7 +36,7 @@ from outcrop.store.runs import scans, targets
 from outcrop.validation.engine import ValidationMode, Validator
 from tests.support.backend import now
 from tests.support.git_host import GitHost, git_host
-from tests.support.github_host import NAME, GitHubHost, github_host, together
+from tests.support.github_host import NAME, GitHubHost, github_host, merge_egress
 from tests.support.rulesets import cached_in, ruleset
 
 T = TypeVar("T")
@@ -353,7 +353,7 @@ def open_pipeline(url: str, keys: Keyring, folder: Path) -> Iterator[Pipeline]:
     served.mkdir()
     with git_host(served, folder) as git, github_host(folder, limit=10**9) as hub, asyncio.Runner() as loop:
         stack = AsyncExitStack()
-        egress = together(folder, git.egress, hub.egress)
+        egress = merge_egress(folder, git.egress, hub.egress)
         tools = loop.run(_tools(stack, url, keys, egress, hub.base_url, cache))
         try:
             yield Pipeline(loop, url, tools, git, hub, served, cache)

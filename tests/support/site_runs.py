@@ -1,4 +1,4 @@
-"""Runs of an account over sites on loopback, in tests: the real pipeline, the client allowed to reach the test's own host by name only."""
+"""Run the real pipeline on web sites on loopback. Its HTTP client reaches the test's host by name only."""
 
 import asyncio
 import threading
@@ -24,7 +24,7 @@ from tests.support.pipeline import Pipeline
 from tests.support.web_host import START, Reply, Route, WebHost, page, web_host
 
 T = TypeVar("T")
-LONGEST = 60.0  # seconds that a run may take here
+MAX_SECONDS = 60.0  # for one run
 
 
 def site_spec(
@@ -34,12 +34,13 @@ def site_spec(
     kind: TargetKind = TargetKind.SITE,
     **options: int,
 ) -> TargetSpec:
+    """Return the spec of a site target with these options."""
     return TargetSpec(kind, start, include, exclude, OPTIONS[kind] | options)
 
 
 @dataclass
 class SiteRuns:
-    """Runs of one account over what one host serves."""
+    """Runs of one account on one web host."""
 
     pipeline: Pipeline
     account: Account
@@ -48,7 +49,7 @@ class SiteRuns:
     _targets: dict[str, UUID] = field(default_factory=dict)
 
     def scan(self, spec: TargetSpec | None = None, *, credential: str | None = None) -> ScanRun:
-        """Run a site from its beginning to its end. No work is left behind."""
+        """Run a site target to its end, and check that no work folder is left."""
         run_id = self.wait(self.run(spec or site_spec(), credential=credential))
         self.pipeline.assert_no_work_is_left()
         return self.pipeline.told(self.account, run_id)
@@ -56,13 +57,15 @@ class SiteRuns:
     async def run(
         self, spec: TargetSpec, tools: RunContext | None = None, *, credential: str | None = None
     ) -> UUID:
+        """Plan a run and scan its sources; return the id of the run."""
         target_id = await self._target(spec, credential) if credential else None
         run_id, names = await self.plan(spec, target_id)
         for name in names:
-            await self.look(run_id, name, tools)
+            await self.scan_source(run_id, name, tools)
         return run_id
 
     async def plan(self, spec: TargetSpec, target_id: UUID | None = None) -> tuple[UUID, list[str]]:
+        """Plan a run; return its id and its sources."""
         tools = self.pipeline.tools
         async with tools.pool.connection() as db, db.transaction():
             run = await start_run(
@@ -77,7 +80,8 @@ class SiteRuns:
             )
         return run.id, await plan_run(tools, self.account.id, run.id, deferred=False)
 
-    async def look(self, run_id: UUID, source: str, tools: RunContext | None = None) -> None:
+    async def scan_source(self, run_id: UUID, source: str, tools: RunContext | None = None) -> None:
+        """Scan one source of a planned run, with an HTTP client that reaches the host of the test."""
         egress = self.egress or self.host.egress
         async with open_http(egress) as http:
             await scan_source(
@@ -88,7 +92,7 @@ class SiteRuns:
             )
 
     async def _target(self, spec: TargetSpec, credential: str) -> UUID:
-        """Give a target with a credential of its own, one for each credential."""
+        """Return the id of the target with this credential; create it on first use."""
         if credential not in self._targets:
             target = Target(uuid4(), spec, Schedule.OFF, now())
             box = self.pipeline.tools.keys.seal(Secret(credential), self.account.id, target.id)
@@ -98,9 +102,9 @@ class SiteRuns:
         return self._targets[credential]
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.pipeline.wait(asyncio.wait_for(work, LONGEST))
+        return self.pipeline.wait(asyncio.wait_for(work, MAX_SECONDS))
 
-    # --- what came of it
+    # --- Results
 
     @property
     def findings(self) -> list[dict[str, Any]]:
@@ -111,62 +115,64 @@ class SiteRuns:
         return self.pipeline.finding(self.account)
 
     def at(self, path: str) -> dict[str, Any]:
-        """Give the one finding at a path."""
-        (found,) = [one for one in self.findings if one["file_path"] == path]
-        return found
+        """Return the only finding at a path."""
+        (finding,) = [finding for finding in self.findings if finding["file_path"] == path]
+        return finding
 
     @property
     def paths(self) -> list[str]:
-        return [one["file_path"] for one in self.findings]
+        return [finding["file_path"] for finding in self.findings]
 
     @property
     def statuses(self) -> dict[str, str]:
-        return {one["file_path"]: one["status"] for one in self.findings}
+        return {finding["file_path"]: finding["status"] for finding in self.findings}
 
     @property
     def events(self) -> list[str]:
         return [name for name, _ in self.pipeline.events(self.account)]
 
     def tables_with(self, *values: str) -> set[str]:
-        """Give the tables in which one of these values stands anywhere, as text or as bytes."""
+        """Return the tables that contain one of these values anywhere, as text or as bytes."""
         names = self.pipeline.sql("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
-        sought = [*values, *(value.encode().hex() for value in values)]
-        query = 'SELECT 1 FROM (SELECT t::text AS all_of_it FROM "{}" t) r, unnest(%s::text[]) v WHERE strpos(all_of_it, v) > 0 LIMIT 1'
-        return {name for (name,) in names if self.pipeline.sql(query.format(name), sought)}
+        texts = [*values, *(value.encode().hex() for value in values)]
+        query = """SELECT 1 FROM (SELECT t::text AS row_text FROM "{}" t) r, unnest(%s::text[]) v
+            WHERE strpos(row_text, v) > 0 LIMIT 1"""
+        return {name for (name,) in names if self.pipeline.sql(query.format(name), texts)}
 
 
 @contextmanager
 def served(
     pipeline: Pipeline, account: Account, routes: dict[str, Route], *names: str, **more: Any
 ) -> Iterator[SiteRuns]:
-    """Serve a site for runs of an account; the table can be changed between them."""
+    """Serve a site for runs of an account; its routes may be changed between the runs."""
     with web_host(routes, *names, **more) as host:
         yield SiteRuns(pipeline, account, host)
 
 
 def linked(*paths: str, value: str | None = None) -> Route:
-    """Make a page with links, and a value."""
+    """Return a page with these links and, if given, a value."""
     return page(
         "".join(f'<a href="{path}">{path}</a>' for path in paths) + (f"<p>key = {value}</p>" if value else "")
     )
 
 
 class Gate:
-    """An answer that waits until it is let go."""
+    """A route that holds its response back until `open` is set."""
 
-    def __init__(self, answer: Reply) -> None:
-        self.answer = answer
-        self.asked, self.open = threading.Event(), threading.Event()
+    def __init__(self, reply: Reply) -> None:
+        self.reply = reply
+        self.requested, self.open = threading.Event(), threading.Event()
 
     def __call__(self, _: object) -> Reply:
-        self.asked.set()
+        self.requested.set()
         self.open.wait(20)
-        return self.answer
+        return self.reply
 
     async def reached(self) -> None:
-        assert await asyncio.to_thread(self.asked.wait, 20)
+        """Wait until the route is requested."""
+        assert await asyncio.to_thread(self.requested.wait, 20)
 
 
-def whys(run: ScanRun, part: str = "") -> list[str]:
-    """Give why the run could not look at what has this in its address."""
+def gap_reasons(run: ScanRun, part: str = "") -> list[str]:
+    """Return the reasons of the run's gaps whose address contains `part`."""
     return [gap.why for gap in run.coverage_gaps if part in gap.what]

@@ -1,4 +1,7 @@
-"""A web site on loopback, over real TLS or plain http: what it serves is a table, and it remembers who asked for what. And crawls of it."""
+"""A web site on loopback, over TLS or plain http, and crawls of it.
+
+The site serves a table of paths and records the requests that it receives.
+"""
 
 import asyncio
 import ssl
@@ -18,7 +21,7 @@ from outcrop.sources.web.response_reader import Resource
 from tests.support.tls import make_certificate
 
 Reply = tuple[int, Mapping[str, str], bytes]
-Route = Reply | Callable[[BaseHTTPRequestHandler], Reply | None]  # None: it has answered by itself
+Route = Reply | Callable[[BaseHTTPRequestHandler], Reply | None]  # None: the callable has sent the response
 
 
 def page(body: str = "", **headers: str) -> Reply:
@@ -33,12 +36,14 @@ def text(body: str | bytes, kind: str = "text/plain", status: int = 200, **heade
     return status, {"Content-Type": kind} | headers, body if isinstance(body, bytes) else body.encode()
 
 
-def moved(to: str, status: int = 302) -> Reply:
+def redirect(to: str, status: int = 302) -> Reply:
     return status, {"Location": to}, b""
 
 
 @dataclass
-class Asked:
+class RecordedRequest:
+    """A request that the host received."""
+
     host: str
     path: str  # with its query
     headers: Mapping[str, str]
@@ -47,14 +52,16 @@ class Asked:
 
 @dataclass
 class WebHost:
-    routes: dict[str, Route]
+    """A running web host, whose table may be changed while it runs."""
+
+    routes: dict[str, Route]  # `path` or `host/path` -> response
     port: int = 0
     ca: Path | None = None
     names: tuple[str, ...] = ()
-    fallback: Route | None = None  # for what the table does not have; 404 otherwise
-    requests: list[Asked] = field(default_factory=list)
-    most_at_once: int = 0
-    under_way: int = 0
+    fallback: Route | None = None  # for paths that are not in the table; 404 if there is none
+    requests: list[RecordedRequest] = field(default_factory=list)
+    max_concurrent: int = 0
+    running: int = 0
 
     @property
     def scheme(self) -> str:
@@ -62,18 +69,18 @@ class WebHost:
 
     @property
     def egress(self) -> Egress:
-        """Every name of the site leads here, and no address is allowed but by name."""
+        """Network rules that lead every name of the site to this host, and allow no other address."""
         ports = (443,) if self.ca else (80,)
         return Egress.parse(
             [], [f"{name}:{port}=127.0.0.1:{self.port}" for name in self.names for port in ports], self.ca
         )
 
     def paths(self, host: str | None = None) -> list[str]:
-        """What was asked for, but for robots.txt."""
+        """Return the requested paths, without robots.txt; with `host` only those of that name."""
         return [
-            asked.path
-            for asked in self.requests
-            if asked.path != "/robots.txt" and host in {None, asked.host}
+            request.path
+            for request in self.requests
+            if request.path != "/robots.txt" and host in {None, request.host}
         ]
 
 
@@ -81,7 +88,7 @@ class WebHost:
 def web_host(
     routes: dict[str, Route], *names: str, tls: Path | None = None, fallback: Route | None = None
 ) -> Iterator[WebHost]:
-    """Serve a table of `path` or `host/path` to answers under these names; a folder for the certificate makes it https."""
+    """Serve the routes under these host names; over https if `tls` is a folder for the certificate."""
     host = WebHost(routes, names=names or ("site.example",), fallback=fallback)
     lock = threading.Lock()
 
@@ -91,14 +98,16 @@ def web_host(
         def do_GET(self) -> None:
             name = self.headers["Host"].partition(":")[0]
             with lock:
-                host.requests.append(Asked(name, self.path, dict(self.headers.items()), time.monotonic()))
-                host.under_way += 1
-                host.most_at_once = max(host.most_at_once, host.under_way)
+                host.requests.append(
+                    RecordedRequest(name, self.path, dict(self.headers.items()), time.monotonic())
+                )
+                host.running += 1
+                host.max_concurrent = max(host.max_concurrent, host.running)
             try:
                 self._answer(name)
             finally:
                 with lock:
-                    host.under_way -= 1
+                    host.running -= 1
 
         def _answer(self, name: str) -> None:
             route = host.routes.get(f"{name}{self.path}") or host.routes.get(self.path)
@@ -127,7 +136,7 @@ def web_host(
         daemon_threads = True
 
         def handle_error(self, *_: object) -> None:
-            """A client that has gone away is none of ours."""
+            """Ignore clients that disconnect."""
 
     server = Server(("127.0.0.1", 0), Handler)
     if tls is not None:
@@ -149,7 +158,9 @@ START = "http://site.example/"
 
 
 @dataclass
-class Crawled:
+class CrawlResult:
+    """The resources and gaps of a crawl."""
+
     resources: list[Resource] = field(default_factory=list)
     gaps: list[tuple[str, str]] = field(default_factory=list)
 
@@ -157,11 +168,13 @@ class Crawled:
     def paths(self) -> list[str]:
         return sorted(resource.file_path for resource in self.resources)
 
-    def of(self, path: str) -> Resource:
+    def resource(self, path: str) -> Resource:
+        """Return the only resource with this file path."""
         (found,) = [resource for resource in self.resources if resource.file_path == path]
         return found
 
-    def why(self, path: str) -> str | None:
+    def gap_reason(self, path: str) -> str | None:
+        """Return the reason of the first gap at a path, or None."""
         found = [
             why
             for what, why in self.gaps
@@ -170,9 +183,11 @@ class Crawled:
         return found[0] if found else None
 
 
-def visit(host: WebHost, start: str = START, **options: Any) -> Crawled:
-    async def run() -> Crawled:
-        found = Crawled()
+def crawl_site(host: WebHost, start: str = START, **options: Any) -> CrawlResult:
+    """Crawl a host with these `CrawlOptions`."""
+
+    async def run() -> CrawlResult:
+        found = CrawlResult()
         async with open_http(host.egress) as http:
             async for resource in crawl(
                 http, CrawlOptions(start, **options), lambda *gap: found.gaps.append(gap)

@@ -27,7 +27,7 @@ from outcrop.store.db import Connection
 from outcrop.store.runs import jobs, scans
 from tests.support.backend import Backend, Tenant, now, running_server
 from tests.support.git_host import ENV, GitHost, git_host
-from tests.support.github_host import GitHubHost, github_host, together
+from tests.support.github_host import GitHubHost, github_host, merge_egress
 from tests.support.rulesets import cached_in, github_token
 
 T = TypeVar("T")
@@ -241,7 +241,7 @@ def house(folder: Path, url: str) -> Iterator[House]:
         git = stack.enter_context(git_host(folder / "repositories", folder / "tls"))
         github = stack.enter_context(github_host(folder))
         silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        egress = together(folder, git.egress, github.egress)
+        egress = merge_egress(folder, git.egress, github.egress)
         server = stack.enter_context(running_server(settings, rate_limit=0))
         backend = stack.enter_context(
             Backend(settings, asyncio.run(prepare_database(settings, url)), server.base_url)

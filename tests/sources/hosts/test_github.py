@@ -20,7 +20,15 @@ from outcrop.sources.hosts.github import GitHub
 from outcrop.sources.hosts.github_api import GitHubError, RateLimit
 from outcrop.sources.hosts.hosted import HostedGist, HostedRepository
 from tests.support.git_host import ENV, git_host
-from tests.support.github_host import FIRST_DAY, Fault, GitHubHost, error, github_host, secondary, together
+from tests.support.github_host import (
+    FIRST_DAY,
+    Fault,
+    GitHubHost,
+    error,
+    github_host,
+    merge_egress,
+    secondary_limit,
+)
 
 TOKEN = "ghp_made-up-for-the-tests-no-real-one"
 SHA = "5b1ea7ed" * 5
@@ -450,14 +458,14 @@ def test_wait_is_by_the_hosts_clock(host, ask, clock, ahead):
 @pytest.mark.parametrize("status", [403, 429])
 def test_secondary_limit_is_waited_for_as_long_as_it_says(host, ask, clock, status):
     host.add_repo("acme/web")
-    host.faults += [secondary(status, retry_after=17), secondary(status, retry_after=0)]
+    host.faults += [secondary_limit(status, retry_after=17), secondary_limit(status, retry_after=0)]
     assert ask(repository).full_name == "acme/web"
     assert clock.seconds == [17, 1]
 
 
 def test_secondary_limit_that_does_not_say_is_waited_for_longer_each_time(host, refused, clock):
     host.add_repo("acme/web")
-    host.faults += [secondary()] * 6
+    host.faults += [secondary_limit()] * 6
     assert refused(repository).kind == "limited"
     assert clock.seconds == [60, 120, 240, 480, 900]
     assert len(host.requests) == 6
@@ -465,7 +473,7 @@ def test_secondary_limit_that_does_not_say_is_waited_for_longer_each_time(host, 
 
 def test_limit_that_lasts_too_long_is_told_at_once(host, refused, clock):
     host.add_repo("acme/web")
-    host.faults.append(secondary(retry_after=3_700))
+    host.faults.append(secondary_limit(retry_after=3_700))
     assert refused(repository).kind == "limited"
     assert (clock.waits, len(host.requests)) == ([], 1)
 
@@ -480,7 +488,7 @@ def test_full_hour_is_not_too_long(host, ask, clock):
 def test_limit_stops_all_tasks_and_is_told_once(host, ask, clock):
     for number in range(6):
         host.add_repo(f"acme/r{number}")
-    host.faults.append(secondary(retry_after=40))
+    host.faults.append(secondary_limit(retry_after=40))
     waits, over = asyncio.Event(), asyncio.Event()
 
     async def sleep(seconds: float) -> None:
@@ -789,7 +797,7 @@ def test_what_the_host_lists_can_be_cloned(tmp_path: Path, ask):
                 check=True,
                 capture_output=True,
             )
-        egress = together(tmp_path, host.egress, git.egress)
+        egress = merge_egress(tmp_path, host.egress, git.egress)
         found = ask(lambda hub: hub.repositories("acme"), base_url=host.base_url, egress=egress)
         found += ask(lambda hub: hub.gists("ada"), base_url=host.base_url, egress=egress)
         for number, one in enumerate(found):

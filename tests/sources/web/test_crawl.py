@@ -7,7 +7,7 @@ import json
 import pytest
 
 from outcrop.domain.finding import SourceType
-from tests.support.web_host import START, moved, page, script, text, visit, web_host
+from tests.support.web_host import START, crawl_site, page, redirect, script, text, web_host
 
 # What is fetched
 
@@ -23,10 +23,10 @@ def test_pages_scripts_and_originals_of_a_site(tmp_path):
         "/static/app.3f9a12bc.js.map": text(original, "application/json"),
     }
     with web_host(routes, "site.example", tls=tmp_path) as host:
-        found = visit(host, "https://site.example/")
+        found = crawl_site(host, "https://site.example/")
     assert found.paths == ["/", "/about", "/static/app.3f9a12bc.js", "src/a.ts"]
     assert found.gaps == []
-    bundle, made = found.of("/static/app.3f9a12bc.js"), found.of("src/a.ts")
+    bundle, made = found.resource("/static/app.3f9a12bc.js"), found.resource("src/a.ts")
     assert (bundle.path, bundle.source_type, bundle.origin) == (
         "/static/app.*.js",
         SourceType.JS_BUNDLE,
@@ -34,7 +34,10 @@ def test_pages_scripts_and_originals_of_a_site(tmp_path):
     )
     assert (made.path, made.source_type, made.body) == ("src/a.ts", SourceType.JS_BUNDLE, b"const a = 1")
     assert made.url == "https://site.example/static/app.3f9a12bc.js.map"
-    assert (found.of("/").source_type, found.of("/").media_type) == (SourceType.ENDPOINT, "text/html")
+    assert (found.resource("/").source_type, found.resource("/").media_type) == (
+        SourceType.ENDPOINT,
+        "text/html",
+    )
     assert len(host.paths()) == len(set(host.paths())), "something was fetched twice"
 
 
@@ -43,15 +46,15 @@ def test_depth_counts_links_from_the_start():
         f"/{n}.js": script() for n in range(5)
     }
     with web_host(routes) as host:
-        assert visit(host, START + "0", depth=0).paths == ["/0", "/0.js"]
+        assert crawl_site(host, START + "0", depth=0).paths == ["/0", "/0.js"]
         assert "/sitemap.xml" not in host.paths()
-        assert visit(host, START + "0", depth=2).paths == ["/0", "/0.js", "/1", "/1.js", "/2", "/2.js"]
+        assert crawl_site(host, START + "0", depth=2).paths == ["/0", "/0.js", "/1", "/1.js", "/2", "/2.js"]
 
 
 def test_an_address_is_fetched_once_however_it_is_written():
     spellings = ("/a#x", "HTTP://SITE.example:80/a", "/b/../a", "/#top", "http://u:p@site.example/a")
     with web_host({"/": page("".join(f"<a href='{one}'>" for one in spellings)), "/a": page()}) as host:
-        assert visit(host).paths == ["/", "/a"]
+        assert crawl_site(host).paths == ["/", "/a"]
         assert sorted(host.paths()) == ["/", "/a", "/sitemap.xml"]
         assert not any("Authorization" in asked.headers for asked in host.requests)
 
@@ -60,7 +63,7 @@ def test_pages_that_differ_by_their_query_are_both_given_under_one_path():
     with web_host(
         {"/": page("<a href='/p?id=1'><a href='/p?id=2'>"), "/p?id=1": page("1"), "/p?id=2": page("2")}
     ) as host:
-        found = [resource for resource in visit(host).resources if resource.file_path == "/p"]
+        found = [resource for resource in crawl_site(host).resources if resource.file_path == "/p"]
     assert [resource.path for resource in found] == ["/p", "/p"]
     assert {resource.body for resource in found} == {b"1", b"2"}
 
@@ -74,7 +77,7 @@ def test_scripts_of_other_hosts_are_fetched_and_lead_only_to_scripts_beside_them
         "cdn.example/more.js": script("more()"),
     }
     with web_host(routes, "site.example", "cdn.example", "other.example", "third.example") as host:
-        found = visit(host)
+        found = crawl_site(host)
     assert [(resource.origin, resource.file_path) for resource in found.resources] == [
         ("http://site.example", "/"), ("http://cdn.example", "/lib.js"), ("http://cdn.example", "/more.js"),
     ]  # fmt: skip
@@ -89,8 +92,8 @@ def test_data_that_scripts_ask_for_is_given():
         "/api/config": text('{"a":1}', "application/json"),
     }
     with web_host(routes) as host:
-        found = visit(host, depth=0)
-    assert found.of("/api/config").source_type is SourceType.ENDPOINT
+        found = crawl_site(host, depth=0)
+    assert found.resource("/api/config").source_type is SourceType.ENDPOINT
     assert found.gaps == []
 
 
@@ -102,7 +105,7 @@ def test_what_scripts_ask_for_counts_from_the_page_that_loaded_the_first():
         "/shop/data.json": text("{}", "application/json"),
     }
     with web_host(routes) as host:
-        assert "/shop/data.json" in visit(host, START + "shop/").paths
+        assert "/shop/data.json" in crawl_site(host, START + "shop/").paths
 
 
 def test_sitemaps_of_robots_txt_name_pages():
@@ -119,14 +122,14 @@ def test_sitemaps_of_robots_txt_name_pages():
         "/hidden": page("hidden"),
     }
     with web_host(routes) as host:
-        assert visit(host).paths == ["/", "/hidden"]
+        assert crawl_site(host).paths == ["/", "/hidden"]
 
 
 def test_a_sitemap_that_nobody_names_need_not_be_there():
     with web_host({"/": page(), "/sitemap.xml": text("", status=403)}) as host:
-        assert visit(host).gaps == []
+        assert crawl_site(host).gaps == []
         host.routes["/robots.txt"] = text("Sitemap: /sitemap.xml\n")
-        assert visit(host).gaps == [("http://site.example/sitemap.xml", "answered 403")]
+        assert crawl_site(host).gaps == [("http://site.example/sitemap.xml", "answered 403")]
 
 
 def test_images_fonts_and_styles_are_skipped_without_a_word():
@@ -135,7 +138,7 @@ def test_images_fonts_and_styles_are_skipped_without_a_word():
         "/plain": text(b"\x89PNG", "image/png"),
     }
     with web_host(routes) as host:
-        found = visit(host)
+        found = crawl_site(host)
         assert set(host.paths()) == {"/", "/plain", "/sitemap.xml"}
     assert (found.paths, found.gaps) == (["/"], [])
 
@@ -146,10 +149,10 @@ def test_globs_choose_pages():
         "/": page(links),
         "/docs/a": page(),
         "/static/x.js": script(),
-        "/docs/to": moved("/docs/private/b"),
+        "/docs/to": redirect("/docs/private/b"),
     }
     with web_host(routes | {"/docs/private/b": page(), "/blog": page()}) as host:
-        assert visit(host, include=("/docs/*",), exclude=("/docs/private/*",)).paths == [
+        assert crawl_site(host, include=("/docs/*",), exclude=("/docs/private/*",)).paths == [
             "/",
             "/docs/a",
             "/static/x.js",
@@ -169,7 +172,7 @@ def test_inline_maps_and_files_that_bundles_share_are_given_once():
             "/b.js": script("b()\n" + body),
         }
     ) as host:
-        assert visit(host).paths == ["/", "/a.js", "/b.js", "src/shared.ts"]
+        assert crawl_site(host).paths == ["/", "/a.js", "/b.js", "src/shared.ts"]
 
 
 def test_a_map_that_is_a_page_or_not_there_is_no_gap_and_a_broken_one_is():
@@ -180,7 +183,7 @@ def test_a_map_that_is_a_page_or_not_there_is_no_gap_and_a_broken_one_is():
         "/c.js": script("//# sourceMappingURL=c.map"), "/c.map": text("{broken", "application/json"),
     }  # fmt: skip
     with web_host(routes) as host:
-        assert visit(host).gaps == [("http://site.example/c.map", "the source map is not JSON")]
+        assert crawl_site(host).gaps == [("http://site.example/c.map", "the source map is not JSON")]
 
 
 def test_webpack_site_is_fetched_whole():
@@ -192,8 +195,8 @@ def test_webpack_site_is_fetched_whole():
         "/static/js/12.abcd1234.chunk.js": script("lazy()"),
     }
     with web_host(routes) as host:
-        found = visit(host)
-    assert found.of("/static/js/12.abcd1234.chunk.js").path == "/static/js/12.*.chunk.js"
+        found = crawl_site(host)
+    assert found.resource("/static/js/12.abcd1234.chunk.js").path == "/static/js/12.*.chunk.js"
     assert found.gaps == [], "a chunk that is only named may be missing"
 
 
@@ -215,5 +218,5 @@ def test_webpack_site_is_fetched_whole():
 )
 def test_letters_become_utf_8(body, kind):
     with web_host({"/": text(body, kind)}) as host:
-        given = visit(host).of("/").body
+        given = crawl_site(host).resource("/").body
     assert given.endswith("<p>ключ".encode())

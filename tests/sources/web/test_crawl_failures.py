@@ -11,13 +11,13 @@ import pytest
 from outcrop.domain.finding import SourceType
 from outcrop.net.http import open_http
 from outcrop.sources.web.crawl import CrawlOptions, crawl
-from tests.support.web_host import START, WebHost, moved, page, script, text, visit, web_host
+from tests.support.web_host import START, WebHost, crawl_site, page, redirect, script, text, web_host
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 500, 502])
 def test_a_start_that_cannot_be_read_is_a_gap_and_nothing_else_is_fetched(status):
     with web_host({"/": text("secret", status=status)}) as host:
-        found = visit(host, leak_paths=True)
+        found = crawl_site(host, leak_paths=True)
         assert host.paths() == ["/"]
     assert (found.resources, found.gaps) == ([], [(START, f"answered {status}")])
 
@@ -28,7 +28,7 @@ def test_dead_links_are_no_gaps_but_dead_scripts_and_errors_are():
         "/error": text("", status=500), "/closed": text("", status=403), "/page.js": page("<!doctype html><p>home"),
     }  # fmt: skip
     with web_host(routes) as host:
-        found = visit(host)
+        found = crawl_site(host)
     assert found.paths == ["/"]
     assert sorted(found.gaps) == [
         ("http://site.example/closed", "answered 403"),
@@ -50,17 +50,17 @@ def test_dead_links_are_no_gaps_but_dead_scripts_and_errors_are():
 )
 def test_challenge_pages_are_gaps(answer):
     with web_host({"/": page("<a href=/a>"), "/a": answer}) as host:
-        found = visit(host)
-    assert (found.paths, found.why("/a")) == (["/"], "answered with a bot challenge page")
+        found = crawl_site(host)
+    assert (found.paths, found.gap_reason("/a")) == (["/"], "answered with a bot challenge page")
 
 
 def test_redirects_within_the_site_are_followed_and_others_told():
     routes = {
-        "site.example/": moved("http://www.site.example/home"), "www.site.example/home": page("<a href=/off><a href=/twice><a href=/here>"),
-        "/off": moved("http://evil.example/x"), "/twice": moved("/here"), "/here": page("here"),
+        "site.example/": redirect("http://www.site.example/home"), "www.site.example/home": page("<a href=/off><a href=/twice><a href=/here>"),
+        "/off": redirect("http://evil.example/x"), "/twice": redirect("/here"), "/here": page("here"),
     }  # fmt: skip
     with web_host(routes, "site.example", "www.site.example", "evil.example") as host:
-        found = visit(host)
+        found = crawl_site(host)
         assert host.paths("evil.example") == []
         assert host.paths().count("/here") == 1
     assert found.paths == ["/here", "/home"]
@@ -70,19 +70,19 @@ def test_redirects_within_the_site_are_followed_and_others_told():
 def test_redirects_in_a_circle_are_a_gap_wherever_they_are_met():
     routes = {
         "/": page("<a href=/a><a href=/b><a href=/self><a href=/long/0>"),
-        "/a": moved("/b"),
-        "/b": moved("/a"),
-        "/self": moved("/self"),
+        "/a": redirect("/b"),
+        "/b": redirect("/a"),
+        "/self": redirect("/self"),
     }
-    with web_host(routes | {f"/long/{n}": moved(f"/long/{n + 1}") for n in range(30)}) as host:
-        found = visit(host)
+    with web_host(routes | {f"/long/{n}": redirect(f"/long/{n + 1}") for n in range(30)}) as host:
+        found = crawl_site(host)
     assert {why for _, why in found.gaps} == {"redirects in a circle", "more than 10 redirects"}
     assert len(host.paths()) < 20
 
 
 def test_a_start_that_redirects_in_a_circle_is_a_gap():
-    with web_host({"/": moved("/")}) as host:
-        assert visit(host).gaps == [(START, "redirects in a circle")]
+    with web_host({"/": redirect("/")}) as host:
+        assert crawl_site(host).gaps == [(START, "redirects in a circle")]
 
 
 def test_endless_pages_end_at_the_limit():
@@ -95,7 +95,7 @@ def test_endless_pages_end_at_the_limit():
     routes = {"/": page("<a href=/day/1>")}
     with web_host(routes, fallback=lambda h: script() if h.path.endswith(".js") else calendar(h)) as host:
         host.routes["/sitemap.xml"] = text("", status=404)
-        found = visit(host, depth=1_000, max_pages=20)
+        found = crawl_site(host, depth=1_000, max_pages=20)
         assert len([path for path in host.paths() if path.startswith("/day/")]) == 19
     assert len(found.resources) <= 40
     assert any("more than 20 pages" in why for _, why in found.gaps)
@@ -109,7 +109,7 @@ def test_scripts_have_a_limit_of_their_own():
         },
         fallback=script(),
     ) as host:
-        found = visit(host, max_pages=5, depth=1)
+        found = crawl_site(host, max_pages=5, depth=1)
     assert len([r for r in found.resources if r.source_type is SourceType.JS_BUNDLE]) == 5
     assert "/p" in found.paths
     assert found.gaps == [(START, "more than 5 scripts and source maps: at least 4 were skipped")]
@@ -117,8 +117,8 @@ def test_scripts_have_a_limit_of_their_own():
 
 def test_a_large_answer_is_read_as_far_as_allowed():
     with web_host({"/": page("x" * 5_000)}) as host:
-        found = visit(host, max_bytes=1_000)
-    assert len(found.of("/").body) == 1_000
+        found = crawl_site(host, max_bytes=1_000)
+    assert len(found.resource("/").body) == 1_000
     assert found.gaps == [(START, "larger than 1000 bytes: only the beginning was scanned")]
 
 
@@ -136,7 +136,7 @@ def trickle(handler: Any) -> None:
 def test_the_whole_crawl_has_an_end():
     with web_host({"/": page("<a href=/slow><a href=/quick>"), "/slow": trickle, "/quick": page()}) as host:
         began = time.monotonic()
-        found = visit(host, seconds=2.0)
+        found = crawl_site(host, seconds=2.0)
         assert time.monotonic() - began < 4
     assert found.paths == ["/", "/quick"]
     assert found.gaps == [(START, "time limit of 2 seconds: 1 known addresses were skipped")]
@@ -144,13 +144,13 @@ def test_the_whole_crawl_has_an_end():
 
 def test_a_start_that_takes_too_long_is_a_gap():
     with web_host({"/": trickle}) as host:
-        assert visit(host, seconds=0.3).gaps == [(START, "no complete response within 0.3 seconds")]
+        assert crawl_site(host, seconds=0.3).gaps == [(START, "no complete response within 0.3 seconds")]
 
 
 def test_a_crawl_that_runs_out_of_time_says_so_once():
     routes = {"/": page("".join(f"<a href=/{n}>" for n in range(40)))}
     with web_host(routes, fallback=page()) as host:
-        found = visit(host, seconds=0.5, pause=0.1, concurrency=1)
+        found = crawl_site(host, seconds=0.5, pause=0.1, concurrency=1)
     assert len(found.gaps) == 1
     assert "time limit of" in found.gaps[0][1]
 
@@ -182,8 +182,8 @@ def test_an_answer_whose_packing_is_broken_is_a_gap(body):
             "/a": (200, {"Content-Type": "text/html", "Content-Encoding": "gzip"}, body),
         }
     ) as host:
-        found = visit(host)
-    assert (found.paths, found.why("/a")) == (
+        found = crawl_site(host)
+    assert (found.paths, found.gap_reason("/a")) == (
         ["/"],
         "the response ended early or its compressed body is damaged",
     )
@@ -191,8 +191,8 @@ def test_an_answer_whose_packing_is_broken_is_a_gap(body):
 
 def test_an_answer_that_ends_early_is_a_gap():
     with web_host({"/": page("<a href=/early>"), "/early": broken}) as host:
-        found = visit(host)
-    assert (found.paths, found.why("/early")) == (
+        found = crawl_site(host)
+    assert (found.paths, found.gap_reason("/early")) == (
         ["/"],
         "the response ended early or its compressed body is damaged",
     )
@@ -206,9 +206,9 @@ def test_a_bomb_is_cut():
             "/a": (200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, bomb),
         }
     ) as host:
-        found = visit(host, max_bytes=1_000_000)
-    assert len(found.of("/a").body) == 1_000_000
-    assert "larger" in (found.why("/a") or "")
+        found = crawl_site(host, max_bytes=1_000_000)
+    assert len(found.resource("/a").body) == 1_000_000
+    assert "larger" in (found.gap_reason("/a") or "")
 
 
 def test_gzip_that_is_whole_is_unpacked():
@@ -221,7 +221,7 @@ def test_gzip_that_is_whole_is_unpacked():
             )
         }
     ) as host:
-        assert visit(host).of("/").body == b"<p>key"
+        assert crawl_site(host).resource("/").body == b"<p>key"
 
 
 def test_internal_addresses_are_refused_and_told():
@@ -231,7 +231,7 @@ def test_internal_addresses_are_refused_and_told():
         )
     }
     with web_host(routes) as host:
-        found = visit(host)
+        found = crawl_site(host)
     assert found.paths == ["/"]
     assert len(found.gaps) == 2
     assert all("not a public address" in why for _, why in found.gaps)
@@ -240,7 +240,7 @@ def test_internal_addresses_are_refused_and_told():
 @pytest.mark.parametrize("start", ["ftp://site.example/", "nothing", "http://", "http://[x"])
 def test_a_start_that_is_no_address_is_a_gap(start):
     with web_host({}) as host:
-        found = visit(host, start)
+        found = crawl_site(host, start)
         assert host.requests == []
     assert [why for _, why in found.gaps] == ["not an http or https URL"]
 

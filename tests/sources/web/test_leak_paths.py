@@ -13,7 +13,7 @@ from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.sources.web.crawl import CrawlOptions
 from outcrop.sources.web.refetch import RefetchResult, refetch, refetch_client
-from tests.support.web_host import WebHost, moved, page, script, text, visit, web_host
+from tests.support.web_host import WebHost, crawl_site, page, redirect, script, text, web_host
 
 # Places
 
@@ -26,10 +26,10 @@ def test_files_that_were_left_are_found():
         "/config.json": text("{}", "application/json"),
     }
     with web_host(routes) as host:
-        found = visit(host, leak_paths=True)
+        found = crawl_site(host, leak_paths=True)
         assert found.paths == ["/", "/.env", "/.git/HEAD", "/config.json"]
         assert found.gaps == []
-        assert visit(host).paths == ["/"]
+        assert crawl_site(host).paths == ["/"]
 
 
 @pytest.mark.parametrize(
@@ -40,15 +40,15 @@ def test_files_that_were_left_are_found():
         lambda h: text(f"nothing at {h.path}"),
         lambda _: text(f"nothing here, told at {time.monotonic()}"),
         lambda h: text(json.dumps({"error": "not found", "path": h.path}), "application/json"),
-        moved("/"),
-        moved("http://elsewhere.example/"),
+        redirect("/"),
+        redirect("http://elsewhere.example/"),
         text("no", status=403),
         text("", status=200),
     ],
 )
 def test_a_site_that_answers_everything_has_no_files_left(everything: Callable[..., Any]):
     with web_host({"/": page("home"), "/sitemap.xml": text("", status=404)}, fallback=everything) as host:
-        found = visit(host, leak_paths=True)
+        found = crawl_site(host, leak_paths=True)
     assert (found.paths, found.gaps) == (["/"], [])
 
 
@@ -56,7 +56,7 @@ def test_a_page_is_no_file_whatever_its_name():
     with web_host(
         {"/": page(), "/config.json": page("<p>log in"), "/.env": text("<!-- x --><!doctype html>log in")}
     ) as host:
-        assert visit(host, leak_paths=True).paths == ["/"]
+        assert crawl_site(host, leak_paths=True).paths == ["/"]
 
 
 def test_a_file_is_told_from_the_answer_for_everything():
@@ -64,7 +64,7 @@ def test_a_file_is_told_from_the_answer_for_everything():
         {"/": page(), "/.env": text("KEY=" + "v" * 200), "/sitemap.xml": text("", status=404)},
         fallback=text("nothing here"),
     ) as host:
-        assert visit(host, leak_paths=True).paths == ["/", "/.env"]
+        assert crawl_site(host, leak_paths=True).paths == ["/", "/.env"]
 
 
 def test_maps_that_no_script_names_are_tried_with_the_places():
@@ -72,8 +72,8 @@ def test_maps_that_no_script_names_are_tried_with_the_places():
     with web_host(
         {"/": page("<script src='/a.js?v=1'></script>"), "/a.js?v=1": script("a()"), "/a.js.map": text(kept)}
     ) as host:
-        assert "src/a.ts" not in visit(host).paths
-        assert "src/a.ts" in visit(host, leak_paths=True).paths
+        assert "src/a.ts" not in crawl_site(host).paths
+        assert "src/a.ts" in crawl_site(host, leak_paths=True).paths
 
 
 # Looking again
@@ -98,7 +98,7 @@ def test_looking_again_gives_what_stands_there_now():
     with web_host(
         {
             "/a.js": script("key"),
-            "/moved": moved("/a.js"),
+            "/moved": redirect("/a.js"),
             "/challenge": page("<title>Just a moment...</title>"),
         }
     ) as host:

@@ -10,7 +10,7 @@ import pytest
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.sources.web.crawl import CrawlOptions, crawl
-from tests.support.web_host import START, Asked, moved, page, script, text, visit, web_host
+from tests.support.web_host import START, RecordedRequest, crawl_site, page, redirect, script, text, web_host
 
 
 def test_robots_txt_is_kept_and_told():
@@ -18,10 +18,10 @@ def test_robots_txt_is_kept_and_told():
     with web_host(
         {"/": page("<a href=/a><a href='/private/b?token=s3cret'>"), "/a": page(), "/robots.txt": rules}
     ) as host:
-        found = visit(host)
+        found = crawl_site(host)
         assert "/private/b?token=s3cret" not in host.paths()
         assert found.gaps == [("http://site.example/private/b?token", "disallowed by robots.txt")]
-        assert visit(host, robots=False).gaps == []
+        assert crawl_site(host, robots=False).gaps == []
         assert "/private/b?token=s3cret" in host.paths()
 
 
@@ -32,13 +32,13 @@ def test_what_robots_txt_forbids_does_not_count_as_a_page():
         "/robots.txt": text("User-agent: *\nDisallow: /no/\n"),
     }
     with web_host(routes) as host:
-        assert visit(host, max_pages=2, concurrency=1).paths == ["/", "/yes"]
+        assert crawl_site(host, max_pages=2, concurrency=1).paths == ["/", "/yes"]
 
 
 @pytest.mark.parametrize(("status", "read"), [(404, True), (401, True), (500, False), (503, False)])
 def test_robots_txt_that_cannot_be_read(status, read):
     with web_host({"/": page(), "/robots.txt": text("oops", status=status)}) as host:
-        found = visit(host)
+        found = crawl_site(host)
     assert bool(found.resources) is read
     assert read or found.gaps == [
         (START, f"robots.txt cannot be read (answered {status}), so nothing may be fetched")
@@ -46,7 +46,7 @@ def test_robots_txt_that_cannot_be_read(status, read):
 
 
 def test_a_host_has_its_pauses():
-    def is_paced(requests: list[Asked], pause: float) -> bool:
+    def is_paced(requests: list[RecordedRequest], pause: float) -> bool:
         """On a busy machine two requests may arrive closer together than they were sent, but not all of them."""
         times = sorted(asked.at for asked in requests)
         return (
@@ -56,11 +56,11 @@ def test_a_host_has_its_pauses():
         )
 
     with web_host({"/": page("<a href=/a><a href=/b>"), "/a": page(), "/b": page()}) as host:
-        visit(host, pause=0.2)
+        crawl_site(host, pause=0.2)
         assert is_paced(host.requests, 0.2)
         host.requests.clear()
         host.routes["/robots.txt"] = text("User-agent: *\nCrawl-delay: 0.2\n")
-        visit(host)
+        crawl_site(host)
         assert is_paced(host.requests[1:], 0.2), "crawl-delay"
 
 
@@ -69,7 +69,7 @@ def test_a_delay_that_is_none_harms_nothing(delay):
     with web_host(
         {"/": page(), "/robots.txt": text(f"User-agent: *\nCrawl-delay: {delay}\nDisallow: /x\n")}
     ) as host:
-        assert visit(host, depth=0).paths == ["/"]
+        assert crawl_site(host, depth=0).paths == ["/"]
 
 
 def test_no_more_requests_at_once_than_asked_for():
@@ -81,8 +81,8 @@ def test_no_more_requests_at_once_than_asked_for():
         f"/{n}": slow for n in range(12)
     }
     with web_host(routes) as host:
-        visit(host, concurrency=3)
-        assert 1 < host.most_at_once <= 3
+        crawl_site(host, concurrency=3)
+        assert 1 < host.max_concurrent <= 3
 
 
 def test_a_host_that_asks_to_wait_is_waited_for_once():
@@ -94,10 +94,10 @@ def test_a_host_that_asks_to_wait_is_waited_for_once():
             "/b": text("", status=503, **{"Retry-After": "90"}),
         }
     ) as host:
-        found = visit(host)
+        found = crawl_site(host)
         first, second = [asked.at for asked in host.requests if asked.path == "/a"]
         assert second - first >= 0.95
-        assert found.of("/a").body == b"now"
+        assert found.resource("/a").body == b"now"
         assert found.gaps == [("http://site.example/b", "answered 503")]
         assert host.paths().count("/b") == 1
 
@@ -105,11 +105,11 @@ def test_a_host_that_asks_to_wait_is_waited_for_once():
 def test_headers_go_to_the_starts_own_origin_only():
     routes = {
         "site.example/": page("<script src='http://cdn.example/a.js'></script><script src=/b.js></script><a href='http://www.site.example/w'>"),
-        "cdn.example/a.js": script(), "site.example/b.js": moved("http://cdn.example/c.js"), "cdn.example/c.js": script(),
+        "cdn.example/a.js": script(), "site.example/b.js": redirect("http://cdn.example/c.js"), "cdn.example/c.js": script(),
         "www.site.example/w": page(),
     }  # fmt: skip
     with web_host(routes, "site.example", "cdn.example", "www.site.example") as host:
-        found = visit(host, headers={"X-Api-Key": "k", "Authorization": "Bearer t"})
+        found = crawl_site(host, headers={"X-Api-Key": "k", "Authorization": "Bearer t"})
         assert found.gaps == []
         assert len(found.resources) == 4
         for asked in host.requests:
@@ -119,7 +119,7 @@ def test_headers_go_to_the_starts_own_origin_only():
 
 def test_name_and_password_in_the_start_are_a_header_and_are_told_nowhere():
     with web_host({"/?key=hunter2": text("no", status=401)}) as host:
-        found = visit(host, "http://me:hunter2@site.example/?key=hunter2")
+        found = crawl_site(host, "http://me:hunter2@site.example/?key=hunter2")
         assert {asked.headers["Authorization"] for asked in host.requests} == {"Basic bWU6aHVudGVyMg=="}
     assert found.gaps == [("http://site.example/?key", "answered 401")]
 
@@ -127,7 +127,7 @@ def test_name_and_password_in_the_start_are_a_header_and_are_told_nowhere():
 def test_redirects_from_http_to_https_are_of_the_site(tmp_path):
     with (
         web_host({"/": page("<a href=/a>"), "/a": page()}, tls=tmp_path) as safe,
-        web_host({"/": moved("https://site.example/")}) as plain,
+        web_host({"/": redirect("https://site.example/")}) as plain,
     ):
         plain.ca = safe.ca
         both = Egress(
