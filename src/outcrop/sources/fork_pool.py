@@ -51,6 +51,7 @@ def run_in_processes(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[
     gc.freeze()  # a garbage collection would write to the shared pages, and each process would copy them
 
     def start_process(*first_batch: Any) -> None:
+        """Fork a process and add it to `processes`; it begins with the batch if there is one."""
         _return_free_memory()
         reader, writer = context.Pipe(duplex=False)
         process = context.Process(
@@ -108,6 +109,7 @@ def run_in_threads(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[An
     stop = threading.Event()
 
     def take_batches() -> Iterator[Any]:
+        """Yield batches that no other thread has taken, until none remains or `stop` is set."""
         while not stop.is_set():
             with lock:
                 batch = list(islice(remaining, 1))
@@ -116,6 +118,7 @@ def run_in_threads(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[An
             yield batch[0]
 
     def run_thread() -> None:
+        """Run `work`, then put its end or its failure into `results`."""
         try:
             work(take_batches(), results.put)
             results.put(_ProcessEnd.DONE)
@@ -148,6 +151,7 @@ def _feed(
     """
 
     def put(item: Any) -> None:
+        """Put an item into the queue as soon as there is room; give up when `stop` is set."""
         while not stop.is_set():
             with contextlib.suppress(Exception):  # queue.Full
                 queue.put(item, timeout=0.5)
@@ -215,6 +219,7 @@ def _run_process(  # noqa: PLR0917 - a process target takes all that it needs as
     has_grown = False
 
     def take_batches() -> Iterator[Any]:
+        """Yield the first batch, then batches of the queue until its end, or until this process has grown."""
         nonlocal has_grown
         yield from first_batch
         while not has_grown and (batch := queue.get()) is not None:

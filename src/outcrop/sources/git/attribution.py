@@ -49,14 +49,14 @@ _Change = tuple[bytes, bytes, int, bytes]  # blob, path, rank of the commit, com
 
 
 class _AllBlobs:
-    """Contains every blob."""
+    """A container that has every blob."""
 
     def __contains__(self, _: object) -> bool:
         return True
 
 
 class _WantedOrMissing:
-    """Contains the wanted blobs, and every blob that does not exist."""
+    """A container of the wanted blobs, and of all blobs that do not exist in the repository."""
 
     def __init__(self, wanted: Container[bytes], existing: Container[bytes]) -> None:
         self._wanted = wanted
@@ -69,7 +69,7 @@ class _WantedOrMissing:
 def attribute_blobs(
     repository: Repository, commits: Sequence[bytes], blobs: Collection[bytes], jobs: int, gaps: list[str]
 ) -> Places:
-    """Find all paths of the blobs and, for each path, the oldest of the commits that has the blob there.
+    """Return the paths of each blob and, for each path, the oldest of `commits` that has the blob there.
 
     `commits` are sorted parents first. Of a blob with more than _MAX_PATHS paths only the oldest paths are
     kept.
@@ -82,7 +82,7 @@ def attribute_blobs(
 def attribute_all_blobs(
     repository: Repository, commits: Sequence[bytes], jobs: int, gaps: list[str]
 ) -> Places:
-    """Find all blobs that these commits introduce, with their paths and commits."""
+    """Return all blobs that `commits` introduce, with their paths and, per path, the oldest commit."""
     return _attribute(repository, commits, _AllBlobs(), jobs, gaps)
 
 
@@ -95,7 +95,7 @@ def attribute_and_find_missing(
     *,
     existing: Container[bytes],
 ) -> tuple[Places, set[bytes]]:
-    """Attribute the blobs, and in the same pass find the blobs of these commits that do not exist.
+    """Return the places of the blobs as `attribute_blobs` does, and the blobs of `commits` that do not exist.
 
     `existing` contains the binary ids of all objects of the repository.
     """
@@ -108,11 +108,12 @@ def attribute_and_find_missing(
 def _attribute(
     repository: Repository, commits: Sequence[bytes], wanted: Container[bytes], jobs: int, gaps: list[str]
 ) -> Places:
-    """Find the paths and oldest commits of all wanted blobs that the commits introduce."""
+    """Return the paths and oldest commits of all wanted blobs that `commits` introduce, in `jobs` threads."""
     starts = range(0, len(commits), _CHUNK_COMMITS)
     chunks = ((start, list(commits[start : start + _CHUNK_COMMITS])) for start in starts)
 
     def list_changes(chunks: Iterator[tuple[int, list[bytes]]], emit: Emit) -> None:
+        """Emit a list of changes for each chunk of commits, and a text for each gap."""
         for start, chunk in chunks:
             emit(_list_changes(repository, chunk, start, wanted, emit))
 
@@ -130,7 +131,7 @@ def _attribute(
 
 
 def _limit_paths(places: Places, gaps: list[str]) -> None:
-    """Keep the oldest _MAX_PATHS paths of each blob, and note a gap if others are dropped."""
+    """Drop all but the oldest _MAX_PATHS paths of each blob; add a gap if that drops any."""
     for oid, paths in places.items():
         if len(paths) > _MAX_PATHS:
             gaps.append(f"a file is at more than {_MAX_PATHS:,} paths: only the oldest are reported")
@@ -184,7 +185,10 @@ def _list_changes(
 
 
 def _drop_without_tree(repository: Repository, commits: list[bytes], emit: Emit) -> list[bytes]:
-    """Drop the commits whose tree is missing: in some partial clones that is nearly all of them."""
+    """Return the commits whose tree exists, and emit a gap if one is missing.
+
+    In some partial clones nearly all trees are missing.
+    """
     trees = look_up(repository, [oid + b"^{tree}" for oid in commits])
     if None in trees:
         emit(_DAMAGED_TREES)
@@ -206,7 +210,7 @@ def list_files(repository: Repository, tree: bytes) -> Iterator[tuple[bytes, byt
 
 
 class _TreeDiff:
-    """One `git diff-tree` process over some commits."""
+    """A `git diff-tree` process that compares commits with their parents."""
 
     def __init__(self, repository: Repository, commits: Sequence[bytes]) -> None:
         self._repository = repository
@@ -215,7 +219,7 @@ class _TreeDiff:
         self.last_commit = b""  # the commit whose changes are being read
 
     def list_introduced(self, ranks: dict[bytes, int], wanted: Container[bytes]) -> list[_Change]:
-        """Return the changes after which a wanted blob is at a path."""
+        """Return the changes that put a wanted blob at a path; `ranks` has the rank of each commit."""
         return [
             (oid, path, ranks[self.last_commit], self.last_commit)
             for fields, path in self.read()
@@ -299,7 +303,7 @@ def attribute_messages(
 ) -> None:
     """Add the wanted objects that are not in `places` yet: messages, and files that only a tag or ref names.
 
-    These files rank behind all commits.
+    These files rank after all commits.
     """
     remaining = {oid for oid in wanted if oid not in places}
     last_rank = len(commits)

@@ -44,7 +44,7 @@ class Remote:
 
 
 def clone(remote: Remote, work: Path, egress: Egress) -> Repository:
-    """Clone all refs of a repository into the folder `work`."""
+    """Clone all refs of a repository into the folder `work`, and open the clone."""
     source, config = _connect_config(remote, work, egress)
     folder = work / "mirror.git"
     _run(["clone", "--quiet", "--mirror", "--template=", "--", source, str(folder)], remote, config, work)
@@ -66,7 +66,7 @@ def list_remote_refs(remote: Remote, work: Path, egress: Egress) -> dict[bytes, 
 
 
 def fetch_commit(remote: Remote, commit: str, work: Path, egress: Egress) -> Repository:
-    """Fetch one commit with its parents; its ref is COMMIT_REF."""
+    """Fetch a commit and its parents into the folder `work`; the ref of the commit is COMMIT_REF."""
     source, config = _connect_config(remote, work, egress)
     folder = work / "commit.git"
     _run(["init", "--quiet", "--bare", "--template=", str(folder)], remote, config, work)

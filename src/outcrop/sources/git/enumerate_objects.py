@@ -55,7 +55,7 @@ _MESSAGE_ROW = struct.Struct(f">{OID_BYTES}sIQ")  # id of a commit or tag, numbe
 class MessageBatch(list[bytes]):
     """Ids of commits and tags in one pack, with their offsets.
 
-    With the offset nobody has to search the pack index, which git would map into memory.
+    With the offsets nothing has to be looked up in the pack index, which git would map into memory.
     """
 
     def __init__(self, pack_index: Path, entries: Iterable[tuple[bytes, int]]) -> None:
@@ -104,10 +104,12 @@ def _list_packs(repository: Repository, lists: _ObjectLists, jobs: int) -> None:
     with closing(RowFile(repository.folder)) as unknown:  # ids that git is asked about
 
         def add_unknown(oid: bytes) -> None:
+            """Add an id to `unknown` unless it is in a list already."""
             if add_new(oid):
                 unknown.add(oid)
 
         def add_message(oid: bytes, offset: int) -> None:
+            """Add a commit or tag of the current pack unless it is known or in a list already."""
             if add_new(oid) and oid not in lists.known:
                 lists.messages.add(_MESSAGE_ROW.pack(oid, len(lists.indexes) - 1, offset))
 
@@ -139,7 +141,7 @@ def _list_loose(object_folder: Path) -> Iterator[bytes]:
 def _batch_messages(
     messages: RowFile, indexes: list[Path], on_listed: Callable[[bytes], None]
 ) -> Iterator[MessageBatch]:
-    """Yield the commits and tags in batches, each batch from one pack."""
+    """Yield the commits and tags in batches, each from one pack; call `on_listed` with each binary id."""
     for pack_number, rows in groupby(map(_MESSAGE_ROW.unpack, messages), key=itemgetter(1)):
         while entries := [(oid, offset) for oid, _, offset in islice(rows, _BATCH_MESSAGES)]:
             for oid, _ in entries:
@@ -150,7 +152,10 @@ def _batch_messages(
 
 
 def _batch_blobs(blobs: RowFile, on_listed: Callable[[bytes], None]) -> Iterator[list[bytes]]:
-    """Yield the hexadecimal ids of the blobs in batches of about _BATCH_BYTES of packed data."""
+    """Yield the hexadecimal ids of the blobs in batches of about _BATCH_BYTES of packed data.
+
+    `on_listed` is called with each binary id.
+    """
     batch: list[bytes] = []
     batch_bytes = 0
     for row in blobs:
@@ -183,7 +188,8 @@ def _list_with_git(repository: Repository, ids: Iterable[bytes] | None, lists: _
 def _append_delta_chains(rows_by_base: dict[bytes, bytearray], blobs: RowFile, width: int) -> None:
     """Move all rows of this width to `blobs`: each object, then its deltas, then their deltas.
 
-    `rows_by_base` maps the id of a base to the rows of its deltas. Deltas whose base is not a blob come last.
+    `rows_by_base` maps the id of a base to the rows of its deltas. Deltas whose base is not in the rows come
+    last.
     """
     while rows_by_base:
         roots = rows_by_base.pop(_NO_BASE, None) or rows_by_base.pop(next(iter(rows_by_base)))
@@ -242,6 +248,7 @@ class _IdFeeder(threading.Thread):
         self.start()
 
     def run(self) -> None:
+        """Write all ids and close the input; stop if git has ended."""
         with contextlib.suppress(OSError, ValueError), self._stdin as stdin:  # git has ended
             while ids := list(islice(self._ids, _IDS_PER_WRITE)):
                 stdin.write(b"".join(ids).hex("\n", OID_BYTES).encode() + b"\n")

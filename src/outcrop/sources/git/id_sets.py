@@ -47,6 +47,7 @@ class RowFile:
         self._file.truncate()
 
     def _write(self) -> None:
+        """Write the buffer to the file."""
         while self._unwritten:
             del self._unwritten[: self._file.write(self._unwritten)]
 
@@ -80,7 +81,7 @@ class IdSet:
             bucket += key
 
     def _find_bucket(self, oid: bytes) -> tuple[bytearray, bytes]:
-        """Return the bucket of an id, and the seven bytes that stand for the id there."""
+        """Return the bucket of an id, and the seven bytes that represent the id in that bucket."""
         key = (hash(oid) & _ALL_BITS).to_bytes(8, "big")
         return self._buckets[key[0] << 6 | key[1] >> 2], key[1:]
 

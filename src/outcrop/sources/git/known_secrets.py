@@ -37,9 +37,10 @@ class EarlierScan:
 def is_reachable(
     repository: Repository, ruleset: RuleSet, secret: KnownSecret, places: Places, tips: Sequence[bytes]
 ) -> bool:
-    """Whether commits reachable from `tips` have the secret at its path; true if that cannot be decided.
+    """Whether a commit reachable from `tips` has the secret at its path; true if that is unknown.
 
-    The value is searched in all versions of the file: a changed rule must not make a secret look deleted.
+    `places` has the paths of the secret's blobs. If none is the secret's path, its value is searched in all
+    versions of the file: a changed rule must not make a secret look deleted.
     """
     files = list_containing_files(secret.path)
     if any(places.get(blob, {}).keys() & files for blob in secret.blobs):

@@ -16,7 +16,7 @@ _MAX_SECONDS = 253_402_300_800  # the year 10000, which a datetime cannot repres
 
 
 def find_tip_blobs(repository: Repository, oids: Iterable[bytes], places: Places) -> set[tuple[bytes, bytes]]:
-    """Return (path, blob) for each of these blobs that HEAD has at one of its paths."""
+    """Return (path, blob) for each of the blobs `oids` that HEAD still has at a path of the blob."""
     if repository.head is None:
         return set()
     blobs_by_path: dict[bytes, set[bytes]] = {}
@@ -29,9 +29,9 @@ def find_tip_blobs(repository: Repository, oids: Iterable[bytes], places: Places
 
 
 def locate_hits(results: Mapping[bytes, ScanResult], places: Places, tip_blobs: TipBlobs) -> list[LocatedHit]:
-    """Return one hit per path and value, with the line in the oldest commit and the line at the tip.
+    """Return one hit per path and value, as in the oldest commit that has it, and with its line at the tip.
 
-    The oldest version without an allow mark counts; if all have a mark, the oldest.
+    Versions without an allow mark are preferred to older ones with a mark.
     """
     by_path_and_value: dict[tuple[bytes | None, str], LocatedHit] = {}
     ages: dict[tuple[bytes | None, str], tuple[bool, int]] = {}  # (has an allow mark, rank of the commit)
@@ -56,7 +56,7 @@ def locate_hits(results: Mapping[bytes, ScanResult], places: Places, tip_blobs: 
 
 
 def add_commit_info(repository: Repository, located: list[LocatedHit]) -> None:
-    """Add author and date to the origin of each hit."""
+    """Read the origin commits of the hits, and add author and date to `origin`."""
     oids = sorted({hit.origin.commit.encode() for hit in located if hit.origin})
     commits = {oid.decode(): _parse_commit(oid, header) for oid, header in read_headers(repository, oids)}
     for hit in located:
@@ -85,7 +85,7 @@ def _decode_name(name: bytes, encoding: bytes) -> str:
 
 
 def list_gaps(results: Mapping[bytes, ScanResult], places: Places) -> Iterator[tuple[str, str]]:
-    """Yield (path, reason) for each gap in an object; the object id if the object has no path."""
+    """Yield (path, reason) for each gap in `results`; the object id if the object has no path."""
     for oid in sorted(results):
         path = min(places.get(oid, ()), default=None)
         for reason in results[oid].gaps:

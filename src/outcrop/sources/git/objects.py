@@ -85,9 +85,10 @@ class ResultsById(Mapping[bytes, ScanResult]):
 def make_worker(
     repository: Repository, ruleset: RuleSet, floor: Confidence
 ) -> Callable[[Iterator[list[bytes]], Emit], None]:
-    """Return the work of one process: scan the objects of all batches and emit WorkerReports."""
+    """Return a function that scans the objects of batches and emits WorkerReports: the work of a process."""
 
     def work(batches: Iterator[list[bytes]], emit: Emit) -> None:
+        """Scan the objects of the batches; emit a report after every _REPORT_BYTES, and one at the end."""
         report = WorkerReport()
         for oid, result, size in scan_objects(repository, ruleset, floor, batches):
             if not isinstance(oid, MessageId):
@@ -176,7 +177,7 @@ def read_objects(repository: Repository, batches: Iterable[list[bytes]]) -> Iter
 
 
 def _read_messages(packs: PackReader, batch: MessageBatch, waiting: list[bytes]) -> Iterator[ContentBatch]:
-    """Yield the messages of a batch, many at a time; add ids that the packs cannot give to `waiting`."""
+    """Yield the messages of a batch, many at a time; add ids that must be read by git to `waiting`."""
     buffer, contents = bytearray(b"\n"), list[tuple[bytes, int, int]]()
     for oid, offset in zip(batch, batch.offsets, strict=True):
         data = packs.read_commit_or_tag(batch.pack_index, offset)

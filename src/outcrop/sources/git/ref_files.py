@@ -22,6 +22,7 @@ def read_refs(folder: Path, gaps: list[str]) -> Refs:
     root = os.fsencode(folder)
 
     def note_unreadable(error: OSError) -> None:
+        """Add a gap for a folder that cannot be listed."""
         if not isinstance(error, FileNotFoundError):
             path = os.path.relpath(os.fsencode(error.filename), root)
             gaps.append(f"refs in {printable_path(path)} cannot be read")
@@ -83,7 +84,7 @@ def read_worktree_heads(common: Path, refs: Refs, gaps: list[str]) -> Refs:
 
 
 def _read_reflog(path: Path) -> list[bytes]:
-    """Return the ids in a reflog. Stashes but the newest are recorded only there."""
+    """Return the ids in a reflog. Only the reflog has the stashes before the newest one."""
     return [
         parts[1]
         for line in read_small_file(path, 1 << 22).split(b"\n")

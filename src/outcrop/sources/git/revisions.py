@@ -91,14 +91,17 @@ def _find_types(repository: Repository, oids: Collection[bytes]) -> dict[bytes, 
 
 
 def _peel(oid: bytes, tag_targets: dict[bytes, bytes | None]) -> bytes:
-    """Follow tags to the first object that is not a tag."""
+    """Follow annotated tags from an object to the first one that is not a tag; return that object."""
     while target := tag_targets.get(oid):
         oid = target
     return oid
 
 
 def resolve_revision(repository: Repository, revision: str) -> bytes:
-    """Return the commit that a revision names: a ref, HEAD or the prefix of an id, also with `~` or `^`."""
+    """Return the commit that a revision names: a ref, HEAD or the prefix of an id, also with `~` or `^`.
+
+    Raise OperatorError if there is no such commit.
+    """
     raw = os.fsencode(revision)
     names = [raw, b"refs/" + raw, b"refs/tags/" + raw, b"refs/heads/" + raw, b"refs/remotes/" + raw]
     found = next((repository.refs[name] for name in names if name in repository.refs), None)
@@ -121,7 +124,10 @@ def resolve_revision(repository: Repository, revision: str) -> bytes:
 def list_commits(
     repository: Repository, tips: Sequence[bytes], gaps: list[str], *, since: bytes | None = None
 ) -> Sequence[bytes]:
-    """Return the commits reachable from `tips` and not from `since`, parents before children."""
+    """Return the commits reachable from `tips` but not from `since`, parents before children.
+
+    If a commit is missing, add a gap and return the commits that can be read.
+    """
     if not tips:
         return []
     rev_list = ["rev-list", "--topo-order", "--reverse", "--stdin"]

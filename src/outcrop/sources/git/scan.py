@@ -144,12 +144,13 @@ def _is_complete(repository: Repository, cache: ScanCache, outcome: ScanOutcome)
 
 
 def _add_repository_gaps(repository: Repository, outcome: ScanOutcome) -> None:
+    """Add the gaps of the repository itself to the outcome, each once."""
     outcome.gaps += [("repository", gap) for gap in dict.fromkeys(repository.gaps)]
 
 
 @dataclass(frozen=True, slots=True)
 class ContinuedScan:
-    """The result of a scan that continued an earlier one: the same as that of a scan of everything."""
+    """The result of a scan that continued an earlier one. Its hits are those of a full scan."""
 
     outcome: ScanOutcome
     tips: tuple[bytes, ...]
@@ -302,7 +303,7 @@ class _StagedFiles:
 
 
 def _read_staged(repository: Repository, git_folder: Path, index: Path) -> _StagedFiles:
-    """Compare an index with HEAD, or with the empty tree if there is no HEAD."""
+    """Return the differences between HEAD, or the empty tree if there is no HEAD, and an index."""
     head = repository.head.decode() if repository.head else _write_empty_tree(repository)
     arguments = ["diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", head]
     is_copied = _copy_index(repository, git_folder, index)

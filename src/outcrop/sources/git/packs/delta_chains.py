@@ -35,6 +35,7 @@ def list_blobs(
     ids = pack.index.read_ids()
 
     def get_id(entry: int) -> bytes:
+        """Return the object id of the entry with this number."""
         start = positions[entry] * OID_BYTES
         return ids[start : start + OID_BYTES]
 
@@ -61,7 +62,10 @@ def list_blobs(
 
 
 def _walk_delta_trees(parents: "array[int]") -> Iterator[int]:
-    """Yield all blob numbers depth first, each after its parent; `parents[0]` is not used."""
+    """Yield all blob numbers (1, 2, ...) depth first, each after its base.
+
+    `parents[number]` is the number of the base, or 0 if the blob is not a delta. `parents[0]` is not used.
+    """
     first_child, next_sibling = array("I", bytes(4 * len(parents))), array("I", bytes(4 * len(parents)))
     for number in range(len(parents) - 1, 0, -1):
         parent = parents[number]
@@ -77,13 +81,14 @@ def _walk_delta_trees(parents: "array[int]") -> Iterator[int]:
 
 
 def _read_headers(pack: Pack, offsets: "array[int]", jobs: int) -> _EntryHeaders:
-    """Read the types and bases of the entries at these offsets, in `jobs` processes if there are many."""
+    """Return types and bases of the entries at these offsets; use `jobs` processes if there are many."""
     find_entry = _make_entry_finder(offsets)
     if len(offsets) <= _ENTRIES_PER_JOB:  # starting a process takes longer, and most packs are small
         return _read_headers_at(pack, offsets, find_entry)
     types, bases = bytearray(len(offsets)), array("I", bytes(4 * len(offsets)))
 
     def read_parts(first_entries: Iterator[int], emit: Emit) -> None:
+        """Emit (first entry, types, bases) for each part of _ENTRIES_PER_JOB entries."""
         for first in first_entries:
             emit((first, *_read_headers_at(pack, offsets[first : first + _ENTRIES_PER_JOB], find_entry)))
 
@@ -95,7 +100,7 @@ def _read_headers(pack: Pack, offsets: "array[int]", jobs: int) -> _EntryHeaders
 
 
 def _read_headers_at(pack: Pack, offsets: "array[int]", find_entry: Callable[[int], int]) -> _EntryHeaders:
-    """Read the types and bases of the entries at these offsets; the type of a delta is _UNKNOWN_TYPE."""
+    """Return the types and bases of the entries at these offsets; the type of a delta is _UNKNOWN_TYPE."""
     types, bases = bytearray(), array("I")
     block_start, block = 0, b""
     for offset in offsets:
@@ -128,6 +133,7 @@ def _make_entry_finder(offsets: "array[int]") -> Callable[[int], int]:
     entries_before = array("I", accumulate(entries_before, max))
 
     def find_entry(offset: int) -> int:
+        """Return 1 + the number of the entry at this offset, or 0."""
         if not 0 <= offset <= last_offset:
             return 0
         stretch = offset >> shift

@@ -73,6 +73,7 @@ class PackReader:
             return None
 
     def _find_entry(self, oid: bytes) -> _EntryLocation | None:
+        """Return pack and offset of an object; None if no pack has it."""
         for number, pack in enumerate(self._packs):
             offset = pack.index.find_offset(oid)
             if offset is not None:
