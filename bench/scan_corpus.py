@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from bench.near_misses import Line, in_code, kinds
 from outcrop.scanner.engine.detect import find
-from outcrop.scanner.engine.ruleset import load_ruleset
+from outcrop.scanner.engine.load import load_ruleset
 from outcrop.scanner.rules.example_templates import expand_template, split_marked_values
 from outcrop.scanner.rules.model import BUILT_IN_RULES
 from outcrop.scanner.rules.toml import load_rule_files

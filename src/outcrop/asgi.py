@@ -22,7 +22,7 @@ from outcrop.api.shapes import json_response
 from outcrop.notes import NoteCleaner
 from outcrop.portal.app import create_portal
 from outcrop.runtime import Runtime
-from outcrop.scanner.engine.ruleset import load_ruleset
+from outcrop.scanner.engine.load import load_ruleset
 from outcrop.sources.workspace import cache_folder
 from outcrop.store.db import UNAVAILABLE
 

@@ -11,7 +11,7 @@ import structlog
 from outcrop.domain.errors import OutcropError
 from outcrop.domain.finding import cut_note
 from outcrop.domain.secret import MASK, MIN_LENGTH_TO_MASK_IN_TEXT, MaskedText, Secret, is_password, reveal
-from outcrop.scanner.engine.excerpt import mask_text
+from outcrop.scanner.engine.masking import mask_text
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.store.db import Connection
 from outcrop.store.findings import table

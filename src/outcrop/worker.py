@@ -17,7 +17,7 @@ from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.net.post import PostClient
 from outcrop.runtime import Runtime
-from outcrop.scanner.engine.ruleset import load_ruleset
+from outcrop.scanner.engine.load import load_ruleset
 from outcrop.services import sessions
 from outcrop.services.delivery import DeliveryWorker
 from outcrop.services.pipeline.context import RunContext, now

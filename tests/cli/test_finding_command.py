@@ -29,7 +29,7 @@ def test_a_finding_is_shown_with_the_reasons_of_its_score(outcrop, finding):
         "name": "imported",
         "points": 64,
         "most": 100,
-        "sentence": "the score was given with the import, and no scan has made another",
+        "sentence": "the score was imported, and no scan has computed another",
     }
     table = outcrop("finding", "--account", "acme", finding).out
     assert "composite_score" in table

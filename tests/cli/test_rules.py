@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from outcrop.scanner.engine import ruleset as module
-from outcrop.scanner.engine.ruleset import RuleSet, compile_ruleset
+from outcrop.scanner.engine import load as module
+from outcrop.scanner.engine.load import compile_ruleset
+from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.rules.toml import load_rule_files
 from tests.support.command import Ran, run
 from tests.support.rulesets import cached_in, github_token, ruleset
@@ -33,7 +34,7 @@ def few(*names: str) -> RuleSet:
 
 @pytest.fixture
 def rules(tmp_path, monkeypatch) -> Callable[..., Ran]:
-    monkeypatch.setattr("outcrop.cli.rules.load", lambda **_: few("github"))
+    monkeypatch.setattr("outcrop.cli.rules.load_ruleset", lambda **_: few("github"))
     (tmp_path / "good.toml").write_text(GOOD)
     (tmp_path / "bad.toml").write_text(GOOD.replace("{16}'", "'").replace("[0-9a-f]", "[0-9"))
     home = cached_in(tmp_path / "cache")  # reading all built-in rules takes seconds
@@ -172,7 +173,7 @@ class TestTest:
         (
             '"key = «acme_{{hex 16}}»"',
             '"«key = acme_{{hex 16}}»"',
-            "example is found otherwise: «key = acme_{{hex 16}}»",
+            "example is found with other values: «key = acme_{{hex 16}}»",
         ),
         (
             '"key = «acme_{{hex 16}}»"',
@@ -182,12 +183,12 @@ class TestTest:
         (
             '"key = «acme_{{hex 16}}»"',
             '"{{hex 99999999999}}"',
-            "example cannot be filled: 99999999999 is more than 100,000",
+            "example cannot be filled in: 99999999999 is more than 100,000",
         ),
         (
             '"key = «acme_{{hex 16}}»"',
             '"{{nonsense 3}}"',
-            "example cannot be filled: {{nonsense 3}} is not known in an example",
+            "example cannot be filled in: {{nonsense 3}} is not known in an example",
         ),
     )
 
@@ -206,7 +207,7 @@ class TestTest:
         assert failed["reason"].startswith(reason)
 
     def test_a_built_in_file_holds_beside_the_others(self, rules, monkeypatch):
-        monkeypatch.setattr("outcrop.cli.rules.load", lambda **_: ruleset())
+        monkeypatch.setattr("outcrop.cli.rules.load_ruleset", lambda **_: ruleset())
         assert rules("test", module.BUILT_IN_RULES / "slack.toml").code == 0
 
 
@@ -215,7 +216,7 @@ class TestFindings:
     def look(self, rules, tmp_path, monkeypatch) -> Callable[..., Ran]:
         known = few("github", "generic")
         monkeypatch.setattr(
-            "outcrop.cli.rules.load",
+            "outcrop.cli.rules.load_ruleset",
             lambda own=(), **_: compile_ruleset([*known.rules, *load_rule_files(own)]) if own else known,
         )
         folder = tmp_path / "project"

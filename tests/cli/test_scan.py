@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from outcrop.domain.sarif import fingerprints
-from outcrop.scanner.engine import ruleset
+from outcrop.scanner.engine import load
 from tests.support.command import Ran, run
 from tests.support.rulesets import cached_in, drawn, github_token
 from tests.support.sarif import VALIDATOR
@@ -223,7 +223,7 @@ class TestFormats:
 
     def test_a_value_never_moves_the_cursor_of_a_terminal(self, scan, place, tmp_path, monkeypatch):
         monkeypatch.setattr(
-            ruleset, "BUILT_IN_RULES", ruleset.BUILT_IN_RULES / "github.toml"
+            load, "BUILT_IN_RULES", load.BUILT_IN_RULES / "github.toml"
         )  # one file is compiled at once
         (tmp_path / "own.toml").write_text(OWN.replace("acme_[0-9a-f]{16}", "acme_(?P<secret>[^ ]{8,40})"))
         (place / "src" / "a.py").write_text("acme_\x1b[2J0f1e\n9d3c\x1b]0;x\x07 \n")
@@ -304,7 +304,7 @@ class TestOptions:
         assert (ran.code, ran.err) == (2, "outcrop: ssh://\\x1b[31mfoo: only https addresses can be cloned\n")
 
     def test_a_note_on_a_configuration_is_one_line(self, scan, tmp_path, monkeypatch):
-        monkeypatch.setattr(ruleset, "BUILT_IN_RULES", ruleset.BUILT_IN_RULES / "github.toml")
+        monkeypatch.setattr(load, "BUILT_IN_RULES", load.BUILT_IN_RULES / "github.toml")
         (tmp_path / "g.toml").write_text('"a\\u001b[31m\\nb" = 1\n')
         ran = scan("--gitleaks-config", tmp_path / "g.toml", "clean.txt")
         assert (ran.code, ran.err) == (0, f"outcrop: {tmp_path / 'g.toml'}: a\\x1b[31m\\nb: is not known\n")
@@ -318,7 +318,7 @@ class TestOptions:
 
     def test_own_rules_beside_the_built_in_ones(self, scan, place, tmp_path, monkeypatch):
         monkeypatch.setattr(
-            ruleset, "BUILT_IN_RULES", ruleset.BUILT_IN_RULES / "github.toml"
+            load, "BUILT_IN_RULES", load.BUILT_IN_RULES / "github.toml"
         )  # one file is compiled at once
         (tmp_path / "own.toml").write_text(OWN)
         (place / "b.txt").write_text(ACME)
@@ -334,7 +334,7 @@ class TestOptions:
         assert "own.toml:6: rule github_pat_classic: is already defined in" in ran.err
 
     def test_a_gitleaks_configuration(self, scan, place, tmp_path, monkeypatch):
-        monkeypatch.setattr(ruleset, "BUILT_IN_RULES", ruleset.BUILT_IN_RULES / "github.toml")
+        monkeypatch.setattr(load, "BUILT_IN_RULES", load.BUILT_IN_RULES / "github.toml")
         (tmp_path / "g.toml").write_text(
             "[[rules]]\nid = 'acme'\ndescription = 'Acme'\nregex = '''acme_[0-9a-f]{16}'''\n"
         )
@@ -346,7 +346,7 @@ class TestOptions:
     def test_what_a_gitleaks_configuration_lets_pass_and_what_of_it_is_not_done(
         self, scan, place, tmp_path, monkeypatch
     ):
-        monkeypatch.setattr(ruleset, "BUILT_IN_RULES", ruleset.BUILT_IN_RULES / "github.toml")
+        monkeypatch.setattr(load, "BUILT_IN_RULES", load.BUILT_IN_RULES / "github.toml")
         (place / "src" / "a.py").write_text(f"{ACME}\n")
         (place / "b.txt").write_text(f"{ACME}\n")
         commit(place)

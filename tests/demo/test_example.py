@@ -49,7 +49,7 @@ def hits():
 def test_every_planted_credential_is_found_by_its_rule(hits):
     planted = planted_in(TEMPLATES)
     assert len(planted) >= 40
-    companions = {reveal(part) for hit in hits.values() for part in hit.parts.values()}
+    companions = {reveal(part) for hit in hits.values() for part in hit.companions.values()}
     for value, one in planted.items():
         assert value in companions or any(
             value in found and hit.rule.id == one.rule for found, hit in hits.items()
@@ -76,7 +76,7 @@ def test_the_stand_ins_say_what_was_decided_over_real_tls_and_nobody_else_is_rea
             async with open_http(egress) as http:
                 validator = Validator(http, ValidationMode.SAFE, requests_per_second=1000)
                 parts = {
-                    value: {name: reveal(part) for name, part in hit.parts.items()}
+                    value: {name: reveal(part) for name, part in hit.companions.items()}
                     for value, hit in hits.items()
                 }
                 asked = [(value, hit) for value, hit in hits.items() if value in planted]

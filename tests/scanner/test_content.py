@@ -40,7 +40,7 @@ def told(found: ScanResult) -> list[tuple]:
             hit.column,
             hit.allowed,
             hit.encoding,
-            sorted(hit.parts),
+            sorted(hit.companions),
         )
         for name, hit in found.hits
     ]
@@ -50,10 +50,10 @@ def told(found: ScanResult) -> list[tuple]:
 def small(monkeypatch):
     monkeypatch.setattr(scan, "STREAM_PIECE_SIZE", 2_000)
     monkeypatch.setattr(scan, "MAX_PART_SIZE", 1_500)
-    monkeypatch.setattr(scan, "_OVERLAP", 700)
-    monkeypatch.setattr(scan, "_CONTEXT", 700)
-    monkeypatch.setattr(scan, "_NEAR", 300)
-    monkeypatch.setattr(companions, "_ROW", 150)
+    monkeypatch.setattr(scan, "MAX_CREDENTIAL_SIZE", 700)
+    monkeypatch.setattr(scan, "MAX_CONTEXT_SIZE", 700)
+    monkeypatch.setattr(scan, "MAX_TRIGGER_DISTANCE", 300)
+    monkeypatch.setattr(companions, "MAX_ROW", 150)
 
 
 def lines_of(chance: random.Random, count: int) -> bytes:
@@ -77,7 +77,7 @@ def in_parts(data: bytes, jobs: int) -> ScanResult:
     """Scan each part from nothing but its own bytes."""
     parts = list(split_into_parts(io.BytesIO(data).read, len(data), jobs))
     read = [data[part.offset :][: part.size] for part in parts]
-    assert sum(part.own(len(own)) for part, own in zip(parts, read, strict=True)) == len(data)
+    assert sum(part.own_size(len(own)) for part, own in zip(parts, read, strict=True)) == len(data)
     return ScanResult(
         [
             hit
@@ -135,7 +135,7 @@ def test_an_archive_that_does_not_fit_is_read_as_far_as_it_does(small, monkeypat
     assert told(scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM)) == told(
         scan_content(ruleset(), data, MEDIUM)
     )
-    monkeypatch.setattr(scan, "_ARCHIVE", 4_000)
+    monkeypatch.setattr(scan, "MAX_ARCHIVE_SIZE", 4_000)
     found = scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM)
     assert len(found.hits) == 1
     assert "only the beginning of this archive was unpacked" in found.gaps

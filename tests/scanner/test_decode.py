@@ -18,7 +18,7 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine import detect, triggers
 from outcrop.scanner.engine.detect import find
-from outcrop.scanner.engine.ruleset import compile_ruleset
+from outcrop.scanner.engine.load import compile_ruleset
 from outcrop.scanner.engine.scan import scan_content, scan_stream
 from outcrop.scanner.text.encodings import _base64_piece, decode_base64_runs, decode_escapes
 from outcrop.scanner.text.magic import needs_unpacking
@@ -159,7 +159,7 @@ def escaped(value: str) -> str:
 def test_a_pair_is_one_whichever_of_the_two_is_escaped(line, key_id, secret):
     (hit,) = hits(line.format(key_id, secret))
     assert reveal(hit.secret) == AWS_SECRET
-    assert {name: reveal(part) for name, part in hit.parts.items()} == {"access_key_id": AWS_ID}
+    assert {name: reveal(part) for name, part in hit.companions.items()} == {"access_key_id": AWS_ID}
     assert hit.encoding == (() if secret == AWS_SECRET else ("escaped",))
 
 
@@ -430,8 +430,8 @@ def test_escapes_in_which_nothing_was_found_are_not_decoded_again(monkeypatch):
 def test_what_is_remembered_of_escapes_is_bounded():
     rules = compile_ruleset([rule for rule in ruleset().rules if rule.id == "github_pat_classic"])
     for number in range(25_000):
-        rules.note_barren(str(number))
-    assert len(rules.barren) <= 10_000
+        rules.remember_hitless(str(number))
+    assert len(rules.hitless_ranges) <= 10_000
 
 
 @given(
@@ -488,8 +488,8 @@ def test_nothing_is_lost_where_what_decoding_left_as_it_was_is_not_looked_at_aga
         looked_at.extend(map(len, seen.values()))
         return seen
 
-    monkeypatch.setattr(detect, "_touched", everything)
-    ruleset().barren.clear()
+    monkeypatch.setattr(detect, "scan_changed_text", everything)
+    ruleset().hitless_ranges.clear()
     assert found == [{reveal(hit.secret) for hit in find(ruleset(), text)} for text in texts]
     assert sum(map(len, found)) > 100 < sum(looked_at)
 
@@ -529,7 +529,7 @@ def test_what_decoding_left_as_it_was_is_not_looked_at_again(monkeypatch, away):
     near = b'password = "k%sx"\ntoken = "ghp_%s"\n' % (b"0" * 10, b"a" * 36)
     data = b'text = "\\u0041"\n' + b"# nothing\n" * away + near * 20
     kept = []
-    original = detect._touched
-    monkeypatch.setattr(detect, "_touched", lambda *given: kept.append(original(*given)) or kept[-1])
+    original = detect.scan_changed_text
+    monkeypatch.setattr(detect, "scan_changed_text", lambda *given: kept.append(original(*given)) or kept[-1])
     find(ruleset(), data)
     assert kept == [{}]

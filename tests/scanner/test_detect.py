@@ -12,9 +12,9 @@ from bench.near_misses import kinds
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine import confirm
-from outcrop.scanner.engine.confirm import _remembered
+from outcrop.scanner.engine.confirm import _window_cache
 from outcrop.scanner.engine.detect import find
-from outcrop.scanner.engine.ruleset import compile_ruleset
+from outcrop.scanner.engine.load import compile_ruleset
 from outcrop.scanner.rules.example_templates import expand_template, split_marked_values
 from outcrop.scanner.rules.model import Strength
 from outcrop.scanner.rules.toml import parse_rule_file
@@ -51,9 +51,9 @@ class TestOneValueOneFinding:
 
     def test_what_a_rule_names_by_itself_is_not_judged_by_one_that_knows_less(self, monkeypatch):
         judged = []
-        original = confirm._judge
+        original = confirm._check_value
         monkeypatch.setattr(
-            confirm, "_judge", lambda rule, *rest: judged.append(rule.id) or original(rule, *rest)
+            confirm, "_check_value", lambda rule, *rest: judged.append(rule.id) or original(rule, *rest)
         )
         assert values("postgres://crm:Kaffee-um-9@pg.corp/crm postgres://user:password@pg.corp/crm") == [
             "Kaffee-um-9"
@@ -62,9 +62,9 @@ class TestOneValueOneFinding:
 
     def test_what_a_rule_names_is_not_even_matched_by_one_that_knows_less(self, monkeypatch):
         matched = []
-        original = confirm._matches
+        original = confirm._match_window
         monkeypatch.setattr(
-            confirm, "_matches", lambda rule, *rest: matched.append(rule.id) or original(rule, *rest)
+            confirm, "_match_window", lambda rule, *rest: matched.append(rule.id) or original(rule, *rest)
         )
         named = "postgres://crm:Kaffee-um-9@pg.corp/crm mongodb://crm:${PASS}@m.corp/crm postgres://user:password@pg.corp/crm "
         assert values(named) == ["Kaffee-um-9"]
@@ -93,7 +93,7 @@ class TestOneValueOneFinding:
         )
         rules = compile_ruleset(parse_rule_file(text, "own.toml"))
         found = find(rules, b"ID48151623 key ZZZZ" + drawn(BASE62, 16, 5).encode())
-        assert [(hit.rule.id, hit.part) for hit in found] == [("pair", "id"), ("named", None)]
+        assert [(hit.rule.id, hit.companion_name) for hit in found] == [("pair", "id"), ("named", None)]
 
 
 class TestPairs:
@@ -108,13 +108,13 @@ class TestPairs:
     def test_an_id_and_its_secret_are_one_finding(self, text):
         (hit,) = hits(text)
         assert (hit.rule.id, reveal(hit.secret)) == ("aws_access_key", SECRET)
-        assert {name: reveal(part) for name, part in hit.parts.items()} == {"access_key_id": ID}
+        assert {name: reveal(part) for name, part in hit.companions.items()} == {"access_key_id": ID}
 
     def test_of_two_ids_the_nearer_belongs_to_the_secret_and_the_other_is_reported(self):
         text = f"old: {ID2}\n{'# ' * 30}\naws_access_key_id = {ID}\naws_secret_access_key = {SECRET}\n"
         alone, pair = hits(text)
-        assert (reveal(alone.secret), alone.part) == (ID2, "access_key_id")
-        assert (reveal(pair.secret), reveal(pair.parts["access_key_id"])) == (SECRET, ID)
+        assert (reveal(alone.secret), alone.companion_name) == (ID2, "access_key_id")
+        assert (reveal(pair.secret), reveal(pair.companions["access_key_id"])) == (SECRET, ID)
 
     def test_an_id_alone_is_reported(self):
         assert values(f"key: {ID}\n") == [ID]
@@ -137,7 +137,7 @@ class TestPairs:
             f"[p{n}]\naws_access_key_id = {a}\naws_secret_access_key = {b}\n"
             for n, (a, b) in enumerate(pairs)
         )
-        assert [(reveal(hit.parts["access_key_id"]), reveal(hit.secret)) for hit in hits(text)] == pairs
+        assert [(reveal(hit.companions["access_key_id"]), reveal(hit.secret)) for hit in hits(text)] == pairs
 
     def test_twilio_needs_its_account_or_its_word(self):
         assert values(f"AC{HEX32}") == []
@@ -145,7 +145,7 @@ class TestPairs:
         assert values(f"Client('AC{HEX32}', '{OTHER32}')") == [OTHER32]
         assert values(f"twilio_auth_token = {OTHER32}") == [OTHER32]
         (hit,) = hits(f"sid = 'AC{HEX32}'\nTWILIO_AUTH_TOKEN = '{OTHER32}'")
-        assert reveal(hit.parts["account_sid"]) == f"AC{HEX32}"
+        assert reveal(hit.companions["account_sid"]) == f"AC{HEX32}"
 
     def test_a_required_part_that_is_missing_means_no_finding(self):
         text = (
@@ -258,7 +258,14 @@ class TestMasked:
         found = hits(text)
         assert len(found) == 3
         for hit in found:
-            for shown in (repr(hit), str(hit), f"{hit}", repr(hit.secret), f"{hit.secret}", repr(hit.parts)):
+            for shown in (
+                repr(hit),
+                str(hit),
+                f"{hit}",
+                repr(hit.secret),
+                f"{hit.secret}",
+                repr(hit.companions),
+            ):
                 for value in (SECRET, ID, TOKEN, "Juni-9-Bergen!"):
                     assert value not in shown
 
@@ -275,7 +282,11 @@ def test_what_is_sure_enough_for_a_floor_is_found_at_every_lower_one():
     text = "\n".join(lines).encode()
     # A companion is told with its partner, or alone where that is not sure enough.
     low, medium, high = (
-        {(hit.start, hit.end, hit.rule.id) for hit in find(ruleset(), text, floor) if hit.part is None}
+        {
+            (hit.start, hit.end, hit.rule.id)
+            for hit in find(ruleset(), text, floor)
+            if hit.companion_name is None
+        }
         for floor in reversed(Confidence)
     )
     assert high <= medium <= low
@@ -344,7 +355,7 @@ def rate(data: bytes) -> float:
     find(ruleset(), data)
     rates = []
     for _ in range(3):
-        _remembered.clear()
+        _window_cache.clear()
         started = time.process_time()
         find(ruleset(), data)
         rates.append(len(data) / (time.process_time() - started))

@@ -91,7 +91,7 @@ def test_companions_in_it_are_told_together():
     key, secret = f"AKIA{drawn('ABCDEFGH234567', 16, 1)}", drawn(BASE64, 40, 1)
     data = b"x: " + gz(f"{WORDS}aws_access_key_id = {key}\naws_secret_access_key = {secret}\n")
     ((_, hit),) = scan_content(ruleset(), data, Confidence.MEDIUM).hits
-    assert {reveal(hit.secret), *map(reveal, hit.parts.values())} == {key, secret}
+    assert {reveal(hit.secret), *map(reveal, hit.companions.values())} == {key, secret}
 
 
 def test_several_values_of_one_and_several_archives():

@@ -63,7 +63,7 @@ def hit_at(
         encoding=encoding,
         line=text.count(b"\n", 0, start) + 1,
     )
-    hit.parts.update(more.get("parts", {}))  # type: ignore[call-overload]
+    hit.companions.update(more.get("parts", {}))  # type: ignore[call-overload]
     return hit
 
 
@@ -264,5 +264,5 @@ def test_no_raw_value_that_the_rules_find_is_in_any_excerpt(pieces: list[tuple[s
     found = scan_content(ruleset(), text, Confidence.LOW).hits
     for shown in excerpts_of_file(ruleset(), text, [(b"", hit) for _, hit in found]):
         for _, hit in found:
-            for secret in (hit.secret, *hit.parts.values()):
+            for secret in (hit.secret, *hit.companions.values()):
                 assert shown is None or len(reveal(secret)) < 4 or not tells(shown, reveal(secret))

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.engine.ruleset import RuleSet, compile_ruleset, load_ruleset
+from outcrop.scanner.engine.load import compile_ruleset, load_ruleset
+from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import scan_content
 from outcrop.scanner.patterns.go_regex import _scope_flags, translate_go_regex
 from outcrop.scanner.rules.allowlist import Allowlist, is_allowed_at

@@ -6,7 +6,7 @@ import pytest
 
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.engine.example_test import check_examples
-from outcrop.scanner.engine.ruleset import compile_ruleset, load_ruleset
+from outcrop.scanner.engine.load import compile_ruleset, load_ruleset
 from outcrop.scanner.rules.check_spec import load_checks
 from outcrop.scanner.rules.model import BUILT_IN_RULES, RuleError, Strength
 from outcrop.scanner.rules.toml import load_rule_files, parse_rule_file

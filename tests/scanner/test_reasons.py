@@ -72,23 +72,23 @@ def test_the_points_add_up_to_every_score():
         ("liveness", {"validation_confidence": Confidence.LOW}, "valid: the issuer accepts it (confidence low)"),
         ("liveness", {"validation": Validation.UNREACHABLE, "validation_confidence": Confidence.LOW},
          "unreachable: the issuer could not be reached"),
-        ("detection", {}, "its checksum is right"),
+        ("detection", {}, "its checksum is correct"),
         ("detection", {"path": "docs/a.md", "placeholder": True},
-         "its checksum is right, but its path is one of tests or documents, but it looks like a placeholder"),
+         "its checksum is correct, but its path is one of tests or documents, but it looks like a placeholder"),
         ("capability", {}, "credentials of this type have a critical impact"),
-        ("capability", {"services_asked": True}, "it works, and opens nothing that was asked for"),
+        ("capability", {"services_asked": True}, "it works, but opens none of the services that were checked"),
         ("capability", {"services": ("a_read", "a_write", "b")}, "it opens a_read and 2 more"),
         ("capability", {"services": ("a_read", "org_admin")}, "it opens org_admin"),
         ("exposure", {}, "everybody can read it, at the tip of a repository"),
         ("exposure", {"source_type": SourceType.JS_BUNDLE}, "everybody can read it, in a script of a web site"),
-        ("still_there", {}, "the last scan saw it"),
+        ("still_there", {}, "the last scan has seen it"),
         ("still_there", {"days_since_seen": 30}, "it was seen within 30 days"),
         ("still_there", {"days_since_seen": 31}, "it was not seen for more than 30 days"),
-        ("spread", {}, "it stands in one place"),
-        ("spread", {"places": 3}, "it stands in 2 or 3 places"),
-        ("spread", {"places": 4}, "it stands in 4 places or more"),
-        ("cap", {"canary": True}, "at most 10: it is a known canary, laid out to be found"),
-        ("cap", {"canary": True, "test_mode": True}, "at most 10: it is a known canary, laid out to be found"),
+        ("spread", {}, "it is in one place"),
+        ("spread", {"places": 3}, "it is in 2 or 3 places"),
+        ("spread", {"places": 4}, "it is in 4 or more places"),
+        ("cap", {"canary": True}, "at most 10: it is a known canary token"),
+        ("cap", {"canary": True, "test_mode": True}, "at most 10: it is a known canary token"),
         ("cap", {"validation": Validation.INVALID}, "at most 15: its issuer refuses it"),
     ],
 )  # fmt: skip
@@ -123,9 +123,7 @@ def test_a_stored_score_is_explained_from_what_is_stored_with_it():
     found = explain_stored_score(detail, stored(composite_score=made.total))
     assert found == explain_score(evidence, made, "accepted")
     assert sum(reason.points for reason in found) == 40
-    assert [asdict(reason) for reason in found][-1][
-        "sentence"
-    ] == "at most 40: it only works with made-up data"
+    assert [asdict(reason) for reason in found][-1]["sentence"] == "at most 40: it works with test data only"
 
 
 def test_an_imported_score_says_so():

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine import confirm
-from outcrop.scanner.engine.confirm import _alone, _around, _matches, _windows, nowhere
+from outcrop.scanner.engine.confirm import _confirm_by_layout, _match_window, _windows
 from outcrop.scanner.engine.detect import find
+from outcrop.scanner.engine.load import compile_ruleset
 from outcrop.scanner.engine.precedence import keep_best
-from outcrop.scanner.engine.ruleset import RuleSet, compile_ruleset
+from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.triggers import scan_joined_texts
 from outcrop.scanner.generic.find import LEAD_IN_CHARS, _sort_match_ends
 from outcrop.scanner.patterns import regex_ast
@@ -107,16 +108,14 @@ def written(pattern: str, chance: random.Random) -> bytes:
 
 @cache
 def numbers(rules: RuleSet) -> dict[str, int]:
-    return {
-        form.pattern.regex: number for number in range(rules.count) for _, form in rules.triggered(number)
-    }
+    return {form.pattern.regex: number for number in range(rules.count) for _, form in rules.forms[number]}
 
 
 def unseen(rules: RuleSet, form: CredentialForm, data: bytes) -> list[tuple[int, int]]:
     """Give the matches of the full pattern that lie in no stretch to which the first pass leads."""
     number = numbers(rules)[form.pattern.regex]
     ends = [end for end, found in scan_joined_texts(rules, data) if found == number]
-    windows = list(_around(form, ends, len(data)))
+    windows = list(_windows(form, ends, len(data)))
     spans = [match.span() for match in compile_cached(form.pattern.regex).finditer(data)]
     return [
         (a, b)
@@ -422,8 +421,8 @@ def both_ways(rule: Rule, form: CredentialForm) -> tuple[list[tuple[int, int]], 
     number = numbers(ruleset())[form.pattern.regex]
     data = b"".join(written(form.pattern.regex, chance) for _ in range(3))
     ends = sorted(end for end, found in scan_joined_texts(ruleset(), data) if found == number)
-    quick = [hit.span for hit in _alone(rule, form, data, ends)]
-    return quick, [hit.span for hit in _matches(rule, form, data, (0, len(data)), nowhere)]
+    quick = [(hit.start, hit.end) for hit in _confirm_by_layout(rule, form, data, ends)]
+    return quick, [(hit.start, hit.end) for hit in _match_window(rule, form, data, (0, len(data)))]
 
 
 def test_a_value_that_the_first_pass_knows_is_found_without_the_second_engine_where_that_finds_it():
@@ -457,7 +456,7 @@ def beside_each_other(form: CredentialForm, chance: random.Random) -> bytes:
 def test_where_a_value_begins_is_known_whatever_stands_beside_it(seed):
     count = 0
     for number in range(ruleset().count):
-        for rule, form in ruleset().triggered(number):
+        for rule, form in ruleset().forms[number]:
             if form.layout and form.layout.prefixes:
                 data = beside_each_other(form, random.Random(f"{seed} {form.pattern.regex}"))
                 if ends := sorted(
@@ -465,12 +464,12 @@ def test_where_a_value_begins_is_known_whatever_stands_beside_it(seed):
                 ):
                     near = [
                         hit
-                        for window in _windows(form, data, ends)
-                        for hit in _matches(rule, form, data, window, nowhere)
+                        for window in _windows(form, ends, len(data))
+                        for hit in _match_window(rule, form, data, window)
                     ]
-                    assert {hit.span for hit in keep_best(_alone(rule, form, data, ends))} == {
-                        hit.span for hit in keep_best(near)
-                    }, (rule.id, data)
+                    assert {
+                        (hit.start, hit.end) for hit in keep_best(_confirm_by_layout(rule, form, data, ends))
+                    } == {(hit.start, hit.end) for hit in keep_best(near)}, (rule.id, data)
                     count += 1
     assert count > 10
 
@@ -478,8 +477,8 @@ def test_where_a_value_begins_is_known_whatever_stands_beside_it(seed):
 def test_what_is_no_value_is_looked_at_once_however_many_stand_one_after_the_other(monkeypatch):
     """A text full of them is read in a time that grows with its size: where one is looked for no other is met again."""
     looked_at = []
-    judged = confirm._judge
-    monkeypatch.setattr(confirm, "_judge", lambda *given: looked_at.append(given) or judged(*given))
+    judged = confirm._check_value
+    monkeypatch.setattr(confirm, "_check_value", lambda *given: looked_at.append(given) or judged(*given))
     assert find(ruleset(), (b"sk_live_" + b"x" * 24 + b"\n") * 100) == []
     assert len(looked_at) == 100
 

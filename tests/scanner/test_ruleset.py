@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from outcrop.scanner.engine import ruleset as module
-from outcrop.scanner.engine.ruleset import RuleSet, _to_cache, _used, load_ruleset, read_rules
+from outcrop.scanner.engine import load as module
+from outcrop.scanner.engine.load import load_cached, load_ruleset, read_rules, save_ruleset
+from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.triggers import scan_joined_texts
 from outcrop.scanner.rules import toml
 from outcrop.scanner.rules.model import RuleError
@@ -59,16 +60,14 @@ def test_all_rules_come_back_equal_and_quickly(tmp_path):
     took = []
     for _ in range(3):
         started = time.perf_counter()
-        kept = module._from_cache(tmp_path / "outcrop", ruleset().version)
+        kept = module.load_cached(tmp_path / "outcrop", ruleset().version)
         took.append(time.perf_counter() - started)
     assert kept is not None
     assert min(took) < 0.3
     assert tuple(kept.rules) == tuple(rule.without_examples() for rule in ruleset().rules)
     assert kept.count == ruleset().count
     for number in range(kept.count):
-        assert [form for _, form in kept.triggered(number)] == [
-            form for _, form in ruleset().triggered(number)
-        ]
+        assert [form for _, form in kept.forms[number]] == [form for _, form in ruleset().forms[number]]
     assert values(TEXT, rules=kept) == values(TEXT)
     assert not any(rule.examples or rule.counterexamples for rule in kept.rules)  # no scan needs them
 
@@ -138,7 +137,7 @@ def test_a_change_is_noticed_although_it_hides_its_time(own, tmp_path):
 
 def test_files_that_are_as_they_were_are_not_read_again(own, tmp_path, monkeypatch):
     first = again(own, tmp_path / "cache")
-    monkeypatch.setattr(module, "_digest", None)
+    monkeypatch.setattr(module, "_hash_contents", None)
     assert again(own, tmp_path / "cache").version == first.version
 
 
@@ -253,8 +252,8 @@ def test_rule_sets_that_nobody_uses_leave_the_cache_after_a_month(tmp_path):
     for file in (old, used, other):
         file.write_bytes(b"x")
         os.utime(file, (month, month))
-    _used(tmp_path, "used")
-    _to_cache(tmp_path, ruleset())
+    load_cached(tmp_path, "used")
+    save_ruleset(tmp_path, ruleset())
     assert not old.exists()
     assert used.exists()
     assert other.exists()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.engine import delta_scan
-from outcrop.scanner.engine.delta_scan import CopiedRange, FileVersion, scan_versions_triggers
+from outcrop.scanner.engine.delta_scan import CopiedRange, FileVersion, scan_new_text
 from outcrop.scanner.engine.scan import scan_content, scan_versions
 from outcrop.scanner.engine.triggers import scan_joined_texts
 from tests.scanner.test_content import pieces, told
@@ -117,21 +117,21 @@ def test_what_was_copied_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> N
     chain = [base]
     for number in range(10):
         chain.append(changed(chain[-1], [(10_000 * number, 5, b"new")]))
-    scan_versions_triggers(ruleset(), chain)
+    scan_new_text(ruleset(), chain)
     assert read[0] < len(base.content) + 10 * 2.1 * (ruleset().rules.max_trigger_width + 50)
 
 
 def test_a_base_that_was_not_read_is_of_no_use() -> None:
     base = FileVersion(ordinary(1, 9_000) + github_token(3).encode() + b"\n" + ordinary(2, 9_000))
     version = changed(base, [(0, 0, b"new\n")])
-    scan_versions_triggers(ruleset(), [version])
+    scan_new_text(ruleset(), [version])
     assert version.content_matches() == sorted(
         (end, number) for end, number in scan_joined_texts(ruleset(), version.content)
     )
 
 
 def test_rules_whose_triggers_are_wide_read_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta_scan, "_WIDEST", 10)
+    monkeypatch.setattr(delta_scan, "MAX_TRIGGER_WIDTH", 10)
     base = FileVersion(ordinary(1, 9_000))
     version = changed(base, [(0, 0, b"new\n")])
-    assert delta_scan._parts(version, 11) == [(2, len(version.content) + 2, -2, None)]
+    assert delta_scan._plan_ranges(version, 11) == [(2, len(version.content) + 2, -2, None)]

@@ -136,10 +136,10 @@ def test_what_stands_before_counts_for_the_bound_of_size(monkeypatch):
 def test_as_a_stream_it_is_unpacked_where_it_can_be_held(monkeypatch):
     for name, size in (
         ("STREAM_PIECE_SIZE", 2_000),
-        ("_OVERLAP", 700),
-        ("_CONTEXT", 700),
-        ("_NEAR", 300),
-        ("_ARCHIVE", 30_000),
+        ("MAX_CREDENTIAL_SIZE", 700),
+        ("MAX_CONTEXT_SIZE", 700),
+        ("MAX_TRIGGER_DISTANCE", 300),
+        ("MAX_ARCHIVE_SIZE", 30_000),
     ):
         monkeypatch.setattr(scan, name, size)
 
@@ -161,7 +161,7 @@ def test_as_a_stream_it_is_unpacked_where_it_can_be_held(monkeypatch):
         SCRIPT + zipped({"x": random.Random(3).randbytes(40_000), "a/b.txt": MEMBER}),
     ):
         assert [value for _, value, *_ in told(stream(long))] == [BEFORE]
-        assert stream(long).gaps == ["ends as an archive that is too large to be unpacked"]
+        assert stream(long).gaps == ["ends with a zip archive that is too large to be unpacked"]
 
 
 def test_the_end_is_looked_for_no_further_than_it_can_be():

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from outcrop.domain.errors import OperatorError
-from outcrop.scanner.engine import ruleset
+from outcrop.scanner.engine import load
 from outcrop.sources.workspace import cache_folder, remove_abandoned_folders, work_folder
 from tests.sources.conftest import Outcrop, Repo, Scan, token, without_override
 from tests.support.command import run
@@ -151,7 +151,7 @@ def test_sweeping_does_not_follow_links(tmp_path: Path) -> None:
 
 def test_a_cache_that_cannot_be_made_is_no_hindrance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        ruleset, "BUILT_IN_RULES", ruleset.BUILT_IN_RULES / "github.toml"
+        load, "BUILT_IN_RULES", load.BUILT_IN_RULES / "github.toml"
     )  # what is not kept is compiled: one file at once
     (tmp_path / "home").write_text("a file")
     repo = Repo(tmp_path / "repo")

@@ -20,7 +20,7 @@ from outcrop.domain.secret import Secret
 from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, TargetSpec
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
-from outcrop.scanner.engine.ruleset import _to_cache, compile_ruleset
+from outcrop.scanner.engine.load import compile_ruleset, save_ruleset
 from outcrop.scanner.rules.example_templates import expand_template
 from outcrop.scanner.rules.toml import parse_rule_file
 from outcrop.services import accounts, findings
@@ -265,7 +265,7 @@ class Pipeline:
     def rules(self, text: str) -> Iterator[RunContext]:
         """Give tools that know these rules and no others; the child processes find them in the cache."""
         ruleset = compile_ruleset(parse_rule_file(text, "own.toml"), secrets.token_hex(16))
-        _to_cache(self.cache, ruleset)
+        save_ruleset(self.cache, ruleset)
         stack = AsyncExitStack()
         crew = self.wait(_entered(stack, open_process_pool(1, [], ruleset, self.tools.egress, self.cache)))
         try:

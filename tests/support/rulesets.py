@@ -12,7 +12,8 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.hit import Hit
-from outcrop.scanner.engine.ruleset import RuleSet, _to_cache, compile_ruleset, load_ruleset
+from outcrop.scanner.engine.load import compile_ruleset, load_ruleset, save_ruleset
+from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.patterns.checksums import crc32_base62
 from outcrop.scanner.rules.cache_format import LazyRules
 from outcrop.scanner.rules.model import BUILT_IN_RULES
@@ -47,7 +48,7 @@ def ruleset() -> RuleSet:
 
 def cached_in(home: Path) -> Path:
     """Put the compiled rules where a command finds them with XDG_CACHE_HOME, so that it need not compile them."""
-    _to_cache(home / "outcrop", ruleset())
+    save_ruleset(home / "outcrop", ruleset())
     return home
 
 

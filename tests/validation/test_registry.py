@@ -10,7 +10,8 @@ from outcrop.domain.secret import reveal
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.scanner.engine.detect import find
-from outcrop.scanner.engine.ruleset import RuleSet, load_ruleset
+from outcrop.scanner.engine.load import load_ruleset
+from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.rules.check_spec import load_checks
 from outcrop.services.validation import validate_one
 from outcrop.validation.engine import ValidationMode, Validator
@@ -44,9 +45,9 @@ def rules() -> RuleSet:
 
 def parts_of(rules: RuleSet, text: str) -> list[tuple[str, dict[str, str]]]:
     return [
-        (reveal(hit.secret), {name: reveal(part) for name, part in hit.parts.items()})
+        (reveal(hit.secret), {name: reveal(part) for name, part in hit.companions.items()})
         for hit in find(rules, text.encode(), Confidence.LOW)
-        if hit.part is None
+        if hit.companion_name is None
     ]
 
 

@@ -12,7 +12,7 @@ from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence
 from outcrop.domain.line import one_line
 from outcrop.scanner.engine.example_test import check_examples
-from outcrop.scanner.engine.ruleset import compile_ruleset, load_ruleset, read_rules
+from outcrop.scanner.engine.load import compile_ruleset, load_ruleset, read_rules
 from outcrop.scanner.rules.model import BUILT_IN_RULES, Rule
 from outcrop.scanner.rules.toml import check_unique_ids, load_rule_files
 from outcrop.services.local_scan import ScanOptions, scan

@@ -20,7 +20,7 @@ from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret, reveal
-from outcrop.scanner.engine.ruleset import load_ruleset
+from outcrop.scanner.engine.load import load_ruleset
 from outcrop.services import local_scan
 from outcrop.services.local_scan import LocalFinding, ScanOptions, ScanReport
 from outcrop.sources.fork_pool import count_cores

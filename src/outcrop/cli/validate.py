@@ -16,7 +16,8 @@ from outcrop.domain.ids import parse_id
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.runtime import open_runtime
-from outcrop.scanner.engine.ruleset import RuleSet, load_ruleset
+from outcrop.scanner.engine.load import load_ruleset
+from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.services import accounts
 from outcrop.services.pipeline.context import ValidationContext
 from outcrop.services.pipeline.revalidate import revalidate_finding

@@ -29,9 +29,21 @@ class Validation(StrEnum):
 
 
 class Confidence(StrEnum):
+    """How sure it is that a value is a credential, or that a verdict is right; the highest first."""
+
     HIGH = "high"
     MEDIUM = "medium"
     LOW = "low"
+
+    rank: int  # 0 is the highest
+
+    def at_least(self, minimum: "Confidence") -> bool:
+        """Whether this confidence is `minimum` or higher."""
+        return self.rank <= minimum.rank
+
+
+for _rank, _confidence in enumerate(Confidence):
+    _confidence.rank = _rank
 
 
 class SourceType(StrEnum):

@@ -38,11 +38,11 @@ async def validate_one(validator: Validator, ruleset: RuleSet, rule_id: str, tex
         for hit in find(ruleset, text.encode("utf-8", "surrogateescape"), Confidence.LOW)
         if hit.rule.id == rule_id
     ]
-    hit = next((hit for hit in hits if hit.part is None), None)
+    hit = next((hit for hit in hits if hit.companion_name is None), None)
     secret = reveal(hit.secret) if hit else text.strip()
     if not secret:
         raise BadInputError("no credential on standard input")
-    parts = {name: reveal(value) for name, value in hit.parts.items()} if hit else {}
+    parts = {name: reveal(value) for name, value in hit.companions.items()} if hit else {}
     verdict = await validator.check(rule, secret, parts)
     evidence = Evidence(
         verdict.status,
@@ -70,7 +70,7 @@ async def validate_hits(
     # (rule, value, companions) -> numbers of its hits
     groups: dict[tuple[str, str, tuple[tuple[str, str], ...]], list[int]] = {}
     for number, hit in enumerate(hits):
-        parts = tuple(sorted((name, reveal(part)) for name, part in hit.parts.items()))
+        parts = tuple(sorted((name, reveal(part)) for name, part in hit.companions.items()))
         groups.setdefault((hit.rule.id, reveal(hit.secret), parts), []).append(number)
     hit_numbers = list(groups.values())
     credentials = [

@@ -331,7 +331,7 @@ def _scan_alone(
                 file.seek(part.offset)
                 data = file.read(part.size)
                 found = scan_part(ruleset, data, part, floor)
-                size = part.own(len(data))
+                size = part.own_size(len(data))
     except OSError as error:
         result.gaps.append((path, _error_text(error)))
         return

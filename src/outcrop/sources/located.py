@@ -101,7 +101,7 @@ def hits_at_path(found: ScanResult, path: bytes | None) -> list[tuple[str, Hit]]
         # Overlapping hits of rules for certain paths were kept until now: only here the path is known.
         candidates = keep_best(hits) if any(hit.rule.depends_on_path for hit in hits) else hits
         values: dict[str, Hit] = {}
-        for hit in sorted(candidates, key=lambda hit: (hit.allowed, hit.weighed, hit.start, hit.end)):
+        for hit in sorted(candidates, key=lambda hit: (hit.allowed, hit.judged, hit.start, hit.end)):
             values.setdefault(reveal(hit.secret), hit)
         kept += ((inner, hit) for hit in sorted(values.values(), key=lambda hit: (hit.start, hit.end)))
     return kept
@@ -114,7 +114,9 @@ def _applies_at(hit: Hit, path: bytes) -> bool:
         rule.paths and not _matches_glob(rule.paths, path)
     ):
         return False
-    return not (hit.bare and is_code_file(path)) and not is_allowed_at(rule.allowlists, hit.spared, path)
+    return not (hit.bare and is_code_file(path)) and not is_allowed_at(
+        rule.allowlists, hit.allowlist_numbers, path
+    )
 
 
 def _matches_glob(patterns: tuple[str, ...], path: bytes) -> bool:

@@ -9,7 +9,8 @@ import pytest
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.detect import find
-from outcrop.scanner.engine.ruleset import RuleSet, load_ruleset
+from outcrop.scanner.engine.load import load_ruleset
+from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.validation.attempt import UncheckableError
 from outcrop.validation.logins.mssql import read_mssql_login
 from tests.support.checks import RULES, check_against, make_attempt
@@ -180,7 +181,7 @@ def logins_in(rules: RuleSet, text: str) -> list[tuple[str, int, str, str, str] 
     found: list[tuple[str, int, str, str, str] | str] = []
     for hit in find(rules, text.encode(), Confidence.LOW):
         values = {"secret": reveal(hit.secret)} | {
-            f"part.{name}": reveal(part) for name, part in hit.parts.items()
+            f"part.{name}": reveal(part) for name, part in hit.companions.items()
         }
         try:
             login = read_mssql_login(make_attempt(values))

@@ -1,104 +1,146 @@
-"""Secrets and what belongs to them: each gets its companion of each kind, the nearest or the next in a row, and lacks none it requires."""
+"""Find the companions of secrets, such as the key id that belongs to a secret key.
+
+A rule says which companions its secrets have, and how near they must be. `drop_incomplete` drops secrets
+without a companion that they require; `attach_companions` stores the others' companions in their hits.
+"""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
+from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret
 from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.generic.placeholders import decode_value
 from outcrop.scanner.patterns.re2_match import compile_with_group, find_spans
 from outcrop.scanner.rules.model import CompanionSpec
 
-Place = tuple[int, int]
-Sides = tuple[Place | None, Place | None]
+Span = tuple[int, int]  # (start, end)
+Neighbours = tuple[
+    Span | None, Span | None
+]  # the companions before and behind a hit, if they are near enough
+CompanionOffsets = dict[int, list[int]]  # id(hit) -> start offsets of its companions
 
-_ROW = 4_000  # characters of a row of pairs that are read to each side: the parts of a large file are read each by itself
-
-
-def whole(hits: list[Hit], data: bytes) -> list[Hit]:
-    """Leave out the hits that have not near them what they require."""
-    lacking = {id(hit) for hit, _, place in _beside(hits, data, only_required=True) if place is None}
-    return [hit for hit in hits if id(hit) not in lacking] if lacking else hits
-
-
-def pair(hits: Iterable[Hit], data: bytes, is_told: Callable[[Hit], bool]) -> dict[int, list[int]]:
-    """Give secrets that are told their companions; tell where those of each stand, by the hit's id. Every secret takes part in a row."""
-    companions: dict[int, list[int]] = {}
-    for hit, part, place in _beside(hits, data):
-        if place is not None and is_told(hit):
-            hit.parts[part.name] = Secret(decode_value(data[place[0] : place[1]]))
-            companions.setdefault(id(hit), []).append(place[0])
-    return companions
+# Bytes to each side of a hit in which a row of pairs is followed: parts of a large file are scanned
+# separately, so the rest of the row may not be in memory.
+MAX_ROW = 4_000
 
 
-def _beside(
+def drop_incomplete(hits: list[Hit], data: bytes) -> list[Hit]:
+    """Drop the hits that lack a required companion nearby."""
+    incomplete = {
+        id(hit) for hit, _, companion in _find_companions(hits, data, only_required=True) if companion is None
+    }
+    return [hit for hit in hits if id(hit) not in incomplete] if incomplete else hits
+
+
+def attach_companions(hits: Iterable[Hit], data: bytes, min_confidence: Confidence) -> CompanionOffsets:
+    """Store the companions of each hit with at least `min_confidence` in the hit; return their offsets.
+
+    Hits below `min_confidence` still count as members of a row of pairs.
+    """
+    offsets: CompanionOffsets = {}
+    for hit, spec, companion in _find_companions(hits, data):
+        if companion is not None and hit.confidence.at_least(min_confidence):
+            start, end = companion
+            hit.companions[spec.name] = Secret(decode_value(data[start:end]))
+            offsets.setdefault(id(hit), []).append(start)
+    return offsets
+
+
+def _find_companions(
     hits: Iterable[Hit], data: bytes, *, only_required: bool = False
-) -> Iterator[tuple[Hit, CompanionSpec, Place | None]]:
-    """Give every hit with each kind of companion that its rule has, and where the nearest of that kind stands."""
+) -> Iterator[tuple[Hit, CompanionSpec, Span | None]]:
+    """Yield each secret, each companion of its rule, and where that companion is; None if none is near."""
     by_rule: dict[str, list[Hit]] = {}
     for hit in hits:
-        if hit.rule.companions and hit.part is None:
+        if hit.rule.companions and hit.companion_name is None:
             by_rule.setdefault(hit.rule.id, []).append(hit)
-    for mine in by_rule.values():
-        mine.sort(key=lambda hit: hit.start)
-        for part in mine[0].rule.companions:
-            if part.required or not only_required:
-                yield from (
-                    (hit, part, place) for hit, place in zip(mine, _nearest(part, mine, data), strict=True)
-                )
+    for secrets in by_rule.values():
+        secrets.sort(key=lambda hit: hit.start)
+        for spec in secrets[0].rule.companions:
+            if spec.required or not only_required:
+                neighbours = _find_neighbours(spec, secrets, data)
+                for number, hit in enumerate(secrets):
+                    yield hit, spec, _choose_companion(secrets, neighbours, number)
 
 
-def _nearest(part: CompanionSpec, hits: list[Hit], data: bytes) -> Iterator[Place | None]:
-    """Give where the companion of each hit stands.
+def _choose_companion(hits: list[Hit], neighbours: list[Neighbours], number: int) -> Span | None:
+    """Return the companion of `hits[number]`: the one before it, the one behind it, or None.
 
-    Where each pair is followed by the next, the id of the next may be nearer to a secret than its own. Such a row is read from its ends:
-    if it begins with a companion, or ends with a hit, each hit has the one before it. Of a row whose ends are far the same is assumed.
+    In a row of pairs the id of the next pair can be nearer to a secret than its own id. So the ends of the
+    row decide:
+
+    - The row begins with a companion, or ends with a secret: the companion before the secret.
+    - The row begins with a secret, or ends with a companion: the companion behind the secret.
+    - The two ends contradict each other, as the row has a companion too many or too few: the nearer
+      companion.
+    - Both ends are too far away: the companion before the secret.
     """
-    sides = list(_sides(part, hits, data))
-    for at, (before, behind) in enumerate(sides):
-        if before is None or behind is None:
-            yield before or behind
-            continue
-        opens, closes = _goes_beyond(hits, sides, at, -1), _goes_beyond(hits, sides, at, 1)
-        if opens is not None and opens == closes:
-            yield before if hits[at].start - before[1] <= behind[0] - hits[at].end else behind
-        else:
-            yield behind if opens is False or closes else before
+    before, behind = neighbours[number]
+    if before is None or behind is None:
+        return before or behind
+    begins_with_companion = _row_goes_on(hits, neighbours, number, -1)
+    ends_with_companion = _row_goes_on(hits, neighbours, number, 1)
+    if begins_with_companion is not None and begins_with_companion == ends_with_companion:
+        hit = hits[number]
+        return before if hit.start - before[1] <= behind[0] - hit.end else behind
+    return behind if begins_with_companion is False or ends_with_companion else before
 
 
-def _goes_beyond(hits: list[Hit], sides: list[Sides], at: int, step: int) -> bool | None:
-    """Tell whether a row goes on with a companion beyond the last of its hits on a side; None where that is too far away to tell."""
+def _row_goes_on(hits: list[Hit], neighbours: list[Neighbours], number: int, step: int) -> bool | None:
+    """Whether the row of pairs around `hits[number]` has a companion beyond its last hit on one side.
+
+    `step` is -1 for the side before the hit and 1 for the side behind it. None: the end of the row is too far
+    away.
+    """
     side = 0 if step < 0 else 1
-    last = at
+    last = number
     while (
         0 <= last + step < len(hits)
-        and abs(hits[last + step].start - hits[at].start) <= _ROW
-        and sides[last][side] is not None
-        and sides[last][side] == sides[last + step][1 - side]
+        and abs(hits[last + step].start - hits[number].start) <= MAX_ROW
+        and neighbours[last][side] is not None
+        and neighbours[last][side] == neighbours[last + step][1 - side]
     ):
         last += step
-    if abs(hits[last].start - hits[at].start) > _ROW // 2:  # it may well go on where nothing is read
+    if (
+        abs(hits[last].start - hits[number].start) > MAX_ROW // 2
+    ):  # the row may go on in text that is not read
         return None
-    return sides[last][side] is not None
+    return neighbours[last][side] is not None
 
 
-def _sides(part: CompanionSpec, hits: list[Hit], data: bytes) -> Iterator[Sides]:
-    """Give the companions before and behind each hit. A text may be full of both, so it is looked through once for all of them."""
-    found = [
-        match
-        for window in _windows(part.within, hits, len(data))
-        for match in _matches(part.regex, data, *window)
-    ]
-    lefts, rights = [place[0] for place, _ in found], [place[1] for place, _ in found]
+def _find_neighbours(spec: CompanionSpec, hits: list[Hit], data: bytes) -> list[Neighbours]:
+    """Return the nearest companions before and behind each hit. The whole match must be near enough.
+
+    A text can be full of pairs. So each part of it is searched once for all hits.
+    """
+    matches = list(_search_near(spec, hits, data))
+    starts, ends = [value[0] for value, _ in matches], [value[1] for value, _ in matches]
+    neighbours: list[Neighbours] = []
     for hit in hits:
-        before, behind = bisect_right(rights, hit.start) - 1, bisect_left(lefts, hit.end)
-        is_before = before >= 0 and found[before][1][0] >= hit.start - part.within  # all that makes it one
-        is_behind = behind < len(found) and found[behind][1][1] <= hit.end + part.within
-        yield found[before][0] if is_before else None, found[behind][0] if is_behind else None
+        before, behind = bisect_right(ends, hit.start) - 1, bisect_left(starts, hit.end)
+        is_before = before >= 0 and matches[before][1][0] >= hit.start - spec.within
+        is_behind = behind < len(matches) and matches[behind][1][1] <= hit.end + spec.within
+        neighbours.append(
+            (matches[before][0] if is_before else None, matches[behind][0] if is_behind else None)
+        )
+    return neighbours
 
 
-def _windows(within: int, hits: list[Hit], size: int) -> Iterator[Place]:
-    """Give what stands around hits, neighbouring stretches as one."""
+def _search_near(spec: CompanionSpec, hits: list[Hit], data: bytes) -> Iterator[tuple[Span, Span]]:
+    """Yield value and whole match of each companion that is in the text near `hits`, which are in order."""
+    regex, value_group = compile_with_group(spec.regex)
+    for start, stop in _windows(spec.within, hits, len(data)):
+        at = start
+        while (groups := find_spans(regex, data, at, stop)) is not None:
+            value = groups[value_group]
+            at = max(value[1], groups[0][0] + 1)
+            if value[0] < value[1]:
+                yield value, groups[0]
+
+
+def _windows(within: int, hits: list[Hit], size: int) -> Iterator[Span]:
+    """Yield the text up to `within` bytes around each hit; overlapping windows are joined."""
     start = stop = 0
     for hit in hits:
         if hit.start - within > stop:
@@ -108,13 +150,3 @@ def _windows(within: int, hits: list[Hit], size: int) -> Iterator[Place]:
         stop = min(max(stop, hit.end + within), size)
     if stop:
         yield start, stop
-
-
-def _matches(regex: str, data: bytes, at: int, stop: int) -> Iterator[tuple[Place, Place]]:
-    """Give where the values of a pattern stand, each with its whole match."""
-    pattern, group = compile_with_group(regex)
-    while (match := find_spans(pattern, data, at, stop)) is not None:
-        left, right = match[group]
-        at = max(right, match[0][0] + 1)
-        if left < right:
-            yield (left, right), match[0]

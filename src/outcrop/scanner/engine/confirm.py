@@ -1,19 +1,27 @@
-"""The second pass: the full pattern where the first pass saw something, and a judgement of every value that it gives.
+"""Confirm trigger matches with a form's regular expression and checks, and return the hits.
 
-A file may hold something that is almost a credential on every line, so what is done for each place is as little as possible.
+`confirm` takes one of two ways:
+
+- `_confirm_by_layout`: the trigger is the whole form, so the value's start is computed from the trigger's
+  end.
+- `_confirm_by_regex`: RE2 searches a window around each trigger match (`_match_window`).
+
+`confirm_generic` hands the values of generic forms to `scanner.generic`, which judges a value by its name.
+
+A file can have a near miss on every line. So as little as possible is done for each trigger match.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret
-from outcrop.scanner.engine.hit import Hit
+from outcrop.scanner.engine.hit import Hit, OverlapTest
 from outcrop.scanner.generic.candidate import Candidate
 from outcrop.scanner.generic.find import (
     LEAD_IN_CHARS,
+    LEAD_IN_JUDGES,
     MANY_MATCHES,
     find_assigned,
     find_in_collections,
@@ -36,265 +44,300 @@ from outcrop.scanner.rules.allowlist import match_allowlists
 from outcrop.scanner.rules.model import CredentialForm, Rule, ValueLayout
 from outcrop.scanner.text.encodings import decode_base64_value
 
-_REMEMBERED, _REMEMBERED_WIDTH = 500, 4_096  # what was found in a stretch, while it is likely to come again
-_LED = 512  # bytes in which a pattern leads from a name to its value: more than a judge sees
-_LOW = Confidence.LOW  # a member is looked up at each use
-# A form by its id, held so that the id stays its own; where the stretch began; the hits in it.
-_remembered: dict[tuple[int, bytes, bool, bool], tuple[CredentialForm, int, list[Hit]]] = {}
+MAX_CACHED_WINDOWS = 500  # enough for versions of one file, which repeat the same lines thousands of times
+MAX_CACHED_WINDOW = 4_096  # bytes
+MAX_LEAD_IN = 512  # bytes from a name to its value: more than `scanner.generic` reads
+_LOW = Confidence.LOW  # an enum member costs a lookup at each use
 
+Span = tuple[int, int]  # (start, end)
 
-Shares = Callable[[int, int], bool]
-
-
-def nowhere(_start: int, _end: int) -> bool:
-    return False
+# (id of the form, the window's bytes, whether it begins the text, whether it ends the text)
+# -> (the form, so that its id is not used for another one; the window's start; its hits)
+_window_cache: dict[tuple[int, bytes, bool, bool], tuple[CredentialForm, int, list[Hit]]] = {}
 
 
 def confirm(
-    rule: Rule, form: CredentialForm, data: bytes, ends: list[int], taken: Shares = nowhere
+    rule: Rule, form: CredentialForm, data: bytes, ends: list[int], taken: OverlapTest | None = None
 ) -> Iterator[Hit]:
-    """Give the hits of a form around the places where its trigger ended, and none at a place that is taken."""
-    if form.layout is not None and taken is nowhere:
-        yield from _alone(rule, form, data, ends)
+    """Return the hits of `form` around the trigger matches that end at `ends`.
+
+    `taken` says whether a span overlaps a value that another rule has found; no hit there is returned.
+    """
+    if form.layout is not None and taken is None:
+        return _confirm_by_layout(rule, form, data, ends)
+    if taken is not None and (after_value := form.trigger.after_value) is not None:
+        # All values of the form end this many bytes before the end of the trigger.
+        ends = [end for end in ends if not taken(end - after_value - 1, end - after_value)]
+    return _confirm_by_regex(rule, form, data, ends, taken)
+
+
+def confirm_generic(
+    rule: Rule,
+    form: CredentialForm,
+    data: bytes,
+    ends: list[int],
+    taken: OverlapTest | None,
+    *,
+    include_low: bool,
+) -> Iterator[Hit]:
+    """Yield the hits of a generic form around the trigger matches that end at `ends`, outside of `taken`.
+
+    Values of low confidence that follow a name, or are in a collection or a table, only if `include_low`.
+    """
+    if form.judge not in LEAD_IN_JUDGES:
+        yield from confirm(rule, form, data, ends, taken)
         return
-    if taken is not nowhere and (behind := form.trigger.after_value) is not None:
-        ends = [
-            end for end in ends if not taken(end - behind - 1, end - behind)
-        ]  # all of its matches end there
-    by_line = bool(rule.allowlists) and any(
-        one.regex_target == "line" for one in rule.allowlists
-    )  # of which a window may hold only a part
-    for start, stop in _windows(form, data, ends):
-        if stop - start > _REMEMBERED_WIDTH or by_line or len(ends) > MANY_MATCHES or taken(start, stop):
-            yield from _matches(rule, form, data, (start, stop), taken)
-            continue
-        # Versions of one file repeat the same lines thousands of times.
-        key = (id(form), data[start:stop], start == 0, stop == len(data))
-        known = _remembered.get(key)
-        if known is not None:
-            yield from [hit.moved(start - known[1]) for hit in known[2]]
-            continue
-        hits = list(_matches(rule, form, data, (start, stop), taken))
-        if len(_remembered) >= _REMEMBERED:
-            _remembered.clear()
-        _remembered[key] = form, start, hits
-        yield from hits
+    is_taken = taken or _is_never_taken
+
+    def is_led_to(end: int) -> bool:
+        """Whether the form's regular expression matches up to `end`: its trigger is less exact."""
+        lead_in = data[max(0, end - MAX_LEAD_IN) : end]
+        return ends_with_match(lead_in, form.pattern.regex, form.pattern.exact_up_to)
+
+    candidates: Iterable[Candidate]
+    if form.judge in LEAD_IN_CHARS:
+        candidates = find_assigned(data, ends, form.judge, is_taken, is_led_to, include_low=include_low)
+    elif form.judge == "table":
+        candidates = find_in_tables(data, ends, is_taken, include_low=include_low)
+    else:
+        candidates = find_in_collections(data, ends, is_taken, include_low=include_low)
+    for candidate in candidates:
+        if not is_taken(candidate.start, candidate.end):
+            yield _candidate_hit(rule, form, data, candidate)
 
 
-def _alone(rule: Rule, form: CredentialForm, data: bytes, ends: list[int]) -> Iterator[Hit]:
-    """Give the hits of a form that is all trigger: the first pass has matched it, and its width or its beginning says where it began."""
+def _is_never_taken(_start: int, _end: int) -> bool:
+    """Return False: no rule has found a value."""
+    return False
+
+
+def _confirm_by_layout(rule: Rule, form: CredentialForm, data: bytes, ends: list[int]) -> Iterator[Hit]:
+    """Yield the hits of a form with a layout. The regular expression runs only if the start is ambiguous."""
     layout = form.layout
-    assert layout is not None  # noqa: S101 - the caller asks
-    size, last, before = len(data), -1, 0
-    inside = _inside(layout.joining)
+    assert layout is not None  # noqa: S101 - the caller checks
+    continuing = _continuing_bytes(layout.joining)
+    size, last_end, previous_end = len(data), -1, 0
     for end in ends:
-        # The trigger ends behind the mark that ends the value, or at the end of the text.
-        right = end if end == size and data[end - 1] in inside else end - 1
-        if right < size and data[right] in inside:
+        # The trigger ends one byte behind the value, or at the end of the text.
+        right = end if end == size and data[end - 1] in continuing else end - 1
+        if right < size and data[right] in continuing:
             continue
-        # Such a mark stands in no value but near its beginning: none goes from before the one that came before to here.
-        least, before = max(last, right - layout.max_width, before - layout.min_width), right
+        # A byte that ends a value can only be among the first `min_width` bytes of another value. So the
+        # value that ends here begins at most that many bytes before the previous one's end.
+        least = max(last_end, right - layout.max_width, previous_end - layout.min_width)
+        previous_end = right
         left = (
             right - layout.max_width
             if layout.min_width == layout.max_width
-            else _beginning(layout, data, least, right)
+            else _find_value_start(layout, data, least, right)
         )
         if left is None:
-            yield from _matches(rule, form, data, (max(0, least - 2), min(end + 1, size)), nowhere)
+            yield from _match_window(rule, form, data, (max(0, least - 2), min(end + 1, size)))
         elif (
-            left > last
-            and not _goes_before(data, left)
-            and (hit := _judge(rule, form, data, left, right)) is not None
+            left > last_end
+            # The trigger allows n, r and t before the value; they must be an escape such as \n.
+            and not (left > 0 and data[left - 1] in b"nrt" and data[max(0, left - 2) : left - 1] != b"\\")
+            and (hit := _check_value(rule, form, data, (left, right))) is not None
         ):
-            last = right
+            last_end = right
             yield hit
 
 
-def _goes_before(data: bytes, left: int) -> bool:
-    """Tell whether a letter stands before a value that is not an escaped one: the first pass looks for the letter only."""
-    return left > 0 and data[left - 1] in b"nrt" and data[max(0, left - 2) : left - 1] != b"\\"
+def _find_value_start(layout: ValueLayout, data: bytes, least: int, right: int) -> int | None:
+    """Return the only offset from `least` on at which a value that ends at `right` can begin.
 
-
-def _beginning(layout: ValueLayout, data: bytes, least: int, right: int) -> int | None:
-    """Give where a value begins that ends here: at the only beginning of one; None where there are several."""
-    found = None
+    None if there is no such offset, or more than one.
+    """
+    start = None
     least, most = max(0, least), right - layout.min_width
-    for literal in _encoded(layout.prefixes):
-        at = data.find(literal, least, most + len(literal))
+    for prefix in _encode(layout.prefixes):
+        at = data.find(prefix, least, most + len(prefix))
         if at >= 0:
-            if found is not None or data.find(literal, at + 1, most + len(literal)) >= 0:
+            if start is not None or data.find(prefix, at + 1, most + len(prefix)) >= 0:
                 return None
-            found = at
-    return found
+            start = at
+    return start
 
 
 @lru_cache(maxsize=64)
-def _inside(joining: str) -> bytes:
+def _continuing_bytes(joining: str) -> bytes:
+    """Return the bytes that cannot follow a value: letters, digits, _ and the characters of `joining`."""
     return WORD_BYTES + joining.encode()
 
 
-def _matches(
-    rule: Rule, form: CredentialForm, data: bytes, window: tuple[int, int], taken: Shares
+def _confirm_by_regex(
+    rule: Rule, form: CredentialForm, data: bytes, ends: list[int], taken: OverlapTest | None = None
 ) -> Iterator[Hit]:
-    at, stop = window
-    if not form.trigger.ends_match and not _has_all(_encoded(form.pattern.literals), data, at, stop):
-        return
-    if (
-        form.pattern.value_at
-        and find_spans(compile_loosened(form.pattern.regex[form.pattern.value_at :])[0], data, at, stop)
-        is None
-    ):
-        return  # to follow a word through all that may stand behind it costs ten times as much
-    (pattern, group), exact = compile_loosened(form.pattern.regex), form.pattern.exact_up_to
-    while (found := find_spans(pattern, data, at, stop)) is not None:
-        left, right = found[0]
-        if right - left > exact:
-            pattern, exact = compile_cached(form.pattern.regex), stop
+    """Yield the hits of the form's regular expression in the windows around the trigger matches."""
+    size = len(data)
+    # An allowlist may read the rest of the line, which can be outside of the window.
+    use_cache = len(ends) <= MANY_MATCHES and not (
+        rule.allowlists and any(allowlist.regex_target == "line" for allowlist in rule.allowlists)
+    )
+    windows = _windows(form, ends, size)
+    if form.window.until is not None:
+        windows = _cut_windows(windows, form.window.until, data, ends)
+    for start, stop in windows:
+        if not use_cache or stop - start > MAX_CACHED_WINDOW or (taken and taken(start, stop)):
+            yield from _match_window(rule, form, data, (start, stop), taken)
             continue
-        left, right = found[group] if group else _first(found)
-        if left >= right or taken(left, right):  # an alternative without the group
-            at = max(found[0][1], at + 1)
+        key = (id(form), data[start:stop], start == 0, stop == size)
+        cached = _window_cache.get(key)
+        if cached is not None:
+            yield from [hit.shifted(start - cached[1]) for hit in cached[2]]
             continue
-        if form.judge is None:
-            hit = _judge(rule, form, data, left, right)
-            hit = _unless_allowed(hit, data, found[0]) if hit is not None and rule.allowlists else hit
-        else:
-            name = _name(form.pattern.regex)
-            candidate = judge_match(data, (left, right), found[name] if name else None, form.judge)
-            hit = _weighed(rule, form, data, candidate) if candidate else None
-        if hit is not None:
-            yield hit
-        at = max(hit.end if hit else left, at + 1)  # a value that is none may hold the word before the next
+        hits = list(_match_window(rule, form, data, (start, stop), taken))
+        if len(_window_cache) >= MAX_CACHED_WINDOWS:
+            _window_cache.clear()
+        _window_cache[key] = form, start, hits
+        yield from hits
 
 
-def _unless_allowed(hit: Hit, data: bytes, match: tuple[int, int]) -> Hit | None:
-    by_place = match_allowlists(hit.rule.allowlists, data, hit.span, match)
-    if by_place is None:
-        return None
-    hit.spared = by_place
-    return hit
-
-
-def _first(found: list[tuple[int, int]]) -> tuple[int, int]:
-    """Give the first group that holds anything, else the whole match."""
-    return next((span for span in found[1:] if span[0] < span[1]), found[0])
-
-
-@lru_cache(maxsize=64)
-def _name(text: str) -> int:
-    """Give the number of the group that holds what the value is called; 0 where there is none."""
-    return int(compile_cached(text).groupindex.get(b"name", 0))
-
-
-@lru_cache(maxsize=4096)
-def _encoded(literals: tuple[str, ...]) -> list[bytes]:
-    return [text.encode("latin-1") for text in literals]
-
-
-def _has_all(words: list[bytes], data: bytes, at: int, stop: int) -> bool:
-    """Tell whether these stand in a stretch, one after the other: a beginning without its end need not be matched."""
-    for word in words:
-        at = data.find(word, at, stop) + len(word)
-        if at < len(word):
-            return False
-    return True
-
-
-def _windows(form: CredentialForm, data: bytes, ends: list[int]) -> Iterator[tuple[int, int]]:
-    """Give the stretches in which a match can lie, overlapping ones as one, up to where the form says that they end."""
-    windows = _around(form, ends, len(data))
-    if form.window.until is None:
-        yield from windows
-        return
-    for window in windows:
-        for start, stop in _between(compile_cached(form.window.until), data, window):
-            if bisect_right(ends, stop) > bisect_right(ends, start):
-                yield start, stop
-
-
-def _between(bound: Any, data: bytes, window: tuple[int, int]) -> Iterator[tuple[int, int]]:
-    """Cut a stretch at each of its bounds; a bound belongs to what stands on either side of it."""
-    start, stop = window
-    at = start
-    while (found := find_spans(bound, data, at, stop)) is not None:
-        left, right = found[0]
-        yield start, right
-        start, at = left, max(right, at + 1)
-    yield start, stop
-
-
-def _around(form: CredentialForm, ends: list[int], size: int) -> Iterator[tuple[int, int]]:
-    start, stop = -1, -1
+def _windows(form: CredentialForm, ends: list[int], size: int) -> Iterator[Span]:
+    """Yield the spans of a text of `size` bytes in which the form can match; overlapping ones are joined."""
     before, after = form.reach
+    start = stop = -1
     for end in ends:
         left = end - before
         if left > stop or stop < 0:
             if stop >= 0:
                 yield start, stop
             start = max(0, left)
-        stop = end + after
-        stop = min(stop, size)
+        stop = min(end + after, size)
     if stop >= 0:
         yield start, stop
 
 
-def _judge(rule: Rule, form: CredentialForm, data: bytes, left: int, right: int) -> Hit | None:
-    raw = data[left:right]
+def _cut_windows(windows: Iterable[Span], until: str, data: bytes, ends: list[int]) -> Iterator[Span]:
+    """Cut each window at the matches of the regular expression `until`; yield the spans with a trigger's end.
+
+    A match of `until` belongs to the spans on both sides of it.
+    """
+    regex = compile_cached(until)
+    for window_start, window_stop in windows:
+        bounds: list[Span] = []
+        at = window_start
+        while (groups := find_spans(regex, data, at, window_stop)) is not None:
+            bounds.append(groups[0])
+            at = max(groups[0][1], at + 1)
+        starts = [window_start, *(left for left, _ in bounds)]
+        stops = [*(right for _, right in bounds), window_stop]
+        for start, stop in zip(starts, stops, strict=True):
+            if bisect_right(ends, stop) > bisect_right(ends, start):
+                yield start, stop
+
+
+def _match_window(
+    rule: Rule, form: CredentialForm, data: bytes, window: Span, taken: OverlapTest | None = None
+) -> Iterator[Hit]:
+    """Yield the hits of the form's regular expression in `window`, outside of `taken`."""
+    start, stop = window
+    pattern = form.pattern
+    if not form.trigger.ends_match and not _contains_in_order(_encode(pattern.literals), data, start, stop):
+        return
+    # The pattern of the value alone is ten times as fast as one that follows a context word through the text.
+    if (
+        pattern.value_at
+        and find_spans(compile_loosened(pattern.regex[pattern.value_at :])[0], data, start, stop) is None
+    ):
+        return
+    make_hit = _check_value if form.judge is None else _judge_value
+    (regex, value_group), exact_up_to = compile_loosened(pattern.regex), pattern.exact_up_to
+    while (groups := find_spans(regex, data, start, stop)) is not None:
+        left, right = groups[0]
+        if right - left > exact_up_to:  # from here on only the exact pattern will do
+            regex, exact_up_to = compile_cached(pattern.regex), stop
+            continue
+        value = groups[value_group] if value_group else _first_filled_group(groups)
+        if value[0] >= value[1] or (taken and taken(*value)):  # empty: an alternative without the group
+            start = max(right, start + 1)
+            continue
+        hit = make_hit(rule, form, data, value, groups)
+        if hit is not None:
+            yield hit
+        # A value that was dropped can contain the context word of the next one.
+        start = max(hit.end if hit else value[0], start + 1)
+
+
+def _first_filled_group(groups: list[Span]) -> Span:
+    """Return the first group of a match that is not empty; if there is none, the whole match."""
+    return next((span for span in groups[1:] if span[0] < span[1]), groups[0])
+
+
+def _contains_in_order(literals: list[bytes], data: bytes, start: int, stop: int) -> bool:
+    """Whether all `literals` are in data[start:stop], one behind the other."""
+    for literal in literals:
+        start = data.find(literal, start, stop) + len(literal)
+        if start < len(literal):
+            return False
+    return True
+
+
+@lru_cache(maxsize=4096)
+def _encode(literals: tuple[str, ...]) -> list[bytes]:
+    """Return the literals of a rule as the bytes that they match."""
+    return [literal.encode("latin-1") for literal in literals]
+
+
+def _check_value(
+    rule: Rule, form: CredentialForm, data: bytes, value: Span, groups: Sequence[Span] = ()
+) -> Hit | None:
+    """Return the hit at `value`, or None if a check of the form or an allowlist of the rule drops the value.
+
+    A wrong checksum or a placeholder lowers the confidence. `groups` are those of the match.
+    """
+    raw = data[value[0] : value[1]]
     if rule.decode == "base64":
-        plain = decode_base64_value(raw)
-        if plain is None:
+        decoded = decode_base64_value(raw)
+        if decoded is None:
             return None
-        raw = plain
-    value = decode_value(raw)
+        raw = decoded
+    text = decode_value(raw)
     checks = form.checks
     if checks.exclude is not None and matches_fully(compile_cached(checks.exclude), raw):
         return None
-    if (checks.min_entropy and not has_entropy(value, checks.min_entropy)) or (
-        checks.not_words and is_made_of_words(value)
+    if (checks.min_entropy and not has_entropy(text, checks.min_entropy)) or (
+        checks.not_words and is_made_of_words(text)
     ):
         return None
-    confidence = form.confidence
-    wrong = checks.checksum is not None and not CHECKSUMS[checks.checksum](value)
-    placeholder = not wrong and is_placeholder(value)
-    if wrong or placeholder:
-        confidence = _LOW
-    return Hit(
-        rule,
-        Secret(value, mask_all=rule.password),
-        left,
-        right,
-        form.strength,
-        confidence,
-        placeholder,
-        form.companion,
-    )
+    has_wrong_checksum = checks.checksum is not None and not CHECKSUMS[checks.checksum](text)
+    placeholder = not has_wrong_checksum and is_placeholder(text)
+    confidence = _LOW if has_wrong_checksum or placeholder else form.confidence
+    secret = Secret(text, mask_all=rule.password)
+    hit = Hit(rule, secret, *value, form.strength, confidence, placeholder, form.companion)
+    return _apply_allowlists(hit, data, value, groups[0]) if rule.allowlists and groups else hit
 
 
-def led_to(
-    rule: Rule, form: CredentialForm, data: bytes, ends: list[int], taken: Shares, *, include_low: bool
-) -> Iterator[Hit]:
-    """Judge the values to which a pattern leads; the first pass may also have seen what only looks like one from afar."""
-    for found in _led_to(form, data, ends, taken, include_low=include_low):
-        if not taken(found.start, found.end):
-            yield _weighed(rule, form, data, found)
+def _apply_allowlists(hit: Hit, data: bytes, value: Span, match: Span) -> Hit | None:
+    """Return None if an allowlist of the rule allows the value; else the hit with its `allowlist_numbers`."""
+    allowlist_numbers = match_allowlists(hit.rule.allowlists, data, value, match)
+    if allowlist_numbers is None:
+        return None
+    hit.allowlist_numbers = allowlist_numbers
+    return hit
 
 
-def _led_to(
-    form: CredentialForm, data: bytes, ends: list[int], taken: Shares, *, include_low: bool
-) -> Iterator[Candidate]:
-    if form.judge not in LEAD_IN_CHARS:
-        return (find_in_tables if form.judge == "table" else find_in_collections)(
-            data, ends, taken, include_low=include_low
-        )
-
-    def leads(end: int) -> bool:
-        return ends_with_match(data[max(0, end - _LED) : end], form.pattern.regex, form.pattern.exact_up_to)
-
-    return find_assigned(data, ends, form.judge, taken, leads, include_low=include_low)
+def _judge_value(
+    rule: Rule, form: CredentialForm, data: bytes, value: Span, groups: Sequence[Span]
+) -> Hit | None:
+    """Return the hit at `value`, or None if `scanner.generic` drops the value with the match's name."""
+    name_group = _name_group(form.pattern.regex)
+    name = groups[name_group] if name_group else None
+    assert form.judge is not None  # noqa: S101 - the caller checks
+    candidate = judge_match(data, value, name, form.judge)
+    return _candidate_hit(rule, form, data, candidate) if candidate else None
 
 
-def _weighed(rule: Rule, form: CredentialForm, data: bytes, found: Candidate) -> Hit:
-    secret = Secret(decode_value(data[found.start : found.end]), mask_all=rule.password)
-    hit = Hit(rule, secret, found.start, found.end, form.strength, found.confidence, found.placeholder)
-    hit.weighed, hit.bare = True, found.bare
+@lru_cache(maxsize=64)
+def _name_group(regex: str) -> int:
+    """Return the number of the regular expression's group `name`; 0 if it has none."""
+    return int(compile_cached(regex).groupindex.get(b"name", 0))
+
+
+def _candidate_hit(rule: Rule, form: CredentialForm, data: bytes, candidate: Candidate) -> Hit:
+    """Return the hit of a value that `scanner.generic` has accepted."""
+    start, end = candidate.start, candidate.end
+    secret = Secret(decode_value(data[start:end]), mask_all=rule.password)
+    hit = Hit(rule, secret, start, end, form.strength, candidate.confidence, candidate.placeholder)
+    hit.judged, hit.bare = True, candidate.bare
     return hit

@@ -1,25 +1,34 @@
-"""The first pass over versions of files: what a version has from the one it was made of is not looked at again.
+"""Search versions of files for triggers; text that a version has copied from its base is not searched again.
 
-Places are counted in a version's text with a line break before it, and another one behind it: that is what the first pass reads.
+`scan_new_text` does so for many versions with one Hyperscan pass:
+
+1. `_plan_ranges` divides each version into ranges of new text and ranges that are copied from its base.
+2. The new text of all versions is joined and searched.
+3. Each version's matches are put together from those in its new text and those of its base.
+
+Offsets count in the version's content with a line break before and behind it: that is the text which is
+searched.
 """
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.triggers import TriggerMatch, scan_joined_texts
 
-_WIDEST = 2_048  # with a trigger that is wider, too little of a version would be passed over
-_WORTH = 256  # characters that must be passed over in one go, beyond those that are read again around them
-MIN_COPIED_RANGE = 2 * _WORTH  # characters that must be copied in one go to be of any use
+MAX_TRIGGER_WIDTH = 2_048  # bytes; with wider triggers too little of a version could be skipped
+MIN_SKIPPED = 256  # bytes; to skip less than this costs more time than to search it
+MIN_COPIED_RANGE = 2 * MIN_SKIPPED  # bytes; shorter copied ranges are of no use
 
-CopiedRange = tuple[
-    int, int, int
-]  # what a version has from another one: where it begins and ends in it, and where it began in the other
+CopiedRange = tuple[int, int, int]  # (start, stop, start in the base)
 
 
 class FileVersion:
-    """A text, what it has from another one, and what the first pass has seen in it, once it has."""
+    """The content of a file, the ranges that are copied from its base, and its trigger matches.
+
+    `matches` is None until the content was searched.
+    """
 
     __slots__ = ("base", "content", "copied", "matches")
 
@@ -32,76 +41,82 @@ class FileVersion:
         self.matches: list[TriggerMatch] | None = None
 
     def drop_base(self) -> None:
-        """Forget what it was made of: otherwise the last of a thousand versions would hold them all."""
+        """Drop the reference to the base: the last of a thousand versions would keep all in memory."""
         self.base, self.copied = None, ()
 
     def content_matches(self) -> list[TriggerMatch]:
-        """Give what was seen, by where it ends in the content itself."""
-        length = len(self.content)
-        return [(min(end - 1, length), number) for end, number in self.matches or ()]
+        """Return the trigger matches with offsets in the content itself."""
+        size = len(self.content)
+        return [(min(end - 1, size), number) for end, number in self.matches or ()]
 
 
-# From where to where what was seen counts, how much further it is where it was seen, and where: in the base, or in what is read now.
-_Part = tuple[int, int, int, list[TriggerMatch] | None]
+class _Range(NamedTuple):
+    """A range of end offsets, and the matches in which those of this range are."""
+
+    first: int
+    last: int
+    shift: int  # added to an offset, gives the offset in `matches`; of new text: where to begin to search
+    matches: list[TriggerMatch] | None  # those of the base; None: new text
 
 
-def scan_versions_triggers(ruleset: RuleSet, versions: Sequence[FileVersion]) -> None:
-    """Let the first pass look at what is new in these versions, by one call; each stands behind the one it was made of."""
-    text: list[bytes | memoryview] = []
-    at = 0
-    plans: list[list[_Part]] = []
+def scan_new_text(ruleset: RuleSet, versions: Sequence[FileVersion]) -> None:
+    """Set the trigger matches of each version. A version's base comes before it, or was searched before."""
+    new_text: list[bytes | memoryview] = []
+    size = 0
+    plans: list[list[_Range]] = []
     for version in versions:
-        plan: list[_Part] = []
-        for first, last, shift, base in _parts(version, ruleset.rules.max_trigger_width + 2):
-            if base is not None:
-                plan.append((first, last, shift, base))
-            else:
-                begin, stop = max(0, first + shift), last + 1
-                text += _cut(version.content, begin, stop)
-                plan.append((first, last, at - begin, None))
-                at += min(stop, len(version.content) + 2) - begin
+        plan: list[_Range] = []
+        for planned in _plan_ranges(version, ruleset.rules.max_trigger_width + 2):
+            if planned.matches is not None:
+                plan.append(planned)
+                continue
+            start, stop = max(0, planned.first + planned.shift), planned.last + 1
+            new_text += _cut_out(version.content, start, stop)
+            plan.append(planned._replace(shift=size - start))
+            size += min(stop, len(version.content) + 2) - start
         plans.append(plan)
-        version.matches = []  # to be filled before what was made of it
-    seen = scan_joined_texts(ruleset, b"".join(text))
+        version.matches = []  # plans of later versions refer to this list; it is filled below, in order
+    new_matches = scan_joined_texts(ruleset, b"".join(new_text))
     for version, plan in zip(versions, plans, strict=True):
         assert version.matches is not None  # noqa: S101 - for the type checker
-        for first, last, shift, base in plan:
-            source = seen if base is None else base
-            start = bisect_left(source, (first + shift,))
-            stop = bisect_left(source, (last + shift + 1,), start)
+        for first, last, shift, base_matches in plan:
+            matches = new_matches if base_matches is None else base_matches
+            start = bisect_left(matches, (first + shift,))
+            stop = bisect_left(matches, (last + shift + 1,), start)
             if start < stop:
-                version.matches += [(end - shift, number) for end, number in source[start:stop]]
+                version.matches += [(end - shift, number) for end, number in matches[start:stop]]
 
 
-def _parts(version: FileVersion, margin: int) -> list[_Part]:
-    """Tell which ends of matches a version has from its base, and which are to be looked for, reading begins a margin before them.
+def _plan_ranges(version: FileVersion, margin: int) -> list[_Range]:
+    """Divide a version into ranges whose matches are copied from its base, and ranges to search.
 
-    What a match has stands within the margin before its end, and one character behind it may matter too.
+    A match depends on the `margin` bytes before its end and on one byte behind it. So a copied match must be
+    that far inside the copied text, and a search begins `margin` bytes before its range.
     """
     base = version.base
-    length = len(version.content) + 2
-    if base is None or base.matches is None or margin > _WIDEST:
-        return [(2, length, -2, None)]
-    parts: list[_Part] = []
+    size = len(version.content) + 2
+    if base is None or base.matches is None or margin > MAX_TRIGGER_WIDTH:
+        return [_Range(2, size, -2, None)]
+    ranges: list[_Range] = []
     at = 2
-    for start, stop, origin in version.copied:
-        first = 2 if start == origin == 0 else start + 1 + margin
-        ends = stop + 2 == length and origin + stop - start == len(base.content)
-        last = length if ends else stop
-        if last - first > margin + _WORTH:
+    for start, stop, base_start in version.copied:
+        is_beginning = start == base_start == 0
+        is_end = stop + 2 == size and base_start + stop - start == len(base.content)
+        first, last = 2 if is_beginning else start + 1 + margin, size if is_end else stop
+        if last - first > margin + MIN_SKIPPED:
             if at < first:
-                parts.append((at, first - 1, -margin, None))
-            parts.append((first, last, origin - start, base.matches))
+                ranges.append(_Range(at, first - 1, -margin, None))
+            ranges.append(_Range(first, last, base_start - start, base.matches))
             at = last + 1
-    if at <= length:
-        parts.append((at, length, -margin, None))
-    return parts
+    if at <= size:
+        ranges.append(_Range(at, size, -margin, None))
+    return ranges
 
 
-def _cut(content: bytes, begin: int, stop: int) -> list[bytes | memoryview]:
-    """Cut a stretch out of a text with its line breaks."""
-    is_first, is_last = begin == 0, stop >= len(content) + 2
+def _cut_out(content: bytes, start: int, stop: int) -> list[bytes | memoryview]:
+    """Return the pieces of a range of the content with a line break before and behind it."""
+    is_first, is_last = start == 0, stop >= len(content) + 2
     if is_first and is_last:
         return [b"\n", content, b"\n"]
-    cut = memoryview(content)[max(0, begin - 1) : stop - 1]
-    return [b"\n", cut] if is_first else [cut, b"\n"] if is_last else [cut]
+    piece = memoryview(content)[max(0, start - 1) : stop - 1]
+    return [b"\n", piece] if is_first else [piece, b"\n"] if is_last else [piece]

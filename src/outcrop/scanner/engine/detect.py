@@ -1,20 +1,28 @@
-"""Bytes in, hits out: the first pass says where to look, the second looks, and every value is told once and in its place."""
+"""Find credentials in one text.
 
-from bisect import bisect_left, bisect_right
+1. Hyperscan reports where each rule's trigger matches (`scan_triggers`).
+2. Each form's regular expression confirms or drops the matches near its triggers (`confirm_forms`).
+3. Base64, escapes and archives in the text are decoded, and the decoded text is searched too
+   (`find_in_decoded`).
+4. Hits without a required companion are dropped (`drop_incomplete`). Overlapping hits are reduced to one per
+   value (`keep_best_by_scope`). Companions are stored in the hit of their secret (`attach_companions`) and
+   are not reported themselves then (`drop_reported_companions`).
+5. The hits of the decoded text are added, unless they are known already (`merge_decoded`).
+6. Each hit gets its line and column (`locate`).
+"""
+
 from codecs import BOM_UTF8
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from hashlib import blake2b
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.engine.companions import pair, whole
-from outcrop.scanner.engine.confirm import Shares, confirm, led_to, nowhere
-from outcrop.scanner.engine.hit import Hit
-from outcrop.scanner.engine.precedence import _of_each, _overlaps, _told_once, _unpaired, keep_best
-from outcrop.scanner.engine.ruleset import IN_LINE, NEAR, RuleSet
-from outcrop.scanner.engine.triggers import EndsByTrigger, group_by_trigger, scan_joined_texts, scan_triggers
-from outcrop.scanner.generic.find import LEAD_IN_JUDGES, has_name_in_line
+from outcrop.scanner.engine.companions import attach_companions, drop_incomplete
+from outcrop.scanner.engine.confirm import confirm, confirm_generic
+from outcrop.scanner.engine.decoded import hash_escaped_range, scan_changed_text, scan_pieces
+from outcrop.scanner.engine.hit import Hit, overlap_test
+from outcrop.scanner.engine.precedence import drop_reported_companions, keep_best_by_scope, merge_decoded
+from outcrop.scanner.engine.ruleset import RuleSet
+from outcrop.scanner.engine.triggers import EndsByTrigger, scan_triggers
 from outcrop.scanner.rules.model import CredentialForm, Rule, Strength
 from outcrop.scanner.text.base64_archives import unpack_base64_archives
 from outcrop.scanner.text.encodings import (
@@ -27,257 +35,178 @@ from outcrop.scanner.text.encodings import (
 )
 
 ALLOW_MARK = b"outcrop:allow"
-_ALLOW_WITHIN = 1_000  # in a line of megabytes the mark must stand near
-_DEPTH = 3  # text in text in text
-_CONTINUATION = bytes(range(0x80, 0xC0))
-_SURE = {Confidence.HIGH: 0, Confidence.MEDIUM: 1, Confidence.LOW: 2}
-_LOW, _GENERIC = (
-    Confidence.LOW,
-    Strength.GENERIC,
-)  # a member is looked up at each use, and these are used for every near miss
+MAX_ALLOW_MARK_DISTANCE = 1_000  # bytes to each side of a value; a line can have megabytes
+MAX_DEPTH = 3  # encodings inside each other
+_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))  # of UTF-8
+_LOW, _GENERIC = Confidence.LOW, Strength.GENERIC  # an enum member costs a lookup at each use
 
-
-Lines = tuple[list[int], list[int]]  # where they begin and end
+Position = tuple[int, int]  # (line, column), counted from 1
 
 
 def find(
     ruleset: RuleSet,
     data: bytes,
-    floor: Confidence = Confidence.MEDIUM,
+    min_confidence: Confidence = Confidence.MEDIUM,
     *,
-    at: tuple[int, int] = (1, 1),
+    position: Position = (1, 1),
     ends: EndsByTrigger | None = None,
 ) -> list[Hit]:
-    """Find the credentials of one text that are at least as sure as the floor, in the order they stand in.
+    """Return the credentials in one text that have at least `min_confidence`, sorted by offset.
 
-    `at` is the line and column of the text's first character, where it is a piece of a longer one; `ends` what was seen in it.
+    `position` is the line and column of the text's first byte. `ends` are its trigger matches, if known.
     """
-    ends = scan_triggers(ruleset, data) if ends is None else ends
+    if ends is None:
+        ends = scan_triggers(ruleset, data)
     if not ends:
         return []
-    hits = [hit for hit in _find(ruleset, data, ends, 0, floor) if _SURE[hit.confidence] <= _SURE[floor]]
+    hits = _find_hits(ruleset, data, ends, 0, min_confidence)
+    hits = [hit for hit in hits if hit.confidence.at_least(min_confidence)]
     if hits:
-        _place(hits, data, at)
+        locate(hits, data, position)
     return hits
 
 
-def _find(ruleset: RuleSet, data: bytes, ends: EndsByTrigger, depth: int, floor: Confidence) -> list[Hit]:
-    hits: list[Hit] = []
-    generic: list[tuple[Rule, CredentialForm, int]] = []
-    named: list[tuple[int, int]] = []
-    count = ruleset.count
-    lowered = b""
-    for number in sorted(ends):
-        for rule, form in ruleset.triggered(number) if number < count else ():
-            if form.trigger.keywords:
-                lowered = lowered or data.lower()
-                if not any(word.encode() in lowered for word in form.trigger.keywords):
-                    continue
-            if form.strength is _GENERIC:
-                generic.append((rule, form, number))
-                continue
-            mine = list(confirm(rule, form, data, ends[number]))
-            hits += mine
-            if not (rule.depends_on_path or rule.requires_companion):
-                named += [(hit.start, hit.end) for hit in mine]
-    if generic:
-        hits += _generic(
-            generic, data, ends, _overlaps(named) if named else nowhere, include_low=floor is _LOW
-        )
-    decoded = _decoded(ruleset, data, ends, depth, floor) if depth < _DEPTH and max(ends) >= count else []
-    if floor is not _LOW and all(hit.confidence is _LOW for hit in (*decoded, *hits)):
-        return []  # nothing but near misses, which a file may be full of
-    hits = _told_once(
-        [hit for hit in _told_apart(hits, data, floor) if not _is_cut_wrong(hit, data)], decoded
+def _find_hits(
+    ruleset: RuleSet, data: bytes, ends: EndsByTrigger, depth: int, min_confidence: Confidence
+) -> list[Hit]:
+    """Do steps 2 to 5 for a text that is inside `depth` encodings.
+
+    The result can also have hits below `min_confidence`: they decide about others.
+    """
+    plain = confirm_forms(ruleset, data, ends, include_low=min_confidence is _LOW)
+    decoded = (
+        find_in_decoded(ruleset, data, ends, depth, min_confidence)
+        if depth < MAX_DEPTH and max(ends) >= ruleset.count
+        else []
     )
+    if min_confidence is not _LOW and all(hit.confidence is _LOW for hit in (*decoded, *plain)):
+        return []  # a file can be full of near misses
+    plain = keep_best_by_scope(drop_incomplete(plain, data))
+    companion_offsets = attach_companions(plain, data, min_confidence)
+    plain = drop_reported_companions(plain, companion_offsets)
+    # A generic value can begin inside the =3D of a quoted-printable mail; behind the =3D it is found too.
+    plain = [
+        hit
+        for hit in plain
+        if not (hit.strength is _GENERIC and data.startswith(b"3D", hit.start))
+        or not is_quoted_printable_equals(data, hit.start)
+    ]
+    hits = merge_decoded(plain, decoded)
     hits.sort(key=lambda hit: (hit.start, hit.end, hit.rule.id))
     return hits
 
 
-def _generic(
-    forms: list[tuple[Rule, CredentialForm, int]],
-    data: bytes,
-    ends: EndsByTrigger,
-    named: Shares,
-    *,
-    include_low: bool,
+def confirm_forms(ruleset: RuleSet, data: bytes, ends: EndsByTrigger, *, include_low: bool) -> list[Hit]:
+    """Return the hits of all forms whose trigger matches.
+
+    Generic forms come last. They skip the values that a specific rule has found, also with low confidence.
+    Unless `include_low`, generic forms drop most values of low confidence themselves.
+    """
+    hits: list[Hit] = []
+    generic_forms: list[tuple[Rule, CredentialForm, int]] = []
+    specific_spans: list[tuple[int, int]] = []
+    lowered = b""
+    for number in sorted(ends):
+        if number >= ruleset.count:  # the triggers of encodings
+            break
+        for rule, form in ruleset.forms[number]:
+            if form.trigger.keywords:
+                lowered = lowered or data.lower()
+                if not any(keyword.encode() in lowered for keyword in form.trigger.keywords):
+                    continue
+            if form.strength is _GENERIC:
+                generic_forms.append((rule, form, number))
+                continue
+            confirmed = list(confirm(rule, form, data, ends[number]))
+            hits += confirmed
+            if not (rule.depends_on_path or rule.requires_companion):
+                specific_spans += [(hit.start, hit.end) for hit in confirmed]
+    if generic_forms:
+        taken = overlap_test(specific_spans) if specific_spans else None
+        for rule, form, number in generic_forms:
+            hits += confirm_generic(rule, form, data, ends[number], taken, include_low=include_low)
+    return hits
+
+
+def find_in_decoded(
+    ruleset: RuleSet, data: bytes, ends: EndsByTrigger, depth: int, min_confidence: Confidence
+) -> list[Hit]:
+    """Return the hits in the base64, escapes and archives of `data`, at the offsets of the encoded text."""
+    hits: list[Hit] = []
+    phases = {phase: ends[number] for phase, number in enumerate(ruleset.base64_triggers) if number in ends}
+    pieces = list(decode_base64_runs(data, phases)) if phases else []
+    for piece, piece_ends in zip(pieces, scan_pieces(ruleset, pieces), strict=True) if pieces else ():
+        hits += _find_in_piece(ruleset, piece, piece_ends, depth, min_confidence)
+    escape_ends = ends.get(ruleset.escape_trigger, [])
+    if ruleset.escaped_quote_trigger in ends:
+        quote_ends = keep_after_credential_words(data, ends[ruleset.escaped_quote_trigger])
+        escape_ends = sorted(escape_ends + quote_ends)
+    for start, stop in find_escaped_ranges(data, escape_ends) if escape_ends else ():
+        range_hash = hash_escaped_range(data, start, stop, depth, min_confidence)
+        if range_hash in ruleset.hitless_ranges or (escaped := decode_escapes(data, start, stop)) is None:
+            continue
+        piece_ends = scan_changed_text(ruleset, escaped, ends)
+        found = _find_in_piece(ruleset, escaped, piece_ends, depth, min_confidence)
+        hits += found
+        if not found:
+            ruleset.remember_hitless(range_hash)
+    if depth < MAX_DEPTH - 1 and ruleset.archive_trigger in ends:
+        hits += _find_in_archives(ruleset, data, ends[ruleset.archive_trigger], min_confidence)
+    return hits
+
+
+def _find_in_piece(
+    ruleset: RuleSet, piece: DecodedPiece, ends: EndsByTrigger, depth: int, min_confidence: Confidence
+) -> list[Hit]:
+    """Return the hits in a decoded piece, at the offsets of the text that it was decoded from.
+
+    `ends` are the trigger matches in the piece. A value that the end of the piece may have cut off is
+    dropped.
+    """
+    hits = _find_hits(ruleset, piece.text, ends, depth + 1, min_confidence) if ends else []
+    at_origin: list[Hit] = []
+    for hit in hits:
+        if not piece.cuts(hit.start, hit.end):
+            start = piece.origin(hit.start)
+            end = max(start, piece.origin(hit.end))
+            encoding = (piece.encoding, *hit.encoding)
+            at_origin.append(replace(hit, start=start, end=end, encoding=encoding))
+    return at_origin
+
+
+def _find_in_archives(
+    ruleset: RuleSet, data: bytes, ends: list[int], min_confidence: Confidence
 ) -> Iterator[Hit]:
-    """Give what generic rules find. What another names by itself, found whole or wanting, need not be judged by one that knows less."""
-    for rule, form, number in forms:
-        if form.judge in LEAD_IN_JUDGES:
-            yield from led_to(rule, form, data, ends[number], named, include_low=include_low)
-        else:
-            yield from confirm(rule, form, data, ends[number], named)
-
-
-def _told_apart(hits: list[Hit], data: bytes, floor: Confidence) -> list[Hit]:
-    """Let each value be told once, by the rule that knows most of it and with its companions."""
-    hits = whole(hits, data)
-    hits = [
-        *keep_best(hit for hit in hits if not hit.rule.depends_on_path),
-        *_of_each(hit for hit in hits if hit.rule.depends_on_path),
-    ]
-    companions = pair(hits, data, lambda hit: _SURE[hit.confidence] <= _SURE[floor])
-    return _unpaired(hits, companions, floor)
-
-
-def _is_cut_wrong(hit: Hit, data: bytes) -> bool:
-    """Tell whether a value begins inside an escape, behind which it is found too."""
-    return (
-        hit.strength is _GENERIC
-        and data.startswith(b"3D", hit.start)
-        and is_quoted_printable_equals(data, hit.start)
-    )
-
-
-def _decoded(ruleset: RuleSet, data: bytes, ends: EndsByTrigger, depth: int, floor: Confidence) -> list[Hit]:
-    """Find what is written in an encoding."""
-    count = ruleset.count
-    found: list[Hit] = []
-    pieces = list(
-        decode_base64_runs(data, {phase: ends[count + phase] for phase in range(4) if count + phase in ends})
-    )
-    for piece, seen in zip(pieces, _seen_in(ruleset, pieces), strict=True):
-        found += _inside(ruleset, piece, seen, depth, floor)
-    escapes = [*ends.get(count + 4, ()), *keep_after_credential_words(data, ends.get(count + 5, []))]
-    for start, stop in find_escaped_ranges(data, sorted(escapes)):
-        name = _name_of(data, start, stop, f"{depth} {floor}")
-        if name not in ruleset.barren and (plain := decode_escapes(data, start, stop)) is not None:
-            hits = _inside(ruleset, plain, _touched(ruleset, plain, ends), depth, floor)
-            if not hits:
-                ruleset.note_barren(name)
-            found += hits
-    if depth < _DEPTH - 1 and count + 6 in ends:
-        found += _unpacked(ruleset, data, ends[count + 6], floor)
-    return found
-
-
-def _unpacked(ruleset: RuleSet, data: bytes, ends: list[int], floor: Confidence) -> Iterator[Hit]:
-    """Find what is in archives that stand in a text; in what they hold no further ones are looked for."""
+    """Yield the hits in base64 archives whose first bytes end at `ends`, without archives inside them."""
     for text, start, stop, encoding in unpack_base64_archives(data, ends):
-        seen = scan_triggers(ruleset, text)
-        for hit in _find(ruleset, text, seen, _DEPTH - 1, floor) if seen else ():
+        text_ends = scan_triggers(ruleset, text)
+        hits = _find_hits(ruleset, text, text_ends, MAX_DEPTH - 1, min_confidence) if text_ends else []
+        for hit in hits:
             yield replace(hit, start=start, end=stop, encoding=(*encoding, *hit.encoding))
 
 
-def _inside(
-    ruleset: RuleSet, piece: DecodedPiece, ends: EndsByTrigger, depth: int, floor: Confidence
-) -> list[Hit]:
-    """Give what a decoded stretch holds by where it stands in the text it was decoded from."""
-    found = []
-    for hit in _find(ruleset, piece.text, ends, depth + 1, floor) if ends else ():
-        if not piece.cuts(hit.start, hit.end):
-            start = piece.origin(hit.start)
-            found.append(
-                replace(
-                    hit,
-                    start=start,
-                    end=max(start, piece.origin(hit.end)),
-                    encoding=(piece.encoding, *hit.encoding),
-                )
-            )
-    return found
+def locate(hits: list[Hit], data: bytes, position: Position) -> None:
+    """Set the line, the column and `allowed` of each hit.
 
-
-def _name_of(data: bytes, start: int, stop: int, more: str) -> bytes:
-    """Name a stretch by all that matters for what is found in it."""
-    return blake2b(
-        data[start:stop], digest_size=16, person=f"{start > 0:d}{stop < len(data):d} {more}".encode()
-    ).digest()
-
-
-def _seen_in(ruleset: RuleSet, pieces: list[DecodedPiece]) -> Iterator[EndsByTrigger]:
-    """Give what the first pass sees in each piece, in all of them by one call: of base64 a text may be full."""
-    seen = scan_joined_texts(ruleset, b"\n".join(piece.text for piece in pieces)) if pieces else []
-    at = start = 0
-    for piece in pieces:
-        stop = start + len(piece.text)
-        first, at = (
-            at,
-            bisect_left(seen, (stop + 2, 0), at),
-        )  # what ends with the line break behind a piece may end with the piece
-        yield group_by_trigger(
-            (min(end, stop) - start, number) for end, number in seen[first:at] if end > start
-        )
-        start = stop + 1
-
-
-def _touched(ruleset: RuleSet, piece: DecodedPiece, ends: EndsByTrigger) -> EndsByTrigger:
-    """Give what is seen in a text where its decoded characters matter; the rest has been looked at as it stood, with these ends."""
-    count = ruleset.count
-    lines = piece.changed_lines()
-    touched = {}
-    for number, mine in _around(ruleset, piece, lines, ends).items():
-        if number >= count + 6:
-            continue  # an archive is unpacked as it stands
-        if number >= count:  # base64, or an escape that is itself one
-            kept = mine if number >= count + 4 else [end for end in mine if piece.changed_in_run(end)]
-        elif (reach := ruleset.reach(number)).back is None:
-            kept = [end for end in mine if piece.changed(end - reach.before, end + reach.after)]
-        else:
-            kept = list(_in_changed_lines(piece.text, lines, mine, reach.back, reach.judge))
-        if kept:
-            touched[number] = kept
-    return touched
-
-
-def _around(ruleset: RuleSet, piece: DecodedPiece, lines: Lines, ends: EndsByTrigger) -> EndsByTrigger:
-    """Look for every trigger around the lines that have decoded characters. Those that look further than that were seen as it stood."""
-    near: EndsByTrigger = defaultdict(list)
-    text = memoryview(piece.text)
-    for first, last in _windows(*lines):
-        for number, mine in scan_triggers(ruleset, text[first:last], first).items():
-            near[number] += mine
-    start, stop = piece.start, piece.origin(len(text))
-    for number, mine in ends.items():
-        if number < ruleset.count and ruleset.reach(number).is_far:
-            far = map(piece.place, mine[bisect_right(mine, start) : bisect_right(mine, stop)])
-            near[number] = sorted({*near[number], *far})
-    return near
-
-
-def _windows(starts: list[int], stops: list[int]) -> Iterator[tuple[int, int]]:
-    """Give lines with what is near them, neighbouring ones as one."""
-    first, last = max(0, starts[0] - NEAR), stops[0] + NEAR
-    for start, stop in zip(starts, stops, strict=True):
-        if start - NEAR > last:
-            yield first, last
-            first = start - NEAR
-        last = stop + NEAR
-    yield first, last
-
-
-def _in_changed_lines(text: bytes, lines: Lines, ends: list[int], back: int, judge: str) -> Iterator[int]:
-    """Give those that stand in a line with a decoded character, or so near behind one that it matters."""
-    starts, stops = lines
-    row, last = -1, len(starts) - 1
-    for end in ends:
-        while row < last and starts[row + 1] < end:  # the last such line that begins before it
-            row += 1
-        behind = end - stops[row] if row >= 0 else end + back + 1
-        if behind <= IN_LINE or (behind <= back and not (judge and has_name_in_line(text, end, judge))):
-            yield end
-
-
-def count_characters(text: bytes) -> int:
-    """Count the characters of UTF-8, however it was cut."""
-    return len(text) if text.isascii() else len(text.translate(None, _CONTINUATION))
-
-
-def _place(hits: list[Hit], data: bytes, at: tuple[int, int]) -> None:
-    """Set line, column and whether the line says that the value is allowed."""
-    line, column = at
-    counted = begin = (
-        len(BOM_UTF8) if at == (1, 1) and data.startswith(BOM_UTF8) else 0
-    )  # no editor shows that mark
-    for hit in hits:  # in the order of their starts, so each byte is counted once
+    `hits` are sorted by offset; `position` is the line and column of the first byte.
+    """
+    line, column = position
+    is_file_start = position == (1, 1) and data.startswith(BOM_UTF8)
+    counted = line_start = len(BOM_UTF8) if is_file_start else 0  # editors do not count the byte order mark
+    for hit in hits:
         if lines := data.count(b"\n", counted, hit.start):
             line += lines
-            counted = begin = data.rfind(b"\n", counted, hit.start) + 1
+            counted = line_start = data.rfind(b"\n", counted, hit.start) + 1
             column = 1
         column += count_characters(data[counted : hit.start])
         counted = hit.start
         hit.line, hit.column = line, column
-        stop = data.find(b"\n", hit.end, hit.end + _ALLOW_WITHIN)
-        around = data[max(begin, hit.start - _ALLOW_WITHIN) : stop if stop >= 0 else hit.end + _ALLOW_WITHIN]
-        hit.allowed = ALLOW_MARK in around
+        line_end = data.find(b"\n", hit.end, hit.end + MAX_ALLOW_MARK_DISTANCE)
+        near_start = max(line_start, hit.start - MAX_ALLOW_MARK_DISTANCE)
+        near_end = line_end if line_end >= 0 else hit.end + MAX_ALLOW_MARK_DISTANCE
+        hit.allowed = ALLOW_MARK in data[near_start:near_end]
+
+
+def count_characters(text: bytes) -> int:
+    """Return the number of characters in UTF-8 text, which may begin and end inside a character."""
+    return len(text) if text.isascii() else len(text.translate(None, _CONTINUATION_BYTES))

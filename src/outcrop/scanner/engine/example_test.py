@@ -1,4 +1,4 @@
-"""Whether rules do what their examples say."""
+"""Test rules with the examples and counterexamples in their files."""
 
 from collections.abc import Sequence
 
@@ -11,31 +11,32 @@ from outcrop.scanner.rules.model import Rule
 
 
 def check_examples(rules: Sequence[Rule], ruleset: RuleSet) -> tuple[int, list[tuple[str, str]]]:
-    """Run every example and counterexample: how many there are, and which do not hold (rule, reason)."""
+    """Return how many examples and counterexamples `rules` have, and (rule id, reason) for each failure."""
     cases = [(rule, template, True) for rule in rules for template in rule.examples]
     cases += [(rule, template, False) for rule in rules for template in rule.counterexamples]
     return len(cases), [
         (rule.id, reason)
-        for rule, template, wanted in cases
-        if (reason := check_example(rule, template, ruleset, wanted=wanted))
+        for rule, template, is_example in cases
+        if (reason := check_example(rule, template, ruleset, is_example=is_example))
     ]
 
 
-def check_example(rule: Rule, template: str, ruleset: RuleSet, *, wanted: bool) -> str | None:
-    """Say what is wrong with one case; None where it holds."""
+def check_example(rule: Rule, template: str, ruleset: RuleSet, *, is_example: bool) -> str | None:
+    """Return why one example or counterexample fails; None if it passes.
+
+    An example passes if the rule finds exactly the values that it marks, a counterexample if the rule finds
+    nothing.
+    """
     try:
         text, values = split_marked_values(expand_template(template, rule.id))
     except (TemplateError, ValueError) as error:
-        return f"example cannot be filled: {error}: {template}"
-    found = [
-        reveal(hit.secret)
-        for hit in find(ruleset, text.encode(), Confidence.MEDIUM)
-        if hit.rule.id == rule.id
-    ]
-    if not wanted:
+        return f"example cannot be filled in: {error}: {template}"
+    hits = find(ruleset, text.encode(), Confidence.MEDIUM)
+    found = [reveal(hit.secret) for hit in hits if hit.rule.id == rule.id]
+    if not is_example:
         return f"counterexample is found: {template}" if found else None
     if not values:
         return f"example marks no value with «»: {template}"
-    return (
-        None if found == values else f"example is {'found otherwise' if found else 'not found'}: {template}"
-    )
+    if found == values:
+        return None
+    return f"example is {'found with other values' if found else 'not found'}: {template}"

@@ -1,15 +1,24 @@
-"""A credential found in a text."""
+"""A credential found in a text, and the test whether byte ranges overlap."""
 
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret
 from outcrop.scanner.rules.model import Rule, Strength
 
+_LOW, _GENERIC = Confidence.LOW, Strength.GENERIC  # an enum member costs a lookup at each use
+OverlapTest = Callable[[int, int], bool]  # whether the range from start to end overlaps one of some ranges
+
 
 @dataclass(slots=True)
 class Hit:
-    """A credential in a text. `start` and `end` are where its value stands; line and column count from 1."""
+    """A credential found in a text.
+
+    `start` and `end` are the byte offsets of its value. Line and column count from 1; `find` sets them last.
+    """
 
     rule: Rule
     secret: Secret
@@ -17,23 +26,26 @@ class Hit:
     end: int
     strength: Strength
     confidence: Confidence
-    placeholder: bool = False
-    part: str | None = None
-    parts: dict[str, Secret] = field(default_factory=dict)
-    encoding: tuple[str, ...] = ()
+    placeholder: bool = False  # the value is a stand-in for a credential, such as `changeme`
+    companion_name: str | None = None  # the hit is this companion of a secret; None: it is a secret itself
+    companions: dict[str, Secret] = field(default_factory=dict)  # of a secret: by their names
+    encoding: tuple[str, ...] = ()  # the encodings that the value is written in, the outermost first
     line: int = 0
     column: int = 0
-    allowed: bool = False
-    weighed: bool = False  # by what it looks like: any rule that knows its issuer knows more
-    bare: bool = False  # unquoted: a value where configuration is written, an expression where code is
-    spared: tuple[int, ...] = ()  # lists of the rule by which it passes in certain files or commits
+    allowed: bool = False  # its line has an allow mark
+    judged: bool = False  # by its name and its characters: a rule that knows the issuer is preferred
+    bare: bool = False  # without quotes: a value in a configuration file, an expression in code
+    allowlist_numbers: tuple[
+        int, ...
+    ] = ()  # allowlists that allow the value in the paths and commits they name
 
     @property
-    def span(self) -> tuple[int, int]:
-        return self.start, self.end
+    def is_doubtful(self) -> bool:
+        """Whether the hit is generic and of low confidence: it must not hide another hit."""
+        return self.strength is _GENERIC and self.confidence is _LOW
 
-    def moved(self, by: int) -> "Hit":
-        """Give the same hit elsewhere, before it has companions and a line."""
+    def shifted(self, by: int) -> "Hit":
+        """Return a copy of the hit `by` bytes further on, without companions, encoding and position."""
         hit = Hit(
             self.rule,
             self.secret,
@@ -42,7 +54,20 @@ class Hit:
             self.strength,
             self.confidence,
             self.placeholder,
-            self.part,
+            self.companion_name,
         )
-        hit.weighed, hit.bare, hit.spared = self.weighed, self.bare, self.spared
+        hit.judged, hit.bare, hit.allowlist_numbers = self.judged, self.bare, self.allowlist_numbers
         return hit
+
+
+def overlap_test(ranges: Iterable[tuple[int, int]]) -> OverlapTest:
+    """Return a function that says whether the range from `start` to `end` overlaps one of `ranges`."""
+    in_order = sorted(ranges)
+    starts = [start for start, _ in in_order]
+    furthest_ends = list(accumulate((end for _, end in in_order), max))
+
+    def overlaps(start: int, end: int) -> bool:
+        before = bisect_left(starts, end)
+        return before > 0 and furthest_ends[before - 1] > start
+
+    return overlaps

@@ -1,9 +1,14 @@
-"""The triggers of all rules compiled into the one database of the first pass."""
+"""Compile the triggers of all rules into one Hyperscan database.
+
+The database also has the triggers for encoded text: the base64 forms of the rules' literals, escapes, escaped
+quotes and archives in base64. `RuleSet` says which numbers they have.
+"""
 
 from collections.abc import Sequence
 
 import hyperscan
 
+from outcrop.scanner.engine.ruleset import decoding_triggers
 from outcrop.scanner.patterns.prefilter import escape_literal, make_trigger, split_alternatives
 from outcrop.scanner.patterns.regex_ast import literal_prefixes
 from outcrop.scanner.rules.cache_format import group_by_trigger
@@ -11,37 +16,45 @@ from outcrop.scanner.rules.model import CredentialForm, Impact, Rule, RuleError
 from outcrop.scanner.text.base64_archives import BASE64_ARCHIVE_PATTERNS
 from outcrop.scanner.text.encodings import ESCAPE_PATTERNS, QUOTED_VALUE_PATTERN, base64_forms
 
-_SHORTEST = 4  # characters of a literal that is looked for in base64
-_TOGETHER = 16  # triggers that are tried at once when one of all is too much
+MIN_BASE64_LITERAL = 4  # characters; a shorter literal would match in any base64 text
+TRIGGERS_PER_TEST = 16  # triggers that are test-compiled together to find those that Hyperscan refuses
 
 
 def compile_rules(rules: Sequence[Rule]) -> tuple[Sequence[Rule], hyperscan.Database]:
-    """Give the database, and the rules as they are looked for in it: what is too much as a whole, by its beginning."""
+    """Return the rules and their Hyperscan database.
+
+    A rule whose whole pattern is too large for a trigger is returned with a shorter trigger. Raise RuleError
+    if Hyperscan refuses that too.
+    """
     try:
-        return rules, _database(rules)
+        return rules, _compile_database(rules)
     except hyperscan.HyperscanError:
-        rules = _shortened(rules)
+        rules = _shorten_refused_triggers(rules)
     try:
-        return rules, _database(rules)
+        return rules, _compile_database(rules)
     except hyperscan.HyperscanError:
-        _refuse(rules)
+        _raise_for_refused_rule(rules)
         raise
 
 
-def _database(rules: Sequence[Rule]) -> hyperscan.Database:
+def _compile_database(rules: Sequence[Rule]) -> hyperscan.Database:
+    """Compile the triggers of the rules and of encoded text; raise HyperscanError if one is refused."""
     triggers = list(group_by_trigger(rules))
-    expressions = [(text, number) for number, one in enumerate(triggers) for text in split_alternatives(one)]
-    for phase, literals in base64_forms({*_literals(rules), *_encoded(rules)}).items():
-        expressions += [(escape_literal(literal), len(triggers) + phase) for literal in literals]
-    expressions += [
-        *((escape, len(triggers) + 4) for escape in ESCAPE_PATTERNS),
-        (QUOTED_VALUE_PATTERN, len(triggers) + 5),
+    count = len(triggers)
+    escape, escaped_quote, archive = decoding_triggers(count)
+    expressions = [
+        (text, number) for number, pattern in enumerate(triggers) for text in split_alternatives(pattern)
     ]
-    expressions += [(word, len(triggers) + 6) for word in BASE64_ARCHIVE_PATTERNS]
-    return _compiled(expressions)
+    for phase, literals in base64_forms({*_literals(rules), *_base64_literals(rules)}).items():
+        expressions += [(escape_literal(literal), count + phase) for literal in literals]
+    expressions += [(pattern, escape) for pattern in ESCAPE_PATTERNS]
+    expressions.append((QUOTED_VALUE_PATTERN, escaped_quote))
+    expressions += [(pattern, archive) for pattern in BASE64_ARCHIVE_PATTERNS]
+    return _compile(expressions)
 
 
-def _compiled(expressions: list[tuple[str, int]]) -> hyperscan.Database:
+def _compile(expressions: list[tuple[str, int]]) -> hyperscan.Database:
+    """Compile patterns, each with the number that Hyperscan reports for its matches."""
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
     database.compile(
         expressions=[text.encode("latin-1") for text, _ in expressions],
@@ -52,20 +65,25 @@ def _compiled(expressions: list[tuple[str, int]]) -> hyperscan.Database:
     return database
 
 
-def _shortened(rules: Sequence[Rule]) -> list[Rule]:
-    """Give rules whose triggers are mere beginnings where the whole pattern is too much for the first pass."""
-    whole = sorted({form.trigger.pattern for rule in rules for form in rule.forms if form.trigger.ends_match})
-    groups = [whole[at : at + _TOGETHER] for at in range(0, len(whole), _TOGETHER)]
-    refused = {trigger for group in groups if _refused(group) for trigger in group if _refused([trigger])}
+def _shorten_refused_triggers(rules: Sequence[Rule]) -> list[Rule]:
+    """Return the rules, with shorter triggers where Hyperscan refuses a whole pattern as a trigger."""
+    patterns = sorted(
+        {form.trigger.pattern for rule in rules for form in rule.forms if form.trigger.ends_match}
+    )
+    groups = [patterns[at : at + TRIGGERS_PER_TEST] for at in range(0, len(patterns), TRIGGERS_PER_TEST)]
+    refused = {pattern for group in groups if _refusal(group) for pattern in group if _refusal([pattern])}
     return [
         rule._replace(
-            forms=tuple(_short(form) if form.trigger.pattern in refused else form for form in rule.forms)
+            forms=tuple(
+                _shorten_trigger(form) if form.trigger.pattern in refused else form for form in rule.forms
+            )
         )
         for rule in rules
     ]
 
 
-def _short(form: CredentialForm) -> CredentialForm:
+def _shorten_trigger(form: CredentialForm) -> CredentialForm:
+    """Return the form with a trigger for a part of its pattern."""
     found = make_trigger(form.pattern.regex, allow_whole=False)
     shorter = form.trigger._replace(
         pattern=found.pattern, min_width=found.min_width, max_width=found.max_width, ends_match=False
@@ -73,43 +91,47 @@ def _short(form: CredentialForm) -> CredentialForm:
     return form._replace(trigger=shorter)
 
 
-def _refused(triggers: Sequence[str]) -> str:
-    """Give the reason for which the first pass refuses triggers; none where it takes them."""
+def _refusal(patterns: Sequence[str]) -> str:
+    """Return the reason why Hyperscan refuses these triggers; an empty string if it accepts them."""
     try:
-        _compiled([(text, 0) for one in triggers for text in split_alternatives(one)])
+        _compile([(text, 0) for pattern in patterns for text in split_alternatives(pattern)])
     except hyperscan.HyperscanError as error:
         return str(error)
     return ""
 
 
-def _refuse(rules: Sequence[Rule]) -> None:
-    """Find the rule for which all of them were refused, and say so."""
+def _raise_for_refused_rule(rules: Sequence[Rule]) -> None:
+    """Raise RuleError for the first rule with a trigger that Hyperscan refuses; return if there is none."""
     for rule in rules:
         for form in rule.forms:
-            if error := _refused([form.trigger.pattern]):
-                raise RuleError(f"{rule.origin}: rule {rule.id}: pattern is refused by Hyperscan ({error})")
+            if reason := _refusal([form.trigger.pattern]):
+                raise RuleError(f"{rule.origin}: rule {rule.id}: pattern is refused by Hyperscan ({reason})")
 
 
 def _literals(rules: Sequence[Rule]) -> list[bytes]:
-    """Give what the rules' values begin with; of two literals, one of which is in the other, the shorter will do.
+    """Return the literals that the rules' values begin with, without those that contain another one.
 
-    Where a value is weighed, its form begins with what stands before it: in base64 the common words tell of that.
+    Forms with a judge are left out: they begin with a name, and `base64_forms` adds the common names itself.
     """
-    kept: list[bytes] = []
-    forms = [form for rule in rules for form in rule.forms if form.judge is None]
     found = {
         literal
-        for form in forms
+        for rule in rules
+        for form in rule.forms
+        if form.judge is None
         for literal in literal_prefixes(form.pattern.regex)
-        if len(literal) >= _SHORTEST
+        if len(literal) >= MIN_BASE64_LITERAL
     }
+    kept: list[bytes] = []
     for literal in sorted(found, key=len):
         if not any(shorter in literal for shorter in kept):
             kept.append(literal)
     return kept
 
 
-def _encoded(rules: Sequence[Rule]) -> set[bytes]:
-    """Give the same in base64 once, to be found where it is encoded twice. For all rules that would take a tenth longer to compile."""
-    opening = _literals([rule for rule in rules if rule.impact is Impact.CRITICAL])
-    return {literal for literals in base64_forms(opening).values() for literal in literals}
+def _base64_literals(rules: Sequence[Rule]) -> set[bytes]:
+    """Return the base64 forms of critical rules' literals, to find values that are encoded twice.
+
+    For all rules it would take a tenth longer to compile the database.
+    """
+    literals = _literals([rule for rule in rules if rule.impact is Impact.CRITICAL])
+    return {literal for forms in base64_forms(literals).values() for literal in forms}

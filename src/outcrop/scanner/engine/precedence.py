@@ -1,157 +1,203 @@
-"""Reduce overlapping hits to one per value."""
+"""Decide which hits are kept where several overlap or have the same value.
+
+**Between overlapping hits of one text** (`keep_best`) the one that comes first by these criteria is kept:
+
+1. the stronger evidence: checksum, prefix, structured, context, generic
+2. not doubtful (a doubtful hit is generic and of low confidence)
+3. the longer value
+4. in quotes, not bare
+5. the higher confidence
+6. the rule's id, in alphabetical order
+
+Rules that apply only to files of certain paths are an exception (`keep_best_by_scope`). Which of them apply
+is known later, when the path is. Until then a hit of such a rule competes only with hits of the same rule.
+
+**Between hits in the text as written (plain) and in its decoded pieces (decoded)** `merge_decoded` drops, in
+this order:
+
+1. of a plain and a decoded hit of the same specific rule at the same offset, the plain one; but the decoded
+   one if the plain one is not of low confidence and its value is the same, or is the decoded value
+   URL-encoded
+2. a decoded hit with a value that a plain or another decoded hit with evidence at least as strong has too
+3. a plain companion that is attached to a decoded secret
+4. a plain hit that overlaps a decoded hit of a specific rule, also one that 2 has dropped, if the plain hit
+   is generic or its value is among the decoded ones
+5. a generic decoded hit that overlaps a plain hit that is not doubtful
+6. a doubtful hit that overlaps any hit that is not; doubtful hits that overlap each other are reduced by
+   `keep_best`
+
+In 1, 3 and 4 decoded hits of low confidence do not count.
+"""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from collections.abc import Iterable
+from operator import attrgetter
 from urllib.parse import unquote
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner.engine.confirm import Shares
-from outcrop.scanner.engine.hit import Hit
+from outcrop.scanner.engine.companions import CompanionOffsets
+from outcrop.scanner.engine.hit import Hit, OverlapTest, overlap_test
 from outcrop.scanner.rules.model import Strength
 
-_RANK = {strength: rank for rank, strength in enumerate(Strength)}
-_SURE = {Confidence.HIGH: 0, Confidence.MEDIUM: 1, Confidence.LOW: 2}
-_LOW, _GENERIC = Confidence.LOW, Strength.GENERIC
+_LOW, _GENERIC = Confidence.LOW, Strength.GENERIC  # an enum member costs a lookup at each use
+_STRENGTH_RANK = {strength: rank for rank, strength in enumerate(Strength)}  # 0 is the strongest
 
 
-def _of_each(hits: Iterable[Hit]) -> Iterator[Hit]:
-    """Let each rule for certain files name a value once. Which of them applies is known later: until then none gives way to another."""
-    by_rule: dict[str, list[Hit]] = {}
-    for hit in hits:
-        by_rule.setdefault(hit.rule.id, []).append(hit)
-    for mine in by_rule.values():
-        yield from keep_best(mine)
+def _precedence(hit: Hit) -> tuple[int, bool, int, bool, int, str]:
+    """Return the sort key of the criteria in the module docstring: the hit with the least key is kept."""
+    return (
+        _STRENGTH_RANK[hit.strength],
+        hit.is_doubtful,
+        hit.start - hit.end,
+        hit.bare,
+        hit.confidence.rank,
+        hit.rule.id,
+    )
 
 
-def _unpaired(hits: list[Hit], companions: dict[int, list[int]], floor: Confidence) -> list[Hit]:
-    """Leave out the companions of a secret that is reported: they are told with it."""
-    reported = [hit for hit in hits if hit.confidence is not _LOW and _SURE[hit.confidence] <= _SURE[floor]]
-    taken = {(hit.rule.id, start) for hit in reported for start in companions.get(id(hit), ())}
-    return [hit for hit in hits if hit.part is None or (hit.rule.id, hit.start) not in taken]
-
-
-def keep_best(hits: Iterable[Hit]) -> Iterator[Hit]:
-    """Let each value be named once, by the surest rule: what overlaps a better hit is left out."""
-    together: list[Hit] = []
+def keep_best(hits: Iterable[Hit]) -> list[Hit]:
+    """Drop each hit that overlaps a hit with a higher precedence which is kept itself."""
+    kept: list[Hit] = []
+    overlapping: list[Hit] = []
     reached = 0
-    for hit in sorted(hits, key=_start):
-        if together and hit.start >= reached:
-            yield from _best(together)
-            together = []
-        together.append(hit)
-        reached = max(reached, hit.end) if len(together) > 1 else hit.end
-    yield from _best(together)
+    for hit in sorted(hits, key=attrgetter("start")):
+        if overlapping and hit.start >= reached:
+            kept += overlapping if len(overlapping) == 1 else _keep_best_of(overlapping)
+            overlapping, reached = [], 0
+        overlapping.append(hit)
+        reached = max(reached, hit.end)
+    return kept + (overlapping if len(overlapping) == 1 else _keep_best_of(overlapping))
 
 
-def _start(hit: Hit) -> int:
-    return hit.start
-
-
-def _best(hits: list[Hit]) -> list[Hit]:
-    if len(hits) < 2:  # as nearly always
-        return hits
+def _keep_best_of(hits: list[Hit]) -> list[Hit]:
+    """Return the hits that overlap no hit with a higher precedence which is kept itself, the best first."""
     kept: list[Hit] = []
     starts: list[int] = []
-    spans: list[tuple[int, int]] = []
-    for hit in sorted(
-        hits,
-        key=lambda h: (
-            _RANK[h.strength],
-            _is_doubtful(h),
-            h.start - h.end,
-            h.bare,
-            _SURE[h.confidence],
-            h.rule.id,
-        ),
-    ):
+    ends: list[int] = []
+    for hit in sorted(hits, key=_precedence):
         at = bisect_left(starts, hit.start)
-        if (at > 0 and spans[at - 1][1] > hit.start) or (at < len(spans) and spans[at][0] < hit.end):
+        if (at > 0 and ends[at - 1] > hit.start) or (at < len(starts) and starts[at] < hit.end):
             continue
         starts.insert(at, hit.start)
-        spans.insert(at, (hit.start, hit.end))
+        ends.insert(at, hit.end)
         kept.append(hit)
     return kept
 
 
-def _is_doubtful(hit: Hit) -> bool:
-    """Tell whether a hit must hide no other: where doubtful values are not wanted they are not even made."""
-    return hit.strength is _GENERIC and hit.confidence is _LOW
+def keep_best_by_scope(hits: list[Hit]) -> list[Hit]:
+    """Apply `keep_best` to the hits of all rules without paths together, and to those of each other rule."""
+    everywhere: list[Hit] = []
+    by_rule: dict[str, list[Hit]] = {}
+    for hit in hits:
+        if hit.rule.depends_on_path:
+            by_rule.setdefault(hit.rule.id, []).append(hit)
+        else:
+            everywhere.append(hit)
+    kept = keep_best(everywhere)
+    for rule_hits in by_rule.values():
+        kept += keep_best(rule_hits)
+    return kept
 
 
-def _told_once(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
-    """Add what is written in an encoding, unless its value is known already and the rule knows no more of it.
+def drop_reported_companions(hits: list[Hit], offsets: CompanionOffsets) -> list[Hit]:
+    """Drop hits that are a companion (such as a key id) of a secret that is reported itself.
 
-    Where a value and what it decodes to are both hits, a generic one gives way; of two generic ones the decoded one.
-    A rule that has decoded the value itself gives way to one that names it, and what is doubtful to whatever else there is.
+    `offsets` says where the companions of each reported secret begin. A secret of low confidence does not
+    count.
+    """
+    if not offsets:
+        return hits
+    attached = {
+        (hit.rule.id, offset)
+        for hit in hits
+        if hit.confidence is not _LOW
+        for offset in offsets.get(id(hit), ())
+    }
+    return [hit for hit in hits if hit.companion_name is None or (hit.rule.id, hit.start) not in attached]
+
+
+def merge_decoded(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
+    """Return the plain and decoded hits that are kept by the rules in the module docstring.
+
+    Companions that were found in the decoded text only are attached to the plain hit of their secret.
     """
     if not decoded:
         return plain
-    _complete(plain, decoded)
-    plain, decoded = _as_written_or_decoded(plain, decoded)
-    named = _overlaps(
-        hit.span for hit in decoded if hit.strength is not _GENERIC and hit.confidence is not _LOW
+    plain, decoded = _drop_same_start(plain, decoded)
+    overlaps_specific = overlap_test(
+        (hit.start, hit.end) for hit in decoded if hit.strength is not _GENERIC and hit.confidence is not _LOW
     )
-    decoded = list(_not_known({reveal(hit.secret): _RANK[hit.strength] for hit in plain}, decoded))
-    paired = {
-        (hit.rule.id, reveal(part))
+    decoded = _drop_known_values(plain, decoded)
+    plain = _drop_found_decoded(plain, decoded, overlaps_specific)
+    overlaps_plain = overlap_test((hit.start, hit.end) for hit in plain if not hit.is_doubtful)
+    decoded = [
+        hit for hit in decoded if hit.strength is not _GENERIC or not overlaps_plain(hit.start, hit.end)
+    ]
+    return _drop_hidden_doubtful(plain + decoded)
+
+
+def _drop_same_start(plain: list[Hit], decoded: list[Hit]) -> tuple[list[Hit], list[Hit]]:
+    """Drop one of a plain and a decoded hit of the same rule at the same offset (step 1); return both lists.
+
+    The plain hit first gets the companions of the decoded one.
+    """
+    plain_hits = {(hit.rule.id, hit.start): hit for hit in plain}
+    dropped: set[int] = set()
+    for hit in decoded:
+        same = plain_hits.get((hit.rule.id, hit.start))
+        if same is None:
+            continue
+        same.companions = hit.companions | same.companions
+        if same.strength is not _GENERIC and hit.confidence is not _LOW:
+            written = reveal(same.secret)
+            # A password in a URL is percent-encoded, and is used like that.
+            keep_plain = same.confidence is not _LOW and reveal(hit.secret) in {written, unquote(written)}
+            dropped.add(id(hit if keep_plain else same))
+    return [hit for hit in plain if id(hit) not in dropped], [
+        hit for hit in decoded if id(hit) not in dropped
+    ]
+
+
+def _drop_known_values(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
+    """Drop decoded hits with a value that another hit with evidence at least as strong has too (step 2)."""
+    ranks = {reveal(hit.secret): _STRENGTH_RANK[hit.strength] for hit in plain}
+    kept: list[Hit] = []
+    for hit in decoded:
+        value, rank = reveal(hit.secret), _STRENGTH_RANK[hit.strength]
+        if rank < ranks.get(value, len(_STRENGTH_RANK)):
+            ranks[value] = rank
+            kept.append(hit)
+    return kept
+
+
+def _drop_found_decoded(plain: list[Hit], decoded: list[Hit], overlaps_specific: OverlapTest) -> list[Hit]:
+    """Drop the plain hits that a decoded hit replaces (steps 3 and 4).
+
+    `overlaps_specific` says whether a range overlaps a decoded hit of a specific rule.
+    """
+    attached = {
+        (hit.rule.id, reveal(companion))
         for hit in decoded
         if hit.confidence is not _LOW
-        for part in hit.parts.values()
+        for companion in hit.companions.values()
     }
-    plain = [hit for hit in plain if hit.part is None or (hit.rule.id, reveal(hit.secret)) not in paired]
-    again = {reveal(hit.secret) for hit in decoded}
-    plain = [
-        hit
-        for hit in plain
-        if not ((hit.strength is _GENERIC or reveal(hit.secret) in again) and named(*hit.span))
-    ]
-    known = _overlaps(hit.span for hit in plain if not _is_doubtful(hit))
-    every = plain + [hit for hit in decoded if hit.strength is not _GENERIC or not known(*hit.span)]
-    surer = _overlaps(hit.span for hit in every if not _is_doubtful(hit))
-    doubtful = keep_best(hit for hit in every if _is_doubtful(hit) and not surer(*hit.span))
-    return [*(hit for hit in every if not _is_doubtful(hit)), *doubtful]
+    decoded_values = {reveal(hit.secret) for hit in decoded}
+    kept: list[Hit] = []
+    for hit in plain:
+        value = reveal(hit.secret)
+        is_attached = hit.companion_name is not None and (hit.rule.id, value) in attached
+        is_generic_or_decoded = hit.strength is _GENERIC or value in decoded_values
+        if not is_attached and not (is_generic_or_decoded and overlaps_specific(hit.start, hit.end)):
+            kept.append(hit)
+    return kept
 
 
-def _complete(plain: list[Hit], decoded: list[Hit]) -> None:
-    """Give secrets that stand there plainly the companions that are written in an encoding."""
-    known = {(hit.rule.id, hit.start): hit for hit in plain}
-    for hit in decoded:
-        if hit.parts and (same := known.get((hit.rule.id, hit.start))) is not None:
-            same.parts = hit.parts | same.parts
-
-
-def _as_written_or_decoded(plain: list[Hit], decoded: list[Hit]) -> tuple[list[Hit], list[Hit]]:
-    """Let what one rule finds at one place as it is written and decoded be told decoded; but an address writes its password in escapes."""
-    known = {(hit.rule.id, hit.start): hit for hit in plain if hit.strength is not _GENERIC}
-    less: set[int] = set()
-    for hit in decoded:
-        same = known.get((hit.rule.id, hit.start))
-        if same is not None and hit.confidence is not _LOW:
-            written = reveal(same.secret)
-            is_right = same.confidence is not _LOW and reveal(hit.secret) in {written, unquote(written)}
-            less.add(id(hit if is_right else same))
-    return [hit for hit in plain if id(hit) not in less], [hit for hit in decoded if id(hit) not in less]
-
-
-def _not_known(known: dict[str, int], hits: list[Hit]) -> Iterator[Hit]:
-    """Give the hits whose value is not known yet, or not by a rule that knows as much of it."""
-    for hit in hits:
-        value, rank = reveal(hit.secret), _RANK[hit.strength]
-        if rank < known.get(value, len(_RANK)):
-            known[value] = rank
-            yield hit
-
-
-def _overlaps(spans: Iterable[tuple[int, int]]) -> Shares:
-    """Give a function that tells whether a stretch shares a place with one of these."""
-    order = sorted(spans)
-    starts = [start for start, _ in order]
-    reached = list(accumulate((end for _, end in order), max))
-
-    def shares(start: int, end: int) -> bool:
-        before = bisect_left(starts, end)
-        return before > 0 and reached[before - 1] > start
-
-    return shares
+def _drop_hidden_doubtful(hits: list[Hit]) -> list[Hit]:
+    """Drop doubtful hits that overlap a hit that is not, and reduce the others by `keep_best` (step 6)."""
+    certain = [hit for hit in hits if not hit.is_doubtful]
+    if len(certain) == len(hits):
+        return hits
+    overlaps_certain = overlap_test((hit.start, hit.end) for hit in certain)
+    doubtful = [hit for hit in hits if hit.is_doubtful and not overlaps_certain(hit.start, hit.end)]
+    return certain + keep_best(doubtful)

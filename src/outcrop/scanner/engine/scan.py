@@ -1,4 +1,15 @@
-"""One file's content into hits, however large it is and whatever it is packed in."""
+"""Scan the content of files: in memory, many at once, versions of a file, streams, and parts of large files.
+
+| function | content |
+|---|---|
+| `scan_content` | one file in memory; archives are unpacked |
+| `scan_batch` | many small files in one buffer, with one Hyperscan pass |
+| `scan_versions` | versions of files; text that a version shares with its base is not searched again |
+| `scan_stream` | a file of any size, read piece by piece |
+| `scan_part` | one part of a large file (`split_into_parts`), for several processes |
+
+All return a `ScanResult`, which other processes get as bytes (`serialize_result`).
+"""
 
 import marshal
 from collections.abc import Callable, Iterator, Sequence
@@ -9,11 +20,11 @@ from typing import Any, NamedTuple
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret, reveal
-from outcrop.scanner.engine.delta_scan import FileVersion, scan_versions_triggers
-from outcrop.scanner.engine.detect import count_characters, find
+from outcrop.scanner.engine.delta_scan import FileVersion, scan_new_text
+from outcrop.scanner.engine.detect import Position, count_characters, find
 from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.engine.ruleset import RuleSet
-from outcrop.scanner.engine.triggers import group_by_trigger, scan_joined_texts, scan_triggers
+from outcrop.scanner.engine.triggers import group_matches, scan_joined_texts, scan_triggers
 from outcrop.scanner.rules.cache_format import LazyRules
 from outcrop.scanner.rules.model import Rule, Strength
 from outcrop.scanner.text.magic import (
@@ -24,243 +35,248 @@ from outcrop.scanner.text.magic import (
     needs_unpacking,
 )
 
-STREAM_PIECE_SIZE = 32 << 20  # what is held in memory of a content that comes as a stream
-MAX_PART_SIZE = 4 << 20  # what one process takes on of a large file, at most
-_OVERLAP = 256 << 10  # no credential is longer than this
-_CONTEXT = 64 << 10  # what stands before a credential and matters for it
-_NEAR = (
+STREAM_PIECE_SIZE = 32 << 20  # bytes of a stream that are in memory at once
+MAX_PART_SIZE = 4 << 20  # bytes of a large file that one process scans at once
+MAX_CREDENTIAL_SIZE = 256 << 10  # bytes
+MAX_CONTEXT_SIZE = 64 << 10  # bytes before a credential that can decide about it
+MAX_TRIGGER_DISTANCE = (
     16 << 10
-)  # no further from where a credential begins is what the first pass sees of it: a word may stand 8,000 characters away
-_ARCHIVE = 256 << 20  # an archive is unpacked from memory
-_ZIP_MEMBER = b"PK\3\4"  # where one is in a content, a zip may stand behind something else
+)  # bytes from a credential's start to its trigger: a word can be 8,000 bytes away
+MAX_ARCHIVE_SIZE = 256 << 20  # bytes; an archive is unpacked from memory
+_ZIP_MEMBER = b"PK\3\4"  # the header of a file in a zip; a zip can follow other data
 
 
 @dataclass(slots=True)
 class ScanResult:
-    """What one file holds: hits, each with its name inside an archive, and what could not be read."""
+    """The hits in one content, each with its path inside an archive or "", and the gaps."""
 
     hits: list[tuple[str, Hit]] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
 
 
-SerializedResult = bytes  # what one file holds as it travels from a scanning process to the one that reports, and is kept there: a fifth of the size
+_EMPTY_RESULT = ScanResult()
 
-_APART = (
-    "rule",
-    "secret",
-    "parts",
-)  # written first: a Secret refuses to be serialised, so its parts go by name
-_FIELDS = tuple(name for name in Hit.__dataclass_fields__ if name not in _APART)
+SerializedResult = bytes  # a ScanResult, for another process; it takes a fifth of the memory
+
+# A rule is written as its id and a secret as its text, since a Secret refuses to be serialized.
+_CONVERTED_FIELDS = ("rule", "secret", "companions")
+_PLAIN_FIELDS = tuple(name for name in Hit.__dataclass_fields__ if name not in _CONVERTED_FIELDS)
 
 
-def serialize_result(found: ScanResult) -> SerializedResult:
+def serialize_result(result: ScanResult) -> SerializedResult:
+    """Return the result as bytes. They contain the secrets in clear text."""
     hits = [
         (
             inner,
             hit.rule.id,
             reveal(hit.secret),
-            {name: reveal(part) for name, part in hit.parts.items()},
-            *_plain(hit),
+            {name: reveal(companion) for name, companion in hit.companions.items()},
+            *_plain_values(hit),
         )
-        for inner, hit in found.hits
+        for inner, hit in result.hits
     ]
-    return marshal.dumps((hits, found.gaps))
+    return marshal.dumps((hits, result.gaps))
 
 
-def deserialize_result(wire: SerializedResult, rules: LazyRules) -> ScanResult:
-    hits, gaps = marshal.loads(wire)  # noqa: S302 - one of our own processes wrote it
+def deserialize_result(serialized: SerializedResult, rules: LazyRules) -> ScanResult:
+    """Return the result that `serialize_result` has written in a process with the same rules."""
+    hits, gaps = marshal.loads(serialized)  # noqa: S302 - one of our own processes wrote it
     return ScanResult(
-        [(inner, _hit(rules[rules.ids[rule_id]], *fields)) for inner, rule_id, *fields in hits], gaps
+        [(inner, _make_hit(rules[rules.ids[rule_id]], *values)) for inner, rule_id, *values in hits], gaps
     )
 
 
-def _plain(hit: Hit) -> Iterator[Any]:
-    values = (getattr(hit, name) for name in _FIELDS)
+def _plain_values(hit: Hit) -> Iterator[Any]:
+    """Yield the values of _PLAIN_FIELDS, enum members as strings."""
+    values = (getattr(hit, name) for name in _PLAIN_FIELDS)
     return (value.value if isinstance(value, StrEnum) else value for value in values)
 
 
-def _hit(rule: Rule, value: str, parts: dict[str, str], *plain: Any) -> Hit:
-    fields = dict(zip(_FIELDS, plain, strict=True))
+def _make_hit(rule: Rule, value: str, companions: dict[str, str], *plain_values: Any) -> Hit:
+    """Return a hit from its secret's text, its companions' texts and the values of _PLAIN_FIELDS."""
+    fields = dict(zip(_PLAIN_FIELDS, plain_values, strict=True))
     fields |= {"strength": Strength(fields["strength"]), "confidence": Confidence(fields["confidence"])}
     return Hit(
         rule=rule,
         secret=Secret(value, mask_all=rule.password),
-        parts={name: Secret(part) for name, part in parts.items()},
+        companions={name: Secret(text) for name, text in companions.items()},
         **fields,
     )
 
 
-def scan_content(ruleset: RuleSet, data: bytes, floor: Confidence) -> ScanResult:
-    """Scan a content that is in memory."""
+def scan_content(ruleset: RuleSet, data: bytes, min_confidence: Confidence) -> ScanResult:
+    """Scan a file in memory; unpack it if it is an archive or in UTF-16."""
     if not needs_unpacking(data):
-        return ScanResult([("", hit) for hit in find(ruleset, data, floor)])
-    from outcrop.scanner.text.archives import UnpackBudget, unpack_texts  # noqa: PLC0415 - most scans meet nothing that is packed
+        return ScanResult([("", hit) for hit in find(ruleset, data, min_confidence)])
+    from outcrop.scanner.text.archives import (  # noqa: PLC0415 - most scans unpack nothing
+        UnpackBudget,
+        unpack_texts,
+    )
 
     budget = UnpackBudget()
-    hits = [(name, hit) for name, text in unpack_texts(data, budget) for hit in find(ruleset, text, floor)]
+    hits = [
+        (name, hit)
+        for name, text in unpack_texts(data, budget)
+        for hit in find(ruleset, text, min_confidence)
+    ]
     return ScanResult(hits, budget.gaps)
 
 
+@dataclass(slots=True)
 class ContentBatch:
-    """Many contents in one buffer, each by its name: a line break stands before each."""
+    """Many contents in one buffer, with a line break before each."""
 
-    __slots__ = ("buffer", "contents", "length")
+    buffer: bytearray
+    length: int  # bytes of the buffer that are used
+    contents: list[tuple[bytes, int, int]]  # (name, start, stop)
 
-    def __init__(self, buffer: bytearray, length: int, contents: list[tuple[bytes, int, int]]) -> None:
-        self.buffer = buffer
-        self.length = length
-        self.contents = contents
-
-    @property
-    def view(self) -> memoryview:
-        return memoryview(self.buffer)[: self.length]
-
-    def bytes(self, start: int, stop: int) -> bytes:
+    def copy_bytes(self, start: int, stop: int) -> bytes:
+        """Return a copy of a part of the buffer."""
         return bytes(memoryview(self.buffer)[start:stop])
 
 
-_NOTHING = ScanResult()
-
-
 def scan_batch(
-    ruleset: RuleSet, stretch: ContentBatch, floor: Confidence
+    ruleset: RuleSet, batch: ContentBatch, min_confidence: Confidence
 ) -> Iterator[tuple[bytes, ScanResult, int]]:
-    """Scan many small contents by one first pass, and look closer at those in which it saw something; give each with its size."""
-    seen = scan_joined_texts(ruleset, stretch.view)
-    seen.append((stretch.length + 2, 0))
-    buffer = stretch.buffer
-    is_text = buffer.find(b"\0", 0, stretch.length) < 0
+    """Yield name, result and size of each content of a batch. One Hyperscan pass searches all of them."""
+    buffer = batch.buffer
+    matches = scan_joined_texts(ruleset, memoryview(buffer)[: batch.length])
+    matches.append((batch.length + 2, 0))  # ends the loops below
+    is_text = buffer.find(b"\0", 0, batch.length) < 0
     at = 0
-    for name, start, stop in stretch.contents:
-        while seen[at][0] <= start:
+    for name, start, stop in batch.contents:
+        while matches[at][0] <= start:
             at += 1
         first = at
-        while seen[at][0] <= stop + 1:
+        while matches[at][0] <= stop + 1:
             at += 1
         if (buffer[start] in PACKED_FIRST_BYTES or not is_text) and needs_unpacking(buffer, start, stop):
-            yield name, scan_content(ruleset, stretch.bytes(start, stop), floor), stop - start
+            yield name, scan_content(ruleset, batch.copy_bytes(start, stop), min_confidence), stop - start
         elif at > first:
-            mine = group_by_trigger((min(end, stop) - start, number) for end, number in seen[first:at])
-            at -= seen[at - 1][0] > stop  # what ends at the line break behind this one may belong to the next
-            hits = find(ruleset, stretch.bytes(start, stop), floor, ends=mine)
+            ends = group_matches((min(end, stop) - start, number) for end, number in matches[first:at])
+            # A match that ends with the line break behind this content may belong to the next one too.
+            at -= matches[at - 1][0] > stop
+            hits = find(ruleset, batch.copy_bytes(start, stop), min_confidence, ends=ends)
             yield name, ScanResult([("", hit) for hit in hits]), stop - start
         else:
-            yield name, _NOTHING, stop - start
+            yield name, _EMPTY_RESULT, stop - start
 
 
 def scan_versions(
-    ruleset: RuleSet, versions: Sequence[tuple[bytes, FileVersion]], floor: Confidence
+    ruleset: RuleSet, versions: Sequence[tuple[bytes, FileVersion]], min_confidence: Confidence
 ) -> Iterator[tuple[bytes, ScanResult, int]]:
-    """Scan versions of files, each by its name and behind the one it was made of; give each with its size."""
-    scan_versions_triggers(
-        ruleset, [version for _, version in versions if not needs_unpacking(version.content)]
-    )
+    """Yield name, result and size of each named version. A version comes behind its base."""
+    scan_new_text(ruleset, [version for _, version in versions if not needs_unpacking(version.content)])
     for name, version in versions:
         content = version.content
         if version.matches is None:
-            yield name, scan_content(ruleset, content, floor), len(content)
+            result = scan_content(ruleset, content, min_confidence)
         elif version.matches:
-            yield (
-                name,
-                ScanResult(
-                    [
-                        ("", hit)
-                        for hit in find(
-                            ruleset, content, floor, ends=group_by_trigger(version.content_matches())
-                        )
-                    ]
-                ),
-                len(content),
-            )
+            ends = group_matches(version.content_matches())
+            result = ScanResult([("", hit) for hit in find(ruleset, content, min_confidence, ends=ends)])
         else:
-            yield name, _NOTHING, len(content)
+            result = _EMPTY_RESULT
+        yield name, result, len(content)
 
 
-def scan_stream(ruleset: RuleSet, read: Callable[[int], bytes], floor: Confidence) -> ScanResult:
-    """Scan a content piece by piece; archives larger than a piece are unpacked from what fits."""
+def scan_stream(ruleset: RuleSet, read: Callable[[int], bytes], min_confidence: Confidence) -> ScanResult:
+    """Scan what `read` returns, in pieces; unpack only the first MAX_ARCHIVE_SIZE bytes of an archive."""
     piece = read(STREAM_PIECE_SIZE)
     if has_packed_header(piece) or has_utf16_strings(piece) or _ZIP_MEMBER in piece:
-        whole = piece + read(_ARCHIVE - STREAM_PIECE_SIZE)
-        if needs_unpacking(whole):
-            found = scan_content(ruleset, whole, floor)
+        beginning = piece + read(MAX_ARCHIVE_SIZE - STREAM_PIECE_SIZE)
+        if needs_unpacking(beginning):
+            result = scan_content(ruleset, beginning, min_confidence)
             if read(1):
-                found.gaps.append("only the beginning of this archive was unpacked")
-            return found
-        piece, read = whole[:STREAM_PIECE_SIZE], _again(whole[STREAM_PIECE_SIZE:], read)
-        del whole
-    found = ScanResult()
-    part = _FIRST
+                result.gaps.append("only the beginning of this archive was unpacked")
+            return result
+        piece, read = beginning[:STREAM_PIECE_SIZE], _read_first(beginning[STREAM_PIECE_SIZE:], read)
+        del beginning
+    result = ScanResult()
+    part = _FIRST_PART
     while piece:
-        more = read(STREAM_PIECE_SIZE - _OVERLAP - _CONTEXT)
-        # What begins near the end of a piece is seen whole in the next one.
-        stop = max(part.context, len(piece) - _OVERLAP) if more else len(piece) + 1
-        found.hits += _hits_in(ruleset, piece, part, stop, floor)
-        if not more and ends_with_zip(piece, before=part.offset):
-            found.gaps.append("ends as an archive that is too large to be unpacked")
-        kept = max(0, stop - _CONTEXT)
-        part = TextPart(part.offset + kept, stop - kept, STREAM_PIECE_SIZE, _after(piece[:kept], part.at))
-        piece = piece[kept:] + more if more else b""
-    return found
+        next_piece = read(STREAM_PIECE_SIZE - MAX_CREDENTIAL_SIZE - MAX_CONTEXT_SIZE)
+        # A credential that begins near the end of a piece is completely in the next one.
+        stop = max(part.context, len(piece) - MAX_CREDENTIAL_SIZE) if next_piece else len(piece) + 1
+        result.hits += _find_in_part(ruleset, piece, part, stop, min_confidence)
+        if not next_piece and ends_with_zip(piece, before=part.offset):
+            result.gaps.append("ends with a zip archive that is too large to be unpacked")
+        kept_from = max(0, stop - MAX_CONTEXT_SIZE)
+        position = _position_behind(piece[:kept_from], part.position)
+        part = TextPart(part.offset + kept_from, stop - kept_from, STREAM_PIECE_SIZE, position)
+        piece = piece[kept_from:] + next_piece if next_piece else b""
+    return result
 
 
-def _again(data: bytes, read: Callable[[int], bytes]) -> Callable[[int], bytes]:
-    """Give once more what was read too early, and then what follows it."""
-    early = BytesIO(data)
-    return lambda size: early.read(size) or read(size)
+def _read_first(data: bytes, read: Callable[[int], bytes]) -> Callable[[int], bytes]:
+    """Return a function that reads `data` first, and then what `read` returns."""
+    stream = BytesIO(data)
+    return lambda size: stream.read(size) or read(size)
 
 
 class TextPart(NamedTuple):
-    """Where a stretch of a large content begins, and how much of its beginning is only there because it may matter for the rest."""
+    """A part of a large content.
 
-    offset: int
+    Its first `context` bytes belong to the part before it; they can decide about the hits behind them.
+    """
+
+    offset: int  # of the context, in the content
     context: int
-    length: int  # of what is its own
-    at: tuple[int, int]  # line and column
+    length: int  # without the context
+    position: Position  # of the first byte
 
     @property
     def size(self) -> int:
-        """Give how many bytes are needed to scan it: what begins in it may end behind it."""
-        return self.context + self.length + _OVERLAP
+        """Return how many bytes are needed to scan the part: a credential can end behind it."""
+        return self.context + self.length + MAX_CREDENTIAL_SIZE
 
-    def own(self, size: int) -> int:
-        """Give how many of so many bytes are its own."""
+    def own_size(self, size: int) -> int:
+        """Return how many of the `size` bytes that were read belong to this part only."""
         return max(0, min(size - self.context, self.length))
 
 
-_FIRST = TextPart(0, 0, STREAM_PIECE_SIZE, (1, 1))
+_FIRST_PART = TextPart(0, 0, STREAM_PIECE_SIZE, (1, 1))
 
 
 def split_into_parts(read: Callable[[int], bytes], size: int, jobs: int = 1) -> Iterator[TextPart]:
-    """Cut a content of this size into parts, which several processes can scan in any order: as many for each, unless they became small."""
+    """Yield parts of the content that `read` returns, which has `size` bytes, for `jobs` processes.
+
+    The number of parts is a multiple of `jobs`, unless the parts would be too small.
+    """
     count = max(1, -(-size // MAX_PART_SIZE))
-    even = -(-count // jobs) * jobs
-    length = -(-size // even) if size // even >= max(MAX_PART_SIZE // 2, _CONTEXT) else MAX_PART_SIZE
-    part = _FIRST._replace(length=length)
+    even_count = -(-count // jobs) * jobs
+    is_large = size // even_count >= max(MAX_PART_SIZE // 2, MAX_CONTEXT_SIZE)
+    length = -(-size // even_count) if is_large else MAX_PART_SIZE
+    part = _FIRST_PART._replace(length=length)
     yield part
-    text = read(length - _CONTEXT)
-    for begin in range(length, size, length):
-        part = TextPart(begin - _CONTEXT, _CONTEXT, length, _after(text, part.at))
+    text = read(length - MAX_CONTEXT_SIZE)
+    for start in range(length, size, length):
+        position = _position_behind(text, part.position)
+        part = TextPart(start - MAX_CONTEXT_SIZE, MAX_CONTEXT_SIZE, length, position)
         yield part
         text = read(length)
 
 
-def scan_part(ruleset: RuleSet, data: bytes, part: TextPart, floor: Confidence) -> ScanResult:
-    """Scan one of the parts, given as many bytes from its offset on as it needs, or as there are."""
-    return ScanResult(list(_hits_in(ruleset, data, part, part.context + part.length, floor)))
+def scan_part(ruleset: RuleSet, data: bytes, part: TextPart, min_confidence: Confidence) -> ScanResult:
+    """Scan one part. `data` are `part.size` bytes from `part.offset` on, or fewer at the content's end."""
+    return ScanResult(list(_find_in_part(ruleset, data, part, part.context + part.length, min_confidence)))
 
 
-def _hits_in(
-    ruleset: RuleSet, data: bytes, part: TextPart, stop: int, floor: Confidence
+def _find_in_part(
+    ruleset: RuleSet, data: bytes, part: TextPart, stop: int, min_confidence: Confidence
 ) -> Iterator[tuple[str, Hit]]:
-    """Give the hits that begin behind a part's context and before a place in it: the others are told by its neighbours."""
-    first = max(0, part.context - _NEAR)
-    ends = scan_triggers(ruleset, memoryview(data)[first : stop + _NEAR], first)
-    for hit in find(ruleset, data, floor, at=part.at, ends=ends):
+    """Yield the hits that begin behind the part's context and before `stop`, at their offsets in the content.
+
+    The others are hits of the parts before and behind it.
+    """
+    start = max(0, part.context - MAX_TRIGGER_DISTANCE)
+    ends = scan_triggers(ruleset, memoryview(data)[start : stop + MAX_TRIGGER_DISTANCE], start)
+    for hit in find(ruleset, data, min_confidence, position=part.position, ends=ends):
         if part.context <= hit.start < stop:
             yield "", replace(hit, start=hit.start + part.offset, end=hit.end + part.offset)
 
 
-def _after(text: bytes, at: tuple[int, int]) -> tuple[int, int]:
-    """Give the line and column of what follows a text that begins at these."""
+def _position_behind(text: bytes, position: Position) -> Position:
+    """Return the line and column behind a text that begins at `position`."""
+    line, column = position
     lines = text.count(b"\n")
-    return at[0] + lines, count_characters(text[text.rfind(b"\n") + 1 :]) + (1 if lines else at[1])
+    return line + lines, count_characters(text[text.rfind(b"\n") + 1 :]) + (1 if lines else column)

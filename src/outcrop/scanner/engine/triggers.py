@@ -1,4 +1,4 @@
-"""Search texts for the triggers of all rules with one Hyperscan database."""
+"""Search texts for the triggers of all rules, in one Hyperscan pass."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -6,38 +6,43 @@ from collections.abc import Iterable
 from outcrop.scanner.engine.ruleset import RuleSet
 
 TriggerMatch = tuple[int, int]  # (end offset, trigger number)
-EndsByTrigger = dict[int, list[int]]  # the same of one text by the trigger's number, in order
-
-
-def scan_joined_texts(ruleset: RuleSet, data: bytes | memoryview) -> list[TriggerMatch]:
-    """Look for every trigger at once in many texts, with a line break between them; give what was seen in order."""
-    seen: list[TriggerMatch] = []
-    add = seen.append
-
-    def matched(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
-        add((end, number))
-
-    ruleset.database.scan(data, match_event_handler=matched, scratch=ruleset.scratch)  # type: ignore[type-var]  # takes any buffer
-    seen.sort()
-    return seen
+EndsByTrigger = dict[int, list[int]]  # trigger number -> sorted end offsets in one text
 
 
 def scan_triggers(ruleset: RuleSet, data: bytes | memoryview, offset: int = 0) -> EndsByTrigger:
-    """Look for every trigger at once in one text, of which these data stand at an offset."""
+    """Return the end offsets of all trigger matches in `data`, which begins at `offset` in its text."""
     ends: EndsByTrigger = defaultdict(list)
 
-    def matched(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
+    def add_end(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
         ends[number].append(end + offset)
 
-    ruleset.database.scan(data, match_event_handler=matched, scratch=ruleset.scratch)  # type: ignore[type-var]
-    for mine in ends.values():
-        mine.sort()
+    scratch = ruleset.thread.scratch
+    ruleset.database.scan(data, match_event_handler=add_end, scratch=scratch)  # type: ignore[type-var]  # any buffer
+    for offsets in ends.values():
+        offsets.sort()
     return ends
 
 
-def group_by_trigger(seen: Iterable[tuple[int, int]]) -> EndsByTrigger:
-    """Give by the trigger's number what was seen in one of many texts."""
+def scan_joined_texts(ruleset: RuleSet, data: bytes | memoryview) -> list[TriggerMatch]:
+    """Return all trigger matches in `data`, sorted by end offset.
+
+    `data` is many texts joined by line breaks: one call for all of them takes less time than one for each.
+    """
+    matches: list[TriggerMatch] = []
+    add = matches.append
+
+    def add_match(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
+        add((end, number))
+
+    scratch = ruleset.thread.scratch
+    ruleset.database.scan(data, match_event_handler=add_match, scratch=scratch)  # type: ignore[type-var]  # any buffer
+    matches.sort()
+    return matches
+
+
+def group_matches(matches: Iterable[TriggerMatch]) -> EndsByTrigger:
+    """Return the end offsets of `matches`, which are sorted and of one text, by trigger number."""
     ends: EndsByTrigger = defaultdict(list)
-    for end, number in seen:
+    for end, number in matches:
         ends[number].append(end)
     return ends

@@ -1,4 +1,4 @@
-"""Why a finding has its score, in words: what the command line and the portal show beside the number."""
+"""Explain a score in sentences, which the command line and the portal show next to the points."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,22 +20,22 @@ MAX_POINTS = {
 _LIVENESS = {
     Validation.VALID: "the issuer accepts it",
     Validation.INVALID: "the issuer refuses it",
-    Validation.UNVALIDATED: "nobody was asked whether it works",
-    Validation.ERROR: "the issuer's answer says nothing of it",
+    Validation.UNVALIDATED: "it was not validated",
+    Validation.ERROR: "the issuer's response does not say whether it works",
     Validation.UNREACHABLE: "the issuer could not be reached",
 }
 _STRENGTH = {
-    Strength.CHECKSUM: "its checksum is right",
-    Strength.PREFIX: "it begins as only this type does",
-    Strength.STRUCTURED: "its shape is rare by itself",
-    Strength.CONTEXT: "a word beside it names the issuer",
-    Strength.GENERIC: "a plain value beside a word such as password",
+    Strength.CHECKSUM: "its checksum is correct",
+    Strength.PREFIX: "only this type has its prefix",
+    Strength.STRUCTURED: "its format is rare",
+    Strength.CONTEXT: "a word next to it names the issuer",
+    Strength.GENERIC: "a plain value next to a word such as password",
 }
 _VISIBILITY = {
     Visibility.PUBLIC: "everybody can read it",
     Visibility.INTERNAL: "everybody in the organisation can read it",
     Visibility.PRIVATE: "only members can read it",
-    Visibility.UNKNOWN: "who can read it is not known",
+    Visibility.UNKNOWN: "it is not known who can read it",
 }
 _SOURCE = {
     SourceType.REPO: "at the tip of a repository",
@@ -44,13 +44,16 @@ _SOURCE = {
     SourceType.ENDPOINT: "on a web site",
     SourceType.JS_BUNDLE: "in a script of a web site",
 }
-_STILL_THERE = {4: "the last scan saw it", 2: "it was seen within 30 days"}
-_SPREAD = {0: "it stands in one place", 2: "it stands in 2 or 3 places"}
+_STILL_THERE = {4: "the last scan has seen it", 2: "it was seen within 30 days"}
+_SPREAD = {0: "it is in one place", 2: "it is in 2 or 3 places"}
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreReason:
-    """One part of a score: its points, the most it can have, and why. Of a cap the points are what it takes away."""
+    """One part of a score: its points, the most points that it can have, and why.
+
+    A cap is a reason too. Its points are negative: the cap takes them away.
+    """
 
     name: str
     points: float
@@ -59,16 +62,13 @@ class ScoreReason:
 
 
 def explain_stored_score(detail: Mapping[str, Any] | None, finding: Finding) -> list[ScoreReason]:
-    """Explain the score of a stored finding from what is stored with it; of one that was imported nothing else is known."""
+    """Return the reasons for the score of a stored finding.
+
+    `detail` is what was stored with the score; None for an imported finding that no scan has scored.
+    """
     if detail is None:
-        return [
-            ScoreReason(
-                "imported",
-                finding.composite_score,
-                100,
-                "the score was given with the import, and no scan has made another",
-            )
-        ]
+        sentence = "the score was imported, and no scan has computed another"
+        return [ScoreReason("imported", finding.composite_score, 100, sentence)]
     evidence = Evidence(
         finding.validation_status,
         finding.validation_confidence,
@@ -83,42 +83,45 @@ def explain_stored_score(detail: Mapping[str, Any] | None, finding: Finding) -> 
         services=tuple(finding.validation_detail["enabled_services"]),
         services_asked=bool(detail["asked"]),
     )
-    made = Score(finding.composite_score, detail["parts"], detail["version"])
-    return explain_score(evidence, made, finding.validation_detail.get("reason"))
+    stored = Score(finding.composite_score, detail["parts"], detail["version"])
+    return explain_score(evidence, stored, finding.validation_detail.get("reason"))
 
 
-def explain_score(evidence: Evidence, made: Score, why: str | None) -> list[ScoreReason]:
-    """Explain each part of a score, then the cap, where one has lowered the sum. `why` is what the verdict's reason says."""
+def explain_score(evidence: Evidence, score: Score, verdict_reason: str | None) -> list[ScoreReason]:
+    """Return the reasons for each part of a score; the last one is the cap, if one has lowered the sum.
+
+    `verdict_reason` is the reason that the validation gave for its verdict.
+    """
     sentences = {
-        "liveness": _liveness(evidence, why),
-        "detection": ", ".join(_detection(evidence)),
-        "capability": _capability(evidence),
+        "liveness": _explain_liveness(evidence, verdict_reason),
+        "detection": ", ".join(_explain_detection(evidence)),
+        "capability": _explain_capability(evidence),
         "exposure": f"{_VISIBILITY[evidence.visibility]}, {_SOURCE[evidence.source_type]}",
-        "still_there": _STILL_THERE.get(made.parts["still_there"], "it was not seen for more than 30 days"),
-        "spread": _SPREAD.get(made.parts["spread"], "it stands in 4 places or more"),
+        "still_there": _STILL_THERE.get(score.parts["still_there"], "it was not seen for more than 30 days"),
+        "spread": _SPREAD.get(score.parts["spread"], "it is in 4 or more places"),
     }
-    told = [ScoreReason(name, made.parts[name], most, sentences[name]) for name, most in MAX_POINTS.items()]
-    total = sum(made.parts.values())
+    reasons = [
+        ScoreReason(name, score.parts[name], most, sentences[name]) for name, most in MAX_POINTS.items()
+    ]
+    total = sum(score.parts.values())
     if lowering := [cap for cap in score_caps(evidence) if cap.most < total]:
         lowest = min(lowering, key=lambda cap: cap.most)
-        told.append(
-            ScoreReason("cap", lowest.most - total, lowest.most, f"at most {lowest.most}: {lowest.sentence}")
-        )
-    return told
+        sentence = f"at most {lowest.most}: {lowest.sentence}"
+        reasons.append(ScoreReason("cap", lowest.most - total, lowest.most, sentence))
+    return reasons
 
 
-def _liveness(evidence: Evidence, why: str | None) -> str:
-    doubt = (
-        evidence.validation in {Validation.VALID, Validation.INVALID}
-        and evidence.validation_confidence is not Confidence.HIGH
-    )
-    said = why or _LIVENESS[evidence.validation]
-    return f"{evidence.validation}: {said}" + (
-        f" (confidence {evidence.validation_confidence})" if doubt else ""
-    )
+def _explain_liveness(evidence: Evidence, verdict_reason: str | None) -> str:
+    """Return the verdict with its reason, and its confidence if that is not high."""
+    has_verdict = evidence.validation in {Validation.VALID, Validation.INVALID}
+    sentence = f"{evidence.validation}: {verdict_reason or _LIVENESS[evidence.validation]}"
+    if has_verdict and evidence.validation_confidence is not Confidence.HIGH:
+        sentence += f" (confidence {evidence.validation_confidence})"
+    return sentence
 
 
-def _detection(evidence: Evidence) -> Iterator[str]:
+def _explain_detection(evidence: Evidence) -> Iterator[str]:
+    """Yield the evidence of the detection, and what weakens it."""
     yield _STRENGTH[evidence.strength]
     if evidence.path and is_test_path(evidence.path):
         yield "but its path is one of tests or documents"
@@ -126,12 +129,13 @@ def _detection(evidence: Evidence) -> Iterator[str]:
         yield "but it looks like a placeholder"
 
 
-def _capability(evidence: Evidence) -> str:
-    if everything := [label for label in evidence.services if grants_full_access(label)]:
-        return f"it opens {everything[0]}"
+def _explain_capability(evidence: Evidence) -> str:
+    """Return which services the credential opens, or the impact of its type if that is not known."""
+    if full_access := [label for label in evidence.services if grants_full_access(label)]:
+        return f"it opens {full_access[0]}"
     if evidence.services:
-        more = len(evidence.services) - 1
-        return f"it opens {evidence.services[0]}" + (f" and {more} more" if more else "")
+        others = len(evidence.services) - 1
+        return f"it opens {evidence.services[0]}" + (f" and {others} more" if others else "")
     if evidence.validation is Validation.VALID and evidence.services_asked:
-        return "it works, and opens nothing that was asked for"
+        return "it works, but opens none of the services that were checked"
     return f"credentials of this type have a {evidence.impact} impact"

@@ -1,4 +1,16 @@
-"""How much a finding matters, 0 to 100: the sum of six parts, each with its reason, under a version."""
+"""Score how much a finding matters, from 0 to 100.
+
+`score` adds up six parts and then applies caps (`score_caps`):
+
+| part | points | depends on |
+|---|---|---|
+| liveness | 0 to 40 | the verdict of the validation and its confidence |
+| detection | 0 to 20 | the strength of the evidence; less for tests, vendored code and placeholders |
+| capability | 2 to 20 | the services that the credential opens, or the impact of its type |
+| exposure | 4 to 12 | the visibility and the type of the source |
+| still_there | 0 to 4 | the days since a scan has last seen the finding |
+| spread | 0 to 4 | the number of places |
+"""
 
 import re
 from typing import NamedTuple
@@ -6,12 +18,12 @@ from typing import NamedTuple
 from outcrop.domain.finding import Confidence, SourceType, Validation, Visibility
 from outcrop.scanner.rules.model import Impact, Strength
 
-VERSION = 2
+VERSION = 2  # increase it if the same evidence would have another score
 _LIVENESS = {
     Validation.VALID: {Confidence.HIGH: 40, Confidence.MEDIUM: 34, Confidence.LOW: 28},
     Validation.INVALID: {Confidence.HIGH: 0, Confidence.MEDIUM: 6, Confidence.LOW: 8},
 }
-_UNDECIDED = {Validation.UNVALIDATED: 18, Validation.ERROR: 16, Validation.UNREACHABLE: 16}
+_LIVENESS_WITHOUT_VERDICT = {Validation.UNVALIDATED: 18, Validation.ERROR: 16, Validation.UNREACHABLE: 16}
 _DETECTION = {
     Strength.CHECKSUM: 20,
     Strength.PREFIX: 17,
@@ -28,21 +40,23 @@ _SOURCE = {
     SourceType.GIST: 3,
     SourceType.COMMIT: 2,
 }
-_EVERYTHING = re.compile(r"(?:^|_)(?:admin|root|superuser|owner|payment|payments|private_data|pii)(?:_|$)")
+_FULL_ACCESS = re.compile(r"(?:^|_)(?:admin|root|superuser|owner|payment|payments|private_data|pii)(?:_|$)")
 _TEST_PATH = re.compile(
-    r"(?:^|[/!_.-])(?:tests?|testing|testdata|specs?|__tests__|mocks?|fixtures?|examples?|samples?|docs?|demo|dummy)(?:[/_.-]|$)"
+    r"(?:^|[/!_.-])(?:tests?|testing|testdata|specs?|__tests__|mocks?|fixtures?|examples?|samples?|docs?|demo|dummy)"
+    r"(?:[/_.-]|$)"
     r"|\.(?:md|rst|adoc)$",
     re.IGNORECASE,
 )
 _VENDORED_PATH = re.compile(
-    r"(?:^|[/!])(?:vendor|vendors|vendored|third[_-]?party|node_modules|bower_components|site-packages|dist-packages|jspm_packages|pods|carthage|deps)/"
+    r"(?:^|[/!])(?:vendor|vendors|vendored|third[_-]?party|node_modules|bower_components|site-packages"
+    r"|dist-packages|jspm_packages|pods|carthage|deps)/"
     r"|[.-]min\.(?:js|css)$",
     re.IGNORECASE,
 )
 
 
 class Evidence(NamedTuple):
-    """Everything the score depends on. How often and how long a finding has been seen plays no part."""
+    """All values that the score depends on. How often a finding was seen does not matter."""
 
     validation: Validation
     validation_confidence: Confidence
@@ -54,20 +68,22 @@ class Evidence(NamedTuple):
     placeholder: bool = False
     test_mode: bool = False
     canary: bool = False
-    services: tuple[str, ...] = ()
-    services_asked: bool = False  # capability requests were made
+    services: tuple[str, ...] = ()  # labels of the services that the credential opens
+    services_asked: bool = False  # the issuer was asked which services it opens
     days_since_seen: int = 0
     places: int = 1
 
 
 class Score(NamedTuple):
+    """The sum of a score's parts, after the caps, and the parts by their names."""
+
     total: float
     parts: dict[str, int]
     version: int = VERSION
 
 
 def score(evidence: Evidence) -> Score:
-    """Add up the parts, then apply the caps."""
+    """Return the score: the sum of the parts, but at most the lowest cap."""
     parts = {
         "liveness": _liveness(evidence),
         "detection": _detection(evidence),
@@ -80,26 +96,29 @@ def score(evidence: Evidence) -> Score:
 
 
 def grants_full_access(label: str) -> bool:
-    """Tell whether a label stands for power over everything, for payments, or for private data."""
-    return _EVERYTHING.search(label) is not None
+    """Whether the label of a service is one of administration, payments or private data."""
+    return _FULL_ACCESS.search(label) is not None
 
 
 def is_test_path(path: str) -> bool:
+    """Whether the path is one of tests, examples or documentation."""
     return _TEST_PATH.search(path) is not None
 
 
 def is_vendored_path(path: str) -> bool:
-    """Tell whether a file is somebody else's code, copied in."""
+    """Whether the path is one of code that was copied from another project."""
     return _VENDORED_PATH.search(path) is not None
 
 
 def _liveness(evidence: Evidence) -> int:
-    if evidence.validation in _UNDECIDED:
-        return _UNDECIDED[evidence.validation]
+    """Return the points of the validation's verdict."""
+    if evidence.validation in _LIVENESS_WITHOUT_VERDICT:
+        return _LIVENESS_WITHOUT_VERDICT[evidence.validation]
     return _LIVENESS[evidence.validation][evidence.validation_confidence]
 
 
 def _detection(evidence: Evidence) -> int:
+    """Return the points of the detection: those of its strength, less for a test path or a placeholder."""
     points = _DETECTION[evidence.strength]
     points -= 6 if evidence.path and (is_test_path(evidence.path) or is_vendored_path(evidence.path)) else 0
     points -= 10 if evidence.placeholder else 0
@@ -107,6 +126,7 @@ def _detection(evidence: Evidence) -> int:
 
 
 def _capability(evidence: Evidence) -> int:
+    """Return the points of the services that the credential opens, or of the impact of its type."""
     if any(map(grants_full_access, evidence.services)):
         return 20
     if evidence.validation is Validation.VALID and evidence.services_asked and not evidence.services:
@@ -115,21 +135,23 @@ def _capability(evidence: Evidence) -> int:
 
 
 class ScoreCap(NamedTuple):
+    """A limit of a score, and the reason for it."""
+
     most: int
     sentence: str
 
 
 def score_caps(evidence: Evidence) -> list[ScoreCap]:
-    """Give what the sum may not go beyond, and why."""
-    found = []
+    """Return the caps that apply to this evidence."""
+    caps = []
     if evidence.validation is Validation.INVALID and evidence.validation_confidence is Confidence.HIGH:
-        found.append(ScoreCap(15, "its issuer refuses it"))
+        caps.append(ScoreCap(15, "its issuer refuses it"))
     if evidence.test_mode:
-        found.append(ScoreCap(40, "it only works with made-up data"))
+        caps.append(ScoreCap(40, "it works with test data only"))
     if evidence.canary:
-        found.append(ScoreCap(10, "it is a known canary, laid out to be found"))
+        caps.append(ScoreCap(10, "it is a known canary token"))
     if evidence.strength is Strength.GENERIC and evidence.validation is not Validation.VALID:
-        found.append(ScoreCap(50, "it is a plain value that nobody has proven"))
+        caps.append(ScoreCap(50, "it is a plain value that was not proven to work"))
     if evidence.validation is not Validation.VALID:
-        found.append(ScoreCap(79, "it is not proven to work"))
-    return found
+        caps.append(ScoreCap(79, "it was not proven to work"))
+    return caps

@@ -66,7 +66,10 @@ def describe_findings(
 
 def _passes(one: LocatedHit) -> bool:
     return is_allowed_at(
-        one.hit.rule.allowlists, one.hit.spared, one.path or b"", one.origin.commit if one.origin else ""
+        one.hit.rule.allowlists,
+        one.hit.allowlist_numbers,
+        one.path or b"",
+        one.origin.commit if one.origin else "",
     )
 
 
@@ -149,7 +152,7 @@ def _fields(one: LocatedHit, fingerprint: str, place: TargetInfo, evidence: Evid
         "committed_at": at,
         "unreachable": one.unreachable,
         "encoding": list(hit.encoding),
-        "parts": {name: part.masked() for name, part in sorted(hit.parts.items())},
+        "parts": {name: part.masked() for name, part in sorted(hit.companions.items())},
         "score": made.parts,
     }
 

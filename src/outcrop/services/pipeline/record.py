@@ -223,7 +223,7 @@ def _build_record(
     keys, account_id, secret = recording.context.keys, recording.key.account_id, placed.secret
     secret_box = excerpt_box = None
     if stores_secret:
-        secret_box = keys.seal(secret.hit.secret, account_id, finding.id, secret.hit.parts)
+        secret_box = keys.seal(secret.hit.secret, account_id, finding.id, secret.hit.companions)
         if secret.excerpt is not None and not keeps_place:
             excerpt_box = keys.seal_excerpt(secret.excerpt, account_id, finding.id)
     return FindingRecord(

@@ -71,7 +71,7 @@ def _is_fresh(verdict: StoredVerdict) -> bool:
 
 async def _check(context: RunContext, hit: Hit) -> Verdict:
     """Ask the issuer about a hit's credential."""
-    parts = {name: reveal(part) for name, part in hit.parts.items()}
+    parts = {name: reveal(part) for name, part in hit.companions.items()}
     return await context.validator.check(hit.rule, reveal(hit.secret), parts)
 
 

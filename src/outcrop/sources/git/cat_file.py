@@ -94,7 +94,7 @@ def read_with_git(
 def split_item(item: CatFileItem) -> Iterator[Content]:
     """Yield the objects of an item one by one."""
     if isinstance(item, ContentBatch):
-        yield from ((oid, item.bytes(start, stop)) for oid, start, stop in item.contents)
+        yield from ((oid, item.copy_bytes(start, stop)) for oid, start, stop in item.contents)
     else:
         yield item
 

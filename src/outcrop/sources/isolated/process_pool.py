@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 from outcrop.domain.errors import OperatorError
 from outcrop.net.guard import Egress
-from outcrop.scanner.engine.ruleset import RuleSet, load_cached, load_ruleset
+from outcrop.scanner.engine.load import load_cached, load_ruleset
+from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.sources.isolated.repository_job import (
     JobProgressCallback,
     JobResult,

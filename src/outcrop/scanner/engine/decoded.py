@@ -1,0 +1,113 @@
+"""Search decoded pieces of a text for triggers.
+
+Base64 hides all of a piece, so all triggers are searched for (`scan_pieces`). Decoded escapes change only a
+few characters, and the rest of the piece was scanned before it was decoded. So only the trigger matches that
+a decoded character can have changed are returned (`scan_changed_text`).
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from hashlib import blake2b
+
+from outcrop.domain.finding import Confidence
+from outcrop.scanner.engine.ruleset import MAX_NEAR, SAME_LINE, RuleSet
+from outcrop.scanner.engine.triggers import EndsByTrigger, group_matches, scan_joined_texts, scan_triggers
+from outcrop.scanner.generic.find import has_name_in_line
+from outcrop.scanner.text.encodings import DecodedPiece
+
+Lines = tuple[list[int], list[int]]  # start offsets, end offsets
+
+
+def scan_pieces(ruleset: RuleSet, pieces: list[DecodedPiece]) -> Iterator[EndsByTrigger]:
+    """Yield the trigger matches of each piece. One call searches all: a text can be full of base64."""
+    if len(pieces) == 1:
+        yield scan_triggers(ruleset, pieces[0].text)
+        return
+    matches = scan_joined_texts(ruleset, b"\n".join(piece.text for piece in pieces)) if pieces else []
+    first = start = 0
+    for piece in pieces:
+        stop = start + len(piece.text)
+        # A match that ends with the line break behind the piece may be one that ends with the piece.
+        last = bisect_left(matches, (stop + 2, 0), first)
+        yield group_matches(
+            (min(end, stop) - start, number) for end, number in matches[first:last] if end > start
+        )
+        first, start = last, stop + 1
+
+
+def hash_escaped_range(data: bytes, start: int, stop: int, depth: int, min_confidence: Confidence) -> bytes:
+    """Return a hash of data[start:stop] and of everything else that decides which hits its escapes have."""
+    context = f"{start > 0:d}{stop < len(data):d} {depth} {min_confidence}"
+    return blake2b(data[start:stop], digest_size=16, person=context.encode()).digest()
+
+
+def scan_changed_text(ruleset: RuleSet, piece: DecodedPiece, ends: EndsByTrigger) -> EndsByTrigger:
+    """Return the trigger matches in a piece with decoded escapes that a decoded character can have changed.
+
+    `ends` are the trigger matches of the text before decoding.
+    """
+    lines = piece.changed_lines()
+    changed: EndsByTrigger = {}
+    for number, offsets in _scan_changed_lines(ruleset, piece, lines, ends).items():
+        kept = offsets
+        if number < ruleset.count:
+            reach = ruleset.reach[number]
+            if reach.line_gap is None:
+                kept = [end for end in offsets if piece.changed(end - reach.before, end + reach.after)]
+            else:
+                kept = list(_in_changed_lines(piece.text, lines, offsets, reach.line_gap, reach.judge))
+        elif number < ruleset.escape_trigger:  # base64
+            kept = [end for end in offsets if piece.changed_in_run(end)]
+        elif number == ruleset.archive_trigger:  # archives are unpacked from the text before decoding
+            kept = []
+        if kept:
+            changed[number] = kept
+    return changed
+
+
+def _scan_changed_lines(
+    ruleset: RuleSet, piece: DecodedPiece, lines: Lines, ends: EndsByTrigger
+) -> EndsByTrigger:
+    """Return the trigger matches near the lines with decoded characters, which `lines` are.
+
+    Forms that read further than MAX_NEAR get their trigger matches before decoding too, at the decoded
+    offsets.
+    """
+    near: EndsByTrigger = defaultdict(list)
+    text = memoryview(piece.text)
+    for start, stop in _windows(*lines):
+        for number, offsets in scan_triggers(ruleset, text[start:stop], start).items():
+            near[number] += offsets
+    start, stop = piece.start, piece.origin(len(text))
+    for number, offsets in ends.items():
+        if number < ruleset.count and ruleset.reach[number].is_far:
+            in_piece = offsets[bisect_right(offsets, start) : bisect_right(offsets, stop)]
+            near[number] = sorted({*near[number], *map(piece.place, in_piece)})
+    return near
+
+
+def _windows(starts: list[int], stops: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield the lines with MAX_NEAR bytes around them; overlapping windows are joined."""
+    first, last = max(0, starts[0] - MAX_NEAR), stops[0] + MAX_NEAR
+    for start, stop in zip(starts, stops, strict=True):
+        if start - MAX_NEAR > last:
+            yield first, last
+            first = start - MAX_NEAR
+        last = stop + MAX_NEAR
+    yield first, last
+
+
+def _in_changed_lines(text: bytes, lines: Lines, ends: list[int], line_gap: int, judge: str) -> Iterator[int]:
+    """Yield the trigger ends in a changed line, or at most `line_gap` bytes behind one.
+
+    With a `judge`, not those behind one whose name is in their own line: that line was not changed.
+    """
+    starts, stops = lines
+    row, last_row = -1, len(starts) - 1
+    for end in ends:
+        while row < last_row and starts[row + 1] < end:  # the last changed line that begins before `end`
+            row += 1
+        gap = end - stops[row] if row >= 0 else end + line_gap + 1
+        if gap <= SAME_LINE or (gap <= line_gap and not (judge and has_name_in_line(text, end, judge))):
+            yield end
