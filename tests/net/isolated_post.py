@@ -1,6 +1,7 @@
-"""Runs in a network of its own, with a name server that lies: tests/net/test_post.py starts it by `unshare`.
+"""Post to names of a hostile name server, inside a network namespace of its own.
 
-Each line of standard output says of one name how the delivery ended and which addresses were connected to.
+The test test_post.py starts this with `unshare`. Each line of standard output is a JSON list: host, outcome,
+addresses connected to, number of DNS lookups.
 """
 
 import asyncio
@@ -16,9 +17,9 @@ from outcrop.net.guard import Egress
 from outcrop.net.post import PostClient, PostError
 from tests.support.tls import make_certificate
 
-PUBLIC, OTHER = "93.184.215.14", "93.184.215.15"  # here they are this network's own
+PUBLIC, OTHER = "93.184.215.14", "93.184.215.15"  # on loopback inside the namespace
 METADATA, PRIVATE, LOOPBACK = "169.254.169.254", "10.1.2.3", "127.0.0.1"
-# What the name server says, one look-up after the other; the last answer stays.
+# The addresses that the name server returns, lookup by lookup; the last ones are repeated.
 NAMES: dict[str, list[list[str]]] = {
     "good.example": [[PUBLIC]],
     "private.example": [[PRIVATE]],
@@ -45,38 +46,39 @@ LITERALS = [
 ]
 
 
-class LyingNameServer(asyncio.DatagramProtocol):
-    """Answers questions for A and AAAA, and forgets nothing that it was asked."""
+class HostileNameServer(asyncio.DatagramProtocol):
+    """Answers questions for A and AAAA records, and counts the lookups of each name."""
 
     def __init__(self) -> None:
-        self.asked: dict[str, int] = {}
+        self.lookups: dict[str, int] = {}
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        at, labels = 12, []
-        while data[at]:
-            labels.append(data[at + 1 : at + 1 + data[at]].decode())
-            at += data[at] + 1
-        (kind,) = struct.unpack("!H", data[at + 1 : at + 3])
-        question, name = data[12 : at + 5], ".".join(labels).lower()
+        offset, labels = 12, []
+        while data[offset]:
+            labels.append(data[offset + 1 : offset + 1 + data[offset]].decode())
+            offset += data[offset] + 1
+        (kind,) = struct.unpack("!H", data[offset + 1 : offset + 3])
+        question, name = data[12 : offset + 5], ".".join(labels).lower()
         family = {1: socket.AF_INET, 28: socket.AF_INET6}.get(kind)
         answers = NAMES.get(name, [[]])
         if kind == 1:
-            self.asked[name] = self.asked.get(name, 0) + 1
-        now = answers[min(max(self.asked.get(name, 1), 1), len(answers)) - 1]
-        found = [
-            socket.inet_pton(family, one)
-            for one in now
-            if family and (":" in one) == (family == socket.AF_INET6)
+            self.lookups[name] = self.lookups.get(name, 0) + 1
+        addresses = answers[min(max(self.lookups.get(name, 1), 1), len(answers)) - 1]
+        packed = [
+            socket.inet_pton(family, address)
+            for address in addresses
+            if family and (":" in address) == (family == socket.AF_INET6)
         ]
-        head = data[:2] + struct.pack("!HHHHH", 0x8180, 1, len(found), 0, 0)
-        records = b"".join(b"\xc0\x0c" + struct.pack("!HHIH", kind, 1, 0, len(raw)) + raw for raw in found)
-        self.transport.sendto(head + question + records, addr)  # type: ignore[attr-defined]
+        header = data[:2] + struct.pack("!HHHHH", 0x8180, 1, len(packed), 0, 0)
+        records = b"".join(b"\xc0\x0c" + struct.pack("!HHIH", kind, 1, 0, len(raw)) + raw for raw in packed)
+        self.transport.sendto(header + question + records, addr)  # type: ignore[attr-defined]
 
 
 def make_network(folder: Path) -> None:
+    """Add the addresses to loopback and make this process resolve names with the hostile name server."""
     for command in (
         "ip link set lo up",
         *(f"ip addr add {address}/32 dev lo" for address in (PUBLIC, OTHER, METADATA, PRIVATE)),
@@ -92,15 +94,16 @@ def make_network(folder: Path) -> None:
 
 
 async def main(folder: Path) -> None:
+    """Run the name server and a receiver on all addresses, post to every name, and print the results."""
     loop = asyncio.get_running_loop()
-    _, names = await loop.create_datagram_endpoint(LyingNameServer, ("127.0.0.1", 53))
+    _, name_server = await loop.create_datagram_endpoint(HostileNameServer, ("127.0.0.1", 53))
     cert, key = make_certificate(folder, *NAMES)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
-    reached: list[str] = []
+    connected_to: list[str] = []
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        reached.append(writer.get_extra_info("sockname")[0])
+        connected_to.append(writer.get_extra_info("sockname")[0])
         await writer.start_tls(context)
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
@@ -108,16 +111,18 @@ async def main(folder: Path) -> None:
         writer.close()
 
     await asyncio.start_server(accept, ["0.0.0.0", "::"], 443)
-    poster = PostClient(Egress(ca_file=cert))
+    client = PostClient(Egress(ca_file=cert))
     for host in [*NAMES, *LITERALS]:
-        reached.clear()
+        connected_to.clear()
         try:
-            ended: object = (
-                await poster.post(f"https://{host}/", {}, b"{}", seconds=10, max_bytes=1000, max_body=10)
+            outcome: object = (
+                await client.post(f"https://{host}/", {}, b"{}", seconds=10, max_bytes=1000, max_body=10)
             ).status
         except PostError as error:
-            ended = error.reason
-        sys.stdout.write(json.dumps([host, ended, list(reached), names.asked.get(host, 0)]) + "\n")
+            outcome = error.reason
+        sys.stdout.write(
+            json.dumps([host, outcome, list(connected_to), name_server.lookups.get(host, 0)]) + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Which addresses may be connected to."""
+"""The guard: which addresses may be connected to."""
 
 import asyncio
 import ipaddress
@@ -11,11 +11,12 @@ from outcrop.net.http import HttpError, open_http
 from outcrop.settings import Settings
 
 NOT_PUBLIC = [
-    "0.0.0.0", "10.1.2.3", "100.64.0.1", "127.0.0.1", "169.254.169.254", "172.16.0.1", "172.31.255.255", "192.0.0.192", "192.0.2.1",
-    "192.88.99.1", "192.168.1.1", "198.18.0.1", "198.51.100.1", "203.0.113.9", "224.0.0.1", "239.255.255.255", "240.0.0.1",
-    "255.255.255.255",
-    "::", "::1", "::127.0.0.1", "::ffff:127.0.0.1", "::ffff:8.8.8.8", "64:ff9b::7f00:1", "64:ff9b:1::1", "100::1", "2001::1", "2001:db8::1",
-    "2002:7f00:1::", "3fff::1", "fc00::1", "fd00:ec2::254", "fe80::1", "fec0::1", "ff02::1",
+    "0.0.0.0", "10.1.2.3", "100.64.0.1", "127.0.0.1", "169.254.169.254", "172.16.0.1", "172.31.255.255",
+    "192.0.0.192", "192.0.2.1", "192.88.99.1", "192.168.1.1", "198.18.0.1", "198.51.100.1", "203.0.113.9",
+    "224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255",
+    "::", "::1", "::127.0.0.1", "::ffff:127.0.0.1", "::ffff:8.8.8.8", "64:ff9b::7f00:1", "64:ff9b:1::1",
+    "100::1", "2001::1", "2001:db8::1", "2002:7f00:1::",
+    "3fff::1", "fc00::1", "fd00:ec2::254", "fe80::1", "fec0::1", "ff02::1",
 ]  # fmt: skip
 PUBLIC = [
     "1.1.1.1",
@@ -29,26 +30,26 @@ PUBLIC = [
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
-def test_address_that_is_not_public_is_refused(address):
+def test_a_non_public_address_is_refused(address):
     assert not is_allowed(ipaddress.ip_address(address), Egress())
     with pytest.raises(EgressError):
         resolve(address, 443, Egress())
 
 
 @pytest.mark.parametrize("address", PUBLIC)
-def test_public_address_is_allowed(address):
+def test_a_public_address_is_allowed(address):
     assert is_allowed(ipaddress.ip_address(address), Egress())
     assert resolve(address, 443, Egress()) == (address, 443)
 
 
-def test_operator_can_allow_a_network():
+def test_the_operator_can_allow_a_network():
     egress = Egress.parse(["10.0.0.0/8", "fd00::/8"], [], None)
     assert is_allowed(ipaddress.ip_address("10.9.8.7"), egress)
     assert is_allowed(ipaddress.ip_address("fd00::1"), egress)
     assert not is_allowed(ipaddress.ip_address("192.168.0.1"), egress)
 
 
-def test_one_refused_address_refuses_the_name():
+def test_a_name_with_one_refused_address_is_refused():
     with pytest.raises(EgressError, match="not a public address"):
         resolve("localhost", 443, Egress())
 
@@ -60,7 +61,7 @@ def test_connect_to_replaces_the_address_of_a_name():
 
 
 @pytest.mark.parametrize("host", ["api.github.com", "1.1.1.1", "127.0.0.1", "git.example"])
-def test_a_closed_guard_lets_nothing_through_but_what_is_named(host, monkeypatch):
+def test_a_closed_guard_allows_only_connect_to_hosts_and_looks_nothing_up(host, monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: pytest.fail("a name was looked up"))
     closed = Egress.parse(
         ["127.0.0.0/8", "1.1.1.1/32"], ["git.example:8443=127.0.0.1:9443"], None, closed=True
@@ -70,7 +71,7 @@ def test_a_closed_guard_lets_nothing_through_but_what_is_named(host, monkeypatch
     assert resolve("git.example", 8443, closed) == ("127.0.0.1", 9443)
 
 
-def test_a_closed_guard_lets_no_client_reach_an_address_that_stands_in_the_url_itself():
+def test_a_closed_guard_refuses_an_address_in_the_url():
     async def main() -> None:
         async with open_http(Egress.parse(["127.0.0.0/8"], [], None, closed=True)) as http:
             await http.get("http://127.0.0.1:1/")
@@ -79,7 +80,7 @@ def test_a_closed_guard_lets_no_client_reach_an_address_that_stands_in_the_url_i
         asyncio.run(main())
 
 
-def test_the_guard_is_closed_by_a_setting():
+def test_a_setting_closes_the_guard():
     assert Egress.from_settings(Settings(egress_closed=True)).closed
     assert not Egress.from_settings(Settings()).closed
 
@@ -90,6 +91,6 @@ def test_other_spellings_of_an_address_are_refused_too(host):
         resolve(host, 443, Egress())
 
 
-def test_name_without_address_is_told():
+def test_a_name_without_an_address_is_reported():
     with pytest.raises(EgressError, match="has no address"):
         resolve("no-such-name.invalid", 443, Egress())

@@ -1,4 +1,4 @@
-"""Where a delivery may go: names that lead inside, that change, or that have two faces."""
+"""POST requests to names with internal addresses, changing addresses or both kinds of addresses."""
 
 import json
 import subprocess
@@ -14,8 +14,11 @@ REFUSED = set(NAMES) - {"good.example", "changes.example", "none.example"}
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[object, list[str], int]]:
-    """Ask for every name inside a network of its own, where even public addresses are this machine's."""
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[object, list[str], int]]:
+    """Post to every name in a network namespace, where public addresses are on its own loopback device.
+
+    Return per host: the outcome, the addresses connected to, and the number of DNS lookups.
+    """
     folder = tmp_path_factory.mktemp("inside")
     command = [
         "unshare",
@@ -33,36 +36,38 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[object, li
     )
     assert ran.returncode == 0, ran.stderr
     lines = [json.loads(line) for line in ran.stdout.splitlines()]
-    return {host: (ended, reached, asked) for host, ended, reached, asked in lines}
+    return {host: (outcome, addresses, lookups) for host, outcome, addresses, lookups in lines}
 
 
-def test_a_public_address_is_connected_to_after_one_look_up(
-    told: dict[str, tuple[object, list[str], int]],
+def test_a_public_address_is_connected_to_after_one_lookup(
+    results: dict[str, tuple[object, list[str], int]],
 ) -> None:
-    assert told["good.example"] == (200, [PUBLIC], 1)
+    assert results["good.example"] == (200, [PUBLIC], 1)
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
-def test_a_name_that_leads_inside_is_not_connected_to(
-    told: dict[str, tuple[object, list[str], int]], name: str
+def test_a_name_with_an_internal_address_is_not_connected_to(
+    results: dict[str, tuple[object, list[str], int]], name: str
 ) -> None:
-    ended, reached, _ = told[name]
-    assert (ended, reached) == (NOT_PUBLIC, [])
+    outcome, addresses, _ = results[name]
+    assert (outcome, addresses) == (NOT_PUBLIC, [])
 
 
-def test_a_name_that_changes_between_look_ups_is_looked_up_once_and_that_address_is_used(
-    told: dict[str, tuple[object, list[str], int]],
+def test_dns_rebinding_fails_because_a_name_is_looked_up_once(
+    results: dict[str, tuple[object, list[str], int]],
 ) -> None:
-    assert told["changes.example"] == (200, [PUBLIC], 1)
+    assert results["changes.example"] == (200, [PUBLIC], 1)
 
 
-def test_a_name_without_an_address_is_told(told: dict[str, tuple[object, list[str], int]]) -> None:
-    assert told["none.example"][:2] == ("the name has no address", [])
+def test_a_name_without_an_address_fails_with_a_reason(
+    results: dict[str, tuple[object, list[str], int]],
+) -> None:
+    assert results["none.example"][:2] == ("the name has no address", [])
 
 
 @pytest.mark.parametrize("host", LITERALS)
-def test_an_address_in_place_of_a_name_is_checked_too(
-    told: dict[str, tuple[object, list[str], int]], host: str
+def test_an_ip_address_as_host_is_checked_too(
+    results: dict[str, tuple[object, list[str], int]], host: str
 ) -> None:
-    ended, reached, _ = told[host]
-    assert (ended, reached) == (NOT_PUBLIC, [])
+    outcome, addresses, _ = results[host]
+    assert (outcome, addresses) == (NOT_PUBLIC, [])

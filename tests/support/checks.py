@@ -133,8 +133,8 @@ def check_against(
 ) -> Verdict:
     """Run a login check against a server that follows `script`, and return its verdict.
 
-    The host of the credential is `db.example`, which connects to the server on loopback. `tls` is a certificate
-    and its key, for a server that expects TLS from the start.
+    The host of the credential is `db.example`, which connects to the server on loopback. `tls` is a
+    certificate and its key, for a server that expects TLS from the start.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if tls else None
     if context and tls:

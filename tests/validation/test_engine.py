@@ -1,4 +1,4 @@
-"""Many checks at once: each credential once, no issuer oftener than it may be, one that is down slows nobody else."""
+"""The limits of a Validator: one request per credential, rate limits, deadlines and issuers that are down."""
 
 import asyncio
 import time
@@ -19,71 +19,71 @@ OK = FakeResponse(200, {"Content-Type": "application/json"}, b'{"id": 1}')
 
 
 @pytest.fixture(scope="module")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
+def fake_issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
     with serve_https(
         tmp_path_factory.mktemp("issuer"), ("api.acme.example", "api.slow.example"), lambda _: OK
-    ) as running:
-        yield running
+    ) as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)
-def _fresh(stand_in: FakeServer) -> None:
-    stand_in.requests.clear()
-    stand_in.respond = lambda _: OK
+def _clear_requests(fake_issuer: FakeServer) -> None:
+    fake_issuer.requests.clear()
+    fake_issuer.respond = lambda _: OK
 
 
-def test_the_same_credential_is_asked_about_once(stand_in, tmp_path):
+def test_concurrent_checks_of_the_same_credential_send_one_request(fake_issuer, tmp_path):
     acme = write_rule(tmp_path)
 
     async def work(validator):
         return await asyncio.gather(*(validator.check(acme, "acme_1", {}) for _ in range(20)))
 
-    verdicts = run_with_validator(stand_in.egress, work)
+    verdicts = run_with_validator(fake_issuer.egress, work)
     assert {verdict.status for verdict in verdicts} == {Validation.VALID}
-    assert len(stand_in.requests) == 1
+    assert len(fake_issuer.requests) == 1
 
 
-def test_an_issuer_is_not_asked_oftener_than_it_may_be(stand_in, tmp_path):
+def test_the_rate_limit_of_an_issuer_is_kept(fake_issuer, tmp_path):
     acme = write_rule(tmp_path)
 
     async def work(validator):
-        began = time.monotonic()
+        start_time = time.monotonic()
         await asyncio.gather(*(validator.check(acme, f"acme_{n}", {}) for n in range(11)))
-        return time.monotonic() - began
+        return time.monotonic() - start_time
 
-    assert run_with_validator(stand_in.egress, work, requests_per_second=20) >= 0.5
-    assert len(stand_in.requests) == 11
+    assert run_with_validator(fake_issuer.egress, work, requests_per_second=20) >= 0.5
+    assert len(fake_issuer.requests) == 11
 
 
-def test_an_issuer_that_hangs_slows_no_other(stand_in, tmp_path):
+def test_an_issuer_that_hangs_does_not_slow_down_others(fake_issuer, tmp_path):
     acme, slow = write_rule(tmp_path), write_rule(tmp_path, "slow", "https://api.slow.example/me")
-    stand_in.respond = lambda asked: FakeResponse(delay=5) if asked.host == "api.slow.example" else OK
+    fake_issuer.respond = lambda request: FakeResponse(delay=5) if request.host == "api.slow.example" else OK
 
     async def work(validator):
-        hanging = [asyncio.create_task(validator.check(slow, f"slow_{n}", {})) for n in range(30)]
-        began = time.monotonic()
+        hanging_checks = [asyncio.create_task(validator.check(slow, f"slow_{n}", {})) for n in range(30)]
+        start_time = time.monotonic()
         await asyncio.gather(*(validator.check(acme, f"acme_{n}", {}) for n in range(10)))
-        took = time.monotonic() - began
-        return took, [str(verdict.status) for verdict in await asyncio.gather(*hanging)]
+        seconds = time.monotonic() - start_time
+        return seconds, [str(verdict.status) for verdict in await asyncio.gather(*hanging_checks)]
 
-    took, statuses = run_with_validator(stand_in.egress, work, requests_per_second=1000, deadline=1.5)
-    assert took < 1
+    seconds, statuses = run_with_validator(fake_issuer.egress, work, requests_per_second=1000, deadline=1.5)
+    assert seconds < 1
     assert set(statuses) == {"error"}
 
 
-def test_retry_after_is_waited_for_and_then_asked_once_more(stand_in, tmp_path):
+def test_the_check_is_repeated_after_retry_after(fake_issuer, tmp_path):
     acme = write_rule(tmp_path)
-    answers = iter([FakeResponse(429, {"Retry-After": "1"}), OK])
-    stand_in.respond = lambda _: next(answers)
+    responses = iter([FakeResponse(429, {"Retry-After": "1"}), OK])
+    fake_issuer.respond = lambda _: next(responses)
 
     async def work(validator):
-        began = time.monotonic()
+        start_time = time.monotonic()
         verdict = await validator.check(acme, "acme_1", {})
-        return verdict.status, time.monotonic() - began
+        return verdict.status, time.monotonic() - start_time
 
-    status, took = run_with_validator(stand_in.egress, work)
+    status, seconds = run_with_validator(fake_issuer.egress, work)
     assert status is Validation.VALID
-    assert took >= 1
+    assert seconds >= 1
 
 
 SLOW_CAPABILITY = """
@@ -95,11 +95,11 @@ labels = ["acme_lists"]
 """
 
 
-def test_time_that_runs_out_over_capabilities_takes_nothing_from_what_was_proven(stand_in, tmp_path):
+def test_a_timeout_during_capabilities_keeps_the_proven_verdict(fake_issuer, tmp_path):
     acme = write_rule(tmp_path, after=SLOW_CAPABILITY)
-    stand_in.respond = lambda asked: FakeResponse(delay=5) if asked.host == "api.slow.example" else OK
+    fake_issuer.respond = lambda request: FakeResponse(delay=5) if request.host == "api.slow.example" else OK
     verdict = run_with_validator(
-        stand_in.egress, lambda validator: validator.check(acme, "acme_1", {}), deadline=0.5
+        fake_issuer.egress, lambda validator: validator.check(acme, "acme_1", {}), deadline=0.5
     )
     assert (verdict.status, verdict.reason, verdict.services, verdict.services_checked) == (
         "valid",
@@ -109,29 +109,29 @@ def test_time_that_runs_out_over_capabilities_takes_nothing_from_what_was_proven
     )
 
 
-def test_capabilities_that_nobody_answered_count_as_not_asked(stand_in, tmp_path):
-    """Else the score would take a credential for one that opens nothing."""
+def test_services_count_as_unchecked_if_no_capability_got_a_response(fake_issuer, tmp_path):
+    """Otherwise the score would treat the credential as one without access to anything."""
     acme = write_rule(
         tmp_path, after=SLOW_CAPABILITY.replace('labels = ["acme"]', 'status = [418]\nlabels = ["acme"]')
     )
     for slow in (FakeResponse(delay=5), FakeResponse(drop=True)):
-        stand_in.respond = lambda asked, slow=slow: slow if asked.host == "api.slow.example" else OK
+        fake_issuer.respond = lambda request, slow=slow: slow if request.host == "api.slow.example" else OK
         verdict = run_with_validator(
-            stand_in.egress, lambda validator: validator.check(acme, "acme_1", {}), deadline=0.5
+            fake_issuer.egress, lambda validator: validator.check(acme, "acme_1", {}), deadline=0.5
         )
         assert (verdict.status, verdict.services, verdict.services_checked) == ("valid", (), False)
 
 
-def test_a_pause_that_is_too_long_is_told_and_not_waited_for(stand_in, tmp_path):
+def test_a_retry_after_beyond_the_deadline_is_an_error_at_once(fake_issuer, tmp_path):
     acme = write_rule(tmp_path)
-    stand_in.respond = lambda _: FakeResponse(429, {"Retry-After": "3000"})
-    verdict = run_with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {}))
+    fake_issuer.respond = lambda _: FakeResponse(429, {"Retry-After": "3000"})
+    verdict = run_with_validator(fake_issuer.egress, lambda validator: validator.check(acme, "acme_1", {}))
     assert verdict.status is Validation.ERROR
-    assert len(stand_in.requests) == 1
+    assert len(fake_issuer.requests) == 1
 
 
 @pytest.mark.parametrize(
-    ("mode", "more", "asked"),
+    ("mode", "settings", "sends_request"),
     [
         (ValidationMode.OFF, "", False),
         (ValidationMode.SAFE, "", True),
@@ -142,60 +142,62 @@ def test_a_pause_that_is_too_long_is_told_and_not_waited_for(stand_in, tmp_path)
         (ValidationMode.FULL, 'needs = ["client_id"]', False),
     ],
 )
-def test_what_is_asked_depends_on_the_mode(stand_in, tmp_path, mode, more, asked):
-    acme = write_rule(tmp_path, settings=more)
-    verdict = run_with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {}), mode)
-    assert bool(stand_in.requests) is asked
-    assert (verdict.status is Validation.VALID) is asked
+def test_the_mode_decides_whether_a_request_is_sent(fake_issuer, tmp_path, mode, settings, sends_request):
+    acme = write_rule(tmp_path, settings=settings)
+    verdict = run_with_validator(
+        fake_issuer.egress, lambda validator: validator.check(acme, "acme_1", {}), mode
+    )
+    assert bool(fake_issuer.requests) is sends_request
+    assert (verdict.status is Validation.VALID) is sends_request
 
 
-def test_a_private_address_is_never_connected_to(stand_in, tmp_path):
+def test_a_private_address_is_never_connected_to(fake_issuer, tmp_path):
     acme = write_rule(tmp_path, url="https://127.0.0.1/me")
     verdict = run_with_validator(
-        Egress(ca_file=stand_in.ca), lambda validator: validator.check(acme, "acme_1", {})
+        Egress(ca_file=fake_issuer.ca), lambda validator: validator.check(acme, "acme_1", {})
     )
     assert verdict.status is Validation.UNREACHABLE
-    assert stand_in.requests == []
+    assert fake_issuer.requests == []
 
 
-def test_a_certificate_that_does_not_fit_is_unreachable(stand_in, tmp_path):
+def test_an_untrusted_certificate_means_unreachable(fake_issuer, tmp_path):
     acme = write_rule(tmp_path)
-    egress = Egress(stand_in.egress.allow, stand_in.egress.connect_to)
+    egress = Egress(fake_issuer.egress.allow, fake_issuer.egress.connect_to)
     assert (
         run_with_validator(egress, lambda validator: validator.check(acme, "acme_1", {})).status
         is Validation.UNREACHABLE
     )
 
 
-def test_an_endless_body_is_cut(stand_in, tmp_path):
+def test_a_body_that_is_too_long_is_truncated(fake_issuer, tmp_path):
     acme = write_rule(tmp_path)
-    stand_in.respond = lambda _: FakeResponse(
+    fake_issuer.respond = lambda _: FakeResponse(
         200, {"Content-Type": "application/json"}, b'{"id": "' + b"x" * (4 << 20)
     )
     assert (
-        run_with_validator(stand_in.egress, lambda validator: validator.check(acme, "acme_1", {})).status
+        run_with_validator(fake_issuer.egress, lambda validator: validator.check(acme, "acme_1", {})).status
         is Validation.ERROR
     )
 
 
 @pytest.mark.parametrize("value", ["acme\r\nX-Evil: 1", "acme\n", "acme\0", "schlüssel", " acme", ""])
-def test_a_value_never_splits_a_header(stand_in, tmp_path, value):
+def test_a_value_cannot_add_a_header(fake_issuer, tmp_path, value):
     acme = write_rule(tmp_path)
-    verdict = run_with_validator(stand_in.egress, lambda validator: validator.check(acme, value, {}))
+    verdict = run_with_validator(fake_issuer.egress, lambda validator: validator.check(acme, value, {}))
     assert verdict.status is Validation.UNVALIDATED
-    assert stand_in.requests == []
+    assert fake_issuer.requests == []
 
 
-def test_the_credential_is_in_no_reason_and_no_error(stand_in, tmp_path, caplog):
+def test_reason_and_logs_do_not_contain_the_credential(fake_issuer, tmp_path, caplog):
     acme = write_rule(tmp_path, url="https://api.acme.example/{secret}")
-    stand_in.respond = lambda _: FakeResponse(drop=True)
+    fake_issuer.respond = lambda _: FakeResponse(drop=True)
     verdict = run_with_validator(
-        stand_in.egress, lambda validator: validator.check(acme, "acme_0123456789abcdef", {})
+        fake_issuer.egress, lambda validator: validator.check(acme, "acme_0123456789abcdef", {})
     )
     assert "0123456789abcdef" not in verdict.reason + caplog.text
 
 
-def test_a_pause_holds_for_those_who_wait_already(stand_in, tmp_path):
+def test_retry_after_delays_requests_that_already_wait(fake_issuer, tmp_path):
     acme = write_rule(tmp_path)
     times: list[float] = []
 
@@ -203,18 +205,18 @@ def test_a_pause_holds_for_those_who_wait_already(stand_in, tmp_path):
         times.append(time.monotonic())
         return FakeResponse(429, {"Retry-After": "1"}) if len(times) == 1 else OK
 
-    stand_in.respond = respond
+    fake_issuer.respond = respond
     statuses = run_with_validator(
-        stand_in.egress,
+        fake_issuer.egress,
         lambda validator: asyncio.gather(*(validator.check(acme, f"acme_{n}", {}) for n in range(4))),
-        requests_per_second=4,  # slow enough for the first answer to come before the second request
+        requests_per_second=4,  # slow enough that the first response arrives before the second request
     )
     assert {verdict.status for verdict in statuses} == {Validation.VALID}
     assert times[1] - times[0] >= 1
 
 
-def test_a_late_request_is_not_made_up_for(stand_in, tmp_path):
-    """The most requests in any second, as the issuer counts them, even where this process was busy for a while."""
+def test_a_delayed_request_is_not_followed_by_a_burst(fake_issuer, tmp_path):
+    """The limit holds for any second, as the issuer counts it, even after this process was blocked."""
     acme = write_rule(tmp_path)
     times: list[float] = []
 
@@ -222,52 +224,56 @@ def test_a_late_request_is_not_made_up_for(stand_in, tmp_path):
         times.append(time.monotonic())
         return OK
 
-    stand_in.respond = respond
+    fake_issuer.respond = respond
 
     async def work(validator):
         checks = asyncio.gather(*(validator.check(acme, f"acme_{n}", {}) for n in range(30)))
         await asyncio.sleep(0.3)
-        time.sleep(0.5)  # noqa: ASYNC251 - the whole process is busy
+        time.sleep(0.5)  # noqa: ASYNC251 - blocks the whole process
         await checks
 
-    run_with_validator(stand_in.egress, work, requests_per_second=20)
+    run_with_validator(fake_issuer.egress, work, requests_per_second=20)
     assert len(times) == 30
-    assert max(sum(1 for one in times if at <= one < at + 1) for at in times) <= 20
+    assert max(sum(1 for time_ in times if start <= time_ < start + 1) for start in times) <= 20
 
 
-def test_a_silent_issuer_is_left_alone(stand_in, tmp_path):
+def test_an_issuer_that_does_not_respond_gets_no_more_requests(fake_issuer, tmp_path):
     acme, other = write_rule(tmp_path), write_rule(tmp_path, "slow", "https://api.slow.example/me")
-    stand_in.respond = lambda asked: FakeResponse(drop=True) if asked.host == "api.acme.example" else OK
+    fake_issuer.respond = lambda request: (
+        FakeResponse(drop=True) if request.host == "api.acme.example" else OK
+    )
 
     async def work(validator):
-        silent = [await validator.check(acme, f"acme_{n}", {}) for n in range(20)]
-        return silent, await validator.check(other, "slow_1", {})
+        unreachable = [await validator.check(acme, f"acme_{n}", {}) for n in range(20)]
+        return unreachable, await validator.check(other, "slow_1", {})
 
-    silent, answered = run_with_validator(stand_in.egress, work, requests_per_second=1000)
-    assert {verdict.status for verdict in silent} == {Validation.UNREACHABLE}
-    assert "the last requests all failed" in silent[-1].reason
+    unreachable, answered = run_with_validator(fake_issuer.egress, work, requests_per_second=1000)
+    assert {verdict.status for verdict in unreachable} == {Validation.UNREACHABLE}
+    assert "the last requests all failed" in unreachable[-1].reason
     assert answered.status is Validation.VALID
-    assert len([asked for asked in stand_in.requests if asked.host == "api.acme.example"]) <= 10, (
-        "aiohttp tries a closed connection twice"
+    assert len([request for request in fake_issuer.requests if request.host == "api.acme.example"]) <= 10, (
+        "aiohttp retries once on a closed connection"
     )
 
 
-def test_an_answer_of_any_kind_is_no_silence(stand_in, tmp_path):
+def test_an_error_response_does_not_stop_requests(fake_issuer, tmp_path):
     acme = write_rule(tmp_path)
-    stand_in.respond = lambda _: FakeResponse(500)
+    fake_issuer.respond = lambda _: FakeResponse(500)
 
     async def work(validator):
         return [await validator.check(acme, f"acme_{n}", {}) for n in range(8)]
 
     assert {
-        verdict.status for verdict in run_with_validator(stand_in.egress, work, requests_per_second=1000)
+        verdict.status for verdict in run_with_validator(fake_issuer.egress, work, requests_per_second=1000)
     } == {Validation.ERROR}
-    assert len(stand_in.requests) == 8
+    assert len(fake_issuer.requests) == 8
 
 
-def test_the_silence_of_a_given_host_is_not_that_of_another(stand_in, tmp_path):
+def test_a_failing_host_from_the_text_does_not_block_other_hosts(fake_issuer, tmp_path):
     acme = write_rule(tmp_path, url="https://{part.host}/me", settings='given_host = true\nneeds = ["host"]')
-    stand_in.respond = lambda asked: FakeResponse(drop=True) if asked.host == "api.acme.example" else OK
+    fake_issuer.respond = lambda request: (
+        FakeResponse(drop=True) if request.host == "api.acme.example" else OK
+    )
 
     async def work(validator):
         for n in range(8):
@@ -275,55 +281,55 @@ def test_the_silence_of_a_given_host_is_not_that_of_another(stand_in, tmp_path):
         return await validator.check(acme, "acme_x", {"host": "api.slow.example"})
 
     assert (
-        run_with_validator(stand_in.egress, work, ValidationMode.FULL, requests_per_second=1000).status
+        run_with_validator(fake_issuer.egress, work, ValidationMode.FULL, requests_per_second=1000).status
         is Validation.VALID
     )
 
 
-def test_whoever_asks_later_is_not_told_what_was_said_before(stand_in, tmp_path):
+def test_a_later_check_asks_the_issuer_again(fake_issuer, tmp_path):
     acme = write_rule(tmp_path)
 
     async def work(validator):
         first = await validator.check(acme, "acme_1", {})
-        stand_in.respond = lambda _: FakeResponse(401)
+        fake_issuer.respond = lambda _: FakeResponse(401)
         return first.status, (await validator.check(acme, "acme_1", {})).status
 
-    assert run_with_validator(stand_in.egress, work) == (Validation.VALID, Validation.INVALID)
+    assert run_with_validator(fake_issuer.egress, work) == (Validation.VALID, Validation.INVALID)
 
 
-def test_many_of_one_issuer_do_not_run_out_of_time_by_waiting_for_each_other(stand_in, tmp_path):
+def test_many_credentials_of_one_issuer_do_not_time_out_waiting_for_each_other(fake_issuer, tmp_path):
     acme = write_rule(tmp_path)
     verdicts: dict[int, Validation] = {}
 
     async def work(validator):
-        wanted = [Credential(acme, f"acme_{n}", {}) for n in range(60)]
+        credentials = [Credential(acme, f"acme_{n}", {}) for n in range(60)]
         await check_all(
-            validator, wanted, lambda number, verdict: verdicts.setdefault(number, verdict.status)
+            validator, credentials, lambda index, verdict: verdicts.setdefault(index, verdict.status)
         )
 
     run_with_validator(
-        stand_in.egress, work, requests_per_second=50, deadline=0.6
-    )  # a minute would be twenty times as many
+        fake_issuer.egress, work, requests_per_second=50, deadline=0.6
+    )  # all of them together take twice the deadline
     assert verdicts == dict.fromkeys(range(60), Validation.VALID)
 
 
-def test_what_nobody_waits_for_any_more_ends_before_the_client_is_closed(stand_in, tmp_path):
-    """A worker that is told to stop gives its jobs back; what they had asked must not fail on a closed client."""
+def test_close_cancels_checks_whose_callers_are_gone(fake_issuer, tmp_path):
+    """A worker that is stopping must not leave checks that fail on a closed client."""
     acme = write_rule(tmp_path)
-    stand_in.respond = lambda _: FakeResponse(delay=2)
-    complaints = []
+    fake_issuer.respond = lambda _: FakeResponse(delay=2)
+    errors = []
 
     async def work(validator):
-        asyncio.get_running_loop().set_exception_handler(lambda _, about: complaints.append(about["message"]))
-        waiting = asyncio.create_task(validator.check(acme, "acme_1", {}))
-        while not stand_in.requests:  # noqa: ASYNC110 - the stand-in runs in another thread
+        asyncio.get_running_loop().set_exception_handler(lambda _, about: errors.append(about["message"]))
+        waiting_check = asyncio.create_task(validator.check(acme, "acme_1", {}))
+        while not fake_issuer.requests:  # noqa: ASYNC110 - the server runs in another thread
             await asyncio.sleep(0.01)
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
+        waiting_check.cancel()
+        await asyncio.gather(waiting_check, return_exceptions=True)
         await validator.close()
         return dict(validator._running)
 
-    began = time.monotonic()
-    assert run_with_validator(stand_in.egress, work) == {}
-    assert time.monotonic() - began < 2
-    assert complaints == []
+    start_time = time.monotonic()
+    assert run_with_validator(fake_issuer.egress, work) == {}
+    assert time.monotonic() - start_time < 2
+    assert errors == []

@@ -1,4 +1,4 @@
-"""The rule files that name a check in Python: the check is there, and what stands around a password is its own."""
+"""Rule files that name a check in Python: the check exists, and a password is found with its own server."""
 
 import asyncio
 from contextlib import suppress
@@ -17,8 +17,10 @@ from outcrop.services.validation import validate_one
 from outcrop.validation.engine import ValidationMode, Validator
 from outcrop.validation.registry import NAMED_CHECKS
 from outcrop.validation.verdict import Verdict
-from tests.support.checks import RULES
-from tests.validation.logins.test_redis import redis
+from tests.support.checks import RULES, load_check, run_check
+from tests.validation.logins.test_redis import fake_redis
+from tests.validation.offline.test_jwt import make_token
+from tests.validation.offline.test_private_key import RSA, make_pem
 
 FILES = [
     "aws",
@@ -43,7 +45,7 @@ def rules() -> RuleSet:
     return load_ruleset([RULES / f"{name}.toml" for name in FILES], built_in=False)
 
 
-def parts_of(rules: RuleSet, text: str) -> list[tuple[str, dict[str, str]]]:
+def companions_of(rules: RuleSet, text: str) -> list[tuple[str, dict[str, str]]]:
     return [
         (reveal(hit.secret), {name: reveal(part) for name, part in hit.companions.items()})
         for hit in find(rules, text.encode(), Confidence.LOW)
@@ -51,7 +53,7 @@ def parts_of(rules: RuleSet, text: str) -> list[tuple[str, dict[str, str]]]:
     ]
 
 
-def test_every_named_check_is_named_by_a_rule_and_is_there(rules):
+def test_every_named_check_exists_and_is_used_by_a_rule(rules):
     checks = [
         check
         for rule in rules.rules
@@ -80,13 +82,13 @@ def test_every_named_check_is_named_by_a_rule_and_is_there(rules):
         ("curl https://app:S3cr3t!pw@ci.corp/job/build?x=1", "https://app", "ci.corp/job/build"),
     ],
 )
-def test_what_stands_around_a_password_goes_with_it(rules, text, login, server):
-    (_, parts), *_ = parts_of(rules, text)
+def test_a_password_is_found_with_its_login_and_server(rules, text, login, server):
+    (_, parts), *_ = companions_of(rules, text)
     assert (parts["login"], parts["server"]) == (login, server)
     assert "rival" not in parts
 
 
-def test_each_of_two_addresses_has_its_own_server(rules):
+def test_each_of_several_uris_keeps_its_own_server(rules):
     for between in ("\n", ",", " ", ";", '", "'):
         text = between.join(
             [
@@ -95,7 +97,7 @@ def test_each_of_two_addresses_has_its_own_server(rules):
                 "postgres://three:S3cr3t!pw3@c.corp:3/z",
             ]
         )
-        found = {secret: (parts["login"], parts["server"]) for secret, parts in parts_of(rules, text)}
+        found = {secret: (parts["login"], parts["server"]) for secret, parts in companions_of(rules, text)}
         assert found == {
             "S3cr3t!pw1": ("postgres://one", "a.corp:1/x"),
             "S3cr3t!pw2": ("postgres://two", "${HOST}/y"),
@@ -118,32 +120,40 @@ def test_each_of_two_addresses_has_its_own_server(rules):
         ("redis-cli -h cache.corp -a Tr0ub4dor ping", "redis://:S3cr3t!pw@cache.corp"),
     ],
 )
-def test_a_password_in_another_form_is_never_sent_to_an_address_near_it(rules, other, address):
+def test_a_password_in_another_form_does_not_belong_to_a_uri_near_it(rules, other, address):
     for text in (f"{other}\n{address}\n", f"{address}\n{other}\n"):
-        found = dict(parts_of(rules, text))
+        found = dict(companions_of(rules, text))
         assert "rival" in found["Tr0ub4dor"], found
 
 
-def test_a_text_becomes_a_verdict(rules):
-    """From the words that somebody wrote down to a login: asked only where the operator has said that hosts of texts may be."""
-    said: list[list[str]] = []
+def test_a_host_from_the_text_is_contacted_in_full_mode_only(rules):
+    """A scan finds a password in a text, and the check logs in with it."""
+    commands: list[list[str]] = []
 
     async def main(mode: ValidationMode) -> Verdict:
-        async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with suppress(EOFError):
-                await redis(said=said)(reader, writer)
+                await fake_redis(commands=commands)(reader, writer)
             writer.close()
 
-        async with await asyncio.start_server(served, "127.0.0.1", 0) as server:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             async with open_http(Egress.parse([], [f"cache.corp:6379=127.0.0.1:{port}"], None)) as http:
                 checked = await validate_one(
                     Validator(http, mode), rules, "redis_uri", "REDIS_URL=redis://:S3cr3t%21pw@cache.corp/0"
                 )
-            await asyncio.sleep(0.05)  # the other side sees the end
+            await asyncio.sleep(0.05)  # until the server sees the end of the connection
             return checked.verdict
 
-    assert (asyncio.run(main(ValidationMode.SAFE)).status, said) == ("unvalidated", [])
+    assert (asyncio.run(main(ValidationMode.SAFE)).status, commands) == ("unvalidated", [])
     verdict = asyncio.run(main(ValidationMode.FULL))
     assert (verdict.status, verdict.services) == ("valid", ("redis",))
-    assert ["AUTH", "S3cr3t!pw"] in said
+    assert ["AUTH", "S3cr3t!pw"] in commands
+
+
+def test_offline_checks_run_by_their_names():
+    assert (
+        run_check(Egress(), load_check("jwt", "jwt"), make_token({"alg": "RS256"}, {"exp": 5})).reason
+        == "has expired"
+    )
+    assert "RSA" in run_check(Egress(), load_check("private_key", "private_key"), make_pem(RSA)).reason

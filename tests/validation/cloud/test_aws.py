@@ -1,4 +1,4 @@
-"""AWS keys against a stand-in that checks every signature by the documented algorithm, written out here a second time."""
+"""AWS keys, checked against a fake AWS that verifies every signature with its own copy of the algorithm."""
 
 import asyncio
 import hashlib
@@ -24,28 +24,32 @@ KEY_ID, TEMPORARY_ID = "AKIA" + "Q" * 16, "ASIA" + "Q" * 16
 SECRET, TOKEN = "b" * 39 + "7", "IQoJb3JpZ2lu" + "c" * 100
 REGIONAL = ("ec2", "lambda", "sqs", "sns", "rds", "dynamodb", "kms", "secretsmanager", "api.ecr", "ssm")
 HOSTS = tuple(
-    f"{name}.amazonaws.com" for name in ("sts", "s3", "iam", *(f"{one}.us-east-1" for one in REGIONAL))
+    f"{name}.amazonaws.com"
+    for name in ("sts", "s3", "iam", *(f"{service}.us-east-1" for service in REGIONAL))
 )
 GOVERNMENT = (
     "iam.us-gov.amazonaws.com",
     *(f"{name}.us-gov-west-1.amazonaws.com" for name in ("sts", "s3", *REGIONAL)),
 )
 CHINA = tuple(f"{name}.cn-north-1.amazonaws.com.cn" for name in ("sts", "s3", "iam", *REGIONAL))
-IDENTITY = "<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>{}</Arn></GetCallerIdentityResult></GetCallerIdentityResponse>"
+IDENTITY = (
+    "<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>{}</Arn>"
+    "</GetCallerIdentityResult></GetCallerIdentityResponse>"
+)
 USER, ROOT = "arn:aws:iam::123456789012:user/ops/build", "arn:aws:iam::123456789012:root"
 
 
 @pytest.fixture(scope="module")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
+def fake_issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
     with serve_https(
         tmp_path_factory.mktemp("aws"), HOSTS + GOVERNMENT + CHINA, lambda _: FakeResponse()
-    ) as running:
-        yield running
+    ) as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)
-def _fresh(stand_in):
-    stand_in.requests.clear()
+def _clear_requests(fake_issuer):
+    fake_issuer.requests.clear()
 
 
 def refusal(code: str, message: str = "no") -> FakeResponse:
@@ -56,13 +60,13 @@ def refusal(code: str, message: str = "no") -> FakeResponse:
     )
 
 
-def action(asked: ReceivedRequest) -> str | None:
-    return dict(parse_qsl(asked.body.decode())).get("Action")
+def action(request: ReceivedRequest) -> str | None:
+    return dict(parse_qsl(request.body.decode())).get("Action")
 
 
-def signature_holds(asked: ReceivedRequest, secret: str) -> bool:
-    """Compute the signature as AWS's documentation does, from what arrived."""
-    headers = {name.lower(): value for name, value in asked.headers.items()}
+def is_signature_right(request: ReceivedRequest, secret: str) -> bool:
+    """Whether the signature of a received request is right, computed as AWS's documentation describes."""
+    headers = {name.lower(): value for name, value in request.headers.items()}
     fields = dict(
         part.strip().split("=", 1)
         for part in headers["authorization"].removeprefix("AWS4-HMAC-SHA256 ").split(",")
@@ -73,17 +77,17 @@ def signature_holds(asked: ReceivedRequest, secret: str) -> bool:
     assert ("x-amz-security-token" in headers) == ("x-amz-security-token" in names)
     query = sorted(
         (quote(name, safe="-_.~"), quote(value, safe="-_.~"))
-        for name, value in parse_qsl(asked.query, keep_blank_values=True)
+        for name, value in parse_qsl(request.query, keep_blank_values=True)
     )
     canonical = [
-        asked.method,
-        quote(asked.path, safe="/-_.~"),
+        request.method,
+        quote(request.path, safe="/-_.~"),
         "&".join(f"{name}={value}" for name, value in query),
     ]
     canonical += [f"{name}:{headers[name]}" for name in names] + [
         "",
         fields["SignedHeaders"],
-        hashlib.sha256(asked.body).hexdigest(),
+        hashlib.sha256(request.body).hexdigest(),
     ]
     digest = hashlib.sha256("\n".join(canonical).encode()).hexdigest()
     text = "\n".join(["AWS4-HMAC-SHA256", headers["x-amz-date"], f"{day}/{region}/{service}/{end}", digest])
@@ -93,18 +97,21 @@ def signature_holds(asked: ReceivedRequest, secret: str) -> bool:
     return hmac.new(key, text.encode(), "sha256").hexdigest() == fields["Signature"]
 
 
-def cloud(arn: str, services: dict[str, bytes], secret: str = SECRET):
-    """Answer as AWS does to whoever signs with this secret: who it is, and the lists of these services."""
+def fake_aws(arn: str, services: dict[str, bytes], secret: str = SECRET):
+    """Return a function that responds as AWS does.
 
-    def respond(asked: ReceivedRequest) -> FakeResponse:
-        if not signature_holds(asked, secret):
+    Requests signed with this secret get the ARN of the key and the bodies in `services`.
+    """
+
+    def respond(request: ReceivedRequest) -> FakeResponse:
+        if not is_signature_right(request, secret):
             return refusal(
                 "SignatureDoesNotMatch",
                 "The request signature we calculated does not match the signature you provided.",
             )
-        if asked.host.startswith("sts."):
+        if request.host.startswith("sts."):
             return FakeResponse(200, {"Content-Type": "text/xml"}, IDENTITY.format(arn).encode())
-        name = action(asked) or asked.host.removeprefix("api.").partition(".")[0]
+        name = action(request) or request.host.removeprefix("api.").partition(".")[0]
         return (
             FakeResponse(200, {"Content-Type": "text/xml"}, services[name])
             if name in services
@@ -114,15 +121,15 @@ def cloud(arn: str, services: dict[str, bytes], secret: str = SECRET):
     return respond
 
 
-def checked(
-    stand_in: FakeServer, rule: str = "aws_access_key", secret: str = SECRET, **parts: str
+def check_key(
+    fake_issuer: FakeServer, rule: str = "aws_access_key", secret: str = SECRET, **parts: str
 ) -> Verdict:
     values = {"secret": secret} | {
         f"part.{name}": value for name, value in (parts or {"access_key_id": KEY_ID}).items()
     }
 
     async def main() -> Verdict:
-        async with open_http(stand_in.egress) as http:
+        async with open_http(fake_issuer.egress) as http:
             attempt = make_attempt(values, load_checks(rule, RULES[rule].origin)[0], http)
             return await check_aws_key(attempt, signature_retry_delay=0)
 
@@ -132,14 +139,14 @@ def checked(
 @pytest.mark.parametrize(
     ("service", "url", "headers", "signature"),
     [
-        # get-vanilla of AWS's test suite
+        # "get-vanilla" in AWS's test suite
         (
             "service",
             "https://example.amazonaws.com/",
             {},
             "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31",
         ),
-        # the example of AWS's documentation
+        # the example in AWS's documentation
         (
             "iam",
             "https://iam.amazonaws.com/?Action=ListUsers&Version=2010-05-08",
@@ -148,68 +155,70 @@ def checked(
         ),
     ],
 )
-def test_signature_is_the_published_one(service, url, headers, signature):
-    keys = AwsAccessKey("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
+def test_signature_matches_the_published_examples(service, url, headers, signature):
+    key = AwsAccessKey("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
     now = datetime(2015, 8, 30, 12, 36, tzinfo=UTC)
-    sent = sign_request(keys, "GET", url, headers, b"", service=service, region="us-east-1", now=now)
-    assert sent["Authorization"].endswith(f"Signature={signature}")
+    headers = sign_request(key, "GET", url, headers, b"", service=service, region="us-east-1", now=now)
+    assert headers["Authorization"].endswith(f"Signature={signature}")
 
 
-def test_a_live_key_tells_whose_it_is_and_what_it_lists(stand_in):
-    stand_in.respond = cloud(
+def test_a_valid_key_reports_its_account_and_services(fake_issuer):
+    fake_issuer.respond = fake_aws(
         USER, {"s3": b"<a/>", "DescribeRegions": b"<a/>", "lambda": b"{}", "dynamodb": b"{}", "ecr": b"{}"}
     )
-    verdict = checked(stand_in)
+    verdict = check_key(fake_issuer)
     assert (verdict.status, verdict.confidence) == ("valid", "high")
     assert verdict.services == ("aws_dynamodb", "aws_ec2", "aws_ecr", "aws_identity", "aws_lambda", "aws_s3")
     assert "123456789012" in verdict.reason
     assert verdict.services_checked
 
 
-def test_every_service_is_asked_for_a_list_and_nothing_else(stand_in):
-    stand_in.respond = cloud(USER, {})
-    checked(stand_in)
+def test_only_lists_are_requested(fake_issuer):
+    fake_issuer.respond = fake_aws(USER, {})
+    check_key(fake_issuer)
     actions = {
-        action(asked) or asked.headers.get("X-Amz-Target") or asked.path for asked in stand_in.requests
+        action(request) or request.headers.get("X-Amz-Target") or request.path
+        for request in fake_issuer.requests
     }
     assert actions == {
-        "GetCallerIdentity", "/", "GetUser", "ListAttachedUserPolicies", "DescribeRegions", "/2015-03-31/functions/", "ListQueues",
-        "ListTopics", "DescribeDBInstances", "DynamoDB_20120810.ListTables", "TrentService.ListKeys", "secretsmanager.ListSecrets",
+        "GetCallerIdentity", "/", "GetUser", "ListAttachedUserPolicies", "DescribeRegions",
+        "/2015-03-31/functions/", "ListQueues", "ListTopics", "DescribeDBInstances",
+        "DynamoDB_20120810.ListTables", "TrentService.ListKeys", "secretsmanager.ListSecrets",
         "AmazonEC2ContainerRegistry_V20150921.DescribeRepositories", "AmazonSSM.DescribeParameters",
     }  # fmt: skip
-    assert {asked.host for asked in stand_in.requests} == set(HOSTS)
+    assert {request.host for request in fake_issuer.requests} == set(HOSTS)
 
 
-def test_root_and_administrators_are_named(stand_in):
-    stand_in.respond = cloud(ROOT, {})
-    assert checked(stand_in).services == ("aws_root",)
+def test_root_and_administrators_have_their_own_labels(fake_issuer):
+    fake_issuer.respond = fake_aws(ROOT, {})
+    assert check_key(fake_issuer).services == ("aws_root",)
     policy = b"<member><PolicyArn>arn:aws:iam::aws:policy/AdministratorAccess</PolicyArn></member>"
-    stand_in.respond = cloud(USER, {"ListAttachedUserPolicies": policy})
-    assert checked(stand_in).services == ("aws_admin", "aws_iam", "aws_identity")
-    assert any(b"UserName=build" in asked.body for asked in stand_in.requests)
+    fake_issuer.respond = fake_aws(USER, {"ListAttachedUserPolicies": policy})
+    assert check_key(fake_issuer).services == ("aws_admin", "aws_iam", "aws_identity")
+    assert any(b"UserName=build" in request.body for request in fake_issuer.requests)
 
 
-def test_a_temporary_key_sends_its_token(stand_in):
-    stand_in.respond = cloud("arn:aws:sts::123456789012:assumed-role/ci/run", {})
-    verdict = checked(
-        stand_in, "aws_session_key", TOKEN, access_key_id=TEMPORARY_ID, secret_access_key=SECRET
+def test_a_temporary_key_sends_its_token(fake_issuer):
+    fake_issuer.respond = fake_aws("arn:aws:sts::123456789012:assumed-role/ci/run", {})
+    verdict = check_key(
+        fake_issuer, "aws_session_key", TOKEN, access_key_id=TEMPORARY_ID, secret_access_key=SECRET
     )
     assert (verdict.status, verdict.services) == ("valid", ("aws_identity",))
-    assert all(asked.headers["X-Amz-Security-Token"] == TOKEN for asked in stand_in.requests)
+    assert all(request.headers["X-Amz-Security-Token"] == TOKEN for request in fake_issuer.requests)
 
 
-def test_a_wrong_signature_is_asked_about_once_more(stand_in):
-    right, answers = cloud(USER, {}), iter([refusal("SignatureDoesNotMatch")])
-    stand_in.respond = lambda asked: next(answers, None) or right(asked)
-    assert checked(stand_in).status == "valid"
-    stand_in.requests.clear()
-    stand_in.respond = cloud(USER, {}, secret="another")
-    verdict = checked(stand_in)
-    assert (verdict.status, verdict.confidence, len(stand_in.requests)) == ("invalid", "medium", 2)
+def test_a_refused_signature_is_sent_once_more(fake_issuer):
+    respond, refusals = fake_aws(USER, {}), iter([refusal("SignatureDoesNotMatch")])
+    fake_issuer.respond = lambda request: next(refusals, None) or respond(request)
+    assert check_key(fake_issuer).status == "valid"
+    fake_issuer.requests.clear()
+    fake_issuer.respond = fake_aws(USER, {}, secret="another")
+    verdict = check_key(fake_issuer)
+    assert (verdict.status, verdict.confidence, len(fake_issuer.requests)) == ("invalid", "medium", 2)
 
 
 @pytest.mark.parametrize(
-    ("answer", "status", "confidence"),
+    ("response", "status", "confidence"),
     [
         (refusal("InvalidClientTokenId"), "invalid", "medium"),
         (refusal("ExpiredToken"), "invalid", "high"),
@@ -231,16 +240,16 @@ def test_a_wrong_signature_is_asked_about_once_more(stand_in):
         "clock behind",
         "clock ahead",
         "other",
-        "limited",
-        "fault",
-        "portal",
-        "cut off",
+        "rate limit",
+        "server error",
+        "captive portal",
+        "dropped",
     ],
 )
-def test_what_sts_says_is_what_is_told(stand_in, answer, status, confidence):
-    stand_in.respond = lambda _: answer
-    verdict = checked(
-        stand_in, "aws_session_key", TOKEN, access_key_id=TEMPORARY_ID, secret_access_key=SECRET
+def test_each_sts_error_has_its_verdict(fake_issuer, response, status, confidence):
+    fake_issuer.respond = lambda _: response
+    verdict = check_key(
+        fake_issuer, "aws_session_key", TOKEN, access_key_id=TEMPORARY_ID, secret_access_key=SECRET
     )
     assert (verdict.status, verdict.confidence) == (status, confidence)
     assert not any(text in verdict.reason for text in (SECRET, TOKEN, TEMPORARY_ID))
@@ -255,19 +264,21 @@ def test_what_sts_says_is_what_is_told(stand_in, answer, status, confidence):
         (TOKEN, {"access_key_id": TEMPORARY_ID}, "secret access key"),
     ],
 )
-def test_half_a_key_is_not_asked_about(stand_in, secret, parts, missing):
-    verdict = checked(stand_in, "aws_session_key", secret, **parts)
-    assert (verdict.status, verdict.reason, stand_in.requests) == (
+def test_an_incomplete_key_is_not_checked(fake_issuer, secret, parts, missing):
+    verdict = check_key(fake_issuer, "aws_session_key", secret, **parts)
+    assert (verdict.status, verdict.reason, fake_issuer.requests) == (
         "unvalidated",
         f"its {missing} was not found with it",
         [],
     )
 
 
-def test_a_service_that_fails_takes_nothing_from_the_verdict(stand_in):
-    right = cloud(USER, {"s3": b"<a/>"})
-    stand_in.respond = lambda asked: FakeResponse(drop=True) if asked.host.startswith("iam") else right(asked)
-    assert checked(stand_in).services == ("aws_identity", "aws_s3")
+def test_a_failing_service_does_not_change_the_verdict(fake_issuer):
+    respond = fake_aws(USER, {"s3": b"<a/>"})
+    fake_issuer.respond = lambda request: (
+        FakeResponse(drop=True) if request.host.startswith("iam") else respond(request)
+    )
+    assert check_key(fake_issuer).services == ("aws_identity", "aws_s3")
 
 
 @pytest.mark.parametrize(
@@ -281,39 +292,41 @@ def test_a_service_that_fails_takes_nothing_from_the_verdict(stand_in):
             "sts.amazonaws.com",
             "iam.amazonaws.com",
             "medium",
-        ),  # it may be a key of a cloud that was not asked
+        ),  # it may be a key of another partition
     ],
 )
-def test_a_region_beside_a_key_tells_which_cloud_is_asked(stand_in, region, sts, iam, confidence):
+def test_the_region_decides_which_partition_is_asked(fake_issuer, region, sts, iam, confidence):
     parts = {"access_key_id": KEY_ID} | ({"region": region} if region else {})
-    right = cloud(USER.replace("aws", "aws-cn", 1), {"GetUser": b"<a/>"})
-    stand_in.respond = right
-    verdict = checked(stand_in, **parts)
+    respond = fake_aws(USER.replace("aws", "aws-cn", 1), {"GetUser": b"<a/>"})
+    fake_issuer.respond = respond
+    verdict = check_key(fake_issuer, **parts)
     assert (verdict.status, verdict.services) == ("valid", ("aws_iam", "aws_identity"))
     assert "123456789012" in verdict.reason
-    assert {asked.host for asked in stand_in.requests if "sts" in asked.host or "iam" in asked.host} == {
+    assert {
+        request.host for request in fake_issuer.requests if "sts" in request.host or "iam" in request.host
+    } == {
         sts,
         iam,
     }
-    stand_in.respond = lambda _: refusal("InvalidClientTokenId")
-    verdict = checked(stand_in, **parts)
+    fake_issuer.respond = lambda _: refusal("InvalidClientTokenId")
+    verdict = check_key(fake_issuer, **parts)
     assert (verdict.status, verdict.confidence) == ("invalid", confidence)
     assert ("were not asked" in verdict.reason) is (region is None)
 
 
-def test_a_canary_is_never_used_unless_told_to(stand_in):
-    stand_in.respond = cloud(USER, {})
+def test_a_canary_is_used_only_if_that_is_switched_on(fake_issuer):
+    fake_issuer.respond = fake_aws(USER, {})
 
-    async def main(*, told_to: bool) -> Verdict:
-        async with open_http(stand_in.egress) as http:
-            validator = Validator(http, ValidationMode.SAFE, requests_per_second=1000, use_canaries=told_to)
+    async def main(*, use_canaries: bool) -> Verdict:
+        async with open_http(fake_issuer.egress) as http:
+            validator = Validator(
+                http, ValidationMode.SAFE, requests_per_second=1000, use_canaries=use_canaries
+            )
             return await validator.check(
                 RULES["aws_access_key"], SECRET, {"access_key_id": "AKIAFAGUQ5JEQ" + "A" * 7}
             )
 
-    verdict = asyncio.run(main(told_to=False))
-    assert (verdict.status, verdict.canary, stand_in.requests) == ("unvalidated", True, [])
-    verdict = asyncio.run(main(told_to=True))
-    assert (verdict.status, verdict.canary) == ("valid", True), (
-        "it is a canary none the less, and scored as one"
-    )
+    verdict = asyncio.run(main(use_canaries=False))
+    assert (verdict.status, verdict.canary, fake_issuer.requests) == ("unvalidated", True, [])
+    verdict = asyncio.run(main(use_canaries=True))
+    assert (verdict.status, verdict.canary) == ("valid", True), "it still counts as a canary in the score"

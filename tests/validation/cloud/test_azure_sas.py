@@ -1,4 +1,4 @@
-"""Azure's signed addresses against a stand-in that says what the real service does in each case."""
+"""Azure SAS URLs, against a fake Azure with the responses of the real one."""
 
 import asyncio
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from outcrop.validation.engine import ValidationMode, Validator
 from tests.support.checks import load_check, load_rules, run_check
 from tests.support.fake_https import FakeResponse, FakeServer, serve_https
 
-SIGNED = (
+SIGNED_QUERY = (
     "sp=racwdl&st=2024-01-01T00:00:00Z&se=2099-01-01T00%3A00%3A00Z&sv=2022-11-02&sr=c&sig=" + "a" * 43 + "%3D"
 )
 BLOB, FILE, QUEUE = (f"https://acmestore1.{kind}.core.windows.net" for kind in ("blob", "file", "queue"))
@@ -19,20 +19,20 @@ OK = FakeResponse(200, {"x-ms-request-id": "1", "Content-Type": "application/xml
 
 
 @pytest.fixture(scope="module")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
+def fake_issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
     hosts = tuple(url.removeprefix("https://") for url in (BLOB, FILE, QUEUE))
-    with serve_https(tmp_path_factory.mktemp("azure"), hosts, lambda _: OK) as running:
-        yield running
+    with serve_https(tmp_path_factory.mktemp("azure"), hosts, lambda _: OK) as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)
-def _fresh(stand_in):
-    stand_in.requests.clear()
-    stand_in.respond = lambda _: OK
+def _clear_requests(fake_issuer):
+    fake_issuer.requests.clear()
+    fake_issuer.respond = lambda _: OK
 
 
 @pytest.mark.parametrize(
-    ("url", "method", "path", "begins"),
+    ("url", "method", "path", "query_start"),
     [
         (BLOB, "GET", "/", "comp=list&maxresults=1&sp="),
         (f"{BLOB}/backups", "GET", "/backups", "restype=container&comp=list&maxresults=1&sp="),
@@ -42,27 +42,31 @@ def _fresh(stand_in):
         (f"{QUEUE}/orders", "GET", "/orders", "comp=metadata&sp="),
     ],
 )
-def test_what_is_asked_only_reads_and_is_what_the_signature_covers(stand_in, url, method, path, begins):
-    verdict = run_check(stand_in.egress, CHECK, SIGNED, url=url)
+def test_the_request_only_reads_and_is_covered_by_the_signature(fake_issuer, url, method, path, query_start):
+    verdict = run_check(fake_issuer.egress, CHECK, SIGNED_QUERY, url=url)
     assert (verdict.status, verdict.confidence) == ("valid", "high"), verdict.reason
-    (asked,) = stand_in.requests
-    assert (asked.method, asked.path, asked.query.startswith(begins)) == (method, path, True), asked.query
-    assert asked.query.replace("%3D", "=").endswith("a="), "the signature arrives"
+    (request,) = fake_issuer.requests
+    assert (request.method, request.path, request.query.startswith(query_start)) == (method, path, True), (
+        request.query
+    )
+    assert request.query.replace("%3D", "=").endswith("a="), "the signature arrives"
 
 
-def test_what_a_signature_allows_is_what_it_opens(stand_in):
-    assert run_check(stand_in.egress, CHECK, SIGNED, url=BLOB).services == (
+def test_the_permissions_of_a_signature_become_services(fake_issuer):
+    assert run_check(fake_issuer.egress, CHECK, SIGNED_QUERY, url=BLOB).services == (
         "azure_blob", "azure_blob_delete", "azure_blob_list", "azure_blob_read", "azure_blob_write",
     )  # fmt: skip
-    assert run_check(stand_in.egress, CHECK, SIGNED.replace("racwdl", "r"), url=QUEUE).services == (
+    assert run_check(fake_issuer.egress, CHECK, SIGNED_QUERY.replace("racwdl", "r"), url=QUEUE).services == (
         "azure_queue",
         "azure_queue_read",
     )
-    assert run_check(stand_in.egress, CHECK, SIGNED.replace("&", "&amp;"), url=BLOB).status == "valid"
+    assert (
+        run_check(fake_issuer.egress, CHECK, SIGNED_QUERY.replace("&", "&amp;"), url=BLOB).status == "valid"
+    )
 
 
 @pytest.mark.parametrize(
-    ("answer", "status", "confidence"),
+    ("response", "status", "confidence"),
     [
         (FakeResponse(403, {"x-ms-error-code": "AuthenticationFailed"}), "invalid", "high"),
         (FakeResponse(403, {"x-ms-error-code": "AuthorizationPermissionMismatch"}), "valid", "medium"),
@@ -77,33 +81,35 @@ def test_what_a_signature_allows_is_what_it_opens(stand_in):
     ],
     ids=[
         "refused",
-        "narrow",
-        "gone",
+        "no permission",
+        "container not found",
         "firewall",
         "no public access",
-        "limited",
+        "rate limit",
         "busy",
         "redirect",
-        "portal",
-        "cut off",
+        "captive portal",
+        "dropped",
     ],
 )
-def test_what_azure_says_is_what_is_told(stand_in, answer, status, confidence):
-    stand_in.respond = lambda _: answer
-    verdict = run_check(stand_in.egress, CHECK, SIGNED, url=f"{BLOB}/backups")
+def test_each_azure_error_has_its_verdict(fake_issuer, response, status, confidence):
+    fake_issuer.respond = lambda _: response
+    verdict = run_check(fake_issuer.egress, CHECK, SIGNED_QUERY, url=f"{BLOB}/backups")
     assert (verdict.status, verdict.confidence) == (status, confidence), verdict.reason
     assert "a" * 43 not in verdict.reason
 
 
 @pytest.mark.parametrize("end", ["2024-01-02T00:00:00Z", "2024-01-02T00%3A00%3A00Z", "2024-01-02"])
-def test_a_signature_whose_time_has_run_out_is_not_asked_about(stand_in, end):
-    verdict = run_check(stand_in.egress, CHECK, SIGNED.replace("2099-01-01T00%3A00%3A00Z", end), url=BLOB)
+def test_an_expired_signature_is_invalid_without_a_request(fake_issuer, end):
+    verdict = run_check(
+        fake_issuer.egress, CHECK, SIGNED_QUERY.replace("2099-01-01T00%3A00%3A00Z", end), url=BLOB
+    )
     assert (verdict.status, verdict.confidence, verdict.reason) == (
         "invalid",
         "high",
         "expired on 2024-01-02",
     )
-    assert stand_in.requests == []
+    assert fake_issuer.requests == []
 
 
 @pytest.mark.parametrize(
@@ -116,23 +122,23 @@ def test_a_signature_whose_time_has_run_out_is_not_asked_about(stand_in, end):
         f"{BLOB}/a#b",
     ],
 )
-def test_no_other_host_is_asked(stand_in, url):
-    assert run_check(stand_in.egress, CHECK, SIGNED, url=url).status == "unvalidated"
-    assert stand_in.requests == []
+def test_no_request_goes_to_another_host(fake_issuer, url):
+    assert run_check(fake_issuer.egress, CHECK, SIGNED_QUERY, url=url).status == "unvalidated"
+    assert fake_issuer.requests == []
 
 
-def test_a_safe_run_asks_and_one_without_an_address_says_what_is_missing(stand_in):
+def test_safe_mode_checks_a_signature_and_reports_a_missing_url(fake_issuer):
     rule = load_rules("azure")["azure_sas_token"]
 
     async def main():
-        async with open_http(stand_in.egress) as http:
+        async with open_http(fake_issuer.egress) as http:
             validator = Validator(http, ValidationMode.SAFE)
-            return await validator.check(rule, SIGNED, {"url": f"{BLOB}/backups"}), await validator.check(
-                rule, SIGNED, {}
-            )
+            return await validator.check(
+                rule, SIGNED_QUERY, {"url": f"{BLOB}/backups"}
+            ), await validator.check(rule, SIGNED_QUERY, {})
 
-    asked, missing = asyncio.run(main())
-    assert (asked.status, missing.status, missing.reason) == (
+    complete, missing = asyncio.run(main())
+    assert (complete.status, missing.status, missing.reason) == (
         "valid",
         "unvalidated",
         "its url was not found with it",

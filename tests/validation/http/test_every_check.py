@@ -1,4 +1,7 @@
-"""Every recorded reply of every rule file, played by a stand-in over real TLS: the one test that a new check needs."""
+"""Send every recorded reply of every rule file over TLS and compare the verdicts.
+
+A new check needs no other test.
+"""
 
 import asyncio
 import re
@@ -19,7 +22,7 @@ from outcrop.validation.verdict import Verdict
 from tests.support.fake_https import FakeResponse, FakeServer, ReceivedRequest, serve_https
 from tests.support.rulesets import ruleset
 
-Ask = Callable[[Rule, CheckSpec], Verdict]
+RunCheck = Callable[[Rule, CheckSpec], Verdict]
 CHECKS: dict[str, tuple[Rule, CheckSpec]] = {
     f"{rule.id}-{check.only}" if check.only else rule.id: (rule, check)
     for rule in ruleset().rules
@@ -34,7 +37,7 @@ REPLIES = [
 
 
 def secret_of(rule: Rule, check: CheckSpec) -> str:
-    """Give a credential of a rule, of the form that the check is for: the first such that its examples mark."""
+    """Return the first credential in the rule's examples that has the form of this check."""
     checks = load_checks(rule.id, rule.origin)
     marks = (
         secret
@@ -44,55 +47,56 @@ def secret_of(rule: Rule, check: CheckSpec) -> str:
     return next(secret for secret in marks if choose_check(checks, secret) is check)
 
 
-def parts_of(check: CheckSpec) -> dict[str, str]:
-    """Make up companions; one that stands in the host is a host's name."""
-    named = set(re.findall(r"\{part\.([a-z0-9_]+)", check.model_dump_json()))
+def companions_of(check: CheckSpec) -> dict[str, str]:
+    """Return made-up companions of a check; one that is the host of the URL is a host name."""
+    names = set(re.findall(r"\{part\.([a-z0-9_]+)", check.model_dump_json()))
     host = re.match(r"https://\{part\.([a-z0-9_]+)\}(?:[/:]|$)", check.url) if check.hosts else None
-    made = {name: f"{name.replace('_', '-')}-1" for name in named | set(check.needs)}
-    return made | ({host[1]: f"acme.{check.hosts[0]}"} if host else {})
+    companions = {name: f"{name.replace('_', '-')}-1" for name in names | set(check.needs)}
+    return companions | ({host[1]: f"acme.{check.hosts[0]}"} if host else {})
 
 
-def hosts() -> tuple[str, ...]:
-    """Give every host that the checks ask, as their requests name them."""
+def all_hosts() -> tuple[str, ...]:
+    """Return all hosts that the requests of the checks go to."""
     found = set()
     for rule, check in CHECKS.values():
         values = {"secret": secret_of(rule, check)} | {
-            f"part.{name}": value for name, value in parts_of(check).items()
+            f"part.{name}": value for name, value in companions_of(check).items()
         }
-        for url in (check.url, *(one.url for one in check.capability)):
+        for url in (check.url, *(capability.url for capability in check.capability)):
             found.add(urlsplit(fill_request(RequestSpec(url=url), values).url).hostname if url else None)
     return tuple(sorted(host for host in found if host))
 
 
 @pytest.fixture(scope="module")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
-    with serve_https(tmp_path_factory.mktemp("issuer"), hosts(), lambda _: FakeResponse()) as running:
-        yield running
+def fake_issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
+    with serve_https(tmp_path_factory.mktemp("issuer"), all_hosts(), lambda _: FakeResponse()) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
-def ask(stand_in: FakeServer) -> Iterator[Ask]:
-    """One client for all: a new one for each check would spend its time on TLS."""
+def run_check(fake_issuer: FakeServer) -> Iterator[RunCheck]:
+    """Yield a function that runs a check. All share one client to save TLS handshakes."""
     with asyncio.Runner() as runner:
-        opened = open_http(stand_in.egress)
-        http = runner.run(opened.__aenter__())
+        client = open_http(fake_issuer.egress)
+        http = runner.run(client.__aenter__())
 
-        def checked(rule: Rule, check: CheckSpec) -> Verdict:
+        def run(rule: Rule, check: CheckSpec) -> Verdict:
             validator = Validator(http, ValidationMode.FULL, requests_per_second=10_000, deadline=3)
-            return runner.run(validator.check(rule, secret_of(rule, check), parts_of(check)))
+            return runner.run(validator.check(rule, secret_of(rule, check), companions_of(check)))
 
-        yield checked
-        runner.run(opened.__aexit__(None, None, None))
+        yield run
+        runner.run(client.__aexit__(None, None, None))
 
 
-def play(check: CheckSpec, reply: RecordedReply) -> object:
-    first = urlsplit(check.url).path or "/"
+def respond_with(check: CheckSpec, reply: RecordedReply) -> object:
+    """Return a function that sends a recorded reply to the check, and `reply.further` to other paths."""
+    check_path = urlsplit(check.url).path or "/"
 
-    def respond(asked: ReceivedRequest) -> FakeResponse:
-        if asked.path in reply.further:
-            status, body = reply.further[asked.path]
+    def respond(request: ReceivedRequest) -> FakeResponse:
+        if request.path in reply.further:
+            status, body = reply.further[request.path]
             return FakeResponse(status, {"Content-Type": "application/json"}, body.encode())
-        if "{" not in first and asked.path != first:
+        if "{" not in check_path and request.path != check_path:
             return FakeResponse(403, {"Content-Type": "application/json"}, b"{}")
         return FakeResponse(reply.status, reply.headers, reply.body.encode())
 
@@ -100,9 +104,9 @@ def play(check: CheckSpec, reply: RecordedReply) -> object:
 
 
 @pytest.mark.parametrize(("rule", "check", "reply"), REPLIES)
-def test_reply_means_what_the_rule_says(stand_in, ask, rule, check, reply):
-    stand_in.respond = play(check, reply)
-    verdict = ask(rule, check)
+def test_a_recorded_reply_has_the_verdict_that_the_rule_records(fake_issuer, run_check, rule, check, reply):
+    fake_issuer.respond = respond_with(check, reply)
+    verdict = run_check(rule, check)
     assert (str(verdict.status), sorted(verdict.services)) == (reply.result, sorted(reply.labels)), (
         verdict.reason
     )
@@ -111,7 +115,7 @@ def test_reply_means_what_the_rule_says(stand_in, ask, rule, check, reply):
     assert secret_of(rule, check) not in verdict.reason
 
 
-def test_every_check_has_recorded_an_answer_to_a_live_credential_and_one_to_a_dead_one():
+def test_every_check_has_recorded_replies_for_valid_and_invalid_credentials():
     assert [
         name
         for name, (_, check) in CHECKS.items()
@@ -119,74 +123,79 @@ def test_every_check_has_recorded_an_answer_to_a_live_credential_and_one_to_a_de
     ] == []
 
 
-NOTHING_SAID = {
-    "limited": FakeResponse(429, {"Retry-After": "99999"}, b"slow down"),
-    "fault": FakeResponse(500, {}, b"oops"),
+MEANINGLESS = {
+    "rate limit": FakeResponse(429, {"Retry-After": "99999"}, b"slow down"),
+    "server error": FakeResponse(500, {}, b"oops"),
     "unavailable": FakeResponse(503, {"Content-Type": "text/html"}, b"<html>"),
     "redirect": FakeResponse(302, {"Location": "https://elsewhere.example/"}, b""),
-    "portal": FakeResponse(
+    "captive portal": FakeResponse(
         200, {"Content-Type": "text/html"}, b"<html><title>Welcome to the hotel</title></html>"
     ),
     "garbage": FakeResponse(418, {"Content-Type": "application/json"}, b'{"a": [1, 2'),
-    "cut off": FakeResponse(drop=True),
+    "dropped": FakeResponse(drop=True),
 }
 
 
-def test_an_answer_that_says_nothing_is_no_verdict_of_any_check():
-    said = {
-        (name, what): str(
-            judge(HttpResponse(check.url, told.status, told.headers, told.body), check.answer).status
+def test_no_check_takes_a_meaningless_response_for_a_verdict():
+    statuses = {
+        (name, kind): str(
+            judge(
+                HttpResponse(check.url, response.status, response.headers, response.body), check.answer
+            ).status
         )
         for name, (_, check) in CHECKS.items()
-        for what, told in NOTHING_SAID.items()
-        if not told.drop
+        for kind, response in MEANINGLESS.items()
+        if not response.drop
     }
-    assert len(said) == len(CHECKS) * (len(NOTHING_SAID) - 1)
-    assert {one: status for one, status in said.items() if status != "error"} == {}
+    assert len(statuses) == len(CHECKS) * (len(MEANINGLESS) - 1)
+    assert {key: status for key, status in statuses.items() if status != "error"} == {}
 
 
-# What no rule can change is tried over the network with a few.
+# The rule makes no difference here, so a few checks are enough over the network.
 @pytest.mark.parametrize(("rule", "check"), list(CHECKS.values())[::40])
-def test_no_verdict_comes_over_the_network_either(stand_in, ask, rule, check):
-    told = {}
-    for name, answer in NOTHING_SAID.items():
-        stand_in.respond = lambda _, answer=answer: answer
-        told[name] = str(ask(rule, check).status)
-    assert told == dict.fromkeys(NOTHING_SAID, "error") | {"cut off": "unreachable"}
+def test_a_meaningless_response_over_the_network_is_an_error(fake_issuer, run_check, rule, check):
+    statuses = {}
+    for name, response in MEANINGLESS.items():
+        fake_issuer.respond = lambda _, response=response: response
+        statuses[name] = str(run_check(rule, check).status)
+    assert statuses == dict.fromkeys(MEANINGLESS, "error") | {"dropped": "unreachable"}
 
 
-SOME = dict(
+SAMPLE = dict(
     list(CHECKS.items())[::24]
-)  # more handshakes than a busy machine does in time would say nothing of an issuer that hangs
+)  # few enough that a busy machine completes the TLS handshakes in time
 
 
-def all_at_once(egress: Egress, deadline: float) -> dict[str, str]:
-    """Ask about credentials of many checks at the same time."""
+def run_all_at_once(egress: Egress, deadline: float) -> dict[str, str]:
+    """Run many checks at once and return their statuses by name."""
 
     async def main() -> list[Verdict]:
         async with open_http(egress, connections=500) as http:
             validator = Validator(http, ValidationMode.FULL, requests_per_second=10_000, deadline=deadline)
-            checks = SOME.values()
+            checks = SAMPLE.values()
             return await asyncio.gather(
-                *(validator.check(rule, secret_of(rule, check), parts_of(check)) for rule, check in checks)
+                *(
+                    validator.check(rule, secret_of(rule, check), companions_of(check))
+                    for rule, check in checks
+                )
             )
 
-    return {name: str(verdict.status) for name, verdict in zip(SOME, asyncio.run(main()), strict=True)}
+    return {name: str(verdict.status) for name, verdict in zip(SAMPLE, asyncio.run(main()), strict=True)}
 
 
-def test_an_issuer_that_hangs_is_no_verdict(stand_in):
-    stand_in.respond = lambda _: FakeResponse(delay=5)
-    assert all_at_once(stand_in.egress, deadline=3) == dict.fromkeys(SOME, "error")
+def test_an_issuer_that_hangs_is_an_error(fake_issuer):
+    fake_issuer.respond = lambda _: FakeResponse(delay=5)
+    assert run_all_at_once(fake_issuer.egress, deadline=3) == dict.fromkeys(SAMPLE, "error")
 
 
-def test_a_certificate_that_nobody_vouches_for_is_unreachable(stand_in):
-    stand_in.respond = lambda _: FakeResponse()
-    stand_in.requests.clear()
-    untrusting = Egress(stand_in.egress.allow, stand_in.egress.connect_to)
-    assert all_at_once(untrusting, deadline=60) == dict.fromkeys(SOME, "unreachable")
-    assert stand_in.requests == [], "nothing was said to it"
+def test_an_untrusted_certificate_means_unreachable_for_all_checks(fake_issuer):
+    fake_issuer.respond = lambda _: FakeResponse()
+    fake_issuer.requests.clear()
+    untrusting = Egress(fake_issuer.egress.allow, fake_issuer.egress.connect_to)
+    assert run_all_at_once(untrusting, deadline=60) == dict.fromkeys(SAMPLE, "unreachable")
+    assert fake_issuer.requests == [], "no request was sent"
 
 
-def test_every_rule_asks_or_says_why_not():
-    silent = [rule.id for rule in ruleset().rules if not load_checks(rule.id, rule.origin)]
-    assert silent == []
+def test_every_rule_has_a_check_or_a_reason_why_not():
+    without_check = [rule.id for rule in ruleset().rules if not load_checks(rule.id, rule.origin)]
+    assert without_check == []

@@ -1,4 +1,4 @@
-"""Addresses with a login in them, against a server that asks for one, or does not."""
+"""URLs with a login in them, against servers that require one or do not."""
 
 import base64
 from collections.abc import Iterator
@@ -14,17 +14,17 @@ RIGHT = "Basic " + base64.b64encode(f"deploy:{PASSWORD}".encode()).decode()
 
 
 @pytest.fixture(scope="module")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
-    with serve_https(tmp_path_factory.mktemp("basic"), ("ci.example",), lambda _: FakeResponse()) as running:
-        yield running
+def fake_issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
+    with serve_https(tmp_path_factory.mktemp("basic"), ("ci.example",), lambda _: FakeResponse()) as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)
-def _fresh(stand_in):
-    stand_in.requests.clear()
+def _clear_requests(fake_issuer):
+    fake_issuer.requests.clear()
 
 
-def checked(
+def check_url(
     egress: Egress,
     password: str = PASSWORD,
     login: str = "https://deploy",
@@ -33,10 +33,14 @@ def checked(
     return run_check(egress, load_check("basic_auth", "basic_auth_url"), password, login=login, server=server)
 
 
-def answers(without: int, with_right: int, with_wrong: int = 401):
-    def respond(asked):
-        given = asked.headers.get("Authorization")
-        return FakeResponse(without if given is None else with_right if given == RIGHT else with_wrong)
+def respond_by_login(without: int, with_right: int, with_wrong: int = 401):
+    """Return a function that responds with one of these statuses, depending on the login in the request."""
+
+    def respond(request):
+        authorization = request.headers.get("Authorization")
+        return FakeResponse(
+            without if authorization is None else with_right if authorization == RIGHT else with_wrong
+        )
 
     return respond
 
@@ -44,50 +48,61 @@ def answers(without: int, with_right: int, with_wrong: int = 401):
 @pytest.mark.parametrize(
     ("respond", "password", "status", "confidence", "requests"),
     [
-        (answers(401, 200), PASSWORD, "valid", "high", 2),
-        (answers(401, 200), "wrong", "invalid", "high", 2),
-        (answers(401, 403), PASSWORD, "invalid", "high", 2),
-        (answers(200, 200), PASSWORD, "unvalidated", "low", 1),
-        (answers(404, 200), PASSWORD, "unvalidated", "low", 1),
-        (answers(302, 200), PASSWORD, "unvalidated", "low", 1),
-        (answers(401, 302), PASSWORD, "error", "low", 2),
-        (answers(401, 429), PASSWORD, "error", "low", 2),
-        (answers(503, 200), PASSWORD, "error", "low", 1),
+        (respond_by_login(401, 200), PASSWORD, "valid", "high", 2),
+        (respond_by_login(401, 200), "wrong", "invalid", "high", 2),
+        (respond_by_login(401, 403), PASSWORD, "invalid", "high", 2),
+        (respond_by_login(200, 200), PASSWORD, "unvalidated", "low", 1),
+        (respond_by_login(404, 200), PASSWORD, "unvalidated", "low", 1),
+        (respond_by_login(302, 200), PASSWORD, "unvalidated", "low", 1),
+        (respond_by_login(401, 302), PASSWORD, "error", "low", 2),
+        (respond_by_login(401, 429), PASSWORD, "error", "low", 2),
+        (respond_by_login(503, 200), PASSWORD, "error", "low", 1),
     ],
 )
-def test_only_the_difference_tells(stand_in, respond, password, status, confidence, requests):
-    stand_in.respond = respond
-    verdict = checked(stand_in.egress, password)
-    assert (verdict.status, verdict.confidence, len(stand_in.requests)) == (status, confidence, requests), (
-        verdict.reason
-    )
-    assert {(asked.method, asked.host, asked.path, asked.query) for asked in stand_in.requests} == {
-        ("GET", "ci.example", "/job/build", "")
-    }
+def test_the_responses_with_and_without_the_login_decide(
+    fake_issuer, respond, password, status, confidence, requests
+):
+    fake_issuer.respond = respond
+    verdict = check_url(fake_issuer.egress, password)
+    assert (verdict.status, verdict.confidence, len(fake_issuer.requests)) == (
+        status,
+        confidence,
+        requests,
+    ), verdict.reason
+    assert {
+        (request.method, request.host, request.path, request.query) for request in fake_issuer.requests
+    } == {("GET", "ci.example", "/job/build", "")}
     assert PASSWORD not in verdict.reason
 
 
-def test_what_the_path_holds_cannot_become_anything_else(stand_in):
-    stand_in.respond = answers(401, 200)
-    assert checked(stand_in.egress, server="ci.example/a?delete=1#x").status == "valid"
-    assert checked(stand_in.egress, server="ci.example").status == "valid"
-    assert [(asked.path, asked.query) for asked in stand_in.requests] == [("/a", "")] * 2 + [("/", "")] * 2
+def test_query_and_fragment_of_the_url_are_not_sent(fake_issuer):
+    fake_issuer.respond = respond_by_login(401, 200)
+    assert check_url(fake_issuer.egress, server="ci.example/a?delete=1#x").status == "valid"
+    assert check_url(fake_issuer.egress, server="ci.example").status == "valid"
+    assert [(request.path, request.query) for request in fake_issuer.requests] == [("/a", "")] * 2 + [
+        ("/", "")
+    ] * 2
 
 
 @pytest.mark.parametrize(
     ("login", "server"),
     [
-        ("ftp://deploy", "ci.example"), ("https://a%3Ab", "ci.example"), ("https://deploy", "ci.example/a\r\nX: 1"),
-        ("https://deploy", "${HOST}/a"), ("https://deploy", ""), ("", "ci.example"), ("https://deploy", "evil.example\\@ci.example"),
+        ("ftp://deploy", "ci.example"),
+        ("https://a%3Ab", "ci.example"),
+        ("https://deploy", "ci.example/a\r\nX: 1"),
+        ("https://deploy", "${HOST}/a"),
+        ("https://deploy", ""),
+        ("", "ci.example"),
+        ("https://deploy", "evil.example\\@ci.example"),
     ],
-)  # fmt: skip
-def test_what_is_no_web_address_is_not_asked(stand_in, login, server):
-    assert checked(stand_in.egress, login=login, server=server).status == "unvalidated"
-    assert stand_in.requests == []
+)
+def test_a_text_that_is_not_a_url_is_not_requested(fake_issuer, login, server):
+    assert check_url(fake_issuer.egress, login=login, server=server).status == "unvalidated"
+    assert fake_issuer.requests == []
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "127.1.2.3", "localhost"])
-def test_a_private_address_is_not_connected_to(stand_in, host):
-    verdict = checked(Egress(), server=f"{host}:{stand_in.port}/")
-    assert (verdict.status, stand_in.requests) == ("unreachable", [])
+def test_a_url_with_a_private_address_is_not_connected_to(fake_issuer, host):
+    verdict = check_url(Egress(), server=f"{host}:{fake_issuer.port}/")
+    assert (verdict.status, fake_issuer.requests) == ("unreachable", [])
     assert "not a public address" in verdict.reason

@@ -1,4 +1,4 @@
-"""MongoDB logins against a stand-in written from its documents."""
+"""Logins of MongoDB, against a server in Python that is written from its documentation; and BSON."""
 
 import base64
 import hashlib
@@ -14,38 +14,38 @@ from tests.support.checks import check_against, load_check, run_check
 PASSWORD = "S3cr3t!pw"
 
 
-class Mongo:
-    """A server with one user, which checks proofs from what it keeps: never the password itself."""
+class FakeMongo:
+    """The script of a server with one user. It stores SCRAM keys, not the password."""
 
     def __init__(
         self, database: str = "admin", mechanism: str = "SCRAM-SHA-256", roles: tuple[str, ...] = ()
     ) -> None:
         self.database, self.mechanism, self.roles = database, mechanism, roles
         self.algorithm = "sha256" if mechanism == "SCRAM-SHA-256" else "sha1"
-        plain = (
+        password = (
             PASSWORD
             if self.algorithm == "sha256"
             else hashlib.md5(f"app:mongo:{PASSWORD}".encode()).hexdigest()
         )
-        salted = hashlib.pbkdf2_hmac(self.algorithm, plain.encode(), b"salt", 4096)
+        salted = hashlib.pbkdf2_hmac(self.algorithm, password.encode(), b"salt", 4096)
         self.stored = hashlib.new(self.algorithm, hmac.digest(salted, b"Client Key", self.algorithm)).digest()
         self.server_key = hmac.digest(salted, b"Server Key", self.algorithm)
-        self.said: list[dict] = []
+        self.commands: list[dict] = []
         self.first = self.challenge = b""
 
-    def answer(self, asked: dict) -> dict:
+    def reply_to(self, command: dict) -> dict:
         refused = {"ok": 0.0, "code": 18, "errmsg": "Authentication failed."}
-        if "hello" in asked:
-            known = asked["saslSupportedMechs"] == f"{self.database}.app"
+        if "hello" in command:
+            known = command["saslSupportedMechs"] == f"{self.database}.app"
             return {"ok": 1.0} | ({"saslSupportedMechs": [self.mechanism]} if known else {})
-        if "saslStart" in asked:
+        if "saslStart" in command:
             if (
-                asked["$db"] != self.database
-                or asked["mechanism"] != self.mechanism
-                or not asked["payload"].startswith(b"n,,n=app,r=")
+                command["$db"] != self.database
+                or command["mechanism"] != self.mechanism
+                or not command["payload"].startswith(b"n,,n=app,r=")
             ):
                 return refused
-            self.first = asked["payload"][3:]
+            self.first = command["payload"][3:]
             self.challenge = (
                 b"r="
                 + self.first.rpartition(b"r=")[2]
@@ -54,14 +54,14 @@ class Mongo:
                 + b",i=4096"
             )
             return {"ok": 1.0, "conversationId": 1, "done": False, "payload": self.challenge}
-        if "saslContinue" in asked:
-            without, _, proof = asked["payload"].rpartition(b",p=")
-            said = b",".join([self.first, self.challenge, without])
-            shown = hmac.digest(self.stored, said, self.algorithm)
-            key = bytes(a ^ b for a, b in zip(base64.b64decode(proof), shown, strict=True))
+        if "saslContinue" in command:
+            without_proof, _, proof = command["payload"].rpartition(b",p=")
+            auth_message = b",".join([self.first, self.challenge, without_proof])
+            signature = hmac.digest(self.stored, auth_message, self.algorithm)
+            key = bytes(a ^ b for a, b in zip(base64.b64decode(proof), signature, strict=True))
             if hashlib.new(self.algorithm, key).digest() != self.stored:
                 return refused
-            final = b"v=" + base64.b64encode(hmac.digest(self.server_key, said, self.algorithm))
+            final = b"v=" + base64.b64encode(hmac.digest(self.server_key, auth_message, self.algorithm))
             return {"ok": 1.0, "conversationId": 1, "done": True, "payload": final}
         roles = [{"role": role, "db": "admin"} for role in self.roles]
         return {"ok": 1.0, "authInfo": {"authenticatedUserRoles": roles}}
@@ -71,14 +71,14 @@ class Mongo:
             size, number, _, kind = struct.unpack("<iiii", await reader.readexactly(16))
             body = await reader.readexactly(size - 16)
             assert (kind, body[:5]) == (2013, bytes(5))
-            asked = bson.decode_document(body[5:])
-            self.said.append(asked)
-            told = document(self.answer(asked))
-            writer.write(struct.pack("<iiii", len(told) + 21, 9, number, 2013) + bytes(5) + told)
+            command = bson.decode_document(body[5:])
+            self.commands.append(command)
+            reply = encode_reply(self.reply_to(command))
+            writer.write(struct.pack("<iiii", len(reply) + 21, 9, number, 2013) + bytes(5) + reply)
 
 
-def document(data: dict) -> bytes:
-    """Write an answer as a server does: its numbers are doubles, and lists are documents whose names are numbers."""
+def encode_reply(data: dict) -> bytes:
+    """Encode a reply as a server does: numbers are doubles, and lists are documents with indexes as names."""
     body = b""
     for name, value in data.items():
         key = name.encode() + b"\0"
@@ -94,39 +94,39 @@ def document(data: dict) -> bytes:
             case bytes():
                 body += b"\x05" + key + struct.pack("<iB", len(value), 0) + value
             case list():
-                body += b"\x04" + key + document({str(at): entry for at, entry in enumerate(value)})
+                body += b"\x04" + key + encode_reply({str(index): entry for index, entry in enumerate(value)})
             case _:
-                body += b"\x03" + key + document(value)
+                body += b"\x03" + key + encode_reply(value)
     return struct.pack("<i", len(body) + 5) + body + b"\0"
 
 
 @pytest.mark.parametrize(
-    ("play", "database", "password", "status", "services"),
+    ("script", "database", "password", "status", "services"),
     [
-        (Mongo(), "", PASSWORD, "valid", ("mongodb",)),
-        (Mongo("crm"), "/crm", PASSWORD, "valid", ("mongodb",)),
-        (Mongo(), "/crm?authSource=admin", PASSWORD, "valid", ("mongodb",)),
-        (Mongo(mechanism="SCRAM-SHA-1"), "", PASSWORD, "valid", ("mongodb",)),
-        (Mongo(mechanism="SCRAM-SHA-1"), "", "wrong-password-1", "invalid", ()),
+        (FakeMongo(), "", PASSWORD, "valid", ("mongodb",)),
+        (FakeMongo("crm"), "/crm", PASSWORD, "valid", ("mongodb",)),
+        (FakeMongo(), "/crm?authSource=admin", PASSWORD, "valid", ("mongodb",)),
+        (FakeMongo(mechanism="SCRAM-SHA-1"), "", PASSWORD, "valid", ("mongodb",)),
+        (FakeMongo(mechanism="SCRAM-SHA-1"), "", "wrong-password-1", "invalid", ()),
         (
-            Mongo(roles=("root",)),
+            FakeMongo(roles=("root",)),
             "",
             PASSWORD,
             "valid",
             ("mongodb", "mongodb_read", "mongodb_read_write", "mongodb_root"),
         ),
-        (Mongo(roles=("readAnyDatabase", "x")), "", PASSWORD, "valid", ("mongodb", "mongodb_read")),
-        (Mongo(), "/crm", "wrong-password-1", "invalid", ()),
-        (Mongo(), "", "wrong-password-1", "invalid", ()),
+        (FakeMongo(roles=("readAnyDatabase", "x")), "", PASSWORD, "valid", ("mongodb", "mongodb_read")),
+        (FakeMongo(), "/crm", "wrong-password-1", "invalid", ()),
+        (FakeMongo(), "", "wrong-password-1", "invalid", ()),
     ],
 )
-def test_mongodb(play, database, password, status, services):
-    verdict = check_against(play, "mongodb", password, login="mongodb://app", database=database)
+def test_each_login_has_its_verdict_and_roles(script, database, password, status, services):
+    verdict = check_against(script, "mongodb", password, login="mongodb://app", database=database)
     assert (verdict.status, verdict.services) == (status, services), verdict.reason
-    assert not any(PASSWORD in str(said) for said in play.said)
+    assert not any(PASSWORD in str(command) for command in script.commands)
 
 
-def test_a_seed_list_and_several_hosts_are_not_followed():
+def test_dns_seed_lists_and_several_hosts_are_not_contacted():
     check = load_check("mongodb", "mongodb_uri")
     for login, server in (
         ("mongodb+srv://app", "cluster0.mongodb.example"),
@@ -146,12 +146,12 @@ def test_a_seed_list_and_several_hosts_are_not_followed():
         b"\x08\0\0\0\x7e\x61\0\0",
     ],
 )
-def test_broken_documents_are_refused(data):
+def test_broken_bson_is_refused(data):
     with pytest.raises((ValueError, IndexError)):
         bson.decode_document(data)
 
 
-def test_a_document_is_read_as_it_was_written():
+def test_an_encoded_document_decodes_to_itself():
     document = {"a": 1, "b": "ü", "c": b"\0\1", "d": {"e": True}}
     assert bson.decode_document(bson.encode_document(document)) == document
     deep: dict = {}

@@ -1,4 +1,4 @@
-"""SQL Server against a stand-in written from the protocol's document: greeting, TLS inside of packets, login."""
+"""Logins of SQL Server, against a server in Python that is written from the TDS specification."""
 
 import contextlib
 import ssl
@@ -28,7 +28,7 @@ def packet(kind: int, body: bytes, *, last: bool = True) -> bytes:
     return struct.pack("!BBHHBB", kind, int(last), len(body) + 8, 0, 1, 0) + body
 
 
-async def heard(reader) -> tuple[int, bytes]:
+async def read_packet(reader) -> tuple[int, bytes]:
     kind, _, size = struct.unpack("!BBH4x", await reader.readexactly(8))
     return kind, await reader.readexactly(size - 8)
 
@@ -37,7 +37,7 @@ def token(kind: int, body: bytes) -> bytes:
     return bytes([kind]) + struct.pack("<H", len(body)) + body
 
 
-def fault(number: int) -> bytes:
+def error_token(number: int) -> bytes:
     text = "Login failed for user 'crm'.".encode("utf-16-le")
     return token(0xAA, struct.pack("<IBBH", number, 1, 14, len(text) // 2) + text + bytes(6))
 
@@ -45,8 +45,8 @@ def fault(number: int) -> bytes:
 WELCOME = token(0xE3, b"\1\0\0") + token(0xAB, bytes(20)) + token(0xAD, bytes(10)) + b"\xfd" + bytes(12)
 
 
-def read_login(body: bytes) -> dict[str, str]:
-    """Read a LOGIN7 as the document lays it out."""
+def parse_login7(body: bytes) -> dict[str, str]:
+    """Parse a Login7 message as the specification describes it."""
     assert struct.unpack_from("<II", body) == (len(body), 0x74000004)
     found = {}
     for at, name in enumerate(
@@ -60,52 +60,56 @@ def read_login(body: bytes) -> dict[str, str]:
     return found
 
 
-def sqlserver(
+def fake_sqlserver(
     cert, *, encryption: int = 1, answer: bytes | None = None, split: bool = False, logins: list | None = None
 ):
-    async def play(reader, writer):
-        kind, body = await heard(reader)
+    async def script(reader, writer):
+        kind, body = await read_packet(reader)
         assert (kind, body[:1]) == (0x12, b"\0")
         writer.write(
             packet(4, struct.pack("!BHHBHHB", 0, 11, 6, 1, 17, 1, 0xFF) + bytes(6) + bytes([encryption]))
         )
         if encryption == 2:
-            assert await reader.read(1) == b"", "nothing is said unencrypted"
+            assert await reader.read(1) == b"", "nothing is sent unencrypted"
             return
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*cert)
-        arrived, leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
-        tls = context.wrap_bio(arrived, leaving, server_side=True)
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context.wrap_bio(incoming, outgoing, server_side=True)
         while True:
             try:
                 tls.do_handshake()
                 break
             except ssl.SSLWantReadError:
-                if leaving.pending:
-                    writer.write(packet(0x12, leaving.read()))
-                kind, body = await heard(reader)
+                if outgoing.pending:
+                    writer.write(packet(0x12, outgoing.read()))
+                kind, body = await read_packet(reader)
                 assert kind == 0x12
-                arrived.write(body)
-        if leaving.pending:
-            writer.write(packet(0x12, leaving.read()))
+                incoming.write(body)
+        if outgoing.pending:
+            writer.write(packet(0x12, outgoing.read()))
         data = b""
         while len(data) < 8 or len(data) < struct.unpack_from("!H", data, 2)[0]:
             with contextlib.suppress(ssl.SSLWantReadError):
                 data += tls.read(65536)
                 continue
-            arrived.write(await reader.read(65536))
+            incoming.write(await reader.read(65536))
         assert data[:2] == b"\x10\1"
-        login = read_login(data[8:])
+        login = parse_login7(data[8:])
         if logins is not None:
             logins.append(login)
         right = (login["user"], login["password"]) in {("crm", PASSWORD), ("sa", PASSWORD)}
-        told = answer if answer is not None else WELCOME if right else fault(18456) + b"\xfd" + bytes(12)
-        for part in [packet(4, told[:5], last=False), packet(4, told[5:])] if split else [packet(4, told)]:
+        tokens = (
+            answer if answer is not None else WELCOME if right else error_token(18456) + b"\xfd" + bytes(12)
+        )
+        for part in (
+            [packet(4, tokens[:5], last=False), packet(4, tokens[5:])] if split else [packet(4, tokens)]
+        ):
             tls.write(part)
-        writer.write(leaving.read())
+        writer.write(outgoing.read())
         await reader.read(100)
 
-    return play
+    return script
 
 
 @pytest.mark.parametrize(
@@ -117,10 +121,10 @@ def sqlserver(
         ("crm", "Grüße!", "invalid", "medium", ()),
     ],
 )
-def test_a_login_is_told_right_or_wrong(cert, user, password, status, confidence, services):
+def test_each_login_has_its_verdict(cert, user, password, status, confidence, services):
     logins: list[dict[str, str]] = []
     verdict = check_against(
-        sqlserver(cert, logins=logins), "mssql", password, login=f"mssql://{user}", database="/crm"
+        fake_sqlserver(cert, logins=logins), "mssql", password, login=f"mssql://{user}", database="/crm"
     )
     assert (verdict.status, verdict.confidence, verdict.services) == (status, confidence, services), (
         verdict.reason
@@ -148,27 +152,30 @@ def test_a_login_is_told_right_or_wrong(cert, user, password, status, confidence
         ([40613], "error", "low"),
     ],
 )
-def test_what_the_server_says_is_what_is_told(cert, codes, status, confidence):
-    answer = b"".join(fault(code) for code in codes) + b"\xfd" + bytes(12)
-    verdict = check_against(sqlserver(cert, answer=answer), "mssql", PASSWORD, login="mssql://crm")
+def test_each_server_error_has_its_verdict(cert, codes, status, confidence):
+    answer = b"".join(error_token(code) for code in codes) + b"\xfd" + bytes(12)
+    verdict = check_against(fake_sqlserver(cert, answer=answer), "mssql", PASSWORD, login="mssql://crm")
     assert (verdict.status, verdict.confidence) == (status, confidence), verdict.reason
     assert PASSWORD not in verdict.reason
 
 
-def test_an_answer_in_pieces_is_put_together(cert):
+def test_a_response_in_two_packets_is_joined(cert):
     assert (
-        check_against(sqlserver(cert, split=True), "mssql", PASSWORD, login="mssql://crm").status == "valid"
+        check_against(fake_sqlserver(cert, split=True), "mssql", PASSWORD, login="mssql://crm").status
+        == "valid"
     )
 
 
-def test_a_password_is_never_said_unencrypted(cert):
-    verdict = check_against(sqlserver(cert, encryption=2), "mssql", PASSWORD, login="mssql://crm")
+def test_a_password_is_never_sent_unencrypted(cert):
+    verdict = check_against(fake_sqlserver(cert, encryption=2), "mssql", PASSWORD, login="mssql://crm")
     assert (verdict.status, "unencrypted" in verdict.reason) == ("unvalidated", True)
 
 
 @pytest.mark.parametrize("answer", [b"", b"\xfd" + bytes(12), b"\xaa\xff\xff\0", token(0xAA, b"\1"), b"\xad"])
-def test_an_answer_that_is_none_is_no_verdict(cert, answer):
-    verdict = check_against(sqlserver(cert, answer=answer), "mssql", PASSWORD, login="mssql://crm", seconds=1)
+def test_a_broken_response_is_not_a_verdict(cert, answer):
+    verdict = check_against(
+        fake_sqlserver(cert, answer=answer), "mssql", PASSWORD, login="mssql://crm", seconds=1
+    )
     assert verdict.status in {"error", "unreachable"}, verdict.reason
 
 
@@ -178,7 +185,8 @@ def rules() -> RuleSet:
 
 
 def logins_in(rules: RuleSet, text: str) -> list[tuple[str, int, str, str, str] | str]:
-    found: list[tuple[str, int, str, str, str] | str] = []
+    """Return the login of each password that the rules find in a text, or the reason why there is none."""
+    logins: list[tuple[str, int, str, str, str] | str] = []
     for hit in find(rules, text.encode(), Confidence.LOW):
         values = {"secret": reveal(hit.secret)} | {
             f"part.{name}": reveal(part) for name, part in hit.companions.items()
@@ -186,13 +194,16 @@ def logins_in(rules: RuleSet, text: str) -> list[tuple[str, int, str, str, str] 
         try:
             login = read_mssql_login(make_attempt(values))
         except UncheckableError as reason:
-            found.append(str(reason))
+            logins.append(str(reason))
         else:
-            found.append((login.host, login.port, login.user, login.password, login.database))
-    return found
+            logins.append((login.host, login.port, login.user, login.password, login.database))
+    return logins
 
 
-ADO = "Server=tcp:crm.database.windows.net,1433;Initial Catalog=crm;User ID=crm;Password=S3cr3t!pw;Encrypt=True;"
+ADO = (
+    "Server=tcp:crm.database.windows.net,1433;Initial Catalog=crm;User ID=crm;"
+    "Password=S3cr3t!pw;Encrypt=True;"
+)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +241,7 @@ ADO = "Server=tcp:crm.database.windows.net,1433;Initial Catalog=crm;User ID=crm;
         ),
     ],
 )
-def test_a_connection_string_is_read_down_to_a_login(rules, text, login):
+def test_only_the_login_is_read_from_a_connection_string(rules, text, login):
     assert logins_in(rules, text) == [login]
 
 
@@ -239,18 +250,21 @@ def test_a_connection_string_is_read_down_to_a_login(rules, text, login):
     [
         "Server=sql.corp\\PROD;User Id=a;Password=S3cr3t!pw;Database=x",
         "Server=np:\\\\sql.corp\\pipe;User Id=a;Password=S3cr3t!pw;Database=x",
-        "Server=sql.corp;Authentication=Active Directory Password;User Id=a@corp;Password=S3cr3t!pw;Database=x",
+        (
+            "Server=sql.corp;Authentication=Active Directory Password;"
+            "User Id=a@corp;Password=S3cr3t!pw;Database=x"
+        ),
         "Server=sql.corp;Database=x;Password=S3cr3t!pw;Encrypt=yes",
         "Server=(local);User Id=a;Password=S3cr3t!pw;Database=x",
         "Server=.;User Id=a;Password=S3cr3t!pw;Database=x",
     ],
 )
-def test_what_names_no_server_or_login_of_its_own_is_not_asked(rules, text):
+def test_a_string_without_its_own_server_and_login_is_not_checked(rules, text):
     (reason,) = logins_in(rules, text)
     assert isinstance(reason, str)
 
 
-def test_a_password_never_goes_to_a_server_of_another_string(rules):
+def test_a_password_is_never_sent_to_the_server_of_another_string(rules):
     others = ["mssql://crm:Tr0ub4dor@url.corp/crm", "sqlcmd -S cmd.corp -U sa -P Str0ng!Enough -Q x"]
     for other in others:
         for text in (f"{ADO}\n{other}\n", f"{other}\n{ADO}\n"):
@@ -261,7 +275,7 @@ def test_a_password_never_goes_to_a_server_of_another_string(rules):
                         ("url.corp", "Tr0ub4dor"),
                     }
     two = ADO + "\n" + ADO.replace("S3cr3t!pw", "0ther!pw").replace("crm.database", "two.database")
-    assert [(one[0], one[3]) for one in logins_in(rules, two)] == [
+    assert [(login[0], login[3]) for login in logins_in(rules, two)] == [
         ("crm.database.windows.net", PASSWORD),
         ("two.database.windows.net", "0ther!pw"),
     ]

@@ -1,4 +1,7 @@
-"""MySQL logins against a stand-in written from the protocol's documents: every way of proving, with and without TLS."""
+"""Logins of MySQL, against a server in Python that is written from its documentation.
+
+Every authentication plugin is tested, with and without TLS.
+"""
 
 import hashlib
 import ssl
@@ -21,7 +24,7 @@ def packet(number: int, body: bytes) -> bytes:
     return len(body).to_bytes(3, "little") + bytes([number]) + body
 
 
-def refusal(code: int) -> bytes:
+def error_packet(code: int) -> bytes:
     return (
         b"\xff"
         + struct.pack("<H", code)
@@ -30,7 +33,7 @@ def refusal(code: int) -> bytes:
     )
 
 
-def greeting(plugin: str, *, tls: bool = False) -> bytes:
+def handshake_packet(plugin: str, *, tls: bool = False) -> bytes:
     low = 0x8000 | 0x200 | (SSL if tls else 0)
     head = (
         b"\x0a8.0.36\0"
@@ -42,31 +45,34 @@ def greeting(plugin: str, *, tls: bool = False) -> bytes:
     return head + bytes(10) + NONCE[8:] + b"\0" + plugin.encode() + b"\0"
 
 
-def is_native(proof: bytes, nonce: bytes = NONCE) -> bool:
-    """Check a proof as the server does, which keeps only the hash of the hash."""
-    kept = hashlib.sha1(hashlib.sha1(PASSWORD.encode()).digest()).digest()
-    inner = bytes(a ^ b for a, b in zip(proof, hashlib.sha1(nonce + kept).digest(), strict=True))
-    return hashlib.sha1(inner).digest() == kept
+def is_native_proof(proof: bytes, nonce: bytes = NONCE) -> bool:
+    """Whether a `mysql_native_password` proof is right; the server stores only the hash of the hash."""
+    stored = hashlib.sha1(hashlib.sha1(PASSWORD.encode()).digest()).digest()
+    inner = bytes(a ^ b for a, b in zip(proof, hashlib.sha1(nonce + stored).digest(), strict=True))
+    return hashlib.sha1(inner).digest() == stored
 
 
-def is_caching(proof: bytes) -> bool:
-    kept = hashlib.sha256(hashlib.sha256(PASSWORD.encode()).digest()).digest()
-    inner = bytes(a ^ b for a, b in zip(proof, hashlib.sha256(kept + NONCE).digest(), strict=True))
-    return hashlib.sha256(inner).digest() == kept
+def is_caching_sha2_proof(proof: bytes) -> bool:
+    stored = hashlib.sha256(hashlib.sha256(PASSWORD.encode()).digest()).digest()
+    inner = bytes(a ^ b for a, b in zip(proof, hashlib.sha256(stored + NONCE).digest(), strict=True))
+    return hashlib.sha256(inner).digest() == stored
 
 
-class Encrypted:
-    """The server's side of TLS by hand: what follows the client's wish for it may have been read already."""
+class ServerTls:
+    """The server's side of TLS.
+
+    asyncio's `start_tls` cannot be used: the client's first TLS message may be in the read buffer already.
+    """
 
     def __init__(self, reader, writer, context: ssl.SSLContext) -> None:
         self.reader, self.writer = reader, writer
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
 
-    async def done(self, step, *given):
+    async def run(self, step, *arguments):
         while True:
             try:
-                return step(*given)
+                return step(*arguments)
             except ssl.SSLWantReadError:
                 self.writer.write(self.outgoing.read())
                 data = await self.reader.read(65536)
@@ -79,7 +85,7 @@ class Encrypted:
     async def readexactly(self, count: int) -> bytes:
         data = b""
         while len(data) < count:
-            data += await self.done(self.tls.read, count - len(data))
+            data += await self.run(self.tls.read, count - len(data))
         return data
 
     def write(self, data: bytes) -> None:
@@ -87,19 +93,19 @@ class Encrypted:
         self.writer.write(self.outgoing.read())
 
 
-async def heard(reader) -> tuple[int, bytes]:
-    head = await reader.readexactly(4)
-    return head[3], await reader.readexactly(int.from_bytes(head[:3], "little"))
+async def read_packet(reader) -> tuple[int, bytes]:
+    header = await reader.readexactly(4)
+    return header[3], await reader.readexactly(int.from_bytes(header[:3], "little"))
 
 
-def parsed(body: bytes) -> tuple[int, str, bytes, str]:
+def parse_response(body: bytes) -> tuple[int, str, bytes, str]:
     capabilities, _, _ = struct.unpack_from("<IIB", body)
     user, _, rest = body[32:].partition(b"\0")
     proof, plugin = rest[1 : 1 + rest[0]], rest[1 + rest[0] :]
     return capabilities, user.decode(), proof, plugin.rstrip(b"\0").decode()
 
 
-def server(
+def fake_mysql(
     plugin: str,
     *,
     tls: ssl.SSLContext | None = None,
@@ -107,60 +113,66 @@ def server(
     known: bool = True,
     grants: str = "GRANT USAGE ON *.* TO",
 ):
-    """Play a server whose users prove themselves by this plugin; `known` is whether it has seen the password lately."""
+    """Return the script of a server that uses this plugin; with `known`, its password cache has the user."""
 
-    async def play(reader, writer):
-        writer.write(packet(0, greeting("auth_gssapi_client" if switch else plugin, tls=tls is not None)))
-        number, body = await heard(reader)
+    async def script(reader, writer):
+        writer.write(
+            packet(0, handshake_packet("auth_gssapi_client" if switch else plugin, tls=tls is not None))
+        )
+        number, body = await read_packet(reader)
         if tls:
             assert len(body) == 32
-            reader = writer = Encrypted(reader, writer, tls)
-            await reader.done(reader.tls.do_handshake)
-            number, body = await heard(reader)
-        capabilities, user, proof, named = parsed(body)
+            reader = writer = ServerTls(reader, writer, tls)
+            await reader.run(reader.tls.do_handshake)
+            number, body = await read_packet(reader)
+        capabilities, user, proof, named = parse_response(body)
         assert not capabilities & (LOCAL_FILES | CONNECT_WITH_DB)
         nonce = NONCE
         if switch:
             nonce = NONCE[::-1]
             writer.write(packet(number + 1, b"\xfe" + plugin.encode() + b"\0" + nonce + b"\0"))
-            number, proof = await heard(reader)
+            number, proof = await read_packet(reader)
         else:
             assert named == plugin
         right = user == USER and (
-            is_native(proof, nonce) if plugin == "mysql_native_password" else is_caching(proof)
+            is_native_proof(proof, nonce)
+            if plugin == "mysql_native_password"
+            else is_caching_sha2_proof(proof)
         )
         if plugin == "caching_sha2_password" and not (known and right):
             writer.write(packet(number + 1, b"\1\4"))
-            number, sent = await heard(reader)
+            number, sent = await read_packet(reader)
             if tls is None:
                 assert sent == b"\2"
                 key = KEY.public_key().public_bytes(
                     serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
                 )
                 writer.write(packet(number + 1, b"\1" + key))
-                number, sealed = await heard(reader)
-                mixed = KEY.decrypt(sealed, padding.OAEP(padding.MGF1(hashes.SHA1()), hashes.SHA1(), None))
-                sent = bytes(byte ^ NONCE[at % 20] for at, byte in enumerate(mixed))
+                number, encrypted = await read_packet(reader)
+                masked = KEY.decrypt(
+                    encrypted, padding.OAEP(padding.MGF1(hashes.SHA1()), hashes.SHA1(), None)
+                )
+                sent = bytes(byte ^ NONCE[index % 20] for index, byte in enumerate(masked))
             right = user == USER and sent == PASSWORD.encode() + b"\0"
         elif plugin == "caching_sha2_password":
             writer.write(packet(number + 1, b"\1\3"))
             number += 1
         if not right:
-            writer.write(packet(number + 1, refusal(1045)))
+            writer.write(packet(number + 1, error_packet(1045)))
             return
         writer.write(packet(number + 1, b"\0\0\0\2\0\0\0"))
-        assert await heard(reader) == (0, b"\3SHOW GRANTS")
+        assert await read_packet(reader) == (0, b"\3SHOW GRANTS")
         end = b"\xfe\0\0\2\0"
         row = f"{grants} `{USER}`@`%`".encode()
-        for at, part in enumerate([b"\1", b"\3def" + bytes(20), end, bytes([len(row)]) + row, end]):
-            writer.write(packet(at + 1, part))
-        assert await heard(reader) == (0, b"\1")
+        for index, part in enumerate([b"\1", b"\3def" + bytes(20), end, bytes([len(row)]) + row, end]):
+            writer.write(packet(index + 1, part))
+        assert await read_packet(reader) == (0, b"\1")
 
-    return play
+    return script
 
 
-def log_in(play, password: str = PASSWORD, login: str = f"mysql://{USER}", **more: str):
-    return check_against(play, "mysql", password, login=login, database="/shop", seconds=3, **more)
+def log_in(script, password: str = PASSWORD, login: str = f"mysql://{USER}", **companions: str):
+    return check_against(script, "mysql", password, login=login, database="/shop", seconds=3, **companions)
 
 
 @pytest.fixture
@@ -171,30 +183,30 @@ def tls(tmp_path) -> ssl.SSLContext:
 
 
 @pytest.mark.parametrize("switch", [False, True])
-def test_the_native_way(switch):
-    verdict = log_in(server("mysql_native_password", switch=switch))
+def test_native_password_logins(switch):
+    verdict = log_in(fake_mysql("mysql_native_password", switch=switch))
     assert (verdict.status, verdict.confidence, verdict.services) == ("valid", "high", ("mysql",)), (
         verdict.reason
     )
-    verdict = log_in(server("mysql_native_password", switch=switch), "wrong-password-1")
+    verdict = log_in(fake_mysql("mysql_native_password", switch=switch), "wrong-password-1")
     assert (verdict.status, verdict.confidence) == ("invalid", "medium")
     assert not any(text in verdict.reason for text in ("wrong-password-1", USER))
 
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("encrypted", [True, False])
-def test_the_caching_way(known, encrypted, tls):
-    play = server("caching_sha2_password", known=known, tls=tls if encrypted else None)
-    assert log_in(play).status == "valid"
-    assert log_in(play, "wrong-password-1").status == "invalid"
+def test_caching_sha2_logins(known, encrypted, tls):
+    script = fake_mysql("caching_sha2_password", known=known, tls=tls if encrypted else None)
+    assert log_in(script).status == "valid"
+    assert log_in(script, "wrong-password-1").status == "invalid"
 
 
 @pytest.mark.parametrize("grants", ["GRANT ALL PRIVILEGES ON *.* TO", "GRANT SELECT, SUPER, FILE ON *.* TO"])
-def test_an_administrator_is_named(grants):
-    assert log_in(server("mysql_native_password", grants=grants)).services == ("mysql", "mysql_admin")
-    assert log_in(server("mysql_native_password", grants="GRANT ALL PRIVILEGES ON `shop`.* TO")).services == (
-        "mysql",
-    )
+def test_an_administrator_has_its_own_label(grants):
+    assert log_in(fake_mysql("mysql_native_password", grants=grants)).services == ("mysql", "mysql_admin")
+    assert log_in(
+        fake_mysql("mysql_native_password", grants="GRANT ALL PRIVILEGES ON `shop`.* TO")
+    ).services == ("mysql",)
 
 
 @pytest.mark.parametrize(
@@ -209,37 +221,37 @@ def test_an_administrator_is_named(grants):
         (1040, "error"),
     ],
 )
-def test_what_a_server_answers_is_what_is_told(code, status):
-    async def play(reader, writer):
-        writer.write(packet(0, greeting("mysql_native_password")))
-        number, _ = await heard(reader)
-        writer.write(packet(number + 1, refusal(code)))
+def test_each_server_error_has_its_verdict(code, status):
+    async def script(reader, writer):
+        writer.write(packet(0, handshake_packet("mysql_native_password")))
+        number, _ = await read_packet(reader)
+        writer.write(packet(number + 1, error_packet(code)))
         await reader.read(1)
 
-    assert log_in(play).status == status
+    assert log_in(script).status == status
 
 
 @pytest.mark.parametrize(
     ("first", "status"),
     [
-        (packet(0, refusal(1130)), "error"),
-        (packet(0, b"\x09" + greeting("x")[1:]), "error"),
-        (packet(0, greeting("mysql_native_password")[:20]), "error"),
+        (packet(0, error_packet(1130)), "error"),
+        (packet(0, b"\x09" + handshake_packet("x")[1:]), "error"),
+        (packet(0, handshake_packet("mysql_native_password")[:20]), "error"),
         (packet(0, b"\x0a" + b"8" * 300), "error"),
         (packet(0, b""), "error"),
         (b"\xff\xff\xff\0", "error"),
     ],
 )
-def test_an_odd_greeting_is_no_verdict(first, status):
-    async def play(reader, writer):
+def test_a_broken_handshake_packet_is_an_error(first, status):
+    async def script(reader, writer):
         writer.write(first)
         await reader.read(1)
 
-    assert log_in(play).status == status
+    assert log_in(script).status == status
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "packet_body",
     [
         b"\xfemysql_clear_password\0",
         b"\xfeauth_gssapi_client\0x",
@@ -250,32 +262,32 @@ def test_an_odd_greeting_is_no_verdict(first, status):
         b"\xfe",
     ],
 )
-def test_a_password_is_sent_in_no_other_way(asked):
-    got = []
+def test_the_password_is_not_sent_to_other_plugins(packet_body):
+    received = []
 
-    async def play(reader, writer):
-        writer.write(packet(0, greeting("mysql_native_password")))
-        number, _ = await heard(reader)
-        writer.write(packet(number + 1, asked))
-        got.append(await reader.read(4096))
+    async def script(reader, writer):
+        writer.write(packet(0, handshake_packet("mysql_native_password")))
+        number, _ = await read_packet(reader)
+        writer.write(packet(number + 1, packet_body))
+        received.append(await reader.read(4096))
 
-    assert log_in(play).status in {"unvalidated", "error"}
-    assert got in ([], [b""])
+    assert log_in(script).status in {"unvalidated", "error"}
+    assert received in ([], [b""])
 
 
-def test_a_server_that_hangs_up_after_the_login_has_still_accepted_it():
-    async def play(reader, writer):
-        writer.write(packet(0, greeting("mysql_native_password")))
-        number, _ = await heard(reader)
+def test_a_connection_closed_after_the_login_keeps_the_verdict():
+    async def script(reader, writer):
+        writer.write(packet(0, handshake_packet("mysql_native_password")))
+        number, _ = await read_packet(reader)
         writer.write(packet(number + 1, b"\0\0\0\2\0\0\0"))
-        await heard(reader)
+        await read_packet(reader)
 
-    assert (log_in(play).status, log_in(play).services) == ("valid", ("mysql",))
+    assert (log_in(script).status, log_in(script).services) == ("valid", ("mysql",))
 
 
-def test_other_forms_and_other_schemes_are_not_asked():
-    async def play(reader, writer):
+def test_other_forms_and_schemes_are_not_contacted():
+    async def script(reader, writer):
         raise AssertionError
 
-    assert log_in(play, rival="@tcp(").status == "unvalidated"
-    assert log_in(play, login="mysqlx://shop").status == "unvalidated"
+    assert log_in(script, rival="@tcp(").status == "unvalidated"
+    assert log_in(script, login="mysqlx://shop").status == "unvalidated"

@@ -1,4 +1,4 @@
-"""PostgreSQL logins against a real server on loopback, with users of every kind, and servers that only pretend."""
+"""Logins of PostgreSQL, against a real server with users of every kind, and against fake servers."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ host all all 127.0.0.1/32 scram-sha-256
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """A server that listens on loopback; the embedded one of the other tests has a socket only."""
+    """Run a PostgreSQL that listens on loopback and yield its port; the other tests use a socket."""
     folder = Path(tmp_path_factory.mktemp("pg"))
     programs = find_programs(None)
     if os.geteuid() == 0:
@@ -51,7 +51,10 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     )
     assert code == 0, text
     (data / "pg_hba.conf").write_text(HBA)
-    options = f"-c listen_addresses=127.0.0.1 -p {number} -c unix_socket_directories={folder} -c fsync=off -c dynamic_shared_memory_type=mmap"
+    options = (
+        f"-c listen_addresses=127.0.0.1 -p {number} -c unix_socket_directories={folder} "
+        "-c fsync=off -c dynamic_shared_memory_type=mmap"
+    )
     with log.open("wb") as out:
         start = ("start", "--silent", "--wait", "--timeout=30", "--options", options)
         code, text = programs.run("pg_ctl", *start, env={"PGDATA": str(data)}, output=out.fileno())
@@ -60,7 +63,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         with psycopg.connect(
             host=str(folder), port=number, user="postgres", dbname="postgres", autocommit=True
         ) as db:
-            for encryption, user, more in (
+            for encryption, user, attributes in (
                 ("md5", "old", ""),
                 ("scram-sha-256", "app", ""),
                 ("scram-sha-256", "boss", "SUPERUSER"),
@@ -71,7 +74,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
             ):
                 db.execute(f"SET password_encryption = '{encryption}'")
                 db.execute(
-                    psycopg.sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} " + more).format(
+                    psycopg.sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} " + attributes).format(
                         psycopg.sql.Identifier(user), PASSWORD
                     )
                 )
@@ -82,10 +85,10 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 def log_in(
-    port: int, user: str, password: str = PASSWORD, database: str = "postgres", **more: str
+    port: int, user: str, password: str = PASSWORD, database: str = "postgres", **companions: str
 ) -> Verdict:
     egress = Egress.parse([], [f"db.example:5432=127.0.0.1:{port}"], None)
-    parts = {"login": f"postgresql://{user}", "server": f"db.example/{database}"} | more
+    parts = {"login": f"postgresql://{user}", "server": f"db.example/{database}"} | companions
     return run_check(egress, load_check("postgres", "postgres_uri"), password, **parts)
 
 
@@ -93,7 +96,7 @@ def log_in(
     ("user", "services"),
     [("app", ("postgres",)), ("old", ("postgres",)), ("boss", ("postgres", "postgres_superuser"))],
 )
-def test_a_login_that_is_right_is_valid(port, user, services):
+def test_a_right_password_is_valid(port, user, services):
     verdict = log_in(port, user)
     assert (verdict.status, verdict.confidence, verdict.services) == ("valid", "high", services), (
         verdict.reason
@@ -107,7 +110,7 @@ def test_a_wrong_password_is_invalid(port, user):
     assert "wrong-password-1" not in verdict.reason
 
 
-def test_a_database_that_is_gone_proves_the_password(port):
+def test_a_missing_database_still_proves_the_password(port):
     verdict = log_in(port, "app", database="no_such_database")
     assert (verdict.status, verdict.confidence) == ("valid", "high")
     assert log_in(port, "app", "wrong-password-1", "no_such_database").status == "invalid"
@@ -116,12 +119,12 @@ def test_a_database_that_is_gone_proves_the_password(port):
 @pytest.mark.parametrize(
     ("user", "status"), [("trusted", "unvalidated"), ("hidden", "error"), ("shut", "invalid")]
 )
-def test_what_says_nothing_of_the_password_is_no_verdict(port, user, status):
+def test_logins_that_prove_nothing_are_not_valid(port, user, status):
     verdict = log_in(port, user)
     assert verdict.status == status, verdict.reason
 
 
-def test_the_other_forms_lead_to_the_same_server(port):
+def test_libpq_strings_and_pgpass_lines_are_checked_too(port):
     egress = Egress.parse([], [f"db.example:5432=127.0.0.1:{port}"], None)
     check = load_check("postgres", "postgres_uri")
     dsn = {"dsn": "host=db.example user=app dbname=postgres ", "rival": " password="}
@@ -140,50 +143,51 @@ def test_the_other_forms_lead_to_the_same_server(port):
     assert run_check(egress, entry, PASSWORD, entry="*:*:*:app").status == "unvalidated"
 
 
-async def pass_on(source, target, keep):
+async def forward(source, target, copy):
+    """Forward everything from a reader to a writer, and append it to `copy`."""
     while data := await source.read(4096):
-        keep.append(data)
+        copy.append(data)
         target.write(data)
 
 
 def relay(port: int, sent: list[bytes], tls: ssl.SSLContext | None = None):
-    """Stand before the real server, which speaks no TLS, and keep what is sent to it."""
+    """Return a script that forwards to the real server (which has no TLS) and copies sent bytes to `sent`."""
 
-    async def play(reader, writer):
-        there, away = await asyncio.open_connection("127.0.0.1", port)
+    async def script(reader, writer):
+        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", port)
         await reader.readexactly(8)
         writer.write(b"S" if tls else b"N")
         if tls:
             await writer.start_tls(tls)
-        ways = {
-            asyncio.ensure_future(pass_on(reader, away, sent)),
-            asyncio.ensure_future(pass_on(there, writer, [])),
+        tasks = {
+            asyncio.ensure_future(forward(reader, server_writer, sent)),
+            asyncio.ensure_future(forward(server_reader, writer, [])),
         }
         try:
-            await asyncio.wait(ways, return_when="FIRST_COMPLETED")
+            await asyncio.wait(tasks, return_when="FIRST_COMPLETED")
         finally:
-            for way in ways:
-                way.cancel()
-            away.transport.abort()
+            for task in tasks:
+                task.cancel()
+            server_writer.transport.abort()
             await asyncio.sleep(0)
 
-    return play
+    return script
 
 
 def test_no_statement_is_run_and_the_password_is_not_sent(port):
-    """The server tells by itself whether a role is a superuser's, so a login is all that there is to see."""
+    """The server reports by itself whether the user is a superuser, so a login is enough."""
     sent: list[bytes] = []
     verdict = check_against(
         relay(port, sent), "postgres", PASSWORD, login="postgresql://boss", database="/postgres"
     )
     assert verdict.services == ("postgres", "postgres_superuser")
-    said = b"".join(sent)
-    assert said.endswith(b"X\0\0\0\4")
-    assert PASSWORD.encode() not in said
-    assert b"SELECT" not in said.upper()
+    received = b"".join(sent)
+    assert received.endswith(b"X\0\0\0\4")
+    assert PASSWORD.encode() not in received
+    assert b"SELECT" not in received.upper()
 
 
-def test_a_password_in_the_clear_goes_under_tls_only(port, tmp_path):
+def test_a_clear_text_password_is_sent_over_tls_only(port, tmp_path):
     sent: list[bytes] = []
     assert (
         check_against(relay(port, sent), "postgres", PASSWORD, login="postgresql://clear").status
@@ -192,10 +196,10 @@ def test_a_password_in_the_clear_goes_under_tls_only(port, tmp_path):
     assert PASSWORD.encode() not in b"".join(sent)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(*make_certificate(tmp_path))
-    told = check_against(
+    verdict = check_against(
         relay(port, sent, tls), "postgres", PASSWORD, login="postgresql://clear", database="/postgres"
     )
-    assert (told.status, told.reason) == ("valid", "the server accepts the login")
+    assert (verdict.status, verdict.reason) == ("valid", "the server accepts the login")
     assert PASSWORD.encode() in b"".join(sent)
     assert (
         check_against(
@@ -205,10 +209,10 @@ def test_a_password_in_the_clear_goes_under_tls_only(port, tmp_path):
     )
 
 
-def plays(*messages: bytes):
-    """Play a server without TLS that says these things, whatever it hears."""
+def send_messages(*messages: bytes):
+    """Return the script of a server without TLS that sends these messages, whatever it receives."""
 
-    async def play(reader, writer):
+    async def script(reader, writer):
         await reader.readexactly(8)
         writer.write(b"N")
         for message in messages:
@@ -217,70 +221,86 @@ def plays(*messages: bytes):
             await writer.drain()
         await reader.read(4096)
 
-    return play
+    return script
 
 
 def message(kind: bytes, body: bytes) -> bytes:
     return kind + struct.pack("!I", len(body) + 4) + body
 
 
-def asks_for(code: int, rest: bytes = b"") -> bytes:
+def authentication_request(code: int, rest: bytes = b"") -> bytes:
     return message(b"R", struct.pack("!I", code) + rest)
 
 
 @pytest.mark.parametrize(
-    ("said", "status"),
+    ("messages", "status"),
     [
-        ([asks_for(3)], "unvalidated"),  # in the clear, without TLS
-        ([asks_for(7)], "unvalidated"),  # GSSAPI
-        ([asks_for(10, b"SCRAM-SHA-512\0\0")], "unvalidated"),
-        ([asks_for(10, b"SCRAM-SHA-256\0\0"), asks_for(11, b"r=other,s=QUFB,i=4096")], "error"),
-        ([asks_for(10, b"SCRAM-SHA-256\0\0"), asks_for(11, b"\xff")], "error"),
-        ([asks_for(11, b"r=x,s=QUFB,i=4096")], "unvalidated"),
-        ([asks_for(5, b"salt"), asks_for(0) + message(b"E", b"SFATAL\0C57P03\0\0")], "valid"),
+        ([authentication_request(3)], "unvalidated"),  # clear text without TLS
+        ([authentication_request(7)], "unvalidated"),  # GSSAPI
+        ([authentication_request(10, b"SCRAM-SHA-512\0\0")], "unvalidated"),
+        (
+            [
+                authentication_request(10, b"SCRAM-SHA-256\0\0"),
+                authentication_request(11, b"r=other,s=QUFB,i=4096"),
+            ],
+            "error",
+        ),
+        ([authentication_request(10, b"SCRAM-SHA-256\0\0"), authentication_request(11, b"\xff")], "error"),
+        ([authentication_request(11, b"r=x,s=QUFB,i=4096")], "unvalidated"),
+        (
+            [
+                authentication_request(5, b"salt"),
+                authentication_request(0) + message(b"E", b"SFATAL\0C57P03\0\0"),
+            ],
+            "valid",
+        ),
         ([message(b"E", b"SFATAL\0C57P03\0\0")], "error"),
         ([message(b"E", b"SFATAL\0C28000\0\0")], "error"),
         ([message(b"E", b"SFATAL\0\0")], "error"),
         ([message(b"Z", b"I")], "error"),
-        ([asks_for(0) + message(b"Z", b"I")], "unvalidated"),
-        ([asks_for(5)[:7]], "unreachable"),
+        ([authentication_request(0) + message(b"Z", b"I")], "unvalidated"),
+        ([authentication_request(5)[:7]], "unreachable"),
         ([b"E\xff\xff\xff\xff"], "error"),
         ([b"R\0\0\0\0"], "error"),
         ([message(b"R", b"")], "error"),
         ([message(b"N", b"x") * 500], "error"),
     ],
 )
-def test_a_server_that_pretends_proves_nothing(said, status):
-    verdict = check_against(plays(*said), "postgres", "S3cr3t-of-mine", login="postgresql://app", seconds=1.0)
+def test_each_message_of_a_fake_server_has_its_verdict(messages, status):
+    verdict = check_against(
+        send_messages(*messages), "postgres", "S3cr3t-of-mine", login="postgresql://app", seconds=1.0
+    )
     assert verdict.status == status, verdict.reason
     assert "S3cr3t" not in verdict.reason
 
 
-def test_a_scram_server_must_prove_that_it_knows_the_password_too():
-    async def play(reader, writer):
+def test_a_scram_server_must_prove_that_it_knows_the_password():
+    async def script(reader, writer):
         await reader.readexactly(8)
         writer.write(b"N")
         await reader.read(4096)
-        writer.write(asks_for(10, b"SCRAM-SHA-256\0\0"))
+        writer.write(authentication_request(10, b"SCRAM-SHA-256\0\0"))
         nonce = (await reader.read(4096)).rpartition(b"r=")[2]
-        writer.write(asks_for(11, b"r=" + nonce + b"more,s=QUFBQQ==,i=4096"))
+        writer.write(authentication_request(11, b"r=" + nonce + b"more,s=QUFBQQ==,i=4096"))
         await reader.read(4096)
-        writer.write(asks_for(12, b"v=QUFBQQ==") + asks_for(0) + message(b"Z", b"I"))
+        writer.write(
+            authentication_request(12, b"v=QUFBQQ==") + authentication_request(0) + message(b"Z", b"I")
+        )
         await reader.read(4096)
 
-    assert check_against(play, "postgres", "S3cr3t", login="postgresql://app").status == "error"
+    assert check_against(script, "postgres", "S3cr3t", login="postgresql://app").status == "error"
 
 
-def test_a_server_that_wants_endless_rounds_does_not_get_them():
-    async def play(reader, writer):
+def test_too_many_scram_iterations_are_refused():
+    async def script(reader, writer):
         await reader.readexactly(8)
         writer.write(b"N")
         await reader.read(4096)
-        writer.write(asks_for(10, b"SCRAM-SHA-256\0\0"))
+        writer.write(authentication_request(10, b"SCRAM-SHA-256\0\0"))
         nonce = (await reader.read(4096)).rpartition(b"r=")[2]
-        writer.write(asks_for(11, b"r=" + nonce + b"more,s=QUFBQQ==,i=9999999"))
+        writer.write(authentication_request(11, b"r=" + nonce + b"more,s=QUFBQQ==,i=9999999"))
         await reader.read(4096)
 
-    began = time.monotonic()
-    assert check_against(play, "postgres", "S3cr3t", login="postgresql://app").status == "error"
-    assert time.monotonic() - began < 1
+    start = time.monotonic()
+    assert check_against(script, "postgres", "S3cr3t", login="postgresql://app").status == "error"
+    assert time.monotonic() - start < 1

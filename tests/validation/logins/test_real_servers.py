@@ -1,4 +1,4 @@
-"""Database logins against real servers, where the machine has them. PostgreSQL is in `test_named_postgres.py`: it always is there."""
+"""Logins of real database servers, if they are installed. PostgreSQL always is: see `test_postgres.py`."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,8 @@ CREATE USER boss@'%' IDENTIFIED BY '{PASSWORD}';
 GRANT ALL PRIVILEGES ON *.* TO boss@'%';
 INSTALL SONAME 'auth_ed25519';
 CREATE USER curve@'%' IDENTIFIED VIA ed25519 USING PASSWORD('{PASSWORD}');
-CREATE USER either@'%' IDENTIFIED VIA ed25519 USING PASSWORD('another') OR mysql_native_password USING PASSWORD('{PASSWORD}');
+CREATE USER either@'%' IDENTIFIED VIA ed25519 USING PASSWORD('another')
+    OR mysql_native_password USING PASSWORD('{PASSWORD}');
 CREATE USER locked@'%' IDENTIFIED BY '{PASSWORD}' ACCOUNT LOCK;
 CREATE USER expired@'%' IDENTIFIED BY '{PASSWORD}' PASSWORD EXPIRE;
 CREATE USER elsewhere@'10.9.9.9' IDENTIFIED BY '{PASSWORD}';
@@ -34,7 +35,7 @@ user off off >{PASSWORD} ~* +@all
 """
 
 
-def asked(
+def check_login(
     named: str, login: str, port: int, password: str = PASSWORD, database: str = "/crm", ca=None
 ) -> Verdict:
     egress = Egress.parse([], [f"db.example:7=127.0.0.1:{port}"], ca)
@@ -64,8 +65,8 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         ("nobody", PASSWORD, "invalid", "medium", ()),
     ],
 )
-def test_mariadb(mariadb, user, password, status, confidence, services):
-    verdict = asked("mysql", f"mysql://{user}", mariadb, password)
+def test_logins_of_a_real_mariadb(mariadb, user, password, status, confidence, services):
+    verdict = check_login("mysql", f"mysql://{user}", mariadb, password)
     assert (verdict.status, verdict.confidence, verdict.services) == (status, confidence, services), (
         verdict.reason
     )
@@ -90,27 +91,27 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]
         ("nobody", PASSWORD, "invalid", ()),
     ],
 )
-def test_redis(redis, user, password, status, services):
-    verdict = asked("redis", f"redis://{user}", redis[0], password, "/0")
+def test_logins_of_a_real_redis(redis, user, password, status, services):
+    verdict = check_login("redis", f"redis://{user}", redis[0], password, "/0")
     assert (verdict.status, verdict.services) == (status, services), verdict.reason
 
 
-def test_redis_under_tls(redis, tmp_path_factory):
+def test_redis_over_tls_needs_a_trusted_certificate(redis, tmp_path_factory):
     ca = next(tmp_path_factory.getbasetemp().glob("redis*/cert.pem"))
-    assert asked("redis", "rediss://app", redis[1], database="/0", ca=ca).status == "valid"
-    assert asked("redis", "rediss://app", redis[1], database="/0").status == "unreachable", (
-        "nobody vouches for the certificate"
+    assert check_login("redis", "rediss://app", redis[1], database="/0", ca=ca).status == "valid"
+    assert check_login("redis", "rediss://app", redis[1], database="/0").status == "unreachable", (
+        "the certificate is not trusted"
     )
 
 
-def test_redis_that_is_open_still_knows_who_has_a_password(tmp_path):
-    """Whoever says no name is let in; a name with a password is a login none the less."""
+def test_an_open_redis_still_checks_users_with_a_password(tmp_path):
+    """Connections without a user are accepted; a user with a password still needs it."""
     with servers.run_redis(
         tmp_path, f"user default on nopass ~* &* -@all +ping\nuser app on >{PASSWORD} ~* +@all\n"
     ) as (port, _):
-        assert asked("redis", "redis://", port, database="/0").status == "unvalidated"
-        assert asked("redis", "redis://app", port, database="/0").status == "valid"
-        verdict = asked("redis", "redis://app", port, "wrong", "/0")
+        assert check_login("redis", "redis://", port, database="/0").status == "unvalidated"
+        assert check_login("redis", "redis://app", port, database="/0").status == "valid"
+        verdict = check_login("redis", "redis://app", port, "wrong", "/0")
         assert (verdict.status, verdict.confidence) == ("invalid", "medium")
 
 
@@ -131,11 +132,11 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, in
         ("amqp://guest", "guest", "error"),
     ],
 )
-def test_rabbitmq(rabbitmq, login, password, status):
-    assert asked("amqp", login, rabbitmq[0], password, "/").status == status
+def test_logins_of_a_real_rabbitmq(rabbitmq, login, password, status):
+    assert check_login("amqp", login, rabbitmq[0], password, "/").status == status
 
 
-def test_rabbitmq_under_tls(rabbitmq, tmp_path_factory):
+def test_rabbitmq_over_tls_needs_a_trusted_certificate(rabbitmq, tmp_path_factory):
     ca = next(tmp_path_factory.getbasetemp().glob("rabbitmq*/cert.pem"))
-    assert asked("amqp", "amqps://orders", rabbitmq[1], database="/", ca=ca).status == "valid"
-    assert asked("amqp", "amqps://orders", rabbitmq[1], database="/").status == "unreachable"
+    assert check_login("amqp", "amqps://orders", rabbitmq[1], database="/", ca=ca).status == "valid"
+    assert check_login("amqp", "amqps://orders", rabbitmq[1], database="/").status == "unreachable"

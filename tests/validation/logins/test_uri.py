@@ -1,4 +1,4 @@
-"""Connection strings of strangers: read down to a login, and whatever would make a driver do more is ignored or refused."""
+"""Parse connection strings: options that make a driver do more than log in are ignored or refused."""
 
 import dataclasses
 
@@ -44,10 +44,10 @@ def read(login: str, server: str, password: str = "pw") -> ServerLogin:
         ),
     ],
 )
-def test_an_address_is_read_down_to_a_login(login, server, expected):
-    found = read(login, server)
-    assert (found.host, found.port, found.user, found.database) == expected
-    assert {field.name for field in dataclasses.fields(found)} == {
+def test_only_the_login_is_read_from_a_uri(login, server, expected):
+    parsed = read(login, server)
+    assert (parsed.host, parsed.port, parsed.user, parsed.database) == expected
+    assert {field.name for field in dataclasses.fields(parsed)} == {
         "scheme",
         "host",
         "port",
@@ -88,25 +88,25 @@ def test_an_address_is_read_down_to_a_login(login, server, expected):
         ("app", "db.corp"),
     ],
 )
-def test_what_is_no_single_host_and_user_is_refused(login, server):
+def test_a_uri_without_exactly_one_host_and_user_is_refused(login, server):
     with pytest.raises(UncheckableError):
         read(login, server)
 
 
-def test_a_password_is_decoded_and_never_shown():
-    found = read("postgresql://app", "db.corp", "S3cr3t%21%40pw+x%zz")
-    assert found.password == "S3cr3t!@pw+x%zz"
-    assert "S3cr3t" not in repr(found)
+def test_a_password_is_decoded_and_not_in_repr_or_errors():
+    parsed = read("postgresql://app", "db.corp", "S3cr3t%21%40pw+x%zz")
+    assert parsed.password == "S3cr3t!@pw+x%zz"
+    assert "S3cr3t" not in repr(parsed)
     with pytest.raises(UncheckableError) as refused:
         read("postgresql://app", "db.corp", "S3cr3t%00")
     assert "S3cr3t" not in str(refused.value)
 
 
-def test_the_words_of_libpq_are_read_the_same_way():
-    found = parse_dsn(
+def test_a_libpq_string_is_read_the_same_way():
+    parsed = parse_dsn(
         "host=db.corp port=6000 user=crm dbname=crm sslkey=/etc/shadow passfile=/x ", "pw", 5432
     )
-    assert (found.host, found.port, found.user, found.database) == ("db.corp", 6000, "crm", "crm")
+    assert (parsed.host, parsed.port, parsed.user, parsed.database) == ("db.corp", 6000, "crm", "crm")
     assert parse_dsn("host=db.corp user=crm ", "p%41w", 5432).password == "p%41w"
     for refused in (
         "host=/run/pg user=a ",
