@@ -20,7 +20,7 @@ from outcrop.scanner.engine import detect, triggers
 from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.load import compile_ruleset
 from outcrop.scanner.engine.scan import scan_content, scan_stream
-from outcrop.scanner.text.encodings import _base64_piece, decode_base64_runs, decode_escapes
+from outcrop.scanner.text.encodings import _make_base64_piece, decode_base64_runs, decode_escapes
 from outcrop.scanner.text.magic import needs_unpacking
 from tests.support.rulesets import BASE62, drawn, github_token, hits, ruleset, values
 
@@ -369,10 +369,10 @@ def test_a_position_in_base64_leads_back_to_the_group_that_holds_it(raw, width, 
     rows = [match.span() for match in re.finditer(rb"[^\s=]+", data)]
     if not rows:
         return
-    piece = _base64_piece(raw, rows, first)
+    piece = _make_base64_piece(raw, rows, first)
     flat = [at for start, stop in rows for at in range(start, stop)][first:]
     for position in range(len(raw)):
-        assert piece.origin(position) == flat[position * 4 // 3]
+        assert piece.original_offset(position) == flat[position * 4 // 3]
 
 
 @given(
@@ -389,7 +389,7 @@ def test_a_position_among_escapes_leads_back_to_the_escape(parts):
     if piece is None:
         assert not {b"\\u0041", b"%41", b"&#65;", b"&#x41;", b"\\x41", b'\\"'}.intersection(parts)
         return
-    origins = [piece.origin(at) for at in range(len(piece.text) + 1)]
+    origins = [piece.original_offset(at) for at in range(len(piece.text) + 1)]
     assert origins[-1] == len(data)
     for at, char in enumerate(piece.text):
         written = data[origins[at] : origins[at + 1]]
@@ -442,7 +442,7 @@ def test_what_is_remembered_of_escapes_is_bounded():
 def test_the_lines_that_have_decoded_characters(parts):
     data = b"".join(parts)
     piece = decode_escapes(data, 0, len(data))
-    starts, stops = piece.changed_lines() if piece else ([], [])
+    starts, stops = piece.decoded_lines() if piece else ([], [])
     lines = list(zip(starts, stops, strict=True))
     decoded = {at - 1 for at in piece.decoded_at} if piece else set()
     assert decoded == {at for start, stop in lines for at in range(start, stop + 1) if at in decoded}

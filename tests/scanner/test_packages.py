@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.scan import scan_content
-from outcrop.scanner.text import archives
-from outcrop.scanner.text.archives import UnpackBudget, unpack_texts
+from outcrop.scanner.text import archive_members
+from outcrop.scanner.text.archive_members import UnpackBudget
+from outcrop.scanner.text.archives import unpack_texts
 from outcrop.scanner.text.magic import needs_unpacking
 from tests.scanner.test_unpack import tarred
 from tests.support.rulesets import github_token, ruleset
@@ -109,10 +110,10 @@ def test_what_only_begins_like_one_is_read_as_it_is():
 
 
 def test_a_long_member_is_cut_and_told(monkeypatch):
-    monkeypatch.setattr(archives, "_MEMBER", 1_000)
+    monkeypatch.setattr(archive_members, "MAX_MEMBER_BYTES", 1_000)
     found = list(unpack_texts(cpio({"a": b"x" * 5_000}), budget := UnpackBudget()))
     assert [(name, len(text)) for name, text in found] == [("a", 1_001)]
-    assert budget.gaps == ["a: only its beginning was read"]
+    assert budget.gaps == ["a: too large, only the beginning was read"]
 
 
 @settings(max_examples=150, deadline=None)
@@ -132,5 +133,5 @@ def test_no_damage_is_a_crash_or_goes_unsaid(kind, changes, cut):
 def test_a_bundle_of_git_is_told():
     data = b"# v2 git bundle\n%040x refs/heads/main\n\nPACK\0\0\0\2" % 7 + random.Random(1).randbytes(200)
     assert scan_content(ruleset(), data, Confidence.MEDIUM).gaps == [
-        "archive: is packed as bundle of git, which is not unpacked"
+        "archive: cannot be unpacked, git bundle is not supported"
     ]

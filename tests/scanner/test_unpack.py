@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.scan import scan_content
-from outcrop.scanner.text import archives
-from outcrop.scanner.text.archives import UnpackBudget, unpack_texts
+from outcrop.scanner.text import archive_members
+from outcrop.scanner.text.archive_members import UnpackBudget
+from outcrop.scanner.text.archives import unpack_texts
 from outcrop.scanner.text.magic import needs_unpacking
 from tests.support.rulesets import github_token, ruleset
 
@@ -111,7 +112,7 @@ def test_depth_is_bounded():
         data = gzip.compress(data)
     found, gaps = opened(data)
     assert len(found) == 1
-    assert gaps == ["archive: nested too deeply"]
+    assert gaps == ["archive: nested too deeply, was not unpacked"]
     data = TOKEN
     for _ in range(6):
         data = gzip.compress(data)
@@ -121,8 +122,8 @@ def test_depth_is_bounded():
 def test_size_is_bounded(monkeypatch):
     found, gaps = opened(zipped({str(n): b"x" * 1000 for n in range(10)}), bytes_left=3_500)
     assert sum(len(text) for _, text in found) <= 3_500
-    assert gaps[-1] == "archive: unpacks to too much"
-    monkeypatch.setattr(archives, "_MEMBER", 5_000)
+    assert gaps[-1] == "archive: too large when unpacked, the rest was skipped"
+    monkeypatch.setattr(archive_members, "MAX_MEMBER_BYTES", 5_000)
     for bomb in (
         gzip.compress(b"\0" * 10_000_000),
         bz2.compress(b"\0" * 10_000_000),
@@ -130,17 +131,17 @@ def test_size_is_bounded(monkeypatch):
     ):
         found, gaps = opened(bomb)
         assert [len(text) for _, text in found] == [5_000]
-        assert gaps == ["compressed data is longer than what is read"]
+        assert gaps == ["compressed data: too large, only the beginning was read"]
     for bomb in (zipped({"a": b"\0" * 10_000_000}), tarred({"a": b"\0" * 10_000_000})):
         found, gaps = opened(bomb)
         assert len(found[0][1]) <= 5_001
-        assert gaps == ["a: only its beginning was read"]
+        assert gaps == ["a: too large, only the beginning was read"]
 
 
 def test_members_are_bounded():
     found, gaps = opened(tarred({str(n): b"x" for n in range(50)}), members_left=20)
     assert len(found) < 21
-    assert gaps == ["archive: has too many members"]
+    assert gaps == ["archive: too many members, the rest was skipped"]
 
 
 def test_time_is_bounded():
@@ -152,7 +153,7 @@ def test_time_is_bounded():
 
     found, gaps = opened(zipped({str(n): b"x" for n in range(50)}), clock=clock)
     assert 0 < len(found) < 12
-    assert gaps == ["archive: takes too long to unpack"]
+    assert gaps == ["archive: took too long to unpack, the rest was skipped"]
 
 
 def found_in(data: bytes) -> tuple[set[bytes], list[str]]:
@@ -182,8 +183,8 @@ def test_what_comes_before_damage_in_compressed_data_is_read():
     data = gzip.compress(b"token " + TOKEN + b" end " + noise)
     assert found_in(data[:-20])[0] == {TOKEN}
     assert found_in(data + b"rubbish")[0] == {TOKEN}
-    assert found_in(data[:-20])[1] == ["compressed data ends early"]
-    assert found_in(data + b"rubbish")[1] == ["compressed data is damaged after its beginning"]
+    assert found_in(data[:-20])[1] == ["compressed data: truncated"]
+    assert found_in(data + b"rubbish")[1] == ["compressed data: damaged, only the beginning was read"]
 
 
 @pytest.mark.parametrize("head", [b"\x1f\x8b", b"PK\x03\x04", b"BZh91AY&SY", b"\xfd7zXZ\x00"])
@@ -228,7 +229,7 @@ def damaged(data: bytes, at: int) -> bytes:
 def test_a_wrong_checksum_of_compressed_data_spoils_nothing():
     data = gzip.compress(HIDDEN)
     assert TOKEN not in data
-    assert found_in(damaged(data, -6)) == ({TOKEN}, ["compressed data is damaged after its beginning"])
+    assert found_in(damaged(data, -6)) == ({TOKEN}, ["compressed data: damaged, only the beginning was read"])
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
@@ -236,7 +237,7 @@ def test_what_comes_before_damage_in_the_middle_is_read(compress):
     data = compress(b"token " + TOKEN + b"\n" + WORDS + random.Random(1).randbytes(3_000_000))
     assert found_in(damaged(data, len(data) // 2)) == (
         {TOKEN},
-        ["compressed data is damaged after its beginning"],
+        ["compressed data: damaged, only the beginning was read"],
     )
 
 
@@ -248,7 +249,7 @@ def test_zeros_behind_compressed_data_are_no_damage_and_a_text_there_is_read():
     assert found_in(gzip.compress(WORDS) + bytes(1_000)) == (set(), [])
     assert found_in(gzip.compress(WORDS) + b"token " + TOKEN + b"\n") == (
         {TOKEN},
-        ["compressed data is damaged after its beginning"],
+        ["compressed data: damaged, only the beginning was read"],
     )
 
 
@@ -302,7 +303,10 @@ def test_a_directory_of_very_many_members_is_not_held():
 
 def test_a_damaged_header_in_a_tar_is_told_and_what_follows_is_read():
     data = tarred({"a": b"x", "b": b"y", "c": HIDDEN}, tarfile.GNU_FORMAT)
-    assert found_in(damaged(data, 1024 + 150)) == ({TOKEN}, ["archive: is damaged after its beginning"])
+    assert found_in(damaged(data, 1024 + 150)) == (
+        {TOKEN},
+        ["archive: damaged, only the beginning was unpacked"],
+    )
 
 
 def test_a_tar_behind_a_tar_is_read():
@@ -333,7 +337,10 @@ def test_folders_in_a_tar_are_bounded_by_time_and_not_held():
     tracemalloc.stop()
     assert peak < 2 << 20
     ticks = itertools.count(step=1)
-    assert opened(data, clock=lambda: float(next(ticks))) == ([], ["archive: takes too long to unpack"])
+    assert opened(data, clock=lambda: float(next(ticks))) == (
+        [],
+        ["archive: took too long to unpack, the rest was skipped"],
+    )
 
 
 def cut_off() -> bytes:
@@ -381,5 +388,5 @@ def test_what_stands_behind_compressed_data_is_told_as_a_text_of_its_own():
 )
 def test_what_cannot_be_unpacked_is_told_by_its_name(head, kind):
     data = head + b"\xff\xfe\xfd" * 50 + b" " + TOKEN
-    assert found_in(data) == ({TOKEN}, [f"archive: is packed as {kind}, which is not unpacked"])
-    assert found_in(tarred({"layer": data}))[1] == [f"layer: is packed as {kind}, which is not unpacked"]
+    assert found_in(data) == ({TOKEN}, [f"archive: cannot be unpacked, {kind} is not supported"])
+    assert found_in(tarred({"layer": data}))[1] == [f"layer: cannot be unpacked, {kind} is not supported"]

@@ -15,8 +15,9 @@ from outcrop.domain.secret import reveal
 from outcrop.scanner.engine import scan
 from outcrop.scanner.engine.excerpt import excerpts_of_file
 from outcrop.scanner.engine.scan import ScanResult, scan_content, scan_stream
-from outcrop.scanner.text import archives
-from outcrop.scanner.text.archives import UnpackBudget, unpack_texts
+from outcrop.scanner.text import archive_members
+from outcrop.scanner.text.archive_members import UnpackBudget
+from outcrop.scanner.text.archives import unpack_texts
 from outcrop.scanner.text.magic import ZIP_TAIL_BYTES, ends_with_zip, needs_unpacking
 from tests.support.rulesets import github_token, ruleset
 
@@ -123,14 +124,14 @@ def test_a_directory_that_leads_nowhere_hides_nothing():
 def test_very_many_zips_one_behind_the_other_end():
     found = list(unpack_texts(ZIP * 50, budget := UnpackBudget()))
     assert len(found) < 100
-    assert budget.gaps == ["archive: nested too deeply"]
+    assert budget.gaps == ["archive: nested too deeply, was not unpacked"]
 
 
 def test_what_stands_before_counts_for_the_bound_of_size(monkeypatch):
-    monkeypatch.setattr(archives, "_TOTAL", 10_000)
+    monkeypatch.setattr(archive_members, "MAX_TOTAL_BYTES", 10_000)
     budget = UnpackBudget(bytes_left=10_000)
     assert not [name for name, _ in unpack_texts(PROGRAM + ZIP, budget) if name]
-    assert budget.gaps == ["archive: unpacks to too much"]
+    assert budget.gaps == ["archive: too large when unpacked, the rest was skipped"]
 
 
 def test_as_a_stream_it_is_unpacked_where_it_can_be_held(monkeypatch):

@@ -47,18 +47,18 @@ def scan_changed_text(ruleset: RuleSet, piece: DecodedPiece, ends: EndsByTrigger
 
     `ends` are the trigger matches of the text before decoding.
     """
-    lines = piece.changed_lines()
+    lines = piece.decoded_lines()
     changed: EndsByTrigger = {}
     for number, offsets in _scan_changed_lines(ruleset, piece, lines, ends).items():
         kept = offsets
         if number < ruleset.count:
             reach = ruleset.reach[number]
             if reach.line_gap is None:
-                kept = [end for end in offsets if piece.changed(end - reach.before, end + reach.after)]
+                kept = [end for end in offsets if piece.has_decoded(end - reach.before, end + reach.after)]
             else:
                 kept = list(_in_changed_lines(piece.text, lines, offsets, reach.line_gap, reach.judge))
         elif number < ruleset.escape_trigger:  # base64
-            kept = [end for end in offsets if piece.changed_in_run(end)]
+            kept = [end for end in offsets if piece.has_decoded_in_base64_run(end)]
         elif number == ruleset.archive_trigger:  # archives are unpacked from the text before decoding
             kept = []
         if kept:
@@ -79,11 +79,11 @@ def _scan_changed_lines(
     for start, stop in _windows(*lines):
         for number, offsets in scan_triggers(ruleset, text[start:stop], start).items():
             near[number] += offsets
-    start, stop = piece.start, piece.origin(len(text))
+    start, stop = piece.start, piece.original_offset(len(text))
     for number, offsets in ends.items():
         if number < ruleset.count and ruleset.reach[number].is_far:
             in_piece = offsets[bisect_right(offsets, start) : bisect_right(offsets, stop)]
-            near[number] = sorted({*near[number], *map(piece.place, in_piece)})
+            near[number] = sorted({*near[number], *map(piece.decoded_offset, in_piece)})
     return near
 
 

@@ -166,9 +166,9 @@ def _find_in_piece(
     hits = _find_hits(ruleset, piece.text, ends, depth + 1, min_confidence) if ends else []
     at_origin: list[Hit] = []
     for hit in hits:
-        if not piece.cuts(hit.start, hit.end):
-            start = piece.origin(hit.start)
-            end = max(start, piece.origin(hit.end))
+        if not piece.is_cut_at(hit.start, hit.end):
+            start = piece.original_offset(hit.start)
+            end = max(start, piece.original_offset(hit.end))
             encoding = (piece.encoding, *hit.encoding)
             at_origin.append(replace(hit, start=start, end=end, encoding=encoding))
     return at_origin

@@ -23,7 +23,8 @@ from outcrop.scanner.engine.masking import (
     unique_secrets,
 )
 from outcrop.scanner.engine.ruleset import RuleSet
-from outcrop.scanner.text.archives import UnpackBudget, unpack_texts
+from outcrop.scanner.text.archive_members import UnpackBudget
+from outcrop.scanner.text.archives import unpack_texts
 from outcrop.scanner.text.magic import needs_unpacking
 
 CONTEXT_LINES = 2  # before and after the hit's line

@@ -108,10 +108,8 @@ def scan_content(ruleset: RuleSet, data: bytes, min_confidence: Confidence) -> S
     """Scan a file in memory; unpack it if it is an archive or in UTF-16."""
     if not needs_unpacking(data):
         return ScanResult([("", hit) for hit in find(ruleset, data, min_confidence)])
-    from outcrop.scanner.text.archives import (  # noqa: PLC0415 - most scans unpack nothing
-        UnpackBudget,
-        unpack_texts,
-    )
+    from outcrop.scanner.text.archive_members import UnpackBudget  # noqa: PLC0415 - most scans unpack nothing
+    from outcrop.scanner.text.archives import unpack_texts  # noqa: PLC0415
 
     budget = UnpackBudget()
     hits = [

@@ -1,4 +1,7 @@
-"""Archives that stand in a text as base64: releases of Helm, code of functions in templates, user data of machines."""
+"""Unpack archives that are embedded in a text as base64.
+
+Helm releases, code of functions in templates and user data of machines are stored in this way.
+"""
 
 import base64
 import binascii
@@ -6,20 +9,22 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_WORD = 5  # characters by which each is told
-_GZIP, _TWICE, _ZIP = "H4sI[A-H]", "SDRzS", "UEsDB"  # the second is base64 of the first
+# The first five characters of base64 of gzip, of base64 of gzip encoded twice, of zip.
+_PREFIX_CHARS = 5
+_GZIP, _GZIP_TWICE, _ZIP = "H4sI[A-H]", "SDRzS", "UEsDB"
+_GZIP_BASE64 = b"H4sI"
 BASE64_ARCHIVE_PATTERNS = tuple(
-    before + word for before in ("^", "[^0-9A-Za-z+/_-]") for word in (_GZIP, _TWICE, _ZIP)
+    before + prefix for before in ("^", "[^0-9A-Za-z+/_-]") for prefix in (_GZIP, _GZIP_TWICE, _ZIP)
 )
-_RUN = re.compile(rb"[0-9A-Za-z+/_-]++(?:\r?\n[ \t]*+[0-9A-Za-z+/_-]++)*+")
+_BASE64_RUN = re.compile(rb"[0-9A-Za-z+/_-]++(?:\r?\n[ \t]*+[0-9A-Za-z+/_-]++)*+")
 _SPACE = b" \t\r\n"
-_STANDARD = bytes.maketrans(b"-_", b"+/")
-_MOST = 8 << 20  # characters of one
-_RATIO = 100  # how much longer it may become: a text may be full of them
+_STANDARD_ALPHABET = bytes.maketrans(b"-_", b"+/")
+_MAX_RUN_CHARS = 8 << 20
+_MAX_EXPANSION = 100  # unpacked bytes per byte of the archive: a text may be full of small bombs
 
 
 class ArchivedText(NamedTuple):
-    """A text out of an archive, and where that stands."""
+    """A text of an archive, the span of the archive's base64, and the encodings from the outside in."""
 
     text: bytes
     start: int
@@ -28,23 +33,24 @@ class ArchivedText(NamedTuple):
 
 
 def unpack_base64_archives(data: bytes, ends: list[int]) -> Iterator[ArchivedText]:
-    """Unpack what begins with one of the words that end at these places."""
-    reached = 0
+    """Yield the texts of the archives in a text; at `ends`, BASE64_ARCHIVE_PATTERNS have matched."""
+    last_stop = 0
     for end in ends:
-        start = end - _WORD
-        run = _RUN.match(data, start, start + _MOST) if start >= reached else None
+        start = end - _PREFIX_CHARS
+        run = _BASE64_RUN.match(data, start, start + _MAX_RUN_CHARS) if start >= last_stop else None
         if run is None:
             continue
-        reached = run.end()
-        content = _decoded(run[0])
-        if is_twice := content.startswith(b"H4sI"):
-            content = _decoded(content)
-        encoding = ("base64", "base64", "packed") if is_twice else ("base64", "packed")
-        yield from (ArchivedText(text, start, reached, encoding) for text in _texts(content))
+        last_stop = run.end()
+        content = _decode(run[0])
+        if is_encoded_twice := content.startswith(_GZIP_BASE64):
+            content = _decode(content)
+        encoding = ("base64", "base64", "packed") if is_encoded_twice else ("base64", "packed")
+        yield from (ArchivedText(text, start, last_stop, encoding) for text in _unpack(content))
 
 
-def _decoded(run: bytes) -> bytes:
-    text = run.translate(_STANDARD, _SPACE)
+def _decode(run: bytes) -> bytes:
+    """Decode base64 in either alphabet, with line breaks, without padding; return nothing if invalid."""
+    text = run.translate(_STANDARD_ALPHABET, _SPACE)
     try:
         return base64.b64decode(
             text[: len(text) // 4 * 4] if len(text) % 4 == 1 else text + b"=" * (-len(text) % 4)
@@ -53,8 +59,10 @@ def _decoded(run: bytes) -> bytes:
         return b""
 
 
-def _texts(content: bytes) -> Iterator[bytes]:
-    from outcrop.scanner.text.archives import UnpackBudget, unpack_texts  # noqa: PLC0415 - most texts hold none
+def _unpack(content: bytes) -> Iterator[bytes]:
+    """Yield the texts of an archive."""
+    from outcrop.scanner.text.archive_members import UnpackBudget  # noqa: PLC0415 - rarely needed
+    from outcrop.scanner.text.archives import unpack_texts  # noqa: PLC0415 - rarely needed
 
-    budget = UnpackBudget(bytes_left=_RATIO * len(content))
+    budget = UnpackBudget(bytes_left=_MAX_EXPANSION * len(content))
     return (text for _, text in unpack_texts(content, budget))

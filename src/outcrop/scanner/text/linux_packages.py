@@ -1,71 +1,83 @@
-"""What the packages of Linux distributions are made of: ar, rpm and cpio, which the standard library does not read."""
+"""Read the formats of Linux packages that the standard library does not read: ar (deb), rpm, cpio."""
 
 from collections.abc import Iterator
 from struct import Struct, error
 
-_AR_HEAD, _AR_NAME, _AR_SIZE = 60, slice(0, 16), slice(48, 58)
-_RPM_LEAD = 96
-_RPM_HEADER = Struct(">4s4xLL")  # entries, and bytes of what they say
-_RPM_ENTRY, _RPM_MAGIC = 16, b"\x8e\xad\xe8\1"
-_CPIO_HEAD, _CPIO_FIELD = 110, 8
-_CPIO_SIZE, _CPIO_NAME = 54, 94  # where these numbers stand
-_CPIO_END = b"TRAILER!!!"
+_AR_MAGIC = b"!<arch>\n"
+_AR_HEADER_BYTES, _AR_NAME, _AR_SIZE, _AR_HEADER_END = 60, slice(0, 16), slice(48, 58), b"`\n"
+_RPM_LEAD_BYTES = 96
+_RPM_HEADER = Struct(">4s4xLL")  # magic, number of index entries, bytes of the data after the index
+_RPM_INDEX_ENTRY_BYTES, _RPM_MAGIC = 16, b"\x8e\xad\xe8\1"
+_CPIO_MAGICS = frozenset({b"070701", b"070702"})
+_CPIO_HEADER_BYTES, _CPIO_FIELD_BYTES = 110, 8
+_CPIO_FILE_SIZE, _CPIO_NAME_SIZE = 54, 94  # offsets of these fields in the header
+_CPIO_LAST_NAME = b"TRAILER!!!"
 
 
 def ar_members(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Give the members of a deb, which have short names."""
-    at = len(b"!<arch>\n")
-    while head := data[at : at + _AR_HEAD]:
-        if len(head) < _AR_HEAD or not head.endswith(b"`\n"):
-            raise ValueError("no member of an ar stands here")
-        size = int(head[_AR_SIZE])
-        start = at + _AR_HEAD
+    """Yield name and content of the members of a deb. Raise ValueError if it is damaged."""
+    at = len(_AR_MAGIC)
+    while header := data[at : at + _AR_HEADER_BYTES]:
+        if len(header) < _AR_HEADER_BYTES or not header.endswith(_AR_HEADER_END):
+            raise ValueError("the header of an ar member is damaged")
+        size = int(header[_AR_SIZE])
+        start = at + _AR_HEADER_BYTES
         if size < 0 or len(data) < start + size:
-            raise ValueError("a member of an ar ends early")
-        yield head[_AR_NAME].rstrip(b" /").decode("utf-8", "replace"), data[start : start + size]
+            raise ValueError("an ar member is truncated")
+        yield header[_AR_NAME].rstrip(b" /").decode("utf-8", "replace"), data[start : start + size]
         at = start + size + size % 2
 
 
-def rpm_payload(data: bytes) -> int:
-    """Tell where what an rpm installs begins: behind two headers, the first of which is filled up to eight bytes."""
+def find_rpm_payload(data: bytes) -> int:
+    """Return the offset of the compressed files in an rpm, after its two headers.
+
+    The first header, the signature, is padded to a multiple of eight bytes. Raise ValueError if a header is
+    damaged.
+    """
     try:
-        signed = _rpm_header(data, _RPM_LEAD)
-        return _rpm_header(data, signed + -signed % 8)
+        signature_end = _find_rpm_header_end(data, _RPM_LEAD_BYTES)
+        return _find_rpm_header_end(data, signature_end + -signature_end % 8)
     except error:
-        raise ValueError("the headers of an rpm end early") from None
+        raise ValueError("the headers of an rpm are truncated") from None
 
 
-def _rpm_header(data: bytes, at: int) -> int:
+def _find_rpm_header_end(data: bytes, at: int) -> int:
+    """Return the offset after the rpm header that begins at `at`."""
     magic: bytes
     entries: int
     size: int
     magic, entries, size = _RPM_HEADER.unpack_from(data, at)
     if magic != _RPM_MAGIC:
-        raise ValueError("no header of an rpm stands here")
-    return at + _RPM_HEADER.size + entries * _RPM_ENTRY + size
+        raise ValueError("a header of an rpm is damaged")
+    return at + _RPM_HEADER.size + entries * _RPM_INDEX_ENTRY_BYTES + size
 
 
 def cpio_members(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Give the files of a cpio, and what stands behind its end."""
+    """Yield name and content of the files in a cpio, then the data after it.
+
+    Raise ValueError if it is damaged.
+    """
     at = 0
-    while data[at : at + 6] in {b"070701", b"070702"}:
-        size, length = _cpio_number(data, at + _CPIO_SIZE), _cpio_number(data, at + _CPIO_NAME)
-        start = at + _CPIO_HEAD + length
-        name = data[at + _CPIO_HEAD : start].rstrip(b"\0")
+    while data[at : at + 6] in _CPIO_MAGICS:
+        size = _read_cpio_number(data, at + _CPIO_FILE_SIZE)
+        name_size = _read_cpio_number(data, at + _CPIO_NAME_SIZE)
+        start = at + _CPIO_HEADER_BYTES + name_size
+        name = data[at + _CPIO_HEADER_BYTES : start].rstrip(b"\0")
         start += -start % 4
-        if name == _CPIO_END:
+        if name == _CPIO_LAST_NAME:
             at = start
             break
         if len(data) < start + size:
-            raise ValueError("a file in a cpio ends early")
+            raise ValueError("a file in a cpio is truncated")
         if size:
             yield name.decode("utf-8", "surrogateescape"), data[start : start + size]
         at = start + size + -size % 4
     else:
-        raise ValueError("a cpio ends early")
-    if rest := data[at:].lstrip(b"\0"):  # as in an initramfs
+        raise ValueError("a cpio is truncated")
+    if rest := data[at:].lstrip(b"\0"):  # another archive, as in an initramfs
         yield "", rest
 
 
-def _cpio_number(data: bytes, at: int) -> int:
-    return int(data[at : at + _CPIO_FIELD], 16)
+def _read_cpio_number(data: bytes, at: int) -> int:
+    """Return the number that is written in hexadecimal digits at `at`."""
+    return int(data[at : at + _CPIO_FIELD_BYTES], 16)

@@ -1,19 +1,25 @@
-"""What a file is by its first bytes, or by its last: something to unpack, or to read as it is. What unpacks is loaded for such a file."""
+"""Recognise files that have to be unpacked or decoded, by their first or last bytes.
+
+`data` is one file or a buffer with several files; `start` and `stop` are the span of the file in `data`.
+`archives` and the libraries that it needs are only imported for files that are recognised here.
+"""
 
 import re
 from struct import Struct
 
-_SEALED = {
+_HEADER_BYTES = 512  # read of each file: the header of a tar
+# Formats without a reader, by their first bytes.
+_UNSUPPORTED_FORMATS = {
     b"7z\xbc\xaf\x27\x1c": "7z",
     b"Rar!\x1a\x07": "rar",
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\x04\x22\x4d\x18": "lz4",
     b"\x1f\x9d": "compress",
-    b"# v2 git bundle\n": "bundle of git",
-    b"# v3 git bundle\n": "bundle of git",
+    b"# v2 git bundle\n": "git bundle",
+    b"# v3 git bundle\n": "git bundle",
 }
-# What we can open and tell by its first bytes.
-_OPENED = {
+# Formats with a reader in `archives`, by their first bytes.
+_FORMATS = {
     b"\x1f\x8b": "gzip",
     b"PK\3\4": "zip",
     b"PK\5\6": "zip",
@@ -23,34 +29,42 @@ _OPENED = {
     b"070701": "cpio",
     b"070702": "cpio",
 }
-# The usual properties, a window of a power of two, and a size that is not told or below 256 GB.
-_LZMA = re.compile(
-    rb"\x5d\0(?:\0[\x01\x02\x04\x08\x10\x20\x40\x80]\0|\0\0[\x01\x02\x04\x08]|[\x10\x20\x40\x80]\0\0)(?:\xff{8}|.{4}[\0-\x3f]\0{3})",
+# The usual properties, a power of two as the dictionary size, and a length that is unknown or below 256 GB.
+_LZMA_HEADER = re.compile(
+    rb"\x5d\0(?:\0[\x01\x02\x04\x08\x10\x20\x40\x80]\0|\0\0[\x01\x02\x04\x08]|[\x10\x20\x40\x80]\0\0)"
+    rb"(?:\xff{8}|.{4}[\0-\x3f]\0{3})",
     re.DOTALL,
 )
-# Of what is packed; what is so and begins otherwise, as many texts do, has a zero among its first 512 bytes.
-PACKED_FIRST_BYTES = (frozenset(b"\x1fPB\xfd\xff\xfe") | {magic[0] for magic in _SEALED}) - frozenset(b"#")
-_MARKS = (
+# First bytes of packed files. A packed file with another first byte has a zero byte in its header.
+PACKED_FIRST_BYTES = (
+    frozenset(b"\x1fPB\xfd\xff\xfe") | {magic[0] for magic in _UNSUPPORTED_FORMATS}
+) - frozenset(b"#")
+_BYTE_ORDER_MARKS = (
     (b"\xff\xfe\0\0", "utf-32"),
     (b"\0\0\xfe\xff", "utf-32"),
     (b"\xff\xfe", "utf-16"),
     (b"\xfe\xff", "utf-16"),
 )
-_MOST, _HALF, _FEW = 0.8, 0.4, 0.1  # of the bytes
-_LETTERS = bytes(range(0x20, 0x7F)) + b"\t\r\n"
-_WIDE = (b"MZ", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"regf")  # programs, documents and registries of Windows
-_WIDE_MOST = 4 << 20  # what is larger is read in parts, as it is
+_MOST, _HALF, _FEW = 0.8, 0.4, 0.1  # shares of zero bytes
+_TEXT_BYTES = bytes(range(0x20, 0x7F)) + b"\t\r\n"
+# Programs, old Office documents and registry hives of Windows: their strings are in UTF-16.
+_UTF16_STRING_FORMATS = (b"MZ", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"regf")
+_MAX_UTF16_STRING_BYTES = 4 << 20  # larger files are scanned in parts, without decoding
+
+# --- the end of a zip
 ZIP_END = b"PK\5\6"
-_HAS_END = re.compile(ZIP_END)
-_ZIP_END = Struct("<8xHHLLH")  # the last record of a zip: members, and size and place of their directory
-ZIP_END_SIZE = _ZIP_END.size
-_ZIP_ENTRY, _ZIP_ENTRY_SIZE, _FAR = b"PK\1\2", 46, b"PK\6\7"
-_UNSAID = 0xFFFFFFFF
-ZIP_TAIL_BYTES = ZIP_END_SIZE + 0xFFFF  # what may stand behind a zip's last record is its comment
+_ZIP_END_PATTERN = re.compile(ZIP_END)
+# Members on this disk, all members, size and offset of their directory, length of the comment.
+_ZIP_END_RECORD = Struct("<8xHHLLH")
+ZIP_END_SIZE = _ZIP_END_RECORD.size
+_ZIP_DIRECTORY_ENTRY, _MIN_ZIP_ENTRY_BYTES = b"PK\1\2", 46
+_ZIP64_LOCATOR, _ZIP64_LOCATOR_SIZE = b"PK\6\7", 20
+_IN_ZIP64_RECORD, _IN_ZIP64_RECORD_16 = 0xFFFFFFFF, 0xFFFF  # instead of an offset, of a number of members
+ZIP_TAIL_BYTES = ZIP_END_SIZE + 0xFFFF  # the last record and the longest possible comment after it
 
 
 def needs_unpacking(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
-    """Tell whether a file, given whole, is something to unpack rather than to read as it is."""
+    """Whether a complete file has to be unpacked or decoded before it is scanned."""
     stop = len(data) if stop is None else stop
     return (
         has_packed_header(data, start, stop)
@@ -60,86 +74,99 @@ def needs_unpacking(data: bytes | bytearray, start: int = 0, stop: int | None = 
 
 
 def has_packed_header(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
-    """Tell by its first 512 bytes whether a file is something to unpack."""
+    """Whether a file begins like an archive, compressed data, or a text in UTF-16 or UTF-32."""
     stop = len(data) if stop is None else stop
     if stop - start < 4 or (
-        data[start] not in PACKED_FIRST_BYTES and data.find(b"\0", start, min(start + 512, stop)) < 0
+        data[start] not in PACKED_FIRST_BYTES
+        and data.find(b"\0", start, min(start + _HEADER_BYTES, stop)) < 0
     ):
-        return False  # the usual case, told quickly
-    head = bytes(data[start : min(start + 512, stop)])
-    return opener_of(head) is not None or wide_of(head) is not None or sealed_as(head) is not None
+        return False  # the usual case
+    header = bytes(data[start : min(start + _HEADER_BYTES, stop)])
+    return (
+        detect_format(header) is not None
+        or detect_wide_charset(header) is not None
+        or detect_unsupported_format(header) is not None
+    )
 
 
 def ends_with_zip(data: bytes | bytearray, start: int = 0, stop: int | None = None, before: int = 0) -> bool:
-    """Tell whether a zip stands at the end of a file, as behind a script or a program, of which so many bytes are not given."""
+    """Whether a file ends with a zip, as a script or a program with a zip after it does.
+
+    `before` is the number of bytes of the file before `start` that are not in `data`.
+    """
     stop = len(data) if stop is None else stop
     tail = max(start, stop - ZIP_TAIL_BYTES)
-    if data.find(b"\0", tail, stop) < 0 or _HAS_END.search(data, tail, stop) is None:
-        return False  # the usual cases: a text, and what else holds no zip, told in half the time that rfind takes
+    # The usual cases: a text, and a file without this record. The pattern takes half the time of `rfind`.
+    if data.find(b"\0", tail, stop) < 0 or _ZIP_END_PATTERN.search(data, tail, stop) is None:
+        return False
     end = data.rfind(ZIP_END, tail, stop)
     if stop - end < ZIP_END_SIZE:
         return False
-    members, of_all, size, place, _ = _ZIP_END.unpack_from(data, end)
-    if place == _UNSAID or of_all == 0xFFFF:
-        return data[end - 20 : end - 16] == _FAR
-    directory = end - size
-    if (
-        members != of_all
-        or not members * _ZIP_ENTRY_SIZE <= size <= end - start + before - place
-        or not members
-    ):
+    disk_members, members, directory_size, directory_offset, _ = _ZIP_END_RECORD.unpack_from(data, end)
+    if directory_offset == _IN_ZIP64_RECORD or members == _IN_ZIP64_RECORD_16:
+        locator = end - _ZIP64_LOCATOR_SIZE
+        return data[locator : locator + len(_ZIP64_LOCATOR)] == _ZIP64_LOCATOR
+    if not members or disk_members != members:
         return False
-    return directory < start or data[directory : directory + 4] == _ZIP_ENTRY
+    max_directory_size = end - start + before - directory_offset
+    if not members * _MIN_ZIP_ENTRY_BYTES <= directory_size <= max_directory_size:
+        return False
+    directory = end - directory_size
+    return directory < start or data[directory : directory + 4] == _ZIP_DIRECTORY_ENTRY
 
 
 def has_utf16_strings(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
-    """Tell whether a file, given whole, is of a kind that has its strings in UTF-16 between others."""
+    """Whether a complete file is of a Windows format with strings in UTF-16 between other bytes."""
     stop = len(data) if stop is None else stop
-    return data.startswith(_WIDE, start, stop) and stop - start <= _WIDE_MOST
+    return data.startswith(_UTF16_STRING_FORMATS, start, stop) and stop - start <= _MAX_UTF16_STRING_BYTES
 
 
-def sealed_as(data: bytes) -> str | None:
-    """Name what is packed in a way that we cannot open."""
-    return next((kind for magic, kind in _SEALED.items() if data.startswith(magic)), None)
+def detect_unsupported_format(header: bytes) -> str | None:
+    """Return the name of the packed format that `archives` cannot read; None if it is another one."""
+    return next((name for magic, name in _UNSUPPORTED_FORMATS.items() if header.startswith(magic)), None)
 
 
-def opener_of(data: bytes) -> str | None:
-    """Name how a file is packed that we can open."""
-    if known := next((kind for magic, kind in _OPENED.items() if data.startswith(magic)), None):
-        return known
-    if data[257:262] == b"ustar":
+def detect_format(header: bytes) -> str | None:
+    """Return the name of the packed format for which `archives` has a reader; None if it has none."""
+    if name := next((name for magic, name in _FORMATS.items() if header.startswith(magic)), None):
+        return name
+    if header[257:262] == b"ustar":
         return "tar"
-    if data[:3] == b"BZh" and data[4:10] == b"1AY&SY":
+    if header[:3] == b"BZh" and header[4:10] == b"1AY&SY":
         return "bz2"
-    return "lzma" if _LZMA.match(data) else None
+    return "lzma" if _LZMA_HEADER.match(header) else None
 
 
-def wide_of(data: bytes) -> str | None:
-    """Name the encoding of a text in UTF-16 or UTF-32, told by its mark, or by which bytes of its beginning are zero."""
-    mark = next((codec for mark, codec in _MARKS if data.startswith(mark)), None)
-    if mark:
-        return mark
-    head = data[:256]
+def detect_wide_charset(header: bytes) -> str | None:
+    """Return the codec of UTF-16 or UTF-32 text, by its byte order mark or zero bytes; None for others."""
+    codec = next((codec for mark, codec in _BYTE_ORDER_MARKS if header.startswith(mark)), None)
+    if codec:
+        return codec
+    head = header[:256]
     if len(head) < 16 or b"\0" not in head:
         return None
-    even, odd = _zeros(head, 0, 2), _zeros(head, 1, 2)
+    even, odd = _zero_share(head, 0, 2), _zero_share(head, 1, 2)
     if odd > _MOST and even < _FEW:
         return "utf-16-le"
     if even > _MOST and odd < _FEW:
         return "utf-16-be"
     if min(even, odd) > _HALF and max(even, odd) > _MOST:
-        return "utf-32-le" if _in_fours(head, 0) else "utf-32-be" if _in_fours(head, 3) else None
+        return "utf-32-le" if _is_utf32(head, 0) else "utf-32-be" if _is_utf32(head, 3) else None
     return None
 
 
-def _zeros(head: bytes, first: int, step: int) -> float:
+def _zero_share(head: bytes, first: int, step: int) -> float:
+    """Return the share of zeros among every `step`-th byte, from the byte `first` on."""
     return head[first::step].count(0) / len(head[first::step])
 
 
-def _in_fours(head: bytes, at: int) -> bool:
-    """Tell whether of every four bytes one is a letter and the others are zero: small numbers are written so too."""
-    letters = head[at::4]
-    others = {0, 1, 2, 3} - {at}
-    return len(letters.translate(None, _LETTERS)) < _FEW * len(letters) and all(
-        _zeros(head, other, 4) > _MOST for other in others
+def _is_utf32(head: bytes, letter_at: int) -> bool:
+    """Whether of every four bytes the one at `letter_at` is ASCII and the others are zero.
+
+    The check of the letters excludes tables of small numbers.
+    """
+    letters = head[letter_at::4]
+    others = {0, 1, 2, 3} - {letter_at}
+    return len(letters.translate(None, _TEXT_BYTES)) < _FEW * len(letters) and all(
+        _zero_share(head, other, 4) > _MOST for other in others
     )

@@ -7,7 +7,8 @@ from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import scan_content
-from outcrop.scanner.text.archives import UnpackBudget, unpack_texts
+from outcrop.scanner.text.archive_members import UnpackBudget
+from outcrop.scanner.text.archives import unpack_texts
 from outcrop.sources.git.attribution import Places
 from outcrop.sources.git.cat_file import LargeObject
 from outcrop.sources.git.objects import read_contents

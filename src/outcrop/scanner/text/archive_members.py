@@ -1,0 +1,66 @@
+"""Define what all readers of archives share: the budget, members that are not unpacked again, errors."""
+
+import lzma
+import struct
+import tarfile
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+MAX_MEMBER_BYTES = 128 << 20
+MAX_TOTAL_BYTES = 512 << 20
+MAX_MEMBERS = 100_000
+MAX_SECONDS = 60.0
+# Whatever the libraries raise on damaged data.
+READ_ERRORS = (
+    OSError, EOFError, ValueError, KeyError, IndexError, RuntimeError, NotImplementedError, MemoryError,
+    OverflowError, struct.error, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile,
+)  # fmt: skip
+_BLANK = bytes(byte if byte == 10 else 32 for byte in range(256))
+
+Members = Iterator[tuple[str, bytes]]  # name and content
+
+
+class RawBytes(bytes):
+    """Content that is scanned as it is, even if it looks like an archive."""
+
+
+@dataclass(slots=True)
+class UnpackBudget:
+    """The bytes, members and seconds that unpacking one file may still take, and the gaps that it left."""
+
+    clock: Callable[[], float] = time.monotonic
+    bytes_left: int = MAX_TOTAL_BYTES
+    members_left: int = MAX_MEMBERS
+    gaps: list[str] = field(default_factory=list)
+    _deadline: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._deadline = self.clock() + MAX_SECONDS
+
+    def exceeded_limit(self) -> str | None:
+        """Return the limit that is exceeded, as the text of a gap; None if there is none."""
+        if self.bytes_left <= 0:
+            return "too large when unpacked, the rest was skipped"
+        if self.members_left <= 0:
+            return "too many members, the rest was skipped"
+        return "took too long to unpack, the rest was skipped" if self.clock() > self._deadline else None
+
+    def max_bytes(self) -> int:
+        """Return the number of bytes that may be read of the next member."""
+        return min(MAX_MEMBER_BYTES, max(0, self.bytes_left))
+
+    def count(self, name: str, content: bytes) -> bytes:
+        """Subtract a member from the budget and return its content; add a gap if the content was cut off."""
+        self.members_left -= 1
+        if len(content) > self.max_bytes():
+            self.gaps.append(f"{name}: too large, only the beginning was read")
+        self.bytes_left -= len(content)
+        return content
+
+
+def blank(data: bytes) -> bytes:
+    """Return as many spaces and line breaks as the data has: text after them keeps its line and column."""
+    return data.translate(_BLANK)

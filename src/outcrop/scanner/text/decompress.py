@@ -1,0 +1,137 @@
+"""Decompress gzip, bzip2, xz and lzma, also where the data is damaged or truncated."""
+
+import bz2
+import lzma
+import zlib
+from collections.abc import Callable
+
+from outcrop.scanner.text.archive_members import READ_ERRORS, Members, RawBytes, UnpackBudget
+
+# Compressed bytes that a decompressor gets at a time. What it returns before damage is kept. The first steps
+# are small, since a file may have very many small streams.
+_FIRST_STEP_BYTES, _MAX_STEP_BYTES = 1 << 9, 1 << 16
+_LZMA_MEMORY = 256 << 20
+_DAMAGED = "damaged, only the beginning was read"
+
+
+class _DamagedError(ValueError):
+    """Compressed data is damaged; `good` was decompressed before the damage."""
+
+    def __init__(self, good: bytes) -> None:
+        super().__init__()
+        self.good = good
+
+
+class Inflater:
+    """The decompressor of zlib with the interface of those of bz2 and lzma. `wbits` 31 is gzip."""
+
+    def __init__(self, wbits: int = 31) -> None:
+        self._zlib = zlib.decompressobj(wbits)
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        """Decompress the next data. On damage, raise an error with all that was decompressed before it."""
+        before = self._zlib.copy()
+        try:
+            return self._zlib.decompress(data, max_length)
+        except zlib.error:
+            raise _DamagedError(_decompress_bytewise(before, data)) from None
+
+    @property
+    def eof(self) -> bool:
+        return self._zlib.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._zlib.unused_data
+
+
+def _decompress_bytewise(inflater: "zlib._Decompress", data: bytes) -> bytes:
+    """Decompress up to the byte at which zlib fails. With a wrong checksum at the end that is everything."""
+    out = bytearray()
+    try:
+        for at in range(len(data)):
+            out += inflater.decompress(data[at : at + 1])
+    except zlib.error:
+        pass
+    return bytes(out)
+
+
+Decompressor = Inflater | bz2.BZ2Decompressor | lzma.LZMADecompressor
+
+
+def read_stream(
+    stream: Decompressor, data: bytes, at: int, max_bytes: int, out: bytearray
+) -> tuple[int, str | None]:
+    """Decompress the stream that begins at `at` into `out`, which may become `max_bytes` long.
+
+    Return the offset after the stream, and the text of a gap if only a part of it was read.
+    """
+    step = _FIRST_STEP_BYTES
+    try:
+        while not stream.eof and at < len(data) and len(out) <= max_bytes:
+            piece = data[at : at + step]
+            out += stream.decompress(piece, max_bytes + 1 - len(out))
+            at += len(piece) - len(stream.unused_data)
+            step = min(2 * step, _MAX_STEP_BYTES)
+    except _DamagedError as error:
+        out += error.good
+        return at, _DAMAGED
+    except READ_ERRORS:
+        return at, _DAMAGED
+    if len(out) > max_bytes:
+        del out[max_bytes:]
+        return at, "too large, only the beginning was read"
+    return at, None if stream.eof else "truncated"
+
+
+def read_gzip(data: bytes, budget: UnpackBudget) -> Members:
+    """Yield the decompressed content of gzip, and the bytes after it."""
+    return _read_streams(data, budget, Inflater)
+
+
+def read_bz2(data: bytes, budget: UnpackBudget) -> Members:
+    """Yield the decompressed content of bzip2, and the bytes after it."""
+    return _read_streams(data, budget, bz2.BZ2Decompressor)
+
+
+def read_xz(data: bytes, budget: UnpackBudget) -> Members:
+    """Yield the decompressed content of xz, and the bytes after it."""
+    return _read_streams(data, budget, lambda: lzma.LZMADecompressor(memlimit=_LZMA_MEMORY))
+
+
+def read_lzma(data: bytes, budget: UnpackBudget) -> Members:
+    """Yield the decompressed content of lzma without the container of xz, and the bytes after it."""
+    return _read_streams(
+        data, budget, lambda: lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=_LZMA_MEMORY)
+    )
+
+
+def _read_streams(
+    data: bytes, budget: UnpackBudget, make_decompressor: Callable[[], Decompressor]
+) -> Members:
+    """Yield the content of all streams together, then the bytes after them as they are.
+
+    Whatever can be read before damage or a limit is kept, with a gap. Raise ValueError if that is nothing.
+    """
+    out = bytearray()
+    at, gap, rest = 0, None, b""
+    while at < len(data) and gap is None:
+        size_before = len(out)
+        end, gap = read_stream(make_decompressor(), data, at, budget.max_bytes(), out)
+        if gap and len(out) == size_before:  # no stream begins here
+            rest = data[at:].strip(b"\0")  # some programs pad with zeros
+            gap = gap if rest else None
+            break
+        at = end
+        gap = gap or budget.exceeded_limit()
+    if gap and not out:
+        raise ValueError(gap)
+    if gap:
+        budget.gaps.append(f"compressed data: {gap}")
+    budget.bytes_left -= len(out)
+    budget.members_left -= 1
+    content = bytes(out)
+    del out  # free the memory of the copy
+    yield "", content
+    if rest:
+        yield "", RawBytes(rest)
