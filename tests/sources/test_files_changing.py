@@ -1,4 +1,4 @@
-"""Files that change between the moment a folder is walked and the moment they are read."""
+"""Files that change between listing a folder and reading them."""
 
 import os
 from pathlib import Path
@@ -12,36 +12,36 @@ from tests.support.rulesets import github_token, ruleset
 TOKEN = f"token = {github_token('changing')}\n".encode()
 
 
-def read(folder: Path, sizes: dict[str, int]) -> BatchResult:
-    """Read files which had these sizes."""
-    told: list[BatchResult] = []
+def scan_files(folder: Path, sizes: dict[str, int]) -> BatchResult:
+    """Scan files that had these sizes when they were listed."""
+    results: list[BatchResult] = []
     base = os.fsencode(folder) + b"/"
     batch_scanner(base, ruleset(), Confidence.MEDIUM)(
-        iter([[(os.fsencode(name), size) for name, size in sizes.items()]]), told.append
+        iter([[(os.fsencode(name), size) for name, size in sizes.items()]]), results.append
     )
-    (one,) = told
-    return one
+    (result,) = results
+    return result
 
 
 @pytest.mark.parametrize("size", [0, 1, 5_000, 3 << 20])
-def test_a_file_of_another_size_is_read_whole(tmp_path: Path, size: int) -> None:
+def test_a_file_of_another_size_is_read_completely(tmp_path: Path, size: int) -> None:
     content = b"# a line\n" * 1_000 + TOKEN
     (tmp_path / "a").write_bytes(content)
     (tmp_path / "b").write_bytes(TOKEN)
-    told = read(tmp_path, {"a": size, "b": len(TOKEN)})
-    assert [path for path, _ in told.hits] == [b"a", b"b"]
-    assert (told.files, told.size, told.gaps) == (2, len(content) + len(TOKEN), [])
+    result = scan_files(tmp_path, {"a": size, "b": len(TOKEN)})
+    assert [path for path, _ in result.hits] == [b"a", b"b"]
+    assert (result.files, result.size, result.gaps) == (2, len(content) + len(TOKEN), [])
 
 
-def test_a_small_file_that_has_become_a_large_one_is_read_whole(tmp_path: Path) -> None:
+def test_a_small_file_that_has_become_large_is_read_completely(tmp_path: Path) -> None:
     content = b"# a line\n" * 1_000_000 + TOKEN
     (tmp_path / "a").write_bytes(content)
-    told = read(tmp_path, {"a": 10})
-    assert [path for path, _ in told.hits] == [b"a"]
-    assert (told.size, told.gaps) == (len(content), [])
+    result = scan_files(tmp_path, {"a": 10})
+    assert [path for path, _ in result.hits] == [b"a"]
+    assert (result.size, result.gaps) == (len(content), [])
 
 
-def test_what_has_taken_the_place_of_a_file_is_not_read(tmp_path: Path) -> None:
+def test_a_pipe_folder_or_link_in_place_of_a_file_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     (tmp_path / "outside").write_bytes(TOKEN)
@@ -59,6 +59,6 @@ def test_what_has_taken_the_place_of_a_file_is_not_read(tmp_path: Path) -> None:
         expected.append((b"device", "not a regular file"))
     except PermissionError:
         pass
-    told = read(tmp_path, sizes)
-    assert [path for path, _ in told.hits] == [b"file"]
-    assert told.gaps == expected
+    result = scan_files(tmp_path, sizes)
+    assert [path for path, _ in result.hits] == [b"file"]
+    assert result.gaps == expected

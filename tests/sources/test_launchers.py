@@ -1,4 +1,4 @@
-"""A zip behind a script is unpacked wherever it lies: in a folder, in a history, on standard input, however large."""
+"""A zip that is appended to a script is unpacked in a folder, in a history and on standard input."""
 
 import io
 import random
@@ -13,8 +13,8 @@ BEFORE, INSIDE = token("before"), token("inside")
 EXPECTED = [("app.jar", BEFORE, 2), ("app.jar!in/b.txt", INSIDE, 301)]
 
 
-def launched(size: int) -> bytes:
-    """A script and a zip behind it, of at least so many bytes."""
+def script_with_zip(size: int) -> bytes:
+    """Return a script and an appended zip of at least `size` bytes."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("in/b.txt", "a line\n" * 300 + f"token = {INSIDE}\n")
@@ -23,16 +23,17 @@ def launched(size: int) -> bytes:
 
 
 def places(scanned: Scanned) -> list[tuple[str, str, int]]:
+    """Return path, value and line of each finding."""
     return [
-        (one["file_path"], secret, one["line_number"])
-        for one, secret in zip(scanned.findings, scanned.secrets, strict=True)
+        (finding["file_path"], secret, finding["line_number"])
+        for finding, secret in zip(scanned.findings, scanned.secrets, strict=True)
     ]
 
 
 @pytest.mark.parametrize("size", [100, 3 << 20, 5 << 20, 33 << 20])
-def test_in_a_folder(tmp_path: Path, scan: Scan, size: int) -> None:
+def test_an_appended_zip_is_unpacked_in_a_folder(tmp_path: Path, scan: Scan, size: int) -> None:
     (tmp_path / "x").mkdir()
-    (tmp_path / "x" / "app.jar").write_bytes(launched(size))
+    (tmp_path / "x" / "app.jar").write_bytes(script_with_zip(size))
     (tmp_path / "x" / "notes.txt").write_text("nothing\n")
     scanned = scan(tmp_path / "x", jobs=2)
     assert places(scanned) == EXPECTED
@@ -41,8 +42,8 @@ def test_in_a_folder(tmp_path: Path, scan: Scan, size: int) -> None:
 
 @pytest.mark.parametrize("size", [100, 3 << 20])
 @pytest.mark.parametrize("packed", [False, True])
-def test_in_a_history(repo: Repo, scan: Scan, size: int, *, packed: bool) -> None:
-    repo.commit({"app.jar": launched(size), "notes.txt": "nothing\n"})
+def test_an_appended_zip_is_unpacked_in_a_history(repo: Repo, scan: Scan, size: int, *, packed: bool) -> None:
+    repo.commit({"app.jar": script_with_zip(size), "notes.txt": "nothing\n"})
     repo.commit(remove=("app.jar",))
     if packed:
         repo.git("gc", "--quiet")
@@ -51,7 +52,8 @@ def test_in_a_history(repo: Repo, scan: Scan, size: int, *, packed: bool) -> Non
 
 
 @pytest.mark.parametrize("size", [100, 33 << 20])
-def test_on_standard_input(outcrop: Outcrop, size: int) -> None:
-    ran = outcrop("scan", "--json", "--no-validate", "-", given=launched(size))
-    assert [(one["file_path"], one["line_number"]) for one in ran.findings] == [("-", 2), ("-!in/b.txt", 301)]
+def test_an_appended_zip_is_unpacked_on_standard_input(outcrop: Outcrop, size: int) -> None:
+    ran = outcrop("scan", "--json", "--no-validate", "-", given=script_with_zip(size))
+    found = [(finding["file_path"], finding["line_number"]) for finding in ran.findings]
+    assert found == [("-", 2), ("-!in/b.txt", 301)]
     assert ran.err == ""

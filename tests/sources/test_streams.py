@@ -1,4 +1,4 @@
-"""A scan whose streams are closed, full or of few letters, and on a machine that lacks something: one line, and the right code."""
+"""Scans with closed or full streams, or without git: one line of error and the right exit code."""
 
 import os
 import resource
@@ -14,10 +14,10 @@ FIRST = token("first")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "folder"
-    made.mkdir()
-    (made / "ä日").write_text(FIRST)
-    return made
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "ä日").write_text(FIRST)
+    return folder
 
 
 @pytest.mark.parametrize("closed", [0, 1, 2])
@@ -46,7 +46,7 @@ def test_a_reader_that_has_gone_changes_no_exit_code(
 
 
 @pytest.mark.parametrize("kind", ["table", "json", "sarif"])
-def test_a_result_that_cannot_be_written_is_one_line_and_code_2(
+def test_an_output_that_cannot_be_written_is_one_line_and_code_2(
     folder: Path, command: tuple[list[str], dict[str, str]], kind: str
 ) -> None:
     program, environment = command
@@ -55,19 +55,17 @@ def test_a_result_that_cannot_be_written_is_one_line_and_code_2(
         ran = subprocess.run(arguments, env=environment, stdout=full, stderr=subprocess.PIPE, check=False)
     assert (ran.returncode, ran.stderr) == (
         2,
-        b"outcrop: the output cannot be written: no space left on device\n",
+        b"outcrop: cannot write the output: no space left on device\n",
     )
 
 
-def test_a_name_that_the_output_has_no_letters_for_is_printed_with_escapes(
-    folder: Path, outcrop: Outcrop
-) -> None:
+def test_a_name_that_the_output_cannot_encode_is_printed_with_escapes(folder: Path, outcrop: Outcrop) -> None:
     ran = outcrop("scan", "--no-validate", folder, PYTHONIOENCODING="ascii")
     assert (ran.code, ran.err) == (1, "")
     assert rb"\xe4\u65e5:1" in ran.out
 
 
-def test_a_machine_without_git_is_one_line_and_what_needs_none_is_scanned(
+def test_without_git_folders_are_scanned_and_repositories_are_an_error(
     folder: Path, outcrop: Outcrop, tmp_path: Path
 ) -> None:
     repo = Repo(tmp_path / "repo")
@@ -77,7 +75,7 @@ def test_a_machine_without_git_is_one_line_and_what_needs_none_is_scanned(
     assert [finding["file_path"] for finding in ran.findings] == ["ä日"]
 
 
-def test_a_machine_that_opens_no_more_files_is_one_line(tmp_path: Path, outcrop: Outcrop) -> None:
+def test_too_many_open_files_are_one_line_of_error(tmp_path: Path, outcrop: Outcrop) -> None:
     repo = Repo(tmp_path / "repo")
     repo.commit({"a": FIRST})
     ran = outcrop(

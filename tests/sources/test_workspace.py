@@ -1,4 +1,4 @@
-"""Scans that are killed or interrupted: nothing of them is left running, and what they left on disk is swept."""
+"""Work folders, and scans that are killed or interrupted: no process and no folder is left."""
 
 import fcntl
 import os
@@ -25,36 +25,36 @@ FIRST = token("first")
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Repo:
-    """A repository that takes some seconds: a large blob in which every line has to be looked at."""
+    """Return a repository whose scan takes some seconds: large blobs in which every line has a trigger."""
     repo = Repo(tmp_path_factory.mktemp("slow") / "repo")
     repo.git("config", "core.compression", "1")
     for number in range(3):
-        lines = b"".join(
-            b"ghp_%036d\n" % (number << 20 | line) for line in range(200_000)
-        )  # none has a right checksum
+        # No line has a valid checksum.
+        lines = b"".join(b"ghp_%036d\n" % (number << 20 | line) for line in range(200_000))
         repo.commit({f"f{number}": lines, "key": f"{number}\n{FIRST}\n"})
     return repo
 
 
-def eventually(what: Callable[[], bool], seconds: float = 10) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
+    """Whether the condition becomes true within this time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if what():
+        if condition():
             return True
         time.sleep(0.05)
-    return what()
+    return condition()
 
 
-def of_scan(mark: str) -> list[int]:
-    """Give the processes whose environment or arguments hold the mark, which is the name of this test's own folder."""
+def processes_with(mark: str) -> list[int]:
+    """Return the processes whose arguments or environment contain `mark`, the name of the test's folder."""
     found = []
     for process in Path("/proc").iterdir():
         if process.name.isdigit() and int(process.name) != os.getpid():
             try:
-                told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+                text = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
             except OSError:
                 continue
-            if mark.encode() in told:
+            if mark.encode() in text:
                 found.append(int(process.name))
     return found
 
@@ -63,12 +63,12 @@ def of_scan(mark: str) -> list[int]:
 def running(
     command: tuple[list[str], dict[str, str]], home: Path, target: Path
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """A scan in the midst of its work, with a cache of its own that has the compiled rules."""
+    """Start a scan and wait until it is scanning. Its cache folder in `home` has the compiled rules."""
     program, environment = command
-    made = home / "outcrop"
-    made.mkdir(parents=True)
+    cache = home / "outcrop"
+    cache.mkdir(parents=True)
     for file in (Path(environment["XDG_CACHE_HOME"]) / "outcrop").glob("rules-*"):
-        (made / file.name).write_bytes(file.read_bytes())
+        (cache / file.name).write_bytes(file.read_bytes())
     with subprocess.Popen(
         [*program, "scan", "--json", "--no-cache", "--jobs", "2", str(target)],
         env=environment | {"XDG_CACHE_HOME": str(home)},
@@ -76,34 +76,35 @@ def running(
         stderr=subprocess.PIPE,
     ) as process:
         try:
-            assert eventually(lambda: bool(works(home)) and len(of_scan(str(home))) >= 2, 20), (
-                "it and its processes run"
+            assert eventually(lambda: bool(work_folders(home)) and len(processes_with(str(home))) >= 2, 20), (
+                "the scan and its processes are not running"
             )
             time.sleep(0.5)
-            assert process.poll() is None, "it takes longer than this"
+            assert process.poll() is None, "the scan ended too early"
             yield process
         finally:
             if process.poll() is None:
                 process.kill()
 
 
-def works(home: Path) -> list[Path]:
+def work_folders(home: Path) -> list[Path]:
+    """Return the work folders in the cache in `home`."""
     return list((home / "outcrop" / "work").glob("scan-*"))
 
 
-def test_a_killed_scan_leaves_no_process_and_the_next_one_sweeps_its_folder(
+def test_a_killed_scan_leaves_no_process_and_the_next_scan_removes_its_folder(
     slow: Repo, command: tuple[list[str], dict[str, str]], outcrop: Outcrop, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
     with running(command, home, slow.path) as process:
-        assert len(works(home)) == 1
+        assert len(work_folders(home)) == 1
         process.kill()
         process.wait()
-    assert eventually(lambda: not of_scan(str(home))), "no process is left"
-    assert len(works(home)) == 1
+    assert eventually(lambda: not processes_with(str(home))), "no process is left"
+    assert len(work_folders(home)) == 1
     small = Repo(tmp_path / "small")
     assert outcrop("scan", small.path, XDG_CACHE_HOME=str(home)).code == 0
-    assert works(home) == []
+    assert work_folders(home) == []
 
 
 def test_an_interrupted_scan_ends_with_code_130_and_leaves_nothing(
@@ -116,11 +117,11 @@ def test_an_interrupted_scan_ends_with_code_130_and_leaves_nothing(
     assert process.returncode == 130
     assert out == b""
     assert b"Traceback" not in err
-    assert eventually(lambda: not of_scan(str(home)), 3)
-    assert works(home) == []
+    assert eventually(lambda: not processes_with(str(home)), 3)
+    assert work_folders(home) == []
 
 
-def test_a_folder_in_use_is_not_swept(tmp_path: Path) -> None:
+def test_a_folder_in_use_is_not_removed(tmp_path: Path) -> None:
     with work_folder(tmp_path) as first:
         with work_folder(tmp_path) as second:
             assert first.is_dir()
@@ -129,7 +130,7 @@ def test_a_folder_in_use_is_not_swept(tmp_path: Path) -> None:
     assert not first.exists()
 
 
-def test_a_folder_without_a_lock_is_swept_when_it_is_old(tmp_path: Path) -> None:
+def test_a_folder_without_a_lock_is_removed_when_it_is_old(tmp_path: Path) -> None:
     young, old = tmp_path / "scan-young", tmp_path / "scan-old"
     for folder in (young, old):
         folder.mkdir()
@@ -139,7 +140,7 @@ def test_a_folder_without_a_lock_is_swept_when_it_is_old(tmp_path: Path) -> None
     assert not old.exists()
 
 
-def test_sweeping_does_not_follow_links(tmp_path: Path) -> None:
+def test_removing_folders_does_not_follow_links(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / ".lock").touch()
@@ -149,10 +150,10 @@ def test_sweeping_does_not_follow_links(tmp_path: Path) -> None:
     assert (precious / ".lock").exists()
 
 
-def test_a_cache_that_cannot_be_made_is_no_hindrance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_works_if_the_cache_cannot_be_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         load, "BUILT_IN_RULES", load.BUILT_IN_RULES / "github.toml"
-    )  # what is not kept is compiled: one file at once
+    )  # without a cache the rules are compiled: one file is quick
     (tmp_path / "home").write_text("a file")
     repo = Repo(tmp_path / "repo")
     repo.commit({"a": FIRST})
@@ -161,7 +162,7 @@ def test_a_cache_that_cannot_be_made_is_no_hindrance(tmp_path: Path, monkeypatch
     assert len(ran.json) == 1
 
 
-def test_a_cache_that_may_not_be_written_is_no_hindrance(tmp_path: Path, outcrop: Outcrop) -> None:
+def test_a_scan_works_if_the_cache_cannot_be_written(tmp_path: Path, outcrop: Outcrop) -> None:
     work = cached_in(tmp_path / "home") / "outcrop" / "work"
     work.mkdir(parents=True)
     work.chmod(0o500)
@@ -180,7 +181,9 @@ def test_a_cache_that_may_not_be_written_is_no_hindrance(tmp_path: Path, outcrop
     assert [list(folder.iterdir()) for folder in temporary.iterdir()] == [[]]
 
 
-def test_a_user_without_a_home_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_home_has_a_temporary_work_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def unknown(_: int) -> None:
         raise KeyError
 
@@ -192,7 +195,7 @@ def test_a_user_without_a_home_keeps_nothing(tmp_path: Path, monkeypatch: pytest
         assert folder.parent == tmp_path / f"outcrop-{os.getuid()}"
 
 
-def test_a_folder_to_which_others_can_write_is_not_worked_in(
+def test_a_folder_that_other_users_can_write_to_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -208,7 +211,9 @@ def test_a_folder_to_which_others_can_write_is_not_worked_in(
         pass
 
 
-def test_a_memory_that_cannot_be_put_in_place_leaves_nothing(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+def test_a_scan_cache_that_cannot_be_replaced_leaves_no_temporary_file(
+    repo: Repo, scan: Scan, tmp_path: Path
+) -> None:
     repo.commit({"a": f"{FIRST}\n"})
     scan(repo.path, cache=tmp_path / "cache")
     (file,) = (tmp_path / "cache" / "seen").iterdir()
@@ -218,20 +223,20 @@ def test_a_memory_that_cannot_be_put_in_place_leaves_nothing(repo: Repo, scan: S
     assert list((tmp_path / "cache" / "seen").iterdir()) == [file]
 
 
-def test_a_folder_that_another_process_sweeps_before_it_is_locked_is_made_again(
+def test_a_folder_that_another_process_removes_before_it_is_locked_is_created_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, swept = fcntl.flock, 0
+    real_flock, removed = fcntl.flock, 0
 
-    def meanwhile(lock: int, how: int) -> None:
-        nonlocal swept
-        if how == fcntl.LOCK_EX and not swept:
-            swept = 1
+    def remove_first(lock: int, operation: int) -> None:
+        nonlocal removed
+        if operation == fcntl.LOCK_EX and not removed:
+            removed = 1
             remove_abandoned_folders(tmp_path / "work")
-        real(lock, how)
+        real_flock(lock, operation)
 
-    monkeypatch.setattr(fcntl, "flock", meanwhile)
+    monkeypatch.setattr(fcntl, "flock", remove_first)
     with work_folder(tmp_path) as folder:
-        assert swept
+        assert removed
         (folder / "file").write_text("x")
     assert list((tmp_path / "work").iterdir()) == []

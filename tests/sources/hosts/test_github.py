@@ -1,4 +1,4 @@
-"""GitHub's REST API, asked of a stand-in on loopback that keeps to its published shapes and limits."""
+"""Repositories, gists and commits of GitHub, listed from a fake of its API on loopback."""
 
 import asyncio
 import json
@@ -34,8 +34,8 @@ TOKEN = "ghp_made-up-for-the-tests-no-real-one"
 SHA = "5b1ea7ed" * 5
 
 
-class Time:
-    """A clock that moves only when somebody sleeps."""
+class FakeClock:
+    """A clock that moves only during `sleep`."""
 
     def __init__(self) -> None:
         self.now = float(FIRST_DAY)
@@ -44,11 +44,11 @@ class Time:
     def __call__(self) -> float:
         return self.now
 
-    def waiting(self, seconds: float, reason: str) -> None:
+    def on_wait(self, seconds: float, reason: str) -> None:
         self.waits.append((seconds, reason))
 
     async def sleep(self, seconds: float) -> None:
-        assert self.waits[-1][0] == seconds, "a wait was not told"
+        assert self.waits[-1][0] == seconds, "a wait was not reported"
         await asyncio.sleep(0)
         self.now += seconds
 
@@ -57,39 +57,39 @@ class Time:
         return [seconds for seconds, _ in self.waits]
 
 
-class Kept:
-    """Etags in memory."""
+class MemoryEtagCache:
+    """An EtagCache in memory."""
 
     def __init__(self) -> None:
-        self.answers: dict[str, tuple[str, bytes]] = {}
+        self.pages: dict[str, tuple[str, bytes]] = {}
 
     async def get(self, key: str) -> tuple[str, bytes] | None:
-        return self.answers.get(key)
+        return self.pages.get(key)
 
     async def put(self, key: str, etag: str, body: bytes) -> None:
-        self.answers[key] = (etag, body)
+        self.pages[key] = (etag, body)
 
 
 @pytest.fixture
-def clock() -> Time:
-    return Time()
+def clock() -> FakeClock:
+    return FakeClock()
 
 
 @pytest.fixture
-def host(clock: Time) -> Iterator[GitHubHost]:
+def host(clock: FakeClock) -> Iterator[GitHubHost]:
     with github_host(clock=clock) as running:
         yield running
 
 
-Ask = Callable[..., Any]
+Call = Callable[..., Any]
 
 
 @pytest.fixture
-def ask(host: GitHubHost, clock: Time) -> Ask:
-    """Ask the stand-in something; a list where the answer is many."""
+def call(host: GitHubHost, clock: FakeClock) -> Call:
+    """Call a method of a GitHub client; the items of an async iterator are returned as a list."""
 
     def run(
-        question: Callable[[GitHub], Any],
+        method: Callable[[GitHub], Any],
         *,
         token: str | None = None,
         base_url: str = "",
@@ -98,11 +98,11 @@ def ask(host: GitHubHost, clock: Time) -> Ask:
     ):
         async def main() -> Any:
             async with open_http(egress or host.egress) as http:
-                given = {"on_wait": clock.waiting, "sleep": clock.sleep, "clock": clock} | options
-                answer = question(
-                    GitHub(http, base_url or host.base_url, Secret(token) if token else None, **given)
+                settings = {"on_wait": clock.on_wait, "sleep": clock.sleep, "clock": clock} | options
+                result = method(
+                    GitHub(http, base_url or host.base_url, Secret(token) if token else None, **settings)
                 )
-                return [one async for one in answer] if isinstance(answer, AsyncIterator) else await answer
+                return [item async for item in result] if isinstance(result, AsyncIterator) else await result
 
         return asyncio.run(main())
 
@@ -110,12 +110,12 @@ def ask(host: GitHubHost, clock: Time) -> Ask:
 
 
 @pytest.fixture
-def refused(ask: Ask) -> Callable[..., GitHubError]:
-    """Ask something that must fail, and see that the failure is one line without the token."""
+def call_failing(call: Call) -> Callable[..., GitHubError]:
+    """Make a call that must fail, check that the message is one line without the token, return the error."""
 
-    def run(question: Callable[[GitHub], Any], **options: Any) -> GitHubError:
+    def run(method: Callable[[GitHub], Any], **options: Any) -> GitHubError:
         with pytest.raises(GitHubError) as caught:
-            ask(question, **options)
+            call(method, **options)
         failure = caught.value
         assert TOKEN not in repr(failure) + failure.message
         assert failure.message.isprintable()
@@ -124,22 +124,22 @@ def refused(ask: Ask) -> Callable[..., GitHubError]:
     return run
 
 
-def repository(hub: GitHub) -> Any:
-    return hub.repository("acme/web")
+def repository(github: GitHub) -> Any:
+    return github.repository("acme/web")
 
 
 def names(found: list[HostedRepository]) -> list[str]:
-    return [one.full_name for one in found]
+    return [repository.full_name for repository in found]
 
 
-# What there is
+# Repositories, gists and commits
 
 
-def test_repository_is_told_in_our_words(host, ask):
+def test_repository_has_the_fields_of_the_api(host, call):
     raw = host.add_repo("acme/web", visibility="internal", archived=True, fork=True, has_wiki=False)
     host.members["acme"].add("ada")
     host.tokens[TOKEN] = "ada"
-    assert ask(repository, token=TOKEN) == HostedRepository(
+    assert call(repository, token=TOKEN) == HostedRepository(
         id=raw["id"],
         full_name="acme/web",
         clone_url="https://git.example/acme/web.git",
@@ -154,12 +154,12 @@ def test_repository_is_told_in_our_words(host, ask):
     )
 
 
-def test_requests_say_what_they_want_and_who_asks(host, ask):
+def test_requests_have_the_api_version_and_the_token(host, call):
     host.add_repo("acme/web")
     host.tokens[TOKEN] = "acme"
-    ask(repository, token=TOKEN)
-    ask(repository)
-    with_token, without = (asked.headers for asked in host.requests)
+    call(repository, token=TOKEN)
+    call(repository)
+    with_token, without = (request.headers for request in host.requests)
     assert with_token["Accept"] == without["Accept"] == "application/vnd.github+json"
     assert with_token["X-GitHub-Api-Version"] == without["X-GitHub-Api-Version"] == "2022-11-28"
     assert with_token["Authorization"] == f"Bearer {TOKEN}"
@@ -167,115 +167,116 @@ def test_requests_say_what_they_want_and_who_asks(host, ask):
     assert TOKEN not in "".join(host.paths)
 
 
-def test_enterprise_server_is_asked_under_its_prefix(host, ask):
+def test_requests_to_an_enterprise_server_have_its_prefix(host, call):
     host.prefix = "/api/v3"
     host.add_user("acme", organisation=True)
     for number in range(101):
         host.add_repo(f"acme/r{number:03}")
-    assert len(ask(lambda hub: hub.repositories("acme"), base_url=host.base_url + "/")) == 101
+    assert len(call(lambda github: github.repositories("acme"), base_url=host.base_url + "/")) == 101
     assert all(path.startswith("/api/v3/") for path in host.paths)
 
 
-def test_all_pages_of_an_organisation_are_read_oldest_first(host, ask):
+def test_all_pages_of_an_organisation_are_read_oldest_first(host, call):
     host.add_user("acme", organisation=True)
     for number in range(250):
         host.add_repo(f"acme/r{number:03}")
-    found = ask(lambda hub: hub.repositories("ACME"))
+    found = call(lambda github: github.repositories("ACME"))
     assert names(found) == [f"acme/r{number:03}" for number in range(250)]
-    assert len(host.requests) == 4  # who it is, and three pages
+    assert len(host.requests) == 4  # the owner, and three pages
     assert "/organizations/" in host.paths[-1]  # the host's own links were followed
 
 
-def test_private_repositories_of_an_organisation_are_seen_by_members(host, ask):
+def test_members_see_the_private_repositories_of_an_organisation(host, call):
     host.add_user("acme", organisation=True, members=("ada",))
     host.add_repo("acme/open")
     host.add_repo("acme/closed", visibility="private")
     host.add_user("ada")
     host.tokens[TOKEN] = "ada"
-    assert names(ask(lambda hub: hub.repositories("acme"))) == ["acme/open"]
-    found = ask(lambda hub: hub.repositories("acme"), token=TOKEN)
-    assert [(one.full_name, one.visibility) for one in found] == [
+    assert names(call(lambda github: github.repositories("acme"))) == ["acme/open"]
+    found = call(lambda github: github.repositories("acme"), token=TOKEN)
+    assert [(repository.full_name, repository.visibility) for repository in found] == [
         ("acme/open", "public"),
         ("acme/closed", "private"),
     ]
 
 
-def test_own_private_repositories_are_seen_with_the_users_token(host, ask):
+def test_a_users_token_sees_their_private_repositories(host, call):
     host.add_repo("ada/open")
     host.add_repo("ada/closed", visibility="private")
     host.add_user("ben")
     host.tokens |= {TOKEN: "ada", "ben's": "ben"}
-    assert names(ask(lambda hub: hub.repositories("Ada"), token=TOKEN)) == ["ada/open", "ada/closed"]
-    assert names(ask(lambda hub: hub.repositories("ada"), token="ben's")) == ["ada/open"]
-    assert names(ask(lambda hub: hub.repositories("ada"))) == ["ada/open"]
+    assert names(call(lambda github: github.repositories("Ada"), token=TOKEN)) == ["ada/open", "ada/closed"]
+    assert names(call(lambda github: github.repositories("ada"), token="ben's")) == ["ada/open"]
+    assert names(call(lambda github: github.repositories("ada"))) == ["ada/open"]
 
 
-def test_token_of_an_app_belongs_to_no_user(host, ask):
+def test_token_of_an_app_belongs_to_no_user(host, call):
     host.add_repo("ada/open")
     host.add_gist("ada")
     host.tokens[TOKEN] = None
-    assert names(ask(lambda hub: hub.repositories("ada"), token=TOKEN)) == ["ada/open"]
-    assert len(ask(lambda hub: hub.gists("ada"), token=TOKEN)) == 1
+    assert names(call(lambda github: github.repositories("ada"), token=TOKEN)) == ["ada/open"]
+    assert len(call(lambda github: github.gists("ada"), token=TOKEN)) == 1
 
 
-def test_repository_that_moves_between_pages_is_given_once(host, ask):
+def test_repository_that_moves_between_pages_is_listed_once(host, call):
     for number in range(150):
         host.add_repo(f"ada/r{number:03}")
 
-    async def first_page_then_a_new_one(hub: GitHub) -> list[str]:
+    async def first_page_then_a_new_one(github: GitHub) -> list[str]:
         found = []
-        async for one in hub.repositories("ada"):
-            if not found:
-                host.add_repo(
-                    "ada/first", created_at="2001-01-01T00:00:00Z"
-                )  # so that the last of page 1 comes on page 2 again
-            found.append(one.full_name)
+        async for repository in github.repositories("ada"):
+            if not found:  # the older repository moves the last one of page 1 to page 2
+                host.add_repo("ada/first", created_at="2001-01-01T00:00:00Z")
+            found.append(repository.full_name)
         return found
 
-    found = ask(first_page_then_a_new_one)
+    found = call(first_page_then_a_new_one)
     assert found == [f"ada/r{number:03}" for number in range(150)]
 
 
-def test_renamed_repository_is_found_by_its_old_name_and_its_id(host, ask):
+def test_renamed_repository_is_found_by_its_old_name_and_its_id(host, call):
     number = host.add_repo("acme/web")["id"]
     host.rename("acme/web", "acme/site")
     for status in (301, 302, 307):
         host.moved_status = status
-        found = ask(repository)
+        found = call(repository)
         assert (found.id, found.full_name, found.clone_url) == (
             number,
             "acme/site",
             "https://git.example/acme/site.git",
         )
-    assert ask(lambda hub: hub.repository_by_id(number)).full_name == "acme/site"
-    assert ask(lambda hub: hub.commit("acme/web", host.commits["acme/site"][0])).repository.id == number
+    assert call(lambda github: github.repository_by_id(number)).full_name == "acme/site"
+    assert (
+        call(lambda github: github.commit("acme/web", host.commits["acme/site"][0])).repository.id == number
+    )
 
 
-def test_gists_of_a_user_secret_ones_with_their_own_token(host, ask):
-    shown = host.add_gist("Ada")
-    hidden = host.add_gist("Ada", public=False)
+def test_secret_gists_are_listed_with_the_users_own_token(host, call):
+    public = host.add_gist("Ada")
+    secret = host.add_gist("Ada", public=False)
     host.add_gist("ben")
     host.tokens |= {TOKEN: "Ada", "ben's": "ben"}
-    assert [one.id for one in ask(lambda hub: hub.gists("aDA"), token=TOKEN)] == [hidden["id"], shown["id"]]
-    found = ask(lambda hub: hub.gists("Ada"), token="ben's")
-    assert found == ask(lambda hub: hub.gists("Ada"))
-    clone_url = f"https://git.example/gist/{shown['id']}.git"
+    found = call(lambda github: github.gists("aDA"), token=TOKEN)
+    assert [gist.id for gist in found] == [secret["id"], public["id"]]
+    found = call(lambda github: github.gists("Ada"), token="ben's")
+    assert found == call(lambda github: github.gists("Ada"))
+    clone_url = f"https://git.example/gist/{public['id']}.git"
     assert found == [
         HostedGist(
-            shown["id"], "Ada", clone_url, shown["html_url"], public=True, updated_at=shown["updated_at"]
+            public["id"], "Ada", clone_url, public["html_url"], public=True, updated_at=public["updated_at"]
         )
     ]
 
 
-def test_gist_by_its_id_also_without_an_owner(host, ask):
-    made = host.add_gist(None)
-    found = ask(lambda hub: hub.gist(made["id"]))
-    assert (found.id, found.owner, found.public) == (made["id"], None, True)
+def test_gist_without_an_owner_is_found_by_its_id(host, call):
+    gist = host.add_gist(None)
+    found = call(lambda github: github.gist(gist["id"]))
+    assert (found.id, found.owner, found.public) == (gist["id"], None, True)
 
 
-def test_commit_with_its_repository(host, ask):
+def test_commit_is_returned_with_its_repository(host, call):
     host.add_repo("acme/web", commits=(SHA,))
-    found = ask(lambda hub: hub.commit("acme/web", SHA[:10]))
+    found = call(lambda github: github.commit("acme/web", SHA[:10]))
     assert (found.sha, found.repository.full_name, found.html_url) == (
         SHA,
         "acme/web",
@@ -287,205 +288,211 @@ def test_commit_with_its_repository(host, ask):
     ("fields", "commits", "empty"),
     [
         ({"size": 0, "pushed_at": None}, (), True),
-        ({"size": 0}, (), True),  # as GitHub has it: pushed when it was made
+        ({"size": 0}, (), True),  # GitHub sets pushed_at when a repository is created
         ({"size": 0}, (SHA,), False),  # smaller than a kilobyte, or just pushed
         ({"size": 4}, (SHA,), False),
     ],
 )
-def test_repository_is_empty_when_the_host_says_so(host, ask, fields, commits, empty):
+def test_repository_is_empty_when_the_host_says_so(host, call, fields, commits, empty):
     host.add_repo("acme/web", commits=commits, **fields)
-    assert ask(repository).empty is empty
+    assert call(repository).empty is empty
 
 
 @pytest.mark.parametrize("fault", [error(451, "Repository access blocked"), error(500, "oops")])
-def test_repository_that_does_not_say_whether_it_is_empty_stops_no_listing(host, ask, fault):
+def test_repository_whose_commits_cannot_be_read_does_not_end_the_listing(host, call, fault):
     host.add_repo("ada/one", size=0, commits=())
     host.add_repo("ada/two")
     host.faults += [replace(fault, path="/commits")] * 4
-    assert [(one.full_name, one.empty) for one in ask(lambda hub: hub.repositories("ada"))] == [
+    assert [
+        (repository.full_name, repository.empty)
+        for repository in call(lambda github: github.repositories("ada"))
+    ] == [
         ("ada/one", False),
         ("ada/two", False),
     ]
 
 
-def test_visibility_of_older_servers_and_newer_ones(host, ask):
+def test_missing_and_unknown_visibility_are_handled(host, call):
     raw = host.add_repo("acme/web")
     del raw["visibility"]
-    assert ask(repository).visibility is Visibility.PUBLIC
+    assert call(repository).visibility is Visibility.PUBLIC
     raw["visibility"] = "secretive"
-    assert ask(repository).visibility is Visibility.UNKNOWN
+    assert call(repository).visibility is Visibility.UNKNOWN
 
 
 # Whether a commit is gone
 
 
-def test_commit_that_the_host_has_is_not_gone(host, ask):
+def test_commit_that_the_host_has_is_not_gone(host, call):
     host.add_repo("acme/web", commits=(SHA,))
-    assert ask(lambda hub: hub.commit_is_gone("acme/web", SHA)) is False
+    assert call(lambda github: github.commit_is_gone("acme/web", SHA)) is False
 
 
 @pytest.mark.parametrize("status", [404, 422])
-def test_commit_that_the_host_does_not_have_is_gone(host, ask, status):
+def test_commit_that_the_host_does_not_have_is_gone(host, call, status):
     host.add_repo("acme/web")
     host.faults.append(error(status, "No commit found"))
-    assert ask(lambda hub: hub.commit_is_gone("acme/web", SHA)) is True
+    assert call(lambda github: github.commit_is_gone("acme/web", SHA)) is True
 
 
-def test_commit_of_a_repository_that_is_not_shown_is_not_called_gone(host, ask):
+def test_commit_of_a_hidden_repository_is_not_called_gone(host, call):
     host.add_repo("acme/web", visibility="private", commits=(SHA,))
-    assert ask(lambda hub: hub.commit_is_gone("acme/web", SHA)) is None
-    assert ask(lambda hub: hub.commit_is_gone("acme/none", SHA)) is None
+    assert call(lambda github: github.commit_is_gone("acme/web", SHA)) is None
+    assert call(lambda github: github.commit_is_gone("acme/none", SHA)) is None
 
 
 @pytest.mark.parametrize("status", [401, 403, 409, 451, 500])
-def test_other_answers_do_not_say_that_a_commit_is_gone(host, ask, status):
+def test_other_failures_do_not_mean_that_a_commit_is_gone(host, call, status):
     host.add_repo("acme/web")
     host.faults += [error(status, "no")] * 4
-    assert ask(lambda hub: hub.commit_is_gone("acme/web", SHA)) is None
+    assert call(lambda github: github.commit_is_gone("acme/web", SHA)) is None
 
 
-# What has not changed
+# The ETag cache
 
 
-def test_unchanged_pages_cost_nothing_and_are_whole(host, ask):
+def test_unchanged_pages_are_complete_and_do_not_count_for_the_limit(host, call):
     host.add_user("acme", organisation=True, members=("ada",))
     host.add_user("ada")
     host.tokens[TOKEN] = "ada"
     for number in range(250):
         host.add_repo(f"acme/r{number:03}")
-    kept = Kept()
-    first = ask(lambda hub: hub.repositories("acme"), token=TOKEN, etags=kept)
+    cache = MemoryEtagCache()
+    first = call(lambda github: github.repositories("acme"), token=TOKEN, etags=cache)
     used = host.used
     for host.link_on_304 in (True, False):
-        assert ask(lambda hub: hub.repositories("acme"), token=TOKEN, etags=kept) == first
+        assert call(lambda github: github.repositories("acme"), token=TOKEN, etags=cache) == first
     assert host.used == used
-    assert [asked.status for asked in host.requests[4:]] == [304] * 8
+    assert [request.status for request in host.requests[4:]] == [304] * 8
 
 
 @pytest.mark.parametrize("link", [True, False])
-def test_page_that_is_no_longer_the_last_one_leads_on(host, ask, link):
-    """Its etag is the same as before: it covers the items only."""
+def test_page_that_is_no_longer_the_last_one_is_followed_by_the_next(host, call, link):
+    """The ETag of the page has not changed, because it covers the items only."""
     host.link_on_304 = link
     host.add_user("acme", organisation=True)
     for number in range(100):
         host.add_repo(f"acme/r{number:03}")
-    kept = Kept()
-    assert len(ask(lambda hub: hub.repositories("acme"), etags=kept)) == 100
+    cache = MemoryEtagCache()
+    assert len(call(lambda github: github.repositories("acme"), etags=cache)) == 100
     host.add_repo("acme/new")
-    assert names(ask(lambda hub: hub.repositories("acme"), etags=kept))[100:] == ["acme/new"]
-    assert 304 in [asked.status for asked in host.requests]
+    assert names(call(lambda github: github.repositories("acme"), etags=cache))[100:] == ["acme/new"]
+    assert 304 in [request.status for request in host.requests]
 
 
-def test_link_of_an_unchanged_page_is_the_new_one(host, ask, refused):
+def test_new_link_of_an_unchanged_page_is_used(host, call, call_failing):
     """A page before the last one need not be full."""
     host.add_repo("ada/one")
-    kept = Kept()
-    ask(lambda hub: hub.repositories("ada"), etags=kept)
+    cache = MemoryEtagCache()
+    call(lambda github: github.repositories("ada"), etags=cache)
     host.next_link = f"{host.base_url}/users/ada/repos?page=2"
-    assert "do not end" in refused(lambda hub: hub.repositories("ada"), etags=kept).message
+    assert "do not end" in call_failing(lambda github: github.repositories("ada"), etags=cache).message
     assert (host.requests[-2].status, host.paths[-1]) == (304, "/users/ada/repos?page=2")
 
 
-def test_changed_answer_replaces_the_kept_one(host, ask):
+def test_changed_response_replaces_the_cached_one(host, call):
     raw = host.add_repo("acme/web")
-    kept = Kept()
-    ask(repository, etags=kept)
+    cache = MemoryEtagCache()
+    call(repository, etags=cache)
     raw["pushed_at"] = "2031-01-01T00:00:00Z"
-    assert ask(repository, etags=kept).pushed_at == "2031-01-01T00:00:00Z"
-    assert ask(repository, etags=kept).pushed_at == "2031-01-01T00:00:00Z"
-    assert [asked.status for asked in host.requests] == [200, 200, 304]
+    assert call(repository, etags=cache).pushed_at == "2031-01-01T00:00:00Z"
+    assert call(repository, etags=cache).pushed_at == "2031-01-01T00:00:00Z"
+    assert [request.status for request in host.requests] == [200, 200, 304]
 
 
-def test_kept_answers_of_one_token_are_not_anothers(host, ask, refused):
+def test_cached_responses_of_one_token_are_not_used_with_another(host, call, call_failing):
     host.add_repo("ada/closed", visibility="private")
     host.add_user("ben")
     host.tokens |= {TOKEN: "ada", "ben's": "ben"}
-    kept = Kept()
-    ask(lambda hub: hub.repository("ada/closed"), token=TOKEN, etags=kept)
-    assert refused(lambda hub: hub.repository("ada/closed"), token="ben's", etags=kept).kind == "not_found"
+    cache = MemoryEtagCache()
+    call(lambda github: github.repository("ada/closed"), token=TOKEN, etags=cache)
+    assert (
+        call_failing(lambda github: github.repository("ada/closed"), token="ben's", etags=cache).kind
+        == "not_found"
+    )
     assert "If-None-Match" not in host.requests[-1].headers
-    assert TOKEN not in repr(kept.answers)
+    assert TOKEN not in repr(cache.pages)
 
 
-def test_content_of_gists_and_patches_are_not_kept(host, ask):
-    made = host.add_gist("ada", files={"a": "hunter2"})
+def test_contents_of_gists_and_patches_are_not_cached(host, call):
+    gist = host.add_gist("ada", files={"a": "hunter2"})
     host.add_repo("acme/web", commits=(SHA,), description="hunter2")
-    kept = Kept()
-    ask(lambda hub: hub.gist(made["id"]), etags=kept)
-    ask(lambda hub: hub.commit("acme/web", SHA), etags=kept)
-    assert len(kept.answers) == 3
-    assert all(b"hunter2" not in body and b"patch" not in body for _, body in kept.answers.values())
-    assert ask(lambda hub: hub.gist(made["id"]), etags=kept).owner == "ada"
+    cache = MemoryEtagCache()
+    call(lambda github: github.gist(gist["id"]), etags=cache)
+    call(lambda github: github.commit("acme/web", SHA), etags=cache)
+    assert len(cache.pages) == 3
+    assert all(b"hunter2" not in body and b"patch" not in body for _, body in cache.pages.values())
+    assert call(lambda github: github.gist(gist["id"]), etags=cache).owner == "ada"
     assert host.requests[-1].status == 304
 
 
-def test_kept_answer_that_cannot_be_read_is_asked_for_anew(host, ask):
+def test_damaged_cache_entry_is_fetched_again(host, call):
     host.add_repo("acme/web")
-    kept = Kept()
+    cache = MemoryEtagCache()
     for broken in (b"", b"[]", b'{"value": 1}'):
-        ask(repository, etags=kept)
-        key, (etag, _) = next(iter(kept.answers.items()))
-        kept.answers[key] = (etag, broken)
-        assert ask(repository, etags=kept).full_name == "acme/web"
+        call(repository, etags=cache)
+        key, (etag, _) = next(iter(cache.pages.items()))
+        cache.pages[key] = (etag, broken)
+        assert call(repository, etags=cache).full_name == "acme/web"
 
 
-# Limits
+# Rate limits
 
 
 @pytest.mark.parametrize("status", [403, 429])
-def test_used_up_rate_is_waited_for(host, ask, clock, status):
+def test_request_waits_while_the_limit_is_used_up(host, call, clock, status):
     host.limit, host.limit_status, host.window = 3, status, 1_000
     for number in range(250):
         host.add_repo(f"ada/r{number:03}")
-    assert len(ask(lambda hub: hub.repositories("ada"))) == 250
-    assert clock.seconds == [1_001]  # told by the third answer: the fourth question was not asked in vain
-    assert {asked.status for asked in host.requests} == {200}
+    assert len(call(lambda github: github.repositories("ada"))) == 250
+    assert clock.seconds == [1_001]  # the third response used up the limit
+    assert {request.status for request in host.requests} == {200}
     host.used = host.limit
-    ask(lambda hub: hub.repositories("ada"))
-    assert status in [asked.status for asked in host.requests]
+    call(lambda github: github.repositories("ada"))
+    assert status in [request.status for request in host.requests]
     assert clock.waits[-1][1] == f"the rate limit of 127.0.0.1:{host.port} is used up"
 
 
 @pytest.mark.parametrize("ahead", [5_000, -5_000])
-def test_wait_is_by_the_hosts_clock(host, ask, clock, ahead):
+def test_wait_is_computed_with_the_clock_of_the_host(host, call, clock, ahead):
     host.add_repo("ada/one")
     host.clock = lambda: clock.now + ahead
     host.limit, host.window = 1, 100
-    ask(lambda hub: hub.repositories("ada"))
+    call(lambda github: github.repositories("ada"))
     assert clock.seconds == [101]
 
 
 @pytest.mark.parametrize("status", [403, 429])
-def test_secondary_limit_is_waited_for_as_long_as_it_says(host, ask, clock, status):
+def test_secondary_limit_is_waited_for_as_long_as_retry_after_says(host, call, clock, status):
     host.add_repo("acme/web")
     host.faults += [secondary_limit(status, retry_after=17), secondary_limit(status, retry_after=0)]
-    assert ask(repository).full_name == "acme/web"
+    assert call(repository).full_name == "acme/web"
     assert clock.seconds == [17, 1]
 
 
-def test_secondary_limit_that_does_not_say_is_waited_for_longer_each_time(host, refused, clock):
+def test_secondary_limit_without_retry_after_is_waited_for_longer_each_time(host, call_failing, clock):
     host.add_repo("acme/web")
     host.faults += [secondary_limit()] * 6
-    assert refused(repository).kind == "limited"
+    assert call_failing(repository).kind == "limited"
     assert clock.seconds == [60, 120, 240, 480, 900]
     assert len(host.requests) == 6
 
 
-def test_limit_that_lasts_too_long_is_told_at_once(host, refused, clock):
+def test_limit_that_lasts_too_long_fails_at_once(host, call_failing, clock):
     host.add_repo("acme/web")
     host.faults.append(secondary_limit(retry_after=3_700))
-    assert refused(repository).kind == "limited"
+    assert call_failing(repository).kind == "limited"
     assert (clock.waits, len(host.requests)) == ([], 1)
 
 
-def test_full_hour_is_not_too_long(host, ask, clock):
+def test_limit_of_a_full_hour_is_waited_for(host, call, clock):
     host.add_repo("ada/one")
     host.limit = 1
-    ask(lambda hub: hub.repositories("ada"))
+    call(lambda github: github.repositories("ada"))
     assert clock.seconds == [3_601]
 
 
-def test_limit_stops_all_tasks_and_is_told_once(host, ask, clock):
+def test_limit_stops_all_tasks_and_is_reported_once(host, call, clock):
     for number in range(6):
         host.add_repo(f"acme/r{number}")
     host.faults.append(secondary_limit(retry_after=40))
@@ -496,35 +503,35 @@ def test_limit_stops_all_tasks_and_is_told_once(host, ask, clock):
         await over.wait()
         clock.now += seconds
 
-    async def question(hub: GitHub) -> int:
-        first = asyncio.create_task(hub.repository("acme/r0"))
+    async def get_all(github: GitHub) -> int:
+        first = asyncio.create_task(github.repository("acme/r0"))
         await waits.wait()
-        others = [asyncio.create_task(hub.repository(f"acme/r{number}")) for number in range(1, 6)]
+        others = [asyncio.create_task(github.repository(f"acme/r{number}")) for number in range(1, 6)]
         await asyncio.sleep(0.05)
         meanwhile = len(host.requests)
         over.set()
         await asyncio.gather(first, *others)
         return meanwhile
 
-    assert ask(question, sleep=sleep) == 1
+    assert call(get_all, sleep=sleep) == 1
     assert clock.seconds == [40]
     assert len(host.requests) == 7
 
 
 def test_longest_of_several_limits_counts(clock):
-    """Those of requests that were under way come in any order, and also while one is waited for."""
+    """The limits of concurrent requests arrive in any order, and also during a wait."""
 
-    def refused(seconds: int) -> None:
+    def limit_for(seconds: int) -> None:
         assert limits.is_limited(HttpResponse("", 429, {"Retry-After": str(seconds)}, b""), 0)
 
     async def sleep(seconds: float) -> None:
         clock.now += seconds
         if seconds == 100:
-            refused(50)
+            limit_for(50)
 
-    limits = RateLimit("host", clock.waiting, 3_600, sleep, clock)
+    limits = RateLimit("host", clock.on_wait, 3_600, sleep, clock)
     for seconds in (10, 100, 20):
-        refused(seconds)
+        limit_for(seconds)
     asyncio.run(limits.wait_until_allowed())
     assert clock.seconds == [100, 50]
     asyncio.run(limits.wait_until_allowed())
@@ -534,13 +541,13 @@ def test_longest_of_several_limits_counts(clock):
 # Failures
 
 
-def test_refused_token_is_told_at_once(host, refused, clock):
-    failure = refused(repository, token=TOKEN)
+def test_refused_token_fails_at_once(host, call_failing, clock):
+    failure = call_failing(repository, token=TOKEN)
     assert (failure.kind, clock.waits, len(host.requests)) == ("unauthorised", [], 1)
     assert "Bad credentials" in failure.message
 
 
-def test_token_that_is_revoked_half_way(host, ask):
+def test_token_that_is_revoked_between_pages_ends_the_listing(host, call):
     for number in range(250):
         host.add_repo(f"acme/r{number:03}")
     host.users["acme"]["type"] = "Organization"
@@ -548,12 +555,12 @@ def test_token_that_is_revoked_half_way(host, ask):
     host.lifetimes[TOKEN] = 2
     found: list[str] = []
 
-    async def read(hub: GitHub) -> None:
-        async for one in hub.repositories("acme"):
-            found.append(one.full_name)
+    async def read(github: GitHub) -> None:
+        async for repository in github.repositories("acme"):
+            found.append(repository.full_name)
 
     with pytest.raises(GitHubError) as caught:
-        ask(read, token=TOKEN)
+        call(read, token=TOKEN)
     assert (caught.value.kind, len(found)) == ("unauthorised", 100)
 
 
@@ -561,53 +568,53 @@ def test_token_that_is_revoked_half_way(host, ask):
     ("status", "kind"),
     [(403, "forbidden"), (451, "forbidden"), (404, "not_found"), (410, "not_found"), (400, "malformed")],
 )
-def test_refusals_by_kind(host, refused, clock, status, kind):
+def test_status_decides_the_kind_of_the_error(host, call_failing, clock, status, kind):
     host.faults.append(error(status, "no, and here are\ntwo lines"))
-    failure = refused(repository)
+    failure = call_failing(repository)
     assert (failure.kind, clock.waits) == (kind, [])
     assert f"/repos/acme/web: answered {status}: no, and here are" in failure.message
 
 
 @pytest.mark.parametrize("status", [451, 403])
-def test_blocked_repository_is_forbidden(host, refused, status):
+def test_blocked_repository_is_forbidden(host, call_failing, status):
     host.add_repo("acme/web")
     host.blocked["acme/web"] = status
-    failure = refused(repository)
+    failure = call_failing(repository)
     assert failure.kind == "forbidden"
     assert "Repository access blocked" in failure.message
 
 
 @pytest.mark.parametrize("commits", [(), (SHA[::-1],)])
-def test_commit_that_is_not_there(host, refused, commits):
+def test_missing_commit_is_not_found(host, call_failing, commits):
     host.add_repo("acme/web", commits=commits)
-    assert refused(lambda hub: hub.commit("acme/web", SHA)).kind == "not_found"
+    assert call_failing(lambda github: github.commit("acme/web", SHA)).kind == "not_found"
 
 
-def test_token_that_the_host_repeats_is_masked(host, refused):
+def test_token_that_the_host_repeats_is_masked(host, call_failing):
     host.tokens[TOKEN] = None
     for padding in (0, 270):
         host.faults.append(error(403, "x" * padding + f"who is {TOKEN}?"))
-        assert TOKEN[:10] not in refused(repository, token=TOKEN).message
+        assert TOKEN[:10] not in call_failing(repository, token=TOKEN).message
 
 
 @pytest.mark.parametrize("fault", [error(502, "Bad Gateway"), Fault(503), Fault(200, b'{"id": 1', cut=True)])
-def test_passing_failure_is_tried_again(host, ask, refused, clock, fault):
+def test_temporary_failure_is_retried(host, call, call_failing, clock, fault):
     host.add_repo("acme/web")
     host.faults += [fault] * 3
-    assert ask(repository).full_name == "acme/web"
+    assert call(repository).full_name == "acme/web"
     assert clock.seconds == [1, 2, 4]
     host.faults += [fault] * 4
-    assert refused(repository).kind == "unavailable"
+    assert call_failing(repository).kind == "unavailable"
     assert len(host.requests) == 8
 
 
-def test_host_that_cannot_be_reached_is_unavailable(refused, clock):
-    assert refused(repository, base_url="http://127.0.0.1:1").kind == "unavailable"
+def test_host_that_cannot_be_reached_is_unavailable(call_failing, clock):
+    assert call_failing(repository, base_url="http://127.0.0.1:1").kind == "unavailable"
     assert clock.seconds == [1, 2, 4]
 
 
-def test_address_that_is_not_public_is_not_asked(host, refused):
-    assert refused(repository, egress=Egress()).kind == "unavailable"
+def test_address_that_is_not_public_gets_no_request(host, call_failing):
+    assert call_failing(repository, egress=Egress()).kind == "unavailable"
     assert host.requests == []
 
 
@@ -624,41 +631,43 @@ def test_address_that_is_not_public_is_not_asked(host, refused):
         b'{"owner":' * 900 + b"1" + b"}" * 900,
     ],
 )
-def test_answer_of_another_shape_is_malformed(host, refused, body):
+def test_response_of_another_shape_is_malformed(host, call_failing, body):
     host.faults.append(Fault(200, body))
-    assert refused(repository).kind == "malformed"
+    assert call_failing(repository).kind == "malformed"
 
 
 @pytest.mark.parametrize("body", [b"{}", b"[null]", b"[1]", b'[{"id": 1}]', b"[[]]"])
-def test_list_of_another_shape_is_malformed(host, refused, body):
+def test_list_of_another_shape_is_malformed(host, call_failing, body):
     host.add_user("ada")
     host.faults.append(Fault(200, body, path="/repos"))
-    assert refused(lambda hub: hub.repositories("ada")).kind == "malformed"
+    assert call_failing(lambda github: github.repositories("ada")).kind == "malformed"
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("id", "7"), ("id", True), ("id", None), ("full_name", "acme"), ("full_name", "acme/.."), ("full_name", "a/b/c"), ("fork", None),
-        ("clone_url", "http://git.example/a.git"), ("clone_url", "https://me:pass@git.example/a"), ("clone_url", "ext::sh"),
-        ("clone_url", "https://git.example/a\n"), ("clone_url", "https://[git/a"), ("html_url", "javascript:alert(1)"), ("size", "0"),
+        ("id", "7"), ("id", True), ("id", None), ("full_name", "acme"), ("full_name", "acme/.."),
+        ("full_name", "a/b/c"), ("fork", None), ("clone_url", "http://git.example/a.git"),
+        ("clone_url", "https://me:pass@git.example/a"), ("clone_url", "ext::sh"),
+        ("clone_url", "https://git.example/a\n"), ("clone_url", "https://[git/a"),
+        ("html_url", "javascript:alert(1)"), ("size", "0"),
         ("pushed_at", 5), ("default_branch", None), ("archived", 0), ("has_wiki", "yes"),
     ],
 )  # fmt: skip
-def test_repository_with_an_unusable_field_is_malformed(host, refused, field, value):
+def test_repository_with_an_invalid_field_is_malformed(host, call_failing, field, value):
     host.add_repo("acme/web")[field] = value
-    failure = refused(repository)
+    failure = call_failing(repository)
     assert failure.kind == "malformed"
     assert field in failure.message
 
 
-async def _all_refused(questions: list[Any]) -> None:
-    for question in questions:
+async def _all_refused(calls: list[Any]) -> None:
+    for awaitable in calls:
         with pytest.raises(BadInputError, match=": is not "):
-            await (anext(question) if isinstance(question, AsyncIterator) else question)
+            await (anext(awaitable) if isinstance(awaitable, AsyncIterator) else awaitable)
 
 
-def test_name_that_cannot_be_a_repositorys_is_not_asked_for(host, ask):
+def test_invalid_repository_name_is_refused_without_a_request(host, call):
     wrong = [
         "acme",
         "acme/",
@@ -674,62 +683,62 @@ def test_name_that_cannot_be_a_repositorys_is_not_asked_for(host, ask):
         "a/b\n",
         "",
     ]
-    ask(lambda hub: _all_refused([hub.repository(name) for name in wrong]))
-    ask(lambda hub: _all_refused([hub.commit(name, SHA) for name in wrong]))
-    ask(lambda hub: _all_refused([hub.commit_is_gone(name, SHA) for name in wrong]))
+    call(lambda github: _all_refused([github.repository(name) for name in wrong]))
+    call(lambda github: _all_refused([github.commit(name, SHA) for name in wrong]))
+    call(lambda github: _all_refused([github.commit_is_gone(name, SHA) for name in wrong]))
     assert host.requests == []
 
 
-def test_other_names_that_cannot_be_are_not_asked_for(host, ask):
+def test_other_invalid_names_are_refused_without_a_request(host, call):
     wrong = ["", "..", "a/b", "a%2fb", "a b", "a\n", "a" * 101]
-    ask(
-        lambda hub: _all_refused(
-            [question(name) for name in wrong for question in (hub.repositories, hub.gists, hub.gist)]
+    call(
+        lambda github: _all_refused(
+            [method(name) for name in wrong for method in (github.repositories, github.gists, github.gist)]
         )
     )
-    ask(lambda hub: _all_refused([hub.commit("acme/web", name) for name in [*wrong, "main", "abc"]]))
+    call(lambda github: _all_refused([github.commit("acme/web", name) for name in [*wrong, "main", "abc"]]))
     assert host.requests == []
 
 
-# Nothing goes elsewhere
+# Other hosts
 
 
-def test_redirect_to_another_origin_is_not_followed(host, refused, clock):
+def test_redirect_to_another_origin_is_not_followed(host, call_failing, clock):
     with github_host(clock=clock) as other:
         other.add_repo("acme/web")
         host.faults.append(Fault(301, headers={"Location": f"{other.base_url}/repos/acme/web"}))
         host.tokens[TOKEN] = None
-        failure = refused(repository, token=TOKEN)
+        failure = call_failing(repository, token=TOKEN)
         assert (failure.kind, "redirects to another host" in failure.message) == ("malformed", True)
         assert other.requests == []
 
 
-def test_next_page_at_another_origin_is_not_asked_for(host, refused, clock):
+def test_next_page_at_another_origin_is_not_requested(host, call_failing, clock):
     with github_host(clock=clock) as other:
         host.add_repo("ada/one")
         host.next_link = f"{other.base_url}/user/repos?page=2"
-        assert refused(lambda hub: hub.repositories("ada")).kind == "malformed"
+        assert call_failing(lambda github: github.repositories("ada")).kind == "malformed"
         assert other.requests == []
 
 
-def test_pages_that_lead_back_end(host, refused):
+def test_pages_that_link_back_are_an_error(host, call_failing):
     host.add_repo("ada/one")
     host.next_link = f"{host.base_url}/users/ada/repos?page=7"
-    assert refused(lambda hub: hub.repositories("ada")).kind == "malformed"
+    assert call_failing(lambda github: github.repositories("ada")).kind == "malformed"
     assert len(host.requests) == 3
 
 
-def test_pages_without_an_end_end(host, refused, monkeypatch):
+def test_endless_pages_are_an_error(host, call_failing, monkeypatch):
     monkeypatch.setattr("outcrop.sources.hosts.github_api._MAX_PAGES", 5)
     host.add_repo("ada/one")
-    made = host._page
+    correct_page = host._page
 
     def endless(request: Any, items: Any, path: str) -> Fault:
         host.next_link = f"{host.base_url}/users/ada/repos?page={len(host.requests)}"
-        return made(request, items, path)
+        return correct_page(request, items, path)
 
     host._page = endless
-    assert refused(lambda hub: hub.repositories("ada")).kind == "malformed"
+    assert call_failing(lambda github: github.repositories("ada")).kind == "malformed"
     assert len(host.requests) == 6
 
 
@@ -744,9 +753,9 @@ def test_pages_without_an_end_end(host, refused, monkeypatch):
         "",
     ],
 )
-def test_api_is_asked_over_https_only(ask, base_url):
+def test_api_must_be_an_https_address(call, base_url):
     with pytest.raises(OperatorError) as caught:
-        ask(repository, base_url=base_url or "https://")
+        call(repository, base_url=base_url or "https://")
     assert "pass@" not in caught.value.message
 
 
@@ -767,17 +776,17 @@ def test_api_is_asked_over_https_only(ask, base_url):
         ("https://api.acme.example/api/v3", "https://acme.example/a/b.git", False),
     ],
 )
-def test_own_host_of_a_clone_address(ask, base_url, clone_url, own):
-    async def question(hub: GitHub) -> bool:
-        return hub.is_own_host(clone_url)
+def test_clone_url_is_recognised_as_of_the_own_host(call, base_url, clone_url, own):
+    async def is_own_host(github: GitHub) -> bool:
+        return github.is_own_host(clone_url)
 
-    assert ask(question, base_url=base_url) is own
-
-
-# The whole way
+    assert call(is_own_host, base_url=base_url) is own
 
 
-def test_what_the_host_lists_can_be_cloned(tmp_path: Path, ask):
+# With a git server
+
+
+def test_listed_repositories_and_gists_can_be_cloned(tmp_path: Path, call):
     work = tmp_path / "work"
     for arguments in (
         ["init", "-q", "-b", "main", "work"],
@@ -798,17 +807,17 @@ def test_what_the_host_lists_can_be_cloned(tmp_path: Path, ask):
                 capture_output=True,
             )
         egress = merge_egress(tmp_path, host.egress, git.egress)
-        found = ask(lambda hub: hub.repositories("acme"), base_url=host.base_url, egress=egress)
-        found += ask(lambda hub: hub.gists("ada"), base_url=host.base_url, egress=egress)
-        for number, one in enumerate(found):
-            place = tmp_path / str(number)
-            place.mkdir()
-            assert set(clone(Remote.parse(one.clone_url), place, egress).refs) == {b"refs/heads/main"}
-        assert {asked.headers["Host"] for asked in host.requests} == {"api.git.example"}
+        found = call(lambda github: github.repositories("acme"), base_url=host.base_url, egress=egress)
+        found += call(lambda github: github.gists("ada"), base_url=host.base_url, egress=egress)
+        for number, listed in enumerate(found):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            assert set(clone(Remote.parse(listed.clone_url), folder, egress).refs) == {b"refs/heads/main"}
+        assert {request.headers["Host"] for request in host.requests} == {"api.git.example"}
 
 
-def test_stand_in_answers_in_githubs_shapes(host, ask):
-    """The fields that GitHub's description requires of what we read, and its form of an error."""
+def test_fake_host_responds_in_the_shapes_of_github(host, call):
+    """The fake has the fields that GitHub's description requires, and GitHub's form of an error."""
     repo = host.add_repo("acme/web")
     assert {
         "id",

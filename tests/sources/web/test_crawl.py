@@ -1,4 +1,4 @@
-"""A whole crawl of sites on loopback: what is fetched, and what is given."""
+"""Complete crawls of sites on loopback: the requests that are sent, and the resources that are returned."""
 
 import base64
 import gzip
@@ -9,10 +9,10 @@ import pytest
 from outcrop.domain.finding import SourceType
 from tests.support.web_host import START, crawl_site, page, redirect, script, text, web_host
 
-# What is fetched
+# Requests and resources
 
 
-def test_pages_scripts_and_originals_of_a_site(tmp_path):
+def test_pages_scripts_and_original_files_of_a_site_are_returned(tmp_path):
     original = json.dumps(
         {"sources": ["webpack:///./src/a.ts", "x.ts"], "sourcesContent": ["const a = 1", None]}
     )
@@ -26,14 +26,18 @@ def test_pages_scripts_and_originals_of_a_site(tmp_path):
         found = crawl_site(host, "https://site.example/")
     assert found.paths == ["/", "/about", "/static/app.3f9a12bc.js", "src/a.ts"]
     assert found.gaps == []
-    bundle, made = found.resource("/static/app.3f9a12bc.js"), found.resource("src/a.ts")
+    bundle, source = found.resource("/static/app.3f9a12bc.js"), found.resource("src/a.ts")
     assert (bundle.path, bundle.source_type, bundle.origin) == (
         "/static/app.*.js",
         SourceType.JS_BUNDLE,
         "https://site.example",
     )
-    assert (made.path, made.source_type, made.body) == ("src/a.ts", SourceType.JS_BUNDLE, b"const a = 1")
-    assert made.url == "https://site.example/static/app.3f9a12bc.js.map"
+    assert (source.path, source.source_type, source.body) == (
+        "src/a.ts",
+        SourceType.JS_BUNDLE,
+        b"const a = 1",
+    )
+    assert source.url == "https://site.example/static/app.3f9a12bc.js.map"
     assert (found.resource("/").source_type, found.resource("/").media_type) == (
         SourceType.ENDPOINT,
         "text/html",
@@ -51,15 +55,15 @@ def test_depth_counts_links_from_the_start():
         assert crawl_site(host, START + "0", depth=2).paths == ["/0", "/0.js", "/1", "/1.js", "/2", "/2.js"]
 
 
-def test_an_address_is_fetched_once_however_it_is_written():
+def test_a_url_is_fetched_once_however_it_is_written():
     spellings = ("/a#x", "HTTP://SITE.example:80/a", "/b/../a", "/#top", "http://u:p@site.example/a")
-    with web_host({"/": page("".join(f"<a href='{one}'>" for one in spellings)), "/a": page()}) as host:
+    with web_host({"/": page("".join(f"<a href='{url}'>" for url in spellings)), "/a": page()}) as host:
         assert crawl_site(host).paths == ["/", "/a"]
         assert sorted(host.paths()) == ["/", "/a", "/sitemap.xml"]
-        assert not any("Authorization" in asked.headers for asked in host.requests)
+        assert not any("Authorization" in request.headers for request in host.requests)
 
 
-def test_pages_that_differ_by_their_query_are_both_given_under_one_path():
+def test_pages_that_differ_by_their_query_are_returned_under_one_path():
     with web_host(
         {"/": page("<a href='/p?id=1'><a href='/p?id=2'>"), "/p?id=1": page("1"), "/p?id=2": page("2")}
     ) as host:
@@ -68,7 +72,7 @@ def test_pages_that_differ_by_their_query_are_both_given_under_one_path():
     assert {resource.body for resource in found} == {b"1", b"2"}
 
 
-def test_scripts_of_other_hosts_are_fetched_and_lead_only_to_scripts_beside_them():
+def test_scripts_of_other_hosts_are_fetched_and_add_only_scripts_of_their_origin():
     routes = {
         "site.example/": page(
             "<script src='http://cdn.example/lib.js'></script><a href='http://other.example/'>"
@@ -85,7 +89,7 @@ def test_scripts_of_other_hosts_are_fetched_and_lead_only_to_scripts_beside_them
     assert host.paths("other.example") == host.paths("third.example") == []
 
 
-def test_data_that_scripts_ask_for_is_given():
+def test_data_that_a_script_requests_is_returned():
     routes = {
         "/": page("<script src=/a.js></script>"),
         "/a.js": script("fetch('/api/config')"),
@@ -97,7 +101,7 @@ def test_data_that_scripts_ask_for_is_given():
     assert found.gaps == []
 
 
-def test_what_scripts_ask_for_counts_from_the_page_that_loaded_the_first():
+def test_urls_in_a_script_are_relative_to_the_page_that_loaded_it():
     routes = {
         "/shop/": page("<script src=/static/a.js></script>"),
         "/static/a.js": script("import('./b.js')"),
@@ -108,7 +112,7 @@ def test_what_scripts_ask_for_counts_from_the_page_that_loaded_the_first():
         assert "/shop/data.json" in crawl_site(host, START + "shop/").paths
 
 
-def test_sitemaps_of_robots_txt_name_pages():
+def test_sitemaps_in_robots_txt_add_pages():
     routes = {
         "/": page(),
         "/robots.txt": text("Sitemap: http://site.example/maps/index.xml\n"),
@@ -125,14 +129,14 @@ def test_sitemaps_of_robots_txt_name_pages():
         assert crawl_site(host).paths == ["/", "/hidden"]
 
 
-def test_a_sitemap_that_nobody_names_need_not_be_there():
+def test_a_sitemap_that_robots_txt_does_not_name_may_be_missing():
     with web_host({"/": page(), "/sitemap.xml": text("", status=403)}) as host:
         assert crawl_site(host).gaps == []
         host.routes["/robots.txt"] = text("Sitemap: /sitemap.xml\n")
         assert crawl_site(host).gaps == [("http://site.example/sitemap.xml", "answered 403")]
 
 
-def test_images_fonts_and_styles_are_skipped_without_a_word():
+def test_images_fonts_and_styles_are_skipped_without_a_gap():
     routes = {
         "/": page("<a href=/a.png><a href=/plain><a href=/s.css>"),
         "/plain": text(b"\x89PNG", "image/png"),
@@ -143,8 +147,11 @@ def test_images_fonts_and_styles_are_skipped_without_a_word():
     assert (found.paths, found.gaps) == (["/"], [])
 
 
-def test_globs_choose_pages():
-    links = "<a href=/docs/a><a href=/docs/private/b><a href=/blog><a href=/docs/to><script src=/static/x.js></script>"
+def test_globs_select_pages():
+    links = (
+        "<a href=/docs/a><a href=/docs/private/b><a href=/blog><a href=/docs/to>"
+        "<script src=/static/x.js></script>"
+    )
     routes = {
         "/": page(links),
         "/docs/a": page(),
@@ -160,11 +167,11 @@ def test_globs_choose_pages():
         assert "/docs/private/b" not in host.paths()
 
 
-def test_inline_maps_and_files_that_bundles_share_are_given_once():
-    packed = base64.b64encode(
+def test_files_of_inline_maps_that_bundles_share_are_returned_once():
+    encoded = base64.b64encode(
         json.dumps({"sources": ["src/shared.ts"], "sourcesContent": ["shared()"]}).encode()
     ).decode()
-    body = f"//# sourceMappingURL=data:application/json;base64,{packed}"
+    body = f"//# sourceMappingURL=data:application/json;base64,{encoded}"
     with web_host(
         {
             "/": page("<script src=/a.js></script><script src=/b.js></script>"),
@@ -175,7 +182,7 @@ def test_inline_maps_and_files_that_bundles_share_are_given_once():
         assert crawl_site(host).paths == ["/", "/a.js", "/b.js", "src/shared.ts"]
 
 
-def test_a_map_that_is_a_page_or_not_there_is_no_gap_and_a_broken_one_is():
+def test_a_malformed_source_map_is_a_gap_and_a_missing_one_is_not():
     routes = {
         "/": page("<script src=/a.js></script><script src=/b.js></script><script src=/c.js></script>"),
         "/a.js": script("//# sourceMappingURL=a.map"), "/a.map": page("<!doctype html>home"),
@@ -186,7 +193,7 @@ def test_a_map_that_is_a_page_or_not_there_is_no_gap_and_a_broken_one_is():
         assert crawl_site(host).gaps == [("http://site.example/c.map", "the source map is not JSON")]
 
 
-def test_webpack_site_is_fetched_whole():
+def test_chunks_of_a_webpack_site_are_fetched():
     routes = {
         "/": page('<script src="/static/js/main.aaaa1111.js"></script>'),
         "/static/js/main.aaaa1111.js": script(
@@ -200,7 +207,7 @@ def test_webpack_site_is_fetched_whole():
     assert found.gaps == [], "a chunk that is only named may be missing"
 
 
-# Letters
+# Charsets
 
 
 @pytest.mark.parametrize(
@@ -216,7 +223,7 @@ def test_webpack_site_is_fetched_whole():
         ("<p>ключ".encode(), "text/html"),
     ],
 )
-def test_letters_become_utf_8(body, kind):
+def test_text_in_any_charset_is_returned_as_utf_8(body, kind):
     with web_host({"/": text(body, kind)}) as host:
-        given = crawl_site(host).resource("/").body
-    assert given.endswith("<p>ключ".encode())
+        converted = crawl_site(host).resource("/").body
+    assert converted.endswith("<p>ключ".encode())

@@ -1,4 +1,4 @@
-"""What goes wrong on the web, and is told as a gap."""
+"""Failures of a crawl, and the gaps that report them."""
 
 import asyncio
 import gzip
@@ -24,9 +24,14 @@ def test_a_start_that_cannot_be_read_is_a_gap_and_nothing_else_is_fetched(status
 
 def test_dead_links_are_no_gaps_but_dead_scripts_and_errors_are():
     routes = {
-        "/": page("<a href=/gone><a href=/error><a href=/closed><script src=/none.js></script><script src=/page.js></script>"),
-        "/error": text("", status=500), "/closed": text("", status=403), "/page.js": page("<!doctype html><p>home"),
-    }  # fmt: skip
+        "/": page(
+            "<a href=/gone><a href=/error><a href=/closed>"
+            "<script src=/none.js></script><script src=/page.js></script>"
+        ),
+        "/error": text("", status=500),
+        "/closed": text("", status=403),
+        "/page.js": page("<!doctype html><p>home"),
+    }
     with web_host(routes) as host:
         found = crawl_site(host)
     assert found.paths == ["/"]
@@ -39,7 +44,7 @@ def test_dead_links_are_no_gaps_but_dead_scripts_and_errors_are():
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         text("<html><title>Just a moment...</title>", "text/html", 403),
         text("<html><title>Just a moment...</title>", "text/html", 200),
@@ -48,17 +53,20 @@ def test_dead_links_are_no_gaps_but_dead_scripts_and_errors_are():
         text("<html><script>window._cf_chl_opt={}</script>", "text/html", 503, **{"Retry-After": "30"}),
     ],
 )
-def test_challenge_pages_are_gaps(answer):
-    with web_host({"/": page("<a href=/a>"), "/a": answer}) as host:
+def test_challenge_pages_are_gaps(response):
+    with web_host({"/": page("<a href=/a>"), "/a": response}) as host:
         found = crawl_site(host)
     assert (found.paths, found.gap_reason("/a")) == (["/"], "answered with a bot challenge page")
 
 
-def test_redirects_within_the_site_are_followed_and_others_told():
+def test_redirects_within_the_site_are_followed_and_others_are_gaps():
     routes = {
-        "site.example/": redirect("http://www.site.example/home"), "www.site.example/home": page("<a href=/off><a href=/twice><a href=/here>"),
-        "/off": redirect("http://evil.example/x"), "/twice": redirect("/here"), "/here": page("here"),
-    }  # fmt: skip
+        "site.example/": redirect("http://www.site.example/home"),
+        "www.site.example/home": page("<a href=/off><a href=/twice><a href=/here>"),
+        "/off": redirect("http://evil.example/x"),
+        "/twice": redirect("/here"),
+        "/here": page("here"),
+    }
     with web_host(routes, "site.example", "www.site.example", "evil.example") as host:
         found = crawl_site(host)
         assert host.paths("evil.example") == []
@@ -67,7 +75,7 @@ def test_redirects_within_the_site_are_followed_and_others_told():
     assert found.gaps == [("http://www.site.example/off", "redirects to another site, evil.example")]
 
 
-def test_redirects_in_a_circle_are_a_gap_wherever_they_are_met():
+def test_redirects_in_a_circle_are_a_gap():
     routes = {
         "/": page("<a href=/a><a href=/b><a href=/self><a href=/long/0>"),
         "/a": redirect("/b"),
@@ -85,7 +93,7 @@ def test_a_start_that_redirects_in_a_circle_is_a_gap():
         assert crawl_site(host).gaps == [(START, "redirects in a circle")]
 
 
-def test_endless_pages_end_at_the_limit():
+def test_a_crawl_of_endless_pages_ends_at_the_limit():
     def calendar(handler: Any) -> Any:
         day = int(handler.path.rpartition("/")[2])
         return page(
@@ -101,7 +109,7 @@ def test_endless_pages_end_at_the_limit():
     assert any("more than 20 pages" in why for _, why in found.gaps)
 
 
-def test_scripts_have_a_limit_of_their_own():
+def test_scripts_have_their_own_limit():
     with web_host(
         {
             "/": page("".join(f"<script src=/{n}.js></script>" for n in range(9)) + "<a href=/p>"),
@@ -115,7 +123,7 @@ def test_scripts_have_a_limit_of_their_own():
     assert found.gaps == [(START, "more than 5 scripts and source maps: at least 4 were skipped")]
 
 
-def test_a_large_answer_is_read_as_far_as_allowed():
+def test_a_large_response_is_read_up_to_the_limit():
     with web_host({"/": page("x" * 5_000)}) as host:
         found = crawl_site(host, max_bytes=1_000)
     assert len(found.resource("/").body) == 1_000
@@ -123,6 +131,7 @@ def test_a_large_answer_is_read_as_far_as_allowed():
 
 
 def trickle(handler: Any) -> None:
+    """Send a response of one byte every 50 ms."""
     handler.send_response(200)
     handler.send_header("Content-Type", "text/html")
     handler.send_header("Content-Length", "1000000")
@@ -133,7 +142,7 @@ def trickle(handler: Any) -> None:
         time.sleep(0.05)
 
 
-def test_the_whole_crawl_has_an_end():
+def test_a_crawl_ends_at_its_time_limit():
     with web_host({"/": page("<a href=/slow><a href=/quick>"), "/slow": trickle, "/quick": page()}) as host:
         began = time.monotonic()
         found = crawl_site(host, seconds=2.0)
@@ -147,7 +156,7 @@ def test_a_start_that_takes_too_long_is_a_gap():
         assert crawl_site(host, seconds=0.3).gaps == [(START, "no complete response within 0.3 seconds")]
 
 
-def test_a_crawl_that_runs_out_of_time_says_so_once():
+def test_the_time_limit_is_one_gap():
     routes = {"/": page("".join(f"<a href=/{n}>" for n in range(40)))}
     with web_host(routes, fallback=page()) as host:
         found = crawl_site(host, seconds=0.5, pause=0.1, concurrency=1)
@@ -155,7 +164,8 @@ def test_a_crawl_that_runs_out_of_time_says_so_once():
     assert "time limit of" in found.gaps[0][1]
 
 
-def broken(handler: Any) -> None:
+def end_early(handler: Any) -> None:
+    """Send a tenth of the announced body."""
     handler.send_response(200)
     handler.send_header("Content-Length", "100")
     handler.end_headers()
@@ -163,19 +173,19 @@ def broken(handler: Any) -> None:
     handler.close_connection = True
 
 
-PACKED = gzip.compress(bytes(range(256)) * 40)
+COMPRESSED = gzip.compress(bytes(range(256)) * 40)
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        b"not packed",
-        PACKED[: len(PACKED) // 2],
-        PACKED[:40] + b"\xff" * 40 + PACKED[80:],
-        PACKED[:-8] + bytes(8),
+        b"not compressed",
+        COMPRESSED[: len(COMPRESSED) // 2],
+        COMPRESSED[:40] + b"\xff" * 40 + COMPRESSED[80:],
+        COMPRESSED[:-8] + bytes(8),
     ],
 )
-def test_an_answer_whose_packing_is_broken_is_a_gap(body):
+def test_a_damaged_compressed_response_is_a_gap(body):
     with web_host(
         {
             "/": page("<a href=/a>"),
@@ -189,8 +199,8 @@ def test_an_answer_whose_packing_is_broken_is_a_gap(body):
     )
 
 
-def test_an_answer_that_ends_early_is_a_gap():
-    with web_host({"/": page("<a href=/early>"), "/early": broken}) as host:
+def test_a_response_that_ends_early_is_a_gap():
+    with web_host({"/": page("<a href=/early>"), "/early": end_early}) as host:
         found = crawl_site(host)
     assert (found.paths, found.gap_reason("/early")) == (
         ["/"],
@@ -198,7 +208,7 @@ def test_an_answer_that_ends_early_is_a_gap():
     )
 
 
-def test_a_bomb_is_cut():
+def test_a_gzip_bomb_is_read_up_to_the_limit():
     bomb = gzip.compress(bytes(50_000_000))
     with web_host(
         {
@@ -211,7 +221,7 @@ def test_a_bomb_is_cut():
     assert "larger" in (found.gap_reason("/a") or "")
 
 
-def test_gzip_that_is_whole_is_unpacked():
+def test_a_gzip_response_is_decompressed():
     with web_host(
         {
             "/": (
@@ -224,7 +234,7 @@ def test_gzip_that_is_whole_is_unpacked():
         assert crawl_site(host).resource("/").body == b"<p>key"
 
 
-def test_internal_addresses_are_refused_and_told():
+def test_internal_addresses_are_refused_with_a_gap():
     routes = {
         "/": page(
             "<script src='http://169.254.169.254/latest.js'></script><script src='http://localhost:1/a.js'></script>"
@@ -238,14 +248,14 @@ def test_internal_addresses_are_refused_and_told():
 
 
 @pytest.mark.parametrize("start", ["ftp://site.example/", "nothing", "http://", "http://[x"])
-def test_a_start_that_is_no_address_is_a_gap(start):
+def test_a_start_that_is_no_url_is_a_gap(start):
     with web_host({}) as host:
         found = crawl_site(host, start)
         assert host.requests == []
     assert [why for _, why in found.gaps] == ["not an http or https URL"]
 
 
-def test_ending_early_ends_all_requests():
+def test_closing_the_iterator_ends_all_requests():
     async def run(host: WebHost) -> int:
         async with open_http(host.egress) as http:
             found = crawl(http, CrawlOptions(START), lambda *_: None)

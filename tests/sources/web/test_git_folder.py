@@ -1,4 +1,4 @@
-"""An open `.git` folder on a site, brought here piece by piece."""
+"""Downloading a `.git` folder that a site serves by mistake."""
 
 import asyncio
 import subprocess
@@ -17,8 +17,8 @@ from tests.sources.conftest import Repo
 from tests.support.web_host import WebHost, page, text, web_host
 
 
-class Served:
-    """A folder as a careless server shows it: every file, no listing."""
+class ServedGitFolder:
+    """A route that serves every file of a folder's `.git`, without a listing."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -38,6 +38,8 @@ class Served:
 
 
 def fetch(host: WebHost, work: Path, limits: GitFolderLimits | None = None) -> Repository | None:
+    """Download the git folder of a host into `work`."""
+
     async def run() -> Repository | None:
         async with open_http(host.egress) as http:
             return await fetch_repository(
@@ -48,7 +50,7 @@ def fetch(host: WebHost, work: Path, limits: GitFolderLimits | None = None) -> R
 
 
 def contents(repository: Repository) -> set[bytes]:
-    """Every blob that came."""
+    """Return the contents of all blobs of a repository."""
     _, listing = command.run(repository.folder, "cat-file", "--batch-all-objects", "--batch-check")
     ids = [line.split()[0].decode() for line in listing.splitlines() if b" blob " in line]
     return {command.run(repository.folder, "cat-file", "blob", oid)[1] for oid in ids}
@@ -63,31 +65,31 @@ def filled(repo: Repo) -> Repo:
     return repo
 
 
-def test_loose_objects_are_walked_from_the_branch(filled, tmp_path):
-    with web_host({}, fallback=Served(filled.path)) as host:
+def test_loose_objects_are_fetched_from_the_branch_on(filled, tmp_path):
+    with web_host({}, fallback=ServedGitFolder(filled.path)) as host:
         found = fetch(host, tmp_path / "work")
-        assert {asked.headers["X-Key"] for asked in host.requests} == {"k"}
-        assert not any(asked.path.endswith("/config") for asked in host.requests)
+        assert {request.headers["X-Key"] for request in host.requests} == {"k"}
+        assert not any(request.path.endswith("/config") for request in host.requests)
     assert contents(found) == {b"first\n", b"second\n", b"b\n"}
     assert found.head == found.refs[b"refs/heads/main"] == filled.git("rev-parse", "HEAD").encode()
     assert found.gaps == []
     assert command.run(found.folder, "fsck", "--strict")[0] == 0
 
 
-def test_packs_are_indexed_by_ourselves(filled, tmp_path):
+def test_packs_are_indexed_by_our_git(filled, tmp_path):
     filled.git("gc", "--quiet")
     filled.git("update-server-info")
     filled.commit({"late.txt": "late\n"})
-    with web_host({}, fallback=Served(filled.path)) as host:
+    with web_host({}, fallback=ServedGitFolder(filled.path)) as host:
         found = fetch(host, tmp_path / "work")
-        assert not any(asked.path.endswith(".idx") for asked in host.requests)
+        assert not any(request.path.endswith(".idx") for request in host.requests)
     assert contents(found) == {b"first\n", b"second\n", b"b\n", b"late\n"}
     assert {b"refs/heads/main", b"refs/heads/feature/x", b"refs/tags/v1"} <= set(found.refs)
     assert found.gaps == []
 
 
-def test_loose_objects_behind_packed_ones_are_found(filled, tmp_path):
-    """As after a pull: the pack refers to what was there before."""
+def test_loose_objects_that_packed_objects_refer_to_are_found(filled, tmp_path):
+    """After a pull the pack refers to objects that were there before."""
     old = filled.git("rev-parse", "HEAD")
     new = filled.commit({"new.txt": "new\n"})
     filled.git("pack-objects", ".git/objects/pack/pack", "--revs", given=f"{new}\n^{old}\n".encode())
@@ -96,12 +98,12 @@ def test_loose_objects_behind_packed_ones_are_found(filled, tmp_path):
     (filled.path / ".git/logs/HEAD").unlink()
     (filled.path / ".git/index").unlink()
     (filled.path / ".git/info/refs").unlink()
-    with web_host({}, fallback=Served(filled.path)) as host:
+    with web_host({}, fallback=ServedGitFolder(filled.path)) as host:
         found = fetch(host, tmp_path / "work")
     assert {b"first\n", b"second\n", b"new\n"} <= contents(found)
 
 
-def test_what_only_the_reflog_and_the_index_name_is_found(filled, tmp_path):
+def test_objects_that_only_the_reflog_and_the_index_name_are_found(filled, tmp_path):
     filled.commit({"gone.txt": "gone\n"})
     filled.git("reset", "--quiet", "--hard", "HEAD~1")
     filled.write("staged.txt", "staged\n")
@@ -109,14 +111,14 @@ def test_what_only_the_reflog_and_the_index_name_is_found(filled, tmp_path):
     filled.git("checkout", "--quiet", "-b", "odd-name")
     filled.commit({"odd.txt": "odd\n"})
     filled.git("checkout", "--quiet", "main")
-    with web_host({}, fallback=Served(filled.path)) as host:
+    with web_host({}, fallback=ServedGitFolder(filled.path)) as host:
         found = fetch(host, tmp_path / "work")
     assert {b"gone\n", b"staged\n", b"odd\n"} <= contents(found)
     assert b"refs/heads/odd-name" in found.refs
 
 
 def test_missing_objects_are_a_gap(filled, tmp_path):
-    served = Served(filled.path)
+    served = ServedGitFolder(filled.path)
     oid = filled.git("rev-parse", "HEAD:a.txt")
     served.hidden.add(f"objects/{oid[:2]}/{oid[2:]}")
     with web_host({}, fallback=served) as host:
@@ -125,8 +127,8 @@ def test_missing_objects_are_a_gap(filled, tmp_path):
     assert found.gaps == ["1 objects of the git folder are not served"]
 
 
-def test_an_object_with_another_content_is_not_taken(filled, tmp_path):
-    served = Served(filled.path)
+def test_an_object_whose_content_has_another_id_is_not_stored(filled, tmp_path):
+    served = ServedGitFolder(filled.path)
     oid = filled.git("rev-parse", "HEAD:a.txt")
     served.changed[f"objects/{oid[:2]}/{oid[2:]}"] = zlib.compress(b"blob 5\0wrong")
     with web_host({}, fallback=served) as host:
@@ -135,11 +137,11 @@ def test_an_object_with_another_content_is_not_taken(filled, tmp_path):
     assert found.gaps == ["1 objects of the git folder are not served"]
 
 
-def test_a_damaged_pack_is_a_gap_and_does_not_stay(filled, tmp_path):
+def test_a_damaged_pack_is_a_gap_and_is_removed(filled, tmp_path):
     filled.git("gc", "--quiet")
     filled.git("update-server-info")
     (pack,) = (filled.path / ".git/objects/pack").glob("*.pack")
-    served = Served(filled.path)
+    served = ServedGitFolder(filled.path)
     served.changed[f"objects/pack/{pack.name}"] = pack.read_bytes()[:-30] + b"x" * 30
     with web_host({}, fallback=served) as host:
         found = fetch(host, tmp_path / "work")
@@ -148,7 +150,7 @@ def test_a_damaged_pack_is_a_gap_and_does_not_stay(filled, tmp_path):
     assert found.refs == {}
 
 
-def test_a_shallow_clone_says_so(filled, tmp_path):
+def test_a_shallow_clone_is_a_gap(filled, tmp_path):
     subprocess.run(
         ["git", "clone", "-q", "--depth=1", f"file://{filled.path}", str(tmp_path / "shallow")],
         env=filled.environment(),
@@ -157,15 +159,15 @@ def test_a_shallow_clone_says_so(filled, tmp_path):
     subprocess.run(
         ["git", "update-server-info"], cwd=tmp_path / "shallow", env=filled.environment(), check=True
     )
-    with web_host({}, fallback=Served(tmp_path / "shallow")) as host:
+    with web_host({}, fallback=ServedGitFolder(tmp_path / "shallow")) as host:
         found = fetch(host, tmp_path / "work")
     assert contents(found) == {b"second\n", b"b\n"}
     assert "the clone is shallow: older history is missing" in found.gaps
     assert command.run(found.folder, "rev-list", "--all")[1].count(b"\n") == 1
 
 
-def test_nothing_of_the_folder_is_configuration_or_a_path_of_ours(filled, tmp_path):
-    served = Served(filled.path)
+def test_served_files_change_neither_our_configuration_nor_our_paths(filled, tmp_path):
+    served = ServedGitFolder(filled.path)
     head = filled.git("rev-parse", "HEAD").encode()
     evil = [
         b"../../../escape",
@@ -178,7 +180,7 @@ def test_nothing_of_the_folder_is_configuration_or_a_path_of_ours(filled, tmp_pa
     served.changed["objects/info/packs"] = b"P ../../evil.pack\nP pack-x.pack\n"
     with web_host({}, fallback=served) as host:
         found = fetch(host, tmp_path / "work")
-        assert not any("evil" in asked.path or ".." in asked.path for asked in host.requests)
+        assert not any("evil" in request.path or ".." in request.path for request in host.requests)
     assert set(found.refs) == {b"refs/heads/ok", b"refs/heads/main"}
     assert (found.folder / "config").read_text() == "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
     assert {entry.name for entry in (tmp_path / "work").iterdir()} == {"site.git"}
@@ -187,25 +189,27 @@ def test_nothing_of_the_folder_is_configuration_or_a_path_of_ours(filled, tmp_pa
 @pytest.mark.parametrize(
     "head", [b"<html>", b"", b"ref: somewhere", b"ref: refs/heads/a refs/heads/b", b"f" * 39]
 )
-def test_what_is_no_head_is_no_repository(head, tmp_path):
+def test_without_a_valid_head_there_is_no_repository(head, tmp_path):
     with web_host({"/.git/HEAD": text(head)}) as host:
         assert fetch(host, tmp_path / "work") is None
         assert len(host.requests) == 1
     assert not (tmp_path / "work").exists()
 
 
-def test_a_head_without_anything_behind_it(tmp_path):
+def test_a_head_without_objects_is_an_empty_repository(tmp_path):
     with web_host({"/.git/HEAD": text("ref: refs/heads/main\n")}) as host:
         found = fetch(host, tmp_path / "work")
     assert (found.refs, found.head) == ({}, None)
     assert found.gaps == ["the git folder serves no readable object"]
 
 
-def test_limits_are_kept_and_told(filled, tmp_path):
-    with web_host({}, fallback=Served(filled.path)) as host:
+def test_limits_are_obeyed_and_are_gaps(filled, tmp_path):
+    with web_host({}, fallback=ServedGitFolder(filled.path)) as host:
         few = fetch(host, tmp_path / "few", GitFolderLimits(objects=3))
         assert "more than 3 objects: the rest was not fetched" in few.gaps
-        assert sum("/objects/" in asked.path and "info" not in asked.path for asked in host.requests) == 3
+        assert (
+            sum("/objects/" in request.path and "info" not in request.path for request in host.requests) == 3
+        )
         assert (
             "more than 600 bytes: the rest was not fetched"
             in fetch(host, tmp_path / "small", GitFolderLimits(total_bytes=600)).gaps
@@ -215,7 +219,7 @@ def test_limits_are_kept_and_told(filled, tmp_path):
             assert any("time limit of" in gap for gap in found.gaps)
 
 
-def test_a_bomb_is_not_unpacked():
+def test_a_zlib_bomb_is_not_decompressed():
     assert inflate_object(zlib.compress(b"blob 100000000\0" + b"a" * 100_000_000), 1_000_000) is None
     assert inflate_object(zlib.compress(b"blob 3\0abc"), 1_000) == b"blob 3\0abc"
     assert inflate_object(zlib.compress(b"blob 4\0abc"), 1_000) is None

@@ -1,4 +1,4 @@
-"""What pages, manifests, feeds and sitemaps refer to."""
+"""Links of pages, manifests, feeds and sitemaps."""
 
 import time
 
@@ -15,20 +15,24 @@ HOME = "https://h.example/"
 
 
 def html(body: str, url: str = HOME) -> dict[str, WebLinkKind]:
+    """Return the links of a page, without the host, and their kinds."""
     return {link.url.removeprefix("https://h.example"): link.kind for link in html_links(body.encode(), url)}
 
 
 # Pages
 
 
-def test_a_page_names_pages_scripts_and_what_it_loads():
+def test_a_page_links_to_pages_scripts_and_embedded_documents():
     found = html("""
-        <a href=/a>a</a> <map><area href="/b?x=1&amp;y=2"></map> <iframe src=/frame></iframe> <form action=/find></form>
-        <form method=POST action=/buy></form> <link rel=next href=/next> <link rel="stylesheet alternate" href=/print>
-        <link rel=canonical href=/canonical> <link rel=manifest href=/site.webmanifest> <link rel=stylesheet href=/a.css>
-        <meta http-equiv=Refresh content="5; URL='/refresh'"> <script src=/one.js></script> <link rel=modulepreload href=/two.mjs>
-        <link rel=preload as=script href=/three.js> <link rel=preload as=font href=/f.woff2> <img src=/i.png> <a href=/photo.JPG>
-        <noscript><a href=/noscript></a></noscript> <template><a href=/template></a></template> <svg><a xlink:href=/svg></a></svg>
+        <a href=/a>a</a> <map><area href="/b?x=1&amp;y=2"></map> <iframe src=/frame></iframe>
+        <form action=/find></form> <form method=POST action=/buy></form> <link rel=next href=/next>
+        <link rel="stylesheet alternate" href=/print> <link rel=canonical href=/canonical>
+        <link rel=manifest href=/site.webmanifest> <link rel=stylesheet href=/a.css>
+        <meta http-equiv=Refresh content="5; URL='/refresh'"> <script src=/one.js></script>
+        <link rel=modulepreload href=/two.mjs> <link rel=preload as=script href=/three.js>
+        <link rel=preload as=font href=/f.woff2> <img src=/i.png> <a href=/photo.JPG>
+        <noscript><a href=/noscript></a></noscript> <template><a href=/template></a></template>
+        <svg><a xlink:href=/svg></a></svg>
     """)
     assert {url for url, kind in found.items() if kind is WebLinkKind.SCRIPT} == {
         "/one.js",
@@ -45,7 +49,7 @@ def test_a_page_names_pages_scripts_and_what_it_loads():
     }  # fmt: skip
 
 
-def test_base_href_counts_for_everything():
+def test_base_href_applies_to_all_links():
     found = html(
         "<base href='/deep/er/'><a href=a><script src=s.js></script><script>fetch('data.json')</script>",
         HOME + "x/y",
@@ -53,9 +57,10 @@ def test_base_href_counts_for_everything():
     assert set(found) == {"/deep/er/a", "/deep/er/s.js", "/deep/er/data.json"}
 
 
-def test_what_is_no_markup_is_no_link():
+def test_text_that_is_not_markup_has_no_links():
     assert html("""
-        <!-- <a href=/comment> --><textarea><a href=/text></textarea><title><a href=/title></title><style><a href=/style></style>
+        <!-- <a href=/comment> --><textarea><a href=/text></textarea><title><a href=/title></title>
+        <style><a href=/style></style>
         <div title="<a href=/value>"></div><abbr href=/abbr></abbr><script>var a = "<a href=/string>"</script>
         <a href="mailto:x@y.example"><a href="tel:1"><a href><a>
     """) == {}  # fmt: skip
@@ -69,15 +74,16 @@ def test_links_that_end_a_session_are_not_followed():
     }
 
 
-def test_an_import_map_names_scripts():
+def test_an_import_map_links_to_scripts():
     found = html(
-        '<script type=importmap>{"imports":{"a":"/a.mjs","b/":"/b/"},"scopes":{"/s/":{"c":"https://cdn.example/c"}}}</script>'
+        '<script type=importmap>{"imports":{"a":"/a.mjs","b/":"/b/"},'
+        '"scopes":{"/s/":{"c":"https://cdn.example/c"}}}</script>'
     )
     assert found == {"/a.mjs": WebLinkKind.SCRIPT, "https://cdn.example/c": WebLinkKind.SCRIPT}
     assert html("<script type=importmap>{broken</script>") == {}
 
 
-def test_an_inline_script_finds_chunks_in_the_folders_of_the_pages_scripts():
+def test_chunks_of_an_inline_script_are_found_in_the_folders_of_the_pages_scripts():
     found = html(r"""<script src="/_next/static/chunks/main-0123456789abcdef.js"></script>
         <script>self.__next_f.push([1,"2:I[1,[\"185\",\"static/chunks/app/layout-61e1cc1d7a2ea7cc.js\"]]"])</script>""")
     assert "/_next/static/chunks/app/layout-61e1cc1d7a2ea7cc.js" in found
@@ -105,18 +111,27 @@ def test_a_hostile_page_is_read_in_linear_time(piece):
     assert time.process_time() - began < 5
 
 
-# Data
+# JSON and XML
 
 
-def test_a_web_app_manifest_names_pages_and_its_worker():
-    body = b'{"start_url":"/?pwa=1","shortcuts":[{"url":"new"},{}],"serviceworker":{"src":"sw.js"},"icons":[{"src":"i.png"}]}'
-    assert {(link.url.removeprefix(HOME), link.kind) for link in json_links(body, HOME + "m/site.webmanifest")} == {
-        ("?pwa=1", WebLinkKind.PAGE), ("m/new", WebLinkKind.PAGE), ("m/sw.js", WebLinkKind.SCRIPT),
-    }  # fmt: skip
+def test_a_web_app_manifest_links_to_pages_and_its_worker():
+    body = (
+        b'{"start_url":"/?pwa=1","shortcuts":[{"url":"new"},{}],'
+        b'"serviceworker":{"src":"sw.js"},"icons":[{"src":"i.png"}]}'
+    )
+    links = json_links(body, HOME + "m/site.webmanifest")
+    assert {(link.url.removeprefix(HOME), link.kind) for link in links} == {
+        ("?pwa=1", WebLinkKind.PAGE),
+        ("m/new", WebLinkKind.PAGE),
+        ("m/sw.js", WebLinkKind.SCRIPT),
+    }
 
 
-def test_tables_of_files_name_scripts():
-    react = b'{"files":{"main.js":"/static/js/main.3f9a12bc.js","main.css":"/static/a.css"},"entrypoints":["static/js/main.3f9a12bc.js"]}'
+def test_bundler_manifests_link_to_scripts():
+    react = (
+        b'{"files":{"main.js":"/static/js/main.3f9a12bc.js","main.css":"/static/a.css"},'
+        b'"entrypoints":["static/js/main.3f9a12bc.js"]}'
+    )
     assert [link.url for link in json_links(react, HOME + "asset-manifest.json")] == [
         HOME + "static/js/main.3f9a12bc.js"
     ]
@@ -127,8 +142,11 @@ def test_tables_of_files_name_scripts():
     assert json_links(b'{"name":"node.js","list":["a.js"]}', HOME) == json_links(b"{", HOME) == []
 
 
-def test_sitemaps_and_feeds():
-    urlset = b"<?xml version='1.0'?><urlset><url><loc> https://h.example/a?b=1&amp;c=2 </loc></url><url><loc><![CDATA[/d]]></loc></url></urlset>"
+def test_sitemaps_and_feeds_link_to_pages():
+    urlset = (
+        b"<?xml version='1.0'?><urlset><url><loc> https://h.example/a?b=1&amp;c=2 </loc></url>"
+        b"<url><loc><![CDATA[/d]]></loc></url></urlset>"
+    )
     assert sitemap_links(urlset, HOME) == ([HOME + "a?b=1&c=2", HOME + "d"], [])
     assert sitemap_links(b"<sitemapindex><sitemap><loc>/s.xml</loc></sitemap></sitemapindex>", HOME) == (
         [],
@@ -143,12 +161,12 @@ def test_sitemaps_and_feeds():
 
 
 @given(st.binary(max_size=300), st.sampled_from([html_links, json_links, xml_links, sitemap_links]))
-def test_anything_can_be_read(body, reader):
-    reader(body, HOME)
+def test_any_bytes_can_be_parsed(body, parse):
+    parse(body, HOME)
     script_links(body, HOME + "a.js", HOME)
 
 
-def test_what_a_page_begins_with_is_seen_in_linear_time():
+def test_the_beginning_of_a_page_is_recognised_in_linear_time():
     began = time.process_time()
     assert not looks_like_html(b"<!---->" * 1_000 + b"x")
     assert looks_like_html(b"\xef\xbb\xbf <?xml version='1.0'?> <!-- a --> <!-- b --> <!DOCTYPE html>")

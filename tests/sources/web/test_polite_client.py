@@ -1,4 +1,4 @@
-"""How a crawl asks: what robots.txt says, pauses, waiting, and who is told who we are."""
+"""Requests of a crawl: robots.txt, crawl delay, Retry-After, and the hosts that get our headers."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ from outcrop.sources.web.crawl import CrawlOptions, crawl
 from tests.support.web_host import START, RecordedRequest, crawl_site, page, redirect, script, text, web_host
 
 
-def test_robots_txt_is_kept_and_told():
+def test_robots_txt_is_obeyed_and_disallowed_urls_are_gaps():
     rules = text("User-agent: outcrop\nDisallow: /private/\n")
     with web_host(
         {"/": page("<a href=/a><a href='/private/b?token=s3cret'>"), "/a": page(), "/robots.txt": rules}
@@ -25,7 +25,7 @@ def test_robots_txt_is_kept_and_told():
         assert "/private/b?token=s3cret" in host.paths()
 
 
-def test_what_robots_txt_forbids_does_not_count_as_a_page():
+def test_disallowed_urls_do_not_count_as_pages():
     routes = {
         "/": page("<a href=/no/1><a href=/no/2><a href=/yes>"),
         "/yes": page(),
@@ -36,7 +36,7 @@ def test_what_robots_txt_forbids_does_not_count_as_a_page():
 
 
 @pytest.mark.parametrize(("status", "read"), [(404, True), (401, True), (500, False), (503, False)])
-def test_robots_txt_that_cannot_be_read(status, read):
+def test_everything_is_disallowed_if_robots_txt_is_a_server_error(status, read):
     with web_host({"/": page(), "/robots.txt": text("oops", status=status)}) as host:
         found = crawl_site(host)
     assert bool(found.resources) is read
@@ -45,10 +45,10 @@ def test_robots_txt_that_cannot_be_read(status, read):
     ]
 
 
-def test_a_host_has_its_pauses():
+def test_requests_to_one_host_are_paced():
     def is_paced(requests: list[RecordedRequest], pause: float) -> bool:
-        """On a busy machine two requests may arrive closer together than they were sent, but not all of them."""
-        times = sorted(asked.at for asked in requests)
+        """Whether requests are `pause` seconds apart; on a busy machine a few may arrive closer together."""
+        times = sorted(request.at for request in requests)
         return (
             len(times) >= 4
             and times[-1] - times[0] > pause * (len(times) - 1.5)
@@ -65,14 +65,14 @@ def test_a_host_has_its_pauses():
 
 
 @pytest.mark.parametrize("delay", ["nan", "-5", "inf", "x", "1e-9"])
-def test_a_delay_that_is_none_harms_nothing(delay):
+def test_an_invalid_crawl_delay_is_ignored(delay):
     with web_host(
         {"/": page(), "/robots.txt": text(f"User-agent: *\nCrawl-delay: {delay}\nDisallow: /x\n")}
     ) as host:
         assert crawl_site(host, depth=0).paths == ["/"]
 
 
-def test_no_more_requests_at_once_than_asked_for():
+def test_concurrent_requests_are_limited():
     def slow(_: Any) -> Any:
         time.sleep(0.05)
         return page()
@@ -85,46 +85,51 @@ def test_no_more_requests_at_once_than_asked_for():
         assert 1 < host.max_concurrent <= 3
 
 
-def test_a_host_that_asks_to_wait_is_waited_for_once():
-    answers = iter([text("wait", status=429, **{"Retry-After": "1"}), page("now")])
+def test_retry_after_is_obeyed_once():
+    replies = iter([text("wait", status=429, **{"Retry-After": "1"}), page("now")])
     with web_host(
         {
             "/": page("<a href=/a><a href=/b>"),
-            "/a": lambda _: next(answers),
+            "/a": lambda _: next(replies),
             "/b": text("", status=503, **{"Retry-After": "90"}),
         }
     ) as host:
         found = crawl_site(host)
-        first, second = [asked.at for asked in host.requests if asked.path == "/a"]
+        first, second = [request.at for request in host.requests if request.path == "/a"]
         assert second - first >= 0.95
         assert found.resource("/a").body == b"now"
         assert found.gaps == [("http://site.example/b", "answered 503")]
         assert host.paths().count("/b") == 1
 
 
-def test_headers_go_to_the_starts_own_origin_only():
+def test_headers_are_sent_to_the_origin_of_the_start_only():
     routes = {
-        "site.example/": page("<script src='http://cdn.example/a.js'></script><script src=/b.js></script><a href='http://www.site.example/w'>"),
-        "cdn.example/a.js": script(), "site.example/b.js": redirect("http://cdn.example/c.js"), "cdn.example/c.js": script(),
+        "site.example/": page(
+            "<script src='http://cdn.example/a.js'></script><script src=/b.js></script>"
+            "<a href='http://www.site.example/w'>"
+        ),
+        "cdn.example/a.js": script(),
+        "site.example/b.js": redirect("http://cdn.example/c.js"),
+        "cdn.example/c.js": script(),
         "www.site.example/w": page(),
-    }  # fmt: skip
+    }
     with web_host(routes, "site.example", "cdn.example", "www.site.example") as host:
         found = crawl_site(host, headers={"X-Api-Key": "k", "Authorization": "Bearer t"})
         assert found.gaps == []
         assert len(found.resources) == 4
-        for asked in host.requests:
-            own = asked.host == "site.example"
-            assert ("X-Api-Key" in asked.headers, "Authorization" in asked.headers) == (own, own), asked
+        for request in host.requests:
+            own = request.host == "site.example"
+            assert ("X-Api-Key" in request.headers, "Authorization" in request.headers) == (own, own), request
 
 
-def test_name_and_password_in_the_start_are_a_header_and_are_told_nowhere():
+def test_name_and_password_in_the_start_are_sent_as_a_header_and_never_shown():
     with web_host({"/?key=hunter2": text("no", status=401)}) as host:
         found = crawl_site(host, "http://me:hunter2@site.example/?key=hunter2")
-        assert {asked.headers["Authorization"] for asked in host.requests} == {"Basic bWU6aHVudGVyMg=="}
+        assert {request.headers["Authorization"] for request in host.requests} == {"Basic bWU6aHVudGVyMg=="}
     assert found.gaps == [("http://site.example/?key", "answered 401")]
 
 
-def test_redirects_from_http_to_https_are_of_the_site(tmp_path):
+def test_a_redirect_from_http_to_https_stays_on_the_site(tmp_path):
     with (
         web_host({"/": page("<a href=/a>"), "/a": page()}, tls=tmp_path) as safe,
         web_host({"/": redirect("https://site.example/")}) as plain,

@@ -1,4 +1,4 @@
-"""Where a script names its map, and what a map holds."""
+"""References to source maps, and the original files in a map."""
 
 import base64
 import json
@@ -24,12 +24,13 @@ MAP = {
 RAW = json.dumps(MAP).encode()
 
 
-def given(raw: bytes) -> list[tuple[str, bytes]]:
-    return [(one.name, one.content) for one in original_files(raw)]
+def files_in(raw: bytes) -> list[tuple[str, bytes]]:
+    """Return the names and contents of the original files in a map."""
+    return [(file.name, file.content) for file in original_files(raw)]
 
 
 @pytest.mark.parametrize(
-    ("script", "named"),
+    ("script", "reference"),
     [
         (b"a()\n//# sourceMappingURL=app.js.map", b"app.js.map"),
         (b"a()\n//# sourceMappingURL=app.js.map\n\n", b"app.js.map"),
@@ -43,8 +44,8 @@ def given(raw: bytes) -> list[tuple[str, bytes]]:
         (b"", None),
     ],
 )
-def test_the_last_comment_names_the_map(script, named):
-    assert find_reference(script, {}) == named
+def test_the_last_comment_names_the_map(script, reference):
+    assert find_reference(script, {}) == reference
 
 
 def test_a_mention_in_code_after_the_comment_does_not_hide_it():
@@ -52,7 +53,7 @@ def test_a_mention_in_code_after_the_comment_does_not_hide_it():
 
 
 @pytest.mark.parametrize("header", ["SourceMap", "X-SourceMap"])
-def test_a_header_wins(header):
+def test_a_header_is_preferred_to_a_comment(header):
     assert find_reference(b"//# sourceMappingURL=a.map", {header: "/maps/b.map"}) == b"/maps/b.map"
 
 
@@ -66,37 +67,37 @@ def test_a_header_wins(header):
     ],
 )
 def test_an_inline_map_is_decoded(address):
-    named = find_reference(b"a()\n//# sourceMappingURL=" + address, {})
-    assert named == address
-    assert is_inline(named)
-    assert given(decode_inline(named)) == [("src/a.ts", "const key = 'é'\n".encode())]
+    reference = find_reference(b"a()\n//# sourceMappingURL=" + address, {})
+    assert reference == address
+    assert is_inline(reference)
+    assert files_in(decode_inline(reference)) == [("src/a.ts", "const key = 'é'\n".encode())]
 
 
 @pytest.mark.parametrize("address", [b"data:nothing", b"data:application/json;base64,A"])
-def test_a_broken_inline_map_is_an_error(address):
+def test_a_malformed_inline_map_is_an_error(address):
     with pytest.raises(SourceMapError):
         list(original_files(decode_inline(address)))
 
 
-def test_the_guard_before_a_map_is_no_part_of_it():
-    assert given(b")]}'\n" + RAW) == given(b"\xef\xbb\xbf" + RAW) == given(RAW) != []
+def test_a_guard_or_byte_order_mark_before_a_map_is_skipped():
+    assert files_in(b")]}'\n" + RAW) == files_in(b"\xef\xbb\xbf" + RAW) == files_in(RAW) != []
 
 
-def test_an_index_map_gives_the_files_of_its_sections():
+def test_an_index_map_has_the_files_of_its_sections():
     other = {"sources": ["b.ts"], "sourcesContent": ["b"]}
     sections = [{"offset": {"line": 0, "column": 0}, "map": MAP}, {"map": other}, {"url": "elsewhere"}, 3]
-    assert [name for name, _ in given(json.dumps({"sections": sections}).encode())] == ["src/a.ts", "b.ts"]
+    assert [name for name, _ in files_in(json.dumps({"sections": sections}).encode())] == ["src/a.ts", "b.ts"]
 
 
-def test_files_without_content_are_left_out_and_without_a_name_are_not():
-    made = {"sources": ["a.ts", "b.ts"], "sourcesContent": [None, "b", "c"]}
-    assert given(json.dumps(made).encode()) == [("b.ts", b"b"), ("(unnamed)", b"c")]
+def test_files_without_content_are_skipped_and_files_without_name_are_not():
+    source_map = {"sources": ["a.ts", "b.ts"], "sourcesContent": [None, "b", "c"]}
+    assert files_in(json.dumps(source_map).encode()) == [("b.ts", b"b"), ("(unnamed)", b"c")]
 
 
 @pytest.mark.parametrize(
     "raw", [b"", b"<html>", b"[1]", b"3", b"{", b"[" * 100_000, b'{"sections":[' + b'{"map":' * 50_000]
 )
-def test_what_is_no_map_is_an_error(raw):
+def test_other_data_is_an_error(raw):
     with pytest.raises(SourceMapError):
         list(original_files(raw))
 
@@ -105,16 +106,16 @@ def test_what_is_no_map_is_an_error(raw):
     "fields",
     [{"sources": 3}, {"sourcesContent": "x"}, {"sourcesContent": [3, {}]}, {"sections": [{"map": 1}]}],
 )
-def test_a_map_of_the_wrong_shape_gives_nothing(fields):
-    assert given(json.dumps(fields).encode()) == []
+def test_a_map_of_the_wrong_shape_has_no_files(fields):
+    assert files_in(json.dumps(fields).encode()) == []
 
 
-def test_half_a_surrogate_pair_does_not_hide_the_rest():
-    assert given(b'{"sources":["a"],"sourcesContent":["key\\ud800end"]}') == [("a", b"key?end")]
+def test_a_lone_surrogate_does_not_hide_the_rest():
+    assert files_in(b'{"sources":["a"],"sourcesContent":["key\\ud800end"]}') == [("a", b"key?end")]
 
 
 @pytest.mark.parametrize(
-    ("name", "root", "plain"),
+    ("name", "root", "path"),
     [
         ("webpack:///./src/a.ts", "", "src/a.ts"),
         ("webpack:///src/a.vue?abc1", "", "src/a.vue"),
@@ -136,5 +137,5 @@ def test_half_a_surrogate_pair_does_not_hide_the_rest():
         ("..", "", "(unnamed)"),
     ],
 )
-def test_names_are_made_plain(name, root, plain):
-    assert original_path(name, root) == plain
+def test_names_become_relative_paths(name, root, path):
+    assert original_path(name, root) == path
