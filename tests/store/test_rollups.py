@@ -29,11 +29,10 @@ from outcrop.settings import Settings
 from outcrop.store import db as database
 from outcrop.store import schema
 from outcrop.store.db import Connection
-from outcrop.store.findings import rollups
-from outcrop.store.findings import table as finding_table
+from outcrop.store.findings import bulk, rollups
+from outcrop.store.findings.bulk import FindingRecord
 from outcrop.store.findings.facets import list_matching_facets
 from outcrop.store.findings.rollups import CellFilter
-from outcrop.store.findings.table import FindingRecord
 from outcrop.store.people import keys
 from tests.conftest import SECRET_KEY
 from tests.support.backend import Backend, now
@@ -539,10 +538,10 @@ def test_triage_does_not_wait_for_an_open_import(store: Backend) -> None:
         assert store.settings.database_url is not None
         async with (
             await database.connect(store.settings.database_url) as db,
-            finding_table.open_bulk_import(importer),
+            bulk.open_bulk_import(importer),
         ):
             # New findings, and an old one written again: their cells are those the triage below counts in.
-            await finding_table.upsert_batch(
+            await bulk.upsert_batch(
                 importer,
                 account.id,
                 [_record(id_, 50.0) for id_ in [*(uuid4() for _ in range(300)), there[5]]],

@@ -40,8 +40,8 @@ from outcrop.services.exchange.formats import ImportFormat, RecordError, records
 from outcrop.services.exchange.formats import Record as Given
 from outcrop.store import audit
 from outcrop.store.db import Connection
-from outcrop.store.findings import table
-from outcrop.store.findings.table import FindingRecord
+from outcrop.store.findings import bulk, table
+from outcrop.store.findings.bulk import FindingRecord
 from outcrop.store.keyring import Keyring
 
 _BATCH = 5_000
@@ -177,16 +177,16 @@ async def import_findings(
     )
     batches = _in_batches(read.records(given, progress))
     lines = new = 0
-    async with table.open_bulk_import(db):
+    async with bulk.open_bulk_import(db):
         loop = asyncio.get_running_loop()
         batch = await loop.run_in_executor(None, next, batches, None)
         while batch:
             following = loop.run_in_executor(None, next, batches, None)  # read on while the database writes
             try:
                 lines += len(batch)
-                new += await table.upsert_batch(db, account.id, await _placed(db, keys, account.id, batch))
+                new += await bulk.upsert_batch(db, account.id, await _placed(db, keys, account.id, batch))
                 if lines % _SORTED_IN < _BATCH:
-                    await table.flush_search_index(db)
+                    await bulk.flush_search_index(db)
             finally:
                 await asyncio.wait([following])
             batch = following.result()

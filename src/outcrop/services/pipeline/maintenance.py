@@ -104,7 +104,7 @@ async def erase_secrets(context: RunContext) -> int:
     erased = 0
     while True:
         async with context.pool.connection() as db, db.transaction():
-            account_ids = await table.erase_secrets(db, closed_before=closed_before, most=_ERASE_BATCH_SIZE)
+            account_ids = await table.erase_secrets(db, closed_before=closed_before, limit=_ERASE_BATCH_SIZE)
             counts = Counter(account_ids)
             for account_id, count in sorted(counts.items()):
                 line = audit.AuditLine(moment, "upkeep", "secrets.erase", detail={"findings": count})

@@ -42,8 +42,8 @@ from outcrop.services.pipeline.validate import (
 )
 from outcrop.store import audit, outbox
 from outcrop.store.db import Connection
-from outcrop.store.findings import table
-from outcrop.store.findings.table import FindingRecord
+from outcrop.store.findings import bulk, table
+from outcrop.store.findings.bulk import FindingRecord
 from outcrop.store.findings.verdicts import StoredVerdict
 from outcrop.store.runs import scans, sources
 from outcrop.store.runs.sources import LockedFinding, StoredFinding
@@ -168,8 +168,8 @@ async def _record_batch(
     changes = [_build_change(recording, state, entry) for entry in batch]
     for change in changes:
         await _audit_change(db, key, change, moment)
-    await table.create_batch_table(db)
-    await table.upsert_batch(db, account_id, [change.record for change in changes])
+    await bulk.create_batch_table(db)
+    await bulk.upsert_batch(db, account_id, [change.record for change in changes])
     blobs = [(change.record.finding.id, change.blobs) for change in changes]
     await sources.set_occurrences(db, account_id, blobs, whole=recording.coverage is ScanCoverage.COMPLETE)
     news = [change.record.finding for change in changes if change.is_news]

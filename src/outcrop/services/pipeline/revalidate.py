@@ -49,7 +49,7 @@ async def _check_all_due(context: ValidationContext) -> int:
                 before=moment - REVALIDATE_EVERY,
                 undecided_before=moment - RETRY_AFTER,
                 after=last,
-                most=_BATCH_SIZE,
+                limit=_BATCH_SIZE,
             )
         if not batch:
             return checked

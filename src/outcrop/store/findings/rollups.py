@@ -236,7 +236,7 @@ async def count_by_bucket(
 
 
 async def _select_histogram(db: Connection, cells: CellFilter, kind: int, bounds: list[int]) -> Histogram:
-    """Return the histogram of the cells of one kind; `bounds` is [first, end) of the buckets, or [] for all."""
+    """Return the histogram of one kind of cells; `bounds` is [first bucket, end bucket] or [] for all."""
     where, values = cells.where(kind)
     within = "AND bucket >= %s AND bucket < %s" if bounds else ""
     cursor = await db.execute(

@@ -1,4 +1,4 @@
-"""What issuers have said of an account's credentials, by fingerprint."""
+"""Store the issuers' verdicts about an account's credentials, and find the credentials to validate again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,21 +8,21 @@ from uuid import UUID
 from outcrop.domain.finding import Confidence, Validation
 from outcrop.store.db import Connection, fetch_single_row
 
-NEVER_CHECKED = datetime(1970, 1, 1, tzinfo=UTC)  # when a credential was checked that nobody has asked about
-_BEGINNING = datetime(1, 1, 2, tzinfo=UTC)
-_LOCK_ASKING = 7_264_005
+NEVER_CHECKED = datetime(1970, 1, 1, tzinfo=UTC)  # the time of a verdict for which no issuer was asked
+_BEFORE_ALL = datetime(1, 1, 2, tzinfo=UTC)
+_REVALIDATION_LOCK = 7_264_005  # advisory lock
 _COLUMNS = "status, confidence, reason, services, asked, test_mode, canary, checked_at"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredVerdict:
-    """A verdict, and when it was given."""
+    """A verdict about a credential, and its time."""
 
     status: Validation
     confidence: Confidence
     reason: str
     services: tuple[str, ...]
-    asked: bool
+    asked: bool  # the issuer was also asked which services the credential gives access to
     test_mode: bool
     canary: bool
     checked_at: datetime
@@ -31,8 +31,10 @@ class StoredVerdict:
 async def select(
     db: Connection, account_id: int, fingerprints: Sequence[bytes]
 ) -> dict[bytes, StoredVerdict]:
+    """Return the verdicts about these credentials, by fingerprint."""
     cursor = await db.execute(
-        f"SELECT fingerprint, {_COLUMNS} FROM verdicts WHERE account_id = %s AND fingerprint = ANY(%s)".encode(),
+        f"""SELECT fingerprint, {_COLUMNS} FROM verdicts
+            WHERE account_id = %s AND fingerprint = ANY(%s)""".encode(),
         [account_id, list(fingerprints)],
     )
     return {
@@ -43,36 +45,38 @@ async def select(
     }
 
 
-async def save(db: Connection, account_id: int, said: Mapping[bytes, StoredVerdict]) -> None:
-    """Keep verdicts; a newer one replaces an older one."""
+async def save(db: Connection, account_id: int, verdicts: Mapping[bytes, StoredVerdict]) -> None:
+    """Insert verdicts by fingerprint, or replace stored ones that are not newer."""
     async with db.cursor() as cursor:
         await cursor.executemany(
-            f"""INSERT INTO verdicts (account_id, fingerprint, {_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
-                ON CONFLICT (account_id, fingerprint) DO UPDATE SET status = excluded.status, confidence = excluded.confidence,
-                    reason = excluded.reason, services = excluded.services, asked = excluded.asked, test_mode = excluded.test_mode,
+            f"""INSERT INTO verdicts (account_id, fingerprint, {_COLUMNS})
+                VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+                ON CONFLICT (account_id, fingerprint) DO UPDATE
+                SET status = excluded.status, confidence = excluded.confidence, reason = excluded.reason,
+                    services = excluded.services, asked = excluded.asked, test_mode = excluded.test_mode,
                     canary = excluded.canary, checked_at = excluded.checked_at
                 WHERE verdicts.checked_at <= excluded.checked_at""".encode(),
             [
                 [
                     account_id,
                     fingerprint,
-                    s.status,
-                    s.confidence,
-                    s.reason,
-                    list(s.services),
-                    s.asked,
-                    s.test_mode,
-                    s.canary,
-                    s.checked_at,
+                    verdict.status,
+                    verdict.confidence,
+                    verdict.reason,
+                    list(verdict.services),
+                    verdict.asked,
+                    verdict.test_mode,
+                    verdict.canary,
+                    verdict.checked_at,
                 ]
-                for fingerprint, s in sorted(said.items())
+                for fingerprint, verdict in sorted(verdicts.items())
             ],
         )
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCredential:
-    """A credential that is kept, with one finding that holds it."""
+    """A stored credential, encrypted, and one finding that has it."""
 
     account_id: int
     finding_id: UUID
@@ -84,23 +88,32 @@ class StoredCredential:
 
 @dataclass(frozen=True, slots=True)
 class DueCredential(StoredCredential):
-    """One whose verdict is old."""
+    """A stored credential whose verdict is old."""
 
     status: Validation
     checked_at: datetime
 
 
 async def select_due(
-    db: Connection, *, before: datetime, undecided_before: datetime, after: DueCredential | None, most: int
+    db: Connection,
+    *,
+    before: datetime,
+    undecided_before: datetime,
+    after: DueCredential | None,
+    limit: int,
 ) -> list[DueCredential]:
-    """Give credentials of active findings that were last checked before a moment, of whatever account, each once, the oldest first.
+    """Return credentials of active findings of all accounts that are due for a new verdict, oldest first.
 
-    What nobody could tell is due sooner than what an issuer has said. `after` is the last of those given
-    before.
+    A verdict is due if it is older than `before`; one that left the question open (`error`, `unreachable`)
+    if it is older than `undecided_before`. `after` is the last credential of the previous call. Each
+    credential is returned once, even if several findings have it.
     """
-    place = (_BEGINNING, 0, b"") if after is None else (after.checked_at, after.account_id, after.fingerprint)
+    last_key = (
+        (_BEFORE_ALL, 0, b"") if after is None else (after.checked_at, after.account_id, after.fingerprint)
+    )
     cursor = await db.execute(
-        """SELECT f.account_id, f.id, f.fingerprint, f.secret_box, f.rule, f.pattern_secret_type, v.status, v.checked_at
+        """SELECT f.account_id, f.id, f.fingerprint, f.secret_box, f.rule, f.pattern_secret_type,
+                  v.status, v.checked_at
            FROM verdicts v CROSS JOIN LATERAL (
                SELECT * FROM findings f
                WHERE f.account_id = v.account_id AND f.fingerprint = v.fingerprint
@@ -109,7 +122,7 @@ async def select_due(
            WHERE v.checked_at < %s AND (v.checked_at < %s OR v.status IN ('error', 'unreachable'))
              AND (v.checked_at, v.account_id, v.fingerprint) > (%s, %s, %s)
            ORDER BY v.checked_at, v.account_id, v.fingerprint LIMIT %s""",
-        [undecided_before, before, *place, most],
+        [undecided_before, before, *last_key, limit],
     )
     return [
         DueCredential(row[0], row[1], row[2], row[3], row[4], row[5], Validation(row[6]), row[7])
@@ -118,7 +131,7 @@ async def select_due(
 
 
 async def select_credential(db: Connection, account_id: int, finding_id: UUID) -> StoredCredential | None:
-    """Give the credential of a finding; None where it is not kept, or there is no such finding."""
+    """Return the finding's stored credential; None if none is stored or the finding does not exist."""
     cursor = await db.execute(
         """SELECT account_id, id, fingerprint, secret_box, rule, pattern_secret_type FROM findings
            WHERE account_id = %s AND id = %s AND secret_box IS NOT NULL AND fingerprint IS NOT NULL""",
@@ -129,17 +142,18 @@ async def select_credential(db: Connection, account_id: int, finding_id: UUID) -
 
 
 async def try_lock_revalidation(db: Connection) -> bool:
-    """Be the only one who asks again, for as long as this connection lives; False where another is."""
-    (held,) = await fetch_single_row(db, f"SELECT pg_try_advisory_lock({_LOCK_ASKING})")
-    return bool(held)
+    """Whether this connection got the lock that only one revalidating process may hold, without waiting."""
+    (locked,) = await fetch_single_row(db, f"SELECT pg_try_advisory_lock({_REVALIDATION_LOCK})")
+    return bool(locked)
 
 
 async def unlock_revalidation(db: Connection) -> None:
-    await db.execute(f"SELECT pg_advisory_unlock({_LOCK_ASKING})".encode())
+    """Release the lock of `try_lock_revalidation`."""
+    await db.execute(f"SELECT pg_advisory_unlock({_REVALIDATION_LOCK})".encode())
 
 
 async def select_finding_ids(db: Connection, account_id: int, fingerprint: bytes) -> list[UUID]:
-    """Give the findings that hold a credential."""
+    """Return the ids of the account's findings that have this credential, in order."""
     cursor = await db.execute(
         "SELECT id FROM findings WHERE account_id = %s AND fingerprint = %s ORDER BY id",
         [account_id, fingerprint],

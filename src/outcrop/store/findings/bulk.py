@@ -1,0 +1,233 @@
+"""Insert or update many findings at once, through a temporary table that is filled by COPY.
+
+1. Create the temporary table in the transaction (`create_batch_table`, or `open_bulk_import` for many
+   batches).
+2. Write each batch (`upsert_batch`).
+3. During a long import, flush the search index now and then (`flush_search_index`).
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from psycopg import AsyncCursor, sql
+from psycopg.types.json import Jsonb
+
+from outcrop.domain.finding import Finding
+from outcrop.store.db import Connection, fetch_single_row
+from outcrop.store.findings import rollups, rows
+
+
+@dataclass(frozen=True, slots=True)
+class FindingRecord:
+    """A finding and the columns of its row that are not part of the finding; None keeps a stored value."""
+
+    finding: Finding
+    fingerprint: bytes | None = None
+    identity: bytes | None = None
+    secret_box: bytes | None = None
+    excerpt_box: bytes | None = None
+    source: str | None = None
+    source_path: bytes | None = None
+    rule: str | None = None
+    commit_id: str | None = None
+    media_type: str | None = None
+    last_scan_id: UUID | None = None
+    score_detail: dict[str, Any] | None = None
+    keep_first_seen: bool = False  # if the finding exists, keep its stored time
+    keep_last_seen: bool = False
+
+
+_OPTIONAL_COLUMNS = (
+    "fingerprint",
+    "identity",
+    "secret_box",
+    "excerpt_box",
+    "source",
+    "source_path",
+    "rule",
+    "commit_id",
+    "media_type",
+    "last_scan_id",
+    "score_detail",
+)
+_COLUMNS = (*(name.strip() for name in rows.COLUMNS.split(",")), *_OPTIONAL_COLUMNS)
+_BATCH_COLUMNS = (*_COLUMNS, "search_text", "keep_first_seen", "keep_last_seen")
+_TYPES_OTHER_THAN_TEXT = {
+    "id": "uuid",
+    "validation_detail": "jsonb",
+    "composite_score": "float8",
+    "line_number": "int4",
+    "first_seen_at": "timestamptz",
+    "last_seen_at": "timestamptz",
+    "seen_count": "int4",
+    "resolved_at": "timestamptz",
+    "auto_resolved": "bool",
+    "suppressed_at": "timestamptz",
+    "current_line": "int4",
+    "allowed_in_source": "bool",
+    "fingerprint": "bytea",
+    "identity": "bytea",
+    "secret_box": "bytea",
+    "excerpt_box": "bytea",
+    "source_path": "bytea",
+    "last_scan_id": "uuid",
+    "score_detail": "jsonb",
+    "keep_first_seen": "bool",
+    "keep_last_seen": "bool",
+}
+_BATCH_TYPES = [_TYPES_OTHER_THAN_TEXT.get(name, "text") for name in _BATCH_COLUMNS]
+
+
+@asynccontextmanager
+async def open_bulk_import(db: Connection) -> AsyncIterator[None]:
+    """Run the block in one transaction for many batches; then fold the rollups and vacuum the tables.
+
+    During the block a temporary table `rollup_deltas` hides the real one, because it comes first in the
+    session's search path. The triggers of every batch write to it. At the end only its sums, which are far
+    fewer rows, are added to the real table.
+    """
+    (schema,) = await fetch_single_row(
+        db, "SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = 'rollup_deltas'::regclass"
+    )
+    async with db.transaction():
+        await db.execute("SET LOCAL work_mem = '128MB'")
+        await create_batch_table(db)
+        await db.execute("CREATE TEMP TABLE rollup_deltas (LIKE rollup_deltas) ON COMMIT DROP")
+        yield
+        await db.execute(
+            sql.SQL("""INSERT INTO {}.rollup_deltas
+                       SELECT account_id, kind, service, bucket, facet, sum(n) FROM pg_temp.rollup_deltas
+                       GROUP BY 1, 2, 3, 4, 5 HAVING sum(n) <> 0""").format(sql.Identifier(str(schema)))
+        )
+    await rollups.fold_deltas(db)
+    await db.execute("VACUUM (ANALYZE) findings, finding_search, finding_services, rollups, rollup_deltas")
+
+
+async def create_batch_table(db: Connection) -> None:
+    """Create the temporary table `batch` for `upsert_batch`, until this transaction ends."""
+    await db.execute("""
+        CREATE TEMP TABLE batch ON COMMIT DROP AS
+        SELECT f.*, ''::text AS search_text, false AS keep_first_seen, false AS keep_last_seen
+        FROM findings f WITH NO DATA;
+        ALTER TABLE batch DROP COLUMN account_id, DROP COLUMN facet""")
+
+
+async def upsert_batch(db: Connection, account_id: int, records: Sequence[FindingRecord]) -> int:
+    """Insert or update findings and their search texts; return how many findings are new.
+
+    Each finding may be in the batch only once.
+    """
+    cursor = db.cursor()
+    await _copy_records(cursor, records)
+    if any(record.keep_first_seen or record.keep_last_seen for record in records):
+        await cursor.execute(
+            """UPDATE batch b
+               SET first_seen_at = CASE WHEN keep_first_seen THEN f.first_seen_at ELSE b.first_seen_at END,
+                   last_seen_at = CASE WHEN keep_last_seen THEN f.last_seen_at ELSE b.last_seen_at END
+               FROM findings f WHERE f.account_id = %s AND f.id = b.id""",
+            [account_id],
+        )
+    await cursor.execute(
+        sql.SQL("""
+            INSERT INTO findings AS f (account_id, {columns}) SELECT %s, {columns} FROM batch
+            ON CONFLICT (account_id, id) DO UPDATE SET {assignments}
+            RETURNING (xmax = 0)""").format(
+            columns=_join_identifiers(_COLUMNS),
+            assignments=sql.SQL(", ").join(_build_assignment(name) for name in _COLUMNS if name != "id"),
+        ),
+        [account_id],
+    )
+    new = sum(1 for (inserted,) in await cursor.fetchall() if inserted)
+    await cursor.execute(
+        """INSERT INTO finding_search AS s
+           SELECT account_id, f.id, b.search_text, f.facet, f.composite_score, f.first_seen_at
+           FROM batch b JOIN findings f ON f.account_id = %s AND f.id = b.id
+           ON CONFLICT (account_id, id) DO UPDATE SET text = excluded.text WHERE s.text <> excluded.text""",
+        [account_id],
+    )
+    await cursor.execute("TRUNCATE batch")
+    return new
+
+
+async def flush_search_index(db: Connection) -> None:
+    """Move the pending entries of the search index into its main part.
+
+    Otherwise the writer that makes the pending list too long has to do it, and that may be a person's triage.
+    """
+    await db.execute("SELECT gin_clean_pending_list('finding_search_text')")
+
+
+async def _copy_records(cursor: AsyncCursor[Any], records: Sequence[FindingRecord]) -> None:
+    """Fill the temporary table with the records by a binary COPY."""
+    statement = sql.SQL("COPY batch ({}) FROM STDIN (FORMAT binary)").format(
+        _join_identifiers(_BATCH_COLUMNS)
+    )
+    async with cursor.copy(statement) as copy:
+        copy.set_types(_BATCH_TYPES)
+        for record in records:
+            await copy.write_row(_build_row(record))
+
+
+def _join_identifiers(names: Sequence[str]) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, names))
+
+
+def _build_assignment(column_name: str) -> sql.Composed:
+    """Return a column's assignment in the update of a finding; NULL keeps an optional column's value."""
+    column = sql.Identifier(column_name)
+    if column_name in _OPTIONAL_COLUMNS:
+        return sql.SQL("{c} = coalesce(excluded.{c}, f.{c})").format(c=column)
+    return sql.SQL("{c} = excluded.{c}").format(c=column)
+
+
+def _build_row(record: FindingRecord) -> tuple[Any, ...]:
+    """Return the record's values in the order of _BATCH_COLUMNS."""
+    f, evidence = record.finding, record.finding.resolution_evidence
+    return (
+        f.id,
+        f.status.value,
+        f.validation_status.value,
+        f.validation_confidence.value,
+        Jsonb(f.validation_detail),
+        f.composite_score,
+        f.source_type.value,
+        f.source_visibility.value,
+        f.source_url,
+        f.repo_full_name,
+        f.file_path,
+        f.line_number,
+        f.matched_text,
+        f.pattern_name,
+        f.pattern_secret_type,
+        f.first_seen_at,
+        f.last_seen_at,
+        f.seen_count,
+        f.resolved_at,
+        f.resolution_note,
+        None if evidence is None else evidence.auto_resolved,
+        None if evidence is None else evidence.resolved_by,
+        f.suppressed_at,
+        f.current_line,
+        f.allowed_in_source,
+        *(getattr(record, name) for name in _OPTIONAL_COLUMNS[:-1]),
+        None if record.score_detail is None else Jsonb(record.score_detail),
+        _build_search_text(f.source_url, f.file_path, f.repo_full_name),
+        record.keep_first_seen,
+        record.keep_last_seen,
+    )
+
+
+def _build_search_text(url: str | None, *others: str | None) -> str:
+    """Return the case-folded URL, and on a line each of the other texts that the URL does not contain.
+
+    Search terms contain no newline, so that no term matches across two texts. The URL mostly contains the
+    path and the repository; repeating them would find nothing new.
+    """
+    text = (url or "").casefold()
+    for other in others:
+        if other and (folded := other.casefold()) not in text:
+            text += "\n" + folded
+    return text
