@@ -386,8 +386,8 @@ def test_where_too_many_passwords_wait_one_is_told_to_come_again(
 ) -> None:
     member = add_member(backend, account)
     with monkeypatch.context() as full:
-        full.setattr(passwords, "_room", threading.BoundedSemaphore(1))
-        passwords._room.acquire()
+        full.setattr(passwords, "_free_places", threading.BoundedSemaphore(1))
+        passwords._free_places.acquire()
         for _ in range(9):
             assert (
                 refusal(backend, member.email, PASSWORD).code,

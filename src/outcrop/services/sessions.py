@@ -221,7 +221,7 @@ async def end_session(
     db: Connection, account_id: int, member_id: UUID, session_id: UUID, *, by: str, now: datetime
 ) -> None:
     """End one session of a member; raise NotFoundError if there is none of this id."""
-    if not await sessions.delete_one(db, account_id, member_id, session_id):
+    if not await sessions.delete_by_id(db, account_id, member_id, session_id):
         raise NotFoundError("there is no such session")
     await audit.append(
         db, account_id, audit.AuditLine(now, by, "session.sign_out", by, detail={"session": str(session_id)})

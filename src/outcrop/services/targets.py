@@ -13,6 +13,7 @@ from outcrop.domain.target import Schedule, Target, TargetKind, TargetSpec, choo
 from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.keyring import Keyring
+from outcrop.store.people import accounts
 from outcrop.store.runs import targets
 
 MAX_PATTERN_LENGTH = 500
@@ -47,7 +48,7 @@ async def add_target(
     spec = TargetSpec(kind, name, _check_patterns(include), _check_patterns(exclude), choose(kind, chosen))
     if credential is not None:
         _check_credential(credential, spec)
-    await targets.lock_account(db, account.id)
+    await accounts.lock_account(db, account.id)
     new_identity = identity(kind, name, web_host=web_host)
     for existing in await targets.select_all(db, account.id):
         if identity(existing.spec.kind, existing.spec.name, web_host=web_host) == new_identity:

@@ -95,7 +95,7 @@ async def withdraw_invitation(
 ) -> None:
     """Delete an invitation, so that its link no longer works."""
     role = await _lock_role(db, account, by)
-    if (link := await links.select_invitation(db, account.id, link_id)) is None:
+    if (link := await links.lock_invitation(db, account.id, link_id)) is None:
         raise NotFoundError("there is no such invitation")
     if not manages(role, link.role):
         raise ForbiddenError("your role does not allow it")

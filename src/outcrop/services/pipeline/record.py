@@ -171,7 +171,7 @@ async def _record_batch(
     await bulk.create_batch_table(db)
     await bulk.upsert_batch(db, account_id, [change.record for change in changes])
     blobs = [(change.record.finding.id, change.blobs) for change in changes]
-    await sources.set_occurrences(db, account_id, blobs, whole=recording.coverage is ScanCoverage.COMPLETE)
+    await sources.set_occurrences(db, account_id, blobs, replace=recording.coverage is ScanCoverage.COMPLETE)
     news = [change.record.finding for change in changes if change.is_news]
     for finding in news:
         await _write_event(db, key, EventType.NEW, finding, moment)

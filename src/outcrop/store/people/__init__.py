@@ -1,1 +1,1 @@
-"""Accounts, members, API keys, sessions and saved views."""
+"""Store accounts, members, passwords, API keys, sessions, one-time links and saved views."""

@@ -1,4 +1,4 @@
-"""Accounts and their members."""
+"""Store accounts and their members."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,27 +17,31 @@ _MEMBER = "m.id, a.slug, m.email, m.role, m.created_at"
 
 
 async def insert(db: Connection, *, slug: str, plan: Plan, email: str, now: datetime) -> Account:
+    """Insert an account and return it; raise BadInputError if the slug is in use."""
     try:
         cursor = await db.execute(
-            f"INSERT INTO accounts (slug, plan, email, created_at) VALUES (%s, %s, %s, %s) RETURNING {_ACCOUNT}".encode(),
+            f"""INSERT INTO accounts (slug, plan, email, created_at) VALUES (%s, %s, %s, %s)
+                RETURNING {_ACCOUNT}""".encode(),
             [slug, plan, email, now],
         )
     except UniqueViolation:
         raise BadInputError(f"there is an account {slug} already") from None
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101
-    return _account(row)
+    return _build_account(row)
 
 
 async def select(db: Connection, slug: str) -> Account | None:
+    """Return the account with this slug."""
     cursor = await db.execute(f"SELECT {_ACCOUNT} FROM accounts WHERE slug = %s".encode(), [slug])
     row = await cursor.fetchone()
-    return None if row is None else _account(row)
+    return None if row is None else _build_account(row)
 
 
 async def select_all(db: Connection) -> list[Account]:
+    """Return all accounts, by slug."""
     cursor = await db.execute(f"SELECT {_ACCOUNT} FROM accounts ORDER BY slug".encode())
-    return [_account(row) for row in await cursor.fetchall()]
+    return [_build_account(row) for row in await cursor.fetchall()]
 
 
 async def update_plan(db: Connection, account_id: int, plan: Plan) -> None:
@@ -45,7 +49,10 @@ async def update_plan(db: Connection, account_id: int, plan: Plan) -> None:
 
 
 async def delete(db: Connection, account_id: int) -> None:
-    """Remove every trace of the account. The fold is kept out meanwhile, so that it writes no count of it again."""
+    """Delete the account and everything that belongs to it.
+
+    The fold lock is held until the transaction ends, so that no fold writes counts of the account again.
+    """
     await db.execute("SELECT pg_advisory_xact_lock(%s)", [FOLD_LOCK])
     await db.execute("DELETE FROM accounts WHERE id = %s", [account_id])
     await db.execute("DELETE FROM audit WHERE account_id = %s", [account_id])
@@ -55,6 +62,8 @@ async def delete(db: Connection, account_id: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NewMember:
+    """A member to insert, with the hash of the password."""
+
     id: UUID
     email: str
     role: Role
@@ -62,9 +71,11 @@ class NewMember:
 
 
 async def insert_member(db: Connection, account_id: int, member: NewMember, *, now: datetime) -> None:
+    """Insert a member; raise BadInputError if the e-mail address belongs to a member of any account."""
     try:
         await db.execute(
-            "INSERT INTO members (id, account_id, email, role, password_hash, created_at) VALUES (%s, %s, %s, %s, %s, %s)",
+            """INSERT INTO members (id, account_id, email, role, password_hash, created_at)
+               VALUES (%s, %s, %s, %s, %s, %s)""",
             [member.id, account_id, member.email, member.role, member.password_hash, now],
         )
     except UniqueViolation:
@@ -72,7 +83,7 @@ async def insert_member(db: Connection, account_id: int, member: NewMember, *, n
 
 
 async def select_members(db: Connection, account_id: int | None = None) -> list[Member]:
-    """List one account's members, or everyone's for the operator."""
+    """Return the members of one account, or of all accounts, by account and e-mail address."""
     cursor = await db.execute(
         f"""SELECT {_MEMBER} FROM members m JOIN accounts a ON a.id = m.account_id
             WHERE %s::int IS NULL OR a.id = %s ORDER BY a.slug, m.email""".encode(),
@@ -85,7 +96,7 @@ async def select_members(db: Connection, account_id: int | None = None) -> list[
 
 
 async def lock_member(db: Connection, email: str) -> tuple[int, Member] | None:
-    """Lock a member; give the account's id with it."""
+    """Lock the member with this e-mail address; return the account's id and the member."""
     cursor = await db.execute(
         f"""SELECT a.id, {_MEMBER} FROM members m JOIN accounts a ON a.id = m.account_id
             WHERE lower(m.email) = lower(%s) FOR UPDATE OF m""".encode(),
@@ -97,7 +108,7 @@ async def lock_member(db: Connection, email: str) -> tuple[int, Member] | None:
 
 @dataclass(frozen=True, slots=True)
 class MemberCredentials:
-    """What a member's password is compared with."""
+    """A member with account id and password hash, to check a password."""
 
     account_id: int
     member: Member
@@ -110,27 +121,32 @@ _CREDENTIALS = (
 
 
 async def select_credentials(db: Connection, email: str) -> MemberCredentials | None:
-    """Find who an e-mail address belongs to, whatever the account: nobody has said yet who they are."""
+    """Return the member with this e-mail address, in any account, for a sign-in."""
     cursor = await db.execute(f"{_CREDENTIALS} WHERE lower(m.email) = lower(%s)".encode(), [email])
-    return _credentials(await cursor.fetchone())
+    return _build_credentials(await cursor.fetchone())
 
 
 async def lock_credentials(db: Connection, slug: str, member_id: UUID) -> MemberCredentials | None:
-    """Keep a member as it is until the transaction ends."""
+    """Lock a member until the transaction ends; return the member with the password hash."""
     cursor = await db.execute(
         f"{_CREDENTIALS} WHERE a.slug = %s AND m.id = %s FOR UPDATE OF m".encode(), [slug, member_id]
     )
-    return _credentials(await cursor.fetchone())
+    return _build_credentials(await cursor.fetchone())
 
 
 async def lock_account(db: Connection, account_id: int) -> None:
-    """Let one change after the other happen to an account's members, until the transaction ends."""
+    """Lock the account's row until the transaction ends.
+
+    Transactions that check the account's members or targets and then change them so run one after the other.
+    """
     await db.execute("SELECT 1 FROM accounts WHERE id = %s FOR NO KEY UPDATE", [account_id])
 
 
 async def select_member(db: Connection, account_id: int, member_id: UUID) -> Member | None:
+    """Return one member of the account."""
     cursor = await db.execute(
-        f"SELECT {_MEMBER} FROM members m JOIN accounts a ON a.id = m.account_id WHERE a.id = %s AND m.id = %s".encode(),
+        f"""SELECT {_MEMBER} FROM members m JOIN accounts a ON a.id = m.account_id
+            WHERE a.id = %s AND m.id = %s""".encode(),
         [account_id, member_id],
     )
     row = await cursor.fetchone()
@@ -163,11 +179,13 @@ async def update_password(db: Connection, account_id: int, member_id: UUID, pass
     )
 
 
-def _account(row: tuple[int, str, str, str, datetime]) -> Account:
+def _build_account(row: tuple[int, str, str, str, datetime]) -> Account:
+    """Return the account of a row with the columns of `_ACCOUNT`."""
     return Account(row[0], row[1], Plan(row[2]), row[3], row[4])
 
 
-def _credentials(row: tuple[Any, ...] | None) -> MemberCredentials | None:
+def _build_credentials(row: tuple[Any, ...] | None) -> MemberCredentials | None:
+    """Return the credentials of a row of `_CREDENTIALS`; None if there is no row."""
     return (
         None
         if row is None

@@ -1,4 +1,4 @@
-"""Password hashes: argon2id, made and compared in two threads of their own, so that requests go on meanwhile."""
+"""Hash and verify passwords with argon2id, in two threads, so that other requests are not blocked."""
 
 import asyncio
 import threading
@@ -11,49 +11,57 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 T = TypeVar("T")
 
-_AT_ONCE = 2  # each takes 64 MiB and a core
-_WAITING = 50  # a few seconds' work; whoever comes then is told to come again
+_THREADS = 2  # each hash takes 64 MiB and a core
+_MAX_WAITING = 50  # hashes in the queue, a few seconds' work; further requests must try again later
 _HASHER = PasswordHasher()
-_threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="password")
-_room = threading.BoundedSemaphore(_WAITING)
+_executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="password")
+_free_places = threading.BoundedSemaphore(_MAX_WAITING)
 
 
 class PasswordQueueFullError(Exception):
-    """More passwords are waiting to be looked at than can be in good time."""
+    """Too many passwords are waiting to be hashed."""
 
 
 async def hash_password(password: str) -> str:
-    return await _apart(lambda: _HASHER.hash(_bytes(password)))
+    """Return the argon2id hash of a password."""
+    return await _run_in_thread(lambda: _HASHER.hash(_encode(password)))
 
 
 async def verify_password(password_hash: str | None, password: str) -> bool:
-    """Compare; without a hash, as for an unknown e-mail address, do the same work and say no."""
-    return await _apart(lambda: _matches(password_hash, password))
+    """Whether the password has this hash.
+
+    Without a hash (an unknown e-mail address) do the same work and return False, so that the time shows
+    nothing.
+    """
+    return await _run_in_thread(lambda: _verify(password_hash, password))
 
 
 def is_outdated(password_hash: str) -> bool:
-    """Tell whether a hash was made with weaker parameters than today's."""
+    """Whether a hash was made with other parameters than the current ones."""
     return _HASHER.check_needs_rehash(password_hash)
 
 
-def _matches(password_hash: str | None, password: str) -> bool:
+def _verify(password_hash: str | None, password: str) -> bool:
+    """Do the work of `verify_password` in the current thread."""
     if password_hash is None:
-        _HASHER.hash(_bytes(password))
+        _HASHER.hash(_encode(password))
         return False
     try:
-        return _HASHER.verify(password_hash, _bytes(password))
+        return _HASHER.verify(password_hash, _encode(password))
     except (VerificationError, InvalidHashError):
         return False
 
 
-async def _apart(work: Callable[[], T]) -> T:
-    if not _room.acquire(blocking=False):
+async def _run_in_thread(work: Callable[[], T]) -> T:
+    """Run `work` in one of the two threads; raise PasswordQueueFullError if too much work waits already."""
+    if not _free_places.acquire(blocking=False):
         raise PasswordQueueFullError
     try:
-        return await asyncio.get_running_loop().run_in_executor(_threads, work)
+        return await asyncio.get_running_loop().run_in_executor(_executor, work)
     finally:
-        _room.release()
+        _free_places.release()
 
 
-def _bytes(password: str) -> bytes:
+def _encode(password: str) -> bytes:
+    """Encode a password as UTF-8; lone surrogates, which JSON can contain, are encoded too."""
     return password.encode("utf-8", "surrogatepass")

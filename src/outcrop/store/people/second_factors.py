@@ -1,4 +1,4 @@
-"""The second step of signing in at rest: the sealed secret, the last step that was used, and the recovery codes."""
+"""Store members' second factors (TOTP): the encrypted secret, the last time step used, and recovery codes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,24 +10,28 @@ from outcrop.store.db import Connection
 
 @dataclass(frozen=True, slots=True)
 class SecondFactor:
+    """A member's encrypted TOTP secret, the time step of the last used code, and whether it is confirmed."""
+
     box: bytes
     last_step: int
     confirmed: bool
 
 
 async def save_unconfirmed(db: Connection, account_id: int, member_id: UUID, box: bytes) -> None:
-    """Keep a secret that is still to be confirmed, in place of an earlier one that never was."""
+    """Save a secret that is not confirmed yet. It replaces an unconfirmed one, but never a confirmed one."""
     await db.execute(
         """INSERT INTO second_factors (member_id, account_id, box) VALUES (%s, %s, %s)
-           ON CONFLICT (member_id) DO UPDATE SET box = excluded.box, last_step = 0 WHERE second_factors.confirmed_at IS NULL""",
+           ON CONFLICT (member_id) DO UPDATE SET box = excluded.box, last_step = 0
+           WHERE second_factors.confirmed_at IS NULL""",
         [member_id, account_id, box],
     )
 
 
 async def lock(db: Connection, account_id: int, member_id: UUID) -> SecondFactor | None:
-    """Give a member's second step for this transaction alone: two tries with one code come one after the other."""
+    """Lock and return a member's second factor, so that two sign-ins cannot use the same code at once."""
     cursor = await db.execute(
-        "SELECT box, last_step, confirmed_at IS NOT NULL FROM second_factors WHERE account_id = %s AND member_id = %s FOR UPDATE",
+        """SELECT box, last_step, confirmed_at IS NOT NULL FROM second_factors
+           WHERE account_id = %s AND member_id = %s FOR UPDATE""",
         [account_id, member_id],
     )
     row = await cursor.fetchone()
@@ -37,8 +41,10 @@ async def lock(db: Connection, account_id: int, member_id: UUID) -> SecondFactor
 async def confirm(
     db: Connection, account_id: int, member_id: UUID, step: int, digests: Sequence[bytes], *, now: datetime
 ) -> None:
+    """Turn a second factor on: save the time step of its first code and the digests of new recovery codes."""
     await db.execute(
-        "UPDATE second_factors SET confirmed_at = %s, last_step = %s WHERE account_id = %s AND member_id = %s",
+        """UPDATE second_factors SET confirmed_at = %s, last_step = %s
+           WHERE account_id = %s AND member_id = %s""",
         [now, step, account_id, member_id],
     )
     await db.execute("DELETE FROM recovery_codes WHERE member_id = %s", [member_id])
@@ -46,6 +52,7 @@ async def confirm(
 
 
 async def update_last_step(db: Connection, account_id: int, member_id: UUID, step: int) -> None:
+    """Save the time step whose code was used, so that the code does not work again."""
     await db.execute(
         "UPDATE second_factors SET last_step = %s WHERE account_id = %s AND member_id = %s",
         [step, account_id, member_id],
@@ -53,7 +60,7 @@ async def update_last_step(db: Connection, account_id: int, member_id: UUID, ste
 
 
 async def use_recovery_code(db: Connection, member_id: UUID, digest: bytes) -> bool:
-    """Use a recovery code up; tell whether it was one."""
+    """Delete the recovery code with this digest; return whether it existed."""
     cursor = await db.execute(
         "DELETE FROM recovery_codes WHERE member_id = %s AND digest = %s", [member_id, digest]
     )
@@ -61,9 +68,10 @@ async def use_recovery_code(db: Connection, member_id: UUID, digest: bytes) -> b
 
 
 async def count_recovery_codes(db: Connection, account_id: int, member_id: UUID) -> int | None:
-    """Count the recovery codes that are left; None where the second step is off."""
+    """Return the number of unused recovery codes; None if the member has no confirmed second factor."""
     cursor = await db.execute(
-        """SELECT (SELECT count(*) FROM recovery_codes r WHERE r.member_id = f.member_id) FROM second_factors f
+        """SELECT (SELECT count(*) FROM recovery_codes r WHERE r.member_id = f.member_id)
+           FROM second_factors f
            WHERE account_id = %s AND member_id = %s AND confirmed_at IS NOT NULL""",
         [account_id, member_id],
     )
@@ -72,9 +80,10 @@ async def count_recovery_codes(db: Connection, account_id: int, member_id: UUID)
 
 
 async def delete(db: Connection, account_id: int, member_id: UUID) -> bool:
-    """Take the second step off; tell whether it had been on."""
+    """Delete a member's second factor; return whether it was confirmed."""
     cursor = await db.execute(
-        "DELETE FROM second_factors WHERE account_id = %s AND member_id = %s RETURNING confirmed_at IS NOT NULL",
+        """DELETE FROM second_factors WHERE account_id = %s AND member_id = %s
+           RETURNING confirmed_at IS NOT NULL""",
         [account_id, member_id],
     )
     row = await cursor.fetchone()

@@ -1,4 +1,7 @@
-"""Tries to sign in, counted over all processes: so many failures for an e-mail address and for a network, in 15 minutes."""
+"""Count failed sign-ins over all processes, and refuse further ones for an e-mail address or a network.
+
+An attempt counts as failed from its begin, so that many attempts at once cannot exceed the limit.
+"""
 
 import math
 from dataclasses import dataclass
@@ -6,32 +9,37 @@ from datetime import datetime, timedelta
 
 from outcrop.store.db import Connection
 
-PER_EMAIL, PER_NETWORK = 5, 30
+PER_EMAIL, PER_NETWORK = 5, 30  # failures in WINDOW after which further attempts are refused
 WINDOW = timedelta(minutes=15)
-_LOCK_EMAIL, _LOCK_NETWORK = 7_264_005, 7_264_006
+_EMAIL_LOCK, _NETWORK_LOCK = 7_264_005, 7_264_006  # advisory locks, together with a hash
 _DIGEST = "sha256(convert_to(lower(%s), 'UTF8'))"
 
 
 @dataclass(frozen=True, slots=True)
 class SignInAttempt:
-    """A try that counts as a failure until it is known to be none."""
+    """A begun attempt; the id is None if it was refused."""
 
     id: int | None
-    retry_after: int = 0  # seconds; where there is no try
+    retry_after: int = 0  # seconds; only of a refused attempt
 
 
 async def begin_attempt(db: Connection, email: str, network: str | None, *, now: datetime) -> SignInAttempt:
-    """Count a try before it is looked at, so that many at once are no way around the limit; refused ones do not count.
+    """Insert an attempt, which counts as failed at once, or refuse it if the limit is reached.
 
-    Everybody takes the e-mail's lock first and the network's second, so nobody waits in a circle.
+    Refused attempts do not count.
+
+    Every transaction takes the lock of the e-mail address first and that of the network second, so that
+    there is no deadlock.
     """
-    await db.execute("SELECT pg_advisory_xact_lock(%s, hashtext(lower(%s)))", [_LOCK_EMAIL, email])
-    await db.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [_LOCK_NETWORK, network])
+    await db.execute("SELECT pg_advisory_xact_lock(%s, hashtext(lower(%s)))", [_EMAIL_LOCK, email])
+    await db.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [_NETWORK_LOCK, network])
     since = now - WINDOW
     cursor = await db.execute(
         f"""SELECT greatest(
-                (SELECT at FROM sign_in_attempts WHERE email = {_DIGEST} AND at > %s ORDER BY at DESC OFFSET %s LIMIT 1),
-                (SELECT at FROM sign_in_attempts WHERE network = %s AND at > %s ORDER BY at DESC OFFSET %s LIMIT 1))""".encode(),
+                (SELECT at FROM sign_in_attempts WHERE email = {_DIGEST} AND at > %s
+                 ORDER BY at DESC OFFSET %s LIMIT 1),
+                (SELECT at FROM sign_in_attempts WHERE network = %s AND at > %s
+                 ORDER BY at DESC OFFSET %s LIMIT 1))""".encode(),
         [email, since, PER_EMAIL - 1, network, since, PER_NETWORK - 1],
     )
     row = await cursor.fetchone()
@@ -47,19 +55,24 @@ async def begin_attempt(db: Connection, email: str, network: str | None, *, now:
 
 
 async def mark_failed(db: Connection, attempt: int) -> None:
-    """Let the try stand. The write also lets the answer for an unknown address wait for the disk, as a known one's audit line does."""
+    """Mark an attempt as failed; it counts already.
+
+    The write has a purpose of its own: the response for an unknown address waits for the disk as long as
+    the one for a known address, which writes an audit line.
+    """
     await db.execute("UPDATE sign_in_attempts SET failed = true WHERE id = %s", [attempt])
 
 
 async def delete_attempt(db: Connection, attempt: int) -> None:
-    """Take one try back: it was neither a success nor a failure."""
+    """Delete an attempt that neither succeeded nor failed."""
     await db.execute("DELETE FROM sign_in_attempts WHERE id = %s", [attempt])
 
 
 async def delete_attempts(db: Connection, email: str) -> None:
-    """Begin anew for an e-mail address."""
+    """Delete all attempts for an e-mail address, as after a success."""
     await db.execute(f"DELETE FROM sign_in_attempts WHERE email = {_DIGEST}".encode(), [email])
 
 
 async def delete_expired(db: Connection, *, now: datetime) -> int:
+    """Delete attempts that no longer count; return their number."""
     return (await db.execute("DELETE FROM sign_in_attempts WHERE at <= %s", [now - WINDOW])).rowcount

@@ -1,1 +1,1 @@
-"""Targets, sources, scan runs and jobs."""
+"""Store targets, scan runs, the checkpoints of their sources, and jobs."""

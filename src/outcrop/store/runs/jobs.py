@@ -1,6 +1,6 @@
-"""Jobs that wait in the database, written in the transaction that makes them needed. The tables are procrastinate's own.
+"""Put jobs into procrastinate's queue, in the transaction that makes them necessary.
 
-procrastinate is loaded where it is used: most commands need none of it.
+procrastinate is imported inside the functions that use it: most commands do not need it.
 """
 
 from collections.abc import Sequence
@@ -15,18 +15,21 @@ if TYPE_CHECKING:
     from procrastinate import App
 
 QUEUE = "outcrop"
-INTERACTIVE_QUEUE = "asked"  # what a person waits for: not behind runs that take hours
+INTERACTIVE_QUEUE = "asked"  # jobs that a person waits for; they must not queue behind runs that take hours
 
 
 async def migrate(db: Connection) -> None:
-    """Bring procrastinate's tables to the version that is installed; runs inside the migration's own transaction."""
+    """Create procrastinate's tables or migrate them to its installed version, in the caller's transaction.
+
+    The table `job_migrations` lists the scripts that were applied and the versions that were reached.
+    """
     await db.execute("CREATE TABLE IF NOT EXISTS job_migrations (name text PRIMARY KEY)")
     done = {name for (name,) in await (await db.execute("SELECT name FROM job_migrations")).fetchall()}
     if (installed := f"procrastinate {version('procrastinate')}") in done:
         return
     from procrastinate.schema import SchemaManager  # noqa: PLC0415
 
-    scripts = _scripts(SchemaManager.get_migrations_path())
+    scripts = _list_scripts(SchemaManager.get_migrations_path())
     if not done:
         await db.execute(SchemaManager.get_schema().encode())
     for script in scripts:
@@ -36,13 +39,14 @@ async def migrate(db: Connection) -> None:
     await db.execute("INSERT INTO job_migrations SELECT unnest(%s::text[])", [[installed, *names]])
 
 
-def _scripts(folder: str) -> list[Path]:
+def _list_scripts(folder: str) -> list[Path]:
+    """Return the SQL files in the folder, sorted by name."""
     return sorted(Path(folder).glob("*.sql"))
 
 
 @cache
-def _writer() -> "App":
-    """Make what writes jobs on a caller's connection; it is never opened itself."""
+def _job_app() -> "App":
+    """Return the procrastinate app that writes jobs on a caller's connection. It is never opened itself."""
     import procrastinate  # noqa: PLC0415
 
     return procrastinate.App(connector=procrastinate.PsycopgConnector())
@@ -51,17 +55,17 @@ def _writer() -> "App":
 async def defer_jobs(
     db: Connection, task: str, jobs: Sequence[tuple[str, dict[str, Any]]], queue: str = QUEUE
 ) -> None:
-    """Have a task run once for each lock and its arguments; of those with the same lock one runs at a time."""
+    """Queue one job of the task for each (lock, arguments). Jobs with the same lock run one at a time."""
     for lock, arguments in jobs:
         await (
-            _writer()
+            _job_app()
             .configure_task(task, lock=lock, queue=queue, connection=db, allow_unknown=True)
             .defer_async(**arguments)
         )
 
 
 async def is_queued(db: Connection, lock: str) -> bool:
-    """Tell whether a job with this lock waits to be begun."""
+    """Whether a job with this lock is queued and has not started."""
     cursor = await db.execute(
         "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE lock = %s AND status = 'todo')", [lock]
     )
@@ -70,13 +74,14 @@ async def is_queued(db: Connection, lock: str) -> bool:
 
 
 async def requeue_stalled(db: Connection, dead_after: float) -> list[dict[str, Any]]:
-    """Let jobs wait again whose worker has not been heard of for so many seconds, or is gone; give their arguments.
+    """Queue running jobs again whose worker is gone or sent no heartbeat for `dead_after` seconds.
 
-    While the database was away nobody could be heard of, so its return is waited for as long. They are written as procrastinate's
-    own retry does; how often one may be tried again is decided where it is done.
+    Return their arguments. A database that started less than `dead_after` seconds ago requeues nothing:
+    while it was down, no worker could send a heartbeat. The number of retries is limited by the job itself.
     """
     cursor = await db.execute(
-        """SELECT j.id, j.args FROM procrastinate_jobs j LEFT JOIN procrastinate_workers w ON w.id = j.worker_id
+        """SELECT j.id, j.args
+           FROM procrastinate_jobs j LEFT JOIN procrastinate_workers w ON w.id = j.worker_id
            WHERE j.status = 'doing' AND j.queue_name = ANY(%s)
              AND (w.id IS NULL OR w.last_heartbeat < now() - make_interval(secs => %s))
              AND pg_postmaster_start_time() < now() - make_interval(secs => %s)

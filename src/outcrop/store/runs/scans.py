@@ -1,4 +1,9 @@
-"""Scan runs at rest, and the sources that each is made of: the unit that a worker takes."""
+"""Store scan runs and the sources of each run. A source is the unit that a worker claims.
+
+A run is inserted (`insert`), started (`start_run`) and given its sources (`add_sources`). Workers claim a
+source, add to its counts and finish it (`claim_source`, `add_counts`, `finish_source`). When all sources
+have ended, the run is finished with their sums (`finish_run`).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +17,11 @@ from outcrop.domain.paging import Page
 from outcrop.domain.scan import COUNTERS, Gap, ScanRun, ScanStatus, ScanType, SourceState, Trigger
 from outcrop.store.db import Connection, snapshot
 
-PLAN_SOURCE = "plan"  # the source that stands for the plan itself: a run does not end before it
-_MOST_GAPS = 1_000  # that a run tells of; how many more there are is told as one
-_MINE = "account_id = %s AND scan_id = %s AND source = %s"
+PLAN_SOURCE = "plan"  # the source that represents the planning of a run: the run does not end before it
+_MAX_GAPS = 1_000  # gaps that a run lists; one more gap counts the rest
+_ONE_SOURCE = "q.account_id = %s AND q.scan_id = %s AND q.source = %s"  # of `scan_sources q`
 
-# A run that has not ended is the sum of its sources as they are now; one that has holds its own figures.
+# An unfinished run shows the sums of its sources at this moment; a finished one has sums of its own.
 _SUMS = ", ".join(f"coalesce(sum((progress ->> '{name}')::bigint), 0) AS {name}" for name in COUNTERS)
 _LIVE = ", ".join(f"'{name}', p.{name}" for name in COUNTERS)
 _SELECT = f"""
@@ -27,8 +32,10 @@ _SELECT = f"""
            CASE WHEN finished_at IS NULL AND p.n > 0 THEN p.resolved ELSE s.findings_resolved END,
            coverage_gaps, error, waiting
     FROM scans s LEFT JOIN LATERAL (
-        SELECT count(*) AS n, sum(findings_new) AS new, sum(findings_seen) AS seen, sum(findings_resolved) AS resolved, {_SUMS}
-        FROM scan_sources q WHERE s.finished_at IS NULL AND q.account_id = s.account_id AND q.scan_id = s.id) p ON true
+        SELECT count(*) AS n, sum(findings_new) AS new, sum(findings_seen) AS seen,
+               sum(findings_resolved) AS resolved, {_SUMS}
+        FROM scan_sources q
+        WHERE s.finished_at IS NULL AND q.account_id = s.account_id AND q.scan_id = s.id) p ON true
 """
 
 
@@ -41,6 +48,7 @@ async def insert(
     spec: dict[str, Any] | None = None,
     foreground: int | None = None,
 ) -> None:
+    """Insert a run. `spec` is a copy of its target; `foreground` is the lock of a command that runs it."""
     values = {
         "account_id": account_id,
         "id": run.id,
@@ -55,28 +63,29 @@ async def insert(
         "findings_new": run.findings_new,
         "findings_seen": run.findings_seen,
         "findings_resolved": run.findings_resolved,
-        "coverage_gaps": _gaps(run.coverage_gaps),
+        "coverage_gaps": _encode_gaps(run.coverage_gaps),
         "error": run.error,
         "target_id": target_id,
         "spec": Jsonb(spec or {}),
         "foreground": foreground,
     }
-    places = ", ".join(["%s"] * len(values))
+    placeholders = ", ".join(["%s"] * len(values))
     await db.execute(
-        f"INSERT INTO scans ({', '.join(values)}) VALUES ({places})".encode(), list(values.values())
+        f"INSERT INTO scans ({', '.join(values)}) VALUES ({placeholders})".encode(), list(values.values())
     )
 
 
 async def select(db: Connection, account_id: int, scan_id: UUID) -> ScanRun | None:
+    """Return one run of the account."""
     cursor = await db.execute(f"{_SELECT} WHERE account_id = %s AND id = %s".encode(), [account_id, scan_id])
     row = await cursor.fetchone()
-    return None if row is None else _run(row)
+    return None if row is None else _build_run(row)
 
 
 async def select_page(
     db: Connection, account_id: int, *, type_: ScanType | None, page: int, per_page: int
 ) -> Page[ScanRun]:
-    """Newest first."""
+    """Return a page of the account's runs, of one type or of all, newest first."""
     where, values = "account_id = %s", list[object]([account_id])
     if type_ is not None:
         where, values = f"{where} AND type = %s", [*values, type_]
@@ -92,10 +101,11 @@ async def select_page(
             f"{_SELECT} WHERE {where} ORDER BY created_at DESC, id DESC OFFSET %s LIMIT %s".encode(),
             [*values, offset, per_page],
         )
-        return Page([_run(row) for row in await cursor.fetchall()], total, page, per_page)
+        return Page([_build_run(row) for row in await cursor.fetchall()], total, page, per_page)
 
 
-def _run(row: tuple[Any, ...]) -> ScanRun:
+def _build_run(row: tuple[Any, ...]) -> ScanRun:
+    """Return the run of a row of `_SELECT`."""
     gaps = tuple(Gap(gap["what"], gap["why"]) for gap in row[12])
     return ScanRun(
         id=row[0],
@@ -116,22 +126,23 @@ def _run(row: tuple[Any, ...]) -> ScanRun:
     )
 
 
-def _gaps(gaps: Sequence[Gap]) -> Jsonb:
-    told = [
+def _encode_gaps(gaps: Sequence[Gap]) -> Jsonb:
+    """Return the gaps as JSON, at most _MAX_GAPS of them; jsonb cannot hold NUL, which is replaced."""
+    listed = [
         {"what": gap.what.replace("\0", "\ufffd"), "why": gap.why.replace("\0", "\ufffd")}
-        for gap in gaps[:_MOST_GAPS]
+        for gap in gaps[:_MAX_GAPS]
     ]
-    if len(gaps) > _MOST_GAPS:
-        told.append({"what": "more", "why": f"{len(gaps) - _MOST_GAPS} more gaps are not told one by one"})
-    return Jsonb(told)
+    if len(gaps) > _MAX_GAPS:
+        listed.append({"what": "more", "why": f"{len(gaps) - _MAX_GAPS} more gaps are not listed"})
+    return Jsonb(listed)
 
 
-# --- a run from its beginning to its end
+# --- a run from its start to its end
 
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedRun:
-    """A run that has not ended: what it was made from."""
+    """A run that has not ended: its target, as it was at the start, and the number of its sources."""
 
     status: ScanStatus
     trigger: Trigger
@@ -141,12 +152,13 @@ class UnfinishedRun:
 
 
 async def start_run(db: Connection, account_id: int, scan_id: UUID, *, now: datetime) -> UnfinishedRun | None:
-    """Let a run be running, and lock it; None where it has ended."""
+    """Set a run to `running`, which locks its row; return the run, or None if it has ended."""
     cursor = await db.execute(
         """UPDATE scans SET status = 'running', started_at = coalesce(started_at, %s)
            WHERE account_id = %s AND id = %s AND finished_at IS NULL
            RETURNING status, trigger, target_id, spec,
-                     (SELECT count(*) FROM scan_sources q WHERE q.account_id = scans.account_id AND q.scan_id = scans.id)""",
+                     (SELECT count(*) FROM scan_sources q
+                      WHERE q.account_id = scans.account_id AND q.scan_id = scans.id)""",
         [now, account_id, scan_id],
     )
     row = await cursor.fetchone()
@@ -156,7 +168,7 @@ async def start_run(db: Connection, account_id: int, scan_id: UUID, *, now: date
 async def add_sources(
     db: Connection, account_id: int, scan_id: UUID, sources: Sequence[tuple[str, dict[str, Any]]]
 ) -> list[str]:
-    """Add what a run consists of; give those that were not there yet."""
+    """Add (name, spec) of sources to a run as `queued`; return the names that the run did not have yet."""
     cursor = await db.execute(
         """INSERT INTO scan_sources (account_id, scan_id, source, spec, status)
            SELECT %s, %s, source, spec, 'queued' FROM unnest(%s::text[], %s::jsonb[]) AS t (source, spec)
@@ -167,7 +179,7 @@ async def add_sources(
 
 
 async def has_unfinished_run(db: Connection, account_id: int, target_id: UUID) -> bool:
-    """Tell whether a run of this target has not ended yet."""
+    """Whether a run of this target has not ended."""
     cursor = await db.execute(
         "SELECT 1 FROM scans WHERE account_id = %s AND target_id = %s AND finished_at IS NULL LIMIT 1",
         [account_id, target_id],
@@ -176,17 +188,18 @@ async def has_unfinished_run(db: Connection, account_id: int, target_id: UUID) -
 
 
 async def lock_foreground(db: Connection, foreground: int) -> None:
-    """Hold a run in the foreground for as long as this connection lives."""
+    """Take the advisory lock `foreground` for this connection: the liveness signal of a command's own run."""
     await db.execute("SELECT pg_advisory_lock(%s)", [foreground])
 
 
 async def unlock_foreground(db: Connection, foreground: int) -> None:
+    """Release the lock of `lock_foreground`."""
     await db.execute("SELECT pg_advisory_unlock(%s)", [foreground])
 
 
 @dataclass(frozen=True, slots=True)
 class OrphanedRun:
-    """A run whose command has died."""
+    """An unfinished run whose command has died."""
 
     account_id: int
     scan_id: UUID
@@ -195,36 +208,35 @@ class OrphanedRun:
 
 
 async def claim_orphaned_runs(db: Connection) -> list[OrphanedRun]:
-    """Take the runs of commands that have died, of whatever account, and give what is left of each to do."""
+    """Set the runs of dead commands, of all accounts, to `interrupted`, for workers; return them."""
     cursor = await db.execute(
         """UPDATE scans s SET foreground = NULL, status = 'interrupted'
            WHERE finished_at IS NULL AND foreground IS NOT NULL AND pg_try_advisory_xact_lock(foreground)
            RETURNING account_id, id, spec ->> 'kind', ARRAY(
                SELECT source FROM scan_sources q
-               WHERE q.account_id = s.account_id AND q.scan_id = s.id AND q.status IN ('queued', 'running'))"""
+               WHERE q.account_id = s.account_id AND q.scan_id = s.id
+                 AND q.status IN ('queued', 'running'))"""
     )
     return [OrphanedRun(*row) for row in await cursor.fetchall()]
 
 
 async def select_unfinished(db: Connection) -> list[tuple[int, UUID]]:
-    """Name the runs that have not ended, of whatever account."""
-    return list(
-        await (
-            await db.execute(
-                "SELECT account_id, id FROM scans WHERE finished_at IS NULL ORDER BY created_at, id"
-            )
-        ).fetchall()
+    """Return (account id, run id) of all unfinished runs of all accounts, oldest first."""
+    cursor = await db.execute(
+        "SELECT account_id, id FROM scans WHERE finished_at IS NULL ORDER BY created_at, id"
     )
+    return list(await cursor.fetchall())
 
 
-async def set_waiting(db: Connection, account_id: int, scan_id: UUID, why: str | None) -> None:
+async def set_waiting(db: Connection, account_id: int, scan_id: UUID, reason: str | None) -> None:
+    """Save why a run makes no progress at the moment; None if it does."""
     await db.execute(
-        "UPDATE scans SET waiting = %s WHERE account_id = %s AND id = %s", [why, account_id, scan_id]
+        "UPDATE scans SET waiting = %s WHERE account_id = %s AND id = %s", [reason, account_id, scan_id]
     )
 
 
 async def mark_interrupted(db: Connection, account_id: int, scan_id: UUID) -> None:
-    """Say that a run waits to be picked up again."""
+    """Set a running run to `interrupted`: it waits for another worker."""
     await db.execute(
         "UPDATE scans SET status = 'interrupted' WHERE account_id = %s AND id = %s AND status = 'running'",
         [account_id, scan_id],
@@ -233,7 +245,7 @@ async def mark_interrupted(db: Connection, account_id: int, scan_id: UUID) -> No
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended."""
+    """The final status and counts of a run."""
 
     status: ScanStatus
     new: int
@@ -245,55 +257,76 @@ class RunResult:
 async def finish_run(
     db: Connection, account_id: int, scan_id: UUID, *, now: datetime, error: str | None = None
 ) -> RunResult | None:
-    """End a run whose sources have all ended; give how it ended, or None where it goes on.
+    """Finish a run whose sources have all ended; return its result; None if it goes on or had ended.
 
-    It has failed where something failed and no source could be read; a plan that broke off is not the end of what it had found.
+    With `error` the run is finished in any case and has failed. Otherwise it has failed if the plan or a
+    source failed and no source was scanned to its end.
     """
     cursor = await db.execute(
-        "SELECT coverage_gaps FROM scans WHERE account_id = %s AND id = %s AND finished_at IS NULL FOR UPDATE",
+        """SELECT coverage_gaps FROM scans WHERE account_id = %s AND id = %s AND finished_at IS NULL
+           FOR UPDATE""",
         [account_id, scan_id],
     )
     if (run := await cursor.fetchone()) is None:
         return None
+    sums = await _sum_sources(db, account_id, scan_id)
+    if sums.open_sources and error is None:
+        return None
+    gaps = [Gap(gap["what"], gap["why"]) for gap in run[0]] + await _select_gaps(db, account_id, scan_id)
+    error = error or (None if sums.done_sources else sums.error)
+    status = ScanStatus.FAILED if error else ScanStatus.COMPLETED
+    await db.execute(
+        """UPDATE scans SET status = %s, finished_at = %s, progress = %s, findings_new = %s,
+                            findings_seen = %s, findings_resolved = %s, coverage_gaps = %s, error = %s,
+                            waiting = NULL
+           WHERE account_id = %s AND id = %s""",
+        [
+            *(status, now, Jsonb(sums.progress), sums.new, sums.seen, sums.resolved),
+            *(_encode_gaps(gaps), error, account_id, scan_id),
+        ],
+    )
+    return RunResult(status, sums.new, sums.seen, sums.resolved, error)
+
+
+@dataclass(frozen=True, slots=True)
+class _SourceSums:
+    """The sums over all sources of a run."""
+
+    open_sources: int
+    done_sources: int  # scanned to the end; the plan does not count
+    new: int
+    seen: int
+    resolved: int
+    error: str | None  # of one failed source
+    progress: dict[str, int]
+
+
+async def _sum_sources(db: Connection, account_id: int, scan_id: UUID) -> _SourceSums:
+    """Sum up the sources of a run."""
     cursor = await db.execute(
-        f"""SELECT count(*) FILTER (WHERE status IN ('queued', 'running')), count(*) FILTER (WHERE status = 'done' AND source <> '{PLAN_SOURCE}'),
-                   coalesce(sum(findings_new), 0), coalesce(sum(findings_seen), 0), coalesce(sum(findings_resolved), 0),
+        f"""SELECT count(*) FILTER (WHERE status IN ('queued', 'running')),
+                   count(*) FILTER (WHERE status = 'done' AND source <> '{PLAN_SOURCE}'),
+                   coalesce(sum(findings_new), 0), coalesce(sum(findings_seen), 0),
+                   coalesce(sum(findings_resolved), 0),
                    min(error) FILTER (WHERE status = 'failed'), {_SUMS}
             FROM scan_sources WHERE account_id = %s AND scan_id = %s""".encode(),
         [account_id, scan_id],
     )
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101 - an aggregate has one row
-    left, done, new, seen, resolved, why = row[:6]
-    if left and error is None:
-        return None
+    open_sources, done_sources, new, seen, resolved, error = row[:6]
+    progress = {name: int(value) for name, value in zip(COUNTERS, row[6:], strict=True)}
+    return _SourceSums(open_sources, done_sources, int(new), int(seen), int(resolved), error, progress)
+
+
+async def _select_gaps(db: Connection, account_id: int, scan_id: UUID) -> list[Gap]:
+    """Return the gaps of a run's sources, at most one more than a run lists."""
     cursor = await db.execute(
         """SELECT gap ->> 'what', gap ->> 'why' FROM scan_sources, jsonb_array_elements(coverage_gaps) gap
            WHERE account_id = %s AND scan_id = %s ORDER BY source LIMIT %s""",
-        [account_id, scan_id, _MOST_GAPS + 1],
+        [account_id, scan_id, _MAX_GAPS + 1],
     )
-    gaps = [Gap(gap["what"], gap["why"]) for gap in run[0]] + [
-        Gap(what, why) for what, why in await cursor.fetchall()
-    ]
-    error = error or (None if done else why)
-    status = ScanStatus.FAILED if error else ScanStatus.COMPLETED
-    await db.execute(
-        """UPDATE scans SET status = %s, finished_at = %s, progress = %s, findings_new = %s, findings_seen = %s, findings_resolved = %s,
-                            coverage_gaps = %s, error = %s, waiting = NULL
-           WHERE account_id = %s AND id = %s""",
-        [
-            *(
-                status,
-                now,
-                Jsonb({name: int(value) for name, value in zip(COUNTERS, row[6:], strict=True)}),
-                new,
-                seen,
-                resolved,
-            ),
-            *(_gaps(gaps), error, account_id, scan_id),
-        ],
-    )
-    return RunResult(status, int(new), int(seen), int(resolved), error)
+    return [Gap(what, why) for what, why in await cursor.fetchall()]
 
 
 # --- one source of a run
@@ -301,15 +334,18 @@ async def finish_run(
 
 @dataclass(frozen=True, slots=True)
 class ClaimedSource:
+    """A source that a worker has started, and how often it was started."""
+
     spec: dict[str, Any]
     tries: int
 
 
 async def claim_source(db: Connection, account_id: int, scan_id: UUID, source: str) -> ClaimedSource | None:
-    """Begin with a source, once more if need be; None where it has ended, or its run has."""
+    """Set a source to `running` and reset its progress; None if the source or its run has ended."""
     cursor = await db.execute(
-        f"""UPDATE scan_sources q SET status = 'running', tries = tries + 1, progress = '{{}}', coverage_gaps = '[]', error = NULL
-            FROM scans s WHERE q.{_MINE.replace("AND ", "AND q.")} AND q.status IN ('queued', 'running')
+        f"""UPDATE scan_sources q SET status = 'running', tries = tries + 1, progress = '{{}}',
+                                      coverage_gaps = '[]', error = NULL
+            FROM scans s WHERE {_ONE_SOURCE} AND q.status IN ('queued', 'running')
               AND s.account_id = q.account_id AND s.id = q.scan_id AND s.finished_at IS NULL
             RETURNING q.spec, q.tries""".encode(),
         [account_id, scan_id, source],
@@ -319,9 +355,10 @@ async def claim_source(db: Connection, account_id: int, scan_id: UUID, source: s
 
 
 async def release_source(db: Connection, account_id: int, scan_id: UUID, source: str) -> None:
-    """Give a source back untried: its worker was told to stop."""
+    """Queue a running source again and interrupt its run; the stopped try is not counted."""
     await db.execute(
-        f"UPDATE scan_sources SET status = 'queued', tries = tries - 1 WHERE {_MINE} AND status = 'running'".encode(),
+        f"""UPDATE scan_sources q SET status = 'queued', tries = tries - 1
+            WHERE {_ONE_SOURCE} AND status = 'running'""".encode(),
         [account_id, scan_id, source],
     )
     await mark_interrupted(db, account_id, scan_id)
@@ -330,8 +367,9 @@ async def release_source(db: Connection, account_id: int, scan_id: UUID, source:
 async def set_progress(
     db: Connection, account_id: int, scan_id: UUID, source: str, progress: dict[str, int]
 ) -> None:
+    """Save the counters of a running source."""
     await db.execute(
-        f"UPDATE scan_sources SET progress = %s WHERE {_MINE} AND status = 'running'".encode(),
+        f"UPDATE scan_sources q SET progress = %s WHERE {_ONE_SOURCE} AND status = 'running'".encode(),
         [Jsonb(progress), account_id, scan_id, source],
     )
 
@@ -346,10 +384,11 @@ async def add_counts(
     seen: int = 0,
     resolved: int = 0,
 ) -> None:
-    """Add to a source's figures, in the transaction that makes them true."""
+    """Add to a source's numbers of findings, in the transaction that changes these findings."""
     await db.execute(
-        f"""UPDATE scan_sources SET findings_new = findings_new + %s, findings_seen = findings_seen + %s,
-                                    findings_resolved = findings_resolved + %s WHERE {_MINE}""".encode(),
+        f"""UPDATE scan_sources q SET findings_new = findings_new + %s, findings_seen = findings_seen + %s,
+                                      findings_resolved = findings_resolved + %s
+            WHERE {_ONE_SOURCE}""".encode(),
         [new, seen, resolved, account_id, scan_id, source],
     )
 
@@ -365,16 +404,13 @@ async def finish_source(
     gaps: Sequence[Gap] = (),
     error: str | None = None,
 ) -> None:
+    """Save the final state of a source; without `progress` its last counters stay."""
     await db.execute(
-        f"""UPDATE scan_sources SET status = %s, progress = coalesce(%s, progress), coverage_gaps = %s, error = %s
-            WHERE {_MINE}""".encode(),
+        f"""UPDATE scan_sources q
+            SET status = %s, progress = coalesce(%s, progress), coverage_gaps = %s, error = %s
+            WHERE {_ONE_SOURCE}""".encode(),
         [
-            state,
-            None if progress is None else Jsonb(progress),
-            _gaps(gaps),
-            error,
-            account_id,
-            scan_id,
-            source,
+            *(state, None if progress is None else Jsonb(progress), _encode_gaps(gaps), error),
+            *(account_id, scan_id, source),
         ],
     )

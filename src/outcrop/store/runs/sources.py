@@ -1,4 +1,4 @@
-"""How far the sources of an account have been read, and which findings stand in each."""
+"""Store checkpoints of sources and cached responses of hosts; read and mark the findings of a source."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,20 +9,21 @@ from outcrop.domain.finding import Finding
 from outcrop.store.db import Connection
 from outcrop.store.findings import rows
 
-_LOCK_RECORDING = 7_264_004
+_RECORDING_LOCK = 7_264_004  # advisory lock, together with an account's id
 
 
 @dataclass(frozen=True, slots=True)
 class SourceCheckpoint:
-    """What the last whole look at a source has left."""
+    """The state after the last complete scan of a source."""
 
-    changed: str | None
-    rules: str | None
-    tips: tuple[bytes, ...]
+    changed: str | None  # the host's change marker: while it is the same, nothing has to be fetched
+    rules: str | None  # version of the rules
+    tips: tuple[bytes, ...]  # commits from which every scanned object was reachable
     scan_id: UUID | None
 
 
 async def select_checkpoint(db: Connection, account_id: int, source: str) -> SourceCheckpoint | None:
+    """Return the checkpoint of a source; None if no complete scan of it has ended yet."""
     cursor = await db.execute(
         "SELECT changed, rules, tips, scan_id FROM sources WHERE account_id = %s AND source = %s",
         [account_id, source],
@@ -32,18 +33,28 @@ async def select_checkpoint(db: Connection, account_id: int, source: str) -> Sou
 
 
 async def save_checkpoint(
-    db: Connection, account_id: int, source: str, read: SourceCheckpoint, *, now: datetime
+    db: Connection, account_id: int, source: str, checkpoint: SourceCheckpoint, *, now: datetime
 ) -> None:
+    """Save the checkpoint of a source, in place of the earlier one."""
     await db.execute(
-        """INSERT INTO sources (account_id, source, changed, rules, tips, scan_id, scanned_at) VALUES (%s, %s, %s, %s, %s, %s, %s)
-           ON CONFLICT (account_id, source) DO UPDATE SET changed = excluded.changed, rules = excluded.rules, tips = excluded.tips,
+        """INSERT INTO sources (account_id, source, changed, rules, tips, scan_id, scanned_at)
+           VALUES (%s, %s, %s, %s, %s, %s, %s)
+           ON CONFLICT (account_id, source) DO UPDATE
+           SET changed = excluded.changed, rules = excluded.rules, tips = excluded.tips,
                scan_id = excluded.scan_id, scanned_at = excluded.scanned_at""",
-        [account_id, source, read.changed, read.rules, b"\n".join(read.tips), read.scan_id, now],
+        [
+            *(account_id, source, checkpoint.changed, checkpoint.rules),
+            *(b"\n".join(checkpoint.tips), checkpoint.scan_id, now),
+        ],
     )
 
 
 async def clear_change_marker(db: Connection, account_id: int, source: str) -> None:
-    """Let the next look at a source be a real one: another run than the last whole look has met some of its findings since."""
+    """Clear the change marker of a source, so that the next run scans it even if the host reports no change.
+
+    Needed after an incomplete scan: some findings are then marked as seen by another run than the
+    checkpoint's.
+    """
     await db.execute(
         "UPDATE sources SET changed = NULL WHERE account_id = %s AND source = %s", [account_id, source]
     )
@@ -51,7 +62,7 @@ async def clear_change_marker(db: Connection, account_id: int, source: str) -> N
 
 @dataclass(frozen=True, slots=True)
 class StoredFinding:
-    """A finding with what is needed to tell whether it is still there."""
+    """A finding of a source, with the columns that show whether its credential is still in the source."""
 
     finding: Finding
     path: bytes
@@ -64,10 +75,11 @@ class StoredFinding:
 
 
 async def select_findings(db: Connection, account_id: int, source: str) -> list[StoredFinding]:
-    """Give every finding of a source, closed ones too."""
+    """Return all findings of a source by id, also closed ones."""
     cursor = await db.execute(
         f"""SELECT source_path, secret_box, fingerprint, commit_id, media_type, last_scan_id,
-                   (SELECT coalesce(array_agg(blob), '{{}}') FROM occurrences o WHERE o.account_id = f.account_id AND o.finding_id = f.id),
+                   (SELECT coalesce(array_agg(blob), '{{}}') FROM occurrences o
+                    WHERE o.account_id = f.account_id AND o.finding_id = f.id),
                    {rows.COLUMNS}
             FROM findings f WHERE account_id = %s AND source = %s ORDER BY id""".encode(),
         [account_id, source],
@@ -88,17 +100,21 @@ async def select_findings(db: Connection, account_id: int, source: str) -> list[
 
 
 async def set_occurrences(
-    db: Connection, account_id: int, blobs: Sequence[tuple[UUID, frozenset[bytes]]], *, whole: bool
+    db: Connection, account_id: int, blobs: Sequence[tuple[UUID, frozenset[bytes]]], *, replace: bool
 ) -> None:
-    """Write the blobs that hold each finding: all of them after a whole look, further ones after another."""
-    if whole:
+    """Save the (finding id, blobs that contain its credential) pairs.
+
+    With `replace`, as after a complete scan, they replace the stored blobs; otherwise they are added.
+    """
+    if replace:
         ids = [finding_id for finding_id, _ in blobs]
         await db.execute(
             "DELETE FROM occurrences WHERE account_id = %s AND finding_id = ANY(%s)", [account_id, ids]
         )
     pairs = [(finding_id, blob) for finding_id, group in blobs for blob in sorted(group)]
     await db.execute(
-        "INSERT INTO occurrences (account_id, finding_id, blob) SELECT %s, * FROM unnest(%s::uuid[], %s::bytea[]) ON CONFLICT DO NOTHING",
+        """INSERT INTO occurrences (account_id, finding_id, blob)
+           SELECT %s, * FROM unnest(%s::uuid[], %s::bytea[]) ON CONFLICT DO NOTHING""",
         [account_id, [finding_id for finding_id, _ in pairs], [blob for _, blob in pairs]],
     )
 
@@ -106,8 +122,8 @@ async def set_occurrences(
 async def mark_unchanged_seen(
     db: Connection, account_id: int, source: str, *, last: UUID, scan_id: UUID, now: datetime
 ) -> int:
-    """Let a run have seen what the last whole look saw: nothing has changed since. Give how many that are."""
-    return await _seen(
+    """Mark findings that the run `last` saw in an unchanged source as seen by this run; return the number."""
+    return await _mark_seen_where(
         db, account_id, "source = %s AND last_scan_id = %s", [source, last], scan_id=scan_id, now=now
     )
 
@@ -115,33 +131,38 @@ async def mark_unchanged_seen(
 async def mark_seen(
     db: Connection, account_id: int, finding_ids: Sequence[UUID], *, scan_id: UUID, now: datetime
 ) -> int:
-    """Let a run have seen these findings, once; give how many it had not seen yet."""
+    """Mark findings as seen by this run; return how many it had not seen before."""
     where, values = "id = ANY(%s) AND last_scan_id IS DISTINCT FROM %s", [list(finding_ids), scan_id]
-    return await _seen(db, account_id, where, values, scan_id=scan_id, now=now)
+    return await _mark_seen_where(db, account_id, where, values, scan_id=scan_id, now=now)
 
 
-async def _seen(
+async def _mark_seen_where(
     db: Connection, account_id: int, where: str, values: list[object], *, scan_id: UUID, now: datetime
 ) -> int:
-    """Count a sighting; what was stale is active again, and the audit trail says so."""
+    """Mark the findings that meet the condition as seen by this run; return their number.
+
+    Stale findings become active again, with an audit line.
+    """
     cursor = await db.execute(
-        f"""WITH met AS (SELECT id, status FROM findings WHERE account_id = %s AND {where} ORDER BY id FOR NO KEY UPDATE),
-                 woken AS (INSERT INTO audit (account_id, at, actor, action, target, outcome, detail)
-                           SELECT %s, %s, 'scan', 'finding.seen', id::text, 'ok',
-                                  jsonb_build_object('scan', %s::text, 'from', 'stale', 'to', 'active')
-                           FROM met WHERE status = 'stale')
+        f"""WITH seen AS (SELECT id, status FROM findings WHERE account_id = %s AND {where}
+                          ORDER BY id FOR NO KEY UPDATE),
+                 reactivated AS (INSERT INTO audit (account_id, at, actor, action, target, outcome, detail)
+                                 SELECT %s, %s, 'scan', 'finding.seen', id::text, 'ok',
+                                        jsonb_build_object('scan', %s::text, 'from', 'stale', 'to', 'active')
+                                 FROM seen WHERE status = 'stale')
             UPDATE findings f SET last_seen_at = %s, seen_count = seen_count + 1, last_scan_id = %s,
                                   status = CASE f.status WHEN 'stale' THEN 'active' ELSE f.status END
-            FROM met WHERE f.account_id = %s AND f.id = met.id""".encode(),
+            FROM seen WHERE f.account_id = %s AND f.id = seen.id""".encode(),
         [account_id, *values, account_id, now, str(scan_id), now, scan_id, account_id],
     )
     return cursor.rowcount
 
 
 async def count_places(db: Connection, account_id: int, fingerprints: Sequence[bytes]) -> dict[bytes, int]:
-    """Give in how many places each credential stands."""
+    """Return the number of findings of each credential, by fingerprint."""
     cursor = await db.execute(
-        "SELECT fingerprint, count(*) FROM findings WHERE account_id = %s AND fingerprint = ANY(%s) GROUP BY 1",
+        """SELECT fingerprint, count(*) FROM findings WHERE account_id = %s AND fingerprint = ANY(%s)
+           GROUP BY 1""",
         [account_id, list(fingerprints)],
     )
     return dict(await cursor.fetchall())
@@ -149,21 +170,27 @@ async def count_places(db: Connection, account_id: int, fingerprints: Sequence[b
 
 @dataclass(frozen=True, slots=True)
 class LockedFinding:
-    """A finding that stands at a place already, locked."""
+    """A stored finding whose row is locked, and the last run that saw it."""
 
     finding: Finding
     last_scan_id: UUID | None
 
 
 async def lock_recording(db: Connection, account_id: int) -> None:
-    """Be the only one who writes many findings of an account until the transaction ends: two would wait for each other's rows."""
-    await db.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK_RECORDING, account_id])
+    """Wait until no other transaction writes many findings of the account, and lock others out until the end.
+
+    Two such transactions could otherwise wait for each other's rows.
+    """
+    await db.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_RECORDING_LOCK, account_id])
 
 
 async def lock_findings(
     db: Connection, account_id: int, identities: Sequence[bytes]
 ) -> dict[bytes, LockedFinding]:
-    """Give and lock the findings at these places, in one order for everybody; nobody else adds one there meanwhile."""
+    """Lock and return the findings with these identities, by identity.
+
+    `lock_recording` is taken first, so that no other transaction adds one of them meanwhile.
+    """
     await lock_recording(db, account_id)
     cursor = await db.execute(
         f"""SELECT identity, last_scan_id, {rows.COLUMNS} FROM findings
@@ -174,26 +201,31 @@ async def lock_findings(
 
 
 async def select_etag(db: Connection, account_id: int, key: str) -> tuple[str, bytes] | None:
+    """Return the ETag and body of the response that is cached under this key."""
     cursor = await db.execute(
         "SELECT etag, body FROM etags WHERE account_id = %s AND key = %s", [account_id, key]
     )
     return await cursor.fetchone()
 
 
-async def save_etag(db: Connection, account_id: int, key: str, tag: str, body: bytes) -> None:
+async def save_etag(db: Connection, account_id: int, key: str, etag: str, body: bytes) -> None:
+    """Cache the ETag and body of a response under this key, in place of an earlier one."""
     await db.execute(
         """INSERT INTO etags (account_id, key, etag, body) VALUES (%s, %s, %s, %s)
            ON CONFLICT (account_id, key) DO UPDATE SET etag = excluded.etag, body = excluded.body""",
-        [account_id, key, tag, body],
+        [account_id, key, etag, body],
     )
 
 
 async def mark_stale(db: Connection, *, before: datetime) -> list[tuple[int, UUID]]:
-    """Let findings be stale that no run has seen for long, whatever account they are of: time passes for all alike."""
+    """Set active findings that were last seen before a time to `stale`, at most 5000 of each account.
+
+    Return (account id, finding id) of each. Locked findings are skipped.
+    """
     cursor = await db.execute(
         """UPDATE findings f SET status = 'stale' FROM accounts a, LATERAL (
-               SELECT id FROM findings WHERE account_id = a.id AND last_seen_at < %s AND status = 'active' LIMIT 5000
-               FOR NO KEY UPDATE SKIP LOCKED) old
+               SELECT id FROM findings WHERE account_id = a.id AND last_seen_at < %s AND status = 'active'
+               LIMIT 5000 FOR NO KEY UPDATE SKIP LOCKED) old
            WHERE f.account_id = a.id AND f.id = old.id RETURNING f.account_id, f.id""",
         [before],
     )
