@@ -16,7 +16,7 @@ from outcrop.scanner.text import archive_members
 from outcrop.scanner.text.archive_members import UnpackBudget
 from outcrop.scanner.text.archives import unpack_texts
 from outcrop.scanner.text.magic import needs_unpacking
-from tests.scanner.test_unpack import tarred
+from tests.scanner.text.test_archives import tarred
 from tests.support.rulesets import github_token, ruleset
 
 TOKEN = github_token("packages").encode()
