@@ -102,7 +102,7 @@ def test_a_head_that_is_too_long_is_refused(backend: Backend, header: bytes) -> 
 def test_a_head_that_does_not_end_is_not_waited_for(
     backend: Backend, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr("outcrop.cli.process.HEAD_SECONDS", 0.3)
+    monkeypatch.setattr("outcrop.cli.process.MAX_HEAD_SECONDS", 0.3)
     with socket.create_connection(("127.0.0.1", int(backend.base_url.rpartition(":")[2]))) as sock:
         sock.sendall(sent)
         assert b'"error":"bad_request"' in _answer(sock)

@@ -109,8 +109,8 @@ def test_a_single_run_is_one_record_and_a_failure_is_one_line(there: House) -> N
 def test_what_cannot_be_begun_is_one_line_and_no_run(there: House) -> None:
     for account, target, words in (
         ("nobody", "https://git.example/shop.git", "nobody"),
-        ("acme", "nowhere", "nowhere: there is no such file or folder"),
-        ("acme", "https://name:password@git.example/shop.git", "without a name or password"),
+        ("acme", "nowhere", "nowhere: no such file or folder"),
+        ("acme", "https://name:password@git.example/shop.git", "without user name and password"),
     ):
         done = scan(there, "--json", target, account=account)
         assert (done.returncode, done.stdout) == (2, "")

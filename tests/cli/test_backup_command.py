@@ -58,8 +58,7 @@ def test_a_backup_tells_what_it_holds_and_what_it_does_not(
     key = Path(environment["OUTCROP_DATA_DIR"]) / "secret.key"
     last = outcrop("backup", "third.backup").out.splitlines()[-1]
     assert (
-        last
-        == f"The secret key ({key}) is not in it and a restore needs it: keep a copy, apart from the backup."
+        last == f"The secret key ({key}) is not in the backup, and a restore needs it. Keep a copy elsewhere."
     )
     assert key.read_bytes().strip() not in file.read_bytes()
 
@@ -120,7 +119,7 @@ def test_wrong_calls_are_one_line_each_and_leave_nothing(
         ),
         (("restore", "missing"), elsewhere, "cannot read missing: No such file"),
         (("restore", "."), elsewhere, "cannot read .: Is a directory"),
-        (("restore", "pipe"), elsewhere, "it must be a file"),
+        (("restore", "pipe"), elsewhere, "it is read twice"),
         (("restore", "text"), elsewhere, "text is no backup of Outcrop"),
         (("restore", "cut.backup"), elsewhere, "cut.backup is cut short or was altered"),
         (
@@ -216,7 +215,7 @@ def test_a_restore_that_is_broken_off_leaves_an_empty_database(
             )
         assert tables(other) == set()
     told = outcrop("restore", "it.backup", OUTCROP_DATABASE_URL=other).out.splitlines()[-1]
-    assert told.startswith("Keys, members and passwords are those of 20")
+    assert told.startswith("Keys, members and passwords are as of 20")
 
 
 def test_a_disk_that_is_full_is_one_line_and_leaves_no_file(

@@ -39,10 +39,10 @@ def test_a_finding_is_shown_with_the_reasons_of_its_score(outcrop, finding):
 def test_a_finding_that_is_not_there(outcrop, finding):
     for arguments, message in (
         (("finding", "--account", "acme", str(uuid4())), "outcrop: no such finding\n"),
-        (("finding", "--account", "acme", "7"), "outcrop: '7' is no id of a finding\n"),
+        (("finding", "--account", "acme", "7"), "outcrop: '7' is not the id of a finding\n"),
         (("finding", "--account", "none", finding), "outcrop: there is no account 'none'\n"),
         (("validate", "--account", "acme", "--finding", str(uuid4())), "outcrop: no such finding\n"),
-        (("validate", "--account", "acme", "--finding", "7"), "outcrop: '7' is no id of a finding\n"),
+        (("validate", "--account", "acme", "--finding", "7"), "outcrop: '7' is not the id of a finding\n"),
         (
             ("validate", "--account", "acme", "--finding", finding),
             "outcrop: no rule says how to validate its credential\n",

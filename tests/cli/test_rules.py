@@ -116,7 +116,7 @@ class TestList:
 
 class TestCheck:
     def test_a_good_file(self, rules):
-        assert rules("check", "good.toml") == Ran(0, "1 rules are well formed\n", "")
+        assert rules("check", "good.toml") == Ran(0, "1 rules are valid\n", "")
         assert rules("check", "good.toml", "--json").json == {"rules": 1}
 
     def test_a_bad_file_is_told_with_its_line(self, rules):
@@ -132,7 +132,7 @@ class TestCheck:
         ran = rules("check", ".")
         assert ran.code == 2
         (tmp_path / "bad.toml").unlink()
-        assert rules("check", ".").out == "1 rules are well formed\n"
+        assert rules("check", ".").out == "1 rules are valid\n"
 
     def test_what_is_not_there(self, rules):
         assert rules("check", "none.toml").err == "outcrop: none.toml: No such file or directory\n"
@@ -160,7 +160,7 @@ class TestCheck:
 
 class TestTest:
     def test_good_examples(self, rules):
-        assert rules("test", "good.toml") == Ran(0, "4 of 4 cases hold\n", "")
+        assert rules("test", "good.toml") == Ran(0, "4 of 4 cases passed\n", "")
         assert rules("test", "good.toml", "--json").json == {"cases": 4, "failed": []}
 
     FAULTS = (
@@ -198,8 +198,8 @@ class TestTest:
         ran = rules("test", "f.toml")
         assert ran.code == 2
         assert ran.out.startswith(f"acme_key: {reason}")
-        assert ran.out.endswith("\n3 of 4 cases hold\n")
-        assert ran.err == "outcrop: 1 cases of f.toml do not hold\n"
+        assert ran.out.endswith("\n3 of 4 cases passed\n")
+        assert ran.err == "outcrop: 1 cases of f.toml failed\n"
         ran = rules("test", "f.toml", "--json")
         assert ran.code == 2
         (failed,) = json.loads(ran.out)["failed"]
@@ -253,7 +253,7 @@ class TestFindings:
         assert ran.out.endswith("1 findings in 2 files, 0.0 MB\nacme_key: 0 high, 0 medium, 1 low\n")
 
     def test_what_is_wrong_is_told(self, look, rules):
-        assert look("--rule", "none").err == "outcrop: --rule none: there is no such rule\n"
+        assert look("--rule", "none").err == "outcrop: --rule none: no such rule\n"
         assert rules("test", "nowhere").err == "outcrop: nowhere: no such file or directory\n"
 
     def test_no_credential_is_printed(self, look):

@@ -89,7 +89,7 @@ class TestExitCodes:
             (["--since", "HEAD", "src"], "src: is not a git repository"),
             (["--type", "git", "src"], "src: is not a git repository"),
             (["git@github.com:a/b.git"], "only https addresses can be cloned"),
-            (["http://user:pw@host/a"], "without a name or password"),
+            (["http://user:pw@host/a"], "without user name and password"),
             (["https://["], "an https address was given whose host cannot be read"),
             (["https://me:pw@[::1"], "an https address was given whose host cannot be read"),
             (["--since", "", "."], "--since is empty: give a revision"),
@@ -131,8 +131,7 @@ class TestExitCodes:
             "ExceptionGroup",
         ]
         assert (
-            ran.err.splitlines()[-1]
-            == "outcrop: ended by a fault of its own, ExceptionGroup: the lines above say where"
+            ran.err.splitlines()[-1] == "outcrop: internal error (ExceptionGroup); the lines above show where"
         )
 
 
@@ -464,9 +463,7 @@ class TestBaseline:
         old.write_bytes(text.encode("latin-1"))
         ran = scan("--json", "--baseline", old, ".")
         assert (ran.code, ran.out) == (2, "")
-        assert (
-            ran.err == f"outcrop: --baseline {old}: is not a result of outcrop scan in json, jsonl or sarif\n"
-        )
+        assert ran.err == f"outcrop: --baseline {old}: not a result of outcrop scan in json, jsonl or sarif\n"
 
     def test_fingerprints_are_those_of_the_log_and_confirm_no_password(self, scan, place):
         secret = "Juni-9-Bergen!"

@@ -110,7 +110,7 @@ def test_every_format_tells_the_verdict_and_the_reason(stand_in, scan):
 def test_only_what_is_valid_is_shown_and_what_is_left_out_is_counted(stand_in, scan, place):
     ran = scan("--json", "--only-valid", ".")
     assert (ran.code, [one["file_path"] for one in ran.json]) == (1, ["a.py", "c.py"])
-    assert ran.err == "left out: 1 invalid\n"
+    assert ran.err == "not shown: 1 invalid\n"
     ran = scan("--json", "--only-valid", "b.py")
     assert (ran.code, ran.json) == (0, [])
 
@@ -125,7 +125,7 @@ def test_switched_off_nobody_is_asked(stand_in, scan, monkeypatch, arguments):
     table = scan(*arguments, ".").out
     assert table.splitlines()[0].split() == ["score", "rule", "place", "commit", "credential"]
     ran = scan("--only-valid", *arguments, ".")
-    assert (ran.code, ran.out, "--only-valid needs issuers to be asked" in ran.err) == (2, "", True)
+    assert (ran.code, ran.out, "--only-valid needs validation" in ran.err) == (2, "", True)
 
 
 @pytest.mark.parametrize("off", [["--no-validate"], []])

@@ -14,7 +14,7 @@ from tests.support.backend import Backend, now
 def test_a_database_that_others_use_is_not_touched(backend: Backend) -> None:
     backend.tenant()
     before = backend.sql("SELECT count(*) FROM accounts")
-    with pytest.raises(OperatorError, match="let OUTCROP_DATA_DIR name another folder"):
+    with pytest.raises(OperatorError, match="set OUTCROP_DATA_DIR to another folder"):
         backend.run(lambda db: find_account(CommandSession(db, backend.keys), now()))
     assert backend.sql("SELECT count(*) FROM accounts") == before
 

@@ -121,7 +121,7 @@ def test_the_receiver_believes_only_what_is_signed_with_its_secret():
     assert receiver.receive(body + b" ", headers) == 401
     assert receiver.verified == {"finding.new": 1}
     assert "A key" in shown[0]
-    assert "not believed" in shown[1]
+    assert "rejected" in shown[1]
 
 
 def test_the_report_holds_no_raw_credential():

@@ -38,7 +38,7 @@ class Shown:
 
     @property
     def events(self) -> Counter[str]:
-        return Counter(re.findall(r"^event +signature holds +(\S+)", self.text, re.MULTILINE))
+        return Counter(re.findall(r"^event +signature valid +(\S+)", self.text, re.MULTILINE))
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_the_first_minute_and_a_second_one(environment: dict[str, str]) -> None:
         new = [row for row in rows if row["repo_full_name"] != "acme/legacy-billing"]
         assert first.events["finding.new"] == len(new)
         assert min(first.events["finding.resolved"], first.events["finding.false_positive"]) > 0
-        assert "not believed" not in first.text
+        assert "rejected" not in first.text
         overview = login(first, first.after("Password"))
         assert overview.status_code == 200
         assert "stand-ins on this machine answer for the issuers" in overview.text

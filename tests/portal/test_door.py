@@ -245,7 +245,7 @@ def test_a_cookie_means_nothing_to_the_api_and_a_key_nothing_to_the_portal(
 
 
 def test_what_is_not_there_is_told_to_a_person_and_to_a_program(owner: Person) -> None:
-    assert "Nothing here" in owner.get("/nothing").text
+    assert "Not found" in owner.get("/nothing").text
     for page in (
         owner.get("/nothing"),
         owner.get("/findings/x/y/z"),
@@ -277,7 +277,7 @@ def test_what_is_not_there_in_time_is_told_to_a_person_and_to_a_program(
     async def waits(*_: Any, **__: Any) -> None:
         await asyncio.sleep(30)
 
-    monkeypatch.setattr(sessions, "resume", waits)
+    monkeypatch.setattr(sessions, "resume_session", waits)
     with capture_logs() as logs, ThreadPoolExecutor(2) as pool:
         asked = [
             pool.submit(owner.client.get, "/", headers={"Accept": accept})
@@ -354,7 +354,7 @@ def test_nothing_of_another_account_can_be_reached(backend: Backend, tenant: Ten
         assert owner.post(path).status_code == 404, path
     assert owner.post(f"/profile/team/{member}/role", role="member").status_code == 404
     assert (
-        "no longer there"
+        "no longer exist"
         in owner.client.post(
             "/findings/triage",
             data={"csrf": owner.csrf(), "id": line["id"], "action": "resolve"},

@@ -54,7 +54,7 @@ def test_a_form_leads_back_to_the_page_of_the_list_that_it_was_sent_from(
 @pytest.mark.parametrize("page", ["0", "-1", "1e2", "5.0", "\u0665", "9" * 16, "9" * 5000, "x"])
 def test_a_page_that_is_none_is_told_and_the_first_one_shown(owner: Person, finding: str, page: str) -> None:
     shown = owner.page("/findings", page=page)
-    assert f"since it cannot be read: page “{page[:40]}”." in shown
+    assert f"because it is invalid: page “{page[:40]}”." in shown
     assert f'href="/findings/{finding}"' in shown
 
 

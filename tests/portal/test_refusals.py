@@ -90,7 +90,7 @@ def test_a_name_that_is_taken_is_told_over_the_list_and_stays_typed(
             "/findings/triage",
             {"action": "resolve"},
             "/findings?q=acme&page=2",
-            "Mark 1 to 200 findings first",
+            "Select 1 to 200 findings first",
         ),
         ("/profile/team/{}/remove", {}, "/profile/team", "is the last owner"),
         ("/profile/team/{}/role", {"role": "king"}, "/profile/team", "Choose a role from the list"),
@@ -121,4 +121,4 @@ def test_a_refusal_leads_to_no_page_that_is_not_there_or_not_ours(owner: Person,
     refused = owner.post(
         "/findings/triage", {"action": "resolve"}, headers={"Referer": referer.format(origin(owner.client))}
     )
-    assert (refused.status_code, "Mark 1 to 200 findings first" in refused.text) == (400, True)
+    assert (refused.status_code, "Select 1 to 200 findings first" in refused.text) == (400, True)

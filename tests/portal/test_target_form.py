@@ -73,17 +73,17 @@ def test_what_was_changed_of_a_target_is_there_after_an_error(
 def test_each_legend_says_what_stands_below_it(owner: Person) -> None:
     legends = re.findall("<legend>([^<]+)</legend>", owner.page("/targets/new"))
     assert legends == [
-        "GitHub organisation or user: also look at",
-        "Repository: also look at",
-        "Web site: how to look",
-        "Single page: how to look",
+        "GitHub organisation or user: also scan",
+        "Repository: also scan",
+        "Web site: options",
+        "Single page: options",
     ]
 
 
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("https://me:hunter2@git.example.com/a/b.git", "has a field of its own below"),
+        ("https://me:hunter2@git.example.com/a/b.git", "enter the credential in its field below"),
         ("https://github.com/about/careers/all", "the kind “Single page” for the page itself"),
     ],
 )
