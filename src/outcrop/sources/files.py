@@ -265,6 +265,7 @@ def batch_scanner(
     """Return the function that one process runs: scan each batch and emit its BatchResult."""
 
     def scan_batches(batches: Iterator[Batch], emit: Emit) -> None:
+        """Scan each batch and emit its BatchResult."""
         buffer = bytearray(_BUFFER_BYTES)
         for batch in batches:
             result = BatchResult(is_part=isinstance(batch, tuple))
@@ -366,4 +367,5 @@ def _read_into(path: bytes, room: memoryview, size: int) -> int:
 
 
 def _error_text(error: OSError) -> str:
+    """Return the reason of an error of the system in lower case, such as "permission denied"."""
     return (error.strerror or type(error).__name__).lower()

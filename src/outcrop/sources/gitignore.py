@@ -45,6 +45,7 @@ class IgnorePatterns:
 
 
 def _decode(raw: bytes) -> str:
+    """Decode UTF-8; each byte that is not UTF-8 becomes a character of the private use area."""
     return raw.decode("utf-8", "surrogateescape").translate(_PRIVATE_USE)
 
 

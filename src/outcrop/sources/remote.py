@@ -41,6 +41,7 @@ def list_sources(spec: TargetSpec, access: RemoteAccess, gaps: list[Gap]) -> lis
     """Return the sources of a target; append to `gaps` what may not be scanned."""
 
     async def list_all() -> list[ScanSource]:
+        """Resolve the target with a new HTTP client."""
         async with open_http(access.egress) as http:
             host = GitHub(http, access.github_url, access.token)
             sources = resolve_target(spec, host, has_credential=access.token is not None, gaps=gaps)
@@ -60,6 +61,7 @@ def scan_site(
     options = CrawlOptions.from_target(source.url, source.options, source.include, source.exclude)
 
     async def scan_resources() -> None:
+        """Crawl the site and add the hits and gaps of each resource to the outcome."""
         async with open_http(access.egress) as http:
             async for resource in crawl(http, options, outcome.gap):
                 outcome.files += 1

@@ -119,6 +119,7 @@ async def _single_source(
 
 
 def _is_gist_host(url: str) -> bool:
+    """Whether the host of the URL begins with `gist.`, as GitHub's does."""
     return (urlsplit(url).hostname or "").startswith("gist.")
 
 

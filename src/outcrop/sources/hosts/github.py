@@ -85,6 +85,7 @@ class GitHub:
         return await self._hosted_repository(await self._api.get(f"/repos/{_checked(_FULL_NAME, full_name)}"))
 
     async def repository_by_id(self, id: int) -> HostedRepository:  # noqa: A002
+        """Return a repository by its number, which stays the same when it is renamed."""
         return await self._hosted_repository(await self._api.get(f"/repositories/{id:d}"))
 
     async def gists(self, user: str) -> AsyncIterator[HostedGist]:
@@ -95,6 +96,7 @@ class GitHub:
             yield _parse_gist(raw)
 
     async def gist(self, id: str) -> HostedGist:  # noqa: A002
+        """Return a gist by its id."""
         return _parse_gist(await self._api.get(f"/gists/{_checked(_GIST_ID, id)}"))
 
     async def commit(self, full_name: str, sha: str) -> HostedCommit:
@@ -218,6 +220,7 @@ def _https_url(raw: Any, name: str) -> str:
 
 
 def _missing_field(name: str) -> GitHubError:
+    """Return the error for a response whose field `name` is missing or invalid."""
     return GitHubError("malformed", f"a response of GitHub has no valid {name}")
 
 

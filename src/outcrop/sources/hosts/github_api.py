@@ -72,7 +72,8 @@ class EtagCache(Protocol):
     async def get(self, key: str) -> tuple[str, bytes] | None:
         """Return the ETag and the cached body, or None."""
 
-    async def put(self, key: str, etag: str, body: bytes) -> None: ...
+    async def put(self, key: str, etag: str, body: bytes) -> None:
+        """Store a response body with its ETag."""
 
 
 class RateLimit:

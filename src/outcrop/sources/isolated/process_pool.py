@@ -73,10 +73,12 @@ class ProcessPool:
             self._free.put_nowait(child)
 
     def _remove(self, child: "_ChildProcess") -> None:
+        """Kill a child and remove it from the pool."""
         child.kill()
         self._children.discard(child)
 
     def close(self) -> None:
+        """Kill all children."""
         for child in self._children:
             child.kill()
 
@@ -163,6 +165,7 @@ def _serve_jobs(pipe: Connection, config: _ChildConfig, parent: int) -> None:
         last_sent = 0.0
 
         def send_progress(*figures: int) -> None:
+            """Send blobs, bytes and commits to the parent, at most once in _PROGRESS_INTERVAL."""
             nonlocal last_sent
             if time.monotonic() - last_sent > _PROGRESS_INTERVAL:
                 last_sent = time.monotonic()

@@ -68,6 +68,7 @@ def run_job(
     """Clone the repository of a job into a temporary folder in `work`, and scan it."""
 
     def progress(outcome: ScanOutcome) -> None:
+        """Report the counters of the scan so far."""
         on_progress(outcome.files, outcome.size, outcome.commits)
 
     if job.folder and not find_git_folder(job.folder):

@@ -33,14 +33,17 @@ def looks_like_html(body: bytes) -> bool:
 
 
 def is_script(media_type: str) -> bool:
+    """Whether the media type is one of JavaScript."""
     return bool(_SCRIPT_TYPES.fullmatch(media_type))
 
 
 def is_json(media_type: str) -> bool:
+    """Whether the media type is JSON or based on JSON."""
     return media_type == "application/json" or media_type.endswith("+json")
 
 
 def is_xml(media_type: str) -> bool:
+    """Whether the media type is XML or based on XML."""
     return media_type in {"application/xml", "text/xml"} or media_type.endswith("+xml")
 
 

@@ -178,6 +178,7 @@ class _Crawler:
         return bool(self._tasks)
 
     def _start_task(self, work: Coroutine[Any, Any, list[Resource] | None]) -> None:
+        """Run a coroutine as a task of this crawl; `_crawl_frontier` yields the resources that it returns."""
         self._tasks.add(asyncio.create_task(work))
 
     async def stop(self) -> None:

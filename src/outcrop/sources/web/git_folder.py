@@ -227,6 +227,7 @@ class _GitFolderDownload:
         semaphore = asyncio.Semaphore(self.limits.concurrency)
 
         async def run_limited(name: bytes) -> None:
+            """Run `work` for a name when the semaphore is free."""
             async with semaphore:
                 await work(name)
 

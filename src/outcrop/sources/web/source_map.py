@@ -90,6 +90,7 @@ def original_files(raw: bytes) -> Iterator[OriginalFile]:
 
 
 def _parse_json(text: bytes) -> object:
+    """Decode JSON; raise ValueError or RecursionError if that is impossible."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:  # orjson refuses lone surrogates, which JavaScript strings may contain
