@@ -108,7 +108,9 @@ def written(pattern: str, chance: random.Random) -> bytes:
 
 @cache
 def numbers(rules: RuleSet) -> dict[str, int]:
-    return {form.pattern.regex: number for number in range(rules.count) for _, form in rules.forms[number]}
+    return {
+        form.pattern.regex: number for number in range(rules.trigger_count) for _, form in rules.forms[number]
+    }
 
 
 def unseen(rules: RuleSet, form: CredentialForm, data: bytes) -> list[tuple[int, int]]:
@@ -455,7 +457,7 @@ def beside_each_other(form: CredentialForm, chance: random.Random) -> bytes:
 @pytest.mark.parametrize("seed", range(4))
 def test_where_a_value_begins_is_known_whatever_stands_beside_it(seed):
     count = 0
-    for number in range(ruleset().count):
+    for number in range(ruleset().trigger_count):
         for rule, form in ruleset().forms[number]:
             if form.layout and form.layout.prefixes:
                 data = beside_each_other(form, random.Random(f"{seed} {form.pattern.regex}"))

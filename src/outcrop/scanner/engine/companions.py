@@ -15,9 +15,7 @@ from outcrop.scanner.patterns.re2_match import compile_with_group, find_spans
 from outcrop.scanner.rules.model import CompanionSpec
 
 Span = tuple[int, int]  # (start, end)
-Neighbours = tuple[
-    Span | None, Span | None
-]  # the companions before and behind a hit, if they are near enough
+Neighbours = tuple[Span | None, Span | None]  # the companions before and after a hit, if they are near enough
 CompanionOffsets = dict[int, list[int]]  # id(hit) -> start offsets of its companions
 
 # Bytes to each side of a hit in which a row of pairs is followed: parts of a large file are scanned
@@ -50,7 +48,10 @@ def attach_companions(hits: Iterable[Hit], data: bytes, min_confidence: Confiden
 def _find_companions(
     hits: Iterable[Hit], data: bytes, *, only_required: bool = False
 ) -> Iterator[tuple[Hit, CompanionSpec, Span | None]]:
-    """Yield each secret, each companion of its rule, and where that companion is; None if none is near."""
+    """Yield each secret with each companion of its rule, and the span of that companion.
+
+    The span is None if no such companion is near. With `only_required`, skip companions that are optional.
+    """
     by_rule: dict[str, list[Hit]] = {}
     for hit in hits:
         if hit.rule.companions and hit.companion_name is None:
@@ -65,33 +66,33 @@ def _find_companions(
 
 
 def _choose_companion(hits: list[Hit], neighbours: list[Neighbours], number: int) -> Span | None:
-    """Return the companion of `hits[number]`: the one before it, the one behind it, or None.
+    """Return the companion of `hits[number]`: the one before it, the one after it, or None.
 
     In a row of pairs the id of the next pair can be nearer to a secret than its own id. So the ends of the
     row decide:
 
     - The row begins with a companion, or ends with a secret: the companion before the secret.
-    - The row begins with a secret, or ends with a companion: the companion behind the secret.
+    - The row begins with a secret, or ends with a companion: the companion after the secret.
     - The two ends contradict each other, as the row has a companion too many or too few: the nearer
       companion.
     - Both ends are too far away: the companion before the secret.
     """
-    before, behind = neighbours[number]
-    if before is None or behind is None:
-        return before or behind
+    before, after = neighbours[number]
+    if before is None or after is None:
+        return before or after
     begins_with_companion = _row_goes_on(hits, neighbours, number, -1)
     ends_with_companion = _row_goes_on(hits, neighbours, number, 1)
     if begins_with_companion is not None and begins_with_companion == ends_with_companion:
         hit = hits[number]
-        return before if hit.start - before[1] <= behind[0] - hit.end else behind
-    return behind if begins_with_companion is False or ends_with_companion else before
+        return before if hit.start - before[1] <= after[0] - hit.end else after
+    return after if begins_with_companion is False or ends_with_companion else before
 
 
 def _row_goes_on(hits: list[Hit], neighbours: list[Neighbours], number: int, step: int) -> bool | None:
     """Whether the row of pairs around `hits[number]` has a companion beyond its last hit on one side.
 
-    `step` is -1 for the side before the hit and 1 for the side behind it. None: the end of the row is too far
-    away.
+    `step` is -1 for the side before the hit and 1 for the side after it. Neighbouring hits of a row share the
+    companion between them. Return None if the end of the row is too far away.
     """
     side = 0 if step < 0 else 1
     last = number
@@ -110,7 +111,7 @@ def _row_goes_on(hits: list[Hit], neighbours: list[Neighbours], number: int, ste
 
 
 def _find_neighbours(spec: CompanionSpec, hits: list[Hit], data: bytes) -> list[Neighbours]:
-    """Return the nearest companions before and behind each hit. The whole match must be near enough.
+    """Return the nearest companions before and after each hit. The whole match must be near enough.
 
     A text can be full of pairs. So each part of it is searched once for all hits.
     """
@@ -118,11 +119,11 @@ def _find_neighbours(spec: CompanionSpec, hits: list[Hit], data: bytes) -> list[
     starts, ends = [value[0] for value, _ in matches], [value[1] for value, _ in matches]
     neighbours: list[Neighbours] = []
     for hit in hits:
-        before, behind = bisect_right(ends, hit.start) - 1, bisect_left(starts, hit.end)
+        before, after = bisect_right(ends, hit.start) - 1, bisect_left(starts, hit.end)
         is_before = before >= 0 and matches[before][1][0] >= hit.start - spec.within
-        is_behind = behind < len(matches) and matches[behind][1][1] <= hit.end + spec.within
+        is_after = after < len(matches) and matches[after][1][1] <= hit.end + spec.within
         neighbours.append(
-            (matches[before][0] if is_before else None, matches[behind][0] if is_behind else None)
+            (matches[before][0] if is_before else None, matches[after][0] if is_after else None)
         )
     return neighbours
 

@@ -61,7 +61,7 @@ def confirm(
 ) -> Iterator[Hit]:
     """Return the hits of `form` around the trigger matches that end at `ends`.
 
-    `taken` says whether a span overlaps a value that another rule has found; no hit there is returned.
+    `taken` says whether a span overlaps a value that another rule has found. Such hits are left out.
     """
     if form.layout is not None and taken is None:
         return _confirm_by_layout(rule, form, data, ends)
@@ -82,7 +82,7 @@ def confirm_generic(
 ) -> Iterator[Hit]:
     """Yield the hits of a generic form around the trigger matches that end at `ends`, outside of `taken`.
 
-    Values of low confidence that follow a name, or are in a collection or a table, only if `include_low`.
+    Unless `include_low`, leave out values of low confidence that follow a name or are in a list or table.
     """
     if form.judge not in LEAD_IN_JUDGES:
         yield from confirm(rule, form, data, ends, taken)
@@ -90,7 +90,7 @@ def confirm_generic(
     is_taken = taken or _is_never_taken
 
     def is_led_to(end: int) -> bool:
-        """Whether the form's regular expression matches up to `end`: its trigger is less exact."""
+        """Whether the form's regular expression has a match that ends at `end`: the trigger is less exact."""
         lead_in = data[max(0, end - MAX_LEAD_IN) : end]
         return ends_with_match(lead_in, form.pattern.regex, form.pattern.exact_up_to)
 
@@ -112,13 +112,16 @@ def _is_never_taken(_start: int, _end: int) -> bool:
 
 
 def _confirm_by_layout(rule: Rule, form: CredentialForm, data: bytes, ends: list[int]) -> Iterator[Hit]:
-    """Yield the hits of a form with a layout. The regular expression runs only if the start is ambiguous."""
+    """Yield the hits of a form with a layout, which gives the value's start from the end of its trigger.
+
+    The regular expression runs only where the start is ambiguous.
+    """
     layout = form.layout
     assert layout is not None  # noqa: S101 - the caller checks
     continuing = _continuing_bytes(layout.joining)
     size, last_end, previous_end = len(data), -1, 0
     for end in ends:
-        # The trigger ends one byte behind the value, or at the end of the text.
+        # The trigger ends one byte after the value, or at the end of the text.
         right = end if end == size and data[end - 1] in continuing else end - 1
         if right < size and data[right] in continuing:
             continue
@@ -265,7 +268,7 @@ def _first_filled_group(groups: list[Span]) -> Span:
 
 
 def _contains_in_order(literals: list[bytes], data: bytes, start: int, stop: int) -> bool:
-    """Whether all `literals` are in data[start:stop], one behind the other."""
+    """Whether all `literals` are in data[start:stop], one after the other."""
     for literal in literals:
         start = data.find(literal, start, stop) + len(literal)
         if start < len(literal):
@@ -320,7 +323,7 @@ def _apply_allowlists(hit: Hit, data: bytes, value: Span, match: Span) -> Hit | 
 def _judge_value(
     rule: Rule, form: CredentialForm, data: bytes, value: Span, groups: Sequence[Span]
 ) -> Hit | None:
-    """Return the hit at `value`, or None if `scanner.generic` drops the value with the match's name."""
+    """Return the hit at `value`, or None if `scanner.generic` rejects the value with the name before it."""
     name_group = _name_group(form.pattern.regex)
     name = groups[name_group] if name_group else None
     assert form.judge is not None  # noqa: S101 - the caller checks

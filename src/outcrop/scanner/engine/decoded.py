@@ -20,7 +20,10 @@ Lines = tuple[list[int], list[int]]  # start offsets, end offsets
 
 
 def scan_pieces(ruleset: RuleSet, pieces: list[DecodedPiece]) -> Iterator[EndsByTrigger]:
-    """Yield the trigger matches of each piece. One call searches all: a text can be full of base64."""
+    """Yield the trigger matches of each decoded piece.
+
+    One Hyperscan call searches all pieces, as a text can be full of base64.
+    """
     if len(pieces) == 1:
         yield scan_triggers(ruleset, pieces[0].text)
         return
@@ -28,7 +31,7 @@ def scan_pieces(ruleset: RuleSet, pieces: list[DecodedPiece]) -> Iterator[EndsBy
     first = start = 0
     for piece in pieces:
         stop = start + len(piece.text)
-        # A match that ends with the line break behind the piece may be one that ends with the piece.
+        # A match that ends with the line break after the piece may be one that ends with the piece.
         last = bisect_left(matches, (stop + 2, 0), first)
         yield group_matches(
             (min(end, stop) - start, number) for end, number in matches[first:last] if end > start
@@ -51,7 +54,7 @@ def scan_changed_text(ruleset: RuleSet, piece: DecodedPiece, ends: EndsByTrigger
     changed: EndsByTrigger = {}
     for number, offsets in _scan_changed_lines(ruleset, piece, lines, ends).items():
         kept = offsets
-        if number < ruleset.count:
+        if number < ruleset.trigger_count:
             reach = ruleset.reach[number]
             if reach.line_gap is None:
                 kept = [end for end in offsets if piece.has_decoded(end - reach.before, end + reach.after)]
@@ -69,10 +72,9 @@ def scan_changed_text(ruleset: RuleSet, piece: DecodedPiece, ends: EndsByTrigger
 def _scan_changed_lines(
     ruleset: RuleSet, piece: DecodedPiece, lines: Lines, ends: EndsByTrigger
 ) -> EndsByTrigger:
-    """Return the trigger matches near the lines with decoded characters, which `lines` are.
+    """Return the trigger matches within MAX_NEAR bytes of `lines`, the lines with decoded characters.
 
-    Forms that read further than MAX_NEAR get their trigger matches before decoding too, at the decoded
-    offsets.
+    For triggers with a far reach, also return the matches before decoding, at their offsets after decoding.
     """
     near: EndsByTrigger = defaultdict(list)
     text = memoryview(piece.text)
@@ -81,7 +83,7 @@ def _scan_changed_lines(
             near[number] += offsets
     start, stop = piece.start, piece.original_offset(len(text))
     for number, offsets in ends.items():
-        if number < ruleset.count and ruleset.reach[number].is_far:
+        if number < ruleset.trigger_count and ruleset.reach[number].is_far:
             in_piece = offsets[bisect_right(offsets, start) : bisect_right(offsets, stop)]
             near[number] = sorted({*near[number], *map(piece.decoded_offset, in_piece)})
     return near
@@ -99,9 +101,9 @@ def _windows(starts: list[int], stops: list[int]) -> Iterator[tuple[int, int]]:
 
 
 def _in_changed_lines(text: bytes, lines: Lines, ends: list[int], line_gap: int, judge: str) -> Iterator[int]:
-    """Yield the trigger ends in a changed line, or at most `line_gap` bytes behind one.
+    """Yield those of `ends` that are in one of `lines`, or at most `line_gap` bytes after one.
 
-    With a `judge`, not those behind one whose name is in their own line: that line was not changed.
+    With a `judge`, skip a match after such a line if the value's name is in its own line, which is unchanged.
     """
     starts, stops = lines
     row, last_row = -1, len(starts) - 1

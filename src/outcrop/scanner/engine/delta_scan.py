@@ -6,7 +6,7 @@
 2. The new text of all versions is joined and searched.
 3. Each version's matches are put together from those in its new text and those of its base.
 
-Offsets count in the version's content with a line break before and behind it: that is the text which is
+Offsets count in the version's content with a line break before and after it: that is the text which is
 searched.
 """
 
@@ -51,7 +51,7 @@ class FileVersion:
 
 
 class _Range(NamedTuple):
-    """A range of end offsets, and the matches in which those of this range are."""
+    """A range of match ends in a version, and the list in which its matches are."""
 
     first: int
     last: int
@@ -60,7 +60,10 @@ class _Range(NamedTuple):
 
 
 def scan_new_text(ruleset: RuleSet, versions: Sequence[FileVersion]) -> None:
-    """Set the trigger matches of each version. A version's base comes before it, or was searched before."""
+    """Set `matches` of each version; search only text that is not copied from its base.
+
+    A base comes before its versions, or was searched earlier.
+    """
     new_text: list[bytes | memoryview] = []
     size = 0
     plans: list[list[_Range]] = []
@@ -90,7 +93,7 @@ def scan_new_text(ruleset: RuleSet, versions: Sequence[FileVersion]) -> None:
 def _plan_ranges(version: FileVersion, margin: int) -> list[_Range]:
     """Divide a version into ranges whose matches are copied from its base, and ranges to search.
 
-    A match depends on the `margin` bytes before its end and on one byte behind it. So a copied match must be
+    A match depends on the `margin` bytes before its end and on one byte after it. So a copied match must be
     that far inside the copied text, and a search begins `margin` bytes before its range.
     """
     base = version.base
@@ -114,7 +117,7 @@ def _plan_ranges(version: FileVersion, margin: int) -> list[_Range]:
 
 
 def _cut_out(content: bytes, start: int, stop: int) -> list[bytes | memoryview]:
-    """Return the pieces of a range of the content with a line break before and behind it."""
+    """Return pieces that, joined, are [start:stop] of the content with a line break before and after it."""
     is_first, is_last = start == 0, stop >= len(content) + 2
     if is_first and is_last:
         return [b"\n", content, b"\n"]

@@ -69,14 +69,14 @@ def find(
 def _find_hits(
     ruleset: RuleSet, data: bytes, ends: EndsByTrigger, depth: int, min_confidence: Confidence
 ) -> list[Hit]:
-    """Do steps 2 to 5 for a text that is inside `depth` encodings.
+    """Return the hits in a text that is inside `depth` encodings (steps 2 to 5), sorted by offset.
 
-    The result can also have hits below `min_confidence`: they decide about others.
+    The result also has hits below `min_confidence`: they decide about others.
     """
     plain = confirm_forms(ruleset, data, ends, include_low=min_confidence is _LOW)
     decoded = (
         find_in_decoded(ruleset, data, ends, depth, min_confidence)
-        if depth < MAX_DEPTH and max(ends) >= ruleset.count
+        if depth < MAX_DEPTH and max(ends) >= ruleset.trigger_count
         else []
     )
     if min_confidence is not _LOW and all(hit.confidence is _LOW for hit in (*decoded, *plain)):
@@ -84,7 +84,7 @@ def _find_hits(
     plain = keep_best_by_scope(drop_incomplete(plain, data))
     companion_offsets = attach_companions(plain, data, min_confidence)
     plain = drop_reported_companions(plain, companion_offsets)
-    # A generic value can begin inside the =3D of a quoted-printable mail; behind the =3D it is found too.
+    # A generic value can begin inside the =3D of a quoted-printable mail; after the =3D it is found too.
     plain = [
         hit
         for hit in plain
@@ -107,7 +107,7 @@ def confirm_forms(ruleset: RuleSet, data: bytes, ends: EndsByTrigger, *, include
     specific_spans: list[tuple[int, int]] = []
     lowered = b""
     for number in sorted(ends):
-        if number >= ruleset.count:  # the triggers of encodings
+        if number >= ruleset.trigger_count:  # the triggers of encodings
             break
         for rule, form in ruleset.forms[number]:
             if form.trigger.keywords:
@@ -177,7 +177,10 @@ def _find_in_piece(
 def _find_in_archives(
     ruleset: RuleSet, data: bytes, ends: list[int], min_confidence: Confidence
 ) -> Iterator[Hit]:
-    """Yield the hits in base64 archives whose first bytes end at `ends`, without archives inside them."""
+    """Yield the hits in the base64 archives whose first bytes end at `ends`.
+
+    Base64 archives in the files of these archives are not unpacked.
+    """
     for text, start, stop, encoding in unpack_base64_archives(data, ends):
         text_ends = scan_triggers(ruleset, text)
         hits = _find_hits(ruleset, text, text_ends, MAX_DEPTH - 1, min_confidence) if text_ends else []

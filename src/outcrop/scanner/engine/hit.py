@@ -67,6 +67,7 @@ def overlap_test(ranges: Iterable[tuple[int, int]]) -> OverlapTest:
     furthest_ends = list(accumulate((end for _, end in in_order), max))
 
     def overlaps(start: int, end: int) -> bool:
+        """Whether the range overlaps one of `ranges`."""
         before = bisect_left(starts, end)
         return before > 0 and furthest_ends[before - 1] > start
 

@@ -83,7 +83,7 @@ def _shorten_refused_triggers(rules: Sequence[Rule]) -> list[Rule]:
 
 
 def _shorten_trigger(form: CredentialForm) -> CredentialForm:
-    """Return the form with a trigger for a part of its pattern."""
+    """Return the form with a shorter trigger, which matches only a part of the pattern."""
     found = make_trigger(form.pattern.regex, allow_whole=False)
     shorter = form.trigger._replace(
         pattern=found.pattern, min_width=found.min_width, max_width=found.max_width, ends_match=False

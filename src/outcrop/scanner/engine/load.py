@@ -27,9 +27,7 @@ ENGINE = 43  # part of the version; increase it if the same rules would find som
 _VERSION_PREFIX = f"{ENGINE} {hyperscan.__version__} {FORMAT}".encode()  # type: ignore[attr-defined]
 VERSION_LENGTH = 32  # hexadecimal digits
 MAX_UNUSED = 30 * 86_400  # seconds after which a rule set that no scan has used is removed from the cache
-MAX_WRITE_TIME = (
-    60.0  # seconds after which an unfinished file of the cache belongs to a process that was killed
-)
+MAX_WRITE_TIME = 60.0  # seconds; an older unfinished file belongs to a process that was killed
 _CACHE_SUFFIXES = (".db", ".json")  # the Hyperscan database, the rules
 
 

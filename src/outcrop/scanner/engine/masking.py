@@ -14,9 +14,8 @@ from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.engine.ruleset import RuleSet
 
-MIN_SEARCHED_VALUE = (
-    4  # bytes; shorter values are in ordinary words, so they are masked only where they were detected
-)
+# Bytes. Shorter values are in ordinary words, so they are masked only where they were detected.
+MIN_SEARCHED_VALUE = 4
 MAX_ENCODED_WORD = 4_096  # bytes to each side of a hit in which the encoded word around it is followed
 _ENCODED_WORD = re.compile(rb"[0-9A-Za-z+/=_\\%&;#-]*")
 

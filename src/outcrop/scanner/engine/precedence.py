@@ -134,7 +134,8 @@ def merge_decoded(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
     decoded = [
         hit for hit in decoded if hit.strength is not _GENERIC or not overlaps_plain(hit.start, hit.end)
     ]
-    return _drop_hidden_doubtful(plain + decoded)
+    hits = plain + decoded
+    return _drop_hidden_doubtful(hits) if any(hit.is_doubtful for hit in hits) else hits
 
 
 def _drop_same_start(plain: list[Hit], decoded: list[Hit]) -> tuple[list[Hit], list[Hit]]:
@@ -196,8 +197,6 @@ def _drop_found_decoded(plain: list[Hit], decoded: list[Hit], overlaps_specific:
 def _drop_hidden_doubtful(hits: list[Hit]) -> list[Hit]:
     """Drop doubtful hits that overlap a hit that is not, and reduce the others by `keep_best` (step 6)."""
     certain = [hit for hit in hits if not hit.is_doubtful]
-    if len(certain) == len(hits):
-        return hits
     overlaps_certain = overlap_test((hit.start, hit.end) for hit in certain)
     doubtful = [hit for hit in hits if hit.is_doubtful and not overlaps_certain(hit.start, hit.end)]
     return certain + keep_best(doubtful)

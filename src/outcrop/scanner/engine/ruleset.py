@@ -1,4 +1,4 @@
-"""LazyRules with their compiled Hyperscan database, ready to scan."""
+"""Rules with their compiled Hyperscan database, ready to scan."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -12,9 +12,7 @@ from outcrop.scanner.rules.cache_format import LazyRules
 from outcrop.scanner.rules.model import JUDGED_BEFORE, CredentialForm, Rule
 
 BASE64_PHASES = 4  # a literal in base64 ends 0 to 3 characters into a group of four
-SAME_LINE = (
-    2  # bytes from the end of a line to the end of a trigger match that is in the line: its line break
-)
+SAME_LINE = 2  # bytes that a trigger match in a line can end after the line: the line break
 MAX_NEAR = 300  # bytes; hardly any form reads further around the end of its trigger match
 MAX_HITLESS_RANGES = 2_000
 
@@ -32,7 +30,7 @@ class TriggerReach(NamedTuple):
 
 
 class RuleSet:
-    """LazyRules with their compiled Hyperscan database.
+    """Rules with their compiled Hyperscan database.
 
     Hyperscan reports the number of a trigger. The first `count` numbers are triggers of rules; the others
     report text that must be decoded: base64 (one number for each phase), an escape, an escaped quote, an
@@ -46,9 +44,11 @@ class RuleSet:
         self.notes = notes  # settings of a gitleaks configuration that have no effect
         self.version = version
         self.database = database
-        self.count = len(rules.triggers)
-        self.base64_triggers = range(self.count, self.count + BASE64_PHASES)
-        self.escape_trigger, self.escaped_quote_trigger, self.archive_trigger = decoding_triggers(self.count)
+        self.trigger_count = len(rules.triggers)
+        self.base64_triggers = range(self.trigger_count, self.trigger_count + BASE64_PHASES)
+        self.escape_trigger, self.escaped_quote_trigger, self.archive_trigger = decoding_triggers(
+            self.trigger_count
+        )
         self.forms = _FormsByTrigger(rules)
         self.reach = _ReachByTrigger(self.forms)
         self.thread = _ThreadData(database)
@@ -76,6 +76,7 @@ class _FormsByTrigger(dict[int, list[tuple[Rule, CredentialForm]]]):
         self._rules = rules
 
     def __missing__(self, number: int) -> list[tuple[Rule, CredentialForm]]:
+        """Read the rules of a trigger, store its forms and return them."""
         rules = [(self._rules[rule], form) for rule, form in self._rules.triggers[number]]
         self[number] = [(rule, rule.forms[form]) for rule, form in rules]
         return self[number]
@@ -89,6 +90,7 @@ class _ReachByTrigger(dict[int, TriggerReach]):
         self._forms = forms
 
     def __missing__(self, number: int) -> TriggerReach:
+        """Compute the reach of a trigger, store it and return it."""
         reach = _join_reaches([_form_reach(rule, form) for rule, form in self._forms[number]])
         is_far = reach.line_gap is None and reach.before + reach.after > MAX_NEAR
         self[number] = reach._replace(is_far=is_far)
@@ -104,6 +106,7 @@ class _ThreadData(local):
 
     @cached_property
     def scratch(self) -> hyperscan.Scratch:
+        """Return this thread's scratch memory, which is allocated at the first use."""
         return hyperscan.Scratch(self._database)
 
 

@@ -39,9 +39,7 @@ STREAM_PIECE_SIZE = 32 << 20  # bytes of a stream that are in memory at once
 MAX_PART_SIZE = 4 << 20  # bytes of a large file that one process scans at once
 MAX_CREDENTIAL_SIZE = 256 << 10  # bytes
 MAX_CONTEXT_SIZE = 64 << 10  # bytes before a credential that can decide about it
-MAX_TRIGGER_DISTANCE = (
-    16 << 10
-)  # bytes from a credential's start to its trigger: a word can be 8,000 bytes away
+MAX_TRIGGER_DISTANCE = 16 << 10  # bytes from a credential to its trigger: a word can be 8,000 bytes away
 MAX_ARCHIVE_SIZE = 256 << 20  # bytes; an archive is unpacked from memory
 _ZIP_MEMBER = b"PK\3\4"  # the header of a file in a zip; a zip can follow other data
 
@@ -152,7 +150,7 @@ def scan_batch(
             yield name, scan_content(ruleset, batch.copy_bytes(start, stop), min_confidence), stop - start
         elif at > first:
             ends = group_matches((min(end, stop) - start, number) for end, number in matches[first:at])
-            # A match that ends with the line break behind this content may belong to the next one too.
+            # A match that ends with the line break after this content may belong to the next one too.
             at -= matches[at - 1][0] > stop
             hits = find(ruleset, batch.copy_bytes(start, stop), min_confidence, ends=ends)
             yield name, ScanResult([("", hit) for hit in hits]), stop - start
@@ -163,7 +161,7 @@ def scan_batch(
 def scan_versions(
     ruleset: RuleSet, versions: Sequence[tuple[bytes, FileVersion]], min_confidence: Confidence
 ) -> Iterator[tuple[bytes, ScanResult, int]]:
-    """Yield name, result and size of each named version. A version comes behind its base."""
+    """Yield name, result and size of each named version. A version comes after its base."""
     scan_new_text(ruleset, [version for _, version in versions if not needs_unpacking(version.content)])
     for name, version in versions:
         content = version.content
@@ -199,7 +197,7 @@ def scan_stream(ruleset: RuleSet, read: Callable[[int], bytes], min_confidence: 
         if not next_piece and ends_with_zip(piece, before=part.offset):
             result.gaps.append("ends with a zip archive that is too large to be unpacked")
         kept_from = max(0, stop - MAX_CONTEXT_SIZE)
-        position = _position_behind(piece[:kept_from], part.position)
+        position = _position_after(piece[:kept_from], part.position)
         part = TextPart(part.offset + kept_from, stop - kept_from, STREAM_PIECE_SIZE, position)
         piece = piece[kept_from:] + next_piece if next_piece else b""
     return result
@@ -214,7 +212,7 @@ def _read_first(data: bytes, read: Callable[[int], bytes]) -> Callable[[int], by
 class TextPart(NamedTuple):
     """A part of a large content.
 
-    Its first `context` bytes belong to the part before it; they can decide about the hits behind them.
+    Its first `context` bytes belong to the part before it; they can decide about the hits after them.
     """
 
     offset: int  # of the context, in the content
@@ -224,7 +222,7 @@ class TextPart(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return how many bytes are needed to scan the part: a credential can end behind it."""
+        """Return how many bytes are needed to scan the part: a credential can end after it."""
         return self.context + self.length + MAX_CREDENTIAL_SIZE
 
     def own_size(self, size: int) -> int:
@@ -248,7 +246,7 @@ def split_into_parts(read: Callable[[int], bytes], size: int, jobs: int = 1) -> 
     yield part
     text = read(length - MAX_CONTEXT_SIZE)
     for start in range(length, size, length):
-        position = _position_behind(text, part.position)
+        position = _position_after(text, part.position)
         part = TextPart(start - MAX_CONTEXT_SIZE, MAX_CONTEXT_SIZE, length, position)
         yield part
         text = read(length)
@@ -262,9 +260,9 @@ def scan_part(ruleset: RuleSet, data: bytes, part: TextPart, min_confidence: Con
 def _find_in_part(
     ruleset: RuleSet, data: bytes, part: TextPart, stop: int, min_confidence: Confidence
 ) -> Iterator[tuple[str, Hit]]:
-    """Yield the hits that begin behind the part's context and before `stop`, at their offsets in the content.
+    """Yield the hits that begin after the part's context and before `stop`, at their offsets in the content.
 
-    The others are hits of the parts before and behind it.
+    The others are hits of the parts before and after it.
     """
     start = max(0, part.context - MAX_TRIGGER_DISTANCE)
     ends = scan_triggers(ruleset, memoryview(data)[start : stop + MAX_TRIGGER_DISTANCE], start)
@@ -273,8 +271,8 @@ def _find_in_part(
             yield "", replace(hit, start=hit.start + part.offset, end=hit.end + part.offset)
 
 
-def _position_behind(text: bytes, position: Position) -> Position:
-    """Return the line and column behind a text that begins at `position`."""
+def _position_after(text: bytes, position: Position) -> Position:
+    """Return the line and column after a text that begins at `position`."""
     line, column = position
     lines = text.count(b"\n")
     return line + lines, count_characters(text[text.rfind(b"\n") + 1 :]) + (1 if lines else column)

@@ -14,6 +14,7 @@ def scan_triggers(ruleset: RuleSet, data: bytes | memoryview, offset: int = 0) -
     ends: EndsByTrigger = defaultdict(list)
 
     def add_end(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
+        """Store one match; Hyperscan calls this function for each."""
         ends[number].append(end + offset)
 
     scratch = ruleset.thread.scratch
@@ -32,6 +33,7 @@ def scan_joined_texts(ruleset: RuleSet, data: bytes | memoryview) -> list[Trigge
     add = matches.append
 
     def add_match(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
+        """Store one match; Hyperscan calls this function for each."""
         add((end, number))
 
     scratch = ruleset.thread.scratch
