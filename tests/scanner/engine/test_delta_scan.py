@@ -11,7 +11,7 @@ from outcrop.scanner.engine import delta_scan
 from outcrop.scanner.engine.delta_scan import CopiedRange, FileVersion, scan_new_text
 from outcrop.scanner.engine.scan import scan_content, scan_versions
 from outcrop.scanner.engine.triggers import scan_joined_texts
-from tests.scanner.test_content import pieces, told
+from tests.scanner.engine.test_scan_content import pieces, told
 from tests.support.rulesets import github_token, ruleset
 
 LOW = Confidence.LOW
