@@ -1,4 +1,4 @@
-"""Real repositories made by git, and real scans of them; tokens are made up, so that no whole one stands in the tree."""
+"""Create git repositories and scan them. Tokens are generated, so that the source tree contains none."""
 
 import ctypes
 import json
@@ -20,17 +20,17 @@ from outcrop.services.local_scan import ScanOptions, ScanReport
 from tests.support import rulesets
 from tests.support.rulesets import cached_in
 
-FIRST_DAY = 1_700_000_000  # the author date of a repository's first commit; each commit is a day younger
+FIRST_DAY = 1_700_000_000  # the author date of a repository's first commit; each next commit is a day later
 DAY = 86_400
 
 
 def token(seed: str) -> str:
-    """Make up a token that is found and has a right checksum."""
+    """Return a generated token with a valid checksum, which a rule finds."""
     return expand_template("ghp_{{base62 30}}{{crc32_base62}}", seed)
 
 
 class Repo:
-    """A repository with a working tree, made by the git of this machine with no configuration of it."""
+    """A repository with a working tree, created without the configuration of this machine."""
 
     def __init__(self, path: Path, *init: str) -> None:
         self.path = path
@@ -72,7 +72,7 @@ class Repo:
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
 
     def commit(self, files: dict[str, str | bytes] | None = None, *, remove: tuple[str, ...] = ()) -> str:
-        """Commit the working tree after writing and removing some files; give the commit's id."""
+        """Write and remove files, commit the working tree, and return the id of the commit."""
         for path, content in (files or {}).items():
             self.write(path, content)
         for path in remove:
@@ -82,8 +82,8 @@ class Repo:
         self.commits += 1
         return self.git("rev-parse", "HEAD")
 
-    def say(self, message: str) -> str:
-        """Commit nothing but a message; give the commit's id."""
+    def commit_message(self, message: str) -> str:
+        """Create a commit without changes that has this message; return its id."""
         self.git(
             "commit", "--quiet", "--allow-empty", "--cleanup=verbatim", "-F", "-", given=message.encode()
         )
@@ -91,18 +91,18 @@ class Repo:
         return self.git("rev-parse", "HEAD")
 
     def blob(self, content: bytes, *options: str) -> str:
-        """Write an object that nothing names; a blob unless told."""
+        """Write an object that nothing refers to, and return its id; by default a blob."""
         return self.git("hash-object", "-w", "--stdin", *options, given=content)
 
     def tree(self, *entries: tuple[str, bytes, str]) -> str:
-        """Write a tree of (mode, name, id) as it is, however wrong."""
+        """Write a tree of (mode, name, id) without checking it, and return its id."""
         raw = b"".join(
             mode.encode() + b" " + name + b"\0" + bytes.fromhex(oid) for mode, name, oid in entries
         )
         return self.blob(raw, "-t", "tree", "--literally")
 
     def commit_tree(self, tree: str, *parents: str) -> str:
-        """Commit a tree as it is and put the branch there."""
+        """Commit a tree, set the branch main to the commit, and return its id."""
         oid = self.git(
             "commit-tree",
             tree,
@@ -114,18 +114,19 @@ class Repo:
         return oid
 
     def loose(self, oid: str) -> Path:
+        """Return the file of a loose object."""
         return self.path / ".git" / "objects" / oid[:2] / oid[2:]
 
 
 def without_override() -> None:
-    """Give up the right of root to read and write everything."""
+    """Drop the capabilities with which root reads and writes every file."""
     libc = ctypes.CDLL(None)
     for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
         libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
 
 
 def changed_bytes(file: Path, at: int, count: int = 40) -> None:
-    """Damage a file in place, from its beginning or, where `at` is negative, from its end."""
+    """Invert bytes of a file from offset `at`, which counts from the end if it is negative."""
     file.chmod(0o600)
     raw = bytearray(file.read_bytes())
     start = at % len(raw)
@@ -135,18 +136,18 @@ def changed_bytes(file: Path, at: int, count: int = 40) -> None:
 
 
 def listing(folder: Path) -> dict[str, tuple[int, int, int]]:
-    """Give everything in a folder with its mode, size and time of change."""
+    """Return all paths below a folder with mode, size and time of change."""
     found = {}
-    for place, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder):
         for name in (".", *folders, *names):
-            status = Path(place, name).lstat()
-            found[f"{place}/{name}"] = (status.st_mode, status.st_size, status.st_mtime_ns)
+            status = Path(parent, name).lstat()
+            found[f"{parent}/{name}"] = (status.st_mode, status.st_size, status.st_mtime_ns)
     return found
 
 
 @pytest.fixture(scope="session")
 def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One XDG_CACHE_HOME for all tests of a process, with the compiled rules in it."""
+    """Return an XDG_CACHE_HOME with the compiled rules, the same for all tests of a process."""
     return cached_in(tmp_path_factory.mktemp("cache"))
 
 
@@ -157,7 +158,7 @@ def ruleset() -> RuleSet:
 
 @dataclass(frozen=True)
 class Scanned:
-    """A scan's report in the words of the tests."""
+    """The report of a scan, with shortcuts for tests."""
 
     report: ScanReport
 
@@ -175,14 +176,14 @@ class Scanned:
         return [reveal(finding.secret) for finding in self.report.findings]
 
     def of(self, value: str) -> dict[str, Any]:
-        """The one finding of a value."""
+        """Return the only finding of a value."""
         found = [finding.fields for finding in self.report.findings if reveal(finding.secret) == value]
         assert len(found) == 1, f"{len(found)} findings"
         return found[0]
 
-    def told(self, words: str) -> bool:
-        """Whether a gap says so."""
-        return any(words in f"{where}: {why}" for where, why in self.gaps)
+    def has_gap(self, text: str) -> bool:
+        """Whether a gap contains this text."""
+        return any(text in f"{where}: {why}" for where, why in self.gaps)
 
 
 Scan = Callable[..., Scanned]
@@ -190,12 +191,12 @@ Scan = Callable[..., Scanned]
 
 @pytest.fixture
 def scan(ruleset: RuleSet, tmp_path_factory: pytest.TempPathFactory) -> Scan:
-    """Scan in this process, without a cache unless one is given."""
+    """Return a function that scans in this process, without a cache unless one is given."""
 
     def run(*targets: Path | str, jobs: int = 1, **options: Any) -> Scanned:
         work = tmp_path_factory.mktemp("work")
-        made = ScanOptions(ruleset=ruleset, jobs=jobs, work=work, **options)
-        report = local_scan.scan([str(target) for target in targets], made, lambda _: None)
+        settings = ScanOptions(ruleset=ruleset, jobs=jobs, work=work, **options)
+        report = local_scan.scan([str(target) for target in targets], settings, lambda _: None)
         assert list(work.glob("work/scan-*")) == [], "a work folder was left"
         return Scanned(report)
 
@@ -204,6 +205,8 @@ def scan(ruleset: RuleSet, tmp_path_factory: pytest.TempPathFactory) -> Scan:
 
 @dataclass(frozen=True)
 class Ran:
+    """The result of a command."""
+
     code: int
     out: bytes
     err: str
@@ -219,14 +222,16 @@ Outcrop = Callable[..., Ran]
 
 @pytest.fixture
 def command(cache_home: Path) -> tuple[list[str], dict[str, str]]:
-    """The beginning of the command and its environment."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OUTCROP_", "GIT_"))}
-    return [sys.executable, "-m", "outcrop"], kept | {"XDG_CACHE_HOME": str(cache_home)}
+    """Return the program with its first arguments, and its environment."""
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("OUTCROP_", "GIT_"))
+    }
+    return [sys.executable, "-m", "outcrop"], environment | {"XDG_CACHE_HOME": str(cache_home)}
 
 
 @pytest.fixture
 def outcrop(command: tuple[list[str], dict[str, str]], tmp_path: Path) -> Outcrop:
-    """Run the command as users do."""
+    """Return a function that runs the command as users do."""
 
     def run(
         *arguments: str | Path,

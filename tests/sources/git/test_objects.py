@@ -23,7 +23,7 @@ def repo(tmp_path: Path) -> Repo:
     text = [f"* line {number} was {chance.randrange(10**9)}" for number in range(200)]
     for number in range(20):
         text[number * 7] = f"* changed in {number}"
-        repo.say("\n".join(["Subject", "", *text]) + "\n")
+        repo.commit_message("\n".join(["Subject", "", *text]) + "\n")
     repo.git("commit", "--quiet", "--allow-empty", "--allow-empty-message", "-m", "")
     repo.git("tag", "-a", "-m", "what is released", "v1")
     repo.git("repack", "-adfq")
@@ -93,9 +93,9 @@ def test_they_come_many_at_a_time(repo: Repo, tmp_path: Path, monkeypatch: pytes
 
 
 def test_those_of_several_packs_are_told_once(repo: Repo, tmp_path: Path, asked: list[bytes]) -> None:
-    repo.say("in a second pack\n")
+    repo.commit_message("in a second pack\n")
     repo.git("repack", "-dq")
-    repo.say("loose\n")
+    repo.commit_message("loose\n")
     repository = open_local(repo.path / ".git", tmp_path / "work")
     ids = [oid for batch in list_objects(repository, (), lambda _: None, 1) for oid in batch]
     assert len(ids) == len(set(ids)) == 24
@@ -116,7 +116,7 @@ def test_what_is_no_longer_where_it_was_is_left_to_git(
 ) -> None:
     repository = open_local(repo.path / ".git", tmp_path / "work")
     batches = list(list_objects(repository, (), lambda _: None, 1))
-    repo.say("what a repack brings\n")
+    repo.commit_message("what a repack brings\n")
     repo.git("repack", "-adfq")
     given = {one[0]: one for one in objects.read_contents(repository, batches)}
     assert texts(given) == {oid: text for oid, text in by_git(repo).items() if oid in given}

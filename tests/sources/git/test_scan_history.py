@@ -540,7 +540,7 @@ def test_staged_tells_why_everything_is_new_where_the_refs_cannot_be_read(repo: 
     (repo.path / ".git" / "HEAD").write_text("ref: refs/heads/.invalid\n")
     scanned = scan(repo.path, staged=True)
     assert scanned.secrets == [FIRST]
-    assert scanned.told("reftable")
+    assert scanned.has_gap("reftable")
 
 
 def test_a_damaged_index_is_no_clean_result(repo: Repo, scan: Scan) -> None:
@@ -624,7 +624,7 @@ def test_a_shallow_clone_is_scanned_and_told(repo: Repo, scan: Scan, tmp_path: P
     scanned = scan(tmp_path / "shallow")
     assert {finding["commit"] for finding in scanned.findings} == {tip}
     assert sorted(scanned.secrets) == sorted([FIRST, SECOND])
-    assert scanned.told("shallow")
+    assert scanned.has_gap("shallow")
 
 
 def test_a_partial_clone_is_scanned_and_told(repo: Repo, scan: Scan, tmp_path: Path) -> None:
@@ -634,7 +634,7 @@ def test_a_partial_clone_is_scanned_and_told(repo: Repo, scan: Scan, tmp_path: P
     repo.git("clone", "--quiet", "--filter=blob:none", repo.path.as_uri(), str(tmp_path / "partial"))
     scanned = scan(tmp_path / "partial")
     assert scanned.secrets == [SECOND], "the first one was never fetched"
-    assert scanned.told("partial")
+    assert scanned.has_gap("partial")
 
 
 def test_a_sha256_repository_is_scanned(tmp_path: Path, scan: Scan) -> None:

@@ -156,7 +156,7 @@ def test_a_ref_to_a_missing_object_is_told_and_hides_nothing(pair: Repo, scan: S
     (pair.path / ".git" / "refs" / "heads" / "gone").write_text("1234567890" * 4 + "\n")
     scanned = scan(pair.path)
     assert [scanned.of(value)["source_type"] for value in (FIRST, SECOND)] == ["repo", "repo"]
-    assert scanned.told("refs point at objects that are missing")
+    assert scanned.has_gap("refs point at objects that are missing")
 
 
 def test_a_ref_that_cannot_be_read_is_told_on_one_line(pair: Repo, outcrop: Outcrop) -> None:
@@ -225,7 +225,7 @@ def test_packed_refs_that_are_damaged_are_told(pair: Repo, scan: Scan, line: str
         file.write(line.format(head=oid(pair, "HEAD")) + "\n")
     scanned = scan(pair.path)
     assert [scanned.of(value)["source_type"] for value in (FIRST, SECOND)] == ["repo", "repo"]
-    assert scanned.told("packed-refs is damaged")
+    assert scanned.has_gap("packed-refs is damaged")
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"\0" * 41])
@@ -233,7 +233,7 @@ def test_a_head_of_nonsense_is_told_and_hides_nothing(pair: Repo, scan: Scan, co
     (pair.path / ".git" / "HEAD").write_bytes(content)
     scanned = scan(pair.path)
     assert [scanned.of(value)["file_path"] for value in (FIRST, SECOND)] == ["a", "b"]
-    assert scanned.told("HEAD cannot be read")
+    assert scanned.has_gap("HEAD cannot be read")
 
 
 def test_a_repository_whose_head_is_lost_is_scanned_with_its_history(pair: Repo, scan: Scan) -> None:
@@ -245,7 +245,7 @@ def test_a_repository_whose_head_is_lost_is_scanned_with_its_history(pair: Repo,
             head.symlink_to(link)
         scanned = scan(pair.path)
         assert [scanned.of(value)["file_path"] for value in (FIRST, SECOND)] == ["a", "b"]
-        assert scanned.told("HEAD cannot be read")
+        assert scanned.has_gap("HEAD cannot be read")
 
 
 @pytest.mark.parametrize(("kind", "other"), [("sha1", 62), ("sha256", 38)])
@@ -258,13 +258,13 @@ def test_a_file_with_a_name_of_another_kind_of_ids_hides_nothing(
     (repo.path / ".git" / "objects" / "ab" / ("0" * other)).touch()
     scanned = scan(repo.path)
     assert scanned.of(FIRST)["source_type"] == "repo"
-    assert scanned.told("some objects have SHA-1 ids and others SHA-256 ids")
+    assert scanned.has_gap("some objects have SHA-1 ids and others SHA-256 ids")
 
 
 def test_a_linked_folder_among_the_refs_is_told(pair: Repo, scan: Scan, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (pair.path / ".git" / "refs" / "heads" / "link").symlink_to(tmp_path / "outside")
-    assert scan(pair.path).told("ref refs/heads/link cannot be read")
+    assert scan(pair.path).has_gap("ref refs/heads/link cannot be read")
 
 
 def test_one_ref_of_another_kind_of_ids_hides_nothing(pair: Repo, scan: Scan) -> None:
@@ -301,7 +301,7 @@ def test_special_files_among_the_objects_do_not_hang(pair: Repo, scan: Scan) -> 
         os.mkfifo(objects / name)
     scanned = scan(pair.path)
     assert scanned.secrets == [FIRST, SECOND]
-    assert scanned.told("6 special files are among the objects")
+    assert scanned.has_gap("6 special files are among the objects")
 
 
 def test_a_folder_in_the_place_of_an_object_hides_nothing_else(pair: Repo, scan: Scan) -> None:
@@ -310,15 +310,15 @@ def test_a_folder_in_the_place_of_an_object_hides_nothing_else(pair: Repo, scan:
         place.mkdir(parents=True)
     scanned = scan(pair.path)
     assert scanned.secrets == [SECOND]
-    assert scanned.told("2 special files are among the objects")
-    assert scanned.told("1 objects that the tips of refs name are missing")
+    assert scanned.has_gap("2 special files are among the objects")
+    assert scanned.has_gap("1 objects that the tips of refs name are missing")
 
 
 def test_a_missing_blob_is_told_in_a_scan_of_the_history(pair: Repo, scan: Scan) -> None:
     pair.loose(oid(pair, "HEAD:a")).unlink()
     scanned = scan(pair.path)
     assert scanned.secrets == [SECOND]
-    assert scanned.told("1 objects that the tips of refs name are missing")
+    assert scanned.has_gap("1 objects that the tips of refs name are missing")
 
 
 def test_a_missing_blob_that_only_an_earlier_commit_names_is_told(pair: Repo, scan: Scan) -> None:
@@ -327,7 +327,7 @@ def test_a_missing_blob_that_only_an_earlier_commit_names_is_told(pair: Repo, sc
     pair.loose(before).unlink()
     scanned = scan(pair.path)
     assert scanned.secrets == [SECOND]
-    assert scanned.told("1 objects that commits before the tips name are missing")
+    assert scanned.has_gap("1 objects that commits before the tips name are missing")
 
 
 @pytest.mark.parametrize("holding", [True, False])
@@ -345,7 +345,7 @@ def test_a_missing_blob_far_behind_the_tips_is_told(repo: Repo, scan: Scan, hold
     repo.loose(lost).unlink()
     scanned = scan(repo.path)
     assert scanned.secrets == ([FIRST] if holding else [])
-    assert scanned.told("1 objects that commits before the tips name are missing")
+    assert scanned.has_gap("1 objects that commits before the tips name are missing")
 
 
 def test_a_missing_blob_hides_nothing_else(pair: Repo, scan: Scan) -> None:
@@ -361,14 +361,14 @@ def test_a_missing_blob_is_told_by_since_and_staged(pair: Repo, scan: Scan) -> N
         pair.loose(oid(pair, name)).unlink()
     for scanned in (scan(pair.path, since="HEAD~1"), scan(pair.path, staged=True)):
         assert scanned.findings == []
-        assert scanned.told("missing or damaged")
+        assert scanned.has_gap("missing or damaged")
 
 
 def test_a_missing_tree_is_told_and_hides_nothing(pair: Repo, scan: Scan) -> None:
     pair.loose(oid(pair, "HEAD~1^{tree}")).unlink()
     scanned = scan(pair.path)
     assert sorted(scanned.secrets) == sorted([FIRST, SECOND])
-    assert scanned.told("trees of a commit are missing")
+    assert scanned.has_gap("trees of a commit are missing")
 
 
 def test_a_missing_commit_is_told_and_hides_nothing(pair: Repo, scan: Scan) -> None:
@@ -378,7 +378,7 @@ def test_a_missing_commit_is_told_and_hides_nothing(pair: Repo, scan: Scan) -> N
     repo.loose(middle).unlink()
     scanned = scan(repo.path)
     assert sorted(scanned.secrets) == sorted([FIRST, SECOND, THIRD, token("fourth")])
-    assert scanned.told("commits are missing")
+    assert scanned.has_gap("commits are missing")
     assert scanned.of(token("fourth"))["commit"] == tip
     assert scanned.of(token("fourth"))["source_type"] == "repo"
 
@@ -749,7 +749,7 @@ def test_a_tree_that_unfolds_to_billions_of_files_ends(
     scanned = scan(pair.path)
     assert {FIRST, SECOND, THIRD} == {*scanned.secrets}
     assert scanned.of(FIRST)["file_path"] == "a"
-    assert scanned.told("too large")
+    assert scanned.has_gap("too large")
     assert time.monotonic() - begun < 20
 
 
@@ -819,7 +819,7 @@ def test_a_parent_of_nonsense_hides_nothing_and_costs_little_in_a_long_history(
     scanned = scan(repo.path)
     assert time.monotonic() - begun < 4
     assert (scanned.of(FIRST)["commit"], scanned.of(FIRST)["source_type"]) == (before, "repo")
-    assert scanned.told("commits are missing or damaged")
+    assert scanned.has_gap("commits are missing or damaged")
 
 
 def test_since_is_kept_to_where_git_cannot_walk(repo: Repo, scan: Scan) -> None:
@@ -846,7 +846,7 @@ def test_a_clone_without_older_trees_costs_little(repo: Repo, scan: Scan, tmp_pa
     scanned = scan(clone)
     assert time.monotonic() - begun < 3
     assert (scanned.of(FIRST)["commit"], scanned.of(FIRST)["source_type"]) == (tip, "repo")
-    assert scanned.told("trees of a commit are missing")
+    assert scanned.has_gap("trees of a commit are missing")
 
 
 def test_a_tag_of_a_tag_of_nothing_hides_nothing(pair: Repo, scan: Scan) -> None:
@@ -937,7 +937,7 @@ def test_a_large_blob_that_is_damaged_in_its_middle_is_told(
     changed_bytes(files[0], files[0].stat().st_size // 2, 8)
     scanned = scan(repo.path)
     assert SECOND in scanned.secrets
-    assert scanned.told("large: ")
+    assert scanned.has_gap("large: ")
 
 
 def test_blobs_around_the_size_of_the_buffer_are_each_scanned(repo: Repo, scan: Scan) -> None:

@@ -16,7 +16,7 @@ def said(request: pytest.FixtureRequest, tmp_path: Path) -> Repo:
     """A value in the message of the second of three commits, told by each way an object can be kept."""
     repo = Repo(tmp_path / "said", *(["--object-format=sha256"] if request.param == "sha256" else []))
     repo.commit({"a": "clean\n"})
-    repo.say(f"try the new key\n\ncurl -H 'Authorization: token {FIRST}'\n")
+    repo.commit_message(f"try the new key\n\ncurl -H 'Authorization: token {FIRST}'\n")
     repo.commit({"a": "clean\nstill\n"})
     if request.param == "packed":
         repo.git("repack", "-adfq")
@@ -40,12 +40,12 @@ def test_messages_are_not_counted_as_files(said: Repo, scan: Scan) -> None:
 def test_a_rescan_tells_the_same_and_what_was_said_since(said: Repo, scan: Scan, tmp_path: Path) -> None:
     first = scan(said.path, cache=tmp_path / "cache")
     assert scan(said.path, cache=tmp_path / "cache").findings == first.findings == scan(said.path).findings
-    said.say(f"{SECOND}\n")
+    said.commit_message(f"{SECOND}\n")
     assert sorted(scan(said.path, cache=tmp_path / "cache").secrets) == sorted([FIRST, SECOND])
 
 
 def test_the_oldest_message_that_has_a_value_counts(said: Repo, scan: Scan) -> None:
-    said.say(f"again {FIRST}\n")
+    said.commit_message(f"again {FIRST}\n")
     assert scan(said.path).of(FIRST)["commit"] == said.git("rev-parse", "HEAD~2")
 
 
@@ -77,7 +77,7 @@ def test_what_stands_before_a_message_is_not_read(repo: Repo, scan: Scan) -> Non
 @pytest.mark.parametrize("behind", [0, 3_000_000], ids=["at the end", "in the middle"])
 def test_a_value_in_a_message_of_megabytes_is_found(repo: Repo, scan: Scan, behind: int) -> None:
     repo.commit({"a": "clean\n"})
-    repo.say("words and words\n" * 200_000 + f"key {FIRST}\n" + "x y\n" * (behind // 4))
+    repo.commit_message("words and words\n" * 200_000 + f"key {FIRST}\n" + "x y\n" * (behind // 4))
     repo.commit({"b": f"{SECOND}\n"})
     report = scan(repo.path)
     assert report.of(FIRST)["line_number"] == 200_001
@@ -86,7 +86,7 @@ def test_a_value_in_a_message_of_megabytes_is_found(repo: Repo, scan: Scan, behi
 
 
 def test_a_message_is_decoded_as_a_file_is(repo: Repo, scan: Scan) -> None:
-    repo.say(f"see {base64.b64encode(f'token={FIRST}'.encode()).decode()}\n")
+    repo.commit_message(f"see {base64.b64encode(f'token={FIRST}'.encode()).decode()}\n")
     assert scan(repo.path).of(FIRST)["encoding"] == ["base64"]
 
 
@@ -102,7 +102,7 @@ def test_since_reads_the_messages_of_the_commits_after_it(said: Repo, scan: Scan
 
 
 def test_since_leaves_nothing_out_that_an_older_message_had(said: Repo, scan: Scan) -> None:
-    commit = said.say(f"once more {FIRST}\n")
+    commit = said.commit_message(f"once more {FIRST}\n")
     assert scan(said.path, since="HEAD~1").of(FIRST)["commit"] == commit
 
 
@@ -198,14 +198,14 @@ def test_a_tag_that_leads_nowhere_is_a_gap_and_its_message_is_read(repo: Repo, s
     repo.git("update-ref", "refs/tags/v1", repo.blob(raw.encode(), "-t", "tag", "--literally"))
     report = scan(repo.path)
     assert sorted(report.secrets) == sorted([FIRST, SECOND])
-    assert report.told("1 refs point at objects that are missing")
+    assert report.has_gap("1 refs point at objects that are missing")
 
 
 def test_a_head_that_is_damaged_is_a_gap(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": "clean\n"})
     head = repo.commit({"a": "still\n"})
     changed_bytes(repo.loose(head), 8)
-    assert scan(repo.path).told(f"object {head}: object is missing or damaged")
+    assert scan(repo.path).has_gap(f"object {head}: object is missing or damaged")
 
 
 def test_who_made_a_commit_is_read_as_the_commit_says(repo: Repo, scan: Scan) -> None:
